@@ -106,7 +106,9 @@ fn a_tokenizer_model_that_is_none() {
         let text = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
         fs::write(sandbox.path("llama/tokenizer.model"), text).unwrap();
     };
-    refused("llama", pointer, "`tokenizer.model`: not a SentencePiece model: ");
+    refused("llama", pointer, "`tokenizer.model` is a Git LFS pointer, expected the file itself");
+    let other = |sandbox: &Sandbox| fs::write(sandbox.path("llama/tokenizer.model"), "a text\n").unwrap();
+    refused("llama", other, "`tokenizer.model`: not a SentencePiece model: ");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::shared::{
     digest::sha256_of,
-    eval_model::{RunArgs, at, open, tokens, warn_of_length},
+    eval_model::{RunArgs, at, of_model, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartArgs, PartFile, n_counted},
     progress_line::ProgressLine,
@@ -426,7 +426,7 @@ fn predictions(
     };
     let k = args.top_k as usize;
     let found = run_chunks(&base, others, (&plan.chunks, plan.range.clone()), k, writer.as_ref(), &mut watch)
-        .map_err(|error| at(base_path, error))?;
+        .map_err(|error| of_model(base_path, &args.files, error))?;
     if cancel.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(Failure::interrupted());
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tensor::DType;
 
 use crate::{
-    commands::shared::{table::table, write::warn_of_leftovers},
+    commands::shared::{input_kind, table::table, write::warn_of_leftovers},
     failure::{EXIT_INTERRUPTED, Failure},
     hints,
     ui::{Ui, cancel_on_interrupt, human_bytes, printable},
@@ -59,6 +59,7 @@ pub fn run(job: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
         .hint(hint)
     };
     let file = super::show::open(job.input)?;
+    input_kind::check_model(job.input)?;
     let defaults = ExportOptions::default();
     let shard_bytes = job.shard_bytes.unwrap_or(defaults.shard_bytes);
     let options = ExportOptions { dtype: job.dtype, shard_bytes };

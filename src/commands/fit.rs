@@ -137,7 +137,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 
 fn open(path: &Path) -> Result<Model, Failure> {
     Model::open(path).map_err(|error| {
-        failure(path, convert::Error::Gguf(error)).hint(input_kind::advice(path, Wanted::Gguf))
+        input_kind::explained(path, Wanted::Gguf, failure(path, convert::Error::Gguf(error)))
     })
 }
 
@@ -160,7 +160,8 @@ fn note_of_length(entry: &Entry, is_scaled: bool, ui: &Ui) {
 
 /// What a model needs, and whether its positions are scaled.
 fn demand(path: &Path, model: &Model, others: u64) -> Result<(Demand, bool), Failure> {
-    let mut demand = Demand::of(model).map_err(|error| Failure::at(path, error))?;
+    let mut demand = Demand::of(model)
+        .map_err(|error| input_kind::explained(path, Wanted::Gguf, Failure::at(path, error)))?;
     demand.weights = demand.weights.saturating_add(others);
     let architecture = model.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
     let kind = model.get(&format!("{architecture}.rope.scaling.type")).and_then(Value::as_str);

@@ -1,7 +1,6 @@
 //! `gguf-eval imatrix FILE --text F -o IM`: makes importance matrices, and adds them.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
@@ -20,11 +19,12 @@ use serde_json::json;
 use super::shared::{
     chats,
     digest::sha256_of,
-    eval_model::{RunArgs, at, open, tokens, warn_of_length},
+    eval_model::{RunArgs, at, of_open, open, tokens, warn_of_length},
+    input_kind::not_an_imatrix,
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartFile},
     progress_line::ProgressLine,
-    unexecuted,
+    text_file, unexecuted,
 };
 use crate::{
     commands::Command,
@@ -129,7 +129,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let mut start = Sums::new(args.context);
     let mut before: Option<&PathBuf> = None;
     for path in &args.merge {
-        let read = Sums::open(path).map_err(|error| Failure::at(path, error))?;
+        let read = Sums::open(path).map_err(|error| not_an_imatrix(path, error))?;
         if let Some((before, problem)) = before.and_then(|before| Some((before, other_names(&start, &read)?)))
         {
             ui.warning(&format!(
@@ -154,7 +154,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let model = open(file, &args.run, ui)?;
     let tokens = match chats::is_file_of_chats(text) {
         true => {
-            let bytes = fs::read(text).map_err(|error| Failure::cannot_open(text, error))?;
+            let bytes = text_file::bytes(text)?;
             chats::tokens(&model, &bytes, ui).map_err(|problem| Failure::at(text, problem))?
         }
         false => tokens(&model, text, ui)?,
@@ -214,7 +214,7 @@ fn part(
     let mut progress = ProgressLine::from("windows", range.start, range.end);
     let mut n_read = range.start;
     for batch in chunks[range.clone()].chunks(model.sequences_at_once(args.context as usize)) {
-        collector.add(model, batch).map_err(|error| at(&args.output, error))?;
+        collector.add(model, batch).map_err(|error| of_open(model, error))?;
         n_read += batch.len();
         progress.update(ui, n_read, || "read".to_owned());
         if cancel.load(Ordering::Relaxed) {
@@ -222,7 +222,7 @@ fn part(
         }
     }
     // What is no number is told to the one who can do something about it.
-    collector.sums(args.context).map_err(|error| at(&args.output, error))?;
+    collector.sums(args.context).map_err(|error| of_open(model, error))?;
     let told = Told { text: text.display().to_string(), matrices: matrices(model) };
     let part = NewPart {
         verb: VERB,
@@ -251,7 +251,7 @@ fn merge_parts(args: &ImatrixArgs, format: Format, ui: &Ui) -> Result<(), Failur
     let (context, told): (u32, Told) = (parts[0].setting("context")?, parts[0].told()?);
     let mut sums = Sums::new(context);
     sums.datasets.push(told.text);
-    let collected = collector.sums(context).map_err(|error| at(&args.output, error))?;
+    let collected = collector.sums(context).map_err(Failure::new)?;
     sums.add(&collected).map_err(Failure::new)?;
     write(&args.output, &sums, format, ui)?;
     report(args, &sums, (&gaps(&told.matrices, &sums), &[]), ui)
@@ -305,7 +305,7 @@ fn resumed(args: &ImatrixArgs, text: &Path) -> Result<(Sums, usize), Failure> {
     let failed = |message: String| {
         Failure::at(path, message).hint(["a run is resumed with its own text and window, in the GGUF format"])
     };
-    let sums = Sums::open(path).map_err(|error| Failure::at(path, error))?;
+    let sums = Sums::open(path).map_err(|error| not_an_imatrix(path, error))?;
     if sums.format != Format::Gguf {
         return Err(failed("the older format does not say where a run stopped".to_owned()));
     }
@@ -330,7 +330,7 @@ fn collect(
 ) -> Result<Sums, Failure> {
     let mut collector = Collector::new(args.process_output);
     let sums = |collector: &Collector| {
-        let collected = collector.sums(args.context).map_err(Failure::new)?;
+        let collected = collector.sums(args.context).map_err(|error| of_open(model, error))?;
         let mut sums = start.clone();
         sums.add(&collected).map_err(Failure::new)?;
         Ok::<Sums, Failure>(sums)
@@ -343,7 +343,7 @@ fn collect(
     // What is there already and whole is not replaced with a part.
     let may_save = args.save_every.is_some() || args.resume || !args.output.exists();
     for batch in chunks.get(n_done..).unwrap_or_default().chunks(at_once) {
-        collector.add(model, batch).map_err(|error| at(&args.output, error))?;
+        collector.add(model, batch).map_err(|error| of_open(model, error))?;
         n_read += batch.len();
         progress.update(ui, n_read, || "read".to_owned());
         let is_due = args.save_every.is_some_and(|every| n_read - n_saved >= every as usize);

@@ -206,9 +206,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         check_output_name(out).map_err(Failure::usage)?;
     }
     let model = Model::open(&what.input).map_err(|error| {
-        let advice = input_kind::advice(&what.input, Wanted::Gguf);
-        failure(&what.input, Error::Gguf(error)).hint(advice)
+        input_kind::explained(&what.input, Wanted::Gguf, failure(&what.input, Error::Gguf(error)))
     })?;
+    input_kind::check_model(&what.input)?;
     let settings = args.options.read(OtherSettings {
         keep_split: args.keep_split,
         allow_requantize: args.allow_requantize,

@@ -6,7 +6,6 @@
 
 use std::{
     fmt::Write,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -16,7 +15,7 @@ use gguf::File;
 use serde_json::json;
 
 use crate::{
-    commands::{Command, show},
+    commands::{Command, shared::text_file, show},
     failure::{EXIT_FAILURE, Failure},
     ui::Ui,
 };
@@ -67,7 +66,7 @@ struct TokenizerArgs {
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = TokenizerArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let bytes = match &args.text {
-        Some(path) => fs::read(path).map_err(|error| Failure::cannot_open(path, error))?,
+        Some(path) => text_file::bytes(path)?,
         None => TEXT.as_bytes().to_vec(),
     };
     let file = show::open_foreign(&args.file)?;

@@ -11,6 +11,7 @@ mod files;
 mod folders;
 mod fp4;
 mod inputs;
+mod kinds;
 mod layers;
 mod limits;
 mod loading;

@@ -68,10 +68,12 @@ impl SavedForm {
         let context = context(arch, class, &hparams, input);
         if let Some(prefix) = absent_prefix(arch, class, &context, input) {
             let first = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-            let has_place = |name: &str| {
-                !context.find(name).is_empty() || (context.drops)(context.hparams, name).is_some()
+            let is_found = |name: &str| !context.find(name).is_empty();
+            let is_dropped = |name: &str| (context.drops)(context.hparams, name).is_some();
+            let fits = |name: &str| {
+                let usual = format!("{prefix}{name}");
+                is_found(&usual) || is_dropped(&usual) && !is_found(name) && !is_dropped(name)
             };
-            let fits = |name: &str| !has_place(name) && has_place(&format!("{prefix}{name}"));
             let names = || input.tensors.iter().map(|tensor| tensor.name.as_str());
             let modules: BTreeSet<String> = names().filter(|name| fits(name)).map(first).collect();
             // A module has the prefix as a whole, whatever stands in it.

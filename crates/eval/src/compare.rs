@@ -13,7 +13,7 @@ use crate::{
     Error, Model,
     chunks::{Chunk, LogitBatches, Settings, Target, chunks_of_part, chunks_of_text},
     logits_file::{LogitsFile, Writer},
-    nonfinite::not_finite_prediction,
+    nonfinite::{not_finite_prediction, place_of},
     stats::{Position, Prediction, compare_packed},
 };
 
@@ -73,8 +73,9 @@ pub fn run(
     watch: &mut dyn FnMut(usize, &[Vec<Position>]) -> bool,
 ) -> Result<Vec<Vec<Position>>, Error> {
     let n_vocab = base.n_vocab();
-    if let Some(found) = others.iter().map(Model::n_vocab).find(|found| *found != n_vocab) {
-        return Err(Error::VocabDiffers { expected: n_vocab, found });
+    let of_other = |index| move |error| Error::OfOther { index, error: Box::new(error) };
+    if let Some((index, other)) = others.iter().enumerate().find(|(_, other)| other.n_vocab() != n_vocab) {
+        return Err(of_other(index)(Error::VocabDiffers { expected: n_vocab, found: other.n_vocab() }));
     }
     let base_model = match base {
         Base::Model(model) => Some(*model),
@@ -82,7 +83,10 @@ pub fn run(
     };
     // The base, if it is a model, and then the others: their numbers in a batch.
     let models: Vec<&Model> = base_model.into_iter().chain(others).collect();
-    models.iter().try_for_each(|model| model.need_next_token())?;
+    base_model.into_iter().try_for_each(Model::need_next_token)?;
+    for (index, other) in others.iter().enumerate() {
+        other.need_next_token().map_err(of_other(index))?;
+    }
     let first_other = models.len() - others.len();
     let (mut base_logits, mut logits) = (Vec::new(), Vec::new());
     let mut found: Vec<Vec<Position>> = vec![Vec::new(); others.len()];
@@ -104,7 +108,7 @@ pub fn run(
             model.install(|| rows.map(|row| Prediction::of(row, k)).collect())
         });
         for (index, (model, found)) in others.iter().zip(&mut found).enumerate() {
-            batch.logits(first_other + index, None, &mut logits)?;
+            batch.logits(first_other + index, None, &mut logits).map_err(of_other(index))?;
             let compare = |(row, (at, other)): (usize, (&Target, &[f32]))| {
                 let token = at.token as usize;
                 match base {
@@ -119,8 +123,15 @@ pub fn run(
             });
             if let Some(row) = compared.iter().position(|position| !position.is_finite()) {
                 // Whose fault it is shows in the two likelihoods.
-                let model = base_model.filter(|_| !compared[row].nll_base.is_finite()).unwrap_or(model);
-                return Err(not_finite_prediction(model, &targets[row]));
+                let is_of_base = !compared[row].nll_base.is_finite();
+                return Err(match base_model.filter(|_| is_of_base) {
+                    Some(base) => not_finite_prediction(base, &targets[row]),
+                    // Saved predictions have no weights that could be searched.
+                    None if is_of_base => {
+                        Error::NotFiniteResult { place: place_of(&targets[row]), weight: None }
+                    }
+                    None => of_other(index)(not_finite_prediction(model, &targets[row])),
+                });
             }
             found.extend(compared);
         }

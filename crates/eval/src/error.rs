@@ -239,6 +239,14 @@ pub enum Error {
         /// The range.
         expected: String,
     },
+    /// An error of one of several models that run together: not of the first, with which the others are compared.
+    #[error("{error}")]
+    OfOther {
+        /// Its number among the others, from 0.
+        index: usize,
+        /// The error.
+        error: Box<Error>,
+    },
     /// A prediction, a vector or a score that is no finite number.
     #[error("{place}: the result is no finite number{}", cause(.weight))]
     NotFiniteResult {

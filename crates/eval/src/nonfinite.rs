@@ -9,7 +9,12 @@ const CHUNK_ELEMS: usize = 1 << 16;
 
 /// [`Error::NotFiniteResult`] for a target of `model`.
 pub(crate) fn not_finite_prediction(model: &Model, target: &Target) -> Error {
-    not_finite(model, format!("window {}, prediction {}", target.chunk + 1, target.index + 1))
+    not_finite(model, place_of(target))
+}
+
+/// A target in words.
+pub(crate) fn place_of(target: &Target) -> String {
+    format!("window {}, prediction {}", target.chunk + 1, target.index + 1)
 }
 
 /// [`Error::NotFiniteResult`] with its cause: the file's weights are searched only now.

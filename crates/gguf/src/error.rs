@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use tensor::{DTypeError, ShapeError};
 
-use crate::keys::KeyProblem;
+use crate::{OtherKind, keys::KeyProblem};
 
 /// What is wrong with a GGUF file, a plan, an output or a set of shards.
 ///
@@ -18,6 +18,12 @@ pub enum Error {
     Magic {
         /// The first four bytes.
         found: [u8; 4],
+    },
+    /// What a broken download leaves.
+    #[error("not a gguf file: found {}", kind.name())]
+    OtherKind {
+        /// The kind.
+        kind: OtherKind,
     },
     /// A version that nobody has defined.
     #[error("gguf version {found} is not known (known are 1 to 3, in either byte order)")]
@@ -385,7 +391,10 @@ impl Error {
             Error::Magic {
                 found: [b'l' | b'f', b'm', b'g', b'g'] | [b't', b'j', b'g', b'g'] | [b'a', b'l', b'g', b'g'],
             } => "this is a file of the time before gguf",
-            Error::Truncated { .. } | Error::OutOfFile { .. } => "was the download or copy complete?",
+            Error::OtherKind { kind } => kind.hint(),
+            Error::Truncated { .. } | Error::OutOfFile { .. } | Error::CountTooLarge { .. } => {
+                "was the download or copy complete?"
+            }
             Error::DeadLink { .. } => "remove the link, or name the file itself",
             Error::Changed { .. } => "run again when no other program changes the file",
             Error::ShardMissing { .. } => "all shards have to lie in one folder under their own names",

@@ -21,6 +21,7 @@ mod keys;
 mod map;
 mod metadata;
 mod names;
+mod other_kind;
 mod output;
 mod part_number;
 mod plan;
@@ -45,6 +46,7 @@ pub use metadata::{KeyError, Metadata};
 pub use names::{
     FileName, Kind, NameParts, Sidecar, naming_convention, rounded_count, safe_file_name, size_label,
 };
+pub use other_kind::OtherKind;
 pub use output::{
     Claim, Leftover, LockedFile, Output, Share, check_open_files, check_space, hidden_path, is_alive,
     kept_name, raise_open_files, this_process,

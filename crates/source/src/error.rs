@@ -2,6 +2,7 @@
 
 use std::io;
 
+use gguf::OtherKind;
 use tensor::list_names;
 
 use crate::{Dtype, PickleError, ReadError, ZipError};
@@ -19,11 +20,13 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// A file that Git LFS has not downloaded.
-    #[error("`{file}` is a Git LFS pointer, expected the file that it stands for")]
-    LfsPointer {
+    /// What a broken download leaves instead of a file.
+    #[error("`{file}` is {}, expected the file itself", kind.name())]
+    OtherKind {
         /// The file.
         file: String,
+        /// The kind.
+        kind: OtherKind,
     },
     /// The source is not a folder.
     #[error("not a folder")]
@@ -493,7 +496,7 @@ impl Error {
             Error::SeveralAdapters { .. } => {
                 Some("save each one with PEFT's `save_pretrained(selected_adapters=[NAME])`")
             }
-            Error::LfsPointer { .. } => Some("run `git lfs pull` in the folder, or download the file again"),
+            Error::OtherKind { kind, .. } => Some(kind.hint()),
             Error::NotAFolder => Some("give the folder that holds config.json and the weights"),
             _ => None,
         }

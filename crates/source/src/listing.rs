@@ -2,21 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
-use gguf::Mapped;
+use gguf::{Mapped, OtherKind};
 
 use crate::{Error, Part, links, part::Fetched};
-
-/// First bytes of the text file that Git LFS leaves in place of a large file.
-///
-/// Source: `docs/spec.md` of git-lfs.
-const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
-/// Upper limit on the length of such a file, in bytes.
-const LFS_POINTER_BYTES: usize = 1024;
-
-/// True for the contents of a Git LFS pointer.
-pub(crate) fn is_lfs_pointer(bytes: &[u8]) -> bool {
-    bytes.len() < LFS_POINTER_BYTES && bytes.starts_with(LFS_POINTER)
-}
 
 /// The names of the plain files in a folder, sorted.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +48,7 @@ impl Listing {
     /// Opens a weights file of the folder `dir` that was listed.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::LinkOutside`], [`Error::LfsPointer`].
+    /// [`Error::Io`], [`Error::LinkOutside`], [`Error::OtherKind`].
     pub(crate) fn open(&self, dir: &Path, name: &str) -> Result<Part, Error> {
         if let Some(fetched) = self.fetched.get(name) {
             return Ok(Part::fetched(name.to_owned(), Arc::clone(fetched)));
@@ -68,8 +56,8 @@ impl Listing {
         links::check(dir, name)?;
         let io = |error| Error::Io { file: name.to_owned(), error };
         let mapped = Mapped::open(&dir.join(name)).map_err(io)?;
-        if is_lfs_pointer(&mapped) {
-            return Err(Error::LfsPointer { file: name.to_owned() });
+        if let Some(kind) = OtherKind::of(&mapped) {
+            return Err(Error::OtherKind { file: name.to_owned(), kind });
         }
         Ok(Part::mapped(name.to_owned(), mapped))
     }

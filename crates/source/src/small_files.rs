@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeSet, fs, io::Read, path::Path};
 
+use gguf::OtherKind;
 use serde_json::Value as Json;
 
-use crate::{Error, Listing, card, json, links, listing::is_lfs_pointer};
+use crate::{Error, Listing, card, json, links};
 
 /// Bytes that are read of a small file at most. The largest tokenizers have 35 MB.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -112,8 +113,8 @@ pub(crate) fn read_small_file(dir: &Path, name: &str) -> Result<Vec<u8>, Error> 
     let mut bytes = Vec::new();
     // Even a file that grows meanwhile is not read past the limit.
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
-    if is_lfs_pointer(&bytes) {
-        return Err(Error::LfsPointer { file: name.to_owned() });
+    if let Some(kind) = OtherKind::of(&bytes) {
+        return Err(Error::OtherKind { file: name.to_owned(), kind });
     }
     Ok(bytes)
 }

@@ -12,7 +12,13 @@ use super::{
     write::{Writing, write},
 };
 use crate::{
-    commands::shared::{conversion_run::failure, hub, layout_notes::Notes, path_json},
+    commands::shared::{
+        conversion_run::failure,
+        hub,
+        input_kind::{self, Wanted},
+        layout_notes::Notes,
+        path_json,
+    },
     failure::Failure,
     ui::Ui,
 };
@@ -182,5 +188,9 @@ pub fn make(
 /// # Errors
 /// What is wrong with it.
 pub fn open(path: &Path) -> Result<Model, Failure> {
-    Model::open(path).map_err(|error| failure(path, convert::Error::Gguf(error)))
+    let model = Model::open(path).map_err(|error| {
+        input_kind::explained(path, Wanted::Gguf, failure(path, convert::Error::Gguf(error)))
+    })?;
+    input_kind::check_model(path)?;
+    Ok(model)
 }

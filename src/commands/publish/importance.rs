@@ -20,7 +20,10 @@ use super::{
     work::{Work, sha256_of},
 };
 use crate::{
-    commands::shared::{eval_model::at, outputs::write_result, progress_line::ProgressLine, unexecuted},
+    commands::shared::{
+        eval_model::of_open, input_kind::not_an_imatrix, outputs::write_result, progress_line::ProgressLine,
+        unexecuted,
+    },
     failure::Failure,
     ui::{Ui, cancel_on_interrupt, printable},
 };
@@ -78,7 +81,7 @@ pub fn make(
     let mut progress = ProgressLine::from("windows", n_done, n);
     let (mut n_read, mut saved) = (n_done, Instant::now());
     for batch in text.windows.get(n_done..).unwrap_or_default().chunks(model.sequences_at_once(context)) {
-        collector.add(model, batch).map_err(|error| at(&path, error))?;
+        collector.add(model, batch).map_err(|error| of_open(model, error))?;
         n_read += batch.len();
         progress.update(ui, n_read, || "importance".to_owned());
         let is_cancelled = cancel.load(Ordering::Relaxed) && n_read < n;
@@ -93,7 +96,8 @@ pub fn make(
     }
     let mut sums = Sums::new(context as u32);
     sums.datasets = text.names.clone();
-    sums.add(&collector.sums(context as u32).map_err(|error| at(&path, error))?).map_err(Failure::new)?;
+    sums.add(&collector.sums(context as u32).map_err(|error| of_open(model, error))?)
+        .map_err(Failure::new)?;
     let gaps = gaps(&matrices(model), &sums);
     let unexecuted = unexecuted::names(model);
     if let Some(line) = unexecuted::line(model) {
@@ -139,7 +143,7 @@ fn continued(part: &PathBuf, fingerprint: &str) -> Option<(Collector, usize)> {
 /// # Errors
 /// What is wrong with it.
 pub fn read(path: &Path) -> Result<Imatrix, Failure> {
-    let matrix = Imatrix::open(path).map_err(|error| Failure::at(path, error))?;
+    let matrix = Imatrix::open(path).map_err(|error| not_an_imatrix(path, error))?;
     matrix.check_finite().map_err(|error| Failure::at(path, error))?;
     Ok(matrix)
 }

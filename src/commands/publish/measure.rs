@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     commands::shared::{
-        eval_model::{RunArgs, at, open},
+        eval_model::{RunArgs, at, of_model, of_open, open},
         outputs::write_result,
         progress_line::ProgressLine,
     },
@@ -120,6 +120,7 @@ pub fn measure(
         // Sum and number of the divergences of the windows before these.
         let mut before: Vec<(f64, usize)> = which.iter().map(|i| sum_of(&positions[*i])).collect();
         let names: Vec<&str> = which.iter().map(|i| files[*i].file_type.as_str()).collect();
+        let paths: Vec<&Path> = which.iter().map(|i| files[*i].first()).collect();
         let mut at_window = first;
         while at_window < next {
             let end = (at_window + group).min(next);
@@ -141,8 +142,12 @@ pub fn measure(
                 !cancel.load(Ordering::Relaxed)
             };
             let range = (on.windows, at_window..end);
-            let found = run(&Base::Model(base), &others, range, TOP_K, None, &mut watch)
-                .map_err(|error| at(files[which[0]].first(), error))?;
+            let found = run(&Base::Model(base), &others, range, TOP_K, None, &mut watch).map_err(
+                |error| match error {
+                    error @ eval::Error::OfOther { .. } => of_model(Path::new(""), &paths, error),
+                    error => of_open(base, error),
+                },
+            )?;
             if cancel.load(Ordering::Relaxed) {
                 return Err(Failure::interrupted());
             }

@@ -1,6 +1,6 @@
 //! Texts to calibrate with and to measure on: files, chats in the form that the model's template gives them, or a small mix of our own.
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use eval::{
     Model,
@@ -13,6 +13,7 @@ use crate::{
     commands::shared::{
         chats,
         eval_model::{self, at},
+        text_file,
     },
     failure::Failure,
     ui::{Ui, printable},
@@ -57,7 +58,7 @@ pub fn read(
         names.push(file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned());
         let read = match chats::is_file_of_chats(file) {
             true => {
-                let bytes = fs::read(file).map_err(|error| Failure::cannot_open(file, error))?;
+                let bytes = text_file::bytes(file)?;
                 chats::tokens(model, &bytes, ui).map_err(|problem| Failure::at(file, problem))?
             }
             false => eval_model::tokens(model, file, ui)?,

@@ -7,7 +7,7 @@ use std::{
 
 use convert::{
     Conversion, Error, FileOf, Input, OutputRequest, PlannedFile, Repacked, RunOptions, Unfinished, Watch,
-    recipes::{Recipe, TensorFacts},
+    recipes::{Recipe, RecipeError, TensorFacts},
 };
 
 use crate::{
@@ -328,6 +328,9 @@ pub fn failure(input: &Path, error: Error) -> Failure {
         }
         Error::Source(source::Error::Read(source::ReadError::Interrupted)) => Failure::interrupted(),
         Error::Cancelled => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
+        Error::Recipe(RecipeError::Key(_)) => {
+            input_kind::explained(input, Wanted::Gguf, Failure::at(input, error))
+        }
         Error::Source(_) => Failure::at(input, error).hint(input_kind::advice(input, Wanted::Checkpoint)),
         error => Failure::at(input, error),
     }

@@ -53,7 +53,7 @@ pub(in crate::commands) fn options(run: &RunArgs) -> Options {
 pub(in crate::commands) fn open(path: &Path, run: &RunArgs, ui: &Ui) -> Result<Model, Failure> {
     cpu_level()?;
     let options = options(run);
-    let failed = |error| at(path, error).hint(input_kind::advice(path, Wanted::Gguf));
+    let failed = |error| input_kind::explained(path, Wanted::Gguf, at(path, error));
     let model = Model::open(path, &options).map_err(failed)?;
     if let Some(pre) = model.tokenizer().unknown_pre() {
         ui.warning(&format!(
@@ -84,6 +84,22 @@ pub(in crate::commands) fn at(path: &Path, error: Error) -> Failure {
             Failure::at(path, &error).hint(hint)
         }
         error => Failure::at(path, error).hint(hint),
+    }
+}
+
+/// The failure of an open model, with the path of its first file.
+pub(in crate::commands) fn of_open(model: &Model, error: Error) -> Failure {
+    match model.file().shards().first() {
+        Some((path, _)) => at(path, error),
+        None => Failure::new(error),
+    }
+}
+
+/// The failure of a base or of one of the others, with the file that is at fault.
+pub(in crate::commands) fn of_model(base: &Path, others: &[impl AsRef<Path>], error: Error) -> Failure {
+    match error {
+        Error::OfOther { index, error } => at(others.get(index).map_or(base, AsRef::as_ref), *error),
+        error => at(base, error),
     }
 }
 

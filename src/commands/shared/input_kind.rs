@@ -6,6 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use gguf::{OtherKind, Value};
+
+use crate::failure::Failure;
+
 /// What a command reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) enum Wanted {
@@ -15,6 +19,8 @@ pub(in crate::commands) enum Wanted {
     Gguf,
     /// An importance matrix.
     Imatrix,
+    /// A projector of pictures or sound.
+    Projector,
 }
 
 /// What is there.
@@ -36,6 +42,15 @@ enum Found {
 /// Advice for an input that could not be opened; none where it is of the right kind or of one that no command reads.
 pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String> {
     let shown = path.display();
+    if wanted == Wanted::Gguf && path.is_file() && is_piece(path) {
+        return Some(
+            "it is a piece of a file that was cut: join all pieces in their order first, with `cat`"
+                .to_owned(),
+        );
+    }
+    if wanted == Wanted::Gguf && source::is_legacy(path) {
+        return Some(format!("`gguf-convert {shown} OUT --type q4_0` reads files from before GGUF"));
+    }
     Some(match (look(path), wanted) {
         (Found::Nothing, Wanted::Gguf) if is_like_a_hub_name(path) => {
             format!(
@@ -73,6 +88,127 @@ pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String>
         }
         _ => return None,
     })
+}
+
+/// Architectures of image and video models, by ComfyUI-GGUF and stable-diffusion.cpp.
+const IMAGE_ARCHITECTURES: &[&str] = &[
+    "flux",
+    "sd1",
+    "sd2",
+    "sd3",
+    "sdxl",
+    "aura",
+    "hidream",
+    "cosmos",
+    "ltxv",
+    "hyvid",
+    "wan",
+    "lumina2",
+    "qwen_image",
+    "pig",
+    "hunyuan3d",
+    "chroma",
+    "z_image",
+];
+
+/// What a GGUF file is by its metadata, if it is not a language model, with the advice for those who expected one.
+fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
+    let file = gguf::File::open_foreign(path).ok()?;
+    let metadata = file.metadata();
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+    let shown = path.display();
+    let has = |key: &str| metadata.get(key).is_some();
+    Some(match (text("general.type"), text("general.architecture")) {
+        ("imatrix", _) => imatrix_advice(&shown),
+        _ if has("imatrix.datasets") || has("imatrix.chunk_count") => imatrix_advice(&shown),
+        ("adapter", _) => adapter_advice(),
+        _ if has("adapter.type") => adapter_advice(),
+        (_, "controlvector") => (
+            "a control vector",
+            "give the model; llama.cpp applies the vector with `--control-vector`".to_owned(),
+        ),
+        (_, architecture) if IMAGE_ARCHITECTURES.contains(&architecture) => (
+            "an image or video model",
+            "only language models are read here; ComfyUI-GGUF and stable-diffusion.cpp read image models"
+                .to_owned(),
+        ),
+        _ => return None,
+    })
+}
+
+fn imatrix_advice(shown: &dyn std::fmt::Display) -> (&'static str, String) {
+    ("an importance matrix", format!("give the model, and the matrix with `--imatrix {shown}`"))
+}
+
+fn adapter_advice() -> (&'static str, String) {
+    let advice =
+        "give the model; `gguf-convert BASE OUT --lora ADAPTER_FOLDER` merges an adapter into its base model";
+    ("a LoRA adapter", advice.to_owned())
+}
+
+/// Refuses a GGUF file that can be read and is not a model.
+///
+/// # Errors
+/// What it is, with advice.
+pub(in crate::commands) fn check_model(path: &Path) -> Result<(), Failure> {
+    match other_than_model(path) {
+        Some((found, advice)) if found != "an image or video model" => {
+            Err(Failure::at(path, format_args!("{found}, expected a model")).hint([advice]))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The failure of an input that is not what a command reads: what it is instead, or else the failure itself with advice.
+pub(in crate::commands) fn explained(path: &Path, wanted: Wanted, failure: Failure) -> Failure {
+    let other = other_than_model(path);
+    match (wanted, other) {
+        (Wanted::Gguf, Some((found, advice))) => {
+            Failure::at(path, format_args!("{found}, expected a model")).hint([advice])
+        }
+        (Wanted::Projector, Some((found, _))) => {
+            Failure::at(path, format_args!("{found}, expected a projector"))
+                .hint(["`gguf-convert FOLDER --mmproj` makes a projector"])
+        }
+        (Wanted::Imatrix, Some((found, _))) if found != "an importance matrix" => {
+            Failure::at(path, format_args!("{found}, expected an importance matrix"))
+        }
+        (Wanted::Imatrix, None) if gguf::File::open_foreign(path).is_ok() => {
+            let advice = format!(
+                "`gguf-eval imatrix {} --text FILE -o imatrix.gguf` makes an importance matrix of it",
+                path.display()
+            );
+            Failure::at(path, "a model, expected an importance matrix").hint([advice])
+        }
+        (Wanted::Imatrix, _) => match broken_download(path) {
+            Some(kind) => Failure::at(path, format_args!("{}, expected an importance matrix", kind.name()))
+                .hint([kind.hint()]),
+            None => failure.hint(advice(path, wanted)),
+        },
+        _ => failure.hint(advice(path, wanted)),
+    }
+}
+
+/// The failure of a file that is not an importance matrix.
+pub(in crate::commands) fn not_an_imatrix(path: &Path, error: impl std::fmt::Display) -> Failure {
+    explained(path, Wanted::Imatrix, Failure::at(path, error))
+}
+
+/// What a broken download left at `path`.
+fn broken_download(path: &Path) -> Option<OtherKind> {
+    let mut start = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(2048).read_to_end(&mut start));
+    read.ok().and_then(|_| OtherKind::of(&start))
+}
+
+/// True for the name of a piece of a file that was cut without regard to its contents (`x.gguf.part1of2`, `x.gguf-split-a`).
+fn is_piece(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let Some((_, rest)) = name.split_once(".gguf") else { return false };
+    [".part", "-part", "-split-", ".split-", "_part"].iter().any(|start| rest.starts_with(start))
+        || rest.strip_prefix('.').is_some_and(|rest| {
+            !rest.is_empty() && rest.len() <= 3 && rest.chars().all(|c| c.is_ascii_digit())
+        })
 }
 
 fn look(path: &Path) -> Found {

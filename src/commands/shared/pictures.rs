@@ -11,7 +11,10 @@ use eval::{
     vision::{Picture, Projector},
 };
 
-use super::eval_model::{RunArgs, at, options};
+use super::{
+    eval_model::{RunArgs, at, options},
+    input_kind::{self, Wanted},
+};
 use crate::{failure::Failure, ui::Ui};
 
 /// What stands for a picture in a prompt, as in llama.cpp's `llama-mtmd-cli`.
@@ -40,7 +43,8 @@ impl Pictures {
         ui: &Ui,
     ) -> Result<Pictures, Failure> {
         let options: Options = options(run);
-        let projector = Projector::open(mmproj, &options).map_err(|error| at(mmproj, error))?;
+        let projector = Projector::open(mmproj, &options)
+            .map_err(|error| input_kind::explained(mmproj, Wanted::Projector, at(mmproj, error)))?;
         projector.check_fits(model).map_err(|error| at(mmproj, error))?;
         // A mark that is no token of the vocabulary is spelled in letters, which no model was trained on.
         let (begin, end) = projector.marks();

@@ -20,7 +20,7 @@ use crate::{
     commands::shared::{
         calibration::{BudgetArgs, Calibration},
         coverage_report::CoverageReport,
-        input_kind::{self, Wanted},
+        input_kind,
         outputs::check_outputs,
         recipe_file::{ImatrixUse, OutputRecipe, RecipeFile},
         sizes::parse_size,
@@ -248,8 +248,7 @@ impl QuantizeOptions {
 fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Failure> {
     let path = Path::new(&used.file);
     let failed = |error| Failure::at(path, error);
-    let mut imatrix = Imatrix::open(path)
-        .map_err(|error| Failure::at(path, error).hint(input_kind::advice(path, Wanted::Imatrix)))?;
+    let mut imatrix = Imatrix::open(path).map_err(|error| input_kind::not_an_imatrix(path, error))?;
     imatrix.include(&used.include_weights);
     imatrix.exclude(&used.exclude_weights);
     imatrix.check_finite().map_err(failed)?;

@@ -2,14 +2,31 @@
 
 use std::{fs, path::Path};
 
+use gguf::OtherKind;
+
 use crate::{failure::Failure, ui::Ui};
+
+/// The bytes of a file with text.
+///
+/// # Errors
+/// A file that cannot be read, and what a broken download leaves instead of one.
+pub(in crate::commands) fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+    // A page may be a text that is meant.
+    match OtherKind::of(&bytes).filter(|kind| *kind != OtherKind::WebPage) {
+        Some(kind) => {
+            Err(Failure::at(path, format_args!("{}, expected a text", kind.name())).hint([kind.hint()]))
+        }
+        None => Ok(bytes),
+    }
+}
 
 /// The text of an option file, without a UTF-8 byte order mark.
 ///
 /// # Errors
 /// A file that cannot be read or is not UTF-8.
 pub(in crate::commands) fn options(path: &Path) -> Result<String, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+    let bytes = bytes(path)?;
     if is_utf16(&bytes) {
         return Err(Failure::at(path, "expected UTF-8, found UTF-16").hint(["save the file as UTF-8"]));
     }
@@ -25,7 +42,7 @@ pub(in crate::commands) fn options(path: &Path) -> Result<String, Failure> {
 /// # Errors
 /// A file that cannot be read.
 pub(in crate::commands) fn of_model(path: &Path, ui: &Ui) -> Result<Vec<u8>, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
+    let bytes = bytes(path)?;
     if let Some(problem) = problem(&bytes) {
         ui.warning(&format!("{}: {problem}; tokens are made of its bytes as they are", path.display()));
     }

@@ -20,7 +20,7 @@ use tensor::{DType, DTypeError, MAX_DIMS, Shape, ShapeError};
 use self::{cursor::Cursor, values::read_value};
 use crate::{
     ALIGNMENT_KEY, Advice, DEFAULT_ALIGNMENT, Endian, Error, KeyProblem, MAX_KEY_BYTES, Mapped, Metadata,
-    Value, type_name,
+    OtherKind, Value, type_name,
 };
 
 pub use values::MAX_ARRAY_DEPTH;
@@ -214,7 +214,10 @@ impl Header {
         let mut magic = [0; 4];
         magic.copy_from_slice(start.take(4, "the magic bytes")?);
         if magic != MAGIC {
-            return Err(Error::Magic { found: magic });
+            return Err(match OtherKind::of(bytes) {
+                Some(kind) => Error::OtherKind { kind },
+                None => Error::Magic { found: magic },
+            });
         }
         let found: u32 = start.number("the version")?;
         // A version is a small number, so the other byte order shows in the low half.

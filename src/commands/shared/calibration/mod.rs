@@ -34,7 +34,11 @@ use self::{
 };
 use crate::{
     commands::shared::{
-        conversion_run::failure, eval_model::at, quantize_options::Settings, threads::useful_threads,
+        conversion_run::failure,
+        eval_model::at,
+        input_kind::{self, Wanted},
+        quantize_options::Settings,
+        threads::useful_threads,
         unexecuted,
     },
     failure::Failure,
@@ -349,7 +353,7 @@ fn failed(path: &Path, error: refine::Error) -> Failure {
 /// Opens a model to run it.
 fn open(path: &Path, n_threads: usize) -> Result<Model, Failure> {
     let options = Options { threads: Some(n_threads), activations: Activations::F32 };
-    Model::open(path, &options).map_err(|error| at(path, error))
+    Model::open(path, &options).map_err(|error| input_kind::explained(path, Wanted::Gguf, at(path, error)))
 }
 
 /// Says where the base has lost something already.

@@ -1,6 +1,6 @@
 //! Texts cut into what is read to calibrate and what is left to verify.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use eval::{
     Model,
@@ -82,7 +82,7 @@ pub fn chunks_of(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<Chunk>, Fail
 /// Windows of a text, or of chats, a file that ends in `.jsonl`.
 fn windows_of(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<Vec<u32>>, Failure> {
     let bytes = match chats::is_file_of_chats(text) {
-        true => fs::read(text).map_err(|error| Failure::cannot_open(text, error))?,
+        true => text_file::bytes(text)?,
         false => text_file::of_model(text, ui)?,
     };
     let made = match chats::is_file_of_chats(text) {

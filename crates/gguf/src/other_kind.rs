@@ -1,0 +1,68 @@
+//! What a file is that is not a model: what broken downloads leave, by the first bytes.
+
+/// What a broken download leaves instead of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OtherKind {
+    /// The text file that Git LFS leaves in place of a large file.
+    LfsPointer,
+    /// A web page, such as that of a login or of an error.
+    WebPage,
+    /// Space that was reserved and never written.
+    Zeros,
+}
+
+/// First bytes of a Git LFS pointer (`docs/spec.md` of git-lfs).
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+/// Upper limit on the length of one, in bytes.
+const LFS_POINTER_BYTES: usize = 1024;
+/// Zeros at the start of a file that has not been written.
+const N_ZEROS: usize = 64;
+
+impl OtherKind {
+    /// The kind of a file with these bytes, of which the first 2048 are enough. None for any other content.
+    ///
+    /// ```
+    /// let page = b"<!DOCTYPE html><html>";
+    /// assert_eq!(gguf::OtherKind::of(page), Some(gguf::OtherKind::WebPage));
+    /// assert_eq!(gguf::OtherKind::of(b"GGUF"), None);
+    /// ```
+    pub fn of(bytes: &[u8]) -> Option<OtherKind> {
+        let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+        let begins = |with: &str| {
+            text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+        };
+        match bytes {
+            _ if bytes.len() < LFS_POINTER_BYTES && bytes.starts_with(LFS_POINTER) => {
+                Some(OtherKind::LfsPointer)
+            }
+            _ if begins("<!doctype html") || begins("<html") || begins("<head") => Some(OtherKind::WebPage),
+            _ if bytes.get(..N_ZEROS).is_some_and(|start| start.iter().all(|byte| *byte == 0)) => {
+                Some(OtherKind::Zeros)
+            }
+            _ => None,
+        }
+    }
+
+    /// The kind in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            OtherKind::LfsPointer => "a Git LFS pointer",
+            OtherKind::WebPage => "an HTML page",
+            OtherKind::Zeros => "a file that starts with zeros",
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(self) -> &'static str {
+        match self {
+            OtherKind::LfsPointer => "run `git lfs pull` in the folder, or download the file again",
+            OtherKind::WebPage => {
+                "download the file again, from the address of the file and not of a page about it"
+            }
+            OtherKind::Zeros => {
+                "the download reserved the space and did not fill it; download the file again"
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Files that are not what a command reads: adapters, importance matrices, control vectors, image models, broken downloads; and
+//! errors about one of several files.
+
+use std::fs;
+
+use gguf::{Endian, Metadata, Plan, Value};
+use tensor::{DType, Shape};
+
+use crate::common::{Output, Sandbox, succeed};
+
+const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
+
+/// A sandbox with a model, `base.gguf`, and `text`, and next to them a file of each kind.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::with_base_and_text();
+    let write = |file: &str, keys: &[(&str, &str)]| {
+        let mut metadata = Metadata::new();
+        for (key, value) in keys {
+            metadata.set(*key, Value::from(*value));
+        }
+        let shape = Shape::new(&[256, 2]).unwrap();
+        let plan = Plan::new(
+            &metadata,
+            vec![("blk.0.attn_q.weight".to_owned(), shape, DType::F32)],
+            Endian::Little,
+            32,
+        )
+        .unwrap();
+        let mut bytes = plan.header_bytes().to_vec();
+        bytes.extend([0; 2048]);
+        fs::write(sandbox.path(file), bytes).unwrap();
+    };
+    write("imat.gguf", &[("general.type", "imatrix")]);
+    write("lora.gguf", &[("general.architecture", "llama"), ("general.type", "adapter")]);
+    write("control.gguf", &[("general.architecture", "controlvector")]);
+    write("flux.gguf", &[("general.architecture", "flux")]);
+    let model = fs::read(sandbox.path("base.gguf")).unwrap();
+    fs::write(sandbox.path("zeros.gguf"), [&[0; 4096], &model[4096..]].concat()).unwrap();
+    fs::write(sandbox.path("page.gguf"), "<!doctype html>\n<html class=\"\">\n").unwrap();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345678\n";
+    fs::write(sandbox.path("lfs.gguf"), pointer).unwrap();
+    fs::write(sandbox.path("cut.gguf"), &model[..2000]).unwrap();
+    fs::write(sandbox.path("base.gguf.part1of2"), &model[..model.len() / 2]).unwrap();
+    fs::write(sandbox.path("old.gguf"), [&b"lmgg"[..], &[0; 64]].concat()).unwrap();
+    sandbox
+}
+
+/// Asserts that a run fails about `file` with a text.
+#[track_caller]
+fn failed(ran: &Output, file: &str, text: &str) {
+    assert_eq!(ran.code, Some(1), "{file}: {}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("error: {file}: ")), "{file}: {}", ran.stderr);
+    assert!(ran.stderr.contains(text), "`{text}` is not in {}", ran.stderr);
+}
+
+#[test]
+fn file_of_another_kind_is_named_by_every_command() {
+    let sandbox = sandbox();
+    for (file, kind) in [
+        ("imat.gguf", "an importance matrix"),
+        ("lora.gguf", "a LoRA adapter"),
+        ("control.gguf", "a control vector"),
+        ("flux.gguf", "an image or video model"),
+        ("zeros.gguf", "a file that starts with zeros"),
+        ("page.gguf", "an HTML page"),
+        ("lfs.gguf", "a Git LFS pointer"),
+    ] {
+        failed(&sandbox.run(EVAL, &["perplexity", file, "--text", "text"]), file, kind);
+        failed(&sandbox.run(EVAL, &["compare", "base.gguf", file, "--text", "text"]), file, kind);
+        failed(&sandbox.run(EVAL, &["imatrix", file, "--text", "text", "-o", "out.gguf"]), file, kind);
+        failed(&sandbox.inspect(&["fit", file]), file, kind);
+        if file != "flux.gguf" {
+            failed(&sandbox.run(QUANTIZE, &[file, "out.gguf", "q8_0"]), file, kind);
+        }
+        if file != "imat.gguf" {
+            let ran = sandbox.run(QUANTIZE, &["--imatrix", file, "base.gguf", "out.gguf", "q4_k_m"]);
+            failed(&ran, file, &format!("{kind}, expected an importance matrix"));
+        }
+    }
+    let ran = sandbox.run(QUANTIZE, &["--imatrix", "base.gguf", "base.gguf", "out.gguf", "q4_k_m"]);
+    failed(&ran, "base.gguf", "a model, expected an importance matrix");
+}
+
+#[test]
+fn broken_download_is_explained() {
+    let sandbox = sandbox();
+    for (file, hint) in [
+        ("cut.gguf", "hint: was the download or copy complete?"),
+        ("base.gguf.part1of2", "hint: it is a piece of a file that was cut"),
+        ("old.gguf", "hint: `gguf-convert old.gguf OUT --type q4_0` reads files from before GGUF"),
+        ("zeros.gguf", "hint: the download reserved the space and did not fill it"),
+        ("lfs.gguf", "hint: run `git lfs pull`"),
+    ] {
+        failed(&sandbox.inspect(&["show", file]), file, hint);
+    }
+    fs::copy(sandbox.path("lfs.gguf"), sandbox.path("pointer.txt")).unwrap();
+    let ran = sandbox.run(EVAL, &["perplexity", "base.gguf", "--text", "pointer.txt"]);
+    failed(&ran, "pointer.txt", "a Git LFS pointer, expected a text");
+    fs::copy(sandbox.path("page.gguf"), sandbox.path("llama/model.safetensors")).unwrap();
+    failed(
+        &sandbox.convert(&["llama", "o.gguf", "-t", "bf16"]),
+        "llama",
+        "`model.safetensors` is an HTML page",
+    );
+}
+
+#[test]
+fn error_names_the_file_that_holds_the_nan() {
+    let sandbox = Sandbox::with_base_and_text();
+    succeed(sandbox.convert(&["llama", "good.gguf", "-t", "f32", "-q"]));
+    let bytes = fs::read(sandbox.path("good.gguf")).unwrap();
+    let file = gguf::File::parse(bytes.clone()).unwrap();
+    let at = file.range(file.tensor("blk.1.attn_v.weight").unwrap()).unwrap().start;
+    let mut broken = bytes;
+    broken[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(sandbox.path("nan.gguf"), broken).unwrap();
+    for files in
+        [&["good.gguf", "nan.gguf"][..], &["nan.gguf", "good.gguf"], &["good.gguf", "base.gguf", "nan.gguf"]]
+    {
+        let args = [&["compare"], files, &["--text", "text", "--context", "64", "-n", "1"]].concat();
+        failed(&sandbox.run(EVAL, &args), "nan.gguf", "is no finite number");
+    }
+    let ran = sandbox
+        .run(EVAL, &["imatrix", "nan.gguf", "--text", "text", "-o", "o.gguf", "-n", "1", "--context", "64"]);
+    failed(&ran, "nan.gguf", "tensor");
+}
