@@ -409,6 +409,8 @@ fn drafts_lie_beside_their_model() {
     let sandbox = Sandbox::with_golden("llama-llama3");
     write_texts(&sandbox);
     common::copy_folder(&testkit::checkpoint("eagle3"), &sandbox.path("eagle3"));
+    // The width that its `fc` was made for: three layers of 32.
+    sandbox.edit("eagle3/config.json", "\"model_type\"", "\"target_hidden_size\": 32, \"model_type\"");
     let call = ["llama-llama3", "out/pub", "-t", "q8_0", "--draft", "eagle3"];
     let ran = publish(&sandbox, &call);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

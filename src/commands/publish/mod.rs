@@ -307,11 +307,11 @@ fn check_edits(out: &Path, args: &PublishArgs, work: &Work) -> Result<(), Failur
     }
     let edited = earlier::edited(out, work)?;
     let Some(first) = edited.first() else { return Ok(()) };
-    let more = match edited.len() - 1 {
-        0 => String::new(),
-        n => format!(" and {n} more: {}", edited[1..].join(", ")),
+    let others = match &edited[1..] {
+        [] => String::new(),
+        others => format!(", and so were {}", others.join(", ")),
     };
-    Err(Failure::at(&out.join(first), format_args!("was changed since it was written{more}")).hint([
+    Err(Failure::at(&out.join(first), format_args!("was changed since it was written{others}")).hint([
         "make the change in the source and publish again, so that files, checksums and card have it",
         "use --force to overwrite the changes",
     ]))

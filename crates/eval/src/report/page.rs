@@ -278,9 +278,9 @@ fn labels(report: &Report) -> Vec<String> {
     let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
     // The last border up to which all begin alike.
     let is_border = |c: char| "-_. ".contains(c);
-    let borders = stems[0].char_indices().filter(|(_, c)| is_border(*c)).map(|(at, c)| at + c.len_utf8());
+    let mut borders = stems[0].char_indices().filter(|(_, c)| is_border(*c)).map(|(at, c)| at + c.len_utf8());
     let is_shared = |at: &usize| stems.iter().all(|stem| stem.starts_with(&stems[0][..*at]));
-    let begin = borders.filter(is_shared).last().unwrap_or(0);
+    let begin = borders.rfind(is_shared).unwrap_or(0);
     let label = |(name, stem): (&&str, &String)| {
         let label = &stem[begin..];
         if label.is_empty() || stems.iter().all(|other| other == stem) {
