@@ -155,3 +155,30 @@ fn families_that_mlx_changes_otherwise_are_refused_by_name() {
         assert!(ran.stderr.contains("an MLX checkpoint of `"), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn names_of_mlx_are_those_of_the_checkpoint_again() {
+    type Rename = fn(&str) -> String;
+    let cases: [(&str, Rename); 4] = [
+        ("gptj", |name| name.replace("transformer.", "model.")),
+        ("gptneox-old", |name| {
+            let name = name.replace("gpt_neox.layers.", "h.").replace("gpt_neox.", "");
+            format!("model.{name}")
+        }),
+        ("bailingmoe", |name| name.replace(".mlp.gate.weight", ".mlp.gate.gate_proj.weight")),
+        ("lfm2moe-old", |name| {
+            let pairs = [(".w1.", ".gate_proj."), (".w2.", ".down_proj."), (".w3.", ".up_proj.")];
+            pairs.iter().fold(name.to_owned(), |name, (from, to)| name.replace(from, to))
+        }),
+    ];
+    for (golden, rename) in cases {
+        let file = format!("{golden}/model.safetensors");
+        let sandbox = Sandbox::with_golden(golden);
+        let tensors = tensors_of(&sandbox, &file);
+        let expected = convert(&sandbox, golden);
+        let renamed: Tensors = tensors.iter().map(|(name, tensor)| (rename(name), tensor.clone())).collect();
+        assert!(renamed.keys().ne(tensors.keys()), "{golden}");
+        save(&sandbox, &file, &renamed);
+        assert!(convert(&sandbox, golden) == expected, "{golden}");
+    }
+}

@@ -70,11 +70,12 @@ impl Stored for RowsOf {
     }
 }
 
-/// Puts one tensor for each expert in the place of every stack.
-pub(super) fn split_experts(tensors: &mut Vec<Tensor>) {
+/// Puts one tensor for each expert in the place of every stack. `named_experts` says that stacks may be called `mlp.experts` too,
+/// as those of AFMoE and dots.llm1.
+pub(super) fn split_experts(tensors: &mut Vec<Tensor>, named_experts: bool) {
     let stacks = std::mem::take(tensors);
     for stack in stacks {
-        match names_of(&stack) {
+        match names_of(&stack, named_experts) {
             Some((before, after)) => tensors.extend(experts_of(&stack, &before, after)),
             None => tensors.push(stack),
         }
@@ -82,8 +83,12 @@ pub(super) fn split_experts(tensors: &mut Vec<Tensor>) {
 }
 
 /// What stands before and after the number of an expert in Hugging Face's names.
-fn names_of(stack: &Tensor) -> Option<(String, &'static str)> {
-    let (block, matrix) = stack.name.split_once(".switch_mlp.")?;
+fn names_of(stack: &Tensor, named_experts: bool) -> Option<(String, &'static str)> {
+    let of_experts = || {
+        let (block, matrix) = stack.name.split_once(".mlp.experts.").filter(|_| named_experts)?;
+        Some((&stack.name[..block.len() + ".mlp".len()], matrix))
+    };
+    let (block, matrix) = stack.name.split_once(".switch_mlp.").or_else(of_experts)?;
     let [n_experts, _, _] = stack.shape[..] else { return None };
     // Each has bytes of its own, so that there are no more of them than the file has room for.
     if n_experts == 0 || stack.n_bytes() < n_experts {

@@ -46,7 +46,7 @@ pub(super) const MLX: Method = Method {
     },
     reading: Reading::Decoded(|quantized| {
         let mut decoded = assemble(quantized, TAKERS)?;
-        split_experts(&mut decoded.tensors);
+        split_experts(&mut decoded.tensors, false);
         if quantized.model.get("model_type").and_then(Json::as_str) == Some("gpt_oss") {
             join_gate_and_up(&mut decoded.tensors)?;
         }

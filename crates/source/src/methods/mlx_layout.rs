@@ -17,7 +17,7 @@ use std::{ops::Range, sync::Arc};
 
 use serde_json::Value as Json;
 
-use super::experts::split_experts;
+use super::{experts::split_experts, gate_up::join_gate_and_up};
 use crate::{Error, Part, ReadError, Span, Stored, Tensor, read_columns};
 
 /// Families whose weights mlx-lm changes in a way that is not undone here, with the change. A family without `tensors` is
@@ -36,6 +36,7 @@ const CHANGED: &[Changed] = &[
         "its experts are cut and turned",
     ),
     Changed::with(&["hunyuan"], ".q_proj.", "its projections are cut"),
+    Changed::with(&["dbrx"], ".ffn.", "its experts are cut"),
     Changed::with(&["granitemoe", "granitemoehybrid"], "gate_proj.", "its gate and up are cut"),
     Changed::with(&["step3p5"], ".switch_mlp.", "its norms are stored as w + 1"),
     Changed::with(&["gemma4", "gemma4_text"], ".switch_glu.", "its gate and up are cut"),
@@ -61,6 +62,20 @@ impl Changed {
         Changed { families, part: Some(part), what }
     }
 }
+
+/// Parts of names that mlx-lm changes, with those of Hugging Face's form, by family. All of a family are applied in their order.
+const RENAMED: &[(&[&str], &str, &str)] = &[
+    (&["bailing_moe", "bailing_moe_v2", "bailing_moe_linear"], ".mlp.gate.gate_proj.", ".mlp.gate."),
+    (&["gptj"], "model.", "transformer."),
+    (&["gpt_neox"], "model.h.", "gpt_neox.layers."),
+    (&["gpt_neox"], "model.embed_out.", "embed_out."),
+    (&["gpt_neox"], "model.", "gpt_neox."),
+    (&["laguna"], ".mlp.gate.proj.", ".mlp.gate."),
+    (&["laguna"], ".mlp.gate.e_score_correction_bias", ".mlp.experts.e_score_correction_bias"),
+    (&["lfm2_moe"], ".gate_proj.weight", ".w1.weight"),
+    (&["lfm2_moe"], ".down_proj.weight", ".w2.weight"),
+    (&["lfm2_moe"], ".up_proj.weight", ".w3.weight"),
+];
 
 /// Families whose norms mlx-lm stores as `w + 1`, and the ends of their names.
 const SHIFTED: (&[&str], &[&str]) = (
@@ -94,8 +109,23 @@ pub(super) fn undo(config: &Json, parts: &[Part], tensors: &mut Vec<Tensor>) -> 
             return Err(Error::MlxLayout { family, what });
         }
     }
-    if tensors.iter().any(|tensor| tensor.name.contains(".switch_mlp.")) {
-        split_experts(tensors);
+    split_experts(tensors, is_mlx && !is_of(&["gpt_oss"]));
+    if is_mlx {
+        if is_of(&["gpt_oss"]) && tensors.iter().any(|tensor| tensor.name.contains(".experts.gate_proj.")) {
+            join_gate_and_up(tensors)?;
+        }
+        for tensor in tensors.iter_mut() {
+            for (_, theirs, ours) in RENAMED.iter().filter(|(families, ..)| is_of(families)) {
+                tensor.name = match theirs.strip_prefix('.') {
+                    Some(_) => tensor.name.replacen(theirs, ours, 1),
+                    // The beginning of a name.
+                    None => match tensor.name.strip_prefix(theirs) {
+                        Some(rest) => format!("{ours}{rest}"),
+                        None => continue,
+                    },
+                };
+            }
+        }
     }
     let (families, norms) = SHIFTED;
     for tensor in tensors.iter_mut().filter(|_| is_turned) {
