@@ -24,3 +24,4 @@ mod publishing;
 mod recipes;
 mod reports;
 mod setting;
+mod values;

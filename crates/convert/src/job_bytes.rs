@@ -9,6 +9,7 @@ use tensor::DType;
 use crate::{
     Error, finite,
     job::{Job, Target, TensorTask, Weights},
+    losses::{Losses, is_nonzero_by_nature},
     row_encoder::EncodedRows,
     run_options::{NonFinite, RunOptions},
 };
@@ -20,6 +21,8 @@ pub(crate) struct Buffers {
     values: Vec<f32>,
     /// Encoded blocks of one target.
     encoded: Vec<u8>,
+    /// Whether `values` had one that is not zero, before they were rounded to a type between.
+    has_value: bool,
     /// At least a row of ones, for targets that take them for weights.
     ones: Vec<f32>,
 }
@@ -69,8 +72,9 @@ impl<'a> JobBytes<'a> {
         let checks_blocks = target.dtype.is_quantized() && self.options.nonfinite == NonFinite::Refuse;
         // Targets of one tensor share the values: reading is half of the work of the fast formats.
         if (stored.is_none() || checks_blocks) && !std::mem::replace(&mut self.values_are_read, true) {
-            read(self.task, self.job, self.options, &mut self.buffers.values)?;
+            self.buffers.has_value = read(self.task, self.job, self.options, &mut self.buffers.values)?;
         }
+        let is_stored = stored.is_some();
         let mut bytes = match stored {
             Some(bytes) => bytes,
             None => {
@@ -78,12 +82,51 @@ impl<'a> JobBytes<'a> {
                 Cow::Borrowed(&self.buffers.encoded[..])
             }
         };
+        if let Some(losses) = &self.options.losses {
+            self.note(losses, target, &bytes, is_stored);
+        }
         // All before this is little endian.
         if target.endian == Endian::Big {
             swap_blocks(target.dtype, bytes.to_mut());
         }
         Ok(Made { bytes, is_cheap })
     }
+}
+
+impl JobBytes<'_> {
+    /// Notes whether the rows, and the blocks made of them, have a value that is not zero.
+    fn note(&self, losses: &Losses, target: &Target<'_>, bytes: &[u8], is_stored: bool) {
+        let view = self.task.rows.view();
+        let n_dims = if view.n_rows > 1 { 2 } else { 1 };
+        if !is_nonzero_by_nature(&self.task.name, n_dims) {
+            return;
+        }
+        let row_bytes = bytes.len() / (self.job.rows.end - self.job.rows.start).max(1) as usize;
+        let has_made = || has_value(target.dtype, bytes, (view.row_elems as usize, row_bytes), self.options);
+        // Blocks that are copied are both.
+        let has_source = || match is_stored {
+            true => has_made(),
+            false => self.buffers.has_value,
+        };
+        let (place, rows) =
+            ((self.job.task, target.output), (view.n_rows, self.job.rows.end - self.job.rows.start));
+        losses.note(place, (&self.task.name, target.dtype), rows, has_source, has_made);
+    }
+}
+
+/// True if blocks hold a value that is not zero. Types that are not decoded count as such.
+fn has_value(
+    dtype: DType,
+    bytes: &[u8],
+    (row_elems, row_bytes): (usize, usize),
+    options: &RunOptions,
+) -> bool {
+    let mut values = vec![0.0; row_elems];
+    // Bytes of zeros are values of zero in every type that is decoded to them; the first row of any other matrix has a value.
+    bytes.chunks_exact(row_bytes.max(1)).any(|row| {
+        quant::decode(dtype, options.level, row, &mut values).is_err()
+            || values.iter().any(|value| *value != 0.0)
+    })
 }
 
 /// The stored bytes of a job, where they are what a target of this type wants.
@@ -99,8 +142,14 @@ fn stored<'a>(task: &'a TensorTask<'_>, job: &Job, dtype: DType) -> Result<Optio
     Ok(Some(bytes).filter(|_| !is_bad))
 }
 
-/// Reads the rows of a job into `values`, (rows, row_elems) f32, rounded to the type between where there is one.
-fn read(task: &TensorTask<'_>, job: &Job, options: &RunOptions, values: &mut Vec<f32>) -> Result<(), Error> {
+/// Reads the rows of a job into `values`, (rows, row_elems) f32, rounded to the type between where there is one. True if a value
+/// that was read is not zero.
+fn read(
+    task: &TensorTask<'_>,
+    job: &Job,
+    options: &RunOptions,
+    values: &mut Vec<f32>,
+) -> Result<bool, Error> {
     let n_elems = (job.rows.end - job.rows.start) * task.rows.view().row_elems;
     // What a longer job left is overwritten: rows are read whole.
     values.resize(n_elems as usize, 0.0);
@@ -112,6 +161,7 @@ fn read(task: &TensorTask<'_>, job: &Job, options: &RunOptions, values: &mut Vec
         let (row, column) = place(task, job, index);
         return Err(Error::NonFinite { tensor: task.name.clone(), row, column, value: values[index] });
     }
+    let has_value = values.iter().any(|value| *value != 0.0);
     if let Some(via) = task.via {
         let codec = |error| Error::Encode { tensor: task.name.clone(), error };
         let row_elems = task.rows.view().row_elems as usize;
@@ -121,7 +171,7 @@ fn read(task: &TensorTask<'_>, job: &Job, options: &RunOptions, values: &mut Vec
         quant::encode(via, options.level, rows, &mut rounded).map_err(codec)?;
         quant::decode(via, options.level, &rounded, values).map_err(codec)?;
     }
-    Ok(())
+    Ok(has_value)
 }
 
 /// Encodes `buffers.values` into `buffers.encoded`.
@@ -132,7 +182,7 @@ fn encode(
     options: &RunOptions,
     buffers: &mut Buffers,
 ) -> Result<(), Error> {
-    let Buffers { values, encoded, ones } = buffers;
+    let Buffers { values, encoded, ones, .. } = buffers;
     let codec = |error| Error::Encode { tensor: task.name.clone(), error };
     let row_elems = task.rows.view().row_elems as usize;
     let row_bytes = row_bytes(task, target.dtype)?;
@@ -174,13 +224,30 @@ fn encode(
     {
         let mut decoded = vec![0.0; values.len()];
         quant::decode(target.dtype, options.level, encoded, &mut decoded).map_err(codec)?;
-        if let Some(index) = finite::scan(&decoded).first_bad {
+        if let Some(index) = lost(values, &decoded, target.dtype) {
             let (row, column) = place(task, job, index);
             let (tensor, value, dtype) = (task.name.clone(), values[index], target.dtype);
             return Err(Error::Overflow { tensor, row, column, value, dtype });
         }
     }
     Ok(())
+}
+
+/// The largest element of the first block that cannot hold it: it comes back as no number, or as less than a quarter.
+fn lost(values: &[f32], decoded: &[f32], dtype: DType) -> Option<usize> {
+    let block_elems = dtype.block_elems() as usize;
+    let largest = |block: &[f32]| {
+        let magnitudes = block.iter().map(|value| value.abs()).enumerate();
+        magnitudes.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(at, _)| at)
+    };
+    let blocks = values.chunks(block_elems).zip(decoded.chunks(block_elems)).enumerate();
+    blocks.map(|(block, (values, decoded))| (block, values, decoded)).find_map(|(block, values, decoded)| {
+        let at = largest(values);
+        let is_large = values[at].abs() > finite::SAFE_MAGNITUDE;
+        let is_lost = decoded[at].abs() < values[at].abs() / 4.0;
+        let is_bad = decoded.iter().any(|value| !value.is_finite());
+        (is_large && (is_lost || is_bad)).then_some(block * block_elems + at)
+    })
 }
 
 /// The rows of a job, cut where the weights change: where an expert ends.

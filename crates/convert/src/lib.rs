@@ -32,6 +32,7 @@ mod job_bytes;
 mod journal;
 mod key_override;
 mod legacy_input;
+mod losses;
 pub mod merge;
 mod model_input;
 mod output;
@@ -77,6 +78,8 @@ pub use resume::{GoesOn, Journaling, check_unfinished, write_resumable};
 pub use unfinished::Unfinished;
 pub use verify::verify;
 // How rows get there.
+pub use losses::{Loss, Losses, is_nonzero_by_nature};
+
 pub use job::{JOB_ELEMS, Job, Schedule, Target, TensorTask, Weights};
 pub use row_encoder::{EncodedRows, RowEncoder};
 pub use rows::{

@@ -1,10 +1,10 @@
 //! How a run goes about it.
 
-use std::{num::NonZeroUsize, thread};
+use std::{num::NonZeroUsize, sync::Arc, thread};
 
 use quant::Level;
 
-use crate::job::Schedule;
+use crate::{job::Schedule, losses::Losses};
 
 /// How a run goes about it.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub struct RunOptions {
     pub level: Level,
     /// What happens to values that are not finite.
     pub nonfinite: NonFinite,
+    /// Where tensors that are zero, or become so, are noted.
+    pub losses: Option<Arc<Losses>>,
 }
 
 impl RunOptions {
@@ -37,6 +39,11 @@ impl RunOptions {
         threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1)
     }
 
+    /// The same with a place for notes about tensors that are zero.
+    pub fn losses(self, losses: Arc<Losses>) -> RunOptions {
+        RunOptions { losses: Some(losses), ..self }
+    }
+
     /// The same with another way with values that are not finite.
     pub fn nonfinite(self, nonfinite: NonFinite) -> RunOptions {
         RunOptions { nonfinite, ..self }
@@ -45,7 +52,7 @@ impl RunOptions {
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { threads: None, level: Level::detect(), nonfinite: NonFinite::Refuse }
+        RunOptions { threads: None, level: Level::detect(), nonfinite: NonFinite::Refuse, losses: None }
     }
 }
 

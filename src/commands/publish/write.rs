@@ -1,12 +1,16 @@
 //! Writing the files of a stage so that a later run goes on where this one was stopped.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use convert::{Choice, Conversion, Error, GoesOn, Input, Journaling, Origin, RunOptions, Watch};
+use convert::{Choice, Conversion, Error, GoesOn, Input, Journaling, Losses, Origin, RunOptions, Watch};
 
 use crate::{
     commands::shared::{
         conversion_run::failure,
+        loss_report,
         write::{say_written, tell, warn_of_leftovers},
     },
     failure::Failure,
@@ -67,10 +71,12 @@ pub fn write<I: Input>(
     let options = vec![("stage".to_owned(), fingerprint.to_owned())];
     let origin = Origin { program: &program, options, inputs: Vec::new() };
     let goes_on = |it: GoesOn| tell(it, ui);
+    let losses = Arc::new(Losses::default());
+    let options_of_run = writing.options.clone().losses(losses.clone());
     let run = |resume| {
         let journaling = Journaling { origin: &origin, resume, goes_on: &goes_on };
         let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
-        checked.write_resumable(&paths, true, journaling, &writing.options, watch)
+        checked.write_resumable(&paths, true, journaling, &options_of_run, watch)
     };
     let written = match run(true) {
         Err(Error::NotResumable { .. }) => run(false),
@@ -78,6 +84,7 @@ pub fn write<I: Input>(
     };
     drop(progress);
     written.map_err(failed)?;
+    loss_report::warn(&losses, ui);
     let files: Vec<_> = paths.into_iter().zip(planned.files()).collect();
     say_written(&files, ui);
     let written = |(path, file): (PathBuf, &convert::PlannedFile)| Written {

@@ -17,6 +17,7 @@ pub(super) mod input_kind;
 pub(super) mod layout_notes;
 pub mod llama_cpp;
 pub(super) mod loader_report;
+pub(super) mod loss_report;
 pub(super) mod metadata_json;
 pub(super) mod outputs;
 pub(super) mod part_file;

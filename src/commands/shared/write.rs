@@ -3,14 +3,16 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use convert::{CheckedConversion, Error, GoesOn, Input, Journaling, Origin, PlannedFile, Watch};
+use convert::{CheckedConversion, Error, GoesOn, Input, Journaling, Losses, Origin, PlannedFile, Watch};
 use gguf::Output;
 
 use super::{
     conversion_run::{RunArgs, failure, how_to_go_on},
+    loss_report,
     plan_report::Report,
 };
 use crate::{
@@ -115,7 +117,9 @@ pub(in crate::commands) fn write_and_report<I: Input>(
     let _soon = ui.ends_soon(move || failure(Path::new(""), Error::Cancelled).hint(how_to_go_on(&stopped)));
     let progress = ui.progress(checked.input_bytes());
     let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
-    let written = checked.write_resumable(&paths, args.force, journaling, &args.options, watch);
+    let losses = Arc::new(Losses::default());
+    let options = args.options.clone().losses(losses.clone());
+    let written = checked.write_resumable(&paths, args.force, journaling, &options, watch);
     // The bar goes before anything is said, on an error as well.
     drop(progress);
     written.map_err(|error| match error {
@@ -126,6 +130,7 @@ pub(in crate::commands) fn write_and_report<I: Input>(
         }
         error => failed(error).hint(how_to_go_on(&paths)),
     })?;
+    loss_report::warn(&losses, ui);
     say_written(files, ui);
     for line in report.repacks() {
         ui.status(line);

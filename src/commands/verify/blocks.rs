@@ -4,12 +4,13 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use gguf::{Advice, File, Model, TensorInfo};
-use quant::first_bad_block;
+use quant::{Level, first_bad_block};
+use tensor::DType;
 
 use super::report::{Check, Finding};
 use crate::{
@@ -52,11 +53,19 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, ui: &Ui) -> Result<Ch
     let next = AtomicUsize::new(0);
     // The first bad block of each tensor that has one, by the place of its piece.
     let found: Mutex<Vec<(usize, usize, String)>> = Mutex::new(Vec::new());
+    // Of each tensor, whether a value that is not zero was found; a tensor that may be zero counts as one that has some.
+    let has_value: Vec<AtomicBool> = model
+        .tensors()
+        .map(|(_, info)| {
+            let may_be_zero = !convert::is_nonzero_by_nature(&info.name, info.shape.n_dims_effective());
+            AtomicBool::new(may_be_zero || info.n_bytes == 0 || quant::codec(info.dtype).is_none())
+        })
+        .collect();
     let work = || {
         while !cancel.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(piece) = pieces.get(index) else { break };
-            if let Some(message) = look(piece) {
+            if let Some(message) = look(piece, &has_value[piece.tensor]) {
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                 found.push((piece.tensor, index, message));
             }
@@ -77,20 +86,42 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, ui: &Ui) -> Result<Ch
     let mut check = Check::new("blocks");
     check.summary = format!("{} tensors", model.tensors().count());
     check.findings.extend(found.into_iter().map(|(.., message)| Finding::error("bad_block", message)));
+    let all = model.tensors().zip(&has_value);
+    let zeros = all.filter(|(_, has_value)| !has_value.load(Ordering::Relaxed)).map(|((_, info), _)| {
+        Finding::warning("zeros", format!("tensor `{}` ({}) is entirely zero", info.name, info.dtype))
+    });
+    check.findings.extend(zeros);
     Ok(check)
 }
 
 /// What is wrong with the first bad block of a piece.
-fn look(piece: &Piece<'_>) -> Option<String> {
+fn look(piece: &Piece<'_>, has_value: &AtomicBool) -> Option<String> {
     let Piece { file, info, from, to, .. } = *piece;
     let range = file.range(info).ok()?;
     let range = range.start + from as usize..range.start + to as usize;
     let blocks = file.endian().to_little(info.dtype, file.bytes().get(range.clone())?);
     let bad = first_bad_block(info.dtype, &blocks);
+    if !has_value.load(Ordering::Relaxed) && any_value(info.dtype, &blocks) {
+        has_value.store(true, Ordering::Relaxed);
+    }
     file.bytes().advise(Advice::DoneWith, range);
     let bad = bad?;
     let block = from / info.dtype.block_bytes() + bad.block as u64;
     let row = block * info.dtype.block_elems() / info.shape.row_elems().max(1);
     let what = if info.dtype.is_quantized() { "block" } else { "element" };
     Some(format!("tensor `{}` ({}): {what} {block} (row {row}): {}", info.name, info.dtype, bad.problem))
+}
+
+/// Blocks that are decoded at a time.
+const DECODED_BLOCKS: usize = 64;
+
+/// True if a value of these blocks is not zero. Blocks that cannot be decoded count as such.
+fn any_value(dtype: DType, blocks: &[u8]) -> bool {
+    let (block_bytes, block_elems) = (dtype.block_bytes() as usize, dtype.block_elems() as usize);
+    let mut values = vec![0.0; DECODED_BLOCKS * block_elems];
+    blocks.chunks(DECODED_BLOCKS * block_bytes).any(|blocks| {
+        let values = &mut values[..blocks.len() / block_bytes * block_elems];
+        let decoded = quant::decode(dtype, Level::detect(), blocks, values);
+        decoded.is_err() || values.iter().any(|value| *value != 0.0)
+    })
 }

@@ -1,0 +1,136 @@
+//! Tensors that are entirely zero, or become so.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use tensor::DType;
+
+/// What jobs found out about the tensors that they wrote.
+#[derive(Debug, Default)]
+pub struct Losses {
+    /// By task and output.
+    seen: Mutex<BTreeMap<(usize, usize), Seen>>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    name: String,
+    dtype: DType,
+    n_rows: u64,
+    /// Rows of all jobs so far.
+    n_seen: u64,
+    has_source: bool,
+    has_made: bool,
+}
+
+/// A tensor without any value but zero.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Loss {
+    /// All values are zero in the source.
+    Zero {
+        /// The tensor.
+        tensor: String,
+    },
+    /// The source has other values, and all of them become zero in the type.
+    Underflow {
+        /// The tensor.
+        tensor: String,
+        /// The type.
+        dtype: DType,
+    },
+}
+
+impl Losses {
+    /// Tensors of which every row was seen, by name. A tensor that is zero in the source is listed once for all outputs.
+    pub fn found(&self) -> Vec<Loss> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = seen.values().filter(|seen| seen.n_seen >= seen.n_rows && !seen.has_made);
+        let mut found: Vec<Loss> = whole
+            .map(|seen| match seen.has_source {
+                true => Loss::Underflow { tensor: seen.name.clone(), dtype: seen.dtype },
+                false => Loss::Zero { tensor: seen.name.clone() },
+            })
+            .collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// Notes some rows of a tensor. The functions tell whether a value of the source, and one of what was made of it, is not zero;
+    /// they run until one is found.
+    pub(crate) fn note(
+        &self,
+        (task, output): (usize, usize),
+        (name, dtype): (&str, DType),
+        (n_rows, n_now): (u64, u64),
+        has_source: impl FnOnce() -> bool,
+        has_made: impl FnOnce() -> bool,
+    ) {
+        let known = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = seen.entry((task, output)).or_insert_with(|| Seen {
+                name: name.to_owned(),
+                dtype,
+                n_rows,
+                n_seen: 0,
+                has_source: false,
+                has_made: false,
+            });
+            seen.n_seen += n_now;
+            (seen.has_source, seen.has_made)
+        };
+        if known.1 {
+            return;
+        }
+        // Outside the lock: decoding takes time.
+        let found = (known.0 || has_source(), has_made());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = seen.get_mut(&(task, output)) {
+            seen.has_source |= found.0;
+            seen.has_made |= found.1;
+        }
+    }
+}
+
+/// True for a tensor that nobody stores as zeros: a matrix, or a norm. Biases and factors of token shifts may be zero.
+pub fn is_nonzero_by_nature(name: &str, n_dims: usize) -> bool {
+    name.ends_with(".weight") && (n_dims > 1 || name.contains("norm"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_and_underflow_are_told_apart() {
+        let losses = Losses::default();
+        let note = |task, name, source: bool, made: bool| {
+            losses.note((task, 0), (name, DType::Q4_0), (4, 2), || source, || made);
+        };
+        for (task, name, rows) in [
+            (0, "zero", [(false, false), (false, false)]),
+            (1, "lost", [(false, false), (true, false)]),
+            (2, "kept", [(true, true), (true, false)]),
+        ] {
+            rows.into_iter().for_each(|(source, made)| note(task, name, source, made));
+        }
+        // Half of a tensor tells nothing.
+        note(3, "half", false, false);
+        let expected = [
+            Loss::Zero { tensor: "zero".into() },
+            Loss::Underflow { tensor: "lost".into(), dtype: DType::Q4_0 },
+        ];
+        assert_eq!(losses.found(), expected);
+    }
+
+    #[test]
+    fn matrices_and_norms_are_not_zero_by_nature() {
+        assert!(is_nonzero_by_nature("blk.0.attn_q.weight", 2));
+        assert!(is_nonzero_by_nature("output_norm.weight", 1));
+        assert!(!is_nonzero_by_nature("blk.0.attn_q.bias", 1));
+        assert!(!is_nonzero_by_nature("rope_freqs.weight", 1));
+    }
+}

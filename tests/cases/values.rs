@@ -1,0 +1,117 @@
+//! Values that a type destroys, and tensors that are entirely zero.
+
+use crate::{
+    adapters::{Tensors, read_tensors, write_tensors},
+    common::{Output, Sandbox, succeed, verify},
+};
+
+const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+
+/// The value of each element.
+type Values = fn(usize) -> f32;
+
+/// The checkpoint `llama` with these values (name, function of the index) in place of those of a tensor, in f32.
+fn checkpoint_with(changes: &[(&str, Values)]) -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    let weights = "llama/model.safetensors";
+    let mut tensors: Tensors = read_tensors(&sandbox, weights);
+    for (name, value) in changes {
+        let (dtype, shape, bytes) = tensors.get_mut(*name).unwrap();
+        let n_elems = shape.iter().product::<u64>() as usize;
+        *dtype = "F32".to_owned();
+        *bytes = (0..n_elems).flat_map(|index| value(index).to_le_bytes()).collect();
+    }
+    write_tensors(&sandbox, weights, &tensors);
+    sandbox
+}
+
+fn warnings(ran: &Output) -> Vec<&str> {
+    ran.stderr.lines().filter_map(|line| line.strip_prefix("warning: ")).collect()
+}
+
+const DOWN: &str = "model.layers.0.mlp.down_proj.weight";
+const NORM: &str = "model.layers.1.input_layernorm.weight";
+
+#[test]
+fn matrix_that_becomes_zero_is_named_with_the_type_that_keeps_it() {
+    let sandbox = checkpoint_with(&[(DOWN, |index| 1e-13 * (1 + index % 7) as f32)]);
+    for dtype in ["f16", "q8_0", "q4_0", "q6_k", "iq4_xs"] {
+        let ran = succeed(sandbox.convert(&["llama", "out.gguf", "-t", dtype, "-f"]));
+        let found = warnings(&ran);
+        assert_eq!(found.len(), 1, "{dtype}: {}", ran.stderr);
+        assert!(
+            found[0].starts_with("tensor `blk.0.ffn_down.weight`: all values become zero in "),
+            "{}",
+            ran.stderr
+        );
+    }
+    // bf16 and f32 hold them, and so does the type that the warning names.
+    succeed(sandbox.convert(&["llama", "in.gguf", "-t", "f32", "-f"]));
+    let option = "^blk\\.0\\.ffn_down\\.weight$=bf16";
+    for args in [
+        &["in.gguf", "out.gguf", "bf16", "-f"][..],
+        &["in.gguf", "out.gguf", "q4_0", "-f", "--tensor-type", option],
+    ] {
+        let ran = succeed(sandbox.run(QUANTIZE, args));
+        assert!(warnings(&ran).is_empty(), "{}", ran.stderr);
+    }
+    let ran = succeed(sandbox.run(QUANTIZE, &["in.gguf", "out.gguf", "q4_0", "-f"]));
+    assert!(ran.stderr.contains(&format!("`--tensor-type '{option}'` keeps them")), "{}", ran.stderr);
+}
+
+#[test]
+fn tensors_of_zeros_are_named_by_every_program() {
+    let sandbox = checkpoint_with(&[(DOWN, |_| 0.0), (NORM, |_| -0.0)]);
+    let expected = [
+        "tensor `blk.0.ffn_down.weight` is entirely zero",
+        "tensor `blk.1.attn_norm.weight` is entirely zero",
+    ];
+    for dtype in ["f32", "q4_k_m"] {
+        let ran = succeed(sandbox.convert(&["llama", "in.gguf", "-t", dtype, "-f"]));
+        assert_eq!(warnings(&ran), expected, "{dtype}");
+        let (exit, codes, report) = verify(&sandbox, &["in.gguf"]);
+        assert!(exit == Some(0) && codes.iter().eq(["zeros"]), "{report}");
+        assert_eq!(report.matches("is entirely zero").count(), 2, "{report}");
+        assert_eq!(verify(&sandbox, &["in.gguf", "--strict"]).0, Some(1));
+        // What is copied is looked at too.
+        let ran = succeed(sandbox.run(QUANTIZE, &["in.gguf", "out.gguf", "copy", "-f"]));
+        assert_eq!(warnings(&ran), expected, "{dtype}");
+    }
+}
+
+#[test]
+fn zero_biases_are_normal() {
+    let sandbox = Sandbox::with_golden("qwen2");
+    let weights = "qwen2/model.safetensors";
+    let mut tensors = read_tensors(&sandbox, weights);
+    let biases = tensors.iter_mut().filter(|(name, _)| name.ends_with(".bias"));
+    assert!(biases.map(|(_, tensor)| tensor.2.fill(0)).count() > 0);
+    write_tensors(&sandbox, weights, &tensors);
+    let ran = succeed(sandbox.convert(&["qwen2", "out.gguf", "-t", "f32"]));
+    assert!(warnings(&ran).is_empty(), "{}", ran.stderr);
+    assert!(verify(&sandbox, &["out.gguf"]).1.is_empty());
+}
+
+#[test]
+fn overflow_names_the_element_that_causes_it() {
+    // The tenth block of the first row has it, not as its first element.
+    let sandbox =
+        checkpoint_with(&[(DOWN, |index| if index == 300 { 1e30 } else { 0.01 * (index % 5) as f32 })]);
+    for dtype in
+        ["f16", "q4_0", "q8_0", "q5_1", "q2_k", "q3_k_s", "q4_k_s", "q6_k", "iq4_nl", "iq4_xs", "iq3_s"]
+    {
+        let ran = sandbox.convert(&["llama", "out.gguf", "-t", dtype, "-f"]);
+        assert_eq!(ran.code, Some(1), "{dtype}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("row 0, column 300: 1000000000000000000000000000000"),
+            "{dtype}: {}",
+            ran.stderr
+        );
+    }
+    // Large values that a type holds are no reason to refuse.
+    let sandbox =
+        checkpoint_with(&[(DOWN, |index| if index == 300 { 1e5 } else { 0.01 * (index % 5) as f32 })]);
+    for dtype in ["bf16", "q4_0", "q8_0", "q2_k", "q4_k_s", "q6_k", "iq4_xs", "iq3_s"] {
+        succeed(sandbox.convert(&["llama", "out.gguf", "-t", dtype, "-f"]));
+    }
+}
