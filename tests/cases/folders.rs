@@ -73,6 +73,16 @@ fn names_without_prefix_give_the_usual_file() {
 }
 
 #[test]
+fn quantized_names_without_prefix_give_the_usual_file() {
+    let sandbox = Sandbox::with_form("gptq-4bit");
+    let (want, _) = convert(&sandbox, "gptq-4bit");
+    change(&sandbox, "gptq-4bit", |tensors| {
+        renamed(tensors, |name| name.strip_prefix("model.").unwrap_or(name).to_owned())
+    });
+    assert!(convert(&sandbox, "gptq-4bit").0 == want);
+}
+
+#[test]
 fn names_with_parts_of_wrappers_give_the_usual_file() {
     let (sandbox, want) = usual("llama");
     let original = read_tensors(&sandbox, WEIGHTS);

@@ -72,7 +72,11 @@ impl SavedForm {
             let is_dropped = |name: &str| (context.drops)(context.hparams, name).is_some();
             let fits = |name: &str| {
                 let usual = format!("{prefix}{name}");
-                is_found(&usual) || is_dropped(&usual) && !is_found(name) && !is_dropped(name)
+                let is_part = |name: &str| {
+                    arch.prediction.is_some_and(|layers| (layers.is_part)(context.hparams, name))
+                };
+                let predicts = is_part(&usual) && !is_part(name);
+                is_found(&usual) || predicts || is_dropped(&usual) && !is_found(name) && !is_dropped(name)
             };
             let names = || input.tensors.iter().map(|tensor| tensor.name.as_str());
             let modules: BTreeSet<String> = names().filter(|name| fits(name)).map(first).collect();

@@ -351,15 +351,20 @@ pub fn in_usual_form(mut checkpoint: Checkpoint, options: &arch::Options) -> Res
     }
     let renamed: HashMap<String, String> = renamed.into_iter().collect();
     let mut tensors = checkpoint.tensors.to_vec();
+    // Tensors of one file are in the order of their names, decoded ones after the others; pickles have an order of their own.
+    let is_sorted = !checkpoint.format.contains("pickle");
+    let runs = tensors.chunk_by(|a, b| is_sorted && a.part == b.part && a.name < b.name);
+    let runs: Vec<usize> = runs.map(<[_]>::len).collect();
     for tensor in &mut tensors {
         if let Some(name) = renamed.get(&tensor.name) {
             tensor.name.clone_from(name);
         }
     }
-    // Tensors of one file are in the order of their names, except in pickles, which have an order of their own.
-    let is_sorted = !checkpoint.format.contains("pickle");
-    for file in tensors.chunk_by_mut(|a, b| a.part == b.part).filter(|_| is_sorted) {
-        file.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut rest = &mut tensors[..];
+    for n_tensors in runs {
+        let (run, after) = std::mem::take(&mut rest).split_at_mut(n_tensors);
+        run.sort_by(|a, b| a.name.cmp(&b.name));
+        rest = after;
     }
     checkpoint.tensors = tensors.into();
     Ok(checkpoint)
