@@ -166,6 +166,8 @@ const PARTS: &[Part] = &[
                 |sandbox| {
                     let index = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors"}}"#;
                     write(sandbox, "llama/model.safetensors.index.json", index);
+                    // Whole weights beside such an index would be read instead.
+                    fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
                 },
                 CONVERT,
                 TO_Q8_0,

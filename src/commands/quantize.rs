@@ -25,6 +25,7 @@ use crate::{
             suggest::nearest,
             threads::parse_threads,
             types_help::types_help,
+            values::type_tip,
             write::check_output_name,
         },
     },
@@ -142,6 +143,7 @@ fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
             let message = format!("`{name}` stands where the type is wanted: gguf-quantize IN [OUT] TYPE");
             return Failure::usage(message).hint([format!("types are {}", known.join(", "))]);
         }
+        let near = type_tip(name).or(near);
         Failure::usage(error).hint(near).hint([format!("types are {}", known.join(", "))])
     })
 }

@@ -389,6 +389,18 @@ fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
             );
             check.push(Finding::error("file_type", message));
         }
+        StatedType::WithoutOwn { name, expected, found } => {
+            let message =
+                format!("`general.file_type` says {name}; no tensor is {expected}, most weights are {found}");
+            check.push(Finding::warning("file_type", message));
+        }
+        StatedType::Chosen { name, found } => {
+            let message = format!(
+                "`general.file_type` says {name}, whose size was aimed at; calibration chose the types, {found} for most weights"
+            );
+            check.summary = name.to_owned();
+            check.push(Finding::note("file_type", message));
+        }
         StatedType::OfOther { name, other } => {
             let message =
                 format!("`general.file_type` says {name}; the types of all tensors are those of {other}");

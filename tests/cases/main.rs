@@ -12,6 +12,7 @@ mod folders;
 mod fp4;
 mod inputs;
 mod kinds;
+mod labels;
 mod layers;
 mod limits;
 mod loading;

@@ -14,7 +14,7 @@ use crate::{
     prune::Pruning,
     recipes::{
         Assignment, Fallback, ModelFacts, Overrides, Reason, Recipe, TensorFacts, TensorType, assign,
-        requires_imatrix,
+        label_warning, requires_imatrix,
     },
     request::{OutputRequest, Request, Shards},
 };
@@ -82,7 +82,10 @@ pub(crate) fn plan(
             metadata.set_last(key, value);
         }
     }
-    let warnings = pruning.map(|pruning| pruning.describe(&mut metadata)).unwrap_or_default();
+    let mut warnings = pruning.map(|pruning| pruning.describe(&mut metadata)).unwrap_or_default();
+    let made =
+        facts.iter().zip(&choices).map(|(facts, choice)| TensorFacts { dtype: choice.dtype, ..*facts });
+    warnings.extend(label_warning(&metadata, &made.collect::<Vec<_>>()));
     let planned = facts
         .iter()
         .zip(choices)

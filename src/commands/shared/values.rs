@@ -12,7 +12,7 @@ use convert::{
     imatrix::MissingPolicy,
     recipes::{RECIPES, Recipe},
 };
-use tensor::DType;
+use tensor::{DType, FORK_TYPES};
 
 use super::suggest::nearest;
 
@@ -55,6 +55,31 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOf<T> {
     }
 }
 
+/// What is meant by the name of a type that is no file type of llama.cpp.
+pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
+    let name = name.to_ascii_lowercase();
+    if Recipe::from_name(&name).is_ok() {
+        return None;
+    }
+    if name == "mxfp4" {
+        return Some("mxfp4_moe gives it to experts, --tensor-type PATTERN=mxfp4 to any tensors".to_owned());
+    }
+    if DType::ALL.iter().any(|dtype| dtype.name().eq_ignore_ascii_case(&name)) {
+        return Some(format!("it is a type of tensors: --tensor-type PATTERN={name} gives it to some"));
+    }
+    // Publishers' names: a mix with the embedding and the output in 8 bits.
+    if let Some(base) = name.strip_suffix("_l").or_else(|| name.strip_suffix("_xl"))
+        && let Some(mix) =
+            [format!("{base}_m"), base.to_owned()].iter().find(|mix| Recipe::from_name(mix).is_ok())
+    {
+        return Some(format!(
+            "for what publishers call {name}, take {mix} with --token-embedding-type q8_0 --output-tensor-type q8_0"
+        ));
+    }
+    let fork = FORK_TYPES.iter().find(|fork| fork.name == name)?;
+    Some(format!("{name} is a type of {}, which llama.cpp does not read", fork.fork))
+}
+
 /// A file type that can be made of a checkpoint, by its name. Numbers are refused: `-t 8` is a number of threads for
 /// whoever comes from llama.cpp.
 pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
@@ -69,6 +94,9 @@ pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
                 return Some(
                     "f32, f16 and bf16 keep the weights of a checkpoint as plain numbers".to_owned(),
                 );
+            }
+            if let Some(tip) = type_tip(given) {
+                return Some(tip);
             }
             given.parse::<u64>().ok()?;
             let of_type = Recipe::from_name(given).map(|recipe| {

@@ -42,3 +42,4 @@ pub use self::{
     stated::{StatedType, stated_type},
     table::{FileType, RECIPES, Recipe},
 };
+pub(crate) use stated::label_warning;

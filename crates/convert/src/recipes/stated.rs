@@ -32,6 +32,23 @@ pub enum StatedType {
         /// The type that most weights have.
         found: DType,
     },
+    /// No matrix has a type of the mix, since the types were chosen by the divergence that they cause on a text.
+    Chosen {
+        /// The name of the mix that is stated, whose size was aimed at.
+        name: &'static str,
+        /// The type that most weights have.
+        found: DType,
+    },
+    /// No matrix has the type that gives the mix its name, although the tensors have the types of its rules: those of MXFP4_MOE give
+    /// that type to experts alone.
+    WithoutOwn {
+        /// The name of the mix that is stated.
+        name: &'static str,
+        /// The type of its name.
+        expected: DType,
+        /// The type that most weights have.
+        found: DType,
+    },
     /// The types are those that another mix gives to every tensor, and not those of the stated one.
     OfOther {
         /// The name of the mix that is stated.
@@ -71,13 +88,55 @@ pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedTy
     let chain: Vec<DType> = std::iter::successors(Some(default), |dtype| dtype.smaller_block()).collect();
     let as_ruled = |recipe: &'static Recipe| shares(recipe, metadata, &in_order);
     let stated = own_names().find(|recipe| recipe.name == name).map_or(0.0, as_ruled);
-    if elems(&|dtype| chain.contains(&dtype)) == 0 && stated < 0.5 {
-        return StatedType::Differs { name, expected: default, found };
+    if elems(&|dtype| chain.contains(&dtype)) == 0 {
+        return match stated {
+            _ if is_calibrated(metadata) => StatedType::Chosen { name, found },
+            0.5.. => StatedType::WithoutOwn { name, expected: default, found },
+            _ => StatedType::Differs { name, expected: default, found },
+        };
     }
     let others = own_names().filter(|recipe| recipe.name != name && recipe.default == default);
     match others.filter(|_| stated < 1.0).find(|recipe| as_ruled(recipe) == 1.0) {
         Some(other) => StatedType::OfOther { name, other: other.name },
         None => StatedType::Agrees { name },
+    }
+}
+
+/// Whether the file says that its types and blocks were chosen by calibration: a method of three letters with its version, and
+/// digits of what decided, in the place of the importance matrix's name or beside it.
+fn is_calibrated(metadata: &Metadata) -> bool {
+    let names_method = |key: &str| {
+        let text = metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+        let method = text.strip_prefix("cal").or_else(|| text.strip_prefix("cbs"));
+        let parts = method.and_then(|rest| rest.split_once('-'));
+        parts.is_some_and(|(version, digits)| {
+            !version.is_empty()
+                && version.bytes().all(|byte| byte.is_ascii_digit())
+                && !digits.is_empty()
+                && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    };
+    names_method("quantize.imatrix.file") || names_method("gguf_tools.calibration")
+}
+
+/// A warning where no matrix of a planned file has the type that its file type names.
+pub(crate) fn label_warning(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Option<String> {
+    // Looked at only where it may be so: comparing with the rules of mixes takes longer.
+    let number = metadata.get("general.file_type").and_then(Value::as_u64)? & !u64::from(GUESSED);
+    let recipe = own_names().find(|recipe| u64::from(recipe.file_type.id()) == number)?;
+    let chain = std::iter::successors(Some(recipe.default), |dtype| dtype.smaller_block());
+    let has = |dtype: DType| tensors.iter().any(|it| it.dtype == dtype && it.shape.n_dims_effective() > 1);
+    if chain.into_iter().any(has) {
+        return None;
+    }
+    match stated_type(metadata, tensors) {
+        StatedType::WithoutOwn { name, expected, found } => Some(format!(
+            "{name}: no tensor becomes {expected}, which this mix gives to experts only; most weights become {found}"
+        )),
+        StatedType::Differs { name, expected, found } => Some(format!(
+            "{name}: no tensor becomes {expected}, most weights become {found}: the file type will not say what is in the file"
+        )),
+        _ => None,
     }
 }
 

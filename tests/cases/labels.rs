@@ -1,0 +1,70 @@
+//! File types and the types of tensors.
+
+use crate::common::{Sandbox, succeed, verify};
+
+const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+
+#[test]
+fn mix_of_experts_says_that_a_dense_model_has_none_of_its_type() {
+    for (name, is_dense) in [("llama", true), ("mixtral", false)] {
+        let sandbox = Sandbox::with_golden(name);
+        succeed(sandbox.convert(&[name, "m.gguf", "-t", "bf16", "-q"]));
+        let said = [
+            succeed(sandbox.run(QUANTIZE, &["m.gguf", "mx.gguf", "mxfp4_moe"])).stderr,
+            succeed(sandbox.convert(&[name, "mx.gguf", "-t", "mxfp4_moe", "-f"])).stderr,
+        ];
+        for said in said {
+            assert_eq!(
+                said.contains("warning: MXFP4_MOE: no tensor becomes mxfp4"),
+                is_dense,
+                "{name}: {said}"
+            );
+        }
+        let (code, found, said) = verify(&sandbox, &["mx.gguf", "--strict"]);
+        assert_eq!(
+            (code, found.contains("file_type")),
+            (Some(i32::from(is_dense)), is_dense),
+            "{name}: {said}"
+        );
+    }
+}
+
+#[test]
+fn types_set_apart_from_the_file_type_are_said() {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&["llama", "m.gguf", "-t", "bf16", "-q"]));
+    let all = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", ".*=q5_1"];
+    let said = succeed(sandbox.run(QUANTIZE, &all)).stderr;
+    assert!(said.contains("warning: Q4_0: no tensor becomes q4_0, most weights become q5_1"), "{said}");
+    let some = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", "attn_q=q5_1", "-f"];
+    let said = succeed(sandbox.run(QUANTIZE, &some)).stderr;
+    assert!(!said.contains("no tensor becomes"), "{said}");
+    // As calibration writes it, which chooses types by itself.
+    succeed(sandbox.run(QUANTIZE, &[&all[..], &["-f", "-q"]].concat()));
+    succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:cal3-0123abcd", "-q"]));
+    let (code, _, said) = verify(&sandbox, &["out.gguf", "--strict"]);
+    assert!(code == Some(0) && said.contains("calibration chose the types, q5_1 for most weights"), "{said}");
+    succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:calibration.txt", "-q"]));
+    assert_eq!(verify(&sandbox, &["out.gguf"]).0, Some(1));
+}
+
+#[test]
+fn names_of_types_that_others_use_lead_to_the_call_that_works() {
+    let sandbox = Sandbox::with_golden("llama");
+    succeed(sandbox.convert(&["llama", "m.gguf", "-t", "bf16", "-q"]));
+    for (name, tip) in [
+        ("mxfp4", "mxfp4_moe gives it to experts"),
+        ("nvfp4", "--tensor-type PATTERN=nvfp4"),
+        ("q4_k_l", "q4_k_m with --token-embedding-type q8_0 --output-tensor-type q8_0"),
+        ("Q6_K_XL", "q6_k with --token-embedding-type q8_0"),
+        ("iq4_k", "iq4_k is a type of ik_llama.cpp"),
+    ] {
+        for ran in [
+            sandbox.run(QUANTIZE, &["m.gguf", "out.gguf", name]),
+            sandbox.convert(&["llama", "out.gguf", "--type", name]),
+        ] {
+            assert_eq!(ran.code, Some(2), "{ran:?}");
+            assert!(ran.stderr.contains(tip), "{name}: {}", ran.stderr);
+        }
+    }
+}
