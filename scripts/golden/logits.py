@@ -26,9 +26,8 @@ import logits_reference
 import logits_rwkv
 from predictions import tokens_of, write
 
-# What no key of the file can say and the reference takes to be thus, for every model of the family; where its
-# converter counts the turning part of a head from the embedding (nemotron), what it writes; the base that transformers
-# itself does not find (dbrx).
+# What no key of the file can say and the reference takes to be thus, for every model of the family; the base that
+# transformers itself does not find (dbrx).
 AS_THE_FILE_MEANS = {
     # The part that is rotated is in `rope_parameters` here, where the reference does not look.
     "bamba": dict(rope_parameters=dict(partial_rotary_factor=1.0)),
@@ -53,7 +52,6 @@ AS_THE_FILE_MEANS = {
     # Without state spaces it is written as rotated, whatever its config says.
     "granite4-dense": dict(position_embedding_type="rope"),
     "granite4-moe": dict(position_embedding_type="rope"),
-    "nemotron-old": dict(rope_parameters=dict(partial_rotary_factor=0.25)),
     "phimoe": dict(rope_parameters=dict(short_mscale=1.5 ** 0.5)),
     "phimoe-old": dict(rope_parameters=dict(short_mscale=1.5 ** 0.5)),
     "qwen3moe": dict(norm_topk_prob=True),

@@ -83,6 +83,9 @@ fn options_without_a_key_are_noted() {
         ("phi3", "/sliding_window", json!(16)),
         ("gemma2", "/query_pre_attn_scalar", json!(100)),
         ("llama-yarn", "/rope_parameters/truncate", json!(false)),
+        ("afmoe", "/mup_enabled", json!(false)),
+        ("falcon-rw", "/alibi", json!(true)),
+        ("granite4-dense-old", "/position_embedding_type", json!("nope")),
     ];
     for (golden, option, value) in cases {
         let (_, ran) = convert(golden, &[(option, value.clone())]);

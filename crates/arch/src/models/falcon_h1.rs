@@ -34,7 +34,11 @@ pub const FALCON_H1: Arch = Arch {
         config.insert("mamba_rms_norm".into(), file.layer_has(0, "ssm_norm.weight").into());
         config.insert("model_type".into(), "falcon_h1".into());
     },
-    harmless: &["mamba_norm_before_gate=true", "mamba_rms_norm", "time_step_limit"],
+    harmless: &["mamba_rms_norm", "time_step_limit"],
+    // The norm of a state space follows its gate in llama.cpp.
+    built_in: &[BuiltIn::unless("mamba_norm_before_gate", "false", |hparams, before| {
+        *before != Json::Bool(true) || !hparams.is_true("mamba_rms_norm")
+    })],
     ..DECODER
 };
 

@@ -41,6 +41,7 @@ pub const GRANITE4: Arch = Arch {
     fits: Some(|input| all_attend(&input.config) && !chooses_experts(&input.config)),
     example: "ibm-granite/granite-4.0-1b",
     keys: dense_keys,
+    built_in: &[BuiltIn::is("position_embedding_type", &["\"rope\""])],
     vocab: Route::GraniteDense,
     ..GRANITEHYBRID
 };

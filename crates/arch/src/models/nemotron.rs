@@ -68,7 +68,11 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_u64(&["hidden_size"])?;
     // `int(partial_rotary_factor * width) // heads`: truncated before the division, which matters for
     // odd widths.
-    let rotated = hparams.rotated(width, None)? / hparams.n_heads()?.max(1);
+    let rotated = match hparams.get_u64("head_dim")? {
+        // The reference rotates a part of the share, transformers a part of the head.
+        Some(head_dim) if head_dim != hparams.head_share()? => hparams.rotated(head_dim, None)?,
+        _ => hparams.rotated(width, None)? / hparams.n_heads()?.max(1),
+    };
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     // `rope_scaling` is null in Minitron; then the type is stated as none.
     let factor = hparams.get("factor").or(hparams.rope().get("factor"));

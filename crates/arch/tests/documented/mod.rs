@@ -77,6 +77,12 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "`attn_factor` takes its place",
     },
     Difference {
+        checkpoints: &["nemotron-old"],
+        key: "nemotron.rope.dimension_count",
+        value: Some(("u32", || json!(4))),
+        reason: "half of `head_dim`; the reference takes hidden_size / num_attention_heads for the head size",
+    },
+    Difference {
         checkpoints: &["modern-bert", "modern-bert-classifier", "modern-bert-old"],
         key: "modern-bert.attention.layer_norm_epsilon",
         value: Some(("f32", || json!(9.999_999_747_378_752e-6))),
