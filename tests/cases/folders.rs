@@ -92,6 +92,8 @@ fn names_with_parts_of_wrappers_give_the_usual_file() {
         ("`_orig_mod` of torch.compile, `module` of", |name| format!("module._orig_mod.{name}")),
         ("`_fsdp_wrapped_module` of FSDP", |name| format!("_fsdp_wrapped_module.{name}")),
         ("`base_model.model` of PEFT", |name| format!("base_model.model.{name}")),
+        ("begin with `policy.`", |name| format!("policy.{name}")),
+        ("begin with `model.`", |name| format!("model.{name}")),
         ("`pretrained_model` of TRL", |name| format!("pretrained_model.{name}")),
         ("`_checkpoint_wrapped_module` of activation checkpointing", |name| {
             name.replace(".0.", ".0._checkpoint_wrapped_module.")

@@ -87,6 +87,15 @@ impl SavedForm {
                 "tensor names lack `{prefix}`, the prefix of the class; read as if they had it"
             ));
         }
+        if let Some(prefix) = extra_prefix(&context, input) {
+            let renamed = input.tensors.iter().filter_map(|tensor| {
+                Some((tensor.name.clone(), tensor.name.strip_prefix(&prefix)?.to_owned()))
+            });
+            self.renamed = renamed.collect();
+            self.notes.push(format!(
+                "all tensor names begin with `{prefix}`, which the class does not have: ignored"
+            ));
+        }
         self.rename_tied(input, arch, class, &context);
     }
 
@@ -120,6 +129,18 @@ impl SavedForm {
         self.renamed.retain(|(from, _)| *from != output.name);
         self.renamed.push((output.name.clone(), name));
     }
+}
+
+/// The first part of all names, if every name has a place without it and none with it: that of a training program's module
+/// around the model.
+fn extra_prefix(context: &Context<'_>, input: &Input<'_>) -> Option<String> {
+    let (first, _) = input.tensors.first()?.name.split_once('.')?;
+    let prefix = format!("{first}.");
+    let fits = |name: &str| {
+        context.find(name).is_empty()
+            && name.strip_prefix(&prefix).is_some_and(|rest| !context.find(rest).is_empty())
+    };
+    input.tensors.iter().all(|tensor| fits(&tensor.name)).then_some(prefix)
 }
 
 /// The prefix that the names of all layers lack. None if some layer has its usual name.
