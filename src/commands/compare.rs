@@ -11,7 +11,7 @@ use eval::{
     chunks::{Chunk, Settings, chunks_of_text},
     compare::{Base, chunks_of_file, run as run_chunks},
     logits_file::{Layout, LogitsFile, Writer},
-    report::{FileReport, Report, html, kl_by_place},
+    report::{FileReport, Report, html, kl_by_place, labels},
     stats::{Comparison, Estimate, Position, fixed},
     tensor_error,
 };
@@ -416,11 +416,19 @@ fn predictions(
     };
     let cancel = cancel_on_interrupt();
     let mut progress = ProgressLine::from("windows", plan.range.start, plan.range.end);
+    let paths: Vec<String> = args.files.iter().map(|path| path.display().to_string()).collect();
+    let names = labels(&paths.iter().map(String::as_str).collect::<Vec<_>>());
     let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
         progress.update(ui, n_windows, || {
             let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|p| p.kl)).value;
-            let means: Vec<String> = found.iter().map(|found| format!("{:.5}", mean(found))).collect();
-            format!("divergence {}", means.join(" "))
+            let means = found.iter().map(|found| format!("{:.5}", mean(found)));
+            match &names[..] {
+                [_] => format!("divergence {}", means.collect::<String>()),
+                names => {
+                    let named = names.iter().zip(means).map(|(name, mean)| format!("{name} {mean}"));
+                    format!("divergence {}", named.collect::<Vec<_>>().join(", "))
+                }
+            }
         });
         !cancel.load(std::sync::atomic::Ordering::Relaxed)
     };

@@ -14,7 +14,7 @@ use crate::{
     tensor_error::FileError,
 };
 
-pub use page::html;
+pub use page::{html, labels};
 pub use plot::{Plotted, size_plot};
 
 /// A comparison of files with their base.

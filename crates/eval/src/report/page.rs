@@ -33,7 +33,7 @@ pub fn html(report: &Report) -> Result<String, Error> {
     environment.add_template(TEMPLATE_NAME, TEMPLATE).map_err(failed)?;
     let template = environment.get_template(TEMPLATE_NAME).map_err(failed)?;
     let mut files: Vec<FileView> = report.files.iter().enumerate().map(FileView::new).collect();
-    for (file, label) in files.iter_mut().zip(labels(report)) {
+    for (file, label) in files.iter_mut().zip(labels_of(report)) {
         file.label = label;
     }
     template
@@ -252,7 +252,7 @@ fn size_chart(report: &Report) -> Option<Chart> {
     if measured.len() < 2 {
         return None;
     }
-    let labels = labels(report);
+    let labels = labels_of(report);
     let megabytes = |file: &FileReport| file.bytes as f64 / 1e6;
     let x = Axis::over(measured.iter().map(|(_, file, _)| megabytes(file)), Scale::Linear).widened();
     let y = Axis::over(measured.iter().map(|(.., kl)| *kl), Scale::Log);
@@ -266,9 +266,14 @@ fn size_chart(report: &Report) -> Option<Chart> {
     Some(chart)
 }
 
-/// What tells the names of the files apart: without the words that all begin with, and without a common ending.
-fn labels(report: &Report) -> Vec<String> {
-    let names: Vec<&str> = report.files.iter().map(|file| name_of(&file.file)).collect();
+/// Short names for files: the last parts of their paths, without the words that all begin with and without a common ending.
+///
+/// # Examples
+/// ```
+/// assert_eq!(eval::report::labels(&["out/m-q8_0.gguf", "out/m-q4_0.gguf"]), ["q8_0", "q4_0"]);
+/// ```
+pub fn labels(paths: &[&str]) -> Vec<String> {
+    let names: Vec<&str> = paths.iter().map(|path| name_of(path)).collect();
     let Some(first) = names.first().filter(|_| names.len() > 1) else {
         return names.into_iter().map(str::to_owned).collect();
     };
@@ -290,6 +295,10 @@ fn labels(report: &Report) -> Vec<String> {
         }
     };
     names.iter().zip(&stems).map(label).collect()
+}
+
+fn labels_of(report: &Report) -> Vec<String> {
+    labels(&report.files.iter().map(|file| &file.file[..]).collect::<Vec<_>>())
 }
 
 /// The path's last part.
@@ -373,13 +382,13 @@ mod tests {
         for (file, name) in report.files.iter_mut().zip(["q8_0", "q4_k_m", "q4_0"]) {
             file.file = format!("out/smollm2-135m-{name}.gguf");
         }
-        assert_eq!(labels(&report), ["q8_0", "q4_k_m", "q4_0"]);
+        assert_eq!(labels_of(&report), ["q8_0", "q4_k_m", "q4_0"]);
         report.files[1].file = "other.gguf".to_owned();
-        assert_eq!(labels(&report), ["smollm2-135m-q8_0", "other", "smollm2-135m-q4_0"]);
+        assert_eq!(labels_of(&report), ["smollm2-135m-q8_0", "other", "smollm2-135m-q4_0"]);
         for file in &mut report.files {
             file.file = "same.gguf".to_owned();
         }
-        assert_eq!(labels(&report), ["same.gguf"; 3]);
+        assert_eq!(labels_of(&report), ["same.gguf"; 3]);
     }
 
     #[test]
