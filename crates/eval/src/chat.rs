@@ -47,7 +47,7 @@ pub fn prompt(
     eos: &str,
 ) -> Result<String, ChatError> {
     let template = template.ok_or(ChatError::Absent)?;
-    render(template, &Conversation::of(messages), &SpecialTokens::new(bos, eos))
+    render(template, &Conversation::of(messages), bos, eos)
 }
 
 /// The text that a template makes of a conversation, with the beginning of the model's own turn, on [`Date::FIXED`].
@@ -58,9 +58,26 @@ pub fn prompt(
 pub fn render(
     template: &str,
     conversation: &Conversation<'_>,
-    tokens: &SpecialTokens,
+    bos: &str,
+    eos: &str,
 ) -> Result<String, ChatError> {
-    let settings = Settings { tokens, generation_prompt: true, date: Date::FIXED };
+    let tokens = SpecialTokens::new(bos, eos);
+    let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
+    render_chat(template, &Chat::of(conversation), &settings)
+}
+
+/// The text of a conversation that is over, as models are trained on: without the beginning of a further turn.
+///
+/// # Errors
+/// As [`render`].
+pub fn transcript(
+    template: &str,
+    conversation: &Conversation<'_>,
+    bos: &str,
+    eos: &str,
+) -> Result<String, ChatError> {
+    let tokens = SpecialTokens::new(bos, eos);
+    let settings = Settings { tokens: &tokens, generation_prompt: false, date: Date::FIXED };
     render_chat(template, &Chat::of(conversation), &settings)
 }
 
@@ -130,7 +147,7 @@ mod tests {
         let with_tools = conversations.last().unwrap();
         let template = "{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% for m in messages if m.tool_calls %}\
                         {{ m.tool_calls[0].function.arguments | tojson(ensure_ascii=False) }}{% endfor %}";
-        let made = render(template, with_tools, &SpecialTokens::default()).unwrap();
+        let made = render(template, with_tools, "", "").unwrap();
         // The spelling of `json.dumps` of Python.
         assert!(
             made.starts_with(r#"{"type": "function", "function": {"name": "get_weather", "description": "#),

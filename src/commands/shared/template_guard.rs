@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eval::chat::{Chat, ChatError, Conversation, Date, Settings, SpecialTokens, render, render_chat};
+use eval::chat::{Chat, ChatError, Conversation, Date, Settings, SpecialTokens, render_chat};
 
 use crate::failure::Failure;
 
@@ -62,11 +62,11 @@ pub fn render_fixed(
 ) -> Result<Vec<Result<String, ChatError>>, Failure> {
     let (template, tokens) = (template.to_owned(), tokens.clone());
     let rendered = move |chat: &Conversation<'_>| {
-        let made = render(&template, chat, &tokens);
+        let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
+        let made = render_chat(&template, &Chat::of(chat), &settings);
         // Templates of vision models pass over texts that are not in a list of parts.
         match made {
             Ok(text) if !chat.is_asked_in(&text) => {
-                let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
                 let of_parts = render_chat(&template, &Chat::of(chat).with_parts(), &settings);
                 Ok(of_parts.ok().filter(|of_parts| chat.is_asked_in(of_parts)).unwrap_or(text))
             }

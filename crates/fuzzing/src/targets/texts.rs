@@ -1,11 +1,11 @@
 //! Texts: templates, and JSON of the command line.
 
-use eval::chat::{Conversation, SpecialTokens, render};
+use eval::chat::{Conversation, render};
 use gguf_tools::commands::readers::{RecipeFile, metadata_of_json};
 
 pub(super) fn template(bytes: &[u8]) -> bool {
     let Ok(template) = std::str::from_utf8(bytes) else { return false };
-    let renders = |conversation| render(template, &conversation, &SpecialTokens::new("<s>", "</s>")).is_ok();
+    let renders = |conversation| render(template, &conversation, "<s>", "</s>").is_ok();
     Conversation::fixed().into_iter().filter(|it| renders(it.clone())).count() > 0
 }
 
