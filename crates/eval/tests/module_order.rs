@@ -6,7 +6,7 @@ use std::path::Path;
 const FLOORS: &[&[&str]] = &[
     &["tokenize"],
     &["error"],
-    &["keys", "observe", "weights", "exact_sum", "kept"],
+    &["keys", "observe", "threads", "weights", "exact_sum", "kept"],
     &["ops"],
     &["session", "pooling"],
     &["pass"],
