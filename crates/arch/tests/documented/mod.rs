@@ -2,6 +2,9 @@
 
 use serde_json::{Value as Json, json};
 
+/// Type and value of a key.
+pub type Written = (&'static str, fn() -> Json);
+
 /// A key with another value than in the reference's file, or one that the reference does not write.
 pub struct Difference {
     /// Names of checkpoints.
@@ -9,7 +12,7 @@ pub struct Difference {
     /// The metadata key.
     pub key: &'static str,
     /// Type and value in our file, as in `expected.json`; none if the key is left out.
-    pub value: Option<(&'static str, fn() -> Json)>,
+    pub value: Option<Written>,
     /// Why the reference's value is wrong, and the source of ours.
     pub reason: &'static str,
 }
