@@ -30,6 +30,18 @@ fn mix_of_experts_says_that_a_dense_model_has_none_of_its_type() {
 }
 
 #[test]
+fn publishing_warns_of_every_type_without_tensors_of_its_name() {
+    let sandbox = Sandbox::with_base_and_text();
+    let publish = ["base.gguf", "pub", "--types", "q8_0,mxfp4_moe", "--eval", "text", "-n", "1", "-c", "32"];
+    let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-publish"), &[&publish[..], &["--no-imatrix"]].concat());
+    let ran = succeed(ran);
+    assert!(ran.stderr.contains("warning: MXFP4_MOE: no tensor becomes mxfp4"), "{}", ran.stderr);
+    // The type that lacks them need not be the first one.
+    let ran = succeed(sandbox.convert(&["llama", "out/", "-t", "q8_0,mxfp4_moe"]));
+    assert!(ran.stderr.contains("warning: MXFP4_MOE: no tensor becomes mxfp4"), "{}", ran.stderr);
+}
+
+#[test]
 fn types_set_apart_from_the_file_type_are_said() {
     let sandbox = Sandbox::with_golden("llama");
     succeed(sandbox.convert(&["llama", "m.gguf", "-t", "bf16", "-q"]));

@@ -55,6 +55,7 @@ pub fn write<I: Input>(
     planned.check_paths(&paths, true).map_err(failed)?;
     let checked = planned.check().map_err(failed)?;
     for file in planned.files() {
+        file.warnings.iter().for_each(|warning| ui.warning(warning));
         let n_fallbacks = file.choices.iter().filter(|choice| choice.fallback.is_some()).count();
         if n_fallbacks > 0 {
             let name = file.recipe.canonical_name();

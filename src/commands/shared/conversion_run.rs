@@ -164,9 +164,13 @@ pub fn run_with<I: Input>(
     let n_tensors = first_of_them.unwrap_or(tensors.len());
     let coverage = settings.report_coverage(&tensors[..n_tensors], &of_models, ui)?;
     let not_loaded = loader_report::not_loaded(&of_models);
-    // All outputs have the same keys.
-    let warnings: Vec<String> = of_models.first().map_or(Vec::new(), |(_, file)| file.warnings.clone());
-    let warnings: Vec<String> = warnings.into_iter().chain(not_loaded).collect();
+    let mut warnings: Vec<String> = Vec::new();
+    for warning in of_models.iter().flat_map(|(_, file)| file.warnings.iter().cloned()).chain(not_loaded) {
+        // All outputs have the same layers and tensors.
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
     warnings.iter().for_each(|text| ui.warning(text));
     let origin = Origin {
         input: open.path,

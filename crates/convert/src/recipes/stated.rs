@@ -88,7 +88,10 @@ pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedTy
     let chain: Vec<DType> = std::iter::successors(Some(default), |dtype| dtype.smaller_block()).collect();
     let as_ruled = |recipe: &'static Recipe| shares(recipe, metadata, &in_order);
     let stated = own_names().find(|recipe| recipe.name == name).map_or(0.0, as_ruled);
-    if elems(&|dtype| chain.contains(&dtype)) == 0 {
+    // Rows that no block of the type divides have no choice.
+    let fits = |tensor: &&TensorFacts<'_>| tensor.shape.row_elems().is_multiple_of(default.block_elems());
+    let is_possible = stated < 0.5 || matrices.iter().any(fits);
+    if is_possible && elems(&|dtype| chain.contains(&dtype)) == 0 {
         return match stated {
             _ if is_calibrated(metadata) => StatedType::Chosen { name, found },
             0.5.. => StatedType::WithoutOwn { name, expected: default, found },
