@@ -77,8 +77,8 @@ fn blocks_of_nvfp4_stay_at_every_type() {
     let sandbox = Sandbox::with_form("nvfp4-modelopt");
     let dtypes = |args: &[&str]| -> Vec<(String, String)> {
         let plan = ["nvfp4-modelopt", "out/x", "-t", "q8_0", "--dry-run", "--json"];
-        // The plan is printed before what the run refuses.
         let ran = sandbox.convert(&[&plan[..], args].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let report: Json = serde_json::from_str(&ran.stdout).unwrap();
         let tensors = report["outputs"][0]["tensors"].as_array().unwrap();
         let text = |value: &Json| value.as_str().unwrap().to_owned();
