@@ -452,7 +452,7 @@ const BAD: &[Bad] = &[
         damage: |sandbox| {
             sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#)
         },
-        stderr: "error: llama: the weights have layers 0 to 1, but `num_hidden_layers` in config.json is 1 (9 tensor(s) too many)\n\
+        stderr: "error: llama: the weights have layers 0 to 1, but `num_hidden_layers` of the config is 1 (9 tensor(s) too many)\n\
                  hint: if the model was made by stacking layers, set `num_hidden_layers` to 2\n",
     },
 ];

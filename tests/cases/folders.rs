@@ -258,7 +258,7 @@ fn leftovers_of_training_in_a_model_are_named() {
     refused(
         &sandbox,
         "llama",
-        &["the weights have layers 0 to 2, but `num_hidden_layers` in config.json is 2"],
+        &["the weights have layers 0 to 2, but `num_hidden_layers` of the config is 2"],
     );
 }
 

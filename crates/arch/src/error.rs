@@ -160,7 +160,7 @@ pub enum ArchError {
     },
     /// More layers than the config counts.
     #[error(
-        "the weights have layers 0 to {last}, but `{key}` in config.json is {n_layers} ({n_tensors} tensor(s) too many)"
+        "the weights have layers 0 to {last}, but `{key}` of the config is {n_layers} ({n_tensors} tensor(s) too many)"
     )]
     MoreLayers {
         /// The key of the number of layers.

@@ -123,7 +123,12 @@ fn parameters_that_do_not_fit() {
         ("meta-4", "\"n_layers\": 1", "\"n_layers\": 2", "missing tensor"),
         ("meta-moe", "\"num_experts\": 3", "\"num_experts\": 2", "without a place"),
         ("meta-2", "\"dim\"", "\"width\"", "missing key `dim`"),
-        ("mistral-spm", "\"n_layers\": 2", "\"n_layers\": 1", "without a place"),
+        (
+            "mistral-spm",
+            "\"n_layers\": 2",
+            "\"n_layers\": 1",
+            "layers 0 to 1, but `n_layers` of the config is 1",
+        ),
         ("mistral-sharded", "\"beta\"", "\"gamma\"", "missing key `yarn.beta`"),
         (
             "mistral-spm",

@@ -41,7 +41,7 @@ pub struct PublishArgs {
     /// Types to make, by the name of a ladder; small where nothing is said.
     #[arg(long, conflicts_with = "types")]
     pub ladder: Option<Ladder>,
-    /// For each memory, as in 8GB,16GB, the largest type that fits with --ctx tokens.
+    /// For each memory, as in 8GB,16GB, the largest type that fits.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, conflicts_with_all = ["types", "ladder"])]
     pub fit: Vec<u64>,
     /// Tokens of the context for --fit, and one of the lengths in the card.
@@ -86,7 +86,7 @@ pub struct PublishArgs {
     /// Publish only the types of this call, without those of earlier calls.
     #[arg(long)]
     pub replace_types: bool,
-    /// Write into a folder that is not empty, and overwrite files that were changed since the last call.
+    /// Write into a folder that is not empty, also over changed files.
     #[arg(short, long)]
     pub force: bool,
     #[command(flatten)]

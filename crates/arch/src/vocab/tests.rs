@@ -128,10 +128,8 @@ fn vocabularies_larger_than_config_or_embedding() {
     let error = error_of("bpe-gpt2", |_, ctx| ctx.vocab_size = Some(300));
     assert_eq!(error, "token `<|endoftext|>` has id 300, but the config's `vocab_size` is 300");
     let error = error_of("bpe-llama3", |_, ctx| ctx.embedding_rows = Some(311));
-    assert_has(
-        &error,
-        "the vocabulary has 312 tokens, but the token embedding has 311 rows; tokens without a row: `",
-    );
+    // The last token is a filler, which has no name in the checkpoint.
+    assert_eq!(error, "the vocabulary has 312 tokens, but the token embedding has 311 rows");
     let error = error_of("spm-llama2", |_, ctx| ctx.embedding_rows = Some(383));
     assert_eq!(
         error,
