@@ -94,7 +94,9 @@ pub fn unused(names: Vec<String>, (beyond, key, n_layers): (&[u64], &'static str
     // Layers that predict further tokens have a hint of their own.
     let predicts = names.iter().any(|name| name.contains(".eh_proj."));
     match beyond.iter().max() {
-        Some(last) if beyond.len() == names.len() && !predicts => {
+        Some(last)
+            if beyond.len() == names.len() && beyond.iter().all(|layer| *layer >= n_layers) && !predicts =>
+        {
             ArchError::MoreLayers { key, n_tensors: names.len(), last: *last, n_layers }
         }
         _ => ArchError::UnusedTensors { names },

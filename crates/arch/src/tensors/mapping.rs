@@ -221,7 +221,9 @@ impl<'a> Pass<'a, '_> {
         if !self.unused.is_empty() {
             let hparams = self.context.hparams;
             let key = hparams.find(N_LAYERS).map_or("num_hidden_layers", |(key, _)| key);
-            let layers = (&self.beyond[..], key, hparams.n_layers().unwrap_or_default());
+            // Layers of a tower are counted by another key.
+            let beyond = if self.context.towers.is_none() { &self.beyond[..] } else { &[] };
+            let layers = (beyond, key, hparams.n_layers().unwrap_or_default());
             return Err(leftovers::unused(self.unused, layers));
         }
         self.context.check_missing(&self.tensors, &self.stacks, unfused, self.n_experts)?;
