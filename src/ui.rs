@@ -239,8 +239,8 @@ pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
                 gguf::remove_temporary_files();
                 std::process::exit(interrupted_code().into());
             }
-            // Without that thread the run ends as soon as whoever works looks at the flag.
-            let _unless_no_thread = std::thread::Builder::new().spawn(end_soon);
+            // If the thread cannot start, the run ends when the workers next check the flag.
+            let _ = std::thread::Builder::new().spawn(end_soon);
         });
         cancel
     };
@@ -258,7 +258,7 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
     let wanted = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
         .filter(|signal| *signal != SIGHUP || !gguf::is_signal_ignored(SIGHUP));
-    // The thread comes first: where none can be started, signals do what they always do.
+    // Handlers are installed by the thread: if it cannot start, signals keep their default action.
     let (ready, is_ready) = std::sync::mpsc::channel::<()>();
     let listen = move || {
         let signals = Signals::new(wanted);
@@ -267,9 +267,9 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
             signals.forever().for_each(stop);
         }
     };
-    let _unless_no_thread = std::thread::Builder::new().spawn(listen);
-    // Until the thread listens, or there is none.
-    let _disconnected = is_ready.recv();
+    let _ = std::thread::Builder::new().spawn(listen);
+    // Returns once the thread listens, or if there is none.
+    let _ = is_ready.recv();
 }
 
 /// Lets a write beyond the limit of a file's length (`ulimit -f`) fail, as on a full disk. Without a handler the system ends the

@@ -119,12 +119,7 @@ fn unknown_types_name_the_nearest_and_all() {
         &[
             (CONVERT, &["llama", "-t", "q4km"], 2, &["did you mean q4_k_m?", "possible values: q1_0, "]),
             (CONVERT, &["llama", "-t", "fp16"], 2, &["did you mean f16?"]),
-            (
-                CONVERT,
-                &["llama", "-t", "Q4_K_XL"],
-                2,
-                &["for what publishers call q4_k_xl, take q4_k_m with"],
-            ),
+            (CONVERT, &["llama", "-t", "Q4_K_XL"], 2, &["for q4_k_xl, use q4_k_m with"]),
             (CONVERT, &["llama", "-t", "copy"], 2, &["f32, f16 and bf16 keep the weights"]),
             (CONVERT, &["llama", "-t", "q8_0", "--via", "b16"], 2, &["did you mean bf16"]),
             (CONVERT, &["llama", "-t", "q8_0", "--missing-imatrix", "one"], 2, &["did you mean ones"]),

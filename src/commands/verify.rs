@@ -328,11 +328,11 @@ fn code_of(error: &eval::Error) -> &'static str {
 fn tokenizer(model: &Model) -> Check {
     let mut check = Check::new("tokenizer");
     let metadata = model.metadata();
-    if eval::tokenize::check(metadata).is_none() {
-        return check.skipped("the file has no tokenizer");
-    }
     let embedding = model.tensor("token_embd.weight").map(|(_, info)| info.shape);
-    check.findings.extend(tokenizer_findings(metadata, embedding));
+    let Some(found) = tokenizer_findings(metadata, embedding) else {
+        return check.skipped("the file has no tokenizer");
+    };
+    check.findings.extend(found);
     let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
     check.summary = format!("{}, {tokens} tokens", text("tokenizer.ggml.model"));
@@ -342,9 +342,9 @@ fn tokenizer(model: &Model) -> Check {
     check
 }
 
-/// Findings about the tokenizer of a file with an embedding of this shape.
-fn tokenizer_findings(metadata: &Metadata, embedding: Option<tensor::Shape>) -> Vec<Finding> {
-    let Some(problems) = eval::tokenize::check(metadata) else { return Vec::new() };
+/// Findings about the tokenizer of a file with an embedding of this shape, if there is a tokenizer.
+fn tokenizer_findings(metadata: &Metadata, embedding: Option<tensor::Shape>) -> Option<Vec<Finding>> {
+    let problems = eval::tokenize::check(metadata)?;
     let finding = |problem: &eval::tokenize::Problem| match problem.is_minor() {
         true => Finding::warning(problem.code(), problem),
         false => Finding::error(problem.code(), problem),
@@ -358,7 +358,7 @@ fn tokenizer_findings(metadata: &Metadata, embedding: Option<tensor::Shape>) -> 
         let message = format!("`token_embd.weight` has {rows} rows for {tokens} tokens");
         found.push(Finding::error("tokenizer_length", message));
     }
-    found
+    Some(found)
 }
 
 fn file_type(model: &Model) -> Check {
@@ -390,13 +390,14 @@ fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
             check.push(Finding::error("file_type", message));
         }
         StatedType::WithoutOwn { name, expected, found } => {
-            let message =
-                format!("`general.file_type` says {name}; no tensor is {expected}, most weights are {found}");
+            let message = format!(
+                "`general.file_type` is {name}, but no tensor is {expected}; most weights are {found}"
+            );
             check.push(Finding::warning("file_type", message));
         }
         StatedType::Chosen { name, found } => {
             let message = format!(
-                "`general.file_type` says {name}, whose size was aimed at; calibration chose the types, {found} for most weights"
+                "`general.file_type` is {name}, which set the target size; calibration chose the types, {found} for most weights"
             );
             check.summary = name.to_owned();
             check.push(Finding::note("file_type", message));

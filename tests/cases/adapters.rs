@@ -1,4 +1,4 @@
-//! LoRA adapters: configs that cannot be used, scales, names of other releases, other tools, other vocabularies.
+//! LoRA adapters: unusable configs, scales, names of other releases, other tools.
 
 use std::{collections::BTreeMap, fs};
 
@@ -9,8 +9,8 @@ use crate::common::{Output, Sandbox, copy_folder, succeed};
 /// Tensors of a safetensors file: type, shape and bytes by name.
 pub type Tensors = BTreeMap<String, (String, Vec<u64>, Vec<u8>)>;
 
-const WEIGHTS: &str = "adapter/adapter_model.safetensors";
-const CONFIG: &str = "adapter/adapter_config.json";
+pub const WEIGHTS: &str = "adapter/adapter_model.safetensors";
+pub const CONFIG: &str = "adapter/adapter_config.json";
 const QUERY: &str = "base_model.model.model.layers.0.self_attn.q_proj";
 const VALUE: &str = "base_model.model.model.layers.0.self_attn.v_proj";
 
@@ -59,20 +59,20 @@ fn pair(name: &str, rank: u64, [n_outputs, n_inputs]: [u64; 2]) -> Tensors {
     ])
 }
 
-fn write_json(sandbox: &Sandbox, file: &str, value: &Json) {
+pub fn write_json(sandbox: &Sandbox, file: &str, value: &Json) {
     fs::create_dir_all(sandbox.path(file).parent().unwrap()).unwrap();
     fs::write(sandbox.path(file), serde_json::to_vec(value).unwrap()).unwrap();
 }
 
 /// A LoRA config of rank 4 and alpha 16 with further keys.
-fn config(more: &Json) -> Json {
+pub fn config(more: &Json) -> Json {
     let mut config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 16, "init_lora_weights": true});
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     config
 }
 
 /// A Llama as `base` and an adapter of two of its matrices, (96, 64) and (48, 64).
-fn llama(more: &Json) -> Sandbox {
+pub fn llama(more: &Json) -> Sandbox {
     let sandbox = Sandbox::new();
     copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
     fs::create_dir(sandbox.path("out")).unwrap();
@@ -83,7 +83,7 @@ fn llama(more: &Json) -> Sandbox {
     sandbox
 }
 
-fn merge(sandbox: &Sandbox, more: &[&str]) -> Output {
+pub fn merge(sandbox: &Sandbox, more: &[&str]) -> Output {
     sandbox.convert(&[&["base", "out/merged.gguf", "-t", "f32", "--lora", "adapter", "-f"], more].concat())
 }
 
@@ -92,7 +92,7 @@ fn adapter_file(sandbox: &Sandbox) -> Output {
 }
 
 /// The tensors of a GGUF file, as f32.
-fn values(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<f32>> {
+pub fn values(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<f32>> {
     let file = gguf::File::open(&sandbox.path(file)).unwrap();
     let read = |tensor: &gguf::TensorInfo| {
         let bytes = file.data(tensor).unwrap();
@@ -111,7 +111,7 @@ fn alpha(sandbox: &Sandbox) -> f32 {
 }
 
 #[track_caller]
-fn refused(ran: &Output, parts: &[&str]) {
+pub fn refused(ran: &Output, parts: &[&str]) {
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     for part in parts {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
@@ -480,108 +480,6 @@ fn empty_adapter_tensors_name_zero3() {
     for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
         refused(&ran, &[&format!("1 empty tensor(s): `{name}`"), "ZeRO-3", "`zero_to_fp32.py`"]);
     }
-}
-
-/// The copies that PEFT writes of a module that is saved whole.
-fn saved_copies(tensors: &mut Tensors, module: &str, trained: &(String, Vec<u64>, Vec<u8>)) {
-    let untrained = floats(99, &trained.1);
-    for (end, tensor) in
-        [("weight", trained), ("modules_to_save.weight", trained), ("original_module.weight", &untrained)]
-    {
-        tensors.insert(format!("base_model.model.{module}.{end}"), tensor.clone());
-    }
-}
-
-#[test]
-fn copies_of_saved_modules_are_read_once() {
-    let sandbox = llama(&json!({"modules_to_save": ["embed_tokens", "lm_head"]}));
-    let mut tensors = read_tensors(&sandbox, WEIGHTS);
-    let [embedding, output] = [11, 12].map(|seed| floats(seed, &[384, 64]));
-    saved_copies(&mut tensors, "model.embed_tokens", &embedding);
-    saved_copies(&mut tensors, "lm_head", &output);
-    write_tensors(&sandbox, WEIGHTS, &tensors);
-    succeed(merge(&sandbox, &["-q"]));
-    let merged = values(&sandbox, "out/merged.gguf");
-    for (name, tensor) in [("token_embd.weight", &embedding), ("output.weight", &output)] {
-        let expected: Vec<f32> =
-            tensor.2.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect();
-        assert_eq!(merged[name], expected, "{name}");
-    }
-}
-
-/// A base model with a tokenizer that has one token more, and an adapter with embeddings of 385 rows.
-fn grown(saves_copies: bool) -> Sandbox {
-    let sandbox = llama(&json!({}));
-    let mut tensors = read_tensors(&sandbox, WEIGHTS);
-    for (module, seed) in [("model.embed_tokens", 21), ("lm_head", 22)] {
-        let tensor = floats(seed, &[386, 64]);
-        if saves_copies {
-            saved_copies(&mut tensors, module, &tensor);
-        } else {
-            tensors.insert(format!("base_model.model.{module}.weight"), tensor);
-        }
-    }
-    write_tensors(&sandbox, WEIGHTS, &tensors);
-    let files = fs::read_dir(sandbox.path("base")).unwrap();
-    for file in files.map(|file| file.unwrap().file_name().into_string().unwrap()) {
-        if file.contains("token") {
-            fs::copy(sandbox.path("base").join(&file), sandbox.path("adapter").join(&file)).unwrap();
-        }
-    }
-    fs::write(sandbox.path("adapter/added_tokens.json"), r#"{"<tool>": 384, "</tool>": 385}"#).unwrap();
-    fs::write(sandbox.path("adapter/chat_template.jinja"), "{{ messages[0].content }}").unwrap();
-    sandbox
-}
-
-#[test]
-fn vocabulary_of_an_adapter_equals_a_resized_base() {
-    for saves_copies in [true, false] {
-        let sandbox = grown(saves_copies);
-        let ran = merge(&sandbox, &[]);
-        refused(&ran, &["386 tokens, expected 384", "add --lora-tokenizer"]);
-        succeed(merge(&sandbox, &["--lora-tokenizer", "-q"]));
-        let have = fs::read(sandbox.path("out/merged.gguf")).unwrap();
-        let ran = merge(&sandbox, &["--lora-tokenizer"]);
-        assert!(ran.stderr.contains("its tokenizer and chat template are used"), "{}", ran.stderr);
-
-        // What transformers leaves after `resize_token_embeddings` and `save_pretrained` of model and tokenizer.
-        let mut base = read_tensors(&sandbox, "base/model.safetensors");
-        let mut tensors = read_tensors(&sandbox, WEIGHTS);
-        for module in ["model.embed_tokens", "lm_head"] {
-            let name = format!("base_model.model.{module}.weight");
-            base.insert(format!("{module}.weight"), tensors[&name].clone());
-        }
-        tensors.retain(|name, _| name.contains("lora_"));
-        write_tensors(&sandbox, WEIGHTS, &tensors);
-        write_tensors(&sandbox, "base/model.safetensors", &base);
-        sandbox.edit("base/config.json", "\"vocab_size\": 384", "\"vocab_size\": 386");
-        for file in ["added_tokens.json", "chat_template.jinja"] {
-            fs::rename(sandbox.path("adapter").join(file), sandbox.path("base").join(file)).unwrap();
-        }
-        succeed(merge(&sandbox, &["-q"]));
-        assert!(have == fs::read(sandbox.path("out/merged.gguf")).unwrap(), "{saves_copies}");
-    }
-    let sandbox = llama(&json!({}));
-    refused(&merge(&sandbox, &["--lora-tokenizer"]), &["no tokenizer in the adapter's folder"]);
-    let ran = sandbox.convert(&["base", "out/x.gguf", "-t", "f32", "--lora-tokenizer"]);
-    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-}
-
-#[test]
-fn tokens_trained_on_a_resized_base_are_merged() {
-    let sandbox = grown(false);
-    let mut tensors = read_tensors(&sandbox, WEIGHTS);
-    let embedding = tensors.remove("base_model.model.model.embed_tokens.weight").unwrap();
-    let module = "base_model.model.model.embed_tokens.token_adapter";
-    let trained = floats(31, &[2, 64]);
-    tensors.insert(format!("{module}.base_layer.weight"), embedding.clone());
-    tensors.insert(format!("{module}.trainable_tokens_delta"), trained.clone());
-    write_tensors(&sandbox, WEIGHTS, &tensors);
-    write_json(&sandbox, CONFIG, &config(&json!({"trainable_token_indices": {"embed_tokens": [384, 385]}})));
-    succeed(merge(&sandbox, &["--lora-tokenizer", "-q"]));
-    let expected = [&embedding.2[..384 * 64 * 4], &trained.2].concat();
-    let have = &values(&sandbox, "out/merged.gguf")["token_embd.weight"];
-    assert!(have.iter().flat_map(|value| value.to_le_bytes()).eq(expected));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Checkpoints in 4-bit floats, whose blocks GGUF has, and files with scales beside their blocks.
+//! Checkpoints in NVFP4 and MXFP4, and files with scales next to their blocks.
 
 use std::{fs, path::Path};
 
@@ -9,8 +9,8 @@ use crate::common::{Sandbox, succeed};
 
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 
-/// One step from the checkpoint gives the file of two: bf16, which keeps the blocks, and its requantization.
-fn assert_one_step_is_two(sandbox: &Sandbox, name: &str, types: &[&str]) {
+/// Converting directly gives the same file as converting to bf16, which keeps the blocks, and requantizing it.
+fn assert_direct_equals_requantized(sandbox: &Sandbox, name: &str, types: &[&str]) {
     succeed(sandbox.convert(&[name, "two.gguf", "-t", "bf16", "-q"]));
     for kind in types {
         succeed(sandbox.convert(&[name, "one.gguf", "-t", kind, "-q", "-f", "--dry-run"]));
@@ -27,13 +27,13 @@ fn assert_one_step_is_two(sandbox: &Sandbox, name: &str, types: &[&str]) {
 fn nvfp4_becomes_every_type_in_one_step() {
     let types = ["q8_0", "q4_k_m", "q4_0", "iq4_nl", "q5_1", "mxfp4_moe"];
     for name in ["nvfp4-compressed", "nvfp4-modelopt", "nvfp4-modelopt-experts"] {
-        assert_one_step_is_two(&Sandbox::with_form(name), name, &types);
+        assert_direct_equals_requantized(&Sandbox::with_form(name), name, &types);
     }
 }
 
 #[test]
 fn mxfp4_experts_become_every_type_in_one_step() {
-    assert_one_step_is_two(
+    assert_direct_equals_requantized(
         &Sandbox::with_golden("gpt-oss-mxfp4"),
         "gpt-oss-mxfp4",
         &["q8_0", "q4_k_m", "q4_0"],
@@ -68,7 +68,7 @@ fn nvfp4_file_is_verified_and_runs() {
     }
 }
 
-/// Writes the file at `from` with matrices of `parts` divided by the power of two `scale`, which then stands beside them.
+/// Copies the file at `from`, with matrices of `parts` divided by the power of two `scale` and the scale next to them.
 fn with_scales(from: &Path, to: &Path, parts: &[&str], scale: f32) {
     let file = File::open(from).unwrap();
     let mut tensors: Vec<(String, Shape, Vec<u8>)> = Vec::new();
@@ -95,7 +95,7 @@ fn with_scales(from: &Path, to: &Path, parts: &[&str], scale: f32) {
 }
 
 #[test]
-fn scales_beside_matrices_multiply_their_products() {
+fn scale_next_to_a_matrix_multiplies_its_products() {
     let all = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "output"];
     let experts = ["attn_q", "attn_output", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"];
     for (name, parts) in [("llama", &all[..]), ("mixtral", &experts)] {
@@ -108,7 +108,7 @@ fn scales_beside_matrices_multiply_their_products() {
             let args = ["perplexity", file, "--text", "text", "--context", "64", "--windows", "2", "-q"];
             succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args)).stdout
         };
-        // A power of two changes no digit of a product.
+        // Powers of two do not round.
         assert_eq!(perplexity("scaled.gguf"), perplexity("plain.gguf"), "{name}");
     }
 }

@@ -1,11 +1,11 @@
-//! File types and the types of tensors.
+//! File types that do not match the types of the tensors.
 
 use crate::common::{Sandbox, succeed, verify};
 
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 
 #[test]
-fn mix_of_experts_says_that_a_dense_model_has_none_of_its_type() {
+fn mxfp4_moe_of_a_dense_model_is_a_warning() {
     for (name, is_dense) in [("llama", true), ("mixtral", false)] {
         let sandbox = Sandbox::with_golden(name);
         succeed(sandbox.convert(&[name, "m.gguf", "-t", "bf16", "-q"]));
@@ -42,7 +42,7 @@ fn publishing_warns_of_every_type_without_tensors_of_its_name() {
 }
 
 #[test]
-fn types_set_apart_from_the_file_type_are_said() {
+fn overridden_types_that_contradict_the_file_type_are_a_warning() {
     let sandbox = Sandbox::with_golden("llama");
     succeed(sandbox.convert(&["llama", "m.gguf", "-t", "bf16", "-q"]));
     let all = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", ".*=q5_1"];
@@ -51,7 +51,7 @@ fn types_set_apart_from_the_file_type_are_said() {
     let some = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", "attn_q=q5_1", "-f"];
     let said = succeed(sandbox.run(QUANTIZE, &some)).stderr;
     assert!(!said.contains("no tensor becomes"), "{said}");
-    // As calibration writes it, which chooses types by itself.
+    // Calibration chooses types and writes its name like this.
     succeed(sandbox.run(QUANTIZE, &[&all[..], &["-f", "-q"]].concat()));
     succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:cal3-0123abcd", "-q"]));
     let (code, _, said) = verify(&sandbox, &["out.gguf", "--strict"]);
@@ -61,11 +61,11 @@ fn types_set_apart_from_the_file_type_are_said() {
 }
 
 #[test]
-fn names_of_types_that_others_use_lead_to_the_call_that_works() {
+fn foreign_type_names_get_advice() {
     let sandbox = Sandbox::with_golden("llama");
     succeed(sandbox.convert(&["llama", "m.gguf", "-t", "bf16", "-q"]));
     for (name, tip) in [
-        ("mxfp4", "mxfp4_moe gives it to experts"),
+        ("mxfp4", "use mxfp4_moe for the experts"),
         ("nvfp4", "--tensor-type PATTERN=nvfp4"),
         ("q4_k_l", "q4_k_m with --token-embedding-type q8_0 --output-tensor-type q8_0"),
         ("Q6_K_XL", "q6_k with --token-embedding-type q8_0"),

@@ -4,7 +4,7 @@ use std::{fs, process::Stdio};
 
 use crate::common::{Output, Sandbox, finish, succeed};
 
-/// A stack that no thread can have: the system refuses to start threads, as it does where the number of processes is limited.
+/// A stack size that makes the system refuse new threads, as a limit on processes does.
 const NO_THREADS: (&str, &str) = ("RUST_MIN_STACK", "70368744177664");
 
 fn without_threads(sandbox: &Sandbox, binary: &str, args: &[&str]) -> Output {
@@ -14,7 +14,7 @@ fn without_threads(sandbox: &Sandbox, binary: &str, args: &[&str]) -> Output {
 }
 
 #[test]
-fn bytes_are_the_same_where_no_thread_can_be_started() {
+fn bytes_do_not_change_without_new_threads() {
     let sandbox = Sandbox::with_golden("llama");
     let (convert, quantize) = (env!("CARGO_BIN_EXE_gguf-convert"), env!("CARGO_BIN_EXE_gguf-quantize"));
     succeed(sandbox.run(convert, &["llama", "many.gguf", "-t", "f16", "-q"]));
@@ -46,14 +46,14 @@ fn graph_without_threads_is_an_error() {
     );
 }
 
-/// Runs a call in a shell that allows so many open files.
+/// Runs `gguf-quantize` with a limit of open files.
 fn with_open_files(sandbox: &Sandbox, limit: &str, args: &str) -> Output {
     let quantize = env!("CARGO_BIN_EXE_gguf-quantize");
     sandbox.run("sh", &["-c", &format!("ulimit {limit} && exec {quantize} {args}")])
 }
 
 #[test]
-fn soft_limit_of_open_files_is_raised_and_the_hard_one_named() {
+fn soft_file_limit_is_raised_and_hard_limit_reported() {
     let sandbox = Sandbox::with_golden("llama");
     succeed(sandbox.convert(&["llama", "m.gguf", "-t", "f16", "-q"]));
     let call = |out: &str| format!("m.gguf {out} q8_0 --split-max-tensors 1 -q");

@@ -5,6 +5,7 @@
 mod common;
 
 mod action;
+mod adapter_vocabularies;
 mod adapters;
 mod config_options;
 mod files;

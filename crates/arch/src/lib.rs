@@ -34,6 +34,7 @@ mod general;
 mod input;
 mod json;
 mod kept;
+mod key_places;
 mod keys;
 mod layout;
 mod leftovers;
@@ -60,6 +61,7 @@ mod spellings;
 mod tensors;
 mod text_keys;
 mod unasked;
+mod unknown;
 pub mod vocab;
 mod yarn;
 

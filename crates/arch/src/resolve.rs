@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use gguf::{Metadata, Value};
+use gguf::Value;
 use serde_json::Value as Json;
 
 use crate::arch::{Arch, Class, Draft, Predicted};
@@ -12,12 +12,13 @@ use crate::error::missing;
 use crate::general::{self, FileKind};
 use crate::json::{first_class, text_config};
 use crate::kept;
+use crate::key_places::{size_by_tokenizer, template_first};
 use crate::keys::Keys;
 use crate::layout::{Dropped, Layout, OutTensor, UnaskedKey};
 use crate::leftovers;
-use crate::nearest::nearest_tables;
 use crate::registry;
 use crate::tensors::{self, Context, Index};
+use crate::unknown::{no_class, unknown_class};
 use crate::vocab::{self, Route, VocabContext};
 use crate::{
     ArchError, Input, Options, Prediction, SourceTensor, Target, built_in, dense_modules, loadable, pooling,
@@ -129,22 +130,6 @@ fn unasked_keys(resolved: &Resolved, input: &Input<'_>, options: &Options) -> Ve
     unasked::unasked(&resolved.hparams, &input.config, class.as_ref(), resolved.arch.harmless)
 }
 
-/// Moves the chat template behind `general.architecture`, where the reference puts one of its own before it has read that
-/// of the checkpoint.
-fn template_first(layout: &mut Layout) {
-    let key = "tokenizer.chat_template";
-    match layout.metadata.remove(key) {
-        Some(template) => {
-            layout.metadata.set_at(1, key, template);
-            layout.file_type_at = layout.file_type_at.map(|at| at + 1);
-            layout.quantization_version_at += 1;
-        }
-        None => layout.notes.push(
-            "no chat template: the reference puts one of its own into files of this architecture".into(),
-        ),
-    }
-}
-
 /// The tokenizer of a draft: the files of the target, and the route by which they are read.
 fn draft_tokenizer<'a>(
     arch: &Arch,
@@ -162,20 +147,6 @@ fn draft_tokenizer<'a>(
         false => arch.vocab,
     };
     Ok((route, Some(input)))
-}
-
-/// Puts the number of tokens behind their types, where no config has said it.
-///
-/// Source: `_set_vocab_mistral` in `conversion/base.py`.
-fn size_by_tokenizer(metadata: &Metadata, key: String, vocab: &mut Metadata) {
-    let n_tokens = match vocab.get("tokenizer.ggml.tokens") {
-        Some(Value::Array(tokens)) => u32::try_from(tokens.len()).ok(),
-        _ => None,
-    };
-    let types = vocab.iter().position(|(key, _)| key == "tokenizer.ggml.token_type");
-    if let (Some(n_tokens), Some(types), false) = (n_tokens, types, metadata.contains(&key)) {
-        vocab.set_at(types + 1, key, n_tokens);
-    }
 }
 
 /// As [`resolve`], for a file that carries no tokenizer: the tokenizer files are not looked at.
@@ -592,31 +563,6 @@ pub(crate) fn class_name(config: &Json) -> Result<&str, ArchError> {
         return Ok(class);
     }
     text_config(config).and_then(first_class).or(whole).ok_or_else(|| missing("architectures"))
-}
-
-/// A class that no architecture has: a classifier, or one with the names and the tables that are nearest.
-fn unknown_class(class: &str, input: &Input<'_>) -> ArchError {
-    let names = || input.tensors.iter().map(|tensor| tensor.name.as_str());
-    let heads: Vec<String> =
-        names().filter(|name| leftovers::is_score_head(name)).map(str::to_owned).collect();
-    let has_output = names().any(|name| name.ends_with("lm_head.weight"));
-    if leftovers::is_classifier_class(class) || !heads.is_empty() && !has_output {
-        return ArchError::Classifier { class: Some(class.into()), heads };
-    }
-    let part = text_config(&input.config).unwrap_or(&input.config);
-    let model_type = part.get("model_type").or_else(|| input.config.get("model_type")).and_then(Json::as_str);
-    ArchError::UnknownClass {
-        class: class.into(),
-        nearest: registry::nearest_classes(class),
-        by_tensors: nearest_tables(class, model_type, &input.tensors),
-        n_tensors: input.tensors.len(),
-    }
-}
-
-/// A config without a class whose `model_type` is unknown.
-fn no_class(input: &Input<'_>) -> ArchError {
-    let by_tensors = nearest_tables("", None, &input.tensors);
-    ArchError::NoClass { by_tensors, n_tensors: input.tensors.len() }
 }
 
 /// A warning that the architecture that a person named is not that of the config's `model_type`.

@@ -15,7 +15,8 @@ const FLOORS: &[&[&str]] = &[
     &["arch", "projector"],
     &["models", "projectors"],
     &["registry"],
-    &["loadable", "nearest", "needed"],
+    &["key_places", "loadable", "nearest", "needed"],
+    &["unknown"],
     &["resolve"],
     &["adapter", "export", "legacy", "resolve_projector", "saved_form"],
 ];

@@ -68,10 +68,9 @@ pub fn write_resumable(
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.to_path_buf()).collect();
     let Some(first) = paths.first() else { return Ok(()) };
     let fingerprint = || Fingerprint::new(journaling.origin, watch.sources, tasks, files);
-    Journal::check_others(&paths)?;
     let journal_path = Journal::path_of(first);
     let (journal, found) = Journal::open(&journal_path, &fingerprint).map_err(|error| at(error, first))?;
-    // Once more behind the lock: a part of this run that has begun meanwhile has no lock on the output itself.
+    // After taking the lock: a part of this run that has just started holds no lock on the output itself.
     Journal::check_others(&paths).inspect_err(|_| journal.remove_empty())?;
     let mut earlier = found.filter(Found::is_worth_something);
     if let Some(found) = &earlier {

@@ -144,7 +144,7 @@ pub fn run_with(
     thread::scope(|scope| {
         let (grown, to_sync) = mpsc::sync_channel(1);
         let progress = || Progress { unsynced_bytes: &unsynced_bytes, grown: grown.clone() };
-        // Without this thread everything goes to the disk in the end.
+        // If this thread cannot start, everything is synced at the end.
         let sync = || {
             let (began, to_sync) = (Instant::now(), to_sync);
             let sync = || sync_grown(outputs, &unsynced_bytes);
@@ -173,7 +173,7 @@ pub fn run_with(
                 }
             }
         };
-        let _at_the_end = thread::Builder::new().spawn_scoped(scope, sync);
+        let _ = thread::Builder::new().spawn_scoped(scope, sync);
         gguf::start_threads(scope, n_threads - 1, || {
             let progress = progress();
             || take_jobs(progress)

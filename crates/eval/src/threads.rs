@@ -1,13 +1,13 @@
-//! The threads that a model computes with.
+//! Thread pools for models.
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::Error;
 
-/// A pool of `threads` threads, 0 for as many as there are cores; of fewer where the system does not start so many.
+/// Builds a pool of `threads` threads, or one per core for 0. Halves the number until the system can start them.
 ///
 /// # Errors
-/// [`Error::Threads`] where it starts none.
+/// [`Error::Threads`] if not even one thread starts.
 ///
 /// # Examples
 /// ```

@@ -25,31 +25,6 @@ pub(crate) struct Replaced {
 /// them, some twice (an embedding that is the output matrix too), so that they share a place that the model can reach.
 pub(crate) type Slot = Arc<RwLock<Option<Replaced>>>;
 
-/// Matrices of a layer that may have a scale beside their blocks, whatever the architecture.
-const SCALED: [&str; 21] = [
-    "attn_gate",
-    "attn_k",
-    "attn_output",
-    "attn_q",
-    "attn_qkv",
-    "attn_v",
-    "ffn_down",
-    "ffn_down_exps",
-    "ffn_down_shexp",
-    "ffn_gate",
-    "ffn_gate_exps",
-    "ffn_gate_shexp",
-    "ffn_up",
-    "ffn_up_exps",
-    "ffn_up_shexp",
-    "nextn.eh_proj",
-    "nextn.shared_head_head",
-    "ssm_alpha",
-    "ssm_beta",
-    "ssm_in",
-    "ssm_out",
-];
-
 /// A matrix in its stored form, or a stack of matrices (one for each expert).
 #[derive(Clone)]
 pub(crate) struct Weight {
@@ -69,8 +44,8 @@ pub(crate) struct Weight {
     bytes: Mapped,
     at: Range<usize>,
     slot: Slot,
-    /// What products with this matrix are multiplied by, where the file has that beside the blocks (`NAME.scale`, of NVFP4). Rows are
-    /// decoded with it. Stacks of experts take theirs by themselves.
+    /// Factor of all products with this matrix (`NAME.scale`, for NVFP4), applied when rows are decoded. Stacks of experts apply
+    /// theirs themselves.
     scale: Option<f32>,
 }
 
@@ -221,13 +196,10 @@ impl<'a> Weights<'a> {
         }))
     }
 
-    /// The scale of a matrix that the file has beside it. That of its inputs serves products in 4 bits alone.
-    ///
-    /// Source: the pass after `load_arch_tensors` in `load_tensors`, `src/llama-model.cpp` (llama-cpp-python 0.3.36).
+    /// The scale of a matrix, if the file has one. The scale of its inputs only matters for products in 4 bits.
     fn scale(&mut self, name: &str, n_stack: usize) -> Result<Option<f32>, Error> {
         let Some(matrix) = name.strip_suffix(".weight") else { return Ok(None) };
-        let part = matrix.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map(|(_, part)| part);
-        if !part.map_or(matrix == "output", |part| SCALED.contains(&part)) {
+        if !gguf::may_have_scale(matrix) {
             return Ok(None);
         }
         self.ignore(&format!("{matrix}.input_scale"));

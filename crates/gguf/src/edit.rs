@@ -149,7 +149,7 @@ impl Edit {
         output.write_at(0, &self.header)?;
         let (old, new) = (self.old.len() as u64, self.header.len() as u64);
         output.copy_range(&source, old, self.file_len() - new, new)?;
-        // Windows replaces no file that is open.
+        // Windows cannot replace an open file.
         drop(source);
         output.finish()
     }

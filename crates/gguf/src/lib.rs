@@ -26,6 +26,7 @@ mod output;
 mod part_number;
 mod plan;
 mod read;
+mod scales;
 #[cfg(unix)]
 mod signals;
 mod specified;
@@ -57,6 +58,7 @@ pub use read::{
     File, ForeignTensor, Header, MAGIC, MAX_ARRAY_DEPTH, MAX_REFERENCE_TENSOR_NAME_BYTES,
     MAX_TENSOR_NAME_BYTES, TensorInfo,
 };
+pub use scales::may_have_scale;
 #[cfg(unix)]
 pub use signals::is_signal_ignored;
 pub use specified::{is_of_type, specified_type};

@@ -1,12 +1,12 @@
-//! What the process was started with, as far as signals go.
+//! Signal dispositions that the process inherited.
 #![cfg_attr(unix, expect(unsafe_code, reason = "asking for the action of a signal is unsafe in libc"))]
 
-/// Whether the process ignores a signal, as one that `nohup` starts ignores SIGHUP. Asks `sigaction`, so that it works where
-/// there is no `/proc` too.
+/// Returns true if the process ignores a signal; `nohup`, for example, starts programs that ignore SIGHUP. Asks `sigaction`, which
+/// works without `/proc`.
 ///
 /// # Examples
 /// ```
-/// // Rust programs ignore SIGPIPE (13) from the start, and nobody can ignore SIGKILL (9).
+/// // Rust programs ignore SIGPIPE (13) from the start. SIGKILL (9) cannot be ignored.
 /// assert!(gguf::is_signal_ignored(13));
 /// assert!(!gguf::is_signal_ignored(9));
 /// ```

@@ -2,8 +2,8 @@
 
 use std::thread::{Builder, Scope, scope};
 
-/// Runs `work` in `n_threads` threads, this one included, and waits for all of them. Where the system starts no more threads (limits
-/// of containers, little memory), those that there are do all the work: `work` takes pieces until none is left.
+/// Runs `work` in `n_threads` threads, including this one, and waits for all of them. Each call of `work` takes pieces until none is
+/// left, so fewer threads do all the work if the system refuses to start more (container limits, little memory).
 ///
 /// # Examples
 /// ```
@@ -24,7 +24,7 @@ pub fn run_in_threads(n_threads: usize, work: impl Fn() + Sync) {
     });
 }
 
-/// Starts `n_threads` threads with what `work` gives for each, or as many as the system starts.
+/// Starts up to `n_threads` threads, each with a closure from `work`. Stops at the first one that the system refuses.
 pub fn start_threads<'scope, W: FnOnce() + Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     n_threads: usize,

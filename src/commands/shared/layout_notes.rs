@@ -27,7 +27,7 @@ impl Notes {
         };
         let other_pre = layouts.iter().find_map(|layout| layout.other_pre.as_ref());
         let other_pre = other_pre
-            .map(|name| format!("`--pre {name}` writes the pre-tokenizer of its expressions instead"));
+            .map(|name| format!("use `--pre {name}` for the pre-tokenizer that matches its expressions"));
         Notes {
             warnings: all(|layout| &layout.warnings),
             notes: [checkpoint.to_vec(), all(|layout| &layout.notes), other_pre.into_iter().collect()]

@@ -55,17 +55,19 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOf<T> {
     }
 }
 
-/// What is meant by the name of a type that is no file type of llama.cpp.
+/// Advice for names that are not file types of llama.cpp: tensor types, publishers' names, types of forks.
 pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
     let name = name.to_ascii_lowercase();
     if Recipe::from_name(&name).is_ok() {
         return None;
     }
     if name == "mxfp4" {
-        return Some("mxfp4_moe gives it to experts, --tensor-type PATTERN=mxfp4 to any tensors".to_owned());
+        return Some(
+            "use mxfp4_moe for the experts, or --tensor-type PATTERN=mxfp4 for any tensors".to_owned(),
+        );
     }
     if DType::ALL.iter().any(|dtype| dtype.name().eq_ignore_ascii_case(&name)) {
-        return Some(format!("it is a type of tensors: --tensor-type PATTERN={name} gives it to some"));
+        return Some(format!("{name} is a tensor type: use --tensor-type PATTERN={name}"));
     }
     // Publishers' names: a mix with the embedding and the output in 8 bits.
     if let Some(base) = name.strip_suffix("_l").or_else(|| name.strip_suffix("_xl"))
@@ -73,11 +75,11 @@ pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
             [format!("{base}_m"), base.to_owned()].iter().find(|mix| Recipe::from_name(mix).is_ok())
     {
         return Some(format!(
-            "for what publishers call {name}, take {mix} with --token-embedding-type q8_0 --output-tensor-type q8_0"
+            "for {name}, use {mix} with --token-embedding-type q8_0 --output-tensor-type q8_0"
         ));
     }
     let fork = FORK_TYPES.iter().find(|fork| fork.name == name)?;
-    Some(format!("{name} is a type of {}, which llama.cpp does not read", fork.fork))
+    Some(format!("{name} is a type of {}, not of llama.cpp", fork.fork))
 }
 
 /// A file type that can be made of a checkpoint, by its name. Numbers are refused: `-t 8` is a number of threads for

@@ -94,7 +94,7 @@ pub fn caused(old: &Metadata, new: &Metadata, tensors: &[TensorFacts<'_>]) -> Re
 fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
     let mut found = key_types(metadata);
     let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
-    found.extend(tokenizer_findings(metadata, embedding.map(|tensor| tensor.shape)));
+    found.extend(tokenizer_findings(metadata, embedding.map(|tensor| tensor.shape)).into_iter().flatten());
     if other_kind(metadata).is_none() && !tensors.is_empty() {
         found.extend(file_type_of(metadata, tensors).findings);
         found.extend(mtp_layers(metadata, tensors.iter().map(|tensor| tensor.name)));

@@ -456,38 +456,12 @@ impl Created {
         found
     }
 
-    /// Scales of a weight (NVFP4), which any architecture may have beside some of its matrices. Source: the pass after
-    /// `load_arch_tensors` in `load_tensors`.
+    /// True for the scale of a weight, which any architecture may have.
     fn is_scale(&self, name: &str) -> bool {
-        const MATRICES: [&str; 19] = [
-            "attn_q",
-            "attn_k",
-            "attn_v",
-            "attn_output",
-            "attn_qkv",
-            "attn_gate",
-            "ffn_gate",
-            "ffn_down",
-            "ffn_up",
-            "ffn_gate_shexp",
-            "ffn_down_shexp",
-            "ffn_up_shexp",
-            "ffn_gate_exps",
-            "ffn_down_exps",
-            "ffn_up_exps",
-            "ssm_in",
-            "ssm_out",
-            "ssm_alpha",
-            "ssm_beta",
-        ];
         let Some(matrix) = name.strip_suffix(".scale").or_else(|| name.strip_suffix(".input_scale")) else {
             return false;
         };
-        let part = matrix.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map(|(_, part)| part);
-        let is_known = part.is_some_and(|part| {
-            MATRICES.contains(&part) || matches!(part, "nextn.eh_proj" | "nextn.shared_head_head")
-        });
-        (is_known || matrix == "output") && self.names.contains(&format!("{matrix}.weight"))
+        gguf::may_have_scale(matrix) && self.names.contains(&format!("{matrix}.weight"))
     }
 }
 

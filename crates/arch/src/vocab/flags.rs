@@ -1,4 +1,4 @@
-//! Flags of added tokens that no key expresses: llama.cpp applies them by name to a few models only.
+//! Flags of added tokens without a metadata key. llama.cpp applies them to a few models, which it recognizes by name.
 //!
 //! Source: `llama_vocab::impl::load` in `src/llama-vocab.cpp` (llama-cpp-python 0.3.36), "set attributes by
 //! model/tokenizer/architecture name"; `AddedToken` of the library `tokenizers`.
@@ -32,9 +32,9 @@ impl Flag {
 
     fn meaning(self) -> &'static str {
         match self {
-            Flag::SingleWord => "inside a word they are ordinary text",
-            Flag::LStrip => "they take the spaces on their left",
-            Flag::RStrip => "they take the spaces on their right",
+            Flag::SingleWord => "not matched inside words",
+            Flag::LStrip => "strips spaces on the left",
+            Flag::RStrip => "strips spaces on the right",
         }
     }
 
@@ -66,15 +66,15 @@ pub(super) fn note(writer: &mut TokenizerWriter<'_>) {
         };
         let listed = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
         writer.note(format!(
-            "added tokens with the flag `{}` ({}): {listed}{more}: no key expresses that and llama.cpp does not do it, so that \
-             text around them gets other tokens than in training",
+            "added tokens with the flag `{}` ({}): {listed}{more}: no metadata key holds this flag and llama.cpp ignores it; \
+             text next to them is tokenized differently than in training",
             flag.name(),
             flag.meaning()
         ));
     }
 }
 
-/// Whether llama.cpp applies a flag to a token of this model.
+/// True if llama.cpp applies a flag to a token of this model.
 fn applies(writer: &TokenizerWriter<'_>, flag: Flag, token: &str) -> bool {
     let name = writer.ctx.model_name.to_lowercase();
     let pre = writer.entries.get(keys::PRE).and_then(|value| value.as_str()).unwrap_or_default();
@@ -90,7 +90,7 @@ fn applies(writer: &TokenizerWriter<'_>, flag: Flag, token: &str) -> bool {
     }
 }
 
-/// Added tokens by their texts, as transformers takes them together: tokenizer.json, and over it tokenizer_config.json.
+/// Added tokens by text, combined like transformers does: entries of tokenizer_config.json replace those of tokenizer.json.
 fn added_tokens(input: &Input<'_>) -> BTreeMap<String, AddedToken> {
     #[derive(Deserialize)]
     struct Whole {
@@ -104,7 +104,7 @@ fn added_tokens(input: &Input<'_>) -> BTreeMap<String, AddedToken> {
     }
     let mut tokens = BTreeMap::new();
     let mut add = |token: AddedToken| drop(tokens.insert(token.content.clone(), token));
-    // A file that cannot be read was reported, or is not what this kind of tokenizer is read from.
+    // The reader of the tokenizer reports files that it needs and cannot read.
     if let Some(whole) = flagged_file::<Whole>(input, "tokenizer.json") {
         whole.added_tokens.into_iter().for_each(&mut add);
     }
@@ -123,7 +123,7 @@ fn parsed<T: for<'de> Deserialize<'de>>(input: &Input<'_>, file: &str) -> Option
     serde_json::from_slice(input.file(file)?).ok()
 }
 
-/// The same for a large file, which is parsed only where it has a flag at all.
+/// Like [`parsed`], for large files: parses only if some flag is set.
 fn flagged_file<T: for<'de> Deserialize<'de>>(input: &Input<'_>, file: &str) -> Option<T> {
     let text = std::str::from_utf8(input.file(file)?).ok()?;
     let is_set = |flag: Flag| {

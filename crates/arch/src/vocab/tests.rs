@@ -483,7 +483,7 @@ fn llama_tokenizers_as_json_alone() {
 }
 
 #[test]
-fn hash_of_other_special_tokens_does_not_decide_against_ignore_merges() {
+fn pre_tokenizer_follows_ignore_merges() {
     // The expressions of Llama 3 with words taken whole are `llama-bpe`, whatever else the tokenizer adds.
     let notes = notes_of("bpe-llama3", |folder, _| {
         folder.edit("tokenizer.json", |json| json["model"]["ignore_merges"] = json!(true));
@@ -491,8 +491,8 @@ fn hash_of_other_special_tokens_does_not_decide_against_ignore_merges() {
     assert_has(&notes, "pre-tokenizer `llama-bpe`: by its expressions");
     // A name that a person chose is taken, and what it changes is said.
     for (pre, ignore_merges, what) in [
-        ("smaug-bpe", true, "`smaug-bpe`: the tokenizer takes words that are tokens whole"),
-        ("llama-bpe", false, "`llama-bpe`: llama.cpp takes words that are tokens whole under this name"),
+        ("smaug-bpe", true, "`smaug-bpe`: `ignore_merges` is set"),
+        ("llama-bpe", false, "`llama-bpe`: `ignore_merges` is not set"),
     ] {
         let notes = notes_of("bpe-llama3", |folder, ctx| {
             folder.edit("tokenizer.json", |json| json["model"]["ignore_merges"] = json!(ignore_merges));
@@ -503,19 +503,19 @@ fn hash_of_other_special_tokens_does_not_decide_against_ignore_merges() {
 }
 
 #[test]
-fn flags_of_added_tokens_that_no_key_expresses_are_noted() {
+fn added_token_flags_without_a_key_are_noted() {
     let flag = |folder: &mut Folder, flag: &str| {
         folder.edit("tokenizer.json", |json| json["added_tokens"][0][flag] = json!(true));
     };
     for (name, meaning) in [
-        ("single_word", "inside a word they are ordinary text"),
-        ("lstrip", "they take the spaces on their left"),
-        ("rstrip", "they take the spaces on their right"),
+        ("single_word", "not matched inside words"),
+        ("lstrip", "strips spaces on the left"),
+        ("rstrip", "strips spaces on the right"),
     ] {
         let notes = notes_of("bpe-gpt2", |folder, _| flag(folder, name));
         assert_has(
             &notes,
-            &format!("added tokens with the flag `{name}` ({meaning}): `<|endoftext|>`: no key"),
+            &format!("added tokens with the flag `{name}` ({meaning}): `<|endoftext|>`: no metadata key"),
         );
     }
     // llama.cpp knows the mask of these by name, and what Phi 3 does.

@@ -55,8 +55,7 @@ impl Found {
         n_bytes(&self.done)
     }
 
-    /// Reads the journal at `path` of another process; none where there is none, or nothing that could be read. On Windows nothing
-    /// can be read while that process is at work.
+    /// Reads the journal of another process at `path`, if it is readable. On Windows it is not while that process runs.
     fn read(path: &Path) -> Option<Found> {
         Found::parse(&fs::read(path).ok()?, fs::metadata(path).ok()?.modified().ok())
     }
@@ -223,16 +222,6 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Refuses a part of a run whose first output is `first` while a run that does all of it is at work: parts have journals of
-    /// their own, and no lock on the file that they share.
-    ///
-    /// # Errors
-    /// [`Error::Busy`], [`Error::Gguf`].
-    pub fn check_whole_run(first: &Path) -> Result<(), Error> {
-        let path = Journal::path_of(first);
-        if path.exists() { Journal::lock(&path).map(drop) } else { Ok(()) }
-    }
-
     /// Says who has outputs that another journal is about, and refuses runs that were stopped: `paths` are the outputs of a
     /// run whose own journal is not among those looked at.
     ///
@@ -251,7 +240,7 @@ impl<'a> Journal<'a> {
                 continue;
             }
             let Some(found) = Found::read(&path) else {
-                // Of whom it is cannot be read while somebody has it; its name tells as well.
+                // A journal that another process holds cannot be read on Windows, so its name decides.
                 if paths.iter().any(|path| is_named_after(&name, path)) && is_busy(&path) {
                     return Err(Error::Gguf(gguf::Error::Busy { path }));
                 }
@@ -385,7 +374,7 @@ fn owner_line(outputs: &[PathBuf]) -> Value {
     json!({"journal": VERSION, "pid": process, "host": host, "began": began, "outputs": outputs})
 }
 
-/// Whether a journal's name is that of a run, or of a part of a run, that writes the output at `path`.
+/// True if the journal belongs to a run, or to a part of a run, that writes the output at `path`, judging by its name.
 fn is_named_after(journal: &str, path: &Path) -> bool {
     let whole = Journal::path_of(path);
     let whole = whole.file_name().unwrap_or_default().to_string_lossy();
@@ -393,7 +382,7 @@ fn is_named_after(journal: &str, path: &Path) -> bool {
     journal.strip_prefix(beginning).is_some_and(|rest| rest == "journal" || rest.starts_with("part-"))
 }
 
-/// Whether a process has the file at `path`.
+/// True if a process holds the lock of the file at `path`.
 fn is_busy(path: &Path) -> bool {
     matches!(LockedFile::open(path, Share::Many), Err(gguf::Error::Busy { .. }))
 }
@@ -403,11 +392,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn journal_that_cannot_be_read_is_known_by_its_name() {
+    fn unreadable_journal_blocks_its_output() {
         let folder = tempfile::tempdir().unwrap();
         let (own, other) = (folder.path().join("x.gguf"), folder.path().join("y.gguf"));
         let journal = folder.path().join(".x.gguf.part-1-of-2.journal");
-        // Nothing that another process could read, as on Windows.
+        // Unreadable, like a locked file on Windows.
         fs::write(&journal, "?").unwrap();
         let held = LockedFile::open(&journal, Share::Alone).unwrap();
         let busy = Journal::check_others(std::slice::from_ref(&own));

@@ -86,9 +86,10 @@ pub fn write_part(
     let fingerprint = || part.fingerprint.clone();
     let (journal, found) = Journal::open(&journal_path, &fingerprint)
         .map_err(|error| names::busy(error, &part_path(first, part.number)))?;
-    // Behind the lock, so that of two that begin at the same time at least one sees the other.
+    // Parts hold no lock on the file that they share. After taking the journal's lock, so that of a part and a whole run that start
+    // at the same time at least one sees the other.
     if part.place == Place::Shared {
-        Journal::check_whole_run(first).map_err(|error| names::busy(error, first))?;
+        Journal::look(&Journal::path_of(first)).map_err(|error| names::busy(error, first))?;
     }
     let journal = journal.for_others();
     // A journal that was begun and never came to rows binds nobody.

@@ -39,7 +39,7 @@ pub use self::{
     order::{compare_names, layer_of, reference_order},
     reason::{Kept, Reason},
     rules::When,
-    stated::{StatedType, stated_type},
+    stated::{CALIBRATION_METHODS, StatedType, stated_type},
     table::{FileType, RECIPES, Recipe},
 };
 pub(crate) use stated::label_warning;

@@ -5,6 +5,9 @@ use tensor::DType;
 
 use super::{GUESSED, ModelFacts, Overrides, RECIPES, Recipe, TensorFacts, assign, reference_order};
 
+/// Calibration methods with their versions, as files name them. The version changes with every change of the resulting bytes.
+pub const CALIBRATION_METHODS: [&str; 2] = ["cal3", "cbs3"];
+
 /// What the stated file type and the tensors have to do with each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -32,15 +35,14 @@ pub enum StatedType {
         /// The type that most weights have.
         found: DType,
     },
-    /// No matrix has a type of the mix, since the types were chosen by the divergence that they cause on a text.
+    /// No matrix has a type of the mix, because calibration chose the types.
     Chosen {
-        /// The name of the mix that is stated, whose size was aimed at.
+        /// Name of the stated mix, which set the target size.
         name: &'static str,
         /// The type that most weights have.
         found: DType,
     },
-    /// No matrix has the type that gives the mix its name, although the tensors have the types of its rules: those of MXFP4_MOE give
-    /// that type to experts alone.
+    /// No matrix has the type that the mix is named after, although the tensors follow its rules: MXFP4_MOE only gives it to experts.
     WithoutOwn {
         /// The name of the mix that is stated.
         name: &'static str,
@@ -60,18 +62,10 @@ pub enum StatedType {
 
 /// Compares the stated file type with the types of the tensors.
 pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedType {
-    let Some(id) = metadata.get("general.file_type").and_then(Value::as_u64) else {
-        return StatedType::Absent;
-    };
-    let number = id & !u64::from(GUESSED);
-    // NVFP4 has a number and no recipe: nothing is quantized to it.
-    let (name, default) = if number == u64::from(DType::NVFP4.file_type()) {
-        ("NVFP4", DType::NVFP4)
-    } else {
-        match own_names().find(|recipe| u64::from(recipe.file_type.id()) == number) {
-            Some(recipe) => (recipe.name, recipe.default),
-            None => return StatedType::Unknown { id },
-        }
+    let (name, default) = match named_mix(metadata) {
+        None => return StatedType::Absent,
+        Some(Err(id)) => return StatedType::Unknown { id },
+        Some(Ok(mix)) => mix,
     };
     let matrices: Vec<&TensorFacts<'_>> =
         tensors.iter().filter(|it| it.shape.n_dims_effective() > 1).collect();
@@ -84,11 +78,10 @@ pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedTy
     // The rules of mixes count tensors in the order in which the reference goes through them.
     let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
     let in_order: Vec<TensorFacts<'_>> = reference_order(&names).into_iter().map(|at| tensors[at]).collect();
-    // The type of the mix, or what stands in for it where rows are no whole blocks.
-    let chain: Vec<DType> = std::iter::successors(Some(default), |dtype| dtype.smaller_block()).collect();
+    let chain: Vec<DType> = stand_ins(default).collect();
     let as_ruled = |recipe: &'static Recipe| shares(recipe, metadata, &in_order);
     let stated = own_names().find(|recipe| recipe.name == name).map_or(0.0, as_ruled);
-    // Rows that no block of the type divides have no choice.
+    // Rows that are not whole blocks of the type cannot have it.
     let fits = |tensor: &&TensorFacts<'_>| tensor.shape.row_elems().is_multiple_of(default.block_elems());
     let is_possible = stated < 0.5 || matrices.iter().any(fits);
     if is_possible && elems(&|dtype| chain.contains(&dtype)) == 0 {
@@ -105,42 +98,55 @@ pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedTy
     }
 }
 
-/// Whether the file says that its types and blocks were chosen by calibration: a method of three letters with its version, and
-/// digits of what decided, in the place of the importance matrix's name or beside it.
+/// True if the importance matrix named in the file is calibration: one of [`CALIBRATION_METHODS`] in any version, and hex digits.
 fn is_calibrated(metadata: &Metadata) -> bool {
+    let is_all = |text: &str, of: fn(&u8) -> bool| !text.is_empty() && text.as_bytes().iter().all(of);
     let names_method = |key: &str| {
         let text = metadata.get(key).and_then(Value::as_str).unwrap_or_default();
-        let method = text.strip_prefix("cal").or_else(|| text.strip_prefix("cbs"));
-        let parts = method.and_then(|rest| rest.split_once('-'));
-        parts.is_some_and(|(version, digits)| {
-            !version.is_empty()
-                && version.bytes().all(|byte| byte.is_ascii_digit())
-                && !digits.is_empty()
-                && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-        })
+        let Some((method, digest)) = text.split_once('-') else { return false };
+        let versions = CALIBRATION_METHODS
+            .iter()
+            .filter_map(|own| method.strip_prefix(own.trim_end_matches(|c: char| c.is_ascii_digit())));
+        is_all(digest, u8::is_ascii_hexdigit)
+            && versions.into_iter().any(|version| is_all(version, u8::is_ascii_digit))
     };
     names_method("quantize.imatrix.file") || names_method("gguf_tools.calibration")
 }
 
-/// A warning where no matrix of a planned file has the type that its file type names.
+/// Returns a warning if no matrix of a planned file has the type that its file type names.
 pub(crate) fn label_warning(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Option<String> {
-    // Looked at only where it may be so: comparing with the rules of mixes takes longer.
-    let number = metadata.get("general.file_type").and_then(Value::as_u64)? & !u64::from(GUESSED);
-    let recipe = own_names().find(|recipe| u64::from(recipe.file_type.id()) == number)?;
-    let chain = std::iter::successors(Some(recipe.default), |dtype| dtype.smaller_block());
+    // Cheaper than comparing with the rules of all mixes, which is rarely needed.
+    let (_, default) = named_mix(metadata)?.ok()?;
     let has = |dtype: DType| tensors.iter().any(|it| it.dtype == dtype && it.shape.n_dims_effective() > 1);
-    if chain.into_iter().any(has) {
+    if stand_ins(default).any(has) {
         return None;
     }
     match stated_type(metadata, tensors) {
         StatedType::WithoutOwn { name, expected, found } => Some(format!(
-            "{name}: no tensor becomes {expected}, which this mix gives to experts only; most weights become {found}"
+            "{name}: no tensor becomes {expected}; by the rules of this file type most weights become {found}"
         )),
         StatedType::Differs { name, expected, found } => Some(format!(
-            "{name}: no tensor becomes {expected}, most weights become {found}: the file type will not say what is in the file"
+            "{name}: no tensor becomes {expected}, most weights become {found}; `general.file_type` will not match the tensors"
         )),
         _ => None,
     }
+}
+
+/// Name and main type of the mix that `general.file_type` states; its number if it is unknown.
+fn named_mix(metadata: &Metadata) -> Option<Result<(&'static str, DType), u64>> {
+    let id = metadata.get("general.file_type").and_then(Value::as_u64)?;
+    let number = id & !u64::from(GUESSED);
+    // NVFP4 has a number and no recipe: nothing is quantized to it.
+    if number == u64::from(DType::NVFP4.file_type()) {
+        return Some(Ok(("NVFP4", DType::NVFP4)));
+    }
+    let recipe = own_names().find(|recipe| u64::from(recipe.file_type.id()) == number);
+    Some(recipe.map(|recipe| (recipe.name, recipe.default)).ok_or(id))
+}
+
+/// A type, and those that replace it in rows that are not whole blocks of it.
+fn stand_ins(dtype: DType) -> impl Iterator<Item = DType> {
+    std::iter::successors(Some(dtype), |dtype| dtype.smaller_block())
 }
 
 /// Recipes under their own names.

@@ -17,7 +17,7 @@ use crate::{
 pub enum Share {
     /// One process, which may read and write.
     Alone,
-    /// Many, and nobody who wants it alone. None of them may write: Windows does not let them.
+    /// Many, while no process holds it alone. None of them may write, which Windows enforces.
     Many,
 }
 
@@ -101,7 +101,7 @@ impl LockedFile {
         }
     }
 
-    /// All bytes of the file. Read through the handle that has the lock: on Windows no other can.
+    /// Reads the whole file through the handle that holds the lock; on Windows no other handle can.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -130,8 +130,8 @@ impl LockedFile {
 
     /// The same file without its lock.
     pub(super) fn unlocked(self) -> LockedFile {
-        // One that had no lock has nothing to end.
-        let _unlocked = self.file.unlock();
+        // Fails on file systems without locks, where there is nothing to release.
+        let _ = self.file.unlock();
         self
     }
 

@@ -1,12 +1,12 @@
-//! How many files a process may have open: outputs of many shards are open at the same time.
+//! Limit of open files: all shards of an output are open at the same time.
 
 use crate::Error;
 
-/// Descriptors that are left for sources, journals and whatever libraries open.
+/// Descriptors reserved for sources, journals and libraries.
 #[cfg(unix)]
 const SPARE: u64 = 32;
 
-/// Raises the soft limit of open files to the hard limit. For programs, at their start; does nothing where there is no such limit.
+/// Raises the soft limit of open files to the hard limit. Programs call it at startup. Does nothing on systems without such a limit.
 pub fn raise_open_files() {
     #[cfg(unix)]
     {
@@ -22,20 +22,21 @@ pub fn raise_open_files() {
     }
 }
 
-/// Checks that the process may open `n_files` more, before the first of many is made.
+/// Checks that the process may open `n_files` more, before the first one is created.
 ///
 /// # Errors
 /// [`Error::OpenFiles`].
 pub fn check_open_files(n_files: usize) -> Result<(), Error> {
     #[cfg(unix)]
     if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
-        // The folder that is read is one of them. Where there is no such folder, only a few are open.
+        // Without this folder, assume that only a few are open.
         let n_open = std::fs::read_dir("/dev/fd").map_or(0, Iterator::count) as u64;
         let needed = (n_files as u64).saturating_add(n_open).saturating_add(SPARE);
         if needed > limit {
             return Err(Error::OpenFiles { n_files, needed, limit });
         }
     }
+    #[cfg(not(unix))]
     let _ = n_files;
     Ok(())
 }

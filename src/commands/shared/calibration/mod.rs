@@ -20,7 +20,11 @@ use clap::{
     Args, ValueHint,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use convert::{EncodedRows, KeyOverride, RowEncoder, imatrix::Imatrix, recipes::Recipe};
+use convert::{
+    EncodedRows, KeyOverride, RowEncoder,
+    imatrix::Imatrix,
+    recipes::{CALIBRATION_METHODS, Recipe},
+};
 use eval::{Activations, Model, Options, chunks::Chunk};
 use quant::Level;
 use refine::{Refiner, Steps, StockRows, moments::Texts};
@@ -52,9 +56,9 @@ pub use self::{
 };
 
 /// The version of what decides about blocks. Another one makes others of the same text.
-const METHOD: &str = "cal3";
+const METHOD: &str = CALIBRATION_METHODS[0];
 /// The same with gradients, by both sides.
-const BOTH_SIDES: &str = "cbs3";
+const BOTH_SIDES: &str = CALIBRATION_METHODS[1];
 /// Digits that tell one calibration from another in a file.
 const DIGITS: usize = 7;
 

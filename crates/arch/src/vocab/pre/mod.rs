@@ -3,8 +3,7 @@
 //! Two kinds of evidence: the hash of a test text's tokens, which the reference goes by
 //! ([`hash`]), and the expressions that the tokenizer states ([`steps`], looked up in
 //! [`table`]). The hash decides where it is known, because the reference's file is what is to be
-//! made; where it is not, the reference gives up, and the expressions decide here, together with
-//! whether words that are tokens are taken whole (`ignore_merges`).
+//! made; where it is not, the reference gives up, and the expressions decide here, together with `ignore_merges`.
 
 mod canon;
 pub(crate) mod expressions;
@@ -48,8 +47,8 @@ pub(super) fn recognize(
             steps.normalizers.join(", ")
         ));
     }
-    // The first of several hashes that the reference knows decides. Those after the first were made of other special tokens than
-    // the tokenizer adds: they decide only where they do not contradict the tokenizer.
+    // The first hash that the reference knows decides. Later hashes were made with other special tokens than the tokenizer adds, so
+    // they only count if they agree with its expressions and `ignore_merges`.
     let fits = |name: &str| {
         by_steps.is_none_or(|other| {
             table::same_steps(other, name) && table::ignores_merges(name) == Some(ignore_merges)
@@ -108,30 +107,27 @@ pub(super) fn recognize(
     }
 }
 
-/// Whether llama.cpp does otherwise under this name than a tokenizer with words that are tokens.
+/// True if llama.cpp uses another `ignore_merges` under this name.
 fn contradicts(name: &str, ignore_merges: bool) -> bool {
     table::ignores_merges(name).is_some_and(|does| does != ignore_merges)
 }
 
-/// Notes where the name that was taken contradicts the tokenizer about words that are tokens.
+/// Adds a note if `name` implies another `ignore_merges` than the tokenizer.
 pub(super) fn note_merges(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfTokenizer) {
     let ignore_merges = hf.model.ignore_merges.unwrap_or(false);
     if hf.model.kind.as_deref() != Some("BPE") || !contradicts(name, ignore_merges) {
         return;
     }
     let difference = match ignore_merges {
-        true => {
-            "the tokenizer takes words that are tokens whole (`ignore_merges`), llama.cpp does not under this name"
-        }
-        false => {
-            "llama.cpp takes words that are tokens whole under this name (`ignore_merges`), the tokenizer does not"
-        }
+        true => "`ignore_merges` is set in the tokenizer, but llama.cpp merges all words under this name",
+        false => "`ignore_merges` is not set in the tokenizer, but llama.cpp sets it under this name",
     };
-    writer
-        .note(format!("pre-tokenizer `{name}`: {difference}: some words get other tokens than in training"));
+    writer.note(format!(
+        "pre-tokenizer `{name}`: {difference}; some words are tokenized differently than in training"
+    ));
 }
 
-/// Notes a name that a person chose.
+/// Adds notes about a name that the user chose.
 pub(super) fn note_chosen(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfTokenizer) {
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
     writer.note(format!("pre-tokenizer `{name}`: as chosen; the tokenizer splits by {steps}"));

@@ -116,7 +116,7 @@ pub(super) fn by_steps(steps: &Steps, ignore_merges: bool) -> Option<&'static st
     row.names.first().map(String::as_str)
 }
 
-/// Whether llama.cpp takes words that are tokens whole under this name.
+/// `ignore_merges` of llama.cpp under this name.
 pub(super) fn ignores_merges(name: &str) -> Option<bool> {
     let row = loaded().iter().find(|row| row.names.iter().any(|have| have == name));
     row.map(|row| row.ignore_merges)
