@@ -158,7 +158,7 @@ fn note_of_length(entry: &Entry, is_scaled: bool, ui: &Ui) {
     }
 }
 
-/// What a model needs, and whether its positions are scaled.
+/// Memory of a model, and whether its RoPE is scaled.
 fn demand(path: &Path, model: &Model, others: u64) -> Result<(Demand, bool), Failure> {
     let mut demand = Demand::of(model)
         .map_err(|error| input_kind::explained(path, Wanted::Gguf, Failure::at(path, error)))?;

@@ -100,7 +100,7 @@ fn known_type(key: &str, metadata: &Metadata) -> Option<&'static str> {
     gguf::specified_type(key).or_else(|| arch::loader::key_type(architecture?, key))
 }
 
-/// How to write the value of a new key.
+/// Example of a value for a new key.
 fn example(key: &str, value: &str, kind: Option<&str>) -> String {
     let item = kind.and_then(|kind| kind.strip_prefix("arr[")?.strip_suffix(']'));
     match item {

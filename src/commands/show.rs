@@ -69,7 +69,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 /// Opens a GGUF file.
 ///
 /// # Errors
-/// What is wrong with it, with its path and advice.
+/// Failure with the path and advice.
 pub(super) fn open(path: &Path) -> Result<File, Failure> {
     opened(path, File::open(path))
 }
@@ -77,7 +77,7 @@ pub(super) fn open(path: &Path) -> Result<File, Failure> {
 /// Opens a GGUF file that may have tensors of types that only forks know.
 ///
 /// # Errors
-/// What is wrong with it, with its path and advice.
+/// Failure with the path and advice.
 pub(super) fn open_foreign(path: &Path) -> Result<File, Failure> {
     opened(path, File::open_foreign(path))
 }

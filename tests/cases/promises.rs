@@ -1,4 +1,4 @@
-//! What a call announces before its work: dry runs, contexts that are too long.
+//! Reports before the work: dry runs, contexts that are too long.
 
 use std::fs;
 

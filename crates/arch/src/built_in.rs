@@ -152,7 +152,7 @@ pub fn no_length(width: u64) -> String {
 pub struct WindowPattern {
     /// One layer of this many attends to everything.
     pub period: u64,
-    /// Whether that layer is the first of each period instead of the last.
+    /// True if that layer is the first of each period instead of the last.
     pub full_first: bool,
     /// The sliding layers of a config, one flag per layer.
     pub layers: fn(&Hparams) -> Option<Vec<bool>>,

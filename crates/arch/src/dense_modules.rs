@@ -46,7 +46,7 @@ impl Left {
         Ok(Left { folders })
     }
 
-    /// What the vectors lack, if they lack something.
+    /// Describes the difference of the vectors, if there is one.
     pub fn note(&self) -> Option<String> {
         let (_, length) = self.folders.last()?;
         let folders: Vec<&str> = self.folders.iter().map(|(folder, _)| folder.as_str()).collect();

@@ -39,7 +39,7 @@ pub fn nearest_tables(
     found.into_iter().map(|(places, _, _, _, name)| (name, places.0)).collect()
 }
 
-/// How well a class of an architecture fits: tensors with a place, then needed tensors that are there.
+/// Fit of a class of an architecture: tensors with a place, then required tensors that are present.
 pub fn fit_of(arch: &Arch, class: Class, tensors: &[SourceTensor]) -> (usize, Reverse<usize>) {
     fit(arch, &Index::new(arch.tensors), class.prefix, tensors)
 }

@@ -19,7 +19,7 @@ use crate::resolve::{class_name, context};
 use crate::tensors::Context;
 use crate::{Input, Options};
 
-/// What a checkpoint lacks of the usual form of its class.
+/// Differences from the usual form of a class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedForm {
@@ -27,7 +27,7 @@ pub struct SavedForm {
     pub class: Option<&'static str>,
     /// Tensors with the names that they have in the usual form: (name in the checkpoint, usual name).
     pub renamed: Vec<(String, String)>,
-    /// What was changed, each one line.
+    /// Changes that were made, one line each.
     pub notes: Vec<String>,
 }
 

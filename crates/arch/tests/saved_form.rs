@@ -33,7 +33,7 @@ fn prefix(input: &Input<'_>) -> Option<String> {
     input.tensors.iter().any(|tensor| tensor.name.starts_with(&layered)).then_some(layered)
 }
 
-/// What becomes of the checkpoint's names, by the names before.
+/// New names of the tensors by their old names.
 fn renamed(form: &SavedForm) -> BTreeMap<&str, &str> {
     form.renamed.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect()
 }

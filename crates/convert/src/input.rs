@@ -33,8 +33,8 @@ pub trait Input {
     /// As [`check_output`](crate::check_output) and [`check_output_beside`](crate::check_output_beside).
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error>;
 
-    /// Whether weights that are stored in blocks are all that there is of them, so that quantizing them again needs no leave: those
-    /// of a checkpoint in 4-bit floats.
+    /// True if weights in blocks are the original weights, so that they may be quantized without further permission: NVFP4 and MXFP4
+    /// weights of a checkpoint.
     fn has_originals(&self) -> bool {
         false
     }

@@ -21,7 +21,7 @@ pub(crate) struct Buffers {
     values: Vec<f32>,
     /// Encoded blocks of one target.
     encoded: Vec<u8>,
-    /// Whether `values` had one that is not zero, before they were rounded to a type between.
+    /// True if `values` had a value other than zero before they were rounded to an intermediate type.
     has_value: bool,
     /// At least a row of ones, for targets that take them for weights.
     ones: Vec<f32>,

@@ -7,7 +7,7 @@ use std::{
 
 use tensor::DType;
 
-/// What jobs found out about the tensors that they wrote.
+/// Findings of jobs about the tensors that they wrote.
 #[derive(Debug, Default)]
 pub struct Losses {
     /// By task and output.

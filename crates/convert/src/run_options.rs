@@ -16,7 +16,7 @@ pub struct RunOptions {
     pub level: Level,
     /// What happens to values that are not finite.
     pub nonfinite: NonFinite,
-    /// Where tensors that are zero, or become so, are noted.
+    /// Collects tensors that are or become zero.
     pub losses: Option<Arc<Losses>>,
 }
 

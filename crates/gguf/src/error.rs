@@ -19,7 +19,7 @@ pub enum Error {
         /// The first four bytes.
         found: [u8; 4],
     },
-    /// What a broken download leaves.
+    /// Remains of a broken download.
     #[error("not a gguf file: found {}", kind.name())]
     OtherKind {
         /// The kind.

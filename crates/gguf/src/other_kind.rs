@@ -1,6 +1,6 @@
 //! What a file is that is not a model: what broken downloads leave, by the first bytes.
 
-/// What a broken download leaves instead of a file.
+/// Remains of a broken download instead of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OtherKind {
@@ -53,7 +53,7 @@ impl OtherKind {
         }
     }
 
-    /// What to do about it.
+    /// Advice in the imperative.
     pub fn hint(self) -> &'static str {
         match self {
             OtherKind::LfsPointer => "run `git lfs pull` in the folder, or download the file again",

@@ -20,7 +20,7 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// What a broken download leaves instead of a file.
+    /// Remains of a broken download instead of a file.
     #[error("`{file}` is {}, expected the file itself", kind.name())]
     OtherKind {
         /// The file.
@@ -187,7 +187,7 @@ pub enum Error {
     MlxLayout {
         /// Its `model_type`.
         family: String,
-        /// How its weights differ.
+        /// Difference of its weights.
         what: &'static str,
     },
     /// An adapter of mlx-lm that has no counterpart in PEFT.

@@ -1,4 +1,4 @@
-//! What an earlier call to the same folder was given, and edits that were made since.
+//! Arguments of an earlier call to the same folder, and edits made since.
 
 use std::{
     fs,

@@ -237,7 +237,7 @@ fn save_recipe(
     write_result(&recipe_path(recipe, out), text.as_bytes(), true)
 }
 
-/// Where the recipe of a type lies.
+/// Path of the recipe of a type.
 fn recipe_path(recipe: &Recipe, out: &Path) -> PathBuf {
     out.join("recipes").join(format!("{}.json", recipe.canonical_name()))
 }

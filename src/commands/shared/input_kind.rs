@@ -111,7 +111,7 @@ const IMAGE_ARCHITECTURES: &[&str] = &[
     "z_image",
 ];
 
-/// What a GGUF file is by its metadata, if it is not a language model, with the advice for those who expected one.
+/// Kind of a GGUF file that is not a language model, with advice.
 fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
     let file = gguf::File::open_foreign(path).ok()?;
     let metadata = file.metadata();
@@ -149,7 +149,7 @@ fn adapter_advice() -> (&'static str, String) {
 /// Refuses a GGUF file that can be read and is not a model.
 ///
 /// # Errors
-/// What it is, with advice.
+/// Name of the kind, with advice.
 pub(in crate::commands) fn check_model(path: &Path) -> Result<(), Failure> {
     match other_than_model(path) {
         Some((found, advice)) if found != "an image or video model" => {
@@ -194,7 +194,7 @@ pub(in crate::commands) fn not_an_imatrix(path: &Path, error: impl std::fmt::Dis
     explained(path, Wanted::Imatrix, Failure::at(path, error))
 }
 
-/// What a broken download left at `path`.
+/// Remains of a broken download at `path`.
 fn broken_download(path: &Path) -> Option<OtherKind> {
     let mut start = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(2048).read_to_end(&mut start));

@@ -53,7 +53,7 @@ fn is_utf16(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff])
 }
 
-/// What is wrong with the encoding of a text.
+/// Problem with the encoding of a text.
 fn problem(bytes: &[u8]) -> Option<String> {
     if is_utf16(bytes) {
         return Some("expected UTF-8, found UTF-16".to_owned());

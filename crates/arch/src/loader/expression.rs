@@ -250,7 +250,7 @@ pub struct Layers {
     pub at: i64,
 }
 
-/// What expressions are functions of.
+/// Values that expressions refer to.
 pub struct Facts<'a> {
     /// Keys of the file.
     pub metadata: &'a Metadata,

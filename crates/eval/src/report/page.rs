@@ -59,7 +59,7 @@ fn hues(n_files: usize) -> Vec<(usize, u32)> {
 struct FileView {
     /// The last part of the path, or the whole path where that has none.
     name: String,
-    /// What tells the name from those of the other files.
+    /// Part of the name that differs from the other files.
     label: String,
     path: String,
     colour: usize,
