@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         read.iter().map(line).collect::<Vec<String>>()
     };
-    // A thread for each part of the templates; the order stays.
+    // One thread for each part of the templates, in order.
     let templates: Vec<(&String, &Json)> = templates.iter().collect();
     let n_threads = thread::available_parallelism().map_or(1, usize::from);
     let part = templates.len().div_ceil(n_threads).max(1);

@@ -335,7 +335,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
 }
 
 /// A checkpoint in the form in which its class is usually saved: with `architectures` in the config, the prefix of the class in
-/// tensor names, and a tied embedding under its own name. Notes of the checkpoint say what was different.
+/// tensor names, and a tied embedding under its own name. Differences are added to the notes of the checkpoint.
 ///
 /// # Errors
 /// As [`arch_input`], and [`Error::Source`] for weights without elements.
@@ -370,8 +370,8 @@ pub fn in_usual_form(mut checkpoint: Checkpoint, options: &arch::Options) -> Res
     Ok(checkpoint)
 }
 
-/// True if two tensors have the same shape and values. Equal bytes of one type are equal values; others are read row by row.
-/// Tensors that cannot be read now count as different: the run reads them again and stops.
+/// True if two tensors have the same shape and values. Equal bytes of one type are equal values; other tensors are read row by row.
+/// Unreadable tensors count as different; the run fails when it reads them again.
 fn have_same_values(checkpoint: &Checkpoint, a: &source::Tensor, b: &source::Tensor) -> bool {
     if a.shape != b.shape {
         return false;
@@ -388,14 +388,14 @@ fn is_zero(checkpoint: &Checkpoint, tensor: &source::Tensor) -> bool {
     all_rows(checkpoint, [tensor], |[values]| values.iter().all(|value| *value == 0.0))
 }
 
-/// True if the condition holds for each row of tensors of one shape, in f32.
+/// True if the condition holds for every row, in f32. The tensors have the same shape.
 fn all_rows<const N: usize>(
     checkpoint: &Checkpoint,
     tensors: [&source::Tensor; N],
     holds: impl Fn([&[f32]; N]) -> bool,
 ) -> bool {
     let (row_elems, n_rows) = (tensors[0].row_elems(), tensors[0].n_rows());
-    // A row that memory cannot hold is none that could be read later.
+    // A row too large for memory cannot be read later either.
     let Ok(length) = usize::try_from(row_elems) else { return false };
     let mut rows = [(); N].map(|()| vec![0.0; length]);
     (0..n_rows).all(|row| {

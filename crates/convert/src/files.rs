@@ -112,7 +112,7 @@ fn choose(
     kept: &[(usize, String)],
     facts: &[TensorFacts<'_>],
 ) -> Result<Vec<Choice>, Error> {
-    // A recipe file that names every tensor decides alone: no rule is walked, so that a later version of the rules changes nothing.
+    // If a recipe file names every tensor, the rules are not applied, so a later version of the rules changes nothing.
     let named: Vec<_> = kept
         .iter()
         .map(|(index, name)| {
@@ -168,8 +168,8 @@ fn choose(
     kept.iter().zip(assignments).map(choice).collect()
 }
 
-/// What a recipe file requests, as patterns: tensors by their names, which the counts of the rules pass over then, and keys that name
-/// no tensor.
+/// Patterns for the requests of a recipe file: names of tensors, which the counts of the rules then skip, and keys that do not name
+/// a tensor.
 fn recipe_patterns<T: Copy>(
     base: &Base<'_>,
     output: &OutputRequest,

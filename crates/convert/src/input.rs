@@ -33,8 +33,8 @@ pub trait Input {
     /// As [`check_output`](crate::check_output) and [`check_output_beside`](crate::check_output_beside).
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error>;
 
-    /// True if weights in blocks are the original weights, so that they may be quantized without further permission: NVFP4 and MXFP4
-    /// weights of a checkpoint.
+    /// True if weights stored in blocks are the originals, for example in a checkpoint of 4-bit floats. They can be quantized again
+    /// without `allow_requantize`.
     fn has_originals(&self) -> bool {
         false
     }

@@ -21,7 +21,7 @@ pub(crate) struct Buffers {
     values: Vec<f32>,
     /// Encoded blocks of one target.
     encoded: Vec<u8>,
-    /// True if `values` had a value other than zero before they were rounded to an intermediate type.
+    /// True if `values` had a nonzero element before they were rounded to an intermediate type.
     has_value: bool,
     /// At least a row of ones, for targets that take them for weights.
     ones: Vec<f32>,
@@ -94,27 +94,27 @@ impl<'a> JobBytes<'a> {
 }
 
 impl JobBytes<'_> {
-    /// Notes whether the rows, and the blocks made of them, have a value that is not zero.
+    /// Records whether the rows, and the blocks made from them, have a nonzero value.
     fn note(&self, losses: &Losses, target: &Target<'_>, bytes: &[u8], is_stored: bool) {
         let view = self.task.rows.view();
         let n_dims = if view.n_rows > 1 { 2 } else { 1 };
         if !is_nonzero_by_nature(&self.task.name, n_dims) {
             return;
         }
-        let row_bytes = bytes.len() / (self.job.rows.end - self.job.rows.start).max(1) as usize;
+        let n_rows = self.job.rows.end - self.job.rows.start;
+        let row_bytes = bytes.len() / n_rows.max(1) as usize;
         let has_made = || has_value(target.dtype, bytes, (view.row_elems as usize, row_bytes), self.options);
-        // Blocks that are copied are both.
+        // Copied blocks are both source and output.
         let has_source = || match is_stored {
             true => has_made(),
             false => self.buffers.has_value,
         };
-        let (place, rows) =
-            ((self.job.task, target.output), (view.n_rows, self.job.rows.end - self.job.rows.start));
-        losses.note(place, (&self.task.name, target.dtype), rows, has_source, has_made);
+        let place = (self.job.task, target.output);
+        losses.note(place, (&self.task.name, target.dtype), (view.n_rows, n_rows), has_source, has_made);
     }
 }
 
-/// True if blocks hold a value that is not zero. Types that are not decoded count as such.
+/// True if blocks hold a nonzero value. Blocks of types that cannot be decoded count as nonzero.
 fn has_value(
     dtype: DType,
     bytes: &[u8],
@@ -122,7 +122,7 @@ fn has_value(
     options: &RunOptions,
 ) -> bool {
     let mut values = vec![0.0; row_elems];
-    // Bytes of zeros are values of zero in every type that is decoded to them; the first row of any other matrix has a value.
+    // Usually the first row has a nonzero value, so few rows are decoded.
     bytes.chunks_exact(row_bytes.max(1)).any(|row| {
         quant::decode(dtype, options.level, row, &mut values).is_err()
             || values.iter().any(|value| *value != 0.0)
@@ -142,8 +142,8 @@ fn stored<'a>(task: &'a TensorTask<'_>, job: &Job, dtype: DType) -> Result<Optio
     Ok(Some(bytes).filter(|_| !is_bad))
 }
 
-/// Reads the rows of a job into `values`, (rows, row_elems) f32, rounded to the type between where there is one. True if a value
-/// that was read is not zero.
+/// Reads the rows of a job into `values`, (rows, row_elems) f32, rounded to the intermediate type if there is one. Returns true if a
+/// value was nonzero before rounding.
 fn read(
     task: &TensorTask<'_>,
     job: &Job,
@@ -233,7 +233,8 @@ fn encode(
     Ok(())
 }
 
-/// The largest element of the first block that cannot hold it: it comes back as no number, or as less than a quarter.
+/// Index of the largest element of the first block that cannot represent it: the decoded block is not finite, or the element is less
+/// than a quarter of its value.
 fn lost(values: &[f32], decoded: &[f32], dtype: DType) -> Option<usize> {
     let block_elems = dtype.block_elems() as usize;
     let largest = |block: &[f32]| {

@@ -7,7 +7,7 @@ use std::{
 
 use tensor::DType;
 
-/// Findings of jobs about the tensors that they wrote.
+/// Zero and nonzero values in the tensors that jobs have written.
 #[derive(Debug, Default)]
 pub struct Losses {
     /// By task and output.
@@ -25,7 +25,7 @@ struct Seen {
     has_made: bool,
 }
 
-/// A tensor without any value but zero.
+/// A tensor of which all values are zero.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Loss {
@@ -44,7 +44,7 @@ pub enum Loss {
 }
 
 impl Losses {
-    /// Tensors of which every row was seen, by name. A tensor that is zero in the source is listed once for all outputs.
+    /// Losses in completely processed tensors, sorted by name. A tensor that is zero in the source is listed once for all outputs.
     pub fn found(&self) -> Vec<Loss> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = seen.values().filter(|seen| seen.n_seen >= seen.n_rows && !seen.has_made);
@@ -59,8 +59,8 @@ impl Losses {
         found
     }
 
-    /// Notes some rows of a tensor. The functions tell whether a value of the source, and one of what was made of it, is not zero;
-    /// they run until one is found.
+    /// Records some rows of a tensor. The functions return true if the source and the output have a nonzero value; they are not
+    /// called again once one is found.
     pub(crate) fn note(
         &self,
         (task, output): (usize, usize),
@@ -95,7 +95,7 @@ impl Losses {
     }
 }
 
-/// True for a tensor that nobody stores as zeros: a matrix, or a norm. Biases and factors of token shifts may be zero.
+/// True for a tensor that a trained model does not have as zeros: a matrix or a norm. Biases and factors of token shifts may be zero.
 pub fn is_nonzero_by_nature(name: &str, n_dims: usize) -> bool {
     name.ends_with(".weight") && (n_dims > 1 || name.contains("norm"))
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_and_underflow_are_told_apart() {
+    fn zeros_and_underflow_are_distinguished() {
         let losses = Losses::default();
         let note = |task, name, source: bool, made: bool| {
             losses.note((task, 0), (name, DType::Q4_0), (4, 2), || source, || made);
@@ -117,7 +117,7 @@ mod tests {
         ] {
             rows.into_iter().for_each(|(source, made)| note(task, name, source, made));
         }
-        // Half of a tensor tells nothing.
+        // An incomplete tensor is not reported.
         note(3, "half", false, false);
         let expected = [
             Loss::Zero { tensor: "zero".into() },

@@ -29,7 +29,7 @@ pub struct PlannedFile {
     pub choices: Vec<Choice>,
     /// Its number, from 1, and the number of all where it is a shard.
     pub shard: Option<(u32, u32)>,
-    /// What changes and no key can describe; of all shards, the first has them.
+    /// Changes that no key can describe. Only the first shard has them.
     pub warnings: Vec<String>,
 }
 

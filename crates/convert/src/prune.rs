@@ -10,7 +10,7 @@ use gguf::{Array, Metadata, Value};
 
 use crate::Error;
 
-/// Keys that count layers from the first one on: the layers before this number are of one kind.
+/// Keys that count the first layers.
 const LEADING: [&str; 5] = [
     "leading_dense_block_count",
     "hash_layer_count",
@@ -20,23 +20,23 @@ const LEADING: [&str; 5] = [
 ];
 /// Keys that count the last layers.
 const TRAILING: [&str; 2] = ["nextn_predict_layers", "attention.shared_kv_layers"];
-/// Numbers of layers.
+/// Key with a list of layer numbers.
 const LAYER_NUMBERS: &str = "ple.layers";
-/// Ends and beginnings of keys whose lists are not about layers, even if they have as many items.
+/// Ends and beginnings of keys whose lists are not about layers, even if the lengths match.
 const OTHER_LISTS: [&str; 3] = ["sections", "output_labels", "target_layers"];
 const OTHER_GROUPS: [&str; 2] = ["ple.", "adapters."];
 /// Groups of keys without the name of the architecture whose lists are about layers.
 const LAYER_GROUPS: [&str; 1] = ["xielu."];
-/// A tensor that one layer has for all, unless each has its own: relative positions of T5.
+/// A tensor that one layer holds for all layers, unless each layer has its own: relative positions of T5.
 const OF_ALL_LAYERS: &str = ".attn_rel_b.weight";
-/// Layers beyond which positions are not compared; llama.cpp has 512 at most.
+/// Maximum number of layers whose positions are compared; llama.cpp allows 512.
 const MAX_LAYERS: u32 = 1024;
 
 /// The layers of a model and what becomes of them: the new number, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pruning {
     layers: BTreeMap<u32, Option<u32>>,
-    /// Tensors that serve all layers and whose own layer goes, with the layer that has them then.
+    /// Tensors that serve all layers and whose own layer is pruned, with the layer that gets them.
     moved: BTreeMap<String, u32>,
     first_pruned: u32,
     n_left: u32,
@@ -115,25 +115,25 @@ impl Pruning {
         Some(format!("{}{number}{}", &name[..range.start], &name[range.end..]))
     }
 
-    /// True for a layer that stays. Layers without tensors stay before the first one that goes; the others have no number left.
+    /// True for a layer that is kept. Layers without tensors are kept if they precede the first pruned layer.
     fn stays(&self, layer: u32) -> bool {
         layer < self.first_pruned || self.layers.get(&layer).is_some_and(Option::is_some)
     }
 
-    /// Layers of a range that stay.
+    /// Number of layers in a range that are kept.
     fn kept_in(&self, range: std::ops::Range<u64>) -> u32 {
         let first = u64::from(self.first_pruned);
         let before = range.end.min(first).saturating_sub(range.start);
-        let behind = self.layers.iter().filter(|(layer, to)| {
+        let after = self.layers.iter().filter(|(layer, to)| {
             let layer = u64::from(**layer);
             layer >= first && range.contains(&layer) && to.is_some()
         });
-        u32::try_from(before + behind.count() as u64).unwrap_or(u32::MAX)
+        u32::try_from(before + after.count() as u64).unwrap_or(u32::MAX)
     }
 
-    /// Changes the keys that count or place layers: numbers of layers, lists with one item a layer, lists of layer numbers, and
-    /// periods that the layers that are left no longer follow. Gives what no key can describe. (The reference changes the number
-    /// of layers alone.)
+    /// Changes the keys that count or place layers: numbers of layers, lists with one item per layer, lists of layer numbers, and
+    /// periods that the remaining layers no longer follow. Returns the changes that no key can describe. (The reference changes only
+    /// the number of layers.)
     pub(crate) fn describe(&self, metadata: &mut Metadata) -> Vec<String> {
         let architecture = metadata.get("general.architecture").and_then(Value::as_str);
         let Some(architecture) = architecture.map(str::to_owned) else { return Vec::new() };
@@ -173,15 +173,19 @@ impl Pruning {
                 self.thin(array);
             }
         }
-        self.set_block_count(metadata, &architecture, &old);
-        let mut lost = self.place(metadata, &architecture, &old);
+        self.set_block_count(metadata, &architecture, &number);
+        let mut lost = self.place(metadata, &architecture, &old, n_trunk.unwrap_or(0));
         lost.extend(self.lost_sources(&number, end));
         lost
     }
 
-    fn set_block_count(&self, metadata: &mut Metadata, architecture: &str, old: &Metadata) {
+    fn set_block_count(
+        &self,
+        metadata: &mut Metadata,
+        architecture: &str,
+        number: &impl Fn(&str) -> Option<u64>,
+    ) {
         let key = format!("{architecture}.block_count");
-        let number = |name: &str| old.get(&format!("{architecture}.{name}")).and_then(Value::as_u64);
         // Whisper has a key for each of its stacks.
         if number("block_count").is_none() && number("encoder.block_count").is_some() {
             return;
@@ -204,11 +208,14 @@ impl Pruning {
         metadata.set_last(key, n_left);
     }
 
-    /// Writes lists where periods do not fit the layers that are left, and gives what no list can describe.
-    fn place(&self, metadata: &mut Metadata, architecture: &str, old: &Metadata) -> Vec<String> {
-        let number = |name: &str| old.get(&format!("{architecture}.{name}")).and_then(Value::as_u64);
-        let n_trunk =
-            number("block_count").unwrap_or(0).saturating_sub(number("nextn_predict_layers").unwrap_or(0));
+    /// Writes lists if periods do not fit the remaining layers, and returns the changes that no list can describe.
+    fn place(
+        &self,
+        metadata: &mut Metadata,
+        architecture: &str,
+        old: &Metadata,
+        n_trunk: u64,
+    ) -> Vec<String> {
         let n_old = self.layers.keys().next_back().map_or(0, |last| last.saturating_add(1)).min(MAX_LAYERS);
         let kept: Vec<u32> = (0..n_old).filter(|layer| self.stays(*layer)).collect();
         let (before, after) = (positions(old, n_old), positions(metadata, self.n_left.min(MAX_LAYERS)));
@@ -232,7 +239,7 @@ impl Pruning {
                     metadata.set(format!("{architecture}.{key}"), Value::Array(Array::Bool(list)))
                 }
                 None => lost.push(format!(
-                    "{} differs in {} {} of the pruned model: it follows from the position of a layer",
+                    "{} differs in {} {} of the pruned model: it depends on the position of the layer",
                     property.noun(),
                     if changed.len() == 1 { "layer" } else { "layers" },
                     changed.join(", ")
@@ -242,7 +249,7 @@ impl Pruning {
         lost
     }
 
-    /// Layers that go and that others, or images, depend on.
+    /// Pruned layers that other layers or images depend on.
     fn lost_sources(&self, number: &impl Fn(&str) -> Option<u64>, end: u64) -> Vec<String> {
         let goes = |layer: u64| u32::try_from(layer).is_ok_and(|layer| !self.stays(layer));
         let mut lost = Vec::new();
@@ -252,13 +259,13 @@ impl Pruning {
                 sources.filter(|layer| goes(*layer)).map(|layer| layer.to_string()).collect();
             if !gone.is_empty() && self.kept_in(end - n..end) > 0 {
                 lost.push(format!(
-                    "the last layers use the keys and values of other layers than before: layer {} is pruned",
+                    "the last layers use the keys and values of different layers: layer {} is pruned",
                     gone.join(" and ")
                 ));
             }
         }
         if let Some(n) = number("n_deepstack_layers").filter(|n| u64::from(self.first_pruned) < *n) {
-            lost.push(format!("image features of the first {n} layers reach other layers than before"));
+            lost.push(format!("image features of the first {n} layers go to different layers"));
         }
         lost
     }
@@ -300,7 +307,7 @@ fn values_of(positions: &Positions, property: arch::loader::Property) -> &[Optio
     positions.iter().find(|(of, _)| *of == property).map_or(&[], |(_, values)| values)
 }
 
-/// Changes a number that is there; a number of another type stays.
+/// Changes an existing 32- or 64-bit number; leaves values of other types.
 fn set_number(metadata: &mut Metadata, key: &str, number: u32) {
     let value = match metadata.get(key) {
         Some(Value::U32(_)) => Value::U32(number),
@@ -335,10 +342,16 @@ mod tests {
         assert!(matches!(prune(&[0, 1, 3, 10]), Err(Error::NoLayerLeft { n_layers: 4 })));
     }
 
+    /// Prunes layers of a model with layers 0 to `n_layers - 1`.
+    fn pruned(n_layers: u32, prune: &[u32]) -> Pruning {
+        let names: Vec<String> = (0..n_layers).map(|layer| format!("blk.{layer}.x")).collect();
+        let prune = prune.iter().copied().collect();
+        Pruning::new(names.iter().map(String::as_str), &prune).unwrap().unwrap()
+    }
+
     #[test]
     fn lists_with_an_item_a_layer_get_shorter() {
-        let names = ["blk.0.x", "blk.1.x", "blk.2.x"];
-        let pruning = Pruning::new(names.into_iter(), &BTreeSet::from([1])).unwrap().unwrap();
+        let pruning = pruned(3, &[1]);
         let list = |items: &[u32]| Value::Array(Array::U32(items.to_vec()));
         let mut metadata = Metadata::from([
             ("general.architecture".into(), "t".into()),
@@ -358,16 +371,14 @@ mod tests {
         assert_eq!(metadata, expected);
     }
 
-    /// Keys of an architecture with four layers, after some of them went.
+    /// Metadata and warnings after layers are pruned.
     fn described(
         architecture: &str,
         keys: &[(&str, u32)],
         prune: &[u32],
         n_layers: u32,
     ) -> (Metadata, Vec<String>) {
-        let names: Vec<String> = (0..n_layers).map(|layer| format!("blk.{layer}.x")).collect();
-        let prune = prune.iter().copied().collect();
-        let pruning = Pruning::new(names.iter().map(String::as_str), &prune).unwrap().unwrap();
+        let pruning = pruned(n_layers, prune);
         let mut metadata = Metadata::from([("general.architecture".to_owned(), architecture.into())]);
         for (key, value) in [("block_count", n_layers)].iter().chain(keys) {
             metadata.set(format!("{architecture}.{key}"), *value);
@@ -396,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_become_lists_where_these_are_read() {
+    fn periods_become_lists_if_these_are_read() {
         let list = |items: &[bool]| Value::Array(Array::Bool(items.to_vec()));
         let (metadata, lost) = described("gemma2", &[], &[1], 4);
         assert_eq!(
@@ -451,8 +462,7 @@ mod tests {
 
     #[test]
     fn lists_without_the_architecture_or_without_mtp_layers_get_shorter() {
-        let names = ["blk.0.x", "blk.1.x", "blk.2.x"];
-        let pruning = Pruning::new(names.into_iter(), &BTreeSet::from([0])).unwrap().unwrap();
+        let pruning = pruned(3, &[0]);
         let list = |items: &[f32]| Value::Array(Array::F32(items.to_vec()));
         let mut metadata = Metadata::from([
             ("general.architecture".into(), "t".into()),
@@ -468,8 +478,7 @@ mod tests {
 
     #[test]
     fn lists_of_layer_numbers_are_numbered_anew() {
-        let names = ["blk.0.x", "blk.1.x", "blk.2.x"];
-        let pruning = Pruning::new(names.into_iter(), &BTreeSet::from([1])).unwrap().unwrap();
+        let pruning = pruned(3, &[1]);
         let mut metadata = Metadata::from([
             ("general.architecture".into(), "qwen4exp".into()),
             ("qwen4exp.block_count".into(), Value::U32(3)),

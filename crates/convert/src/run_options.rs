@@ -16,7 +16,7 @@ pub struct RunOptions {
     pub level: Level,
     /// What happens to values that are not finite.
     pub nonfinite: NonFinite,
-    /// Collects tensors that are or become zero.
+    /// Record of tensors that are or become zero.
     pub losses: Option<Arc<Losses>>,
 }
 
@@ -39,7 +39,7 @@ impl RunOptions {
         threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1)
     }
 
-    /// The same with a place for notes about tensors that are zero.
+    /// Sets the record of tensors that are or become zero.
     pub fn losses(self, losses: Arc<Losses>) -> RunOptions {
         RunOptions { losses: Some(losses), ..self }
     }

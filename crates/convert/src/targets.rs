@@ -9,8 +9,7 @@ use crate::{
     request::Request,
 };
 
-/// Checks that everything that a plan asks for can be done, before anything is; `may_requantize` is whether weights in blocks may be
-/// quantized again.
+/// Checks before any work that everything in a plan can be done. `may_requantize` allows quantizing weights in blocks again.
 pub(crate) fn check(
     file: &PlannedFile,
     tensors: &[TensorFacts<'_>],

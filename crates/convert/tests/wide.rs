@@ -49,12 +49,12 @@ fn write_checkpoint(folder: &Path, small: &Path, golden: &Json) {
     fs::write(folder.join("model.safetensors"), file).expect("space");
 }
 
-/// Gives a file of Phi-2 the feed-forward length of the reference, which is four times the embedding length whatever the config
-/// states. llama.cpp refuses that file.
+/// Gives a file of Phi-2 the feed-forward length of the reference: four times the embedding length, regardless of the config.
+/// llama.cpp refuses that file.
 fn undo_width(bytes: &mut [u8]) {
     let place = |key: &[u8]| {
         let key_at = bytes.windows(key.len()).position(|window| window == key)?;
-        // Behind the key stands the type of its value.
+        // The type of the value follows the key.
         Some(key_at + key.len() + 4)
     };
     let places = place(b"phi2.embedding_length").zip(place(b"phi2.feed_forward_length"));
@@ -63,8 +63,8 @@ fn undo_width(bytes: &mut [u8]) {
     bytes[width..width + 4].copy_from_slice(&(4 * n_embd).to_le_bytes());
 }
 
-/// Gives the file at a path the keys of the reference where ours are others: of AFMoE no pattern of windows, of Laguna YaRN's
-/// magnitude in the key that llama.cpp does not read. `crates/arch/tests/documented` has the reasons.
+/// Replaces keys that differ from the reference: AFMoE gets no window pattern, and Laguna gets YaRN's magnitude in the key that
+/// llama.cpp does not read. `crates/arch/tests/documented` has the reasons.
 fn undo_keys(path: &Path) {
     let file = gguf::File::open(path).expect("a file");
     let mut metadata = file.metadata().clone();

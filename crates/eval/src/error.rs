@@ -239,10 +239,10 @@ pub enum Error {
         /// The range.
         expected: String,
     },
-    /// An error of one of several models that run together: not of the first, with which the others are compared.
+    /// An error of one of the models that are compared with the first.
     #[error("{error}")]
     OfOther {
-        /// Its number among the others, from 0.
+        /// Index among these models, from 0.
         index: usize,
         /// The error.
         error: Box<Error>,

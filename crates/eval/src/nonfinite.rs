@@ -12,7 +12,7 @@ pub(crate) fn not_finite_prediction(model: &Model, target: &Target) -> Error {
     not_finite(model, place_of(target))
 }
 
-/// A target in words.
+/// Description of a target for error messages.
 pub(crate) fn place_of(target: &Target) -> String {
     format!("window {}, prediction {}", target.chunk + 1, target.index + 1)
 }

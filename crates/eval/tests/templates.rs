@@ -59,8 +59,8 @@ fn named_templates_render_as_in_llama_cpp() {
     assert!(matches!(prompt(Some("vicuna"), &chat, "", ""), Err(ChatError::Named(name)) if name == "vicuna"));
 }
 
-/// `tests/data/constructs.jsonl`: a template, the text that transformers 5.24 makes of it (null: it fails, or prints an address), and
-/// true if it is refused here; written by `scripts/templates/constructs.py`.
+/// Each line of `tests/data/constructs.jsonl` has a template and its rendering by transformers 5.24 (null: an error or a printed
+/// address), then true if it is refused here. Written by `scripts/templates/constructs.py`.
 #[test]
 fn constructs_render_as_in_transformers_or_are_refused() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/constructs.jsonl");

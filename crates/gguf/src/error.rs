@@ -19,7 +19,7 @@ pub enum Error {
         /// The first four bytes.
         found: [u8; 4],
     },
-    /// Remains of a broken download.
+    /// A file left by a broken download.
     #[error("not a gguf file: found {}", kind.name())]
     OtherKind {
         /// The kind.

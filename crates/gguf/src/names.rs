@@ -213,7 +213,7 @@ const MAX_STEM_BYTES: usize = 200;
 /// Source of the rules: Microsoft, "Naming Files, Paths, and Namespaces".
 pub fn safe_file_name(parts: &NameParts<'_>) -> String {
     let base = parts.base_name.or(parts.model_name).map(clean);
-    // The convention trims the parts; a base name of nothing but separators counts as missing.
+    // The convention trims the parts; a base name of separators only counts as missing.
     let mut cleaned =
         [base, parts.fine_tune.map(clean), parts.version.map(clean), parts.size_label.map(clean)];
     for part in &mut cleaned {
@@ -229,7 +229,7 @@ pub fn safe_file_name(parts: &NameParts<'_>) -> String {
         let longest = cleaned.iter_mut().flatten().max_by_key(|part| part.len());
         match longest {
             Some(part) if name.len() > MAX_STEM_BYTES && !part.is_empty() => {
-                // The next length is shorter by the excess, so that one or two rounds do.
+                // Cut by the excess, so that one or two rounds are enough.
                 let excess = name.len() - MAX_STEM_BYTES;
                 let most = part.len().saturating_sub(excess).max(part.len() / 2);
                 let end = part.char_indices().map(|(at, _)| at).take_while(|at| *at <= most).last();
@@ -240,7 +240,7 @@ pub fn safe_file_name(parts: &NameParts<'_>) -> String {
     }
 }
 
-/// Replaces every character that can end a file name, leave its folder or hide what it says.
+/// Replaces characters that can end a file name, leave its folder or disguise it.
 fn clean(text: &str) -> String {
     let is_unsafe = |c: char| {
         matches!(c, '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|')
@@ -251,13 +251,13 @@ fn clean(text: &str) -> String {
     text.chars().map(|c| if is_unsafe(c) { '-' } else { c }).collect()
 }
 
-/// True for what a part of a name must not begin or end with: a name that begins with a dot is hidden, one that begins
-/// with a dash is taken for an option.
+/// True for a character that a part of a name must not begin or end with. A leading dot hides a file, and a leading dash
+/// looks like an option.
 fn is_edge(c: char) -> bool {
     c.is_whitespace() || matches!(c, '.' | '-')
 }
 
-/// Puts `_` before a name that Windows takes for a device, whatever its extension is.
+/// Puts `_` before a name that Windows treats as a device, with any extension.
 fn without_device_name(name: &str) -> String {
     let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
     let is_numbered = ["COM", "LPT"].iter().any(|device| {

@@ -1,6 +1,6 @@
-//! What a file is that is not a model: what broken downloads leave, by the first bytes.
+//! Detection of files left by broken downloads, by their first bytes.
 
-/// Remains of a broken download instead of a file.
+/// A file that a broken download leaves instead of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OtherKind {
@@ -8,19 +8,19 @@ pub enum OtherKind {
     LfsPointer,
     /// A web page, such as that of a login or of an error.
     WebPage,
-    /// Space that was reserved and never written.
+    /// Reserved space that was never written.
     Zeros,
 }
 
 /// First bytes of a Git LFS pointer (`docs/spec.md` of git-lfs).
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
-/// Upper limit on the length of one, in bytes.
+/// Maximum length of a Git LFS pointer, in bytes.
 const LFS_POINTER_BYTES: usize = 1024;
 /// Zeros at the start of a file that has not been written.
 const N_ZEROS: usize = 64;
 
 impl OtherKind {
-    /// The kind of a file with these bytes, of which the first 2048 are enough. None for any other content.
+    /// The kind of a file with these bytes, or `None` for other content. The first 2048 bytes are enough.
     ///
     /// ```
     /// let page = b"<!DOCTYPE html><html>";
@@ -44,7 +44,7 @@ impl OtherKind {
         }
     }
 
-    /// The kind in words.
+    /// Name of the kind for error messages.
     pub fn name(self) -> &'static str {
         match self {
             OtherKind::LfsPointer => "a Git LFS pointer",
@@ -53,7 +53,7 @@ impl OtherKind {
         }
     }
 
-    /// Advice in the imperative.
+    /// Advice for the user.
     pub fn hint(self) -> &'static str {
         match self {
             OtherKind::LfsPointer => "run `git lfs pull` in the folder, or download the file again",

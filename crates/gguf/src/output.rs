@@ -64,8 +64,8 @@ pub enum Claim {
     Anew,
     /// It stays as it is.
     GoOn,
-    /// It stays as it is. Several processes may have it at the same time, each for its own ranges and with its own journal. It keeps
-    /// no lock, since Windows forbids writing through a shared one.
+    /// It stays as it is, and others may have it at the same time, each for ranges of its own. No lock is kept, since a
+    /// shared lock would prevent writing on Windows. Each writer records itself in its own journal.
     Parts,
     /// It stays as it is, and takes space only where something is written.
     Sparse,

@@ -2,7 +2,7 @@
 
 use crate::{Array, Value};
 
-/// Keys of any model, with the names of their types. `{id}` stands for a number.
+/// Keys of any model, with the names of their types. `{id}` is a number.
 ///
 /// Source: "GGUF v3 specification", "Standardized key-value pairs"; `general.sampling` and later ones are not in it.
 const TYPES: &[(&str, &str)] = &[
@@ -58,8 +58,8 @@ const TYPES: &[(&str, &str)] = &[
     ("tokenizer.chat_template", "str"),
 ];
 
-/// The name of the type that the specification gives a key (`u32`, `arr[str]`). `None` for a key that it does not name, and
-/// for those of an architecture.
+/// The name of the type of a key in the specification (`u32`, `arr[str]`). `None` for keys that are not specified and for
+/// keys of an architecture.
 ///
 /// ```
 /// assert_eq!(gguf::specified_type("general.tags"), Some("arr[str]"));

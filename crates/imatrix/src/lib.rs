@@ -139,7 +139,7 @@ impl Sums {
     /// Checks that all sums are finite.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] with the first that is not.
+    /// [`Error::NotFinite`] with the first sum that is not finite.
     pub fn check_finite(&self) -> Result<(), Error> {
         for (name, entry) in &self.entries {
             if let Some(index) = entry.sums.iter().position(|sum| !sum.is_finite()) {

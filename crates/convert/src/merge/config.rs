@@ -138,7 +138,7 @@ impl Config {
     /// Checks that pairs have the ranks of the config.
     ///
     /// # Errors
-    /// [`MergeError::Rank`] with the first that has another one.
+    /// [`MergeError::Rank`] with the first pair that has a different rank.
     pub(crate) fn check_ranks(&self, tensors: &[Tensor]) -> Result<(), MergeError> {
         for tensor in tensors {
             let name = tensor.name.strip_prefix(PREFIX).unwrap_or(&tensor.name);

@@ -3,26 +3,22 @@
 use super::expression::{LAZY_FILTERS, Parser};
 
 impl Parser {
-    /// Filters of a block: `upper|replace("a", "b")`, in front of which the engine puts the text.
+    /// Filters of a block, for example `upper|replace("a", "b")`. The engine applies them to the text of the block.
     pub(super) fn filters_of_block(&mut self) -> Result<String, String> {
         let mut filters = Vec::new();
         loop {
             let name = self.any_name()?;
             if LAZY_FILTERS.contains(&&name[..]) {
-                return Err(format!("filter `{name}` of a block is not supported"));
+                return Err(format!("filter `{name}` is not supported in a `filter` block"));
             }
-            let arguments = match self.is_sign("(") {
-                true => format!("({})", self.arguments()?),
-                false => String::new(),
-            };
-            filters.push(name + &arguments);
+            filters.push(name + &self.optional_arguments()?);
             if !self.sign("|") {
                 return Ok(filters.join("|"));
             }
         }
     }
 
-    /// Assignments of `with`, all of which see the variables outside of it.
+    /// Assignments of `with`. All of them see only the variables outside the block.
     pub(super) fn assignments(&mut self) -> Result<String, String> {
         let (mut values, mut targets) = (Vec::new(), Vec::new());
         while !self.is_done() {
@@ -38,7 +34,7 @@ impl Parser {
         Ok(values.join(","))
     }
 
-    /// The call of a `call` block, with the arguments that the block takes in front of it.
+    /// The call of a `call` block, preceded by the parameters of the block.
     pub(super) fn call_of_block(&mut self) -> Result<String, String> {
         let mut parameters = String::new();
         if self.sign("(") {
@@ -55,7 +51,7 @@ impl Parser {
         }
         let name = self.any_name()?;
         if !self.is_sign("(") {
-            return Err(format!("`call` of `{name}`, which is not a call of a macro"));
+            return Err(format!("invalid `call` block: expected a macro call, found `{name}`"));
         }
         Ok(format!("{parameters} {name}({})", self.arguments()?))
     }

@@ -53,7 +53,7 @@ fn joined(mut items: Vec<String>, operator: &str) -> String {
 /// Methods of a dictionary, which attributes find before its keys.
 pub(super) const DICTIONARY_METHODS: [&str; 5] = ["items", "keys", "values", "get", "copy"];
 
-/// Methods of a string, as far as they are known here.
+/// Supported methods of a string.
 pub(super) const TEXT_METHODS: [&str; 39] = [
     "capitalize",
     "casefold",
@@ -100,7 +100,7 @@ pub(super) const TEXT_METHODS: [&str; 39] = [
 pub(super) const LAZY_FILTERS: [&str; 10] =
     ["map", "select", "reject", "selectattr", "rejectattr", "unique", "batch", "slice", "items", "reverse"];
 
-/// True for text that the engine would compute while it compiles, by rules of its own.
+/// True for text that the engine would evaluate at compile time, by its own rules.
 fn is_constant(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit() || "\"'([{-".contains(c))
         || ["true", "false", "none"].contains(&text)
@@ -540,7 +540,15 @@ impl Parser {
         Ok(items.join(","))
     }
 
-    /// A filter of a value.
+    /// Arguments in parentheses, or an empty text.
+    pub(super) fn optional_arguments(&mut self) -> Result<String, String> {
+        match self.is_sign("(") {
+            true => Ok(format!("({})", self.arguments()?)),
+            false => Ok(String::new()),
+        }
+    }
+
+    /// A filter applied to a value.
     fn filtered(text: &str, name: &str, arguments: &str) -> String {
         let made = format!("({text}|{name}{arguments})");
         if LAZY_FILTERS.contains(&name) { format!("__lazy({made},\"{name}\")") } else { made }
@@ -554,10 +562,7 @@ impl Parser {
                 while self.sign(".") {
                     name = format!("{name}.{}", self.any_name()?);
                 }
-                let arguments = match self.is_sign("(") {
-                    true => format!("({})", self.arguments()?),
-                    false => String::new(),
-                };
+                let arguments = self.optional_arguments()?;
                 text = Parser::filtered(&text, &name, &arguments);
             } else if self.name("is") {
                 let negated = self.name("not");

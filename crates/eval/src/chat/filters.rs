@@ -93,7 +93,9 @@ fn is_iterable(value: &Value) -> bool {
 fn length(value: Value) -> Result<usize, Error> {
     match value.kind() {
         ValueKind::Undefined => Ok(0),
-        _ if is_iterator(&value) => Err(invalid("`length` of an iterator; `list` makes a list of it")),
+        _ if is_iterator(&value) => {
+            Err(invalid("`length` does not accept an iterator; convert it with `list` first"))
+        }
         ValueKind::Iterable if value.len().is_none() => Ok(value.try_iter()?.count()),
         _ => value.len().ok_or_else(|| invalid(format!("`length` of a value of type {}", value.kind()))),
     }
@@ -125,12 +127,12 @@ fn join(value: Value, separator: Option<Value>, names: Kwargs) -> Result<String,
 
 fn last(value: Value) -> Result<Value, Error> {
     if is_iterator(&value) {
-        return Err(invalid("`last` of an iterator; `list` makes a list of it"));
+        return Err(invalid("`last` does not accept an iterator; convert it with `list` first"));
     }
     Ok(list(value)?.pop().unwrap_or_default())
 }
 
-/// `attr`: attributes only, of which dictionaries have no keys.
+/// `attr`: attributes only, not keys of dictionaries.
 fn attribute(value: Value, name: String) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::Map if !is_namespace(&value) && !DICTIONARY_METHODS.contains(&&name[..]) => {

@@ -1,4 +1,4 @@
-//! Objects of Python that templates can read but not print or subscript as lists: iterators, ranges, and views of dictionaries.
+//! Objects of Python that templates can read, but not print or subscript like lists: iterators, ranges, and views of dictionaries.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use minijinja::{
 
 use super::errors::invalid;
 
-/// What `map` and other filters return: it is read once, is never false, and has no length.
+/// Result of `map` and similar filters. It can be read once, is never false, and has no length.
 pub(super) struct Iterator {
     filter: String,
     items: Mutex<Vec<Value>>,
@@ -41,7 +41,7 @@ impl Object for Iterator {
 
 /// `__lazy(items, filter)`: the items that a filter returned, as an iterator.
 pub(super) fn iterator(value: Value, filter: String) -> Result<Value, Error> {
-    // A string that is reversed is a string.
+    // A reversed string is a string.
     if value.as_str().is_some() {
         return Ok(value);
     }
@@ -54,14 +54,16 @@ pub(super) fn iterator(value: Value, filter: String) -> Result<Value, Error> {
 pub(super) enum View {
     /// Keys, values or items of a dictionary: the type and the elements.
     Dictionary(&'static str, Vec<Value>),
-    /// Start, end, step and elements of a range.
-    Range([i64; 3], Vec<Value>),
+    /// Start, end and step of a range.
+    Range([i64; 3]),
 }
 
 impl View {
-    fn items(&self) -> &[Value] {
-        let (View::Dictionary(_, items) | View::Range(_, items)) = self;
-        items
+    fn items(&self) -> Vec<Value> {
+        match self {
+            View::Dictionary(_, items) => items.clone(),
+            View::Range(range) => (0..range_len(*range)).map(|index| range_item(*range, index)).collect(),
+        }
     }
 
     pub(super) fn type_name(&self) -> &'static str {
@@ -78,16 +80,16 @@ impl Object for View {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.items().to_vec())
+        Enumerator::Values(self.items())
     }
 }
 
-/// A view of a dictionary with this name of its type.
+/// A view of a dictionary. `name` is its type.
 pub(super) fn view(name: &'static str, items: Vec<Value>) -> Value {
     Value::from_object(View::Dictionary(name, items))
 }
 
-/// Most elements of a range (`MAX_RANGE` of `jinja2/sandbox.py`).
+/// Maximum number of elements of a range (`MAX_RANGE` of `jinja2/sandbox.py`).
 const MAX_RANGE: usize = 100_000;
 
 /// `range(stop)` or `range(start, stop, step)`.
@@ -96,23 +98,32 @@ pub(super) fn range(first: i64, second: Option<i64>, step: Option<i64>) -> Resul
     range_of(start, stop, step.unwrap_or(1))
 }
 
-/// The range from `start` to in front of `stop`.
+/// The range from `start` to `stop`, exclusive.
 pub(super) fn range_of(start: i64, stop: i64, step: i64) -> Result<Value, Error> {
     if step == 0 {
         return Err(invalid("the step of a range cannot be zero"));
     }
-    let (mut items, mut at) = (Vec::new(), Some(start));
-    while let Some(number) = at.filter(|at| if step > 0 { *at < stop } else { *at > stop }) {
-        if items.len() == MAX_RANGE {
-            return Err(invalid(format!("a range of more than {MAX_RANGE} numbers")));
-        }
-        items.push(Value::from(number));
-        at = number.checked_add(step);
+    let range = [start, stop, step];
+    if range_len(range) > MAX_RANGE {
+        return Err(invalid(format!("a range of more than {MAX_RANGE} numbers")));
     }
-    Ok(Value::from_object(View::Range([start, stop, step], items)))
+    Ok(Value::from_object(View::Range(range)))
 }
 
-/// The type of one of these objects, in Python's words.
+/// Number of elements of a range with a start, an end and a step that is not zero.
+pub(super) fn range_len([start, stop, step]: [i64; 3]) -> usize {
+    let (distance, step) = (i128::from(stop) - i128::from(start), i128::from(step));
+    let len = (distance + step - step.signum()) / step;
+    usize::try_from(len.max(0)).unwrap_or(usize::MAX)
+}
+
+/// The element of a range at an index below its length.
+pub(super) fn range_item([start, _, step]: [i64; 3], index: usize) -> Value {
+    // The element lies between start and end, so wrapped intermediate results are correct.
+    Value::from(start.wrapping_add((index as i64).wrapping_mul(step)))
+}
+
+/// Python's name for the type of one of these objects.
 pub(super) fn type_name(value: &Value) -> Option<&'static str> {
     match value.downcast_object_ref::<View>() {
         Some(view) => Some(view.type_name()),
@@ -125,12 +136,36 @@ pub(super) fn is_iterator(value: &Value) -> bool {
     value.downcast_object_ref::<Iterator>().is_some()
 }
 
-/// Error of a template that prints an object whose text in Python is an address.
+/// Error for printing an object that Python prints as an address.
 pub(super) fn not_printable(value: &Value) -> Error {
     match value.downcast_object_ref::<Iterator>() {
         Some(iterator) => {
             invalid(format!("the iterator that filter `{}` returns cannot be printed", iterator.filter))
         }
         None => invalid(format!("a value of type {} cannot be printed", value.kind())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expected values are those of Python.
+    #[test]
+    fn ranges_have_the_length_and_the_last_element_of_python() {
+        for (range, len, last) in [
+            ([0, 7, 3], 3, 6),
+            ([7, 0, -3], 3, 1),
+            ([0, 6, 3], 2, 3),
+            ([-5, -1, 1], 4, -2),
+            ([i64::MIN, i64::MAX, i64::MAX], 3, i64::MAX - 1),
+            ([i64::MAX, i64::MIN, i64::MIN], 2, -1),
+        ] {
+            assert_eq!(range_len(range), len, "{range:?}");
+            assert_eq!(range_item(range, len - 1), Value::from(last), "{range:?}");
+        }
+        for range in [[0, 0, 1], [3, 0, 1], [0, 3, -1], [0, -1, 5]] {
+            assert_eq!(range_len(range), 0, "{range:?}");
+        }
     }
 }

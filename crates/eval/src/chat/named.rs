@@ -11,7 +11,7 @@ use super::settings::ChatError;
 /// # Errors
 /// [`ChatError::Named`] for a name without a template here.
 pub(super) fn source(template: &str) -> Result<Cow<'_, str>, ChatError> {
-    // Names hold no tags and no line ends.
+    // Names do not contain tags.
     if ["{{", "{%", "{#"].iter().any(|tag| template.contains(tag)) {
         return Ok(Cow::Borrowed(template));
     }

@@ -8,7 +8,7 @@ use minijinja::{
 };
 
 use super::{
-    operators::{add, is_integer},
+    operators::{add, is_integer, number},
     python::invalid,
 };
 
@@ -28,7 +28,7 @@ fn argument(given: Option<Value>, names: &Kwargs, name: &str) -> Result<Option<V
     }
 }
 
-/// The number in a text, as `float` of Python reads it.
+/// The number in a text, parsed like Python's `float`.
 fn parsed(text: &str) -> Option<f64> {
     text.trim().replace('_', "").parse().ok()
 }
@@ -58,19 +58,14 @@ fn int(value: Value, default: Option<Value>, base: Option<Value>, names: Kwargs)
         _ => None,
     };
     let made = made.unwrap_or(default);
-    // As the engine keeps small integers.
+    // The engine stores small integers as `i64`.
     Ok(made.as_i64().map_or(made, Value::from))
 }
 
 fn float(value: Value, default: Option<Value>, names: Kwargs) -> Result<Value, Error> {
     let default = argument(default, &names, "default")?.unwrap_or_else(|| Value::from(0.0));
     names.assert_all_used()?;
-    let made = match (value.as_str(), value.kind()) {
-        (Some(text), _) => parsed(text),
-        (None, ValueKind::Number) => Some(f64::try_from(value)?),
-        (None, ValueKind::Bool) => Some(if value.is_true() { 1.0 } else { 0.0 }),
-        _ => None,
-    };
+    let made = value.as_str().map_or_else(|| number(&value), parsed);
     Ok(made.map_or(default, Value::from))
 }
 
@@ -91,7 +86,7 @@ fn round(
     let number = f64::try_from(value).map_err(|_| invalid("`round` expects a number"))?;
     let scale = 10f64.powi(precision);
     Ok(Value::from(match method {
-        // The digits of the exact value decide, and halves go to even, as `round` of Python does it.
+        // Like Python's `round`: the exact value is rounded, and halves go to even.
         "common" if precision >= 0 => {
             let digits = usize::try_from(precision).unwrap_or(0);
             format!("{number:.digits$}").parse().unwrap_or(number)

@@ -60,8 +60,8 @@ fn type_name(value: &Value) -> &'static str {
         ValueKind::String => "str",
         ValueKind::Map => "dict",
         ValueKind::Seq if is_tuple(value) => "tuple",
-        ValueKind::Iterable if lazy::type_name(value).is_some() => lazy::type_name(value).unwrap_or_default(),
-        ValueKind::Seq | ValueKind::Iterable => "list",
+        ValueKind::Iterable => lazy::type_name(value).unwrap_or("list"),
+        ValueKind::Seq => "list",
         _ => "object",
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn is_integer(value: &Value) -> bool {
     integer(value).is_some()
 }
 
-fn number(value: &Value) -> Option<f64> {
+pub(super) fn number(value: &Value) -> Option<f64> {
     match value.kind() {
         ValueKind::Bool => Some(if value.is_true() { 1.0 } else { 0.0 }),
         ValueKind::Number => f64::try_from(value.clone()).ok(),
@@ -113,25 +113,21 @@ pub(super) fn add(left: Value, right: Value) -> Result<Value, Error> {
     Ok(if type_name(&left) == "tuple" { tuple(items) } else { items.into() })
 }
 
-/// `left < right` and its siblings, between numbers, strings, or lists.
+/// `left < right` and the other orders, for numbers, strings, lists, and tuples.
 fn compare(sign: String, left: Value, right: Value) -> Result<bool, Error> {
     if left.is_undefined() || right.is_undefined() {
-        return Err(Error::new(ErrorKind::UndefinedError, format!("undefined value beside `{sign}`")));
+        return Err(Error::new(ErrorKind::UndefinedError, format!("undefined operand of `{sign}`")));
     }
-    let order = match (number(&left), number(&right)) {
-        _ if integer(&left).is_some() && integer(&right).is_some() => {
-            Some(integer(&left).cmp(&integer(&right)))
+    let order = if let Some((a, b)) = integer(&left).zip(integer(&right)) {
+        Some(a.cmp(&b))
+    } else if let Some((a, b)) = number(&left).zip(number(&right)) {
+        a.partial_cmp(&b)
+    } else {
+        let (left_type, right_type) = (type_name(&left), type_name(&right));
+        if left_type != right_type || !["str", "list", "tuple"].contains(&left_type) {
+            return Err(invalid(format!("`{sign}` between `{left_type}` and `{right_type}`")));
         }
-        (Some(a), Some(b)) => a.partial_cmp(&b),
-        _ if ["str", "list", "tuple"].contains(&type_name(&left))
-            && type_name(&left) == type_name(&right) =>
-        {
-            Some(left.cmp(&right))
-        }
-        _ => {
-            let (left, right) = (type_name(&left), type_name(&right));
-            return Err(invalid(format!("`{sign}` between `{left}` and `{right}`")));
-        }
+        Some(left.cmp(&right))
     };
     Ok(order.is_some_and(|order| match &sign[..] {
         "<" => order.is_lt(),
@@ -199,10 +195,9 @@ fn item(object: Value, key: Value) -> Result<Value, Error> {
         return Ok(Value::UNDEFINED);
     }
     if let Some(view) = object.downcast_object_ref::<View>() {
-        let View::Range(_, items) = view else { return Ok(Value::UNDEFINED) };
-        return Ok(integer(&key)
-            .and_then(|at| items.get(position(at, items.len())?).cloned())
-            .unwrap_or_default());
+        let View::Range(range) = view else { return Ok(Value::UNDEFINED) };
+        let index = integer(&key).and_then(|at| position(at, lazy::range_len(*range)));
+        return Ok(index.map(|index| lazy::range_item(*range, index)).unwrap_or_default());
     }
     let Some(text) = object.as_str() else {
         let Some(list) = object.downcast_object_ref::<Tuple>() else {
@@ -247,7 +242,7 @@ fn slice(object: Value, start: Value, stop: Value, step: Value) -> Result<Value,
         true => (start.map_or(0, clamp), stop.map_or(len, clamp)),
         false => (start.map_or(len - 1, clamp), stop.map_or(-1, clamp)),
     };
-    if let Some(View::Range([first, _, by], _)) = object.downcast_object_ref::<View>() {
+    if let Some(View::Range([first, _, by])) = object.downcast_object_ref::<View>() {
         let bound = |at: i128| i64::try_from(i128::from(*first) + at * i128::from(*by)).unwrap_or(i64::MAX);
         return lazy::range_of(
             bound(at),
@@ -267,7 +262,7 @@ fn slice(object: Value, start: Value, stop: Value, step: Value) -> Result<Value,
     })
 }
 
-/// A method of a dictionary or a string that is not called.
+/// An uncalled method of a dictionary or a string.
 #[derive(Debug)]
 struct BoundMethod {
     object: Value,
@@ -340,7 +335,7 @@ fn method(
     object.call_method(state, &name, &arguments)
 }
 
-/// Arguments of `str.format`. The engine prints lists and dictionaries by rules of its own, so that their text replaces them.
+/// Arguments of `str.format`. The engine prints lists and dictionaries by its own rules, so their Python text replaces them.
 fn format_arguments(format: &Value, arguments: &[Value]) -> Result<Vec<Value>, Error> {
     let is_plain = |value: &Value| {
         matches!(value.kind(), ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::None)
@@ -354,12 +349,12 @@ fn format_arguments(format: &Value, arguments: &[Value]) -> Result<Vec<Value>, E
         }
         _ => printed(value),
     });
-    // `{x[0]}` and `{x.y}` read what is inside.
+    // `{x[0]}` and `{x.y}` read parts of an argument.
     let mut fields = format.as_str().unwrap_or_default().split('{').skip(1);
     let name =
         |field: &str| field.split([':', '}', '!']).next().is_some_and(|name| name.contains(['[', '.']));
     match fields.any(name) {
-        true => Err(invalid("`format` with `[` or `.` in the name of a field is not supported")),
+        true => Err(invalid("`format` with `[` or `.` in a field name is not supported")),
         false => arguments.collect(),
     }
 }

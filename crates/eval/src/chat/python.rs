@@ -43,7 +43,7 @@ pub(super) fn is_tuple(value: &Value) -> bool {
     value.downcast_object_ref::<Tuple>().is_some() || is_object(value, "GroupTuple")
 }
 
-/// True for an object of the engine with this name of its type.
+/// True for an object of the engine with a type of this name.
 pub(super) fn is_object(value: &Value, name: &str) -> bool {
     value.as_object().is_some_and(|object| object.type_name().ends_with(name))
 }
@@ -88,18 +88,15 @@ pub(super) fn write_repr(value: &Value, depth: usize, text: &mut String) -> Resu
         }
         ValueKind::Iterable if lazy::is_iterator(value) => return Err(lazy::not_printable(value)),
         ValueKind::Seq | ValueKind::Iterable => {
-            match value.downcast_object_ref::<View>() {
-                Some(View::Range([start, stop, step], _)) => {
-                    // Writing to a string cannot fail.
-                    let _ = write!(text, "range({start}, {stop}");
-                    *text += &if *step == 1 { ")".to_owned() } else { format!(", {step})") };
-                    return Ok(());
-                }
-                Some(View::Dictionary(name, _)) => {
-                    *text += name;
-                    text.push('(');
-                }
-                None => {}
+            let view = value.downcast_object_ref::<View>();
+            if let Some(View::Range([start, stop, step])) = view {
+                let step = if *step == 1 { String::new() } else { format!(", {step}") };
+                *text += &format!("range({start}, {stop}{step})");
+                return Ok(());
+            }
+            if let Some(view) = view {
+                *text += view.type_name();
+                text.push('(');
             }
             let is_tuple = is_tuple(value);
             text.push(if is_tuple { '(' } else { '[' });
@@ -114,7 +111,7 @@ pub(super) fn write_repr(value: &Value, depth: usize, text: &mut String) -> Resu
                 (true, _) => ")",
                 (false, _) => "]",
             };
-            *text += if lazy::type_name(value).is_some() { ")" } else { "" };
+            *text += if view.is_some() { ")" } else { "" };
         }
         ValueKind::Number => *text += &value.to_string(),
         // Python prints an address.

@@ -77,13 +77,12 @@ impl Style {
                     self.write(&value.get_item(key)?, depth + 1, text)
                 })?;
             }
-            ValueKind::Iterable if lazy::type_name(value).is_some() => {
-                let name = lazy::type_name(value).unwrap_or_default();
-                return Err(invalid(format!(
-                    "`tojson` of a value of type {name}; `list` makes a list of it"
-                )));
-            }
             ValueKind::Seq | ValueKind::Iterable => {
+                if let Some(name) = lazy::type_name(value) {
+                    return Err(invalid(format!(
+                        "`tojson` does not accept a value of type `{name}`; convert it with `list` first"
+                    )));
+                }
                 let items: Vec<Value> = value.try_iter()?.collect();
                 self.between(('[', ']'), depth, text, &items, |item, text| {
                     self.write(item, depth + 1, text)

@@ -265,7 +265,7 @@ fn message(value: &Value) -> Result<Value, String> {
     }
     for key in value.try_iter().map_err(|error| error.to_string())? {
         let item = value.get_item(&key).map_err(|error| error.to_string())?;
-        // `_normalize_chat_messages` of transformers drops these keys, so that no template prints `None`.
+        // Dropped like in `_normalize_chat_messages` of transformers, so that templates do not print `None`.
         if item.is_none() {
             continue;
         }

@@ -7,9 +7,9 @@ use crate::{Model, tokenize::Tokenizer};
 /// Texts of the special tokens of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpecialTokens {
-    /// The token that begins a text, or nothing.
+    /// The token that begins a text, or an empty string.
     pub bos: String,
-    /// The token that ends a text, or nothing.
+    /// The token that ends a text, or an empty string.
     pub eos: String,
     /// Further tokens by their variable, for example `pad_token`.
     pub others: Vec<(&'static str, String)>,
@@ -18,7 +18,7 @@ pub struct SpecialTokens {
 /// Variables of transformers and the keys with their ids.
 const OTHERS: [(&str, &str); 5] = [
     ("unk_token", "tokenizer.ggml.unknown_token_id"),
-    // The spelling of the format.
+    // Misspelled in the format itself.
     ("sep_token", "tokenizer.ggml.seperator_token_id"),
     ("pad_token", "tokenizer.ggml.padding_token_id"),
     ("cls_token", "tokenizer.ggml.cls_token_id"),
@@ -31,7 +31,7 @@ impl SpecialTokens {
         SpecialTokens { bos: bos.to_owned(), eos: eos.to_owned(), others: Vec::new() }
     }
 
-    /// The special tokens that the metadata of a file name.
+    /// The special tokens named in the metadata of a file.
     pub fn of(metadata: &Metadata) -> SpecialTokens {
         let tokens = metadata.texts("tokenizer.ggml.tokens").ok().flatten();
         let token = |key: &str| {
@@ -45,18 +45,21 @@ impl SpecialTokens {
         }
     }
 
-    /// The special tokens of a model, with those that its tokenizer has without a key.
+    /// The special tokens of a model, including those that its tokenizer has without a key.
     pub fn of_model(model: &Model) -> SpecialTokens {
         SpecialTokens::with_tokenizer(model.file().metadata(), model.tokenizer())
     }
 
-    /// The special tokens of a file and those that its tokenizer has without a key.
+    /// The special tokens of a file, including those that its tokenizer has without a key.
     pub fn with_tokenizer(metadata: &Metadata, tokenizer: &Tokenizer) -> SpecialTokens {
         let text = |id: Option<u32>| {
             let text = id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
             String::from_utf8_lossy(text).into_owned()
         };
-        let others = SpecialTokens::of(metadata).others;
-        SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()), others }
+        SpecialTokens {
+            bos: text(tokenizer.bos()),
+            eos: text(tokenizer.eos()),
+            ..SpecialTokens::of(metadata)
+        }
     }
 }

@@ -17,8 +17,8 @@ const SIGNS: [&str; 27] = [
     "=", ",", ":", ".", "|", ";", "!",
 ];
 
-/// Splits the text after the begin of a tag, up to `end` (`%}` or `}}`). Returns the tokens, the sign in front of the end (`-` or `+`), and the
-/// length of it all.
+/// Splits the text after the beginning of a tag, up to `end` (`%}` or `}}`). Returns the tokens, the sign before the end (`-`, `+` or
+/// none), and the total length.
 pub(super) fn tokens(text: &str, end: &str) -> Result<(Vec<Token>, &'static str, usize), String> {
     let (mut tokens, mut at, mut depth) = (Vec::new(), 0, 0usize);
     loop {
@@ -61,7 +61,7 @@ pub(super) fn tokens(text: &str, end: &str) -> Result<(Vec<Token>, &'static str,
     }
 }
 
-/// A string literal and its length: the escapes of Python, of which unknown ones stand for themselves.
+/// A string literal with Python's escapes, and its length. Unknown escapes are kept.
 fn literal(text: &str, quote: char) -> Result<(String, usize), String> {
     let mut string = String::new();
     let mut chars = text.char_indices().skip(1).peekable();
@@ -110,7 +110,7 @@ fn literal(text: &str, quote: char) -> Result<(String, usize), String> {
     Err("missing end of a string".to_owned())
 }
 
-/// A number as the engine reads it, and its length.
+/// A number in the engine's notation, and its length.
 fn number(text: &str) -> Result<(String, usize), String> {
     let bytes = text.as_bytes();
     let radix = match bytes.get(..2) {

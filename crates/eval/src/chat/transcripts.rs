@@ -31,10 +31,10 @@ impl Transcripts {
         })
     }
 
-    /// Tokens of each text. The template writes the special tokens itself, so that none is added.
+    /// Tokens of each text. No special tokens are added, since the template writes them.
     ///
     /// # Errors
-    /// Those of the tokenizer.
+    /// Errors of the tokenizer.
     pub fn encode(&self, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>, Error> {
         self.texts.iter().map(|text| tokenizer.encode(text, false, true)).collect()
     }

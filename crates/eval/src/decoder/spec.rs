@@ -38,7 +38,7 @@ pub(crate) struct Spec {
     pub rope_part_of_full: usize,
     /// Whether 0 rotated elements mean all of a head: the key counts those of an attention that the model has not.
     pub zero_rotates_all: bool,
-    /// True if the graph reads the range over which YaRN blends frequencies. The keys have no effect in other graphs.
+    /// True if the graph reads the range over which YaRN blends frequencies. In other graphs, these keys have no effect.
     pub reads_yarn_range: bool,
     /// What YaRN's magnitude is applied to.
     pub yarn_mscale: YarnMscale,

@@ -58,7 +58,7 @@ impl Axis {
         }
     }
 
-    /// The same with ticks at whole numbers only, for what is counted.
+    /// Puts ticks at whole numbers only, for counts.
     pub fn whole(self) -> Axis {
         Axis { is_whole: true, ..self }
     }
@@ -169,16 +169,16 @@ pub(super) struct Point {
     pub colour: usize,
     pub x: f64,
     pub y: f64,
-    /// Where the name is: its baseline, and which of its ends `label_x` is (`start`, `middle`, `end`).
+    /// Position of the name: `label_y` is its baseline, `label_x` its `anchor` (`start`, `middle`, `end`).
     pub label_x: f64,
     pub label_y: f64,
     pub anchor: &'static str,
 }
 
-/// A rectangle that a name takes: left, top, right, bottom.
+/// Rectangle of a name: left, top, right, bottom.
 type Place = [f64; 4];
 
-/// By how much two rectangles lie on each other, as an area.
+/// Area of the overlap of two rectangles.
 fn overlap(a: &Place, b: &Place) -> f64 {
     let side = |low: usize, high: usize| (a[high].min(b[high]) - a[low].max(b[low])).max(0.0);
     side(0, 2) * side(1, 3)
@@ -238,9 +238,9 @@ impl Chart {
         });
     }
 
-    /// Puts the names of points where they lie on no other name or point, as far as there is room.
+    /// Places the names of points so that they overlap other names and points as little as possible.
     pub fn place_names(&mut self) {
-        // Letters of the pictures are about 7 units wide and 12 high.
+        // Letters are about 7 units wide and 12 high.
         const LETTER: f64 = 7.0;
         const LINE: f64 = 13.0;
         let frame = [self.left, self.top, self.right, self.bottom];
@@ -252,7 +252,7 @@ impl Chart {
         for index in 0..self.points.len() {
             let (x, y) = (self.points[index].x, self.points[index].y);
             let width = self.points[index].name.chars().count() as f64 * LETTER;
-            // Beside the point, then above and below it, then farther away.
+            // Next to the point, then above and below it, then farther away.
             let mut candidates = vec![
                 (x + 9.0, y + 4.0, "start"),
                 (x - 9.0, y + 4.0, "end"),

@@ -49,7 +49,7 @@ pub fn html(report: &Report) -> Result<String, Error> {
         .map_err(failed)
 }
 
-/// Number and hue, in degrees, of the colours after the eight that are chosen by hand: each a golden angle after the one before.
+/// Number and hue, in degrees, of the colours after the eight chosen by hand. Each hue is a golden angle after the previous one.
 fn hues(n_files: usize) -> Vec<(usize, u32)> {
     (8..n_files).map(|colour| (colour, ((colour as f64 * 137.508) % 360.0).round() as u32)).collect()
 }
@@ -59,7 +59,7 @@ fn hues(n_files: usize) -> Vec<(usize, u32)> {
 struct FileView {
     /// The last part of the path, or the whole path where that has none.
     name: String,
-    /// Part of the name that differs from the other files.
+    /// The part of the name that differs between the files.
     label: String,
     path: String,
     colour: usize,
@@ -266,7 +266,7 @@ fn size_chart(report: &Report) -> Option<Chart> {
     Some(chart)
 }
 
-/// Short names for files: the last parts of their paths, without the words that all begin with and without a common ending.
+/// Short names for files: the last components of their paths, without the words at the start and the ending that all have in common.
 ///
 /// # Examples
 /// ```
@@ -281,7 +281,7 @@ pub fn labels(paths: &[&str]) -> Vec<String> {
     let end = ends.filter(|end| names.iter().all(|name| name.ends_with(end))).max_by_key(|end| end.len());
     let stem = |name: &str| end.and_then(|end| name.strip_suffix(end)).unwrap_or(name).to_owned();
     let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
-    // The last border up to which all begin alike.
+    // The last word boundary up to which all are equal.
     let is_border = |c: char| "-_. ".contains(c);
     let mut borders = stems[0].char_indices().filter(|(_, c)| is_border(*c)).map(|(at, c)| at + c.len_utf8());
     let is_shared = |at: &usize| stems.iter().all(|stem| stem.starts_with(&stems[0][..*at]));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_what_differs_between_names() {
+    fn labels_hold_only_the_difference_between_names() {
         let mut report = report(3);
         for (file, name) in report.files.iter_mut().zip(["q8_0", "q4_k_m", "q4_0"]) {
             file.file = format!("out/smollm2-135m-{name}.gguf");

@@ -56,7 +56,7 @@ impl Texts {
     /// Chats that a template has rendered, cut like those of [`Texts::of_chats`].
     ///
     /// # Errors
-    /// What the tokenizer reports; [`eval::Error::OutOfRange`] for windows without tokens.
+    /// Errors of the tokenizer; [`eval::Error::OutOfRange`] for windows without tokens.
     pub fn of_transcripts(model: &Model, chats: &Transcripts, context: usize) -> Result<Texts, Error> {
         chunks::Settings { context, ..chunks::Settings::default() }.check()?;
         let mut windows = Vec::new();
