@@ -146,7 +146,7 @@ fn is_turned_kernel(tensor: &Tensor) -> bool {
     is_kernel && matches!(tensor.shape[..], [_, length, 1] if length > 1)
 }
 
-/// The values of a tensor less one.
+/// A tensor with 1 subtracted from its values.
 #[derive(Debug)]
 struct LessOne(Tensor);
 
@@ -168,10 +168,6 @@ impl Stored for LessOne {
     }
 
     fn after_parts(&self, n: usize) -> Option<Arc<dyn Stored>> {
-        let stored = match &self.0.stored {
-            Some(stored) => Some(stored.after_parts(n)?),
-            None => None,
-        };
-        Some(Arc::new(LessOne(Tensor { part: self.0.part + n, stored, ..self.0.clone() })))
+        Some(Arc::new(LessOne(self.0.clone().after_parts(n))))
     }
 }
