@@ -28,7 +28,7 @@ pub struct BuiltIn {
 pub enum Same {
     /// These, written as JSON.
     Values(&'static [&'static str]),
-    /// Those for which the function returns true.
+    /// Values for which the function returns true.
     If(fn(&Hparams, &Json) -> bool),
 }
 
@@ -131,9 +131,13 @@ fn scales_by_yarn(hparams: &Hparams) -> bool {
 
 /// Attention without the sliding window that the config states. Only shorter windows than the context make a difference.
 pub const HAS_NO_WINDOW: BuiltIn = BuiltIn::unless("sliding_window", "no window", |hparams, window| {
-    let context = hparams.get("max_position_embeddings").and_then(Json::as_u64).unwrap_or(u64::MAX);
-    window.as_u64().is_none_or(|window| window == 0 || window >= context)
+    window.as_u64().is_none_or(|window| window == 0 || window >= context_length(hparams))
 });
+
+/// The context length, or the largest number if the config states none.
+pub fn context_length(hparams: &Hparams) -> u64 {
+    hparams.get("max_position_embeddings").and_then(Json::as_u64).unwrap_or(u64::MAX)
+}
 
 /// Returns true if a list of flags is 0 for every `period`th layer and 1 for the others.
 pub fn is_zero_every(period: u64, flags: &Json) -> bool {
@@ -152,7 +156,7 @@ pub fn no_length(width: u64) -> String {
 pub struct WindowPattern {
     /// One layer of this many attends to everything.
     pub period: u64,
-    /// True if that layer is the first of each period instead of the last.
+    /// True if that layer is the first of each period, false if it is the last.
     pub full_first: bool,
     /// The sliding layers of a config, one flag per layer.
     pub layers: fn(&Hparams) -> Option<Vec<bool>>,

@@ -1,4 +1,4 @@
-//! Dense modules of sentence-transformers behind an encoder, of which a file has some or none.
+//! Dense modules that sentence-transformers applies after an encoder. A file has some of them or none.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ impl Left {
         Ok(Left { folders })
     }
 
-    /// Describes the difference of the vectors, if there is one.
+    /// A note about the modules that the file lacks, if it lacks any.
     pub fn note(&self) -> Option<String> {
         let (_, length) = self.folders.last()?;
         let folders: Vec<&str> = self.folders.iter().map(|(folder, _)| folder.as_str()).collect();

@@ -183,7 +183,7 @@ pub enum ArchError {
     /// A config that names no class, with a `model_type` that is missing or unknown.
     #[error("config.json: missing key `architectures`{}", places(by_tensors, *n_tensors))]
     NoClass {
-        /// As in [`ArchError::UnknownClass`].
+        /// Nearest architectures, see [`ArchError::UnknownClass`].
         by_tensors: Vec<(&'static str, usize)>,
         /// Tensors of the checkpoint.
         n_tensors: usize,
@@ -279,7 +279,7 @@ impl ArchError {
                 .into(),
             ),
             ArchError::UnmergedAdapter { .. } => Some(
-                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base model and the adapter apart"
+                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base model and the adapter separately"
                     .into(),
             ),
             ArchError::MoreLayers { key, last, .. } => Some(format!(

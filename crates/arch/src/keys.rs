@@ -132,7 +132,7 @@ impl Keys {
         self.early.get(&key).or_else(|| self.entries.get(&key))
     }
 
-    /// Sets `key` in the place of `old`, which is removed, or last if there is no `old`.
+    /// Sets `key` at the position of `old`, which is removed, or appends it if `old` is missing.
     pub fn replace(&mut self, old: &str, key: &str, value: Value) {
         let (old, key) = (format!("{}.{old}", self.arch), format!("{}.{key}", self.arch));
         match self.entries.iter().position(|(name, _)| *name == old) {

@@ -35,7 +35,7 @@ pub struct Layout {
     pub notes: Vec<String>,
     /// What was found as it should be, for those who want to know how, each one line.
     pub details: Vec<String>,
-    /// The name of the pre-tokenizer by the tokenizer's own expressions, where the reference's hash decided for another one that cuts
+    /// The name of the pre-tokenizer by the tokenizer's own expressions, if the reference's hash selects another one that splits
     /// text differently.
     pub other_pre: Option<String>,
     /// Keys of the config that the architecture does not ask for.

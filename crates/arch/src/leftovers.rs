@@ -10,7 +10,7 @@ use crate::layout::Dropped;
 pub const VALUE_HEAD: &str = "a value head, which only training needs";
 /// Beginnings of the names of value heads: TRL, LLaMA-Factory, OpenRLHF.
 const VALUE_HEADS: &[&str] = &["v_head.", "value_head."];
-/// Beginnings of the names of heads that score or classify.
+/// Beginnings of the names of other heads that score or classify.
 const SCORE_HEADS: &[&str] = &[
     "score.",
     "score_head.",
@@ -21,8 +21,6 @@ const SCORE_HEADS: &[&str] = &[
     "regression_layer.",
     "rm_head.",
     "qa_outputs.",
-    "v_head.",
-    "value_head.",
 ];
 /// Parts of names that PEFT gives to weights that an adapter wraps, and to the adapter's own.
 const ADAPTER_PARTS: &[&str] = &[
@@ -60,7 +58,7 @@ pub fn is_classifier_class(class: &str) -> bool {
 
 /// True for a tensor of a head that scores or classifies.
 pub fn is_score_head(name: &str) -> bool {
-    SCORE_HEADS.iter().any(|start| name.starts_with(start))
+    SCORE_HEADS.iter().chain(VALUE_HEADS).any(|start| name.starts_with(start))
 }
 
 /// Why a tensor is left out that only training needs.
@@ -77,7 +75,7 @@ pub fn dropped_heads(dropped: &[Dropped]) -> Option<String> {
     let heads = dropped.iter().filter(|dropped| dropped.reason == VALUE_HEAD);
     let names: Vec<String> = heads.map(|dropped| dropped.name.clone()).collect();
     (!names.is_empty())
-        .then(|| format!("left out, as only training needs it: value head {}", list_names(&names)))
+        .then(|| format!("left out (needed only for training): value head {}", list_names(&names)))
 }
 
 /// The error for tensors without a place. The layers are those of tensors that only the number

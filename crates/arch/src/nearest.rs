@@ -10,7 +10,7 @@ use crate::tensors::Index;
 use crate::tensors::rules::{Need, TensorRule};
 
 /// The three architectures whose tables have places for the most of `tensors`, and for how many.
-/// Of those that have equally many, that of the config's `model_type` comes first, then the one whose own needs are met best (a table
+/// Among equals, the one with the config's `model_type` comes first, then the one whose own needs are met best (a table
 /// that has what the checkpoint has and nothing more), then the one with the class name that is most
 /// similar to `class`.
 pub fn nearest_tables(
@@ -39,7 +39,7 @@ pub fn nearest_tables(
     found.into_iter().map(|(places, _, _, _, name)| (name, places.0)).collect()
 }
 
-/// Fit of a class of an architecture: tensors with a place, then required tensors that are present.
+/// The fit of a class of an architecture: tensors with a place, then needed tensors that are present.
 pub fn fit_of(arch: &Arch, class: Class, tensors: &[SourceTensor]) -> (usize, Reverse<usize>) {
     fit(arch, &Index::new(arch.tensors), class.prefix, tensors)
 }

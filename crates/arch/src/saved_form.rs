@@ -19,7 +19,7 @@ use crate::resolve::{class_name, context};
 use crate::tensors::Context;
 use crate::{Input, Options};
 
-/// Differences from the usual form of a class.
+/// Differences of a checkpoint from the usual form of its class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedForm {
@@ -27,7 +27,7 @@ pub struct SavedForm {
     pub class: Option<&'static str>,
     /// Tensors with the names that they have in the usual form: (name in the checkpoint, usual name).
     pub renamed: Vec<(String, String)>,
-    /// Changes that were made, one line each.
+    /// Changes, each one line.
     pub notes: Vec<String>,
 }
 
@@ -52,11 +52,11 @@ pub fn saved_form(input: &Input<'_>, options: &Options) -> SavedForm {
     form
 }
 
-/// The class of a config that names none: of those of its `model_type` the one whose table fits the tensors best.
+/// The class of a config that names none: the one of its `model_type` whose table fits the tensors best.
 fn class_of_model_type(input: &Input<'_>) -> Option<&'static str> {
     let all = registry::classes_of_model_type(&input.config);
     let fit = |(arch, class): &(&'static Arch, Class)| fit_of(arch, *class, &input.tensors);
-    // Of several that fit as well, the first.
+    // The first of several that fit equally well.
     let best = all.iter().rev().max_by_key(|row| fit(row))?;
     Some(best.1.name)
 }
@@ -80,7 +80,7 @@ impl SavedForm {
             };
             let names = || input.tensors.iter().map(|tensor| tensor.name.as_str());
             let modules: BTreeSet<String> = names().filter(|name| fits(name)).map(first).collect();
-            // A module has the prefix as a whole, whatever stands in it.
+            // The prefix applies to all tensors of a module or to none.
             let renamed = names().filter(|name| modules.contains(&first(name)));
             self.renamed = renamed.map(|name| (name.to_owned(), format!("{prefix}{name}"))).collect();
             self.notes.push(format!(
@@ -131,8 +131,7 @@ impl SavedForm {
     }
 }
 
-/// The first part of all names, if every name has a place without it and none with it: that of a training program's module
-/// around the model.
+/// The first part of all names, if every name has a place without it and none with it. A training program's wrapper adds it.
 fn extra_prefix(context: &Context<'_>, input: &Input<'_>) -> Option<String> {
     let (first, _) = input.tensors.first()?.name.split_once('.')?;
     let prefix = format!("{first}.");

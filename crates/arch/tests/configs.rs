@@ -43,7 +43,7 @@ fn resolve(config: &Json) -> Result<Layout, ArchError> {
 }
 
 /// Keys of the reference with YaRN's magnitude where llama.cpp reads it: as a factor of 1 + 0.1 ln(factor), which llama.cpp applies
-/// by itself. Of a key for the magnitude itself it takes no notice.
+/// by itself. It ignores a key for the magnitude itself.
 fn with_read_magnitude(keys: &Json) -> Json {
     let mut keys = keys.as_array().cloned().unwrap_or_default();
     let has_ending = |key: &Json, ending: &str| key[0].as_str().is_some_and(|name| name.ends_with(ending));

@@ -33,7 +33,7 @@ fn prefix(input: &Input<'_>) -> Option<String> {
     input.tensors.iter().any(|tensor| tensor.name.starts_with(&layered)).then_some(layered)
 }
 
-/// New names of the tensors by their old names.
+/// New names of tensors by their names in the checkpoint.
 fn renamed(form: &SavedForm) -> BTreeMap<&str, &str> {
     form.renamed.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect()
 }

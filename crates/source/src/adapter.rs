@@ -18,7 +18,7 @@ const PICKLE: &str = "adapter_model.bin";
 /// [`Checkpoint::format`] of an adapter of mlx-lm.
 pub const MLX_ADAPTER: &str = "an MLX LoRA adapter";
 
-/// True if the folder holds an adapter and not a whole model, next to which the files of an adapter are ignored.
+/// True if the folder holds an adapter and no whole model. Adapter files next to a model are ignored.
 pub fn is_adapter(folder: &Folder) -> bool {
     let listing = folder.listing().unwrap_or_default();
     listing.has(CONFIG) && !is_model(&listing)

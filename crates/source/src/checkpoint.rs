@@ -80,8 +80,10 @@ pub(crate) fn is_model(listing: &Listing) -> bool {
 
 /// A note about the files of an adapter next to those of a model.
 fn adapter_left_aside(listing: &Listing) -> Option<String> {
-    let weights = || ADAPTER_FILES.iter().find(|file| listing.has(file));
-    let weights = weights().filter(|_| listing.has("adapter_config.json"))?;
+    if !listing.has("adapter_config.json") {
+        return None;
+    }
+    let weights = ADAPTER_FILES.iter().find(|file| listing.has(file))?;
     Some(format!(
         "the folder has a model and an adapter; the model is read, and the adapter, `{weights}`, is neither merged nor converted"
     ))

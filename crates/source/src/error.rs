@@ -20,7 +20,7 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// Remains of a broken download instead of a file.
+    /// A remnant of a broken download instead of a file.
     #[error("`{file}` is {}, expected the file itself", kind.name())]
     OtherKind {
         /// The file.
@@ -182,12 +182,12 @@ pub enum Error {
         /// True for tensors of an adapter.
         is_adapter: bool,
     },
-    /// A checkpoint of mlx-lm whose weights are not those of Hugging Face's form.
+    /// A checkpoint of mlx-lm whose weights differ from Hugging Face's form.
     #[error("an MLX checkpoint of `{family}`, which is not supported: {what}")]
     MlxLayout {
         /// Its `model_type`.
         family: String,
-        /// Difference of its weights.
+        /// The difference of its weights.
         what: &'static str,
     },
     /// An adapter of mlx-lm that has no counterpart in PEFT.
@@ -480,7 +480,7 @@ impl Error {
             Error::LinkOutside { .. } => {
                 Some("copy the file into the folder; only links to the Hub's cache are followed")
             }
-            Error::WeightsBelow { .. } => Some("give that folder instead"),
+            Error::WeightsBelow { .. } => Some("use that folder instead"),
             Error::EmptyTensors { is_adapter: false, .. } => Some(
                 "the weights are in the ZeRO-3 shards: run `zero_to_fp32.py` from the training checkpoint, or train with \
                  `stage3_gather_16bit_weights_on_model_save`",

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::{Error, Listing, Part, Tensor, json, small_files::read_small_file};
 
-/// Files, their tensors, and a note about files that are left aside.
+/// Files, their tensors, and a note about files that are ignored.
 type Opened = (Vec<Part>, Vec<Tensor>, Option<String>);
 
 /// Reads the tensors of a file: of its place among the files and of itself.
@@ -42,8 +42,8 @@ impl Shards {
         listing.matching(self.prefix, self.suffix)
     }
 
-    /// Opens all files. `parse` gives the tensors of one: of its place among them and of itself. A note names files that are
-    /// left aside.
+    /// Opens all files. `parse` gets the number of a file and the file, and returns its tensors. A note names files that are
+    /// ignored.
     ///
     /// A folder may hold shards, or the index of shards, of an earlier save next to one file with all weights. transformers
     /// then reads the one file. The reference reads what the index lists, which is done here too as long as it works.

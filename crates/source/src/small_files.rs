@@ -82,7 +82,7 @@ pub(crate) fn read_small_files(dir: &Path, listing: &Listing) -> Result<Vec<(Str
     names.into_iter().map(|name| Ok((name.clone(), read_small_file(dir, &name)?))).collect()
 }
 
-/// The configs of the modules behind the model that sentence-transformers names (pooling, Dense), in folders of their own.
+/// The configs of the modules that sentence-transformers applies after the model (pooling, Dense), each in its own folder.
 fn module_configs(dir: &Path, listing: &Listing) -> Result<Vec<String>, Error> {
     const MODULES: &str = "modules.json";
     if !listing.has(MODULES) {
@@ -94,9 +94,13 @@ fn module_configs(dir: &Path, listing: &Listing) -> Result<Vec<String>, Error> {
     // A path that could leave the folder is none.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let all = modules.as_array().map(Vec::as_slice).unwrap_or_default();
-    let behind =
-        all.iter().filter(|it| ["Pooling", "Dense"].iter().any(|kind| text(it, "type").ends_with(kind)));
-    let paths = behind.map(|module| text(module, "path")).filter(|path| path.chars().all(is_plain));
+    let is_read =
+        |module: &&Json| ["Pooling", "Dense"].iter().any(|kind| text(module, "type").ends_with(kind));
+    let paths = all
+        .iter()
+        .filter(is_read)
+        .map(|module| text(module, "path"))
+        .filter(|path| path.chars().all(is_plain));
     let names: BTreeSet<String> = paths.map(|path| format!("{path}/config.json")).collect();
     Ok(names.into_iter().filter(|name| dir.join(name).is_file()).collect())
 }

@@ -11,9 +11,9 @@ use std::{fs, path::Path};
 
 use crate::{Error, Listing, formats};
 
-/// Levels of folders that are looked at below one without weights.
+/// Levels of folders that are searched below one without weights.
 const MAX_DEPTH: usize = 2;
-/// Folders that are looked at in one.
+/// Most folders that are searched in one folder.
 const MAX_FOLDERS: usize = 1000;
 
 /// The error for a folder without weights: where they are, if a folder below has them.
@@ -51,7 +51,7 @@ fn is_training_state(format: &str) -> bool {
     format.starts_with("the training state")
 }
 
-/// The folders in a folder, later steps of a training run first; hidden ones are left out.
+/// The visible folders in a folder, later steps of a training run first.
 fn folders(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries

@@ -25,7 +25,7 @@ const LEADING: &[(&str, &str)] = &[
     ("pretrained_model.", "TRL"),
     ("base_model.model.", "PEFT"),
 ];
-/// Beginnings of tensors that stand outside of the wrapped model.
+/// Beginnings of the names of tensors outside the wrapped model.
 const OUTSIDE: &[&str] = &["v_head.", "score.", "value_head."];
 
 /// Takes the parts of wrappers out of names, with a note.

@@ -8,7 +8,7 @@ use tensor::Shape;
 /// Nesting at which evaluation stops. The table's own depth stays below 30.
 const MAX_DEPTH: usize = 100;
 
-/// A value of an expression. `None` in place of it means that the table cannot tell.
+/// A value of an expression. Evaluation returns `None` if the table does not determine it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scalar<'a> {
     /// An integer or a boolean.
@@ -22,7 +22,7 @@ pub enum Scalar<'a> {
 /// A parsed expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr<'t> {
-    /// `?`: cannot be told from the table.
+    /// `?`: not determined by the table.
     Unknown,
     /// An integer.
     Int(i64),
@@ -58,40 +58,41 @@ impl<'t> Expr<'t> {
 
     /// Adds the keys that the expression reads, as the table spells them.
     pub fn keys(&self, found: &mut Vec<&'t str>) {
-        match self {
-            Expr::Key(key, index, default) => {
+        self.walk(&mut |part| {
+            if let Expr::Key(key, ..) | Expr::AboutKey(_, key) = part {
                 found.push(key);
-                index.iter().chain(default).for_each(|part| part.keys(found));
             }
-            Expr::AboutKey(_, key) => found.push(key),
-            Expr::Field(_, index) => index.iter().for_each(|part| part.keys(found)),
-            Expr::Tensor(_, parts, _) | Expr::Apply(_, parts) => {
-                parts.iter().for_each(|part| part.keys(found))
-            }
-            Expr::Most(part) => part.keys(found),
-            Expr::If(condition, then, other) => {
-                [condition, then, other].iter().for_each(|part| part.keys(found));
-            }
-            Expr::Unknown | Expr::Int(_) | Expr::Real(_) | Expr::Text(_) | Expr::Variable(_) => {}
-        }
+        });
     }
 
-    /// Fields that the expression refers to.
+    /// Adds the fields that the expression refers to.
     pub fn fields(&self, found: &mut Vec<&'t str>) {
-        match self {
-            Expr::Field(name, index) => {
+        self.walk(&mut |part| {
+            if let Expr::Field(name, _) = part {
                 found.push(name);
-                index.iter().for_each(|part| part.fields(found));
             }
-            Expr::Key(_, index, default) => index.iter().chain(default).for_each(|part| part.fields(found)),
+        });
+    }
+
+    /// Visits the expression, then its parts.
+    fn walk(&self, visit: &mut dyn FnMut(&Expr<'t>)) {
+        visit(self);
+        match self {
+            Expr::Key(_, index, default) => index.iter().chain(default).for_each(|part| part.walk(visit)),
+            Expr::Field(_, index) => index.iter().for_each(|part| part.walk(visit)),
             Expr::Tensor(_, parts, _) | Expr::Apply(_, parts) => {
-                parts.iter().for_each(|part| part.fields(found));
+                parts.iter().for_each(|part| part.walk(visit));
             }
-            Expr::Most(part) => part.fields(found),
+            Expr::Most(part) => part.walk(visit),
             Expr::If(condition, then, other) => {
-                [condition, then, other].iter().for_each(|part| part.fields(found));
+                [condition, then, other].iter().for_each(|part| part.walk(visit));
             }
-            _ => {}
+            Expr::AboutKey(..)
+            | Expr::Unknown
+            | Expr::Int(_)
+            | Expr::Real(_)
+            | Expr::Text(_)
+            | Expr::Variable(_) => {}
         }
     }
 }
@@ -191,7 +192,7 @@ impl<'t> Parser<'t> {
         }
         if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
             let number = self.word(|c| c.is_ascii_alphanumeric() || c == '.');
-            // `1e-06` goes on after its sign.
+            // `1e-06` continues after its sign.
             let number = match number.ends_with('e') && (self.rest().starts_with(['-', '+'])) {
                 true => {
                     self.at += 1;
@@ -250,7 +251,7 @@ pub struct Layers {
     pub at: i64,
 }
 
-/// Values that expressions refer to.
+/// Inputs of expressions.
 pub struct Facts<'a> {
     /// Keys of the file.
     pub metadata: &'a Metadata,
@@ -417,7 +418,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-fn place(variable: &str) -> usize {
+/// The position of a loop variable in [`Layers::loops`].
+pub fn place(variable: &str) -> usize {
     match variable {
         "i" => 0,
         "j" => 1,
@@ -435,7 +437,7 @@ fn binary<'a>(operator: &str, left: &Scalar<'a>, right: &Scalar<'a>) -> Option<S
         (Scalar::Text(left), Scalar::Text(right)) => left == right,
         _ => as_real(left)? == as_real(right)?,
     };
-    if let ("==" | "!=", _) = (operator, ()) {
+    if matches!(operator, "==" | "!=") {
         return Some(Scalar::Int((is_equal == (operator == "==")).into()));
     }
     if let (Scalar::Int(left), Scalar::Int(right)) = (left, right) {

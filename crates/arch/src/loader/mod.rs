@@ -6,13 +6,13 @@
 //! ```text
 //! need KEY ... [when CONDITION]    keys that must be there; those that begin with a dot follow the architecture's name
 //! read KEY ...                     keys that may be there
-//! type KEY TYPES [LENGTH]          value types, and the length of a list that may stand in place of one value
-//! default KEY VALUE                value that stands for a key that is missing
+//! type KEY TYPES [LENGTH]          value types, and the length of a list that may replace a single value
+//! default KEY VALUE                value of a key that is missing
 //! set FIELD = FORMULA              a size or switch; `@` is the layer at which it is read
 //! refuse [LOOPS] CONDITION         values that are refused
 //! @ [LOOPS] [when CONDITION]       head of the tensors that follow
 //! NAME [SIZES] FLAGS               a tensor: o optional, d shared with another use, s skipped, r any shape of the size,
-//!                                  `=` before an expression of flags, `?` if it cannot be told
+//!                                  `=` before an expression of flags, `?` if unknown
 //! ```
 //!
 //! Conditions and sizes that the script could not follow are `?`. Whatever depends on them is never reported.

@@ -15,7 +15,7 @@ use super::{
 pub enum Property {
     /// Attention is limited to a window.
     SlidingWindow,
-    /// The layer has a recurrent state in place of attention.
+    /// The layer has a recurrent state instead of attention.
     Recurrent,
     /// The indexer selects tokens of its own.
     Indexer,
@@ -25,7 +25,7 @@ pub enum Property {
     Rotary,
     /// Keys and values are those of an earlier layer.
     SharedKeys,
-    /// How often the residual stream was halved before the layer.
+    /// Number of times that the residual stream was halved before the layer.
     Scale,
     /// The residual stream is attended to before the layer.
     ResidualAttention,
@@ -51,7 +51,7 @@ impl Property {
             Property::Recurrent => "attention.recurrent_layers",
             _ => return None,
         };
-        // A field that reads the key takes a list in place of the period.
+        // A field that reads the key takes a list instead of the period.
         let mut keys = Vec::new();
         section(architecture)?.fields.iter().for_each(|(_, formula)| formula.keys(&mut keys));
         keys.iter().any(|read| read.strip_prefix('.') == Some(key)).then_some(key)
@@ -72,7 +72,7 @@ impl Property {
     }
 }
 
-/// Values of each property by layer; `None` for a value that the table cannot tell.
+/// Values of each property by layer; `None` for a value that the table does not determine.
 pub type Positions = Vec<(Property, Vec<Option<i64>>)>;
 
 /// Properties of the first `n_layers` layers as llama.cpp reads the keys. Empty for an architecture that it does not know.

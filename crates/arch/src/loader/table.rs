@@ -1,6 +1,6 @@
 //! Sections of the loader's table.
 
-use super::expression::Expr;
+use super::expression::{Expr, place};
 
 /// Written by `scripts/loader-tables`.
 const TABLE: &str = include_str!("table.txt");
@@ -16,9 +16,9 @@ pub struct Section {
     pub fields: Vec<(&'static str, Expr<'static>)>,
     /// Conditions under which a file is refused.
     pub refusals: Vec<(Vec<Loop>, Expr<'static>)>,
-    /// Value types of keys, and the length of a list that may stand in place of one value.
+    /// Value types of keys, and the length of a list that may replace a single value.
     pub types: Vec<(&'static str, &'static str, Option<Expr<'static>>)>,
-    /// Values that stand for keys that are missing.
+    /// Values of keys that are missing.
     pub defaults: Vec<(&'static str, Expr<'static>)>,
     /// Tensors, grouped by loops and condition.
     pub groups: Vec<Group>,
@@ -27,7 +27,7 @@ pub struct Section {
 /// `i:0..n_layer`.
 #[derive(Debug, Clone)]
 pub struct Loop {
-    /// Where the variable is kept.
+    /// Position of the variable in [`Layers::loops`](super::expression::Layers::loops).
     pub variable: usize,
     /// First value.
     pub from: Expr<'static>,
@@ -49,7 +49,7 @@ pub struct Group {
 /// One tensor, or one of the two functions that create several.
 #[derive(Debug)]
 pub struct Row {
-    /// The name with `%d` in place of numbers; `qkv` or `gate_up_exps` for the functions.
+    /// The name with `%d` instead of numbers; `qkv` or `gate_up_exps` for the functions.
     pub name: String,
     /// The numbers.
     pub numbers: Vec<Expr<'static>>,
@@ -132,7 +132,7 @@ fn loops(text: &'static str) -> Option<(Vec<Loop>, &'static str)> {
     {
         let (range, after) = range.split_once(' ').unwrap_or((range, ""));
         let (from, to) = range.split_once("..")?;
-        let variable = (variable.as_bytes()[0] - b'i') as usize;
+        let variable = place(variable);
         loops.push(Loop { variable, from: Expr::parse(from)?, to: Expr::parse(to)? });
         rest = after;
     }
@@ -178,7 +178,7 @@ fn closing(text: &'static str) -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// Splits at commas followed by a space, which stand between sizes only.
+/// Splits at commas followed by a space, which only separate sizes.
 fn split_sizes(text: &'static str) -> Vec<&'static str> {
     if text.is_empty() { Vec::new() } else { text.split(", ").collect() }
 }

@@ -119,12 +119,12 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// True if the class of a config is a classifier, of sequences.
+/// True if the class of a config is a sequence classifier.
 pub fn is_classifier(hparams: &Hparams) -> bool {
     let classes = hparams.get("architectures").and_then(Json::as_array);
     classes.is_some_and(|classes| {
-        let names = classes.iter().filter_map(Json::as_str);
-        names.into_iter().any(|name| name.ends_with("ForSequenceClassification"))
+        let mut names = classes.iter().filter_map(Json::as_str);
+        names.any(|name| name.ends_with("ForSequenceClassification"))
     })
 }
 

@@ -1,8 +1,8 @@
 //! ChatGLM 2 and 3, GLM 4 9B under its older class, and GLM of transformers.
 //!
 //! Config keys: two spellings of everything; the rotary base is 10000 times `rope_ratio`, and the
-//! context length is `seq_length`. The newer spelling has `rope_theta`, `max_position_embeddings` and `rms_norm_eps`, of
-//! which the reference knows none: it writes constants and the width.
+//! context length is `seq_length`. The newer spelling has `rope_theta`, `max_position_embeddings` and `rms_norm_eps`.
+//! The reference knows none of these and writes constants and the width.
 //!
 //! Transforms: none; gate and up stay one matrix, as do Q, K and V of the older spelling.
 //!

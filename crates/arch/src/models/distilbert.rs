@@ -35,13 +35,9 @@ pub const DISTILBERT: Arch = Arch {
         bert::drops(&name).or(is_head.then_some("part of what the model was trained with"))
     },
     caveats: |hparams| {
-        match bert::is_classifier(hparams) {
-        true => vec![
-            "the head of DistilBERT computes ReLU, but llama.cpp computes tanh for `bert`: scores will differ from transformers"
-                .to_owned(),
-        ],
-        false => Vec::new(),
-    }
+        let caveat = "the head of DistilBERT computes ReLU, but llama.cpp computes tanh for `bert`: scores will differ from \
+                      transformers";
+        if bert::is_classifier(hparams) { vec![caveat.to_owned()] } else { Vec::new() }
     },
     rename: |hparams, name| bert::rename(hparams, name, "distilbert."),
     export_name: |_, class, name| Some(bert::export_name(class, name, "distilbert.")),

@@ -22,15 +22,20 @@ pub const GEMMA2: Arch = Arch {
     window_pattern: every(2),
     harmless: &["hidden_act", "layer_types", "query_pre_attn_scalar=144", "sliding_window_size"],
     built_in: &[BuiltIn::unless("query_pre_attn_scalar", "the head size", |hparams, scalar| {
-        // llama.cpp knows the 27B model by its layers.
-        let head = match hparams.n_layers() {
-            Ok(46) => hparams.head_share(),
-            _ => hparams.head_dim(),
-        };
-        scalar.as_f64().is_none_or(|scalar| head.is_ok_and(|head| head as f64 == scalar))
+        is_head_size(hparams, scalar, 46)
     })],
     ..DECODER
 };
+
+/// True if `query_pre_attn_scalar` is the head size that llama.cpp scales by. It recognizes the 27B model, which uses another one,
+/// by its number of layers.
+pub fn is_head_size(hparams: &Hparams, scalar: &Json, n_layers_of_27b: u64) -> bool {
+    let head = match hparams.n_layers() {
+        Ok(n_layers) if n_layers == n_layers_of_27b => hparams.head_share(),
+        _ => hparams.head_dim(),
+    };
+    scalar.as_f64().is_none_or(|scalar| head.is_ok_and(|head| head as f64 == scalar))
+}
 
 /// Norms before and after attention, and before and after the feed-forward part.
 pub const NORMS: &[TensorRule] = &[

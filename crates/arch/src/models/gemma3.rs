@@ -23,12 +23,7 @@ pub const GEMMA3: Arch = Arch {
     window_pattern: every(6),
     harmless: &["layer_types"],
     built_in: &[BuiltIn::unless("query_pre_attn_scalar", "the head size", |hparams, scalar| {
-        // llama.cpp knows the 27B model by its layers.
-        let head = match hparams.n_layers() {
-            Ok(62) => hparams.head_share(),
-            _ => hparams.head_dim(),
-        };
-        scalar.as_f64().is_none_or(|scalar| head.is_ok_and(|head| head as f64 == scalar))
+        gemma2::is_head_size(hparams, scalar, 62)
     })],
     ..DECODER
 };

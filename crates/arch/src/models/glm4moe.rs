@@ -67,8 +67,8 @@ pub const PREDICTED_LAYERS: Predicted = Predicted {
     },
 };
 
-/// Takes back the announcement of layers that the checkpoint does not have, and notes it: transformers leaves them out when it
-/// saves a model.
+/// Removes the number of MTP layers if the checkpoint has none of them, with a note. transformers leaves them out when it saves a
+/// model.
 pub fn without_predicted(hparams: Hparams, key: &'static str, predicted: u64) -> Hparams {
     let mut hparams = hparams.without(key);
     if predicted > 0 {

@@ -8,7 +8,7 @@
 //!
 //! Source: `Llama4Model` in `conversion/llama.py`.
 
-use crate::built_in::is_zero_every;
+use crate::built_in::{context_length, is_zero_every};
 use crate::models::prelude::*;
 use crate::models::{gpt_oss, llama};
 
@@ -38,9 +38,8 @@ pub const LLAMA4: Arch = Arch {
             }
         }),
         BuiltIn::unless("attention_chunk_size", "8192", |hparams, size| {
-            let context = hparams.get("max_position_embeddings").and_then(Json::as_u64).unwrap_or(u64::MAX);
             let size = size.as_u64().unwrap_or(u64::MAX);
-            size == 8192 || size.min(8192) >= context || !has_chunks(hparams)
+            size == 8192 || size.min(8192) >= context_length(hparams) || !has_chunks(hparams)
         }),
     ],
     window_pattern: Some(WindowPattern {

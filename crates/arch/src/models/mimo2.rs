@@ -101,7 +101,7 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
     let found = || tensors.iter().filter_map(layer).max().map_or(0, |last| last.saturating_add(1));
     let mut stated = hparams.get_u64(PREDICTED)?;
     let mut hparams = hparams;
-    // Of a file that is exported the names are those of the table. A tokenizer alone has no tensors.
+    // An exported file has the names of the table. A tokenizer alone has no tensors.
     let in_table = format!("model.layers.{trunk}.");
     let is_part = |tensor: &SourceTensor| tensor.name.starts_with(MTP) || tensor.name.starts_with(&in_table);
     if let Some(predicted) = stated.filter(|_| !tensors.is_empty() && !tensors.iter().any(is_part)) {

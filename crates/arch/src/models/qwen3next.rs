@@ -137,7 +137,7 @@ pub fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Ar
     let mut stated = hparams.get_u64(MTP_LAYERS)?.filter(|count| *count > 0);
     let trunk = hparams.n_layers()?;
     let mut hparams = hparams;
-    // Of a file that is exported the names are those of the table. A tokenizer alone has no tensors.
+    // An exported file has the names of the table. A tokenizer alone has no tensors.
     let in_table = format!("model.layers.{trunk}.");
     let is_part = |tensor: &SourceTensor| {
         let name = tensor.name.replacen("language_model.", "", 1);

@@ -6,6 +6,7 @@
 //!
 //! Source: `SmallThinkerModel` in `conversion/smallthinker.py`.
 
+use crate::built_in::context_length;
 use crate::models::prelude::*;
 
 /// The row.
@@ -30,10 +31,8 @@ pub const SMALLTHINKER: Arch = Arch {
     from_file,
     built_in: &[
         NORMALIZES_EXPERTS,
-        BuiltIn::unless("rope_layout", "no rotation where a layer has no window", |hparams, rotates| {
-            let slides = hparams.get("sliding_window_layout").unwrap_or(&Json::Null);
-            let has_window = slides.as_array().is_some_and(|flags| flags.iter().any(|flag| *flag != 0));
-            match has_window {
+        BuiltIn::unless("rope_layout", "no rotation in layers without a window", |hparams, rotates| {
+            match has_window(hparams) {
                 // The window pattern is written as it is; the graph leaves every fourth layer unrotated.
                 true => rotates.as_array().is_none_or(|flags| {
                     flags.iter().enumerate().all(|(layer, flag)| (*flag != 0) == (layer % 4 != 0))
@@ -42,11 +41,8 @@ pub const SMALLTHINKER: Arch = Arch {
             }
         }),
         BuiltIn::unless("sliding_window_size", "4096", |hparams, window| {
-            let slides = hparams.get("sliding_window_layout").and_then(Json::as_array);
-            let slides = slides.is_some_and(|flags| flags.iter().any(|flag| *flag != 0));
-            let context = hparams.get("max_position_embeddings").and_then(Json::as_u64).unwrap_or(u64::MAX);
             let window = window.as_u64().unwrap_or(0);
-            !slides || window == 4096 || window.min(4096) >= context
+            !has_window(hparams) || window == 4096 || window.min(4096) >= context_length(hparams)
         }),
     ],
     window_pattern: Some(WindowPattern {
@@ -70,6 +66,12 @@ const EXPERTS: &[TensorRule] = &[
         .rows(RowRule::StackExperts),
 ];
 
+/// True if some layers attend to a window only.
+fn has_window(hparams: &Hparams) -> bool {
+    let layout = hparams.get("sliding_window_layout").and_then(Json::as_array);
+    layout.is_some_and(|flags| flags.iter().any(|flag| *flag != 0))
+}
+
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // `prepare` lent the usual name; keys are taken from the model's own.
     text_keys(&hparams.without("num_experts"), keys)?;
@@ -82,9 +84,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let softmax = hparams.is_true("moe_primary_router_apply_softmax");
     // 1 is softmax, 2 is sigmoid.
     keys.set_prefixed("expert_gating_func", Value::U32(if softmax { 1 } else { 2 }));
-    let layout = hparams.get("sliding_window_layout").and_then(Json::as_array);
-    let slides = layout.is_some_and(|layout| layout.iter().any(|flag| *flag != 0));
-    if slides && hparams.get_u64("sliding_window_size")?.is_some_and(|window| window > 0) {
+    if has_window(hparams) && hparams.get_u64("sliding_window_size")?.is_some_and(|window| window > 0) {
         keys.count("attention.sliding_window", hparams, &["sliding_window_size"])?;
     }
     Ok(())

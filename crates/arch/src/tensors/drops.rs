@@ -2,14 +2,14 @@
 
 use crate::layout::FloatType;
 
-/// An output matrix that is that of the embedding. If it is not, something is lost.
+/// An output matrix that equals the embedding. Information is lost if it differs.
 pub const TIED: &str = "tied to the embedding";
 
 /// Biases that no graph adds. They are lost unless they are zero.
 pub const NO_BIAS: &str = "llama.cpp adds no bias here";
 
 /// A part of a classifier's head that no graph computes.
-pub const NO_POOLER: &str = "llama.cpp computes no such part of a head";
+pub const NO_POOLER: &str = "llama.cpp does not compute this part of the head";
 
 /// Layers that predict more than the next token.
 pub const NO_PREDICTION: &str = "multi-token prediction of this architecture is not converted";

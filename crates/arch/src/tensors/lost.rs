@@ -23,7 +23,7 @@ pub fn warnings(
     });
     let mut lost: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
     for tensor in dropped {
-        // Without anyone who reads values nothing is known to be lost.
+        // Losses are unknown if values cannot be read.
         let Some(values) = context.same else { continue };
         let is_lost = match tensor.reason {
             TIED => embedding.is_some_and(|embedding| !values.ask(embedding, &tensor.name)),
@@ -39,7 +39,7 @@ pub fn warnings(
         let (count, list) = (names.len(), list_names(&names));
         match reason {
             TIED => format!(
-                "{list} differs from the embedding and is left out: the file has no output matrix of its own, so that predictions \
+                "{list} differs from the embedding and is left out: the file has no output matrix of its own, so predictions \
                  will differ from transformers"
             ),
             NO_BIAS => {

@@ -79,7 +79,7 @@ struct Pass<'a, 'c> {
     after: Vec<OutTensor>,
     dropped: Vec<Dropped>,
     unused: Vec<String>,
-    /// Layers of the unused tensors that have a place but for the number of layers.
+    /// Layers of the unused tensors that only the number of layers excludes.
     beyond: Vec<u64>,
     /// Stacks that lack experts, by layer.
     stacks: HashMap<u64, Stack<'a>>,

@@ -10,9 +10,9 @@ pub struct VocabContext {
     /// `vocab_size` of the (text) config: the number of tokens that is written; free ids below
     /// it are filled with `[PAD{id}]`. `None` where the config does not say.
     pub vocab_size: Option<u64>,
-    /// `general.architecture`, empty where there is none: llama.cpp applies some flags of tokens by it.
+    /// `general.architecture`, or empty. llama.cpp applies some token flags by it.
     pub architecture: String,
-    /// `general.name`, empty where there is none: the same.
+    /// `general.name`, or empty; also used for token flags.
     pub model_name: String,
     /// Rows of the token embedding: every token must have one, and rows without a token get
     /// `[PAD{id}]`.

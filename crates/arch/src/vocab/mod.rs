@@ -51,7 +51,7 @@ use writer::TokenizerWriter;
 pub struct Vocab {
     /// `tokenizer.*` keys in the order of the reference converter.
     pub entries: Metadata,
-    /// The name of the pre-tokenizer by the tokenizer's own expressions, where the reference's hash decided for another one that cuts
+    /// The name of the pre-tokenizer by the tokenizer's own expressions, if the reference's hash selects another one that splits
     /// text differently.
     pub other_pre: Option<String>,
     /// What keeps llama.cpp from loading the file, each one line.

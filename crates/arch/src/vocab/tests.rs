@@ -489,7 +489,7 @@ fn pre_tokenizer_follows_ignore_merges() {
         folder.edit("tokenizer.json", |json| json["model"]["ignore_merges"] = json!(true));
     });
     assert_has(&notes, "pre-tokenizer `llama-bpe`: by its expressions");
-    // A name that a person chose is taken, and what it changes is said.
+    // A chosen name is used, with a note about its effect.
     for (pre, ignore_merges, what) in [
         ("smaug-bpe", true, "`smaug-bpe`: `ignore_merges` is set"),
         ("llama-bpe", false, "`llama-bpe`: `ignore_merges` is not set"),

@@ -98,7 +98,7 @@ impl Fetcher {
             let shared = Arc::clone(&self.shared);
             match thread::Builder::new().spawn(move || shared.work()) {
                 Ok(_) => state.n_threads += 1,
-                // Those that there are fetch everything.
+                // The running threads fetch everything.
                 Err(_) if state.n_threads > 0 => break,
                 Err(error) => {
                     let error = HubError::Io { path: file.path.clone(), error };

@@ -70,8 +70,8 @@ impl Stored for RowsOf {
     }
 }
 
-/// Puts one tensor for each expert in the place of every stack. `named_experts` says that stacks may be called `mlp.experts` too,
-/// as those of AFMoE and dots.llm1.
+/// Replaces every stack by one tensor for each expert. With `named_experts`, stacks may also be called `mlp.experts`, for example
+/// in AFMoE and dots.llm1.
 pub(super) fn split_experts(tensors: &mut Vec<Tensor>, named_experts: bool) {
     let stacks = std::mem::take(tensors);
     for stack in stacks {
@@ -101,7 +101,7 @@ fn names_of(stack: &Tensor, named_experts: bool) -> Option<(String, &'static str
         ("up_proj.weight", true) => "w3.weight",
         ("gate_proj.weight", false) => "gate_proj.weight",
         ("down_proj.weight", false) => "down_proj.weight",
-        // Those of Nemotron H, which have no gate.
+        // Experts of Nemotron H have no gate.
         ("up_proj.weight" | "fc1.weight", false) => "up_proj.weight",
         ("fc2.weight", false) => "down_proj.weight",
         _ => return None,

@@ -3,13 +3,13 @@
 //! mlx-lm changes weights when it loads a model (`sanitize` in `models/*.py`) and saves what it has changed:
 //!
 //! ```text
-//! stacks of experts         switch_mlp.gate_proj.weight (E, out, in)    taken apart again, see `experts`
+//! stacks of experts         switch_mlp.gate_proj.weight (E, out, in)    split again, see `experts`
 //! kernels of convolutions   conv1d.weight (C, K, 1)                     (C, 1, K) in Hugging Face's form: the same bytes
 //! norms of Qwen 3 Next and  w + 1, with the kernels above               w
 //! Qwen 3.5
 //! ```
 //!
-//! Other families have matrices that are cut, joined, turned or multiplied. These are refused by name.
+//! Other families have matrices that are split, joined, transposed or multiplied. These are refused by name.
 //!
 //! Source: mlx-lm 0.32.2.
 
@@ -20,8 +20,8 @@ use serde_json::Value as Json;
 use super::{experts::split_experts, gate_up::join_gate_and_up};
 use crate::{Error, Part, ReadError, Span, Stored, Tensor, read_columns};
 
-/// Families whose weights mlx-lm changes in a way that is not undone here, with the change. A family without `tensors` is
-/// refused as soon as the file says that MLX wrote it.
+/// Families whose weights mlx-lm changes in a way that is not undone here, with the change. A family without `part` is
+/// refused if the metadata names MLX as the writer.
 const CHANGED: &[Changed] = &[
     Changed::family(&["falcon_h1"], "the multipliers of the config are in its weights"),
     Changed::family(&["gpt2"], "its matrices are transposed"),
@@ -114,16 +114,12 @@ pub(super) fn undo(config: &Json, parts: &[Part], tensors: &mut Vec<Tensor>) -> 
         if is_of(&["gpt_oss"]) && tensors.iter().any(|tensor| tensor.name.contains(".experts.gate_proj.")) {
             join_gate_and_up(tensors)?;
         }
-        for tensor in tensors.iter_mut() {
-            for (_, theirs, ours) in RENAMED.iter().filter(|(families, ..)| is_of(families)) {
-                tensor.name = match theirs.strip_prefix('.') {
-                    Some(_) => tensor.name.replacen(theirs, ours, 1),
-                    // The beginning of a name.
-                    None => match tensor.name.strip_prefix(theirs) {
-                        Some(rest) => format!("{ours}{rest}"),
-                        None => continue,
-                    },
-                };
+        for (_, theirs, ours) in RENAMED.iter().filter(|(families, ..)| is_of(families)) {
+            for tensor in tensors.iter_mut() {
+                // Without a dot in front it is the beginning of a name.
+                if theirs.starts_with('.') || tensor.name.starts_with(theirs) {
+                    tensor.name = tensor.name.replacen(theirs, ours, 1);
+                }
             }
         }
     }
