@@ -49,7 +49,7 @@ fn a_budget_that_is_too_small_is_told_before_anything_runs() {
         assert_eq!((ran.code, least(&ran) > 0), (Some(1), true), "{}", ran.stderr);
     }
     // With another importance matrix the file has one key more.
-    let args = ["imatrix", "base.gguf", "--text", "text", "-o", "imatrix.gguf", "-n", "2", "-q"];
+    let args = ["imatrix", "base.gguf", "--text", "text", "-o", "imatrix.gguf", "--chunks", "2", "-q"];
     succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args));
     let args = ["base.gguf", "out/x.gguf", "q4_k_m", "--target-size", "1K", "--imatrix", "imatrix.gguf"];
     let with_another = sandbox.run(QUANTIZE, &[&args[..], TOKENS].concat());

@@ -131,7 +131,7 @@ fn what_has_no_counterpart_is_refused_with_what_to_do() {
         ("gguf-inspect split --merge --delete-splits a b", "hint: remove the shards"),
         ("gguf-convert llama --fuse-qkv", "gguf-convert has no `--fuse-qkv`"),
         ("gguf-quantize --max-buffer-size 512 a b q8_0", "hint: leave it out: memory is a few megabytes"),
-        ("gguf-quantize -t 8 a b q8_0", "hint: threads are `--threads N`"),
+        ("gguf-quantize -t 8 a b q8_0", "8 threads are `--threads 8`"),
     ] {
         let ran = run(&sandbox, &line.split(' ').collect::<Vec<_>>());
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{line}: {}", ran.stderr);

@@ -68,7 +68,7 @@ fn keys_that_change_mathematics_and_that_nobody_asks_for_are_told() {
     let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16"]);
     assert!(ran.stderr.contains(&format!("note: {told}\n")), "{}", ran.stderr);
     // To the curious also what changes nothing.
-    let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16", "-f", "-v"]);
+    let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16", "--force", "-v"]);
     assert!(ran.stderr.contains("note: config keys that `llama` has no use for: "), "{}", ran.stderr);
     assert!(ran.stderr.contains("`transformers_version`"), "{}", ran.stderr);
 }

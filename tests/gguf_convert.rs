@@ -63,7 +63,7 @@ fn the_number_of_threads_changes_no_byte() {
     for name in ["bf16", "q4_k_m", "q2_k"] {
         let digest = two_step().into_iter().find(|row| row.0 == name).unwrap().2;
         for threads in ["1", "2", "3", "7"] {
-            let ran = sandbox.convert(&["llama", "out/x", "-t", name, "-q", "-f", "--threads", threads]);
+            let ran = sandbox.convert(&["llama", "out/x", "-t", name, "-q", "--force", "--threads", threads]);
             assert_eq!(ran, silent());
             assert_eq!(sandbox.listing("out")["x"], digest, "{name}, {threads} threads");
         }
@@ -92,7 +92,7 @@ fn names_of_outputs() {
     assert!(sandbox.path(name).is_file());
     // A folder; an alias is named by what it stands for.
     assert_eq!(sandbox.convert(&["llama", "out", "-t", "q4_k"]), wrote(&format!("out/{name}")));
-    assert_eq!(sandbox.convert(&["llama", "out/", "-t", "Q4_K_M", "-f"]), wrote(&format!("out/{name}")));
+    assert_eq!(sandbox.convert(&["llama", "out/", "-t", "Q4_K_M", "--force"]), wrote(&format!("out/{name}")));
     // A template.
     assert_eq!(
         sandbox.convert(&["llama", "out/{FTYPE}-{ftype}", "-t", "q4_K_m"]),

@@ -44,7 +44,7 @@ fn tensors(sandbox: &Sandbox, file: &str) -> Vec<String> {
 fn layers_of_prediction_are_left_out_or_taken_alone() {
     let sandbox = Sandbox::with_golden("glm4moe-old");
     let convert = |more: &[&str]| {
-        let args = ["glm4moe-old", "out", "-t", "f32", "-q", "-f", "--pre", "llama-bpe"];
+        let args = ["glm4moe-old", "out", "-t", "f32", "-q", "--force", "--pre", "llama-bpe"];
         sandbox.convert(&[&args, more].concat())
     };
     for more in [&[][..], &["--mtp"]] {
@@ -108,10 +108,10 @@ fn a_draft_needs_the_model_that_it_drafts_for() {
     assert!(tensors(&sandbox, "out/x.gguf").contains(&"d2t".to_owned()));
     // One token of the target for two of the draft's, or one beyond its vocabulary, is a broken table.
     sandbox.edit("target/config.json", "\"vocab_size\": 384", "\"vocab_size\": 100");
-    let ran = with(&["--target-model-dir", "target", "-f"]);
+    let ran = with(&["--target-model-dir", "target", "--force"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("tensor `d2t`: token "), "{}", ran.stderr);
-    let ran = with(&["--target-model-dir", "nowhere", "-f"]);
+    let ran = with(&["--target-model-dir", "nowhere", "--force"]);
     assert_ne!(ran.code, Some(0));
 }
 
@@ -164,7 +164,7 @@ fn an_unknown_class_is_told_by_its_tensors() {
 
     // By the name of an architecture and by the name of a class.
     for name in ["llama", "LlamaForCausalLM"] {
-        let ran = sandbox.convert(&["llama", "out/as.gguf", "-t", "f32", "-q", "-f", "--arch-as", name]);
+        let ran = sandbox.convert(&["llama", "out/as.gguf", "-t", "f32", "-q", "--force", "--arch-as", name]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
         let file = |name: &str| fs::read(sandbox.path("out").join(name)).unwrap();
         assert!(file("plain.gguf") == file("as.gguf"), "{name}");

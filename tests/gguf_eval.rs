@@ -56,7 +56,7 @@ fn measure(sandbox: &Sandbox, row: &Row, windows: Option<usize>, more: &[&str]) 
     if row.stride != "0" {
         args.extend(["--stride", &row.stride]);
     }
-    args.extend(windows.iter().flat_map(|n| ["-n", n]));
+    args.extend(windows.iter().flat_map(|n| ["--chunks", n]));
     args.extend(more);
     let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

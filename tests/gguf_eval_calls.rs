@@ -85,7 +85,7 @@ fn numbers_out_of_their_range_are_refused() {
         &["imatrix", "x.gguf", "--text", "text", "-o", "im"],
     ];
     for command in texts {
-        for number in [["-c", "0"], ["-c", "1"], ["-c", "3"], ["-n", "0"], ["-j", "0"], ["-j", "-1"]] {
+        for number in [["-c", "0"], ["-c", "1"], ["-c", "3"], ["--chunks", "0"], ["-j", "0"], ["-j", "-1"]] {
             let ran = eval(&sandbox, &[command, &number].concat());
             assert_eq!(
                 (ran.code, ran.stdout.as_str()),
@@ -101,7 +101,7 @@ fn numbers_out_of_their_range_are_refused() {
             &["perplexity", "x.gguf", "--text", "text", "-c", "64", "--stride", "127"],
             "the stride is 127, expected from 1 to 126",
         ),
-        (&["check", "x.gguf", "--text", "text", "--baseline", "b", "--save", "-n", "0"], "--windows"),
+        (&["check", "x.gguf", "--text", "text", "--baseline", "b", "--save", "--chunks", "0"], "--chunks"),
         (&["check", "x.gguf", "--text", "text", "--baseline", "b", "--save", "-c", "2"], "--context"),
         (&["imatrix", "x.gguf", "--text", "text", "-o", "im", "--save-every", "0"], "--save-every"),
         (&["generate", "x.gguf", "--prompt", "x", "-n", "0"], "--tokens"),
@@ -134,8 +134,10 @@ fn keys_that_cannot_be_computed_with_are_named() {
     ] {
         for value in values {
             set_key(&sandbox, key, *value);
-            let ran =
-                eval(&sandbox, &["perplexity", "y.gguf", "--text", "text", "-c", "32", "-n", "1", "-q"]);
+            let ran = eval(
+                &sandbox,
+                &["perplexity", "y.gguf", "--text", "text", "-c", "32", "--chunks", "1", "-q"],
+            );
             refused(&ran, 1, &format!("y.gguf: metadata key `{key}`: expected a number "));
         }
     }
@@ -150,7 +152,7 @@ fn results_that_are_no_numbers_are_errors_with_their_cause() {
     let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
     bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
     fs::write(sandbox.path("y.gguf"), bytes).unwrap();
-    let text = ["--text", "text", "-c", "32", "-n", "2", "-q"];
+    let text = ["--text", "text", "-c", "32", "--chunks", "2", "-q"];
     let verbs: [&[&str]; 5] = [
         &["perplexity", "y.gguf"],
         &["compare", "x.gguf", "y.gguf"],
@@ -185,7 +187,7 @@ fn what_is_odd_about_a_model_or_a_call_is_said() {
     assert_eq!(&bytes[at..at + value.len()], value);
     bytes[at..at + value.len()].copy_from_slice(b"foo-bar");
     fs::write(sandbox.path("x.gguf"), bytes).unwrap();
-    let text = ["perplexity", "x.gguf", "--text", "text", "-n", "1"];
+    let text = ["perplexity", "x.gguf", "--text", "text", "--chunks", "1"];
     let ran = eval(&sandbox, &[&text[..], &["-c", "64"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("warning: x.gguf: `tokenizer.ggml.pre` is `foo-bar`"), "{}", ran.stderr);
@@ -244,8 +246,10 @@ fn threads_are_counted_in_one_way_and_capped() {
         refused(&sandbox.run(binary, args), 2, "`0` is not a number of threads, which is 1 or more");
     }
     let start = Instant::now();
-    let ran =
-        eval(&sandbox, &["perplexity", "x.gguf", "--text", "text", "-c", "64", "-n", "2", "-j", "100000"]);
+    let ran = eval(
+        &sandbox,
+        &["perplexity", "x.gguf", "--text", "text", "-c", "64", "--chunks", "2", "-j", "100000"],
+    );
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
 }
@@ -264,9 +268,9 @@ fn names_of_llama_cpp_are_understood() {
 #[test]
 fn nothing_invites_to_overwrite_a_baseline() {
     let sandbox = Sandbox::new();
-    for option in [&["-c", "64"][..], &["-n", "2"], &["--force"]] {
+    for option in [&["-c", "64"][..], &["--chunks", "2"], &["--force"]] {
         let ran = eval(&sandbox, &[&["check", "x.gguf", "--text", "t", "--baseline", "b"], option].concat());
-        refused(&ran, 2, "leave out --context, --windows and --force");
+        refused(&ran, 2, "leave out --context, --chunks and --force");
         assert!(!ran.stderr.contains("--save"), "{}", ran.stderr);
     }
     let ran = eval(&sandbox, &["embed", "x.gguf"]);
@@ -303,7 +307,7 @@ fn ctrl_c_keeps_the_part_of_a_matrix_that_there_is() {
     let interrupted = |args: &[&str]| {
         let mut child = sandbox.command(EVAL).args(args).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = lines.by_ref().map(Result::unwrap).find(|line| line.contains(" windows")).unwrap();
+        let first = lines.by_ref().map(Result::unwrap).find(|line| line.contains(" chunks")).unwrap();
         assert!(first.contains(" left: "), "{first}");
         signal(&child, "INT");
         let rest: Vec<String> = lines.map(Result::unwrap).collect();

@@ -116,7 +116,7 @@ fn check_figures(json: &str, share: f64) {
 fn comparisons_are_the_reference_s() {
     let sandbox = llama_and_back();
     let direct =
-        ["compare", "base.gguf", "back.gguf", "--text", "text", "-c", "64", "-n", "4", "--json", "-q"];
+        ["compare", "base.gguf", "back.gguf", "--text", "text", "-c", "64", "--chunks", "4", "--json", "-q"];
     // The reference has the base in 16 bits.
     check_figures(&succeed(eval(&sandbox, &direct)).stdout, 2e-3);
     let saved = succeed(eval(&sandbox, &["compare", &golden_path("llama.kld"), "back.gguf", "--json", "-q"]));
@@ -126,8 +126,19 @@ fn comparisons_are_the_reference_s() {
 #[test]
 fn saved_predictions_are_the_reference_s() {
     let sandbox = llama_and_back();
-    let args =
-        ["compare", "base.gguf", "--text", "text", "-c", "64", "-n", "4", "--save-logits", "our.kld", "-q"];
+    let args = [
+        "compare",
+        "base.gguf",
+        "--text",
+        "text",
+        "-c",
+        "64",
+        "--chunks",
+        "4",
+        "--save-logits",
+        "our.kld",
+        "-q",
+    ];
     succeed(eval(&sandbox, &args));
     let ours = LogitsFile::open(&sandbox.path("our.kld")).unwrap();
     let theirs = LogitsFile::open(&PathBuf::from(golden_path("llama.kld"))).unwrap();
@@ -148,7 +159,8 @@ fn saved_predictions_are_the_reference_s() {
 #[test]
 fn the_same_file_does_not_diverge_and_tensors_tell_their_types() {
     let sandbox = llama_and_back();
-    let args = ["compare", "base.gguf", "base.gguf", "q4_0.gguf", "--text", "text", "-c", "64", "-n", "2"];
+    let args =
+        ["compare", "base.gguf", "base.gguf", "q4_0.gguf", "--text", "text", "-c", "64", "--chunks", "2"];
     let ran = succeed(eval(&sandbox, &[&args[..], &["--json", "--html", "page.html", "-q"]].concat()));
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let same = &report["files"][0];
@@ -199,7 +211,7 @@ fn calls_that_ask_for_nothing_are_refused() {
 fn a_check_fails_when_a_file_got_worse() {
     let sandbox = llama_and_back();
     let args = |file, baseline| ["check", file, "--baseline", baseline, "--text", "text", "-q"];
-    let save = ["--save", "-c", "64", "-n", "2"];
+    let save = ["--save", "-c", "64", "--chunks", "2"];
     let base = ["--base", "base.gguf"];
     succeed(eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base, &save].concat()));
     let again = succeed(eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base].concat()));
@@ -223,7 +235,8 @@ fn a_check_fails_when_a_file_got_worse() {
 fn importance_matrices_are_the_reference_s() {
     for model in ["llama", "mixtral", "deepseek3-old"] {
         let sandbox = sandbox(model);
-        let args = ["imatrix", "base.gguf", "--text", "text", "-c", "64", "-n", "5", "-q", "-o", "our.gguf"];
+        let args =
+            ["imatrix", "base.gguf", "--text", "text", "-c", "64", "--chunks", "5", "-q", "-o", "our.gguf"];
         succeed(eval(&sandbox, &args));
         let ours = Sums::open(&sandbox.path("our.gguf")).unwrap();
         let theirs = Sums::open(&PathBuf::from(golden_path(&format!("{model}.imatrix.gguf")))).unwrap();
@@ -244,7 +257,7 @@ fn importance_matrices_are_the_reference_s() {
 fn matrices_are_resumed_and_added() {
     let sandbox = sandbox("llama");
     let args = |output, n| {
-        let args = ["imatrix", "base.gguf", "--text", "text", "-c", "64", "-q", "-o", output, "-n", n];
+        let args = ["imatrix", "base.gguf", "--text", "text", "-c", "64", "-q", "-o", output, "--chunks", n];
         args.map(str::to_owned)
     };
     let run = |args: &[String]| {

@@ -44,7 +44,7 @@ fn merge(sandbox: &Sandbox, verb: &str, parts: &[String], args: &[&str]) -> Outp
 }
 
 /// Windows of 64 tokens run 32 at a time: these are three groups, of which the last is short.
-const WINDOWS: &[&str] = &["--text", "text", "--context", "64", "--windows", "70"];
+const WINDOWS: &[&str] = &["--text", "text", "--context", "64", "--chunks", "70"];
 
 #[test]
 fn perplexity_of_parts_is_that_of_one_run() {
@@ -60,7 +60,7 @@ fn perplexity_of_parts_is_that_of_one_run() {
         assert_eq!(succeed(merge(&sandbox, "perplexity", &parts, &["-q"])), text, "{n}");
     }
     // With a stride windows overlap.
-    let args = ["perplexity", "base.gguf", "--text", "text", "-c", "64", "--stride", "48", "-n", "20"];
+    let args = ["perplexity", "base.gguf", "--text", "text", "-c", "64", "--stride", "48", "--chunks", "20"];
     let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
     let parts = parts(&sandbox, &[&args[..], &["--force"]].concat(), 2);
     assert_eq!(succeed(merge(&sandbox, "perplexity", &parts, &["--json", "-q"])), json);
@@ -80,7 +80,7 @@ fn parts_of_machines_with_other_cpu_levels_give_the_same_digits() {
             "text",
             "--context",
             "64",
-            "--windows",
+            "--chunks",
             "33",
             "--activations",
             activations,
@@ -103,7 +103,7 @@ fn parts_of_machines_with_other_cpu_levels_give_the_same_digits() {
 #[test]
 fn comparisons_of_parts_are_those_of_one_run() {
     let sandbox = sandbox("llama");
-    let args = [&["compare", "base.gguf", "q4_0.gguf", "base.gguf", "--top-k", "5"], WINDOWS].concat();
+    let args = [&["compare", "base.gguf", "q4_0.gguf", "base.gguf", "--top-tokens", "5"], WINDOWS].concat();
     let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
     let text = succeed(eval(&sandbox, &[&args[..], &["-q"]].concat()));
     for n in [2, 3] {
@@ -160,7 +160,7 @@ fn parts_that_do_not_go_together_are_named() {
     fs::write(sandbox.path("other"), "An other text. ".repeat(2000)).unwrap();
     let other = |name: &str, args: &[&str]| {
         let args =
-            [args, &["--context", "64", "--windows", "70", "--part", "2/2", "--output", name, "-q"]].concat();
+            [args, &["--context", "64", "--chunks", "70", "--part", "2/2", "--output", name, "-q"]].concat();
         succeed(eval(&sandbox, &args));
         name.to_owned()
     };

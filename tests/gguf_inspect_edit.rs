@@ -169,19 +169,19 @@ fn wrong_edits_change_nothing() {
         (1, &["rename", "m.gguf", "no.such=x"]),
         (1, &["rename", "m.gguf", "general.name=general.architecture"]),
         (2, &["rename", "m.gguf", "general.name"]),
-        (1, &["split", "m.gguf", "none/x", "--max-tensors", "3"]),
+        (1, &["split", "m.gguf", "none/x", "--split-max-tensors", "3"]),
         (2, &["split", "m.gguf", "x"]),
-        (2, &["split", "m.gguf", "x", "--max-size", "2X"]),
+        (2, &["split", "m.gguf", "x", "--split-max-size", "2X"]),
         (1, &["merge", "m.gguf", "there.gguf"]),
-        (1, &["endian", "m.gguf", "there.gguf", "--to", "big"]),
-        (1, &["extract", "m.gguf", "blk.0.attn_q", "--to", "x.npy"]),
-        (2, &["extract", "m.gguf", "output.weight", "--to", "x.txt"]),
-        (2, &["extract", "m.gguf", "output.weight", "output_norm.weight", "--to", "x.npy"]),
+        (1, &["endian", "m.gguf", "there.gguf", "--order", "big"]),
+        (1, &["extract", "m.gguf", "blk.0.attn_q", "--output", "x.npy"]),
+        (2, &["extract", "m.gguf", "output.weight", "--output", "x.txt"]),
+        (2, &["extract", "m.gguf", "output.weight", "output_norm.weight", "--output", "x.npy"]),
         (1, &["hash", "--check", "bad.json"]),
         (1, &["hash", "bad.json"]),
         (2, &["hash"]),
         (1, &["diff", "m.gguf", "none"]),
-        (1, &["export-metadata", "m.gguf", "--only", "nothing."]),
+        (1, &["export-metadata", "m.gguf", "--prefix", "nothing."]),
     ] {
         let ran = sandbox.inspect(args);
         assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
@@ -192,10 +192,10 @@ fn wrong_edits_change_nothing() {
         &["set", "m.gguf", "general.name=x", "--dry-run"][..],
         &["unset", "m.gguf", "general.name", "--dry-run", "-o", "there.gguf"],
         &["rename", "m.gguf", "general.name=general.title", "--dry-run", "--json"],
-        &["split", "m.gguf", "x", "--max-tensors", "3", "--dry-run"],
+        &["split", "m.gguf", "x", "--split-max-tensors", "3", "--dry-run"],
         &["merge", "m.gguf", "x.gguf", "--dry-run", "--json"],
-        &["endian", "m.gguf", "x.gguf", "--to", "big", "--dry-run"],
-        &["extract", "m.gguf", "output.weight", "--to", "x.npy", "--dry-run", "--json"],
+        &["endian", "m.gguf", "x.gguf", "--order", "big", "--dry-run"],
+        &["extract", "m.gguf", "output.weight", "--output", "x.npy", "--dry-run", "--json"],
     ] {
         assert!(!done(&sandbox, args).stdout.is_empty(), "{args:?}");
         assert_eq!(sandbox.listing(""), before, "{args:?}");
@@ -230,8 +230,11 @@ fn metadata_goes_out_and_comes_back() {
 #[test]
 fn shards_are_those_of_the_reference_and_merge_into_what_they_were() {
     let (sandbox, digests) = (sandbox(), digests());
-    done(&sandbox, &["split", "m.gguf", "by-tensors", "--max-tensors", "8", "-q"]);
-    done(&sandbox, &["split", "m.gguf", "by-size", "--max-size", "1M", "--no-tensor-first-split", "-q"]);
+    done(&sandbox, &["split", "m.gguf", "by-tensors", "--split-max-tensors", "8", "-q"]);
+    done(
+        &sandbox,
+        &["split", "m.gguf", "by-size", "--split-max-size", "1M", "--no-tensor-first-split", "-q"],
+    );
     let mut n_shards = 0;
     for (name, expected) in digests.iter().filter(|(name, _)| name.ends_with(".gguf")) {
         assert_eq!(digest(&sandbox, name), *expected, "{name}");
@@ -246,11 +249,11 @@ fn shards_are_those_of_the_reference_and_merge_into_what_they_were() {
         assert_eq!(digest(&sandbox, &merged), digests["convert"], "{shard}");
     }
     // A split model is split anew, and turned as it is.
-    done(&sandbox, &["split", "by-size-00002-of-00004.gguf", "again", "--max-tensors", "8", "-q"]);
+    done(&sandbox, &["split", "by-size-00002-of-00004.gguf", "again", "--split-max-tensors", "8", "-q"]);
     assert_eq!(digest(&sandbox, "again-00003-of-00003.gguf"), digests["by-tensors-00003-of-00003.gguf"]);
-    done(&sandbox, &["endian", "by-tensors-00001-of-00003.gguf", "big.gguf", "--to", "big", "-q"]);
+    done(&sandbox, &["endian", "by-tensors-00001-of-00003.gguf", "big.gguf", "--order", "big", "-q"]);
     done(&sandbox, &["merge", "big-00003-of-00003.gguf", "big.gguf", "-q"]);
-    done(&sandbox, &["endian", "big.gguf", "little.gguf", "--to", "little", "-q"]);
+    done(&sandbox, &["endian", "big.gguf", "little.gguf", "--order", "little", "-q"]);
     assert_eq!(digest(&sandbox, "little.gguf"), digests["convert"]);
 }
 
@@ -262,9 +265,9 @@ fn the_other_byte_order_is_that_of_the_reference() {
     for row in text.lines().filter(|row| row.contains("+endian")) {
         let [_, kind, _, expected] = row.split(' ').collect::<Vec<_>>()[..] else { panic!("{row}") };
         assert_eq!(sandbox.convert(&["llama", "m.gguf", "-t", kind, "-q", "--force"]).code, Some(0));
-        done(&sandbox, &["endian", "m.gguf", "big.gguf", "--to", "big", "-q", "--force"]);
+        done(&sandbox, &["endian", "m.gguf", "big.gguf", "--order", "big", "-q", "--force"]);
         assert_eq!(digest(&sandbox, "big.gguf"), expected, "{kind}");
-        done(&sandbox, &["endian", "big.gguf", "back.gguf", "--to", "little", "-q", "--force"]);
+        done(&sandbox, &["endian", "big.gguf", "back.gguf", "--order", "little", "-q", "--force"]);
         assert_eq!(digest(&sandbox, "back.gguf"), digest(&sandbox, "m.gguf"), "{kind}");
         n_files += 1;
     }
@@ -287,7 +290,7 @@ fn hashes_are_those_of_the_reference_and_are_checked() {
     done(&sandbox, &["set", "m.gguf", "general.name=x", "-o", "other.gguf", "-q"]);
     let quantize = ["other.gguf", "sorted.gguf", "copy", "-q"];
     assert_eq!(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &quantize).code, Some(0));
-    done(&sandbox, &["endian", "sorted.gguf", "big.gguf", "--to", "big", "-q"]);
+    done(&sandbox, &["endian", "sorted.gguf", "big.gguf", "--order", "big", "-q"]);
     assert_ne!(data(&sandbox, "sorted.gguf"), data(&sandbox, "m.gguf"));
     for name in ["other.gguf", "sorted.gguf", "big.gguf"] {
         let listed = done(&sandbox, &["hash", name, "--tensors", "--json", "-q"]).stdout;
@@ -295,11 +298,11 @@ fn hashes_are_those_of_the_reference_and_are_checked() {
         assert_eq!(listed[format!("{name}:*")], Json::from(whole.clone()), "{name}");
     }
 
-    done(&sandbox, &["hash", "m.gguf", "other.gguf", "--tensors", "--write", "SHA256SUMS", "-q"]);
+    done(&sandbox, &["hash", "m.gguf", "other.gguf", "--tensors", "--output", "SHA256SUMS", "-q"]);
     let checked = done(&sandbox, &["hash", "--check", "SHA256SUMS", "-q"]).stdout;
     assert_eq!(checked.lines().filter(|line| line.ends_with(": OK")).count(), 2 * 23);
     // The system's own program reads the list of files.
-    done(&sandbox, &["hash", "m.gguf", "other.gguf", "--write", "FILES", "-q"]);
+    done(&sandbox, &["hash", "m.gguf", "other.gguf", "--output", "FILES", "-q"]);
     if let Ok(output) = sandbox.command("sha256sum").args(["-c", "FILES"]).output() {
         assert!(output.status.success());
     }
@@ -327,17 +330,17 @@ fn tensors_are_extracted_with_their_values() {
     let file = open(&sandbox, "m.gguf");
     let norm = file.data(file.tensor("output_norm.weight").unwrap()).unwrap();
     let query = file.data(file.tensor("blk.0.attn_q.weight").unwrap()).unwrap();
-    done(&sandbox, &["extract", "m.gguf", "output_norm.weight", "--to", "x.npy", "-q"]);
+    done(&sandbox, &["extract", "m.gguf", "output_norm.weight", "--output", "x.npy", "-q"]);
     let npy = fs::read(sandbox.path("x.npy")).unwrap();
     // numpy.lib.format, version 1.0.
     let header = b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (256,), }";
     assert!(npy.starts_with(header) && npy[127] == b'\n' && npy[128..] == *norm, "{:?}", &npy[..128]);
     // numpy has no bfloat16.
-    done(&sandbox, &["extract", "m.gguf", "blk.0.attn_q.weight", "--to", "q.npy", "-q"]);
+    done(&sandbox, &["extract", "m.gguf", "blk.0.attn_q.weight", "--output", "q.npy", "-q"]);
     let wide: Vec<u8> = query.chunks_exact(2).flat_map(|half| [0, 0, half[0], half[1]]).collect();
     assert!(fs::read(sandbox.path("q.npy")).unwrap()[128..] == wide);
     let names = ["blk.0.attn_q.weight", "output_norm.weight"];
-    done(&sandbox, &["extract", "m.gguf", names[0], names[1], "--to", "x.safetensors", "-q"]);
+    done(&sandbox, &["extract", "m.gguf", names[0], names[1], "--output", "x.safetensors", "-q"]);
     let bytes = fs::read(sandbox.path("x.safetensors")).unwrap();
     let len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header: Json = serde_json::from_slice(&bytes[8..8 + len]).unwrap();
@@ -347,7 +350,7 @@ fn tensors_are_extracted_with_their_values() {
     assert!(bytes[8 + len..] == [query, norm].concat());
     // Blocks become what they stand for.
     assert_eq!(sandbox.convert(&["llama", "q.gguf", "-t", "q8_0", "-q"]).code, Some(0));
-    done(&sandbox, &["extract", "q.gguf", names[0], "--to", "b.npy", "-q"]);
+    done(&sandbox, &["extract", "q.gguf", names[0], "--output", "b.npy", "-q"]);
     let quantized = open(&sandbox, "q.gguf");
     let tensor = quantized.tensor(names[0]).unwrap();
     let mut values = vec![0.0; tensor.shape.n_elems() as usize];
@@ -365,8 +368,8 @@ fn differences_are_shown() {
     done(&sandbox, &["set", "m.gguf", "--chat-template", "a.jinja", "-q"]);
     done(&sandbox, &["diff", "m.gguf", "m.gguf", "-q"]);
     // Neither shards nor byte order are a difference.
-    done(&sandbox, &["split", "m.gguf", "s", "--max-tensors", "8", "-q"]);
-    done(&sandbox, &["endian", "m.gguf", "big.gguf", "--to", "big", "-q"]);
+    done(&sandbox, &["split", "m.gguf", "s", "--split-max-tensors", "8", "-q"]);
+    done(&sandbox, &["endian", "m.gguf", "big.gguf", "--order", "big", "-q"]);
     done(&sandbox, &["diff", "s-00001-of-00003.gguf", "big.gguf", "-q"]);
 
     let set = ["set", "m.gguf", "llama.context_length=128", "new.key=u8:1", "-o", "n.gguf", "-q"];

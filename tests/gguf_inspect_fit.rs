@@ -15,7 +15,7 @@ fn the_largest_file_of_a_folder_that_fits_is_told() {
     assert_eq!(sandbox.convert(&["llama", "out/m-{ftype}.gguf", "-t", types, "-q"]).code, Some(0));
     fs::write(sandbox.path("out/notes.txt"), "no model").unwrap();
     fs::write(sandbox.path("out/damaged.gguf"), "GGUF").unwrap();
-    let ran = sandbox.inspect(&["fit", "out", "--memory", "24MB", "--ctx", "256,512", "--json"]);
+    let ran = sandbox.inspect(&["fit", "out", "--memory", "24MB", "--context", "256,512", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("damaged.gguf"), "{}", ran.stderr);
     let json: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -36,7 +36,7 @@ fn the_largest_file_of_a_folder_that_fits_is_told() {
     }
     assert_eq!(json["best"]["file"], "m-f16.gguf");
 
-    let text = sandbox.inspect(&["fit", "out/m-q8_0.gguf", "--memory", "24MB", "--ctx", "256"]);
+    let text = sandbox.inspect(&["fit", "out/m-q8_0.gguf", "--memory", "24MB", "--context", "256"]);
     assert_eq!((text.code, text.stderr.as_str()), (Some(0), ""));
     assert!(
         text.stdout.contains("the largest that fits 24.0 MB with 256 tokens: m-q8_0.gguf"),
@@ -44,8 +44,15 @@ fn the_largest_file_of_a_folder_that_fits_is_told() {
         text.stdout
     );
     // What is loaded beside it counts.
-    let more =
-        sandbox.inspect(&["fit", "out/m-q8_0.gguf", "--ctx", "256", "--with", "out/m-f16.gguf", "--json"]);
+    let more = sandbox.inspect(&[
+        "fit",
+        "out/m-q8_0.gguf",
+        "--context",
+        "256",
+        "--with",
+        "out/m-f16.gguf",
+        "--json",
+    ]);
     let more: Value = serde_json::from_str(&more.stdout).unwrap();
     let weights = |json: &Value| json["uses"][0]["bytes"]["weights"].as_u64().unwrap();
     assert_eq!(weights(&more["files"][0]), weights(&files[1]) + weights(&files[2]));
@@ -56,17 +63,17 @@ fn the_largest_file_of_a_folder_that_fits_is_told() {
 fn what_does_not_fit_is_a_failure() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "m.gguf", "-t", "f16", "-q"]).code, Some(0));
-    let ran = sandbox.inspect(&["fit", "m.gguf", "--memory", "1MB", "--ctx", "256"]);
+    let ran = sandbox.inspect(&["fit", "m.gguf", "--memory", "1MB", "--context", "256"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: nothing fits 1.00 MB\n"));
     assert!(ran.stdout.contains("none (this one does not fit)"), "{}", ran.stdout);
     // Q8_0 takes 32 elements, and a token has 128 of keys.
-    let quantized = sandbox.inspect(&["fit", "m.gguf", "--ctx", "256", "--kv-type", "q8_0", "--json"]);
+    let quantized = sandbox.inspect(&["fit", "m.gguf", "--context", "256", "--kv-type", "q8_0", "--json"]);
     let json: Value = serde_json::from_str(&quantized.stdout).unwrap();
     assert_eq!(json["files"][0]["uses"][0]["bytes"]["kv"], 2 * 2 * 256 * 128 / 32 * 34);
     for args in [
         &["fit", "m.gguf", "--memory", "much"][..],
         &["fit", "m.gguf", "--kv-type", "q4_k"],
-        &["fit", "m.gguf", "--ctx", "0"],
+        &["fit", "m.gguf", "--context", "0"],
     ] {
         assert_eq!(sandbox.inspect(args).code, Some(2), "{args:?}");
     }

@@ -107,7 +107,7 @@ mod remote {
         let sandbox = place();
         done(
             &sandbox,
-            sandbox.inspect(&["split", "out/theirs.gguf", "out/part", "--max-tensors", "8", "-q"]),
+            sandbox.inspect(&["split", "out/theirs.gguf", "out/part", "--split-max-tensors", "8", "-q"]),
         );
         let local = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf"]));
         let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));

@@ -17,13 +17,13 @@ fn converted() -> Sandbox {
 #[test]
 fn the_ids_of_a_conversion_are_those_of_its_source() {
     let sandbox = converted();
-    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--check", "llama-llama3"]);
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama-llama3"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
     assert!(ran.stdout.contains("differing   0\n"), "{}", ran.stdout);
 
     fs::write(sandbox.path("own.txt"), b"own text \xff").unwrap();
     let ran =
-        sandbox.inspect(&["tokenizer", "x.gguf", "--check", "llama-llama3", "--text", "own.txt", "--json"]);
+        sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama-llama3", "--text", "own.txt", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     // The byte that is no UTF-8 became a replacement character of three bytes.
@@ -41,7 +41,7 @@ fn a_difference_is_counted_shown_and_fails() {
     merges.clear();
     json["model"]["ignore_merges"] = false.into();
     fs::write(&path, json.to_string()).unwrap();
-    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--check", "llama-llama3"]);
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama-llama3"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(
         ran.stdout.contains("first       at id ") && ran.stdout.contains("  source    "),
@@ -55,7 +55,7 @@ fn a_difference_is_counted_shown_and_fails() {
 fn a_source_without_tokenizer_json_is_refused_with_advice() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
-    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--check", "llama"]);
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.contains("tokenizer.json: there is no such file"), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint:"), "{}", ran.stderr);

@@ -24,7 +24,7 @@ fn sandbox() -> Sandbox {
 }
 
 fn publish(sandbox: &Sandbox, src: &str, dir: &str, more: &[&str]) -> Output {
-    let args = [src, dir, "-c", "32", "--no-imatrix", "--eval", "eval.txt", "-j", "2"];
+    let args = [src, dir, "-c", "32", "--no-imatrix", "--eval-text", "eval.txt", "-j", "2"];
     sandbox.run(PUBLISH, &[&args[..], more].concat())
 }
 
@@ -61,18 +61,18 @@ fn what_is_left_out_may_be_wanted_again() {
         assert!(kept.iter().all(is_summed) && !left_out.iter().any(is_summed), "{sums}");
         (ran.stderr, left_out, results)
     };
-    let (_, first, _) = call("out/pub", &["-n", "20", "--drop-dominated"]);
+    let (_, first, _) = call("out/pub", &["--chunks", "20", "--drop-dominated"]);
     assert_eq!(first, BTreeSet::from(["Q4_0".to_owned()]));
-    let (told, again, _) = call("out/pub", &["-n", "20", "--drop-dominated"]);
+    let (told, again, _) = call("out/pub", &["--chunks", "20", "--drop-dominated"]);
     assert_eq!((&again, told.contains("files: ")), (&first, false), "{told}");
     // What was measured is of other windows: the file is made again, and measured.
-    let (told, more, results) = call("out/pub", &["-n", "30", "--drop-dominated"]);
+    let (told, more, results) = call("out/pub", &["--chunks", "30", "--drop-dominated"]);
     assert!(told.contains("files: Q4_0\n"), "{told}");
-    let (_, fresh, expected) = call("out/fresh", &["-n", "30", "--drop-dominated"]);
+    let (_, fresh, expected) = call("out/fresh", &["--chunks", "30", "--drop-dominated"]);
     assert_eq!((more, &results["rungs"]), (fresh, &expected["rungs"]));
-    let (_, none, _) = call("out/pub", &["-n", "30"]);
+    let (_, none, _) = call("out/pub", &["--chunks", "30"]);
     assert_eq!(none, BTreeSet::new());
-    let (_, last, _) = call("out/pub", &["-n", "30", "--drop-dominated"]);
+    let (_, last, _) = call("out/pub", &["--chunks", "30", "--drop-dominated"]);
     assert_eq!(last, first);
 }
 
@@ -80,7 +80,8 @@ fn what_is_left_out_may_be_wanted_again() {
 #[test]
 fn files_of_an_earlier_call_are_told_and_left() {
     let sandbox = sandbox();
-    let call = |more: &[&str]| succeed(publish(&sandbox, "llama", "out/pub", &[&["-n", "4"], more].concat()));
+    let call =
+        |more: &[&str]| succeed(publish(&sandbox, "llama", "out/pub", &[&["--chunks", "4"], more].concat()));
     let told = call(&["-t", "q8_0,q4_0"]);
     assert!(!told.stderr.contains("is in the folder"), "{}", told.stderr);
     let before = sandbox.listing("out/pub");
@@ -126,7 +127,7 @@ fn cached(sandbox: &Sandbox, commit: &str) -> PathBuf {
 fn a_branch_that_moved_is_another_model() {
     let sandbox = sandbox();
     let published = |src: &str| {
-        let ran = succeed(publish(&sandbox, src, "out/pub", &["-n", "4", "-t", "q8_0"]));
+        let ran = succeed(publish(&sandbox, src, "out/pub", &["--chunks", "4", "-t", "q8_0"]));
         let results = results(&sandbox, "out/pub");
         let commit = results["model"]["commit"].as_str().unwrap().to_owned();
         let card = fs::read_to_string(sandbox.path("out/pub/README.md")).unwrap();
@@ -160,11 +161,12 @@ fn a_branch_that_moved_is_another_model() {
 fn a_gguf_file_is_its_own_base() {
     let sandbox = sandbox();
     succeed(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]));
-    let ran = publish(&sandbox, "base.gguf", "out/pub", &["-n", "4", "-t", "q8_0", "--base", "f16"]);
-    let expected = "error: --base is for a checkpoint; a GGUF file is the base as it is\nhint: `gguf-quantize base.gguf BASE.gguf TYPE` makes a \
+    let ran =
+        publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "q8_0", "--base-type", "f16"]);
+    let expected = "error: --base-type needs a checkpoint; a GGUF file is the base itself\nhint: `gguf-quantize base.gguf BASE.gguf TYPE` makes a \
                     base of another type, which can be given in its place\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(2), expected));
     assert!(sandbox.outputs().is_empty());
-    succeed(publish(&sandbox, "base.gguf", "out/pub", &["-n", "4", "-t", "q8_0"]));
+    succeed(publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "q8_0"]));
     assert_eq!(results(&sandbox, "out/pub")["base"]["type"], "the given");
 }

@@ -74,7 +74,7 @@ fn the_same_types_and_sizes_with_less_error() {
 
     // Against the file that the same importance matrix makes without it.
     let eval = env!("CARGO_BIN_EXE_gguf-eval");
-    let args = ["imatrix", "base.gguf", "--text", "text", "-o", "imatrix.gguf", "-n", "4", "-q"];
+    let args = ["imatrix", "base.gguf", "--text", "text", "-o", "imatrix.gguf", "--chunks", "4", "-q"];
     succeed(sandbox.run(eval, &args));
     succeed(quantize(&sandbox, &["--imatrix", "imatrix.gguf", "base.gguf", "stock.gguf", "q4_k_m", "-q"]));
     let ((ours, ours_model), (stock, stock_model)) =

@@ -34,7 +34,7 @@ fn check(sandbox: &Sandbox, binary: &str, args: &[&str], expected: &BTreeMap<Str
         for threads in THREADS {
             let case = format!("level {level}, {threads} threads");
             let mut command = sandbox.command(binary);
-            command.args(args).args(["-q", "-f", "--threads", threads]).env(LEVEL_VARIABLE, level);
+            command.args(args).args(["-q", "--force", "--threads", threads]).env(LEVEL_VARIABLE, level);
             let output = command.output().unwrap();
             assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
             assert_eq!(&sandbox.listing("out"), expected, "{case}");

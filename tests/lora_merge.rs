@@ -90,7 +90,7 @@ fn files_are_those_of_a_merged_checkpoint() {
         println!("{name}: {} elements, PEFT at most {} ulp away", golden_of.n_elems, golden_of.ulps);
         // Without vector instructions the same bytes come out.
         let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
-        command.args(&args).arg("-f").env(quant::LEVEL_VARIABLE, "scalar");
+        command.args(&args).arg("--force").env(quant::LEVEL_VARIABLE, "scalar");
         assert!(command.output().unwrap().status.success(), "{name}");
         let again = sandbox.listing("out").into_values();
         assert!(again.eq(sandbox_digests.into_values()), "{name}");
@@ -222,7 +222,7 @@ fn whole_tensors_have_the_shape_and_the_place_of_the_base_models() {
     fs::rename(sandbox.path("llama-bias"), sandbox.path("llama-head-dim")).unwrap();
     copy_folder(&sandbox.path("adapter-0"), &sandbox.path("other"));
     let run = |loras: &[&str]| {
-        let mut args = vec!["llama-head-dim", "out/x.gguf", "-q", "-f", "-t", "f32"];
+        let mut args = vec!["llama-head-dim", "out/x.gguf", "-q", "--force", "-t", "f32"];
         args.extend(loras.iter().flat_map(|lora| ["--lora", lora]));
         sandbox.convert(&args)
     };

@@ -121,7 +121,7 @@ fn threads_change_no_byte_of_any_file() {
         let case = case(name);
         for threads in ["1", "2", "3", "7"] {
             let args: Vec<&str> = case.args.iter().map(String::as_str).collect();
-            let ran = quantize(&sandbox, &[&args[..], &["-q", "-f", "--threads", threads]].concat());
+            let ran = quantize(&sandbox, &[&args[..], &["-q", "--force", "--threads", threads]].concat());
             assert_eq!(ran, silent(), "{name}");
             for [file, _, digest] in &case.files {
                 assert_eq!(&sandbox.listing("out")[file], digest, "{name}, {threads} threads");
@@ -172,8 +172,10 @@ fn a_recipe_file_replays_every_choice() {
     {
         let case = case(name);
         let args: Vec<&str> = case.args.iter().map(String::as_str).collect();
-        let saved =
-            quantize(&sandbox, &[&args[..], &["-q", "--dry-run", "--save-recipe", "r.json", "-f"]].concat());
+        let saved = quantize(
+            &sandbox,
+            &[&args[..], &["-q", "--dry-run", "--save-recipe", "r.json", "--force"]].concat(),
+        );
         assert_eq!((saved.code, saved.stderr.as_str()), (Some(0), ""), "{name}");
         assert!(sandbox.outputs().is_empty());
         let json: serde_json::Value =
@@ -207,7 +209,8 @@ fn a_recipe_file_replays_every_choice() {
     assert_eq!(quantize(&sandbox, &save), silent());
     let before = sandbox.listing("out");
     assert_eq!(before.len(), 2);
-    let again = ["llama.gguf", "out/", "-q", "-f", "--recipe", "two.json", "--save-recipe", "three.json"];
+    let again =
+        ["llama.gguf", "out/", "-q", "--force", "--recipe", "two.json", "--save-recipe", "three.json"];
     assert_eq!(quantize(&sandbox, &again), silent());
     assert_eq!(sandbox.listing("out"), before);
     let read = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
@@ -431,7 +434,7 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
 
     // In place of the input: never, shards and recipe files included.
     let itself =
-        quantize(&sandbox, &["split-00001-of-00004.gguf", "split.gguf", "q4_0", "--keep-split", "-f"]);
+        quantize(&sandbox, &["split-00001-of-00004.gguf", "split.gguf", "q4_0", "--keep-split", "--force"]);
     assert_eq!(itself.code, Some(1));
     assert!(
         itself.stderr.starts_with("error: output `split-00001-of-00004.gguf` is the input"),
@@ -439,7 +442,7 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
         itself.stderr
     );
     let recipe =
-        quantize(&sandbox, &["llama.gguf", "q4_0", "--dry-run", "--save-recipe", "llama.gguf", "-f"]);
+        quantize(&sandbox, &["llama.gguf", "q4_0", "--dry-run", "--save-recipe", "llama.gguf", "--force"]);
     assert!(recipe.code == Some(1) && recipe.stderr.contains("is the input"), "{}", recipe.stderr);
     fs::write(sandbox.path("out/x"), "mine").unwrap();
     let there = quantize(&sandbox, &["llama.gguf", "out/x", "q4_0"]);

@@ -266,7 +266,7 @@ fn scores_are_made_of_merges_on_demand() {
     assert!(scores.as_array().unwrap().iter().all(|score| *score == -1000.0), "{scores}");
     let (sandbox, ran) = vocab_only("llama", json_only, &["--scores-from-merges"]);
     assert!(ran.code == Some(0) && !ran.stderr.contains("has no scores"), "{}", ran.stderr);
-    let ran = sandbox.inspect(&["tokenizer", "out/x.gguf", "--check", "llama"]);
+    let ran = sandbox.inspect(&["tokenizer", "out/x.gguf", "--against", "llama"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("\ndiffering   0\nllama.cpp   0 differing\n"), "{}", ran.stdout);
 }

@@ -174,7 +174,7 @@ fn with_version_1() -> Vec<u8> {
 fn faults_of_shards() {
     let sandbox = Sandbox::with_golden("llama");
     made(&sandbox, "llama", "bf16");
-    let split = ["split", "good.gguf", "s", "--max-tensors", "8", "-q"];
+    let split = ["split", "good.gguf", "s", "--split-max-tensors", "8", "-q"];
     assert_eq!(sandbox.inspect(&split).code, Some(0));
     let shard = |no: u32| format!("s-0000{no}-of-00003.gguf");
     assert_eq!(verify(&sandbox, &[&shard(2), "--against", "llama", "--strict"]).0, Some(0));

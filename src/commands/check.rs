@@ -31,7 +31,7 @@ pub const COMMAND: Command = Command {
     verb: Some("check"),
     define: |command| {
         CheckArgs::augment_args(command)
-            .about("Fails when a file predicts a text worse than a baseline says.")
+            .about("Fail if a model is worse than a saved baseline")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -40,46 +40,57 @@ pub const COMMAND: Command = Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  gguf-eval check model-Q4_K_M.gguf --base model-BF16.gguf --text t.txt --baseline b.json --save
-  gguf-eval check model-Q4_K_M.gguf --base model-BF16.gguf --text t.txt --baseline b.json
+  gguf-eval check q4.gguf --base bf16.gguf --text t.txt --baseline b.json --save
+  gguf-eval check q4.gguf --base bf16.gguf --text t.txt --baseline b.json
 
-The first writes the baseline, the second compares with it: exit code 1 says that perplexity, or with a base
-the divergence from it, is above the baseline's by more than the margin. Other failures have exit codes 1 and 2 too; with --json,
-a failure prints an object with `error` and `hints`, and a worse result prints its figures with `is_worse`. Context, windows, margins, activations and
-the digest of the text are part of the baseline.";
+The first call writes the baseline, the second compares with it. The exit code is 1 if perplexity or,
+with --base, the divergence exceeds the baseline by more than the margin. Other failures have exit
+codes 1 and 2 too. With --json, a failure prints an object with `error` and `hints`, and a worse
+result prints its metrics with `is_worse`. The baseline stores context length, number of chunks,
+margins, activations and the digest of the text.";
 
 #[derive(Debug, Args)]
 struct CheckArgs {
-    /// A GGUF file; of a split model, one of its shards.
+    /// GGUF file, or any shard of a split model.
     file: PathBuf,
-    /// The baseline, a JSON file.
+    /// Compare with the baseline in FILE (JSON).
     #[arg(long, value_name = "FILE")]
     baseline: PathBuf,
-    /// The text, as a file.
+    /// Read the text from FILE.
     #[arg(short = 'f', long, value_name = "FILE")]
     text: PathBuf,
-    /// The GGUF file that FILE was made of: its divergence from that is checked too.
-    #[arg(long, value_name = "FILE")]
+    /// Use MODEL as the base.
+    ///
+    /// It is the GGUF file that FILE was made from. The KL divergence from it is checked as well.
+    #[arg(long, value_name = "MODEL")]
     base: Option<PathBuf>,
     /// Write the baseline instead of comparing with it.
     #[arg(long)]
     save: bool,
-    /// Replace the baseline if it exists.
+    /// Overwrite existing outputs.
     #[arg(long)]
     force: bool,
-    /// Tokens in a window, with --save; 512 by default. Without --save the baseline says it.
+    /// Set the context length, in tokens.
+    ///
+    /// Goes with --save (default: 512). Otherwise the baseline sets it.
     #[arg(short, long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
     context: Option<u32>,
-    /// Windows at most, with --save. Without --save the baseline says it.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    windows: Option<u32>,
-    /// By how much perplexity may be above the baseline's, in percent; 0.1, or what the baseline says.
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    /// Read at most N chunks of the text.
+    ///
+    /// Goes with --save. Otherwise the baseline sets it.
+    #[arg(long, alias = "windows", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    chunks: Option<u32>,
+    /// Allow perplexity to rise by PERCENT.
+    ///
+    /// Default: 0.1, or the margin in the baseline.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, hide_short_help = true)]
     perplexity_margin: Option<f64>,
-    /// By how much the divergence may be above the baseline's, in percent; 2, or what the baseline says.
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    /// Allow the divergence to rise by PERCENT.
+    ///
+    /// Default: 2, or the margin in the baseline.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, hide_short_help = true)]
     divergence_margin: Option<f64>,
-    /// The result as one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -182,18 +193,16 @@ fn check(mut args: CheckArgs, ui: &Ui) -> Result<Option<(PathBuf, Vec<Verdict>)>
     if args.save {
         let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
         check_outputs(&[&args.baseline], &inputs, args.force)?;
-    } else if args.force || args.context.is_some() || args.windows.is_some() {
-        return Err(Failure::usage(
-            "--context and --windows are those of the baseline, which stays as it is",
-        )
-        .hint(["leave out --context, --windows and --force; they belong to the making of a baseline"]));
+    } else if args.force || args.context.is_some() || args.chunks.is_some() {
+        return Err(Failure::usage("the baseline sets --context and --chunks")
+            .hint(["leave out --context, --chunks and --force; they are for making a baseline"]));
     }
     let text_sha256 = sha256_of(&args.text)?;
     let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
     let settings = match &baseline {
         None => Settings {
             context: args.context.map_or(Settings::default().context, |n| n as usize),
-            n_chunks: args.windows.map(|n| n as usize),
+            n_chunks: args.chunks.map(|n| n as usize),
             stride: None,
         },
         Some(baseline) => {
@@ -266,7 +275,7 @@ fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64
     let tokens = tokens(&model, &args.text, ui)?;
     let chunks = chunks_of_text(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
     warn_of_length(&model, settings.context, ui);
-    let mut progress = ProgressLine::new("windows", chunks.len());
+    let mut progress = ProgressLine::new("chunks", chunks.len());
     match &args.base {
         None => {
             let mut watch = |figures: &eval::perplexity::Perplexity| {

@@ -38,7 +38,7 @@ pub const COMMAND: Command = Command {
     verb: Some(VERB),
     define: |command| {
         CompareArgs::augment_args(command)
-            .about("Compares what files predict with what their base predicts.")
+            .about("Measure the KL divergence of models from their base")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -50,54 +50,62 @@ pub(super) const VERB: &str = "compare";
 const EXAMPLES: &str = "\
 Examples:
   gguf-eval compare model-BF16.gguf model-Q4_K_M.gguf --text wiki.test.raw
-  gguf-eval compare model-BF16.gguf model-Q*.gguf --text wiki.test.raw --windows 20 --html report.html
   gguf-eval compare model-BF16.gguf model-Q4_K_M.gguf --tensors
+  gguf-eval compare model-BF16.gguf model-Q*.gguf --text wiki.test.raw --chunks 20 --html report.html
   gguf-eval compare model-BF16.gguf --text wiki.test.raw --save-logits base.kld
   gguf-eval compare base.kld model-Q4_K_M.gguf --activations rounded --json
   gguf-eval compare model-BF16.gguf model-Q*.gguf --text wiki.test.raw --part 2/8 --output 2.part
   gguf-eval compare --merge *.part --json
 
-All files run together, window by window; no file of logits is needed. Files of logits that
-llama-perplexity --kl-divergence-base wrote are read in the place of the base, and --save-logits
-writes them. Divergences are in nats. Activations stay f32, where llama-perplexity rounds them to 8 bits
-before multiplying them with quantized weights; --activations rounded does as it does.
+All files run together, chunk by chunk, so no file of logits is needed. Logits that
+`llama-perplexity --kl-divergence-base` saved can take the place of the base. Divergences are in
+nats. llama-perplexity rounds activations to 8 bits before it multiplies them with quantized
+weights; here they stay f32 unless --activations rounded is given.
 
-With --part each of several machines compares its share of the windows; the files of all parts give the figures of one run,
-to the last digit on CPUs of the same kind. Tensors are compared apart, with --tensors and without a text.";
+--tensors is not divided into parts: run it without a text.";
 
 #[derive(Debug, Args)]
 struct CompareArgs {
-    /// The base: a GGUF file, or saved predictions of one.
+    /// Base model: GGUF file, or saved logits of one.
     #[arg(required_unless_present = "merge", conflicts_with = "merge")]
     base: Option<PathBuf>,
-    /// The GGUF files to compare with it.
+    /// GGUF files to compare with it.
     files: Vec<PathBuf>,
-    /// The text, as a file.
+    /// Read the text from FILE.
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "merge")]
     text: Option<PathBuf>,
-    /// Tokens in a window.
+    /// Set the context length, in tokens.
+    ///
+    /// The text is cut into chunks of this length.
     #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
-    /// Windows to compare at most.
-    #[arg(short = 'n', long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
-    windows: Option<u32>,
-    /// How many of the most likely tokens to look for among the other's.
-    #[arg(long, value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    top_k: u32,
-    /// Print the error of each tensor too; without a text, nothing else.
+    /// Read at most N chunks of the text.
+    #[arg(long, alias = "windows", value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
+    chunks: Option<u32>,
+    /// Compare the K most likely tokens.
+    ///
+    /// Reports how many of them both models have among their K most likely.
+    #[arg(long, alias = "top-k", value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
+    top_tokens: u32,
+    /// Report each tensor as well.
+    ///
+    /// Without a text, only the errors of tensors are reported.
     #[arg(long, conflicts_with_all = ["merge", "part"])]
     tensors: bool,
-    /// Write the result as a page with charts. The page includes the error of each tensor (except with --merge).
+    /// Write a page with charts to FILE.
+    ///
+    /// It includes the error of each tensor, except with --merge.
     #[arg(long, value_name = "FILE", conflicts_with = "part")]
     html: Option<PathBuf>,
-    /// Write the base's predictions in llama-perplexity's format (2 bytes for each token of the
-    /// vocabulary at each position).
+    /// Write the logits of the base to FILE.
+    ///
+    /// The format is that of `llama-perplexity --kl-divergence-base`: 2 bytes for each vocabulary entry at each position.
     #[arg(long, value_name = "FILE", requires = "text", conflicts_with_all = ["merge", "part"])]
     save_logits: Option<PathBuf>,
-    /// Replace files that exist.
+    /// Overwrite existing outputs.
     #[arg(long)]
     force: bool,
-    /// The result as one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -197,8 +205,13 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         });
     }
     let activations = args.run.activations.unwrap_or_default();
-    let measured =
-        Measured { found, k: args.top_k, context: plan.context, windows: plan.chunks.len(), activations };
+    let measured = Measured {
+        found,
+        k: args.top_tokens,
+        context: plan.context,
+        windows: plan.chunks.len(),
+        activations,
+    };
     show(&args, told, measured, tensors, saved, ui)
 }
 
@@ -298,7 +311,7 @@ fn what_decides(
         "text": args.text.as_ref().map(|text| sha256_of(text)).transpose()?,
         "context": plan.context,
         "predictions in a window": n_counted(&plan.chunks),
-        "top_k": args.top_k,
+        "top_k": args.top_tokens,
         "activations": args.run.activations.unwrap_or_default().name(),
     }))
 }
@@ -378,13 +391,13 @@ fn plan(
     };
     match (base, &args.text, others.first()) {
         (Opened::Logits(file), _, Some(other)) => {
-            let n_chunks = args.windows.map(|n| n as usize);
+            let n_chunks = args.chunks.map(|n| n as usize);
             let chunks = chunks_of_file(other, file, n_chunks).map_err(|error| at(base_path, error))?;
             Ok(plan(chunks, None, file.layout().context))
         }
         (Opened::Model(model), Some(text), _) => {
             let tokens = tokens(model, text, ui)?;
-            let (context, n_chunks) = (args.context as usize, args.windows.map(|n| n as usize));
+            let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
             let settings = Settings { context, n_chunks, stride: None };
             let chunks = chunks_of_text(model, &tokens, &settings).map_err(|error| at(text, error))?;
             Ok(plan(chunks, Some(text.display().to_string()), context))
@@ -415,7 +428,7 @@ fn predictions(
         _ => None,
     };
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::from("windows", plan.range.start, plan.range.end);
+    let mut progress = ProgressLine::from("chunks", plan.range.start, plan.range.end);
     let paths: Vec<String> = args.files.iter().map(|path| path.display().to_string()).collect();
     let names = labels(&paths.iter().map(String::as_str).collect::<Vec<_>>());
     let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
@@ -432,7 +445,7 @@ fn predictions(
         });
         !cancel.load(std::sync::atomic::Ordering::Relaxed)
     };
-    let k = args.top_k as usize;
+    let k = args.top_tokens as usize;
     let found = run_chunks(&base, others, (&plan.chunks, plan.range.clone()), k, writer.as_ref(), &mut watch)
         .map_err(|error| of_model(base_path, &args.files, error))?;
     if cancel.load(std::sync::atomic::Ordering::Relaxed) {

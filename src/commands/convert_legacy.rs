@@ -16,22 +16,29 @@ use crate::{
     ui::Ui,
 };
 
-// Not a doc comment: clap would print it at the head of `--help`. What such a file does not say.
+/// Options for what files from before GGUF do not contain.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 #[command(next_help_heading = "Files from before GGUF (ggml, ggmf, ggjt)")]
 pub struct LegacyArgs {
-    /// The folder of the model's config.json and tokenizer files: keys and vocabulary are made of
-    /// these, where the file has a few numbers and texts without their kinds.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    /// Read config.json and the tokenizer of the model from DIR.
+    ///
+    /// Without it, the few numbers and the plain texts of tokens in the file are used.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, hide_short_help = true)]
     pub config: Option<PathBuf>,
-    /// Epsilon of the norms: 1e-6 for LLaMA 1, 1e-5 for LLaMA 2; 5e-6 without it, as in the reference.
-    #[arg(long, value_name = "NUMBER", value_parser = parse_positive)]
+    /// Set the epsilon of the norms.
+    ///
+    /// 1e-6 for LLaMA 1, 1e-5 for LLaMA 2. Default: 5e-6, as in the reference.
+    #[arg(long, value_name = "NUMBER", value_parser = parse_positive, hide_short_help = true)]
     eps: Option<f32>,
-    /// Context length: 2048 for LLaMA 1 (the default), 4096 for LLaMA 2.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    context_length: Option<u32>,
-    /// Base of the rotary frequencies; 10000 without it.
-    #[arg(long, value_name = "NUMBER", value_parser = parse_positive)]
+    /// Set the context length, in tokens.
+    ///
+    /// 2048 for LLaMA 1 (the default), 4096 for LLaMA 2.
+    #[arg(short, long, alias = "context-length", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    context: Option<u32>,
+    /// Set the base of the rotary frequencies.
+    ///
+    /// Default: 10000.
+    #[arg(long, value_name = "NUMBER", value_parser = parse_positive, hide_short_help = true)]
     rope_base: Option<f32>,
 }
 
@@ -71,7 +78,7 @@ pub fn run(job: &Legacy<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure>
     let options = LegacyOptions {
         model_name: job.arch.model_name.clone(),
         epsilon: job.args.eps,
-        context_length: job.args.context_length,
+        context_length: job.args.context,
         rope_base: job.args.rope_base,
     };
     let input = LegacyInput::open(job.input, &options, config.as_ref());

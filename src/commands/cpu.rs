@@ -18,7 +18,7 @@ pub const COMMAND: Command = Command {
     verb: Some("cpu"),
     define: |command| {
         CpuArgs::augment_args(command)
-            .about("Shows the levels of vector instructions that this machine permits, and the one in use.")
+            .about("Show the CPU levels of this machine and the one in use")
             .after_help(EXAMPLES)
     },
     ui: |_| Ui::default(),
@@ -30,11 +30,11 @@ Examples:
   gguf-inspect cpu
   GGUF_CPU_LEVEL=scalar gguf-convert Llama-3.2-1B --type q4_k_m
 
-The bytes of an output do not depend on the level.";
+Outputs do not depend on the level.";
 
 #[derive(Debug, Args)]
 struct CpuArgs {
-    /// As one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -27,7 +27,7 @@ pub const COMMAND: Command = Command {
     verb: Some("diff"),
     define: |command| {
         DiffArgs::augment_args(command)
-            .about("Shows what two GGUF files differ in: keys, templates, tensors, values.")
+            .about("Compare the keys, chat templates and tensors of two files")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -37,30 +37,30 @@ pub const COMMAND: Command = Command {
 const EXAMPLES: &str = "\
 Examples:
   gguf-inspect diff old.gguf new.gguf
-  gguf-inspect diff model-BF16.gguf model-Q4_K_M.gguf --json | jq .tensors
   gguf-inspect diff a.gguf b.gguf --headers
+  gguf-inspect diff model-BF16.gguf model-Q4_K_M.gguf --json | jq .tensors
 
-Lines begin with - for what only A has, + for what only B has, ~ for what both have and is not the same. The error of a tensor
-is sqrt(sum (b - a)^2 / sum a^2). Texts of several lines, as chat templates, are shown line by line. The order of keys and of
-tensors, shards and byte order make no difference.
+A line starts with - if only A has the item, + if only B has it, ~ if it differs. The error of a
+tensor is sqrt(sum (b - a)^2 / sum a^2). Chat templates and other long texts are compared line by
+line. The order of keys and tensors, sharding and byte order do not matter.
 
-Exit codes: 0 nothing differs, 1 something does, 2 wrong call.";
+Exit codes: 0 no difference, 1 differences found, 2 wrong call.";
 
 #[derive(Debug, Args)]
 struct DiffArgs {
-    /// A GGUF file; of a split model, one of its shards.
+    /// GGUF file, or any shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
     a: PathBuf,
-    /// Another.
+    /// The file to compare it with.
     #[arg(value_hint = ValueHint::FilePath)]
     b: PathBuf,
-    /// Keys, names, shapes and types alone: no data are read.
+    /// Compare only keys, names, shapes and types, without tensor data.
     #[arg(long)]
     headers: bool,
-    /// As one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-    /// No progress on stderr.
+    /// Print only errors.
     #[arg(short, long)]
     quiet: bool,
 }

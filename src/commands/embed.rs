@@ -22,7 +22,7 @@ pub const COMMAND: Command = Command {
     verb: Some("embed"),
     define: |command| {
         EmbedArgs::augment_args(command)
-            .about("Makes vectors of texts, with encoders and with decoders that were trained for it.")
+            .about("Compute embeddings of texts, or scores of a reranker")
             .after_help(EXAMPLES)
             .group(ArgGroup::new("texts").args(["text", "prompt"]).required(true).multiple(true))
     },
@@ -32,28 +32,27 @@ pub const COMMAND: Command = Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  gguf-eval embed all-minilm.gguf --prompt 'A llama is an animal.' --prompt 'So is a camel.' --normalize
   gguf-eval embed all-minilm.gguf --text lines.txt --json
+  gguf-eval embed all-minilm.gguf --prompt 'A llama is an animal.' --prompt 'So is a camel.' --normalize
   gguf-eval embed bert.gguf --pooling mean --text lines.txt
-  gguf-eval embed reranker.gguf --prompt 'what is a llama?\tA llama is an animal.'
+  gguf-eval embed reranker.gguf --prompt 'what is a llama?\\tA llama is an animal.'
 
-A line of the file is a text, and each makes a line of numbers; with --pooling none, each token does. A
-ranker answers with its scores; a tab in a text stands between a question and what may answer it
-(in --prompt, write it as \\t). Texts longer than a model's learned positions are refused. All tokens are
-of the first kind (token type 0), as in llama-embedding.";
+Each text gives one line of numbers; with --pooling none, each token gives one. A reranker prints its
+scores. A tab (\\t in --prompt) separates question and answer. Texts that exceed the model's
+position embeddings are an error. The token type is always 0, as in llama-embedding.";
 
 /// [`Pooling`] as an argument.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Way {
-    /// The mean of all rows.
+    /// Mean over all tokens.
     Mean,
-    /// The first row.
+    /// First token.
     Cls,
-    /// The last row.
+    /// Last token.
     Last,
-    /// Every row.
+    /// One vector per token.
     None,
-    /// The scores of the file's classifier.
+    /// Scores of the classifier in the file.
     Rank,
 }
 
@@ -71,21 +70,27 @@ impl From<Way> for Pooling {
 
 #[derive(Debug, Args)]
 struct EmbedArgs {
-    /// A GGUF file; of a split model, one of its shards.
+    /// GGUF file, or any shard of a split model.
     file: PathBuf,
-    /// Texts, as a file with one in each line.
+    /// Read the text from FILE.
+    ///
+    /// Each line is a text of its own.
     #[arg(short = 'f', long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// A text; may be given several times, and goes before those of --text.
+    /// Pass TEXT to the model.
+    ///
+    /// Repeat the option for several texts. They come before those of --text.
     #[arg(short, long, value_name = "TEXT")]
     prompt: Vec<String>,
-    /// How the rows of a text become one vector; what the file says by default.
-    #[arg(long, value_name = "WAY")]
+    /// Combine the vectors of tokens by this method.
+    ///
+    /// Default: the method that the file names.
+    #[arg(long, value_name = "KIND")]
     pooling: Option<Way>,
-    /// Make every vector as long as 1.
+    /// L2-normalize the embeddings.
     #[arg(long)]
     normalize: bool,
-    /// The result as one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

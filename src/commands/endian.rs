@@ -23,7 +23,7 @@ pub const COMMAND: Command = Command {
     verb: Some("endian"),
     define: |command| {
         EndianArgs::augment_args(command)
-            .about("Writes a GGUF file in the other byte order.")
+            .about("Convert a GGUF file to the other byte order")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -32,22 +32,22 @@ pub const COMMAND: Command = Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  gguf-inspect endian model.gguf model-s390x.gguf --to big
-  gguf-inspect endian model-00001-of-00003.gguf big/model.gguf --to big
-
-Numbers of the header and of all tensors turn, whatever their type. Shards stay shards: OUT then gets their numbers.";
+  gguf-inspect endian model.gguf model-s390x.gguf --order big
+  gguf-inspect endian model-00001-of-00003.gguf big/model.gguf --order big";
 
 #[derive(Debug, Args)]
 struct EndianArgs {
-    /// A GGUF file; of a split model, one of its shards: all are written.
+    /// GGUF file, or any shard of a split model.
+    ///
+    /// All shards are written, and OUT gets their numbers.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// The file to write.
+    /// File to write.
     #[arg(value_hint = ValueHint::FilePath, value_parser = output_parser())]
     out: PathBuf,
-    /// The byte order of OUT.
-    #[arg(long, value_name = "ORDER")]
-    to: Order,
+    /// Set the byte order of the output.
+    #[arg(long, alias = "to", value_name = "ORDER")]
+    order: Order,
     #[command(flatten)]
     copy: CopyArgs,
 }
@@ -55,16 +55,16 @@ struct EndianArgs {
 /// A byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Order {
-    /// Of most machines.
+    /// Byte order of most machines.
     Little,
-    /// Of s390x and the like.
+    /// Byte order of s390x and similar machines.
     Big,
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = EndianArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let model = open_model(&args.file)?;
-    let endian = match args.to {
+    let endian = match args.order {
         Order::Little => Endian::Little,
         Order::Big => Endian::Big,
     };

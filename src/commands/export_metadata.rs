@@ -25,7 +25,7 @@ pub const COMMAND: Command = Command {
     verb: Some("export-metadata"),
     define: |command| {
         ExportArgs::augment_args(command)
-            .about("Writes the metadata of a GGUF file as JSON, without loss.")
+            .about("Export the metadata of a GGUF file as JSON")
             .after_help(EXAMPLES)
     },
     ui: |_| Ui::default(),
@@ -35,25 +35,28 @@ pub const COMMAND: Command = Command {
 const EXAMPLES: &str = "\
 Examples:
   gguf-inspect export-metadata model.gguf > metadata.json
-  gguf-inspect export-metadata model.gguf --only general. --only tokenizer.chat_template -o some.json
+  gguf-inspect export-metadata model.gguf --prefix general. -o some.json
   gguf-inspect set other.gguf --from some.json
 
-Each key is an object of its type and its value: {\"general.name\": {\"type\": \"str\", \"value\": \"Llama\"}}.
-NaN and infinities are texts, bytes that are no UTF-8 are {\"bytes\": [...]}.";
+Each key maps to an object with its type and value: {\"general.name\": {\"type\": \"str\", \"value\":
+\"Llama\"}}. NaN and infinities are strings, and bytes that are not UTF-8 are {\"bytes\": [...]}, so that
+nothing is lost.";
 
 #[derive(Debug, Args)]
 struct ExportArgs {
-    /// A GGUF file; of a split model, its first shard.
+    /// GGUF file, or the first shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Only keys that begin so; several times for several.
-    #[arg(long, value_name = "START")]
-    only: Vec<String>,
-    /// Write to this file instead of stdout.
-    #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    /// Export only keys that start with START (repeatable).
+    #[arg(long, alias = "only", value_name = "START")]
+    prefix: Vec<String>,
+    /// Write the result to FILE.
+    ///
+    /// Default: stdout.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
     output: Option<PathBuf>,
-    /// Replace OUT if it is there.
-    #[arg(short, long, requires = "output")]
+    /// Overwrite existing outputs.
+    #[arg(long, requires = "output")]
     force: bool,
 }
 
@@ -63,9 +66,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         check_outputs(&[output], &[&args.file], args.force)?;
     }
     let file = show::open_foreign(&args.file)?;
-    let is_wanted = |key: &str| args.only.is_empty() || args.only.iter().any(|start| key.starts_with(start));
+    let is_wanted =
+        |key: &str| args.prefix.is_empty() || args.prefix.iter().any(|start| key.starts_with(start));
     let wanted: Metadata = file.metadata().iter().filter(|(key, _)| is_wanted(key)).cloned().collect();
-    if wanted.is_empty() && !args.only.is_empty() {
+    if wanted.is_empty() && !args.prefix.is_empty() {
         return Err(Failure::at(&args.file, "no key begins so"));
     }
     let text = serde_json::to_string_pretty(&to_json(&wanted)).map_err(Failure::new)? + "\n";

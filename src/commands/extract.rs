@@ -24,7 +24,7 @@ pub const COMMAND: Command = Command {
     verb: Some("extract"),
     define: |command| {
         ExtractArgs::augment_args(command)
-            .about("Writes tensors of a GGUF file as .npy or .safetensors.")
+            .about("Write tensors of a GGUF file to an .npy or .safetensors file")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -33,37 +33,39 @@ pub const COMMAND: Command = Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  gguf-inspect extract model.gguf output_norm.weight --to norm.npy
-  gguf-inspect extract model.gguf blk.0.attn_q.weight blk.0.attn_k.weight --to qk.safetensors
-  gguf-inspect extract model.gguf blk.0.attn_q.weight --to q.npy --f32
+  gguf-inspect extract model.gguf output_norm.weight -o norm.npy
+  gguf-inspect extract model.gguf blk.0.attn_q.weight blk.0.attn_k.weight -o qk.safetensors
+  gguf-inspect extract model.gguf blk.0.attn_q.weight -o q.npy --f32
 
-Plain numbers keep their type (bf16 becomes f32 in .npy, which has none), quantized blocks become f32. Dimensions are in the
-order of numpy and torch: that of ggml from right to left. An .npy file holds one tensor.";
+Quantized tensors are converted to f32. Others keep their type, except that .npy has no bf16 and
+gets f32. Dimensions are in the order of NumPy and PyTorch, the reverse of ggml's.";
 
 #[derive(Debug, Args)]
 struct ExtractArgs {
-    /// A GGUF file; of a split model, one of its shards.
+    /// GGUF file, or any shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Names of tensors.
     #[arg(value_name = "TENSOR", required = true)]
     tensors: Vec<String>,
-    /// The file to write; its ending says the format.
-    #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = output_parser())]
-    to: PathBuf,
-    /// Everything as f32.
+    /// Write the result to FILE.
+    ///
+    /// The extension decides the format: .npy (one tensor) or .safetensors.
+    #[arg(short, long, alias = "to", value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    output: PathBuf,
+    /// Convert all tensors to f32.
     #[arg(long)]
     f32: bool,
-    /// Replace OUT if it is there.
-    #[arg(short, long)]
+    /// Overwrite existing outputs.
+    #[arg(long)]
     force: bool,
-    /// Say what would be written, and write nothing.
+    /// Print the plan without writing anything.
     #[arg(long)]
     dry_run: bool,
-    /// The report as one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-    /// Nothing on stderr but errors.
+    /// Print only errors.
     #[arg(short, long)]
     quiet: bool,
 }
@@ -88,11 +90,14 @@ struct Part<'a> {
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ExtractArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let format = match args.to.extension().and_then(|ending| ending.to_str()) {
+    let format = match args.output.extension().and_then(|ending| ending.to_str()) {
         Some("npy") => Format::Npy,
         Some("safetensors") => Format::Safetensors,
         _ => {
-            return Err(Failure::usage(format_args!("{}: neither .npy nor .safetensors", args.to.display())));
+            return Err(Failure::usage(format_args!(
+                "{}: neither .npy nor .safetensors",
+                args.output.display()
+            )));
         }
     };
     if format == Format::Npy && args.tensors.len() > 1 {
@@ -107,19 +112,19 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         parts.push(part(&args, format, &model, name)?);
     }
     let inputs: Vec<&Path> = model.shards().iter().map(|(path, _)| path.as_path()).collect();
-    check_outputs(&[&args.to], &inputs, args.force || args.dry_run)?;
+    check_outputs(&[&args.output], &inputs, args.force || args.dry_run)?;
     let header = match format {
         Format::Npy => npy_header(&parts[0]),
         Format::Safetensors => safetensors_header(&parts)?,
     };
     let file_bytes = header.len() as u64 + parts.iter().map(|part| part.n_bytes).sum::<u64>();
     if !args.dry_run {
-        write(&parts, &header, file_bytes, &args).map_err(|error| Failure::at(&args.to, error))?;
+        write(&parts, &header, file_bytes, &args).map_err(|error| Failure::at(&args.output, error))?;
     }
     if args.json {
         let tensor = |part: &Part<'_>| json!({"name": part.info.name, "stored": part.info.dtype.name(), "dtype": part.dtype.name(), "shape": part.shape});
         let report = json!({
-            "file": args.to.display().to_string(),
+            "file": args.output.display().to_string(),
             "file_bytes": file_bytes,
             "written": !args.dry_run,
             "tensors": parts.iter().map(tensor).collect::<Vec<_>>(),
@@ -131,7 +136,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         let Part { info, dtype, shape, .. } = part;
         ui.status(&format!("{what} `{}` ({}) as {dtype} {shape:?}", info.name, info.dtype));
     }
-    ui.status(&format!("{what} {}: {}", args.to.display(), human_bytes(file_bytes)));
+    ui.status(&format!("{what} {}: {}", args.output.display(), human_bytes(file_bytes)));
     Ok(())
 }
 
@@ -222,7 +227,7 @@ fn write(
     args: &ExtractArgs,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let level = cpu_level().map_err(|failure| failure.message)?;
-    let output = Output::create(&args.to, file_bytes, args.force)?;
+    let output = Output::create(&args.output, file_bytes, args.force)?;
     output.write_at(0, header)?;
     let mut at = header.len() as u64;
     for Part { file, info, dtype, .. } in parts {

@@ -33,7 +33,7 @@ pub const COMMAND: Command = Command {
     verb: Some("fit"),
     define: |command| {
         FitArgs::augment_args(command)
-            .about("Tells how much memory GGUF files take when they run, and which fit.")
+            .about("Estimate memory use and find the files that fit")
             .after_help(EXAMPLES)
     },
     ui: |_| Ui::default(),
@@ -43,40 +43,46 @@ pub const COMMAND: Command = Command {
 const EXAMPLES: &str = "\
 Examples:
   gguf-inspect fit model-Q4_K_M.gguf --memory 16GB
-  gguf-inspect fit model-Q4_K_M.gguf --ctx 8192,32768,131072 --kv-type q8_0
-  gguf-inspect fit models/ --memory 24GB --ctx 32768 --parallel 4
+  gguf-inspect fit models/ --memory 24GB --context 32768 --parallel 4
+  gguf-inspect fit model-Q4_K_M.gguf --context 8192,32768,131072 --kv-type q8_0
 
-Weights, keys and values and states are counted as llama.cpp allocates them: grouped heads, sliding windows, latent attention and
-recurrent states by the keys and tensors of the file. What it computes with is estimated, with flash attention and everything on
-one device; what a driver or another program takes is not counted. --ctx is the length of each of --parallel sequences. GB are
-1000 MB, GiB 1024 MiB; a card of 16 GB has 16 GiB.
-With --memory, the longest context that fits is told for each file, and of a folder the largest file that fits; exit code 1 says
-that nothing does.";
+Weights, KV cache and recurrent states are counted as llama.cpp allocates them, for grouped heads,
+sliding windows and latent attention too. Compute buffers are estimated for flash attention and a
+single device. Memory of the driver and of other programs is not included. --context applies to each
+of the --parallel sequences. --kv-type is f32, f16, bf16, q8_0, q5_0, q5_1, q4_0, q4_1 or iq4_nl. A
+GB is 1000 MB and a GiB is 1024 MiB; a graphics card of 16 GB has 16 GiB.";
 
 #[derive(Debug, Args)]
 struct FitArgs {
-    /// A GGUF file (of a split model, one of its shards), or a folder of them.
+    /// GGUF file, any shard of a split model, or a folder of files.
     #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath)]
     path: PathBuf,
-    /// What there is, as in 16GB or 24GiB.
+    /// Report what fits into SIZE, for example 16GB or 24GiB.
+    ///
+    /// Prints the longest context that fits for each file and, for a folder, the largest file that fits. The exit code is 1 if
+    /// nothing fits.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
-    /// Tokens of a sequence; several lengths divided by commas. By default what the model was trained for.
-    #[arg(long, value_name = "N", value_delimiter = ',')]
-    ctx: Vec<NonZeroU64>,
-    /// Sequences at a time.
+    /// Set the context length, in tokens.
+    ///
+    /// A comma-separated list reports several lengths. Default: the length that the model was trained for.
+    #[arg(short, long, alias = "ctx", value_name = "N", value_delimiter = ',')]
+    context: Vec<NonZeroU64>,
+    /// Run N sequences in parallel.
     #[arg(long, value_name = "N", default_value = "1")]
     parallel: NonZeroU64,
-    /// The type of keys and values.
-    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = values::kv_type())]
+    /// Set the type of the KV cache.
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = values::kv_type(), hide_possible_values = true)]
     kv_type: DType,
-    /// Tokens that are computed together (llama.cpp's --ubatch-size).
+    /// Process N tokens at a time.
+    ///
+    /// This is llama.cpp's `--ubatch-size`.
     #[arg(long, value_name = "N", default_value = "512")]
     batch: NonZeroU64,
-    /// A projector or a draft that is loaded too: its weights are counted. Several if given several times.
+    /// Also load this projector or draft model (repeatable).
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     with: Vec<PathBuf>,
-    /// As one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -199,9 +205,9 @@ fn models_in(folder: &Path, ui: &Ui) -> Result<Vec<PathBuf>, Failure> {
 fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitArgs) -> Result<Entry, Failure> {
     let trained =
         if demand.context_length > 0 { demand.context_length as u64 } else { Use::default().context };
-    let contexts = match args.ctx.is_empty() {
+    let contexts = match args.context.is_empty() {
         true => vec![trained],
-        false => args.ctx.iter().map(|context| context.get()).collect(),
+        false => args.context.iter().map(|context| context.get()).collect(),
     };
     let failed = |error| Failure::at(&path, error);
     let mut fits = Vec::new();

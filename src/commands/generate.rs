@@ -22,7 +22,7 @@ pub const COMMAND: Command = Command {
     verb: Some("generate"),
     define: |command| {
         GenerateArgs::augment_args(command)
-            .about("Continues a text, or answers a message.")
+            .about("Generate text or answer a chat message")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -33,48 +33,55 @@ const EXAMPLES: &str = "\
 Examples:
   gguf-eval generate model.gguf --prompt 'Once upon a time'
   gguf-eval generate model-it.gguf --chat --prompt 'What is a llama?'
-  gguf-eval generate model-it.gguf --chat --system 'Answer in French.' --prompt 'Hello!' --temperature 0.8 --seed 7
-  gguf-eval generate qwen3-vl.gguf --mmproj mmproj-qwen3-vl.gguf --image cat.jpg --chat --prompt 'What is this?'
+  gguf-eval generate model-it.gguf --chat --system 'Answer in French.' --prompt 'Hello!' --temperature 0.8
+  gguf-eval generate vl.gguf --mmproj mmproj-vl.gguf --image cat.jpg --chat --prompt 'What is this?'
 
-With --image the pictures stand before the prompt, or where it has `<__media__>`, once for each of them.
-Without --temperature the likeliest token is taken always, and the same call gives the same text.";
+The same call always generates the same text.";
 
 #[derive(Debug, Args)]
 struct GenerateArgs {
-    /// A GGUF file; of a split model, one of its shards.
+    /// GGUF file, or any shard of a split model.
     file: PathBuf,
-    /// The text to continue, or the message to answer.
+    /// Pass TEXT to the model.
     #[arg(short, long, value_name = "TEXT")]
     prompt: String,
-    /// Put the prompt into the form of a message, by the file's chat template.
+    /// Format the prompt with the chat template.
     #[arg(long)]
     chat: bool,
-    /// A message of the system before the prompt.
+    /// Set the system message.
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
-    /// A projector, through which the model sees pictures: a file that `gguf-convert --mmproj` makes.
+    /// Load the vision projector in FILE.
+    ///
+    /// `gguf-convert --mmproj` makes such files.
     #[arg(long, value_name = "FILE", requires = "image")]
     mmproj: Option<PathBuf>,
-    /// A picture to speak about, PNG or JPEG; several times for several.
+    /// Show the model a PNG or JPEG image (repeatable).
+    ///
+    /// Images replace `<__media__>` in the prompt, or come before it.
     #[arg(long, value_name = "FILE", requires = "mmproj")]
     image: Vec<PathBuf>,
-    /// Rows that a picture becomes at most, where its size decides that; fewer see less and are faster.
-    #[arg(long, value_name = "N", requires = "mmproj", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Use at most N tokens for each image.
+    ///
+    /// Applies to models that choose the number by the size of the image. Fewer are faster and show fewer details.
+    #[arg(long, value_name = "N", requires = "mmproj", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     image_tokens: Option<u32>,
-    /// Tokens to make at most.
+    /// Generate at most N tokens.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
-    /// How freely to choose; 0 takes the likeliest token always.
+    /// Set the sampling temperature.
+    ///
+    /// 0 is greedy: the most likely token is always chosen.
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     temperature: f32,
-    /// Choose among so many of the likeliest tokens; 0 for all.
-    #[arg(long, value_name = "K", default_value_t = 40)]
+    /// Sample from the K most likely tokens; 0 means all.
+    #[arg(long, value_name = "K", default_value_t = 40, hide_short_help = true)]
     top_k: usize,
-    /// Choose among the likeliest tokens that have this probability together.
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
+    /// Sample from the top tokens with total probability P.
+    #[arg(long, value_name = "P", default_value_t = 0.95, hide_short_help = true)]
     top_p: f32,
-    /// Where the random numbers begin.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Set the random seed.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_short_help = true)]
     seed: u64,
     #[command(flatten)]
     run: RunArgs,

@@ -33,7 +33,7 @@ pub const COMMAND: Command = Command {
     verb: Some("hash"),
     define: |command| {
         HashArgs::augment_args(command)
-            .about("Computes SHA-256 of GGUF files and of their tensors, and checks it.")
+            .about("Compute or verify SHA-256 digests of files and tensors")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -42,35 +42,41 @@ pub const COMMAND: Command = Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  gguf-inspect hash model-*.gguf --write SHA256SUMS
+  gguf-inspect hash model-*.gguf --output SHA256SUMS
   gguf-inspect hash --check SHA256SUMS
   gguf-inspect hash model.gguf --tensors
 
-Lines are those of sha256sum, which can check them. --tensors adds a line FILE:TENSOR for each tensor, of its data alone in
-little-endian order, so that neither metadata nor the order of tensors matters, and a line FILE:* of all of them: the digest of
-their lines (digest, name, type, shape) sorted by name. With --check, exit code 1 says that something differs or is missing.";
+The list has the format of sha256sum, which can verify it.";
 
 #[derive(Debug, Args)]
 struct HashArgs {
-    /// GGUF files. With --check they are in the list.
+    /// GGUF files; with --check they are named in LIST.
     #[arg(value_hint = ValueHint::FilePath, required_unless_present = "check", conflicts_with = "check")]
     files: Vec<PathBuf>,
-    /// Digests of all tensors too.
+    /// Report each tensor as well.
+    ///
+    /// Adds a line FILE:TENSOR for each tensor and a line FILE:* for all of them. A digest covers the data of the tensor only, in
+    /// little-endian order, so metadata and the order of tensors do not matter. FILE:* is the digest of the lines (digest, name,
+    /// type, shape) sorted by name.
     #[arg(long, conflicts_with = "check")]
     tensors: bool,
-    /// Write the list to this file instead of stdout.
-    #[arg(long, value_name = "LIST", value_hint = ValueHint::FilePath, value_parser = output_parser(), conflicts_with_all = ["check", "json"])]
-    write: Option<PathBuf>,
-    /// Replace LIST if it is there.
-    #[arg(short, long, requires = "write")]
-    force: bool,
-    /// Check the digests of a list.
+    /// Verify the digests in LIST.
+    ///
+    /// The exit code is 1 if a file differs or is missing.
     #[arg(long, value_name = "LIST", value_hint = ValueHint::FilePath)]
     check: Option<PathBuf>,
-    /// As one JSON object.
+    /// Write the result to FILE.
+    ///
+    /// Default: stdout.
+    #[arg(short, long, alias = "write", value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser(), conflicts_with_all = ["check", "json"])]
+    output: Option<PathBuf>,
+    /// Overwrite existing outputs.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-    /// No progress on stderr.
+    /// Print only errors.
     #[arg(short, long)]
     quiet: bool,
 }
@@ -87,7 +93,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 type Line = (String, String);
 
 fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
-    if let Some(list) = &args.write {
+    if let Some(list) = &args.output {
         let inputs: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
         check_outputs(&[list], &inputs, args.force)?;
     }
@@ -112,7 +118,7 @@ fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
         return ui.data(&(text + "\n"));
     }
     let text: String = lines.iter().map(|(name, digest)| line(name, digest)).collect();
-    match &args.write {
+    match &args.output {
         None => ui.data(&text),
         Some(list) => write_result(list, text.as_bytes(), args.force),
     }

@@ -38,7 +38,7 @@ pub const COMMAND: Command = Command {
     verb: Some(VERB),
     define: |command| {
         ImatrixArgs::augment_args(command)
-            .about("Makes the importance matrix of a model from a text, or adds several.")
+            .about("Compute the importance matrix of a model, or merge several")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -50,59 +50,73 @@ pub(super) const VERB: &str = "imatrix";
 const EXAMPLES: &str = "\
 Examples:
   gguf-eval imatrix model-BF16.gguf --text calibration.txt -o imatrix.gguf
-  gguf-eval imatrix model-BF16.gguf --text calibration.txt -o imatrix.gguf --save-every 100 --resume
   gguf-eval imatrix --merge english.gguf code.gguf -o both.gguf
+  gguf-eval imatrix model-BF16.gguf --text calibration.txt -o imatrix.gguf --save-every 100 --resume
   gguf-eval imatrix --merge old.dat -o new.gguf
   gguf-eval imatrix model-BF16.gguf --text calibration.txt --part 2/8 -o 2.part
   gguf-eval imatrix --merge *.part -o imatrix.gguf
   gguf-quantize model-BF16.gguf model-{ftype}.gguf iq2_xxs --imatrix imatrix.gguf
 
-The files are those of llama-imatrix, in its GGUF format or the older one. Tensors that the text did not
-reach (heads that predict further tokens, experts that no token was routed to) are named.
-
-With --part each of several machines reads its share of the text; of the files of all parts --merge makes the file of one run,
-byte for byte on CPUs of the same kind.";
+The formats are those of llama-imatrix: GGUF or the older one (.dat). Tensors without data are
+reported, for example multi-token prediction layers and experts that received no token. The files of
+all parts merge to the same bytes as a single run.";
 
 #[derive(Debug, Args)]
 struct ImatrixArgs {
-    /// A GGUF file, as exact as there is; of a split model, one of its shards.
+    /// GGUF file, or any shard of a split model.
+    ///
+    /// Use the most precise file that you have.
     #[arg(required_unless_present = "merge", requires = "text")]
     file: Option<PathBuf>,
-    /// Text file. A `.jsonl` file holds chats, one per line, which are rendered with the model's chat template.
+    /// Read the text from FILE.
+    ///
+    /// A .jsonl file holds one chat per line, which is rendered with the chat template of the model.
     #[arg(short = 'f', long, value_name = "FILE", requires = "file")]
     text: Option<PathBuf>,
-    /// The importance matrix to write.
+    /// Write the result to FILE.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// The format to write.
-    #[arg(long, value_name = "FORMAT", default_value = "gguf", value_parser = formats())]
+    /// Set the format of the output.
+    ///
+    /// `gguf`, or `dat` for the older format.
+    #[arg(long, value_name = "FORMAT", default_value = "gguf", value_parser = formats(), hide_possible_values = true)]
     format: String,
-    /// Tokens in a window; of --merge, those in a call of the older format.
+    /// Set the context length, in tokens.
+    ///
+    /// The text is cut into chunks of this length. With --merge, it is the length of the chunks in files of the older format.
     #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
-    /// Windows to read at most.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    windows: Option<u32>,
-    /// Also the output matrix.
-    #[arg(long)]
+    /// Read at most N chunks of the text.
+    #[arg(long, alias = "windows", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    chunks: Option<u32>,
+    /// Include the output matrix.
+    #[arg(long, hide_short_help = true)]
     process_output: bool,
-    /// Read the K-th of N parts of the windows only, and write a file of that part, for --merge.
-    #[arg(long, value_name = "K/N", conflicts_with_all = ["merge", "resume", "save_every", "json", "format"])]
+    /// Process only part K of N.
+    ///
+    /// The text is divided into N parts. The file of part K is an input of --merge.
+    #[arg(long, value_name = "K/N", conflicts_with_all = ["merge", "resume", "save_every", "json", "format"], hide_short_help = true)]
     part: Option<PartNumber>,
-    /// Importance matrices to add, to each other and to what FILE gives; or the files of all parts of one run.
+    /// Merge the files of earlier runs.
+    ///
+    /// These are importance matrices, which are added to each other and to that of this run, or the files of all parts of a run.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "resume")]
     merge: Vec<PathBuf>,
-    /// Save what there is after so many windows each.
+    /// Save the output after every N chunks.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     save_every: Option<u32>,
-    /// Go on where a run with the same text and window was stopped, if the output is there.
+    /// Resume an interrupted run.
+    ///
+    /// Continues from a saved output of a run with the same text and context length.
     #[arg(long)]
     resume: bool,
-    /// Replace the output if it exists.
+    /// Overwrite existing outputs.
     #[arg(long)]
     force: bool,
-    /// What was written, and what it does not cover, as one JSON object.
-    #[arg(long)]
+    /// Print the result as JSON.
+    ///
+    /// The report lists what was written and the tensors without data.
+    #[arg(long, hide_short_help = true)]
     json: bool,
     #[command(flatten)]
     run: RunArgs,
@@ -159,7 +173,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         }
         false => tokens(&model, text, ui)?,
     };
-    let (context, n_chunks) = (args.context as usize, args.windows.map(|n| n as usize));
+    let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
     let settings = Settings { context, n_chunks, stride: None };
     let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(text, error))?;
     warn_of_length(&model, context, ui);
@@ -211,7 +225,7 @@ fn part(
     let range = chunks_of_part(&[model], chunks, number);
     let mut collector = Collector::new(args.process_output);
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::from("windows", range.start, range.end);
+    let mut progress = ProgressLine::from("chunks", range.start, range.end);
     let mut n_read = range.start;
     for batch in chunks[range.clone()].chunks(model.sequences_at_once(args.context as usize)) {
         collector.add(model, batch).map_err(|error| of_open(model, error))?;
@@ -336,7 +350,7 @@ fn collect(
         Ok::<Sums, Failure>(sums)
     };
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::from("windows", n_done, chunks.len());
+    let mut progress = ProgressLine::from("chunks", n_done, chunks.len());
     let at_once = model.sequences_at_once(args.context as usize);
     let at_once = args.save_every.map_or(at_once, |every| at_once.min(every as usize));
     let (mut n_read, mut n_saved) = (n_done, n_done);

@@ -23,7 +23,7 @@ pub const COMMAND: Command = Command {
     verb: Some("merge"),
     define: |command| {
         MergeArgs::augment_args(command)
-            .about("Merges the shards of a model into one GGUF file.")
+            .about("Merge the shards of a model into one GGUF file")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -35,8 +35,8 @@ Examples:
   gguf-inspect merge model-00001-of-00003.gguf model.gguf
   gguf-inspect merge model-*-of-00003.gguf model.gguf
 
-The keys that describe shards are left out: what `split` has split becomes what it was, byte for byte. (llama-gguf-split
-leaves them in, with a count of 0.)";
+The keys that describe shards are removed, so merging a split file restores it byte for byte.
+(llama-gguf-split keeps them, with a count of 0.)";
 
 #[derive(Debug, Args)]
 struct MergeArgs {

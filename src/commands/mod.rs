@@ -72,7 +72,10 @@ pub mod readers {
 
 /// What becomes of the options of llama.cpp's programs.
 pub use shared::llama_cpp;
-use shared::{call_advice::with_advice, help::laid_out};
+use shared::{
+    call_advice::with_advice,
+    help::{brief, laid_out},
+};
 
 /// One verb of one binary.
 #[derive(Clone, Copy)]
@@ -100,17 +103,11 @@ pub struct Binary {
 
 /// Every binary.
 pub const BINARIES: &[Binary] = &[
-    Binary { name: "gguf-convert", about: "Converts Hugging Face checkpoints to GGUF files, and back." },
-    Binary { name: "gguf-quantize", about: "Converts GGUF files to other types." },
-    Binary {
-        name: "gguf-inspect",
-        about: "Shows what is in GGUF files, checks them, and changes all but their weights.",
-    },
-    Binary {
-        name: "gguf-publish",
-        about: "Makes the folder that people download: files, figures and a model card.",
-    },
-    Binary { name: "gguf-eval", about: "Runs GGUF files and measures what they predict." },
+    Binary { name: "gguf-convert", about: "Convert Hugging Face checkpoints to GGUF files" },
+    Binary { name: "gguf-quantize", about: "Quantize GGUF files" },
+    Binary { name: "gguf-inspect", about: "Show, check and edit GGUF files" },
+    Binary { name: "gguf-publish", about: "Build a model repository: GGUF files, metrics and a model card" },
+    Binary { name: "gguf-eval", about: "Run and evaluate GGUF files" },
 ];
 
 /// Every verb of every binary.
@@ -152,7 +149,7 @@ pub fn define(binary: &str) -> Option<clap::Command> {
         clap::Command::new(binary.name).about(binary.about).version(env!("CARGO_PKG_VERSION"));
     for command in COMMANDS.iter().filter(|command| command.binary == binary.name) {
         definition = match command.verb {
-            // Options that commands share put what describes them at the head of the help, unless it is said once more.
+            // The description of an option group must not replace that of the program.
             None => {
                 let defined = (command.define)(definition).about(binary.about).long_about(None);
                 laid_out(defined, binary.name, None)
@@ -175,19 +172,19 @@ fn completions() -> Arg {
         .exclusive(true)
         .help_heading(None::<&str>)
         .hide_short_help(true)
-        .help("Print the completion script of a shell, and nothing else")
+        .help("Print the completion script for a shell")
 }
 
 /// The option of every binary that writes its man pages, one for each verb; for those who package the programs.
 fn man() -> Arg {
     Arg::new("man")
         .long("man")
-        .value_name("FOLDER")
+        .value_name("DIR")
         .value_parser(clap::value_parser!(PathBuf))
         .exclusive(true)
         .help_heading(None::<&str>)
         .hide_short_help(true)
-        .help("Write the man pages of the program and its verbs into a folder, and nothing else")
+        .help("Write the man pages to DIR")
 }
 
 /// Runs a binary: parse, run, exit code. Wrong calls end in clap, with exit code 2.
@@ -200,10 +197,14 @@ pub fn main(binary: &'static str) -> ExitCode {
 /// As [`main`], with arguments that come from elsewhere, where another program has this one inside; `called` is the name that it was
 /// called by.
 pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 {
-    let Some(definition) = define(binary) else {
+    let Some(mut definition) = define(binary) else {
         Ui::default().failure(&Failure::new(format_args!("`{binary}` is not a binary of this package")));
         return EXIT_FAILURE;
     };
+    // Without arguments, `-h` is printed.
+    if arguments.is_empty() || arguments.iter().any(|argument| argument == "-h") {
+        definition = brief(definition);
+    }
     let arguments = match llama_cpp::translate(binary, called, arguments) {
         Ok(arguments) => arguments,
         Err(failure) => return finish(Err(failure), &Ui::default()),

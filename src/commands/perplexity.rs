@@ -28,7 +28,7 @@ pub const COMMAND: Command = Command {
     verb: Some(VERB),
     define: |command| {
         PerplexityArgs::augment_args(command)
-            .about("Measures how well a model predicts a text: the lower, the better.")
+            .about("Measure the perplexity of a model on a text")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -40,25 +40,23 @@ pub(super) const VERB: &str = "perplexity";
 const EXAMPLES: &str = "\
 Examples:
   gguf-eval perplexity model-Q4_K_M.gguf --text wiki.test.raw
-  gguf-eval perplexity model.gguf --text wiki.test.raw --windows 20 --json
+  gguf-eval perplexity model.gguf --text wiki.test.raw --chunks 20 --json
   gguf-eval perplexity model.gguf --text wiki.test.raw --context 2048
   gguf-eval perplexity model-Q4_K_M.gguf --text wiki.test.raw --activations rounded
   gguf-eval perplexity model.gguf --text wiki.test.raw --part 2/8 --output 2.part
   gguf-eval perplexity --merge *.part
 
-By the definition of llama-perplexity: the text is cut into windows, the second half of each is
-counted. llama-perplexity rounds activations to 8 bits before multiplying them with quantized weights;
-here they stay f32, so figures of quantized files are a little lower. --activations rounded does as it does.
-
-With --part each of several machines measures its share; the files of all parts give the figure of one run, to the last digit
-on CPUs of the same kind.";
+Perplexity is defined as in llama-perplexity: the text is cut into chunks, and the second half of
+each chunk is scored. llama-perplexity rounds activations to 8 bits before it multiplies them with
+quantized weights. Here they stay f32 unless --activations rounded is given, so the perplexity of
+quantized files is slightly lower.";
 
 #[derive(Debug, Args)]
 struct PerplexityArgs {
-    /// A GGUF file; of a split model, one of its shards.
+    /// GGUF file, or any shard of a split model.
     #[arg(required_unless_present = "merge", conflicts_with = "merge")]
     file: Option<PathBuf>,
-    /// The text, as a file.
+    /// Read the text from FILE.
     #[arg(
         short = 'f',
         long,
@@ -67,19 +65,21 @@ struct PerplexityArgs {
         conflicts_with = "merge"
     )]
     text: Option<PathBuf>,
-    /// Tokens in a window.
+    /// Set the context length, in tokens.
+    ///
+    /// The text is cut into chunks of this length.
     #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
     context: u32,
-    /// Windows to measure at most.
-    #[arg(short = 'n', long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
-    windows: Option<u32>,
-    /// Let windows begin so many tokens apart, and count the last so many of each.
+    /// Read at most N chunks of the text.
+    #[arg(long, alias = "windows", value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
+    chunks: Option<u32>,
+    /// Start a chunk every N tokens and score its last N.
     #[arg(long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
     stride: Option<u32>,
-    /// Replace the file of a part that is there.
-    #[arg(long, requires = "part")]
+    /// Overwrite existing outputs.
+    #[arg(long, requires = "part", hide_short_help = true)]
     force: bool,
-    /// The result as one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -101,7 +101,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let (Some(file), Some(text)) = (&args.file, &args.text) else { return merge(&args, ui) };
     let settings = Settings {
         context: args.context as usize,
-        n_chunks: args.windows.map(|n| n as usize),
+        n_chunks: args.chunks.map(|n| n as usize),
         stride: args.stride.map(|n| n as usize),
     };
     settings.check().map_err(Failure::usage)?;
@@ -116,7 +116,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         Some(part) => chunks_of_part(&[&model], &chunks, part),
         None => 0..chunks.len(),
     };
-    let mut progress = ProgressLine::from("windows", range.start, range.end);
+    let mut progress = ProgressLine::from("chunks", range.start, range.end);
     let (mut figures, mut found) = (Perplexity::default(), Vec::new());
     predict(&model, &chunks, range.clone(), &mut |target, log_probability| {
         figures.add(log_probability);

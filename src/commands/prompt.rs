@@ -26,7 +26,7 @@ pub const COMMAND: Command = Command {
     verb: Some("prompt"),
     define: |command| {
         PromptArgs::augment_args(command)
-            .about("Prints the prompt that a GGUF file's chat template makes of a chat.")
+            .about("Render a chat with the chat template of a GGUF file")
             .after_help(EXAMPLES)
     },
     ui: |_| Ui::default(),
@@ -36,38 +36,46 @@ pub const COMMAND: Command = Command {
 const EXAMPLES: &str = "\
 Examples:
   gguf-inspect prompt model.gguf --messages chat.json
-  gguf-inspect prompt model.gguf --messages chat.json --tools tools.json --kwargs '{\"enable_thinking\": false}'
+  gguf-inspect prompt model.gguf --messages chat.json --tools tools.json
+  gguf-inspect prompt model.gguf --messages chat.json --kwargs '{\"enable_thinking\": false}'
   gguf-inspect prompt model.gguf --messages chat.json --no-generation-prompt --date 2024-07-26
 
-The prompt is printed exactly, without a newline after it, as `apply_chat_template` of transformers renders it. CHAT.json holds a
-list of messages, or an object with `messages` and `tools`; ShareGPT's `conversations` work too. TOOLS.json holds a list of
-functions in the form of OpenAI's interface. If the file has several templates and the chat has tools, the template named
-`tool_use` is used, as in transformers.";
+The prompt is printed as `apply_chat_template` of transformers renders it, without a final newline.";
 
 #[derive(Debug, Args)]
 struct PromptArgs {
-    /// GGUF file; for a split model, its first shard.
+    /// GGUF file, or the first shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Chat in JSON.
-    #[arg(long, value_name = "CHAT.json", value_hint = ValueHint::FilePath)]
+    /// Read the chat from a JSON file.
+    ///
+    /// The file holds a list of messages, or an object with `messages` and `tools`. ShareGPT's `conversations` work too.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     messages: PathBuf,
-    /// Functions that the model may call, in JSON; replaces the tools in CHAT.json.
-    #[arg(long, value_name = "TOOLS.json", value_hint = ValueHint::FilePath)]
+    /// Read the functions that the model may call from a JSON file.
+    ///
+    /// They replace the tools in the chat. The format is the list of functions of OpenAI's API.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     tools: Option<PathBuf>,
-    /// Further variables of the template, as a JSON object.
+    /// Pass more variables to the template, as a JSON object.
     #[arg(long, value_name = "JSON")]
     kwargs: Option<String>,
-    /// Name of one of several templates, for example `tool_use`.
+    /// Choose one of several templates, for example tool_use.
+    ///
+    /// By default `tool_use` is used if the file has it and the chat has tools, as in transformers.
     #[arg(long, value_name = "NAME")]
     template: Option<String>,
-    /// Leave out the beginning of the model's turn.
+    /// Leave out the start of the model's turn.
     #[arg(long)]
     no_generation_prompt: bool,
-    /// Date that the template prints, instead of today's.
+    /// Set the date that the template sees.
+    ///
+    /// Default: today.
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]
     date: Option<Date>,
-    /// Print one JSON object with the prompt and the key of the template.
+    /// Print the result as JSON.
+    ///
+    /// The object holds the prompt and the key of the template.
     #[arg(long)]
     json: bool,
 }

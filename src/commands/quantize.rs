@@ -25,7 +25,7 @@ use crate::{
             suggest::nearest,
             threads::parse_threads,
             types_help::types_help,
-            values::type_tip,
+            values::{self, type_tip},
             write::check_output_name,
         },
     },
@@ -77,39 +77,57 @@ struct QuantizeArgs {
     /// Input, output, type and threads, as in the usage line.
     #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 1..=4, required_unless_present = "plan", hide = true)]
     what: Vec<OsString>,
-    /// Quantize weights that are quantized already, and lose precision twice.
-    #[arg(long)]
-    allow_requantize: bool,
-    /// As many output files as the input has, with the same tensors in each.
-    #[arg(long, conflicts_with_all = ["split_max_size", "split_max_tensors", "recipe"])]
-    keep_split: bool,
-    /// Write big-endian files, for s390x and the like; with COPY this turns the byte order of a file alone.
-    #[arg(long)]
-    big_endian: bool,
-    /// List tensors, dtypes, the reasons for them and sizes; read no weights, write nothing.
+    /// Set the file type, for example q4_k_m.
+    ///
+    /// Takes the place of TYPE.
+    #[arg(short = 't', long = "type", aliases = ["outtype", "ftype"], value_name = "TYPE", value_delimiter = ',', value_parser = values::output_type(), hide_possible_values = true, conflicts_with = "recipe")]
+    types: Vec<&'static Recipe>,
+    /// Print the plan without writing anything.
+    ///
+    /// The plan lists each tensor with its type, the reason for it, and its size. No weights are read.
     #[arg(long)]
     dry_run: bool,
-    /// Replace an output that is there, and forget a run that was stopped.
-    #[arg(short, long)]
+    /// Overwrite existing outputs.
+    ///
+    /// Discards an interrupted run, too.
+    #[arg(long)]
     force: bool,
-    /// Go on with the run that was stopped (Ctrl-C, kill, a crash, a power cut): what it wrote is compared with its journal,
-    /// and the file has the same bytes. Without such a run it begins from the start.
+    /// Resume an interrupted run.
+    ///
+    /// Finished rows are verified first, and the result is byte-identical. Without an interrupted run, a new one starts.
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
-    /// Threads to work with; all cores by default. The bytes do not depend on it.
+    /// Use N threads.
+    ///
+    /// Default: one per core. The output does not depend on it.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
-    /// Convert NaNs and infinities instead of refusing them.
+    /// Quantize tensors that are already quantized.
+    ///
+    /// They lose precision twice. Use the original weights if you can.
     #[arg(long)]
+    allow_requantize: bool,
+    /// Write as many shards as the input has.
+    ///
+    /// Each holds the same tensors as before.
+    #[arg(long, conflicts_with_all = ["split_max_size", "split_max_tensors", "recipe"], hide_short_help = true)]
+    keep_split: bool,
+    /// Write big-endian files, for example for s390x.
+    ///
+    /// With type COPY, only the byte order changes.
+    #[arg(long, hide_short_help = true)]
+    big_endian: bool,
+    /// Convert NaNs and infinities instead of failing.
+    #[arg(long, hide_short_help = true)]
     allow_nonfinite: bool,
-    /// The plan or the result as JSON on stdout.
-    #[arg(long)]
+    /// Print the result as JSON.
+    #[arg(long, hide_short_help = true)]
     json: bool,
-    /// Say nothing but errors.
+    /// Print only errors.
     #[arg(short, long)]
     quiet: bool,
-    /// Say more.
-    #[arg(short, long)]
+    /// Print more details.
+    #[arg(short, long, hide_short_help = true)]
     verbose: bool,
     #[command(flatten)]
     options: QuantizeOptions,
@@ -149,8 +167,8 @@ fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
 }
 
 /// The same four forms as in the reference. `IN A B` is `IN OUT TYPE` unless only A is a type.
-/// With a recipe file there is no type: `IN`, `IN OUT` or `IN OUT THREADS`.
-fn parse_what(what: &[OsString], has_recipe: bool) -> Result<What, Failure> {
+/// With `--type` or a recipe file there is no TYPE: `IN`, `IN OUT` or `IN OUT THREADS`.
+fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) -> Result<What, Failure> {
     // File names may be any bytes; types and numbers are text.
     let texts: Vec<Cow<'_, str>> = what.iter().map(|word| word.to_string_lossy()).collect();
     let threads = |text: &str| parse_threads(text).map(Some).map_err(Failure::usage);
@@ -158,14 +176,14 @@ fn parse_what(what: &[OsString], has_recipe: bool) -> Result<What, Failure> {
     let input = what.first().map(PathBuf::from).unwrap_or_default();
     let file = |at: usize| what.get(at).map(PathBuf::from);
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-    if has_recipe {
+    if has_recipe || !types.is_empty() {
         let (out, threads) = match texts[..] {
             [_] => (None, None),
             [_, _] => (file(1), None),
             [_, _, number] => (file(1), threads(number)?),
-            _ => return Err(Failure::usage("a recipe file says which types there are to be")),
+            _ => return Err(Failure::usage("expected IN [OUT] [THREADS] with --type or --recipe")),
         };
-        return Ok(What { input, out, recipes: Vec::new(), threads });
+        return Ok(What { input, out, recipes: types.to_vec(), threads });
     }
     let (out, types, threads) = match texts[..] {
         [_, types] => (None, types, None),
@@ -202,7 +220,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             ..QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?
         },
     };
-    let what = parse_what(&args.what, args.options.has_recipe())?;
+    let what = parse_what(&args.what, &args.types, args.options.has_recipe())?;
     let level = cpu_level()?;
     if let Some(out) = &what.out {
         check_output_name(out).map_err(Failure::usage)?;

@@ -31,7 +31,7 @@ pub const COMMAND: Command = Command {
     verb: Some("recipe"),
     define: |command| {
         RecipeArgs::augment_args(command)
-            .about("Takes the recipe of a GGUF file, here or on the web, out of its header.")
+            .about("Extract the recipe of a local or remote GGUF file")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -45,28 +45,35 @@ Examples:
   gguf-inspect recipe https://example.org/model-00001-of-00003.gguf --dry-run
   gguf-convert MODEL out.gguf --recipe theirs.json
 
-A recipe says which type each tensor has; gguf-convert and gguf-quantize apply it to weights of the same architecture and number
-of layers. Of a file on the web nothing is fetched but its header. An importance matrix is no part of a header: where one was
-used, give yours with --imatrix.";
+A recipe lists the type of each tensor. gguf-convert and gguf-quantize apply it to models with the
+same architecture and number of layers. The importance matrix is not part of a header: if one was
+used, pass yours with --imatrix.";
 
 #[derive(Debug, Args)]
 struct RecipeArgs {
-    /// A GGUF file, of a split model any shard; or its address: http, https, or hf://OWNER/MODEL[@REVISION]/FILE.
+    /// GGUF file, or its URL.
+    ///
+    /// The URL starts with http:// or https://, or is hf://OWNER/MODEL[@REVISION]/FILE. Only the header is downloaded. Any shard
+    /// of a split model works.
     #[arg(value_hint = ValueHint::FilePath)]
     file: String,
-    /// Write the recipe to this file instead of stdout.
-    #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    /// Write the result to FILE.
+    ///
+    /// Default: stdout.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
     output: Option<PathBuf>,
-    /// Replace OUT if it is there.
-    #[arg(short, long, requires = "output")]
+    /// Overwrite existing outputs.
+    #[arg(long, requires = "output")]
     force: bool,
-    /// Say what the recipe is, and write nothing.
+    /// Print the plan without writing anything.
     #[arg(long)]
     dry_run: bool,
-    /// A report with the recipe in it as one JSON object on stdout.
+    /// Print the result as JSON.
+    ///
+    /// The object is a report that includes the recipe.
     #[arg(long)]
     json: bool,
-    /// Nothing on stderr but errors.
+    /// Print only errors.
     #[arg(short, long)]
     quiet: bool,
 }

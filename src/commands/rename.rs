@@ -17,7 +17,7 @@ pub const COMMAND: Command = Command {
     binary: "gguf-inspect",
     verb: Some("rename"),
     define: |command| {
-        RenameArgs::augment_args(command).about("Renames metadata keys of a GGUF file.").after_help(EXAMPLES)
+        RenameArgs::augment_args(command).about("Rename metadata keys of a GGUF file").after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
     run,
@@ -25,16 +25,17 @@ pub const COMMAND: Command = Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  gguf-inspect rename model.gguf tokenizer.ggml.prefix_token_id=tokenizer.ggml.fim_pre_token_id
+  gguf-inspect rename model.gguf general.name=general.basename
   gguf-inspect rename model.gguf 'qwen2.*=qwen3.*'
 
-Values and places stay. Where both names end with *, all keys that begin with the first get the other beginning.";
+Values and the order of keys stay the same. If both names end with *, the prefix of all matching keys
+is replaced.";
 
 #[derive(Debug, Args)]
 struct RenameArgs {
     #[command(flatten)]
     edit: EditArgs,
-    /// Names and what they become.
+    /// Old and new names.
     #[arg(value_name = "OLD=NEW", required = true)]
     names: Vec<String>,
 }

@@ -19,7 +19,8 @@ pub const COMMAND: Command = Command {
     verb: Some("score"),
     define: |command| {
         ScoreArgs::augment_args(command)
-            .about("Counts how often a model finds the right one of several endings.")
+            .override_usage("gguf-eval score [OPTIONS] --hellaswag FILE <FILE>")
+            .about("Score a model on HellaSwag, Winogrande or multiple-choice tasks")
             .after_help(EXAMPLES)
             .group(
                 ArgGroup::new("format").args(["hellaswag", "winogrande", "multiple_choice"]).required(true),
@@ -35,28 +36,34 @@ Examples:
   gguf-eval score model.gguf --winogrande winogrande-debiased-eval.csv
   gguf-eval score model.gguf --multiple-choice mmlu-validation.bin --tasks 200 --json
 
-The files are those of llama-perplexity, and so are tasks, their order and their scores: HellaSwag has six
-lines a task (context, number of the right ending from 0, four endings), Winogrande a line a task
-(index,sentence with _,first,second,1 or 2; the last line counts if an empty one follows), multiple
-choice is binary. A part of the tasks is drawn as llama-perplexity draws it.";
+Files, order of tasks and scores are those of llama-perplexity. A HellaSwag task has six lines:
+context, index of the right ending (from 0), four endings. A Winogrande task is one line:
+index,sentence with _,first,second,1 or 2 (the last line counts only if an empty line follows).
+Multiple-choice files are binary.";
 
 #[derive(Debug, Args)]
 struct ScoreArgs {
-    /// A GGUF file; of a split model, one of its shards.
+    /// GGUF file, or any shard of a split model.
     file: PathBuf,
-    /// A HellaSwag file.
+    /// Read HellaSwag tasks from FILE.
     #[arg(long, value_name = "FILE")]
     hellaswag: Option<PathBuf>,
-    /// A Winogrande file.
+    /// Read Winogrande tasks from FILE.
     #[arg(long, value_name = "FILE")]
     winogrande: Option<PathBuf>,
-    /// A multiple choice file: MMLU, ARC, TruthfulQA and others.
+    /// Read multiple-choice tasks from FILE.
+    ///
+    /// MMLU, ARC, TruthfulQA and others.
     #[arg(long, value_name = "FILE")]
     multiple_choice: Option<PathBuf>,
-    /// Tasks to draw; all by default, of HellaSwag too, where llama-perplexity takes 400.
+    /// Run only N randomly drawn tasks.
+    ///
+    /// Default: all of them. llama-perplexity draws 400 HellaSwag tasks by default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tasks: Option<u32>,
-    /// The result as one JSON object, every answer included.
+    /// Print the result as JSON.
+    ///
+    /// It includes every answer.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

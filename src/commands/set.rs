@@ -23,7 +23,7 @@ pub const COMMAND: Command = Command {
     binary: "gguf-inspect",
     verb: Some("set"),
     define: |command| {
-        SetArgs::augment_args(command).about("Sets metadata of a GGUF file.").after_help(EXAMPLES)
+        SetArgs::augment_args(command).about("Set metadata keys of a GGUF file").after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
     run,
@@ -32,31 +32,32 @@ pub const COMMAND: Command = Command {
 const EXAMPLES: &str = "\
 Examples:
   gguf-inspect set model.gguf general.name='My model'
+  gguf-inspect set model.gguf --chat-template template.jinja --header-slack 65536
   gguf-inspect set model.gguf llama.context_length=u32:32768 general.tags='arr[str]:[\"chat\", \"en\"]'
   gguf-inspect set model.gguf tokenizer.chat_template=str:@template.jinja
-  gguf-inspect set model.gguf --chat-template template.jinja --header-slack 65536
   gguf-inspect set model.gguf --from metadata.json -o other.gguf
 
-Types are u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, str, and arr[TYPE] with a JSON list. A key that is there
-keeps its type, so that TYPE: may be left out, and its place; a new one comes last. TYPE: may also be left out for new keys
-that the specification or llama.cpp knows. @FILE is the content of a file.
-Whatever `gguf-inspect verify` would report about the new values is printed as a warning.
---from takes what `gguf-inspect export-metadata` writes, or some keys of it.
+TYPE is u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, str, or arr[TYPE] with a JSON list. It
+is optional for existing keys, which keep their type, and for keys that the specification or
+llama.cpp knows. @FILE stands for the contents of a file. New keys are added at the end. Problems
+that `gguf-inspect verify` would report about the new values are printed as warnings.
 
-A file is changed in place where its header keeps its length, which the room of --header-slack makes possible; else it is
-written anew beside the old one, which it then replaces. Tensors are never touched.";
+The file is changed in place if its header keeps its length. Otherwise it is rewritten next to the
+old one and replaces it. Tensor data is never changed.";
 
 #[derive(Debug, Args)]
 struct SetArgs {
     #[command(flatten)]
     edit: EditArgs,
-    /// Keys with their new values.
+    /// Keys and their new values.
     #[arg(value_name = "KEY=TYPE:VALUE")]
     values: Vec<String>,
-    /// Set the keys of a JSON file.
+    /// Set all keys of a JSON file.
+    ///
+    /// The format is that of `gguf-inspect export-metadata`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     from: Option<PathBuf>,
-    /// Set the chat template to the content of a file.
+    /// Set the chat template to the contents of FILE.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     chat_template: Option<PathBuf>,
 }

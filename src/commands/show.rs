@@ -32,7 +32,7 @@ pub const COMMAND: Command = Command {
     verb: Some("show"),
     define: |command| {
         ShowArgs::augment_args(command)
-            .about("Shows metadata and tensors of a GGUF file.")
+            .about("Show the metadata and tensors of a GGUF file")
             .after_help(EXAMPLES)
     },
     ui: |_| Ui::default(),
@@ -45,18 +45,20 @@ Examples:
   gguf-inspect show model.gguf --full | less
   gguf-inspect show model.gguf --json | jq '.metadata[\"general.architecture\"].value'
 
-Shapes are in the order of ggml: the length of a row first.";
+Shapes are printed in the order of ggml: row length first.";
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// A GGUF file; of a split model, one of its shards.
+    /// GGUF file, or any shard of a split model.
     file: PathBuf,
-    /// Everything as one JSON object, arrays whole.
-    #[arg(long)]
-    json: bool,
-    /// Long arrays and texts whole.
+    /// Print long arrays and texts in full.
     #[arg(long, conflicts_with = "json")]
     full: bool,
+    /// Print the result as JSON.
+    ///
+    /// Arrays and texts are always complete.
+    #[arg(long)]
+    json: bool,
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {

@@ -25,7 +25,7 @@ pub const COMMAND: Command = Command {
     binary: "gguf-inspect",
     verb: Some("split"),
     define: |command| {
-        SplitArgs::augment_args(command).about("Splits a GGUF file into shards.").after_help(EXAMPLES)
+        SplitArgs::augment_args(command).about("Split a GGUF file into shards").after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
     run,
@@ -33,28 +33,30 @@ pub const COMMAND: Command = Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  gguf-inspect split model.gguf model --max-size 2G
-  gguf-inspect split model.gguf shards/model --max-tensors 128 --no-tensor-first-split
-  gguf-inspect split model.gguf model --max-size 500M --dry-run
+  gguf-inspect split model.gguf model --split-max-size 2G
+  gguf-inspect split model.gguf shards/model --split-max-tensors 128
+  gguf-inspect split model.gguf model --split-max-size 500M --dry-run
 
-The files are PREFIX-00001-of-00003.gguf and so on, the bytes those of llama-gguf-split. A shard holds one tensor at least,
-however large. The first gets its name last. Sizes are in bytes, or with K, M or G in thousands of them.";
+The files PREFIX-00001-of-00003.gguf and so on are byte-identical to those of llama-gguf-split. The
+first shard gets its final name last.";
 
 #[derive(Debug, Args)]
 struct SplitArgs {
-    /// A GGUF file; of a split model, one of its shards: all are split anew.
+    /// GGUF file, or any shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// The beginning of the names of the shards, with their folder.
+    /// Path of the shards without `-00001-of-00003.gguf`.
     #[arg(value_name = "PREFIX", value_hint = ValueHint::AnyPath)]
     prefix: OsString,
-    /// Bytes of tensors that a shard holds at most.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "max_tensors")]
-    max_size: Option<u64>,
-    /// Tensors that a shard holds at most.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_tensors: Option<u64>,
-    /// The first shard has metadata alone.
+    /// Limit each shard to SIZE of tensor data.
+    ///
+    /// SIZE is in bytes, or has a unit: K, M, G (powers of 1000) or KiB, MiB, GiB. A shard holds at least one tensor.
+    #[arg(long, alias = "max-size", value_name = "SIZE", value_parser = parse_size, required_unless_present = "split_max_tensors")]
+    split_max_size: Option<u64>,
+    /// Limit each shard to N tensors.
+    #[arg(long, alias = "max-tensors", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    split_max_tensors: Option<u64>,
+    /// Write a first shard that contains only metadata.
     #[arg(long)]
     no_tensor_first_split: bool,
     #[command(flatten)]
@@ -74,8 +76,8 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
     let model = open_model(&args.file)?;
     let limits = SplitLimits {
-        max_bytes: args.max_size,
-        max_tensors: args.max_tensors,
+        max_bytes: args.split_max_size,
+        max_tensors: args.split_max_tensors,
         no_tensor_first: args.no_tensor_first_split,
     };
     let names = |count: usize| {

@@ -1,5 +1,5 @@
 //! `gguf-inspect tokenizer FILE`: the ids of a text by the tokenizer keys of a GGUF alone; with
-//! `--check SRC`, whether they are the ids that the checkpoint's own tokenizer gives.
+//! `--against SRC`, whether they are the ids that the checkpoint's own tokenizer gives.
 //!
 //! Both sides of a check are independent of the converter: the Hugging Face library reads tokenizer.json,
 //! and the crate `eval` reads the keys.
@@ -26,7 +26,7 @@ pub const COMMAND: Command = Command {
     verb: Some("tokenizer"),
     define: |command| {
         TokenizerArgs::augment_args(command)
-            .about("Encodes text with a GGUF file's tokenizer, or checks it against the checkpoint that it was made of.")
+            .about("Encode text, or compare the tokenizer with its source")
             .after_help(EXAMPLES)
     },
     ui: |_| Ui::default(),
@@ -35,30 +35,34 @@ pub const COMMAND: Command = Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  gguf-inspect tokenizer model.gguf --check Llama-3.2-1B
-  gguf-inspect tokenizer model.gguf --check Llama-3.2-1B --text wiki.test.raw
   gguf-inspect tokenizer model.gguf --text prompt.txt
+  gguf-inspect tokenizer model.gguf --against Llama-3.2-1B
+  gguf-inspect tokenizer model.gguf --against Llama-3.2-1B --text wiki.test.raw
 
-Without --check, one line for each token: its id and its text. With it, exit code 1 if an id differs. The
-ids that llama.cpp gives are counted apart: for some pre-tokenizers they only come near the model's own.";
+Without --against, the output has one line per token: its ID and its text. With --against, the token
+IDs of llama.cpp are reported separately: for some pre-tokenizers it only approximates the original.";
 
 /// Encoded where no text is given: scripts, code, whitespace, digits, emoji, marks.
 const TEXT: &str = include_str!("tokenizer_text.txt");
 
 #[derive(Debug, Args)]
 struct TokenizerArgs {
-    /// A GGUF file; of a split model, its first shard.
+    /// GGUF file, or the first shard of a split model.
     file: PathBuf,
-    /// The checkpoint's folder, or its tokenizer.json.
-    #[arg(long, value_name = "SRC")]
-    check: Option<PathBuf>,
-    /// Text to encode, instead of a short one of many scripts.
-    #[arg(long, value_name = "FILE")]
+    /// Compare with SRC.
+    ///
+    /// SRC is the folder of the checkpoint, or its `tokenizer.json`. The exit code is 1 if any token ID differs.
+    #[arg(long, alias = "check", value_name = "SRC")]
+    against: Option<PathBuf>,
+    /// Read the text from FILE.
+    ///
+    /// Without it, a short built-in text in many scripts is encoded.
+    #[arg(short = 'f', long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Take special tokens in the text as plain text.
+    /// Treat special tokens in the text as plain text.
     #[arg(long)]
     plain: bool,
-    /// As one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -70,7 +74,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         None => TEXT.as_bytes().to_vec(),
     };
     let file = show::open_foreign(&args.file)?;
-    let Some(source) = &args.check else { return list(&args, &file, &bytes, ui) };
+    let Some(source) = &args.against else { return list(&args, &file, &bytes, ui) };
     // The library takes UTF-8 only; so both sides get the same.
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let ours = |reading| {

@@ -16,7 +16,7 @@ pub const COMMAND: Command = Command {
     binary: "gguf-inspect",
     verb: Some("unset"),
     define: |command| {
-        UnsetArgs::augment_args(command).about("Takes metadata out of a GGUF file.").after_help(EXAMPLES)
+        UnsetArgs::augment_args(command).about("Remove metadata keys from a GGUF file").after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
     run,
@@ -27,13 +27,13 @@ Examples:
   gguf-inspect unset model.gguf general.license.link general.tags
   gguf-inspect unset model.gguf 'quantize.imatrix.*' -o other.gguf
 
-A name that ends with * stands for all keys that begin so.";
+A name that ends with * matches all keys with that prefix.";
 
 #[derive(Debug, Args)]
 struct UnsetArgs {
     #[command(flatten)]
     edit: EditArgs,
-    /// Keys to take out.
+    /// Keys to remove.
     #[arg(value_name = "KEY", required = true)]
     keys: Vec<String>,
 }

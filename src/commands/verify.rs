@@ -36,7 +36,7 @@ pub const COMMAND: Command = Command {
     verb: Some("verify"),
     define: |command| {
         VerifyArgs::augment_args(command)
-            .about("Checks that a GGUF file is whole and right, by itself or against its source.")
+            .about("Check that a file is valid, or that it matches its source")
             .after_help(EXAMPLES)
     },
     ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
@@ -50,35 +50,38 @@ Examples:
   gguf-inspect verify model-Q4_K_M.gguf --against model-BF16.gguf --json
   gguf-inspect verify model-Q4_K_M-00001-of-00003.gguf --only structure,blocks
 
-By itself: structure (header, offsets, padding, shards), blocks (scales that are numbers, codes that exist),
-architecture (keys, tensors and shapes that the model needs), tokenizer, chat template, file type. What this
-program does not know is said, and is no error.
-With --against: every tensor is made again from the source and compared, prompts of both templates are
-compared over fixed conversations, and so are special tokens and the keys of the model.
+Unknown architectures, tokenizers and types are reported, but are not errors.
 
-Exit codes: 0 nothing is wrong (warnings may have been given), 1 something is, 2 wrong call.";
+Exit codes: 0 no errors (warnings are possible), 1 errors found, 2 wrong call.";
 
 #[derive(Debug, Args)]
 struct VerifyArgs {
-    /// A GGUF file; of a split model, one of its shards: all are checked.
+    /// GGUF file, or any shard of a split model.
+    ///
+    /// All shards are checked.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// What the file was made of: a checkpoint folder, hf://OWNER/MODEL[@REVISION], or a GGUF file.
+    /// Compare with SRC.
+    ///
+    /// SRC is what the file was made from: a checkpoint folder, hf://OWNER/MODEL[@REVISION] or a GGUF file. Every tensor is
+    /// converted again and compared, and so are special tokens, model keys and prompts of both chat templates.
     #[arg(long, value_name = "SRC", value_hint = ValueHint::AnyPath)]
     against: Option<PathBuf>,
-    /// Only these checks, divided by commas.
+    /// Run only these checks, separated by commas.
     #[arg(long, value_name = "CHECK", value_delimiter = ',')]
     only: Vec<Which>,
-    /// Warnings are errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
-    /// The report as one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-    /// Threads to work with; all cores by default.
+    /// Use N threads.
+    ///
+    /// Default: one per core.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
-    /// No progress on stderr.
+    /// Print only errors.
     #[arg(short, long)]
     quiet: bool,
 }
@@ -88,17 +91,17 @@ struct VerifyArgs {
 enum Which {
     /// Header, offsets, padding, shards.
     Structure,
-    /// Numbers that are finite, codes that exist.
+    /// Finite scales, valid codes.
     Blocks,
-    /// Keys, tensors and shapes that the model needs.
+    /// Keys, tensors and shapes of the model.
     Architecture,
-    /// Lists that go together, ids that exist.
+    /// Consistent lists, valid token IDs.
     Tokenizer,
     /// Chat templates that parse and render.
     Template,
-    /// `general.file_type` against the types of the tensors.
+    /// `general.file_type` matches the tensor types.
     FileType,
-    /// Everything that --against compares.
+    /// Comparison with --against.
     Source,
 }
 

@@ -43,7 +43,7 @@ fn action_reports_worse_only_for_a_worse_result() {
     fs::write(sandbox.path("text.txt"), "The quick brown fox jumps over the lazy dog. ".repeat(20)).unwrap();
     fs::write(sandbox.path("other.txt"), "Something else. ".repeat(20)).unwrap();
     let save = ["check", "a.gguf", "--base", "a.gguf", "--text", "text.txt", "--baseline", "baseline.json"];
-    succeed(sandbox.run(EVAL, &[&save[..], &["--save", "-c", "16", "-n", "2"]].concat()));
+    succeed(sandbox.run(EVAL, &[&save[..], &["--save", "-c", "16", "--chunks", "2"]].concat()));
     let (code, annotation, summary) = run(&sandbox, "a.gguf", "a.gguf", "text.txt");
     assert!(code == Some(0) && annotation.is_empty() && summary.contains("\"is_worse\": false"), "{summary}");
     let (code, annotation, summary) = run(&sandbox, "q2.gguf", "a.gguf", "text.txt");

@@ -84,11 +84,12 @@ pub fn llama(more: &Json) -> Sandbox {
 }
 
 pub fn merge(sandbox: &Sandbox, more: &[&str]) -> Output {
-    sandbox.convert(&[&["base", "out/merged.gguf", "-t", "f32", "--lora", "adapter", "-f"], more].concat())
+    sandbox
+        .convert(&[&["base", "out/merged.gguf", "-t", "f32", "--lora", "adapter", "--force"], more].concat())
 }
 
 fn adapter_file(sandbox: &Sandbox) -> Output {
-    sandbox.convert(&["adapter", "out/adapter.gguf", "--base", "base", "-f"])
+    sandbox.convert(&["adapter", "out/adapter.gguf", "--base", "base", "--force"])
 }
 
 /// The tensors of a GGUF file, as f32.

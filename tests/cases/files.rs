@@ -38,12 +38,12 @@ fn nan_equals_nan_in_metadata_of_every_float_type() {
 #[test]
 fn merge_takes_one_shard_or_all() {
     let sandbox = with_model();
-    succeed(sandbox.inspect(&["split", "in.gguf", "s", "--max-tensors", "6", "-q"]));
+    succeed(sandbox.inspect(&["split", "in.gguf", "s", "--split-max-tensors", "6", "-q"]));
     let shards: Vec<String> = (1..=4).map(|n| format!("s-{n:05}-of-00004.gguf")).collect();
     let [a, b, c, d] = [0, 1, 2, 3].map(|n: usize| shards[n].as_str());
     let original = fs::read(sandbox.path("in.gguf")).unwrap();
     for inputs in [&[a][..], &[c], &[a, b, c, d], &[d, b, "./s-00001-of-00004.gguf"]] {
-        succeed(sandbox.inspect(&[&["merge"], inputs, &["out.gguf", "-f"]].concat()));
+        succeed(sandbox.inspect(&[&["merge"], inputs, &["out.gguf", "--force"]].concat()));
         assert!(fs::read(sandbox.path("out.gguf")).unwrap() == original, "{inputs:?}");
     }
     let before = sandbox.listing("");
@@ -107,7 +107,17 @@ fn publish_works_with_folders_that_are_not_utf8() {
         for _ in 0..2 {
             let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-publish"));
             command.args([OsStr::from_bytes(source), OsStr::from_bytes(out)]);
-            command.args(["--types", "q8_0", "-n", "1", "-c", "64", "--no-imatrix", "--eval", "text"]);
+            command.args([
+                "--type",
+                "q8_0",
+                "--chunks",
+                "1",
+                "-c",
+                "64",
+                "--no-imatrix",
+                "--eval-text",
+                "text",
+            ]);
             let ran = command.output().unwrap();
             let stderr = String::from_utf8_lossy(&ran.stderr);
             assert_eq!(ran.status.code(), Some(0), "{out:?}: {stderr}");
@@ -133,7 +143,7 @@ fn quantize_and_split_write_into_folders_that_are_not_utf8() {
     run(env!("CARGO_BIN_EXE_gguf-quantize"), &[b"in.gguf", b"o\xff/q\xff.gguf", b"q4_0"]);
     assert!(folder.join(OsStr::from_bytes(b"q\xff.gguf")).is_file());
     let inspect = env!("CARGO_BIN_EXE_gguf-inspect");
-    run(inspect, &[b"split", b"in.gguf", b"o\xff/s", b"--max-tensors", b"20"]);
+    run(inspect, &[b"split", b"in.gguf", b"o\xff/s", b"--split-max-tensors", b"20"]);
     run(inspect, &[b"merge", b"o\xff/s-00001-of-00002.gguf", b"o\xff/s-00002-of-00002.gguf", b"out.gguf"]);
     assert!(fs::read(sandbox.path("out.gguf")).unwrap() == fs::read(sandbox.path("in.gguf")).unwrap());
 }

@@ -13,9 +13,9 @@ const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 fn assert_direct_equals_requantized(sandbox: &Sandbox, name: &str, types: &[&str]) {
     succeed(sandbox.convert(&[name, "two.gguf", "-t", "bf16", "-q"]));
     for kind in types {
-        succeed(sandbox.convert(&[name, "one.gguf", "-t", kind, "-q", "-f", "--dry-run"]));
-        succeed(sandbox.convert(&[name, "one.gguf", "-t", kind, "-q", "-f"]));
-        let two = ["two.gguf", "two-q.gguf", kind, "--allow-requantize", "-q", "-f"];
+        succeed(sandbox.convert(&[name, "one.gguf", "-t", kind, "-q", "--force", "--dry-run"]));
+        succeed(sandbox.convert(&[name, "one.gguf", "-t", kind, "-q", "--force"]));
+        let two = ["two.gguf", "two-q.gguf", kind, "--allow-requantize", "-q", "--force"];
         succeed(sandbox.run(QUANTIZE, &two));
         let [one, two] = ["one.gguf", "two-q.gguf"].map(|file| fs::read(sandbox.path(file)).unwrap());
         assert!(one == two, "{name} {kind}");
@@ -60,7 +60,7 @@ fn nvfp4_file_is_verified_and_runs() {
                 "i.gguf",
                 "--context",
                 "64",
-                "--windows",
+                "--chunks",
                 "1",
                 "-q",
             ],
@@ -105,7 +105,7 @@ fn scale_next_to_a_matrix_multiplies_its_products() {
         with_scales(&sandbox.path("plain.gguf"), &sandbox.path("scaled.gguf"), parts, 4.0);
         succeed(sandbox.inspect(&["verify", "scaled.gguf", "-q"]));
         let perplexity = |file: &str| {
-            let args = ["perplexity", file, "--text", "text", "--context", "64", "--windows", "2", "-q"];
+            let args = ["perplexity", file, "--text", "text", "--context", "64", "--chunks", "2", "-q"];
             succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args)).stdout
         };
         // Powers of two do not round.

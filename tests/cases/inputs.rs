@@ -26,7 +26,7 @@ fn compare_of_other_tokens_names_the_first_difference() {
     let at = bytes.windows(12).position(|window| window == stored).unwrap();
     bytes[at + 8..at + 12].copy_from_slice(b"zzzz");
     fs::write(sandbox.path("b.gguf"), bytes).unwrap();
-    let args = ["compare", "a.gguf", "b.gguf", "--text", "text.txt", "--context", "16", "-n", "2"];
+    let args = ["compare", "a.gguf", "b.gguf", "--text", "text.txt", "--context", "16", "--chunks", "2"];
     let ran = sandbox.run(EVAL, &args);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let expected = format!("token {id} is \"zzzz\" instead of \"{}\"", String::from_utf8_lossy(&token));
@@ -44,7 +44,7 @@ fn text_of_another_encoding_is_reported_by_every_reader() {
         "\u{feff}".chars().chain(text.chars()).flat_map(|c| (c as u16).to_le_bytes()).collect();
     fs::write(sandbox.path("utf16.txt"), utf16).unwrap();
     fs::write(sandbox.path("latin1.txt"), [b"Z\xfcrich ".as_slice(), text.as_bytes()].concat()).unwrap();
-    let of_context = ["--context", "16", "-n", "2"];
+    let of_context = ["--context", "16", "--chunks", "2"];
     let verbs: [&[&str]; 3] = [
         &["perplexity", "a.gguf"],
         &["compare", "a.gguf", "a.gguf"],
@@ -79,7 +79,8 @@ fn option_file_with_a_byte_order_mark_is_read() {
 fn merge_of_importance_matrices_refuses_nan_and_names_the_file() {
     let sandbox = sandbox();
     let make = |output| {
-        let args = ["imatrix", "a.gguf", "--text", "text.txt", "--context", "16", "-n", "2", "-o", output];
+        let args =
+            ["imatrix", "a.gguf", "--text", "text.txt", "--context", "16", "--chunks", "2", "-o", output];
         assert_eq!(sandbox.run(EVAL, &args).code, Some(0));
     };
     make("good.gguf");

@@ -118,10 +118,12 @@ fn error_names_the_file_that_holds_the_nan() {
     for files in
         [&["good.gguf", "nan.gguf"][..], &["nan.gguf", "good.gguf"], &["good.gguf", "base.gguf", "nan.gguf"]]
     {
-        let args = [&["compare"], files, &["--text", "text", "--context", "64", "-n", "1"]].concat();
+        let args = [&["compare"], files, &["--text", "text", "--context", "64", "--chunks", "1"]].concat();
         failed(&sandbox.run(EVAL, &args), "nan.gguf", "is no finite number");
     }
-    let ran = sandbox
-        .run(EVAL, &["imatrix", "nan.gguf", "--text", "text", "-o", "o.gguf", "-n", "1", "--context", "64"]);
+    let ran = sandbox.run(
+        EVAL,
+        &["imatrix", "nan.gguf", "--text", "text", "-o", "o.gguf", "--chunks", "1", "--context", "64"],
+    );
     failed(&ran, "nan.gguf", "tensor");
 }

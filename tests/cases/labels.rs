@@ -11,7 +11,7 @@ fn mxfp4_moe_of_a_dense_model_is_a_warning() {
         succeed(sandbox.convert(&[name, "m.gguf", "-t", "bf16", "-q"]));
         let said = [
             succeed(sandbox.run(QUANTIZE, &["m.gguf", "mx.gguf", "mxfp4_moe"])).stderr,
-            succeed(sandbox.convert(&[name, "mx.gguf", "-t", "mxfp4_moe", "-f"])).stderr,
+            succeed(sandbox.convert(&[name, "mx.gguf", "-t", "mxfp4_moe", "--force"])).stderr,
         ];
         for said in said {
             assert_eq!(
@@ -32,7 +32,8 @@ fn mxfp4_moe_of_a_dense_model_is_a_warning() {
 #[test]
 fn publishing_warns_of_every_type_without_tensors_of_its_name() {
     let sandbox = Sandbox::with_base_and_text();
-    let publish = ["base.gguf", "pub", "--types", "q8_0,mxfp4_moe", "--eval", "text", "-n", "1", "-c", "32"];
+    let publish =
+        ["base.gguf", "pub", "--type", "q8_0,mxfp4_moe", "--eval-text", "text", "--chunks", "1", "-c", "32"];
     let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-publish"), &[&publish[..], &["--no-imatrix"]].concat());
     let ran = succeed(ran);
     assert!(ran.stderr.contains("warning: MXFP4_MOE: no tensor becomes mxfp4"), "{}", ran.stderr);
@@ -48,11 +49,11 @@ fn overridden_types_that_contradict_the_file_type_are_a_warning() {
     let all = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", ".*=q5_1"];
     let said = succeed(sandbox.run(QUANTIZE, &all)).stderr;
     assert!(said.contains("warning: Q4_0: no tensor becomes q4_0, most weights become q5_1"), "{said}");
-    let some = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", "attn_q=q5_1", "-f"];
+    let some = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", "attn_q=q5_1", "--force"];
     let said = succeed(sandbox.run(QUANTIZE, &some)).stderr;
     assert!(!said.contains("no tensor becomes"), "{said}");
     // Calibration chooses types and writes its name like this.
-    succeed(sandbox.run(QUANTIZE, &[&all[..], &["-f", "-q"]].concat()));
+    succeed(sandbox.run(QUANTIZE, &[&all[..], &["--force", "-q"]].concat()));
     succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:cal3-0123abcd", "-q"]));
     let (code, _, said) = verify(&sandbox, &["out.gguf", "--strict"]);
     assert!(code == Some(0) && said.contains("calibration chose the types, q5_1 for most weights"), "{said}");

@@ -19,7 +19,7 @@ fn converted(name: &str) -> Sandbox {
 }
 
 fn prune(sandbox: &Sandbox, layers: &str) -> Output {
-    succeed(sandbox.run(QUANTIZE, &["--prune-layers", layers, "in.gguf", "out.gguf", "copy", "-f"]))
+    succeed(sandbox.run(QUANTIZE, &["--prune-layers", layers, "in.gguf", "out.gguf", "copy", "--force"]))
 }
 
 /// The value of a key of `out.gguf` as `show` prints it.
@@ -34,7 +34,7 @@ fn value_in(sandbox: &Sandbox, file: &str, key: &str) -> String {
 }
 
 fn perplexity(sandbox: &Sandbox, file: &str) -> String {
-    let args = ["perplexity", file, "--text", "text", "--context", "32", "-n", "2"];
+    let args = ["perplexity", file, "--text", "text", "--context", "32", "--chunks", "2"];
     succeed(sandbox.run(EVAL, &args)).stdout
 }
 
@@ -241,11 +241,12 @@ fn layers_that_are_not_executed_need_no_importance_data() {
     succeed(sandbox.run(QUANTIZE, &["in.gguf", "plain.gguf", "q4_k_m"]));
     assert_eq!(types_of_mtp("out.gguf"), types_of_mtp("plain.gguf"));
     // Importance matrices lack them, and a type that needs one is refused with the ways out.
-    let imatrix = ["imatrix", "in.gguf", "--text", "text", "--context", "32", "-n", "1", "-o", "im.gguf"];
+    let imatrix =
+        ["imatrix", "in.gguf", "--text", "text", "--context", "32", "--chunks", "1", "-o", "im.gguf"];
     let ran = succeed(sandbox.run(EVAL, &imatrix));
     assert_eq!(ran.stderr.matches("MTP layer 2 is not executed").count(), 1, "{}", ran.stderr);
     let quantize = |more: &[&str]| {
-        let args = ["--imatrix", "im.gguf", "in.gguf", "out.gguf", "iq2_xxs", "-f"];
+        let args = ["--imatrix", "im.gguf", "in.gguf", "out.gguf", "iq2_xxs", "--force"];
         sandbox.run(QUANTIZE, &[more, &args].concat())
     };
     let refused = quantize(&[]);
@@ -257,9 +258,19 @@ fn layers_that_are_not_executed_need_no_importance_data() {
         assert!(!types_of_mtp("out.gguf").contains(&"iq2_xxs".to_owned()));
     }
     // Publishing replaces such types by itself.
-    let publish =
-        ["in.gguf", "pub", "--types", "iq2_xxs", "--calibration", "text", "--eval", "text", "-n", "1"];
-    let more = ["-c", "32", "--imatrix-windows", "1"];
+    let publish = [
+        "in.gguf",
+        "pub",
+        "--type",
+        "iq2_xxs",
+        "--imatrix-text",
+        "text",
+        "--eval-text",
+        "text",
+        "--chunks",
+        "1",
+    ];
+    let more = ["-c", "32", "--imatrix-chunks", "1"];
     let ran = succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-publish"), &[&publish[..], &more].concat()));
     assert!(ran.stderr.contains("note: MTP layer 2 is not executed"), "{}", ran.stderr);
     let card = std::fs::read_to_string(sandbox.path("pub/README.md")).unwrap();

@@ -50,7 +50,7 @@ fn edit_config(sandbox: &Sandbox, golden: &str, edit: impl Fn(&mut Json)) {
 }
 
 fn convert(sandbox: &Sandbox, golden: &str) -> Output {
-    sandbox.convert(&[golden, "out.gguf", "--type", "f32", "-f"])
+    sandbox.convert(&[golden, "out.gguf", "--type", "f32", "--force"])
 }
 
 fn shown(sandbox: &Sandbox) -> Json {

@@ -64,7 +64,7 @@ fn stack(tensors: Tensors) -> Tensors {
 
 /// Type, shape and bytes of the tensors of a checkpoint's file in bf16, which is `out.gguf`.
 fn convert(sandbox: &Sandbox, golden: &str) -> BTreeMap<String, (String, Vec<u64>, Vec<u8>)> {
-    succeed(sandbox.convert(&[golden, "out.gguf", "--type", "bf16", "-f"]));
+    succeed(sandbox.convert(&[golden, "out.gguf", "--type", "bf16", "--force"]));
     let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
     let tensor = |tensor: &gguf::TensorInfo| {
         let data = file.data(tensor).unwrap().to_vec();

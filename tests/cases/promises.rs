@@ -61,9 +61,10 @@ fn context_beyond_training_is_pointed_out() {
         "a.gguf: {} tokens are beyond the {trained} that the model was trained for, and the file sets no RoPE scaling",
         trained + 1
     );
-    let beyond = sandbox.inspect(&["fit", "a.gguf", "--memory", "8GB", "--ctx", &(trained + 1).to_string()]);
+    let beyond =
+        sandbox.inspect(&["fit", "a.gguf", "--memory", "8GB", "--context", &(trained + 1).to_string()]);
     assert!(beyond.code == Some(0) && beyond.stderr.contains(&expected), "{}", beyond.stderr);
-    let within = sandbox.inspect(&["fit", "a.gguf", "--memory", "8GB", "--ctx", &trained.to_string()]);
+    let within = sandbox.inspect(&["fit", "a.gguf", "--memory", "8GB", "--context", &trained.to_string()]);
     assert!(!within.stderr.contains("trained"), "{}", within.stderr);
     let long = "word ".repeat(usize::try_from(trained).unwrap());
     fs::write(sandbox.path("long.txt"), format!("{long}\n0\none\ntwo\nthree\nfour\n")).unwrap();

@@ -103,7 +103,8 @@ fn imatrix_renders_chats() {
         .unwrap();
     fs::write(sandbox.path("bad.jsonl"), "{\"text\": \"x\"}\n").unwrap();
     let run = |text| {
-        let args = ["imatrix", "in.gguf", "--text", text, "--context", "16", "-n", "2", "-o", "out.gguf"];
+        let args =
+            ["imatrix", "in.gguf", "--text", text, "--context", "16", "--chunks", "2", "-o", "out.gguf"];
         sandbox.run(EVAL, &args)
     };
     let bad = run("bad.jsonl");

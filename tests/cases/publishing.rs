@@ -30,17 +30,17 @@ fn card(sandbox: &Sandbox) -> String {
 fn no_local_path_is_published() {
     let sandbox = sandbox();
     let absolute = sandbox.path("private/eval.txt");
-    let eval = format!("--eval={}", absolute.display());
+    let eval = format!("--eval-text={}", absolute.display());
     let args = [
         "-t",
         "q8_0",
-        "-n",
+        "--chunks",
         "2",
         "-c",
         "32",
-        "--imatrix-windows",
+        "--imatrix-chunks",
         "2",
-        "--calibration",
+        "--imatrix-text",
         "private/eval.txt",
         &eval,
     ];
@@ -59,7 +59,7 @@ fn no_local_path_is_published() {
 #[test]
 fn edited_files_are_overwritten_with_force_only() {
     let sandbox = sandbox();
-    let args = ["-t", "q8_0", "-n", "2", "-c", "32", "--no-imatrix", "--eval", "private/eval.txt"];
+    let args = ["-t", "q8_0", "--chunks", "2", "-c", "32", "--no-imatrix", "--eval-text", "private/eval.txt"];
     succeed(publish(&sandbox, &args));
     fs::write(sandbox.path("t.jinja"), "{% for m in messages %}<{{ m.content }}>{% endfor %}").unwrap();
     let file = sandbox.listing("out").into_keys().find(|name| name.ends_with(".gguf")).unwrap();
@@ -91,12 +91,12 @@ fn later_call_keeps_types_texts_and_lengths_of_the_earlier_one() {
         &[
             "-t",
             "q4_0,q8_0",
-            "-n",
+            "--chunks",
             "3",
             "-c",
             "32",
             "--no-imatrix",
-            "--eval",
+            "--eval-text",
             "private/eval.txt",
             "--quantized-by",
             "me",
@@ -104,7 +104,7 @@ fn later_call_keeps_types_texts_and_lengths_of_the_earlier_one() {
     ));
     let added = succeed(publish(&sandbox, &["-t", "q5_0"]));
     assert!(!added.stderr.contains("in the folder and not in the card"), "{}", added.stderr);
-    assert!(added.stderr.contains("as in the last call: --no-imatrix, --eval "), "{}", added.stderr);
+    assert!(added.stderr.contains("as in the last call: --no-imatrix, --eval-text "), "{}", added.stderr);
     let sums = fs::read_to_string(sandbox.path("out/SHA256SUMS")).unwrap();
     for name in ["Q4_0", "Q8_0", "Q5_0"] {
         assert!(card(&sandbox).contains(&format!("-{name}.gguf)")), "{name}: {}", card(&sandbox));
@@ -124,12 +124,13 @@ fn later_call_keeps_types_texts_and_lengths_of_the_earlier_one() {
 #[test]
 fn last_progress_line_is_the_mean_of_the_card() {
     let sandbox = sandbox();
-    let args = ["-t", "q4_0,q2_k", "-n", "60", "-c", "32", "--no-imatrix", "--eval", "private/eval.txt"];
+    let args =
+        ["-t", "q4_0,q2_k", "--chunks", "60", "-c", "32", "--no-imatrix", "--eval-text", "private/eval.txt"];
     let ran = succeed(publish(&sandbox, &args));
-    let last = ran.stderr.lines().rfind(|line| line.contains(" of 60 windows")).unwrap();
+    let last = ran.stderr.lines().rfind(|line| line.contains(" of 60 chunks")).unwrap();
     let results: serde_json::Value =
         serde_json::from_slice(&fs::read(sandbox.path("out/results.json")).unwrap()).unwrap();
     let mean = |index: usize| results["rungs"][index]["predictions"]["divergence"]["value"].as_f64().unwrap();
-    let expected = format!("60 of 60 windows: divergence Q4_0 {:.4}, Q2_K {:.4}", mean(0), mean(1));
+    let expected = format!("60 of 60 chunks: divergence Q4_0 {:.4}, Q2_K {:.4}", mean(0), mean(1));
     assert_eq!(last, expected);
 }

@@ -18,7 +18,7 @@ fn replay(sandbox: &Sandbox, dtypes: &str) -> Output {
         r#"{{"format": "gguf-tools recipe", "version": 1, "outputs": [{{"type": "Q4_0", "dtypes": {dtypes}}}]}}"#
     );
     fs::write(sandbox.path("r.json"), text).unwrap();
-    sandbox.run(QUANTIZE, &["a.gguf", "out.gguf", "--recipe", "r.json", "-f"])
+    sandbox.run(QUANTIZE, &["a.gguf", "out.gguf", "--recipe", "r.json", "--force"])
 }
 
 /// The types of a file, by tensor.

@@ -13,8 +13,19 @@ fn compare_with_a_page_prints_the_short_result_and_one_table() {
         succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &["a.gguf", &output, name, "-q"]));
     }
     fs::write(sandbox.path("text.txt"), "The quick brown fox jumps over the lazy dog. ".repeat(20)).unwrap();
-    let args =
-        ["compare", "a.gguf", "q8_0.gguf", "q4_0.gguf", "--text", "text.txt", "-n", "2", "-c", "16", "-q"];
+    let args = [
+        "compare",
+        "a.gguf",
+        "q8_0.gguf",
+        "q4_0.gguf",
+        "--text",
+        "text.txt",
+        "--chunks",
+        "2",
+        "-c",
+        "16",
+        "-q",
+    ];
     let run = |more: &[&str]| {
         succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &[&args[..], more].concat())).stdout
     };

@@ -11,7 +11,7 @@ fn with_model() -> Sandbox {
 }
 
 fn set(sandbox: &Sandbox, value: &str) -> Output {
-    sandbox.inspect(&["set", "in.gguf", "-o", "out.gguf", "-f", value])
+    sandbox.inspect(&["set", "in.gguf", "-o", "out.gguf", "--force", value])
 }
 
 #[test]

@@ -36,7 +36,7 @@ const NORM: &str = "model.layers.1.input_layernorm.weight";
 fn matrix_that_becomes_zero_is_named_with_the_type_that_keeps_it() {
     let sandbox = checkpoint_with(&[(DOWN, |index| 1e-13 * (1 + index % 7) as f32)]);
     for dtype in ["f16", "q8_0", "q4_0", "q6_k", "iq4_xs"] {
-        let ran = succeed(sandbox.convert(&["llama", "out.gguf", "-t", dtype, "-f"]));
+        let ran = succeed(sandbox.convert(&["llama", "out.gguf", "-t", dtype, "--force"]));
         let found = warnings(&ran);
         assert_eq!(found.len(), 1, "{dtype}: {}", ran.stderr);
         assert!(
@@ -46,16 +46,16 @@ fn matrix_that_becomes_zero_is_named_with_the_type_that_keeps_it() {
         );
     }
     // bf16 and f32 hold them, and so does the type that the warning names.
-    succeed(sandbox.convert(&["llama", "in.gguf", "-t", "f32", "-f"]));
+    succeed(sandbox.convert(&["llama", "in.gguf", "-t", "f32", "--force"]));
     let option = "^blk\\.0\\.ffn_down\\.weight$=bf16";
     for args in [
-        &["in.gguf", "out.gguf", "bf16", "-f"][..],
-        &["in.gguf", "out.gguf", "q4_0", "-f", "--tensor-type", option],
+        &["in.gguf", "out.gguf", "bf16", "--force"][..],
+        &["in.gguf", "out.gguf", "q4_0", "--force", "--tensor-type", option],
     ] {
         let ran = succeed(sandbox.run(QUANTIZE, args));
         assert!(warnings(&ran).is_empty(), "{}", ran.stderr);
     }
-    let ran = succeed(sandbox.run(QUANTIZE, &["in.gguf", "out.gguf", "q4_0", "-f"]));
+    let ran = succeed(sandbox.run(QUANTIZE, &["in.gguf", "out.gguf", "q4_0", "--force"]));
     assert!(ran.stderr.contains(&format!("`--tensor-type '{option}'` keeps them")), "{}", ran.stderr);
 }
 
@@ -67,14 +67,14 @@ fn tensors_of_zeros_are_named_by_every_program() {
         "tensor `blk.1.attn_norm.weight` is entirely zero",
     ];
     for dtype in ["f32", "q4_k_m"] {
-        let ran = succeed(sandbox.convert(&["llama", "in.gguf", "-t", dtype, "-f"]));
+        let ran = succeed(sandbox.convert(&["llama", "in.gguf", "-t", dtype, "--force"]));
         assert_eq!(warnings(&ran), expected, "{dtype}");
         let (exit, codes, report) = verify(&sandbox, &["in.gguf"]);
         assert!(exit == Some(0) && codes.iter().eq(["zeros"]), "{report}");
         assert_eq!(report.matches("is entirely zero").count(), 2, "{report}");
         assert_eq!(verify(&sandbox, &["in.gguf", "--strict"]).0, Some(1));
         // What is copied is looked at too.
-        let ran = succeed(sandbox.run(QUANTIZE, &["in.gguf", "out.gguf", "copy", "-f"]));
+        let ran = succeed(sandbox.run(QUANTIZE, &["in.gguf", "out.gguf", "copy", "--force"]));
         assert_eq!(warnings(&ran), expected, "{dtype}");
     }
 }
@@ -100,7 +100,7 @@ fn overflow_names_the_element_that_causes_it() {
     for dtype in
         ["f16", "q4_0", "q8_0", "q5_1", "q2_k", "q3_k_s", "q4_k_s", "q6_k", "iq4_nl", "iq4_xs", "iq3_s"]
     {
-        let ran = sandbox.convert(&["llama", "out.gguf", "-t", dtype, "-f"]);
+        let ran = sandbox.convert(&["llama", "out.gguf", "-t", dtype, "--force"]);
         assert_eq!(ran.code, Some(1), "{dtype}: {}", ran.stderr);
         assert!(
             ran.stderr.contains("row 0, column 300: 1000000000000000000000000000000"),
@@ -112,6 +112,6 @@ fn overflow_names_the_element_that_causes_it() {
     let sandbox =
         checkpoint_with(&[(DOWN, |index| if index == 300 { 1e5 } else { 0.01 * (index % 5) as f32 })]);
     for dtype in ["bf16", "q4_0", "q8_0", "q2_k", "q4_k_s", "q6_k", "iq4_xs", "iq3_s"] {
-        succeed(sandbox.convert(&["llama", "out.gguf", "-t", dtype, "-f"]));
+        succeed(sandbox.convert(&["llama", "out.gguf", "-t", dtype, "--force"]));
     }
 }

@@ -57,7 +57,7 @@ pub const PART: Part = (
             "A memory that nothing fits",
             |sandbox| model(sandbox, "q8_0"),
             INSPECT,
-            &["fit", "model.gguf", "--memory", "1M", "--ctx", "512"],
+            &["fit", "model.gguf", "--memory", "1M", "--context", "512"],
             1,
         ),
         (

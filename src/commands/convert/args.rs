@@ -58,18 +58,23 @@ An output has its name only when it is whole.";
 
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
-    /// Checkpoint folder: config.json, safetensors, tokenizer files. Also hf://OWNER/MODEL[@REVISION], a
-    /// model of the Hugging Face Hub: read from the Hub's cache, or over the network without a copy, by HF_TOKEN,
-    /// HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE. With --to hf, a GGUF file. Or a LLaMA file from
-    /// before GGUF (ggml, ggmf, ggjt), the first where there are parts.
+    /// Checkpoint folder or hf://OWNER/MODEL[@REVISION].
+    ///
+    /// A folder holds config.json, safetensors and tokenizer files. Models of the Hugging Face Hub are read from its cache, or over
+    /// the network without a copy (see HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE). SRC may also be a LoRA
+    /// adapter, the first file of a LLaMA model from before GGUF (ggml, ggmf, ggjt) or, with --to hf, a GGUF file.
     #[arg(value_hint = ValueHint::AnyPath, required_unless_present_any = ["list_architectures", "plan"])]
     pub src: Option<PathBuf>,
-    /// Output file or folder; may hold {ftype}; a folder that ends with / is made. Without it the
-    /// model names a file in the current folder.
+    /// Output file or folder; may contain {ftype}.
+    ///
+    /// A path that ends with / is a folder, which is created. By default the file is named after the model and written to the
+    /// current folder.
     #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
     pub out: Option<PathBuf>,
-    /// File type, as q4_k_m; several, divided by commas, are made from one read. `auto` is bf16 or f16, as
-    /// the first matrix of the checkpoint is, or f16. With --to hf, the weights' type: f32, f16 or bf16 (the default).
+    /// Set the file type, for example q4_k_m.
+    ///
+    /// A comma-separated list writes several files in one pass. `auto` is bf16 or f16, depending on the first matrix of the
+    /// checkpoint. With --to hf it is the type of the weights: f32, f16 or bf16 (the default). The list of types is below.
     #[arg(
         short = 't',
         long = "type",
@@ -80,129 +85,174 @@ pub struct ConvertArgs {
         hide_possible_values = true
     )]
     pub types: Vec<TypeName>,
-    /// What to make: GGUF files of a checkpoint (the default), or a checkpoint folder of a GGUF file.
-    #[arg(long, value_name = "FORMAT", conflicts_with = "save_plan")]
-    pub to: Option<Format>,
-    /// With --to hf: bytes of weights that a file holds at most.
-    #[arg(long, value_name = "BYTES", requires = "to", value_parser = clap::value_parser!(u64).range(1..))]
-    pub shard_bytes: Option<u64>,
-    /// List tensors, dtypes, the reasons for them and sizes; write nothing. Headers are read, no weights, but for the
-    /// output and the embedding of Mamba and Whisper where a checkpoint has both.
+    /// Print the plan without writing anything.
+    ///
+    /// The plan lists each tensor with its type, the reason for it, and its size.
     #[arg(long)]
     pub dry_run: bool,
-    /// Replace an output that is there, and forget a run that was stopped.
-    #[arg(short, long)]
+    /// Overwrite existing outputs.
+    ///
+    /// Discards an interrupted run, too.
+    #[arg(long)]
     pub force: bool,
-    /// Go on with the run that was stopped (Ctrl-C, kill, a crash, a power cut): what it wrote is compared with its journal,
-    /// and the file has the same bytes. Without such a run it begins from the start.
+    /// Resume an interrupted run.
+    ///
+    /// Finished rows are verified first, and the result is byte-identical. Without an interrupted run, a new one starts.
     #[arg(long, conflicts_with_all = ["to", "vocab_only", "dry_run"])]
     pub resume: bool,
-    /// Threads to work with; all cores by default. The bytes do not depend on it.
+    /// Use N threads.
+    ///
+    /// Default: one per core. The output does not depend on it.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<NonZeroUsize>,
-    /// Put what is fetched from the Hub into its cache, with checksums compared; else nothing of it is left.
-    #[arg(long, conflicts_with_all = ["dry_run", "vocab_only", "to", "save_plan"])]
-    pub keep: bool,
-    /// Convert NaNs and infinities instead of refusing them.
-    #[arg(long)]
-    pub allow_nonfinite: bool,
-    /// Write big-endian files, for s390x and the like.
-    #[arg(long, conflicts_with = "to")]
-    pub big_endian: bool,
-    /// Round weights to this type first, as the reference's two steps do with bf16.
-    #[arg(long, value_name = "DTYPE", value_parser = values::float())]
-    pub via: Option<DType>,
-    /// With --type f32, f16 or bf16: the type of matrices that are FP8 in the checkpoint; q8_0, which is nearly
-    /// as large and runs faster than floats.
-    #[arg(long, value_name = "DTYPE", value_parser = values::fp8_as(), conflicts_with_all = ["to", "vocab_only", "base", "recipe"])]
-    pub fp8_as: Option<DType>,
-    /// Keep the values of quantized weights (GPTQ, AWQ, MLX and others) bit for bit wherever a ggml type can hold them, in
-    /// the place of the type that --type gives them; the report says which tensors and why not others. Reads all scales
-    /// first.
-    #[arg(long, conflicts_with_all = ["to", "vocab_only", "base", "recipe", "save_recipe"])]
-    pub repack: bool,
-    /// Read Mistral's own layout (params.json, consolidated*.safetensors) also where Hugging Face's copy of the
-    /// weights lies beside it.
-    #[arg(long, conflicts_with_all = ["to", "base"])]
-    pub mistral_format: bool,
-    /// Take GPTQ's zero points that are stored with all bits set for one more than the largest code, as the reference does;
-    /// without this they are 0, as in the kernels that run such models.
-    #[arg(long, conflicts_with_all = ["to", "base"])]
-    pub unmasked_zeros: bool,
-    /// The model's name, whatever the checkpoint says.
-    #[arg(long, value_name = "NAME")]
-    pub model_name: Option<String>,
-    /// The pre-tokenizer, for a tokenizer that is not recognized.
-    #[arg(long, value_name = "NAME")]
-    pub pre: Option<String>,
-    /// Take the checkpoint for this architecture (a name or a class of --list-architectures),
-    /// whatever class its config names.
-    #[arg(long, value_name = "NAME")]
-    pub arch_as: Option<String>,
-    /// Leave out the layers that predict more than the next token (multi-token prediction).
-    #[arg(long, conflicts_with_all = ["mtp", "to", "base"])]
-    pub no_mtp: bool,
-    /// Write the layers that predict more than the next token alone, with embedding, last norm and output: the draft
-    /// for a file made with --no-mtp. The default name begins with mtp-.
-    #[arg(long, conflicts_with_all = ["to", "base"])]
-    pub mtp: bool,
-    /// For a draft (EAGLE 3, DFlash, DSpark): the folder of the model that it drafts for, from which tokenizer and sizes are
-    /// taken. It need not have weights.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["to", "base"])]
-    pub target_model_dir: Option<PathBuf>,
-    /// For a LoRA adapter (adapter_config.json, adapter_model.safetensors): the folder of its base
-    /// model, whose config says what the matrices are; with its weights, shapes are checked. The
-    /// --type is f32 (the default), f16, bf16 or q8_0.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["to", "vocab_only", "via", "recipe"])]
-    pub base: Option<PathBuf>,
-    /// Merge a LoRA or DoRA adapter of PEFT (adapter_config.json, adapter_model.safetensors) into the weights while
-    /// they are read, SCALE times (1 by default); several are merged in their order. Also hf://OWNER/ADAPTER[@REVISION],
-    /// and LoRA adapters of mlx-lm (adapters.safetensors). Weights are rounded once, to their type in the file. Metadata and
-    /// tokenizer stay those of the checkpoint, see --lora-tokenizer.
+    /// Merge a LoRA or DoRA adapter (repeatable).
+    ///
+    /// ADAPTER is a folder or hf://OWNER/ADAPTER[@REVISION] in the format of PEFT (adapter_config.json, adapter_model.safetensors), or
+    /// a LoRA adapter of mlx-lm (adapters.safetensors). SCALE defaults to 1. Several adapters are merged in their order. Weights are
+    /// rounded once, to their type in the file. Metadata and tokenizer are those of the checkpoint; see --lora-tokenizer.
     #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter, conflicts_with_all = ["base", "to", "vocab_only"])]
     pub lora: Vec<LoraArg>,
-    /// With --lora: use the adapter's tokenizer and chat template, and its embeddings if it resized the vocabulary, as
-    /// `resize_token_embeddings`, `merge_and_unload` and `tokenizer.save_pretrained` would. Of several adapters the last
-    /// tokenizer counts.
-    #[arg(long, requires = "lora")]
-    pub lora_tokenizer: bool,
-    /// Write the projector only: the towers that make embeddings of images or sound, for `--mmproj` of llama.cpp.
-    #[arg(long, conflicts_with_all = ["with_mmproj", "to", "vocab_only", "base", "lora", "fp8_as", "repack", "arch_as", "recipe", "save_recipe"])]
-    pub mmproj: bool,
-    /// Write the projector beside the model, in one run: its file has the name of the model's with `mmproj-` before it.
-    #[arg(long, conflicts_with_all = ["to", "vocab_only", "base", "recipe", "save_recipe"])]
+    /// Also write the vision or audio projector.
+    ///
+    /// Its file is named like the model's, with the prefix `mmproj-`.
+    #[arg(long, conflicts_with_all = ["to", "vocab_only", "base", "recipe", "save_recipe"], hide_short_help = true)]
     pub with_mmproj: bool,
-    /// With --with-mmproj: the file type of the projector; the first --type where that is a float or q8_0, else f16.
-    #[arg(long, value_name = "TYPE", requires = "with_mmproj", value_parser = values::file_type(), hide_possible_values = true)]
-    pub mmproj_type: Option<&'static Recipe>,
-    /// Write metadata and tokenizer only, no weights; the folder need not have any. A --type f32,
-    /// f16, bf16 or q8_0 is noted in the file; without one, that of the weights.
-    #[arg(long, conflicts_with_all = ["to", "via", "recipe", "save_plan"])]
-    pub vocab_only: bool,
-    /// List every architecture that can be converted; with class names and a public checkpoint.
-    #[arg(long, conflicts_with_all = ["src", "types", "to"])]
-    pub list_architectures: bool,
-    /// Put the tokenizer's own file into the metadata as well (tokenizer.huggingface.json,
-    /// tokenizer.rwkv.world).
-    #[arg(long)]
-    pub embed_tokenizer_json: bool,
-    /// Give a llama tokenizer that is there as tokenizer.json only the scores that its merges imply,
-    /// so that llama.cpp cuts text as the model does; the reference gives every token the same.
-    #[arg(long)]
-    pub scores_from_merges: bool,
-    /// Write the matrices of sentence-transformers behind a model that makes vectors of texts as well (2_Dense, 3_Dense of
-    /// EmbeddingGemma).
-    #[arg(long, conflicts_with = "to")]
-    pub dense_modules: bool,
-    /// The plan or the result as JSON on stdout.
-    #[arg(long)]
+    /// Print the result as JSON.
+    #[arg(long, hide_short_help = true)]
     pub json: bool,
-    /// Say nothing but errors.
+    /// Print only errors.
     #[arg(short, long)]
     pub quiet: bool,
-    /// Say more.
-    #[arg(short, long)]
+    /// Print more details.
+    #[arg(short, long, hide_short_help = true)]
     pub verbose: bool,
+    /// Choose what to write: gguf or hf.
+    ///
+    /// `gguf` (the default) converts a checkpoint to GGUF files, `hf` exports a GGUF file to a checkpoint folder.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        conflicts_with = "save_plan",
+        hide_short_help = true,
+        hide_possible_values = true
+    )]
+    pub to: Option<Format>,
+    /// With --to hf: limit the weights per file to BYTES.
+    #[arg(long, value_name = "BYTES", requires = "to", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
+    pub shard_bytes: Option<u64>,
+    /// Write only metadata and tokenizer, without weights.
+    ///
+    /// The checkpoint need not have weights. --type (f32, f16, bf16 or q8_0) is noted in the file; by default it is that of the
+    /// weights.
+    #[arg(long, conflicts_with_all = ["to", "via", "recipe", "save_plan"], hide_short_help = true)]
+    pub vocab_only: bool,
+    /// List the supported architectures.
+    ///
+    /// Prints the classes and a public checkpoint of each.
+    #[arg(long, conflicts_with_all = ["src", "types", "to"], hide_short_help = true)]
+    pub list_architectures: bool,
+
+    /// Store downloads in the cache of the Hub.
+    ///
+    /// Checksums are verified. By default nothing of a download is kept.
+    #[arg(long, conflicts_with_all = ["dry_run", "vocab_only", "to", "save_plan"], help_heading = CHECKPOINT, hide_short_help = true)]
+    pub keep: bool,
+    /// Read Mistral's own files if both layouts are present.
+    ///
+    /// These are params.json and consolidated*.safetensors. By default the Hugging Face files are preferred.
+    #[arg(long, conflicts_with_all = ["to", "base"], help_heading = CHECKPOINT, hide_short_help = true)]
+    pub mistral_format: bool,
+    /// Read GPTQ zero points of all ones as in the reference.
+    ///
+    /// The reference takes them for one more than the largest code. By default they are 0, as in the kernels that run such models.
+    #[arg(long, conflicts_with_all = ["to", "base"], help_heading = CHECKPOINT, hide_short_help = true)]
+    pub unmasked_zeros: bool,
+    /// Convert NaNs and infinities instead of failing.
+    #[arg(long, help_heading = CHECKPOINT, hide_short_help = true)]
+    pub allow_nonfinite: bool,
+    /// Treat the checkpoint as this architecture.
+    ///
+    /// NAME is a name or class of --list-architectures.
+    #[arg(long, value_name = "NAME", help_heading = CHECKPOINT, hide_short_help = true)]
+    pub arch_as: Option<String>,
+    /// Set the pre-tokenizer, if it is not recognized.
+    #[arg(long, value_name = "NAME", help_heading = CHECKPOINT, hide_short_help = true)]
+    pub pre: Option<String>,
+    /// Use the tokenizer of the adapter, with --lora.
+    ///
+    /// Takes its chat template too, and its embeddings if the vocabulary was resized. This corresponds to
+    /// `resize_token_embeddings`, `merge_and_unload` and `tokenizer.save_pretrained`. The last adapter with a tokenizer wins.
+    #[arg(long, requires = "lora", help_heading = CHECKPOINT, hide_short_help = true)]
+    pub lora_tokenizer: bool,
+    /// Use MODEL as the base.
+    ///
+    /// For a LoRA adapter as SRC: the folder of its base model. config.json suffices; if weights are there, shapes are checked. The
+    /// --type is f32 (the default), f16, bf16 or q8_0.
+    #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath, conflicts_with_all = ["to", "vocab_only", "via", "recipe"], help_heading = CHECKPOINT, hide_short_help = true)]
+    pub base: Option<PathBuf>,
+    /// Name the target model of a draft.
+    ///
+    /// For an EAGLE 3, DFlash or DSpark draft: the folder of the model that it drafts for, which provides tokenizer and sizes. Weights
+    /// are not needed.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["to", "base"], help_heading = CHECKPOINT, hide_short_help = true)]
+    pub target_model_dir: Option<PathBuf>,
+
+    /// Set the name of the model.
+    #[arg(long, value_name = "NAME", help_heading = FILE, hide_short_help = true)]
+    pub model_name: Option<String>,
+    /// Round weights to this type first.
+    ///
+    /// `bf16` reproduces the two steps of the reference.
+    #[arg(long, value_name = "DTYPE", value_parser = values::float(), hide_possible_values = true, help_heading = FILE, hide_short_help = true)]
+    pub via: Option<DType>,
+    /// Set the type of FP8 matrices: q8_0.
+    ///
+    /// Goes with --type f32, f16 or bf16. q8_0 is nearly as large as FP8 and faster than floats.
+    #[arg(long, value_name = "DTYPE", value_parser = values::fp8_as(), hide_possible_values = true, conflicts_with_all = ["to", "vocab_only", "base", "recipe"], help_heading = FILE, hide_short_help = true)]
+    pub fp8_as: Option<DType>,
+    /// Keep quantized weights bit for bit if a ggml type can hold them.
+    ///
+    /// Applies to GPTQ, AWQ, MLX and other quantized checkpoints, and overrides --type for these tensors. The report lists the
+    /// tensors and why others were converted. All scales are read first.
+    #[arg(long, conflicts_with_all = ["to", "vocab_only", "base", "recipe", "save_recipe"], help_heading = FILE, hide_short_help = true)]
+    pub repack: bool,
+    /// Write big-endian files, for example for s390x.
+    #[arg(long, conflicts_with = "to", help_heading = FILE, hide_short_help = true)]
+    pub big_endian: bool,
+    /// Leave out the multi-token prediction layers.
+    #[arg(long, conflicts_with_all = ["mtp", "to", "base"], help_heading = FILE, hide_short_help = true)]
+    pub no_mtp: bool,
+    /// Write only the multi-token prediction layers, as a draft.
+    ///
+    /// Embedding, final norm and output are included. It drafts for a file made with --no-mtp. The default name starts with `mtp-`.
+    #[arg(long, conflicts_with_all = ["to", "base"], help_heading = FILE, hide_short_help = true)]
+    pub mtp: bool,
+    /// Write only the vision or audio projector.
+    ///
+    /// It is the file for `--mmproj` of llama.cpp.
+    #[arg(long, conflicts_with_all = ["with_mmproj", "to", "vocab_only", "base", "lora", "fp8_as", "repack", "arch_as", "recipe", "save_recipe"], help_heading = FILE, hide = true)]
+    pub mmproj: bool,
+    /// Set the file type of the projector, with --with-mmproj.
+    ///
+    /// Default: the first --type if it is a float or q8_0, otherwise f16.
+    #[arg(long, value_name = "TYPE", requires = "with_mmproj", value_parser = values::file_type(), hide_possible_values = true, help_heading = FILE, hide_short_help = true)]
+    pub mmproj_type: Option<&'static Recipe>,
+    /// Embed the tokenizer's own file in the metadata.
+    ///
+    /// The key is tokenizer.huggingface.json or tokenizer.rwkv.world.
+    #[arg(long, help_heading = FILE, hide_short_help = true)]
+    pub embed_tokenizer_json: bool,
+    /// Derive token scores from the merges of tokenizer.json.
+    ///
+    /// For a `llama` tokenizer without tokenizer.model: llama.cpp then tokenizes as the model does. The reference gives all tokens the
+    /// same score.
+    #[arg(long, help_heading = FILE, hide_short_help = true)]
+    pub scores_from_merges: bool,
+    /// Include the dense layers of a sentence-transformers model.
+    ///
+    /// These are 2_Dense and 3_Dense of EmbeddingGemma, for example.
+    #[arg(long, conflicts_with = "to", help_heading = FILE, hide_short_help = true)]
+    pub dense_modules: bool,
     #[command(flatten)]
     pub options: QuantizeOptions,
     #[command(flatten)]
@@ -215,12 +265,15 @@ pub struct ConvertArgs {
     pub plans: PlanArgs,
 }
 
-/// What to make.
+const CHECKPOINT: &str = "Checkpoint";
+const FILE: &str = "Output file";
+
+/// The kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// GGUF files of a checkpoint folder.
+    /// GGUF files of a checkpoint.
     Gguf,
-    /// A Hugging Face folder of a GGUF file.
+    /// Checkpoint folder of a GGUF file.
     Hf,
 }
 

@@ -13,81 +13,106 @@ use crate::{
 
 pub const EXAMPLES: &str = "\
 Examples:
-  gguf-publish Llama-3.2-1B out/Llama-3.2-1B-GGUF --eval wiki.test.raw
-  gguf-publish hf://meta-llama/Llama-3.2-1B out/ --types q4_k_m,q6_k,q8_0 --calibration chats.jsonl --eval wiki.test.raw
-  gguf-publish Llama-3.2-1B out/ --fit 8GB,12GB,16GB --ctx 32768 --eval wiki.test.raw
-  gguf-publish model-BF16.gguf out/ --ladder full --drop-dominated --quantized-by me
+  gguf-publish Llama-3.2-1B out/Llama-3.2-1B-GGUF --eval-text wiki.test.raw
+  gguf-publish model-BF16.gguf out/ --ladder full --drop-dominated
+  gguf-publish hf://meta-llama/Llama-3.2-1B out/ --type q4_k_m,q6_k,q8_0 --imatrix-text chats.jsonl --eval-text wiki.test.raw
+  gguf-publish Llama-3.2-1B out/ --fit 8GB,12GB,16GB --fit-context 32768 --eval-text wiki.test.raw
 
-DIR gets the files, their importance matrix and recipes, figures with a plot and a page, a model card and checksums: everything that
-`hf upload-large-folder OWNER/NAME DIR` takes. DIR.work keeps what is not published: the base, the state of each stage, and what was
-measured of each token. Called again, a run that was stopped goes on; with more --windows only these are run; other types are added to
-those of earlier calls, and texts and lengths need not be repeated. Stages whose fingerprint is another one are done again.
+DIR gets the GGUF files, their importance matrix and recipes, metrics with a chart and a page, a model
+card and checksums. `hf upload-large-folder OWNER/NAME DIR` uploads it. DIR.work holds what is not
+published: the base file, the state of each stage and the measurements of each token.
 
-Figures are honest about texts that were not calibrated on: give --eval a text of another kind than --calibration.
+A second call to the same folder resumes an interrupted run, measures only the additional chunks if
+--chunks grows, and adds new types to the earlier ones. Texts and lengths need not be repeated. Stages
+whose inputs changed run again.
 
 Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.";
 
 #[derive(Debug, Args)]
 pub struct PublishArgs {
-    /// Checkpoint folder, hf://OWNER/MODEL[@REVISION], or a GGUF file that everything is made of.
+    /// Checkpoint folder, hf://OWNER/MODEL[@REVISION], or GGUF file.
     #[arg(value_hint = ValueHint::AnyPath)]
     pub src: PathBuf,
-    /// The folder to publish; made if it is not there.
+    /// Folder to create or update.
     #[arg(value_hint = ValueHint::DirPath, value_parser = output_parser())]
     pub dir: PathBuf,
-    /// Types to make, comma-separated. Those of earlier calls are kept.
-    #[arg(short, long, value_name = "TYPE", value_delimiter = ',', value_parser = values::file_type(), hide_possible_values = true)]
+    /// Set the file type, for example q4_k_m.
+    ///
+    /// A comma-separated list makes several files. The types of earlier calls are kept.
+    #[arg(short = 't', long = "type", alias = "types", value_name = "TYPE", value_delimiter = ',', value_parser = values::file_type(), hide_possible_values = true)]
     pub types: Vec<&'static Recipe>,
-    /// Types to make, by the name of a ladder; small where nothing is said.
-    #[arg(long, conflicts_with = "types")]
+    /// Make the types of a ladder: small or full.
+    ///
+    /// Default: small.
+    #[arg(long, conflicts_with = "types", hide_possible_values = true)]
     pub ladder: Option<Ladder>,
-    /// For each memory, as in 8GB,16GB, the largest type that fits.
+    /// Make the largest type that fits into SIZE.
+    ///
+    /// A comma-separated list such as 8GB,16GB makes one for each size.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, conflicts_with_all = ["types", "ladder"])]
     pub fit: Vec<u64>,
-    /// Tokens of the context for --fit, and one of the lengths in the card.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
-    ctx: Option<u64>,
-    /// A draft of the model to publish beside it (EAGLE 3, DFlash, DSpark): its checkpoint folder. Several if given several times.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    /// Let --fit count a context of N tokens.
+    ///
+    /// The model card lists this length too. Default: 8192.
+    #[arg(long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32), hide_short_help = true)]
+    fit_context: Option<u64>,
+    /// Also publish this draft model (repeatable).
+    ///
+    /// DIR is the checkpoint folder of an EAGLE 3, DFlash or DSpark draft.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, hide_short_help = true)]
     pub draft: Vec<PathBuf>,
-    /// The type of the base; by default what the checkpoint stores, if it is f32, f16 or bf16, else bf16.
-    #[arg(long, value_name = "TYPE", value_parser = values::file_type(), hide_possible_values = true)]
-    pub base: Option<&'static Recipe>,
-    /// Texts for the importance matrix; .jsonl are chats, in the form of the model's own template. Without it a small mix of our own.
-    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
-    pub calibration: Vec<PathBuf>,
-    /// Windows of the calibration text to read at most.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub imatrix_windows: Option<u32>,
-    /// No importance matrix.
-    #[arg(long, conflicts_with_all = ["calibration", "imatrix_windows"])]
+    /// Set the type of the base file.
+    ///
+    /// Default: the type of the checkpoint if it is f32, f16 or bf16, otherwise bf16.
+    #[arg(long, alias = "base", value_name = "TYPE", value_parser = values::file_type(), hide_possible_values = true, hide_short_help = true)]
+    pub base_type: Option<&'static Recipe>,
+    /// Collect the importance matrix on these texts.
+    ///
+    /// A .jsonl file holds chats, which are rendered with the chat template of the model. Default: a small built-in mix.
+    #[arg(long, alias = "calibration", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
+    pub imatrix_text: Vec<PathBuf>,
+    /// Read at most N chunks of --imatrix-text.
+    #[arg(long, alias = "imatrix-windows", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    pub imatrix_chunks: Option<u32>,
+    /// Do not use an importance matrix.
+    #[arg(long, conflicts_with_all = ["imatrix_text", "imatrix_chunks"], hide_short_help = true)]
     pub no_imatrix: bool,
-    /// The text to measure on. Without it a small one of our own.
-    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
-    pub eval: Vec<PathBuf>,
-    /// Windows to measure at most.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
-    pub windows: u32,
-    /// Tokens in a window.
+    /// Measure the output on this text.
+    ///
+    /// Use a text of another kind than the calibration texts. Default: a small built-in text.
+    #[arg(long, alias = "eval", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
+    pub eval_text: Vec<PathBuf>,
+    /// Read at most N chunks of the text.
+    #[arg(long, alias = "windows", value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunks: u32,
+    /// Set the context length, in tokens.
+    ///
+    /// The text is cut into chunks of this length.
     #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
     pub context: u32,
-    /// Leave out files that are larger and worse than another.
-    #[arg(long)]
+    /// Omit files that are larger and worse than another.
+    #[arg(long, hide_short_help = true)]
     pub drop_dominated: bool,
-    /// Bytes of tensors in a file at most; the Hub takes 50 GB.
-    #[arg(long, value_name = "SIZE", default_value = "48GB", value_parser = parse_size)]
+    /// Limit each shard to SIZE of tensor data.
+    ///
+    /// The Hub accepts files of up to 50 GB.
+    #[arg(long, value_name = "SIZE", default_value = "48GB", value_parser = parse_size, hide_short_help = true)]
     pub split_max_size: u64,
-    /// The repository of the source, as OWNER/NAME, for the card; hf:// sources name it themselves.
-    #[arg(long, value_name = "REPO")]
+    /// Name the base model in the card, as OWNER/NAME.
+    ///
+    /// Default: the repository of an hf:// source.
+    #[arg(long, value_name = "REPO", hide_short_help = true)]
     pub base_model: Option<String>,
-    /// Who publishes, for the card.
-    #[arg(long, value_name = "NAME")]
+    /// Name the publisher in the card.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub quantized_by: Option<String>,
-    /// Publish only the types of this call, without those of earlier calls.
-    #[arg(long)]
+    /// Drop the types of earlier calls.
+    #[arg(long, hide_short_help = true)]
     pub replace_types: bool,
-    /// Write into a folder that is not empty, also over changed files.
-    #[arg(short, long)]
+    /// Overwrite existing outputs.
+    ///
+    /// Needed for a folder that is not empty, and for files that were changed since the last call.
+    #[arg(long)]
     pub force: bool,
     #[command(flatten)]
     pub run: RunArgs,
@@ -116,13 +141,13 @@ impl PublishArgs {
     }
 
     /// Tokens that a budget is for.
-    pub fn ctx(&self) -> u64 {
-        self.ctx.unwrap_or(8192)
+    pub fn fit_context(&self) -> u64 {
+        self.fit_context.unwrap_or(8192)
     }
 
     /// The context that was requested.
-    pub fn asked_ctx(&self) -> Option<u64> {
-        self.ctx
+    pub fn asked_fit_context(&self) -> Option<u64> {
+        self.fit_context
     }
 
     /// Lengths of the context for the card: some usual ones up to what the model was trained for, and the one that was asked for.
@@ -133,7 +158,7 @@ impl PublishArgs {
         if contexts.is_empty() {
             contexts.push(trained);
         }
-        contexts.extend(self.ctx);
+        contexts.extend(self.fit_context);
         contexts.sort_unstable();
         contexts.dedup();
         contexts

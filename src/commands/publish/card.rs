@@ -149,7 +149,7 @@ fn memory(results: &Results) -> String {
             [rung.r#type.clone()].into_iter().chain(rung.memory.iter().map(total)).collect();
         text += &row(&cells);
     }
-    text + "\n`gguf-inspect fit . --memory 16GB --ctx N` tells it for other memories and lengths.\n"
+    text + "\n`gguf-inspect fit . --memory 16GB --context N` tells it for other memories and lengths.\n"
 }
 
 fn made(results: &Results) -> String {

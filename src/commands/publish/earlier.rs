@@ -55,12 +55,12 @@ impl Earlier {
         };
         let values = Earlier {
             types: types.iter().map(|recipe| recipe.name.to_owned()).collect(),
-            calibration: absolute(&args.calibration),
-            eval: absolute(&args.eval),
+            calibration: absolute(&args.imatrix_text),
+            eval: absolute(&args.eval_text),
             draft: absolute(&args.draft),
             no_imatrix: args.no_imatrix,
-            imatrix_windows: args.imatrix_windows,
-            windows: Some(args.windows),
+            imatrix_windows: args.imatrix_chunks,
+            windows: Some(args.chunks),
             context: Some(args.context),
             base_model: args.base_model.clone(),
             quantized_by: args.quantized_by.clone(),
@@ -100,21 +100,21 @@ impl Earlier {
             let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
             printable(&format!("{option} {}", paths.join(" ")))
         };
-        if args.calibration.is_empty() && !args.no_imatrix {
-            if self.no_imatrix && args.imatrix_windows.is_none() {
+        if args.imatrix_text.is_empty() && !args.no_imatrix {
+            if self.no_imatrix && args.imatrix_chunks.is_none() {
                 args.no_imatrix = true;
                 filled.push("--no-imatrix".to_owned());
             } else if !self.calibration.is_empty() {
-                args.calibration.clone_from(&self.calibration);
-                filled.push(files("--calibration", &self.calibration));
+                args.imatrix_text.clone_from(&self.calibration);
+                filled.push(files("--imatrix-text", &self.calibration));
             }
         }
-        if let (None, Some(n), false) = (args.imatrix_windows, self.imatrix_windows, args.no_imatrix) {
-            args.imatrix_windows = Some(n);
-            filled.push(format!("--imatrix-windows {n}"));
+        if let (None, Some(n), false) = (args.imatrix_chunks, self.imatrix_windows, args.no_imatrix) {
+            args.imatrix_chunks = Some(n);
+            filled.push(format!("--imatrix-chunks {n}"));
         }
         for (option, own, earlier) in
-            [("--eval", &mut args.eval, &self.eval), ("--draft", &mut args.draft, &self.draft)]
+            [("--eval-text", &mut args.eval_text, &self.eval), ("--draft", &mut args.draft, &self.draft)]
         {
             if own.is_empty() && !earlier.is_empty() {
                 own.clone_from(earlier);
@@ -123,7 +123,7 @@ impl Earlier {
         }
         let is_default = |name: &str| matches.value_source(name) != Some(ValueSource::CommandLine);
         for (name, own, earlier) in
-            [("windows", &mut args.windows, self.windows), ("context", &mut args.context, self.context)]
+            [("chunks", &mut args.chunks, self.windows), ("context", &mut args.context, self.context)]
         {
             if let Some(earlier) = earlier.filter(|earlier| is_default(name) && earlier != own) {
                 *own = earlier;
@@ -172,8 +172,8 @@ pub fn published_call(binary: &str, args: &PublishArgs) -> Vec<String> {
     let is_local = |path: &&PathBuf| !path.to_string_lossy().contains("://") && path.as_os_str() != "";
     let local: Vec<&PathBuf> = [&args.src, &args.dir]
         .into_iter()
-        .chain(&args.calibration)
-        .chain(&args.eval)
+        .chain(&args.imatrix_text)
+        .chain(&args.eval_text)
         .chain(&args.draft)
         .filter(is_local)
         .collect();

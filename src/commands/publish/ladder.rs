@@ -9,9 +9,9 @@ use crate::{failure::Failure, ui::human_bytes};
 /// A ladder: types from small to large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Ladder {
-    /// What most people choose from.
+    /// The most popular types.
     Small,
-    /// From 2 bits to 8.
+    /// Types from 2 to 8 bits.
     Full,
 }
 

@@ -88,12 +88,12 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
     let args = args;
     let source = Source::open(&args.src, out, ui)?;
-    if let (Source::Gguf(_), Some(_)) = (&source, args.base) {
+    if let (Source::Gguf(_), Some(_)) = (&source, args.base_type) {
         let hint = format!(
             "`gguf-quantize {} BASE.gguf TYPE` makes a base of another type, which can be given in its place",
             args.src.display()
         );
-        let message = "--base is for a checkpoint; a GGUF file is the base as it is";
+        let message = "--base-type needs a checkpoint; a GGUF file is the base itself";
         return Err(Failure::usage(message).hint([hint]));
     }
     let mut work = Work::open(out)?;
@@ -105,7 +105,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let named = earlier.with_types(&args, args.named_types()?)?;
     let stored = match &source {
         Source::Checkpoint(checkpoint) => Some(
-            args.base
+            args.base_type
                 .map_or_else(|| Recipe::from_name(base::as_stored(&checkpoint.input)), Ok)
                 .map_err(Failure::new)?,
         ),
@@ -116,14 +116,14 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let model = eval_model::open(&base.path, &args.run, ui)?;
     eval_model::warn_of_length(&model, args.context(), ui);
     let trained = model.context_length() as u64;
-    if let Some(ctx) = args.asked_ctx().filter(|ctx| trained > 0 && *ctx > trained) {
-        ui.note(&format!("--ctx {ctx} is beyond the {trained} tokens that the model was trained for"));
+    if let Some(ctx) = args.asked_fit_context().filter(|ctx| trained > 0 && *ctx > trained) {
+        ui.note(&format!("--fit-context {ctx} exceeds the {trained} tokens that the model was trained for"));
     }
     let types = match args.fit.is_empty() {
         true => named,
         false => {
             let demand = Demand::of(model.file()).map_err(|error| eval_model::at(&base.path, error))?;
-            let used = Use { context: args.ctx(), ..Use::default() };
+            let used = Use { context: args.fit_context(), ..Use::default() };
             let rungs = files::rungs(&base, &ladder::Ladder::Full.types()?, &demand)?;
             earlier.with_types(&args, ladder::for_budgets(&rungs, &args.fit, &used)?)?
         }
@@ -133,10 +133,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let importance = match args.no_imatrix {
         true => None,
         false => {
-            let mut text = texts::read(&model, &args.calibration, For::Calibration, args.context(), ui)?;
-            text.windows.truncate(args.imatrix_windows.map_or(usize::MAX, |n| n as usize));
-            if args.calibration.is_empty() {
-                tell_small(&text, "importance is that of", "--calibration", ui);
+            let mut text = texts::read(&model, &args.imatrix_text, For::Calibration, args.context(), ui)?;
+            text.windows.truncate(args.imatrix_chunks.map_or(usize::MAX, |n| n as usize));
+            if args.imatrix_text.is_empty() {
+                tell_small(&text, "importance is that of", "--imatrix-text", ui);
             }
             let activations = args.run.activations.unwrap_or_default().name();
             let of = json!([
@@ -155,10 +155,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     };
     let matrix = importance.as_ref().map(|_| importance::read(&out.join(importance::NAME))).transpose()?;
     let of_files = json!([base.fingerprint, importance.as_ref().map(|(_, digest)| digest)]);
-    let mut text = texts::read(&model, args.eval.as_slice(), For::Evaluation, args.context(), ui)?;
-    text.windows.truncate(args.windows as usize);
-    if args.eval.is_empty() {
-        tell_small(&text, "figures are of", "--eval", ui);
+    let mut text = texts::read(&model, args.eval_text.as_slice(), For::Evaluation, args.context(), ui)?;
+    text.windows.truncate(args.chunks as usize);
+    if args.eval_text.is_empty() {
+        tell_small(&text, "figures are of", "--eval-text", ui);
     }
     let on = On { windows: &text.windows, digest: &text.digest, context: args.context() };
     let names: Vec<&str> = types.iter().map(|recipe| recipe.name).collect();

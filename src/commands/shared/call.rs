@@ -24,7 +24,7 @@ pub const HARMLESS: &[&str] = &[
     "part_files",
     "assemble",
     "statistics",
-    "verify_text",
+    "eval_text",
     "no_verify",
 ];
 

@@ -17,19 +17,19 @@ use crate::{
     ui::{Ui, cancel_on_interrupt, human_bytes},
 };
 
-/// The options of every such verb.
+/// Options of the verbs that copy tensors to other files.
 #[derive(Debug, Args)]
 pub struct CopyArgs {
-    /// Replace outputs that are there.
-    #[arg(short, long)]
+    /// Overwrite existing outputs.
+    #[arg(long)]
     pub force: bool,
-    /// Say what would be written, and write nothing.
+    /// Print the plan without writing anything.
     #[arg(long)]
     pub dry_run: bool,
-    /// The report as one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Nothing on stderr but errors.
+    /// Print only errors.
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -22,29 +22,33 @@ use crate::{
     ui::{Ui, human_bytes, printable},
 };
 
-/// The options of every such verb.
+/// Options of the verbs that edit metadata.
 #[derive(Debug, Args)]
 pub struct EditArgs {
-    /// A GGUF file; of a split model, the first shard, which has the metadata.
+    /// GGUF file, or the first shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Write the result here, and leave FILE as it is.
-    #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = output_parser())]
+    /// Write the result to FILE.
+    ///
+    /// Without it, the input itself is changed.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = output_parser())]
     pub output: Option<PathBuf>,
-    /// Replace OUT if it is there.
-    #[arg(short, long, requires = "output")]
+    /// Overwrite existing outputs.
+    #[arg(long, requires = "output")]
     pub force: bool,
-    /// Bytes of room for later changes that the header has then: what is set later within them is written in place. 0 takes
-    /// them away. Without it the room that is there is used.
+    /// Reserve BYTES of free space in the header.
+    ///
+    /// Later changes that fit are made in place, without rewriting the file. 0 removes the space. By default the space that the
+    /// file has is used.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=1 << 30))]
     pub header_slack: Option<u64>,
-    /// Say what would change, and write nothing.
+    /// Print the plan without writing anything.
     #[arg(long)]
     pub dry_run: bool,
-    /// The report as one JSON object.
+    /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Nothing on stderr but errors.
+    /// Print only errors.
     #[arg(short, long)]
     pub quiet: bool,
 }

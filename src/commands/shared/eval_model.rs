@@ -20,17 +20,21 @@ use crate::{
     ui::Ui,
 };
 
-/// The options of every verb that runs a model.
+/// Options of the verbs that run a model.
 #[derive(Debug, Args)]
 pub(in crate::commands) struct RunArgs {
-    /// Threads to work with; as many as the machine has by default, and at most.
+    /// Use N threads.
+    ///
+    /// Default: one per core; more are never started.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<NonZeroUsize>,
-    /// What goes into products with weights: f32 as it is (the default), or rounded as llama.cpp's CPU
-    /// kernels round it, for figures to compare with llama.cpp's.
-    #[arg(long, value_name = "KIND", value_parser = activations())]
+    /// Set the precision of activations.
+    ///
+    /// `f32` (the default) multiplies them with weights as they are. `rounded` rounds them as the CPU kernels of llama.cpp do, for
+    /// results that can be compared with llama.cpp's.
+    #[arg(long, value_name = "KIND", value_parser = activations(), hide_possible_values = true)]
     pub activations: Option<Activations>,
-    /// Nothing on stderr but errors.
+    /// Print only errors.
     #[arg(short, long)]
     pub quiet: bool,
 }

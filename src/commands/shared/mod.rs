@@ -19,6 +19,8 @@ pub mod llama_cpp;
 pub(super) mod loader_report;
 pub(super) mod loss_report;
 pub(super) mod metadata_json;
+#[cfg(test)]
+mod options_table;
 pub(super) mod outputs;
 pub(super) mod part_file;
 pub(super) mod path_json;

@@ -29,18 +29,22 @@ use crate::{failure::Failure, ui::Ui};
 const MAGIC: &[u8; 16] = b"gguf-tools part\n";
 const DIGEST_BYTES: usize = 32;
 
-/// The options of verbs that measure windows in parts.
+/// Options of the verbs that measure chunks in parts.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Parts, for many machines")]
+#[command(next_help_heading = "Parts, for several machines")]
 pub(in crate::commands) struct PartArgs {
-    /// Measure the K-th of N parts of the windows only, and write a file of it.
-    #[arg(long, value_name = "K/N", requires = "output", conflicts_with_all = ["merge", "json"])]
+    /// Process only part K of N.
+    ///
+    /// The text is divided into N parts, and the result of part K is written to --output.
+    #[arg(long, value_name = "K/N", requires = "output", conflicts_with_all = ["merge", "json"], hide_short_help = true)]
     pub part: Option<PartNumber>,
-    /// With --part: the file to write.
-    #[arg(short, long, value_name = "FILE", requires = "part")]
+    /// Write the result to FILE.
+    #[arg(short, long, value_name = "FILE", requires = "part", hide_short_help = true)]
     pub output: Option<PathBuf>,
-    /// Put the files of all parts together, to the last digit what one run gives.
-    #[arg(long, value_name = "PART", num_args = 1..)]
+    /// Merge the files of earlier runs.
+    ///
+    /// The files of all parts together give exactly the result of a single run.
+    #[arg(long, value_name = "FILE", num_args = 1.., hide_short_help = true)]
     pub merge: Vec<PathBuf>,
 }
 

@@ -27,26 +27,34 @@ const FORMAT: &str = "gguf-tools plan";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
 
-// Not a doc comment: clap would print it at the head of `--help`.
+/// Options of conversions in parts.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Parts, for many machines")]
+#[command(next_help_heading = "Parts, for several machines")]
 pub struct PlanArgs {
-    /// Write a plan of this conversion and convert nothing yet: it fixes options, inputs and every offset of the output.
-    #[arg(long, value_name = "FILE", value_parser = output_parser(), conflicts_with_all = ["plan", "dry_run"])]
+    /// Write a plan of this conversion instead of converting.
+    ///
+    /// A plan fixes options, inputs and all offsets of the output.
+    #[arg(long, value_name = "FILE", value_parser = output_parser(), conflicts_with_all = ["plan", "dry_run"], hide_short_help = true)]
     pub save_plan: Option<PathBuf>,
-    /// Do what a plan says, with --part or --assemble; input, output and options are those of the plan.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "of_plan")]
+    /// Execute a plan, with --part or --assemble.
+    ///
+    /// Inputs, outputs and options are those of the plan.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "of_plan", hide_short_help = true)]
     pub plan: Option<PathBuf>,
-    /// The K-th of N parts of a plan: its share of the bytes goes into the output's temporary file, which all machines see.
-    /// A part that was stopped goes on where it was when it is called again.
-    #[arg(long, value_name = "K/N", group = "of_plan", requires = "plan")]
+    /// Process only part K of N.
+    ///
+    /// The part is written to the temporary file of the output, which all machines must see. A part that was interrupted resumes
+    /// when it is called again.
+    #[arg(long, value_name = "K/N", group = "of_plan", requires = "plan", hide_short_help = true)]
     pub part: Option<PartNumber>,
-    /// With --part: write a file OUT.part-K-of-N instead, for machines that share no folder, or one in which many cannot write a file
-    /// at once. --assemble finds these beside the output.
-    #[arg(long, requires = "part")]
+    /// Write the part to a file of its own, OUT.part-K-of-N.
+    ///
+    /// Use it if the machines share no folder, or one that does not allow several writers of a file. --assemble finds these files
+    /// next to the output.
+    #[arg(long, requires = "part", hide_short_help = true)]
     pub part_files: bool,
-    /// Check what all parts of a plan wrote, and give the output its name.
-    #[arg(long, group = "of_plan", requires = "plan")]
+    /// Check all parts of a plan and complete the output.
+    #[arg(long, group = "of_plan", requires = "plan", hide_short_help = true)]
     pub assemble: bool,
 }
 
@@ -371,7 +379,7 @@ mod tests {
             let args = ["gguf-convert".to_owned()].into_iter().chain(args.iter().cloned());
             definition.clone().try_get_matches_from(args).unwrap()
         };
-        let given = "-t q4_k_m,q8_0 --pure --override-kv a.b=str:--x=y --override-kv c.d=int:1 -j 3 -f --save-plan p -- -odd out/";
+        let given = "-t q4_k_m,q8_0 --pure --override-kv a.b=str:--x=y --override-kv c.d=int:1 -j 3 --force --save-plan p -- -odd out/";
         let given: Vec<String> = given.split(' ').map(str::to_owned).collect();
         let expected = "--type=q4_k_m --type=q8_0 --pure --override-kv=a.b=str:--x=y --override-kv=c.d=int:1 -- -odd out/";
         let found = arguments(&definition, &parse(&given), NOT_PLANNED).unwrap();

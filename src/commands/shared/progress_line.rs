@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn the_time_left_is_that_of_the_pieces_of_this_run() {
-        let mut line = ProgressLine::from("windows", 10, 40);
+        let mut line = ProgressLine::from("chunks", 10, 40);
         line.started = Instant::now() - Duration::from_secs(60);
         assert_eq!(line.left(20).map(|left| left.as_secs()), Some(120));
         assert_eq!((line.left(10), line.left(40)), (None, None));

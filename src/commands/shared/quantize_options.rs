@@ -20,6 +20,7 @@ use crate::{
     commands::shared::{
         calibration::{BudgetArgs, Calibration},
         coverage_report::CoverageReport,
+        help::MAIN,
         input_kind,
         outputs::check_outputs,
         recipe_file::{ImatrixUse, OutputRecipe, RecipeFile},
@@ -32,68 +33,91 @@ use crate::{
     ui::Ui,
 };
 
-// Not a doc comment: clap would print it at the head of `--help`. The options as they are given.
+/// Options of `gguf-convert` and `gguf-quantize` that decide about tensors, metadata and shards.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 #[command(next_help_heading = "Tensors, metadata and shards")]
 pub struct QuantizeOptions {
-    /// Leave output.weight as it is.
-    #[arg(long)]
-    leave_output_tensor: bool,
-    /// The type's default dtype for every tensor, no mix.
-    #[arg(long)]
-    pure: bool,
-    /// Importance matrix, GGUF or the older format.
-    #[arg(long, value_name = "FILE")]
+    /// Use the importance matrix in FILE.
+    ///
+    /// Both the GGUF format and the older one are read.
+    #[arg(long, value_name = "FILE", help_heading = MAIN)]
     imatrix: Option<String>,
-    /// Use the importance matrix for tensors whose name holds this, only.
-    #[arg(long, value_name = "NAME", requires = "imatrix", conflicts_with = "exclude_weights")]
-    include_weights: Vec<String>,
-    /// Use the importance matrix for all tensors but those whose name holds this.
-    #[arg(long, value_name = "NAME", requires = "imatrix")]
-    exclude_weights: Vec<String>,
-    /// What happens to a tensor that needs importance weights and has none: refuse it (error, the
-    /// default), weigh all columns alike (ones), take those of the nearest layer (neighbour), or
-    /// take the next larger type that needs none (raise-type).
-    #[arg(long, value_name = "POLICY", value_parser = values::missing_policy(), hide_possible_values = true)]
-    missing_imatrix: Option<MissingPolicy>,
-    /// Dtype of output.weight.
-    #[arg(long, value_name = "DTYPE", value_parser = values::encodable(), hide_possible_values = true)]
-    output_tensor_type: Option<DType>,
-    /// Dtype of the token embeddings.
-    #[arg(long, value_name = "DTYPE", value_parser = values::encodable(), hide_possible_values = true)]
-    token_embedding_type: Option<DType>,
-    /// Dtype of all tensors in whose name the regular expression is found; the first that is counts.
-    #[arg(long, value_name = "REGEX=DTYPE", value_parser = parse_tensor_type)]
+    /// Set the type of tensors that match REGEX.
+    ///
+    /// Repeat the option for several rules. The first match wins.
+    #[arg(long, value_name = "REGEX=DTYPE", value_parser = parse_tensor_type, help_heading = MAIN)]
     tensor_type: Vec<TensorType>,
-    /// A file of REGEX=DTYPE, divided by white space.
-    #[arg(long, value_name = "FILE")]
-    tensor_type_file: Option<PathBuf>,
-    /// Layers to leave out, counted from 0 and divided by commas.
-    #[arg(long, value_name = "LAYERS", value_delimiter = ',')]
-    prune_layers: Vec<u32>,
-    /// Set a metadata key; TYPE is int, float, bool or str, or one of GGUF's (u8 to i64, f32, f64).
-    #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = parse_key)]
-    override_kv: Vec<String>,
-    /// Bytes of room in the header, so that `gguf-inspect set` changes metadata in place later. None by default.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
-    header_slack: Option<u64>,
-    /// Split the output into files of at most so many bytes of tensors; K, M and G are 1000, 1000^2
-    /// and 1000^3.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// Limit each shard to SIZE of tensor data.
+    ///
+    /// SIZE is in bytes, or has a unit: K, M, G (powers of 1000) or KiB, MiB, GiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAIN)]
     split_max_size: Option<u64>,
-    /// Split the output into files of at most so many tensors.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Limit each shard to N tensors.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     split_max_tensors: Option<u64>,
-    /// Do all as in a recipe file, and take types from there. An importance matrix that has moved, or that
-    /// the recipe does not name, is given with --imatrix.
-    #[arg(long, value_name = "FILE", conflicts_with_all = [
+    /// Read types of tensors from FILE.
+    ///
+    /// The file holds entries REGEX=DTYPE, separated by white space.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    tensor_type_file: Option<PathBuf>,
+    /// Set the type of output.weight.
+    #[arg(long, value_name = "DTYPE", value_parser = values::encodable(), hide_possible_values = true, hide_short_help = true)]
+    output_tensor_type: Option<DType>,
+    /// Set the type of the token embeddings.
+    #[arg(long, value_name = "DTYPE", value_parser = values::encodable(), hide_possible_values = true, hide_short_help = true)]
+    token_embedding_type: Option<DType>,
+    /// Do not quantize output.weight.
+    #[arg(long, hide_short_help = true)]
+    leave_output_tensor: bool,
+    /// Use the default type of the file type for all tensors.
+    #[arg(long, hide_short_help = true)]
+    pure: bool,
+    /// Use the importance matrix only for tensors whose name contains NAME.
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "imatrix",
+        conflicts_with = "exclude_weights",
+        hide_short_help = true
+    )]
+    include_weights: Vec<String>,
+    /// Ignore the importance matrix for tensors whose name contains NAME.
+    #[arg(long, value_name = "NAME", requires = "imatrix", hide_short_help = true)]
+    exclude_weights: Vec<String>,
+    /// Choose what to do about tensors without importance data.
+    ///
+    /// Applies to types that need it. `error` (the default) fails, `ones` weights all columns equally, `neighbour` takes the data of
+    /// the nearest layer, and `raise-type` takes the next larger type that needs none.
+    #[arg(long, value_name = "POLICY", value_parser = values::missing_policy(), hide_possible_values = true, hide_short_help = true)]
+    missing_imatrix: Option<MissingPolicy>,
+    /// Remove these layers, for example 20,21.
+    ///
+    /// Layers are counted from 0.
+    #[arg(long, value_name = "LAYERS", value_delimiter = ',', hide_short_help = true)]
+    prune_layers: Vec<u32>,
+    /// Set a metadata key (repeatable).
+    ///
+    /// TYPE is int, float, bool, str or a GGUF type: u8 to i64, f32, f64.
+    #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = parse_key, hide_short_help = true)]
+    override_kv: Vec<String>,
+    /// Reserve BYTES of free space in the header.
+    ///
+    /// `gguf-inspect set` can then change metadata without rewriting the file. Default: 0.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30), hide_short_help = true)]
+    header_slack: Option<u64>,
+    /// Reproduce the settings and types of a recipe file.
+    ///
+    /// --imatrix replaces the importance matrix that the recipe names, if it was moved, or adds one if it names none.
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = [
         "leave_output_tensor", "pure", "include_weights", "exclude_weights", "missing_imatrix",
         "output_tensor_type", "token_embedding_type", "tensor_type", "tensor_type_file", "prune_layers",
         "override_kv", "split_max_size", "split_max_tensors",
     ])]
     recipe: Option<PathBuf>,
-    /// Write every choice to a recipe file (JSON), with --dry-run too.
-    #[arg(long, value_name = "FILE", value_parser = output_parser())]
+    /// Write all settings and types to a recipe file (JSON).
+    ///
+    /// Works with --dry-run too.
+    #[arg(long, value_name = "FILE", value_parser = output_parser(), hide_short_help = true)]
     save_recipe: Option<PathBuf>,
 }
 

@@ -63,7 +63,7 @@ pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -
     }
     if args.parts.wanted != OfPlan::Everything && calibration.statistics.is_none() {
         let message = "parts that are calibrated share their statistics";
-        return Err(Failure::usage(message).hint(["--statistics FOLDER says where they are"]));
+        return Err(Failure::usage(message).hint(["pass the folder with --statistics"]));
     }
     let outputs = (args.out, recipes.clone());
     let how = (args.force, args.call.resume);

@@ -109,6 +109,13 @@ pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
     }
 }
 
+/// A file type that can be made of a GGUF file, by its name; COPY as well.
+pub(in crate::commands) fn output_type() -> OneOf<&'static Recipe> {
+    let OneOf { mut names, tip } = file_type();
+    names.extend(RECIPES.iter().filter(|recipe| recipe.copy).map(|recipe| (recipe.name, recipe)));
+    OneOf { names, tip }
+}
+
 /// A file type as `--type` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) enum TypeName {

@@ -40,6 +40,7 @@ use crate::{
     commands::shared::{
         conversion_run::failure,
         eval_model::at,
+        help::MAIN,
         input_kind::{self, Wanted},
         quantize_options::Settings,
         threads::useful_threads,
@@ -62,33 +63,42 @@ const BOTH_SIDES: &str = CALIBRATION_METHODS[1];
 /// Digits that tell one calibration from another in a file.
 const DIGITS: usize = 7;
 
-// Not a doc comment: clap would print it at the head of `--help`.
+/// Options of calibration.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Calibration: better blocks of the same size")]
+#[command(next_help_heading = "Calibration")]
 pub struct CalibrationArgs {
-    /// Choose types and round weights by these texts, in a file no larger than a plain one. The model runs over them, and what
-    /// it predicts changes least. An importance matrix comes with it. Texts like what the model is used for do best.
-    #[arg(long, value_name = "TEXT", num_args = 1.., value_hint = ValueHint::FilePath)]
+    /// Optimize types and rounding on TEXT.
+    ///
+    /// Runs the base model on the texts and chooses types and roundings that minimize the KL divergence from it, for a file that is
+    /// no larger. An importance matrix is collected on the way. Use texts that resemble your use of the model.
+    #[arg(long, value_name = "TEXT", num_args = 1.., value_hint = ValueHint::FilePath, help_heading = MAIN)]
     pub calibrate: Vec<PathBuf>,
-    /// Tokens to read of the texts, of each in turn.
-    #[arg(long, value_name = "N", default_value_t = 16_384, requires = "calibrate", value_parser = clap::value_parser!(u32).range(2048..))]
+    /// Read N tokens of the calibration texts.
+    ///
+    /// They are taken from each text in turn.
+    #[arg(long, value_name = "N", default_value_t = 16_384, requires = "calibrate", value_parser = clap::value_parser!(u32).range(2048..), hide_short_help = true)]
     pub calibration_tokens: u32,
-    /// Keep what was gathered in this folder, and take it from there the next time.
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, requires = "calibrate")]
+    /// Keep the collected statistics in DIR and reuse them.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "calibrate", hide_short_help = true)]
     pub statistics: Option<PathBuf>,
-    /// How far to go, to measure what each step is worth: `descent` chooses levels, `feedback` carries errors on before, `shrinkage` is
-    /// chosen on held-out tokens, `scales` are searched too, and `full`, the default, fits whole blocks as well.
-    #[arg(long, value_name = "STEPS", requires = "calibrate", value_parser = steps(), default_value = Steps::default().name(), hide_possible_values = true, hide_default_value = true)]
+    /// Stop after a step of the rounding, to measure what each is worth.
+    ///
+    /// `descent` chooses levels, `feedback` adds error feedback, `shrinkage` is chosen on held-out tokens, `scales` also searches
+    /// scales, and `full`, the default, fits whole blocks as well.
+    #[arg(long, value_name = "STEPS", requires = "calibrate", value_parser = steps(), default_value = Steps::default().name(), hide_possible_values = true, hide = true)]
     pub rounding: Steps,
-    /// Verify on this text; by default on what is behind the tokens that were read.
-    #[arg(long, value_name = "TEXT", value_hint = ValueHint::FilePath, requires = "calibrate", conflicts_with = "no_verify")]
-    pub verify_text: Option<PathBuf>,
-    /// Let rows of a matrix know of each other too, by gradients at what comes out of it: better files of the same size, in two to
-    /// three times the time. Models that gradients find no way back through are rounded as without.
-    #[arg(long, requires = "calibrate")]
+    /// Measure the output on this text.
+    ///
+    /// Default: the rest of the calibration texts, after the tokens that were read.
+    #[arg(long, alias = "verify-text", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "calibrate", conflicts_with = "no_verify", hide_short_help = true)]
+    pub eval_text: Option<PathBuf>,
+    /// Also use statistics of output gradients (YAQA).
+    ///
+    /// Better files of the same size in two to three times the time. Models without a backward pass are rounded as usual.
+    #[arg(long, requires = "calibrate", hide_short_help = true)]
     pub both_sides: bool,
-    /// Do not run the result against the base.
-    #[arg(long, requires = "calibrate")]
+    /// Do not measure the output against the base.
+    #[arg(long, requires = "calibrate", hide_short_help = true)]
     pub no_verify: bool,
 }
 
@@ -105,7 +115,7 @@ impl CalibrationArgs {
 
     /// Files that are read.
     pub fn files(&self) -> Vec<&Path> {
-        self.calibrate.iter().chain(&self.verify_text).map(PathBuf::as_path).collect()
+        self.calibrate.iter().chain(&self.eval_text).map(PathBuf::as_path).collect()
     }
 }
 
@@ -167,12 +177,12 @@ impl Calibration {
                 "the texts have {n_tokens} tokens in whole windows, {wanted} were asked for"
             ));
         }
-        if let Some(text) = &args.verify_text {
+        if let Some(text) = &args.eval_text {
             windows.rest = texts::chunks_of(&model, text, ui)?;
         }
         windows.rest.truncate(texts::VERIFY_WINDOWS);
         if windows.rest.is_empty() && !args.no_verify {
-            ui.note("no text is left to verify the result on: --verify-text gives another");
+            ui.note("no text is left to measure the result on; use --eval-text");
         }
         let Gathered { moments, folder, mut sums, fingerprint } =
             gathered::gather(&model, base, &windows.calibration, folder, ui)?;

@@ -57,27 +57,33 @@ const USUAL: &[DType] =
 const USUAL_NARROW: &[DType] =
     &[DType::Q4_0, DType::IQ4_NL, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0];
 
-// Not a doc comment: clap would print it at the head of `--help`.
+/// Options of types that are chosen for a size.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Types under a budget, with --calibrate")]
+#[command(next_help_heading = "Size limits, with --calibrate")]
 pub struct BudgetArgs {
-    /// Keep the types of TYPE. By default those that do best in a file of its size are chosen, where it is the only one.
-    #[arg(long, requires = "calibrate", conflicts_with = "budget")]
+    /// Keep the types of the file type.
+    ///
+    /// By default, if there is one file type, --calibrate chooses the best types for a file of its size.
+    #[arg(long, requires = "calibrate", conflicts_with = "budget", hide_short_help = true)]
     keep_types: bool,
-    /// Choose the type of each matrix by what it costs, so that the file has at most this size: bytes, or K, M, G (1000 each).
-    /// TYPE says which matrices stay as they are, and what the file is called.
-    #[arg(long, value_name = "SIZE", group = "budget", requires = "calibrate", value_parser = parse_size)]
+    /// Choose types so that the file has at most this size.
+    ///
+    /// SIZE is in bytes, or has a unit: K, M, G (powers of 1000) or KiB, MiB, GiB. The file type decides which matrices stay as they
+    /// are, and names the file.
+    #[arg(long, value_name = "SIZE", group = "budget", requires = "calibrate", value_parser = parse_size, hide_short_help = true)]
     target_size: Option<u64>,
-    /// The same with at most so many bits for each weight.
-    #[arg(long, value_name = "BITS", group = "budget", requires = "calibrate", value_parser = parse_bits)]
+    /// Choose types for at most BITS per weight.
+    #[arg(long, value_name = "BITS", group = "budget", requires = "calibrate", value_parser = parse_bits, hide_short_help = true)]
     target_bpw: Option<f64>,
-    /// The same with a file at most as large as that of this type.
-    #[arg(long, value_name = "TYPE", group = "budget", requires = "calibrate")]
+    /// Choose types for a file no larger than one of TYPE.
+    #[arg(long, value_name = "TYPE", group = "budget", requires = "calibrate", hide_short_help = true)]
     no_larger_than_type: Option<String>,
-    /// Types to choose from, divided by commas; those with fast kernels everywhere by default.
-    #[arg(long, value_name = "DTYPES", value_delimiter = ',', requires = "budget", value_parser = values::encodable(), hide_possible_values = true)]
+    /// Choose only from these types, separated by commas.
+    ///
+    /// Default: the types with fast kernels in all runtimes.
+    #[arg(long, value_name = "DTYPES", value_delimiter = ',', requires = "budget", value_parser = values::encodable(), hide_possible_values = true, hide_short_help = true)]
     allow_types: Vec<DType>,
-    /// Whether nobody asked for the budget, so that types may be kept instead.
+    /// True if the budget is implied rather than requested, so that types may be kept instead.
     #[arg(skip)]
     is_default: bool,
 }

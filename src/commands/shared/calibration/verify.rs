@@ -48,7 +48,7 @@ pub fn compare(
     ui: &Ui,
 ) -> Result<Gain, Failure> {
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::new("windows", windows.len());
+    let mut progress = ProgressLine::new("chunks", windows.len());
     let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
         progress.update(ui, n_windows, || {
             let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|it| it.kl)).value;

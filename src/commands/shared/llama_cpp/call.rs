@@ -257,7 +257,7 @@ fn read(table: &Table<'_>, arguments: Vec<OsString>) -> Result<Call, Failure> {
         };
         // What is spelled in the same way here may stay where it is, if nothing else has to move.
         let long = argument(table.command, &name).and_then(Arg::get_long);
-        let is_same = matches!(to, To::Option(ours, _) if long == ours.strip_prefix("--"));
+        let is_same = matches!(to, To::Option(ours, _) if long.is_some() && long == ours.strip_prefix("--"));
         call.is_foreign |= !is_same || to.leaves_out(value.as_ref());
         call.apply(&name, spelled, to, value, table)?;
     }

@@ -20,14 +20,11 @@ pub(super) const ROWS: &[Row] = &[
     row(&["-m --model FILE"], Argument(0)),
     row(&["-f --file FILE", "-bf --binary-file FILE"], Option("--text", &[])),
     row(&["-c --ctx-size N"], Option("--context", &[])),
-    row(&["--chunks N"], Option("--windows", &["-1"])),
+    row(&["--chunks N"], Option("--chunks", &["-1"])),
     row(&["-t --threads N"], Option("--threads", &["-1"])),
     row(&["--log-disable"], Words(&["--quiet"])),
     row(&["--offline"], Anyway("nothing is fetched")),
-    row(
-        &["-n --predict --n-predict N"],
-        Other("leave it out: no token is generated; `-n N` is a number of windows"),
-    ),
+    row(&["-n --predict --n-predict N"], Told("leave it out: no token is generated")),
     row(
         &["-j --json-schema SCHEMA"],
         Other("leave it out: no token is generated; `-j N` is a number of threads"),

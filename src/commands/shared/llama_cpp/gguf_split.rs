@@ -13,14 +13,24 @@ pub(super) const PROGRAM: Program = Program {
 };
 
 const ROWS: &[Row] = &[
-    row(&["-h --help", "--dry-run", "--no-tensor-first-split"], Same),
+    row(
+        &[
+            "-h --help",
+            "--dry-run",
+            "--no-tensor-first-split",
+            "--split-max-tensors N",
+            "--split-max-size SIZE",
+        ],
+        Same,
+    ),
     row(&["--version"], Whole(&["--version"])),
     row(&["--split"], Arranged("`gguf-inspect split`")),
     row(&["--merge"], Arranged("`gguf-inspect merge`")),
-    row(&["--split-max-tensors N"], Option("--max-tensors", &[])),
-    row(&["--split-max-size SIZE"], Option("--max-size", &[])),
     row(&["--delete-splits"], Told("remove the shards when the merged file is there")),
 ];
+
+/// Options that limit a shard, with the names that they had before.
+const LIMITS: &[&str] = &["--split-max-size", "--split-max-tensors", "--max-size", "--max-tensors"];
 
 /// Two verbs of ours, and the reference's own limit.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
@@ -30,8 +40,8 @@ fn arrange(call: &mut Call) -> Result<(), Failure> {
     }
     if merges {
         call.verb = Some("merge");
-    } else if (splits || call.is_by_name) && !call.has(&["--max-size", "--max-tensors"]) {
-        call.push("--max-tensors", Some("128".into()));
+    } else if (splits || call.is_by_name) && !call.has(LIMITS) {
+        call.push("--split-max-tensors", Some("128".into()));
     }
     Ok(())
 }

@@ -41,12 +41,5 @@ const ROWS: &[Row] = &[
 const HABITS: &[Row] = &[
     row(&["-m --model --input -i FILE"], Argument(0)),
     row(&["-o --output --outfile FILE"], Argument(1)),
-    row(&["--type --outtype --ftype TYPE"], Argument(2)),
     row(&["--nthreads --n-threads N"], Option("--threads", &[])),
-    row(
-        &["-t N"],
-        Told(
-            "threads are `--threads N`, `-j N` or the last argument: `gguf-quantize IN OUT TYPE N`; the type stands before them",
-        ),
-    ),
 ];
