@@ -31,13 +31,13 @@ pub fn convert(error: &convert::Error) -> Option<String> {
         Error::NonFinite { .. } => {
             "the weights are damaged or were trained to that; --allow-nonfinite converts them all the same"
         }
-        Error::OtherPlan { .. } | Error::PartDamaged { .. } => "`--part` with `--force` does that part anew",
+        Error::OtherPlan { .. } | Error::PartDamaged { .. } => {
+            "`part PLAN K/N --force` converts that part again"
+        }
         Error::PartsDiffer { .. } => {
             "all parts of a plan have the same N; remove the files of those that were cut otherwise"
         }
-        Error::NoParts { .. } | Error::PartsMissing { .. } => {
-            "each is done by `--part K/N`, and goes on where it was stopped"
-        }
+        Error::NoParts { .. } | Error::PartsMissing { .. } => "`part PLAN K/N` converts or resumes a part",
         error => return error.hint(),
     };
     Some(hint.to_owned())
@@ -99,7 +99,7 @@ pub fn eval(error: &eval::Error) -> Option<String> {
         Error::UnknownArchitecture { name } if name == "clip" => {
             "this is a projector: `gguf-eval generate MODEL --mmproj THIS --image PICTURE` asks about a picture"
         }
-        Error::NoProjector { .. } => "`gguf-convert FOLDER --mmproj` makes a projector",
+        Error::NoProjector { .. } => "`gguf-convert mmproj FOLDER` makes a projector",
         Error::UnknownProjector { .. } => "docs/projectors.md lists the projectors that are run",
         Error::NoLogits { .. } => "`gguf-eval embed` runs encoders",
         Error::NoNextToken { .. } => {

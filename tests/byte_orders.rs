@@ -59,7 +59,7 @@ fn every_command_makes_the_same_of_all_forms() {
         (quantize, vec!["m.gguf", "out/x.gguf", "copy", "-q"]),
         (quantize, vec!["m.gguf", "out/x.gguf", "copy", "-q", "--big-endian"]),
         (quantize, vec!["--allow-requantize", "m.gguf", "out/x-{ftype}.gguf", "q5_0,q8_0,f32", "-q"]),
-        (convert, vec!["m.gguf", "out/hf", "--to", "hf", "--type", "f32", "-q"]),
+        (convert, vec!["export", "m.gguf", "out/hf", "--type", "f32", "-q"]),
         (eval, with_text(&["perplexity", "m.gguf", "--json"])),
         (eval, with_text(&["check", "m.gguf", "--baseline", "out/b.json", "--save"])),
         (eval, vec!["score", "m.gguf", "--winogrande", "tasks", "-q"]),
@@ -146,6 +146,6 @@ fn whole_big_endian_files_are_byte_for_byte_the_reference() {
     let keys = |name: &str| gguf::File::open(&sandbox.path(name)).unwrap().metadata().clone();
     assert_eq!(keys("little.gguf"), keys("big.gguf"));
     assert_eq!(gguf::File::open(&sandbox.path("big.gguf")).unwrap().endian(), gguf::Endian::Big);
-    let ran = sandbox.convert(&["x.gguf", "out/hf", "--to", "hf", "--big-endian"]);
+    let ran = sandbox.convert(&["export", "x.gguf", "out/hf", "--big-endian"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }

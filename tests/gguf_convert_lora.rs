@@ -1,4 +1,4 @@
-//! `gguf-convert ADAPTER --base DIR`: LoRA adapters.
+//! `gguf-convert adapter DIR --base MODEL`: LoRA adapters.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -59,7 +59,7 @@ fn place_with(base: &str) -> Sandbox {
 
 #[track_caller]
 fn refused(sandbox: &Sandbox, args: &[&str], stderr: &str) {
-    let ran = sandbox.convert(&[&["adapter", "out/x.gguf", "-q"], args].concat());
+    let ran = sandbox.convert(&[&["adapter", "adapter", "out/x.gguf", "-q"], args].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.starts_with(stderr), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
@@ -115,9 +115,9 @@ fn what_does_not_fit_is_named() {
     refused(&sandbox, &[], stderr);
     // A base model that the adapter names and that is here is found.
     sandbox.edit("adapter/adapter_config.json", "some-org/llama-head-dim", "base");
-    assert_eq!(sandbox.convert(&["adapter", "out/x.gguf", "-q"]).code, Some(0));
+    assert_eq!(sandbox.convert(&["adapter", "adapter", "out/x.gguf", "-q"]).code, Some(0));
     for wrong in [&["-t", "q4_k_m"][..], &["--pure"], &["--to", "hf"]] {
-        let ran = sandbox.convert(&[&["adapter", "out/y.gguf", "--base", "base"], wrong].concat());
+        let ran = sandbox.convert(&[&["adapter", "adapter", "out/y.gguf", "--base", "base"], wrong].concat());
         assert_eq!(ran.code, Some(2), "{wrong:?}");
     }
 }

@@ -32,7 +32,7 @@ fn refused(sandbox: &Sandbox, ran: &Output, says: &str) {
 fn a_projector_alone_has_the_name_and_the_bytes_of_the_reference() {
     let (sandbox, expected) = (Sandbox::with_projector("qwen3vl"), expected("qwen3vl"));
     for outtype in ["f16", "bf16"] {
-        assert_eq!(sandbox.convert(&["qwen3vl", "out/", "--mmproj", "-t", outtype, "-q"]), silent());
+        assert_eq!(sandbox.convert(&["mmproj", "qwen3vl", "out/", "-t", outtype, "-q"]), silent());
         let name = expected["file_name"][outtype].as_str().unwrap();
         assert!(name.starts_with("mmproj-"));
         assert_eq!(sha256(&fs::read(sandbox.path("out").join(name)).unwrap()), expected["whole"][outtype]);
@@ -67,22 +67,22 @@ fn model_and_projector_come_from_one_run() {
 #[test]
 fn what_has_no_projector_is_said_and_nothing_written() {
     let text = Sandbox::with_golden("llama");
-    let ran = text.convert(&["llama", "out/x", "--mmproj", "-t", "f16"]);
+    let ran = text.convert(&["mmproj", "llama", "out/x", "-t", "f16"]);
     refused(&text, &ran, "class `LlamaForCausalLM` has no projector; nearest of those that have one: ");
     let ran = text.convert(&["llama", "out/x", "--with-mmproj", "-t", "f16"]);
     refused(&text, &ran, "class `LlamaForCausalLM` has no projector");
 
     let bare = Sandbox::with_projector("qwen3vl");
     fs::remove_file(bare.path("qwen3vl").join("preprocessor_config.json")).unwrap();
-    let ran = bare.convert(&["qwen3vl", "out/x", "--mmproj", "-t", "f16"]);
+    let ran = bare.convert(&["mmproj", "qwen3vl", "out/x", "-t", "f16"]);
     refused(&bare, &ran, "no preprocessor_config.json and no processor_config.json");
     let ran = bare.convert(&["qwen3vl", "out/x", "--with-mmproj", "-t", "f16", "--pre", "llama-bpe"]);
     refused(&bare, &ran, "no preprocessor_config.json and no processor_config.json");
     fs::write(bare.path("qwen3vl").join("preprocessor_config.json"), "{}").unwrap();
-    let ran = bare.convert(&["qwen3vl", "out/x", "--mmproj", "-t", "f16"]);
+    let ran = bare.convert(&["mmproj", "qwen3vl", "out/x", "-t", "f16"]);
     refused(&bare, &ran, "preprocessor_config.json: missing key `image_mean`");
     fs::write(bare.path("qwen3vl").join("preprocessor_config.json"), "[1").unwrap();
-    let ran = bare.convert(&["qwen3vl", "out/x", "--mmproj", "-t", "f16"]);
+    let ran = bare.convert(&["mmproj", "qwen3vl", "out/x", "-t", "f16"]);
     refused(&bare, &ran, "preprocessor_config.json");
 
     // A text model that kept the class of the whole.
@@ -91,10 +91,10 @@ fn what_has_no_projector_is_said_and_nothing_written() {
         config["architectures"] = json!(["Qwen3VLForConditionalGeneration"]);
         config["vision_config"] = json!({"depth": 2, "num_heads": 2, "deepstack_visual_indexes": []});
     });
-    let ran = cut.convert(&["llama", "out/x", "--mmproj", "-t", "f16"]);
+    let ran = cut.convert(&["mmproj", "llama", "out/x", "-t", "f16"]);
     refused(&cut, &ran, "no tensor of a projector (`qwen3vl`) among the ");
     change(&cut, "llama", |config| drop(config.as_object_mut().unwrap().remove("vision_config")));
-    let ran = cut.convert(&["llama", "out/x", "--mmproj", "-t", "f16"]);
+    let ran = cut.convert(&["mmproj", "llama", "out/x", "-t", "f16"]);
     refused(&cut, &ran, "config.json: missing key `vision_config`");
 }
 
@@ -111,7 +111,7 @@ fn configs_that_contradict_the_tower_are_refused() {
     ] {
         let sandbox = Sandbox::with_projector("qwen3vl");
         change(&sandbox, "qwen3vl", |config| config["vision_config"][key] = value.clone());
-        let ran = sandbox.convert(&["qwen3vl", "out/x", "--mmproj", "-t", "f16"]);
+        let ran = sandbox.convert(&["mmproj", "qwen3vl", "out/x", "-t", "f16"]);
         refused(&sandbox, &ran, says);
     }
 }

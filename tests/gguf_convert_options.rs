@@ -118,23 +118,23 @@ fn a_draft_needs_the_model_that_it_drafts_for() {
 #[test]
 fn a_vocabulary_needs_no_weights_and_notes_the_type_that_is_asked_for() {
     let sandbox = Sandbox::with_golden("llama");
-    let ran = sandbox.convert(&["llama", "out/with.gguf", "--vocab-only", "-t", "f16", "-q"]);
+    let ran = sandbox.convert(&["vocab", "llama", "out/with.gguf", "-t", "f16", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
     // Without weights the reference notes f16.
-    let ran = sandbox.convert(&["llama", "out/without.gguf", "--vocab-only", "--json", "-q"]);
+    let ran = sandbox.convert(&["vocab", "llama", "out/without.gguf", "--json", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let report: Json = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&report["tokens"], &report["tokenizer"]), (&384.into(), &"llama".into()));
     let file = |name: &str| fs::read(sandbox.path("out").join(name)).unwrap();
     assert!(file("with.gguf") == file("without.gguf"));
     assert_eq!(report["bytes"], file("with.gguf").len());
-    let ran = sandbox.convert(&["llama", "out/dry.gguf", "--vocab-only", "--dry-run", "-q"]);
+    let ran = sandbox.convert(&["vocab", "llama", "out/dry.gguf", "--dry-run", "-q"]);
     assert_eq!(ran.code, Some(0));
     assert!(ran.stdout.starts_with("out/dry.gguf: llama, 384 tokens of kind llama, "), "{}", ran.stdout);
     assert_eq!(sandbox.outputs(), ["with.gguf", "without.gguf"]);
     for wrong in [&["-t", "q4_k_m"][..], &["-t", "f16,f32"], &["--to", "hf"], &["--pure"]] {
-        let ran = sandbox.convert(&[&["llama", "out/x.gguf", "--vocab-only"], wrong].concat());
+        let ran = sandbox.convert(&[&["vocab", "llama", "out/x.gguf"], wrong].concat());
         assert_eq!(ran.code, Some(2), "{wrong:?}");
     }
 }
@@ -193,5 +193,5 @@ fn the_list_of_architectures_is_the_table() {
     let listed: Json = serde_json::from_str(&ran.stdout).unwrap();
     let names: Vec<&str> = listed.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert!(names.iter().eq(&arch::ARCHES.iter().map(|arch| arch.name).collect::<Vec<_>>()));
-    assert_eq!(sandbox.convert(&["--list-architectures", "--to", "hf"]).code, Some(2));
+    assert_eq!(sandbox.convert(&["export", "--list-architectures"]).code, Some(2));
 }

@@ -1,4 +1,4 @@
-//! `--save-plan`, `--plan P --part K/N` and `--assemble`: what workers do apart is the file of one run, byte for byte.
+//! `plan`, `part` and `assemble`: what workers do apart is the file of one run, byte for byte.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -58,7 +58,7 @@ fn of_one_run(sandbox: &Sandbox, binary: &str, args: &[&str]) -> BTreeMap<String
 }
 
 fn plan(sandbox: &Sandbox, args: &[&str]) {
-    succeed(sandbox.convert(&[args, &["--save-plan", "plan.json", "-q"]].concat()));
+    succeed(sandbox.convert(&[&["plan", "plan.json"], args, &["-q"]].concat()));
 }
 
 const SINGLE: &[&str] = &["tiny", "out/x.gguf", "-t", "q4_k_m"];
@@ -75,14 +75,14 @@ fn two_workers_at_once_make_the_files_of_one_run() {
     ];
     for (index, (binary, args)) in cases.into_iter().enumerate() {
         let expected = of_one_run(&sandbox, binary, args);
-        let saved = succeed(sandbox.run(binary, &[args, &["--save-plan", "plan.json", "--force"]].concat()));
+        let saved = succeed(sandbox.run(binary, &[&["plan", "plan.json"], args, &["--force"]].concat()));
         assert!(saved.stderr.contains("wrote plan.json: a plan of "), "{}", saved.stderr);
         assert!(sandbox.outputs().is_empty(), "a plan writes no output");
         for (count, own) in [(2, false), (2, true), (3, index % 2 == 0)] {
             let part = |number| {
                 let part = format!("{number}/{count}");
                 let own: &[&str] = if own { &["--part-files"] } else { &[] };
-                sandbox.spawn(binary, &[&["--plan", "plan.json", "--part", &part, "-j", "1"], own].concat())
+                sandbox.spawn(binary, &[&["part", "plan.json", &part, "-j", "1"], own].concat())
             };
             // Both at the same time.
             let workers: Vec<Child> = (1..=count).map(part).collect();
@@ -94,7 +94,7 @@ fn two_workers_at_once_make_the_files_of_one_run() {
             // Called again, a part has nothing to do.
             let again = succeed(finish(part(1)));
             assert!(again.stderr.contains("is whole already"), "{}", again.stderr);
-            succeed(sandbox.run(binary, &["--plan", "plan.json", "--assemble", "-q"]));
+            succeed(sandbox.run(binary, &["assemble", "plan.json", "-q"]));
             assert_eq!(sandbox.listing("out"), expected, "{args:?} {count} {own}");
             expected.keys().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
         }
@@ -111,8 +111,7 @@ fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
         [(false, "out/.x.gguf.part-2-of-2.journal"), (true, "out/x.gguf.part-2-of-2.journal")]
     {
         let own: &[&str] = if own { &["--part-files"] } else { &[] };
-        let part =
-            |number: &'static str| [&["--plan", "plan.json", "--part", number, "-j", "1"][..], own].concat();
+        let part = |number: &'static str| [&["part", "plan.json", number, "-j", "1"][..], own].concat();
         let mut worker = stopped_at_work(&sandbox, &part("2/2"), &sandbox.path(journal));
         // While it is at it, nobody else does the same part, and nobody puts parts together.
         let twice = sandbox.convert(&part("2/2"));
@@ -120,12 +119,12 @@ fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
         assert!(twice.code == Some(1) && is_named, "{}", twice.stderr);
         worker.kill().unwrap();
         worker.wait().unwrap();
-        fail(&sandbox, &["--plan", "plan.json", "--assemble"], "1 (nobody has begun it)");
+        fail(&sandbox, &["assemble", "plan.json"], "1 (nobody has begun it)");
         succeed(sandbox.convert(&part("1/2")));
-        fail(&sandbox, &["--plan", "plan.json", "--assemble"], "of 2 parts 2 (it was stopped with ");
+        fail(&sandbox, &["assemble", "plan.json"], "of 2 parts 2 (it was stopped with ");
         let again = succeed(sandbox.convert(&part("2/2")));
         assert!(again.stderr.contains("note: goes on: "), "{}", again.stderr);
-        succeed(sandbox.convert(&["--plan", "plan.json", "--assemble"]));
+        succeed(sandbox.convert(&["assemble", "plan.json"]));
         assert_eq!(sandbox.listing("out"), expected);
         fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
     }
@@ -135,23 +134,19 @@ fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
 fn parts_that_do_not_fit_are_refused_by_name() {
     let sandbox = sandbox();
     plan(&sandbox, SINGLE);
-    let (one, two) = (["--plan", "plan.json", "--part", "1/2"], ["--plan", "plan.json", "--part", "2/2"]);
-    let assemble = ["--plan", "plan.json", "--assemble"];
+    let (one, two) = (["part", "plan.json", "1/2"], ["part", "plan.json", "2/2"]);
+    let assemble = ["assemble", "plan.json"];
     fail(&sandbox, &assemble, "out/x.gguf`: no part of it is there");
     succeed(sandbox.convert(&one));
     fail(&sandbox, &assemble, "of 2 parts 2 (nobody has begun it) is missing");
-    fail(&sandbox, &["--plan", "plan.json", "--part", "1/3"], "part-1-of-2.journal` is of 2 parts, not of 3");
+    fail(&sandbox, &["part", "plan.json", "1/3"], "part-1-of-2.journal` is of 2 parts, not of 3");
     succeed(sandbox.convert(&two));
 
     // Another plan of the same output.
-    succeed(sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0", "--save-plan", "other.json", "-q"]));
-    let other = ["--plan", "other.json", "--part", "1/2"];
+    succeed(sandbox.convert(&["plan", "other.json", "tiny", "out/x.gguf", "-t", "q8_0", "-q"]));
+    let other = ["part", "other.json", "1/2"];
     fail(&sandbox, &other, "of another plan: `--type` was `q4_k_m` and is `q8_0`");
-    fail(
-        &sandbox,
-        &["--plan", "other.json", "--assemble"],
-        "of another plan: `--type` was `q4_k_m` and is `q8_0`",
-    );
+    fail(&sandbox, &["assemble", "other.json"], "of another plan: `--type` was `q4_k_m` and is `q8_0`");
     // A run without a plan is told that somebody is at it.
     fail(&sandbox, SINGLE, "an earlier run was stopped");
 
@@ -170,15 +165,16 @@ fn parts_that_do_not_fit_are_refused_by_name() {
     let ran = sandbox.run(QUANTIZE, &assemble);
     assert!(ran.stderr.contains("plan.json: its program is `gguf-convert "), "{}", ran.stderr);
     fs::write(sandbox.path("none.json"), "{}").unwrap();
-    fail(&sandbox, &["--plan", "none.json", "--assemble"], "none.json: no plan: ");
-    fail(&sandbox, &["--plan", "absent.json", "--assemble"], "absent.json: cannot open: ");
+    fail(&sandbox, &["assemble", "none.json"], "none.json: no plan: ");
+    fail(&sandbox, &["assemble", "absent.json"], "absent.json: cannot open: ");
     for (args, says) in [
-        (&["--plan", "plan.json", "--part", "1/2", "--type", "q8_0"][..], "--type: the plan says it"),
-        (&["tiny", "--plan", "plan.json", "--part", "1/2"], "src: the plan says it"),
-        (&["--plan", "plan.json"], "--part"),
-        (&["--plan", "plan.json", "--part", "3/2"], "not a part as 2/8"),
-        (&["--plan", "plan.json", "--part", "1/2", "--assemble"], "cannot be used with"),
-        (&["tiny", "--part", "1/2"], "--plan <FILE>"),
+        (&["part", "plan.json", "1/2", "--type", "q8_0"][..], "'--type'"),
+        (&["part", "plan.json", "1/2", "tiny"], "'tiny'"),
+        (&["part", "plan.json"], "<K/N>"),
+        (&["part", "plan.json", "3/2"], "not a part as 2/8"),
+        (&["assemble", "plan.json", "--part", "1/2"], "'--part'"),
+        (&["plan", "plan.json", "tiny", "--type", "q8_0", "--dry-run"], "--dry-run does not go with a plan"),
+        (&["plan", "plan.json", "vocab", "tiny"], "`vocab` does not go with a plan"),
     ] {
         let ran = sandbox.convert(args);
         assert!(ran.code == Some(2) && ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
@@ -198,13 +194,13 @@ fn parts_that_do_not_fit_are_refused_by_name() {
 fn an_output_that_is_there_is_not_replaced_by_parts() {
     let sandbox = sandbox();
     plan(&sandbox, SINGLE);
-    let parts = [["--plan", "plan.json", "--part", "1/2"], ["--plan", "plan.json", "--part", "2/2"]];
+    let parts = [["part", "plan.json", "1/2"], ["part", "plan.json", "2/2"]];
     parts.iter().for_each(|part| drop(succeed(sandbox.convert(part))));
     fs::write(sandbox.path("out/x.gguf"), "other").unwrap();
-    let ran = sandbox.convert(&["--plan", "plan.json", "--assemble"]);
+    let ran = sandbox.convert(&["assemble", "plan.json"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("exists already"), "{}", ran.stderr);
     assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap(), b"other");
-    succeed(sandbox.convert(&["--plan", "plan.json", "--assemble", "--force", "-q"]));
+    succeed(sandbox.convert(&["assemble", "plan.json", "--force", "-q"]));
     let assembled = sandbox.listing("out");
     fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
     assert_eq!(of_one_run(&sandbox, CONVERT, SINGLE), assembled);
@@ -218,8 +214,8 @@ fn more_parts_than_jobs_are_whole_too() {
     plan(&sandbox, &args);
     for number in 1..=30 {
         let part = format!("{number}/30");
-        succeed(sandbox.convert(&["--plan", "plan.json", "--part", &part, "-q"]));
+        succeed(sandbox.convert(&["part", "plan.json", &part, "-q"]));
     }
-    succeed(sandbox.convert(&["--plan", "plan.json", "--assemble", "-q"]));
+    succeed(sandbox.convert(&["assemble", "plan.json", "-q"]));
     assert_eq!(sandbox.listing("out"), expected);
 }

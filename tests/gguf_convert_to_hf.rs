@@ -21,7 +21,7 @@ fn export_and_conversion_keep_every_bit() {
         let sandbox = Sandbox::with_golden(model);
         assert_eq!(sandbox.convert(&[model, "first.gguf", "-t", "f32", "-q"]), silent());
         assert_eq!(
-            sandbox.convert(&["first.gguf", "out/hf", "--to", "hf", "-t", "f32", "-q"]),
+            sandbox.convert(&["export", "first.gguf", "out/hf", "-t", "f32", "-q"]),
             silent(),
             "{model}"
         );
@@ -35,12 +35,12 @@ fn export_and_conversion_keep_every_bit() {
 fn a_dry_run_and_json_tell_the_files() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
-    let ran = sandbox.convert(&["x.gguf", "out/hf", "--to", "hf", "--dry-run", "--json", "-q"]);
+    let ran = sandbox.convert(&["export", "x.gguf", "out/hf", "--dry-run", "--json", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(sandbox.outputs().is_empty());
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&json["dtype"], &json["dry_run"]), (&"bf16".into(), &true.into()));
-    assert_eq!(sandbox.convert(&["x.gguf", "out/hf", "--to", "hf", "-q"]), silent());
+    assert_eq!(sandbox.convert(&["export", "x.gguf", "out/hf", "-q"]), silent());
     let mut listed: Vec<String> = json["files"]
         .as_array()
         .unwrap()
@@ -53,7 +53,7 @@ fn a_dry_run_and_json_tell_the_files() {
         listed.iter().map(|name| fs::metadata(sandbox.path("out").join(name)).unwrap().len()).sum();
     assert_eq!(json["bytes"], bytes);
     // Small files make several.
-    let ran = sandbox.convert(&["x.gguf", "out/many", "--to", "hf", "--shard-bytes", "1000000", "-q"]);
+    let ran = sandbox.convert(&["export", "x.gguf", "out/many", "--shard-bytes", "1000000", "-q"]);
     assert_eq!(ran, silent());
     assert!(sandbox.path("out/many/model.safetensors.index.json").is_file());
 }
@@ -63,22 +63,22 @@ fn what_is_refused() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
     for args in [
-        &["x.gguf", "--to", "hf"][..],
-        &["x.gguf", "out/hf", "--to", "hf", "-t", "q8_0"],
-        &["x.gguf", "out/hf", "--to", "hf", "-t", "f16,f32"],
+        &["export", "x.gguf"][..],
+        &["export", "x.gguf", "out/hf", "-t", "q8_0"],
+        &["export", "x.gguf", "out/hf", "-t", "f16,f32"],
         &["llama", "out/x", "--to", "gguf"],
         &["llama", "out/x", "--to", "onnx"],
     ] {
         assert_eq!(sandbox.convert(args).code, Some(2), "{args:?}");
     }
-    let ran = sandbox.convert(&["llama/config.json", "out/hf", "--to", "hf"]);
+    let ran = sandbox.convert(&["export", "llama/config.json", "out/hf"]);
     let stderr = "error: llama/config.json: not a gguf file: it starts with `{\\n  `, not with `GGUF`\n";
     assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
     // What is there stays.
     fs::create_dir(sandbox.path("out/mine")).unwrap();
     fs::write(sandbox.path("out/mine/letter"), "dear").unwrap();
     for force in [&[][..], &["--force"]] {
-        let ran = sandbox.convert(&[&["x.gguf", "out/mine", "--to", "hf"], force].concat());
+        let ran = sandbox.convert(&[&["export", "x.gguf", "out/mine"], force].concat());
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
         assert_eq!(sandbox.outputs(), ["mine/letter"]);
     }
@@ -92,7 +92,7 @@ fn what_a_killed_export_left_is_named_and_kept() {
     let left = "out/.999999999-aB3.hf.partial";
     fs::create_dir(sandbox.path(left)).unwrap();
     fs::write(sandbox.path(left).join("model.safetensors"), [0; 2000]).unwrap();
-    let ran = sandbox.convert(&["x.gguf", "out/hf", "--to", "hf"]);
+    let ran = sandbox.convert(&["export", "x.gguf", "out/hf"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let warning = format!("warning: {left}: 2.00 kB, ");
     let line = ran.stderr.lines().find(|line| line.starts_with(&warning)).expect(&ran.stderr);

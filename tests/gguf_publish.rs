@@ -396,7 +396,7 @@ fn a_projector_lies_beside_its_model() {
     assert!(name.starts_with("mmproj-") && results["sidecars"][0]["kind"] == "projector", "{name}");
     let base = only_file(&sandbox, "pub.work", ".gguf");
     is_converted(&sandbox, &base, "gemma3", &["--type", "bf16"]);
-    is_converted(&sandbox, &format!("pub/{name}"), "gemma3", &["--type", "f16", "--mmproj"]);
+    is_converted(&sandbox, &format!("pub/{name}"), "gemma3", &["--mmproj", "--type", "f16"]);
     are_quantized(&sandbox, "pub", &base);
     let card = fs::read_to_string(sandbox.path("pub/README.md")).unwrap();
     assert!(card.contains("pipeline_tag: \"image-text-to-text\"") && card.contains(name), "{card}");

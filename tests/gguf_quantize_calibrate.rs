@@ -469,7 +469,7 @@ fn a_checkpoint_is_calibrated_in_one_call() {
         let ran = sandbox
             .convert(&[&["llama", "out/x.gguf", "-t", "q4_0", "--calibrate", "text"][..], args].concat());
         assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-        assert!(ran.stderr.contains(args[0]) || ran.stderr.contains("parts of a plan"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("--calibrate"), "{}", ran.stderr);
     }
     let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "--target-size", "1M"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);

@@ -33,7 +33,7 @@ fn table() -> String {
             joined(names)
         );
     }
-    out.push_str("\n| architecture | classes | export with `--to hf` |\n|---|---|---|\n");
+    out.push_str("\n| architecture | classes | `gguf-convert export` |\n|---|---|---|\n");
     for arch in ARCHES {
         let classes = arch.classes.iter().map(|class| class.name);
         let export = arch.export.obstacle().map_or("yes".to_owned(), |reason| format!("no: {reason}"));

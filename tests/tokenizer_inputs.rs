@@ -278,7 +278,7 @@ fn the_template_for_rwkv_writes_dialogs_as_the_reference_does() {
     edit(&sandbox, "rwkv7/tokenizer_config.json", |json| {
         json.as_object_mut().unwrap().remove("chat_template");
     });
-    let ran = sandbox.convert(&["rwkv7", "out/x.gguf", "--vocab-only", "-q"]);
+    let ran = sandbox.convert(&["vocab", "rwkv7", "out/x.gguf", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let template = value(&sandbox, "tokenizer.chat_template");
     let cases = fs::read(golden("tokenizer/rwkv-template.json")).unwrap();

@@ -43,7 +43,7 @@ fn a_file_that_is_not_there_is_spelled_in_one_way() {
     fs::write(sandbox.path("tasks"), "A llama\n0\neats\nflies\nreads\nsings\n").unwrap();
     let calls: &[(&str, &[&str])] = &[
         (CONVERT, &["none", "-t", "q8_0"]),
-        (CONVERT, &["none", "out/hf", "--to", "hf"]),
+        (CONVERT, &["export", "none", "out/hf"]),
         (CONVERT, &["none", "--vocab-only"]),
         (CONVERT, &["llama", "-t", "q8_0", "--imatrix", "none"]),
         (CONVERT, &["llama", "-t", "q8_0", "--tensor-type-file", "none"]),
@@ -216,12 +216,12 @@ fn a_word_too_few_or_too_many_is_named() {
     check(
         &sandbox,
         &[
-            (CONVERT, &["llama"], 2, &["a --type is needed", "hint: `--type auto` "]),
+            (CONVERT, &["llama"], 2, &["missing --type", "hint: `--type auto` "]),
             (
                 CONVERT,
                 &["llama", "q4_k_m"],
                 2,
-                &["`q4_k_m` stands where the output is wanted: `--type q4_k_m`"],
+                &["`q4_k_m` is in the place of the output; use `--type q4_k_m`"],
             ),
             (
                 QUANTIZE,
@@ -312,7 +312,7 @@ fn a_new_folder_is_made() {
     assert_eq!((dry.code, sandbox.path("new").exists()), (Some(0), false));
     for (args, file) in [
         (&["llama", "new/", "-t", "q8_0", "-q"][..], "new/Llama-1.4M-Q8_0.gguf"),
-        (&["llama", "vocab/", "--vocab-only", "-q"], "vocab/Llama-vocab.gguf"),
+        (&["vocab", "llama", "vocab/", "-q"], "vocab/Llama-vocab.gguf"),
     ] {
         let ran = sandbox.convert(args);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");

@@ -1,9 +1,31 @@
-//! `gguf-convert --list-architectures`: the table of architectures.
+//! `gguf-convert architectures`: the table of architectures.
 
 use arch::ARCHES;
+use clap::{ArgMatches, Args, FromArgMatches};
 use serde::Serialize;
 
-use crate::{commands::shared::table::table, failure::Failure, ui::Ui};
+use super::{Command, shared::table::table};
+use crate::{failure::Failure, ui::Ui};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-convert",
+    verb: Some("architectures"),
+    define: |command| {
+        ArchitecturesArgs::augment_args(command).about("List the supported architectures").after_help(
+            "Examples:\n  gguf-convert architectures\n\nEach line has the classes and a public checkpoint.",
+        )
+    },
+    ui: |_| Ui::default(),
+    run,
+};
+
+#[derive(Debug, Args)]
+struct ArchitecturesArgs {
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 #[derive(Debug, Serialize)]
 struct Listed {
@@ -14,11 +36,8 @@ struct Listed {
     not_exportable: Option<&'static str>,
 }
 
-/// Prints the table.
-///
-/// # Errors
-/// What writing to stdout says.
-pub fn list(json: bool, ui: &Ui) -> Result<(), Failure> {
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = ArchitecturesArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let listed: Vec<Listed> = ARCHES
         .iter()
         .map(|arch| Listed {
@@ -28,7 +47,7 @@ pub fn list(json: bool, ui: &Ui) -> Result<(), Failure> {
             not_exportable: arch.export.obstacle(),
         })
         .collect();
-    if json {
+    if args.json {
         return ui.data(&(serde_json::to_string_pretty(&listed).map_err(Failure::new)? + "\n"));
     }
     let mut rows = vec![["architecture", "example", "export", "classes"].map(str::to_owned).to_vec()];

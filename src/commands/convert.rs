@@ -1,43 +1,41 @@
-//! `gguf-convert SRC [OUT] --type T`: a checkpoint folder to GGUF files of one or several types;
-//! with `--to hf`, export.
+//! `gguf-convert SRC [OUT] --type TYPE`: a checkpoint to GGUF files of one or several types.
 
-mod args;
+pub mod args;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap::{ArgMatches, Args as _, FromArgMatches};
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use convert::{
-    CheckpointInput, NonFinite, RunOptions,
+    CheckpointInput, RunOptions,
     merge::LoraAdapter,
     recipes::{FileType, Recipe},
 };
 use source::{Checkpoint, Folder};
 use tensor::DType;
 
-use self::args::{ConvertArgs, EXAMPLES, Format, LoraArg};
-use crate::{
-    commands::{
-        Command, architectures,
-        convert_calibrated::{self, Calibrated},
-        convert_legacy::{self, Legacy},
-        convert_lora::{self, Lora},
-        convert_to_hf::{self, ToHf},
-        shared::{
-            call::Call,
-            conversion_run::{self, OpenInput, Parts, failure},
-            cpu_level::cpu_level,
-            hub,
-            layout_notes::{Notes, dropped, tell_unasked},
-            plan_file::PlannedCall,
-            plan_report::stored_as,
-            quantize_options::{OtherSettings, byte_order},
-            types_help::types_help,
-        },
-        vocab_only::{self, VocabOnly},
+use self::args::{ArchArgs, EncodingArgs, KeepArgs, NamingArgs, SourceArgs, TypeArgs};
+use super::{
+    Command, convert_calibrated,
+    convert_calibrated::Calibrated,
+    convert_legacy, convert_lora, convert_mmproj,
+    shared::{
+        calibration::{BudgetArgs, CalibrationArgs},
+        call::Call,
+        conversion_run::{self, OpenInput, Parts, failure},
+        cpu_level::cpu_level,
+        hub,
+        layout_notes::{Notes, dropped, tell_unasked},
+        output_args::{self, OutputArgs, ResumeArgs},
+        plan_file::Wanted as OfPlan,
+        plan_report::stored_as,
+        planned_calls::{self, Conversion},
+        quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs},
+        types_help::types_help,
+        values,
+        write::output_parser,
     },
-    failure::Failure,
-    ui::Ui,
 };
+use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
@@ -46,286 +44,360 @@ pub const COMMAND: Command = Command {
     define: |command| {
         ConvertArgs::augment_args(command)
             .arg_required_else_help(true)
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
             .after_help(EXAMPLES)
             .after_long_help(types_help(EXAMPLES))
     },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: matches.get_flag("verbose") },
-    run,
+    ui: output_args::ui,
+    run: |matches, ui| run(matches, &Parts::all(), ui),
 };
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let own = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let planned = PlannedCall::new(COMMAND.binary, matches, own.plans.plan.as_deref())?;
-    let matches = &planned.matches;
-    let args = match &planned.plan {
-        None => own,
-        // What a machine does of a plan, and how, is its own affair.
-        Some(_) => ConvertArgs {
-            plans: own.plans,
-            threads: own.threads,
-            force: own.force,
-            quiet: own.quiet,
-            verbose: own.verbose,
-            ..ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?
-        },
+/// The conversions that a plan can hold.
+const CONVERSIONS: &[Conversion] = &[
+    (None, run),
+    (convert_lora::COMMAND.verb, convert_lora::run),
+    (convert_mmproj::COMMAND.verb, convert_mmproj::run),
+    (convert_legacy::COMMAND.verb, convert_legacy::run),
+];
+
+/// The command that saves a plan.
+pub const PLAN: Command = Command {
+    binary: COMMAND.binary,
+    verb: Some(planned_calls::PLAN),
+    define: |command| planned_calls::define_plan(command, PLAN_EXAMPLES),
+    ui: planned_calls::ui_of_plan,
+    run: |matches, ui| planned_calls::save(COMMAND.binary, CONVERSIONS, matches, ui),
+};
+
+/// The command that converts a part of a plan.
+pub const PART: Command = Command {
+    binary: COMMAND.binary,
+    verb: Some(planned_calls::PART),
+    define: |command| planned_calls::define_part(command, PLAN_EXAMPLES),
+    ui: output_args::ui,
+    run: |matches, ui| planned_calls::part(COMMAND.binary, CONVERSIONS, matches, ui),
+};
+
+/// The command that completes the output of a plan.
+pub const ASSEMBLE: Command = Command {
+    binary: COMMAND.binary,
+    verb: Some(planned_calls::ASSEMBLE),
+    define: |command| planned_calls::define_assemble(command, PLAN_EXAMPLES),
+    ui: output_args::ui,
+    run: |matches, ui| planned_calls::assemble(COMMAND.binary, CONVERSIONS, matches, ui),
+};
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  gguf-convert plan plan.json Llama-3.2-1B out/ --type q4_k_m
+  gguf-convert part plan.json 3/64
+  gguf-convert assemble plan.json";
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-convert Llama-3.2-1B --type q4_k_m
+  gguf-convert Llama-3.2-1B out/ --type q4_k_m,q8_0
+  gguf-convert Llama-3.2-1B llama-{ftype}.gguf --type bf16 --threads 4
+  gguf-convert hf://meta-llama/Llama-3.2-1B --type q4_k_m
+  gguf-convert Llama-3.2-1B --type q4_k_m --dry-run
+  gguf-convert Llama-3.2-1B --type q4_k_m --resume
+  gguf-convert Llama-3.2-1B --type q4_k_m --calibrate chats.jsonl code.txt
+  gguf-convert Llama-3.2-1B merged.gguf --type q4_k_m --lora my-adapter
+  gguf-convert Qwen3-VL-4B --type q4_k_m --with-mmproj
+  gguf-convert my-llama --type q8_0 --arch-as llama
+  gguf-convert mmproj Qwen3-VL-4B --type f16
+  gguf-convert adapter my-adapter adapter.gguf --base Llama-3.2-1B
+  gguf-convert vocab Llama-3.2-1B llama-vocab.gguf
+  gguf-convert legacy ggml-model-q4_0.bin llama.gguf --eps 1e-6
+  gguf-convert export model-Q8_0.gguf folder --type bf16
+
+A folder with the name of a command is written ./NAME.
+
+Exit codes: 0 success, 1 failure, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up. An
+output appears under its name only when it is complete.";
+
+#[derive(Debug, Args)]
+struct ConvertArgs {
+    /// Checkpoint folder or hf://OWNER/MODEL[@REVISION].
+    ///
+    /// A folder holds config.json, safetensors and tokenizer files. Models of the Hugging Face Hub are read from its cache, or over
+    /// the network without a copy (see HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE).
+    #[arg(value_hint = ValueHint::AnyPath)]
+    src: PathBuf,
+    /// Output file or folder; may contain {ftype}.
+    ///
+    /// A path that ends with / is a folder, which is created. By default the file is named after the model and written to the
+    /// current folder.
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    types: TypeArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    resume: ResumeArgs,
+    #[command(flatten)]
+    merge: MergeArgs,
+    #[command(flatten)]
+    projector: ProjectorArgs,
+    #[command(flatten)]
+    quantized: QuantizedArgs,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    keep: KeepArgs,
+    #[command(flatten)]
+    arch: ArchArgs,
+    #[command(flatten)]
+    naming: NamingArgs,
+    #[command(flatten)]
+    encoding: EncodingArgs,
+    #[command(flatten)]
+    options: QuantizeOptions,
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    #[command(flatten)]
+    calibration: CalibrationArgs,
+    #[command(flatten)]
+    budget: BudgetArgs,
+}
+
+/// Options about adapters that are merged.
+#[derive(Debug, Args)]
+struct MergeArgs {
+    /// Merge a LoRA or DoRA adapter (repeatable).
+    ///
+    /// ADAPTER is a folder or hf://OWNER/ADAPTER[@REVISION] in the format of PEFT (adapter_config.json, adapter_model.safetensors), or
+    /// a LoRA adapter of mlx-lm (adapters.safetensors). SCALE defaults to 1. Several adapters are merged in their order. Weights are
+    /// rounded once, to their type in the file. Metadata and tokenizer are those of the checkpoint; see --lora-tokenizer.
+    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter)]
+    lora: Vec<LoraArg>,
+    /// Use the tokenizer of the adapter, with --lora.
+    ///
+    /// Takes its chat template too, and its embeddings if the vocabulary was resized. This corresponds to
+    /// `resize_token_embeddings`, `merge_and_unload` and `tokenizer.save_pretrained`. The last adapter with a tokenizer wins.
+    #[arg(long, requires = "lora", hide_short_help = true)]
+    lora_tokenizer: bool,
+}
+
+/// Options about projectors.
+#[derive(Debug, Args)]
+struct ProjectorArgs {
+    /// Also write the vision or audio projector.
+    ///
+    /// Its file is named like the model's, with the prefix `mmproj-`.
+    #[arg(long, conflicts_with = "RecipeArgs", hide_short_help = true)]
+    with_mmproj: bool,
+    /// Set the file type of the projector, with --with-mmproj.
+    ///
+    /// Default: the first --type if it is a float or q8_0, otherwise f16.
+    #[arg(long, value_name = "TYPE", requires = "with_mmproj", value_parser = values::file_type(), hide_possible_values = true, hide_short_help = true)]
+    mmproj_type: Option<&'static Recipe>,
+}
+
+/// Options about checkpoints that are quantized.
+#[derive(Debug, Args)]
+struct QuantizedArgs {
+    /// Set the type of FP8 matrices: q8_0.
+    ///
+    /// Goes with --type f32, f16 or bf16. q8_0 is nearly as large as FP8 and faster than floats.
+    #[arg(long, value_name = "DTYPE", value_parser = values::fp8_as(), hide_possible_values = true, conflicts_with = "recipe", hide_short_help = true)]
+    fp8_as: Option<DType>,
+    /// Keep quantized weights bit for bit if a ggml type can hold them.
+    ///
+    /// Applies to GPTQ, AWQ, MLX and other quantized checkpoints, and overrides --type for these tensors. The report lists the
+    /// tensors and why others were converted. All scales are read first.
+    #[arg(long, conflicts_with = "RecipeArgs", hide_short_help = true)]
+    repack: bool,
+}
+
+/// An adapter and its scale.
+#[derive(Debug, Clone)]
+struct LoraArg {
+    adapter: PathBuf,
+    scale: f64,
+}
+
+/// `ADAPTER` or `ADAPTER=SCALE`; an existing folder may have any name.
+fn lora_adapter(text: &str) -> Result<LoraArg, String> {
+    let whole = LoraArg { adapter: text.into(), scale: 1.0 };
+    let Some((adapter, scale)) = text.rsplit_once('=').filter(|_| !whole.adapter.is_dir()) else {
+        return Ok(whole);
     };
-    let parts =
-        Parts { wanted: args.plans.wanted(), plan: planned.plan.as_ref(), arguments: &planned.arguments };
-    let call = Call::new(COMMAND.binary, matches).reads(args.files()).reads(args.calibration.files());
-    let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
-    if args.list_architectures {
-        return architectures::list(args.json, ui);
+    match scale.parse() {
+        Ok(scale) if f64::is_finite(scale) => Ok(LoraArg { adapter: adapter.into(), scale }),
+        _ => Err(format!("`{scale}` is not a number")),
     }
-    let is_legacy = source::is_legacy(args.src());
-    if args.legacy.any() && !is_legacy {
-        return Err(Failure::usage(
-            "--config, --eps, --context-length and --rope-base are for files from before GGUF; others say these themselves",
-        ));
+}
+
+fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+    let args = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    // Other kinds of input have commands of their own, which may be left out.
+    let verb = match () {
+        () if source::is_legacy(&args.src) => convert_legacy::COMMAND.verb,
+        () if args.src.is_dir() && source::is_adapter(&Folder::at(&args.src)) => convert_lora::COMMAND.verb,
+        () => None,
+    };
+    if let Some(verb) = verb {
+        return planned_calls::run_as(COMMAND.binary, (verb, CONVERSIONS), matches, parts, ui);
     }
+    let call = Call::new(COMMAND.binary, None, matches)
+        .reads(args.options.files(&args.recipe))
+        .reads(args.arch.target_model_dir.as_deref())
+        .reads(args.calibration.files());
     if args.calibration.is_wanted() {
-        args.check_calibration(is_legacy, &parts)?;
+        args.check_calibration(parts)?;
     }
-    let run_options = RunOptions::default().threads(args.threads).level(cpu_level()?).nonfinite(nonfinite);
-    if let Some(Format::Hf) = args.to {
-        return to_hf(&args, &run_options, ui);
-    }
-    if is_legacy {
-        return legacy(&args, call, &parts, &run_options, ui);
-    }
-    // Of a dry run and of a vocabulary nothing is left on the disk.
-    let out = (!args.vocab_only && !args.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
-    let wanted = hub::Wanted { weights: !args.vocab_only, keep: args.keep, out };
-    let input = hub::input(args.src(), wanted, ui)?;
+    let options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
+    // A dry run leaves nothing on the disk.
+    let out = (!args.output.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
+    let wanted = hub::Wanted { weights: true, keep: args.keep.keep, out };
+    let input = hub::input(&args.src, wanted, ui)?;
     let call = input.name_in(call);
-    let folder = input.folder.clone().mistral_format(args.mistral_format).unmasked_zeros(args.unmasked_zeros);
-    let folder = &folder;
-    match args.base.is_some() || source::is_adapter(folder) {
-        _ if args.vocab_only => vocab(&args, folder, ui)?,
-        true => lora(&args, folder, call, &parts, &run_options, ui)?,
-        false => {
-            let adapters = args.lora.iter().map(|lora| hub::input(&lora.adapter, wanted, ui));
-            let adapters = adapters.collect::<Result<Vec<hub::Input>, Failure>>()?;
-            let call = adapters.iter().fold(call, |call, adapter| adapter.name_in(call));
-            to_gguf(&args, (folder, &adapters), call, &parts, &run_options, ui)?;
-            adapters.into_iter().try_for_each(|adapter| adapter.finish(ui))?;
-        }
+    let folder = args.source.apply(&input.folder);
+    if source::is_adapter(&folder) {
+        return Err(Failure::at(&args.src, "a LoRA adapter, expected a checkpoint")
+            .hint(["`gguf-convert adapter` converts adapters"]));
     }
+    let adapters = args.merge.lora.iter().map(|lora| hub::input(&lora.adapter, wanted, ui));
+    let adapters = adapters.collect::<Result<Vec<hub::Input>, Failure>>()?;
+    let call = adapters.iter().fold(call, |call, adapter| adapter.name_in(call));
+    to_gguf(&args, (&folder, &adapters), (call, parts), &options, ui)?;
+    adapters.into_iter().try_for_each(|adapter| adapter.finish(ui))?;
     input.finish(ui)
-}
-
-fn vocab(args: &ConvertArgs, folder: &Folder, ui: &Ui) -> Result<(), Failure> {
-    if args.options.any() {
-        return Err(Failure::usage(
-            "--vocab-only writes no tensors; options about their types make no sense",
-        ));
-    }
-    let file_type = match &args.recipes()[..] {
-        [] => None,
-        [recipe] if is_of_converter(recipe) => Some(recipe.file_type),
-        _ => return Err(Failure::usage("--vocab-only takes one --type: f32, f16, bf16 or q8_0")),
-    };
-    let job = VocabOnly {
-        input: args.src(),
-        folder,
-        out: args.out.as_deref(),
-        file_type,
-        endian: byte_order(args.big_endian),
-        options: &args.arch_options(ui)?,
-        force: args.force,
-        dry_run: args.dry_run,
-        json: args.json,
-    };
-    vocab_only::run(&job, |error| failure(args.src(), error), ui)
-}
-
-fn lora(
-    args: &ConvertArgs,
-    folder: &Folder,
-    call: Call,
-    parts: &Parts<'_>,
-    run_options: &RunOptions,
-    ui: &Ui,
-) -> Result<(), Failure> {
-    if args.mmproj || args.with_mmproj {
-        return Err(Failure::usage("an adapter has no projector"));
-    }
-    if args.options.any() || !args.recipes().into_iter().all(is_of_converter) {
-        return Err(Failure::usage(
-            "an adapter takes no options about types but --type: f32, f16, bf16 or q8_0",
-        ));
-    }
-    let wanted = hub::Wanted { weights: false, keep: false, out: None };
-    let base = args.base.as_deref().map(|base| hub::input(base, wanted, ui)).transpose()?;
-    let job = Lora {
-        input: args.src(),
-        folder,
-        base: base.as_ref().map(|base| &base.folder),
-        types: &args.recipes(),
-        endian: byte_order(args.big_endian),
-        arch: &args.arch_options(ui)?,
-    };
-    let call = base.iter().fold(call, |call, base| base.name_in(call));
-    convert_lora::run(&job, &args.run_args(run_options.clone(), &call, parts), ui)
-}
-
-fn legacy(
-    args: &ConvertArgs,
-    call: Call,
-    parts: &Parts<'_>,
-    run_options: &RunOptions,
-    ui: &Ui,
-) -> Result<(), Failure> {
-    if args.vocab_only || args.base.is_some() || !args.lora.is_empty() || args.fp8_as.is_some() {
-        return Err(Failure::usage(
-            "a file from before GGUF takes no --vocab-only, --base, --lora and --fp8-as",
-        ));
-    }
-    if args.mmproj || args.with_mmproj {
-        return Err(Failure::usage("a file from before GGUF has no projector"));
-    }
-    let settings = args.options.read(OtherSettings { allow_requantize: true, ..args.other_settings() })?;
-    let recipes = args.recipes();
-    let types = if args.options.has_recipe() { None } else { Some(&recipes[..]) };
-    let job = Legacy {
-        input: args.src(),
-        args: &args.legacy,
-        types,
-        settings: &settings,
-        arch: &args.arch_options(ui)?,
-    };
-    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call, parts);
-    convert_legacy::run(&job, &run_args, ui)
-}
-
-fn to_hf(args: &ConvertArgs, options: &RunOptions, ui: &Ui) -> Result<(), Failure> {
-    if args.options.any() {
-        return Err(Failure::usage(
-            "--to hf takes tensors as they are; options about their types make no sense",
-        ));
-    }
-    let out = args.out.as_deref().ok_or_else(|| Failure::usage("--to hf needs the folder to write"))?;
-    let dtype = match &args.recipes()[..] {
-        [] => DType::BF16,
-        [recipe] if recipe.default.is_float() => recipe.default,
-        _ => return Err(Failure::usage("--to hf takes one --type: f32, f16 or bf16")),
-    };
-    let job = ToHf {
-        input: args.src(),
-        out,
-        dtype,
-        shard_bytes: args.shard_bytes,
-        force: args.force,
-        dry_run: args.dry_run,
-        json: args.json,
-        options,
-    };
-    convert_to_hf::run(&job, ui)
 }
 
 /// `adapters` are those of `--lora`, in their order.
 fn to_gguf(
     args: &ConvertArgs,
     (folder, adapters): (&Folder, &[hub::Input]),
-    call: Call,
-    parts: &Parts<'_>,
+    (call, parts): (Call, &Parts<'_>),
     run_options: &RunOptions,
     ui: &Ui,
 ) -> Result<(), Failure> {
-    if args.types.is_empty() && !args.options.has_recipe() {
-        // What can never be converted is told first, whatever type it were.
-        source::open(folder.clone()).map_err(|error| failure(args.src(), convert::Error::Source(error)))?;
-        // In the second place `gguf-quantize` takes a type, and this the output.
-        let second = args.out.as_deref().and_then(Path::to_str).filter(|out| Recipe::from_name(out).is_ok());
-        let hint = second.map(|name| format!("`{name}` stands where the output is wanted: `--type {name}`"));
-        return Err(Failure::usage("a --type is needed, as q4_k_m or bf16")
-            .hint(hint)
-            .hint(["`--type auto` keeps the weights of a checkpoint of 16 bits; `--help` lists the types"]));
+    let failed = |error| failure(&args.src, error);
+    if !args.recipe.is_given() {
+        args.types.check(&args.src, args.out.as_deref(), folder)?;
     }
-    if args.fp8_as.is_some() && !args.recipes().iter().all(|recipe| recipe.default.is_float()) {
+    if args.quantized.fp8_as.is_some() && !args.types.recipes().iter().all(|recipe| recipe.default.is_float())
+    {
         return Err(Failure::usage(
             "--fp8-as goes with --type f32, f16 and bf16; other types quantize all matrices",
         ));
     }
-    let settings = args.options.read(args.other_settings())?;
-    let adapters = args.lora.iter().zip(adapters).map(|(LoraArg { adapter, scale }, found)| LoraAdapter {
+    let settings = args.options.read(&args.recipe, args.other_settings())?;
+    let adapters = args.merge.lora.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
         folder: found.folder.clone(),
-        name: adapter.clone(),
-        scale: *scale,
-        takes_tokenizer: args.lora_tokenizer,
+        name: lora.adapter.clone(),
+        scale: lora.scale,
+        takes_tokenizer: args.merge.lora_tokenizer,
     });
     let adapters: Vec<LoraAdapter> = adapters.collect();
-    let input =
-        open(args, folder, &adapters, &args.arch_options(ui)?).map_err(|error| failure(args.src(), error))?;
+    let options = args.arch.options(&args.naming, ui)?;
+    let input = CheckpointInput::open_with_adapters(folder.clone(), &adapters, &options).map_err(failed)?;
+    let input = match args.projector.with_mmproj {
+        true => input.with_projector(&options).map_err(failed)?,
+        false => input,
+    };
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
-    let types = args.recipes_of(checkpoint)?;
-    let projector = args.with_mmproj.then(|| projector_type(args, &types)).transpose()?;
-    let layouts: Vec<_> = [layout].into_iter().chain(input.projector()).collect();
-    if args.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
+    let types = args.types.recipes_of(checkpoint)?;
+    let projector = args.projector.with_mmproj.then(|| projector_type(args, &types)).transpose()?;
+    if args.quantized.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
         ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
     }
-    let mut notes = Notes::of(&checkpoint.notes, &layouts);
-    let unwritten = merged_and_dropped(checkpoint, &dropped(&layouts));
+    let mut open = opened(input, &args.src);
+    let (checkpoint, layout) = (open.input.checkpoint(), open.input.layout());
+    let unwritten = merged_and_dropped(checkpoint, &open.dropped);
     if !adapters.is_empty() && !unwritten.is_empty() {
-        notes.warnings.push(format!(
+        open.notes.warnings.push(format!(
             "{} tensor(s) that the adapter changes are not written, add --with-mmproj if they are a tower's: {}",
             unwritten.len(),
             tensor::list_names(&unwritten)
         ));
     }
-    if !args.lora_tokenizer && has_own_tokenizer(&adapters, checkpoint) {
-        notes.notes.push("--lora-tokenizer uses the adapter's tokenizer and chat template".to_owned());
+    if !args.merge.lora_tokenizer && has_own_tokenizer(&adapters, checkpoint) {
+        open.notes.notes.push("--lora-tokenizer uses the adapter's tokenizer and chat template".to_owned());
     }
-    notes.notes.extend(tell_unasked(layout, args.arch_as.is_some(), ui));
-    let open = OpenInput {
-        path: args.src(),
-        files: Vec::new(),
-        format: checkpoint.format,
-        architecture: layout.architecture.to_owned(),
-        notes,
-        dropped: dropped(&layouts),
-        stored_as: layouts
-            .iter()
-            .flat_map(|layout| layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)))
-            .collect(),
-        repacked: match args.repack {
-            true => input.repacked().map_err(|error| failure(args.src(), error))?.to_vec(),
-            false => Vec::new(),
-        },
-        input,
-    };
-    let run_args = args.run_args(run_options.clone().nonfinite(settings.nonfinite()), &call, parts);
-    if args.calibration.is_wanted() && !args.dry_run {
-        let between = match (args.via, adapters.is_empty()) {
+    open.notes.notes.extend(tell_unasked(layout, args.arch.arch_as.is_some(), ui));
+    if args.quantized.repack {
+        open.repacked = open.input.repacked().map_err(failed)?.to_vec();
+    }
+    let mut run_args = args.output.run(
+        args.out.as_deref(),
+        run_options.clone().nonfinite(settings.nonfinite()),
+        &call,
+        parts,
+    );
+    run_args.gathers = args.calibration.is_wanted();
+    if run_args.gathers && !args.output.dry_run {
+        let between = match (args.encoding.via, adapters.is_empty()) {
             (Some(via), _) => via.name(),
             (None, true) => convert_calibrated::lossless(open.input.checkpoint()),
-            // What is merged is rounded once.
+            // Merged weights are rounded once.
             (None, false) => "f32",
         };
+        let other = OtherSettings { via: None, ..args.other_settings() };
         let job = Calibrated {
             recipes: types,
             between: Recipe::from_name(between).map_err(Failure::new)?,
-            settings: args.options.read(OtherSettings { via: None, ..args.other_settings() })?,
+            settings: args.options.read(&args.recipe, other)?,
             calibration: &args.calibration,
             budget: &args.budget,
-            threads: args.threads,
+            threads: args.resume.threads,
         };
         return convert_calibrated::run(open, job, run_args, ui);
     }
     conversion_run::run_with(open, types, projector, &settings, &run_args, ui)
 }
 
-/// The folder with what is wanted of it.
-fn open(
-    args: &ConvertArgs,
-    folder: &Folder,
-    adapters: &[LoraAdapter],
-    options: &arch::Options,
-) -> Result<CheckpointInput, convert::Error> {
-    if args.mmproj {
-        return CheckpointInput::open_projector(folder.clone(), options);
+/// An input with what its layout leaves to report.
+pub(super) fn opened(input: CheckpointInput, path: &Path) -> OpenInput<'_, CheckpointInput> {
+    let checkpoint = input.checkpoint();
+    let layouts: Vec<_> = [input.layout()].into_iter().chain(input.projector()).collect();
+    OpenInput {
+        path,
+        files: Vec::new(),
+        format: checkpoint.format,
+        architecture: input.layout().architecture.to_owned(),
+        notes: Notes::of(&checkpoint.notes, &layouts),
+        dropped: dropped(&layouts),
+        stored_as: layouts
+            .iter()
+            .flat_map(|layout| layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)))
+            .collect(),
+        repacked: Vec::new(),
+        input,
     }
-    let input = CheckpointInput::open_with_adapters(folder.clone(), adapters, options)?;
-    if args.with_mmproj { input.with_projector(options) } else { Ok(input) }
+}
+
+impl ConvertArgs {
+    fn other_settings(&self) -> OtherSettings {
+        OtherSettings {
+            fp8_as: self.quantized.fp8_as,
+            repack: self.quantized.repack,
+            ..self.encoding.settings()
+        }
+    }
+
+    /// Fails if the output is not a model that runs from one GGUF file.
+    fn check_calibration(&self, parts: &Parts<'_>) -> Result<(), Failure> {
+        let others = [
+            (self.projector.with_mmproj, "--with-mmproj"),
+            (self.arch.mtp, "--mtp"),
+            (self.quantized.fp8_as.is_some(), "--fp8-as"),
+            (self.quantized.repack, "--repack"),
+            (parts.wanted != OfPlan::Everything, "plans"),
+        ];
+        match others.into_iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, other)) => {
+                let message = format!("--calibrate runs the whole model and does not go with {other}");
+                let hint = "use two steps: --type bf16 here, then gguf-quantize --calibrate";
+                Err(Failure::usage(message).hint([hint]))
+            }
+        }
+    }
 }
 
 /// Names of tensors that an adapter has changed and that no file holds.
@@ -344,14 +416,15 @@ fn has_own_tokenizer(adapters: &[LoraAdapter], checkpoint: &Checkpoint) -> bool 
     adapters.iter().any(|adapter| has(adapter).is_ok_and(|own| !own.is_empty()))
 }
 
-/// Whether the reference's converter writes files of this type itself.
-fn is_of_converter(recipe: &Recipe) -> bool {
+/// True if the reference's converter writes files of this type itself.
+pub(super) fn is_of_converter(recipe: &Recipe) -> bool {
     recipe.default.is_float() || recipe.file_type == FileType::Q8_0
 }
 
-/// The type of the projector beside a model.
+/// The type of the projector next to a model.
 fn projector_type(args: &ConvertArgs, types: &[&'static Recipe]) -> Result<&'static Recipe, Failure> {
-    match args.mmproj_type.or(types.first().copied().filter(|recipe| is_of_converter(recipe))) {
+    let first = types.first().copied().filter(|recipe| is_of_converter(recipe));
+    match args.projector.mmproj_type.or(first) {
         Some(recipe) => Ok(recipe),
         None => Recipe::from_name("f16").map_err(Failure::new),
     }

@@ -16,8 +16,7 @@ use crate::{
     commands::shared::{
         calibration::{self, BudgetArgs, CalibrationArgs},
         conversion_run::{self, OpenInput, Parts, RunArgs, failure},
-        plan_file::Wanted,
-        quantize_options::{OtherSettings, QuantizeOptions, Settings},
+        quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs, Settings},
         quantize_run::{self, QuantizeJob},
     },
     failure::Failure,
@@ -81,7 +80,7 @@ pub fn run<I: Input>(
             allow_nonfinite: args.options.nonfinite == convert::NonFinite::Allow,
             ..OtherSettings::default()
         };
-        let plain = QuantizeOptions::default().read(other)?;
+        let plain = QuantizeOptions::default().read(&RecipeArgs::default(), other)?;
         let mut call = args.call.clone();
         call.resume &= convert::unfinished(std::slice::from_ref(&base.path)).is_some();
         let first = RunArgs {
@@ -92,7 +91,7 @@ pub fn run<I: Input>(
             gathers: false,
             options: args.options.clone(),
             call,
-            parts: Parts { wanted: Wanted::Everything, plan: None, arguments: &[] },
+            parts: Parts::all(),
         };
         conversion_run::run(open, vec![between], &plain, &first, ui)?;
     }

@@ -1,34 +1,66 @@
-//! `gguf-convert FILE.bin [OUT] --type T`: a LLaMA model of llama.cpp from before GGUF to GGUF files.
+//! `gguf-convert legacy FILE [OUT] --type TYPE`: a LLaMA model of llama.cpp from before GGUF to GGUF files.
 
 use std::path::{Path, PathBuf};
 
 use arch::{Layout, LegacyOptions};
-use clap::{Args, ValueHint};
-use convert::{Error, LegacyInput, recipes::Recipe};
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use convert::{Error, LegacyInput, RunOptions, recipes::Recipe};
 
-use crate::{
-    commands::shared::{
-        conversion_run::{self, OpenInput, RunArgs, failure},
+use super::{
+    Command,
+    convert::args::{EncodingArgs, NamingArgs, TypeArgs},
+    shared::{
+        call::Call,
+        conversion_run::{self, OpenInput, Parts, failure},
+        cpu_level::cpu_level,
         layout_notes::Notes,
-        quantize_options::Settings,
+        output_args::{self, OutputArgs, ResumeArgs},
+        quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs},
+        write::output_parser,
     },
-    failure::Failure,
-    ui::Ui,
+};
+use crate::{failure::Failure, ui::Ui};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-convert",
+    verb: Some("legacy"),
+    define: |command| {
+        LegacyArgs::augment_args(command)
+            .about("Convert a LLaMA file from before GGUF (ggml, ggmf, ggjt)")
+            .after_help(EXAMPLES)
+    },
+    ui: output_args::ui,
+    run: |matches, ui| run(matches, &Parts::all(), ui),
 };
 
-/// Options for what files from before GGUF do not contain.
-#[derive(Debug, Clone, Default, PartialEq, Args)]
-#[command(next_help_heading = "Files from before GGUF (ggml, ggmf, ggjt)")]
-pub struct LegacyArgs {
-    /// Read config.json and the tokenizer of the model from DIR.
+const EXAMPLES: &str = "\
+Examples:
+  gguf-convert legacy ggml-model-q4_0.bin llama.gguf --eps 1e-6
+  gguf-convert legacy ggml-model-f16.bin llama.gguf --config Llama-2-7b --type q4_k_m
+
+Without --type, the blocks of the file are copied.";
+
+#[derive(Debug, Args)]
+struct LegacyArgs {
+    /// File in a format from before GGUF, the first if there are parts.
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Output file or folder; may contain {ftype}.
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    types: TypeArgs,
+    /// Read configuration and tokenizer from DIR.
     ///
+    /// DIR holds the config.json and the tokenizer files of the model.
     /// Without it, the few numbers and the plain texts of tokens in the file are used.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, hide_short_help = true)]
-    pub config: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    config: Option<PathBuf>,
     /// Set the epsilon of the norms.
     ///
     /// 1e-6 for LLaMA 1, 1e-5 for LLaMA 2. Default: 5e-6, as in the reference.
-    #[arg(long, value_name = "NUMBER", value_parser = parse_positive, hide_short_help = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_positive)]
     eps: Option<f32>,
     /// Set the context length, in tokens.
     ///
@@ -40,6 +72,18 @@ pub struct LegacyArgs {
     /// Default: 10000.
     #[arg(long, value_name = "NUMBER", value_parser = parse_positive, hide_short_help = true)]
     rope_base: Option<f32>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    resume: ResumeArgs,
+    #[command(flatten)]
+    naming: NamingArgs,
+    #[command(flatten)]
+    encoding: EncodingArgs,
+    #[command(flatten)]
+    options: QuantizeOptions,
+    #[command(flatten)]
+    recipe: RecipeArgs,
 }
 
 fn parse_positive(text: &str) -> Result<f32, String> {
@@ -47,45 +91,37 @@ fn parse_positive(text: &str) -> Result<f32, String> {
     number.ok_or_else(|| "not a number above 0".to_owned())
 }
 
-impl LegacyArgs {
-    /// Whether any is given.
-    pub fn any(&self) -> bool {
-        *self != LegacyArgs::default()
-    }
-}
-
-/// The arguments of this mode.
-#[derive(Debug, Clone, Copy)]
-pub struct Legacy<'a> {
-    /// The first file of the model.
-    pub input: &'a Path,
-    /// What the file does not say.
-    pub args: &'a LegacyArgs,
-    /// Types, none where a recipe file says them; where there are none, blocks stay as they are.
-    pub types: Option<&'a [&'static Recipe]>,
-    /// What is requested beside the types.
-    pub settings: &'a Settings,
-    /// How to resolve a config.
-    pub arch: &'a arch::Options,
-}
-
-/// Writes the files.
+/// Converts the file, or does what a plan needs of that.
 ///
 /// # Errors
-/// Whatever stopped it, with the path that it is about.
-pub fn run(job: &Legacy<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
-    let config = job.args.config.as_deref().map(|folder| config(folder, job.arch)).transpose()?;
+/// Whatever stopped it, with its path.
+pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+    let args = LegacyArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    if args.file.is_dir() {
+        return Err(Failure::usage(format_args!(
+            "{}: a folder, expected a file from before GGUF",
+            args.file.display()
+        )));
+    }
+    let failed = |error| failure(&args.file, error);
+    let call = Call::new(COMMAND.binary, COMMAND.verb, matches)
+        .reads([args.file.as_path()])
+        .reads(args.options.files(&args.recipe))
+        .reads(args.config.as_deref());
+    let other = OtherSettings { allow_requantize: true, ..args.encoding.settings() };
+    let settings = args.options.read(&args.recipe, other)?;
+    let arch = args.naming.options();
+    let config = args.config.as_deref().map(|folder| config(folder, &arch)).transpose()?;
     let options = LegacyOptions {
-        model_name: job.arch.model_name.clone(),
-        epsilon: job.args.eps,
-        context_length: job.args.context,
-        rope_base: job.args.rope_base,
+        model_name: arch.model_name.clone(),
+        epsilon: args.eps,
+        context_length: args.context,
+        rope_base: args.rope_base,
     };
-    let input = LegacyInput::open(job.input, &options, config.as_ref());
-    let input = input.map_err(|error| failure(job.input, error))?;
+    let input = LegacyInput::open(&args.file, &options, config.as_ref()).map_err(failed)?;
     let (model, layout) = (input.model(), input.layout());
     let open = OpenInput {
-        path: job.input,
+        path: &args.file,
         files: model.paths.clone(),
         format: model.container.name,
         architecture: layout.architecture.to_owned(),
@@ -95,12 +131,14 @@ pub fn run(job: &Legacy<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure>
         repacked: Vec::new(),
         input,
     };
-    let types = match job.types {
-        None => Vec::new(),
-        Some([]) => vec![Recipe::from_name("COPY").map_err(Failure::new)?],
-        Some(types) => types.to_vec(),
-    };
-    conversion_run::run(open, types, job.settings, args, ui)
+    let mut types = args.types.recipes();
+    if types.is_empty() && !args.recipe.is_given() {
+        types.push(Recipe::from_name("COPY").map_err(Failure::new)?);
+    }
+    let run_options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
+    let run_options = run_options.nonfinite(settings.nonfinite());
+    let run_args = args.output.run(args.out.as_deref(), run_options, &call, parts);
+    conversion_run::run(open, types, &settings, &run_args, ui)
 }
 
 /// Keys and vocabulary of a config folder; weights need not be there.

@@ -1,82 +1,153 @@
-//! `gguf-convert ADAPTER [OUT] --base DIR`: a LoRA adapter as PEFT saves it to an adapter file.
+//! `gguf-convert adapter DIR [OUT] --base MODEL`: a LoRA adapter as PEFT or mlx-lm saves it to an adapter file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use convert::{AdapterInput, Error, recipes::Recipe};
-use gguf::Endian;
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use convert::{AdapterInput, Error, RunOptions, recipes::Recipe};
 use source::{Checkpoint, Folder};
 
-use crate::{
-    commands::shared::{
-        conversion_run::{self, OpenInput, RunArgs, failure},
-        layout_notes::Notes,
-        plan_report::stored_as,
-        quantize_options::Settings,
+use super::{
+    Command,
+    convert::{
+        args::{KeepArgs, PlainArgs, TypeArgs},
+        is_of_converter,
     },
-    failure::Failure,
-    ui::Ui,
+    shared::{
+        call::Call,
+        conversion_run::{self, OpenInput, Parts, failure},
+        cpu_level::cpu_level,
+        hub,
+        layout_notes::Notes,
+        output_args::{self, OutputArgs, ResumeArgs},
+        plan_report::stored_as,
+        quantize_options::{Settings, byte_order},
+        write::output_parser,
+    },
+};
+use crate::{failure::Failure, ui::Ui};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-convert",
+    verb: Some("adapter"),
+    define: |command| {
+        AdapterArgs::augment_args(command)
+            .about("Convert a LoRA adapter to a GGUF adapter file")
+            .after_help(EXAMPLES)
+    },
+    ui: output_args::ui,
+    run: |matches, ui| run(matches, &Parts::all(), ui),
 };
 
-/// The arguments of this mode.
-#[derive(Debug, Clone, Copy)]
-pub struct Lora<'a> {
-    /// The adapter's folder as it was named.
-    pub input: &'a Path,
-    /// The folder itself.
-    pub folder: &'a Folder,
-    /// The folder of its base model, where one was named.
-    pub base: Option<&'a Folder>,
-    /// Types; f32 where there is none.
-    pub types: &'a [&'static Recipe],
-    /// The byte order of the file.
-    pub endian: Endian,
-    /// How to resolve.
-    pub arch: &'a arch::Options,
+const EXAMPLES: &str = "\
+Examples:
+  gguf-convert adapter my-adapter adapter.gguf --base Llama-3.2-1B
+  gguf-convert adapter my-adapter out/ --base Llama-3.2-1B --type f16
+
+--type is f32 (the default), f16, bf16 or q8_0. To merge an adapter into its base model, use
+`gguf-convert MODEL --lora ADAPTER`.";
+
+#[derive(Debug, Args)]
+struct AdapterArgs {
+    /// Adapter folder or hf://OWNER/ADAPTER[@REVISION].
+    ///
+    /// The format is that of PEFT (adapter_config.json, adapter_model.safetensors) or mlx-lm (adapters.safetensors).
+    #[arg(value_hint = ValueHint::AnyPath)]
+    dir: PathBuf,
+    /// Output file or folder; may contain {ftype}.
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
+    out: Option<PathBuf>,
+    /// Use MODEL as the base.
+    ///
+    /// MODEL is the folder of the base model. Its config.json suffices; if it has weights, shapes are checked. Default: the base that
+    /// the adapter names, if it is a folder.
+    #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
+    base: Option<PathBuf>,
+    #[command(flatten)]
+    types: TypeArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    resume: ResumeArgs,
+    #[command(flatten)]
+    keep: KeepArgs,
+    /// Set the name of the model.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    model_name: Option<String>,
+    /// Treat the checkpoint as this architecture.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    arch_as: Option<String>,
+    #[command(flatten)]
+    plain: PlainArgs,
 }
 
-/// Writes the file.
+/// Converts the adapter, or does what a plan needs of that.
 ///
 /// # Errors
-/// Whatever stopped it, with the path that it is about.
-pub fn run(job: &Lora<'_>, args: &RunArgs<'_>, ui: &Ui) -> Result<(), Failure> {
-    let failed = |error| failure(job.input, error);
-    let adapter = source::open_adapter(job.folder.clone()).map_err(|error| failed(Error::Source(error)))?;
-    let base = base_of(job, &adapter)?;
-    // Weights are not needed; where they are, shapes are compared.
+/// Whatever stopped it, with its path.
+pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+    let args = AdapterArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let mut types = args.types.recipes();
+    if !types.iter().all(|recipe| is_of_converter(recipe)) {
+        return Err(Failure::usage("an adapter takes --type f32, f16, bf16 or q8_0"));
+    }
+    if types.is_empty() {
+        types.push(Recipe::from_name("F32").map_err(Failure::new)?);
+    }
+    let failed = |error| failure(&args.dir, error);
+    let wanted = hub::Wanted { weights: true, keep: args.keep.keep, out: None };
+    let input = hub::input(&args.dir, wanted, ui)?;
+    let base = args
+        .base
+        .as_deref()
+        .map(|base| hub::input(base, hub::Wanted { weights: false, keep: false, out: None }, ui));
+    let base = base.transpose()?;
+    let call = input.name_in(Call::new(COMMAND.binary, COMMAND.verb, matches));
+    let call = base.iter().fold(call, |call, base| base.name_in(call));
+
+    let arch = arch::Options {
+        model_name: args.model_name.clone(),
+        arch_as: args.arch_as.clone(),
+        ..arch::Options::default()
+    };
+    let adapter = source::open_adapter(input.folder.clone()).map_err(|error| failed(Error::Source(error)))?;
+    let base = base_of(&args, base.as_ref().map(|base| &base.folder), &adapter)?;
+    // Weights are not needed; if they are there, shapes are compared.
     let base = source::open(base.clone())
         .or_else(|_| source::open_without_weights(base.clone()))
         .map_err(Error::Source)
-        .and_then(|base| convert::in_usual_form(base, job.arch))
+        .and_then(|base| convert::in_usual_form(base, &arch))
         .map_err(|error| failure(base.path(), error))?;
-    let input = AdapterInput::new(job.folder.path(), adapter, &base, job.arch).map_err(failed)?;
-    let (adapter, layout) = (input.adapter(), input.layout());
-    let mut notes = Notes::of(&adapter.notes, &[layout]);
+    let adapter = AdapterInput::new(input.folder.path(), adapter, &base, &arch).map_err(failed)?;
+    let (stored, layout) = (adapter.adapter(), adapter.layout());
+    let mut notes = Notes::of(&stored.notes, &[layout]);
     if !layout.warnings.is_empty() {
         notes.notes.push("`gguf-convert BASE --lora ADAPTER --with-mmproj` merges all pairs".to_owned());
     }
     let open = OpenInput {
-        path: job.input,
+        path: &args.dir,
         files: Vec::new(),
-        format: adapter.format,
+        format: stored.format,
         architecture: layout.architecture.to_owned(),
         notes,
         dropped: layout.dropped.clone(),
-        stored_as: layout.tensors.iter().map(|tensor| stored_as(adapter, &tensor.data)).collect(),
+        stored_as: layout.tensors.iter().map(|tensor| stored_as(stored, &tensor.data)).collect(),
         repacked: Vec::new(),
-        input,
+        input: adapter,
     };
-    let types = match job.types {
-        [] => vec![Recipe::from_name("F32").map_err(Failure::new)?],
-        types => types.to_vec(),
-    };
-    conversion_run::run(open, types, &Settings::of_byte_order(job.endian), args, ui)
+    let options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
+    let options = options.nonfinite(args.plain.nonfinite());
+    let run_args = args.output.run(args.out.as_deref(), options, &call, parts);
+    let settings = Settings::of_byte_order(byte_order(args.plain.big_endian));
+    conversion_run::run(open, types, &settings, &run_args, ui)?;
+    input.finish(ui)
 }
 
 /// The folder of the base model: as named, or as the adapter names it, if that is a folder here.
-fn base_of(job: &Lora<'_>, adapter: &Checkpoint) -> Result<Folder, Failure> {
+fn base_of(args: &AdapterArgs, base: Option<&Folder>, adapter: &Checkpoint) -> Result<Folder, Failure> {
     let named =
         adapter.config.get("base_model_name_or_path").and_then(|name| name.as_str()).unwrap_or_default();
-    if let Some(base) = job.base {
+    if let Some(base) = base {
         if !source::is_adapter(base) || base.path().join("config.json").is_file() {
             return Ok(base.clone());
         }
@@ -97,5 +168,5 @@ fn base_of(job: &Lora<'_>, adapter: &Checkpoint) -> Result<Folder, Failure> {
         "" => "an adapter needs the config of its base model".to_owned(),
         named => format!("an adapter needs the config of its base model, `{named}`"),
     };
-    Err(Failure::at(job.input, message).hint(["give its folder with --base; config.json is enough"]))
+    Err(Failure::at(&args.dir, message).hint(["give its folder with --base; config.json is enough"]))
 }

@@ -1,55 +1,97 @@
-//! `gguf-convert MODEL.gguf DIR --to hf`: export of a GGUF file to a Hugging Face folder.
+//! `gguf-convert export GGUF DIR`: export of a GGUF file to a Hugging Face folder.
 
-use std::path::Path;
+use std::{num::NonZeroUsize, path::PathBuf};
 
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use convert::{
-    RunOptions, Watch,
+    NonFinite, RunOptions, Watch,
     export::{self, ExportError, ExportOptions, ExportPlan},
 };
 use gguf::File;
 use serde::Serialize;
 use tensor::DType;
 
+use super::{
+    Command,
+    convert::args::TypeArgs,
+    shared::{
+        cpu_level::cpu_level,
+        input_kind,
+        output_args::{self, OutputArgs},
+        sizes::parse_size,
+        table::table,
+        threads::parse_threads,
+        write::{output_parser, warn_of_leftovers},
+    },
+};
 use crate::{
-    commands::shared::{input_kind, table::table, write::warn_of_leftovers},
     failure::{EXIT_INTERRUPTED, Failure},
     hints,
     ui::{Ui, cancel_on_interrupt, human_bytes, printable},
 };
 
-/// The arguments of this mode.
-#[derive(Debug, Clone, Copy)]
-pub struct ToHf<'a> {
-    /// The file.
-    pub input: &'a Path,
-    /// The folder.
-    pub out: &'a Path,
-    /// Type of the weights.
-    pub dtype: DType,
-    /// Bytes of weights that a file holds at most.
-    pub shard_bytes: Option<u64>,
-    /// Replace a folder that is there.
-    pub force: bool,
-    /// List, write nothing.
-    pub dry_run: bool,
-    /// Say it as JSON.
-    pub json: bool,
-    /// How to run.
-    pub options: &'a RunOptions,
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-convert",
+    verb: Some("export"),
+    define: |command| {
+        ExportArgs::augment_args(command)
+            .about("Export a GGUF file to a checkpoint folder")
+            .after_help(EXAMPLES)
+    },
+    ui: output_args::ui,
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-convert export model-Q8_0.gguf folder --type bf16
+  gguf-convert export model-BF16.gguf folder --dry-run
+
+--type is bf16 (the default), f16 or f32. The checkpoint converts back to the same tensors.
+`gguf-convert architectures` lists the architectures that can be exported.";
+
+#[derive(Debug, Args)]
+struct ExportArgs {
+    /// GGUF file, or any shard of a split model.
+    #[arg(value_hint = ValueHint::FilePath)]
+    gguf: PathBuf,
+    /// Folder to write.
+    #[arg(value_hint = ValueHint::DirPath, value_parser = output_parser())]
+    dir: PathBuf,
+    #[command(flatten)]
+    types: TypeArgs,
+    /// Limit each shard to SIZE of tensor data.
+    ///
+    /// SIZE is in bytes, or has a unit: K, M, G (powers of 1000) or KiB, MiB, GiB.
+    #[arg(long, alias = "shard-bytes", value_name = "SIZE", value_parser = parse_size)]
+    split_max_size: Option<u64>,
+    /// Convert NaNs and infinities instead of failing.
+    #[arg(long)]
+    allow_nonfinite: bool,
+    /// Use N threads.
+    ///
+    /// Default: one per core. The output does not depend on it.
+    #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
-/// Writes the folder.
-///
-/// # Errors
-/// Whatever stopped it, with the path that it is about.
-pub fn run(job: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = ExportArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let dtype = match &args.types.recipes()[..] {
+        [] if args.types.types.is_empty() => DType::BF16,
+        [recipe] if recipe.default.is_float() => recipe.default,
+        _ => return Err(Failure::usage("export takes one --type: f32, f16 or bf16")),
+    };
     let failed = |error: ExportError| {
         let hint = hints::export(&error);
         match error {
             // What is wrong inside of the input; all others name their path.
             ExportError::Layout(_)
             | ExportError::Convert(convert::Error::NonFinite { .. } | convert::Error::Overflow { .. }) => {
-                Failure::at(job.input, error)
+                Failure::at(&args.gguf, error)
             }
             ExportError::Convert(convert::Error::Cancelled) => {
                 Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) }
@@ -58,32 +100,37 @@ pub fn run(job: &ToHf<'_>, ui: &Ui) -> Result<(), Failure> {
         }
         .hint(hint)
     };
-    let file = super::show::open(job.input)?;
-    input_kind::check_model(job.input)?;
-    let defaults = ExportOptions::default();
-    let shard_bytes = job.shard_bytes.unwrap_or(defaults.shard_bytes);
-    let options = ExportOptions { dtype: job.dtype, shard_bytes };
-    let plan = export::plan(&file, &options).map_err(failed)?;
+    let file = super::show::open(&args.gguf)?;
+    input_kind::check_model(&args.gguf)?;
+    let shard_bytes = args.split_max_size.unwrap_or(ExportOptions::default().shard_bytes);
+    let plan = export::plan(&file, &ExportOptions { dtype, shard_bytes }).map_err(failed)?;
     for note in &plan.layout.notes {
         ui.note(note);
     }
-    let report = Report::new(job, &plan);
-    if job.dry_run {
-        return ui.data(&if job.json { report.json()? } else { report.text() });
+    let report = Report::new(&args, &plan);
+    if args.output.dry_run {
+        return ui.data(&if args.output.json { report.json()? } else { report.text() });
     }
-    warn_of_leftovers(job.out, ui);
-    write(job, &file, &plan, ui).map_err(failed)?;
+    warn_of_leftovers(&args.dir, ui);
+    let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
+    let options = RunOptions::default().threads(args.threads).level(cpu_level()?).nonfinite(nonfinite);
+    write(&args, (&file, &plan), &options, ui).map_err(failed)?;
     let n_bytes = plan.n_bytes();
-    ui.status(&format!("wrote {}: {n_bytes} bytes ({})", job.out.display(), human_bytes(n_bytes)));
-    if job.json { ui.data(&report.json()?) } else { Ok(()) }
+    ui.status(&format!("wrote {}: {n_bytes} bytes ({})", args.dir.display(), human_bytes(n_bytes)));
+    if args.output.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
-fn write(job: &ToHf<'_>, file: &File, plan: &ExportPlan, ui: &Ui) -> Result<(), ExportError> {
+fn write(
+    args: &ExportArgs,
+    (file, plan): (&File, &ExportPlan),
+    options: &RunOptions,
+    ui: &Ui,
+) -> Result<(), ExportError> {
     let cancel = cancel_on_interrupt();
     let progress = ui.progress(export::input_bytes(file));
     let watch =
         Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[file.bytes().clone()] };
-    export::write(file, job.input, plan, job.out, job.force, job.options, watch)
+    export::write(file, &args.gguf, plan, &args.dir, args.output.force, options, watch)
 }
 
 /// What is going to be written, or has been.
@@ -106,7 +153,7 @@ struct ReportedFile {
 }
 
 impl Report {
-    fn new(job: &ToHf<'_>, plan: &ExportPlan) -> Report {
+    fn new(args: &ExportArgs, plan: &ExportPlan) -> Report {
         let small = plan.layout.files.iter().map(|(name, bytes)| ReportedFile {
             name: name.clone(),
             bytes: bytes.len() as u64,
@@ -118,10 +165,10 @@ impl Report {
             tensors: shard.tensors.len(),
         });
         Report {
-            input: job.input.display().to_string(),
-            output: job.out.display().to_string(),
+            input: args.gguf.display().to_string(),
+            output: args.dir.display().to_string(),
             dtype: plan.dtype.name(),
-            dry_run: job.dry_run,
+            dry_run: args.output.dry_run,
             bytes: plan.n_bytes(),
             files: small.chain(weights).collect(),
             notes: plan.layout.notes.clone(),

@@ -53,7 +53,7 @@ struct GenerateArgs {
     system: Option<String>,
     /// Load the vision projector in FILE.
     ///
-    /// `gguf-convert --mmproj` makes such files.
+    /// `gguf-convert mmproj` makes such files.
     #[arg(long, value_name = "FILE", requires = "image")]
     mmproj: Option<PathBuf>,
     /// Show the model a PNG or JPEG image (repeatable).

@@ -7,6 +7,7 @@ mod convert;
 mod convert_calibrated;
 mod convert_legacy;
 mod convert_lora;
+mod convert_mmproj;
 mod convert_to_hf;
 mod cpu;
 mod diff;
@@ -45,7 +46,7 @@ use clap::{Arg, ArgMatches};
 use clap_complete::Shell;
 
 use crate::{
-    failure::{EXIT_FAILURE, EXIT_INTERRUPTED, Failure},
+    failure::{EXIT_INTERRUPTED, Failure},
     ui::{Ui, interrupted_code, survive_file_limits},
 };
 
@@ -75,6 +76,7 @@ pub use shared::llama_cpp;
 use shared::{
     call_advice::with_advice,
     help::{brief, laid_out},
+    old_calls,
 };
 
 /// One verb of one binary.
@@ -113,7 +115,19 @@ pub const BINARIES: &[Binary] = &[
 /// Every verb of every binary.
 pub const COMMANDS: &[Command] = &[
     convert::COMMAND,
+    convert_to_hf::COMMAND,
+    convert_lora::COMMAND,
+    vocab_only::COMMAND,
+    convert_mmproj::COMMAND,
+    convert_legacy::COMMAND,
+    convert::PLAN,
+    convert::PART,
+    convert::ASSEMBLE,
+    architectures::COMMAND,
     quantize::COMMAND,
+    quantize::PLAN,
+    quantize::PART,
+    quantize::ASSEMBLE,
     publish::COMMAND,
     show::COMMAND,
     tokenizer::COMMAND,
@@ -197,47 +211,63 @@ pub fn main(binary: &'static str) -> ExitCode {
 /// As [`main`], with arguments that come from elsewhere, where another program has this one inside; `called` is the name that it was
 /// called by.
 pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 {
-    let Some(mut definition) = define(binary) else {
-        Ui::default().failure(&Failure::new(format_args!("`{binary}` is not a binary of this package")));
-        return EXIT_FAILURE;
-    };
-    // Without arguments, `-h` is printed.
-    if arguments.is_empty() || arguments.iter().any(|argument| argument == "-h") {
-        definition = brief(definition);
-    }
-    let arguments = match llama_cpp::translate(binary, called, arguments) {
-        Ok(arguments) => arguments,
+    let (verb, matches) = match parsed(binary, called, arguments) {
+        Ok(parsed) => parsed,
         Err(failure) => return finish(Err(failure), &Ui::default()),
-    };
-    let words = [OsString::from(binary)].into_iter().chain(arguments);
-    let matches = match definition.clone().try_get_matches_from(words) {
-        Ok(matches) => matches,
-        Err(error) => with_advice(error, &definition).exit(),
     };
     gguf::exit_on_bus_error();
     survive_file_limits();
     gguf::raise_open_files();
-    if let Some(shell) = matches.get_one::<Shell>("completions") {
+    if let Some(shell) = special::<Shell>(&matches, "completions") {
         let mut script = Vec::new();
-        clap_complete::generate(*shell, &mut definition.clone(), binary, &mut script);
+        clap_complete::generate(*shell, &mut define(binary).unwrap_or_default(), binary, &mut script);
         let ui = Ui::default();
         return finish(ui.data(&String::from_utf8_lossy(&script)), &ui);
     }
-    if let Some(folder) = matches.get_one::<PathBuf>("man") {
-        let written = clap_mangen::generate_to(definition, folder);
+    if let Some(folder) = special::<PathBuf>(&matches, "man") {
+        let written = clap_mangen::generate_to(define(binary).unwrap_or_default(), folder);
         return finish(written.map_err(|error| Failure::cannot_open(folder, error)), &Ui::default());
     }
-    let (verb, matches) = match matches.subcommand() {
-        Some((verb, inner)) => (Some(verb), inner),
-        None => (None, &matches),
-    };
     let Some(command) = COMMANDS.iter().find(|command| command.binary == binary && command.verb == verb)
     else {
         Ui::default().failure(&Failure::usage("this verb is not known"));
         return crate::failure::EXIT_USAGE;
     };
-    let ui = (command.ui)(matches);
-    finish((command.run)(matches, &ui), &ui)
+    let ui = (command.ui)(&matches);
+    finish((command.run)(&matches, &ui), &ui)
+}
+
+/// The command and the matches of a call. A call that clap refuses, and one for help, ends the process.
+///
+/// # Errors
+/// Options of llama.cpp's programs that cannot be translated.
+fn parsed(
+    binary: &'static str,
+    called: &Path,
+    arguments: Vec<OsString>,
+) -> Result<(Option<&'static str>, ArgMatches), Failure> {
+    let unknown = || Failure::new(format_args!("`{binary}` is not a binary of this package"));
+    let mut definition = define(binary).ok_or_else(unknown)?;
+    // Without arguments, `-h` is printed.
+    if arguments.is_empty() || arguments.iter().any(|argument| argument == "-h") {
+        definition = brief(definition);
+    }
+    let arguments = llama_cpp::translate(binary, called, old_calls::translate(binary, arguments))?;
+    let words = [OsString::from(binary)].into_iter().chain(arguments);
+    let matches = match definition.clone().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) => with_advice(error, &definition).exit(),
+    };
+    let inner = matches.subcommand().and_then(|(name, inner)| {
+        let command = COMMANDS.iter().find(|command| command.binary == binary && command.verb == Some(name));
+        command.map(|command| (command.verb, inner.clone()))
+    });
+    Ok(inner.unwrap_or((None, matches)))
+}
+
+/// The value of an option that only the program has, not its commands.
+fn special<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, id: &str) -> Option<&'a T> {
+    matches.try_get_one(id).ok().flatten()
 }
 
 fn finish(result: Result<(), Failure>, ui: &Ui) -> u8 {

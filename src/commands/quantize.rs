@@ -13,14 +13,16 @@ use gguf::Model;
 use crate::{
     commands::{
         Command,
+        convert::args::PlainArgs,
         shared::{
             calibration::{BudgetArgs, CalibrationArgs},
             call::Call,
-            conversion_run::{Parts, RunArgs, failure},
+            conversion_run::{Parts, failure},
             cpu_level::cpu_level,
             input_kind::{self, Wanted},
-            plan_file::{PlanArgs, PlannedCall},
-            quantize_options::{OtherSettings, QuantizeOptions, byte_order},
+            output_args::{self, OutputArgs, ResumeArgs},
+            planned_calls::{self, Conversion},
+            quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs, byte_order},
             quantize_run::{self, QuantizeJob},
             suggest::nearest,
             threads::parse_threads,
@@ -40,22 +42,61 @@ pub const COMMAND: Command = Command {
     define: |command| {
         QuantizeArgs::augment_args(command)
             .arg_required_else_help(true)
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
             .override_usage("gguf-quantize [OPTIONS] <IN> [OUT] <TYPE> [THREADS]")
             .after_help(EXAMPLES)
             .after_long_help(types_help(EXAMPLES))
     },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: matches.get_flag("verbose") },
-    run,
+    ui: output_args::ui,
+    run: |matches, ui| run(matches, &Parts::all(), ui),
 };
 
+/// The conversions that a plan can hold.
+const CONVERSIONS: &[Conversion] = &[(None, run)];
+
+/// The command that saves a plan.
+pub const PLAN: Command = Command {
+    binary: COMMAND.binary,
+    verb: Some(planned_calls::PLAN),
+    define: |command| planned_calls::define_plan(command, PLAN_EXAMPLES),
+    ui: planned_calls::ui_of_plan,
+    run: |matches, ui| planned_calls::save(COMMAND.binary, CONVERSIONS, matches, ui),
+};
+
+/// The command that converts a part of a plan.
+pub const PART: Command = Command {
+    binary: COMMAND.binary,
+    verb: Some(planned_calls::PART),
+    define: |command| planned_calls::define_part(command, PLAN_EXAMPLES),
+    ui: output_args::ui,
+    run: |matches, ui| planned_calls::part(COMMAND.binary, CONVERSIONS, matches, ui),
+};
+
+/// The command that completes the output of a plan.
+pub const ASSEMBLE: Command = Command {
+    binary: COMMAND.binary,
+    verb: Some(planned_calls::ASSEMBLE),
+    define: |command| planned_calls::define_assemble(command, PLAN_EXAMPLES),
+    ui: output_args::ui,
+    run: |matches, ui| planned_calls::assemble(COMMAND.binary, CONVERSIONS, matches, ui),
+};
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  gguf-quantize plan plan.json model-BF16.gguf model-IQ2_XS.gguf iq2_xs --imatrix im.gguf
+  gguf-quantize part plan.json 3/64
+  gguf-quantize assemble plan.json";
+
 const EXAMPLES: &str = "\
-IN is a GGUF file, or the first shard of a split model. OUT is a file or a folder and may hold
-{ftype}; without it the model names a file in the current folder. TYPE is a name in any case or a
-number; several, divided by commas, are made from one read; COPY changes no tensor.
+IN is a GGUF file, or the first shard of a split model. OUT is a file or folder and may contain
+{ftype}; by default the file is named after the model and written to the current folder. TYPE is a
+name or number; a comma-separated list writes several files in one pass. COPY changes no tensor.
 
 Examples:
   gguf-quantize model-BF16.gguf model-Q4_K_M.gguf q4_k_m
   gguf-quantize model-BF16.gguf out/ q4_k_m,q5_k_m,q8_0 8
+  gguf-quantize model-BF16.gguf --type q4_k_m --resume
   gguf-quantize --imatrix imatrix.gguf model-BF16.gguf model-IQ3_XXS.gguf iq3_xxs
   gguf-quantize --tensor-type attn_v=q8_0 --output-tensor-type q6_k model-BF16.gguf x.gguf q4_k_m
   gguf-quantize --prune-layers 20,21 --override-kv general.name=str:Short model-BF16.gguf x.gguf q8_0
@@ -63,45 +104,27 @@ Examples:
   gguf-quantize --dry-run --save-recipe mine.json model-BF16.gguf q2_k
   gguf-quantize --recipe mine.json model-BF16.gguf x.gguf
   gguf-quantize model-BF16.gguf model-Q4_K_M.gguf q4_k_m --calibrate chat.txt code.txt wiki.txt
-  gguf-quantize model-BF16.gguf small.gguf q4_k_m --calibrate chat.txt --target-size 850MB --save-recipe small.json
-  gguf-quantize --resume model-BF16.gguf model-Q4_K_M.gguf q4_k_m
-  gguf-quantize model-BF16.gguf model-IQ2_XS.gguf iq2_xs --imatrix im.gguf --save-plan plan.json
-  gguf-quantize --plan plan.json --part 3/64
-  gguf-quantize --plan plan.json --assemble
+  gguf-quantize model-BF16.gguf small.gguf q4_k_m --calibrate chat.txt --target-size 850MB
 
-Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.
-An output has its name only when it is whole.";
+A file with the name of a command is written ./NAME.
+
+Exit codes: 0 success, 1 failure, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up. An
+output appears under its name only when it is complete.";
 
 #[derive(Debug, Args)]
 struct QuantizeArgs {
     /// Input, output, type and threads, as in the usage line.
-    #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 1..=4, required_unless_present = "plan", hide = true)]
+    #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 1..=4, required = true, hide = true)]
     what: Vec<OsString>,
     /// Set the file type, for example q4_k_m.
     ///
     /// Takes the place of TYPE.
-    #[arg(short = 't', long = "type", aliases = ["outtype", "ftype"], value_name = "TYPE", value_delimiter = ',', value_parser = values::output_type(), hide_possible_values = true, conflicts_with = "recipe")]
+    #[arg(short = 't', long = "type", aliases = ["outtype", "ftype"], value_name = "TYPE", value_delimiter = ',', value_parser = values::output_type(), hide_possible_values = true)]
     types: Vec<&'static Recipe>,
-    /// Print the plan without writing anything.
-    ///
-    /// The plan lists each tensor with its type, the reason for it, and its size. No weights are read.
-    #[arg(long)]
-    dry_run: bool,
-    /// Overwrite existing outputs.
-    ///
-    /// Discards an interrupted run, too.
-    #[arg(long)]
-    force: bool,
-    /// Resume an interrupted run.
-    ///
-    /// Finished rows are verified first, and the result is byte-identical. Without an interrupted run, a new one starts.
-    #[arg(long, conflicts_with = "dry_run")]
-    resume: bool,
-    /// Use N threads.
-    ///
-    /// Default: one per core. The output does not depend on it.
-    #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
-    threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    resume: ResumeArgs,
     /// Quantize tensors that are already quantized.
     ///
     /// They lose precision twice. Use the original weights if you can.
@@ -112,31 +135,16 @@ struct QuantizeArgs {
     /// Each holds the same tensors as before.
     #[arg(long, conflicts_with_all = ["split_max_size", "split_max_tensors", "recipe"], hide_short_help = true)]
     keep_split: bool,
-    /// Write big-endian files, for example for s390x.
-    ///
-    /// With type COPY, only the byte order changes.
-    #[arg(long, hide_short_help = true)]
-    big_endian: bool,
-    /// Convert NaNs and infinities instead of failing.
-    #[arg(long, hide_short_help = true)]
-    allow_nonfinite: bool,
-    /// Print the result as JSON.
-    #[arg(long, hide_short_help = true)]
-    json: bool,
-    /// Print only errors.
-    #[arg(short, long)]
-    quiet: bool,
-    /// Print more details.
-    #[arg(short, long, hide_short_help = true)]
-    verbose: bool,
+    #[command(flatten)]
+    plain: PlainArgs,
     #[command(flatten)]
     options: QuantizeOptions,
+    #[command(flatten)]
+    recipe: RecipeArgs,
     #[command(flatten)]
     calibration: CalibrationArgs,
     #[command(flatten)]
     budget: BudgetArgs,
-    #[command(flatten)]
-    plans: PlanArgs,
 }
 
 /// What the positional arguments say.
@@ -204,23 +212,9 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
     Ok(What { input, out, recipes: parse_recipes(types)?, threads })
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let own = QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let planned = PlannedCall::new(COMMAND.binary, matches, own.plans.plan.as_deref())?;
-    let matches = &planned.matches;
-    let args = match &planned.plan {
-        None => own,
-        // What a machine does of a plan, and how, is its own affair.
-        Some(_) => QuantizeArgs {
-            plans: own.plans,
-            threads: own.threads,
-            force: own.force,
-            quiet: own.quiet,
-            verbose: own.verbose,
-            ..QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?
-        },
-    };
-    let what = parse_what(&args.what, &args.types, args.options.has_recipe())?;
+fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+    let args = QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let what = parse_what(&args.what, &args.types, args.recipe.is_given())?;
     let level = cpu_level()?;
     if let Some(out) = &what.out {
         check_output_name(out).map_err(Failure::usage)?;
@@ -229,16 +223,19 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         input_kind::explained(&what.input, Wanted::Gguf, failure(&what.input, Error::Gguf(error)))
     })?;
     input_kind::check_model(&what.input)?;
-    let settings = args.options.read(OtherSettings {
-        keep_split: args.keep_split,
-        allow_requantize: args.allow_requantize,
-        allow_nonfinite: args.allow_nonfinite,
-        via: None,
-        fp8_as: None,
-        repack: false,
-        endian: byte_order(args.big_endian),
-    })?;
-    let threads = args.threads.or(what.threads);
+    let settings = args.options.read(
+        &args.recipe,
+        OtherSettings {
+            keep_split: args.keep_split,
+            allow_requantize: args.allow_requantize,
+            allow_nonfinite: args.plain.allow_nonfinite,
+            via: None,
+            fp8_as: None,
+            repack: false,
+            endian: byte_order(args.plain.big_endian),
+        },
+    )?;
+    let threads = args.resume.threads.or(what.threads);
     let job = QuantizeJob {
         base: &what.input,
         input: &what.input,
@@ -251,22 +248,11 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         level,
     };
     let types: Vec<&str> = job.recipes.iter().map(|recipe| recipe.name).collect();
-    let call = Call::new(COMMAND.binary, matches).argument("TYPE", types.join(","));
-    let call = call.reads(args.options.files()).reads(args.calibration.files());
+    let call = Call::new(COMMAND.binary, None, matches).argument("TYPE", types.join(","));
+    let call = call.reads(args.options.files(&args.recipe)).reads(args.calibration.files());
     let options = RunOptions::default().threads(threads).level(level);
-    let run_args = RunArgs {
-        out: what.out.as_deref(),
-        force: args.force,
-        dry_run: args.dry_run,
-        json: args.json,
-        gathers: args.calibration.is_wanted(),
-        options: options.nonfinite(job.settings.nonfinite()),
-        call,
-        parts: Parts {
-            wanted: args.plans.wanted(),
-            plan: planned.plan.as_ref(),
-            arguments: &planned.arguments,
-        },
-    };
+    let options = options.nonfinite(job.settings.nonfinite());
+    let mut run_args = args.output.run(what.out.as_deref(), options, &call, parts);
+    run_args.gathers = args.calibration.is_wanted();
     quantize_run::run(model, job, run_args, ui)
 }

@@ -1,42 +1,75 @@
-//! `gguf-convert SRC [OUT] --vocab-only`: metadata and tokenizer without weights.
+//! `gguf-convert vocab SRC [OUT]`: metadata and tokenizer without weights.
 
-use std::path::Path;
+use std::path::PathBuf;
 
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use convert::{Error, recipes::FileType};
-use gguf::Endian;
 use serde::Serialize;
 use source::Folder;
 
-use crate::{
-    commands::shared::{
-        layout_notes::Notes,
-        write::{check_output, make_folder_of},
+use super::{
+    Command,
+    convert::{
+        args::{ArchArgs, NamingArgs, SourceArgs, TypeArgs},
+        is_of_converter,
     },
+    shared::{
+        conversion_run::failure,
+        hub,
+        layout_notes::Notes,
+        output_args::{self, OutputArgs},
+        quantize_options::byte_order,
+        write::{check_output, make_folder_of, output_parser},
+    },
+};
+use crate::{
     failure::Failure,
     ui::{Ui, human_bytes},
 };
 
-/// The arguments of this mode.
-#[derive(Debug, Clone, Copy)]
-pub struct VocabOnly<'a> {
-    /// The checkpoint folder as it was named.
-    pub input: &'a Path,
-    /// The folder itself.
-    pub folder: &'a Folder,
-    /// The output, where one was named.
-    pub out: Option<&'a Path>,
-    /// The file type to note; that of the weights where there is none.
-    pub file_type: Option<FileType>,
-    /// The byte order of the file.
-    pub endian: Endian,
-    /// How to resolve.
-    pub options: &'a arch::Options,
-    /// Replace a file that is there.
-    pub force: bool,
-    /// Write nothing.
-    pub dry_run: bool,
-    /// Say it as JSON.
-    pub json: bool,
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-convert",
+    verb: Some("vocab"),
+    define: |command| {
+        VocabArgs::augment_args(command)
+            .about("Write metadata and tokenizer, without weights")
+            .after_help(EXAMPLES)
+    },
+    ui: output_args::ui,
+    run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-convert vocab Llama-3.2-1B llama-vocab.gguf
+  gguf-convert vocab hf://meta-llama/Llama-3.2-1B --dry-run
+
+--type (f32, f16, bf16 or q8_0) is only noted in the file. By default it is that of the weights.";
+
+#[derive(Debug, Args)]
+struct VocabArgs {
+    /// Checkpoint folder or hf://OWNER/MODEL[@REVISION].
+    ///
+    /// Weights are not needed.
+    #[arg(value_hint = ValueHint::AnyPath)]
+    src: PathBuf,
+    /// Output file or folder.
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    types: TypeArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    arch: ArchArgs,
+    #[command(flatten)]
+    naming: NamingArgs,
+    /// Write big-endian files, for example for s390x.
+    #[arg(long, hide_short_help = true)]
+    big_endian: bool,
 }
 
 /// What is going to be written, or has been.
@@ -53,45 +86,58 @@ struct Report {
     notes: Vec<String>,
 }
 
-/// Writes the file.
-///
-/// # Errors
-/// Whatever stopped it; `failed` adds the path.
-pub fn run(job: &VocabOnly<'_>, failed: impl Fn(Error) -> Failure, ui: &Ui) -> Result<(), Failure> {
-    let report = make(job, ui).map_err(failed)?;
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args = VocabArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let file_type = match &args.types.recipes()[..] {
+        [] => None,
+        [recipe] if is_of_converter(recipe) => Some(recipe.file_type),
+        _ => return Err(Failure::usage("vocab takes one --type: f32, f16, bf16 or q8_0")),
+    };
+    let input = hub::input(&args.src, hub::Wanted { weights: false, keep: false, out: None }, ui)?;
+    let options = args.arch.options(&args.naming, ui)?;
+    let options = arch::Options { vocab_only: true, ..options };
+    let folder = args.source.apply(&input.folder);
+    let report =
+        make(&args, (&folder, file_type, &options), ui).map_err(|error| failure(&args.src, error))?;
     let Report { output, bytes, tokens, .. } = &report;
-    if !job.dry_run {
+    let OutputArgs { json, dry_run, .. } = args.output;
+    if !dry_run {
         ui.status(&format!("wrote {output}: {bytes} bytes ({}), {tokens} tokens", human_bytes(*bytes)));
     }
-    match (job.json, job.dry_run) {
-        (true, _) => ui.data(&(serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n")),
+    match (json, dry_run) {
+        (true, _) => ui.data(&(serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n"))?,
         (false, true) => {
             let Report { architecture, tokenizer, keys, .. } = &report;
             ui.data(&format!(
                 "{output}: {architecture}, {tokens} tokens of kind {tokenizer}, {keys} keys, {bytes} bytes\n"
-            ))
+            ))?;
         }
-        (false, false) => Ok(()),
+        (false, false) => {}
     }
+    input.finish(ui)
 }
 
-fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
+fn make(
+    args: &VocabArgs,
+    (folder, file_type, options): (&Folder, Option<FileType>, &arch::Options),
+    ui: &Ui,
+) -> Result<Report, Error> {
     // Weights say no more than the type that the reference notes; without them it is f16.
-    let checkpoint = source::open(job.folder.clone())
-        .or_else(|_| source::open_without_weights(job.folder.clone()))
+    let checkpoint = source::open(folder.clone())
+        .or_else(|_| source::open_without_weights(folder.clone()))
         .map_err(Error::Source)?;
-    let checkpoint = convert::in_usual_form(checkpoint, job.options)?;
-    let layout = convert::resolve(&checkpoint, job.options)?;
-    let file_type = job.file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
-    let plan = convert::plan_vocab(&layout, file_type, job.endian)?;
+    let checkpoint = convert::in_usual_form(checkpoint, options)?;
+    let layout = convert::resolve(&checkpoint, options)?;
+    let file_type = file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
+    let plan = convert::plan_vocab(&layout, file_type, byte_order(args.big_endian))?;
     let default_name = arch::vocab_file_name(&layout.metadata);
-    let path = convert::output_path(job.out, &default_name, &format!("{file_type:?}"))?;
-    check_output(&path, job.out, job.folder.path(), job.force || job.dry_run)?;
+    let path = convert::output_path(args.out.as_deref(), &default_name, &format!("{file_type:?}"))?;
+    check_output(&path, args.out.as_deref(), folder.path(), args.output.force || args.output.dry_run)?;
     let notes = Notes::of(&checkpoint.notes, &[&layout]);
     notes.tell(ui);
     let find = |key: &str| layout.metadata.get(key);
     let report = Report {
-        input: job.input.display().to_string(),
+        input: args.src.display().to_string(),
         output: path.display().to_string(),
         architecture: layout.architecture,
         tokenizer: find("tokenizer.ggml.model").and_then(gguf::Value::as_str).unwrap_or_default().to_owned(),
@@ -99,12 +145,12 @@ fn make(job: &VocabOnly<'_>, ui: &Ui) -> Result<Report, Error> {
         // Those of the file type stand in the plan only.
         keys: layout.metadata.len() + 2,
         bytes: plan.unpadded_header_bytes().len() as u64,
-        dry_run: job.dry_run,
+        dry_run: args.output.dry_run,
         notes: notes.all(),
     };
-    if !job.dry_run {
+    if !args.output.dry_run {
         make_folder_of(&path)?;
-        convert::write_vocab(&plan, &path, job.force)?;
+        convert::write_vocab(&plan, &path, args.output.force)?;
     }
     Ok(report)
 }

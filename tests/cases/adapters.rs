@@ -89,7 +89,7 @@ pub fn merge(sandbox: &Sandbox, more: &[&str]) -> Output {
 }
 
 fn adapter_file(sandbox: &Sandbox) -> Output {
-    sandbox.convert(&["adapter", "out/adapter.gguf", "--base", "base", "--force"])
+    sandbox.convert(&["adapter", "adapter", "out/adapter.gguf", "--base", "base", "--force"])
 }
 
 /// The tensors of a GGUF file, as f32.
@@ -373,7 +373,7 @@ fn mlx_adapters_are_those_of_peft_turned() {
     assert_eq!(["out/merged.gguf", "out/adapter.gguf"].map(|file| values(&sandbox, file)), expected);
     assert_eq!(alpha(&sandbox), expected_alpha);
     // Its own folder instead of the base model's.
-    let ran = sandbox.convert(&["adapter", "out/x.gguf", "--base", "adapter"]);
+    let ran = sandbox.convert(&["adapter", "adapter", "out/x.gguf", "--base", "adapter"]);
     refused(&ran, &["an MLX LoRA adapter, expected its base model `org/base`", "`mlx_lm.fuse`"]);
     for (config, says) in [
         (json!({"fine_tune_type": "dora", "lora_parameters": {"scale": 20.0}}), "`fine_tune_type` is dora"),
@@ -490,7 +490,7 @@ fn pairs_of_a_rerankers_output_are_refused() {
     let shape = &read_tensors(&sandbox, "qwen3-reranker-untied/model.safetensors")["lm_head.weight"].1;
     write_tensors(&sandbox, WEIGHTS, &pair("base_model.model.lm_head", 4, [shape[0], shape[1]]));
     write_json(&sandbox, CONFIG, &config(&json!({})));
-    let ran = sandbox.convert(&["adapter", "out/x.gguf", "--base", "qwen3-reranker-untied"]);
+    let ran = sandbox.convert(&["adapter", "adapter", "out/x.gguf", "--base", "qwen3-reranker-untied"]);
     refused(&ran, &["adapter of `lm_head.weight`: the file holds two rows", "--lora ADAPTER"]);
 }
 

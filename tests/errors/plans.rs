@@ -1,18 +1,18 @@
 //! Errors of plans and parts.
 
-use super::{AS_IT_IS, CONVERT, EVAL, Part, QUANTIZE, cut, model, write};
+use super::{CONVERT, EVAL, Part, QUANTIZE, cut, model, write};
 use crate::common::Sandbox;
 
 /// A plan of the conversion to Q8_0, and the first of its two parts.
 fn plan(sandbox: &Sandbox) {
-    for args in [&["llama", "out.gguf", "--type", "q8_0", "--save-plan", "plan.json", "-q"][..], PART_1] {
+    for args in [&["plan", "plan.json", "llama", "out.gguf", "--type", "q8_0", "-q"][..], PART_1] {
         let ran = sandbox.convert(args);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     }
 }
 
-const PART_1: &[&str] = &["--plan", "plan.json", "--part", "1/2", "-q"];
-const ASSEMBLE: &[&str] = &["--plan", "plan.json", "--assemble", "-q"];
+const PART_1: &[&str] = &["part", "plan.json", "1/2", "-q"];
+const ASSEMBLE: &[&str] = &["assemble", "plan.json", "-q"];
 
 /// The first of two parts of a perplexity, as `1.part`.
 fn measured_part(sandbox: &Sandbox) {
@@ -27,15 +27,8 @@ pub const PART: Part = (
     "Plans and parts",
     "Whoever does a part, or puts parts together, compares all that they depend on with the plan. [parts.md](parts.md) says what to do.",
     &[
-        ("A part of no plan", AS_IT_IS, CONVERT, &["llama", "out.gguf", "--part", "1/2"], 2),
-        ("A part that there is not", plan, CONVERT, &["--plan", "plan.json", "--part", "3/2"], 2),
-        (
-            "An option that is the plan's",
-            plan,
-            CONVERT,
-            &["--plan", "plan.json", "--part", "2/2", "--type", "q4_0"],
-            2,
-        ),
+        ("A part that there is not", plan, CONVERT, &["part", "plan.json", "3/2"], 2),
+        ("An option that is the plan's", plan, CONVERT, &["part", "plan.json", "2/2", "--type", "q4_0"], 2),
         (
             "A plan that is none",
             |sandbox| write(sandbox, "plan.json", "{\"type\": \"q8_0\"}"),
@@ -45,13 +38,12 @@ pub const PART: Part = (
         ),
         ("A plan of another program", plan, QUANTIZE, ASSEMBLE, 1),
         ("A part that is missing", plan, CONVERT, ASSEMBLE, 1),
-        ("Parts of another number", plan, CONVERT, &["--plan", "plan.json", "--part", "1/3", "-q"], 1),
+        ("Parts of another number", plan, CONVERT, &["part", "plan.json", "1/3", "-q"], 1),
         (
             "Parts of another plan",
             |sandbox| {
                 plan(sandbox);
-                let args =
-                    ["llama", "out.gguf", "--type", "q4_0", "--save-plan", "plan.json", "-q", "--force"];
+                let args = ["plan", "plan.json", "llama", "out.gguf", "--type", "q4_0", "-q", "--force"];
                 let ran = sandbox.convert(&args);
                 assert_eq!(ran.code, Some(0), "{}", ran.stderr);
             },

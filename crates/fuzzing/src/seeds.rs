@@ -336,7 +336,7 @@ pub(crate) fn recipe() -> Vec<Vec<u8>> {
     [recipe, plain].map(|json| json.to_string().into_bytes()).to_vec()
 }
 
-/// A plan as `--save-plan` writes it.
+/// A plan as `gguf-convert plan` writes it.
 pub(crate) fn plan() -> Vec<Vec<u8>> {
     let input = json!({"name": "/m/model.safetensors", "bytes": 7, "modified": 5, "tag": null});
     let plan = json!({

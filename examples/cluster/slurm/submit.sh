@@ -6,7 +6,7 @@ count=$1
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 plan=$PWD/plan-$$.json
-"${GGUF_CONVERT:-gguf-convert}" "$@" --save-plan "$plan"
+"${GGUF_CONVERT:-gguf-convert}" plan "$plan" "$@"
 export PLAN="$plan"
 parts=$(sbatch --parsable --array="1-$count" "$here/part.sbatch")
 # Only when every task of the array has ended well; a task that never does leaves nothing under the final name.

@@ -18,11 +18,6 @@ pub const HARMLESS: &[&str] = &[
     "keep",
     "save_recipe",
     "dry_run",
-    "save_plan",
-    "plan",
-    "part",
-    "part_files",
-    "assemble",
     "statistics",
     "eval_text",
     "no_verify",
@@ -44,11 +39,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// The options that a program was called with.
-    pub fn new(binary: &'static str, matches: &ArgMatches) -> Call {
+    /// The options that a command of a program was called with.
+    pub fn new(binary: &'static str, verb: Option<&str>, matches: &ArgMatches) -> Call {
         let mut options = Vec::new();
-        let definition = crate::commands::define(binary);
-        for arg in definition.iter().flat_map(clap::Command::get_arguments) {
+        options.extend(verb.map(|verb| ("command".to_owned(), verb.to_owned())));
+        let definition = crate::commands::define(binary).unwrap_or_default();
+        let command = verb.and_then(|verb| definition.find_subcommand(verb)).unwrap_or(&definition);
+        for arg in command.get_arguments() {
             let id = arg.get_id().as_str();
             // The exclusive options of completions and man pages are no options of a run.
             let Some(long) = arg.get_long().filter(|long| !["completions", "man"].contains(long)) else {
@@ -136,7 +133,7 @@ mod tests {
         let options = |line: &str| {
             let command = crate::commands::define("gguf-convert").unwrap();
             let matches = command.try_get_matches_from(line.split(' ')).unwrap();
-            Call::new("gguf-convert", &matches).options
+            Call::new("gguf-convert", None, &matches).options
         };
         let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let plain = [named("--type", "q4_k_m,q8_0")];

@@ -82,6 +82,13 @@ pub struct Parts<'a> {
     pub arguments: &'a [String],
 }
 
+impl Parts<'_> {
+    /// The whole conversion at once.
+    pub fn all() -> Parts<'static> {
+        Parts { wanted: plan_file::Wanted::Everything, plan: None, arguments: &[] }
+    }
+}
+
 /// Plans, checks and writes the files of `recipes`, and says on the way what a person should know.
 ///
 /// # Errors

@@ -58,7 +58,7 @@ pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String>
             )
         }
         (Found::Gguf, Wanted::Checkpoint) => format!(
-            "it is a GGUF file: `gguf-quantize {shown} TYPE` changes its type, `gguf-convert {shown} FOLDER --to hf` makes a checkpoint of it"
+            "it is a GGUF file: `gguf-quantize {shown} TYPE` changes its type, `gguf-convert export {shown} FOLDER` makes a checkpoint of it"
         ),
         (Found::FolderOfGguf(file), Wanted::Checkpoint) => {
             format!("it holds GGUF files: `gguf-quantize {} TYPE` changes the type of one", file.display())
@@ -168,7 +168,7 @@ pub(in crate::commands) fn explained(path: &Path, wanted: Wanted, failure: Failu
         }
         (Wanted::Projector, Some((found, _))) => {
             Failure::at(path, format_args!("{found}, expected a projector"))
-                .hint(["`gguf-convert FOLDER --mmproj` makes a projector"])
+                .hint(["`gguf-convert mmproj FOLDER` makes a projector"])
         }
         (Wanted::Imatrix, Some((found, _))) if found != "an importance matrix" => {
             Failure::at(path, format_args!("{found}, expected an importance matrix"))

@@ -19,8 +19,10 @@ pub mod llama_cpp;
 pub(super) mod loader_report;
 pub(super) mod loss_report;
 pub(super) mod metadata_json;
+pub(super) mod old_calls;
 #[cfg(test)]
 mod options_table;
+pub(super) mod output_args;
 pub(super) mod outputs;
 pub(super) mod part_file;
 pub(super) mod path_json;
@@ -28,6 +30,7 @@ pub(super) mod pictures;
 pub(super) mod plan_file;
 pub(super) mod plan_report;
 pub(super) mod plan_run;
+pub(super) mod planned_calls;
 pub(super) mod progress_line;
 pub(super) mod quantize_options;
 pub(super) mod quantize_run;

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, ValueHint, parser::ValueSource};
+use clap::{ArgMatches, parser::ValueSource};
 use convert::{
     Fingerprint, PlannedFile,
     parts::{Place, Rates},
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    commands::shared::{text_file, write::output_parser},
+    commands::shared::text_file,
     failure::Failure,
     ui::{Ui, human_bytes},
 };
@@ -26,50 +26,6 @@ use crate::{
 const FORMAT: &str = "gguf-tools plan";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
-
-/// Options of conversions in parts.
-#[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Parts, for several machines")]
-pub struct PlanArgs {
-    /// Write a plan of this conversion instead of converting.
-    ///
-    /// A plan fixes options, inputs and all offsets of the output.
-    #[arg(long, value_name = "FILE", value_parser = output_parser(), conflicts_with_all = ["plan", "dry_run"], hide_short_help = true)]
-    pub save_plan: Option<PathBuf>,
-    /// Execute a plan, with --part or --assemble.
-    ///
-    /// Inputs, outputs and options are those of the plan.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "of_plan", hide_short_help = true)]
-    pub plan: Option<PathBuf>,
-    /// Process only part K of N.
-    ///
-    /// The part is written to the temporary file of the output, which all machines must see. A part that was interrupted resumes
-    /// when it is called again.
-    #[arg(long, value_name = "K/N", group = "of_plan", requires = "plan", hide_short_help = true)]
-    pub part: Option<PartNumber>,
-    /// Write the part to a file of its own, OUT.part-K-of-N.
-    ///
-    /// Use it if the machines share no folder, or one that does not allow several writers of a file. --assemble finds these files
-    /// next to the output.
-    #[arg(long, requires = "part", hide_short_help = true)]
-    pub part_files: bool,
-    /// Check all parts of a plan and complete the output.
-    #[arg(long, group = "of_plan", requires = "plan", hide_short_help = true)]
-    pub assemble: bool,
-}
-
-impl PlanArgs {
-    /// What is to be done beside converting, if anything.
-    pub fn wanted(&self) -> Wanted<'_> {
-        match (&self.save_plan, self.part) {
-            (Some(path), _) => Wanted::Save(path),
-            (_, Some(number)) if self.part_files => Wanted::Part(number, Place::OwnFile),
-            (_, Some(number)) => Wanted::Part(number, Place::Shared),
-            _ if self.assemble => Wanted::Assembly,
-            _ => Wanted::Everything,
-        }
-    }
-}
 
 /// What a call is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,7 +139,7 @@ impl PlanFile {
     ///
     /// # Errors
     /// It cannot be read, or is no plan of this version and program.
-    fn open(path: &Path, binary: &str) -> Result<PlanFile, Failure> {
+    pub fn open(path: &Path, binary: &str) -> Result<PlanFile, Failure> {
         let text = text_file::options(path)?;
         PlanFile::parse(&text, binary).map_err(|problem| Failure::at(path, problem))
     }
@@ -220,23 +176,36 @@ impl PlanFile {
         Rates::new(self.picoseconds_an_element.clone())
     }
 
-    /// Goes to the folder that the plan was made in, and gives the matches of its arguments.
+    /// Goes to the folder that the plan was made in. Returns the command of its call, and the matches with `own` options added.
     ///
     /// # Errors
-    /// No such folder; arguments that are none.
-    fn enter(&self, path: &Path, definition: &clap::Command) -> Result<ArgMatches, Failure> {
+    /// A missing folder; invalid arguments.
+    pub fn enter(
+        &self,
+        path: &Path,
+        binary: &str,
+        own: Vec<String>,
+    ) -> Result<(Option<String>, ArgMatches), Failure> {
         env::set_current_dir(&self.folder).map_err(|error| {
             let message = format!("the plan was made in {}: {error}", self.folder.display());
             Failure::at(path, message).hint(["machines of a plan see its folder by the same path"])
         })?;
-        self.matches(definition)
-            .map_err(|error| Failure::at(path, format_args!("its arguments: {}", error.kind())))
+        let definition = definition(binary)?;
+        let mut arguments = self.arguments.clone();
+        let verb = arguments.first().filter(|first| definition.find_subcommand(first).is_some()).cloned();
+        let at = usize::from(verb.is_some());
+        arguments.splice(at..at, own);
+        let matches = PlanFile { arguments, ..self.clone() }.matches(&definition);
+        let matches =
+            matches.map_err(|error| Failure::at(path, format_args!("its arguments: {}", error.kind())))?;
+        let inner = matches.subcommand().map(|(_, inner)| inner.clone());
+        Ok((verb, inner.unwrap_or(matches)))
     }
 
     /// The matches of its arguments.
     ///
     /// # Errors
-    /// Arguments that are none.
+    /// Invalid arguments.
     pub fn matches(&self, definition: &clap::Command) -> Result<ArgMatches, clap::Error> {
         let arguments = [definition.get_name()].into_iter().chain(self.arguments.iter().map(String::as_str));
         definition.clone().try_get_matches_from(arguments)
@@ -268,104 +237,56 @@ impl PlanFile {
     }
 }
 
-/// Arguments that a call with a plan has for itself, by their names in clap.
-const OWN: &[&str] = &["plan", "part", "part_files", "assemble", "threads", "force", "quiet", "verbose"];
 /// Arguments that a plan does not hold.
-const NOT_PLANNED: &[&str] =
-    &["save_plan", "save_recipe", "threads", "force", "quiet", "verbose", "json", "resume"];
+const NOT_PLANNED: &[&str] = &["save_recipe", "threads", "force", "quiet", "verbose", "json", "resume"];
 
-/// A call of a program that makes plans and does them.
-#[derive(Debug)]
-pub struct PlannedCall {
-    /// What is to be converted: the matches of the call, or those of the plan that it names.
-    pub matches: ArgMatches,
-    /// What a plan would hold.
-    pub arguments: Vec<String>,
-    /// The plan and its path.
-    pub plan: Option<(PlanFile, PathBuf)>,
+fn definition(binary: &str) -> Result<clap::Command, Failure> {
+    let unknown = || Failure::new(format_args!("`{binary}` is not a binary of this package"));
+    crate::commands::define(binary).ok_or_else(unknown)
 }
 
-impl PlannedCall {
-    /// Reads the plan that a call names, if it names one, and goes to its folder.
-    ///
-    /// # Errors
-    /// A plan that cannot be done, or a call that says what the plan says.
-    pub fn new(binary: &str, matches: &ArgMatches, plan: Option<&Path>) -> Result<PlannedCall, Failure> {
-        let Some(definition) = crate::commands::define(binary) else {
-            return Err(Failure::new(format_args!("`{binary}` is not a binary of this package")));
-        };
-        let Some(path) = plan else {
-            let arguments = arguments(&definition, matches, NOT_PLANNED);
-            // Only a plan has to be text.
-            let arguments = if matches.contains_id("save_plan") { arguments? } else { Vec::new() };
-            return Ok(PlannedCall { matches: matches.clone(), arguments, plan: None });
-        };
-        check_call(&definition, matches, OWN)?;
-        let plan = PlanFile::open(path, binary)?;
-        let matches = plan.enter(path, &definition)?;
-        Ok(PlannedCall { matches, arguments: Vec::new(), plan: Some((plan, path.to_owned())) })
-    }
-}
-
-/// Fails where a call with a plan gives what the plan says already. `own` are the ids of arguments that each call has for itself.
+/// The arguments of a call that a plan holds, its command first.
 ///
 /// # Errors
-/// The first argument that is not among them.
-fn check_call(definition: &clap::Command, matches: &ArgMatches, own: &[&str]) -> Result<(), Failure> {
-    let given = |arg: &&clap::Arg| {
-        let id = arg.get_id().as_str();
-        matches.try_contains_id(id).unwrap_or(false)
-            && matches.value_source(id) == Some(ValueSource::CommandLine)
-            && !own.contains(&id)
+/// A value that is not UTF-8.
+pub fn arguments_of(binary: &str, verb: Option<&str>, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+    let text = |word: OsString| {
+        word.into_string().map_err(|word| {
+            Failure::usage(format_args!("`{}` is not UTF-8, which a plan needs", word.display()))
+        })
     };
-    match definition.get_arguments().find(given) {
-        None => Ok(()),
-        Some(arg) => {
-            let name = arg.get_long().map_or_else(|| arg.get_id().to_string(), |long| format!("--{long}"));
-            Err(Failure::usage(format_args!("{name}: the plan says it")))
-        }
-    }
+    let words = words(binary, verb, matches, NOT_PLANNED).into_iter().map(text);
+    verb.map(str::to_owned).map(Ok).into_iter().chain(words).collect()
 }
 
 /// The arguments of a call as they were given, options before positional ones, without those in `without`.
-///
-/// # Errors
-/// A value that is no text.
-fn arguments(
-    definition: &clap::Command,
-    matches: &ArgMatches,
-    without: &[&str],
-) -> Result<Vec<String>, Failure> {
-    let text = |value: &OsStr| {
-        let text = value.to_str().map(str::to_owned);
-        text.ok_or_else(|| {
-            Failure::usage(format_args!("a plan holds text, and `{}` is none", value.display()))
-        })
-    };
+pub fn words(binary: &str, verb: Option<&str>, matches: &ArgMatches, without: &[&str]) -> Vec<OsString> {
     let (mut options, mut positional) = (Vec::new(), Vec::new());
-    for arg in definition.get_arguments() {
+    let definition = crate::commands::define(binary).unwrap_or_default();
+    let command = verb.and_then(|verb| definition.find_subcommand(verb)).unwrap_or(&definition);
+    for arg in command.get_arguments() {
         let id = arg.get_id().as_str();
         let is_given = matches.try_contains_id(id).unwrap_or(false)
             && matches.value_source(id) == Some(ValueSource::CommandLine);
         if !is_given || without.contains(&id) {
             continue;
         }
-        let values: Vec<OsString> =
-            matches.get_raw(id).into_iter().flatten().map(OsStr::to_os_string).collect();
+        let values = matches.get_raw(id).into_iter().flatten();
         match arg.get_long() {
-            None => positional.extend(values.iter().map(|value| text(value)).collect::<Result<Vec<_>, _>>()?),
-            Some(long) if !arg.get_action().takes_values() => options.push(format!("--{long}")),
-            // With the sign of equality a value may begin as an option does.
-            Some(long) => {
-                for value in &values {
-                    options.push(format!("--{long}={}", text(value)?));
-                }
-            }
+            None => positional.extend(values.map(OsStr::to_os_string)),
+            Some(long) if !arg.get_action().takes_values() => options.push(format!("--{long}").into()),
+            // After `=` a value may start with a dash.
+            Some(long) => options.extend(values.map(|value| {
+                let mut option = OsString::from(format!("--{long}="));
+                option.push(value);
+                option
+            })),
         }
     }
-    // Behind two dashes a path may begin with one.
-    options.push("--".to_owned());
-    Ok([options, positional].concat())
+    // After `--` a path may start with a dash.
+    options.push("--".into());
+    options.extend(positional);
+    options
 }
 
 #[cfg(test)]
@@ -373,17 +294,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_those_of_the_call_without_what_each_call_has_for_itself() {
+    fn arguments_are_those_of_the_call_without_its_own() {
         let definition = crate::commands::define("gguf-convert").unwrap();
-        let parse = |args: &[String]| {
-            let args = ["gguf-convert".to_owned()].into_iter().chain(args.iter().cloned());
-            definition.clone().try_get_matches_from(args).unwrap()
+        let parse = |args: &str| {
+            definition
+                .clone()
+                .try_get_matches_from(["gguf-convert"].into_iter().chain(args.split(' ')))
+                .unwrap()
         };
-        let given = "-t q4_k_m,q8_0 --pure --override-kv a.b=str:--x=y --override-kv c.d=int:1 -j 3 --force --save-plan p -- -odd out/";
-        let given: Vec<String> = given.split(' ').map(str::to_owned).collect();
-        let expected = "--type=q4_k_m --type=q8_0 --pure --override-kv=a.b=str:--x=y --override-kv=c.d=int:1 -- -odd out/";
-        let found = arguments(&definition, &parse(&given), NOT_PLANNED).unwrap();
-        assert_eq!(found.join(" "), expected);
-        assert_eq!(arguments(&definition, &parse(&found), &[]).unwrap(), found);
+        let given = "-t q4_k_m,q8_0 --pure --override-kv a.b=str:--x=y --override-kv c.d=int:1 -j 3 --force -- -odd out/";
+        let found = arguments_of("gguf-convert", None, &parse(given)).unwrap().join(" ");
+        let mut sorted: Vec<&str> = found.split(' ').collect();
+        sorted.sort_unstable();
+        let expected = "-- --override-kv=a.b=str:--x=y --override-kv=c.d=int:1 --pure --type=q4_k_m --type=q8_0 -odd out/";
+        assert_eq!(sorted.join(" "), expected);
+        assert_eq!(arguments_of("gguf-convert", None, &parse(&found)).unwrap().join(" "), found);
     }
 }

@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Options of `gguf-convert` and `gguf-quantize` that decide about tensors, metadata and shards.
-#[derive(Debug, Clone, Default, PartialEq, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Tensors, metadata and shards")]
 pub struct QuantizeOptions {
     /// Use the importance matrix in FILE.
@@ -42,6 +42,19 @@ pub struct QuantizeOptions {
     /// Both the GGUF format and the older one are read.
     #[arg(long, value_name = "FILE", help_heading = MAIN)]
     imatrix: Option<String>,
+    #[command(flatten)]
+    rules: RuleArgs,
+    /// Reserve BYTES of free space in the header.
+    ///
+    /// `gguf-inspect set` can then change metadata without rewriting the file. Default: 0.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30), hide_short_help = true)]
+    header_slack: Option<u64>,
+}
+
+/// The options that a recipe file takes the place of.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Tensors, metadata and shards")]
+struct RuleArgs {
     /// Set the type of tensors that match REGEX.
     ///
     /// Repeat the option for several rules. The first match wins.
@@ -100,25 +113,29 @@ pub struct QuantizeOptions {
     /// TYPE is int, float, bool, str or a GGUF type: u8 to i64, f32, f64.
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = parse_key, hide_short_help = true)]
     override_kv: Vec<String>,
-    /// Reserve BYTES of free space in the header.
-    ///
-    /// `gguf-inspect set` can then change metadata without rewriting the file. Default: 0.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30), hide_short_help = true)]
-    header_slack: Option<u64>,
+}
+
+/// Options about recipe files.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Tensors, metadata and shards")]
+pub struct RecipeArgs {
     /// Reproduce the settings and types of a recipe file.
     ///
     /// --imatrix replaces the importance matrix that the recipe names, if it was moved, or adds one if it names none.
-    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = [
-        "leave_output_tensor", "pure", "include_weights", "exclude_weights", "missing_imatrix",
-        "output_tensor_type", "token_embedding_type", "tensor_type", "tensor_type_file", "prune_layers",
-        "override_kv", "split_max_size", "split_max_tensors",
-    ])]
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["RuleArgs", "types"])]
     recipe: Option<PathBuf>,
     /// Write all settings and types to a recipe file (JSON).
     ///
     /// Works with --dry-run too.
     #[arg(long, value_name = "FILE", value_parser = output_parser(), hide_short_help = true)]
     save_recipe: Option<PathBuf>,
+}
+
+impl RecipeArgs {
+    /// True if types come from a recipe file.
+    pub fn is_given(&self) -> bool {
+        self.recipe.is_some()
+    }
 }
 
 fn parse_tensor_type(text: &str) -> Result<TensorType, String> {
@@ -172,20 +189,10 @@ pub fn byte_order(big_endian: bool) -> Endian {
 }
 
 impl QuantizeOptions {
-    /// Whether types come from a recipe file.
-    pub fn has_recipe(&self) -> bool {
-        self.recipe.is_some()
-    }
-
-    /// Whether any is given.
-    pub fn any(&self) -> bool {
-        *self != QuantizeOptions::default()
-    }
-
     /// Files that are read.
-    pub fn files(&self) -> Vec<&Path> {
+    pub fn files<'a>(&'a self, recipe: &'a RecipeArgs) -> Vec<&'a Path> {
         let imatrix = self.imatrix.as_deref().map(Path::new);
-        let files = [imatrix, self.recipe.as_deref(), self.tensor_type_file.as_deref()];
+        let files = [imatrix, recipe.recipe.as_deref(), self.rules.tensor_type_file.as_deref()];
         files.into_iter().flatten().collect()
     }
 
@@ -193,8 +200,8 @@ impl QuantizeOptions {
     ///
     /// # Errors
     /// What is wrong with one of the files.
-    pub fn read(&self, other: OtherSettings) -> Result<Settings, Failure> {
-        let settings = match &self.recipe {
+    pub fn read(&self, recipe: &RecipeArgs, other: OtherSettings) -> Result<Settings, Failure> {
+        let settings = match &recipe.recipe {
             Some(path) => {
                 let mut settings = RecipeFile::open(path)?;
                 if let Some(path) = &self.imatrix {
@@ -220,8 +227,8 @@ impl QuantizeOptions {
             keys,
             fp8_as: other.fp8_as,
             repack: other.repack,
-            replayed: self.recipe.clone(),
-            save_to: self.save_recipe.clone(),
+            replayed: recipe.recipe.clone(),
+            save_to: recipe.save_recipe.clone(),
             endian: other.endian,
             calibration: None,
             decided: None,
@@ -232,17 +239,17 @@ impl QuantizeOptions {
     fn settings(&self, other: OtherSettings) -> RecipeFile {
         let imatrix = self.imatrix.as_ref().map(|file| ImatrixUse {
             file: file.clone(),
-            include_weights: self.include_weights.clone(),
-            exclude_weights: self.exclude_weights.clone(),
+            include_weights: self.rules.include_weights.clone(),
+            exclude_weights: self.rules.exclude_weights.clone(),
         });
         RecipeFile {
             imatrix,
-            missing_imatrix: self.missing_imatrix.unwrap_or_default(),
-            override_kv: self.override_kv.clone(),
-            prune_layers: self.prune_layers.iter().copied().collect(),
+            missing_imatrix: self.rules.missing_imatrix.unwrap_or_default(),
+            override_kv: self.rules.override_kv.clone(),
+            prune_layers: self.rules.prune_layers.iter().copied().collect(),
             keep_split: other.keep_split,
-            split_max_size: self.split_max_size,
-            split_max_tensors: self.split_max_tensors,
+            split_max_size: self.rules.split_max_size,
+            split_max_tensors: self.rules.split_max_tensors,
             allow_requantize: other.allow_requantize,
             allow_nonfinite: other.allow_nonfinite,
             via: other.via,
@@ -251,16 +258,16 @@ impl QuantizeOptions {
     }
 
     fn overrides(&self) -> Result<Overrides, Failure> {
-        let mut tensor_types = self.tensor_type.clone();
-        if let Some(path) = &self.tensor_type_file {
+        let mut tensor_types = self.rules.tensor_type.clone();
+        if let Some(path) = &self.rules.tensor_type_file {
             let text = text_file::options(path)?;
             tensor_types.extend(TensorType::parse_list(&text).map_err(|error| Failure::at(path, error))?);
         }
         Ok(Overrides {
-            pure: self.pure,
-            leave_output: self.leave_output_tensor,
-            output_type: self.output_tensor_type,
-            token_embedding_type: self.token_embedding_type,
+            pure: self.rules.pure,
+            leave_output: self.rules.leave_output_tensor,
+            output_type: self.rules.output_tensor_type,
+            token_embedding_type: self.rules.token_embedding_type,
             tensor_types,
             // Where the reference ignores an option or aborts, do what was requested.
             differences: Differences { tensor_types_on_floats: true, checked_options: true },

@@ -39,7 +39,7 @@ const CALLS: &[(&str, &str, usize, &[&[&str]])] = &[
             &["gguf-inspect", "endian", "x.gguf", "y.gguf", "--force"],
             &["gguf-quantize", "--dry-run", "x.gguf", "q4_0"],
             &["gguf-quantize", "--force", "x.gguf", "y.gguf", "q8_0", "1"],
-            &["gguf-convert", "x.gguf", "hf", "--to", "hf", "--dry-run"],
+            &["gguf-convert", "export", "x.gguf", "hf", "--dry-run"],
             &["gguf-eval", "perplexity", "x.gguf", "-f", "text"],
         ],
     ),
@@ -75,7 +75,7 @@ const CALLS: &[(&str, &str, usize, &[&[&str]])] = &[
         3,
         &[&["gguf-convert", "indexed", "y.gguf", "-t", "f16", "--force"]],
     ),
-    ("card", "bare/README.md", 2, &[&["gguf-convert", "bare", "y.gguf", "--vocab-only", "--force"]]),
+    ("card", "bare/README.md", 2, &[&["gguf-convert", "vocab", "bare", "y.gguf", "--force"]]),
     (
         "torch_zip",
         "torch/pytorch_model.bin",
@@ -92,7 +92,7 @@ const CALLS: &[(&str, &str, usize, &[&[&str]])] = &[
         "sentencepiece",
         "llama/tokenizer.model",
         1,
-        &[&["gguf-convert", "llama", "y.gguf", "--vocab-only", "--force"]],
+        &[&["gguf-convert", "vocab", "llama", "y.gguf", "--force"]],
     ),
     (
         "measured_part",

@@ -147,14 +147,15 @@ impl Table<'_> {
         }
         let fits = match to {
             To::Option(long, _) => argument(self.command, long).is_some(),
-            To::Argument(_) => {
+            To::Argument(at) => {
                 let mut places = self.command.get_positionals();
-                if places.next().is_none_or(|first| first.get_id() != "file") {
-                    return Some((spelled, To::Told("the model is an argument: `gguf-eval VERB MODEL`")));
-                }
-                true
+                let is_input = places
+                    .next()
+                    .is_some_and(|first| ["file", "src", "dir"].contains(&first.get_id().as_str()));
+                is_input && (at == 0 || places.nth(at - 1).is_some())
             }
             To::Told(_) | To::Anyway(_) | To::Words(_) => true,
+            To::Same => false,
             _ => false,
         };
         fits.then_some((spelled, to))
@@ -177,15 +178,15 @@ pub fn translate(
         program.binary == binary && names.iter().flatten().any(|name| [program.name, stem].contains(name))
     });
     let Some(definition) = define(binary) else { return Ok(arguments) };
-    let verb = match named {
-        Some(program) => program.verb,
+    let verb = match named.and_then(|program| program.verb) {
+        Some(verb) => Some(verb),
         None => {
             let verbs = crate::commands::COMMANDS.iter().filter(|it| it.binary == binary);
             let first = arguments.first().and_then(|it| it.to_str());
             verbs.filter_map(|it| it.verb).find(|verb| Some(*verb) == first)
         }
     };
-    if verb.is_some() && named.is_none() {
+    if verb.is_some() && named.is_none_or(|program| program.verb.is_none()) {
         arguments.remove(0);
     }
     let command = match verb {
@@ -194,7 +195,8 @@ pub fn translate(
     };
     let Some(command) = command else { return Ok(arguments) };
     let program = PROGRAMS.iter().find(|program| program.binary == binary && program.verb == verb);
-    let near = PROGRAMS.iter().find(|it| it.name == "llama-perplexity" && it.binary == binary);
+    let is_near = |program: &&Program| ["llama-perplexity", "convert_hf_to_gguf.py"].contains(&program.name);
+    let near = PROGRAMS.iter().filter(is_near).find(|program| program.binary == binary);
     let words = [binary].into_iter().chain(verb).collect::<Vec<_>>().join(" ");
     let table = Table { words, command, program, near: near.filter(|_| verb.is_some()) };
     let given = arguments.clone();
@@ -202,7 +204,7 @@ pub fn translate(
     call.verb = verb;
     call.is_by_name = named.is_some();
     if call.is_foreign || call.is_by_name {
-        if let Some(program) = program {
+        if let Some(program) = program.or(near.filter(|_| verb == Some("mmproj"))) {
             (program.arrange)(&mut call)?;
         }
         return Ok(call.into_arguments());

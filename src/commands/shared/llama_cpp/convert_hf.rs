@@ -15,17 +15,17 @@ pub(super) const PROGRAM: Program = Program {
 const ROWS: &[Row] = &[
     row(
         &[
-            "--vocab-only",
             "--model-name NAME",
             "--verbose",
             "--dry-run",
-            "--mmproj",
             "--mtp",
             "--mistral-format",
             "--target-model-dir FOLDER",
         ],
         Same,
     ),
+    row(&["--vocab-only"], Arranged("`gguf-convert vocab`")),
+    row(&["--mmproj"], Arranged("`gguf-convert mmproj`")),
     row(&["--outfile FILE"], Argument(1)),
     row(&["--outtype TYPE"], Option("--type", &[])),
     row(&["--split-max-tensors N"], Option("--split-max-tensors", &["0"])),
@@ -35,7 +35,7 @@ const ROWS: &[Row] = &[
     row(&["--dspark"], Words(&["--arch-as=deepseek4-dspark"])),
     row(&["--sentence-transformers-dense-modules"], Words(&["--dense-modules"])),
     row(&["--fp8-as-q8"], Words(&["--fp8-as=q8_0"])),
-    row(&["--print-supported-models"], Whole(&["--list-architectures"])),
+    row(&["--print-supported-models"], Whole(&["architectures"])),
     row(&["--remote"], Anyway("OWNER/MODEL that is no folder is a model of the Hub")),
     row(
         &["--use-temp-file", "--no-lazy"],
@@ -67,7 +67,7 @@ const HABITS: &[Row] = &[
 
 /// The reference's own type where a call in its words names none: bf16 or f16, as the weights are.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
-    let says_types = ["--type", "-t", "--recipe", "--vocab-only", "--base", "--to", "--plan"];
+    let says_types = ["--type", "-t", "--recipe"];
     if (call.is_by_name || call.has_argument(1)) && !call.has(&says_types) {
         call.push("--type", Some("auto".into()));
     }

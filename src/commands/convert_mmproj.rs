@@ -1,0 +1,98 @@
+//! `gguf-convert mmproj SRC [OUT] --type TYPE`: the vision or audio projector of a checkpoint, without the model.
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use convert::{CheckpointInput, RunOptions};
+
+use super::{
+    Command,
+    convert::{
+        args::{EncodingArgs, KeepArgs, SourceArgs, TypeArgs},
+        opened,
+    },
+    shared::{
+        call::Call,
+        conversion_run::{self, Parts, failure},
+        cpu_level::cpu_level,
+        hub,
+        output_args::{self, OutputArgs, ResumeArgs},
+        quantize_options::{QuantizeOptions, RecipeArgs},
+        write::output_parser,
+    },
+};
+use crate::{failure::Failure, ui::Ui};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    binary: "gguf-convert",
+    verb: Some("mmproj"),
+    define: |command| {
+        MmprojArgs::augment_args(command)
+            .about("Convert only the vision or audio projector of a checkpoint")
+            .after_help(EXAMPLES)
+    },
+    ui: output_args::ui,
+    run: |matches, ui| run(matches, &Parts::all(), ui),
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-convert mmproj Qwen3-VL-4B --type f16
+  gguf-convert mmproj Qwen3-VL-4B mmproj-qwen3-vl.gguf --type q8_0
+
+The output is the file for `--mmproj` of llama.cpp. `gguf-convert SRC --with-mmproj` writes model and
+projector in one run.";
+
+#[derive(Debug, Args)]
+struct MmprojArgs {
+    /// Checkpoint folder or hf://OWNER/MODEL[@REVISION].
+    #[arg(value_hint = ValueHint::AnyPath)]
+    src: PathBuf,
+    /// Output file or folder; may contain {ftype}.
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    types: TypeArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    resume: ResumeArgs,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    keep: KeepArgs,
+    /// Set the name of the model.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    model_name: Option<String>,
+    #[command(flatten)]
+    encoding: EncodingArgs,
+    #[command(flatten)]
+    options: QuantizeOptions,
+}
+
+/// Converts the projector, or does what a plan needs of that.
+///
+/// # Errors
+/// Whatever stopped it, with its path.
+pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+    let args = MmprojArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let recipe = RecipeArgs::default();
+    let call = Call::new(COMMAND.binary, COMMAND.verb, matches).reads(args.options.files(&recipe));
+    let failed = |error| failure(&args.src, error);
+    // A dry run leaves nothing on the disk.
+    let out = (!args.output.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
+    let input = hub::input(&args.src, hub::Wanted { weights: true, keep: args.keep.keep, out }, ui)?;
+    let call = input.name_in(call);
+    let folder = args.source.apply(&input.folder);
+    args.types.check(&args.src, args.out.as_deref(), &folder)?;
+    let settings = args.options.read(&recipe, args.encoding.settings())?;
+    let arch = arch::Options { model_name: args.model_name.clone(), ..arch::Options::default() };
+    let projector = CheckpointInput::open_projector(folder, &arch).map_err(failed)?;
+    let types = args.types.recipes_of(projector.checkpoint())?;
+    let options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
+    let run_args =
+        args.output.run(args.out.as_deref(), options.nonfinite(settings.nonfinite()), &call, parts);
+    conversion_run::run(opened(projector, &args.src), types, &settings, &run_args, ui)?;
+    input.finish(ui)
+}

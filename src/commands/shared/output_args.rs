@@ -1,0 +1,72 @@
+//! Options of everything that writes models.
+
+use std::{num::NonZeroUsize, path::Path};
+
+use clap::{ArgMatches, Args};
+use convert::RunOptions;
+
+use super::{
+    call::Call,
+    conversion_run::{Parts, RunArgs},
+    threads::parse_threads,
+};
+use crate::ui::Ui;
+
+/// Options about what is written and printed.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Print the plan without writing anything.
+    ///
+    /// The plan lists each output and its size, and for conversions each tensor with its type and the reason for it.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Overwrite existing outputs.
+    ///
+    /// Discards an interrupted run, too.
+    #[arg(long)]
+    pub force: bool,
+    /// Print the result as JSON.
+    #[arg(long, hide_short_help = true)]
+    pub json: bool,
+    /// Print only errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print more details.
+    #[arg(short, long, hide_short_help = true)]
+    pub verbose: bool,
+}
+
+/// Options of conversions that can be interrupted.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// Resume an interrupted run.
+    ///
+    /// Finished rows are verified first, and the result is byte-identical. Without an interrupted run, a new one starts.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub resume: bool,
+    /// Use N threads.
+    ///
+    /// Default: one per core. The output does not depend on it.
+    #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl OutputArgs {
+    /// The arguments of a run that writes to `out`.
+    pub fn run<'a>(
+        &self,
+        out: Option<&'a Path>,
+        options: RunOptions,
+        call: &Call,
+        parts: &Parts<'a>,
+    ) -> RunArgs<'a> {
+        let OutputArgs { force, dry_run, json, .. } = *self;
+        let (call, parts) = (call.clone(), parts.clone());
+        RunArgs { out, force, dry_run, json, gathers: false, options, call, parts }
+    }
+}
+
+/// How much a command with [`OutputArgs`] prints.
+pub fn ui(matches: &ArgMatches) -> Ui {
+    Ui { quiet: matches.get_flag("quiet"), verbose: matches.get_flag("verbose") }
+}
