@@ -168,11 +168,11 @@ fn parts_that_do_not_fit_are_refused_by_name() {
     fail(&sandbox, &["assemble", "none.json"], "none.json: no plan: ");
     fail(&sandbox, &["assemble", "absent.json"], "absent.json: cannot open: ");
     for (args, says) in [
-        (&["part", "plan.json", "1/2", "--type", "q8_0"][..], "'--type'"),
+        (&["part", "plan.json", "1/2", "--type", "q8_0"][..], "`--type`"),
         (&["part", "plan.json", "1/2", "tiny"], "'tiny'"),
         (&["part", "plan.json"], "<K/N>"),
         (&["part", "plan.json", "3/2"], "not a part as 2/8"),
-        (&["assemble", "plan.json", "--part", "1/2"], "'--part'"),
+        (&["assemble", "plan.json", "--part", "1/2"], "`--part`"),
         (&["plan", "plan.json", "tiny", "--type", "q8_0", "--dry-run"], "--dry-run does not go with a plan"),
         (&["plan", "plan.json", "vocab", "tiny"], "`vocab` does not go with a plan"),
     ] {

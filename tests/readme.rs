@@ -71,13 +71,13 @@ fn counts() -> String {
 fn foreign_options() -> String {
     let mut out = String::new();
     for program in PROGRAMS {
-        let n_accepted = program.options().filter(|(_, to)| to.is_accepted()).count();
+        let (n_accepted, n_others) = (program.options().count(), program.without().count());
         let ours = [Some(program.binary), program.verb].into_iter().flatten().collect::<Vec<_>>().join(" ");
         let _ = writeln!(
             out,
-            "### `{}` is `{ours}`\n\n{n_accepted} of its {} options are accepted.\n\n| option | here |\n|---|---|",
+            "### `{}` is `{ours}`\n\n{n_accepted} of its {} options work.\n\n| option | here |\n|---|---|",
             program.name,
-            program.options().count()
+            n_accepted + n_others
         );
         for row in program.rows.iter().copied().flatten() {
             let options: Vec<String> = row.options.iter().map(|text| format!("`{text}`")).collect();
@@ -92,9 +92,9 @@ fn foreign_options() -> String {
                 }
                 To::Words(it) => words(it),
                 To::Whole(it) => format!("`{} {}`", program.binary, it.join(" ")),
-                To::Anyway(why) => format!("so it is anyway: {why}"),
+                To::Anyway(why) => format!("default behavior: {why}"),
                 To::Arranged(what) => what.to_owned(),
-                To::Other(advice) | To::Told(advice) => format!("refused: {advice}"),
+                To::Unknown => continue,
             };
             let _ = writeln!(out, "| {} | {here} |", options.join(", "));
         }

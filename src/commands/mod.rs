@@ -74,7 +74,7 @@ pub mod readers {
 /// What becomes of the options of llama.cpp's programs.
 pub use shared::llama_cpp;
 use shared::{
-    call_advice::with_advice,
+    call_advice::refused,
     help::{brief, laid_out},
     old_calls,
 };
@@ -253,11 +253,9 @@ fn parsed(
         definition = brief(definition);
     }
     let arguments = llama_cpp::translate(binary, called, old_calls::translate(binary, arguments))?;
-    let words = [OsString::from(binary)].into_iter().chain(arguments);
-    let matches = match definition.clone().try_get_matches_from(words) {
-        Ok(matches) => matches,
-        Err(error) => with_advice(error, &definition).exit(),
-    };
+    let words = [OsString::from(binary)].into_iter().chain(arguments.iter().cloned());
+    let matches = definition.clone().try_get_matches_from(words);
+    let matches = matches.map_err(|error| refused(error, &definition, &arguments))?;
     let inner = matches.subcommand().and_then(|(name, inner)| {
         let command = COMMANDS.iter().find(|command| command.binary == binary && command.verb == Some(name));
         command.map(|command| (command.verb, inner.clone()))

@@ -1,53 +1,115 @@
-//! What somebody may have meant by a call that cannot be understood: a file where a verb is wanted, a file or a prompt too many.
+//! Errors and tips for calls that cannot be understood.
 
-use std::path::Path;
+use std::{ffi::OsString, path::Path};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Advice for files that stand where none is wanted, by the program: `show` is what most want of a file, a text is named by an
-/// option.
+use super::llama_cpp;
+use crate::failure::Failure;
+
+/// Tips for a file in the place of a command, by program.
 const FOR_A_FILE: &[(&str, &str)] = &[
-    ("gguf-inspect", "`gguf-inspect show FILE` lists what is in it"),
+    ("gguf-inspect", "`gguf-inspect show FILE` shows its contents"),
     (
         "gguf-eval",
-        "`gguf-eval generate FILE --prompt TEXT` lets it speak, `gguf-eval perplexity FILE --text TEXT` measures it",
+        "`gguf-eval generate FILE --prompt TEXT` runs it, `gguf-eval perplexity FILE --text TEXT` measures it",
     ),
 ];
 
-/// The error with a tip where a word that was not expected is a file that is there, or what a model may be asked.
-pub(in crate::commands) fn with_advice(mut error: clap::Error, definition: &clap::Command) -> clap::Error {
+/// Counterparts of options that other programs have, by the start of the call.
+const COUNTERPARTS: &[(&str, &[&str], &str)] = &[
+    ("gguf-convert", &["-f"], "use --force to overwrite existing outputs"),
+    ("gguf-quantize", &["-f"], "use --force to overwrite existing outputs"),
+    ("gguf-inspect", &["-f"], "use --force to overwrite existing outputs"),
+    ("gguf-publish", &["-f"], "use --force to overwrite existing outputs"),
+    ("gguf-convert", &["--metadata"], "use --override-kv, or `gguf-inspect set` after the conversion"),
+    ("gguf-convert", &["--no-tensor-first-split"], "use `gguf-inspect split` after the conversion"),
+    (
+        "gguf-convert",
+        &["--disable-mistral-community-chat-template"],
+        "use `gguf-inspect set FILE --chat-template TEMPLATE` after the conversion",
+    ),
+    ("gguf-eval generate", &["--chunks"], "use -n N for the number of tokens"),
+    ("gguf-eval", &["-m", "--model"], "pass the model as an argument, without an option"),
+    ("gguf-eval", &["-n", "--windows"], "use --chunks N for the number of chunks"),
+    ("gguf-eval", &["-p", "--prompt"], "use --text FILE"),
+    ("gguf-eval", &["-tb", "--threads-batch"], "use --threads N"),
+    (
+        "gguf-eval",
+        &["--lora", "--lora-scaled"],
+        "merge the adapter first: `gguf-convert MODEL --lora ADAPTER`",
+    ),
+    ("gguf-eval", &["--override-kv"], "change the key with `gguf-inspect set`"),
+    ("gguf-eval", &["--check-tensors"], "use `gguf-inspect verify`"),
+    ("gguf-eval", &["--chunk", "--from-chunk"], "use --part K/N"),
+    ("gguf-eval", &["--save-frequency"], "use --save-every N"),
+    ("gguf-eval", &["--show-statistics"], "use `gguf-inspect show`"),
+    ("gguf-eval", &["--ppl-output-type"], "use --json"),
+];
+
+/// The error of an option that a command does not have. `call` is the program and its command, `similar` the nearest option.
+pub fn unknown_option(call: &str, name: &str, similar: Option<&str>) -> Failure {
+    let counterpart =
+        COUNTERPARTS.iter().find(|(start, names, _)| call.starts_with(start) && names.contains(&name));
+    let is_of_llama_cpp = llama_cpp::PROGRAMS
+        .iter()
+        .filter(|program| call.starts_with(program.binary))
+        .any(|program| program.without().any(|option| option.names().any(|known| known == name)));
+    let hint = match (counterpart, similar) {
+        (Some((.., hint)), _) => (*hint).to_owned(),
+        _ if is_of_llama_cpp => {
+            "this option of llama.cpp has no counterpart; see docs/coming-from-llama-cpp.md".to_owned()
+        }
+        (None, Some(similar)) => format!("did you mean `{similar}`?"),
+        (None, None) => format!("`{call} --help` lists the options"),
+    };
+    Failure::usage(format_args!("unknown option `{name}`")).hint([hint])
+}
+
+/// The error of a call that clap refuses: an unknown option is reported, and any other error of clap ends the process, with a tip
+/// if a word is an existing file, or what a model may be asked.
+pub(in crate::commands) fn refused(
+    mut error: clap::Error,
+    definition: &clap::Command,
+    arguments: &[OsString],
+) -> Failure {
     let word = |error: &clap::Error, kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.clone()),
         _ => None,
     };
+    let verb = arguments.first().and_then(|first| definition.find_subcommand(first));
     let file = |error: &clap::Error, kind| word(error, kind).filter(|word| Path::new(word).is_file());
+    // `gguf-convert vocab --type q8_0` may mean the folder of that name.
+    let named = verb
+        .filter(|verb| definition.get_positionals().next().is_some() && Path::new(verb.get_name()).exists());
+    let named =
+        named.map(|verb| format!("`{}` is a command; `./{0}` is the file or folder", verb.get_name()));
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand => file(&error, ContextKind::InvalidSubcommand).and_then(|file| {
             let (_, tip) = FOR_A_FILE.iter().find(|(binary, _)| *binary == definition.get_name())?;
             Some(tip.replace("FILE", &file))
         }),
-        ErrorKind::UnknownArgument => word(&error, ContextKind::InvalidArg).and_then(|word| {
-            let verb = called(&error, definition)?;
-            let has = |id: &str| verb.get_arguments().any(|arg| arg.get_id() == id);
-            if has("text") {
-                return file(&error, ContextKind::InvalidArg)
-                    .map(|file| format!("a text is given with `--text {file}`"));
+        ErrorKind::UnknownArgument => {
+            let unknown = word(&error, ContextKind::InvalidArg).unwrap_or_default();
+            if unknown.starts_with('-') {
+                let call = [definition.get_name()].into_iter().chain(verb.map(clap::Command::get_name));
+                let call = call.collect::<Vec<_>>().join(" ");
+                let similar = word(&error, ContextKind::SuggestedArg);
+                return unknown_option(&call, &unknown, similar.as_deref()).hint(named);
             }
-            let is_asked = has("prompt") && !word.starts_with('-');
-            is_asked.then(|| format!("a text or a message is given with `--prompt '{word}'`"))
-        }),
+            let has = |id: &str| verb.is_some_and(|verb| verb.get_arguments().any(|arg| arg.get_id() == id));
+            match file(&error, ContextKind::InvalidArg) {
+                Some(file) if has("text") => Some(format!("pass a text with `--text {file}`")),
+                None if has("prompt") && !has("text") => {
+                    Some(format!("pass a text or message with `--prompt '{unknown}'`"))
+                }
+                _ => None,
+            }
+        }
         _ => None,
     };
-    if let Some(tip) = tip {
+    if let Some(tip) = tip.or(named) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
-    error
-}
-
-/// The verb that was called, by the usage line of the error.
-fn called<'a>(error: &clap::Error, definition: &'a clap::Command) -> Option<&'a clap::Command> {
-    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
-    let usage = usage.to_string();
-    let mut words = usage.split_whitespace().skip_while(|word| *word != definition.get_name()).skip(1);
-    definition.find_subcommand(words.next()?)
+    error.exit()
 }

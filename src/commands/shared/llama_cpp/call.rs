@@ -5,7 +5,13 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path};
 use clap::{Arg, ArgAction};
 
 use super::{PROGRAMS, Program, Spelled, To};
-use crate::{commands::define, failure::Failure};
+use crate::{
+    commands::{
+        define,
+        shared::{call_advice::unknown_option, planned_calls},
+    },
+    failure::Failure,
+};
 
 /// An argument of a call.
 enum Word {
@@ -131,34 +137,36 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// What becomes of an option. None where it is one of ours, or of nobody.
+    /// The meaning of an option of llama.cpp; none if it is one of ours, or unknown there too.
     fn find(&self, name: &str) -> Option<(Spelled, To)> {
-        let is_named = |(spelled, _): &(Spelled, To)| spelled.names().any(|it| it == name);
+        let is_named = |(spelled, _): &(Spelled, To)| spelled.names().any(|other| other == name);
+        let is_ours = |name: &str| argument(self.command, name).is_some();
+        let without = |program: &Program| program.without().map(|spelled| (spelled, To::Unknown));
         if let Some(program) = self.program {
-            return program.all().find(is_named);
+            let found = program.all().find(is_named);
+            return found.or_else(|| without(program).find(is_named).filter(|_| !is_ours(name)));
         }
-        // A verb that no program has takes what fits, by any spelling that is its own.
-        if argument(self.command, name).is_some() {
+        // A verb without a program takes what fits, by any spelling that is its own.
+        if is_ours(name) {
             return None;
         }
-        let (spelled, to) = self.near?.all().find(is_named)?;
-        if let Some(own) = spelled.names().find(|it| argument(self.command, it).is_some()) {
+        let near = self.near?;
+        let (spelled, to) = near.all().chain(without(near)).find(is_named)?;
+        if let Some(own) = spelled.names().find(|name| is_ours(name)) {
             return Some((spelled, To::Option(own, &[])));
         }
         let fits = match to {
-            To::Option(long, _) => argument(self.command, long).is_some(),
+            To::Option(long, _) => is_ours(long),
             To::Argument(at) => {
                 let mut places = self.command.get_positionals();
-                let is_input = places
-                    .next()
-                    .is_some_and(|first| ["file", "src", "dir"].contains(&first.get_id().as_str()));
-                is_input && (at == 0 || places.nth(at - 1).is_some())
+                let input = places.next().map(|first| first.get_id().as_str());
+                input.is_some_and(|id| ["file", "src", "dir"].contains(&id))
+                    && (at == 0 || places.nth(at - 1).is_some())
             }
-            To::Told(_) | To::Anyway(_) | To::Words(_) => true,
-            To::Same => false,
+            To::Anyway(_) | To::Words(_) => true,
             _ => false,
         };
-        fits.then_some((spelled, to))
+        Some((spelled, if fits { to } else { To::Unknown }))
     }
 }
 
@@ -166,7 +174,7 @@ impl Table<'_> {
 /// llama.cpp's stays as it is.
 ///
 /// # Errors
-/// An option that ours have nothing for; the advice says what to do instead.
+/// An option without a counterpart.
 pub fn translate(
     binary: &'static str,
     called: &Path,
@@ -198,7 +206,12 @@ pub fn translate(
     let is_near = |program: &&Program| ["llama-perplexity", "convert_hf_to_gguf.py"].contains(&program.name);
     let near = PROGRAMS.iter().filter(is_near).find(|program| program.binary == binary);
     let words = [binary].into_iter().chain(verb).collect::<Vec<_>>().join(" ");
-    let table = Table { words, command, program, near: near.filter(|_| verb.is_some()) };
+    // The call in a plan is translated when it is run.
+    let is_of_plan = verb.is_some_and(|verb| {
+        [planned_calls::PLAN, planned_calls::PART, planned_calls::ASSEMBLE].contains(&verb)
+    });
+    let near = near.filter(|_| verb.is_some() && !is_of_plan);
+    let table = Table { words, command, program, near };
     let given = arguments.clone();
     let mut call = read(&table, arguments)?;
     call.verb = verb;
@@ -247,13 +260,14 @@ fn read(table: &Table<'_>, arguments: Vec<OsString>) -> Result<Call, Failure> {
                 continue;
             }
         };
+        if to == To::Unknown {
+            return Err(unknown_option(&table.words, &name, None));
+        }
         let value = match (spelled.value(), attached) {
             (None, _) => None,
             (Some(_), Some(value)) => Some(value),
-            // Why there is no such option matters more than that its value is missing.
-            (Some(_), None) if matches!(to, To::Told(_)) => None,
             (Some(_), None) => {
-                let missing = || Failure::usage(format_args!("`{name}` is given no value"));
+                let missing = || Failure::usage(format_args!("`{name}`: missing value"));
                 Some(arguments.next().ok_or_else(missing)?)
             }
         };
@@ -261,7 +275,7 @@ fn read(table: &Table<'_>, arguments: Vec<OsString>) -> Result<Call, Failure> {
         let long = argument(table.command, &name).and_then(Arg::get_long);
         let is_same = matches!(to, To::Option(ours, _) if long.is_some() && long == ours.strip_prefix("--"));
         call.is_foreign |= !is_same || to.leaves_out(value.as_ref());
-        call.apply(&name, spelled, to, value, table)?;
+        call.apply(spelled, to, value);
     }
     Ok(call)
 }
@@ -270,7 +284,6 @@ fn read(table: &Table<'_>, arguments: Vec<OsString>) -> Result<Call, Failure> {
 fn is_of_ours(table: &Table<'_>, name: &str, to: To) -> bool {
     match to {
         To::Same => true,
-        To::Other(_) => argument(table.command, name).is_some(),
         To::Words(_) => ["-h", "--help"].contains(&name) || argument(table.command, name).is_some(),
         _ => false,
     }
@@ -309,14 +322,7 @@ impl Call {
         }
     }
 
-    fn apply(
-        &mut self,
-        name: &str,
-        spelled: Spelled,
-        to: To,
-        value: Option<OsString>,
-        table: &Table<'_>,
-    ) -> Result<(), Failure> {
+    fn apply(&mut self, spelled: Spelled, to: To, value: Option<OsString>) {
         match to {
             to if to.leaves_out(value.as_ref()) => {}
             To::Option(long, _) => self.push(long, value),
@@ -333,12 +339,7 @@ impl Call {
             To::Arranged(_) => {
                 self.words.extend(spelled.names().next().map(|option| Word::Translated(option, value)));
             }
-            To::Same | To::Anyway(_) => {}
-            To::Other(advice) | To::Told(advice) => {
-                let message = format!("{} has no `{name}`", table.words);
-                return Err(Failure::usage(message).hint([advice]));
-            }
+            To::Same | To::Anyway(_) | To::Unknown => {}
         }
-        Ok(())
     }
 }

@@ -8,6 +8,7 @@ pub(super) const PROGRAM: Program = Program {
     binary: "gguf-convert",
     verb: None,
     rows: &[ROWS],
+    without: &[WITHOUT],
     habits: HABITS,
     arrange,
 };
@@ -37,26 +38,17 @@ const ROWS: &[Row] = &[
     row(&["--fp8-as-q8"], Words(&["--fp8-as=q8_0"])),
     row(&["--print-supported-models"], Whole(&["architectures"])),
     row(&["--remote"], Anyway("OWNER/MODEL that is no folder is a model of the Hub")),
-    row(
-        &["--use-temp-file", "--no-lazy"],
-        Told("leave it out: weights are read in pieces, and memory does not depend on the model"),
-    ),
-    row(
-        &["--no-tensor-first-split"],
-        Told("convert to one file, then `gguf-inspect split FILE PREFIX --no-tensor-first-split`"),
-    ),
-    row(
-        &["--metadata FILE"],
-        Told("set keys with `--override-kv general.author=str:NAME`, or later with `gguf-inspect set`"),
-    ),
-    row(
-        &["--disable-mistral-community-chat-template"],
-        Told("leave it out, and give a template later: `gguf-inspect set FILE --chat-template TEMPLATE`"),
-    ),
-    row(
-        &["--fuse-gate-up-exps", "--fuse-qkv"],
-        Told("leave it out: files have the matrices apart, which all programs of llama.cpp run"),
-    ),
+];
+
+/// Options without a counterpart.
+const WITHOUT: &[&str] = &[
+    "--use-temp-file",
+    "--no-lazy",
+    "--no-tensor-first-split",
+    "--metadata FILE",
+    "--disable-mistral-community-chat-template",
+    "--fuse-gate-up-exps",
+    "--fuse-qkv",
 ];
 
 const HABITS: &[Row] = &[

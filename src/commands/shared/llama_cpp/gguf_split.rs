@@ -8,6 +8,7 @@ pub(super) const PROGRAM: Program = Program {
     binary: "gguf-inspect",
     verb: Some("split"),
     rows: &[ROWS],
+    without: &[WITHOUT],
     habits: &[],
     arrange,
 };
@@ -26,8 +27,10 @@ const ROWS: &[Row] = &[
     row(&["--version"], Whole(&["--version"])),
     row(&["--split"], Arranged("`gguf-inspect split`")),
     row(&["--merge"], Arranged("`gguf-inspect merge`")),
-    row(&["--delete-splits"], Told("remove the shards when the merged file is there")),
 ];
+
+/// Options without a counterpart.
+const WITHOUT: &[&str] = &["--delete-splits"];
 
 /// Options that limit a shard, with the names that they had before.
 const LIMITS: &[&str] = &["--split-max-size", "--split-max-tensors", "--max-size", "--max-tensors"];

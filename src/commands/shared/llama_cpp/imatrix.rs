@@ -8,7 +8,8 @@ pub(super) const PROGRAM: Program = Program {
     binary: "gguf-eval",
     verb: Some("imatrix"),
     rows: &[common::ROWS, ROWS],
-    habits: common::HABITS,
+    without: &[common::WITHOUT, WITHOUT],
+    habits: &[],
     arrange,
 };
 
@@ -19,20 +20,11 @@ const ROWS: &[Row] = &[
     row(&["--output-format FORMAT"], Option("--format", &[])),
     row(&["-ofreq --output-frequency N"], Option("--save-every", &["0", "-1"])),
     row(&["--ppl --no-ppl"], Anyway("`gguf-eval perplexity` measures perplexity, and nothing else does")),
-    row(
-        &["--save-frequency N"],
-        Told("`--save-every N` saves the output as it grows, and `--resume` goes on from there"),
-    ),
-    row(
-        &["--chunk --from-chunk N"],
-        Told("`--part K/N` reads a share of the windows, and `--resume` goes on where a run was stopped"),
-    ),
-    row(&["--show-statistics"], Told("`gguf-inspect show FILE` lists the entries of an importance matrix")),
-    row(
-        &["--parse-special"],
-        Told("leave it out: special tokens of a text are read as the text that they are"),
-    ),
 ];
+
+/// Options without a counterpart.
+const WITHOUT: &[&str] =
+    &["--save-frequency N", "--chunk --from-chunk N", "--show-statistics", "--parse-special"];
 
 /// The name that the reference gives an output.
 fn arrange(call: &mut Call) -> Result<(), Failure> {

@@ -1,9 +1,9 @@
 //! The options of llama.cpp's programs: what ours make of them.
 //!
-//! One table for each program says of every option that it has which of ours it is, or, where there is none, what to do
-//! instead. [`translate`] applies the table of a verb to the arguments of a call before clap sees them; `--help` and
-//! `docs/coming-from-llama-cpp.md` print it. A program that is called by one of these names, through a link, is the
-//! verb that stands for it. `golden/options` holds the tables to what the programs have.
+//! One table for each program maps its options to ours and lists those without a counterpart. [`translate`] applies the table of
+//! a verb to the arguments of a call before clap sees them; `--help` and `docs/coming-from-llama-cpp.md` print it. A program that
+//! is called by one of these names, through a link, is the verb that stands for it. `golden/options` has all options of the
+//! programs, and a test compares.
 
 mod call;
 mod common;
@@ -32,7 +32,9 @@ pub struct Program {
     pub verb: Option<&'static str>,
     /// Its options; what several programs share is a list of its own.
     pub rows: &'static [&'static [Row]],
-    /// Options that it does not have and that people try with ours, from other programs.
+    /// Its options without a counterpart, in the form of [`Row::options`].
+    pub without: &'static [&'static [&'static str]],
+    /// Options of other programs that people try with it.
     pub habits: &'static [Row],
     /// What depends on several options at once.
     arrange: fn(&mut Call) -> Result<(), Failure>,
@@ -66,17 +68,8 @@ pub enum To {
     Anyway(&'static str),
     /// It decides with others what the call is; the words say what.
     Arranged(&'static str),
-    /// Ours have no such option, but the same letters for something else.
-    Other(&'static str),
-    /// Ours have no such option; what to do instead.
-    Told(&'static str),
-}
-
-impl To {
-    /// Whether a call with the option does what it does in llama.cpp.
-    pub fn is_accepted(&self) -> bool {
-        !matches!(self, To::Other(_) | To::Told(_))
-    }
+    /// There is no such option.
+    Unknown,
 }
 
 /// An option of a row, taken apart.
@@ -108,6 +101,11 @@ impl Program {
     /// Every option of the program with its fate.
     pub fn options(&self) -> impl Iterator<Item = (Spelled, To)> + use<> {
         of(self.rows.iter().copied().flatten())
+    }
+
+    /// Every option without a counterpart.
+    pub fn without(&self) -> impl Iterator<Item = Spelled> + use<> {
+        self.without.iter().copied().flatten().map(|text| Spelled { text })
     }
 
     /// The same with the options that people try.
@@ -149,47 +147,12 @@ mod tests {
             let text = fs::read_to_string(path).unwrap();
             let theirs = text.lines().map(|line| Spelled { text: line.to_owned().leak() });
             let theirs: BTreeSet<String> = theirs.map(|it| key(it.names(), it.value().is_some())).collect();
-            let n_rows = program.options().count();
+            let options = program.options().map(|(option, _)| option).chain(program.without());
+            let options: Vec<Spelled> = options.collect();
             let ours: BTreeSet<String> =
-                program.options().map(|(it, _)| key(it.names(), it.value().is_some())).collect();
+                options.iter().map(|option| key(option.names(), option.value().is_some())).collect();
             assert_eq!(ours, theirs, "{}", program.name);
-            assert_eq!(ours.len(), n_rows, "{}: an option twice", program.name);
-        }
-    }
-
-    #[test]
-    fn as_many_are_accepted_as_the_document_says() {
-        let accepted = PROGRAMS.iter().map(|program| {
-            let n = program.options().filter(|(_, to)| to.is_accepted()).count();
-            (program.name, n, program.options().count())
-        });
-        let expected = [
-            ("convert_hf_to_gguf.py", 19, 26),
-            ("llama-quantize", 15, 16),
-            ("llama-imatrix", 17, 132),
-            ("llama-perplexity", 20, 134),
-            ("llama-gguf-split", 8, 9),
-        ];
-        assert_eq!(accepted.collect::<Vec<_>>(), expected);
-
-        let count = |rows: &'static [Row]| {
-            let options = of(rows.iter());
-            let (n, n_accepted) = options
-                .fold((0, 0), |(n, n_accepted), (_, to)| (n + 1, n_accepted + usize::from(to.is_accepted())));
-            format!("{n_accepted} of {n}")
-        };
-        let shared = count(common::ROWS);
-        let own = [imatrix::PROGRAM, perplexity::PROGRAM].map(|it| count(it.rows[1]));
-        let (n_accepted, n) =
-            expected.iter().fold((0, 0), |sums, (_, n_accepted, n)| (sums.0 + n_accepted, sums.1 + n));
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/coming-from-llama-cpp.md");
-        let page = fs::read_to_string(path).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-        for says in [
-            format!("In all {n_accepted} of {n} options are accepted"),
-            format!("{shared} of those that they share with all programs of llama.cpp"),
-            format!("{} and {} of their own", own[0], own[1]),
-        ] {
-            assert!(page.contains(&says), "`{says}` is not in the document");
+            assert_eq!(ours.len(), options.len(), "{}: duplicate option", program.name);
         }
     }
 
@@ -197,7 +160,8 @@ mod tests {
     fn no_spelling_is_in_a_table_twice() {
         for program in PROGRAMS {
             let mut seen = BTreeSet::new();
-            for name in program.all().flat_map(|(spelled, _)| spelled.names()) {
+            let options = program.all().map(|(option, _)| option).chain(program.without());
+            for name in options.flat_map(Spelled::names) {
                 assert!(seen.insert(name), "{}: {name} twice", program.name);
             }
         }
@@ -217,9 +181,8 @@ mod tests {
                     To::Same => spelled.names().all(|name| ["-h", "--help"].contains(&name) || has(name)),
                     To::Option(long, _) | To::Each(long) => has(long),
                     To::Words(words) => words.iter().all(|word| word.starts_with("--help") || has(word)),
-                    To::Other(_) => spelled.names().any(has),
-                    To::Told(_) => spelled.names().all(|name| !has(name)),
                     To::Argument(_) | To::Whole(_) | To::Anyway(_) | To::Arranged(_) => true,
+                    To::Unknown => false,
                 };
                 assert!(is_right, "{}: {first} is {to:?}", program.name);
                 let needs_value = matches!(to, To::Option(..) | To::Each(_) | To::Argument(_));

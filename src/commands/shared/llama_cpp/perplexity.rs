@@ -8,7 +8,8 @@ pub(super) const PROGRAM: Program = Program {
     binary: "gguf-eval",
     verb: Some("perplexity"),
     rows: &[common::ROWS, ROWS],
-    habits: common::HABITS,
+    without: &[common::WITHOUT, WITHOUT],
+    habits: &[],
     arrange,
 };
 
@@ -29,20 +30,19 @@ const ROWS: &[Row] = &[
     row(&["--multiple-choice"], Arranged("`gguf-eval score MODEL --multiple-choice TEXT`")),
     row(&["--hellaswag-tasks N"], Arranged("`--tasks N`; 400 with `--hellaswag`, as there")),
     row(&["--winogrande-tasks N", "--multiple-choice-tasks N"], Arranged("`--tasks N`")),
-    row(&["--warmup --no-warmup"], Told("leave it out: there is no run to warm up")),
-    row(&["-kvu --kv-unified -no-kvu --no-kv-unified"], Told(common::BATCHES)),
-    row(&["--ppl-output-type N"], Told("`--json` prints figures for programs")),
 ];
+
+/// Options without a counterpart.
+const WITHOUT: &[&str] =
+    &["--warmup --no-warmup", "-kvu --kv-unified -no-kvu --no-kv-unified", "--ppl-output-type N"];
 
 /// Verbs of ours that are modes of the reference.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
     let base = call.take("--save-all-logits").flatten();
     match (call.take("--kl-divergence").is_some(), base) {
         (true, None) => {
-            return Err(Failure::usage(
-                "`--kl-divergence` compares with saved predictions, and none are given",
-            )
-            .hint(["name their file: `--kl-divergence-base FILE`"]));
+            return Err(Failure::usage("`--kl-divergence`: missing saved logits")
+                .hint(["pass their file with `--kl-divergence-base FILE`"]));
         }
         (true, Some(base)) => {
             call.verb = Some("compare");
@@ -66,7 +66,7 @@ fn arrange(call: &mut Call) -> Result<(), Failure> {
             continue;
         }
         let Some(text) = call.take("--text") else {
-            return Err(Failure::usage(format_args!("`{mode}` needs the file of tasks: `-f FILE`")));
+            return Err(Failure::usage(format_args!("`{mode}`: missing file of tasks, `-f FILE`")));
         };
         call.verb = Some("score");
         call.push(mode, text);

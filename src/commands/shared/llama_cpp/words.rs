@@ -2,17 +2,15 @@
 
 use super::{PROGRAMS, To};
 
-/// A line of `--help`: which options of llama.cpp's program a verb takes in its spelling. None for a verb that stands for no
-/// program.
+/// A line of `--help` about the options that a verb takes in the spelling of its llama.cpp program, if it has one.
 pub fn also(binary: &str, verb: Option<&str>) -> Option<String> {
     let program = PROGRAMS.iter().find(|it| it.binary == binary && it.verb == verb)?;
-    let foreign =
-        program.options().filter(|(_, to)| to.is_accepted() && !matches!(to, To::Same | To::Whole(_)));
+    let foreign = program.options().filter(|(_, to)| !matches!(to, To::Same | To::Whole(_)));
     let names = foreign.filter_map(|(spelled, _)| spelled.names().next());
     let names: Vec<&str> = names.filter(|name| *name != "-h").collect();
-    let mut text = format!("Also called as {}", program.name);
-    if !names.is_empty() {
-        text += &format!(", with its {}", names.join(", "));
-    }
-    Some(text + "; docs/coming-from-llama-cpp.md says what becomes of every option that it has.")
+    let options = if names.is_empty() { "its options".to_owned() } else { names.join(", ") };
+    Some(format!(
+        "The command can also be called as {}, with {options} and others; see docs/coming-from-llama-cpp.md.",
+        program.name
+    ))
 }
