@@ -1,4 +1,4 @@
-//! What a command says when it cannot go on.
+//! Failures of commands: message, hints and exit code.
 
 use std::{fmt, path::Path};
 
@@ -14,7 +14,7 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 pub struct Failure {
     /// The facts: lower case, no full stop.
     pub message: String,
-    /// What a person could do, a line each.
+    /// Hints, one per line.
     pub hints: Vec<String>,
     /// The exit code of the process.
     pub code: u8,

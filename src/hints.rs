@@ -1,7 +1,7 @@
-//! What a person at the command line could do about an error.
+//! Hints for errors at the command line.
 //!
-//! Libraries say what is wrong and, where they can, what to do about it; they know no program and no option. Advice
-//! that names one stands here, one function for each library, in the place of theirs.
+//! Errors of libraries name no program and no option. Hints that do are here, one function per library, and
+//! take the place of the library's own.
 
 use arch::{ArchError, vocab::VocabError};
 use convert::{export::ExportError, merge::MergeError};
@@ -59,14 +59,11 @@ pub fn arch(error: &ArchError) -> Option<String> {
         ArchError::NoTarget { .. } => {
             Some("`--target-model-dir DIR` names the folder of the model that it drafts for".to_owned())
         }
-        ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
-            format!(
-                "`--arch-as {name}` takes it for a {name}; whether it computes as one, its names do not say"
-            )
-        }),
-        ArchError::NoClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
-            format!("try `--arch-as {name}`; the tensor names match, but the computation may differ")
-        }),
+        ArchError::UnknownClass { by_tensors, .. } | ArchError::NoClass { by_tensors, .. } => {
+            by_tensors.first().map(|(name, _)| {
+                format!("try `--arch-as {name}`; the tensor names match, but the computation may differ")
+            })
+        }
         ArchError::Vocab(VocabError::UnknownPre { .. }) => {
             Some("`--pre NAME` decides; `--pre default` if it does not matter".to_owned())
         }
@@ -77,7 +74,7 @@ pub fn arch(error: &ArchError) -> Option<String> {
 /// About an error of the crate `gguf`.
 pub fn gguf(error: &gguf::Error) -> Option<String> {
     match error {
-        gguf::Error::Exists { .. } => Some("use --force to replace it".to_owned()),
+        gguf::Error::Exists { .. } => Some("use --force to overwrite it".to_owned()),
         gguf::Error::OpenFiles { needed, .. } => {
             Some(format!("raise the limit with `ulimit -n {needed}`, or split into fewer files"))
         }

@@ -1,7 +1,7 @@
 //! The command line of the toolchain; every library is a crate under `crates/`.
 //!
-//! A binary is one line that calls [`commands::main`] with its own name. What it can do is in
-//! [`commands::COMMANDS`], one file for each verb. Only [`ui`] knows terminals.
+//! A binary is one line that calls [`commands::main`] with its own name. Its commands are in
+//! [`commands::COMMANDS`], one file each. Only [`ui`] deals with terminals.
 #![cfg_attr(
     not(test),
     deny(

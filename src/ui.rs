@@ -18,10 +18,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::{EXIT_INTERRUPTED, Failure};
 
-/// How much is printed.
+/// Amount of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ui {
-    /// Nothing but errors.
+    /// Print only errors.
     pub quiet: bool,
     /// Everything.
     pub verbose: bool,
@@ -81,7 +81,7 @@ impl Ui {
         }
     }
 
-    /// What has been done.
+    /// Prints a finished step.
     pub fn status(&self, text: &str) {
         if !self.quiet {
             say(PLAIN, "", text);
@@ -95,14 +95,14 @@ impl Ui {
         }
     }
 
-    /// What only the curious want to know.
+    /// Prints a detail, with `--verbose` only.
     pub fn detail(&self, text: &str) {
         if self.verbose {
             self.note(text);
         }
     }
 
-    /// A bar for `total_bytes` of input; where stderr is no terminal, a line every ten seconds.
+    /// Shows progress over `total_bytes` of input: a bar on a terminal, otherwise a line every ten seconds.
     pub fn progress(&self, total_bytes: u64) -> Progress {
         let has_terminal = io::stderr().is_terminal();
         let is_shown = has_terminal && !self.quiet;
@@ -143,7 +143,7 @@ impl Progress {
     pub fn add(&self, bytes: u64) {
         self.bar.inc(bytes);
         let Some(lines) = &self.lines else { return };
-        // Whoever finds another thread here has nothing to print.
+        // Another thread is printing already.
         let Ok(mut last) = lines.last.try_lock() else { return };
         if last.elapsed() >= LINE_INTERVAL {
             *last = Instant::now();
@@ -173,7 +173,7 @@ impl Drop for Progress {
     }
 }
 
-/// What is said where the process has to end before its work has come to an end of its own.
+/// Builds the message for a process that must end early.
 type LastWords = Box<dyn Fn() -> Failure + Send>;
 
 static LAST_WORDS: Mutex<Option<(Ui, LastWords)>> = Mutex::new(None);
@@ -189,7 +189,7 @@ pub struct EndsSoon(());
 impl Drop for EndsSoon {
     fn drop(&mut self) {
         let words = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Somebody else is saying them and ends the process.
+        // Another thread prints them and ends the process.
         while words.is_none() {
             std::thread::park();
         }
@@ -225,9 +225,9 @@ pub fn interrupted_code() -> u8 {
     }
 }
 
-/// A flag that Ctrl-C, SIGTERM and SIGHUP set. Whoever works looks at it, stops and tidies up; a second
-/// signal removes temporary files and ends the process at once. A SIGHUP that the process was started
-/// to ignore, as `nohup` does, stays ignored.
+/// Returns a flag that Ctrl-C, SIGTERM and SIGHUP set. Workers check it, stop and clean up; a second signal
+/// removes temporary files and ends the process at once. A SIGHUP that was ignored at start, as with `nohup`,
+/// stays ignored.
 pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
     static CANCEL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     let install = || {
@@ -268,7 +268,7 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
         }
     };
     let _ = std::thread::Builder::new().spawn(listen);
-    // Returns once the thread listens, or if there is none.
+    // Returns once the thread listens, or if it could not be started.
     let _ = is_ready.recv();
 }
 
@@ -306,7 +306,7 @@ pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let mut size = bytes as f64;
     let mut unit = 0;
-    // What would print as 1000 belongs to the next unit.
+    // Values that would print as 1000 belong to the next unit.
     while size >= 999.5 && unit + 1 < UNITS.len() {
         size /= 1000.0;
         unit += 1;

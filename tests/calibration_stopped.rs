@@ -92,7 +92,7 @@ fn what_is_left_of_a_text_that_was_read_is_named_and_taken() {
     // The recipe cannot be saved, which is seen when the text has been read.
     let ran = sandbox.run(QUANTIZE, &[&args[..], &["--save-recipe", "none/recipe.json"]].concat());
     assert_eq!((ran.code, ran.stderr.contains("steps of the texts")), (Some(1), true), "{}", ran.stderr);
-    let hint = "hint: what was read is in out/.x.gguf.moments: the same call goes on behind it; `rm -r out/.x.gguf.moments` removes it";
+    let hint = "hint: statistics so far are in out/.x.gguf.moments: repeat the call to continue; `rm -r out/.x.gguf.moments` removes it";
     assert!(ran.stderr.contains(hint), "{}", ran.stderr);
     let left = sandbox.outputs();
     assert!(!left.is_empty() && left.iter().all(|name| name.starts_with(".x.gguf.moments/")), "{left:?}");
@@ -152,7 +152,7 @@ fn a_checkpoint_is_not_converted_again() {
     assert!(left.iter().all(|name| sandbox.path(name).exists()));
 
     let ran = succeed(sandbox.convert(&[&args[..], &["--resume"]].concat()));
-    assert!(ran.stderr.contains("goes on: ") && !ran.stderr.contains(".base: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("resuming: ") && !ran.stderr.contains(".base: "), "{}", ran.stderr);
     assert!(!ran.stderr.contains("steps of the texts"), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
     let whole: Vec<&str> =

@@ -81,7 +81,7 @@ fn expected(sandbox: &Sandbox) -> Vec<u8> {
 fn goes_on(sandbox: &Sandbox, expected: &[u8]) {
     let ran = sandbox.convert(&[&SLOW[..6], &["--resume"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("note: goes on: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("note: resuming: "), "{}", ran.stderr);
     assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected, "other bytes");
 }
 
@@ -121,7 +121,7 @@ fn a_disk_that_fills_up_on_the_way_is_an_error_that_can_be_mended() {
         "{}",
         ran.stderr
     );
-    assert!(ran.stderr.contains("the same call with --resume goes on"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("repeat the call with --resume to continue"), "{}", ran.stderr);
     assert!(!sandbox.path("out/x.gguf").exists());
     fs::remove_file(sandbox.path("out/filler")).unwrap();
     goes_on(&sandbox, &expected);

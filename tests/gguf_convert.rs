@@ -237,7 +237,7 @@ fn what_is_there_stays_unless_forced() {
     let sandbox = Sandbox::with_golden("llama");
     fs::write(sandbox.path("out/x.gguf"), "mine").unwrap();
     let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q"]);
-    let stderr = "error: `out/x.gguf` exists already\nhint: use --force to replace it\n";
+    let stderr = "error: `out/x.gguf` exists already\nhint: use --force to overwrite it\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), stderr));
     assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap(), b"mine");
     assert_eq!(sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q", "--force"]), silent());

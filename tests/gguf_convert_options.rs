@@ -154,13 +154,13 @@ fn an_unknown_class_is_told_by_its_tensors() {
     let (_, places) = first.split_once("; of its 21 tensors 21 in `").unwrap();
     assert!(places.ends_with("have a place"), "{places}");
     let hint = ran.stderr.lines().nth(1).unwrap();
-    assert!(hint.starts_with("hint: `--arch-as "), "{hint}");
+    assert!(hint.starts_with("hint: try `--arch-as "), "{hint}");
     assert_eq!(sandbox.outputs(), ["plain.gguf"]);
     // Tables that fit equally well come in the order of their names' likeness.
     sandbox.edit("llama/config.json", "ZebraForCausalLM", "LamaForCausalLM");
     let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q"]);
     assert!(ran.stderr.contains("of its 21 tensors 21 in `llama`, 21 in `"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("hint: `--arch-as llama` takes it for a llama; "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: try `--arch-as llama`; "), "{}", ran.stderr);
 
     // By the name of an architecture and by the name of a class.
     for name in ["llama", "LlamaForCausalLM"] {

@@ -123,7 +123,7 @@ fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
         succeed(sandbox.convert(&part("1/2")));
         fail(&sandbox, &["assemble", "plan.json"], "of 2 parts 2 (it was stopped with ");
         let again = succeed(sandbox.convert(&part("2/2")));
-        assert!(again.stderr.contains("note: goes on: "), "{}", again.stderr);
+        assert!(again.stderr.contains("note: resuming: "), "{}", again.stderr);
         succeed(sandbox.convert(&["assemble", "plan.json"]));
         assert_eq!(sandbox.listing("out"), expected);
         fs::remove_file(sandbox.path("out/x.gguf")).unwrap();

@@ -51,7 +51,7 @@ fn every_output_is_checked_before_a_model_is_opened() {
     ];
     for command in commands {
         for (output, message) in [
-            ("there", "error: `there` exists already\nhint: use --force to replace it"),
+            ("there", "error: `there` exists already\nhint: use --force to overwrite it"),
             ("folder", "error: `folder` "),
             ("none/x", "error: folder `none` does not exist\nhint: make it first\n"),
             ("there/x", "error: `there` is not a folder"),
@@ -315,10 +315,10 @@ fn ctrl_c_keeps_the_part_of_a_matrix_that_there_is() {
         rest.join("\n")
     };
     let said = interrupted(&args);
-    assert!(said.contains("error: interrupted after ") && said.contains("go on with --resume"), "{said}");
+    assert!(said.contains("error: interrupted after ") && said.contains("continue with --resume"), "{said}");
     let saved = Sums::open(&sandbox.path("im.gguf")).unwrap();
     assert!(
-        saved.n_chunks > 0 && said.contains(&format!("{} windows are in im.gguf", saved.n_chunks)),
+        saved.n_chunks > 0 && said.contains(&format!("{} chunks are in im.gguf", saved.n_chunks)),
         "{said}"
     );
     // A whole matrix is not replaced with a part.

@@ -119,7 +119,7 @@ fn what_is_refused_and_what_is_warned_of() {
     let ran =
         quantize(&sandbox, &["q4.gguf", "out/x", "q5_0", "--allow-requantize", "--tensor-type", "foo=q8_0"]);
     let stderr = "warning: --tensor-type: `foo` is found in no tensor's name\n\
-                  warning: out/x: 15 tensors were quantized already; what was lost then stays lost, and more goes\n\
+                  warning: out/x: 15 tensors are already quantized; requantizing loses more precision\n\
                   wrote out/x: 974880 bytes (975 kB), 5.60 bits/weight\n";
     assert_eq!(ran, Output { stderr: stderr.into(), ..silent() });
 

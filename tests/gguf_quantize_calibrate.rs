@@ -183,7 +183,7 @@ fn what_is_refused_and_what_is_warned_of() {
         &sandbox,
         &[&["--allow-requantize", "q8.gguf", "x.gguf", "q4_0", "--no-verify"][..], FEW].concat(),
     );
-    assert!(ran.stderr.contains("16 tensors are quantized already"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("16 tensors are already quantized"), "{}", ran.stderr);
     // More was asked for than there is.
     let args = [
         "base.gguf",

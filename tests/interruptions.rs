@@ -77,7 +77,7 @@ fn signals_end_a_run_and_say_how_to_go_on() {
                 assert_eq!(left, [".x.gguf.journal", ".x.gguf.partial"]);
                 assert!(
                     lines[1].starts_with("hint: ")
-                        && lines[1].ends_with("the same call with --resume goes on")
+                        && lines[1].ends_with("repeat the call with --resume to continue")
                 );
                 assert_eq!(
                     lines[2],

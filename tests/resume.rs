@@ -158,7 +158,7 @@ fn killed_at_any_moment_it_goes_on_to_the_same_bytes() {
             let ran =
                 finish(case.command(&sandbox, &[&args[..], &["--resume"], force].concat()).spawn().unwrap());
             assert_eq!(ran.code, Some(0), "{what}: {}", ran.stderr);
-            resumed += u64::from(ran.stderr.contains("goes on: "));
+            resumed += u64::from(ran.stderr.contains("resuming: "));
         }
         assert_eq!(&sandbox.listing("out"), files, "{what}");
         files.keys().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
@@ -178,7 +178,7 @@ fn what_was_stopped_is_refused_until_somebody_decides() {
     let lines: Vec<&str> = ran.stderr.lines().collect();
     assert!(lines[0].starts_with("error: out/x.gguf: an earlier run was stopped "), "{}", ran.stderr);
     assert!(lines[0].contains(" s ago with ") && lines[0].ends_with(" MB done"), "{}", ran.stderr);
-    assert_eq!(lines[1], "hint: called as it was, with --resume, it goes on; --force begins anew");
+    assert_eq!(lines[1], "hint: repeat the call with --resume to continue it, or with --force to start over");
     assert_eq!(lines[2], "hint: `rm out/.x.gguf.journal out/.x.gguf.partial` removes what it left");
     // Another output is none of its business.
     assert_eq!(sandbox.convert(&["tiny", "out/y.gguf", "-t", "q8_0", "-q"]), common::silent());
@@ -187,7 +187,7 @@ fn what_was_stopped_is_refused_until_somebody_decides() {
     let ran = sandbox.convert(&[&SLOW[..6], &["--resume"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("note: goes on: ") && ran.stderr.contains(" are there and right"),
+        ran.stderr.contains("note: resuming: ") && ran.stderr.contains(" are verified"),
         "{}",
         ran.stderr
     );
@@ -218,7 +218,7 @@ fn what_changed_is_refused_by_name() {
     let refused = |args: &[&str], change: &str| {
         let ran = sandbox.convert(&[args, &["--resume"]].concat());
         assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.stderr);
-        let line = format!("error: out/x.gguf: cannot go on with the earlier run: {change}");
+        let line = format!("error: out/x.gguf: cannot resume: {change}");
         assert_eq!(ran.stderr.lines().next(), Some(line.as_str()), "{args:?}");
         assert_eq!(sandbox.listing("out"), left, "{args:?}");
     };
@@ -277,7 +277,7 @@ fn rows_are_compared_before_they_are_relied_on() {
     kill_with_rows(&sandbox, SLOW);
     let text = fs::read(&journal).unwrap();
     fs::write(&journal, [&text[..], b"0123456789abcdef {\"done\":[[0,"].concat()).unwrap();
-    goes_on("note: goes on: ");
+    goes_on("note: resuming: ");
     for wrong in [&[0; 100][..], b"", b"{}\n", &text[..20]] {
         kill_with_rows(&sandbox, SLOW);
         fs::write(&journal, wrong).unwrap();

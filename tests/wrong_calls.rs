@@ -217,12 +217,7 @@ fn a_word_too_few_or_too_many_is_named() {
         &sandbox,
         &[
             (CONVERT, &["llama"], 2, &["missing --type", "hint: `--type auto` "]),
-            (
-                CONVERT,
-                &["llama", "q4_k_m"],
-                2,
-                &["`q4_k_m` is in the place of the output; use `--type q4_k_m`"],
-            ),
+            (CONVERT, &["llama", "q4_k_m"], 2, &["`q4_k_m` is read as the output; use `--type q4_k_m`"]),
             (
                 QUANTIZE,
                 &["in.gguf", "x.gguf"],
@@ -230,7 +225,7 @@ fn a_word_too_few_or_too_many_is_named() {
                 &["`x.gguf` stands where the type is wanted", "types are q1_0"],
             ),
             (QUANTIZE, &["in.gguf", "out/x"], 2, &["`out/x` stands where the type is wanted"]),
-            (QUANTIZE, &["in.gguf"], 2, &["a type is needed behind the input, as q4_k_m"]),
+            (QUANTIZE, &["in.gguf"], 2, &["missing type after the input, for example q4_k_m"]),
             (
                 QUANTIZE,
                 &["in.gguf", "q4_0", "--imatrix", "text"],

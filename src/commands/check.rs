@@ -1,4 +1,4 @@
-//! `gguf-eval check FILE --baseline B.json`: whether a file got worse.
+//! `gguf-eval check FILE --baseline B.json`: comparison of a file with an earlier measurement.
 
 use std::{
     fs,
@@ -104,7 +104,7 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What a file predicted once, and how much worse it may get.
+/// Saved metrics of a file, and how much worse they may get.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Baseline {
@@ -132,7 +132,7 @@ impl Limit {
     }
 }
 
-/// One figure beside its baseline.
+/// A metric and its baseline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Verdict {
     what: &'static str,

@@ -1,4 +1,4 @@
-//! `gguf-eval compare BASE FILE... --text F`: what quantization cost.
+//! `gguf-eval compare BASE FILE... --text F`: loss of quantization.
 
 use std::{
     ops::Range,
@@ -114,7 +114,7 @@ struct CompareArgs {
     parts: PartArgs,
 }
 
-/// What is told of a run beside its figures.
+/// Facts about a run that do not affect its metrics.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Told {
     base: String,
@@ -131,26 +131,26 @@ struct ToldOfFile {
     bits_per_weight: f64,
 }
 
-/// What the base is.
+/// The opened base.
 enum Opened {
     Model(Box<Model>),
     Logits(LogitsFile),
 }
 
-/// What is run over the text.
+/// The chunks to run.
 struct Plan {
     chunks: Vec<Chunk>,
-    /// Those of them that this run does.
+    /// The chunks of this run, by index.
     range: Range<usize>,
     text: Option<String>,
     context: usize,
 }
 
-/// What running the text gave.
+/// Measurements over the text.
 struct Predictions {
     /// The positions of each of the others.
     positions: Vec<Vec<Position>>,
-    /// Whether the base's predictions could be saved, if that was wanted.
+    /// Result of saving the base's logits, if requested.
     saved: Result<(), Failure>,
 }
 
@@ -215,7 +215,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     show(&args, told, measured, tensors, saved, ui)
 }
 
-/// What was found, and how.
+/// Measurements and their settings.
 struct Measured {
     /// The positions of each of the others.
     found: Vec<Vec<Position>>,
@@ -258,7 +258,7 @@ fn show(
         windows,
         files: told.files.into_iter().zip(tensors).enumerate().map(file).collect(),
     };
-    // The result is printed first: what goes wrong with a file must not take it along.
+    // The result is printed first, so that a failed file does not lose it.
     let text = if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n"
     } else {
@@ -293,7 +293,7 @@ fn told(args: &CompareArgs, base_path: &Path, base: &Opened, others: &[Model], p
     }
 }
 
-/// What decides about the figures of a run, for its parts.
+/// Settings that the metrics of a run depend on, for its parts.
 fn what_decides(
     args: &CompareArgs,
     base_path: &Path,
@@ -316,10 +316,10 @@ fn what_decides(
     }))
 }
 
-/// What is told of parts and the positions of each file: they follow each other as in one run.
+/// Facts about the parts and the positions of each file, in the order of a single run.
 ///
 /// # Errors
-/// A part that has not what its header says.
+/// A part that does not match its header.
 pub(super) fn positions_of(parts: &[PartFile]) -> Result<(Told, Vec<Vec<Position>>), Failure> {
     let Some(first) = parts.first() else { return Err(Failure::usage("there are no parts")) };
     let told: Told = first.told()?;
@@ -360,7 +360,7 @@ fn check(args: &CompareArgs, base: &Opened) -> Result<(), Failure> {
         return Err(Failure::usage("there is no file to compare with the base"));
     }
     if is_saved && (args.tensors || args.save_logits.is_some() || args.text.is_some()) {
-        let message = "the base is saved predictions, which have a text of their own and no tensors";
+        let message = "the base is saved logits, which have their own text and no tensors";
         return Err(Failure::usage(message).hint(["leave out --tensors, --save-logits and --text"]));
     }
     if args.parts.part.is_some() && args.files.is_empty() {

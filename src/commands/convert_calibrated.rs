@@ -1,6 +1,7 @@
-//! `gguf-convert SRC [OUT] --type T --calibrate TEXT...`: the checkpoint becomes a GGUF file that lies beside the output for as long as
-//! it takes, and is quantized as `gguf-quantize` does it. A model runs from one file, and what decides about its blocks is what went
-//! into the matrices of that file.
+//! `gguf-convert SRC [OUT] --type T --calibrate TEXT...`: conversion with calibration.
+//!
+//! The checkpoint is first converted to a temporary GGUF file next to the output, because the model runs from
+//! one file. That file is then quantized as in `gguf-quantize`.
 
 use std::{
     fs,
@@ -29,11 +30,11 @@ pub struct Calibrated<'a> {
     pub recipes: Vec<&'static Recipe>,
     /// The type of the file in between, which loses nothing of the checkpoint.
     pub between: &'static Recipe,
-    /// What is requested beside the types.
+    /// Settings other than the types.
     pub settings: Settings,
     /// The texts.
     pub calibration: &'a CalibrationArgs,
-    /// Whether types are chosen.
+    /// Budget for the choice of types.
     pub budget: &'a BudgetArgs,
     /// Threads to work with.
     pub threads: Option<NonZeroUsize>,
@@ -111,7 +112,7 @@ pub fn run<I: Input>(
     quantize_run::run(model, job, args, ui)
 }
 
-/// The file in between. It goes when this does, unless there is a run to go on with, which needs it.
+/// The temporary GGUF file. It is removed on drop, unless an interrupted run can be resumed, which needs it.
 struct Between<'a> {
     path: PathBuf,
     outputs: Vec<PathBuf>,
@@ -119,7 +120,7 @@ struct Between<'a> {
 }
 
 impl<'a> Between<'a> {
-    /// Beside the first of the outputs.
+    /// Path next to the first output.
     fn beside(outputs: Vec<PathBuf>, ui: &'a Ui) -> Between<'a> {
         let first = outputs.first().map_or(Path::new(""), |path| path);
         Between { path: calibration::base_beside(first), outputs, ui }

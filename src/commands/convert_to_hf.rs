@@ -88,7 +88,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let failed = |error: ExportError| {
         let hint = hints::export(&error);
         match error {
-            // What is wrong inside of the input; all others name their path.
+            // Problems inside the input. All others name their path.
             ExportError::Layout(_)
             | ExportError::Convert(convert::Error::NonFinite { .. } | convert::Error::Overflow { .. }) => {
                 Failure::at(&args.gguf, error)
@@ -133,7 +133,7 @@ fn write(
     export::write(file, &args.gguf, plan, &args.dir, args.output.force, options, watch)
 }
 
-/// What is going to be written, or has been.
+/// The planned or finished export.
 #[derive(Debug, Serialize)]
 struct Report {
     input: String,

@@ -1,4 +1,4 @@
-//! `gguf-inspect diff A B`: what two files differ in.
+//! `gguf-inspect diff A B`: differences between two files.
 
 mod lines;
 
@@ -65,14 +65,14 @@ struct DiffArgs {
     quiet: bool,
 }
 
-/// What became of one tensor.
+/// Change of one tensor.
 enum Change<'a> {
     OnlyA(&'a TensorInfo),
     OnlyB(&'a TensorInfo),
     Both {
         a: &'a TensorInfo,
         b: &'a TensorInfo,
-        /// Of values; none where shapes differ, data were not read or nothing decodes them.
+        /// Relative error of the values; none if shapes differ, data were not read or no decoder exists.
         error: Option<f64>,
     },
 }
@@ -94,7 +94,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
 }
 
-/// Keys whose values differ. What describes shards is no difference.
+/// Keys whose values differ. Keys that describe shards are ignored.
 fn keys<'a>(a: &'a Model, b: &'a Model) -> Vec<Sides<'a>> {
     let is_of_shards = |key: &str| key.starts_with("split.") || key == gguf::SLACK_KEY;
     let both = side_by_side(a.metadata(), b.metadata());
@@ -136,7 +136,8 @@ fn tensors<'a>(a: &'a Model, b: &'a Model, args: &DiffArgs, ui: &Ui) -> Result<V
 /// Elements that are compared at a time: whole blocks of every type.
 const PIECE_ELEMS: u64 = 1 << 20;
 
-/// How far the values of `b` are from those of `a`; none where the bytes of one type are equal. NaN where nothing decodes a type.
+/// Relative error of the values of `b`; none if the bytes of one type are equal, NaN if a type has no
+/// decoder.
 fn error_of<'a>(
     a: (&'a File, &'a TensorInfo),
     b: (&'a File, &'a TensorInfo),

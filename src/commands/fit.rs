@@ -127,13 +127,13 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
                 note_of_length(&entry, is_scaled, ui);
                 entries.push(entry);
             }
-            // One file of a folder that is not known does not keep the others from being told.
+            // An unknown file of a folder does not prevent the report of the others.
             Err(failure) if is_folder => ui.warning(&failure.message),
             Err(failure) => return Err(failure),
         }
     }
     if entries.is_empty() {
-        return Err(Failure::at(&args.path, "no model is in it whose memory can be told"));
+        return Err(Failure::at(&args.path, "no model with a known memory layout"));
     }
     entries.sort_by_key(|entry| (entry.demand.weights, entry.path.clone()));
     ui.data(&if args.json { json(&entries, &args)? } else { text(&entries, &args) })?;
@@ -174,7 +174,7 @@ fn demand(path: &Path, model: &Model, others: u64) -> Result<(Demand, bool), Fai
     Ok((demand, kind.is_some_and(|kind| kind != "none")))
 }
 
-/// The models of a folder: of a split one its first shard. What is no model is named.
+/// Models of a folder, with the first shard of split models. Other files are reported.
 fn models_in(folder: &Path, ui: &Ui) -> Result<Vec<PathBuf>, Failure> {
     let failed = |error| Failure::cannot_open(folder, error);
     let mut paths = Vec::new();
@@ -195,7 +195,7 @@ fn models_in(folder: &Path, ui: &Ui) -> Result<Vec<PathBuf>, Failure> {
         match kind {
             None => paths.push(path),
             Some(kind) => {
-                ui.status(&format!("{name}: of the kind `{kind}`, which --with counts beside a model"))
+                ui.status(&format!("{name}: kind `{kind}`; count it in addition to a model using --with"))
             }
         }
     }

@@ -158,7 +158,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The tokens of the prompt: before, between and behind pictures, where there are some.
+/// Tokens of the prompt: before, between and after the images.
 fn prompt(model: &Model, args: &GenerateArgs, pictures: Option<&Pictures>) -> Result<Vec<Vec<u32>>, Failure> {
     let tokenizer = model.tokenizer();
     let asked = match pictures {

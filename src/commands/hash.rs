@@ -89,7 +89,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
 }
 
-/// One line: what it is of, and the digest.
+/// A name and its digest.
 type Line = (String, String);
 
 fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
@@ -103,8 +103,8 @@ fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
         let Some(name) = path.to_str() else {
             return Err(Failure::at(path, "the name is not UTF-8"));
         };
-        // Only GGUF files: what is damaged in its header has no digest worth writing down.
-        // The data of a tensor whose size is unknown have no digest of their own.
+        // Only GGUF files: a file with a damaged header should not get a digest. Tensors of unknown size have
+        // no digest of their own.
         let file = if args.tensors { show::open(path)? } else { show::open_foreign(path)? };
         lines.push((name.to_owned(), of_file(path, ui)?));
         if args.tensors {

@@ -132,7 +132,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         Format::ALL.iter().find(|(name, _)| *name == args.format).map_or(Format::Gguf, |(_, it)| *it);
     if !args.force && !args.resume && args.output.exists() {
         let error = gguf::Error::Exists { path: args.output.clone() };
-        return Err(Failure::new(error).hint(["use --force to replace it, or --resume to go on with it"]));
+        return Err(Failure::new(error).hint(["use --force to overwrite it or --resume to continue it"]));
     }
     // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
     let inputs: Vec<&Path> = args.file.iter().chain(&args.text).map(PathBuf::as_path).collect();
@@ -183,7 +183,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let mut n_done = 0;
     if args.resume && args.output.exists() {
         (start, n_done) = resumed(&args, text)?;
-        ui.status(&format!("going on after {n_done} windows"));
+        ui.status(&format!("resuming after {n_done} chunks"));
     } else {
         start.datasets.push(text.display().to_string());
     }
@@ -205,7 +205,7 @@ fn other_names(before: &Sums, added: &Sums) -> Option<String> {
     found.or_else(|| extra.map(|name| format!("`{}` is only in this one", printable(&name))))
 }
 
-/// What is told of a run beside its sums.
+/// Facts about a run that do not affect its sums.
 #[derive(Serialize, Deserialize)]
 struct Told {
     text: String,
@@ -235,7 +235,7 @@ fn part(
             return Err(Failure::interrupted());
         }
     }
-    // What is no number is told to the one who can do something about it.
+    // NaNs are reported with the model that produced them.
     collector.sums(args.context).map_err(|error| of_open(model, error))?;
     let told = Told { text: text.display().to_string(), matrices: matrices(model) };
     let part = NewPart {
@@ -313,7 +313,7 @@ fn report(
     ui.data(&format!("{value:#}\n"))
 }
 
-/// What an earlier run left, and how many windows it had read.
+/// Sums of an earlier run and the number of chunks that it read.
 fn resumed(args: &ImatrixArgs, text: &Path) -> Result<(Sums, usize), Failure> {
     let path = &args.output;
     let failed = |message: String| {
@@ -354,7 +354,7 @@ fn collect(
     let at_once = model.sequences_at_once(args.context as usize);
     let at_once = args.save_every.map_or(at_once, |every| at_once.min(every as usize));
     let (mut n_read, mut n_saved) = (n_done, n_done);
-    // What is there already and whole is not replaced with a part.
+    // A complete file is not replaced by a partial one.
     let may_save = args.save_every.is_some() || args.resume || !args.output.exists();
     for batch in chunks.get(n_done..).unwrap_or_default().chunks(at_once) {
         collector.add(model, batch).map_err(|error| of_open(model, error))?;
@@ -380,13 +380,13 @@ fn interrupted(output: &Path, format: Format, (n_saved, n_read, n): (usize, usiz
     let message = format!("interrupted after {n_read} of {n} windows");
     let hint = match format {
         _ if n_saved == 0 => "the matrix that was there is untouched; --save-every N saves parts".to_owned(),
-        Format::Gguf => format!("{n_saved} windows are in {}; go on with --resume", output.display()),
+        Format::Gguf => format!("{n_saved} chunks are in {}; continue with --resume", output.display()),
         _ => format!("{n_saved} windows are in {}", output.display()),
     };
     Failure { message, ..Failure::interrupted() }.hint([hint])
 }
 
-/// Writes the file whole or not at all. Whether it may be replaced was checked before the work.
+/// Writes the file atomically. The caller has checked that it may be replaced.
 fn write(path: &Path, sums: &Sums, format: Format, ui: &Ui) -> Result<(), Failure> {
     let bytes = sums.to_bytes(format).map_err(|error| Failure::at(path, error))?;
     write_result(path, &bytes, true)?;

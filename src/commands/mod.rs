@@ -61,7 +61,7 @@ pub mod readers {
     };
     use super::{compare, imatrix, perplexity, shared::part_file::PartFile};
 
-    /// Whether these bytes are a part of a measurement that can be put together with others.
+    /// True if these bytes are a part of a measurement that can be merged with others.
     pub fn is_measured_part(bytes: Vec<u8>) -> bool {
         let bytes = Mapped::from(bytes);
         let part = |verb| PartFile::parse(Path::new("part"), bytes.clone(), verb).map(|part| [part]);
@@ -71,7 +71,7 @@ pub mod readers {
     }
 }
 
-/// What becomes of the options of llama.cpp's programs.
+/// Translation of the options of llama.cpp's programs.
 pub use shared::llama_cpp;
 use shared::{
     call_advice::refused,
@@ -88,7 +88,7 @@ pub struct Command {
     pub verb: Option<&'static str>,
     /// Adds its arguments and its help.
     pub define: fn(clap::Command) -> clap::Command,
-    /// How much it prints, by its arguments.
+    /// Amount of output, by the arguments.
     pub ui: fn(&ArgMatches) -> Ui,
     /// Runs it.
     pub run: fn(&ArgMatches, &Ui) -> Result<(), Failure>,
@@ -99,7 +99,7 @@ pub struct Command {
 pub struct Binary {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// One-line description.
     pub about: &'static str,
 }
 

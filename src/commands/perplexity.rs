@@ -88,7 +88,7 @@ struct PerplexityArgs {
     parts: PartArgs,
 }
 
-/// What is told of a run beside its figures.
+/// Facts about a run that do not affect its metrics.
 #[derive(Serialize, Deserialize)]
 struct Told {
     file: String,
@@ -158,7 +158,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     print(&told, activations.name(), (args.context, args.stride), &figures, args.json, ui)
 }
 
-/// The figures of all parts.
+/// Metrics of all parts together.
 fn merge(args: &PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
     let parts = part_file::open_all(&args.parts.merge, VERB)?;
     let figures = figures_of(&parts)?;
@@ -167,10 +167,10 @@ fn merge(args: &PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
     print(&parts[0].told()?, &activations, cut, &figures, args.json, ui)
 }
 
-/// The figures of parts: their predictions are added in the order of the text, as one run adds them.
+/// Metrics of parts: their predictions are added in the order of the text, as in a single run.
 ///
 /// # Errors
-/// A part that has not what its header says.
+/// A part that does not match its header.
 pub(super) fn figures_of(parts: &[PartFile]) -> Result<Perplexity, Failure> {
     let mut figures = Perplexity::default();
     for part in parts {

@@ -147,7 +147,7 @@ struct QuantizeArgs {
     budget: BudgetArgs,
 }
 
-/// What the positional arguments say.
+/// The positional arguments.
 struct What {
     input: PathBuf,
     out: Option<PathBuf>,
@@ -174,8 +174,8 @@ fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
     })
 }
 
-/// The same four forms as in the reference. `IN A B` is `IN OUT TYPE` unless only A is a type.
-/// With `--type` or a recipe file there is no TYPE: `IN`, `IN OUT` or `IN OUT THREADS`.
+/// Parses the same four forms as the reference. `IN A B` is `IN OUT TYPE` unless only A is a type. With
+/// `--type` or a recipe file there is no TYPE: `IN`, `IN OUT` or `IN OUT THREADS`.
 fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) -> Result<What, Failure> {
     // File names may be any bytes; types and numbers are text.
     let texts: Vec<Cow<'_, str>> = what.iter().map(|word| word.to_string_lossy()).collect();
@@ -201,13 +201,13 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
         [_, out, types] if parse_recipe(out).is_ok() && parse_recipes(types).is_ok() => {
             let message = format!("`{out}` is a type, and so is `{types}`: is `{out}` the output?");
             return Err(Failure::usage(message).hint([
-                format!("several types are divided by commas: `{out},{types}`"),
+                format!("use commas between several types: `{out},{types}`"),
                 format!("a file of that name is `./{out}`"),
             ]));
         }
         [_, _, types] => (file(1), types, None),
         [_, _, types, number] => (file(1), types, threads(number)?),
-        _ => return Err(Failure::usage("a type is needed behind the input, as q4_k_m or q8_0")),
+        _ => return Err(Failure::usage("missing type after the input, for example q4_k_m or q8_0")),
     };
     Ok(What { input, out, recipes: parse_recipes(types)?, threads })
 }

@@ -78,10 +78,10 @@ struct RecipeArgs {
     quiet: bool,
 }
 
-/// What headers say.
+/// Contents of the headers of all shards.
 struct Headers {
     metadata: Metadata,
-    /// Of all shards: name and dtype, in their order.
+    /// Name, shape and dtype of each tensor, in file order.
     tensors: Vec<(String, tensor::Shape, DType)>,
 }
 
@@ -139,7 +139,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether weights are encoded to a dtype.
+/// True if weights can be encoded to a dtype.
 fn is_made(dtype: &str) -> bool {
     DType::from_name(dtype).is_ok_and(DType::is_encodable)
 }
@@ -183,7 +183,7 @@ fn tensors_of(header: &Header) -> impl Iterator<Item = (String, tensor::Shape, D
 fn remote(address: &str, ui: &Ui) -> Result<Headers, Failure> {
     use gguf::{SPLIT_COUNT_KEY, parse_shard_file_name, shard_file_name};
 
-    // A signed address has more behind its path.
+    // A signed URL has a query after its path.
     let (path, query) = address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)));
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let Some((prefix, no, count)) = parse_shard_file_name(name).filter(|(.., count)| *count > 1) else {

@@ -111,7 +111,7 @@ fn example(key: &str, value: &str, kind: Option<&str>) -> String {
     }
 }
 
-/// `KEY=TYPE:VALUE`, or `KEY=VALUE` for a key that is there.
+/// Parses `KEY=TYPE:VALUE`, or `KEY=VALUE` for an existing key.
 fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Failure> {
     let wrong = |problem: String| Failure::usage(format_args!("`{text}`: {problem}"));
     let Some((key, typed)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {

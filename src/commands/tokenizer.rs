@@ -130,7 +130,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         if around.0 != around.1 {
             let _ = writeln!(
                 report,
-                "around `a`  source {:?}, file {:?}: what is added before and behind differs",
+                "around `a`  source {:?}, file {:?}: added tokens differ",
                 around.0, around.1
             );
         }
@@ -198,7 +198,7 @@ fn library_ids(
     Ok(encoding.get_ids().to_vec())
 }
 
-/// How two lists of ids differ.
+/// Difference between two lists of token IDs.
 struct Difference {
     /// Ids of the first list that have no equal, or of the second where it has more of them.
     count: usize,

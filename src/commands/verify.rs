@@ -1,4 +1,4 @@
-//! `gguf-inspect verify FILE [--against SRC]`: whether a file is what it should be, and whether it is what its source makes.
+//! `gguf-inspect verify FILE [--against SRC]`: checks of a file, alone or against its source.
 
 mod against;
 mod blocks;
@@ -110,7 +110,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     if args.only.contains(&Which::Source) && args.against.is_none() {
         return Err(Failure::usage("--only source needs --against SRC"));
     }
-    // What is not there is no verdict on a file.
+    // A missing file is not a failed check.
     if let Err(error) = std::fs::metadata(&args.file) {
         return Err(
             Failure::cannot_open(&args.file, error).hint(input_kind::advice(&args.file, Wanted::Gguf))
@@ -148,7 +148,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     report.verdict()
 }
 
-/// Warnings about metadata that a change makes: what a verification of the changed file would report and did not before.
+/// New warnings that a verification would report after a change of metadata.
 ///
 /// # Errors
 /// A chat template that takes too much memory or time.
@@ -161,10 +161,10 @@ pub(in crate::commands) fn warnings_of_change(
     Ok(found.into_iter().map(|finding| finding.message).collect())
 }
 
-/// Makes all checks of a file by itself.
+/// Runs all checks that need only the file.
 ///
 /// # Errors
-/// What is wrong with it, each in a line; what cannot be read.
+/// The findings, one per line; a file that cannot be read.
 pub(in crate::commands) fn verify_file(
     path: &Path,
     threads: Option<NonZeroUsize>,
@@ -222,7 +222,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// What a file is that is no model.
+/// Kind of a file that is not a model.
 fn other_kind(metadata: &Metadata) -> Option<&str> {
     metadata.get("general.type").and_then(Value::as_str).filter(|kind| *kind != "model")
 }
@@ -230,7 +230,7 @@ fn other_kind(metadata: &Metadata) -> Option<&str> {
 fn architecture(model: &Model) -> Check {
     let mut check = Check::new("architecture");
     if let Some(kind) = other_kind(model.metadata()) {
-        return check.skipped(&format!("the file is of the kind `{kind}`, whose needs are not known here"));
+        return check.skipped(&format!("kind `{kind}` has no checks"));
     }
     let name = match model.metadata().text("general.architecture") {
         Ok(Some(name)) => name,
@@ -259,14 +259,15 @@ fn architecture(model: &Model) -> Check {
     match eval::check_parts(model) {
         Ok(()) => {}
         Err(eval::Error::UnknownArchitecture { name }) if lacking.is_none() => {
-            return check.skipped(&format!("what `{name}` needs is not known here"));
+            return check.skipped(&format!("architecture `{name}` has no checks"));
         }
         Err(eval::Error::UnknownArchitecture { .. }) => {
             check.summary += ", names of tensors alone: no graph of it is known here";
         }
         // Named above.
         Err(eval::Error::MissingTensor { name }) if lacking.iter().flatten().any(|it| *it == name) => {}
-        // Matrices behind the pooling of sentence-transformers belong to any model, and no graph here runs them.
+        // Matrices after the pooling of sentence-transformers can belong to any model, and no graph here runs
+        // them.
         Err(eval::Error::UnusedTensors { names, .. })
             if names.iter().all(|name| name.starts_with("dense_")) =>
         {

@@ -72,7 +72,7 @@ struct VocabArgs {
     big_endian: bool,
 }
 
-/// What is going to be written, or has been.
+/// The planned or written file.
 #[derive(Debug, Serialize)]
 struct Report {
     input: String,

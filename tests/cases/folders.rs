@@ -201,7 +201,7 @@ fn gptq_weights_under_the_names_of_auto_gptq_are_read() {
 fn hint_prefers_the_architecture_of_model_type() {
     let (sandbox, _) = usual("llama");
     configure(&sandbox, "llama", |config| config["architectures"][0] = "PeftModelForCausalLM".into());
-    refused(&sandbox, "llama", &["hint: `--arch-as llama`"]);
+    refused(&sandbox, "llama", &["hint: try `--arch-as llama`"]);
     let ran = sandbox.convert(&["llama", "out.gguf", "-t", "bf16", "--force", "--arch-as", "qwen2"]);
     assert!(ran.stderr.contains("`model_type` `llama`"), "{}", ran.stderr);
     let ran = sandbox.convert(&["llama", "out.gguf", "-t", "bf16", "--force", "--arch-as", "llama"]);

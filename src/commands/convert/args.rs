@@ -87,7 +87,7 @@ pub struct ArchArgs {
 }
 
 impl ArchArgs {
-    /// How to resolve a checkpoint; the folder of a draft's target is read.
+    /// Options for resolving a checkpoint; reads the folder of a draft's target.
     ///
     /// # Errors
     /// A target that cannot be read.
@@ -137,7 +137,7 @@ pub struct NamingArgs {
 }
 
 impl NamingArgs {
-    /// How to resolve a checkpoint.
+    /// Options for resolving a checkpoint.
     pub fn options(&self) -> arch::Options {
         arch::Options {
             model_name: self.model_name.clone(),
@@ -187,7 +187,7 @@ pub struct PlainArgs {
 }
 
 impl PlainArgs {
-    /// What to do about NaNs and infinities.
+    /// Treatment of NaNs and infinities.
     pub fn nonfinite(&self) -> NonFinite {
         if self.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse }
     }
@@ -233,10 +233,10 @@ impl TypeArgs {
         self.types.iter().map(of).collect()
     }
 
-    /// Fails without a type; what can never be converted is reported first.
+    /// Checks that a type is given. Inputs that can never be converted are reported first.
     ///
     /// # Errors
-    /// No type.
+    /// A missing type.
     pub fn check(&self, src: &Path, out: Option<&Path>, folder: &Folder) -> Result<(), Failure> {
         if !self.types.is_empty() {
             return Ok(());
@@ -244,7 +244,7 @@ impl TypeArgs {
         source::open(folder.clone()).map_err(|error| failure(src, convert::Error::Source(error)))?;
         // The second argument of `gguf-quantize` may be a type, but here it is the output.
         let second = out.and_then(Path::to_str).filter(|out| Recipe::from_name(out).is_ok());
-        let hint = second.map(|name| format!("`{name}` is in the place of the output; use `--type {name}`"));
+        let hint = second.map(|name| format!("`{name}` is read as the output; use `--type {name}`"));
         Err(Failure::usage("missing --type, for example q4_k_m or bf16")
             .hint(hint)
             .hint(["`--type auto` keeps the weights of a 16-bit checkpoint; `--help` lists the types"]))

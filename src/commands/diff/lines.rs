@@ -8,7 +8,7 @@ const CONTEXT: usize = 3;
 /// Pairs of lines that are compared at most; of longer texts what differs is shown as one change.
 const MOST_PAIRS: usize = 16 << 20;
 
-/// What happens to a line.
+/// Edit of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Both,
@@ -16,7 +16,7 @@ enum Step {
     OnlyB,
 }
 
-/// The changes from `a` to `b` with the lines around them, each behind its sign and two spaces.
+/// Returns the changes from `a` to `b` with context lines, each after its sign and two spaces.
 pub fn unified(a: &str, b: &str) -> String {
     let (a, b): (Vec<&str>, Vec<&str>) = (a.split('\n').collect(), b.split('\n').collect());
     let steps = steps(&a, &b);

@@ -1,4 +1,4 @@
-//! What `gguf-publish` is called with.
+//! Options of `gguf-publish`.
 
 use std::path::PathBuf;
 
@@ -119,10 +119,10 @@ pub struct PublishArgs {
 }
 
 impl PublishArgs {
-    /// The types that are named, each once, or those of a ladder.
+    /// Types that are named, each once, or those of a ladder.
     ///
     /// # Errors
-    /// Never, but for a ladder with a name that is no type.
+    /// None, unless a ladder holds an invalid name.
     pub fn named_types(&self) -> Result<Vec<&'static Recipe>, Failure> {
         if !self.fit.is_empty() {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Where a publication begins: a checkpoint and the file that is made of it, or a GGUF file that is there.
+//! Source of a publication: a checkpoint and the file made from it, or an existing GGUF file.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ use crate::{
     ui::Ui,
 };
 
-/// What is published.
+/// Source of a publication.
 pub enum Source {
     /// A checkpoint folder, or a model of the Hub.
     Checkpoint(Box<Checkpoint>),
@@ -35,7 +35,7 @@ pub enum Source {
 pub struct Checkpoint {
     pub hub: hub::Input,
     pub input: CheckpointInput,
-    /// Whether it has eyes or ears, whose projector is a file of its own.
+    /// Projector of a vision or audio model, which is a file of its own.
     pub projector: Option<CheckpointInput>,
 }
 
@@ -61,7 +61,7 @@ impl Source {
         Ok(Source::Checkpoint(Box::new(Checkpoint { hub, input, projector })))
     }
 
-    /// What the head of its model card says, if it has one.
+    /// Metadata in the head of its model card, if it has one.
     pub fn card(&self) -> Option<&Value> {
         match self {
             Source::Checkpoint(it) => it.input.checkpoint().card.as_ref(),
@@ -77,7 +77,7 @@ impl Source {
         }
     }
 
-    /// What its bytes depend on.
+    /// State that its bytes depend on.
     ///
     /// # Errors
     /// As [`state_of`].
@@ -89,11 +89,11 @@ impl Source {
     }
 }
 
-/// What the bytes of a checkpoint depend on: files with their sizes and times; of the Hub the commit, and what its cache has of it,
-/// where it is read from there.
+/// State that the bytes of a checkpoint depend on: files with sizes and times or, for the Hub, the commit and
+/// the cached files.
 ///
 /// # Errors
-/// A file that cannot be looked at.
+/// A file that cannot be read.
 pub fn state_of(src: &Path, hub: &hub::Input) -> Result<Value, Failure> {
     match &hub.commit {
         Some(commit) if hub.is_remote() => Ok(json!([src.to_string_lossy(), commit])),
@@ -108,7 +108,7 @@ fn state_of_files(src: &Path, path: &Path) -> Result<Value, Failure> {
     Ok(files.iter().map(of).collect())
 }
 
-/// Whether the error says that the class is one of text alone.
+/// True if the error means that the class is text-only.
 fn has_no_projector(error: &arch::ArchError) -> bool {
     matches!(error, arch::ArchError::NoProjector { .. } | arch::ArchError::EmptyProjector { .. })
 }

@@ -6,7 +6,7 @@ use eval::stats::{Estimate, fixed};
 use super::results::{Memory, Results, Rung};
 use crate::ui::human_bytes;
 
-/// The names of pictures and pages beside the card.
+/// Names of charts and pages next to the card.
 pub const PLOT: &str = "plot.svg";
 pub const REPORT: &str = "report.html";
 pub const RESULTS: &str = "results.json";
@@ -133,7 +133,7 @@ fn files(results: &Results) -> String {
     text
 }
 
-/// Which one fits: memory by type and length of context.
+/// Table of memory by type and context length.
 fn memory(results: &Results) -> String {
     let Some(first) = results.rungs.iter().find(|rung| !rung.left_out && !rung.memory.is_empty()) else {
         return String::new();
@@ -237,7 +237,7 @@ fn linked(name: &str) -> String {
     format!("[{}]({target})", escaped(name))
 }
 
-/// For the plot and the card: what a type costs, if it was measured.
+/// Measured loss of a type, for the chart and the card.
 pub fn cost(rung: &Rung) -> Option<f64> {
     let predictions = rung.predictions.as_ref().map(|found| found.divergence.value);
     predictions.or(rung.vectors.as_ref().map(|found| found.distance.value))

@@ -1,4 +1,4 @@
-//! What the card says of the model: from the file's own keys, and from the head of the source's card.
+//! Facts about the model for the card: from the keys of the file and the head of the source's card.
 
 use gguf::Value;
 use serde_json::Value as Json;
@@ -34,7 +34,7 @@ pub fn of(source: &Source, model: &eval::Model, args: &PublishArgs) -> ModelFact
     }
 }
 
-/// What the model is for, where its source does not say it.
+/// Pipeline tag of the model if its source does not name one.
 fn pipeline(source: &Source, model: &eval::Model) -> Option<&'static str> {
     let has_projector = matches!(source, Source::Checkpoint(it) if it.projector.is_some());
     match () {

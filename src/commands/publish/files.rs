@@ -1,4 +1,4 @@
-//! All files of the ladder from one read of the base, and projectors and drafts beside them.
+//! Writes all files of the ladder in one pass over the base, with projectors and drafts.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ use crate::{
     ui::Ui,
 };
 
-/// What is told of a file that was made.
+/// Facts about a written file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Told {
     /// Its type.
@@ -42,7 +42,7 @@ pub struct Told {
     /// Bytes of its tensors alone.
     pub tensor_bytes: u64,
     pub bits_per_weight: f64,
-    /// What its bytes depend on.
+    /// Digest of everything that its bytes depend on.
     pub fingerprint: String,
 }
 
@@ -58,15 +58,15 @@ impl Told {
     }
 }
 
-/// What is wanted of the files.
+/// The files to write.
 pub struct Wanted<'a> {
     pub types: &'a [&'static Recipe],
     pub imatrix: Option<&'a Imatrix>,
     /// Bytes of a shard at most.
     pub split_max_size: u64,
-    /// What they depend on beside their types.
+    /// Digest of their dependencies other than the types.
     pub fingerprint: &'a str,
-    /// What is to be measured of which files, where those that have no use are left out: such a file need not be there again.
+    /// Digest of the measurement that decides which files are dropped; a dropped file need not exist.
     pub dropping: Option<&'a str>,
 }
 
@@ -151,7 +151,7 @@ pub fn make(
 /// Types whose files are to be made, and into how many files each goes.
 type ByShards = Vec<(Vec<&'static Recipe>, Shards)>;
 
-/// Those that are one file, and those that are larger than a shard may be.
+/// Types that fit one file, and types that need shards.
 fn by_shards(base: &Base, types: Vec<&'static Recipe>, wanted: &Wanted<'_>) -> Result<ByShards, Failure> {
     let input = ModelInput::new(base::open(&base.path)?);
     let outputs = types.iter().copied().map(OutputRequest::by_rules);
@@ -174,7 +174,7 @@ pub fn dropped(recipe: &Recipe) -> String {
     format!("dropped {}", recipe.canonical_name())
 }
 
-/// What that depends on: a file, and what is measured of which files.
+/// Digest for a dropped file and the measurement that decides about it.
 pub fn dropped_fingerprint(file: &str, dropping: &str) -> String {
     fingerprint(&json!(["dropped", file, dropping]))
 }
@@ -242,7 +242,7 @@ fn recipe_path(recipe: &Recipe, out: &Path) -> PathBuf {
     out.join("recipes").join(format!("{}.json", recipe.canonical_name()))
 }
 
-/// What each type would take, without making it.
+/// Sizes of each type, without writing files.
 ///
 /// # Errors
 /// A plan that cannot be made.
@@ -257,14 +257,14 @@ pub fn rungs(base: &Base, types: &[&'static Recipe], demand: &Demand) -> Result<
     Ok(planned.files().iter().zip(types).map(rung).collect())
 }
 
-/// A file beside the model: what it is, and how it is made.
+/// A projector or draft to write.
 pub struct Sidecar<'a> {
-    /// What people call it.
+    /// Display name of its kind.
     pub kind: &'static str,
-    /// What it is made of.
+    /// Source of the file.
     pub src: &'a Path,
     pub recipe: &'static Recipe,
-    /// What its bytes depend on.
+    /// State that its bytes depend on.
     pub of: Value,
 }
 

@@ -1,4 +1,4 @@
-//! The importance matrix: of the base over the calibration text, saved on the way.
+//! Importance matrix of the base over the calibration text, saved as it grows.
 
 use std::{
     fs,
@@ -30,17 +30,17 @@ use crate::{
 
 /// The name of the matrix, in the published folder and in the keys of files made with it.
 pub const NAME: &str = "imatrix.gguf";
-/// What is saved of one that is not done: its fingerprint, how many windows, then the sums.
+/// File of an unfinished matrix: fingerprint, number of chunks, then the sums.
 const PART: &str = "imatrix.part";
 /// The shortest time between two of these.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// What is told of a matrix.
+/// Facts about a matrix.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Told {
     pub file: String,
     pub sha256: String,
-    /// What it was made of.
+    /// Texts that it was collected on.
     pub texts: Vec<String>,
     pub windows: usize,
     /// Tokens in a window.
@@ -57,10 +57,10 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// Makes the matrix, unless it stands.
+/// Collects the matrix, unless the stage is complete.
 ///
 /// # Errors
-/// What stopped it: an interruption, sums that are no numbers, a file that cannot be written.
+/// An interruption, sums that are not finite, a file that cannot be written.
 pub fn make(
     model: &Model,
     text: &Text,
@@ -127,7 +127,7 @@ pub fn make(
     Ok(told)
 }
 
-/// What an earlier run of the same saved.
+/// State that an interrupted run saved.
 fn continued(part: &PathBuf, fingerprint: &str) -> Option<(Collector, usize)> {
     let bytes = fs::read(part).ok()?;
     let rest = bytes.strip_prefix(fingerprint.as_bytes())?;
@@ -138,10 +138,10 @@ fn continued(part: &PathBuf, fingerprint: &str) -> Option<(Collector, usize)> {
     Some((collector, usize::try_from(n_read).ok()?))
 }
 
-/// Reads a matrix that is there.
+/// Reads an existing matrix.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A file that cannot be read.
 pub fn read(path: &Path) -> Result<Imatrix, Failure> {
     let matrix = Imatrix::open(path).map_err(|error| not_an_imatrix(path, error))?;
     matrix.check_finite().map_err(|error| Failure::at(path, error))?;

@@ -1,4 +1,4 @@
-//! Which files there are to be: named, of a ladder, or by what memory there is.
+//! Choice of files: by name, by ladder or by available memory.
 
 use clap::ValueEnum;
 use convert::recipes::Recipe;

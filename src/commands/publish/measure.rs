@@ -1,7 +1,8 @@
-//! What quantization cost: the base runs once for each window, and every file beside it.
+//! Loss of quantization: the base runs once for each chunk, together with every file.
 //!
-//! What is kept is what [`Position`] says of each token, 29 bytes, never a file of logits; so windows can be added later, and only
-//! those are run. Windows run in groups that begin at fixed places, so that a stopped measurement gives the same bytes.
+//! For each token, the 29 bytes of a [`Position`] are stored, never a file of logits. More chunks can be
+//! added later, and only those are run. Chunks run in groups that start at fixed places, so that an
+//! interrupted measurement gives the same bytes.
 
 use std::{
     fs,
@@ -33,10 +34,10 @@ use crate::{
     ui::{Ui, cancel_on_interrupt, human_bytes},
 };
 
-/// How many of the most likely tokens are looked for among the other's.
+/// Number of most likely tokens that are compared.
 pub const TOP_K: usize = 10;
 
-/// What a file's predictions are worth, each figure with its standard error.
+/// Metrics of a file, each with its standard error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Mean divergence from the base, in nats; the others are its percentiles.
@@ -51,7 +52,7 @@ pub struct Figures {
     pub perplexity_ratio: Estimate,
 }
 
-/// What a file that makes vectors is worth.
+/// Metrics of an embedding model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VectorFigures {
     /// One less the cosine between the base's vector of a text and the file's.
@@ -59,24 +60,24 @@ pub struct VectorFigures {
     pub distance_max: f64,
 }
 
-/// What was measured of all files.
+/// Measurements of all files.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Of each file, in order; none where vectors were compared.
+    /// Positions of each file, in order; none if embeddings were compared.
     pub positions: Vec<Vec<Position>>,
     pub vectors: Vec<VectorFigures>,
     pub windows: usize,
 }
 
-/// What is measured on.
+/// Text of a measurement.
 pub struct On<'a> {
     pub windows: &'a [Chunk],
-    /// What the windows depend on.
+    /// Digest of the chunks.
     pub digest: &'a str,
     pub context: usize,
 }
 
-/// Compares files with their base, as far as that is not done yet.
+/// Compares files with their base and skips finished measurements.
 ///
 /// # Errors
 /// A model that cannot be run, an interruption.
@@ -175,7 +176,7 @@ fn sum_of(stored: &[u8]) -> (f64, usize) {
     (all.iter().map(|bytes| Position::from_bytes(bytes).kl).sum(), all.len())
 }
 
-/// Where the positions of a file are kept.
+/// Path of the stored positions of a file.
 pub fn store(base_fingerprint: &str, file: &Told, on: &On<'_>, args: &RunArgs, work: &Work) -> PathBuf {
     let activations = args.activations.unwrap_or_default().name();
     let of = json!([base_fingerprint, file.fingerprint, on.digest, on.context, activations, TOP_K]);
@@ -190,7 +191,7 @@ fn tell_memory(base: &Model, others: &[Model], context: usize, ui: &Ui) {
     let logits = 2 * base.logit_rows_at_once() * base.n_vocab() * size_of::<f32>();
     let rows = (base.bytes_at_once(context) + logits) as u64;
     ui.status(&format!(
-        "measures {} files beside the base: {} mapped, about {} of memory beside them",
+        "comparing {} files with the base: {} mapped, about {} of additional memory",
         others.len(),
         human_bytes(mapped),
         human_bytes(rows)
@@ -200,7 +201,7 @@ fn tell_memory(base: &Model, others: &[Model], context: usize, ui: &Ui) {
 /// Compares the vectors of the windows, of a model that predicts no token.
 fn vectors(base: &Model, files: &[Told], on: &On<'_>, args: &RunArgs, ui: &Ui) -> Result<Measured, Failure> {
     if base.is_encoder_decoder() || base.audio_input().is_some() {
-        ui.warning("what this model predicts is not measured: it is an encoder with a decoder");
+        ui.warning("skipping measurements: the model is an encoder-decoder");
         return Ok(Measured::default());
     }
     let texts: Vec<Vec<u32>> = on.windows.iter().map(|window| window.tokens.clone()).collect();
@@ -227,7 +228,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 }
 
 impl Figures {
-    /// Of the positions of a file over so many windows.
+    /// Computes metrics from the positions of a file over this many chunks.
     pub fn of(positions: &[Position], n_windows: usize) -> Figures {
         let all = Comparison::of(positions, TOP_K);
         let kl: Vec<f64> = positions.iter().map(|it| it.kl).collect();
@@ -282,7 +283,7 @@ fn hash(n: u64) -> u64 {
 /// For each file the first that is no larger and surely better, if there is one: bytes of each, and by how much the second of two
 /// costs more than the first.
 pub fn dominated(bytes: &[u64], excess: impl Fn(usize, usize) -> Estimate) -> Vec<Option<usize>> {
-    // Twice the standard error: what another text would turn round is not told.
+    // Twice the standard error, so that differences that another text would reverse are ignored.
     let is_surely_better = |other: usize, file: usize| {
         let Estimate { value, error } = excess(other, file);
         value > 2.0 * error

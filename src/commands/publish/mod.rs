@@ -1,8 +1,8 @@
-//! `gguf-publish SRC DIR`: from a checkpoint to the folder that people download.
+//! `gguf-publish SRC DIR`: builds a model repository from a checkpoint.
 //!
-//! Stages: the base, the importance matrix, all files from one read, the projector, measurements, checks, the card. Each stands
-//! beside the folder in `DIR.work` with a fingerprint of what it depends on ([`work`]), so that a run that was stopped goes on, and
-//! a changed call does again what it concerns. Nothing that is written depends on when it was written.
+//! Stages: base, importance matrix, all files in one pass, projector, measurements, checks, card. Each is
+//! recorded in `DIR.work` with a fingerprint of its inputs ([`work`]), so that an interrupted run resumes and
+//! a changed call repeats only the affected stages. Outputs do not depend on the time.
 
 mod args;
 mod base;
@@ -158,7 +158,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let mut text = texts::read(&model, args.eval_text.as_slice(), For::Evaluation, args.context(), ui)?;
     text.windows.truncate(args.chunks as usize);
     if args.eval_text.is_empty() {
-        tell_small(&text, "figures are of", "--eval-text", ui);
+        tell_small(&text, "metrics are of", "--eval-text", ui);
     }
     let on = On { windows: &text.windows, digest: &text.digest, context: args.context() };
     let names: Vec<&str> = types.iter().map(|recipe| recipe.name).collect();
@@ -174,7 +174,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let told = files::make(&base, &wanted, out, &writing, &mut work, ui)?;
     let sidecars = sidecars(&source, &base, &args, (out, &told), &writing, &mut work, ui)?;
 
-    // What it cost.
+    // Measured loss.
     let measured = measure((&model, base.fingerprint.as_str()), &told, &on, &args.run, &work, ui)?;
 
     let mut publication = Publication { out, base: &base, model: &model, args: &args, work, ui };
@@ -226,7 +226,7 @@ fn tell_small(text: &Text, what: &str, option: &str, ui: &Ui) {
     ui.note(&format!("{what} a small mix of our own, {n} windows with {tokens} tokens; {option} takes a text that is like the use"));
 }
 
-/// Makes what lies beside the model, each with what it is: the projector of one that has eyes or ears, and drafts.
+/// Writes the files next to the model: projector of a vision or audio model, and drafts.
 fn sidecars(
     source: &Source,
     base: &Base,
@@ -248,7 +248,7 @@ fn sidecars(
     let mut sidecars = Vec::new();
     let target = checkpoint.hub.folder.clone();
     if checkpoint.projector.is_some() {
-        // What llama.cpp's users have beside a model.
+        // The type that users of llama.cpp expect for projectors.
         let recipe = Recipe::from_name("f16").map_err(Failure::new)?;
         let projector =
             files::Sidecar { kind: "projector", src: &args.src, recipe, of: json!(base.fingerprint) };
@@ -283,7 +283,7 @@ fn check_folder(out: &Path, args: &PublishArgs) -> Result<(), Failure> {
     if out.exists() && !out.is_dir() {
         return Err(Failure::at(out, "is not a folder"));
     }
-    // Of a folder that is to be made, the nearest one that is there.
+    // For a folder that will be created, its nearest existing ancestor.
     let there = out.ancestors().find_map(|folder| {
         fs::canonicalize(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok()
     });
@@ -338,9 +338,9 @@ struct Publication<'a> {
 }
 
 impl Publication<'_> {
-    /// What is known of each file.
+    /// Facts about each file.
     fn rungs(&self, told: &[Told], measured: &Measured) -> Result<Vec<Rung>, Failure> {
-        // What is not known here has no table of memory.
+        // Unknown architectures have no table of memory.
         let demand = Demand::of(self.model.file()).ok();
         let mut rungs = Vec::new();
         for (index, file) in told.iter().enumerate() {
@@ -454,7 +454,7 @@ impl Publication<'_> {
         file.paths.iter().zip(digests).map(published).collect()
     }
 
-    /// Writes what is not a model: charts, figures, the card, sums.
+    /// Writes everything that is not a model: charts, metrics, card, checksums.
     fn write(&self, mut results: Results, measured: &Measured, told: &[Told]) -> Result<(), Failure> {
         // If this is stopped half-way, what it wrote must not pass for edits.
         let _ = fs::remove_file(self.out.join(SUMS));
@@ -466,7 +466,7 @@ impl Publication<'_> {
             put(PLOT, &size_plot(&plotted.collect::<Vec<_>>(), "divergence (nats)"))?;
             put(REPORT, &html(&self.report(&results, measured, told)).map_err(Failure::new)?)?;
         }
-        // What has no place in the table of files: digests of everything else that this call stands for.
+        // Digests of the other files of this call, which are not in the table of files.
         let mut others: Vec<String> = results.importance.iter().map(|it| it.file.clone()).collect();
         if !measured.positions.is_empty() {
             others.extend([PLOT.to_owned(), REPORT.to_owned()]);
@@ -489,7 +489,7 @@ impl Publication<'_> {
         for name in ["README.md", RESULTS] {
             sums.insert(name.to_owned(), sha256_of(&self.out.join(name))?);
         }
-        // What a run that was killed left of files that are whole now.
+        // Leftovers of a killed run for files that are complete now.
         for name in sums.keys().map(String::as_str).chain([SUMS]) {
             let leftovers = Output::leftovers(&self.out.join(name));
             leftovers.iter().filter(|it| it.path.is_file()).for_each(|it| drop(fs::remove_file(&it.path)));

@@ -15,7 +15,7 @@ pub struct PublishedFile {
     pub sha256: String,
 }
 
-/// A file beside the model.
+/// A projector or draft next to the model.
 #[derive(Debug, Clone, Serialize)]
 pub struct PublishedSidecar {
     /// A projector or a draft.
@@ -53,16 +53,16 @@ pub struct Rung {
     pub memory: Vec<Memory>,
 }
 
-/// What was measured on.
+/// Text and settings of the measurements.
 #[derive(Debug, Clone, Serialize)]
 pub struct Evaluation {
     pub texts: Vec<String>,
-    /// Of its tokens, in hexadecimal.
+    /// SHA-256 of its tokens, in hexadecimal.
     pub sha256: String,
     /// Tokens in a window.
     pub context: usize,
     pub windows: usize,
-    /// How the inputs of products are rounded.
+    /// Rounding of activations.
     pub activations: &'static str,
 }
 

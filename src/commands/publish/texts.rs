@@ -21,10 +21,10 @@ use crate::{
 
 /// The mix that calibrates where no file is given.
 const CALIBRATION_MIX: &str = include_str!("mix/calibration.txt");
-/// What is measured where no file is given; none of it is in the other.
+/// Default text for measurements; it shares nothing with the other mix.
 const EVALUATION_MIX: &str = include_str!("mix/evaluation.txt");
 
-/// What a text is for.
+/// Purpose of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
     Calibration,
@@ -34,7 +34,7 @@ pub enum For {
 /// A text that was read.
 #[derive(Debug, Clone)]
 pub struct Text {
-    /// What it is called in the card: the names of its files, or that it is ours.
+    /// Name of the text in the card: its files, or the built-in mix.
     pub names: Vec<String>,
     /// SHA-256 of its tokens, in hexadecimal.
     pub digest: String,

@@ -1,8 +1,8 @@
-//! What a publication has done so far: a folder beside the published one, with a line for each stage that stands.
+//! State of a publication: a folder next to the published one, with a line for each finished stage.
 //!
-//! A stage stands when it was done with the same fingerprint and its files are as it left them. Fingerprints are digests of all that
-//! a stage's bytes depend on, those of the stages before it among them, so that a change anywhere does again what it concerns and
-//! nothing else.
+//! A stage is valid if it finished with the same fingerprint and its files are unchanged. Fingerprints are
+//! digests of everything that the bytes of a stage depend on, including earlier stages, so that any change
+//! repeats exactly the affected stages.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ const STATE: &str = "stages.json";
 struct Done {
     fingerprint: String,
     outputs: Vec<FileState>,
-    /// What later stages ask of it.
+    /// Data that later stages use.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     told: Value,
 }
@@ -52,7 +52,7 @@ impl FileState {
     }
 }
 
-/// The folder beside the published one.
+/// The work folder.
 #[derive(Debug)]
 pub struct Work {
     folder: PathBuf,
@@ -60,10 +60,10 @@ pub struct Work {
 }
 
 impl Work {
-    /// The folder of a publication to `published`: made if it is not there, continued if it is.
+    /// Opens the work folder of `published`, creating it if necessary.
     ///
     /// # Errors
-    /// What the system says. What cannot be read as stages is forgotten: they are done again.
+    /// The error of the system. Entries that cannot be read are dropped, and their stages run again.
     pub fn open(published: &Path) -> Result<Work, Failure> {
         let folder = Work::folder_of(published);
         for path in [published, &folder] {
@@ -87,12 +87,12 @@ impl Work {
         self.folder.join(name)
     }
 
-    /// Where files that are not published lie.
+    /// Folder of files that are not published.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether a stage stands; then what it told.
+    /// Data of a stage, if it is valid.
     pub fn standing(&self, stage: &str, fingerprint: &str) -> Option<&Value> {
         let done = self.stages.get(stage).filter(|done| done.fingerprint == fingerprint)?;
         let is_there = |file: &FileState| FileState::of(&file.path).as_ref() == Some(file);

@@ -1,4 +1,4 @@
-//! Writing the files of a stage so that a later run goes on where this one was stopped.
+//! Resumable writing of the files of a stage.
 
 use std::{
     path::{Path, PathBuf},
@@ -33,15 +33,15 @@ pub struct Written {
     pub n_elems: u64,
     /// Bytes of its tensors.
     pub tensor_bytes: u64,
-    /// What became of each tensor, by the number of the input's tensor.
+    /// Choice for each tensor, by its index in the input.
     pub choices: Vec<Choice>,
 }
 
-/// Writes all files of a conversion into a folder. What an earlier run began of the same is gone on with; what it began of
-/// something else is replaced.
+/// Writes all files of a conversion to a folder. An interrupted run of the same conversion is resumed;
+/// leftovers of another are replaced.
 ///
 /// # Errors
-/// Whatever stopped it.
+/// The error that stopped it.
 pub fn write<I: Input>(
     conversion: &Conversion<'_, I>,
     (src, folder): (&Path, &Path),

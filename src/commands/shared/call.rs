@@ -1,4 +1,4 @@
-//! What a run is called with, for its journal: a later run can go on only with what would give the same bytes.
+//! Identity of a call, for its journal: a run can only be resumed by a call that gives the same bytes.
 
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,12 @@ pub const HARMLESS: &[&str] = &[
     "no_verify",
 ];
 
-/// What a run is called with.
+/// Identity of a call.
 #[derive(Debug, Clone, Default)]
 pub struct Call {
     /// The program.
     pub binary: &'static str,
-    /// Whether to go on with a run that was stopped.
+    /// True if an interrupted run should be resumed.
     pub resume: bool,
     /// Options that change bytes, with their values.
     pub options: Vec<(String, String)>,
@@ -70,7 +70,7 @@ impl Call {
         Call { binary, resume, options, files: Vec::new(), remote: Vec::new() }
     }
 
-    /// The same with an argument that is no option.
+    /// Adds a positional argument.
     pub fn argument(mut self, name: &str, value: String) -> Call {
         self.options.push((name.to_owned(), value));
         self

@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::llama_cpp;
 use crate::failure::Failure;
 
-/// Tips for a file in the place of a command, by program.
+/// Tips for a file given as a command, by program.
 const FOR_A_FILE: &[(&str, &str)] = &[
     ("gguf-inspect", "`gguf-inspect show FILE` shows its contents"),
     (
@@ -22,6 +22,7 @@ const COUNTERPARTS: &[(&str, &[&str], &str)] = &[
     ("gguf-quantize", &["-f"], "use --force to overwrite existing outputs"),
     ("gguf-inspect", &["-f"], "use --force to overwrite existing outputs"),
     ("gguf-publish", &["-f"], "use --force to overwrite existing outputs"),
+    ("gguf-convert", &["--to"], "use `gguf-convert export` to write a checkpoint folder"),
     ("gguf-convert", &["--metadata"], "use --override-kv, or `gguf-inspect set` after the conversion"),
     ("gguf-convert", &["--no-tensor-first-split"], "use `gguf-inspect split` after the conversion"),
     (

@@ -1,4 +1,4 @@
-//! One run of a conversion: what `gguf-convert` and `gguf-quantize` do alike once the input is open.
+//! A conversion run: the common part of `gguf-convert` and `gguf-quantize` after the input is open.
 
 use std::{
     path::{Path, PathBuf},
@@ -38,19 +38,19 @@ pub struct OpenInput<'a, I> {
     pub files: Vec<PathBuf>,
     /// Its format.
     pub format: &'static str,
-    /// What the model is.
+    /// Architecture of the model.
     pub architecture: String,
-    /// What is to be said of it.
+    /// Notes and warnings to print.
     pub notes: Notes,
     /// Tensors that have no place in the output.
     pub dropped: Vec<arch::Dropped>,
-    /// How it stores what each tensor is made of.
+    /// Stored format of the source of each tensor.
     pub stored_as: Vec<String>,
-    /// Of each tensor, whether its codes are kept; empty where nobody asked for it.
+    /// Outcome of `--repack` for each tensor; empty without it.
     pub repacked: Vec<Repacked>,
 }
 
-/// What is wanted of a run beside the types.
+/// Arguments of a run other than the types.
 #[derive(Debug, Clone)]
 pub struct RunArgs<'a> {
     /// The output, where one was named.
@@ -63,22 +63,22 @@ pub struct RunArgs<'a> {
     pub json: bool,
     /// True if importance is gathered from texts before the run; a dry run has none yet.
     pub gathers: bool,
-    /// How to run.
+    /// Threads and other options of the library.
     pub options: RunOptions,
-    /// What it is called with.
+    /// Identity of the call.
     pub call: Call,
-    /// What is to be done of it, where that is not all at once.
+    /// The part of a plan to execute, or all.
     pub parts: Parts<'a>,
 }
 
-/// What a run does of a conversion.
+/// The part of a conversion to execute.
 #[derive(Debug, Clone)]
 pub struct Parts<'a> {
     /// All, a plan, or something of a plan.
     pub wanted: plan_file::Wanted<'a>,
     /// The plan and its path, where there is one.
     pub plan: Option<&'a (PlanFile, PathBuf)>,
-    /// What a plan says of the call.
+    /// Arguments that a plan stores.
     pub arguments: &'a [String],
 }
 
@@ -124,7 +124,7 @@ pub fn check_outputs<I: Input>(
     Ok(paths)
 }
 
-/// As [`run`], with the projector beside the model in a type of its own.
+/// As [`run`], with a projector in a type of its own.
 ///
 /// # Errors
 /// As [`run`].
@@ -148,7 +148,8 @@ pub fn run_with<I: Input>(
 
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(args.out).map_err(failed)?;
-    // Of a run that was stopped while its files got their names, some have them; whether they are its own is looked at later.
+    // An interrupted run may have renamed some of its files already; whether they are its own is checked
+    // later.
     let goes_on = args.call.resume && convert::unfinished(&paths).is_some();
     for path in &paths {
         // A dry run replaces nothing, so nothing is in its way.
@@ -164,7 +165,7 @@ pub fn run_with<I: Input>(
     for dropped in &open.dropped {
         ui.detail(&format!("tensor `{}` is left out: {}", dropped.name, dropped.reason));
     }
-    // Of the projector an importance matrix says nothing.
+    // An importance matrix does not cover projectors.
     let of_models: Vec<_> = files.iter().filter(|(_, file)| file.of == FileOf::Model).cloned().collect();
     let of_projectors = files.iter().filter(|(_, file)| file.of == FileOf::Projector);
     let first_of_them = of_projectors.flat_map(|(_, file)| &file.choices).map(|choice| choice.tensor).min();
@@ -223,7 +224,7 @@ pub fn run_with<I: Input>(
     warn_of_loss(&tensors, &files, ui);
     write_and_report(&checked, &files, open.path, args, &report, ui)?;
     if let Some(calibration) = settings.calibration() {
-        // What is left to do needs the files alone.
+        // The rest needs only the files.
         calibration.done();
         let stock = Conversion::new(planned.input()).outputs(settings.plain_outputs(recipes)?);
         let stock = stock.request(settings.plain_request());
@@ -232,8 +233,9 @@ pub fn run_with<I: Input>(
     if args.json { ui.data(&report.json()?) } else { Ok(()) }
 }
 
-/// What calibration gained for each output. In a folder beside the first one lie, for as long as they run against the base, the files
-/// that codecs alone make of the types that were asked for: under the names of the outputs, since shards know each other by theirs.
+/// Gains from calibration for each output. For the comparison with the base, files of the requested types
+/// without calibration are written to a folder next to the first output. They have the names of the outputs,
+/// because shards refer to each other by name.
 fn gains<I: Input>(
     calibration: &Calibration,
     stock: &Conversion<'_, I>,
@@ -295,7 +297,7 @@ impl Drop for Removed<'_> {
 pub fn failure(input: &Path, error: Error) -> Failure {
     let hint = hints::convert(&error);
     match error {
-        // These carry a path of their own, or none would help.
+        // These errors carry a path of their own, or need none.
         Error::Gguf(
             gguf::Error::Io { .. }
             | gguf::Error::Exists { .. }
@@ -327,7 +329,7 @@ pub fn failure(input: &Path, error: Error) -> Failure {
         Error::Unfinished { path, run } => unfinished(&path, &run),
         Error::NotResumable { path, differences, .. } => {
             let differences = differences.join("; ");
-            Failure::at(&path, format_args!("cannot go on with the earlier run: {differences}"))
+            Failure::at(&path, format_args!("cannot resume: {differences}"))
         }
         Error::Gguf(gguf::Error::Busy { path }) => Failure::at(&path, "another process is writing it"),
         Error::Busy { path, process, host, began } => {
@@ -355,9 +357,10 @@ fn unfinished(path: &Path, run: &Unfinished) -> Failure {
     let message = format!("an earlier run was stopped{age} with {done} of {total} done");
     let outputs =
         (run.outputs.len() > 1).then(|| format!("it writes {} as well", run.outputs[1..].join(", ")));
-    Failure::at(path, message)
-        .hint(outputs)
-        .hint(["called as it was, with --resume, it goes on; --force begins anew".to_owned(), removes(run)])
+    Failure::at(path, message).hint(outputs).hint([
+        "repeat the call with --resume to continue it, or with --force to start over".to_owned(),
+        removes(run),
+    ])
 }
 
 /// `rm A B removes what it left`.
@@ -368,7 +371,7 @@ fn removes(run: &Unfinished) -> String {
     format!("`{}` removes what it left", rm(&files))
 }
 
-/// What a shell is told to remove files, and folders if any of these is one.
+/// Shell command that removes files.
 pub fn rm(paths: &[impl AsRef<Path>]) -> String {
     let how = if paths.iter().any(|path| path.as_ref().is_dir()) { "rm -r" } else { "rm" };
     paths.iter().fold(how.to_owned(), |command, path| command + " " + &quoted(path.as_ref()))
@@ -381,11 +384,11 @@ fn quoted(path: &Path) -> String {
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// What can be done when a run was stopped; empty where it left nothing.
+/// Hints for an interrupted run; empty if it left nothing.
 pub fn how_to_go_on(paths: &[PathBuf]) -> Vec<String> {
     let Some(run) = convert::unfinished(paths) else { return Vec::new() };
     let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
-    vec![format!("{done} of {total} are done: the same call with --resume goes on"), removes(&run)]
+    vec![format!("{done} of {total} done; repeat the call with --resume to continue"), removes(&run)]
 }
 
 /// Says where weights lose precision a second time.
@@ -398,7 +401,7 @@ fn warn_of_loss(tensors: &[TensorFacts<'_>], files: &[(PathBuf, &PlannedFile)], 
         let n_twice = twice.count();
         if n_twice > 0 {
             ui.warning(&format!(
-                "{}: {n_twice} tensors were quantized already; what was lost then stays lost, and more goes",
+                "{}: {n_twice} tensors are already quantized; requantizing loses more precision",
                 path.display()
             ));
         }

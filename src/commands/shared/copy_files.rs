@@ -1,4 +1,4 @@
-//! What the verbs that copy tensors into other files share.
+//! Common code of the verbs that copy tensors to other files.
 
 use std::path::{Path, PathBuf};
 
@@ -106,7 +106,7 @@ pub fn copy(
         let what = if args.dry_run { "would write" } else { "wrote" };
         let (n_tensors, n_bytes) = (plan.plan.tensors().len(), plan.plan.file_len());
         let line = format!("{what} {}: {n_tensors} tensors, {}", path.display(), human_bytes(n_bytes));
-        // What a dry run finds out is its result.
+        // Findings of a dry run are its result.
         match args.dry_run {
             true => ui.data(&(line + "\n"))?,
             false => ui.status(&line),

@@ -1,4 +1,4 @@
-//! What an importance matrix knows about the tensors that are going to be encoded.
+//! Coverage of the tensors to encode by an importance matrix.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -8,9 +8,9 @@ use convert::{
     recipes::{Category, TensorFacts},
 };
 
-/// How far an importance matrix covers a model, in words.
+/// Report on the coverage of a model by an importance matrix.
 pub struct CoverageReport {
-    /// What is covered and what is not.
+    /// Covered and uncovered tensors.
     pub coverage: Coverage,
     n_entries: usize,
 }
@@ -53,8 +53,8 @@ impl CoverageReport {
         )
     }
 
-    /// Tensors and experts that someone may think are weighted. Matrices are made without the
-    /// token embedding and, unless requested, the output matrix, so those are no surprise.
+    /// Warnings about tensors and experts that seem to be covered but are not. Matrices never include the
+    /// token embedding and, unless requested, the output matrix, so these are not reported.
     pub fn warnings(&self) -> Vec<String> {
         let mut missing = Vec::new();
         let mut lines = Vec::new();

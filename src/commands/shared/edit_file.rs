@@ -1,4 +1,4 @@
-//! What the verbs that change metadata share: where the result goes, what is said of it.
+//! Common code of the verbs that edit metadata: output and report.
 
 use std::{
     fs,
@@ -89,7 +89,7 @@ pub fn edit(
     let report = Report { path, old: &old, edit: &edit, in_place, dry_run: args.dry_run };
     if !args.dry_run {
         file.bytes().check_unchanged().map_err(failed)?;
-        // Nobody writes into a file that is mapped.
+        // A mapped file must not be written to.
         drop(file);
         match &args.output {
             Some(output) => edit.write_new(path, output, args.force),
@@ -126,7 +126,7 @@ fn check_alignment(path: &Path, alignment: u32, new: &Metadata) -> Result<(), Fa
         )]))
 }
 
-/// What changed.
+/// Report of the changes.
 struct Report<'a> {
     path: &'a Path,
     old: &'a Metadata,

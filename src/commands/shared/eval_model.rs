@@ -1,4 +1,4 @@
-//! What the verbs of `gguf-eval` share: opening a model, reading and tokenizing a text.
+//! Common code of the verbs of `gguf-eval`: opens a model, reads and tokenizes a text.
 
 use std::{num::NonZeroUsize, path::Path};
 
@@ -44,7 +44,7 @@ fn activations() -> impl TypedValueParser<Value = Activations> {
         .map(|name| Activations::ALL.iter().copied().find(|kind| kind.name() == name).unwrap_or_default())
 }
 
-/// How a model is run.
+/// Options for running a model.
 pub(in crate::commands) fn options(run: &RunArgs) -> Options {
     let threads = Some(useful_threads(run.threads));
     Options { threads, activations: run.activations.unwrap_or_default() }

@@ -7,7 +7,7 @@ use clap::builder::StyledStr;
 
 use super::llama_cpp;
 
-/// The heading of main options in a group that has a heading of its own.
+/// Heading of main options in a group with another heading.
 pub(in crate::commands) const MAIN: Option<&str> = None;
 
 /// Number of examples in `-h`.

@@ -13,14 +13,14 @@ use crate::{
     ui::Ui,
 };
 
-/// What is wanted of a model on the Hub.
+/// Request for a model on the Hub.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::commands) struct Wanted<'a> {
-    /// Whether weights are wanted.
+    /// True if weights are needed.
     pub weights: bool,
-    /// Whether what is fetched goes to the cache.
+    /// True if downloads go to the cache.
     pub keep: bool,
-    /// Where the output goes, if anywhere: that disk has room for weights that have arrived.
+    /// Path of the output, whose disk can hold downloaded weights.
     pub out: Option<&'a Path>,
 }
 
@@ -45,7 +45,7 @@ impl Input {
         }
     }
 
-    /// Whether it is read over the network, so that its folder has few of its files.
+    /// True if the model is read over the network, so that its folder lacks most files.
     #[cfg(feature = "remote")]
     pub fn is_remote(&self) -> bool {
         self.remote.is_some()
@@ -90,11 +90,11 @@ pub(in crate::commands) fn failure(error: HubError) -> Failure {
     }
 }
 
-/// What an argument means: `hf://OWNER/MODEL[@REVISION]`, or OWNER/MODEL where no such folder is here, is a model in the
-/// Hub's cache or on the Hub; everything else is a path.
+/// Resolves an argument: `hf://OWNER/MODEL[@REVISION]`, or OWNER/MODEL without such a local folder, is a
+/// model in the Hub's cache or on the Hub. Anything else is a path.
 ///
 /// # Errors
-/// An address that names no model, or a model that cannot be had.
+/// An invalid address, or a model that is not available.
 pub(in crate::commands) fn input(path: &Path, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
     let text = path.to_str().unwrap_or_default();
     if !Repo::is_address(text) && !is_like_a_hub_name(path) {

@@ -1,4 +1,4 @@
-//! What an input is that is not what a command reads, and which command reads it.
+//! Recognizes inputs of the wrong kind and names the command that reads them.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use gguf::{OtherKind, Value};
 
 use crate::failure::Failure;
 
-/// What a command reads.
+/// Kind of input that a command reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) enum Wanted {
     /// A checkpoint folder.
@@ -23,7 +23,7 @@ pub(in crate::commands) enum Wanted {
     Projector,
 }
 
-/// What is there.
+/// Kind of input found.
 enum Found {
     Nothing,
     /// A folder with a `config.json`.
@@ -32,7 +32,7 @@ enum Found {
     FolderOfGguf(PathBuf),
     Gguf,
     Json,
-    /// Nothing but text.
+    /// Plain text.
     Text,
     /// A file of weights of a checkpoint.
     Weights,
@@ -146,10 +146,10 @@ fn adapter_advice() -> (&'static str, String) {
     ("a LoRA adapter", advice.to_owned())
 }
 
-/// Refuses a GGUF file that can be read and is not a model.
+/// Rejects GGUF files that are not models.
 ///
 /// # Errors
-/// Name of the kind, with advice.
+/// The kind of the file, with a hint.
 pub(in crate::commands) fn check_model(path: &Path) -> Result<(), Failure> {
     match other_than_model(path) {
         Some((found, advice)) if found != "an image or video model" => {
@@ -159,7 +159,7 @@ pub(in crate::commands) fn check_model(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The failure of an input that is not what a command reads: what it is instead, or else the failure itself with advice.
+/// Explains a failure by the kind of the input if it is the wrong one; otherwise adds a hint to the failure.
 pub(in crate::commands) fn explained(path: &Path, wanted: Wanted, failure: Failure) -> Failure {
     let other = other_than_model(path);
     match (wanted, other) {
@@ -217,7 +217,7 @@ fn look(path: &Path) -> Found {
     }
     if path.is_dir() {
         let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-        // A model rather than what lies beside it.
+        // A model rather than a file next to it.
         let is_model = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             !["imatrix", "mmproj"].iter().any(|start| name.starts_with(start))
@@ -226,7 +226,7 @@ fn look(path: &Path) -> Found {
         let first = files.min_by_key(|path| (!is_model(path), path.clone()));
         return first.map_or(Found::Other, Found::FolderOfGguf);
     }
-    // Of a pipe nothing must be read.
+    // A pipe must not be read.
     if !path.is_file() {
         return if fs::symlink_metadata(path).is_err() { Found::Nothing } else { Found::Other };
     }
@@ -254,7 +254,7 @@ fn is_text(start: &[u8]) -> bool {
     !start.is_empty() && !start.iter().any(|byte| *byte < b' ' && !byte.is_ascii_whitespace())
 }
 
-/// Whether it looks like `org/model` or `org/model@revision`: two plain names, the first of which is no folder here.
+/// True for `org/model` or `org/model@revision`: two plain names of which the first is not a local folder.
 pub(in crate::commands) fn is_like_a_hub_name(path: &Path) -> bool {
     let is_name = |part: &str| {
         !part.is_empty()

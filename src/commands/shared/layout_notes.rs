@@ -1,5 +1,4 @@
-//! What is told of a checkpoint beside its files: tensors without a place, keys of the config that nobody asks for, the type of its
-//! weights.
+//! Notes on a checkpoint: tensors without a place, unused keys of the config, the type of its weights.
 
 use std::collections::HashSet;
 
@@ -8,19 +7,19 @@ use source::{Checkpoint, Dtype};
 
 use crate::ui::Ui;
 
-/// What is to be said of an input, by how much it matters.
+/// Messages about an input, by severity.
 #[derive(Debug, Clone, Default)]
 pub struct Notes {
-    /// What keeps the file from being loaded as it is.
+    /// Reasons why the file will not load as it is.
     pub warnings: Vec<String>,
-    /// What a person should know.
+    /// Facts that matter to most users.
     pub notes: Vec<String>,
-    /// What was found as it should be: for the curious.
+    /// Confirmed facts, for `--verbose`.
     pub details: Vec<String>,
 }
 
 impl Notes {
-    /// Those of layouts, behind notes of the checkpoint.
+    /// Collects the messages of layouts after those of the checkpoint.
     pub fn of(checkpoint: &[String], layouts: &[&Layout]) -> Notes {
         let all = |lines: fn(&Layout) -> &Vec<String>| -> Vec<String> {
             layouts.iter().flat_map(|layout| lines(layout)).cloned().collect()
@@ -49,7 +48,7 @@ impl Notes {
     }
 }
 
-/// What has no place in any of the files. A tensor that one of them leaves out may be in the other.
+/// Tensors without a place in any of the files. A tensor that one file leaves out may be in another.
 pub fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
     let tensors = layouts.iter().filter(|_| layouts.len() > 1).flat_map(|layout| &layout.tensors);
     let mut seen: HashSet<&str> =
@@ -59,8 +58,8 @@ pub fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
     dropped.filter(|dropped| seen.insert(&dropped.name)).cloned().collect()
 }
 
-/// Tells which keys of the config nobody asked for: those that may change what a model computes as a note, or as a warning
-/// where somebody has named the architecture; all others to the curious.
+/// Reports keys of the config that were not read: those that may affect the computation as a note, or as a
+/// warning if the architecture was forced; all others as details.
 pub fn tell_unasked(layout: &Layout, is_forced: bool, ui: &Ui) -> Vec<String> {
     let (mathematics, others): (Vec<&UnaskedKey>, Vec<&UnaskedKey>) =
         layout.unasked.iter().partition(|key| key.is_mathematics);

@@ -1,8 +1,8 @@
-//! Metadata as JSON and back, without loss: `{"KEY": {"type": "u32", "value": 1}}`.
+//! Lossless conversion of metadata to JSON and back: `{"KEY": {"type": "u32", "value": 1}}`.
 //!
-//! Numbers that JSON does not have are the texts `NaN`, `Infinity` and `-Infinity`; bytes that are no UTF-8 are
-//! `{"bytes": [...]}`. The type of an array names that of its items, as in `arr[str]`; arrays in arrays have each a type of
-//! their own.
+//! Numbers that JSON lacks are the strings `NaN`, `Infinity` and `-Infinity`; bytes that are not UTF-8 are
+//! `{"bytes": [...]}`. The type of an array names that of its items, as in `arr[str]`. Nested arrays each
+//! have their own type.
 
 use gguf::{Array, Metadata, Strings, Value, type_name};
 use serde_json::{Map, Number, Value as Json, json};
@@ -151,7 +151,7 @@ fn value_of_entry(entry: &Json) -> Result<Value, String> {
     value_of(kind, value)
 }
 
-/// Whether this is the name of a type: `u32`, `str`, `arr[f32]`.
+/// True for the name of a type: `u32`, `str`, `arr[f32]`.
 pub fn is_type(name: &str) -> bool {
     let plain = |name: &str| (0..13).any(|id| type_name(id) == Some(name));
     match item_type(name) {

@@ -1,4 +1,4 @@
-//! What several verbs share: groups of options, reports, tables and lines of progress.
+//! Code that several commands share: groups of options, reports, tables and progress.
 
 pub(super) mod calibration;
 pub(super) mod call;

@@ -66,7 +66,7 @@ impl OutputArgs {
     }
 }
 
-/// How much a command with [`OutputArgs`] prints.
+/// Amount of output of a command with [`OutputArgs`].
 pub fn ui(matches: &ArgMatches) -> Ui {
     Ui { quiet: matches.get_flag("quiet"), verbose: matches.get_flag("verbose") }
 }

@@ -1,7 +1,7 @@
-//! Where commands write their results: checked before the work begins, and not lost after it.
+//! Outputs of commands: checked before the work starts, and not lost after it.
 //!
-//! Every command calls [`check_outputs`] with all of its outputs before it opens a model or reads a weight,
-//! and [`write_result`] for what exists in memory only.
+//! Every command calls [`check_outputs`] with all of its outputs before it opens a model or reads weights,
+//! and [`write_result`] for results that exist only in memory.
 
 use std::{
     collections::HashSet,
@@ -14,11 +14,11 @@ use gguf::Output;
 use super::write::check_output_name;
 use crate::{failure::Failure, hints};
 
-/// Fails unless every one of `outputs` can be written. Nothing is left behind.
+/// Checks that every one of `outputs` can be written. Leaves nothing behind.
 ///
 /// # Errors
-/// An output that exists without `force`, that is a folder or a device, whose folder is missing or cannot be
-/// written, that is also one of `inputs`, or that two options name, by whatever links.
+/// An output that exists without `force`, is a folder or device, has a missing or read-only folder, is also
+/// one of `inputs`, or is given by two options, through any links.
 pub(in crate::commands) fn check_outputs(
     outputs: &[&Path],
     inputs: &[&Path],

@@ -1,11 +1,11 @@
-//! Files of parts: what one of several machines measured of a text, without anything rounded, so that all parts together give what
-//! one run gives.
+//! Part files: exact measurements of one of several machines, so that all parts together give the result of a
+//! single run.
 //!
 //! ```text
 //! "gguf-tools part\n"
 //! u64 header_bytes, header           JSON
-//! what was measured                  as the verb says
-//! SHA-256 of all before              32 bytes
+//! measurements                       depend on the verb
+//! SHA-256 of everything before       32 bytes
 //! ```
 //!
 //! Numbers are little-endian.
@@ -48,7 +48,7 @@ pub(in crate::commands) struct PartArgs {
     pub merge: Vec<PathBuf>,
 }
 
-/// What a file says before its measurements.
+/// Header of a part file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::commands) struct Header {
@@ -56,19 +56,19 @@ pub(in crate::commands) struct Header {
     pub verb: String,
     /// The version of the program.
     pub program: String,
-    /// Which part, from 1.
+    /// Number of the part, from 1.
     pub part: u32,
-    /// Of how many.
+    /// Number of parts.
     pub parts: u32,
-    /// The CPU level of the kernels, for whoever looks: no figure depends on it.
+    /// CPU level of the kernels, for information; metrics do not depend on it.
     pub cpu: String,
     /// The windows of this part, counted from 0.
     pub windows: Range<usize>,
     /// Windows of all parts.
     pub n_windows: usize,
-    /// What decides about the figures: the same in all parts of a run.
+    /// Settings that the metrics depend on: the same in all parts of a run.
     pub run: Map<String, Value>,
-    /// What is told of the run: paths as they were given.
+    /// Facts about the run: paths as they were given.
     pub told: Value,
 }
 
@@ -130,7 +130,7 @@ impl NewPart<'_> {
     }
 }
 
-/// Whether a file starts as one of a part.
+/// True if a file starts like a part file.
 pub(in crate::commands) fn is_part(path: &Path) -> bool {
     Mapped::open(path).is_ok_and(|bytes| bytes.starts_with(MAGIC))
 }
@@ -140,10 +140,10 @@ impl PartFile {
         PartFile::parse(path, Mapped::open(path).map_err(|error| Failure::cannot_open(path, error))?, verb)
     }
 
-    /// Reads the bytes of the file at `path`.
+    /// Parses the bytes of the file at `path`.
     ///
     /// # Errors
-    /// A file that is none, is damaged, or is of another verb.
+    /// A file that is not a part, is damaged, or belongs to another verb.
     pub fn parse(path: &Path, bytes: Mapped, verb: &str) -> Result<PartFile, Failure> {
         let failed = |message: String| Failure::at(path, message);
         if !bytes.starts_with(MAGIC) {
@@ -172,7 +172,7 @@ impl PartFile {
             return Err(failed(format!("a part of `{}`, not of `{verb}`", header.verb)));
         }
         if PartNumber::new(header.part, header.parts).is_none() {
-            return Err(failed(format!("part {} of {} is none", header.part, header.parts)));
+            return Err(failed(format!("part {} of {} is out of range", header.part, header.parts)));
         }
         if header.windows.start > header.windows.end || header.windows.end > header.n_windows {
             return Err(failed(format!("windows {:?} of {}", header.windows, header.n_windows)));
@@ -181,12 +181,12 @@ impl PartFile {
         Ok(PartFile { path: path.to_owned(), header, bytes: bytes.clone(), payload })
     }
 
-    /// What was measured.
+    /// The measurements.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[self.payload.clone()]
     }
 
-    /// What was measured, of a part that has so many bytes for each window.
+    /// The measurements, if they have this many bytes for each chunk.
     ///
     /// # Errors
     /// Another length.
@@ -209,7 +209,7 @@ impl PartFile {
             .map_err(|error| Failure::at(&self.path, format_args!("`{name}`: {error}")))
     }
 
-    /// What is told of the run.
+    /// Facts about the run.
     ///
     /// # Errors
     /// A file of another form.
@@ -219,10 +219,10 @@ impl PartFile {
     }
 }
 
-/// Opens the files of all parts of one run, in the order of the parts.
+/// Opens the files of all parts of a run, in the order of the parts.
 ///
 /// # Errors
-/// A file that is none, or damaged; parts of different runs, a part that is there twice, one that is missing.
+/// A damaged file or one of another kind; parts of different runs; a duplicate or missing part.
 pub(in crate::commands) fn open_all(paths: &[PathBuf], verb: &str) -> Result<Vec<PartFile>, Failure> {
     let mut parts: Vec<PartFile> =
         paths.iter().map(|path| PartFile::open(path, verb)).collect::<Result<_, Failure>>()?;
@@ -285,10 +285,10 @@ fn same_run(first: &PartFile, other: &PartFile) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What tells a file without a header from another.
+/// Fingerprint of a file without a header.
 ///
 /// # Errors
-/// It cannot be opened.
+/// A file that cannot be opened.
 pub(in crate::commands) fn fingerprint_of_file(path: &Path) -> Result<String, Failure> {
     let bytes = Mapped::open(path).map_err(|error| Failure::cannot_open(path, error))?;
     Ok(refine::fingerprint_of(std::iter::once(&bytes)))

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{failure::Failure, ui::Ui};
 
-/// What stands for a picture in a prompt, as in llama.cpp's `llama-mtmd-cli`.
+/// Placeholder of an image in a prompt, as in llama.cpp's `llama-mtmd-cli`.
 pub(in crate::commands) const PLACE: &str = "<__media__>";
 
 /// Bytes of a picture's file at most: more than any camera makes.
@@ -77,10 +77,10 @@ impl Pictures {
         }
     }
 
-    /// The tokens between places, with what stands before and behind each picture.
+    /// Tokens between placeholders, with those before and after each image.
     ///
     /// # Errors
-    /// A template that drops or doubles places; what the tokenizer says.
+    /// A template that drops or duplicates placeholders; an error of the tokenizer.
     pub fn tokens(
         &self,
         file: &Path,

@@ -22,12 +22,12 @@ use crate::{
     ui::{Ui, human_bytes},
 };
 
-/// What `format` says.
+/// Value of `format`.
 const FORMAT: &str = "gguf-tools plan";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
 
-/// What a call is about.
+/// The part of a conversion to execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted<'a> {
     /// The whole conversion.
@@ -54,9 +54,9 @@ pub struct PlanFile {
     folder: PathBuf,
     /// The arguments of the program, input and output last.
     arguments: Vec<String>,
-    /// What decides about the bytes: program, options, inputs, outputs.
+    /// State that the bytes depend on: program, options, inputs, outputs.
     fingerprint: Value,
-    /// What an element of each type costs: decides about the shares.
+    /// Cost per element of each type, which determines the parts.
     picoseconds_an_element: BTreeMap<String, u64>,
     /// Every file and where each tensor lies in it.
     outputs: Vec<PlannedOutput>,
@@ -163,7 +163,7 @@ impl PlanFile {
         Ok(plan)
     }
 
-    /// What decides about the bytes.
+    /// State that the bytes depend on.
     ///
     /// # Errors
     /// A plan of another form.
@@ -171,7 +171,7 @@ impl PlanFile {
         Fingerprint::from_json(&self.fingerprint).ok_or_else(|| Failure::at(path, "no plan: its fingerprint"))
     }
 
-    /// What decides about the shares.
+    /// Costs that determine the parts.
     pub fn rates(&self) -> Rates {
         Rates::new(self.picoseconds_an_element.clone())
     }

@@ -18,7 +18,7 @@ use crate::{
     ui::{human_bytes, printable},
 };
 
-/// What is going to be written, or has been.
+/// The planned or written files.
 #[derive(Debug, Serialize)]
 pub struct Report {
     input: String,
@@ -28,7 +28,7 @@ pub struct Report {
     outputs: Vec<Output>,
     dropped: Vec<Dropped>,
     notes: Vec<String>,
-    /// With `--calibrate`: what it gained, for each output.
+    /// Gains of each output, with `--calibrate`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calibration: Vec<Gained>,
 }
@@ -42,7 +42,7 @@ struct Output {
     bits_per_weight: f64,
     totals: BTreeMap<&'static str, Total>,
     tensors: Vec<Tensor>,
-    /// With `--repack`: what is kept and what is decoded, a line for each kind.
+    /// Kept and decoded tensors, with `--repack`: a line for each kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     repack: Vec<String>,
 }
@@ -78,26 +78,26 @@ struct Dropped {
     reason: &'static str,
 }
 
-/// Where files are made from.
+/// Source of the files.
 pub struct Origin<'a> {
     /// Path of the input.
     pub input: &'a Path,
     /// Its format.
     pub format: &'static str,
-    /// What the model is.
+    /// Architecture of the model.
     pub architecture: &'a str,
     /// Tensors that have no place in the output.
     pub dropped: &'a [arch::Dropped],
     /// Things a person should know.
     pub notes: Vec<String>,
-    /// How the input stores what each of its tensors is made of.
+    /// Stored format of the source of each tensor.
     pub stored_as: &'a [String],
-    /// Of each tensor, whether its codes are kept; empty where nobody asked for it.
+    /// Outcome of `--repack` for each tensor; empty without it.
     pub repacked: &'a [Repacked],
 }
 
 impl Report {
-    /// Of planned files.
+    /// Reports planned files.
     pub fn new(origin: &Origin<'_>, files: &[(PathBuf, &PlannedFile)], dry_run: bool) -> Report {
         let output = |(path, file): &(PathBuf, &PlannedFile)| {
             let mut totals: BTreeMap<&'static str, Total> = BTreeMap::new();
@@ -144,10 +144,10 @@ impl Report {
         }
     }
 
-    /// The whole as one JSON object.
+    /// Returns the report as one JSON object.
     ///
     /// # Errors
-    /// None that is known; serialization says so.
+    /// A serialization error.
     pub fn json(&self) -> Result<String, Failure> {
         Ok(serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n")
     }
@@ -197,7 +197,7 @@ impl Report {
         text
     }
 
-    /// What became of quantized weights where they were to be kept: lines of all outputs.
+    /// Outcomes of `--repack` for all outputs, as lines.
     pub fn repacks(&self) -> impl Iterator<Item = &String> {
         self.outputs.iter().flat_map(|output| &output.repack)
     }
@@ -248,10 +248,10 @@ impl Tensor {
     }
 }
 
-/// What a tensor says whose blocks hold the values of the checkpoint.
+/// Label of a tensor whose blocks hold the values of the checkpoint.
 const KEPT: &str = "kept";
 
-/// Whether codes are kept, and why not.
+/// Label of a tensor: kept, or the reason why not.
 fn repack(choice: &Choice, made: &Repacked) -> Option<String> {
     match made {
         Repacked::Plain => None,
@@ -291,7 +291,7 @@ fn reason(choice: &Choice) -> String {
     }
 }
 
-/// How the checkpoint stores what a tensor is made of.
+/// Stored format of the source of a tensor.
 pub fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
     match data {
         Data::Computed(_) => "computed".to_owned(),

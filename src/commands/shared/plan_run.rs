@@ -1,4 +1,4 @@
-//! What is done with plans: saved, done in parts, put together.
+//! Execution of plans: save, convert a part, assemble.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ impl<I: Input> Planned<'_, I> {
         self.files.iter().map(|(path, _)| path.clone()).collect()
     }
 
-    /// What the bytes depend on.
+    /// State that the bytes depend on.
     fn fingerprint(&self) -> Result<Fingerprint, Failure> {
         let call = &self.args.call;
         let origin =
@@ -96,7 +96,8 @@ impl<I: Input> Planned<'_, I> {
             self.checked.write_part(&self.paths(), &part, self.args.force, &self.args.options, watch);
         drop(progress);
         let written = written.map_err(|error| {
-            failed(error).hint(["called again, the part goes on; --force begins it anew".to_owned()])
+            failed(error)
+                .hint(["repeat the call to resume the part, or use --force to start over".to_owned()])
         })?;
         let of = self.files.first().map_or_else(String::new, |(path, _)| path.display().to_string());
         ui.status(&match (written, place, self.files.first()) {

@@ -110,7 +110,7 @@ pub fn define_assemble(command: clap::Command, examples: &'static str) -> clap::
         .after_help(examples)
 }
 
-/// How much `plan` prints: what its conversion would print.
+/// Amount of output of `plan`: that of its conversion.
 pub fn ui_of_plan(matches: &ArgMatches) -> Ui {
     let words = matches.get_many::<OsString>("call").into_iter().flatten();
     let has = |names: [&str; 2]| words.clone().any(|word| names.iter().any(|name| word == name));

@@ -18,12 +18,12 @@ pub(in crate::commands) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Of `total` pieces; `unit` is their name in the plural.
+    /// Progress over `total` pieces; `unit` is their name in the plural.
     pub fn new(unit: &'static str, total: usize) -> ProgressLine {
         ProgressLine::from(unit, 0, total)
     }
 
-    /// Of `total` pieces of which `first` are done already: they say nothing of the time that a piece takes.
+    /// Progress over `total` pieces of which `first` are already done and do not count for the speed.
     pub fn from(unit: &'static str, first: usize, total: usize) -> ProgressLine {
         let now = Instant::now();
         ProgressLine { unit, total, first, started: now, last: now }
@@ -39,7 +39,7 @@ impl ProgressLine {
         }
     }
 
-    /// The time that the other pieces take if they take as long as those of this run did; none behind the last one.
+    /// Estimated time for the remaining pieces at the speed of this run; none after the last one.
     fn left(&self, done: usize) -> Option<Duration> {
         let n_done = done.checked_sub(self.first).filter(|n| *n > 0)?;
         let n_left = self.total.checked_sub(done).filter(|n| *n > 0)?;

@@ -1,5 +1,5 @@
-//! Options that `gguf-quantize` and `gguf-convert` share: which dtype each tensor gets, importance
-//! matrices, metadata, layers, shards, recipe files.
+//! Options that `gguf-quantize` and `gguf-convert` share: types of tensors, importance matrices, metadata,
+//! layers, shards, recipe files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -146,7 +146,7 @@ fn parse_key(text: &str) -> Result<String, String> {
     KeyOverride::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// The options with their files read: what to request of the library.
+/// The options with their files read, as requests of the library.
 #[derive(Debug, Default)]
 pub struct Settings {
     /// The same as it would stand in a recipe file, but for the choices.
@@ -183,7 +183,7 @@ pub struct OtherSettings {
     pub endian: Endian,
 }
 
-/// What `--big-endian` asks for.
+/// Byte order for `--big-endian`.
 pub fn byte_order(big_endian: bool) -> Endian {
     if big_endian { Endian::Big } else { Endian::Little }
 }
@@ -330,10 +330,10 @@ impl Settings {
         self.calibration.as_ref()
     }
 
-    /// What to make: the types and choices of the recipe file, or else `given` by their rules.
+    /// Requested outputs: the types and choices of the recipe file, or `given` by their rules.
     ///
     /// # Errors
-    /// A recipe file with a type that is none.
+    /// A recipe file with an invalid type.
     pub fn outputs(&self, given: Vec<&'static Recipe>) -> Result<Vec<OutputRequest>, Failure> {
         if let Some(dtypes) = &self.decided {
             return Ok(given
@@ -351,12 +351,12 @@ impl Settings {
         self.recipe_file.outputs.iter().map(replay).collect()
     }
 
-    /// Whether types are given for each tensor, by a recipe file or by `--pure`.
+    /// True if types are fixed for each tensor, by a recipe file or by `--pure`.
     pub fn has_fixed_types(&self) -> bool {
         self.replayed.is_some() || self.overrides.pure
     }
 
-    /// What to make, whatever types were chosen under a budget.
+    /// Requested outputs without the types that were chosen for a budget.
     ///
     /// # Errors
     /// As [`Settings::outputs`].
@@ -374,7 +374,7 @@ impl Settings {
         request
     }
 
-    /// What to request of the library for all outputs.
+    /// Request for all outputs.
     pub fn request(&self) -> Request<'_> {
         let settings = &self.recipe_file;
         let mut request = Request::default();
@@ -402,7 +402,7 @@ impl Settings {
         request
     }
 
-    /// What happens to values that are not finite.
+    /// Treatment of values that are not finite.
     pub fn nonfinite(&self) -> NonFinite {
         if self.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse }
     }

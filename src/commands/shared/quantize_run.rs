@@ -1,4 +1,4 @@
-//! One run of a quantization: of a GGUF file that somebody named, or of the one that a checkpoint has just become.
+//! A quantization run: of a given GGUF file, or of one that a checkpoint was just converted to.
 
 use std::{num::NonZeroUsize, path::Path};
 
@@ -18,21 +18,21 @@ use crate::{
     ui::Ui,
 };
 
-/// What is quantized, and how.
+/// Input and settings of a run.
 pub struct QuantizeJob<'a> {
     /// The GGUF file that is read.
     pub base: &'a Path,
-    /// What the call named: the same, or what it was made of.
+    /// Input as the call names it: the base, or its source.
     pub input: &'a Path,
     /// The format of that.
     pub format: &'static str,
     /// The types; none where a recipe file says them.
     pub recipes: Vec<&'static Recipe>,
-    /// What is requested beside the types.
+    /// Settings other than the types.
     pub settings: Settings,
     /// The texts to calibrate on, if any.
     pub calibration: &'a CalibrationArgs,
-    /// Whether types are chosen.
+    /// Budget for the choice of types.
     pub budget: &'a BudgetArgs,
     /// Threads to work with.
     pub threads: Option<NonZeroUsize>,

@@ -12,7 +12,7 @@ use tensor::DType;
 use super::text_file;
 use crate::failure::Failure;
 
-/// What `format` says.
+/// Value of `format`.
 const FORMAT: &str = "gguf-tools recipe";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
@@ -28,7 +28,7 @@ pub struct RecipeFile {
     /// The importance matrix and the tensors that it is used for.
     #[serde(default)]
     pub imatrix: Option<ImatrixUse>,
-    /// What happens to tensors that lack weights.
+    /// Treatment of tensors without importance data.
     #[serde(default, serialize_with = "write_policy", deserialize_with = "read_policy")]
     pub missing_imatrix: MissingPolicy,
     /// `KEY=TYPE:VALUE`.
@@ -46,20 +46,20 @@ pub struct RecipeFile {
     /// Tensors in a shard at most.
     #[serde(default)]
     pub split_max_tensors: Option<u64>,
-    /// Whether quantized weights may be quantized again.
+    /// True if quantized weights may be quantized again.
     #[serde(default)]
     pub allow_requantize: bool,
-    /// Whether NaNs and infinities are converted.
+    /// True if NaNs and infinities are converted.
     #[serde(default)]
     pub allow_nonfinite: bool,
     /// The type that weights are rounded to first.
     #[serde(default, serialize_with = "write_via", deserialize_with = "read_via")]
     pub via: Option<DType>,
-    /// What is written.
+    /// The outputs.
     pub outputs: Vec<OutputRecipe>,
 }
 
-/// Where importance weights come from.
+/// Source of importance data.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImatrixUse {
@@ -181,10 +181,10 @@ impl RecipeFile {
         self
     }
 
-    /// Writes the file whole or not at all. What is there is replaced; the caller has looked.
+    /// Writes the file atomically, replacing an existing one; the caller has checked that it may.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The error of the system.
     pub fn save(&self, path: &Path) -> Result<(), Failure> {
         gguf::Output::write_whole(path, self.text()?.as_bytes(), true).map_err(Failure::new)
     }

@@ -1,10 +1,10 @@
 //! Sizes as people write them.
 
-/// Bytes, or thousands (K), millions (M) or billions (G) of them, with or without a B behind; KiB, MiB and GiB are multiples of 1024.
-/// All may have a fraction: `4.2GB`. What is no whole byte is left out, so that a bound is kept.
+/// Parses bytes, or thousands (K), millions (M) or billions (G) of them, with an optional B; KiB, MiB and GiB
+/// are multiples of 1024. Fractions such as `4.2GB` are allowed and rounded down, so that a limit is kept.
 ///
 /// # Errors
-/// Says what a size is.
+/// Text that is not a size.
 pub(in crate::commands) fn parse_size(text: &str) -> Result<u64, String> {
     bytes_of(text).filter(|bytes| *bytes > 0).ok_or_else(|| "not a size, as in 500M or 4.2GB".to_owned())
 }

@@ -17,7 +17,7 @@ pub fn suggest<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<S
         };
         words.filter(is_distinctive).map(str::to_owned).collect()
     };
-    // Letters behind a backslash stand for classes of letters.
+    // Letters after a backslash are character classes.
     let mut plain = String::new();
     let mut letters = pattern.chars();
     while let Some(letter) = letters.next() {

@@ -1,5 +1,5 @@
-//! Templates of strangers: they are stopped by their steps ([`eval::chat`]), and here by what they take meanwhile. A text that
-//! is put behind itself again and again has thousands of gigabytes after forty steps.
+//! Limits for untrusted chat templates. [`eval::chat`] limits their steps; this module limits their memory
+//! and time, since a text that is appended to itself has thousands of gigabytes after forty steps.
 
 use std::{
     sync::mpsc::{RecvTimeoutError, channel},
@@ -11,23 +11,23 @@ use eval::chat::{Chat, ChatError, Conversation, Date, Settings, SpecialTokens, r
 
 use crate::failure::Failure;
 
-/// Bytes of memory that templates may take beside what was there before; prompts have some thousands.
+/// Additional memory that templates may use; prompts need some kilobytes.
 const MAX_BYTES: u64 = 256 << 20;
 /// Time that they may take.
 const MAX_TIME: Duration = Duration::from_secs(60);
 /// Between two looks at what they took.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Runs `work` in a thread and waits for it, as long as memory and time stay within bounds.
+/// Runs `work` in a thread and waits while memory and time stay within bounds.
 ///
 /// # Errors
-/// It took too much; it then goes on until the program ends, which should be soon.
+/// Exceeded limits. The thread then runs until the program ends, which should be soon.
 pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     let failed = |what: String| Failure::new(format!("`tokenizer.chat_template`: {what}"));
     let (before, begin) = (resident_bytes(), Instant::now());
     let (sender, receiver) = channel();
     let send = move || {
-        // Nobody waits any more where too much was taken.
+        // The receiver is gone if limits were exceeded.
         let _unheard = sender.send(work());
     };
     thread::Builder::new()
@@ -52,10 +52,10 @@ pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     }
 }
 
-/// Every fixed conversation by a template.
+/// Renders every fixed conversation with a template.
 ///
 /// # Errors
-/// As [`guarded`]; what the template says itself stands with its conversation.
+/// As [`guarded`]; errors of the template itself are returned with their conversation.
 pub fn render_fixed(
     template: &str,
     tokens: &SpecialTokens,
@@ -76,7 +76,7 @@ pub fn render_fixed(
     guarded(move || Conversation::fixed().iter().map(rendered).collect())
 }
 
-/// Memory of this process, as far as the system says it; mapped files do not count.
+/// Resident memory of this process, if the system reports it, without mapped files.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -4,8 +4,8 @@ use convert::recipes::RECIPES;
 
 use super::table::table;
 
-/// What each type costs, as `scripts/measure-types` measured it: name, bits a weight of Qwen3 14B and of the measured model,
-/// divergence without and with an importance matrix.
+/// Costs of each type, measured by `scripts/measure-types`: name, bits per weight of Qwen3 14B and of the
+/// measured model, divergence without and with an importance matrix.
 const MEASURED: &str = include_str!("types_measured.tsv");
 
 const EXPLANATION: &str = "\

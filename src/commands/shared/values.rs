@@ -20,7 +20,7 @@ use super::suggest::nearest;
 #[derive(Debug, Clone)]
 pub(in crate::commands) struct OneOf<T> {
     names: Vec<(&'static str, T)>,
-    /// What to say about some values that are none of these names.
+    /// Tip for some values that are not in the list.
     tip: fn(&str) -> Option<String>,
 }
 
@@ -82,8 +82,8 @@ pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
     Some(format!("{name} is a type of {}, not of llama.cpp", fork.fork))
 }
 
-/// A file type that can be made of a checkpoint, by its name. Numbers are refused: `-t 8` is a number of threads for
-/// whoever comes from llama.cpp.
+/// A file type that can be made of a checkpoint, by its name. Numbers are refused: in llama.cpp's programs
+/// `-t 8` is a number of threads.
 pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
     static NAMES: LazyLock<Vec<(String, &Recipe)>> = LazyLock::new(|| {
         let recipes = RECIPES.iter().filter(|recipe| !recipe.copy);
@@ -156,7 +156,7 @@ pub(in crate::commands) fn encodable() -> OneOf<DType> {
     OneOf { names: dtypes.map(|codec| (codec.dtype.name(), codec.dtype)).collect(), tip: |_| None }
 }
 
-/// What to do about tensors that lack importance weights.
+/// Policy for tensors without importance data.
 pub(in crate::commands) fn missing_policy() -> OneOf<MissingPolicy> {
     OneOf { names: MissingPolicy::ALL.iter().map(|(name, policy)| (*name, *policy)).collect(), tip: |_| None }
 }

@@ -38,7 +38,8 @@ pub(in crate::commands) fn check_output_name(path: &Path) -> Result<(), String> 
     Ok(())
 }
 
-/// Whether OUT is written as a folder (`out/`) and is not there yet. It is made before the first file is written.
+/// True if OUT is given as a folder (`out/`) that does not exist yet. It is created before the first file is
+/// written.
 pub(in crate::commands) fn is_new_folder(out: Option<&Path>) -> bool {
     let ends_like_a_folder = |out: &Path| {
         let last = out.as_os_str().as_encoded_bytes().last();
@@ -60,7 +61,7 @@ pub(in crate::commands) fn check_output(
     if !is_new_folder(out) {
         return convert::check_output(path, input, force);
     }
-    // Of a folder that is to be made, the nearest one that is there must not be the input or inside it.
+    // For a folder that will be created, its nearest existing ancestor must not be the input or inside it.
     let there = path.ancestors().skip(1).find_map(|folder| {
         fs::canonicalize(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok()
     });
@@ -120,13 +121,13 @@ pub(in crate::commands) fn write_and_report<I: Input>(
     let losses = Arc::new(Losses::default());
     let options = args.options.clone().losses(losses.clone());
     let written = checked.write_resumable(&paths, args.force, journaling, &options, watch);
-    // The bar goes before anything is said, on an error as well.
+    // The bar is removed before any message, including an error.
     drop(progress);
     written.map_err(|error| match error {
-        // These say themselves how to go on, or are about a run that is none of ours.
+        // These errors have their own hints, or are about a run of another process.
         Error::Unfinished { .. } | Error::Busy { .. } => failed(error),
         Error::NotResumable { .. } => {
-            failed(error).hint(["called as it was, it goes on; --force without --resume begins anew"])
+            failed(error).hint(["repeat the call to continue, or use --force without --resume to start over"])
         }
         error => failed(error).hint(how_to_go_on(&paths)),
     })?;
@@ -151,7 +152,7 @@ pub(in crate::commands) fn say_written(files: &[(PathBuf, &PlannedFile)], ui: &U
 pub(in crate::commands) fn tell(goes_on: GoesOn, ui: &Ui) {
     let GoesOn { done_bytes, wrong_bytes, total_bytes, .. } = goes_on;
     let (done, total) = (human_bytes(done_bytes), human_bytes(total_bytes));
-    ui.note(&format!("goes on: {done} of {total} are there and right"));
+    ui.note(&format!("resuming: {done} of {total} are verified"));
     if wrong_bytes > 0 {
         let wrong = human_bytes(wrong_bytes);
         ui.warning(&format!(

@@ -1,4 +1,4 @@
-//! Whether a file is what its source makes: tensors, keys, special tokens, prompts.
+//! Comparison of a file with its source: tensors, keys, special tokens, prompts.
 
 use std::{fs, io::Read, num::NonZeroUsize, path::Path};
 
@@ -158,7 +158,7 @@ fn is_of_the_file(key: &str) -> bool {
     of_file.contains(&key) || key.starts_with("split.") || key.starts_with("quantize.")
 }
 
-/// Keys that say of what a model was made: a file under the name of another model is told by them.
+/// Keys that name the source of a model; they identify a file under the name of another model.
 fn is_lineage(key: &str) -> bool {
     ["general.base_model.", "general.source.", "general.dataset."].iter().any(|start| key.starts_with(start))
 }
@@ -187,7 +187,7 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
         check.push(match key.as_str() {
             "general.architecture" => Finding::error("key", message),
             key if is_lineage(key) => Finding::warning("lineage", message),
-            // Names and where a model comes from may be told anew when it is published.
+            // Names and lineage may be changed for publishing.
             key if key.starts_with("general.") => Finding::warning("general_key", message),
             _ if is_special => Finding::error("special_id", message),
             _ => Finding::error(if file.contains(key) { "key" } else { "missing_key" }, message),
@@ -207,7 +207,7 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
     check
 }
 
-/// Whether values mean the same: integers of different widths may.
+/// True if values are equal, including integers of different widths.
 fn same(a: &Value, b: &Value) -> bool {
     let numbers = |value: &Value| value.as_u64().map(|number| number as f64).or(value.as_f64());
     a.is_same(b) || numbers(a).is_some_and(|number| numbers(b) == Some(number))

@@ -1,4 +1,4 @@
-//! Whether the blocks of all tensors can be what an encoder wrote.
+//! Checks that blocks could be the output of an encoder.
 
 use std::{
     num::NonZeroUsize,
@@ -94,7 +94,7 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, ui: &Ui) -> Result<Ch
     Ok(check)
 }
 
-/// What is wrong with the first bad block of a piece.
+/// Problem of the first bad block of a piece.
 fn look(piece: &Piece<'_>, has_value: &AtomicBool) -> Option<String> {
     let Piece { file, info, from, to, .. } = *piece;
     let range = file.range(info).ok()?;

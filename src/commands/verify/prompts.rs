@@ -1,4 +1,4 @@
-//! Chat templates: whether they parse and render, and whether two say the same.
+//! Chat templates: parsing, rendering and comparison.
 
 use eval::chat::{ChatError, Conversation, SpecialTokens};
 use gguf::{Metadata, Value};
@@ -71,7 +71,8 @@ pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
     Ok(check)
 }
 
-/// What failures of a template mean: one that renders nothing is wrong, one that refuses a kind of conversation may be right.
+/// Findings for failures of a template: rendering nothing is an error, refusing a kind of conversation may be
+/// intended.
 fn judge(key: &str, n: usize, failures: Vec<(&Conversation<'_>, ChatError)>) -> Vec<Finding> {
     let problem = |error: &ChatError| match error {
         ChatError::Syntax(problem) | ChatError::Refused(problem) | ChatError::Template(problem) => {
@@ -149,7 +150,7 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Failure> {
     Ok(check)
 }
 
-/// Where two texts part, with what is around.
+/// First difference between two texts, with context.
 fn difference(ours: &str, theirs: &str) -> Option<String> {
     if ours == theirs {
         return None;

@@ -1,4 +1,4 @@
-//! What a verification found, for people and for programs.
+//! Findings of a verification, as text and JSON.
 
 use std::{fmt, path::Path};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{commands::shared::table::table, failure::Failure, ui::printable};
 
-/// How grave a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -32,7 +32,7 @@ impl From<gguf::Severity> for Severity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
-    /// What kind of thing, for programs.
+    /// Code of the finding, for programs.
     pub code: &'static str,
     pub message: String,
 }
@@ -58,7 +58,7 @@ pub struct Check {
     /// Why nothing was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_checked: Option<String>,
-    /// What was checked, in a few words.
+    /// Short summary of the check.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub summary: String,
     pub findings: Vec<Finding>,

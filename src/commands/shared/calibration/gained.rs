@@ -1,4 +1,4 @@
-//! What a calibrated file gained, for people and for programs.
+//! Gains of a calibrated file, as text and JSON.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     ui::{human_duration, printable},
 };
 
-/// What became of a file.
+/// Outcome for a file.
 #[derive(Debug, Clone, Serialize)]
 pub struct Gained {
     path: String,
@@ -30,9 +30,9 @@ pub struct Gained {
 #[derive(Debug, Clone, Default, Serialize)]
 struct Role {
     matrices: usize,
-    /// How many of them are as the codec made them.
+    /// Number of matrices that are as the codec made them.
     left: usize,
-    /// How many were rounded by both sides.
+    /// Number of matrices rounded with output gradients.
     both_sides: usize,
     /// The sums over matrices of the mean squares of the output's error on held-out tokens.
     held_out_stock: f64,
@@ -56,7 +56,7 @@ pub struct Times {
     /// Probes of matrices and the choice of types, where types were chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub types: Option<f64>,
-    /// How each matrix is rounded, and factors.
+    /// Time for choosing the method and factors of each matrix.
     pub choosing: f64,
     /// Rows.
     pub rounding: f64,
@@ -73,7 +73,7 @@ fn role(tensor: &str) -> &str {
 }
 
 impl Gained {
-    /// Of the matrices of a file, and of running it.
+    /// Collects the outcomes of the matrices of a file and the comparison with the base.
     pub fn new(
         path: &Path,
         outcomes: &[Outcome],

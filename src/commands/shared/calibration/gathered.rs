@@ -1,4 +1,5 @@
-//! What goes into the matrices of a model, in a folder: that of `--statistics`, or one beside the output for as long as it is made.
+//! Second moments of the inputs of matrices, stored in the folder of `--statistics` or temporarily next to
+//! the output.
 
 use std::{
     fs,
@@ -23,10 +24,10 @@ use crate::{
 /// Names of tensors in a warning.
 const NAMED: usize = 3;
 
-/// What was gathered.
+/// Collected statistics.
 pub struct Gathered {
     pub moments: MomentsCache,
-    /// Where it lies.
+    /// Their folder.
     pub folder: Folder,
     /// The importance matrix of the same text.
     pub sums: Sums,
@@ -38,7 +39,7 @@ pub struct Gathered {
 #[derive(Debug, Clone)]
 pub struct Folder {
     pub path: PathBuf,
-    /// Whether nobody wants it behind this run.
+    /// True if the folder is not needed after this run.
     pub is_temporary: bool,
 }
 
@@ -50,14 +51,14 @@ pub struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// Of so-called steps.
+    /// Progress over steps named `what`.
     pub fn new(what: &'static str, ui: &'a Ui) -> Progress<'a> {
         Progress { what, line: None, ui }
     }
 }
 
 impl Watch for Progress<'_> {
-    // All is in the cache; nobody needs it now.
+    // Everything is in the cache.
     fn found(&mut self, _: Found) -> Result<(), Error> {
         Ok(())
     }
@@ -90,7 +91,7 @@ pub fn gather(
     ));
     let open = || MomentsCache::open(&folder.path, model, texts, &options, &plan);
     let opened = match open() {
-        // What another run left in its own place is of no use to anyone.
+        // Leftovers of another run in a temporary folder are useless.
         Err(Error::OtherMoments { .. } | Error::BrokenMoments { .. }) if folder.is_temporary => {
             let _gone = fs::remove_dir_all(&folder.path);
             open()
@@ -99,7 +100,7 @@ pub fn gather(
     };
     let mut moments = opened.map_err(|error| {
         let hint = matches!(error, Error::OtherMoments { .. }).then_some(
-            "--statistics names a folder for each model and text; another one is made where there is none",
+            "--statistics needs a folder of its own for each model and text; a missing one is created",
         );
         failed(base, error).hint(hint)
     })?;
@@ -139,17 +140,17 @@ fn warn(summary: &Summary, ui: &Ui) {
     }
 }
 
-/// Where statistics lie for as long as `out` is made.
+/// Temporary path of statistics next to `out`.
 fn moments_beside(out: &Path) -> PathBuf {
     beside(out, "moments")
 }
 
-/// Where the file lies that a checkpoint becomes before `out` is made of it.
+/// Temporary path of the converted checkpoint next to `out`.
 pub fn base_beside(out: &Path) -> PathBuf {
     beside(out, "base")
 }
 
-/// What a run with texts may have left beside `out`, its first output.
+/// Leftovers of a calibration next to `out`, its first output.
 pub fn left_beside(out: &Path) -> impl Iterator<Item = PathBuf> {
     [moments_beside(out), base_beside(out)].into_iter().filter(|path| path.exists())
 }
@@ -166,7 +167,7 @@ impl Folder {
         Folder { path, is_temporary: kept.is_none() }
     }
 
-    /// The failure of a run over the texts. What the next run would meet again leaves nothing.
+    /// Failure of a run over the texts. Errors that would occur again leave nothing behind.
     pub(super) fn stopped(&self, base: &Path, error: Error) -> Failure {
         match error {
             Error::Interrupted => Failure::interrupted(),
@@ -178,17 +179,17 @@ impl Folder {
         }
     }
 
-    /// What can be done with what was read of the texts, where something was.
+    /// Hint about collected statistics, if there are any.
     pub fn told(&self) -> Option<String> {
         let path = self.path.display();
         let removes =
             if self.is_temporary { format!("; `{}` removes it", rm(&[&self.path])) } else { String::new() };
         self.path
             .is_dir()
-            .then(|| format!("what was read is in {path}: the same call goes on behind it{removes}"))
+            .then(|| format!("statistics so far are in {path}: repeat the call to continue{removes}"))
     }
 
-    /// Removes it where nobody wants it any more. What is mapped stays on Windows.
+    /// Removes the folder if it is temporary. Mapped files remain on Windows.
     pub fn done(&self) {
         if self.is_temporary {
             let _gone = fs::remove_dir_all(&self.path);

@@ -108,7 +108,7 @@ fn steps() -> impl TypedValueParser<Value = Steps> {
 }
 
 impl CalibrationArgs {
-    /// Whether a text is given.
+    /// True if a text is given.
     pub fn is_wanted(&self) -> bool {
         !self.calibrate.is_empty()
     }
@@ -119,16 +119,16 @@ impl CalibrationArgs {
     }
 }
 
-/// A base whose text has been read: what decides about blocks, and what is said of it later.
+/// Statistics of a base over texts: they decide about blocks and are reported later.
 pub struct Calibration {
     args: CalibrationArgs,
     base: PathBuf,
     encoder: Rounder,
     imatrix: Imatrix,
     name: String,
-    /// What the result is run on.
+    /// Chunks for the comparison with the base.
     verify: Vec<Chunk>,
-    /// What was read.
+    /// Texts that were read.
     texts: Texts,
     folder: Folder,
     /// Names model and texts.
@@ -223,8 +223,9 @@ impl Calibration {
         &self.imatrix
     }
 
-    /// What the file says that its importance weights come from: the version of the method, and digits of what decides about blocks.
-    /// As long as the name that such files have (`imatrix.gguf`), so that this one is no larger than one that codecs alone make.
+    /// Name of the importance data in the file: version of the method, and a digest of what decides about
+    /// blocks. It has the length of the usual name (`imatrix.gguf`), so that the file is no larger than one
+    /// without calibration.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -234,7 +235,8 @@ impl Calibration {
         &self.encoder
     }
 
-    /// What the file says beside that: nothing, unless its importance weights come from another file, which is named in that place.
+    /// Additional keys of the file: none, unless its importance data come from another file, which then has
+    /// the usual key.
     ///
     /// # Errors
     /// None that is known.
@@ -242,7 +244,7 @@ impl Calibration {
         Ok(has_imatrix.then(|| calibration_key(&self.name)).transpose()?.into_iter().collect())
     }
 
-    /// What a run with the same arguments has to be called with for the same bytes.
+    /// Value that identifies the calibration in a call.
     pub fn fingerprint(&self) -> String {
         format!("{:016x}", self.encoder.fingerprint)
     }
@@ -285,7 +287,8 @@ impl Calibration {
         Ok(Gained::new(path, &outcomes, (gain, self.chosen.as_ref().map(|(types, _)| types.clone())), times))
     }
 
-    /// Chooses a type for each matrix that the recipe would quantize; none where that is no better and nobody asked for it.
+    /// Chooses a type for each matrix that the recipe would quantize; none if the choice is implied and no
+    /// better.
     ///
     /// # Errors
     /// As [`BudgetArgs::choose`].
@@ -329,12 +332,12 @@ impl Calibration {
         }
     }
 
-    /// Removes what lies beside the output for as long as it is made.
+    /// Removes temporary files next to the output.
     pub fn done(&self) {
         self.folder.done();
     }
 
-    /// Whether there is a text to verify on, and nobody said not to.
+    /// True if the result is compared with the base.
     pub fn verifies(&self) -> bool {
         !self.args.no_verify && !self.verify.is_empty()
     }
@@ -356,7 +359,7 @@ fn failed(path: &Path, error: refine::Error) -> Failure {
         refine::Error::Eval(error) => at(path, error),
         // Statistics that cannot be written.
         refine::Error::Gguf(error) => failure(path, convert::Error::Gguf(error)),
-        // These name a file of their own.
+        // These errors name a file of their own.
         refine::Error::OtherMoments { .. }
         | refine::Error::BrokenMoments { .. }
         | refine::Error::Io { .. } => Failure::new(error),
@@ -375,8 +378,8 @@ fn warn_of_base(model: &Model, path: &Path, ui: &Ui) {
     let n_quantized = model.file().tensors().filter(|(_, tensor)| tensor.dtype.is_quantized()).count();
     if n_quantized > 0 {
         ui.warning(&format!(
-            "{}: {n_quantized} tensors are quantized already: what is measured is the distance from them, not from the model that \
-             was trained",
+            "{}: {n_quantized} tensors are already quantized; divergence is measured from them, not from \
+            the original model",
             path.display()
         ));
     }

@@ -1,4 +1,4 @@
-//! Gradients at what comes out of the matrices of a model, beside what goes into them.
+//! Gradients of the outputs of matrices, in addition to statistics of their inputs.
 
 use std::path::Path;
 
@@ -20,8 +20,8 @@ use crate::{
 /// The folder in that of the other statistics.
 const FOLDER: &str = "outputs";
 
-/// Runs the model over windows and gradients back, or takes what is in the folder. None where gradients find no way back, which is
-/// said.
+/// Runs the model and its backward pass over chunks, or reads the result from the folder. None if the model
+/// has no backward pass, which is reported.
 ///
 /// # Errors
 /// As [`super::gathered::gather`].
@@ -61,7 +61,7 @@ pub fn gather(
     let path = folder.path.join(FOLDER);
     let open = || MomentsCache::open(&path, model, texts, &options, &plan);
     let opened = match open() {
-        // What another run left in its own place is of no use to anyone.
+        // Leftovers of another run in a temporary folder are useless.
         Err(Error::OtherMoments { .. } | Error::BrokenMoments { .. }) if folder.is_temporary => {
             let _gone = std::fs::remove_dir_all(&path);
             open()

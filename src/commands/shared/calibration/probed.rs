@@ -1,5 +1,5 @@
-//! What probes found, kept in the folder of statistics: it is the same for every size of a file, so that the next one needs no probes,
-//! and an interrupted run goes on behind its last one.
+//! Results of probes, stored in the folder of statistics. They hold for every file size, so that the next
+//! file needs no probes and an interrupted run continues.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ pub struct Probed {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Found {
-    /// Which model, texts and way of probing.
+    /// Model, texts and method of the probes.
     of: String,
     /// By tensor and type.
     nats: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
 impl Probed {
-    /// What is in `folder` of `of`; nothing where there is none, or only of something else.
+    /// Opens the results for `of` in `folder`; empty if there are none.
     pub fn open(folder: &Path, of: String) -> Probed {
         let path = folder.join("probes.json");
         let read = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Found>(&bytes).ok());
@@ -35,7 +35,7 @@ impl Probed {
         Probed { path, found }
     }
 
-    /// What replacing a tensor by this type does, where it is known.
+    /// Cost of replacing a tensor by this type, if known.
     pub fn cost(&self, tensor: &str, dtype: DType) -> Option<f64> {
         self.found
             .nats

@@ -22,12 +22,12 @@ pub const VERIFY_WINDOWS: usize = 10;
 /// Fewer windows than this tell nothing: one of them is held out.
 const LEAST_WINDOWS: usize = 4;
 
-/// What is read of the texts.
+/// Chunks of the texts.
 #[derive(Debug)]
 pub struct Windows {
     /// To calibrate: of all texts in turn.
     pub calibration: Texts,
-    /// What is behind them in their texts.
+    /// Chunks of the rest of the texts.
     pub rest: Vec<Chunk>,
 }
 

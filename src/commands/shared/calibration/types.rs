@@ -1,5 +1,5 @@
-//! Types chosen under a budget: what each matrix costs alone is measured, what it costs at other types predicted, and the file's
-//! bytes are spent where they help most.
+//! Choice of types for a budget: the cost of each matrix at one type is measured, its cost at other types
+//! predicted, and bytes are spent where they help most.
 
 use std::{
     collections::BTreeMap,
@@ -42,15 +42,15 @@ const PROBED_BITS: f64 = 4.5;
 const PROBE_TOKENS: usize = WINDOW / 2;
 const PROBE_WINDOW: usize = WINDOW / 4;
 
-/// Matrices that are multiplied with the same vector, and whose products meet in one product: what is lost in them weighs about the
-/// same, so that they are probed together and each is taken for half of it.
+/// Matrices with the same input whose products meet in one product. Their losses weigh about the same, so
+/// they are probed together and each counts for half.
 const TOGETHER: &[(&str, &str)] =
     &[("attn_q.", "attn_k."), ("ffn_gate.", "ffn_up."), ("ffn_gate_exps.", "ffn_up_exps.")];
 
-/// What rounding by moments leaves of the divergence that codecs make, about (`docs/quality.md`).
+/// Share of the codecs' divergence that remains after rounding by moments, roughly (`docs/quality.md`).
 const REFINED: f64 = 0.6;
 
-/// Types that are chosen from where nobody says: those that every runtime has fast kernels for.
+/// Default types to choose from: those with fast kernels in every runtime.
 const USUAL: &[DType] =
     &[DType::Q2_K, DType::Q3_K, DType::IQ4_XS, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::Q8_0];
 /// The same for rows that are no multiple of 256.
@@ -93,7 +93,7 @@ fn parse_bits(text: &str) -> Result<f64, String> {
     bits.ok_or_else(|| "not a number of bits, as in 4.25".to_owned())
 }
 
-/// What was chosen, and what was expected of it.
+/// Chosen types and their expected divergence.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChosenTypes {
     /// Bytes that the file may have.
@@ -124,10 +124,10 @@ impl ChosenTypes {
     }
 }
 
-/// The type of each tensor, and what is told of them.
+/// Type of each tensor, and facts about the choice.
 pub type Choice = (BTreeMap<String, DType>, ChosenTypes);
 
-/// What the choice is made of.
+/// Inputs of the choice.
 pub struct Bench<'a> {
     pub base: &'a Path,
     pub model: &'a Model,
@@ -135,7 +135,7 @@ pub struct Bench<'a> {
     pub imatrix: &'a Imatrix,
     pub windows: &'a [Vec<u32>],
     pub level: Level,
-    /// Where probes are kept, and what names the model and the text.
+    /// Folder of probes, and the name of model and text.
     pub kept: (&'a Path, &'a str),
 }
 
@@ -159,7 +159,7 @@ impl Candidate<'_> {
     }
 }
 
-/// What there is to choose from.
+/// Alternatives for each matrix.
 struct Choices<'a> {
     /// As the recipe has it.
     file: PlannedFile,
@@ -208,13 +208,13 @@ fn to_come(tensors: &[TensorFacts<'_>], texts: &[PathBuf]) -> Imatrix {
 }
 
 impl BudgetArgs {
-    /// Whether types are to be chosen.
+    /// True if types are chosen.
     pub fn is_wanted(&self) -> bool {
         self.target_size.is_some() || self.target_bpw.is_some() || self.no_larger_than_type.is_some()
     }
 
-    /// What a call chooses by: the budget that was asked for, or the size of its one type, or none where types are kept. What no
-    /// types can reach is found out here, before anything is read.
+    /// Budget of a call: the requested one, the size of its only type, or none if types are kept. An
+    /// unreachable budget is an error before anything is read.
     ///
     /// # Errors
     /// A budget that is too small, or one for several files.
@@ -230,7 +230,7 @@ impl BudgetArgs {
             return self.check(input, recipes, settings, texts).map(|()| self.clone());
         }
         let kept = BudgetArgs { keep_types: true, ..self.clone() };
-        // Where there is nothing to choose nothing is said.
+        // With nothing to choose, no note is printed.
         if settings.has_fixed_types() || recipes.iter().all(|recipe| !recipe.default.is_quantized()) {
             return Ok(kept);
         }
@@ -246,8 +246,8 @@ impl BudgetArgs {
         })
     }
 
-    /// Chooses a type for each matrix that `recipe` would quantize, and says what was chosen; none where nobody asked for it and
-    /// there is no better choice.
+    /// Chooses a type for each matrix that `recipe` would quantize and reports the choice; none if it is
+    /// implied and no better.
     ///
     /// # Errors
     /// A budget that is too small, a model that cannot be run, an interruption.
@@ -312,7 +312,7 @@ impl BudgetArgs {
         self.choices((input, path), recipe, &request)?.check()
     }
 
-    /// What there is to choose from.
+    /// Alternatives for each matrix.
     fn choices<'a, I: Input>(
         &self,
         (input, path): (&'a I, &Path),
@@ -357,10 +357,10 @@ impl BudgetArgs {
         Ok(Choices { file, tensors, candidates, fixed, budget })
     }
 
-    /// Matrices that the recipe quantizes, unless somebody named their type.
+    /// Matrices that the recipe quantizes and that have no requested type.
     fn candidates<'a>(&self, file: &PlannedFile, tensors: &[TensorFacts<'a>]) -> Vec<Candidate<'a>> {
         let mut candidates = Vec::new();
-        // What TYPE itself is made of is among those to choose from.
+        // The recipe's own types are among the alternatives.
         let mut of_recipe: Vec<DType> = Vec::new();
         for choice in &file.choices {
             if choice.dtype.is_quantized() && !of_recipe.contains(&choice.dtype) {
@@ -393,7 +393,7 @@ impl BudgetArgs {
     }
 }
 
-/// Types of all tensors, and what is told of them.
+/// Types of all tensors, and facts about the choice.
 fn told(
     (file, tensors): (&PlannedFile, &[TensorFacts<'_>]),
     (items, chosen): (&[Item], &Chosen),
@@ -452,7 +452,7 @@ fn measure(candidates: &[Candidate<'_>], bench: &Bench<'_>, ui: &Ui) -> Result<(
     Ok((items, of_recipe))
 }
 
-/// What the model with a matrix replaced by its type diverges from itself, for each of `candidates`: as an earlier run found it, or
+/// Divergence of the model with each of `candidates` replaced by its type: stored by an earlier run, or
 /// measured now.
 fn costs(
     candidates: &[Candidate<'_>],
@@ -485,7 +485,7 @@ fn costs(
 fn together<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Vec<String>> {
     let (mut probes, mut places) = (Vec::new(), BTreeMap::new());
     for name in names {
-        // What the first of both would be called.
+        // Name of the first of both.
         let first =
             TOGETHER.iter().fold(name.to_owned(), |name, (first, second)| name.replace(second, first));
         let place = *places.entry(first).or_insert(probes.len());

@@ -1,4 +1,4 @@
-//! What refinement gained: base, stock result and ours over the same text.
+//! Gains of refinement: base, plain result and refined result over the same text.
 
 use std::{path::Path, sync::atomic::Ordering};
 
@@ -68,7 +68,7 @@ pub fn compare(
 }
 
 impl Gain {
-    /// Of the positions of two files over the same windows.
+    /// Gain from the positions of two files over the same chunks.
     fn of(stock: &[Position], ours: &[Position], n_windows: usize) -> Gain {
         let figures = [stock, ours].map(|positions| Comparison::of(positions, TOP_K));
         let mean = |positions: &[Position]| Estimate::mean(positions.iter().map(|it| it.kl));

@@ -25,7 +25,7 @@ enum Word {
 pub(super) struct Call {
     /// The verb to call.
     pub verb: Option<&'static str>,
-    /// Whether the program was called by its own name.
+    /// True if the program was called by its own name.
     pub is_by_name: bool,
     words: Vec<Word>,
     /// Arguments that an option of theirs gives, by their places.
@@ -51,7 +51,7 @@ impl Call {
         self.words.push(Word::Translated(option, value));
     }
 
-    /// Whether the call has one of these options.
+    /// True if the call has one of these options.
     pub fn has(&self, options: &[&str]) -> bool {
         self.words.iter().any(|word| match word {
             Word::Translated(name, _) => options.contains(name),
@@ -67,7 +67,7 @@ impl Call {
         self.places.insert(0, value);
     }
 
-    /// Whether an option of theirs gives the argument at this place.
+    /// True if an option of llama.cpp gives the argument at this place.
     pub fn has_argument(&self, at: usize) -> bool {
         self.places.contains_key(&at)
     }
@@ -95,7 +95,7 @@ impl Call {
         while let Some(next) = places.remove(&positional.len()).or_else(|| rest.next()) {
             positional.push(next);
         }
-        // A place behind one that nobody gave.
+        // A place after one that is missing.
         positional.extend(places.into_values());
         if !positional.is_empty() {
             arguments.push("--".into());
@@ -120,19 +120,19 @@ pub(super) fn argument<'a>(command: &'a clap::Command, option: &str) -> Option<&
     })
 }
 
-/// Whether an option of ours has a value, and whether it may have several.
+/// True if an option takes a value, and true if it may take several.
 fn values(arg: &Arg) -> (bool, bool) {
     let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
     (takes, takes && arg.get_num_args().is_some_and(|range| range.max_values() > 1))
 }
 
-/// What is known about a call before its arguments are read: the verb, its definition, and whose words it may have.
+/// Facts about a call before its arguments are read: verb, definition and tables.
 struct Table<'a> {
     /// The binary and the verb.
     words: String,
     command: &'a clap::Command,
     program: Option<&'static Program>,
-    /// Where the verb stands for no program, the words of this one are tried.
+    /// Table that is tried for verbs without a program.
     near: Option<&'static Program>,
 }
 
@@ -271,7 +271,7 @@ fn read(table: &Table<'_>, arguments: Vec<OsString>) -> Result<Call, Failure> {
                 Some(arguments.next().ok_or_else(missing)?)
             }
         };
-        // What is spelled in the same way here may stay where it is, if nothing else has to move.
+        // An option with the same spelling may stay in place if nothing else moves.
         let long = argument(table.command, &name).and_then(Arg::get_long);
         let is_same = matches!(to, To::Option(ours, _) if long.is_some() && long == ours.strip_prefix("--"));
         call.is_foreign |= !is_same || to.leaves_out(value.as_ref());
@@ -280,7 +280,7 @@ fn read(table: &Table<'_>, arguments: Vec<OsString>) -> Result<Call, Failure> {
     Ok(call)
 }
 
-/// Whether an option is one of ours, to be taken as it is.
+/// True if an option is used as it is.
 fn is_of_ours(table: &Table<'_>, name: &str, to: To) -> bool {
     match to {
         To::Same => true,
@@ -290,7 +290,7 @@ fn is_of_ours(table: &Table<'_>, name: &str, to: To) -> bool {
 }
 
 impl To {
-    /// Whether the option is left out with this value.
+    /// True if the option is left out with this value.
     fn leaves_out(&self, value: Option<&OsString>) -> bool {
         let To::Option(_, left_out) = self else { return false };
         value.is_some_and(|value| left_out.iter().any(|it| value == *it))

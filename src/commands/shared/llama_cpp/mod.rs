@@ -30,26 +30,26 @@ pub struct Program {
     pub binary: &'static str,
     /// The verb of the binary.
     pub verb: Option<&'static str>,
-    /// Its options; what several programs share is a list of its own.
+    /// Its options; lists that several programs share are separate.
     pub rows: &'static [&'static [Row]],
     /// Its options without a counterpart, in the form of [`Row::options`].
     pub without: &'static [&'static [&'static str]],
     /// Options of other programs that people try with it.
     pub habits: &'static [Row],
-    /// What depends on several options at once.
+    /// Handles options that depend on each other.
     arrange: fn(&mut Call) -> Result<(), Failure>,
 }
 
 /// Options of one fate.
 #[derive(Debug)]
 pub struct Row {
-    /// Each option: its spellings, divided by spaces, and a word for its value if it has one.
+    /// Each option: its spellings, separated by spaces, and a word for its value if it has one.
     pub options: &'static [&'static str],
-    /// What becomes of them.
+    /// Their meaning.
     pub to: To,
 }
 
-/// What becomes of an option.
+/// Meaning of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To {
     /// Ours has the same.

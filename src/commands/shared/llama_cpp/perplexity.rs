@@ -47,7 +47,7 @@ fn arrange(call: &mut Call) -> Result<(), Failure> {
         (true, Some(base)) => {
             call.verb = Some("compare");
             call.put_first(base);
-            // The saved predictions have a text of their own.
+            // Saved logits have their own text.
             call.take("--text");
         }
         (false, Some(base)) => {
