@@ -14,28 +14,28 @@ pub fn convert(error: &convert::Error) -> Option<String> {
         Error::Arch(error) => return arch(error),
         Error::Merge { error, .. } => match &**error {
             MergeError::Vocabulary { .. } | MergeError::Token { .. } => {
-                "if the adapter's folder has the tokenizer of this vocabulary, add --lora-tokenizer"
+                "if the adapter's folder has this vocabulary's tokenizer, add --lora-tokenizer"
             }
             error => return error.hint(),
         },
-        Error::NeedsImatrix { .. } => "make one with `gguf-eval imatrix` and give it with --imatrix",
+        Error::NeedsImatrix { .. } => "make one with `gguf-eval imatrix` and pass it with --imatrix",
         Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
             return Some(format!(
-                "layer {layer} is an MTP layer, which is not executed while importance data is collected: use \
-                 `--missing-imatrix raise-type`, or name a type, `--tensor-type 'blk\\.{layer}\\.=q4_k'`"
+                "layer {layer} is an MTP layer, which does not run while importance data is collected: use \
+                `--missing-imatrix raise-type` or set a type, `--tensor-type 'blk\\.{layer}\\.=q4_k'`"
             ));
         }
         Error::Requantize { .. } => {
-            "start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`"
+            "use the original weights, or `gguf-quantize --allow-requantize` to accept the extra loss"
         }
         Error::NonFinite { .. } => {
-            "the weights are damaged or were trained to that; --allow-nonfinite converts them all the same"
+            "the weights are damaged or were trained that way; --allow-nonfinite converts them anyway"
         }
         Error::OtherPlan { .. } | Error::PartDamaged { .. } => {
             "`part PLAN K/N --force` converts that part again"
         }
         Error::PartsDiffer { .. } => {
-            "all parts of a plan have the same N; remove the files of those that were cut otherwise"
+            "all parts of a plan must have the same N; remove the files of parts with another N"
         }
         Error::NoParts { .. } | Error::PartsMissing { .. } => "`part PLAN K/N` converts or resumes a part",
         error => return error.hint(),
@@ -47,17 +47,16 @@ pub fn convert(error: &convert::Error) -> Option<String> {
 pub fn arch(error: &ArchError) -> Option<String> {
     match error {
         ArchError::NotAsThis { arch, .. } => {
-            Some(format!("`--arch-as {arch}` converts it all the same, as a model that generates text"))
+            Some(format!("`--arch-as {arch}` converts it as a model that generates text"))
         }
         ArchError::AdapterTarget { .. } => Some(
-            "`gguf-convert BASE --lora ADAPTER` merges it; with --with-mmproj, vision towers as well"
-                .to_owned(),
+            "`gguf-convert BASE --lora ADAPTER` merges it; add --with-mmproj for vision towers".to_owned(),
         ),
         ArchError::IncompletePrediction { .. } => {
-            Some("get the missing shard, or convert without the MTP layer: `--no-mtp`".into())
+            Some("get the missing shard, or convert without the MTP layer using `--no-mtp`".into())
         }
         ArchError::NoTarget { .. } => {
-            Some("`--target-model-dir DIR` names the folder of the model that it drafts for".to_owned())
+            Some("pass the folder of its target model with `--target-model-dir DIR`".to_owned())
         }
         ArchError::UnknownClass { by_tensors, .. } | ArchError::NoClass { by_tensors, .. } => {
             by_tensors.first().map(|(name, _)| {
@@ -65,7 +64,7 @@ pub fn arch(error: &ArchError) -> Option<String> {
             })
         }
         ArchError::Vocab(VocabError::UnknownPre { .. }) => {
-            Some("`--pre NAME` decides; `--pre default` if it does not matter".to_owned())
+            Some("set it with `--pre NAME`; `--pre default` if it does not matter".to_owned())
         }
         error => error.hint(),
     }
@@ -79,7 +78,7 @@ pub fn gguf(error: &gguf::Error) -> Option<String> {
             Some(format!("raise the limit with `ulimit -n {needed}`, or split into fewer files"))
         }
         gguf::Error::UnfinishedEdit { path, backup } => Some(format!(
-            "`dd if={} of={} conv=notrunc` brings the old header back; then remove {}",
+            "`dd if={} of={} conv=notrunc` restores the old header; then remove {}",
             backup.display(),
             path.display(),
             backup.display()
@@ -94,20 +93,20 @@ pub fn eval(error: &eval::Error) -> Option<String> {
     let hint = match error {
         Error::Gguf(error) => return gguf(error),
         Error::UnknownArchitecture { name } if name == "clip" => {
-            "this is a projector: `gguf-eval generate MODEL --mmproj THIS --image PICTURE` asks about a picture"
+            "this is a projector: use `gguf-eval generate MODEL --mmproj THIS --image IMAGE`"
         }
-        Error::NoProjector { .. } => "`gguf-convert mmproj FOLDER` makes a projector",
-        Error::UnknownProjector { .. } => "docs/projectors.md lists the projectors that are run",
+        Error::NoProjector { .. } => "make a projector with `gguf-convert mmproj FOLDER`",
+        Error::UnknownProjector { .. } => "docs/projectors.md lists the supported projectors",
         Error::NoLogits { .. } => "`gguf-eval embed` runs encoders",
         Error::NoNextToken { .. } => {
-            "`gguf-eval generate` runs models that answer prompts, `gguf-eval embed` encoders"
+            "use `gguf-eval generate` for models that answer prompts, `gguf-eval embed` for encoders"
         }
         Error::NoFeatures { .. } => {
-            "`gguf-eval` reads no sound; a program gives a spectrogram to the library `eval`"
+            "`gguf-eval` does not support audio; pass a spectrogram to the library `eval`"
         }
-        Error::NoVectors { .. } => "`gguf-eval generate` lets it answer",
+        Error::NoVectors { .. } => "use `gguf-eval generate` for its answers",
         Error::NoPooling { .. } => {
-            "say how rows become one vector: --pooling mean, cls, last, or none for all rows"
+            "choose a pooling: --pooling mean, cls, last, or none for one vector per token"
         }
         error => return error.hint().map(str::to_owned),
     };
@@ -118,7 +117,7 @@ pub fn eval(error: &eval::Error) -> Option<String> {
 pub fn export(error: &ExportError) -> Option<String> {
     match error {
         ExportError::Convert(error) => convert(error),
-        ExportError::Dtype { .. } => Some("give --type f32, f16 or bf16".to_owned()),
+        ExportError::Dtype { .. } => Some("use --type f32, f16 or bf16".to_owned()),
         error => error.hint(),
     }
 }

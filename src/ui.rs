@@ -2,7 +2,11 @@
 //!
 //! Data goes to stdout and is the same with and without a terminal. Talk goes to stderr, is
 //! readable without colour, and is silent with `--quiet` except for errors.
-#![expect(clippy::disallowed_methods, clippy::exit, reason = "this is where the process talks and ends")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::exit,
+    reason = "the only place where the process prints and exits"
+)]
 
 use std::{
     io::{self, IsTerminal, Write},

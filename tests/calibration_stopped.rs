@@ -36,7 +36,7 @@ fn a_budget_that_is_too_small_is_told_before_anything_runs() {
     let ran = quantize("100K", "none");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.starts_with("error: 100000 bytes are too few: "), "{}", ran.stderr);
-    assert!(ran.stderr.contains("hint: --allow-types"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("with --allow-types"), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
     // From a checkpoint before it is converted, with the same number.
     let args = ["llama", "out/x.gguf", "-t", "q4_k_m", "--target-size", "100K", "--calibrate", "none"];
@@ -144,11 +144,7 @@ fn a_checkpoint_is_not_converted_again() {
     assert_eq!((ran.code, time()), (Some(1), before), "{}", ran.stderr);
     assert!(ran.stderr.starts_with("error: out/x.gguf: an earlier run was stopped "), "{}", ran.stderr);
     let left = ["journal", "partial", "moments", "base"].map(|what| format!("out/.x.gguf.{what}"));
-    assert!(
-        ran.stderr.contains(&format!("`rm -r {}` removes what it left", left.join(" "))),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains(&format!("`rm -r {}` removes its files", left.join(" "))), "{}", ran.stderr);
     assert!(left.iter().all(|name| sandbox.path(name).exists()));
 
     let ran = succeed(sandbox.convert(&[&args[..], &["--resume"]].concat()));

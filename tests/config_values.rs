@@ -63,13 +63,13 @@ fn keys_that_change_mathematics_and_that_nobody_asks_for_are_told() {
         r#""hidden_act": "silu""#,
         r#""hidden_act": "gelu", "logit_scale": 0.0625"#,
     );
-    let told = "config keys that may change what the model computes and that `llama` does not ask for: \
+    let told = "config keys that `llama` does not read, but that may change the computation: \
         `hidden_act` \"gelu\", `logit_scale` 0.0625";
     let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16"]);
     assert!(ran.stderr.contains(&format!("note: {told}\n")), "{}", ran.stderr);
     // To the curious also what changes nothing.
     let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16", "--force", "-v"]);
-    assert!(ran.stderr.contains("note: config keys that `llama` has no use for: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("note: unused config keys of `llama`: "), "{}", ran.stderr);
     assert!(ran.stderr.contains("`transformers_version`"), "{}", ran.stderr);
 }
 
@@ -78,7 +78,8 @@ fn another_architecture_than_the_config_means_is_warned_of() {
     let sandbox = Sandbox::with_golden("ministral3-text");
     let ran = sandbox.convert(&["ministral3-text", "x.gguf", "--type", "f16", "--arch-as", "llama"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let warning = ran.stderr.lines().find(|line| line.starts_with("warning: config keys that may change"));
+    let warning =
+        ran.stderr.lines().find(|line| line.starts_with("warning: config keys that `llama` does not read"));
     assert!(warning.is_some_and(|line| line.contains("llama_4_scaling_beta")), "{}", ran.stderr);
     let note = "note: `Ministral3ForCausalLM` is `mistral3` by the table; as `llama` it may be another model";
     assert!(ran.stderr.contains(note), "{}", ran.stderr);

@@ -168,8 +168,8 @@ fn rows_that_do_not_divide_fall_back_and_are_reported() {
     ran.stderr = other.concat();
     let stderr = format!(
         "{NOTE}\
-         warning: Q4_K_M: tensor `token_embd.weight` and 5 more: rows of 96 elements cannot be q4_K; q5_0 taken instead\n\
-         warning: Q4_K_M: tensor `blk.0.attn_v.weight`: a row of 96 elements cannot be q6_K; q8_0 taken instead\n\
+         warning: Q4_K_M: tensor `token_embd.weight` and 5 more: rows of 96 elements cannot be q4_K; using q5_0\n\
+         warning: Q4_K_M: tensor `blk.0.attn_v.weight`: a row of 96 elements cannot be q6_K; using q8_0\n\
          wrote out/Tiny-175K-Q4_K_M.gguf: 150336 bytes (150 kB), 6.40 bits/weight\n"
     );
     assert_eq!(ran, Output { stderr, ..silent() });
@@ -197,7 +197,7 @@ fn values_that_are_no_numbers_are_named() {
             let ran = sandbox.convert(&["llama", "out", "-q", "--type", name]);
             let stderr = format!(
                 "error: llama: tensor `blk.1.ffn_down.weight`: row 3, column 7 is {value}\n\
-                 hint: the weights are damaged or were trained to that; --allow-nonfinite converts them all the same\n"
+                 hint: the weights are damaged or were trained that way; --allow-nonfinite converts them anyway\n"
             );
             assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr });
             assert!(sandbox.outputs().is_empty());
@@ -501,7 +501,7 @@ fn wrong_calls_end_with_code_2() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr.starts_with(
-        "error: GGUF_CPU_LEVEL: this machine cannot run the level `mmx`\nhint: available are scalar"
+        "error: GGUF_CPU_LEVEL: level `mmx` is not supported by this machine\nhint: available: scalar"
     ));
 }
 

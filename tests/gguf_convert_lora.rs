@@ -111,7 +111,7 @@ fn what_does_not_fit_is_named() {
     refused(&sandbox, BASE, start);
 
     let sandbox = place_with("llama-head-dim");
-    let stderr = "error: adapter: an adapter needs the config of its base model, `some-org/llama-head-dim`\nhint: give its folder with --base; config.json is enough\n";
+    let stderr = "error: adapter: missing config of the base model `some-org/llama-head-dim`\nhint: pass its folder with --base; config.json is enough\n";
     refused(&sandbox, &[], stderr);
     // A base model that the adapter names and that is here is found.
     sandbox.edit("adapter/adapter_config.json", "some-org/llama-head-dim", "base");

@@ -98,7 +98,7 @@ fn a_draft_needs_the_model_that_it_drafts_for() {
     let ran = sandbox.convert(&args);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("a draft, which takes tokenizer and sizes"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("hint: `--target-model-dir DIR`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("with `--target-model-dir DIR`"), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
     // Weights of the target are not looked at.
     fs::remove_file(sandbox.path("target/model.safetensors")).unwrap();

@@ -93,7 +93,7 @@ fn two_workers_at_once_make_the_files_of_one_run() {
             assert!(names.iter().all(|name| name.starts_with('.') || name.contains(".part-")), "{names:?}");
             // Called again, a part has nothing to do.
             let again = succeed(finish(part(1)));
-            assert!(again.stderr.contains("is whole already"), "{}", again.stderr);
+            assert!(again.stderr.contains("is already complete"), "{}", again.stderr);
             succeed(sandbox.run(binary, &["assemble", "plan.json", "-q"]));
             assert_eq!(sandbox.listing("out"), expected, "{args:?} {count} {own}");
             expected.keys().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
@@ -165,7 +165,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
     let ran = sandbox.run(QUANTIZE, &assemble);
     assert!(ran.stderr.contains("plan.json: its program is `gguf-convert "), "{}", ran.stderr);
     fs::write(sandbox.path("none.json"), "{}").unwrap();
-    fail(&sandbox, &["assemble", "none.json"], "none.json: no plan: ");
+    fail(&sandbox, &["assemble", "none.json"], "none.json: not a plan: ");
     fail(&sandbox, &["assemble", "absent.json"], "absent.json: cannot open: ");
     for (args, says) in [
         (&["part", "plan.json", "1/2", "--type", "q8_0"][..], "`--type`"),
@@ -184,7 +184,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
     let path = sandbox.path("tiny/model.safetensors");
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes).unwrap();
-    fail(&sandbox, &one, "plan.json: not what was planned: `");
+    fail(&sandbox, &one, "plan.json: differs from the plan: `");
     fail(&sandbox, &assemble, "model.safetensors` was written to since");
     fs::write(&path, &bytes[..bytes.len() - 2]).unwrap();
     fail(&sandbox, &assemble, "tiny: ");

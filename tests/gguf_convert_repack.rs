@@ -65,7 +65,7 @@ fn a_type_that_is_asked_for_wins_and_says_so() {
         "--tensor-type",
         "attn_q=q8_0",
     ]);
-    let line = "repack: `blk.0.attn_q.weight` and 1 more decoded: its type is decided otherwise (requested: tensor type 1)";
+    let line = "repack: `blk.0.attn_q.weight` and 1 more decoded: another rule sets its type (requested: tensor type 1)";
     assert!(ran.stdout.contains(line), "{}", ran.stdout);
     let ran = sandbox.convert(&["packed-4bit", "out/x", "-t", "q6_k", "--repack", "--save-recipe", "r.json"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);

@@ -96,6 +96,6 @@ fn what_a_killed_export_left_is_named_and_kept() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let warning = format!("warning: {left}: 2.00 kB, ");
     let line = ran.stderr.lines().find(|line| line.starts_with(&warning)).expect(&ran.stderr);
-    assert!(line.contains("left by a run that was killed; `rm -r` removes it"), "{line}");
+    assert!(line.contains("left by a killed run; `rm -r` removes it"), "{line}");
     assert!(sandbox.path(left).is_dir() && sandbox.path("out/hf").is_dir());
 }

@@ -196,9 +196,9 @@ fn the_same_file_does_not_diverge_and_tensors_tell_their_types() {
 fn calls_that_ask_for_nothing_are_refused() {
     let sandbox = sandbox("llama");
     for (args, message) in [
-        (&["compare", "base.gguf"][..], "there is no file to compare with the base"),
-        (&["compare", "base.gguf", "base.gguf"], "there is no text to predict"),
-        (&["compare", &golden_path("llama.kld"), "base.gguf", "--tensors"], "the base is saved predictions"),
+        (&["compare", "base.gguf"][..], "missing file to compare with the base"),
+        (&["compare", "base.gguf", "base.gguf"], "missing text"),
+        (&["compare", &golden_path("llama.kld"), "base.gguf", "--tensors"], "the base is saved logits"),
         (&["imatrix", "base.gguf", "-o", "x"], "--text"),
         (&["score", "base.gguf"], "--hellaswag"),
     ] {
@@ -228,7 +228,11 @@ fn a_check_fails_when_a_file_got_worse() {
     assert_eq!((without.code, without.stderr.contains("--base")), (Some(2), true));
     fs::write(sandbox.path("text"), "another text").unwrap();
     let other = eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base].concat());
-    assert!(other.code == Some(1) && other.stderr.contains("not the text"), "{}", other.stderr);
+    assert!(
+        other.code == Some(1) && other.stderr.contains("expected the text of the baseline"),
+        "{}",
+        other.stderr
+    );
 }
 
 #[test]
@@ -301,7 +305,7 @@ fn matrices_are_resumed_and_added() {
     fs::write(sandbox.path("other"), fs::read(sandbox.path("text")).unwrap()).unwrap();
     let mut other = resume.clone();
     other[3] = "other".to_owned();
-    assert!(run(&other).stderr.contains("it was made of text"));
+    assert!(run(&other).stderr.contains("its text is text"));
     // What is made here is taken there.
     quantize(&sandbox, &["--imatrix", "part.gguf", "base.gguf", "small.gguf", "iq2_xs", "--quiet"]);
 }

@@ -171,9 +171,9 @@ fn parts_that_do_not_go_together_are_named() {
     let of_activations = other("activations.part", &rounded);
     let first = of_two[0].clone();
     for (second, says) in [
-        (None, "of 2 parts these are missing: 2"),
-        (Some("again.part"), "again.part: part 1/2 is there already: perplexity-1-of-2.part"),
-        (Some("damaged.part"), "damaged.part: the SHA-256 at its end is that of other bytes: cut or damaged"),
+        (None, "missing parts of 2: 2"),
+        (Some("again.part"), "again.part: duplicate part 1/2: perplexity-1-of-2.part"),
+        (Some("damaged.part"), "damaged.part: SHA-256 mismatch: the file is truncated or damaged"),
         (Some("cut.part"), "cut.part: the file ends after 20 bytes"),
         (Some("text"), "text: not a part of a measurement"),
         (Some("none"), "none: cannot open: No such file or directory (os error 2)"),
@@ -184,7 +184,7 @@ fn parts_that_do_not_go_together_are_named() {
         (Some(&of_text), "text.part: part of another run: its `text` is \""),
         (Some(&of_model), "model.part: part of another run: its `model` is \""),
         (Some(&of_activations), "its `activations` is \"rounded\", and \"f32\" in perplexity-1-of-2.part"),
-        (Some(&of_verb), "verb.part: a part of `compare`, not of `perplexity`"),
+        (Some(&of_verb), "verb.part: a part of `compare`, expected `perplexity`"),
     ] {
         let parts: Vec<String> =
             [Some(first.as_str()), second].into_iter().flatten().map(str::to_owned).collect();
@@ -208,7 +208,7 @@ fn parts_that_do_not_go_together_are_named() {
             &["imatrix", "q4_0.gguf", "--text", "text", "--part", "1/2", "-o", "x", "--resume"],
             "cannot be used with",
         ),
-        (&["compare", "base.gguf", "--text", "text", "--part", "1/2", "-o", "x"], "no file to compare"),
+        (&["compare", "base.gguf", "--text", "text", "--part", "1/2", "-o", "x"], "missing file to compare"),
     ] {
         let ran = eval(&sandbox, args);
         assert!(ran.code == Some(2) && ran.stderr.contains(says), "{args:?}: {}", ran.stderr);

@@ -82,7 +82,7 @@ fn a_file_without_file_type_and_one_without_tensors() {
     assert_eq!(ran.code, Some(0));
     done(&sandbox, sandbox.convert(&["vocab", "llama", "out/vocab.gguf", "-q"]));
     let ran = sandbox.inspect(&["recipe", "out/vocab.gguf"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: out/vocab.gguf: it has no tensors\n"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: out/vocab.gguf: no tensors\n"));
 }
 
 #[cfg(feature = "remote")]

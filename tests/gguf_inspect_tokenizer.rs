@@ -57,7 +57,7 @@ fn a_source_without_tokenizer_json_is_refused_with_advice() {
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
     let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
-    assert!(ran.stderr.contains("tokenizer.json: there is no such file"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("tokenizer.json: missing file"), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint:"), "{}", ran.stderr);
 }
 

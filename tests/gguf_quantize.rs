@@ -104,7 +104,7 @@ fn what_is_refused_and_what_is_warned_of() {
     let sandbox = with_bf16("llama");
     let before = sandbox.listing("llama");
     let needs = "error: llama.gguf: IQ2_XXS: tensor `blk.0.attn_k.weight` becomes iq2_xxs, which needs an \
-                 importance matrix\nhint: make one with `gguf-eval imatrix` and give it with --imatrix\n";
+                 importance matrix\nhint: make one with `gguf-eval imatrix` and pass it with --imatrix\n";
     assert_eq!(quantize(&sandbox, &["llama.gguf", "out/x", "iq2_xxs"]), failed(needs));
 
     let itself = "error: output `llama.gguf` is the input\n\
@@ -113,12 +113,12 @@ fn what_is_refused_and_what_is_warned_of() {
 
     assert_eq!(quantize(&sandbox, &["llama.gguf", "q4.gguf", "q4_0", "-q"]), silent());
     let twice = "error: q4.gguf: tensor `token_embd.weight` is quantized already: q4_0 would become q5_0\n\
-                 hint: start from the original weights, or lose precision twice with `gguf-quantize --allow-requantize`\n";
+                 hint: use the original weights, or `gguf-quantize --allow-requantize` to accept the extra loss\n";
     assert_eq!(quantize(&sandbox, &["q4.gguf", "out/x", "q5_0"]), failed(twice));
     assert!(sandbox.outputs().is_empty());
     let ran =
         quantize(&sandbox, &["q4.gguf", "out/x", "q5_0", "--allow-requantize", "--tensor-type", "foo=q8_0"]);
-    let stderr = "warning: --tensor-type: `foo` is found in no tensor's name\n\
+    let stderr = "warning: --tensor-type: `foo` matches no tensor\n\
                   warning: out/x: 15 tensors are already quantized; requantizing loses more precision\n\
                   wrote out/x: 974880 bytes (975 kB), 5.60 bits/weight\n";
     assert_eq!(ran, Output { stderr: stderr.into(), ..silent() });

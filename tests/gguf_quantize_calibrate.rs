@@ -196,7 +196,7 @@ fn what_is_refused_and_what_is_warned_of() {
         "100000",
     ];
     let ran = succeed(quantize(&sandbox, &args));
-    assert!(ran.stderr.contains("100000 were asked for"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("100000 were requested"), "{}", ran.stderr);
 }
 
 #[cfg(unix)]
@@ -329,7 +329,7 @@ fn types_are_chosen_by_default_and_probed_once() {
     let several = ["base.gguf", "out/{ftype}.gguf", "q4_k_m,q2_k", "--no-verify", "--statistics", "kept"];
     let ran = calibrated(&sandbox, &several);
     assert!(
-        ran.stderr.contains("note: types are kept: they are chosen for one TYPE at a time"),
+        ran.stderr.contains("note: types are kept: they are chosen for one file type at a time"),
         "{}",
         ran.stderr
     );
@@ -539,7 +539,7 @@ fn without_a_way_back_one_side_is_used_and_that_is_said() {
     calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
     let ran =
         calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
-    let said = "rows are rounded by themselves: architecture `phimoe`: there is no way back for gradients through its experts";
+    let said = "rows are rounded independently: architecture `phimoe`: there is no way back for gradients through its experts";
     assert!(ran.stderr.contains(said), "{}", ran.stderr);
     assert!(fs::read(sandbox.path("one.gguf")).unwrap() == fs::read(sandbox.path("both.gguf")).unwrap());
 }

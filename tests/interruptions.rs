@@ -79,10 +79,7 @@ fn signals_end_a_run_and_say_how_to_go_on() {
                     lines[1].starts_with("hint: ")
                         && lines[1].ends_with("repeat the call with --resume to continue")
                 );
-                assert_eq!(
-                    lines[2],
-                    "hint: `rm out/.x.gguf.journal out/.x.gguf.partial` removes what it left"
-                );
+                assert_eq!(lines[2], "hint: `rm out/.x.gguf.journal out/.x.gguf.partial` removes its files");
                 assert_eq!(lines.len(), 3, "SIG{name}: {}", ran.stderr);
                 left.iter().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
             }
@@ -118,7 +115,7 @@ fn what_a_killed_run_left_is_in_nobodys_way() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let warning = "warning: out/.999999999-0.x.gguf.partial: 4 B, ";
     let line = ran.stderr.lines().find(|line| line.starts_with(warning)).expect("the leftover is named");
-    assert!(line.contains(" s old, left by a run that was killed; `rm` removes it"), "{line}");
+    assert!(line.contains(" s old, left by a killed run; `rm` removes it"), "{line}");
     assert_eq!(sandbox.outputs(), [".999999999-0.x.gguf.partial", "x.gguf"]);
     // Another output is none of its business.
     let ran = sandbox.convert(&["tiny", "out/y.gguf", "-t", "q8_0"]);

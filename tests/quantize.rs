@@ -232,7 +232,7 @@ fn a_recipe_file_replays_every_choice() {
     assert_eq!(bad, failed("error: bad.json: `gguf-tools recipe` 2, expected `gguf-tools recipe` 1\n"));
     let none = quantize(&sandbox, &["llama.gguf", "out/y", "--recipe", "types.txt"]);
     assert!(
-        none.code == Some(1) && none.stderr.starts_with("error: types.txt: no recipe file: "),
+        none.code == Some(1) && none.stderr.starts_with("error: types.txt: not a recipe file: "),
         "{}",
         none.stderr
     );
@@ -335,9 +335,7 @@ fn what_the_matrix_knows_is_told() {
 fn a_matrix_of_another_model_is_refused() {
     let sandbox = with_inputs();
     let another = |file: &str| {
-        format!(
-            "error: {file}: the importance matrix was made for another model: nothing in it fits a tensor of this\n"
-        )
+        format!("error: {file}: the importance matrix belongs to another model: no entry matches a tensor\n")
     };
     // Some names in common, of other sizes.
     let ran = quantize(&sandbox, &["--imatrix", "mixtral.imatrix.gguf", "llama.gguf", "out/x", "q4_k_m"]);
@@ -386,7 +384,7 @@ fn weights_that_are_not_finite_are_named() {
         for name in ["q4_k_m", "q8_0", "f32", "f16", "copy"] {
             let stderr = format!(
                 "error: bad.gguf: tensor `blk.1.ffn_down.weight`: row 3, column 7 is {value}\n\
-                 hint: the weights are damaged or were trained to that; --allow-nonfinite converts them all the same\n"
+                 hint: the weights are damaged or were trained that way; --allow-nonfinite converts them anyway\n"
             );
             assert_eq!(quantize(&sandbox, &["bad.gguf", "out/x", name, "-q"]), failed(&stderr));
             assert!(sandbox.outputs().is_empty());
@@ -457,15 +455,10 @@ fn patterns_that_match_nothing_bring_near_names() {
     let ran =
         quantize(&sandbox, &["llama.gguf", "q4_0", "--dry-run", "--tensor-type", r"blk\.\d+\.ffn_dwn=q8_0"]);
     assert_eq!(ran.code, Some(0));
-    let warning =
-        "warning: --tensor-type: `blk\\.\\d+\\.ffn_dwn` is found in no tensor's name; there are `ffn_down`";
+    let warning = "warning: --tensor-type: `blk\\.\\d+\\.ffn_dwn` matches no tensor; did you mean `ffn_down`";
     assert!(ran.stderr.starts_with(warning), "{}", ran.stderr);
     let ran = sandbox.convert(&["llama", "-t", "q4_0", "--dry-run", "--tensor-type", "ouput=q8_0"]);
-    assert!(
-        ran.stderr.contains("`ouput` is found in no tensor's name; there are `output`"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("`ouput` matches no tensor; did you mean `output`"), "{}", ran.stderr);
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn what_was_stopped_is_refused_until_somebody_decides() {
     assert!(lines[0].starts_with("error: out/x.gguf: an earlier run was stopped "), "{}", ran.stderr);
     assert!(lines[0].contains(" s ago with ") && lines[0].ends_with(" MB done"), "{}", ran.stderr);
     assert_eq!(lines[1], "hint: repeat the call with --resume to continue it, or with --force to start over");
-    assert_eq!(lines[2], "hint: `rm out/.x.gguf.journal out/.x.gguf.partial` removes what it left");
+    assert_eq!(lines[2], "hint: `rm out/.x.gguf.journal out/.x.gguf.partial` removes its files");
     // Another output is none of its business.
     assert_eq!(sandbox.convert(&["tiny", "out/y.gguf", "-t", "q8_0", "-q"]), common::silent());
     fs::remove_file(sandbox.path("out/y.gguf")).unwrap();
@@ -204,7 +204,7 @@ fn what_was_stopped_is_refused_until_somebody_decides() {
     fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
     let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0", "--resume"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("note: nothing to resume, begun from the start"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("note: nothing to resume, starting from the beginning"), "{}", ran.stderr);
 }
 
 #[test]
@@ -265,14 +265,14 @@ fn rows_are_compared_before_they_are_relied_on() {
     // What never came to the disk, padding included.
     kill_with_rows(&sandbox, SLOW);
     fs::write(&partial, vec![0xff; expected.len()]).unwrap();
-    goes_on("what the earlier run wrote are not what it noted; they are done again");
+    goes_on("the earlier run failed verification and are converted again");
     // One that became shorter, and one that is gone.
     kill_with_rows(&sandbox, SLOW);
     fs::File::options().write(true).open(&partial).unwrap().set_len(1000).unwrap();
-    goes_on("they are done again");
+    goes_on("are converted again");
     kill_with_rows(&sandbox, SLOW);
     fs::remove_file(&partial).unwrap();
-    goes_on("they are done again");
+    goes_on("are converted again");
     // A line that was cut by a crash, and what a disk made of the journal.
     kill_with_rows(&sandbox, SLOW);
     let text = fs::read(&journal).unwrap();
@@ -281,7 +281,7 @@ fn rows_are_compared_before_they_are_relied_on() {
     for wrong in [&[0; 100][..], b"", b"{}\n", &text[..20]] {
         kill_with_rows(&sandbox, SLOW);
         fs::write(&journal, wrong).unwrap();
-        goes_on("note: nothing to resume, begun from the start");
+        goes_on("note: nothing to resume, starting from the beginning");
     }
 }
 

@@ -175,7 +175,7 @@ fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
         "error: llama-llama3: pre-tokenizer not recognized: it splits by `\\p{N}{1,2}`, then `",
         "(token hash ",
         "; nearest known is `smollm`: this has `\\p{N}{1,2}`; `smollm` has `\\p{N}`\n",
-        "\nhint: `--pre NAME` decides; ",
+        "\nhint: set it with `--pre NAME`; ",
     ] {
         assert!(ran.stderr.contains(words), "{words}\n{}", ran.stderr);
     }
@@ -194,7 +194,7 @@ fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
         let name = place.outputs().remove(0);
         place.inspect(&["set", &format!("out/{name}"), &format!("tokenizer.ggml.pre={value}")]).stderr
     };
-    let warning = "warning: `tokenizer.ggml.pre`: llama.cpp loads no file with the pre-tokenizer `foo`\n";
+    let warning = "warning: `tokenizer.ggml.pre`: llama.cpp does not load the pre-tokenizer `foo`\n";
     assert!(set("foo").contains(warning));
     assert!(!set("gpt-2").contains("warning"));
     let words = "as chosen, but llama.cpp loads no file with that name; the nearest that it knows are `";

@@ -542,7 +542,7 @@ fn what_is_said_and_how_it_ends() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: x.gguf: 1 error, 1 warning\n"));
     assert!(
         ran.stdout.contains(
-            "error: file type: `general.file_type` says Q8_0, whose weights are q8_0; most weights are q4_K\n"
+            "error: file type: `general.file_type` is Q8_0, with weights in q8_0; most weights are q4_K\n"
         ),
         "{}",
         ran.stdout

@@ -270,5 +270,5 @@ fn what_cannot_be_shown_is_refused() {
     }
     let places = ["model.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png", "--prompt"];
     let ran = generate(&sandbox, &[&places[..], &["<__media__> and <__media__>"]].concat());
-    assert!(ran.code == Some(2) && ran.stderr.contains("has 2 places for pictures"), "{}", ran.stderr);
+    assert!(ran.code == Some(2) && ran.stderr.contains("has 2 placeholders for images"), "{}", ran.stderr);
 }

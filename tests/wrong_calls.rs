@@ -125,7 +125,7 @@ fn unknown_types_name_the_nearest_and_all() {
             (CONVERT, &["llama", "-t", "q4km"], 2, &["did you mean q4_k_m?", "possible values: q1_0, "]),
             (CONVERT, &["llama", "-t", "fp16"], 2, &["did you mean f16?"]),
             (CONVERT, &["llama", "-t", "Q4_K_XL"], 2, &["for q4_k_xl, use q4_k_m with"]),
-            (CONVERT, &["llama", "-t", "copy"], 2, &["f32, f16 and bf16 keep the weights"]),
+            (CONVERT, &["llama", "-t", "copy"], 2, &["use f32, f16 or bf16 to keep the weights"]),
             (CONVERT, &["llama", "-t", "q8_0", "--via", "b16"], 2, &["did you mean bf16"]),
             (CONVERT, &["llama", "-t", "q8_0", "--missing-imatrix", "one"], 2, &["did you mean ones"]),
             (QUANTIZE, &["in.gguf", "q4km"], 2, &["did you mean q4_k_m?", "hint: types are q1_0, "]),
@@ -133,7 +133,7 @@ fn unknown_types_name_the_nearest_and_all() {
                 QUANTIZE,
                 &["in.gguf", "q8_0", "f16"],
                 2,
-                &["`q8_0` is a type, and so is `f16`: is `q8_0` the output?", "`q8_0,f16`", "`./q8_0`"],
+                &["`q8_0` and `f16` are both types: is `q8_0` the output?", "`q8_0,f16`", "`./q8_0`"],
             ),
         ],
     );
@@ -174,7 +174,12 @@ fn the_wrong_kind_of_input_names_the_right_tool() {
                 &["`gguf-convert hf://meta-llama/Llama-3.2-1B --type bf16`"],
             ),
             (QUANTIZE, &["llama", "q8_0"], 1, &["`gguf-convert llama --type bf16` makes a GGUF file of it"]),
-            (QUANTIZE, &["folder", "q8_0"], 1, &["give a file and not its folder, as folder/in.gguf"]),
+            (
+                QUANTIZE,
+                &["folder", "q8_0"],
+                1,
+                &["pass a file instead of its folder, for example folder/in.gguf"],
+            ),
             (INSPECT, &["show", "llama"], 1, &["`gguf-convert llama --type bf16`"]),
             (EVAL, &["perplexity", "llama", "--text", "text"], 1, &["`gguf-convert llama --type bf16`"]),
             (
@@ -204,7 +209,7 @@ fn the_wrong_kind_of_input_names_the_right_tool() {
                 CONVERT,
                 &["meta-llama/Llama-3.2-1B"],
                 1,
-                &["`meta-llama/Llama-3.2-1B` is no folder here, and so was taken for a model of the Hub"],
+                &["`meta-llama/Llama-3.2-1B` is not a local folder and was read as a model of the Hub"],
             ),
         ],
     );
@@ -218,13 +223,8 @@ fn a_word_too_few_or_too_many_is_named() {
         &[
             (CONVERT, &["llama"], 2, &["missing --type", "hint: `--type auto` "]),
             (CONVERT, &["llama", "q4_k_m"], 2, &["`q4_k_m` is read as the output; use `--type q4_k_m`"]),
-            (
-                QUANTIZE,
-                &["in.gguf", "x.gguf"],
-                2,
-                &["`x.gguf` stands where the type is wanted", "types are q1_0"],
-            ),
-            (QUANTIZE, &["in.gguf", "out/x"], 2, &["`out/x` stands where the type is wanted"]),
+            (QUANTIZE, &["in.gguf", "x.gguf"], 2, &["expected a type, found `x.gguf`", "types are q1_0"]),
+            (QUANTIZE, &["in.gguf", "out/x"], 2, &["expected a type, found `out/x`"]),
             (QUANTIZE, &["in.gguf"], 2, &["missing type after the input, for example q4_k_m"]),
             (
                 QUANTIZE,
@@ -233,8 +233,8 @@ fn a_word_too_few_or_too_many_is_named() {
                 &["hint: it is a text; `gguf-eval imatrix MODEL --text text -o imatrix.gguf` makes"],
             ),
             // Nothing is made before that is known.
-            (PUBLISH, &["llama", "llama/out"], 1, &["llama/out: lies inside the checkpoint"]),
-            (PUBLISH, &["llama", "llama"], 1, &["llama: lies inside the checkpoint"]),
+            (PUBLISH, &["llama", "llama/out"], 1, &["llama/out: is inside the checkpoint"]),
+            (PUBLISH, &["llama", "llama"], 1, &["llama: is inside the checkpoint"]),
             (EVAL, &["in.gguf"], 2, &["`gguf-eval generate in.gguf --prompt TEXT`"]),
             (INSPECT, &["in.gguf"], 2, &["`gguf-inspect show in.gguf`"]),
             (INSPECT, &["prompt", "in.gguf", "--messages", "object.json"], 1, &["missing `messages`"]),

@@ -100,7 +100,7 @@ struct CheckArgs {
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent),
-        _ => Err("not a number of percent from 0".to_owned()),
+        _ => Err("expected a percentage from 0".to_owned()),
     }
 }
 
@@ -207,16 +207,16 @@ fn check(mut args: CheckArgs, ui: &Ui) -> Result<Option<(PathBuf, Vec<Verdict>)>
         },
         Some(baseline) => {
             if baseline.text_sha256 != text_sha256 {
-                return Err(Failure::at(&args.text, "not the text that the baseline was made with")
-                    .hint([format!("its SHA-256 should be {}", baseline.text_sha256)]));
+                return Err(Failure::at(&args.text, "expected the text of the baseline")
+                    .hint([format!("expected SHA-256 {}", baseline.text_sha256)]));
             }
             if baseline.divergence.is_some() && args.base.is_none() {
-                return Err(Failure::usage("the baseline has a divergence, and there is no base")
-                    .hint(["give the base with --base"]));
+                return Err(Failure::usage("missing --base: the baseline has a divergence")
+                    .hint(["pass the base with --base"]));
             }
             if args.run.activations.is_some_and(|given| given != baseline.activations) {
                 let made =
-                    format!("the baseline was made with --activations {}", baseline.activations.name());
+                    format!("the baseline was saved with --activations {}", baseline.activations.name());
                 return Err(Failure::usage(made));
             }
             args.run.activations = Some(baseline.activations);
@@ -264,7 +264,7 @@ const PERPLEXITY_MARGIN: f64 = 0.1;
 const DIVERGENCE_MARGIN: f64 = 2.0;
 
 fn read(path: &Path) -> Result<Baseline, Failure> {
-    let advice = ["a baseline is written with --save, of a file that is known to be good"];
+    let advice = ["save a baseline of a good file with --save"];
     let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error).hint(advice))?;
     serde_json::from_str(&text).map_err(|error| Failure::at(path, error).hint(advice))
 }

@@ -321,7 +321,7 @@ fn what_decides(
 /// # Errors
 /// A part that does not match its header.
 pub(super) fn positions_of(parts: &[PartFile]) -> Result<(Told, Vec<Vec<Position>>), Failure> {
-    let Some(first) = parts.first() else { return Err(Failure::usage("there are no parts")) };
+    let Some(first) = parts.first() else { return Err(Failure::usage("missing parts")) };
     let told: Told = first.told()?;
     let mut found: Vec<Vec<Position>> = vec![Vec::new(); told.files.len()];
     for part in parts {
@@ -357,18 +357,18 @@ fn merge(args: &CompareArgs, ui: &Ui) -> Result<(), Failure> {
 fn check(args: &CompareArgs, base: &Opened) -> Result<(), Failure> {
     let is_saved = matches!(base, Opened::Logits(_));
     if args.files.is_empty() && args.save_logits.is_none() {
-        return Err(Failure::usage("there is no file to compare with the base"));
+        return Err(Failure::usage("missing file to compare with the base"));
     }
     if is_saved && (args.tensors || args.save_logits.is_some() || args.text.is_some()) {
         let message = "the base is saved logits, which have their own text and no tensors";
-        return Err(Failure::usage(message).hint(["leave out --tensors, --save-logits and --text"]));
+        return Err(Failure::usage(message).hint(["omit --tensors, --save-logits and --text"]));
     }
     if args.parts.part.is_some() && args.files.is_empty() {
-        return Err(Failure::usage("there is no file to compare with the base"));
+        return Err(Failure::usage("missing file to compare with the base"));
     }
     if !is_saved && args.text.is_none() && !args.tensors {
-        return Err(Failure::usage("there is no text to predict")
-            .hint(["give one with --text, or compare tensors alone with --tensors"]));
+        return Err(Failure::usage("missing text")
+            .hint(["pass a text with --text, or compare only tensors with --tensors"]));
     }
     Ok(())
 }

@@ -283,7 +283,7 @@ fn to_gguf(
     if args.quantized.fp8_as.is_some() && !args.types.recipes().iter().all(|recipe| recipe.default.is_float())
     {
         return Err(Failure::usage(
-            "--fp8-as goes with --type f32, f16 and bf16; other types quantize all matrices",
+            "--fp8-as requires --type f32, f16 or bf16; other types quantize all matrices",
         ));
     }
     let settings = args.options.read(&args.recipe, args.other_settings())?;
@@ -311,7 +311,8 @@ fn to_gguf(
     let unwritten = merged_and_dropped(checkpoint, &open.dropped);
     if !adapters.is_empty() && !unwritten.is_empty() {
         open.notes.warnings.push(format!(
-            "{} tensor(s) that the adapter changes are not written, add --with-mmproj if they are a tower's: {}",
+            "{} tensor(s) that the adapter changes are not written; add --with-mmproj if they belong to a \
+            tower: {}",
             unwritten.len(),
             tensor::list_names(&unwritten)
         ));

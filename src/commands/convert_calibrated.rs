@@ -135,7 +135,7 @@ impl Drop for Between<'_> {
                 && self.path.exists()
             {
                 let path = self.path.display();
-                self.ui.warning(&format!("{path}: cannot remove this work file: {error}"));
+                self.ui.warning(&format!("{path}: cannot remove temporary file: {error}"));
             }
         }
     }

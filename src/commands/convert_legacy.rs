@@ -88,7 +88,7 @@ struct LegacyArgs {
 
 fn parse_positive(text: &str) -> Result<f32, String> {
     let number = text.parse().ok().filter(|number: &f32| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| "not a number above 0".to_owned())
+    number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 /// Converts the file, or does what a plan needs of that.
@@ -149,6 +149,6 @@ fn config(folder: &Path, options: &arch::Options) -> Result<Layout, Failure> {
     let layout = convert::resolve(&checkpoint, &options).map_err(failed)?;
     match layout.architecture {
         "llama" => Ok(layout),
-        other => Err(Failure::at(folder, format_args!("the config is of `{other}`, the file of a `llama`"))),
+        other => Err(Failure::at(folder, format_args!("config of `{other}`, expected `llama`"))),
     }
 }

@@ -157,7 +157,7 @@ fn base_of(args: &AdapterArgs, base: Option<&Folder>, adapter: &Checkpoint) -> R
         };
         let is_mlx = adapter.format == source::MLX_ADAPTER;
         let fuse = is_mlx.then_some("`mlx_lm.fuse` merges the two");
-        let hint = "give the base model's folder with --base; config.json is enough";
+        let hint = "pass the base model's folder with --base; config.json is enough";
         return Err(Failure::at(base.path(), message).hint([hint]).hint(fuse));
     }
     let folder = PathBuf::from(named);
@@ -165,8 +165,8 @@ fn base_of(args: &AdapterArgs, base: Option<&Folder>, adapter: &Checkpoint) -> R
         return Ok(Folder::at(folder));
     }
     let message = match named {
-        "" => "an adapter needs the config of its base model".to_owned(),
-        named => format!("an adapter needs the config of its base model, `{named}`"),
+        "" => "missing config of the base model".to_owned(),
+        named => format!("missing config of the base model `{named}`"),
     };
-    Err(Failure::at(&args.dir, message).hint(["give its folder with --base; config.json is enough"]))
+    Err(Failure::at(&args.dir, message).hint(["pass its folder with --base; config.json is enough"]))
 }

@@ -52,10 +52,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         let state = match (*name == used, available.contains(name)) {
             (true, _) => "in use",
             (false, true) => "available",
-            (false, false) => "not on this machine",
+            (false, false) => "not supported",
         };
         let _ = writeln!(text, "{name:8} {state}");
     }
-    let _ = writeln!(text, "force one with {LEVEL_VARIABLE}");
+    let _ = writeln!(text, "set {LEVEL_VARIABLE} to force one");
     ui.data(&text)
 }

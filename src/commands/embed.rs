@@ -148,7 +148,7 @@ fn texts(args: &EmbedArgs, ui: &Ui) -> Result<Vec<String>, Failure> {
         let text = text_file::of_model(path, ui)?;
         texts.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
         if texts.is_empty() {
-            return Err(Failure::at(path, "there are no lines"));
+            return Err(Failure::at(path, "no lines"));
         }
     }
     Ok(texts)

@@ -70,7 +70,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         |key: &str| args.prefix.is_empty() || args.prefix.iter().any(|start| key.starts_with(start));
     let wanted: Metadata = file.metadata().iter().filter(|(key, _)| is_wanted(key)).cloned().collect();
     if wanted.is_empty() && !args.prefix.is_empty() {
-        return Err(Failure::at(&args.file, "no key begins so"));
+        return Err(Failure::at(&args.file, "no key with this prefix"));
     }
     let text = serde_json::to_string_pretty(&to_json(&wanted)).map_err(Failure::new)? + "\n";
     match &args.output {

@@ -95,19 +95,19 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         Some("safetensors") => Format::Safetensors,
         _ => {
             return Err(Failure::usage(format_args!(
-                "{}: neither .npy nor .safetensors",
+                "{}: expected .npy or .safetensors",
                 args.output.display()
             )));
         }
     };
     if format == Format::Npy && args.tensors.len() > 1 {
-        return Err(Failure::usage("an .npy file holds one tensor; .safetensors holds several"));
+        return Err(Failure::usage("an .npy file holds one tensor; use .safetensors for several"));
     }
     let model = open_model(&args.file)?;
     let mut parts: Vec<Part<'_>> = Vec::new();
     for name in &args.tensors {
         if parts.iter().any(|part| part.info.name == *name) {
-            return Err(Failure::usage(format_args!("tensor `{name}` is named twice")));
+            return Err(Failure::usage(format_args!("duplicate tensor `{name}`")));
         }
         parts.push(part(&args, format, &model, name)?);
     }
@@ -145,7 +145,7 @@ fn part<'a>(args: &ExtractArgs, format: Format, model: &'a Model, name: &str) ->
         let names = model.tensors().map(|(_, info)| info.name.as_str());
         let near = names.max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
         let hint = near.map(|near| format!("the nearest name is `{near}`"));
-        return Err(Failure::at(&args.file, format_args!("there is no tensor `{name}`")).hint(hint));
+        return Err(Failure::at(&args.file, format_args!("unknown tensor `{name}`")).hint(hint));
     };
     let has_none = info.dtype == DType::BF16 && format == Format::Npy;
     let dtype = match info.dtype.is_quantized() || has_none || args.f32 {

@@ -158,7 +158,7 @@ fn note_of_length(entry: &Entry, is_scaled: bool, ui: &Ui) {
     if trained > 0 && longest > trained {
         let scaling = if is_scaled { "" } else { ", and the file sets no RoPE scaling" };
         ui.note(&format!(
-            "{}: {longest} tokens are beyond the {trained} that the model was trained for{scaling}",
+            "{}: {longest} tokens exceed the {trained} that the model was trained for{scaling}",
             name(&entry.path)
         ));
     }
@@ -245,7 +245,7 @@ fn text(entries: &[Entry], args: &FitArgs) -> String {
             row.extend(has_states.then(|| human_bytes(states)));
             row.extend([compute, fit.total].map(human_bytes));
             if args.memory.is_some() {
-                let mark = if fit.fits == Some(true) { "" } else { " (this one does not fit)" };
+                let mark = if fit.fits == Some(true) { "" } else { " (does not fit)" };
                 let longest = entry.longest.map_or_else(|| "none".to_owned(), |longest| longest.to_string());
                 row.push(longest + mark);
             }

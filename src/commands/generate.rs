@@ -145,14 +145,14 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     if ids.is_empty() {
         let has_template = model.file().get("tokenizer.chat_template").is_some();
         let advice =
-            if has_template && !args.chat { "; --chat asks it in the form that its file states" } else { "" };
-        ui.warning(&format!("the model ended the text at once{advice}"));
+            if has_template && !args.chat { "; try --chat, which uses the file's chat template" } else { "" };
+        ui.warning(&format!("the model ended the text immediately{advice}"));
     }
     let seconds = start.elapsed().as_secs_f64();
     // The first token waits for the whole prompt; the others say how fast one follows another.
     let rate = first.filter(|_| ids.len() > 1).map_or(String::new(), |first| {
         let per_second = (ids.len() - 1) as f64 / first.elapsed().as_secs_f64().max(1e-9);
-        format!(", {per_second:.1} tokens a second")
+        format!(", {per_second:.1} tokens/s")
     });
     ui.status(&format!("{} tokens after {} in {seconds:.1} s{rate}", ids.len(), n_prompt));
     Ok(())
@@ -180,7 +180,7 @@ fn prompt(model: &Model, args: &GenerateArgs, pictures: Option<&Pictures>) -> Re
             chat::render_chat(template.as_deref().ok_or(chat::ChatError::Absent)?, &chat, &settings)
         })?;
         let text = rendered.map_err(|error| {
-            Failure::at(&args.file, error).hint(["without --chat the prompt is continued as it is"])
+            Failure::at(&args.file, error).hint(["without --chat the prompt is passed on as it is"])
         })?;
         // A template that writes the first token itself wants no second.
         let has_first = !bos.is_empty() && text.starts_with(&bos);

@@ -222,7 +222,7 @@ fn check(list: &Path, args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
     let mut known: (String, Vec<Line>) = (String::new(), Vec::new());
     for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.is_empty()) {
         let Some((name, expected)) = parse(text) else {
-            return Err(Failure::at(list, format_args!("line {} is no digest and name", index + 1)));
+            return Err(Failure::at(list, format_args!("line {}: expected a digest and a name", index + 1)));
         };
         let found = match Path::new(&name).is_file() {
             true => Some(of_file(Path::new(&name), ui)?),
@@ -236,7 +236,7 @@ fn check(list: &Path, args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
         results.push((name, state));
     }
     if results.is_empty() {
-        return Err(Failure::at(list, "the list is empty"));
+        return Err(Failure::at(list, "empty list"));
     }
     let n_bad = results.iter().filter(|(_, state)| *state != "OK").count();
     let n_all = results.len();

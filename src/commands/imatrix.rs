@@ -155,8 +155,8 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         before = Some(path);
         start.add(&read.in_tokens(args.context)).map_err(|error| {
             let hint = match &error {
-                imatrix::Error::NotFinite { .. } => "leave this matrix out, or make it again",
-                _ => "only matrices of the same model add up",
+                imatrix::Error::NotFinite { .. } => "omit this matrix, or compute it again",
+                _ => "only matrices of the same model can be merged",
             };
             Failure::at(path, error).hint([hint])
         })?;
@@ -258,7 +258,7 @@ fn part(
 /// The matrix of all parts of one run.
 fn merge_parts(args: &ImatrixArgs, format: Format, ui: &Ui) -> Result<(), Failure> {
     if args.file.is_some() {
-        return Err(Failure::usage("parts are added to each other alone"));
+        return Err(Failure::usage("parts can only be merged with parts"));
     }
     let parts = part_file::open_all(&args.merge, VERB)?;
     let collector = collected(&parts)?;
@@ -293,7 +293,7 @@ fn report(
     for gap in gaps.iter().filter(|gap| !named.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
         match gap.experts.as_slice() {
-            [] => ui.warning(&format!("tensor `{name}`: nothing went through it, so it has no entry")),
+            [] => ui.warning(&format!("tensor `{name}`: no data, so it has no entry")),
             experts => ui.warning(&format!("tensor `{name}`: no token was routed to experts {experts:?}")),
         }
     }
@@ -317,20 +317,21 @@ fn report(
 fn resumed(args: &ImatrixArgs, text: &Path) -> Result<(Sums, usize), Failure> {
     let path = &args.output;
     let failed = |message: String| {
-        Failure::at(path, message).hint(["a run is resumed with its own text and window, in the GGUF format"])
+        Failure::at(path, message).hint(["a run can only be resumed with the same text and context length, \
+            in the GGUF format"])
     };
     let sums = Sums::open(path).map_err(|error| not_an_imatrix(path, error))?;
     if sums.format != Format::Gguf {
-        return Err(failed("the older format does not say where a run stopped".to_owned()));
+        return Err(failed("the older format does not record where a run stopped".to_owned()));
     }
     if sums.chunk_tokens != args.context {
-        return Err(failed(format!("it was made with windows of {} tokens", sums.chunk_tokens)));
+        return Err(failed(format!("its chunks have {} tokens", sums.chunk_tokens)));
     }
     if sums.datasets != [text.display().to_string()] {
-        return Err(failed(format!("it was made of {}", sums.datasets.join(", "))));
+        return Err(failed(format!("its text is {}", sums.datasets.join(", "))));
     }
     let n_done =
-        usize::try_from(sums.n_chunks).map_err(|_| failed("its number of windows is negative".to_owned()))?;
+        usize::try_from(sums.n_chunks).map_err(|_| failed("negative number of chunks".to_owned()))?;
     Ok((sums, n_done))
 }
 
@@ -377,11 +378,13 @@ fn collect(
 
 /// The end by Ctrl-C after `n_read` of `n` windows, of which `n_saved` are in the output.
 fn interrupted(output: &Path, format: Format, (n_saved, n_read, n): (usize, usize, usize)) -> Failure {
-    let message = format!("interrupted after {n_read} of {n} windows");
+    let message = format!("interrupted after {n_read} of {n} chunks");
     let hint = match format {
-        _ if n_saved == 0 => "the matrix that was there is untouched; --save-every N saves parts".to_owned(),
+        _ if n_saved == 0 => {
+            "the existing matrix is untouched; use --save-every N to save partial results".to_owned()
+        }
         Format::Gguf => format!("{n_saved} chunks are in {}; continue with --resume", output.display()),
-        _ => format!("{n_saved} windows are in {}", output.display()),
+        _ => format!("{n_saved} chunks are in {}", output.display()),
     };
     Failure { message, ..Failure::interrupted() }.hint([hint])
 }
@@ -391,6 +394,6 @@ fn write(path: &Path, sums: &Sums, format: Format, ui: &Ui) -> Result<(), Failur
     let bytes = sums.to_bytes(format).map_err(|error| Failure::at(path, error))?;
     write_result(path, &bytes, true)?;
     let tokens = sums.n_chunks * i64::from(sums.chunk_tokens);
-    ui.status(&format!("wrote {}: {} entries, of {tokens} tokens", path.display(), sums.entries.len()));
+    ui.status(&format!("wrote {}: {} entries from {tokens} tokens", path.display(), sums.entries.len()));
     Ok(())
 }

@@ -63,7 +63,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         if !shards.contains(&canonical) {
             let problem = format!("not a shard of the same model as {}", first.display());
             return Err(
-                Failure::at(path, problem).hint(["name the shards of one model, and last the file to write"])
+                Failure::at(path, problem).hint(["pass the shards of one model, and the file to write last"])
             );
         }
     }

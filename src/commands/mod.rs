@@ -230,7 +230,7 @@ pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 
     }
     let Some(command) = COMMANDS.iter().find(|command| command.binary == binary && command.verb == verb)
     else {
-        Ui::default().failure(&Failure::usage("this verb is not known"));
+        Ui::default().failure(&Failure::usage("unknown command"));
         return crate::failure::EXIT_USAGE;
     };
     let ui = (command.ui)(&matches);

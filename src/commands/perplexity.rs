@@ -130,7 +130,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     })
     .map_err(|error| at(file, error))?;
     let n_tokens = figures.n_chunks * settings.context;
-    ui.status(&format!("{:.1} tokens a second", n_tokens as f64 / start.elapsed().as_secs_f64()));
+    ui.status(&format!("{:.1} tokens/s", n_tokens as f64 / start.elapsed().as_secs_f64()));
     let told = Told {
         file: file.display().to_string(),
         text: text.display().to_string(),
@@ -209,7 +209,7 @@ fn print(
     } else {
         let error = figures.error().map_or(String::new(), |error| format!(" ± {error:.4}"));
         let value = figures.value();
-        format!("perplexity {value:.4}{error} ({} windows of {context})\n", figures.n_chunks)
+        format!("perplexity {value:.4}{error} ({} chunks of {context})\n", figures.n_chunks)
     };
     ui.data(&text)
 }

@@ -166,7 +166,7 @@ fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
         let near = (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")));
         // A word that can only be a file stands where the type was forgotten.
         if near.is_none() && (name.contains(['/', '\\']) || name.to_ascii_lowercase().ends_with(".gguf")) {
-            let message = format!("`{name}` stands where the type is wanted: gguf-quantize IN [OUT] TYPE");
+            let message = format!("expected a type, found `{name}`: gguf-quantize IN [OUT] TYPE");
             return Failure::usage(message).hint([format!("types are {}", known.join(", "))]);
         }
         let near = type_tip(name).or(near);
@@ -199,10 +199,10 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
             (None, types, threads(number)?)
         }
         [_, out, types] if parse_recipe(out).is_ok() && parse_recipes(types).is_ok() => {
-            let message = format!("`{out}` is a type, and so is `{types}`: is `{out}` the output?");
+            let message = format!("`{out}` and `{types}` are both types: is `{out}` the output?");
             return Err(Failure::usage(message).hint([
                 format!("use commas between several types: `{out},{types}`"),
-                format!("a file of that name is `./{out}`"),
+                format!("for a file of that name use `./{out}`"),
             ]));
         }
         [_, _, types] => (file(1), types, None),

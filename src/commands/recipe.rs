@@ -103,13 +103,16 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     facts.iter().for_each(|tensor| *counts.entry(tensor.dtype.name()).or_default() += 1);
     for dtype in facts.iter().map(|tensor| tensor.dtype.name()).filter(|name| !is_made(name)) {
         if let Some(count) = counts.get(dtype) {
-            ui.detail(&format!("{count} tensors are {dtype}, which weights are not encoded to: they are kept where the source has them so"));
+            ui.detail(&format!(
+                "{count} tensors are {dtype}, which has no encoder: they are kept if the \
+                source has them in it"
+            ));
         }
     }
     let imatrix = metadata.get("quantize.imatrix.file").and_then(Value::as_str);
     if let Some(imatrix) = imatrix {
         ui.note(&format!(
-            "{}: made with the importance matrix `{}`; give yours with --imatrix",
+            "{}: made with the importance matrix `{}`; pass yours with --imatrix",
             args.file,
             crate::ui::printable(imatrix)
         ));
@@ -147,7 +150,7 @@ fn is_made(dtype: &str) -> bool {
 /// The recipe by the file type that the header states, or else by the dtype of most tensors.
 fn recipe_of(metadata: &Metadata, facts: &[TensorFacts<'_>], ui: &Ui) -> Result<&'static Recipe, String> {
     if facts.is_empty() {
-        return Err("it has no tensors".to_owned());
+        return Err("no tensors".to_owned());
     }
     let of_id = |id: u32| {
         let is_one =
@@ -160,9 +163,9 @@ fn recipe_of(metadata: &Metadata, facts: &[TensorFacts<'_>], ui: &Ui) -> Result<
         return Ok(recipe);
     }
     let guessed = of_id(stored_file_type(&Metadata::new(), facts) & !GUESSED)
-        .ok_or_else(|| "no file type is known for its tensors".to_owned())?;
+        .ok_or_else(|| "no file type for its tensors".to_owned())?;
     let why = stated.map_or("`general.file_type` is missing".to_owned(), |id| {
-        format!("`general.file_type` is {id}, which is not known")
+        format!("unknown `general.file_type` {id}")
     });
     ui.note(&format!("{why}: {} is that of most tensors", guessed.name));
     Ok(guessed)
@@ -190,14 +193,14 @@ fn remote(address: &str, ui: &Ui) -> Result<Headers, Failure> {
         let header = fetch(address, ui)?;
         let n_shards = header.get(SPLIT_COUNT_KEY).and_then(Value::as_u64).unwrap_or(1);
         if n_shards > 1 {
-            let message = format!("{address}: one of {n_shards} shards, and its name does not say which");
+            let message = format!("{address}: one of {n_shards} shards, but its name has no shard number");
             return Err(Failure::new(message));
         }
         return Ok(Headers { metadata: header.metadata().clone(), tensors: tensors_of(&header).collect() });
     };
     if query.is_some() {
-        let message = format!("{path}: shard {no} of {count} by an address that is for it alone");
-        return Err(Failure::new(message).hint(["give an address without `?`, or files that are here"]));
+        let message = format!("{path}: shard {no} of {count} has a URL of its own");
+        return Err(Failure::new(message).hint(["use a URL without `?`, or local files"]));
     }
     let mut headers = Headers { metadata: Metadata::new(), tensors: Vec::new() };
     for shard in 1..=count {
@@ -220,7 +223,7 @@ fn remote(address: &str, ui: &Ui) -> Result<Headers, Failure> {
 #[cfg(not(feature = "remote"))]
 fn remote(address: &str, _: &Ui) -> Result<Headers, Failure> {
     let _needed_with_the_feature = tensors_of;
-    Err(Failure::new(format!("{address}: this program was built without the feature `remote`")))
+    Err(Failure::new(format!("{address}: built without the feature `remote`")))
 }
 
 /// Bytes that are asked for first: small headers whole, without many requests.

@@ -47,7 +47,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             let Some((old, new)) =
                 text.split_once('=').filter(|(old, new)| !old.is_empty() && !new.is_empty())
             else {
-                return Err(Failure::usage(format_args!("`{text}` is not OLD=NEW")));
+                return Err(Failure::usage(format_args!("`{text}`: expected OLD=NEW")));
             };
             rename(metadata, old, new).map_err(|problem| Failure::at(&args.edit.file, problem))
         })
@@ -64,13 +64,13 @@ fn rename(metadata: &mut Metadata, old: &str, new: &str) -> Result<(), String> {
     for (key, value) in std::mem::take(metadata) {
         let name = renamed(&key).inspect(|_| n_renamed += 1).unwrap_or(key);
         if made.contains(&name) {
-            return Err(format!("two keys would be `{name}`"));
+            return Err(format!("duplicate key `{name}`"));
         }
         made.set(name, value);
     }
     *metadata = made;
     match n_renamed {
-        0 => Err(format!("there is no key `{old}`")),
+        0 => Err(format!("unknown key `{old}`")),
         _ => Ok(()),
     }
 }

@@ -83,7 +83,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             (_, Some(path), _) => {
                 let tasks = Winogrande::parse(&read(path)?, n_tasks);
                 if tasks.n_passed_over() > 0 {
-                    ui.warning(&format!("{}: {} lines are no tasks", path.display(), tasks.n_passed_over()));
+                    ui.warning(&format!("{}: {} lines are not tasks", path.display(), tasks.n_passed_over()));
                 }
                 ("winogrande", path, Box::new(tasks))
             }
@@ -91,10 +91,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
                 let tasks = MultipleChoice::parse(&read(path)?, n_tasks).map_err(|error| at(path, error))?;
                 ("multiple-choice", path, Box::new(tasks))
             }
-            _ => return Err(Failure::usage("there is no file of tasks")),
+            _ => return Err(Failure::usage("missing file of tasks")),
         };
     if tasks.n_tasks() == 0 {
-        return Err(Failure::at(path, "there are no tasks in it"));
+        return Err(Failure::at(path, "no tasks"));
     }
     let model = open(&args.file, &args.run, ui)?;
     let mut answers: Vec<Answer> = Vec::new();

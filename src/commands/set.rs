@@ -70,7 +70,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let says_something = !args.values.is_empty() || args.from.is_some() || args.chat_template.is_some();
     if !says_something && args.edit.header_slack.is_none() {
         return Err(Failure::usage(
-            "nothing to set: give KEY=TYPE:VALUE, --from, --chat-template or --header-slack",
+            "nothing to set: expected KEY=TYPE:VALUE, --from, --chat-template or --header-slack",
         ));
     }
     edit(&args.edit, ui, |metadata| {
@@ -89,7 +89,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         }
         let pre = metadata.get(PRE).filter(|pre| pre_before.as_ref() != Some(pre)).and_then(Value::as_str);
         if let Some(pre) = pre.filter(|pre| !arch::vocab::pre_names().any(|known| known == *pre)) {
-            ui.warning(&format!("`{PRE}`: llama.cpp loads no file with the pre-tokenizer `{pre}`"));
+            ui.warning(&format!("`{PRE}`: llama.cpp does not load the pre-tokenizer `{pre}`"));
         }
         Ok(())
     })
@@ -115,7 +115,7 @@ fn example(key: &str, value: &str, kind: Option<&str>) -> String {
 fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Failure> {
     let wrong = |problem: String| Failure::usage(format_args!("`{text}`: {problem}"));
     let Some((key, typed)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-        return Err(wrong("it is not KEY=TYPE:VALUE".to_owned()));
+        return Err(wrong("expected KEY=TYPE:VALUE".to_owned()));
     };
     // A text may hold a colon: only the name of a type before the first one is a type.
     let stated = typed.split_once(':').filter(|(kind, _)| is_type(kind));
@@ -128,11 +128,11 @@ fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Failure> {
                 (kind.to_owned(), typed)
             }
             Some(kind) => {
-                return Err(wrong(format!("`{key}` is a list: write {}", example(key, typed, Some(kind)))));
+                return Err(wrong(format!("`{key}` is a list: use {}", example(key, typed, Some(kind)))));
             }
             None => {
                 let example = example(key, typed, None);
-                return Err(wrong(format!("`{key}` is a new key: state its type, as in {example}")));
+                return Err(wrong(format!("`{key}` is a new key: add its type, for example {example}")));
             }
         },
     };

@@ -70,7 +70,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let name = Path::new(&args.prefix).file_name().and_then(|name| name.to_str());
     if name.is_none() || ends_in_slash {
         return Err(Failure::usage(format_args!(
-            "`{}` is no beginning of a file name",
+            "`{}`: expected the start of a file name",
             args.prefix.to_string_lossy()
         )));
     }

@@ -179,8 +179,8 @@ fn token(tokenizer: &Tokenizer, id: u32) -> String {
 fn library(source: &Path) -> Result<(PathBuf, tokenizers::Tokenizer), Failure> {
     let path = if source.is_dir() { source.join("tokenizer.json") } else { source.to_owned() };
     if !path.is_file() {
-        return Err(Failure::at(&path, "there is no such file")
-            .hint(["checking needs a tokenizer.json; transformers writes one from other files"]));
+        return Err(Failure::at(&path, "missing file")
+            .hint(["comparing needs a tokenizer.json; transformers can write one from other files"]));
     }
     let mut tokenizer = tokenizers::Tokenizer::from_file(&path).map_err(|error| Failure::at(&path, error))?;
     tokenizer.with_padding(None);

@@ -48,7 +48,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
                 None => drop(metadata.remove(name)),
             }
             if metadata.len() == n_before {
-                return Err(Failure::at(&args.edit.file, format_args!("there is no key `{name}`")));
+                return Err(Failure::at(&args.edit.file, format_args!("unknown key `{name}`")));
             }
         }
         Ok(())

@@ -235,10 +235,10 @@ fn architecture(model: &Model) -> Check {
     let name = match model.metadata().text("general.architecture") {
         Ok(Some(name)) => name,
         Ok(None) if model.metadata().is_empty() && model.tensors().count() == 0 => {
-            return check.skipped("the file is empty");
+            return check.skipped("empty file");
         }
         Ok(None) => {
-            check.push(Finding::error("missing_key", "metadata key `general.architecture` is missing"));
+            check.push(Finding::error("missing_key", "missing metadata key `general.architecture`"));
             return check;
         }
         Err(error) => {
@@ -247,13 +247,13 @@ fn architecture(model: &Model) -> Check {
         }
     };
     if model.tensors().count() == 0 {
-        return check.skipped("the file has no tensors: a vocabulary");
+        return check.skipped("no tensors: a vocabulary");
     }
     check.summary = name.to_owned();
     let n_tensors = model.tensors().count();
     let lacking = arch::lacking(model.metadata(), n_tensors, |name| model.tensor(name).is_some());
     for name in lacking.iter().flatten() {
-        check.push(Finding::error("missing_tensor", format!("tensor `{name}` is missing")));
+        check.push(Finding::error("missing_tensor", format!("missing tensor `{name}`")));
     }
     check.findings.extend(wrong_lengths(model, name));
     match eval::check_parts(model) {
@@ -262,7 +262,7 @@ fn architecture(model: &Model) -> Check {
             return check.skipped(&format!("architecture `{name}` has no checks"));
         }
         Err(eval::Error::UnknownArchitecture { .. }) => {
-            check.summary += ", names of tensors alone: no graph of it is known here";
+            check.summary += ", only names of tensors: no graph for it";
         }
         // Named above.
         Err(eval::Error::MissingTensor { name }) if lacking.iter().flatten().any(|it| *it == name) => {}
@@ -334,7 +334,7 @@ fn tokenizer(model: &Model) -> Check {
     let metadata = model.metadata();
     let embedding = model.tensor("token_embd.weight").map(|(_, info)| info.shape);
     let Some(found) = tokenizer_findings(metadata, embedding) else {
-        return check.skipped("the file has no tokenizer");
+        return check.skipped("no tokenizer");
     };
     check.findings.extend(found);
     let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
@@ -379,17 +379,14 @@ fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
     let mut check = Check::new("file type");
     match stated_type(metadata, tensors) {
         StatedType::Agrees { name } => check.summary = name.to_owned(),
-        StatedType::Absent => return check.skipped("`general.file_type` is absent"),
-        StatedType::NoMatrices => return check.skipped("there are no matrices"),
+        StatedType::Absent => return check.skipped("missing `general.file_type`"),
+        StatedType::NoMatrices => return check.skipped("no matrices"),
         StatedType::Unknown { id } => {
-            check.push(Finding::error(
-                "file_type",
-                format!("`general.file_type` is {id}, which is not known"),
-            ));
+            check.push(Finding::error("file_type", format!("unknown `general.file_type` {id}")));
         }
         StatedType::Differs { name, expected, found } => {
             let message = format!(
-                "`general.file_type` says {name}, whose weights are {expected}; most weights are {found}"
+                "`general.file_type` is {name}, with weights in {expected}; most weights are {found}"
             );
             check.push(Finding::error("file_type", message));
         }
@@ -408,7 +405,7 @@ fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
         }
         StatedType::OfOther { name, other } => {
             let message =
-                format!("`general.file_type` says {name}; the types of all tensors are those of {other}");
+                format!("`general.file_type` is {name}; the types of all tensors are those of {other}");
             check.push(Finding::warning("file_type", message));
         }
         _ => {}

@@ -52,8 +52,8 @@ fn action_reports_worse_only_for_a_worse_result() {
     assert!(summary.contains("\"is_worse\": true"), "{summary}");
     for (file, base, text, problem) in [
         ("none.gguf", "a.gguf", "text.txt", "none.gguf: cannot open"),
-        ("a.gguf", "a.gguf", "other.txt", "not the text that the baseline was made with"),
-        ("a.gguf", "", "text.txt", "the baseline has a divergence, and there is no base"),
+        ("a.gguf", "a.gguf", "other.txt", "expected the text of the baseline"),
+        ("a.gguf", "", "text.txt", "missing --base: the baseline has a divergence"),
     ] {
         let (code, annotation, summary) = run(&sandbox, file, base, text);
         assert!(code.is_some_and(|code| code != 0));

@@ -87,7 +87,7 @@ fn broken_download_is_explained() {
     let sandbox = sandbox();
     for (file, hint) in [
         ("cut.gguf", "hint: was the download or copy complete?"),
-        ("base.gguf.part1of2", "hint: it is a piece of a file that was cut"),
+        ("base.gguf.part1of2", "hint: it is a piece of a file"),
         ("old.gguf", "hint: `gguf-convert old.gguf OUT --type q4_0` reads files from before GGUF"),
         ("zeros.gguf", "hint: the download reserved the space and did not fill it"),
         ("lfs.gguf", "hint: run `git lfs pull`"),

@@ -274,5 +274,5 @@ fn layers_that_are_not_executed_need_no_importance_data() {
     let ran = succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-publish"), &[&publish[..], &more].concat()));
     assert!(ran.stderr.contains("note: MTP layer 2 is not executed"), "{}", ran.stderr);
     let card = std::fs::read_to_string(sandbox.path("pub/README.md")).unwrap();
-    assert!(card.contains("matrices of layers that are not executed"), "{card}");
+    assert!(card.contains("matrices of layers that do not run"), "{card}");
 }

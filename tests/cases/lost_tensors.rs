@@ -117,7 +117,7 @@ fn unnamed_classes_of_a_classifier_are_listed() {
         header[name]["shape"] = shape;
         header[name]["data_offsets"] = json!([first, first + width * n_elems]);
     }
-    // Holes are not allowed: the tensors are written anew, one after the other.
+    // Holes are not allowed: the tensors are rewritten, one after the other.
     let mut packed = Vec::new();
     for (_, entry) in header.as_object_mut().unwrap().iter_mut().filter(|(name, _)| *name != "__metadata__") {
         let [first, end] = [0, 1].map(|i| entry["data_offsets"][i].as_u64().unwrap() as usize);

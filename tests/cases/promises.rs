@@ -58,7 +58,7 @@ fn context_beyond_training_is_pointed_out() {
     let trained: serde_json::Value = serde_json::from_str(&trained.stdout).unwrap();
     let trained = trained["files"][0]["context_length"].as_u64().unwrap();
     let expected = format!(
-        "a.gguf: {} tokens are beyond the {trained} that the model was trained for, and the file sets no RoPE scaling",
+        "a.gguf: {} tokens exceed the {trained} that the model was trained for, and the file sets no RoPE scaling",
         trained + 1
     );
     let beyond =

@@ -68,7 +68,7 @@ fn edited_files_are_overwritten_with_force_only() {
     let refused = publish(&sandbox, &args);
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     assert!(
-        refused.stderr.contains(&format!("{file}: was changed since it was written")),
+        refused.stderr.contains(&format!("{file}: was changed after it was written")),
         "{}",
         refused.stderr
     );
@@ -111,7 +111,7 @@ fn later_call_keeps_types_texts_and_lengths_of_the_earlier_one() {
         assert!(sums.contains(&format!("-{name}.gguf")), "{name}: {sums}");
     }
     assert!(
-        card(&sandbox).contains("over 3 windows of 32 tokens")
+        card(&sandbox).contains("over 3 chunks of 32 tokens")
             && card(&sandbox).contains("quantized_by: \"me\"")
     );
     // Without types, the same files.

@@ -21,7 +21,7 @@ fn wrong_values_are_reported_with_the_text_of_verify() {
         ("tokenizer.chat_template=str:{% if x %}", "`tokenizer.chat_template` does not parse"),
         ("tokenizer.ggml.eos_token_id=5000", "`tokenizer.ggml.eos_token_id` is 5000"),
         ("general.tags=str:chat", "`general.tags` has type str, the specification says arr[str]"),
-        ("general.file_type=7", "`general.file_type` says Q8_0"),
+        ("general.file_type=7", "`general.file_type` is Q8_0"),
         ("llama.embedding_length=64", "`output_norm.weight` has shape"),
         ("llama.block_count=3", "tensor `blk.2."),
         ("llama.context_length=str:x", "`llama.context_length`"),
@@ -52,7 +52,7 @@ fn right_values_are_set_without_a_word() {
 fn types_of_the_specification_are_suggested() {
     let ran = set(&with_model(), "general.tags=chat");
     assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains(r#"write general.tags='arr[str]:["chat"]'"#), "{}", ran.stderr);
+    assert!(ran.stderr.contains(r#"use general.tags='arr[str]:["chat"]'"#), "{}", ran.stderr);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub fn card(results: &Results, quantized_by: Option<&str>) -> String {
         Some(base) => format!("[{0}](https://huggingface.co/{0})", escaped(base)),
         None => escaped(&model.name),
     };
-    text += &format!("GGUF files of {of} for llama.cpp and whatever reads its files.\n");
+    text += &format!("GGUF files of {of} for llama.cpp and compatible programs.\n");
     text += &files(results);
     text += &memory(results);
     text += &made(results);
@@ -107,18 +107,20 @@ fn files(results: &Results) -> String {
         let (windows, context) = (on.windows, on.context);
         if has_predictions {
             text += &format!(
-                "\nDivergence is the mean Kullback-Leibler divergence of the predictions from those of the {} file, in nats, over \
-                 {windows} windows of {context} tokens; p99 and p99.9 are its percentiles, and the same token is how often both \
-                 find the same one most likely. Behind ± is one standard error. The text: {}. Activations: {}.\n\n![Size against \
-                 divergence]({PLOT})\n\nAll figures are in [{RESULTS}]({RESULTS}), charts in [{REPORT}]({REPORT}).\n",
+                "\nDivergence is the mean Kullback-Leibler divergence from the predictions of the {} file, \
+                in nats, over {windows} chunks of {context} tokens; p99 and p99.9 are its percentiles, and \
+                the same token is how often both have the same most likely token. The value after ± is one \
+                standard error. Text: {}. Activations: {}.\n\n![Size against divergence]({PLOT})\n\nAll \
+                metrics are in [{RESULTS}]({RESULTS}), charts in [{REPORT}]({REPORT}).\n",
                 results.base.r#type,
                 escaped(&on.texts.join(", ")),
                 on.activations,
             );
         } else if has_vectors {
             text += &format!(
-                "\nDistance is one less the cosine between the vector of a text by the {} file and by this one, over {windows} \
-                 texts of {context} tokens: {}. All figures are in [{RESULTS}]({RESULTS}).\n",
+                "\nDistance is one minus the cosine similarity of the embeddings of a text by the {} file \
+                and by this one, over {windows} texts of {context} tokens: {}. All metrics are in \
+                [{RESULTS}]({RESULTS}).\n",
                 results.base.r#type,
                 escaped(&on.texts.join(", ")),
             );
@@ -138,7 +140,9 @@ fn memory(results: &Results) -> String {
     let Some(first) = results.rungs.iter().find(|rung| !rung.left_out && !rung.memory.is_empty()) else {
         return String::new();
     };
-    let mut text = "\n## Which one fits\n\nMemory for weights, keys and values in f16, states and computing, one sequence:\n\n".to_owned();
+    let mut text = "\n## Which file fits\n\nMemory for weights, KV cache in f16, states and compute \
+        buffers, for one sequence:\n\n"
+        .to_owned();
     let contexts = first.memory.iter().map(|memory| format!("{} tokens", memory.context));
     let header: Vec<String> = ["type".to_owned()].into_iter().chain(contexts).collect();
     text += &row(&header);
@@ -149,25 +153,26 @@ fn memory(results: &Results) -> String {
             [rung.r#type.clone()].into_iter().chain(rung.memory.iter().map(total)).collect();
         text += &row(&cells);
     }
-    text + "\n`gguf-inspect fit . --memory 16GB --context N` tells it for other memories and lengths.\n"
+    text + "\nFor other memory sizes and context lengths, use `gguf-inspect fit . --memory 16GB --context \
+        N`.\n"
 }
 
 fn made(results: &Results) -> String {
     let model = &results.model;
     let mut text = "\n## How it was made\n\n".to_owned();
     let arguments: Vec<String> = results.command.iter().map(|argument| quoted(argument)).collect();
-    text += &format!("By {} in one call:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
+    text += &format!("With {} in one call:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
     if let (Some(source), Some(commit)) = (&model.source, &model.commit) {
         text += &format!("- Source: {}, commit `{}`\n", escaped(source), escaped(commit));
     }
     text += &format!(
-        "- Base: {}, {}; every file is made of it\n",
+        "- Base: {}, {}; every file is made from it\n",
         results.base.r#type,
         human_bytes(results.base.bytes)
     );
     if let Some(importance) = &results.importance {
         text += &format!(
-            "- Importance matrix: [{0}]({0}), SHA-256 `{1}`, of {2} windows of {3} tokens of {4}\n",
+            "- Importance matrix: [{0}]({0}), SHA-256 `{1}`, from {2} chunks of {3} tokens of {4}\n",
             importance.file,
             importance.sha256,
             importance.windows,
@@ -176,19 +181,20 @@ fn made(results: &Results) -> String {
         );
         if importance.unexecuted > 0 {
             text += &format!(
-                "- {} matrices of layers that are not executed (multi-token prediction) have no importance data and get types \
-                 that need none\n",
+                "- {} matrices of layers that do not run (multi-token prediction) have no importance data \
+                and get types that need none\n",
                 importance.unexecuted
             );
         }
     }
-    text + "- The type of every tensor: [recipes](recipes), which `gguf-quantize --recipe` replays\n"
+    text + "- Types of all tensors: [recipes](recipes), which `gguf-quantize --recipe` reproduces\n"
 }
 
 fn check() -> String {
     format!(
-        "\n## How to check it\n\n```sh\nsha256sum --check {SUMS}\ngguf-inspect verify FILE.gguf\ngguf-inspect verify FILE.gguf \
-         --against SOURCE\n```\n\nThe last makes every tensor again from the source and compares.\n"
+        "\n## How to check it\n\n```sh\nsha256sum --check {SUMS}\ngguf-inspect verify \
+        FILE.gguf\ngguf-inspect verify FILE.gguf --against SOURCE\n```\n\nThe last command converts every \
+        tensor again and compares.\n"
     )
 }
 

@@ -142,8 +142,9 @@ pub fn make(
         }
     }
     let told = |recipe: &&'static Recipe| {
-        standing(work, recipe)
-            .ok_or_else(|| Failure::new(format_args!("{}: it was made and is gone", recipe.name)))
+        standing(work, recipe).ok_or_else(|| {
+            Failure::new(format_args!("{}: missing; it was written by an earlier run", recipe.name))
+        })
     };
     wanted.types.iter().map(told).collect()
 }
@@ -292,7 +293,7 @@ pub fn sidecar(
     let planned = conversion.plan().map_err(|error| failure(src, error))?;
     for path in planned.paths(Some(out)).map_err(|error| failure(src, error))? {
         if taken.iter().any(|told| told.paths.contains(&path)) {
-            return Err(Failure::at(&path, format_args!("the {kind} would have the name of another file")));
+            return Err(Failure::at(&path, format_args!("the {kind} has the name of another file")));
         }
     }
     drop(planned);

@@ -106,7 +106,7 @@ pub fn make(
     for gap in gaps.iter().filter(|gap| !unexecuted.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
         match gap.experts.len() {
-            0 => ui.warning(&format!("tensor `{name}`: nothing went through it, so it has no importance")),
+            0 => ui.warning(&format!("tensor `{name}`: no data, so it has no importance")),
             n => ui.warning(&format!("tensor `{name}`: no token was routed to {n} of its experts")),
         }
     }

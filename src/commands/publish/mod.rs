@@ -89,10 +89,8 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = args;
     let source = Source::open(&args.src, out, ui)?;
     if let (Source::Gguf(_), Some(_)) = (&source, args.base_type) {
-        let hint = format!(
-            "`gguf-quantize {} BASE.gguf TYPE` makes a base of another type, which can be given in its place",
-            args.src.display()
-        );
+        let hint =
+            format!("`gguf-quantize {} BASE.gguf TYPE` makes a base of another type", args.src.display());
         let message = "--base-type needs a checkpoint; a GGUF file is the base itself";
         return Err(Failure::usage(message).hint([hint]));
     }
@@ -136,7 +134,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             let mut text = texts::read(&model, &args.imatrix_text, For::Calibration, args.context(), ui)?;
             text.windows.truncate(args.imatrix_chunks.map_or(usize::MAX, |n| n as usize));
             if args.imatrix_text.is_empty() {
-                tell_small(&text, "importance is that of", "--imatrix-text", ui);
+                tell_small(&text, "the importance matrix is from", "--imatrix-text", ui);
             }
             let activations = args.run.activations.unwrap_or_default().name();
             let of = json!([
@@ -212,7 +210,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
     let work = Work::folder_of(out);
     ui.status(&format!(
-        "done: {} is ready; {} is for adding windows or types later",
+        "done: {} is ready; {} allows adding chunks or types later",
         out.display(),
         work.display()
     ));
@@ -223,7 +221,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 fn tell_small(text: &Text, what: &str, option: &str, ui: &Ui) {
     let n = text.windows.len();
     let tokens = text.windows.iter().map(|window| window.tokens.len()).sum::<usize>();
-    ui.note(&format!("{what} a small mix of our own, {n} windows with {tokens} tokens; {option} takes a text that is like the use"));
+    ui.note(&format!(
+        "{what} a small built-in mix, {n} chunks with {tokens} tokens; pass a text that \
+        resembles the use with {option}"
+    ));
 }
 
 /// Writes the files next to the model: projector of a vision or audio model, and drafts.
@@ -238,9 +239,9 @@ fn sidecars(
 ) -> Result<Vec<(&'static str, Told)>, Failure> {
     let Source::Checkpoint(checkpoint) = source else {
         return match args.draft.first() {
-            Some(_) => Err(Failure::usage(
-                "--draft is converted with the checkpoint that it drafts for, not with a GGUF file",
-            )),
+            Some(_) => {
+                Err(Failure::usage("--draft needs the checkpoint that it drafts for, not a GGUF file"))
+            }
             None => Ok(Vec::new()),
         };
     };
@@ -289,15 +290,15 @@ fn check_folder(out: &Path, args: &PublishArgs) -> Result<(), Failure> {
     });
     let is_inside = |folder: PathBuf| folder.is_dir() && there.is_some_and(|there| there.starts_with(folder));
     if fs::canonicalize(&args.src).is_ok_and(is_inside) {
-        return Err(Failure::at(out, "lies inside the checkpoint, which is never written to")
-            .hint(["give a folder outside of it"]));
+        return Err(Failure::at(out, "is inside the checkpoint, which is never written to")
+            .hint(["use a folder outside of it"]));
     }
     let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
     if is_empty || args.force || Work::folder_of(out).is_dir() {
         return Ok(());
     }
     let hint = "use --force to write into it";
-    Err(Failure::at(out, "is not empty, and no earlier run wrote it").hint([hint]))
+    Err(Failure::at(out, "is not empty, and was not written by an earlier run").hint([hint]))
 }
 
 /// Refuses to overwrite what was changed since the last call wrote it.
@@ -311,8 +312,8 @@ fn check_edits(out: &Path, args: &PublishArgs, work: &Work) -> Result<(), Failur
         [] => String::new(),
         others => format!(", and so were {}", others.join(", ")),
     };
-    Err(Failure::at(&out.join(first), format_args!("was changed since it was written{others}")).hint([
-        "make the change in the source and publish again, so that files, checksums and card have it",
+    Err(Failure::at(&out.join(first), format_args!("was changed after it was written{others}")).hint([
+        "change the source and publish again, so that files, checksums and card agree",
         "use --force to overwrite the changes",
     ]))
 }
@@ -507,7 +508,7 @@ impl Publication<'_> {
                 let file = entry.file_name().to_string_lossy().into_owned();
                 let name = format!("{folder}{file}");
                 if file.ends_with(end) && !file.starts_with('.') && !known.contains_key(&name) {
-                    self.ui.warning(&format!("{name} is in the folder and not in the card"));
+                    self.ui.warning(&format!("{name} is in the folder but not in the card"));
                 }
             }
         }

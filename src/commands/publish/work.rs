@@ -117,7 +117,7 @@ impl Work {
         told: Value,
     ) -> Result<(), Failure> {
         let state = |path: &PathBuf| {
-            FileState::of(path).ok_or_else(|| Failure::at(path, "the file was written and is not there"))
+            FileState::of(path).ok_or_else(|| Failure::at(path, "missing after it was written"))
         };
         let outputs = outputs.iter().map(state).collect::<Result<Vec<_>, Failure>>()?;
         let done = Done { fingerprint: fingerprint.to_owned(), outputs, told };

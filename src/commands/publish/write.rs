@@ -60,7 +60,8 @@ pub fn write<I: Input>(
         if n_fallbacks > 0 {
             let name = file.recipe.canonical_name();
             ui.warning(&format!(
-                "{name}: the rows of {n_fallbacks} tensors do not divide; they have other types"
+                "{name}: {n_fallbacks} tensors have other types because their row length is not a multiple \
+                of the block"
             ));
         }
     }

@@ -21,7 +21,7 @@ pub(in crate::commands) fn is_file_of_chats(path: &Path) -> bool {
 /// A model without a template, a template that takes too much, and the line of a chat that is invalid or refused.
 pub(in crate::commands) fn rendered(model: &Model, bytes: &[u8]) -> Result<Transcripts, String> {
     let template = model.file().metadata().text("tokenizer.chat_template").ok().flatten();
-    let template = template.ok_or("the model has no chat template to render it with")?;
+    let template = template.ok_or("the model has no chat template")?;
     let (template, tokens, lines) = (template.to_owned(), SpecialTokens::of_model(model), bytes.to_vec());
     let made = guarded(move || transcripts(Some(&template), &tokens, &lines));
     made.map_err(|failure| failure.message)?.map_err(|(line, problem)| format!("line {line}: {problem}"))

@@ -288,7 +288,7 @@ impl Drop for Removed<'_> {
         if let Err(error) = gone
             && self.0.exists()
         {
-            self.1.warning(&format!("{}: cannot remove these work files: {error}", self.0.display()));
+            self.1.warning(&format!("{}: cannot remove temporary files: {error}", self.0.display()));
         }
     }
 }
@@ -324,7 +324,7 @@ pub fn failure(input: &Path, error: Error) -> Failure {
         // In people's units.
         Error::Gguf(gguf::Error::NoSpace { folder, needed, free }) => {
             let (needed, free) = (human_bytes(needed), human_bytes(free));
-            Failure::at(&folder, format_args!("{needed} are needed on this disk, {free} are free"))
+            Failure::at(&folder, format_args!("{needed} needed on this disk, {free} free"))
         }
         Error::Unfinished { path, run } => unfinished(&path, &run),
         Error::NotResumable { path, differences, .. } => {
@@ -355,8 +355,7 @@ fn unfinished(path: &Path, run: &Unfinished) -> Failure {
     let age = run.age.map_or_else(String::new, |age| format!(" {} ago", human_duration(age)));
     let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
     let message = format!("an earlier run was stopped{age} with {done} of {total} done");
-    let outputs =
-        (run.outputs.len() > 1).then(|| format!("it writes {} as well", run.outputs[1..].join(", ")));
+    let outputs = (run.outputs.len() > 1).then(|| format!("it also writes {}", run.outputs[1..].join(", ")));
     Failure::at(path, message).hint(outputs).hint([
         "repeat the call with --resume to continue it, or with --force to start over".to_owned(),
         removes(run),
@@ -368,7 +367,7 @@ fn removes(run: &Unfinished) -> String {
     let first = run.files.first().zip(run.outputs.first()).map(|(journal, out)| journal.with_file_name(out));
     let of_texts: Vec<PathBuf> = first.iter().flat_map(|out| left_beside(out)).collect();
     let files: Vec<&Path> = run.files.iter().chain(&of_texts).map(PathBuf::as_path).collect();
-    format!("`{}` removes what it left", rm(&files))
+    format!("`{}` removes its files", rm(&files))
 }
 
 /// Shell command that removes files.

@@ -45,7 +45,8 @@ impl CoverageReport {
         let least = seen.iter().map(|seen| seen.0).min().unwrap_or(0);
         let most = seen.iter().map(|seen| seen.1).max().unwrap_or(0);
         format!(
-            "importance matrix of {} entries: {} of {} tensors have data, of {least} to {most} tokens; {} entries are of no use",
+            "importance matrix of {} entries: {} of {} tensors have data, from {least} to {most} tokens; {} \
+            entries are unused",
             self.n_entries,
             seen.len(),
             self.coverage.tensors.len(),

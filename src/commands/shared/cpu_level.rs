@@ -16,7 +16,7 @@ pub(in crate::commands) fn cpu_level() -> Result<Level, Failure> {
     }
     Level::from_name(&name).ok_or_else(|| {
         let available: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
-        Failure::usage(format_args!("{LEVEL_VARIABLE}: this machine cannot run the level `{name}`"))
-            .hint([format!("available are {}", available.join(", "))])
+        Failure::usage(format_args!("{LEVEL_VARIABLE}: level `{name}` is not supported by this machine"))
+            .hint([format!("available: {}", available.join(", "))])
     })
 }

@@ -82,8 +82,8 @@ pub fn edit(
         check_outputs(&[output], &[path], args.force || args.dry_run)?;
     } else if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
         // In the Hub's cache a file under a link is named by its content.
-        return Err(Failure::at(path, "it is a link, and what it leads to may be others' file too")
-            .hint(["write the result elsewhere with --output OUT, or name the file itself"]));
+        return Err(Failure::at(path, "it is a link, and its target may be shared")
+            .hint(["write the result to another file with --output, or name the target itself"]));
     }
     let in_place = args.output.is_none() && edit.is_in_place();
     let report = Report { path, old: &old, edit: &edit, in_place, dry_run: args.dry_run };
@@ -148,7 +148,7 @@ impl Report<'_> {
             match (old, new) {
                 (Some(old), Some(new)) => format!("{key}: {} -> {}\n", short(old), short(new)),
                 (None, Some(new)) => format!("{key}: set to {}\n", short(new)),
-                (Some(old), None) => format!("{key}: taken out, it was {}\n", short(old)),
+                (Some(old), None) => format!("{key}: removed, was {}\n", short(old)),
                 (None, None) => String::new(),
             }
         };
@@ -174,11 +174,11 @@ impl Report<'_> {
             (true, _) if self.edit.changes_nothing() => return format!("{path}: nothing changes"),
             (true, true) => "would be changed in place".to_owned(),
             (true, false) => "changed in place".to_owned(),
-            (false, true) => format!("would be written anew, {}", human_bytes(n_bytes)),
-            (false, false) => format!("written anew, {}", human_bytes(n_bytes)),
+            (false, true) => format!("would be rewritten, {}", human_bytes(n_bytes)),
+            (false, false) => format!("rewritten, {}", human_bytes(n_bytes)),
         };
         let slack = slack_of(self.edit.metadata());
-        let slack = slack.map_or(String::new(), |n| format!("; {n} bytes of room in the header"));
+        let slack = slack.map_or(String::new(), |n| format!("; {n} bytes of free space in the header"));
         format!("{path}: {how}{slack}")
     }
 }

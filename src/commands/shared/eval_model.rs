@@ -60,10 +60,7 @@ pub(in crate::commands) fn open(path: &Path, run: &RunArgs, ui: &Ui) -> Result<M
     let failed = |error| input_kind::explained(path, Wanted::Gguf, at(path, error));
     let model = Model::open(path, &options).map_err(failed)?;
     if let Some(pre) = model.tokenizer().unknown_pre() {
-        ui.warning(&format!(
-            "{}: `tokenizer.ggml.pre` is `{pre}`, which llama.cpp does not know",
-            path.display()
-        ));
+        ui.warning(&format!("{}: llama.cpp does not know `tokenizer.ggml.pre` `{pre}`", path.display()));
     }
     Ok(model)
 }
@@ -73,7 +70,7 @@ pub(in crate::commands) fn warn_of_length(model: &Model, n_tokens: usize, ui: &U
     let limit = model.context_length();
     if limit > 0 && n_tokens > limit {
         let key = format!("{}.context_length", model.architecture());
-        ui.warning(&format!("{n_tokens} tokens at once are more than `{key}` says: {limit}"));
+        ui.warning(&format!("{n_tokens} tokens exceed `{key}`: {limit}"));
     }
 }
 

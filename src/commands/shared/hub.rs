@@ -102,9 +102,7 @@ pub(in crate::commands) fn input(path: &Path, wanted: Wanted<'_>, ui: &Ui) -> Re
     }
     let taken = |failure: Failure| match Repo::is_address(text) || failure.code == EXIT_INTERRUPTED {
         true => failure,
-        false => {
-            failure.hint([format!("`{text}` is no folder here, and so was taken for a model of the Hub")])
-        }
+        false => failure.hint([format!("`{text}` is not a local folder and was read as a model of the Hub")]),
     };
     of_hub(text, wanted, ui).map_err(taken)
 }
@@ -122,7 +120,7 @@ fn of_hub(text: &str, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
             let input = Input::local(Folder::at(path).named(repo.name()));
             return Ok(Input { commit: Some(commit), ..input });
         }
-        (Some(_), Some(lacks)) => ui.detail(&format!("{repo}: the Hub's cache lacks {lacks}")),
+        (Some(_), Some(lacks)) => ui.detail(&format!("{repo}: not in the Hub's cache: {lacks}")),
         (None, _) => {}
     }
     if is_asked {
@@ -130,7 +128,7 @@ fn of_hub(text: &str, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
     }
     let why = match settings.offline {
         true => "HF_HUB_OFFLINE is set",
-        false => "this program was built without the feature `remote`",
+        false => "built without the feature `remote`",
     };
     Err(failure(HubError::NotCached { repo: repo.to_string(), cache: settings.cache, why }))
 }
@@ -156,14 +154,14 @@ fn remote(repo: &Repo, settings: &Settings, wanted: Wanted<'_>, ui: &Ui) -> Resu
     let ((n_whole, whole_bytes), (n_ranges, range_bytes)) = (remote.whole(), remote.by_ranges());
     let (commit, endpoint) = (remote.commit(), &settings.endpoint);
     ui.note(&format!(
-        "{repo}: read from {endpoint}, commit {commit}: {n_whole} files ({}) whole, their checksums are right",
+        "{repo}: read from {endpoint}, commit {commit}: {n_whole} files ({}) complete, checksums verified",
         human_bytes(whole_bytes)
     ));
     if n_ranges > 0 {
         let checked =
-            if wanted.keep { "checksums are compared in the end" } else { "checked by length and tag alone" };
+            if wanted.keep { "checksums are verified at the end" } else { "verified only by length and tag" };
         ui.note(&format!(
-            "{repo}: {n_ranges} weights files ({}) are read while they come, {checked}",
+            "{repo}: {n_ranges} weights files ({}) are streamed, {checked}",
             human_bytes(range_bytes)
         ));
     }
@@ -173,6 +171,6 @@ fn remote(repo: &Repo, settings: &Settings, wanted: Wanted<'_>, ui: &Ui) -> Resu
 
 #[cfg(not(feature = "remote"))]
 fn remote(repo: &Repo, settings: &Settings, _: Wanted<'_>, _: &Ui) -> Result<Input, Failure> {
-    let why = "this program was built without the feature `remote`";
+    let why = "built without the feature `remote`";
     Err(failure(HubError::NotCached { repo: repo.to_string(), cache: settings.cache.clone(), why }))
 }

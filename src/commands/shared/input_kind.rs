@@ -43,10 +43,7 @@ enum Found {
 pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String> {
     let shown = path.display();
     if wanted == Wanted::Gguf && path.is_file() && is_piece(path) {
-        return Some(
-            "it is a piece of a file that was cut: join all pieces in their order first, with `cat`"
-                .to_owned(),
-        );
+        return Some("it is a piece of a file: join all pieces in order first, with `cat`".to_owned());
     }
     if wanted == Wanted::Gguf && source::is_legacy(path) {
         return Some(format!("`gguf-convert {shown} OUT --type q4_0` reads files from before GGUF"));
@@ -61,10 +58,10 @@ pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String>
             "it is a GGUF file: `gguf-quantize {shown} TYPE` changes its type, `gguf-convert export {shown} FOLDER` makes a checkpoint of it"
         ),
         (Found::FolderOfGguf(file), Wanted::Checkpoint) => {
-            format!("it holds GGUF files: `gguf-quantize {} TYPE` changes the type of one", file.display())
+            format!("it contains GGUF files: `gguf-quantize {} TYPE` changes the type of one", file.display())
         }
         (Found::FolderOfGguf(file), Wanted::Gguf) => {
-            format!("give a file and not its folder, as {}", file.display())
+            format!("pass a file instead of its folder, for example {}", file.display())
         }
         (Found::Checkpoint, Wanted::Gguf) => {
             format!("it is a checkpoint: `gguf-convert {shown} --type bf16` makes a GGUF file of it")
@@ -125,11 +122,11 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
         _ if has("adapter.type") => adapter_advice(),
         (_, "controlvector") => (
             "a control vector",
-            "give the model; llama.cpp applies the vector with `--control-vector`".to_owned(),
+            "pass the model; llama.cpp applies the vector with `--control-vector`".to_owned(),
         ),
         (_, architecture) if IMAGE_ARCHITECTURES.contains(&architecture) => (
             "an image or video model",
-            "only language models are read here; ComfyUI-GGUF and stable-diffusion.cpp read image models"
+            "only language models are supported; ComfyUI-GGUF and stable-diffusion.cpp read image models"
                 .to_owned(),
         ),
         _ => return None,
@@ -137,12 +134,12 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
 }
 
 fn imatrix_advice(shown: &dyn std::fmt::Display) -> (&'static str, String) {
-    ("an importance matrix", format!("give the model, and the matrix with `--imatrix {shown}`"))
+    ("an importance matrix", format!("pass the model, and the matrix with `--imatrix {shown}`"))
 }
 
 fn adapter_advice() -> (&'static str, String) {
     let advice =
-        "give the model; `gguf-convert BASE OUT --lora ADAPTER_FOLDER` merges an adapter into its base model";
+        "pass the model; `gguf-convert BASE OUT --lora ADAPTER_FOLDER` merges an adapter into its base model";
     ("a LoRA adapter", advice.to_owned())
 }
 

@@ -26,7 +26,7 @@ impl Notes {
         };
         let other_pre = layouts.iter().find_map(|layout| layout.other_pre.as_ref());
         let other_pre = other_pre
-            .map(|name| format!("use `--pre {name}` for the pre-tokenizer that matches its expressions"));
+            .map(|name| format!("use `--pre {name}` for the pre-tokenizer that matches its regexes"));
         Notes {
             warnings: all(|layout| &layout.warnings),
             notes: [checkpoint.to_vec(), all(|layout| &layout.notes), other_pre.into_iter().collect()]
@@ -69,13 +69,13 @@ pub fn tell_unasked(layout: &Layout, is_forced: bool, ui: &Ui) -> Vec<String> {
     };
     let name = layout.architecture;
     if !others.is_empty() {
-        ui.detail(&format!("config keys that `{name}` has no use for: {}", list(&others)));
+        ui.detail(&format!("unused config keys of `{name}`: {}", list(&others)));
     }
     if mathematics.is_empty() {
         return Vec::new();
     }
     let line = format!(
-        "config keys that may change what the model computes and that `{name}` does not ask for: {}",
+        "config keys that `{name}` does not read, but that may change the computation: {}",
         list(&mathematics)
     );
     if is_forced {

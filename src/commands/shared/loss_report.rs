@@ -15,7 +15,8 @@ pub fn warn(losses: &Losses, ui: &Ui) {
             Loss::Underflow { tensor, dtype } => {
                 let tensor = printable(tensor);
                 format!(
-                    "tensor `{tensor}`: all values become zero in {dtype}; `--tensor-type '{}=bf16'` keeps them",
+                    "tensor `{tensor}`: all values become zero in {dtype}; `--tensor-type '{}=bf16'` keeps \
+                    them",
                     pattern(&tensor)
                 )
             }

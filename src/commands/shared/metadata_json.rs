@@ -134,7 +134,7 @@ fn array_json(array: &Array) -> Json {
 /// # Errors
 /// What is not in the form, with its key.
 pub fn of_json(json: &Json) -> Result<Metadata, String> {
-    let object = json.as_object().ok_or("not an object of keys")?;
+    let object = json.as_object().ok_or("expected an object of keys")?;
     let entry = |(key, entry): (&String, &Json)| {
         value_of_entry(entry)
             .map(|value| (key.clone(), value))
@@ -146,7 +146,7 @@ pub fn of_json(json: &Json) -> Result<Metadata, String> {
 fn value_of_entry(entry: &Json) -> Result<Value, String> {
     let field = |name: &str| entry.as_object().and_then(|object: &Map<String, Json>| object.get(name));
     let (Some(Json::String(kind)), Some(value)) = (field("type"), field("value")) else {
-        return Err("not of the form {\"type\": TYPE, \"value\": VALUE}".to_owned());
+        return Err("expected {\"type\": TYPE, \"value\": VALUE}".to_owned());
     };
     value_of(kind, value)
 }
@@ -245,7 +245,7 @@ fn array_of(item: &str, json: &Json) -> Result<Array, String> {
         "arr" => {
             let inner = |entry: &Json| match value_of_entry(entry)? {
                 Value::Array(array) => Ok(array),
-                _ => Err("an item of arr[arr] is no array".to_owned()),
+                _ => Err("an item of arr[arr] is not an array".to_owned()),
             };
             Array::Array(items.iter().map(inner).collect::<Result<_, String>>()?)
         }
@@ -285,8 +285,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let read = |text: &str| of_json(&serde_json::from_str(text).unwrap()).unwrap_err();
-        assert_eq!(read("[]"), "not an object of keys");
-        assert_eq!(read(r#"{"a": 1}"#), "key `a`: not of the form {\"type\": TYPE, \"value\": VALUE}");
+        assert_eq!(read("[]"), "expected an object of keys");
+        assert_eq!(read(r#"{"a": 1}"#), "key `a`: expected {\"type\": TYPE, \"value\": VALUE}");
         assert_eq!(read(r#"{"a": {"type": "u8", "value": 256}}"#), "key `a`: 256 is not a value of type u8");
         assert_eq!(read(r#"{"a": {"type": "u9", "value": 2}}"#), "key `a`: `u9` is not a type");
         assert_eq!(

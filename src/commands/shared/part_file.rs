@@ -122,7 +122,7 @@ impl NewPart<'_> {
         write_result(path, &bytes, force)?;
         let (windows, number) = (self.windows.len(), self.number);
         ui.status(&format!(
-            "wrote {}: part {number}, {windows} of {} windows",
+            "wrote {}: part {number}, {windows} of {} chunks",
             path.display(),
             self.n_windows
         ));
@@ -154,7 +154,7 @@ impl PartFile {
             return Err(failed(format!("the file ends after {} bytes", bytes.len())));
         };
         if Sha256::digest(content).as_slice() != digest {
-            return Err(failed("the SHA-256 at its end is that of other bytes: cut or damaged".to_owned()));
+            return Err(failed("SHA-256 mismatch: the file is truncated or damaged".to_owned()));
         }
         let start = MAGIC.len() + 8;
         let header_bytes = content.get(MAGIC.len()..start).and_then(|bytes| {
@@ -169,13 +169,13 @@ impl PartFile {
         let header: Header =
             serde_json::from_slice(header).map_err(|error| failed(format!("its header: {error}")))?;
         if header.verb != verb {
-            return Err(failed(format!("a part of `{}`, not of `{verb}`", header.verb)));
+            return Err(failed(format!("a part of `{}`, expected `{verb}`", header.verb)));
         }
         if PartNumber::new(header.part, header.parts).is_none() {
             return Err(failed(format!("part {} of {} is out of range", header.part, header.parts)));
         }
         if header.windows.start > header.windows.end || header.windows.end > header.n_windows {
-            return Err(failed(format!("windows {:?} of {}", header.windows, header.n_windows)));
+            return Err(failed(format!("chunks {:?} of {}", header.windows, header.n_windows)));
         }
         let payload = end..content.len();
         Ok(PartFile { path: path.to_owned(), header, bytes: bytes.clone(), payload })
@@ -194,7 +194,7 @@ impl PartFile {
         let expected = self.header.windows.len().checked_mul(window_bytes);
         if expected != Some(self.payload.len()) {
             let (windows, found) = (self.header.windows.len(), self.payload.len());
-            return Err(Failure::at(&self.path, format_args!("{found} bytes measured of {windows} windows")));
+            return Err(Failure::at(&self.path, format_args!("{found} bytes measured of {windows} chunks")));
         }
         Ok(self.payload())
     }
@@ -226,7 +226,7 @@ impl PartFile {
 pub(in crate::commands) fn open_all(paths: &[PathBuf], verb: &str) -> Result<Vec<PartFile>, Failure> {
     let mut parts: Vec<PartFile> =
         paths.iter().map(|path| PartFile::open(path, verb)).collect::<Result<_, Failure>>()?;
-    let Some(first) = parts.first() else { return Err(Failure::usage("there are no parts")) };
+    let Some(first) = parts.first() else { return Err(Failure::usage("no parts")) };
     for other in &parts[1..] {
         same_run(first, other)?;
     }
@@ -234,26 +234,26 @@ pub(in crate::commands) fn open_all(paths: &[PathBuf], verb: &str) -> Result<Vec
     let count = parts.first().map_or(0, |part| part.header.parts);
     let mut neighbours = parts.iter().zip(parts.iter().skip(1));
     if let Some((a, b)) = neighbours.find(|(a, b)| a.header.part == b.header.part) {
-        let message = format!("part {}/{count} is there already: {}", b.header.part, a.path.display());
+        let message = format!("duplicate part {}/{count}: {}", b.header.part, a.path.display());
         return Err(Failure::at(&b.path, message));
     }
     let is_there = |number: &u32| parts.iter().any(|part| part.header.part == *number);
     let missing: Vec<String> =
         (1..=count).filter(|number| !is_there(number)).map(|it| it.to_string()).collect();
     if !missing.is_empty() {
-        return Err(Failure::new(format_args!("of {count} parts these are missing: {}", missing.join(", "))));
+        return Err(Failure::new(format_args!("missing parts of {count}: {}", missing.join(", "))));
     }
     // Parts that were cut alike follow each other; a file that says otherwise was made by another program.
     let mut end = 0;
     for part in &parts {
         if part.header.windows.start != end {
-            let message = format!("its windows begin at {}, not at {end}", part.header.windows.start);
+            let message = format!("its chunks begin at {}, expected {end}", part.header.windows.start);
             return Err(Failure::at(&part.path, message));
         }
         end = part.header.windows.end;
     }
     if let Some(last) = parts.last().filter(|last| last.header.n_windows != end) {
-        let message = format!("its windows end at {end}, not at {}", last.header.n_windows);
+        let message = format!("its chunks end at {end}, expected {}", last.header.n_windows);
         return Err(Failure::at(&last.path, message));
     }
     Ok(parts)
@@ -273,7 +273,7 @@ fn same_run(first: &PartFile, other: &PartFile) -> Result<(), Failure> {
         return differs("the number of its parts is", &a.parts, &b.parts);
     }
     if a.n_windows != b.n_windows {
-        return differs("the number of windows is", &a.n_windows, &b.n_windows);
+        return differs("its number of chunks is", &a.n_windows, &b.n_windows);
     }
     let names = a.run.keys().chain(b.run.keys().filter(|name| !a.run.contains_key(*name)));
     for name in names {

@@ -51,7 +51,9 @@ impl Pictures {
         for mark in [begin.trim(), end.trim()].into_iter().filter(|mark| !mark.is_empty()) {
             let ids = model.tokenizer().encode(mark, false, true).unwrap_or_default();
             if !ids.iter().any(|id| model.tokenizer().token_text(*id) == Some(mark.as_bytes())) {
-                ui.warning(&format!("the vocabulary has no token `{mark}`: is the projector of this model?"));
+                ui.warning(&format!(
+                    "the vocabulary has no token `{mark}`: does the projector belong to this model?"
+                ));
             }
         }
         let embed = |path: &PathBuf| {
@@ -72,7 +74,7 @@ impl Pictures {
             0 => Ok(PLACE.repeat(expected) + prompt),
             _ if found == expected => Ok(prompt.to_owned()),
             _ => Err(Failure::usage(format_args!(
-                "the prompt has {found} places for pictures (`{PLACE}`), and there are {expected}"
+                "the prompt has {found} placeholders for images (`{PLACE}`), expected {expected}"
             ))),
         }
     }
@@ -92,8 +94,8 @@ impl Pictures {
         if parts.len() != self.embeddings.len() + 1 {
             let (found, expected) = (parts.len() - 1, self.embeddings.len());
             let problem =
-                format!("`tokenizer.chat_template` leaves {found} of {expected} places for pictures");
-            return Err(Failure::at(file, problem).hint(["without --chat the prompt is continued as it is"]));
+                format!("`tokenizer.chat_template` keeps {found} of {expected} placeholders for images");
+            return Err(Failure::at(file, problem).hint(["without --chat the prompt is passed on as it is"]));
         }
         let (begin, end) = self.projector.marks();
         let last = parts.len() - 1;
@@ -124,7 +126,10 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| Failure::cannot_open(path, error))?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(Failure::at(path, format_args!("more than the {} MiB of a picture", MAX_BYTES >> 20)));
+        return Err(Failure::at(
+            path,
+            format_args!("more than the {} MiB allowed for an image", MAX_BYTES >> 20),
+        ));
     }
     Ok(bytes)
 }

@@ -149,7 +149,7 @@ impl PlanFile {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str, binary: &str) -> Result<PlanFile, String> {
-        let plan: PlanFile = serde_json::from_str(text).map_err(|error| format!("no plan: {error}"))?;
+        let plan: PlanFile = serde_json::from_str(text).map_err(|error| format!("not a plan: {error}"))?;
         let this = program(binary);
         for (what, expected, found) in [
             ("format", FORMAT, &plan.format),
@@ -168,7 +168,8 @@ impl PlanFile {
     /// # Errors
     /// A plan of another form.
     pub fn fingerprint(&self, path: &Path) -> Result<Fingerprint, Failure> {
-        Fingerprint::from_json(&self.fingerprint).ok_or_else(|| Failure::at(path, "no plan: its fingerprint"))
+        Fingerprint::from_json(&self.fingerprint)
+            .ok_or_else(|| Failure::at(path, "not a plan: invalid fingerprint"))
     }
 
     /// Costs that determine the parts.
@@ -188,7 +189,7 @@ impl PlanFile {
     ) -> Result<(Option<String>, ArgMatches), Failure> {
         env::set_current_dir(&self.folder).map_err(|error| {
             let message = format!("the plan was made in {}: {error}", self.folder.display());
-            Failure::at(path, message).hint(["machines of a plan see its folder by the same path"])
+            Failure::at(path, message).hint(["machines of a plan need its folder at the same path"])
         })?;
         let definition = definition(binary)?;
         let mut arguments = self.arguments.clone();
@@ -218,7 +219,11 @@ impl PlanFile {
     pub fn check_layout(&self, path: &Path, files: &[(PathBuf, &PlannedFile)]) -> Result<(), Failure> {
         let failed = |message: String| Err(Failure::at(path, message));
         if self.outputs.len() != files.len() {
-            return failed(format!("the plan has {} files, these are {}", self.outputs.len(), files.len()));
+            return failed(format!(
+                "the plan has {} files, the conversion {}",
+                self.outputs.len(),
+                files.len()
+            ));
         }
         for (planned, (path, file)) in self.outputs.iter().zip(files) {
             let now = PlannedOutput::new(path, file);

@@ -220,7 +220,7 @@ impl Report {
                     [] => continue,
                 };
                 lines.push(format!(
-                    "{}: {which} of {row_elems} elements cannot be {wanted}; {dtype} taken instead",
+                    "{}: {which} of {row_elems} elements cannot be {wanted}; using {dtype}",
                     output.r#type
                 ));
             }
@@ -256,7 +256,7 @@ fn repack(choice: &Choice, made: &Repacked) -> Option<String> {
     match made {
         Repacked::Plain => None,
         Repacked::Kept(_) if choice.reason == Reason::Repacked => Some(KEPT.to_owned()),
-        Repacked::Kept(_) => Some(format!("its type is decided otherwise ({})", choice.reason)),
+        Repacked::Kept(_) => Some(format!("another rule sets its type ({})", choice.reason)),
         Repacked::Decoded(why) => Some(why.clone()),
     }
 }

@@ -60,10 +60,10 @@ impl<I: Input> Planned<'_, I> {
         if let [first, ..] = &differences[..] {
             plan.check_layout(path, self.files).map_err(|layout| match differences.len() {
                 1 => layout,
-                _ => Failure::at(path, format_args!("not what was planned: {first}")),
+                _ => Failure::at(path, format_args!("differs from the plan: {first}")),
             })?;
-            let message = format!("not what was planned: {}", differences.join("; "));
-            return Err(Failure::at(path, message).hint(["make a new plan, and its parts anew"]));
+            let message = format!("differs from the plan: {}", differences.join("; "));
+            return Err(Failure::at(path, message).hint(["make a new plan and convert its parts again"]));
         }
         plan.check_layout(path, self.files)?;
         Ok(planned)
@@ -101,7 +101,7 @@ impl<I: Input> Planned<'_, I> {
         })?;
         let of = self.files.first().map_or_else(String::new, |(path, _)| path.display().to_string());
         ui.status(&match (written, place, self.files.first()) {
-            (Written::Before, ..) => format!("part {number} of {of} is whole already"),
+            (Written::Before, ..) => format!("part {number} of {of} is already complete"),
             (Written::Now, Place::OwnFile, Some((path, _))) => {
                 format!("wrote {}", part_path(path, number).display())
             }

@@ -421,11 +421,11 @@ impl Settings {
     pub fn warn_of_patterns(&self, tensors: &[TensorFacts<'_>], ui: &Ui) {
         for index in self.overrides.unmatched(tensors) {
             let pattern = self.overrides.tensor_types[index].pattern.as_str();
-            let warning = format!("--tensor-type: `{pattern}` is found in no tensor's name");
+            let warning = format!("--tensor-type: `{pattern}` matches no tensor");
             let near = suggest(pattern, tensors.iter().map(|tensor| tensor.name));
             ui.warning(&match &near[..] {
                 [] => warning,
-                names => format!("{warning}; there are `{}`", names.join("`, `")),
+                names => format!("{warning}; did you mean `{}`?", names.join("`, `")),
             });
         }
     }
@@ -446,9 +446,9 @@ impl Settings {
         let report = CoverageReport::new(importance.imatrix, tensors, files);
         let is_filtered = !(used.include_weights.is_empty() && used.exclude_weights.is_empty());
         if report.coverage.is_of_another_model() && !is_filtered {
-            let message =
-                "the importance matrix was made for another model: nothing in it fits a tensor of this";
-            let hint = report.coverage.unused.first().map(|name| format!("it is about `{name}`, for one"));
+            let message = "the importance matrix belongs to another model: no entry matches a tensor";
+            let hint =
+                report.coverage.unused.first().map(|name| format!("it has an entry `{name}`, for example"));
             return Err(Failure::at(Path::new(&used.file), message).hint(hint));
         }
         let warnings = report.warnings();
@@ -493,8 +493,9 @@ impl Settings {
                     [(one, first), ref others @ ..] => {
                         if let Some((other, _)) = others.iter().find(|(_, other)| other.dtype != first.dtype)
                         {
-                            let message =
-                                format!("tensor `{name}`: `{one}` and `{other}` match it, with two types");
+                            let message = format!(
+                                "tensor `{name}`: `{one}` and `{other}` match it with different types"
+                            );
                             return Err(Failure::at(path, message));
                         }
                     }
@@ -502,7 +503,7 @@ impl Settings {
             }
             if let Some(first) = by_rules.first() {
                 ui.note(&format!(
-                    "{}: {} of {} tensors are not named and follow the rules of {}, such as `{first}`",
+                    "{}: {} of {} tensors are not named and follow the rules of {}, for example `{first}`",
                     path.display(),
                     by_rules.len(),
                     names.len(),

@@ -91,7 +91,7 @@ fn write_policy<S: Serializer>(policy: &MissingPolicy, serializer: S) -> Result<
 
 fn read_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MissingPolicy, D::Error> {
     let name = String::deserialize(deserializer)?;
-    MissingPolicy::from_name(&name).ok_or_else(|| D::Error::custom(format_args!("`{name}` is not a policy")))
+    MissingPolicy::from_name(&name).ok_or_else(|| D::Error::custom(format_args!("unknown policy `{name}`")))
 }
 
 fn dtype<E: serde::de::Error>(name: &str) -> Result<DType, E> {
@@ -131,7 +131,7 @@ impl RecipeFile {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<RecipeFile, String> {
         let file: RecipeFile =
-            serde_json::from_str(text).map_err(|error| format!("no recipe file: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("not a recipe file: {error}"))?;
         if file.format != FORMAT || file.version != VERSION {
             let (format, version) = (&file.format, file.version);
             return Err(format!("`{format}` {version}, expected `{FORMAT}` {VERSION}"));

@@ -6,7 +6,9 @@
 /// # Errors
 /// Text that is not a size.
 pub(in crate::commands) fn parse_size(text: &str) -> Result<u64, String> {
-    bytes_of(text).filter(|bytes| *bytes > 0).ok_or_else(|| "not a size, as in 500M or 4.2GB".to_owned())
+    bytes_of(text)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "expected a size, for example 500M or 4.2GB".to_owned())
 }
 
 fn bytes_of(text: &str) -> Option<u64> {

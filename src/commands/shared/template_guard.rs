@@ -36,18 +36,15 @@ pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     loop {
         match receiver.recv_timeout(PAUSE) {
             Ok(done) => return Ok(done),
-            Err(RecvTimeoutError::Disconnected) => return Err(failed("it cannot be rendered".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => return Err(failed("rendering failed".to_owned())),
             Err(RecvTimeoutError::Timeout) => {}
         }
         let took = resident_bytes().saturating_sub(before);
         if took > MAX_BYTES {
-            return Err(failed(format!(
-                "it takes more than {} MiB of memory and was stopped",
-                MAX_BYTES >> 20
-            )));
+            return Err(failed(format!("stopped after using more than {} MiB of memory", MAX_BYTES >> 20)));
         }
         if begin.elapsed() > MAX_TIME {
-            return Err(failed(format!("it takes more than {} s and was stopped", MAX_TIME.as_secs())));
+            return Err(failed(format!("stopped after {} s", MAX_TIME.as_secs())));
         }
     }
 }

@@ -44,7 +44,7 @@ pub(in crate::commands) fn options(path: &Path) -> Result<String, Failure> {
 pub(in crate::commands) fn of_model(path: &Path, ui: &Ui) -> Result<Vec<u8>, Failure> {
     let bytes = bytes(path)?;
     if let Some(problem) = problem(&bytes) {
-        ui.warning(&format!("{}: {problem}; tokens are made of its bytes as they are", path.display()));
+        ui.warning(&format!("{}: {problem}; its bytes are tokenized as they are", path.display()));
     }
     Ok(bytes)
 }

@@ -93,9 +93,7 @@ pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
         names: NAMES.iter().map(|(name, recipe)| (name.as_str(), *recipe)).collect(),
         tip: |given| {
             if given.eq_ignore_ascii_case("copy") {
-                return Some(
-                    "f32, f16 and bf16 keep the weights of a checkpoint as plain numbers".to_owned(),
-                );
+                return Some("use f32, f16 or bf16 to keep the weights of a checkpoint".to_owned());
             }
             if let Some(tip) = type_tip(given) {
                 return Some(tip);

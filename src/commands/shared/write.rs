@@ -31,8 +31,8 @@ pub(in crate::commands) fn output_parser() -> impl TypedValueParser<Value = Path
 /// What to write instead.
 pub(in crate::commands) fn check_output_name(path: &Path) -> Result<(), String> {
     if path.as_os_str() == "-" {
-        return Err("`-`: parts of the output are written in any order, so that it cannot go to stdout; \
-             a file of that name is `./-`"
+        return Err("`-`: the output is not written in order and cannot go to stdout; for a file of that \
+            name use `./-`"
             .to_owned());
     }
     Ok(())
@@ -110,7 +110,7 @@ pub(in crate::commands) fn write_and_report<I: Input>(
     let origin = Origin { program: &|| args.call.program(), options, inputs };
     let journaling = Journaling { origin: &origin, resume: args.call.resume, goes_on: &|it| tell(it, ui) };
     if args.call.resume && convert::unfinished(&paths).is_none() {
-        ui.note("nothing to resume, begun from the start");
+        ui.note("nothing to resume, starting from the beginning");
     }
     let cancel = cancel_on_interrupt();
     let stopped = paths.clone();
@@ -155,9 +155,7 @@ pub(in crate::commands) fn tell(goes_on: GoesOn, ui: &Ui) {
     ui.note(&format!("resuming: {done} of {total} are verified"));
     if wrong_bytes > 0 {
         let wrong = human_bytes(wrong_bytes);
-        ui.warning(&format!(
-            "{wrong} of what the earlier run wrote are not what it noted; they are done again"
-        ));
+        ui.warning(&format!("{wrong} of the earlier run failed verification and are converted again"));
     }
 }
 
@@ -168,7 +166,7 @@ pub(in crate::commands) fn warn_of_leftovers(path: &Path, ui: &Ui) {
         let age = leftover.age.map_or_else(String::new, |age| format!(", {} old", human_duration(age)));
         let remove = if leftover.path.is_dir() { "rm -r" } else { "rm" };
         ui.warning(&format!(
-            "{}: {}{age}, left by a run that was killed; `{remove}` removes it, if no other machine writes it",
+            "{}: {}{age}, left by a killed run; `{remove}` removes it, unless another machine is writing it",
             leftover.path.display(),
             human_bytes(leftover.n_bytes)
         ));

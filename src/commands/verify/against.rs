@@ -103,16 +103,16 @@ fn tensors(
             Agreement::Damaged(distance) => error(
                 "damaged",
                 format!(
-                    "({}): {} of {} rows are not what the source makes, row {} first among them; all others are, bit for bit",
+                    "({}): {} of {} rows differ from the source, first row {}; all others are bit-exact",
                     distance.dtype, distance.n_different, distance.n_rows, distance.worst_row
                 ),
             ),
             Agreement::Differs(distance) => error("differs", far(&distance)),
             Agreement::Shape { expected, found } => {
-                error("tensor_shape", format!("has the shape {found}, the source makes {expected}"))
+                error("tensor_shape", format!("has the shape {found}, expected {expected}"))
             }
-            Agreement::Missing => error("missing_tensor", "is in the source and not in the file".to_owned()),
-            Agreement::Extra => error("extra_tensor", "is in the file and not in the source".to_owned()),
+            Agreement::Missing => error("missing_tensor", "is in the source but not in the file".to_owned()),
+            Agreement::Extra => error("extra_tensor", "is in the file but not in the source".to_owned()),
             Agreement::Unknown(dtype) => {
                 Finding::note("not_compared", format!("tensor `{name}` is {dtype} and was not compared"))
             }
@@ -122,8 +122,8 @@ fn tensors(
     // One line for all: files that were made with an importance matrix have hardly a tensor that is bit for bit the same.
     if let Some((name, worst)) = near.iter().max_by(|a, b| a.1.error.total_cmp(&b.1.error)) {
         let message = format!(
-            "{} tensors are not bit for bit what the source makes, and as near to it: `{name}` ({}) by {:.4} of its \
-             size, where an encoding without weights is off by {:.4}",
+            "{} tensors are not bit-exact, but as close to the source as an encoding: `{name}` ({}) differs \
+            by {:.4} of its size, an encoding without importance by {:.4}",
             near.len(),
             worst.dtype,
             worst.error,
@@ -135,13 +135,15 @@ fn tensors(
             false => Finding::warning("near", message),
         });
     }
-    check.summary = format!("{n_equal} bit for bit, {} near, {} made of the source", near.len(), tasks.len());
+    check.summary =
+        format!("{n_equal} bit-exact, {} close, {} made from the source", near.len(), tasks.len());
     Ok(check)
 }
 
 fn far(distance: &Distance) -> String {
     format!(
-        "({}) is off by {:.4} of its size, where an encoding is off by {:.4}; {} of {} rows differ, row {} most, by {:.4}",
+        "({}) differs by {:.4} of its size, an encoding by {:.4}; {} of {} rows differ, row {} most, by \
+        {:.4}",
         distance.dtype,
         distance.error,
         distance.own_error,
@@ -174,14 +176,14 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
                 n_equal += 1;
                 continue;
             }
-            Some(found) => format!("`{key}` is {}, the source makes {}", short(found), short(expected)),
+            Some(found) => format!("`{key}` is {}, expected {}", short(found), short(expected)),
             // Older converters left out what llama.cpp takes for granted.
             None if arch::loader::is_default(file, key, expected) => {
                 let message = format!("`{key}` is missing; its default is the source's {}", short(expected));
                 check.push(Finding::note("default_key", message));
                 continue;
             }
-            None => format!("`{key}` is missing; the source makes {}", short(expected)),
+            None => format!("`{key}` is missing, expected {}", short(expected)),
         };
         let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
         check.push(match key.as_str() {

@@ -30,7 +30,7 @@ pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
     for (key, value) in templates(metadata) {
         n_templates += 1;
         let Some(template) = value.as_str() else {
-            check.push(Finding::error("template", format!("`{key}` is no text")));
+            check.push(Finding::error("template", format!("`{key}` is not a string")));
             continue;
         };
         if template.trim().is_empty() {
@@ -64,7 +64,7 @@ pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
         check.findings.extend(judge(key, conversations.len(), failures));
     }
     if n_templates == n_plain {
-        return Ok(check.skipped("the file has no chat template"));
+        return Ok(check.skipped("no chat template"));
     }
     check.summary =
         format!("{n_rendered} of {} prompts rendered", (n_templates - n_plain) * conversations.len());
@@ -114,7 +114,7 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Failure> {
         let Some(own) = file.get(key).and_then(Value::as_str) else {
             check.push(Finding::error(
                 "missing_template",
-                format!("the source has `{key}`, the file has not"),
+                format!("`{key}` is in the source but not in the file"),
             ));
             continue;
         };
@@ -135,16 +135,18 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Failure> {
             }
         }
         if !same && n_different == 0 {
-            let message =
-                format!("`{key}` is another text than the source's; all prompts that were tried are equal");
+            let message = format!("`{key}` differs from the source's; all tested prompts are equal");
             check.push(Finding::warning("template_text", message));
         }
     }
     for (key, _) in templates(file).filter(|(key, _)| !source.contains(key)) {
-        check.push(Finding::warning("extra_template", format!("the file has `{key}`, the source has not")));
+        check.push(Finding::warning(
+            "extra_template",
+            format!("`{key}` is in the file but not in the source"),
+        ));
     }
     if n_compared == 0 && check.findings.is_empty() {
-        return Ok(check.skipped("neither has a chat template"));
+        return Ok(check.skipped("no chat template in either"));
     }
     check.summary = format!("{n_compared} prompts compared");
     Ok(check)

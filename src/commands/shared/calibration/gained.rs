@@ -95,8 +95,8 @@ impl Gained {
                     tensor: outcome.tensor.clone(),
                     expert: outcome.of_stack.then_some(outcome.expert),
                     reason: match reason {
-                        Left::NotReached => "no token went through it",
-                        Left::NoBetter => "no better on tokens held out",
+                        Left::NotReached => "it received no token",
+                        Left::NoBetter => "no better on held-out tokens",
                     },
                 });
             }
@@ -121,17 +121,18 @@ impl Gained {
         let both_sides: usize = self.roles.values().map(|of| of.both_sides).sum();
         if both_sides > 0 {
             let all: usize = self.roles.values().map(|of| of.matrices).sum();
-            text += &format!("by both sides: {both_sides} of {all} matrices\n");
+            text += &format!("with output gradients: {both_sides} of {all} matrices\n");
         }
         for left in &self.left {
             let expert = left.expert.map_or_else(String::new, |expert| format!(", expert {expert}"));
-            text += &format!("as it was: {}{expert}: {}\n", printable(&left.tensor), left.reason);
+            text += &format!("unchanged: {}{expert}: {}\n", printable(&left.tensor), left.reason);
         }
         let Times { gathering, types, choosing, rounding, stock, verifying } = self.seconds;
         let time = |seconds: f64| human_duration(Duration::from_secs_f64(seconds));
         let types = types.map_or_else(String::new, |types| format!("{} to choose types, ", time(types)));
         text += &format!(
-            "time: {} to read the texts, {types}{} to choose and to factor, {} to round, {} for the stock file, {} to verify\n",
+            "time: {} to read the texts, {types}{} to choose and factorize, {} to round, {} for the plain \
+            file, {} to compare\n",
             time(gathering),
             time(choosing),
             time(rounding),
@@ -139,7 +140,7 @@ impl Gained {
             time(verifying),
         );
         if let Some(gain) = &self.verified {
-            text += &format!("over {} windows: {}\n", gain.windows, gain.line());
+            text += &format!("over {} chunks: {}\n", gain.windows, gain.line());
         }
         text
     }

@@ -123,7 +123,7 @@ fn warn(summary: &Summary, ui: &Ui) {
         if more > 0 { format!("{named} and {more} more") } else { named }
     };
     for (inputs, problem) in [
-        (summary.unreached.iter().map(|of| names(of)).collect(), "no token went through an expert of"),
+        (summary.unreached.iter().map(|of| names(of)).collect(), "no token reached an expert of"),
         (summary.too_wide.iter().map(|of| names(of)).collect(), "too wide for the memory of statistics:"),
         (
             summary.dead.iter().map(|(of, _)| names(of)).collect(),
@@ -202,7 +202,7 @@ impl Folder {
             && let Err(error) = fs::remove_dir_all(&self.path)
             && self.path.exists()
         {
-            ui.warning(&format!("{}: cannot remove these work files: {error}", self.path.display()));
+            ui.warning(&format!("{}: cannot remove temporary files: {error}", self.path.display()));
         }
     }
 }

@@ -167,15 +167,13 @@ impl Calibration {
         let model = open(base, n_threads)?;
         warn_of_base(&model, base, ui);
         if let Some(line) = unexecuted::line(&model) {
-            ui.note(&format!("{line}; they keep the types of TYPE"));
+            ui.note(&format!("{line}; they keep the types of the file type"));
         }
         let mut windows = windows(&model, &args.calibrate, args.calibration_tokens as usize, ui)?;
         let n_tokens = windows.calibration.n_tokens();
         if n_tokens < args.calibration_tokens as usize {
             let wanted = args.calibration_tokens;
-            ui.warning(&format!(
-                "the texts have {n_tokens} tokens in whole windows, {wanted} were asked for"
-            ));
+            ui.warning(&format!("the texts have {n_tokens} tokens in whole chunks, {wanted} were requested"));
         }
         if let Some(text) = &args.eval_text {
             windows.rest = texts::chunks_of(&model, text, ui)?;
@@ -324,8 +322,7 @@ impl Calibration {
     pub fn check_size(&self, path: &Path, n_bytes: u64) -> Result<(), Failure> {
         match &self.chosen {
             Some((chosen, _)) if n_bytes > chosen.budget => {
-                let message =
-                    format!("{n_bytes} bytes are more than the {} that were asked for", chosen.budget);
+                let message = format!("{n_bytes} bytes exceed the {} requested", chosen.budget);
                 Err(Failure::at(path, message))
             }
             _ => Ok(()),

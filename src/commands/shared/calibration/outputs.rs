@@ -42,7 +42,7 @@ pub fn gather(
             | eval::Error::NoNextToken { .. }
             | eval::Error::NoLogits { .. }),
         )) => {
-            ui.warning(&format!("rows are rounded by themselves: {error}"));
+            ui.warning(&format!("rows are rounded independently: {error}"));
             return Ok(None);
         }
         plan => plan.map_err(of_base)?,
@@ -69,7 +69,7 @@ pub fn gather(
         opened => opened,
     };
     let mut moments = opened.map_err(of_base)?;
-    let mut progress = Progress::new("steps back", ui);
+    let mut progress = Progress::new("steps of the backward pass", ui);
     let gathered = gather_outputs(model, texts, &options, &plan, Some(&mut moments), &mut progress);
     gathered.map_err(|error| folder.stopped(base, error))?;
     Ok(Some(moments))

@@ -62,9 +62,9 @@ pub fn windows(
     if n_taken < LEAST_WINDOWS * WINDOW {
         let needed = LEAST_WINDOWS * WINDOW;
         let message =
-            format!("the texts have {n_taken} tokens in whole windows, {needed} are needed at least");
+            format!("the texts have {n_taken} tokens in whole chunks, at least {needed} are needed");
         return Err(
-            Failure::new(message).hint(["some 16,000 tokens, of what the model is used for, do well"])
+            Failure::new(message).hint(["about 16,000 tokens that resemble your use of the model work well"])
         );
     }
     let rest = of_texts.into_iter().flatten().filter_map(chunk).collect();

@@ -90,7 +90,7 @@ pub struct BudgetArgs {
 
 fn parse_bits(text: &str) -> Result<f64, String> {
     let bits = text.parse::<f64>().ok().filter(|bits| (0.5..=32.0).contains(bits));
-    bits.ok_or_else(|| "not a number of bits, as in 4.25".to_owned())
+    bits.ok_or_else(|| "expected a number of bits, for example 4.25".to_owned())
 }
 
 /// Chosen types and their expected divergence.
@@ -114,7 +114,7 @@ impl ChosenTypes {
         self.tensors.values().for_each(|(dtype, _)| *counts.entry(dtype).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
         ui.status(&format!(
-            "chose {} for {} of {}: predicted divergence {:.5}, of the types of {recipe} {:.5}",
+            "chose {} for {} of {}: predicted divergence {:.5}, with the types of {recipe} {:.5}",
             counts.join(", "),
             human_bytes(self.bytes),
             human_bytes(self.budget),
@@ -183,7 +183,7 @@ impl Choices<'_> {
         let message = format!(
             "{budget} bytes are too few: the smallest file of these types has {least} bytes ({human})"
         );
-        Err(Failure::new(message).hint(["--allow-types says which types there are"]))
+        Err(Failure::new(message).hint(["choose the types with --allow-types"]))
     }
 }
 
@@ -235,7 +235,7 @@ impl BudgetArgs {
             return Ok(kept);
         }
         let [recipe] = recipes else {
-            ui.note("types are kept: they are chosen for one TYPE at a time");
+            ui.note("types are kept: they are chosen for one file type at a time");
             return Ok(kept);
         };
         let named = Some(recipe.name.to_owned());
@@ -278,7 +278,7 @@ impl BudgetArgs {
         let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(Failure::new)?;
         let (dtypes, told) = told((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
         if self.is_default && told.predicted >= told.predicted_of_recipe {
-            ui.note("types are kept: no others are predicted to do better");
+            ui.note("types are kept: no others are predicted to be better");
             return Ok(None);
         }
         told.say(file.recipe.name, ui);
@@ -301,7 +301,7 @@ impl BudgetArgs {
             return Ok(());
         }
         let [recipe] = recipes else {
-            return Err(Failure::usage("types under a budget are chosen for one TYPE"));
+            return Err(Failure::usage("types can be chosen for one file type only"));
         };
         let (to_come, name) = (to_come(&input.tensors(recipe), texts), unnamed());
         let mut request = settings.request();
@@ -324,7 +324,7 @@ impl BudgetArgs {
             let mut files = input.plan(&output, request).map_err(|error| Failure::at(path, error))?;
             match files.len() {
                 1 => Ok(files.swap_remove(0)),
-                _ => Err(Failure::usage("types under a budget are chosen for a file in one piece")),
+                _ => Err(Failure::usage("types can be chosen only for a file in one piece")),
             }
         };
         let file = plan_by(recipe, request)?;

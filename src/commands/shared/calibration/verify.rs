@@ -63,7 +63,7 @@ pub fn compare(
     if cancel.load(Ordering::Relaxed) {
         return Err(Failure::interrupted());
     }
-    let [stock, ours] = &found[..] else { return Err(Failure::new("two files were compared")) };
+    let [stock, ours] = &found[..] else { return Err(Failure::new("two files are compared")) };
     Ok(Gain::of(stock, ours, windows.len()))
 }
 

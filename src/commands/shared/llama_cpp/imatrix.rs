@@ -19,7 +19,7 @@ const ROWS: &[Row] = &[
     row(&["--in-file FILE"], Each("--merge")),
     row(&["--output-format FORMAT"], Option("--format", &[])),
     row(&["-ofreq --output-frequency N"], Option("--save-every", &["0", "-1"])),
-    row(&["--ppl --no-ppl"], Anyway("`gguf-eval perplexity` measures perplexity, and nothing else does")),
+    row(&["--ppl --no-ppl"], Anyway("only `gguf-eval perplexity` measures perplexity")),
 ];
 
 /// Options without a counterpart.
