@@ -97,7 +97,7 @@ fn a_disk_that_is_too_small_says_so_before_the_first_byte() {
         let ran = sandbox.convert(args);
         assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.stderr);
         let line = ran.stderr.lines().next().unwrap();
-        assert!(line.starts_with("error: out: ") && line.ends_with(" are free"), "{args:?}: {}", ran.stderr);
+        assert!(line.starts_with("error: out: ") && line.ends_with(" free"), "{args:?}: {}", ran.stderr);
         assert!(line.contains(" MB needed on this disk, 2."), "{args:?}: {}", ran.stderr);
         assert!(sandbox.outputs().is_empty(), "{args:?}: {:?}", sandbox.outputs());
     }
