@@ -56,7 +56,7 @@ fn fp8_as_where_it_makes_no_sense() {
     let sandbox = Sandbox::with_form("fp8-block");
     let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "q4_k_m", "--fp8-as", "q8_0"]);
     assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains("--fp8-as goes with --type f32, f16 and bf16"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--fp8-as requires --type f32, f16 or bf16"), "{}", ran.stderr);
     let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "bf16", "--fp8-as", "q4_0"]);
     assert_eq!(ran.code, Some(2));
     assert!(sandbox.listing("out").is_empty());
