@@ -96,7 +96,7 @@ pub fn eval(error: &eval::Error) -> Option<String> {
             "this is a projector: use `gguf-eval generate MODEL --mmproj THIS --image IMAGE`"
         }
         Error::NoProjector { .. } => "make a projector with `gguf-convert mmproj FOLDER`",
-        Error::UnknownProjector { .. } => "docs/projectors.md lists the supported projectors",
+        Error::UnknownProjector { .. } => "docs/reference/projectors.md lists the supported projectors",
         Error::NoLogits { .. } => "`gguf-eval embed` runs encoders",
         Error::NoNextToken { .. } => {
             "use `gguf-eval generate` for models that answer prompts, `gguf-eval embed` for encoders"

@@ -1,4 +1,4 @@
-//! Calls in the words of llama.cpp's programs: each row of `docs/coming-from-llama-cpp.md` is run in their words and in ours.
+//! Calls in the words of llama.cpp's programs: each row of `docs/guides/coming-from-llama-cpp.md` is run in their words and in ours.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -65,7 +65,7 @@ fn in_a_copy(template: &Sandbox, program: &Path, arguments: &[&str]) -> (Output,
 #[cfg(unix)]
 fn commands_of_llama_cpp_do_what_ours_do() {
     let page =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/coming-from-llama-cpp.md")).unwrap();
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guides/coming-from-llama-cpp.md")).unwrap();
     let (_, page) = page.split_once("<!-- commands -->\n").unwrap();
     let (table, _) = page.split_once("<!-- /commands -->").unwrap();
     let template = template();

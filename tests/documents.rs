@@ -68,15 +68,17 @@ fn half(bits: u16) -> f32 {
 /// README and the chapters of the book, by their paths.
 fn pages() -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let names = fs::read_dir(root.join("docs"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let chapters = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
+    let folders = ["docs", "docs/guides", "docs/concepts", "docs/reference", "docs/notes"];
+    let files = folders.into_iter().flat_map(|folder| {
+        let names = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(move |name| format!("{folder}/{}", name.into_string().unwrap()))
+    });
+    let chapters = files.filter(|path| path.ends_with(".md"));
     let paths = chapters.chain(["README.md".to_owned()]);
     paths.map(|path| (path.clone(), fs::read_to_string(root.join(&path)).unwrap())).collect()
 }
 
-/// What stands between the brackets of each link in a page, but for links to elsewhere.
+/// Targets of the links of a page, except links to other sites.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     targets.filter(|target| !target.contains("://") && !target.starts_with('#'))

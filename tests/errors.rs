@@ -1,4 +1,4 @@
-//! `docs/errors.md` lists each kind of error with an example, printed by runs of the programs.
+//! `tests/snapshots/errors.md` lists each kind of error with an example, printed by runs of the programs.
 //! `BLESS=1 cargo test --test errors` writes it anew.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -582,11 +582,11 @@ fn the_page_of_errors_is_what_programs_print() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/errors.md");
     if std::env::var_os("BLESS").is_some() {
         fs::write(path, page).unwrap();
     } else {
         let have = fs::read_to_string(path).unwrap();
-        assert!(have == page, "docs/errors.md: run `BLESS=1 cargo test --test errors`\n{page}");
+        assert!(have == page, "tests/snapshots/errors.md: run `BLESS=1 cargo test --test errors`\n{page}");
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of `docs/architectures.md` and `docs/projectors.md` and the counts in the README are printed from the registries.
+//! The tables of `docs/reference/architectures.md` and `docs/reference/projectors.md` and the counts in the README are printed from the registries.
 //! `BLESS=1 cargo test --test readme` writes them anew.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -177,10 +177,10 @@ fn check(file: &str, name: &str, want: &str) {
 
 #[test]
 fn documents_are_printed_from_the_registries() {
-    check("docs/architectures.md", "table", &table());
-    check("docs/projectors.md", "projectors", &projectors());
-    check("docs/coming-from-llama-cpp.md", "options", &foreign_options());
-    check("docs/choosing-a-type.md", "types", &types());
-    check_file("docs/dry-run.svg", &dry_run());
+    check("docs/reference/architectures.md", "table", &table());
+    check("docs/reference/projectors.md", "projectors", &projectors());
+    check("docs/guides/coming-from-llama-cpp.md", "options", &foreign_options());
+    check("docs/guides/choosing-a-type.md", "types", &types());
+    check_file("docs/images/dry-run.svg", &dry_run());
     check("README.md", "counts", &counts());
 }

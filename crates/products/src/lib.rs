@@ -15,7 +15,7 @@
 //! for Rust choose blocks and kernels by the caches and the instructions that they find, so that another machine would write another
 //! file. Here a vector lane is a column of `out`, so that its width changes no sum. The right side is packed once for all threads
 //! ([`Right`]), where a library packs it in every call, and the left side not at all where its rows are contiguous. Whether that makes
-//! it faster than the library before was not measured; it compiles in seconds, where that took two minutes of CPU (docs/build.md).
+//! it faster than the library before was not measured; it compiles in seconds, where that took two minutes of CPU (docs/notes/building.md).
 //!
 //! Everything runs on the thread that calls; parallel work is cut outside of this crate.
 //!

@@ -40,7 +40,7 @@ const SAMPLE_ROWS: u64 = 64;
 const EMBEDDING: &str = "token_embd.weight";
 
 /// What an error in a column counts where rows are taken, as a share of what the mean column counts where they are multiplied. Files
-/// were as good at 0.1 and at 0.5 (`docs/quality.md`).
+/// were as good at 0.1 and at 0.5 (`docs/notes/quality.md`).
 const EMBEDDING_SHARE: f32 = 0.2;
 
 /// Rows that a thread encodes at once.

@@ -59,7 +59,7 @@ pub fn unknown_option(call: &str, name: &str, similar: Option<&str>) -> Failure 
     let hint = match (counterpart, similar) {
         (Some((.., hint)), _) => (*hint).to_owned(),
         _ if is_of_llama_cpp => {
-            "this option of llama.cpp has no counterpart; see docs/coming-from-llama-cpp.md".to_owned()
+            "this option of llama.cpp has no counterpart; see docs/guides/coming-from-llama-cpp.md".to_owned()
         }
         (None, Some(similar)) => format!("did you mean `{similar}`?"),
         (None, None) => format!("`{call} --help` lists the options"),

@@ -1,4 +1,4 @@
-//! `docs/options.md`: one table of the options of all programs, held to their definitions.
+//! `docs/reference/options.md`: one table of the options of all programs, held to their definitions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use clap::Arg;
 
 use crate::commands::{BINARIES, define};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/options.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/options.md");
 const BEGIN: &str = "<!-- options -->\n";
 const END: &str = "<!-- /options -->\n";
 
@@ -79,7 +79,7 @@ fn options_have_one_meaning_and_stand_in_the_table() {
     if env::var_os("BLESS").is_some() {
         fs::write(PAGE, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
     } else {
-        assert_eq!(old, table, "docs/options.md is outdated; BLESS=1 updates it");
+        assert_eq!(old, table, "docs/reference/options.md is outdated; BLESS=1 updates it");
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Choice {
 }
 
 /// Errors on held-out tokens that are within this factor of the least are taken for equal. Held-out tokens are of the texts that were
-/// learned from; text of another kind is further away, and wants more shrinkage than they do (`docs/quality.md`).
+/// learned from; text of another kind is further away, and wants more shrinkage than they do (`docs/notes/quality.md`).
 const NEAR: f64 = 1.05;
 
 /// Columns whose factors may be in memory for all candidates at once: 34 MB for each at most.

@@ -21,7 +21,7 @@
 //! on threads nor on the CPU.
 //!
 //! Source: GPTQ (Frantar et al., arXiv:2210.17323) in the form of LDLQ (Chee et al., arXiv:2307.13304); the shrinkage, the order, the
-//! search of scales in ggml's types and the descent are our own measurements (`docs/quality.md`).
+//! search of scales in ggml's types and the descent are our own measurements (`docs/notes/quality.md`).
 
 mod both;
 mod choice;
@@ -93,7 +93,7 @@ impl RoundingOptions {
 }
 
 impl Default for RoundingOptions {
-    /// What was best on two models with 4 or more tokens for each column (`docs/quality.md`).
+    /// What was best on two models with 4 or more tokens for each column (`docs/notes/quality.md`).
     fn default() -> RoundingOptions {
         RoundingOptions {
             shrinkage: 0.3,

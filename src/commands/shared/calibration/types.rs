@@ -47,7 +47,7 @@ const PROBE_WINDOW: usize = WINDOW / 4;
 const TOGETHER: &[(&str, &str)] =
     &[("attn_q.", "attn_k."), ("ffn_gate.", "ffn_up."), ("ffn_gate_exps.", "ffn_up_exps.")];
 
-/// Share of the codecs' divergence that remains after rounding by moments, roughly (`docs/quality.md`).
+/// Share of the codecs' divergence that remains after rounding by moments, roughly (`docs/notes/quality.md`).
 const REFINED: f64 = 0.6;
 
 /// Default types to choose from: those with fast kernels in every runtime.

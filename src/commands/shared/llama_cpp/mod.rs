@@ -1,7 +1,7 @@
 //! The options of llama.cpp's programs: what ours make of them.
 //!
 //! One table for each program maps its options to ours and lists those without a counterpart. [`translate`] applies the table of
-//! a verb to the arguments of a call before clap sees them; `--help` and `docs/coming-from-llama-cpp.md` print it. A program that
+//! a verb to the arguments of a call before clap sees them; `--help` and `docs/guides/coming-from-llama-cpp.md` print it. A program that
 //! is called by one of these names, through a link, is the verb that stands for it. `golden/options` has all options of the
 //! programs, and a test compares.
 

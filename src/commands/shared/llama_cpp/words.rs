@@ -10,7 +10,7 @@ pub fn also(binary: &str, verb: Option<&str>) -> Option<String> {
     let names: Vec<&str> = names.filter(|name| *name != "-h").collect();
     let options = if names.is_empty() { "its options".to_owned() } else { names.join(", ") };
     Some(format!(
-        "The command can also be called as {}, with {options} and others; see docs/coming-from-llama-cpp.md.",
+        "The command can also be called as {}, with {options} and others; see docs/guides/coming-from-llama-cpp.md.",
         program.name
     ))
 }
