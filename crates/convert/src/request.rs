@@ -14,13 +14,13 @@ use crate::{
     row_encoder::RowEncoder,
 };
 
-/// An importance matrix and the path that it was read from, as the user gave it.
+/// An importance matrix and the path that it was read from.
 #[derive(Debug, Clone, Copy)]
 pub struct Importance<'a> {
     /// The matrix, filters applied.
     pub imatrix: &'a Imatrix,
-    /// Its path, for the keys that record where weights come from.
-    pub path: &'a str,
+    /// Path as the user gave it, for the key that records it. `None` for a matrix that was never a file.
+    pub path: Option<&'a str>,
 }
 
 /// Into how many files an output goes.

@@ -31,7 +31,7 @@ fn listing(imatrix: &Imatrix, given_path: &str) -> Vec<String> {
         let seen: Vec<String> = entry.seen.iter().map(i64::to_string).collect();
         lines.push(format!("weights {name} {} {} {sum}", entry.weights.len(), seen.join(",")));
     }
-    for (key, value) in provenance(imatrix, given_path, false) {
+    for (key, value) in provenance(imatrix, Some(given_path), false) {
         lines.push(format!("key {key} {} {value}", value.type_id()));
     }
     lines
@@ -47,7 +47,7 @@ fn weights_and_provenance_are_the_reference_s() {
         assert_eq!(listing(&imatrix, &given_path), expected.lines().collect::<Vec<_>>(), "{name}");
         let format = if name.ends_with(".dat") { Format::Legacy } else { Format::Gguf };
         assert_eq!((imatrix.format, imatrix.n_chunks), (format, 3));
-        let whole = provenance(&imatrix, &given_path, true);
+        let whole = provenance(&imatrix, Some(&given_path), true);
         assert_eq!(whole.get("quantize.imatrix.file"), Some(&Value::from(given_path.as_str())));
     }
 }
@@ -101,7 +101,7 @@ fn filters_look_for_parts_of_names() {
     imatrix.exclude(&["blk.1.".to_owned()]);
     assert_eq!(imatrix.entries.len(), 5);
     imatrix.exclude(&[String::new()]);
-    assert!(imatrix.entries.is_empty() && provenance(&imatrix, "x", false).is_empty());
+    assert!(imatrix.entries.is_empty() && provenance(&imatrix, Some("x"), false).is_empty());
 }
 
 #[test]

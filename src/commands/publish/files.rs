@@ -73,7 +73,7 @@ pub struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     fn request(&self, shards: Shards) -> Request<'a> {
         let mut request = Request::default();
-        request.importance = self.imatrix.map(|imatrix| Importance { imatrix, path: importance::NAME });
+        request.importance = self.imatrix.map(|imatrix| Importance { imatrix, path: Some(importance::NAME) });
         // Matrices of layers that are not executed have no data.
         request.missing = MissingPolicy::RaiseType;
         request.shards = shards;

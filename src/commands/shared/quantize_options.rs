@@ -298,7 +298,7 @@ impl Settings {
     /// # Errors
     /// None that is known.
     pub fn calibrated(mut self, calibration: Calibration) -> Result<Settings, Failure> {
-        self.keys.extend(calibration.keys(self.recipe_file.imatrix.is_some())?);
+        self.keys.push(calibration.key()?);
         self.calibration = Some(calibration);
         Ok(self)
     }
@@ -409,9 +409,9 @@ impl Settings {
 
     fn importance(&self) -> Option<Importance<'_>> {
         match (&self.recipe_file.imatrix, &self.calibration) {
-            (Some(used), _) => self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: &used.file }),
+            (Some(used), _) => self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: Some(&used.file) }),
             (None, Some(calibration)) => {
-                Some(Importance { imatrix: calibration.imatrix(), path: calibration.name() })
+                Some(Importance { imatrix: calibration.imatrix(), path: None })
             }
             (None, None) => None,
         }

@@ -11,12 +11,14 @@ const REFERENCE_TEXT_BYTES: usize = 127;
 /// keys: the path as the user gave it, the first dataset if there is one, the number of entries
 /// after filters, the number of chunks if it is known. None at all for a matrix without entries.
 ///
+/// `path` is `None` for a matrix that was never a file; the key is then left out.
+///
 /// `whole_texts` keeps texts of more than 127 bytes, which the reference cuts, whole; a cut
 /// inside a character is left as the reference leaves it.
 ///
 /// Source: `llama_quantize` in `tools/quantize/quantize.cpp`, which hands counts over as
 /// integers that are then stored as u32.
-pub fn provenance(imatrix: &Imatrix, path: &str, whole_texts: bool) -> Metadata {
+pub fn provenance(imatrix: &Imatrix, path: Option<&str>, whole_texts: bool) -> Metadata {
     let mut keys = Metadata::new();
     if imatrix.entries.is_empty() {
         return keys;
@@ -28,7 +30,9 @@ pub fn provenance(imatrix: &Imatrix, path: &str, whole_texts: bool) -> Metadata 
         let kept = if whole_texts { bytes.len() } else { bytes.len().min(REFERENCE_TEXT_BYTES) };
         Value::String(bytes[..kept].to_vec())
     };
-    keys.set("quantize.imatrix.file", text(path));
+    if let Some(path) = path {
+        keys.set("quantize.imatrix.file", text(path));
+    }
     if let Some(dataset) = imatrix.datasets.first() {
         keys.set("quantize.imatrix.dataset", text(dataset));
     }

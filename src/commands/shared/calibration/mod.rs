@@ -221,25 +221,17 @@ impl Calibration {
         &self.imatrix
     }
 
-    /// Name of the importance data in the file: version of the method, and a digest of what decides about
-    /// blocks. It has the length of the usual name (`imatrix.gguf`), so that the file is no larger than one
-    /// without calibration.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Who makes better blocks.
     pub fn encoder(&self) -> &dyn RowEncoder {
         &self.encoder
     }
 
-    /// Additional keys of the file: none, unless its importance data come from another file, which then has
-    /// the usual key.
+    /// The key that records the calibration: version of the method, and digits of the checksum over everything that decides the blocks.
     ///
     /// # Errors
-    /// None that is known.
-    pub fn keys(&self, has_imatrix: bool) -> Result<Vec<KeyOverride>, Failure> {
-        Ok(has_imatrix.then(|| calibration_key(&self.name)).transpose()?.into_iter().collect())
+    /// None are known.
+    pub fn key(&self) -> Result<KeyOverride, Failure> {
+        calibration_key(&self.name)
     }
 
     /// Value that identifies the calibration in a call.
@@ -340,12 +332,12 @@ impl Calibration {
     }
 }
 
-/// The key of a file that names another importance matrix.
+/// The key that records a calibration.
 fn calibration_key(name: &str) -> Result<KeyOverride, Failure> {
     KeyOverride::parse(&format!("gguf_tools.calibration=str:{name}")).map_err(Failure::new)
 }
 
-/// A name as long as every [`Calibration::name`], before there is one.
+/// A placeholder with the length of every recorded value, for plans that are made before the statistics exist.
 fn unnamed() -> String {
     format!("{METHOD}-{}", "0".repeat(DIGITS))
 }

@@ -303,12 +303,10 @@ impl BudgetArgs {
         let [recipe] = recipes else {
             return Err(Failure::usage("types can be chosen for one file type only"));
         };
-        let (to_come, name) = (to_come(&input.tensors(recipe), texts), unnamed());
+        let pending = to_come(&input.tensors(recipe), texts);
         let mut request = settings.request();
-        match &request.importance {
-            Some(_) => request.keys.push(calibration_key(&name)?),
-            None => request.importance = Some(Importance { imatrix: &to_come, path: &name }),
-        }
+        request.keys.push(calibration_key(&unnamed())?);
+        request.importance.get_or_insert(Importance { imatrix: &pending, path: None });
         self.choices((input, path), recipe, &request)?.check()
     }
 
@@ -342,15 +340,9 @@ impl BudgetArgs {
                 (bits * data(|tensor| tensor.shape.n_elems()) as f64 / 8.0) as u64 + header
             }
             (.., Some(name)) => {
+                // The promise is about tensor data; the header has a key of its own.
                 let other = Recipe::from_name(name).map_err(Failure::usage)?;
-                // As large as anyone's file of that type, with an importance matrix or without one, whichever is smaller.
-                let mut plain = request.clone();
-                plain.importance = None;
-                let with_weights = plan_by(other, request)?.plan.file_len();
-                match other.needs_imatrix {
-                    true => with_weights,
-                    false => with_weights.min(plan_by(other, &plain)?.plan.file_len()),
-                }
+                plan_by(other, request)?.plan.file_len()
             }
             _ => file.plan.file_len(),
         };
