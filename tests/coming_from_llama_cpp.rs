@@ -65,7 +65,8 @@ fn in_a_copy(template: &Sandbox, program: &Path, arguments: &[&str]) -> (Output,
 #[cfg(unix)]
 fn commands_of_llama_cpp_do_what_ours_do() {
     let page =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guides/coming-from-llama-cpp.md")).unwrap();
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guides/coming-from-llama-cpp.md"))
+            .unwrap();
     let (_, page) = page.split_once("<!-- commands -->\n").unwrap();
     let (table, _) = page.split_once("<!-- /commands -->").unwrap();
     let template = template();

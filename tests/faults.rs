@@ -1,6 +1,7 @@
 //! Disks that are full, limited, broken or gone: an error that says so, and nothing under a final name.
 //!
-//! Disks that fail on purpose are mounted, which needs root on Linux. Elsewhere these tests say that they are skipped.
+//! Tests that mount disks or inject faults need root, `mke2fs` and `strace`. They are ignored by default; `scripts/check` runs them where
+//! it can (`cargo test --test faults -- --ignored`).
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,27 +26,19 @@ const SLOW: &[&str] = &["tiny", "out/x.gguf", "-t", "iq3_s", "-j", "1", "-q"];
 struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts with the arguments of `mount`; none, and a word about it, where that cannot be done.
-    fn new(at: PathBuf, args: &[&str]) -> Option<Mount> {
+    /// Mounts a file system with the arguments of `mount`.
+    fn new(at: PathBuf, args: &[&str]) -> Mount {
         fs::create_dir_all(&at).unwrap();
-        let tried = Command::new("mount").args(args).arg(&at).output();
-        let why = match tried {
-            Ok(output) if output.status.success() => return Some(Mount(at)),
-            Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-            Err(error) => error.to_string(),
-        };
-        eprintln!("SKIPPED: mount {args:?}: {}", why.trim());
-        None
+        let output = Command::new("mount").args(args).arg(&at).output().unwrap();
+        assert!(output.status.success(), "mount {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Mount(at)
     }
 
-    /// A file system in the file `image`.
-    fn of_image(at: PathBuf, image: &Path, kind: &str, n_bytes: u64) -> Option<Mount> {
+    /// Mounts a new file system in the file `image`.
+    fn of_image(at: PathBuf, image: &Path, kind: &str, n_bytes: u64) -> Mount {
         fs::File::create(image).unwrap().set_len(n_bytes).unwrap();
-        let made = Command::new("mke2fs").args(["-q", "-F", "-t", kind]).arg(image).output();
-        if !made.is_ok_and(|output| output.status.success()) {
-            eprintln!("SKIPPED: no mke2fs");
-            return None;
-        }
+        let output = Command::new("mke2fs").args(["-q", "-F", "-t", kind]).arg(image).output().unwrap();
+        assert!(output.status.success(), "mke2fs: {}", String::from_utf8_lossy(&output.stderr));
         Mount::new(at, &["-o", "loop", image.to_str().unwrap()])
     }
 }
@@ -86,11 +79,10 @@ fn goes_on(sandbox: &Sandbox, expected: &[u8]) {
 }
 
 #[test]
+#[ignore = "needs root, mke2fs and strace"]
 fn a_disk_that_is_too_small_says_so_before_the_first_byte() {
     let sandbox = sandbox();
-    let Some(_disk) = Mount::new(sandbox.path("out"), &["-t", "tmpfs", "-o", "size=2m", "tmpfs"]) else {
-        return;
-    };
+    let _disk = Mount::new(sandbox.path("out"), &["-t", "tmpfs", "-o", "size=2m", "tmpfs"]);
     for args in
         [&["tiny", "out/x.gguf", "-q", "-t", "q8_0"][..], &["tiny", "out/{ftype}", "-q", "-t", "iq3_s,q2_k"]]
     {
@@ -104,12 +96,13 @@ fn a_disk_that_is_too_small_says_so_before_the_first_byte() {
 }
 
 #[test]
+#[ignore = "needs root, mke2fs and strace"]
 fn a_disk_that_fills_up_on_the_way_is_an_error_that_can_be_mended() {
     let sandbox = sandbox();
     let expected = expected(&sandbox);
     // This file system cannot reserve space.
     let image = sandbox.path("image");
-    let Some(_disk) = Mount::of_image(sandbox.path("out"), &image, "ext2", 8 << 20) else { return };
+    let _disk = Mount::of_image(sandbox.path("out"), &image, "ext2", 8 << 20);
     let child = held_with_rows(&sandbox);
     let mut dd = Command::new("dd");
     dd.args(["if=/dev/zero", "of=out/filler", "bs=1024"]).current_dir(sandbox.path("")).stderr(Stdio::null());
@@ -138,20 +131,22 @@ fn a_limit_of_files_is_an_error() {
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 }
 
-/// Runs [`SLOW`] with a system call that fails; none, and a word about it, where there is no tracer.
-fn with_fault(sandbox: &Sandbox, fault: &str) -> Option<Output> {
+/// Runs [`SLOW`] with a system call that fails.
+fn with_fault(sandbox: &Sandbox, fault: &str) -> Output {
     let calls = fault.split(':').next().unwrap_or_default();
     let (calls, inject) = (format!("trace={calls}"), format!("inject={fault}"));
     let tracer = ["-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e", &calls, "-e", &inject];
-    let tried = sandbox.command("strace").args(tracer).arg("true").output();
-    if !tried.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: no strace that could make `{fault}`");
-        return None;
-    }
-    Some(sandbox.run("strace", &[&tracer[..], &[CONVERT], SLOW].concat()))
+    let tried = sandbox.command("strace").args(tracer).arg("true").output().unwrap();
+    assert!(
+        tried.status.success(),
+        "strace cannot inject `{fault}`: {}",
+        String::from_utf8_lossy(&tried.stderr)
+    );
+    sandbox.run("strace", &[&tracer[..], &[CONVERT], SLOW].concat())
 }
 
 #[test]
+#[ignore = "needs root, mke2fs and strace"]
 fn a_quota_and_a_disk_that_fails_are_errors() {
     let sandbox = sandbox();
     let expected = expected(&sandbox);
@@ -165,7 +160,7 @@ fn a_quota_and_a_disk_that_fails_are_errors() {
         ("fsync:error=EIO", "cannot sync: Input/output error", true),
         ("rename,renameat,renameat2,link,linkat:error=EIO", "cannot replace: Input/output error", true),
     ] {
-        let Some(ran) = with_fault(&sandbox, fault) else { return };
+        let ran = with_fault(&sandbox, fault);
         assert_eq!(ran.code, Some(1), "{fault}: {}", ran.stderr);
         assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(says), "{fault}: {}", ran.stderr);
         assert!(!sandbox.path("out/x.gguf").exists(), "{fault}");
@@ -180,17 +175,16 @@ fn a_quota_and_a_disk_that_fails_are_errors() {
 }
 
 #[test]
+#[ignore = "needs root, mke2fs and strace"]
 fn a_source_that_cannot_be_read_is_named() {
     let sandbox = sandbox();
     let image = sandbox.path("image");
-    let Some(disk) = Mount::of_image(sandbox.path("disk"), &image, "ext4", 24 << 20) else { return };
+    let disk = Mount::of_image(sandbox.path("disk"), &image, "ext4", 24 << 20);
     for name in ["config.json", "tokenizer.model", "tokenizer_config.json", "model.safetensors"] {
         fs::copy(sandbox.path("tiny").join(name), sandbox.path("disk").join(name)).unwrap();
     }
     drop(disk);
-    let Some(_disk) = Mount::new(sandbox.path("disk"), &["-o", "loop", image.to_str().unwrap()]) else {
-        return;
-    };
+    let _disk = Mount::new(sandbox.path("disk"), &["-o", "loop", image.to_str().unwrap()]);
     // What is in memory is not read again: the small files, and the header of the weights.
     for entry in fs::read_dir(sandbox.path("disk")).unwrap() {
         let mut first = Vec::new();

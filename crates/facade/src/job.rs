@@ -250,7 +250,8 @@ impl<'a> Job<'a> {
         };
         let input = self.open(from).map_err(failed)?;
         let mut request = Request::default();
-        request.importance = imatrix.as_ref().map(|imatrix| Importance { imatrix, path: Some(&imatrix_path) });
+        request.importance =
+            imatrix.as_ref().map(|imatrix| Importance { imatrix, path: Some(&imatrix_path) });
         request.allow_requantize = self.allow_requantize;
         let outputs = recipes.into_iter().map(OutputRequest::by_rules);
         let conversion = Conversion::new(input).outputs(outputs).request(request);

@@ -409,10 +409,10 @@ impl Settings {
 
     fn importance(&self) -> Option<Importance<'_>> {
         match (&self.recipe_file.imatrix, &self.calibration) {
-            (Some(used), _) => self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: Some(&used.file) }),
-            (None, Some(calibration)) => {
-                Some(Importance { imatrix: calibration.imatrix(), path: None })
+            (Some(used), _) => {
+                self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: Some(&used.file) })
             }
+            (None, Some(calibration)) => Some(Importance { imatrix: calibration.imatrix(), path: None }),
             (None, None) => None,
         }
     }
