@@ -106,6 +106,18 @@ impl Ui {
         }
     }
 
+    /// A line for a stage that has an intermediate result to show.
+    pub fn status_line(&self) -> StatusLine {
+        let bar = (io::stderr().is_terminal() && !self.quiet).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            match ProgressStyle::with_template("{wide_msg}") {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        });
+        StatusLine { bar }
+    }
+
     /// Shows progress over `total_bytes` of input: a bar on a terminal, otherwise a line every ten seconds.
     pub fn progress(&self, total_bytes: u64) -> Progress {
         let has_terminal = io::stderr().is_terminal();
@@ -120,6 +132,43 @@ impl Ui {
         let lines =
             (!has_terminal && !self.quiet).then(|| Lines { ui: *self, started: now, last: Mutex::new(now) });
         Progress { bar, lines }
+    }
+}
+
+/// A line of text that is updated in place on a terminal; ordinary lines in a log. It is cleared when it goes out of scope.
+#[derive(Debug)]
+pub struct StatusLine {
+    bar: Option<ProgressBar>,
+}
+
+impl StatusLine {
+    /// True if the line is updated in place.
+    pub fn is_updating(&self) -> bool {
+        self.bar.is_some()
+    }
+
+    /// Replaces the text.
+    pub fn show(&self, ui: &Ui, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(printable(text)),
+            None => ui.status(text),
+        }
+    }
+
+    /// Clears the line and prints `text` as the final one.
+    pub fn finish(&self, ui: &Ui, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        ui.status(text);
+    }
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 
@@ -139,8 +188,8 @@ struct Lines {
     last: Mutex<Instant>,
 }
 
-/// Time between two lines of progress.
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two lines of progress in a log.
+pub const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Progress {
     /// So many more bytes are done. Callable from any thread.

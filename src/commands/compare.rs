@@ -428,7 +428,7 @@ fn predictions(
         _ => None,
     };
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::from("chunks", plan.range.start, plan.range.end);
+    let mut progress = ProgressLine::new("chunks", plan.range.end);
     let paths: Vec<String> = args.files.iter().map(|path| path.display().to_string()).collect();
     let names = labels(&paths.iter().map(String::as_str).collect::<Vec<_>>());
     let mut watch = |n_windows: usize, found: &[Vec<Position>]| {

@@ -225,7 +225,7 @@ fn part(
     let range = chunks_of_part(&[model], chunks, number);
     let mut collector = Collector::new(args.process_output);
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::from("chunks", range.start, range.end);
+    let mut progress = ProgressLine::new("chunks", range.end);
     let mut n_read = range.start;
     for batch in chunks[range.clone()].chunks(model.sequences_at_once(args.context as usize)) {
         collector.add(model, batch).map_err(|error| of_open(model, error))?;
@@ -351,7 +351,7 @@ fn collect(
         Ok::<Sums, Failure>(sums)
     };
     let cancel = cancel_on_interrupt();
-    let mut progress = ProgressLine::from("chunks", n_done, chunks.len());
+    let mut progress = ProgressLine::new("chunks", chunks.len());
     let at_once = model.sequences_at_once(args.context as usize);
     let at_once = args.save_every.map_or(at_once, |every| at_once.min(every as usize));
     let (mut n_read, mut n_saved) = (n_done, n_done);

@@ -116,7 +116,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         Some(part) => chunks_of_part(&[&model], &chunks, part),
         None => 0..chunks.len(),
     };
-    let mut progress = ProgressLine::from("chunks", range.start, range.end);
+    let mut progress = ProgressLine::new("chunks", range.end);
     let (mut figures, mut found) = (Perplexity::default(), Vec::new());
     predict(&model, &chunks, range.clone(), &mut |target, log_probability| {
         figures.add(log_probability);

@@ -78,7 +78,7 @@ pub fn make(
     let part = work.path(PART);
     let (mut collector, n_done) = continued(&part, fingerprint).unwrap_or_else(|| (Collector::new(false), 0));
     let (cancel, n) = (cancel_on_interrupt(), text.windows.len());
-    let mut progress = ProgressLine::from("chunks", n_done, n);
+    let mut progress = ProgressLine::new("chunks", n);
     let (mut n_read, mut saved) = (n_done, Instant::now());
     for batch in text.windows.get(n_done..).unwrap_or_default().chunks(model.sequences_at_once(context)) {
         collector.add(model, batch).map_err(|error| of_open(model, error))?;

@@ -117,7 +117,7 @@ pub fn measure(
             tell_memory(base, &others, on.context, ui);
             told = true;
         }
-        let mut progress = ProgressLine::from("chunks", first, next);
+        let mut progress = ProgressLine::new("chunks", next);
         // Sum and number of the divergences of the windows before these.
         let mut before: Vec<(f64, usize)> = which.iter().map(|i| sum_of(&positions[*i])).collect();
         let names: Vec<&str> = which.iter().map(|i| files[*i].file_type.as_str()).collect();

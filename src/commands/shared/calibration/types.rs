@@ -11,7 +11,7 @@ use clap::Args;
 use convert::{
     Conversion, Importance, Input, OutputRequest, PlannedFile, Request,
     imatrix::Imatrix,
-    recipes::{Reason, Recipe, TensorFacts},
+    recipes::{Reason, Recipe, TensorFacts, layer_of},
 };
 use eval::Model;
 use imatrix::{Entry, Sums};
@@ -458,7 +458,11 @@ fn costs(
     let types: BTreeMap<&str, DType> = names().zip(types.iter().copied()).collect();
     let mut new = together(names());
     new.retain(|probe| probe.iter().any(|name| known.cost(name, types[&name[..]]).is_none()));
-    let line = ProgressLine::new("probes", new.len());
+    // A probe runs the layers from its matrix on.
+    let n_layers = names().filter_map(layer_of).max().map_or(1, |last| last + 1);
+    let costs: Vec<f64> =
+        new.iter().map(|probe| (n_layers - layer_of(&probe[0]).unwrap_or(0)) as f64).collect();
+    let line = ProgressLine::with_costs("probes", &costs);
     let mut prober = Stock { bench, types, known, line, ui };
     let beginnings = || bench.windows.iter().map(|window| &window[..window.len().min(PROBE_WINDOW)]);
     // As far apart in the texts as may be. Chats are short windows, of which there are more.
