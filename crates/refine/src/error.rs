@@ -1,8 +1,8 @@
-//! What can be wrong.
+//! Errors of the crate.
 
 use std::{io, path::PathBuf};
 
-/// Why statistics could not be gathered or a matrix not be rounded.
+/// A failure to collect statistics or to round a matrix.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,14 +12,14 @@ pub enum Error {
     /// Rows could not be decoded.
     #[error(transparent)]
     Codec(#[from] quant::CodecError),
-    /// Moments of no tokens.
-    #[error("the second moments are those of no tokens")]
+    /// A Hessian of no tokens.
+    #[error("the Hessian has no tokens")]
     NoTokens,
     /// All inputs of a matrix were zero.
-    #[error("all inputs were zero, so that no rounding is better than another")]
+    #[error("all inputs are zero, so no rounding is better than another")]
     InputsAreZero,
     /// A sum of products is infinite or NaN.
-    #[error("the second moment of columns {row} and {column} is not finite")]
+    #[error("the Hessian is not finite at ({row}, {column})")]
     MomentNotFinite {
         /// Its row.
         row: usize,
@@ -32,87 +32,81 @@ pub enum Error {
         /// Its column.
         column: usize,
     },
-    /// Options that mean nothing.
-    #[error(
-        "shrinkage {shrinkage} and damping {damping}: the first must lie from 0 to 1, the second must not be negative"
-    )]
+    /// Options outside their range.
+    #[error("shrinkage {shrinkage} must be from 0 to 1, and damping {damping} must not be negative")]
     RoundingOptions {
         /// As given.
         shrinkage: f32,
         /// As given.
         damping: f32,
     },
-    /// Levels of this type are not chosen one by one.
-    #[error("levels of {dtype} cannot be rounded again")]
+    /// A type whose levels cannot be chosen one by one.
+    #[error("rounding {dtype} is not supported")]
     NotRefinable {
         /// The type.
         dtype: tensor::DType,
     },
-    /// Lengths of weights, blocks and moments do not agree.
-    #[error("{what}: {found} given, {expected} expected")]
+    /// Lengths of weights, blocks and Hessian do not agree.
+    #[error("{what}: expected {expected}, found {found}")]
     Length {
         /// What has the wrong length, with its unit.
         what: &'static str,
-        /// The length that was given.
+        /// The length found.
         found: usize,
-        /// The length that would be right.
+        /// The expected length.
         expected: usize,
     },
     /// A file of statistics could not be read or written.
     #[error(transparent)]
     Gguf(#[from] gguf::Error),
-    /// What goes into a matrix is not finite.
-    #[error(
-        "tensor `{tensor}`: what goes into it is {value} in column {column}, at token {token} of window {window}"
-    )]
+    /// An input of a matrix is not finite.
+    #[error("tensor `{tensor}`: input {value} in column {column}, at token {token} of chunk {window}")]
     NotFiniteInput {
         /// The tensor.
         tensor: String,
         /// The value: NaN or an infinity.
         value: f32,
-        /// Which column, from 0.
+        /// Column, from 0.
         column: usize,
-        /// Which window of the text, from 1.
+        /// Chunk of the text, from 1.
         window: usize,
-        /// Which of its tokens, from 1.
+        /// Token in the chunk, from 1.
         token: usize,
     },
-    /// A gradient at what comes out of a matrix is not finite.
-    #[error(
-        "tensor `{tensor}`: the gradient of what comes out of it is {value} in row {row}, at token {token} of window {window}"
-    )]
+    /// A gradient at the output of a matrix is not finite.
+    #[error("tensor `{tensor}`: output gradient {value} in row {row}, at token {token} of chunk {window}")]
     NotFiniteGradient {
         /// The tensor.
         tensor: String,
         /// The value: NaN or an infinity.
         value: f32,
-        /// Which of its rows, from 0.
+        /// Row, from 0.
         row: usize,
-        /// Which window of the text, from 1.
+        /// Chunk of the text, from 1.
         window: usize,
-        /// Which of its tokens, from 1.
+        /// Token in the chunk, from 1.
         token: usize,
     },
-    /// A text with too few tokens for the width of a model.
-    #[error("the text has {found} tokens to learn from, and an input of {columns} columns needs {needed}")]
+    /// A text that is too short for the width of a model.
+    #[error("calibration text has {found} tokens, but inputs of {columns} columns need {needed}")]
     TooFewTokens {
         /// Tokens that are not held out.
         found: usize,
-        /// Columns of the widest input that every token goes through.
+        /// Columns of the widest input that sees every token.
         columns: usize,
-        /// The fewest tokens that are taken.
+        /// Smallest accepted number of tokens.
         needed: usize,
     },
-    /// A line of a file of chats that holds none.
+    /// An invalid line in a file of chats.
     #[error("line {line}: {problem}")]
     Chat {
-        /// Which one, from 1.
+        /// Line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// Statistics of another model, text or setting.
-    #[error("the statistics in `{path}` are of another {what}: {found}, expected {expected}")]
+    #[error("statistics in `{path}` belong to another {what}: expected {expected}, found {found}")]
     OtherMoments {
         /// The file.
         path: PathBuf,
@@ -123,52 +117,52 @@ pub enum Error {
         /// Its value now.
         expected: String,
     },
-    /// A file of statistics that does not hold together.
-    #[error("the statistics in `{path}` do not hold together: {problem}")]
+    /// A damaged file of statistics.
+    #[error("statistics in `{path}` are invalid: {problem}")]
     BrokenMoments {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// Statistics that cannot be added.
-    #[error("the statistics cannot be added: {problem}")]
+    #[error("cannot add statistics: {problem}")]
     NotAddable {
-        /// Why.
+        /// The reason.
         problem: String,
     },
-    /// What the system says of a file.
+    /// A file operation that failed.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// The file or folder.
         path: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The one who watches wanted it to end.
+    /// The observer ended the run.
     #[error("interrupted")]
     Interrupted,
-    /// A tensor cannot be rounded.
+    /// An error of one tensor.
     #[error("tensor `{tensor}`: {error}")]
     At {
         /// The tensor.
         tensor: String,
-        /// What is wrong.
+        /// The error.
         error: Box<Error>,
     },
-    /// The same error as another thread's.
+    /// An error that another thread found first.
     #[error(transparent)]
     Shared(std::sync::Arc<Error>),
-    /// Moments of a matrix of another width.
-    #[error("tensor `{tensor}`: its second moments are those of {found} columns, it has {expected}")]
+    /// A Hessian of another width than its matrix.
+    #[error("tensor `{tensor}`: the Hessian has {found} columns, expected {expected}")]
     MomentsDiffer {
         /// The tensor.
         tensor: String,
-        /// Its columns.
+        /// Columns of the tensor.
         expected: usize,
-        /// Those of the moments.
+        /// Columns of the Hessian.
         found: usize,
     },
 }

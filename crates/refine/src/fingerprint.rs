@@ -1,28 +1,28 @@
-//! What tells one model from another.
+//! Fingerprints of models.
 
 use eval::Model;
 use gguf::{Advice, Mapped};
 use twox_hash::XxHash3_128;
 
-/// Bytes that are digested while those behind them are fetched.
+/// Bytes that are digested while the next ones are fetched.
 const PIECE_BYTES: usize = 64 << 20;
 
-/// Length and a digest of all bytes of a model: another weight anywhere is another model.
+/// Length and digest of all bytes of a model. Any changed weight gives another fingerprint.
 ///
-/// Whoever asks is about to read all weights anyway. Lengths and times of files would be quicker, but say less: a copy is the same
-/// model, and what was written over within a tick of the clock is not.
+/// Callers read all weights anyway. File lengths and times would be faster but less reliable: a copy is the
+/// same model, and a file that is overwritten within one clock tick is not.
 pub fn fingerprint(model: &Model) -> String {
     fingerprint_of(model.file().shards().iter().map(|(_, file)| file.bytes()))
 }
 
-/// The same of files.
+/// Fingerprint of several files.
 pub fn fingerprint_of<'a>(files: impl Iterator<Item = &'a Mapped>) -> String {
-    // As fast as memory; nobody makes files to be taken for others.
+    // Fast, not cryptographic: statistics are not a security boundary.
     let mut digest = XxHash3_128::new();
     let mut n_bytes = 0;
     for file in files {
         n_bytes += file.len();
-        // Where one file ends and the next begins counts too.
+        // The length marks the boundary between files.
         digest.write(&(file.len() as u64).to_le_bytes());
         for start in (0..file.len()).step_by(PIECE_BYTES) {
             let end = (start + PIECE_BYTES).min(file.len());
@@ -33,7 +33,7 @@ pub fn fingerprint_of<'a>(files: impl Iterator<Item = &'a Mapped>) -> String {
     format!("{n_bytes} bytes, XXH3 {:032x}", digest.finish_128())
 }
 
-/// Bytes as digits.
+/// Hexadecimal digits of `bytes`.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -48,7 +48,7 @@ mod tests {
             let files: Vec<Mapped> = files.iter().map(|bytes| Mapped::from(bytes.to_vec())).collect();
             fingerprint_of(files.iter())
         };
-        // Longer than two pieces, and no whole number of them.
+        // Longer than two pieces, with a partial last piece.
         let mut bytes = vec![7; 2 * PIECE_BYTES + 12_345];
         let before = of(&[&bytes]);
         assert!(before.starts_with(&format!("{} bytes, XXH3 ", bytes.len())), "{before}");

@@ -1,33 +1,34 @@
-//! Second moments of what goes into a matrix.
+//! Gram matrices (Hessians) of the inputs of a matrix.
 
-/// `sum over tokens of x x^T` for the rows `x` that went into one matrix, or into one expert of a stack: (n_columns, n_columns),
-/// symmetric. The mean square of the output's error that a change E (n_rows, n_columns) of the weights makes is
-/// `tr(E G E^T) / n_tokens`.
+/// Sum over tokens of `x x^T` for the inputs `x` of one matrix, or of one expert of a stack: (n_columns,
+/// n_columns), symmetric. An error E (n_rows, n_columns) of the weights changes the output by a mean square
+/// of `tr(E G E^T) / n_tokens`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gram {
     n_columns: usize,
     n_tokens: u64,
-    /// Row-major, both halves.
+    /// Row-major, both triangles.
     sums: Vec<f32>,
 }
 
 impl Gram {
-    /// No tokens yet.
+    /// An empty sum.
     pub fn new(n_columns: usize) -> Gram {
         Gram { n_columns, n_tokens: 0, sums: vec![0.0; n_columns * n_columns] }
     }
 
-    /// Sums (n_columns, n_columns) over so many tokens.
+    /// A Gram matrix from sums (n_columns, n_columns) over `n_tokens` tokens.
     pub fn from_sums(n_columns: usize, n_tokens: u64, sums: Vec<f32>) -> Option<Gram> {
         (n_columns.checked_mul(n_columns) == Some(sums.len())).then_some(Gram { n_columns, n_tokens, sums })
     }
 
-    /// The same of the upper half of the sums, each of whose values is in its place, row-major; what is below is replaced.
+    /// A Gram matrix from its upper triangle, row-major with every value in place. The lower triangle is
+    /// overwritten.
     pub fn from_upper(n_columns: usize, n_tokens: u64, mut sums: Vec<f32>) -> Option<Gram> {
         if n_columns.checked_mul(n_columns) != Some(sums.len()) {
             return None;
         }
-        // Block by block, so that neither half is walked across its rows for long.
+        // Block by block, for locality in both triangles.
         const BLOCK: usize = 64;
         for top in (0..n_columns).step_by(BLOCK) {
             for left in (top..n_columns).step_by(BLOCK) {
@@ -41,12 +42,12 @@ impl Gram {
         Some(Gram { n_columns, n_tokens, sums })
     }
 
-    /// Columns of the matrix.
+    /// Number of columns of the matrix.
     pub fn n_columns(&self) -> usize {
         self.n_columns
     }
 
-    /// Tokens that were added up.
+    /// Number of tokens in the sums.
     pub fn n_tokens(&self) -> u64 {
         self.n_tokens
     }
@@ -54,7 +55,7 @@ impl Gram {
     /// The sums as a matrix: (n_columns, n_columns).
     pub(crate) fn view(&self) -> ndarray::ArrayView2<'_, f32> {
         ndarray::ArrayView2::from_shape((self.n_columns, self.n_columns), &self.sums)
-            .expect("as many as there are pairs")
+            .expect("one sum per pair of columns")
     }
 
     /// The sums, row-major: (n_columns, n_columns).
@@ -62,7 +63,7 @@ impl Gram {
         &self.sums
     }
 
-    /// Adds sums over other tokens; false, and nothing is added, where these have another number of columns.
+    /// Adds sums over other tokens. Returns false and adds nothing if the number of columns differs.
     pub fn add(&mut self, other: &Gram) -> bool {
         if self.n_columns != other.n_columns {
             return false;
@@ -72,7 +73,7 @@ impl Gram {
         true
     }
 
-    /// Adds `share` of the mean of the diagonal to the whole diagonal.
+    /// Adds `share` of the diagonal's mean to the diagonal.
     pub(crate) fn add_identity(&mut self, share: f32) {
         let n = self.n_columns;
         let squares = (0..n).map(|column| f64::from(self.sums[column * (n + 1)])).sum::<f64>();
@@ -80,9 +81,9 @@ impl Gram {
         (0..n).for_each(|column| self.sums[column * (n + 1)] += more);
     }
 
-    /// Columns into which nothing but zeros went.
+    /// Columns whose inputs are all zero.
     pub fn dead_columns(&self) -> Vec<usize> {
-        // A sum of squares is zero where each of them is, or below the smallest number of f32.
+        // A sum of squares is zero if every term is zero or underflows.
         (0..self.n_columns).filter(|column| self.sums[column * (self.n_columns + 1)] == 0.0).collect()
     }
 }
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_lower_half_is_made_of_the_upper() {
-        // Several blocks, and a last one that is not full.
+        // Several blocks and a partial one.
         let n = 150;
         let upper = |row: usize, column: usize| (row * 1000 + column) as f32;
         let sums = (0..n * n).map(|at| if at / n <= at % n { upper(at / n, at % n) } else { f32::NAN });

@@ -1,9 +1,9 @@
-//! GGUF files that are better at the same size.
+//! Calibration: better GGUF files of the same size.
 //!
-//! An importance matrix is the diagonal of `E[x x^T]`, the second moments of what goes into a matrix. The whole matrix says more: an
-//! error in one weight can be made good by its neighbours. This crate gathers those moments ([`Gram`]) while `eval` runs a model
-//! over a text, rounds blocks with them, and chooses types under a budget. It stands above `eval` and `quant`; it opens no
-//! checkpoint, and `convert` knows of it no more than rows that come encoded.
+//! An importance matrix is the diagonal of the Hessian `E[x x^T]` of a matrix's inputs. The full Hessian says
+//! how an error in one weight can be compensated by others. This crate collects Hessians ([`Gram`]) while
+//! `eval` runs a model over a text, rounds blocks with error feedback, and chooses types under a byte budget.
+//! It uses `eval` and `quant`, opens no checkpoint, and is known to `convert` only as an encoder of rows.
 #![cfg_attr(
     not(test),
     deny(

@@ -1,7 +1,8 @@
-//! What each matrix alone costs, or a few together: the divergence of the model from itself with them as a type makes them.
+//! Sensitivity of single matrices: the KL divergence of the model from itself with one matrix, or a few,
+//! quantized.
 //!
-//! The text runs a step at a time. What a matrix changes lies behind its step, so its probe begins with what the base left there:
-//! the mean over all layers is half of a run. The predictions of the base are kept for as many positions as fit into
+//! The text runs one step at a time. A probe starts at the step of its matrix from the state that the base
+//! left there, which halves the work on average. The base's logits are kept for as many positions as fit into
 //! [`LOGIT_BYTES`].
 
 use std::ops::Range;
@@ -12,10 +13,10 @@ use tensor::DType;
 
 use crate::{Error, moments::batches as batches_of};
 
-/// Bytes of the base's predictions.
+/// Memory for the base's logits, in bytes.
 const LOGIT_BYTES: usize = 256 << 20;
 
-/// A matrix and what it is to be replaced with.
+/// A replacement for a matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replacement {
     /// The type of the blocks.
@@ -24,38 +25,39 @@ pub struct Replacement {
     pub blocks: Vec<u8>,
 }
 
-/// Who makes replacements, and is told how far it is.
+/// Provides replacements and receives results.
 pub trait Prober {
-    /// What to put in the place of a matrix.
+    /// Replacement for a matrix.
     ///
     /// # Errors
-    /// Any, which ends the run.
+    /// Any error ends the run.
     fn replacement(&mut self, tensor: &str) -> Result<Replacement, Error>;
 
-    /// What the matrices of a probe cost together, as soon as it is known.
+    /// Receives the cost of the matrices of a probe.
     ///
     /// # Errors
-    /// Any, which ends the run.
+    /// Any error ends the run.
     fn found(&mut self, tensors: &[String], cost: f64) -> Result<(), Error>;
 
-    /// `done` of `of` probes are made. False ends the run.
+    /// Receives the progress: `done` of `of` probes. Returns false to end the run.
     fn progress(&mut self, done: usize, of: usize) -> bool;
 }
 
-/// A batch of windows.
+/// A batch of chunks.
 struct Batch<'a> {
     windows: Vec<&'a [u32]>,
-    /// Rows that are compared.
+    /// Rows to compare.
     rows: Vec<usize>,
-    /// What the base left before the current step.
+    /// State of the base before the current step.
     between: Between,
 }
 
-/// Measures the mean divergence, in nats, that the matrices of each of `probes` make together over windows behind their first eighths,
-/// where little came before; `prober` is told of each.
+/// Measures the mean KL divergence, in nats, that each of `probes` causes. The first eighth of a chunk, which
+/// has little context, is left out. `prober` receives each result.
 ///
 /// # Errors
-/// As [`Model::run`] and [`Model::replace`]; [`Error::Interrupted`], [`Error::NoTokens`], and what `prober` fails with.
+/// As [`Model::run`] and [`Model::replace`]; [`Error::Interrupted`], [`Error::NoTokens`], and errors of
+/// `prober`.
 pub fn probe(
     model: &Model,
     windows: &[Vec<u32>],
@@ -70,7 +72,7 @@ pub fn probe(
     let mut batches = batches(model, &steps, windows)?;
     let of_base = |batch: &Batch<'_>| logits(&steps, model, batch, 0);
     let of_base: Vec<Vec<f32>> = batches.iter().map(of_base).collect::<Result<_, _>>()?;
-    // What all probes are compared with is worked out once.
+    // Computed once for all probes.
     let rows =
         |logits| <[f32]>::par_chunks(logits, model.n_vocab()).map(|row| Prediction::of(row, 1)).collect();
     let of_base: Vec<Vec<Prediction<'_>>> =
@@ -79,7 +81,7 @@ pub fn probe(
     let begins = |tensors: &Vec<String>| tensors.iter().map(|it| step_of(it)).min().unwrap_or(0);
     let begins: Vec<usize> = probes.iter().map(begins).collect();
     let mut n_done = 0;
-    // One step more than there are: behind the last one only the output matrix is left.
+    // One more step than the model has: the last one has only the output matrix.
     for step in 0..=steps.n_steps() {
         for (tensors, _) in probes.iter().zip(&begins).filter(|(_, begins)| **begins == step) {
             let mut replace = |tensor: &String| -> Result<(), Error> {
@@ -103,12 +105,13 @@ pub fn probe(
     Ok(())
 }
 
-/// The step that a tensor takes part in first. What belongs to no layer counts from the beginning, but for the output matrix.
+/// The first step that uses a tensor. Tensors outside the layers belong to the first step, except the output
+/// matrix.
 fn steps_of(model: &Model, n_steps: usize) -> impl Fn(&str) -> usize {
     let layer_of = |name: &str| name.strip_prefix("blk.")?.split_once('.')?.0.parse::<usize>().ok();
     let layers = model.file().tensors().filter_map(|(_, info)| layer_of(&info.name));
     let n_layers = layers.max().map_or(0, |last| last + 1);
-    // Before the layers and behind them there is a step each, where a graph is cut; else there is one.
+    // Graphs that can be cut have a step before and a step after the layers; others have one step.
     let is_cut = n_steps == n_layers + 2;
     move |tensor| match layer_of(tensor) {
         _ if !is_cut => 0,
@@ -122,7 +125,7 @@ fn batches<'a>(model: &Model, steps: &Steps<'_>, windows: &'a [Vec<u32>]) -> Res
     if windows.is_empty() || windows.iter().any(Vec::is_empty) {
         return Err(Error::NoTokens);
     }
-    // Every so-manyth position, as many as there is memory for.
+    // Evenly spaced positions, as many as fit into memory.
     let n_kept = (LOGIT_BYTES / (model.n_vocab().max(1) * size_of::<f32>())).max(1);
     let n_positions: usize = windows.iter().map(|window| compared(window).len()).sum();
     let stride = n_positions.div_ceil(n_kept);
@@ -138,12 +141,12 @@ fn batches<'a>(model: &Model, steps: &Steps<'_>, windows: &'a [Vec<u32>]) -> Res
     Ok(batches_of(windows, steps.rows_at_once()).into_iter().map(batch).collect())
 }
 
-/// Positions of a window whose predictions are compared.
+/// Positions of a chunk whose predictions are compared.
 fn compared(window: &[u32]) -> Range<usize> {
     window.len() / 8..window.len()
 }
 
-/// What the model predicts at the rows of a batch, run from a step on: (rows, n_vocab).
+/// Logits of a batch's rows, run from a step on: (rows, n_vocab).
 fn logits(steps: &Steps<'_>, model: &Model, batch: &Batch<'_>, from: usize) -> Result<Vec<f32>, Error> {
     let mut between = batch.between.clone();
     for step in from..steps.n_steps() {
@@ -155,7 +158,7 @@ fn logits(steps: &Steps<'_>, model: &Model, batch: &Batch<'_>, from: usize) -> R
     Ok(out)
 }
 
-/// The mean divergence from `of_base`, the base's predictions for each batch, of the model as it is now.
+/// Mean divergence of the current model from `of_base`, the base's logits of each batch.
 fn divergence(
     steps: &Steps<'_>,
     model: &Model,
@@ -167,7 +170,7 @@ fn divergence(
     for (batch, of_base) in batches.iter().zip(of_base) {
         let other = logits(steps, model, batch, from)?;
         let rows = || of_base.par_iter().zip(other.par_chunks(model.n_vocab()));
-        // In the order of the rows, whichever thread does them.
+        // Summed in the order of the rows, whatever thread computes them.
         let of_rows: Vec<f64> =
             model.install(|| rows().map(|(base, other)| base.compare(other, 0).kl).collect());
         sum += of_rows.iter().sum::<f64>();

@@ -1,8 +1,9 @@
-//! Rounds the rows of a whole model: which matrix how, and what it gained.
+//! Rounds the rows of a whole model and records the gain of each matrix.
 //!
-//! Rows come in pieces, from several threads, in any order. What all rows of a matrix share (its second moments, their factor, what
-//! was chosen on held-out tokens) is made when the first of them comes and kept while others may: at most [`KEPT`] matrices that no
-//! thread is at, and one for each thread. A factor of a matrix with n columns takes 4 n^2 bytes or a little more.
+//! Rows come in pieces, from several threads, in any order. Data that all rows of a matrix share (Hessian,
+//! factor, choices on held-out tokens) is computed when its first row comes and kept while more may come: for
+//! at most [`KEPT`] idle matrices and one per thread. The factor of a matrix with n columns takes about 4 n^2
+//! bytes.
 
 mod both;
 
@@ -29,92 +30,94 @@ use crate::{
     rounding::{Choice, Rounding, RoundingOptions, choose, is_refinable, output_error},
 };
 
-/// Matrices that are kept when no thread is at them: the one whose rows come now and the one before it.
+/// Matrices whose shared data is kept while no thread uses it: the current and the previous one.
 const KEPT: usize = 2;
 
-/// Rows of a matrix that decide how it is rounded, evenly spread: enough that the mean of their errors is known to a few percent.
+/// Evenly spread rows that decide how a matrix is rounded; enough to know the mean of their errors to a few
+/// percent.
 const SAMPLE_ROWS: u64 = 64;
 
-/// The embedding of tokens. Where it is the output matrix too, its rows are multiplied with what leaves the last layer, and taken for
-/// what enters the first, where each column counts alike.
+/// The token embedding. If it is also the output matrix, its rows are multiplied with the final hidden state,
+/// and also looked up as input, where each column counts the same.
 const EMBEDDING: &str = "token_embd.weight";
 
-/// What an error in a column counts where rows are taken, as a share of what the mean column counts where they are multiplied. Files
-/// were as good at 0.1 and at 0.5 (`docs/notes/quality.md`).
+/// Weight of a column's error in the look-up, as a share of the mean weight in the product. 0.1 and 0.5 gave
+/// equally good files (`docs/notes/quality.md`).
 const EMBEDDING_SHARE: f32 = 0.2;
 
 /// Rows that a thread encodes at once.
 const PIECE_ROWS: usize = 64;
 
-/// What became of a matrix.
+/// Result for a matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// The tensor.
     pub tensor: String,
-    /// Which matrix of a stack.
+    /// Index of the matrix in a stack.
     pub expert: usize,
-    /// Whether it is one of a stack.
+    /// True if the matrix is part of a stack.
     pub of_stack: bool,
     /// Its type.
     pub dtype: DType,
-    /// How it was rounded, or why it was left as the codec made it.
+    /// The rounding options, or the reason for keeping the codec's blocks.
     pub how: Result<RoundingOptions, Left>,
-    /// Mean squares of its output's error on held-out tokens, of the sampled rows: the codec's, and ours.
+    /// Mean squared output error on held-out tokens, over sampled rows: of the codec and after rounding.
     pub held_out: Option<(f64, f64)>,
-    /// Where both sides were used: `tr(G E C E^T)` on held-out tokens, of sampled rows, by one side and by both.
+    /// `tr(G E C E^T)` on held-out tokens, over sampled rows, with input statistics alone and with input and
+    /// output statistics.
     pub both_sides: Option<(f64, f64)>,
 }
 
-/// Why a matrix is left as the codec made it.
+/// Reason for keeping the codec's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// No token went through it.
+    /// No token reached the matrix.
     NotReached,
-    /// On held-out tokens nothing was better.
+    /// Nothing was better on held-out tokens.
     NoBetter,
 }
 
-/// Time that the parts of the work took, added over all threads.
+/// Time of each part of the work, summed over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
-    /// Choosing and factoring.
+    /// Choosing options and factoring.
     pub choosing: Duration,
     /// Rounding rows.
     pub rounding: Duration,
 }
 
-/// A run of neighbouring rows of one tensor.
+/// Consecutive rows of one tensor.
 #[derive(Debug, Clone)]
 pub struct StockRows<'a> {
     /// The tensor.
     pub tensor: &'a str,
     /// The type of the blocks.
     pub dtype: DType,
-    /// Counted over all matrices of a stack.
+    /// Row range, counted over all matrices of a stack.
     pub rows: Range<u64>,
     /// (rows, n_columns) f32, row-major.
     pub values: &'a [f32],
-    /// The importance weights that the codec took: (n_columns).
+    /// Importance weights that the codec used: (n_columns).
     pub weights: Option<&'a [f32]>,
     /// The CPU level of the kernels.
     pub level: Level,
 }
 
-/// A tensor, which matrix of a stack, and the type that it becomes.
+/// Tensor, index in the stack, and target type.
 type Key = (String, usize, DType);
 
-/// What the rows of a matrix share, made by whoever comes first; none where they stay as they are.
+/// Shared data of a matrix, computed by the first thread that needs it; none if the blocks stay unchanged.
 type Prepared = OnceLock<Result<Option<Made>, Arc<Error>>>;
 
-/// What rows of a matrix are made of.
+/// Shared data for rounding.
 enum Made {
-    /// Each by itself.
+    /// Rows are rounded independently.
     ByRows(Box<Rounding>),
-    /// All together: the blocks of the whole matrix.
+    /// All rows are rounded together; these are the blocks of the whole matrix.
     Whole(Vec<u8>),
 }
 
-/// A matrix that rows may come of.
+/// A matrix with shared data.
 struct Ready {
     key: Key,
     prepared: Arc<Prepared>,
@@ -124,10 +127,10 @@ struct Ready {
 pub struct Refiner {
     base: gguf::Model,
     moments: MomentsCache,
-    /// Of gradients at what comes out.
+    /// Output gradient statistics.
     outputs: Option<MomentsCache>,
     candidates: Vec<RoundingOptions>,
-    /// Factors are made by all threads together, while those that want one wait.
+    /// All threads compute a factor together while others wait for it.
     pool: ThreadPool,
     ready: Mutex<Vec<Ready>>,
     outcomes: Mutex<BTreeMap<Key, Outcome>>,
@@ -142,8 +145,8 @@ impl std::fmt::Debug for Refiner {
 }
 
 impl Refiner {
-    /// For the matrices of `base`, by moments of its own inputs. Of `candidates` the best on held-out tokens is taken for each
-    /// matrix.
+    /// A refiner for the matrices of `base`, with Hessians of its own inputs. For each matrix, the best of
+    /// `candidates` on held-out tokens is used.
     ///
     /// # Errors
     /// [`eval::Error::Threads`].
@@ -167,17 +170,17 @@ impl Refiner {
         })
     }
 
-    /// Whether there is something to do for a tensor that becomes `dtype`.
+    /// True if a tensor that becomes `dtype` can be rounded.
     pub fn wants(&self, tensor: &str, dtype: DType) -> bool {
-        // Of rows that are taken and never multiplied nothing is known.
+        // Rows that are only looked up have no Hessian.
         let is_multiplied = tensor != EMBEDDING || self.moments.knows(tensor);
         is_multiplied && is_refinable(dtype) && self.base.tensor(tensor).is_some()
     }
 
-    /// Changes levels in `blocks`, which the codec made of `rows`.
+    /// Changes levels in `blocks`, the codec's encoding of `rows`.
     ///
     /// # Errors
-    /// Moments that cannot be read, or that are of another shape.
+    /// Hessians that cannot be read or have another shape.
     pub fn refine(&self, rows: &StockRows<'_>, blocks: &mut [u8]) -> Result<(), Error> {
         let Some((_, info)) = self.base.tensor(rows.tensor) else { return Ok(()) };
         let (n_columns, rows_per_matrix) = (info.shape.row_elems() as usize, info.shape.dim(1).max(1));
@@ -219,10 +222,10 @@ impl Refiner {
         Ok(())
     }
 
-    /// A whole tensor as a codec makes it, with importance weights (n_matrices, n_columns) where there are some.
+    /// Encodes a whole tensor as the codec does, with importance weights (n_matrices, n_columns) if given.
     ///
     /// # Errors
-    /// [`Error::At`] for a type that is not encoded, or one that needs weights.
+    /// [`Error::At`] for a type that cannot be encoded or that needs weights.
     pub fn stock(
         &self,
         tensor: &str,
@@ -240,7 +243,7 @@ impl Refiner {
         let row_bytes = bytes.len() / n_rows.max(1);
         let out_bytes = n_columns / dtype.block_elems() as usize * dtype.block_bytes() as usize;
         let mut blocks = vec![0; n_rows * out_bytes];
-        // Rows that a thread encodes at once; no piece has rows of two matrices, whose weights differ.
+        // Rows that a thread encodes at once. A piece never spans two matrices, whose weights differ.
         let piece = |matrix: usize, rows: &[u8], out: &mut [u8]| {
             let mut values = vec![0.0; rows.len() / row_bytes.max(1) * n_columns];
             quant::decode(info.dtype, level, &file.endian().to_little(info.dtype, rows), &mut values)?;
@@ -256,17 +259,17 @@ impl Refiner {
         };
         let outs = blocks.par_chunks_mut((rows_per_matrix * out_bytes).max(1));
         self.pool.install(|| matrices.zip(outs).enumerate().try_for_each(encode)).map_err(named)?;
-        // Whoever runs the base has it in memory already.
+        // The caller that runs the base has it in memory already.
         file.advise(info, Advice::DoneWith);
         Ok(Replacement { dtype, blocks })
     }
 
-    /// Mean squares of the output's error that codecs make of a tensor at each of some types, on sampled rows: of a stack, of the
-    /// first matrix that tokens went through. Of a tensor whose input nobody knows (token embeddings, whose rows are taken) mean squares
-    /// of the rows' own error.
+    /// Mean squared output errors of a tensor at several types, on sampled rows. For a stack, those of the
+    /// first matrix with tokens. For a tensor without known inputs (token embeddings), mean squared errors of
+    /// the rows.
     ///
     /// # Errors
-    /// As [`Refiner::stock`]; moments that cannot be read.
+    /// As [`Refiner::stock`]; Hessians that cannot be read.
     pub fn stock_errors(
         &self,
         tensor: &str,
@@ -294,14 +297,14 @@ impl Refiner {
         self.pool.install(|| dtypes.iter().map(error).collect())
     }
 
-    /// A tensor of the base, which has to be there.
+    /// A tensor of the base.
     fn tensor(&self, name: &str) -> Result<(&gguf::File, &gguf::TensorInfo), Error> {
         let missing = || eval::Error::MissingTensor { name: name.to_owned() };
         Ok(self.base.tensor(name).ok_or_else(missing)?)
     }
 
-    /// The moments of what goes into a matrix, over the tokens to learn from and over those held out. Of an embedding that is the output
-    /// matrix too both uses count.
+    /// Hessians of a matrix's inputs over the training tokens and over the held-out tokens. For an embedding
+    /// that is also the output matrix, both uses count.
     fn moments_of(&self, tensor: &str, index: Option<usize>) -> Result<Option<(Gram, Gram)>, Error> {
         let mut grams = self.moments.gram(tensor, index)?;
         if let (EMBEDDING, Some((fit, held))) = (tensor, &mut grams) {
@@ -311,7 +314,7 @@ impl Refiner {
         Ok(grams)
     }
 
-    /// The first matrix of a tensor that tokens went through, and the moments of what did.
+    /// The first matrix of a tensor that tokens reached, and its Hessians.
     fn first_moments(
         &self,
         tensor: &str,
@@ -328,31 +331,32 @@ impl Refiner {
         Ok(None)
     }
 
-    /// Lets go of what rows of the last matrices share: some hundreds of megabytes of wide ones. Rows that still come have it made anew.
+    /// Releases shared data of the last matrices, some hundreds of megabytes for wide ones. Later rows
+    /// compute it again.
     pub fn release(&self) {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// What became of the matrices so far, by tensor and expert.
+    /// Results so far, by tensor and expert.
     pub fn outcomes(&self) -> Vec<Outcome> {
         let outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         outcomes.values().cloned().collect()
     }
 
-    /// How long it took so far.
+    /// Time spent so far.
     pub fn spent(&self) -> Spent {
         let time = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
         Spent { choosing: time(&self.choosing_ns), rounding: time(&self.rounding_ns) }
     }
 
-    /// The place of a matrix among those that are kept. Whoever finds it empty fills it, others wait.
+    /// The slot of a matrix's shared data. The first thread fills it; others wait.
     fn prepared(&self, rows: &StockRows<'_>, expert: usize) -> Arc<Prepared> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |it: &Ready| it.key.0 == rows.tensor && it.key.1 == expert && it.key.2 == rows.dtype;
         if let Some(found) = ready.iter().find(|it| is_it(it)) {
             return Arc::clone(&found.prepared);
         }
-        // Jobs come in the order of the tensors: what is oldest and nobody's is not asked for again, or seldom.
+        // Jobs come in tensor order, so the oldest unused slot is unlikely to be needed again.
         while ready.len() >= KEPT
             && let Some(unused) = ready.iter().position(|it| Arc::strong_count(&it.prepared) == 1)
         {
@@ -364,7 +368,7 @@ impl Refiner {
         prepared
     }
 
-    /// Chooses how a matrix is rounded, by rows of it spread evenly, and makes its factor.
+    /// Chooses how to round a matrix from evenly spread rows, and computes its factor.
     fn prepare(
         &self,
         rows: &StockRows<'_>,
@@ -381,7 +385,7 @@ impl Refiner {
             outcomes.insert((rows.tensor.to_owned(), expert as usize, dtype), outcome);
         };
         let grams = self.moments_of(rows.tensor, of_stack.then_some(expert as usize))?;
-        // Of what nothing is known nothing is said: whoever gathered has said why.
+        // Matrices without statistics were reported when statistics were collected.
         let Some((fit, held)) = grams else { return Ok(None) };
         if fit.n_tokens() == 0 || held.n_tokens() == 0 {
             note(Err(Left::NotReached), None);
@@ -399,7 +403,7 @@ impl Refiner {
         let blocks = self.encode(&values, n_columns, rows).map_err(named)?;
         let chosen = choose(&fit, &held, rows.dtype, &values, &blocks, &self.candidates);
         match chosen {
-            // Whatever is in columns that nothing ever came into, nothing comes out.
+            // Columns whose inputs are all zero do not affect the output.
             Err(Error::InputsAreZero) => {
                 note(Err(Left::NotReached), None);
                 return Ok(None);
@@ -415,7 +419,7 @@ impl Refiner {
             Some(Choice { options, stock_error, error }) => {
                 note(Ok(options), Some((stock_error, error)));
                 let shape = (rows_per_matrix, n_columns);
-                // Experts see a few tokens each, and their gradients are not gathered.
+                // Experts see few tokens each, and no gradients are collected for them.
                 let outputs = if of_stack { None } else { self.outputs_of(rows, shape)? };
                 if let Some((fit_outputs, held_outputs)) = outputs {
                     let sides = Sides { fit: fit.clone(), held: held.clone(), fit_outputs, held_outputs };
@@ -428,7 +432,7 @@ impl Refiner {
                         return Ok(Some(Made::Whole(rounded.blocks)));
                     }
                 }
-                // What decided is decided: now the tokens that were held out count too.
+                // After the choice, the held-out tokens count too.
                 let mut all = fit;
                 all.add(&held);
                 let rounding = Rounding::for_type(&all, &options, rows.dtype).map_err(named)?;
@@ -437,7 +441,7 @@ impl Refiner {
         })
     }
 
-    /// What the codec makes of rows (n_rows, n_columns) of the matrix that `rows` are of.
+    /// Encodes rows (n_rows, n_columns) of the matrix of `rows` with the codec.
     fn encode(&self, values: &[f32], n_columns: usize, rows: &StockRows<'_>) -> Result<Vec<u8>, Error> {
         let (block_elems, block_bytes) =
             (rows.dtype.block_elems() as usize, rows.dtype.block_bytes() as usize);
@@ -451,7 +455,7 @@ impl Refiner {
         Ok(blocks)
     }
 
-    /// Rows of a tensor, counted over all matrices of a stack: (wanted, n_columns).
+    /// Decoded rows of a tensor, counted over all matrices of a stack: (wanted, n_columns).
     fn decoded(
         &self,
         tensor: &str,
@@ -474,19 +478,19 @@ impl Refiner {
     }
 }
 
-/// The rows of a matrix of a stack that decide how it is rounded.
+/// Sampled rows of a matrix in a stack.
 fn sampled(matrix: u64, rows_per_matrix: u64) -> Vec<u64> {
     let n_rows = rows_per_matrix.min(SAMPLE_ROWS);
     (0..n_rows).map(|index| matrix * rows_per_matrix + index * rows_per_matrix / n_rows).collect()
 }
 
-/// The importance weights of one matrix among those of a stack, or the only ones.
+/// Importance weights of one matrix of a stack, or the only ones.
 fn weights_of(all: &[f32], matrix: usize, n_columns: usize) -> &[f32] {
     let at = matrix % (all.len() / n_columns).max(1) * n_columns;
     &all[at..at + n_columns]
 }
 
-/// The sum of squares of what is lost of `values` in `blocks`.
+/// Sum of squared errors of `blocks` against `values`.
 fn square_error(dtype: DType, level: Level, values: &[f32], blocks: &[u8]) -> Result<f64, Error> {
     let mut found = vec![0.0; values.len()];
     quant::decode(dtype, level, blocks, &mut found)?;

@@ -1,31 +1,31 @@
-//! How far rounding goes, so that the share of each of its steps can be measured.
+//! Stages of rounding, so that the gain of each can be measured.
 
 use quant::Level;
 
 use crate::RoundingOptions;
 
-/// What is done: each does what those before it do, and one thing more.
+/// Stages. Each includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Steps {
-    /// Levels are chosen by descent from those of the encoder, with a shrinkage of 0.3.
+    /// Coordinate descent from the encoder's levels, with a shrinkage of 0.3.
     Descent,
-    /// Before that errors are carried from column to column.
+    /// Error feedback first.
     Feedback,
-    /// The shrinkage is chosen for each matrix on tokens held out.
+    /// Shrinkage chosen per matrix on held-out tokens.
     Shrinkage,
-    /// Scales of groups are searched too.
+    /// Search of group scales.
     Scales,
-    /// And the numbers of half precision that they are multiples of.
+    /// Fit of the half-precision factors of each block.
     #[default]
     Full,
 }
 
 impl Steps {
-    /// All of them, in their order.
+    /// All stages, in order.
     pub const ALL: [Steps; 5] =
         [Steps::Descent, Steps::Feedback, Steps::Shrinkage, Steps::Scales, Steps::Full];
 
-    /// The name.
+    /// Name of the stage.
     pub fn name(self) -> &'static str {
         match self {
             Steps::Descent => "descent",
@@ -36,13 +36,13 @@ impl Steps {
         }
     }
 
-    /// What is tried on held-out tokens: from little shrinkage, which many tokens allow, to much, which few need.
+    /// Options to try on held-out tokens, from little shrinkage (suits many tokens) to much (suits few).
     pub fn candidates(self, level: Level) -> Vec<RoundingOptions> {
         let shrinkages: &[f32] = if self < Steps::Shrinkage { &[0.3] } else { &[0.3, 0.1, 0.6, 0.8] };
         let full = RoundingOptions { level, ..RoundingOptions::default() };
         let of = |shrinkage: &f32| {
             let full = RoundingOptions { shrinkage: *shrinkage, ..full };
-            // Without a search of scales a plain sweep stands in its place.
+            // Without a scale search, one more plain sweep is done.
             let levels = RoundingOptions { scale_sweeps: 0, sweeps: full.scale_sweeps + full.sweeps, ..full };
             match self {
                 Steps::Descent => RoundingOptions { feedback: false, ..levels },

@@ -1,4 +1,4 @@
-//! Rounding by both sides, against the formulas written out in double precision.
+//! Rounding with input and output statistics, compared with the formulas in double precision.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -105,10 +105,10 @@ fn gradients(errors: &[f64], g: &[Vec<f64>], h: &[Vec<f64>]) -> Vec<f64> {
 const M: usize = 70;
 const N: usize = 96;
 
-/// Each weight, in the order of rows and in each of columns, by the levels that the published formula says: the nearest to
+/// Each weight, row by row and column by column, has the level of the published formula: the one nearest to
 /// `w + (U E V^T) - e`, where `E` holds the errors so far.
 #[test]
-fn feedback_is_that_of_the_formula() {
+fn feedback_equals_the_published_formula() {
     let (inputs, outputs) = (gram(1, N, 300), gram(4, M, 300));
     let weights = Data::Normal.values(7, M * N);
     let options = RoundingOptions { shrinkage: 0.1, damping: 0.01, sweeps: 0, ..RoundingOptions::default() };
@@ -192,7 +192,7 @@ fn divergences_are_those_of_the_sum_written_out() {
 
 /// What both sides make least falls for every type, below what one side makes of it.
 #[test]
-fn both_sides_are_better_than_one_by_their_measure() {
+fn output_statistics_lower_the_kronecker_error() {
     const N: usize = 256;
     let (inputs, outputs) = (gram(31, N, 700), gram(34, M, 400));
     let weights = Data::Normal.values(37, M * N);
@@ -287,8 +287,8 @@ fn rows_that_do_not_matter_and_lengths_that_do_not_agree() {
     let refine = |dtype, n_weights, n_bytes| {
         sides.refine(dtype, &vec![0.0; n_weights], &mut vec![0; n_bytes]).unwrap_err().to_string()
     };
-    assert_eq!(refine(DType::Q4_0, N, 54), "rows of a matrix: 1 given, 70 expected");
-    assert_eq!(refine(DType::F16, N, 2 * N), "levels of f16 cannot be rounded again");
+    assert_eq!(refine(DType::Q4_0, N, 54), "rows of a matrix: expected 70, found 1");
+    assert_eq!(refine(DType::F16, N, 2 * N), "rounding f16 is not supported");
     assert!(!BothSides::takes(DType::F16) && !BothSides::takes(DType::IQ2_XS));
     let nothing = Gram::new(M);
     assert!(matches!(BothSides::new(&inputs, &nothing, &options), Err(Error::NoTokens)));

@@ -181,82 +181,79 @@ fn what_is_written_by_hand_is_read() {
 type Fault = (fn(&mut Step), &'static str);
 
 const FAULTS: &[Fault] = &[
-    (|it| it.set("version", Value::U64(2)), "are of another version: 2, expected 1"),
+    (|it| it.set("version", Value::U64(2)), "belong to another version: expected 1, found 2"),
     (|it| it.set("version", Value::from("1")), "`gguf_tools.moments.version`"),
-    (|it| it.set("step", Value::U64(2)), "its step is beyond the last"),
-    (|it| it.set("step", Value::U64(u64::MAX)), "its step is beyond the last"),
-    (|it| it.set("step", Value::U64(0)), "it has step 0, whose file is `step-00000.gguf`"),
-    (|it| it.set("n_steps", Value::U64(3)), "are of another number of steps: 3, expected 2"),
-    (|it| it.set("model", Value::from("x")), "are of another model: x, expected 100 bytes"),
-    (|it| it.set("texts", strings(["cd", "ef"])), "are of another text: cd + ef, expected cd"),
-    (|it| it.set("held_every", Value::U64(4)), "are of another share of windows held out: 4, expected 8"),
-    (|it| it.set("with_output", Value::Bool(true)), "are of another choice about the output matrix: true"),
-    (|it| it.set("activations", Value::from("rounded")), "are of another kind of activations: rounded"),
+    (|it| it.set("step", Value::U64(2)), "step out of range"),
+    (|it| it.set("step", Value::U64(u64::MAX)), "step out of range"),
+    (|it| it.set("step", Value::U64(0)), "it contains step 0, expected in `step-00000.gguf`"),
+    (|it| it.set("n_steps", Value::U64(3)), "belong to another number of steps: expected 2, found 3"),
+    (
+        |it| it.set("model", Value::from("x")),
+        "belong to another model: expected 100 bytes, SHA-256 ab, found x",
+    ),
+    (|it| it.set("texts", strings(["cd", "ef"])), "belong to another text: expected cd, found cd + ef"),
+    (
+        |it| it.set("held_every", Value::U64(4)),
+        "belong to another share of held-out chunks: expected 8, found 4",
+    ),
+    (
+        |it| it.set("with_output", Value::Bool(true)),
+        "belong to another treatment of the output matrix: expected false, found true",
+    ),
+    (
+        |it| it.set("activations", Value::from("rounded")),
+        "belong to another kind of activations: expected f32, found rounded",
+    ),
     (|it| it.set("texts", Value::U64(1)), "`gguf_tools.moments.texts`"),
     (
         |it| it.set("texts", Value::Array(Array::String([&b"\xff"[..]].into_iter().collect()))),
-        "a name is no text",
+        "a name is not UTF-8",
     ),
-    (|it| it.set("columns", numbers([3, 2])), "a matrix belongs to no input"),
+    (|it| it.set("columns", numbers([3, 2])), "a matrix has no input"),
     (
         |it| it.set("columns", Value::Array(Array::U32(vec![3, 2, 2]))),
-        "`gguf_tools.moments.columns` is no list of numbers",
+        "`gguf_tools.moments.columns` is not a list of numbers",
     ),
-    (|it| it.set("columns", numbers([4, 2, 2])), "tensor `fit.0` has another type or shape than its columns"),
-    (
-        |it| it.set("columns", numbers([u64::MAX, 2, 2])),
-        "tensor `fit.0` has another type or shape than its columns",
-    ),
-    (|it| it.set("columns", numbers([3, 2, 2, 2])), "tensor `fit.3` is absent"),
-    (
-        |it| it.set("matrix.tensor", strings(["blk.0.attn_q.weight"])),
-        "its lists of matrices differ in length",
-    ),
-    (|it| it.set("matrix.part", strings(["whole"; 3])), "its lists of matrices differ in length"),
-    (|it| it.set("matrix.input", numbers([0; 5])), "its lists of matrices differ in length"),
-    (|it| it.set("matrix.input", numbers([0, 0, 1, 3])), "a matrix belongs to no input"),
-    (|it| it.set("matrix.input", numbers([0, 0, 1, u64::MAX])), "a matrix belongs to no input"),
+    (|it| it.set("columns", numbers([4, 2, 2])), "tensor `fit.0` has an unexpected type or shape"),
+    (|it| it.set("columns", numbers([u64::MAX, 2, 2])), "tensor `fit.0` has an unexpected type or shape"),
+    (|it| it.set("columns", numbers([3, 2, 2, 2])), "tensor `fit.3` is missing"),
+    (|it| it.set("matrix.tensor", strings(["blk.0.attn_q.weight"])), "lists of matrices differ in length"),
+    (|it| it.set("matrix.part", strings(["whole"; 3])), "lists of matrices differ in length"),
+    (|it| it.set("matrix.input", numbers([0; 5])), "lists of matrices differ in length"),
+    (|it| it.set("matrix.input", numbers([0, 0, 1, 3])), "a matrix has no input"),
+    (|it| it.set("matrix.input", numbers([0, 0, 1, u64::MAX])), "a matrix has no input"),
     (
         |it| it.set("matrix.part", strings(["whole", "whole", "expert 0/2", "expert 2/2"])),
-        "the part of a matrix is of no known kind",
+        "unknown kind of matrix part",
     ),
-    (
-        |it| it.set("matrix.part", strings(["whole", "whole", "expert 1/2", "expert 1/2"])),
-        "a matrix is in it twice",
-    ),
-    (|it| it.tensor("held.1").0 = "held.9".to_owned(), "tensor `held.1` is absent"),
-    (|it| it.tensor("fit.2").2 = DType::I32, "tensor `fit.2` has another type or shape than its columns"),
+    (|it| it.set("matrix.part", strings(["whole", "whole", "expert 1/2", "expert 1/2"])), "duplicate matrix"),
+    (|it| it.tensor("held.1").0 = "held.9".to_owned(), "tensor `held.1` is missing"),
+    (|it| it.tensor("fit.2").2 = DType::I32, "tensor `fit.2` has an unexpected type or shape"),
     (
         |it| {
             let tensor = it.tensor("fit.2");
             (tensor.1, tensor.3) = (vec![4], floats(&[0.0; 4]));
         },
-        "tensor `fit.2` has another type or shape than its columns",
+        "tensor `fit.2` has an unexpected type or shape",
     ),
-    (|it| it.tensor("counts").0 = "count".to_owned(), "its counts are not two for each input"),
-    (|it| it.tensor("counts").2 = DType::F64, "its counts are not two for each input"),
+    (|it| it.tensor("counts").0 = "count".to_owned(), "expected two counts per input"),
+    (|it| it.tensor("counts").2 = DType::F64, "expected two counts per input"),
     (
         |it| {
             let tensor = it.tensor("counts");
             (tensor.1, tensor.3) = (vec![2, 2], vec![0; 32]);
         },
-        "its counts are not two for each input",
+        "expected two counts per input",
     ),
-    (|it| it.tensor("counts").3[..8].fill(0xff), "a count is negative"),
-    (
-        |it| it.tensor("fit.1").3 = floats(&[1.0, f32::NAN, 1.0]),
-        "tensor `fit.1` has values that are not finite",
-    ),
-    (
-        |it| it.tensor("held.2").3 = floats(&[f32::INFINITY; 3]),
-        "tensor `held.2` has values that are not finite",
-    ),
+    (|it| it.tensor("counts").3[..8].fill(0xff), "negative count"),
+    (|it| it.tensor("fit.1").3 = floats(&[1.0, f32::NAN, 1.0]), "tensor `fit.1` has non-finite values"),
+    (|it| it.tensor("held.2").3 = floats(&[f32::INFINITY; 3]), "tensor `held.2` has non-finite values"),
     (
         |it| {
             let tensor = it.tensor("importance");
             (tensor.1, tensor.2, tensor.3) = (vec![1], DType::F32, floats(&[1.0]));
         },
-        "tensor `importance` is not of bytes",
+        "tensor `importance` is not i8",
     ),
     (|it| it.tensor("importance").3[..8].fill(0xff), "it ends inside a tensor"),
     (|it| it.tensor("importance").3[8] = 0xff, "a name is no text"),
@@ -301,19 +298,19 @@ fn every_fault_is_named_with_its_file() {
 fn what_is_no_whole_file_of_ours_is_named() {
     let folder = folder();
     let whole = Step::new(1).bytes();
-    for (bytes, says) in [(&b""[..], "do not hold together"), (b"not one", "do not hold together")] {
+    for (bytes, says) in [(&b""[..], "are invalid"), (b"not one", "are invalid")] {
         write(folder.path(), "step-00001.gguf", bytes);
         refused(folder.path(), says);
     }
     // The last tensor is behind the first three quarters.
     for end in [10, whole.len() / 4, whole.len() / 2, whole.len() * 3 / 4] {
         write(folder.path(), "step-00001.gguf", &whole[..end]);
-        refused(folder.path(), "do not hold together");
+        refused(folder.path(), "are invalid");
     }
     let mut big = Step::new(1);
     big.endian = Endian::Big;
     write(folder.path(), "step-00001.gguf", &big.bytes());
-    refused(folder.path(), "the file is big-endian");
+    refused(folder.path(), "unexpected byte order (big-endian)");
     // A folder with the name of a file.
     fs::remove_file(folder.path().join("step-00001.gguf")).unwrap();
     fs::create_dir(folder.path().join("step-00001.gguf")).unwrap();
@@ -322,9 +319,7 @@ fn what_is_no_whole_file_of_ours_is_named() {
 
     let nothing = tempfile::tempdir().unwrap();
     let error = read(nothing.path()).unwrap_err();
-    assert!(
-        matches!(&error, Error::NotAddable { .. }) && error.to_string().contains("there are no statistics")
-    );
+    assert!(matches!(&error, Error::NotAddable { .. }) && error.to_string().contains("no statistics in"));
     assert!(matches!(read(&nothing.path().join("none")), Err(Error::Io { .. })));
     // Other files in the folder are nobody's.
     write(folder.path(), "step-1.txt", b"x");

@@ -1,8 +1,8 @@
-//! What is left of a budget, spent by exchanges.
+//! Spends the remaining budget by exchanging offers.
 
 use super::Item;
 
-/// Rounds of exchanges at most. Each lowers the cost, and few are found; the bound is for tables that nobody thought of.
+/// Upper bound on the number of exchanges. Each lowers the cost, and few are found in practice.
 const MOST_ROUNDS: usize = 10_000;
 
 /// A change of one item's offer.
@@ -10,14 +10,14 @@ const MOST_ROUNDS: usize = 10_000;
 struct Change {
     item: usize,
     to: usize,
-    /// Bytes that it takes more, or gives back.
+    /// Additional bytes; negative if it frees some.
     bytes: i128,
-    /// What the cost rises by; below zero where it falls.
+    /// Change of the cost; negative is better.
     cost: f64,
 }
 
-/// Changes one item, or two together, as long as that lowers the cost within the budget: the change that lowers it most, then
-/// the next.
+/// Changes one item, or two together, while that lowers the cost within the budget; each time the change that
+/// lowers it most.
 pub(super) fn fill(items: &[Item], picks: &mut [usize], budget: u64) {
     for _ in 0..MOST_ROUNDS {
         let used: i128 =
@@ -45,12 +45,12 @@ fn changes(items: &[Item], picks: &[usize]) -> Vec<Change> {
     items.iter().zip(picks).enumerate().flat_map(of_item).collect()
 }
 
-/// One change, or two of different items, that lowers the cost most and fits into `room`.
+/// The single change, or pair of changes to different items, that lowers the cost most and fits into `room`.
 fn best(changes: &[Change], room: i128) -> [Option<Change>; 2] {
-    // By bytes, so that for each change all partners that fit are those up to some place.
+    // Sorted by bytes, so that the partners that fit form a prefix.
     let mut by_bytes: Vec<&Change> = changes.iter().filter(|change| change.cost < 0.0).collect();
     by_bytes.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.item.cmp(&b.item)).then(a.to.cmp(&b.to)));
-    // At each place the two changes of different items that lower the cost most among those up to it.
+    // For each prefix, the two best changes of different items.
     let mut leaders: Vec<[Option<&Change>; 2]> = Vec::with_capacity(by_bytes.len());
     let (mut first, mut second): (Option<&Change>, Option<&Change>) = (None, None);
     for change in &by_bytes {

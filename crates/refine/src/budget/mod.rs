@@ -1,8 +1,8 @@
-//! Types under a budget: which type each matrix gets, so that a file of a given size diverges least.
+//! Type search under a byte budget: assigns each matrix a type so that a file of a given size diverges least.
 //!
-//! Divergences of single matrices add up (predicted 0.0539 together, measured 0.0546), so the problem is a knapsack: of each
-//! matrix one offer is taken, the bytes have a bound, and the sum of the costs is least. What is given is a table of costs;
-//! where they come from is not known here but for how one measured divergence says those of other types.
+//! Divergences of single matrices add up (predicted 0.0539 together, measured 0.0546), so this is a knapsack
+//! problem: one offer per matrix, a bound on the bytes, the smallest sum of costs. The caller provides the
+//! table of costs.
 
 mod fill;
 
@@ -10,18 +10,18 @@ use std::cmp::Ordering;
 
 use tensor::DType;
 
-/// One type that a matrix may have.
+/// A type for a matrix.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
     /// The type.
     pub dtype: DType,
     /// Bytes of the matrix in the file, padding included.
     pub n_bytes: u64,
-    /// What it costs: the divergence that the matrix alone makes at this type, in nats.
+    /// KL divergence, in nats, of the model with only this matrix at this type.
     pub cost: f64,
 }
 
-/// A matrix and the types that it may have.
+/// A matrix and its possible types.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     /// Its name.
@@ -30,37 +30,37 @@ pub struct Item {
     pub offers: Vec<Offer>,
 }
 
-/// What was chosen.
+/// A choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chosen {
-    /// For each item the index of its offer.
+    /// Index of the chosen offer for each item.
     pub picks: Vec<usize>,
-    /// Bytes of all of them.
+    /// Bytes of all chosen offers.
     pub n_bytes: u64,
-    /// The sum of their costs.
+    /// Sum of the chosen costs.
     pub cost: f64,
 }
 
-/// Why nothing can be chosen.
+/// A budget that cannot be met, or an invalid table.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BudgetError {
     /// The smallest types are too large.
-    #[error("the smallest types make {least} bytes of matrices, {budget} are allowed")]
+    #[error("the smallest types need {least} bytes of matrices, the budget is {budget}")]
     TooSmall {
         /// Bytes of the smallest offers.
         least: u64,
         /// The budget.
         budget: u64,
     },
-    /// A matrix that may have no type.
-    #[error("tensor `{name}` may have no type at all")]
+    /// A matrix without offers.
+    #[error("tensor `{name}`: no type is allowed")]
     NoOffer {
         /// Its name.
         name: String,
     },
-    /// A cost that is no number.
-    #[error("tensor `{name}` as {dtype}: its divergence is {cost}")]
+    /// A cost that is not finite.
+    #[error("tensor `{name}` as {dtype}: divergence {cost} is not finite")]
     NotFinite {
         /// The matrix.
         name: String,
@@ -71,20 +71,22 @@ pub enum BudgetError {
     },
 }
 
-/// The divergence of a matrix at a type, by the one `measured` at another: for small errors it is a quadratic form of them, so that it goes
-/// as their mean squares do, `wanted` at the one type and `probed` at the other.
+/// Predicts the divergence at one type from the one `measured` at another. For small errors it is a quadratic
+/// form, so it scales with the mean squared errors: `wanted` of the predicted type, `probed` of the measured
+/// one.
 pub fn predicted(measured: f64, wanted: f64, probed: f64) -> f64 {
-    // A probe of a matrix that hardly matters can come out below zero by rounding.
+    // The measured divergence of an insensitive matrix can be negative by rounding.
     let measured = measured.max(0.0);
-    // What the probed type lost nothing of was measured as the noise of the run.
+    // If the probed type is lossless, the measurement is noise.
     if wanted.is_finite() && probed > 0.0 { measured * wanted / probed } else { measured }
 }
 
-/// Takes one offer of each item, at most `budget` bytes together, so that the sum of costs is small.
+/// Chooses one offer per item, at most `budget` bytes together, with a small sum of costs.
 ///
-/// Lagrange first: with a price for each byte every item decides alone, and the picks for a falling price are the steps of the
-/// lower convex hulls of all items, the steepest first; where they end is optimal for the bytes that they take. What room is
-/// left then is filled by exchanges of one or two items as long as any helps. The same table gives the same choice.
+/// First by Lagrangian relaxation: with a price per byte every item decides alone, and lowering the price
+/// walks the lower convex hulls of all items, steepest step first. The result is optimal for the bytes that
+/// it takes. Then the remaining room is filled by exchanging one or two items while that helps. The choice is
+/// deterministic.
 ///
 /// # Errors
 /// [`BudgetError`].
@@ -106,8 +108,8 @@ pub fn choose(items: &[Item], budget: u64) -> Result<Chosen, BudgetError> {
     if n_bytes > budget {
         return Err(BudgetError::TooSmall { least: n_bytes, budget });
     }
-    // Steps of all hulls by what a byte of each saves; on a hull it falls from step to step, so that the steps of one item stay
-    // in their order.
+    // Steps of all hulls by savings per byte. On a hull the savings decrease, so the steps of one item stay
+    // in order.
     let mut steps: Vec<(f64, usize, usize)> = Vec::new();
     for (index, (item, hull)) in items.iter().zip(&hulls).enumerate() {
         for (at, pair) in hull.windows(2).enumerate() {
@@ -118,7 +120,7 @@ pub fn choose(items: &[Item], budget: u64) -> Result<Chosen, BudgetError> {
     steps.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
     for (_, index, at) in steps {
         let (offers, to) = (&items[index].offers, hulls[index][at]);
-        // A step that does not fit ends the item: a later one of it would be larger.
+        // A step that does not fit ends the item, because its later steps are larger.
         let room = budget - n_bytes;
         let is_next = picks[index] == hulls[index][at - 1];
         let more = offers[to].n_bytes - offers[picks[index]].n_bytes.min(offers[to].n_bytes);
@@ -132,7 +134,7 @@ pub fn choose(items: &[Item], budget: u64) -> Result<Chosen, BudgetError> {
     Ok(Chosen { n_bytes: bytes_of(&picks), cost, picks })
 }
 
-/// Offers on the lower convex hull of (bytes, cost), from the smallest to the cheapest: their indices.
+/// Indices of the offers on the lower convex hull of (bytes, cost), from the smallest to the cheapest.
 fn hull(offers: &[Offer]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..offers.len()).collect();
     let by_size = |a: &usize, b: &usize| -> Ordering {
@@ -143,13 +145,13 @@ fn hull(offers: &[Offer]) -> Vec<usize> {
     let mut hull: Vec<usize> = Vec::new();
     for index in order {
         let point = |at: usize| (offers[at].n_bytes as f64, offers[at].cost);
-        // Larger and no cheaper: nobody takes it.
+        // Larger and not cheaper: dominated.
         if hull.last().is_some_and(|last| offers[*last].cost <= offers[index].cost) {
             continue;
         }
         while let [.., before, last] = hull[..] {
             let ((x0, y0), (x1, y1), (x2, y2)) = (point(before), point(last), point(index));
-            // The middle point lies on or above the line from the one before it to this one.
+            // The middle point is on or above the line between its neighbors.
             if (y1 - y0) * (x2 - x0) >= (y2 - y0) * (x1 - x0) {
                 hull.pop();
             } else {

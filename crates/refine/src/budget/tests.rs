@@ -1,4 +1,4 @@
-//! Choices against every choice that there is.
+//! Compares choices with exhaustive search.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn item(name: &str, offers: &[(u64, f64)]) -> Item {
     Item { name: name.to_owned(), offers: offers.iter().map(offer).collect() }
 }
 
-/// The least cost of all choices within the budget.
+/// Lowest cost of all choices within the budget.
 fn least(items: &[Item], budget: u64) -> Option<f64> {
     let Some((first, rest)) = items.split_first() else { return Some(0.0) };
     let with = |offer: &Offer| Some(offer.cost + least(rest, budget.checked_sub(offer.n_bytes)?)?);
@@ -47,7 +47,8 @@ fn choices_are_near_the_least_cost_and_never_above_the_budget() {
             ratios.push(chosen.cost / least(&items, budget).unwrap());
         }
     }
-    // Six matrices are few to exchange: one table in two hundred is a quarter off, most are exact.
+    // With six matrices, exchanges are limited: one table in two hundred is off by a quarter, most are
+    // optimal.
     let worst = ratios.iter().copied().fold(1.0, f64::max);
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
     assert!(worst < 1.25 && mean < 1.01, "{worst} {mean}");
@@ -68,12 +69,12 @@ fn a_budget_is_filled_to_a_thousandth() {
 
 #[test]
 fn offers_that_nobody_takes_change_nothing() {
-    // Larger and worse; above the line between its neighbours.
+    // Dominated, and above the line between its neighbors.
     let items =
         [item("a", &[(10, 4.0), (15, 5.0), (20, 3.9), (30, 1.0)]), item("b", &[(10, 4.0), (40, 3.9)])];
     assert_eq!(hull(&items[0].offers), [0, 3]);
     assert_eq!(choose(&items, 40).unwrap().picks, [3, 0]);
-    // Off the hull, and still the best that fits.
+    // Off the hull, but the best that fits.
     assert_eq!(choose(&items, 31).unwrap().picks, [2, 0]);
 }
 
@@ -89,7 +90,7 @@ fn what_cannot_be_is_refused() {
 
 #[test]
 fn predictions_by_hand() {
-    // Twice the error is twice the divergence; where errors say nothing it is what was measured.
+    // Twice the error is twice the divergence. Without errors, the measured value is returned.
     assert_eq!(predicted(0.5, 4.0, 2.0), 1.0);
     assert_eq!(predicted(0.5, 1.0, 0.0), 0.5);
     assert_eq!(predicted(0.5, f64::NAN, 1.0), 0.5);

@@ -1,4 +1,4 @@
-//! Statistics in a folder, a file for each step.
+//! Statistics in a folder, one file per step.
 
 use std::{
     collections::BTreeMap,
@@ -16,23 +16,24 @@ use super::{
 };
 use crate::{Error, Gram, fingerprint};
 
-/// Statistics of a model and a text, in a folder of their own. A run that was interrupted left whole steps, and the next one goes
-/// on behind them.
+/// Statistics of a model and a text in a folder. After an interrupted run, the next one continues with the
+/// first missing step.
 #[derive(Debug)]
 pub struct MomentsCache {
     folder: PathBuf,
     identity: Identity,
     files: BTreeMap<usize, StepFile>,
-    /// For each matrix the file and the input in it.
+    /// File and index of the input for each matrix.
     places: BTreeMap<(String, Option<usize>), (usize, usize)>,
 }
 
 impl MomentsCache {
-    /// The statistics in `folder` of this model, these texts and options, of what goes into matrices or of gradients at what comes
-    /// out, as the plan is of the one or the other; the folder is made if it is not there.
+    /// Opens or creates the statistics in `folder` for this model, these texts and options: of inputs or of
+    /// output gradients, depending on the plan.
     ///
     /// # Errors
-    /// [`Error::OtherMoments`] where there are some of another model or text, [`Error::BrokenMoments`] and [`Error::Io`].
+    /// [`Error::OtherMoments`] for statistics of another model or text, [`Error::BrokenMoments`] and
+    /// [`Error::Io`].
     pub fn open(
         folder: &Path,
         model: &Model,
@@ -53,15 +54,15 @@ impl MomentsCache {
         MomentsCache::of(folder, identity, files_in(folder)?)
     }
 
-    /// The statistics in `folder`, whatever they are of.
+    /// Reads the statistics in `folder`, whatever their model and text.
     ///
     /// # Errors
-    /// As [`MomentsCache::open`]; [`Error::OtherMoments`] where two files are not of one run, [`Error::NotAddable`] for a folder
-    /// without any.
+    /// As [`MomentsCache::open`]; [`Error::OtherMoments`] if two files belong to different runs,
+    /// [`Error::NotAddable`] for an empty folder.
     pub fn read(folder: &Path) -> Result<MomentsCache, Error> {
         let files = files_in(folder)?;
         let first = files.first().ok_or_else(|| Error::NotAddable {
-            problem: format!("there are no statistics in `{}`", folder.display()),
+            problem: format!("no statistics in `{}`", folder.display()),
         })?;
         MomentsCache::of(folder, first.identity.clone(), files)
     }
@@ -98,8 +99,8 @@ impl MomentsCache {
         self.folder.join(file_name(step))
     }
 
-    /// The moments of what goes into a tensor, over the tokens to learn from and over those held out; of a stack of matrices those
-    /// of matrix `index`, an expert or a head. None where there are none.
+    /// Hessians of a tensor's inputs over the training tokens and over the held-out tokens; for a stack,
+    /// those of matrix `index` (an expert or a head). `None` if there are none.
     ///
     /// # Errors
     /// [`Error::BrokenMoments`], [`Error::Io`].
@@ -112,28 +113,28 @@ impl MomentsCache {
         Ok(Some((fit, held)))
     }
 
-    /// Whether there are moments of what goes into a tensor that is no stack of matrices.
+    /// True if the inputs of a tensor that is not a stack have statistics.
     pub fn knows(&self, tensor: &str) -> bool {
         self.places.contains_key(&(tensor.to_owned(), None))
     }
 
-    /// Which model they are of: its [`fingerprint`].
+    /// [`fingerprint`] of the model.
     pub fn model(&self) -> &str {
         &self.identity.model
     }
 
-    /// Whether all steps are there.
+    /// True if all steps are present.
     pub fn is_complete(&self) -> bool {
         self.files.len() as u64 == self.identity.n_steps
     }
 
-    /// Whether all inputs of a step are there.
+    /// True if all inputs of a step are present.
     pub fn has(&self, step: usize, inputs: &[PlannedInput]) -> bool {
         let file = self.files.get(&step);
         file.is_some_and(|file| inputs.iter().all(|input| file.inputs.contains(input)))
     }
 
-    /// The importance matrix of all steps that are there.
+    /// The importance matrix of all present steps.
     ///
     /// # Errors
     /// [`Error::BrokenMoments`], [`Error::Io`].
@@ -145,12 +146,12 @@ impl MomentsCache {
         Ok(collector)
     }
 
-    /// Adds the part of a step.
+    /// Adds the importance of one step.
     pub(super) fn add_importance_of(&self, step: usize, collector: &mut Collector) -> Result<(), Error> {
         self.file(step)?.add_importance_to(collector)
     }
 
-    /// Some inputs of a step, in the order of their names.
+    /// Some inputs of a step, in name order.
     pub(super) fn inputs(&self, step: usize, wanted: &[PlannedInput]) -> Result<Vec<Input>, Error> {
         let file = self.file(step)?;
         let mut at: Vec<(&Matrices, usize)> =
@@ -162,7 +163,7 @@ impl MomentsCache {
 
     fn file(&self, step: usize) -> Result<&StepFile, Error> {
         let path = self.path_of(step);
-        let absent = || Error::BrokenMoments { path, problem: "it is absent".to_owned() };
+        let absent = || Error::BrokenMoments { path, problem: "it is missing".to_owned() };
         self.files.get(&step).ok_or_else(absent)
     }
 
@@ -182,35 +183,35 @@ impl MomentsCache {
         Ok(())
     }
 
-    /// Adds the statistics of several texts, all of one model and gathered alike, and writes what all of them give to the folder
-    /// `output`.
+    /// Adds the statistics of several texts, collected with the same model and settings, and writes the sum
+    /// to the folder `output`.
     ///
     /// # Errors
-    /// [`Error::OtherMoments`] for another model or setting; [`Error::NotAddable`] for one text given twice, for a folder that lacks
-    /// steps or inputs, and for an output that holds files already; as [`MomentsCache::open`].
+    /// [`Error::OtherMoments`] for another model or setting; [`Error::NotAddable`] for a text given twice, a
+    /// folder with missing steps or inputs, and an output with files; as [`MomentsCache::open`].
     pub fn merge(folders: &[&Path], output: &Path) -> Result<MomentsCache, Error> {
         let not = |problem: String| Error::NotAddable { problem };
         let caches =
             folders.iter().map(|folder| MomentsCache::read(folder)).collect::<Result<Vec<_>, _>>()?;
-        let first = caches.first().ok_or_else(|| not("there are none".to_owned()))?;
+        let first = caches.first().ok_or_else(|| not("no folders given".to_owned()))?;
         let mut identity = Identity { texts: Vec::new(), ..first.identity.clone() };
         for cache in &caches {
-            // All but the text is the same.
+            // Everything except the text must agree.
             let as_first = Identity { texts: first.identity.texts.clone(), ..cache.identity.clone() };
             as_first.check(&first.identity, &cache.folder)?;
             if !cache.is_complete() {
-                return Err(not(format!("steps are missing in `{}`", cache.folder.display())));
+                return Err(not(format!("missing steps in `{}`", cache.folder.display())));
             }
             for text in &cache.identity.texts {
                 if identity.texts.contains(text) {
-                    return Err(not(format!("the text with the SHA-256 {text} is in two of them")));
+                    return Err(not(format!("duplicate text (SHA-256 {text})")));
                 }
                 identity.texts.push(text.clone());
             }
         }
         fs::create_dir_all(output).map_err(|source| io_error("create", output, source))?;
         if !files_in(output)?.is_empty() {
-            return Err(not(format!("there are statistics in `{}` already", output.display())));
+            return Err(not(format!("`{}` already has statistics", output.display())));
         }
         let mut merged = MomentsCache::of(output, identity, Vec::new())?;
         for (step, file) in &first.files {
@@ -224,10 +225,12 @@ impl MomentsCache {
                 for cache in &caches[1..] {
                     let more = cache.inputs(*step, std::slice::from_ref(planned))?;
                     let more = more.first().ok_or_else(|| {
-                        not(format!("an input of step {step} is missing in `{}`", cache.folder.display()))
+                        not(format!("`{}` lacks an input of step {step}", cache.folder.display()))
                     })?;
                     if !sum.fit.add(&more.fit) || !sum.held.add(&more.held) {
-                        return Err(not(format!("an input of step {step} has another number of columns")));
+                        return Err(not(format!(
+                            "an input of step {step} has a different number of columns"
+                        )));
                     }
                 }
                 written.inputs(&[sum])?;
@@ -238,7 +241,7 @@ impl MomentsCache {
     }
 }
 
-/// The files of steps in a folder, by name.
+/// Step files of a folder, by name.
 fn files_in(folder: &Path) -> Result<Vec<StepFile>, Error> {
     let failed = |source| io_error("read", folder, source);
     let entries = fs::read_dir(folder).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;

@@ -1,11 +1,11 @@
-//! The statistics of one step in a file.
+//! Statistics of one step in a file.
 //!
-//! A GGUF file without a model. The keys `gguf_tools.moments.*` say what it was made of, and for each matrix which of its sums
-//! belong to it. The tensors are
+//! A GGUF file without a model. The keys `gguf_tools.moments.*` record model, text and options, and which
+//! sums belong to which matrix. The tensors are
 //!
 //! ```text
 //! importance   (n_bytes) i8                  the part of `eval::importance::Collector`
-//! counts       (2, n_inputs) i64             tokens to learn from, tokens held out
+//! counts       (2, n_inputs) i64             training tokens, held-out tokens
 //! fit.K        (n (n + 1) / 2) f32           input K: row i of its sums from column i on, one row after the other
 //! held.K       (n (n + 1) / 2) f32
 //! ```
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Error, Gram};
 
-/// Of the form of these files and of how sums are made. Files of another version are refused.
+/// Version of the file format and of the computation. Files of other versions are refused.
 const VERSION: u64 = 1;
 
 const TYPE: &str = "gguf_tools.moments";
@@ -35,17 +35,17 @@ const COUNTS: &str = "counts";
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// What statistics are of. All files of a folder have the same.
+/// Origin of statistics. All files of a folder agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     pub model: String,
-    /// Digests, in order.
+    /// Digests of the texts, in order.
     pub texts: Vec<String>,
     pub held_every: u64,
     pub with_output: bool,
     pub activations: String,
     pub n_steps: u64,
-    /// Whether they are of gradients at what comes out of matrices.
+    /// True for output gradients, false for inputs.
     pub of_outputs: bool,
 }
 
@@ -54,24 +54,24 @@ fn key(name: &str) -> String {
 }
 
 impl Identity {
-    /// Names what differs, with its value here and in `other`.
+    /// The first difference from `other`: its name, our value, the other value.
     fn difference(&self, other: &Identity) -> Option<(&'static str, String, String)> {
         let fields = |it: &Identity| {
             [
                 ("model", it.model.clone()),
                 ("text", it.texts.join(" + ")),
-                ("share of windows held out", it.held_every.to_string()),
-                ("choice about the output matrix", it.with_output.to_string()),
+                ("share of held-out chunks", it.held_every.to_string()),
+                ("treatment of the output matrix", it.with_output.to_string()),
                 ("kind of activations", it.activations.clone()),
                 ("number of steps", it.n_steps.to_string()),
-                ("side of matrices", if it.of_outputs { "outputs" } else { "inputs" }.to_owned()),
+                ("kind of statistics", if it.of_outputs { "outputs" } else { "inputs" }.to_owned()),
             ]
         };
         let mut both = fields(self).into_iter().zip(fields(other));
         both.find(|(a, b)| a.1 != b.1).map(|((what, a), (_, b))| (what, a, b))
     }
 
-    /// Fails where statistics in `path` are of something else than expected.
+    /// Fails if statistics in `path` have another origin than expected.
     pub fn check(&self, expected: &Identity, path: &Path) -> Result<(), Error> {
         match self.difference(expected) {
             None => Ok(()),
@@ -124,24 +124,24 @@ fn part_of(text: &str) -> Option<Part> {
     }
 }
 
-/// Values of the upper half of sums over so many columns.
+/// Number of values in the upper triangle of sums over `n_columns` columns.
 fn n_upper(n_columns: usize) -> Option<u64> {
     let n = n_columns as u64;
     n.checked_add(1)?.checked_mul(n).map(|twice| twice / 2)
 }
 
-/// A file that is being written.
+/// A step file being written.
 pub struct StepWriter {
     output: Output,
     plan: gguf::Plan,
-    /// Where each input is in the file.
+    /// Position of each input in the file.
     places: BTreeMap<Matrices, usize>,
     /// (2, n_inputs).
     counts: Vec<u64>,
 }
 
 impl StepWriter {
-    /// Begins the file of step `step` with the sums of `inputs` and what the importance matrix needs.
+    /// Starts the file of `step` with the sums of `inputs` and the data of the importance matrix.
     pub(super) fn begin(
         path: &Path,
         identity: &Identity,
@@ -192,11 +192,11 @@ impl StepWriter {
     }
 
     fn offset(&self, name: &str) -> Result<u64, Error> {
-        let missing = || Error::NotAddable { problem: format!("`{name}` was not planned") };
+        let missing = || Error::NotAddable { problem: format!("unplanned input `{name}`") };
         Ok(self.plan.tensor(name).ok_or_else(missing)?.offset)
     }
 
-    /// Writes the sums of some inputs. Those of which nothing is written are zero.
+    /// Writes the sums of some inputs. Inputs that are never written are zero.
     pub(super) fn inputs(&mut self, inputs: &[Input]) -> Result<(), Error> {
         for input in inputs {
             let Some(index) = self.places.get(&input.of).copied() else { continue };
@@ -223,7 +223,7 @@ impl StepWriter {
         Ok(())
     }
 
-    /// Gives the file its name.
+    /// Renames the file to its final name.
     pub(super) fn finish(self) -> Result<(), Error> {
         if !self.counts.is_empty() {
             let counts: Vec<u8> = self.counts.iter().flat_map(|count| count.to_le_bytes()).collect();
@@ -233,12 +233,12 @@ impl StepWriter {
     }
 }
 
-/// The name of the file of a step.
+/// File name of a step.
 pub(super) fn file_name(step: usize) -> String {
     format!("step-{step:05}.gguf")
 }
 
-/// What is wrong with a file that is no GGUF, or that cannot be read: errors of the container do not all say which it is.
+/// Error for a file that cannot be read or is not GGUF. Adds the path, which not every container error has.
 fn unreadable(path: &Path, error: gguf::Error) -> Error {
     match error {
         gguf::Error::Io { action, source, .. } => {
@@ -248,7 +248,7 @@ fn unreadable(path: &Path, error: gguf::Error) -> Error {
     }
 }
 
-/// A file that is there.
+/// An existing step file.
 #[derive(Debug)]
 pub(super) struct StepFile {
     path: PathBuf,
@@ -261,35 +261,35 @@ pub(super) struct StepFile {
 }
 
 impl StepFile {
-    /// Reads everything but the sums.
+    /// Reads everything except the sums.
     pub fn open(path: &Path) -> Result<StepFile, Error> {
         let broken =
             |problem: &str| Error::BrokenMoments { path: path.to_owned(), problem: problem.to_owned() };
         let file = File::open(path).map_err(|error| unreadable(path, error))?;
         if file.endian() != Endian::Little {
-            return Err(broken("the file is big-endian"));
+            return Err(broken("unexpected byte order (big-endian)"));
         }
         let metadata = file.metadata();
         let key_error = |error: gguf::KeyError| broken(&error.to_string());
         let count = |name: &str| {
             let count = metadata.count(&key(name)).map_err(key_error)?;
-            count.ok_or_else(|| broken(&format!("`{}` is absent", key(name))))
+            count.ok_or_else(|| broken(&format!("`{}` is missing", key(name))))
         };
         let text = |name: &str| {
             let text = metadata.text(&key(name)).map_err(key_error)?;
-            text.ok_or_else(|| broken(&format!("`{}` is absent", key(name))))
+            text.ok_or_else(|| broken(&format!("`{}` is missing", key(name))))
         };
         let texts = |name: &str| -> Result<Vec<String>, Error> {
             let texts = metadata.texts(&key(name)).map_err(key_error)?;
-            let texts = texts.ok_or_else(|| broken(&format!("`{}` is absent", key(name))))?;
+            let texts = texts.ok_or_else(|| broken(&format!("`{}` is missing", key(name))))?;
             let utf8 = |text: &[u8]| std::str::from_utf8(text).map(str::to_owned);
-            texts.iter().map(utf8).collect::<Result<_, _>>().map_err(|_| broken("a name is no text"))
+            texts.iter().map(utf8).collect::<Result<_, _>>().map_err(|_| broken("a name is not UTF-8"))
         };
         let numbers = |name: &str| match metadata.get(&key(name)) {
             Some(Value::Array(Array::U64(numbers))) => Ok(numbers.as_slice()),
             // An empty list may be of any type.
             Some(Value::Array(array)) if array.is_empty() => Ok(&[][..]),
-            _ => Err(broken(&format!("`{}` is no list of numbers", key(name)))),
+            _ => Err(broken(&format!("`{}` is not a list of numbers", key(name)))),
         };
         let version = count("version")?;
         if version != VERSION {
@@ -306,39 +306,37 @@ impl StepFile {
             of_outputs: metadata.flag(&key("of_outputs")).map_err(key_error)?.unwrap_or(false),
         };
         let step = count("step")?;
-        let step = usize::try_from(step).map_err(|_| broken("its step is beyond the last"))?;
+        let step = usize::try_from(step).map_err(|_| broken("step out of range"))?;
         if step as u64 >= identity.n_steps {
-            return Err(broken("its step is beyond the last"));
+            return Err(broken("step out of range"));
         }
-        // Nobody is to find a step under the name of another.
+        // A renamed file must not pass for another step.
         if path.file_name() != Some(file_name(step).as_ref()) {
-            return Err(broken(&format!("it has step {step}, whose file is `{}`", file_name(step))));
+            return Err(broken(&format!("it contains step {step}, expected in `{}`", file_name(step))));
         }
         let (tensors, parts, at) = (texts("matrix.tensor")?, texts("matrix.part")?, numbers("matrix.input")?);
         if tensors.len() != parts.len() || tensors.len() != at.len() {
-            return Err(broken("its lists of matrices differ in length"));
+            return Err(broken("lists of matrices differ in length"));
         }
         let width = |columns: &u64| usize::try_from(*columns).map_err(|_| broken("an input is too wide"));
         let planned = |columns: &u64| Ok(PlannedInput { of: Vec::new(), n_columns: width(columns)? });
         let mut inputs = numbers("columns")?.iter().map(planned).collect::<Result<Vec<_>, Error>>()?;
         let mut seen = BTreeSet::new();
         for ((tensor, part), at) in tensors.into_iter().zip(&parts).zip(at) {
-            let part = part_of(part).ok_or_else(|| broken("the part of a matrix is of no known kind"))?;
+            let part = part_of(part).ok_or_else(|| broken("unknown kind of matrix part"))?;
             if !seen.insert((tensor.clone(), part)) {
-                return Err(broken("a matrix is in it twice"));
+                return Err(broken("duplicate matrix"));
             }
             let input = usize::try_from(*at).ok().and_then(|at| inputs.get_mut(at));
-            input.ok_or_else(|| broken("a matrix belongs to no input"))?.of.push((tensor, part));
+            input.ok_or_else(|| broken("a matrix has no input"))?.of.push((tensor, part));
         }
-        // The shapes of sums are those that the columns say: only then is anything of their size allocated.
+        // Check tensor shapes against the columns before allocating.
         for (index, input) in inputs.iter().enumerate() {
             for name in [format!("fit.{index}"), format!("held.{index}")] {
                 let tensor =
-                    file.tensor(&name).ok_or_else(|| broken(&format!("tensor `{name}` is absent")))?;
+                    file.tensor(&name).ok_or_else(|| broken(&format!("tensor `{name}` is missing")))?;
                 if tensor.dtype != DType::F32 || Some(tensor.shape.n_elems()) != n_upper(input.n_columns) {
-                    return Err(broken(&format!(
-                        "tensor `{name}` has another type or shape than its columns"
-                    )));
+                    return Err(broken(&format!("tensor `{name}` has an unexpected type or shape")));
                 }
             }
         }
@@ -347,23 +345,23 @@ impl StepFile {
             Some(tensor) if tensor.dtype == DType::I64 => {
                 let words = file.data(tensor).map_err(|error| unreadable(path, error))?.as_chunks::<8>().0;
                 let count = |word: &[u8; 8]| {
-                    u64::try_from(i64::from_le_bytes(*word)).map_err(|_| broken("a count is negative"))
+                    u64::try_from(i64::from_le_bytes(*word)).map_err(|_| broken("negative count"))
                 };
                 words.iter().map(count).collect::<Result<Vec<u64>, Error>>()?
             }
             _ => Vec::new(),
         };
         if Some(counts.len()) != inputs.len().checked_mul(2) {
-            return Err(broken("its counts are not two for each input"));
+            return Err(broken("expected two counts per input"));
         }
         Ok(StepFile { path: path.to_owned(), identity, step, inputs, counts, file })
     }
 
-    /// Adds its part of the importance matrix.
+    /// Adds this step to the importance matrix.
     pub fn add_importance_to(&self, collector: &mut Collector) -> Result<(), Error> {
         let bytes = match self.file.tensor(IMPORTANCE) {
             Some(tensor) if tensor.dtype == DType::I8 => self.data(tensor)?,
-            Some(_) => return Err(self.broken("tensor `importance` is not of bytes".to_owned())),
+            Some(_) => return Err(self.broken("tensor `importance` is not i8".to_owned())),
             None => return Ok(()),
         };
         collector.add_part(bytes).map_err(|error| self.broken(error.to_string()))
@@ -373,10 +371,10 @@ impl StepFile {
         self.file.data(tensor).map_err(|error| unreadable(&self.path, error))
     }
 
-    /// The sums of one input.
+    /// Sums of one input.
     pub fn input(&self, index: usize) -> Result<Input, Error> {
         let planned =
-            self.inputs.get(index).ok_or_else(|| self.broken(format!("input {index} is absent")))?;
+            self.inputs.get(index).ok_or_else(|| self.broken(format!("input {index} is missing")))?;
         let of = planned.of.clone();
         let gram = |name: &str, count: usize| self.gram(&format!("{name}.{index}"), planned, count);
         Ok(Input { of, fit: gram("fit", 2 * index)?, held: gram("held", 2 * index + 1)? })
@@ -385,7 +383,7 @@ impl StepFile {
     fn gram(&self, name: &str, planned: &PlannedInput, count: usize) -> Result<Gram, Error> {
         let broken = |problem: &str| self.broken(format!("tensor `{name}` {problem}"));
         let n = planned.n_columns;
-        let tensor = self.file.tensor(name).ok_or_else(|| broken("is absent"))?;
+        let tensor = self.file.tensor(name).ok_or_else(|| broken("is missing"))?;
         let mut values = self.data(tensor)?.as_chunks::<4>().0;
         let n_sums = n.checked_mul(n).ok_or_else(|| broken("is too wide"))?;
         let mut sums = vec![0.0; n_sums];
@@ -396,10 +394,10 @@ impl StepFile {
                 *sum = f32::from_le_bytes(*value);
             }
         }
-        // It is large, and hardly anyone reads it twice.
+        // Large, and rarely read twice.
         self.file.advise(tensor, Advice::DoneWith);
         if sums.iter().any(|sum| !sum.is_finite()) {
-            return Err(broken("has values that are not finite"));
+            return Err(broken("has non-finite values"));
         }
         Gram::from_upper(n, self.counts[count], sums).ok_or_else(|| broken("is not square"))
     }

@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{Error, Gram};
 
-/// Rows that are taken from memory together, a multiple of what a product adds up by itself ([`products::BLOCK`]): the order of
-/// sums is that of the text, and does not depend on this number or on the number of threads.
+/// Rows that are loaded together; a multiple of the block size of products ([`products::BLOCK`]), so the
+/// order of sums is that of the text and does not depend on this number or on the thread count.
 const BLOCK_ROWS: usize = 2 * products::BLOCK;
 
-/// Columns of a tile of the sums, about: enough work for a thread, and little of the lower half.
+/// Approximate columns of a tile of the sums: enough work for a thread, little waste in the lower triangle.
 const TILE_COLUMNS: usize = 192;
 
-/// `sum x x^T` while it grows: (n_columns, n_columns), the upper half alone.
+/// Accumulates `sum x x^T`: (n_columns, n_columns), upper triangle only.
 struct Growing {
     n_columns: usize,
     n_tokens: u64,
@@ -32,11 +32,11 @@ impl Growing {
         Growing { n_columns, n_tokens: 0, sums: vec![0.0; n_columns * n_columns] }
     }
 
-    /// Adds rows (n, n_columns), on the threads of the pool that calls.
+    /// Adds rows (n, n_columns) on the current thread pool.
     fn add(&mut self, level: Level, rows: &[f32]) {
         let n = self.n_columns;
         self.n_tokens += (rows.len() / n.max(1)) as u64;
-        // Tiles of equal width, which depends on the number of columns alone.
+        // Tiles of equal width, which depends only on the number of columns.
         let n_tiles = n.div_ceil(TILE_COLUMNS).max(1);
         let width = n.div_ceil(n_tiles).next_multiple_of(16);
         for block in rows.chunks(BLOCK_ROWS * n.max(1)) {
@@ -46,7 +46,7 @@ impl Growing {
             for top in (0..n).step_by(width) {
                 let (band, rest) = below.split_at(Axis(0), width.min(n - top));
                 below = rest;
-                // The tiles on the diagonal and to the right of it.
+                // Tiles on and right of the diagonal.
                 let (_, mut right) = band.split_at(Axis(1), top);
                 for left in (top..n).step_by(width) {
                     let (tile, rest) = right.split_at(Axis(1), width.min(n - left));
@@ -68,35 +68,35 @@ impl Growing {
     }
 }
 
-/// Both sums of an input.
+/// Both sums of an input: training and held-out tokens.
 struct Pair {
     fit: Growing,
     held: Growing,
 }
 
-/// The first input that is not finite.
+/// The first non-finite input.
 struct Fault {
     tensor: String,
     value: f32,
     column: usize,
-    /// Which row of the batch.
+    /// Row in the batch.
     row: usize,
 }
 
-/// Gathers the inputs of one round while batches run.
+/// Collects the inputs of one round while batches run.
 pub(super) struct Gatherer {
     level: Level,
     pairs: BTreeMap<Matrices, Pair>,
     pub importance: Option<Collector>,
-    /// For each token of the batch whether it is held out.
+    /// For each token of the batch, true if it is held out.
     is_held: Vec<bool>,
-    /// Rows to learn from and rows held out, where a batch has both.
+    /// Training rows and held-out rows, if a batch has both.
     apart: [Vec<f32>; 2],
     fault: Option<Fault>,
 }
 
 impl Gatherer {
-    /// Of the inputs of a round.
+    /// A collector for the inputs of a round.
     pub fn new(round: &[PlannedInput], importance: Option<Collector>) -> Gatherer {
         let pair = |input: &PlannedInput| {
             let new = || Growing::new(input.n_columns);
@@ -112,13 +112,14 @@ impl Gatherer {
         }
     }
 
-    /// The next batch has these windows, each with its number of tokens and whether it is held out.
+    /// Starts a batch of these chunks, each with its number of tokens and whether it is held out.
     pub fn begin(&mut self, windows: impl Iterator<Item = (usize, bool)>) {
         self.is_held.clear();
         windows.for_each(|(n_tokens, is_held)| self.is_held.extend(std::iter::repeat_n(is_held, n_tokens)));
     }
 
-    /// Fails where something was not finite. `batch` are the windows that ran, and `lengths` their numbers of tokens.
+    /// Fails if a value was not finite. `batch` are the chunks that ran, and `lengths` their numbers of
+    /// tokens.
     pub fn check(&mut self, batch: Range<usize>, lengths: impl Iterator<Item = usize>) -> Result<(), Error> {
         let Some(Fault { tensor, value, column, row }) = self.fault.take() else { return Ok(()) };
         let (mut window, mut token) = (batch.start, row);
@@ -131,7 +132,7 @@ impl Gatherer {
         Err(Error::NotFiniteInput { tensor, value, column, window: window + 1, token: token + 1 })
     }
 
-    /// What was gathered, in the order of the names.
+    /// Collected sums, in name order.
     pub fn finish(self) -> (Vec<Input>, Option<Collector>) {
         let input =
             |(of, pair): (Matrices, Pair)| Input { of, fit: pair.fit.finish(), held: pair.held.finish() };
@@ -159,7 +160,7 @@ impl Observer for Gatherer {
             importance.multiplied(call);
         }
         let key: Matrices = call.by.iter().map(|(tensor, part)| ((*tensor).to_owned(), *part)).collect();
-        // An input of another round.
+        // Belongs to another round.
         let Some(pair) = self.pairs.get_mut(&key) else { return };
         let n_rows = call.rows.len() / call.n_in;
         let is_held = |row: usize| self.is_held[call.tokens.map_or(row, |tokens| tokens[row])];

@@ -1,16 +1,15 @@
-//! Second moments of what goes into every matrix of a model, gathered layer by layer.
+//! Hessians of the inputs of every matrix of a model, collected layer by layer.
 //!
-//! All of a text runs through one layer, then all of it through the next. What a layer is multiplied with is added up while it
-//! runs, in two sums of its own: over the tokens to learn from, and over those of windows that are held out, so that whoever
-//! rounds with the first can judge by the second. Memory holds the sums of one layer (of a part of it, if they are larger than
-//! [`Options::gram_bytes`]: the layer then runs several times, once for the widest input alone), a batch of activations, and what
-//! every batch leaves between two layers, which goes to the disk beyond [`Options::state_bytes`]. [`Plan`] says how much that is
-//! before anything runs.
+//! All of the text runs through one layer, then through the next. Inputs of matrices are summed while a layer
+//! runs, separately over training tokens and over held-out chunks, so that a choice made on the first can be
+//! judged on the second. Memory holds the sums of one layer (or of a part of it, if they exceed
+//! [`Options::gram_bytes`]: the layer then runs several times), a batch of activations, and the state between
+//! two layers, which is spilled to disk beyond [`Options::state_bytes`]. [`Plan`] states the memory before
+//! anything runs.
 //!
-//! Matrices that are multiplied with the same rows share one sum; which they are is seen, not read from names.
+//! Matrices with the same input share one sum. Sharing is observed at run time, not derived from names.
 //!
-//! The sums are the same to the last bit for any number of threads: products of fixed blocks of rows, added in the order of the
-//! text.
+//! Sums are bit-identical for any thread count: products of fixed blocks of rows, added in text order.
 
 mod cache;
 mod file;
@@ -35,24 +34,25 @@ pub use texts::Texts;
 
 use crate::{Error, Gram};
 
-/// Below so many tokens to learn from for each column the moments are those of few tokens more than of a language: rounding with
-/// them should lean on their diagonal.
+/// Fewer training tokens per column give unreliable off-diagonal entries; rounding should then rely on the
+/// diagonal.
 pub const FEW_PER_COLUMN: f64 = 4.0;
 
-/// How moments are gathered.
+/// Options for collecting Hessians.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Bytes that sums of several inputs may take at once.
+    /// Memory for the sums of several inputs, in bytes.
     pub gram_bytes: u64,
-    /// Bytes that the sums of one input may take, which is then alone. Of wider ones no sums are made.
+    /// Memory for the sums of one input that is processed alone, in bytes. Wider inputs have no Hessian.
     pub widest_bytes: u64,
-    /// Bytes that what batches leave between two layers may take in memory.
+    /// Memory for the state between two layers, in bytes.
     pub state_bytes: u64,
-    /// Every window of so many is held out, the last of them; none where it is 0 or 1, one at least of two windows or more.
+    /// One chunk in `held_every` is held out, the last of each group. Nothing is held out for 0 or 1; at
+    /// least one chunk is, given two or more.
     pub held_every: usize,
-    /// The fewest tokens to learn from for each column of the widest input that is taken.
+    /// Minimum of training tokens per column of the widest input.
     pub least_per_column: f64,
-    /// Whether importance is gathered of the output matrix too ([`Collector::new`]).
+    /// Also collect importance of the output matrix ([`Collector::new`]).
     pub with_output: bool,
 }
 
@@ -70,61 +70,63 @@ impl Default for Options {
     }
 }
 
-/// What goes into one matrix, or into several at once.
+/// An input of one or more matrices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
-    /// What they go into.
+    /// Matrices with this input.
     pub of: Matrices,
-    /// Over the tokens to learn from.
+    /// Sum over training tokens.
     pub fit: Gram,
-    /// Over the tokens held out.
+    /// Sum over held-out tokens.
     pub held: Gram,
 }
 
 impl Input {
-    /// Tokens to learn from for each column.
+    /// Training tokens per column.
     pub fn tokens_per_column(&self) -> f64 {
         self.fit.n_tokens() as f64 / self.fit.n_columns().max(1) as f64
     }
 }
 
-/// Inputs of one step that were gathered together.
+/// Inputs of one step that were collected together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Which step, from 0: of a decoder what is before the layers, each layer, and what is behind.
+    /// Step, from 0: before the layers, each layer, after the layers.
     pub step: usize,
-    /// Which round of it, from 0.
+    /// Round of the step, from 0.
     pub round: usize,
-    /// In the order of their names. Experts that no token was routed to have no tokens.
+    /// Inputs in name order. Experts that received no tokens have none.
     pub inputs: Vec<Input>,
 }
 
-/// Who wants what is gathered, and to know how far it is.
+/// Receives results and progress.
 pub trait Watch {
-    /// Inputs of a step are complete; nobody else holds them.
+    /// Receives completed inputs of a step.
     ///
     /// # Errors
-    /// Any, which ends the run.
+    /// Any error ends the run.
     fn found(&mut self, found: Found) -> Result<(), Error>;
 
-    /// `done` batches of `of` have run, over all steps and rounds. False ends the run.
+    /// Receives the progress: `done` batches of `of`, over all steps and rounds. Returns false to end the
+    /// run.
     fn progress(&mut self, _done: usize, _of: usize) -> bool {
         true
     }
 }
 
-/// What is told of a run.
+/// Summary of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// Of all tokens, as [`Collector`] gathers it alone.
+    /// Importance over all tokens, as [`Collector`] alone would collect it.
     pub importance: Collector,
-    /// Inputs with fewer tokens than [`FEW_PER_COLUMN`] for each column, and how many they have; not those without any.
+    /// Inputs with fewer tokens per column than [`FEW_PER_COLUMN`], and how many they have; inputs without
+    /// tokens are not listed.
     pub few: Vec<(Matrices, f64)>,
-    /// Experts that no token to learn from was routed to.
+    /// Experts that received no training tokens.
     pub unreached: Vec<Matrices>,
-    /// Inputs that are too wide for the memory that was allowed.
+    /// Inputs that are too wide for the allowed memory.
     pub too_wide: Vec<Matrices>,
-    /// Inputs with columns that are always zero, and which those are.
+    /// Inputs with columns that are always zero, and these columns.
     pub dead: Vec<(Matrices, Vec<usize>)>,
 }
 
@@ -147,12 +149,12 @@ impl Summary {
     }
 }
 
-/// Gathers the moments of all inputs of a model, step by step, and hands them out. With a cache, steps that are in it are read
-/// from it, and others are written to it.
+/// Collects the Hessians of all inputs of a model, step by step, and passes them on. With a cache, present
+/// steps are read from it and missing ones are written to it.
 ///
 /// # Errors
-/// As [`Model::run`]; [`Error::NotFiniteInput`], [`Error::Interrupted`], [`Error::Io`], and what [`Watch::found`] and the cache
-/// fail with.
+/// As [`Model::run`]; [`Error::NotFiniteInput`], [`Error::Interrupted`], [`Error::Io`], and errors of
+/// [`Watch::found`] and the cache.
 pub fn gather(
     model: &Model,
     texts: &Texts,
@@ -162,11 +164,11 @@ pub fn gather(
     watch: &mut dyn Watch,
 ) -> Result<Summary, Error> {
     let engine = Steps::new(model)?;
-    // Each step's inputs, whichever round they belong to.
+    // Inputs of a step, over all rounds.
     let inputs = |step: &PlannedStep| step.rounds.concat();
     let is_known = |(index, step)| cache.as_ref().is_some_and(|cache| cache.has(index, &inputs(step)));
     let is_known: Vec<bool> = plan.steps.iter().enumerate().map(is_known).collect();
-    // Behind the last step that has to be gathered nothing has to run.
+    // Nothing runs after the last missing step.
     let n_run = is_known.iter().rposition(|known| !known).map_or(0, |last| last + 1);
     let n_rounds: usize = (0..n_run).map(|step| n_rounds_of(plan, step, is_known[step])).sum();
     let (mut done, of) = (0, n_rounds * plan.batches.len());
@@ -194,7 +196,7 @@ pub fn gather(
             let Some(gatherer) = gatherer else { continue };
             let (inputs, importance) = gatherer.finish();
             if let Some(importance) = importance {
-                // In the first round, so that the file is planned before anything goes into it.
+                // In the first round, because the file is planned before anything is written.
                 let part = importance.to_part();
                 summary.importance.add_part(&part)?;
                 if let Some(cache) = &cache {
@@ -223,7 +225,7 @@ pub fn gather(
     Ok(summary)
 }
 
-/// How often the batches run through a step.
+/// Number of times the batches run through a step.
 fn n_rounds_of(plan: &Plan, step: usize, is_known: bool) -> usize {
     if is_known { 1 } else { plan.steps[step].rounds.len() }
 }
@@ -247,7 +249,7 @@ fn run(
     Ok(next)
 }
 
-/// An error of the system, with the file that it tells of.
+/// An I/O error with its file.
 fn io_error(action: &'static str, path: &std::path::Path, source: io::Error) -> Error {
     Error::Io { action, path: path.display().to_string(), source }
 }

@@ -1,15 +1,16 @@
-//! Second moments of gradients at what comes out of every matrix.
+//! Gram matrices of the gradients at the output of every matrix.
 //!
-//! For one matrix and a token, `g` (n_rows) is the gradient of `-ln p` of all tokens to come at what comes out of the matrix there,
-//! with targets that are drawn from what the model itself predicts. A change `E` of the weights then changes predictions by a
-//! divergence of about `1/2 tr(G E C E^T)`, with `G = E[g g^T]` (n_rows, n_rows) and the second moments `C` of what goes in, as far
-//! as both sides have nothing to do with each other: this is the Fisher information as a Kronecker product, up to a factor.
+//! For one matrix and token, `g` (n_rows) is the gradient of `-ln p` of all following tokens with respect to
+//! the matrix's output there, for targets drawn from the model's own predictions. An error `E` of the weights
+//! changes predictions by a KL divergence of about `1/2 tr(G E C E^T)`, with `G = E[g g^T]` (n_rows, n_rows)
+//! and the input Hessian `C`, if inputs and gradients are independent. This is the Kronecker-factored Fisher
+//! information, up to a factor.
 //!
-//! The text runs through the model once, and what enters each layer is kept; then gradients come back, a layer at a time over all of
-//! the text. Memory holds the sums of one layer, a batch, and what entered the layers, which goes to the disk beyond
-//! [`Options::state_bytes`].
+//! The text runs forward once, and the inputs of each layer are kept. Then the backward pass goes layer by
+//! layer over all of the text. Memory holds the sums of one layer, a batch, and the layer inputs, which are
+//! spilled to disk beyond [`Options::state_bytes`].
 //!
-//! Source: the sketches of the Fisher information in YAQA (Tseng et al., arXiv:2505.22988), of which this is the plainest.
+//! Source: the Fisher information sketches of YAQA (Tseng et al., arXiv:2505.22988), in their simplest form.
 
 use eval::{Between, Model, Observer, Part, Steps};
 
@@ -23,11 +24,11 @@ use super::{
 use crate::Error;
 
 impl Plan {
-    /// What gradients need behind this plan: sums for all matrices that every token goes through, by their rows. What comes out of the
-    /// output matrix is left out.
+    /// Plans output gradients on top of this plan: sums over the rows of every matrix that sees every token,
+    /// except the output matrix.
     ///
     /// # Errors
-    /// [`Error::Eval`] where gradients find no way back through the model.
+    /// [`Error::Eval`] if the backward pass does not support the model.
     pub fn of_outputs(&self, model: &Model, options: &Options) -> Result<Plan, Error> {
         let engine = Steps::new(model)?;
         engine.need_way_back()?;
@@ -46,13 +47,13 @@ impl Plan {
         let bytes = |round: &Vec<PlannedInput>| round.iter().map(PlannedInput::gram_bytes).sum::<u64>();
         let rounds = || steps.iter().flat_map(|step| &step.rounds).map(bytes);
         let (gram_bytes, all_bytes) = (rounds().max().unwrap_or(0), rounds().sum::<u64>());
-        // What entered each step, and gradients, which are as much again.
+        // Layer inputs, and gradients of the same size.
         let state_bytes = self.state_bytes.saturating_mul(steps.len() as u64 + 1);
         Ok(Plan {
             gram_bytes,
             state_bytes,
             is_spilled: state_bytes > options.state_bytes,
-            // A layer runs again, and there is a gradient beside each of its activations.
+            // A layer runs again, with a gradient for each activation.
             working_bytes: self.working_bytes.saturating_mul(2),
             file_bytes: all_bytes / 2,
             is_of_outputs: true,
@@ -62,8 +63,8 @@ impl Plan {
     }
 }
 
-/// Gathers moments of gradients of a plan by [`Plan::of_outputs`], the last step first, as [`super::gather`] does of inputs: over the same
-/// tokens to learn from, and over those held out.
+/// Collects gradient statistics for a plan from [`Plan::of_outputs`], last step first, over the same training
+/// and held-out tokens as [`super::gather`].
 ///
 /// # Errors
 /// As [`super::gather`], and [`Error::NotFiniteGradient`].
@@ -81,7 +82,7 @@ pub fn gather_outputs(
     let is_known: Vec<bool> = (0..plan.steps.len())
         .map(|index| cache.as_ref().is_some_and(|cache| cache.has(index, &plan.steps[index].rounds.concat())))
         .collect();
-    // Before the first step that has to be gathered nothing has to be gone back through.
+    // The backward pass stops at the first missing step.
     let first = (0..plan.steps.len()).find(|index| !is_known[*index] && !has_none(*index));
     let mut states = States::new(plan.batches.len(), plan.is_spilled).map_err(spill)?;
     let mut stack = Stack::new(plan.is_spilled).map_err(spill)?;
@@ -177,7 +178,7 @@ fn of_gradient(error: Error) -> Error {
     }
 }
 
-/// The token whose part of the probabilities, laid one behind the other, `u` of 0 to 1 falls into.
+/// Samples a token from probabilities `p` with `u` from 0 to 1 (inverse transform).
 fn drawn(p: &[f32], u: f64) -> usize {
     let mut sum = 0.0;
     for (token, p) in p.iter().enumerate() {
@@ -186,13 +187,14 @@ fn drawn(p: &[f32], u: f64) -> usize {
             return token;
         }
     }
-    // Probabilities add up to 1 in single precision only.
+    // Rounding can leave the sum below 1.
     p.iter().rposition(|p| *p > 0.0).unwrap_or(0)
 }
 
-/// A number of 0 to 1 for a token of a window, the same in every run.
+/// A pseudo-random number from 0 to 1 for a token of a chunk, the same in every run.
 ///
-/// Source: the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// Source: the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014).
 fn uniform(window: u64, token: u64) -> f64 {
     let mut z = (window << 32 | token).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -214,7 +216,7 @@ mod tests {
                 counts[drawn(&p, uniform(window, token))] += 1;
             }
         }
-        // Four standard deviations of 10,000 draws are 200 at most.
+        // Four standard deviations of 10,000 draws are at most 200.
         for (count, p) in counts.iter().zip(p) {
             assert!((f64::from(*count) - 1e4 * f64::from(p)).abs() <= 200.0, "{counts:?}");
         }

@@ -1,61 +1,62 @@
-//! What a run will need, known before it starts.
+//! Memory and work of a run, known before it starts.
 
 use eval::{Between, Model, Multiplied, Observer, Part, Steps};
 
 use super::{Options, Texts};
 use crate::Error;
 
-/// Matrices that are multiplied with the same rows, each a tensor and its part.
+/// Matrices with a common input, each a tensor and its part.
 pub type Matrices = Vec<(String, Part)>;
 
-/// One input: what goes into one matrix, or into several at once.
+/// A planned input of one or more matrices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedInput {
-    /// What it goes into.
+    /// Matrices with this input.
     pub of: Matrices,
-    /// Its columns.
+    /// Number of columns.
     pub n_columns: usize,
 }
 
 impl PlannedInput {
-    /// Bytes of its two sums, of the tokens to learn from and of those held out.
+    /// Bytes of its two sums (training and held-out tokens).
     pub fn gram_bytes(&self) -> u64 {
         (self.n_columns as u64).saturating_pow(2).saturating_mul(8)
     }
 }
 
-/// One step of the model: a layer, what is before the first or behind the last; or all of a model that is not cut.
+/// A step of the model: before the layers, one layer, or after the layers. Models that cannot be cut have one
+/// step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedStep {
-    /// The inputs of each round. All batches run once for each round, so that the sums of one fit into the memory that they are
-    /// allowed.
+    /// Inputs of each round. All batches run once per round, so that the sums of one round fit into the
+    /// allowed memory.
     pub rounds: Vec<Vec<PlannedInput>>,
-    /// Inputs that are too wide for that memory: no sums are made of them.
+    /// Inputs without sums, because they are too wide.
     pub too_wide: Vec<PlannedInput>,
 }
 
-/// What a run will need.
+/// Requirements of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Every step, in order.
+    /// All steps, in order.
     pub steps: Vec<PlannedStep>,
-    /// Bytes of the sums that are alive at once.
+    /// Bytes of the sums that exist at the same time.
     pub gram_bytes: u64,
-    /// Bytes that all windows leave between two steps.
+    /// Bytes of the state of all chunks between two steps.
     pub state_bytes: u64,
-    /// Whether these lie on the disk, twice.
+    /// True if the state is on disk (twice).
     pub is_spilled: bool,
-    /// Bytes of a batch that runs, about.
+    /// Approximate bytes of a running batch.
     pub working_bytes: u64,
-    /// Bytes of the files of statistics, about.
+    /// Approximate bytes of the statistics files.
     pub file_bytes: u64,
-    /// Whether it is of gradients at what comes out of matrices ([`Plan::of_outputs`]).
+    /// True for output gradients ([`Plan::of_outputs`]).
     pub(super) is_of_outputs: bool,
-    /// Windows that run together, by their index.
+    /// Chunks that run together, by index.
     pub(super) batches: Vec<std::ops::Range<usize>>,
 }
 
-/// Notes which matrices share their input.
+/// Records which matrices share an input.
 #[derive(Default)]
 struct Probe {
     inputs: Vec<PlannedInput>,
@@ -73,7 +74,7 @@ impl Observer for Probe {
 
 impl Probe {
     fn note(&mut self, of: Matrices, n_columns: usize) {
-        // One token reaches a few experts, and all have their matrices in common.
+        // One token reaches a few experts, but all experts have the same matrices.
         let n_experts = of.iter().find_map(|(_, part)| match part {
             Part::Expert { n, .. } => Some(*n),
             Part::Whole | Part::Head { .. } => None,
@@ -98,10 +99,10 @@ impl Probe {
 }
 
 impl Plan {
-    /// Runs a single token through the model to see what its inputs are and what it leaves between steps.
+    /// Runs one token through the model to find its inputs and the state between steps.
     ///
     /// # Errors
-    /// As [`Model::run`]; [`Error::TooFewTokens`] where [`Options::least_per_column`] says so.
+    /// As [`Model::run`]; [`Error::TooFewTokens`] by [`Options::least_per_column`].
     pub fn new(model: &Model, texts: &Texts, options: &Options) -> Result<Plan, Error> {
         let engine = Steps::new(model)?;
         let (mut steps, mut between, mut token_bytes) = (Vec::new(), Between::default(), 0);
@@ -129,7 +130,7 @@ impl Plan {
             state_bytes,
             is_spilled: state_bytes > options.state_bytes,
             working_bytes: engine.working_bytes(rows_at_once.min(texts.n_tokens())),
-            // Half of each sum is written.
+            // Files store one triangle of each sum.
             file_bytes: all_bytes / 2,
             is_of_outputs: false,
             batches: batches(texts.windows(), rows_at_once),
@@ -137,29 +138,29 @@ impl Plan {
         })
     }
 
-    /// Groups of windows that run together.
+    /// Number of batches.
     pub fn n_batches(&self) -> usize {
         self.batches.len()
     }
 
-    /// How often all windows run through a step, over all steps: the number of steps, unless some have several rounds.
+    /// Number of passes of all chunks through a step, summed over steps.
     pub fn n_rounds(&self) -> usize {
         self.steps.iter().map(|step| step.rounds.len()).sum()
     }
 
-    /// Bytes of memory beside the file that is mapped, about.
+    /// Approximate memory in bytes, without the mapped file.
     pub fn memory_bytes(&self) -> u64 {
         self.gram_bytes + self.working_bytes + if self.is_spilled { 0 } else { self.state_bytes }
     }
 }
 
-/// Whether a window is held out: the last of every `every`, and of all where there are fewer.
+/// True if a chunk is held out: the last of every `every` chunks, or the last chunk if there are fewer.
 pub(super) fn is_held(window: usize, n_windows: usize, every: usize) -> bool {
     let every = every.min(n_windows);
     every > 1 && window % every == every - 1
 }
 
-/// Inputs in rounds of so many bytes, in order; one that is larger has its own.
+/// Groups inputs into rounds of limited size, in order. A larger input has its own round.
 pub(super) fn planned(inputs: Vec<PlannedInput>, options: &Options) -> PlannedStep {
     let fits = |input: &PlannedInput| input.gram_bytes() <= options.widest_bytes;
     let (fitting, too_wide): (Vec<_>, Vec<_>) = inputs.into_iter().partition(fits);
@@ -177,8 +178,8 @@ pub(super) fn planned(inputs: Vec<PlannedInput>, options: &Options) -> PlannedSt
     PlannedStep { rounds, too_wide }
 }
 
-/// Windows that run together: as many as have so many tokens, one at least. The cuts for windows of one length are those of
-/// [`Model::sequences_at_once`].
+/// Chunks that run together: as many as `rows_at_once` tokens allow, at least one. For chunks of equal length
+/// the groups are those of [`Model::sequences_at_once`].
 pub(crate) fn batches(windows: &[Vec<u32>], rows_at_once: usize) -> Vec<std::ops::Range<usize>> {
     let (mut batches, mut first, mut n_rows) = (Vec::new(), 0, 0);
     for (index, window) in windows.iter().enumerate() {
@@ -196,7 +197,7 @@ pub(crate) fn batches(windows: &[Vec<u32>], rows_at_once: usize) -> Vec<std::ops
 
 fn check_length(steps: &[PlannedStep], found: usize, least_per_column: f64) -> Result<(), Error> {
     let inputs = steps.iter().flat_map(|step| step.rounds.iter().flatten());
-    // Experts see what the router sends them, which nobody knows before.
+    // The tokens of experts depend on the router.
     let seen_by_all =
         inputs.filter(|input| !input.of.iter().any(|(_, part)| matches!(part, Part::Expert { .. })));
     let columns = seen_by_all.map(|input| input.n_columns).max().unwrap_or(0);
@@ -239,7 +240,7 @@ mod tests {
         let step = planned(inputs(), &options);
         assert_eq!(widths(&step), [vec![10, 20], vec![11, 10]]);
         assert_eq!(step.too_wide, [input(30)]);
-        // What is larger than several may be is alone, first or not.
+        // Inputs above the shared limit are alone, in any position.
         let step = planned(inputs(), &Options { widest_bytes: 7200, ..options.clone() });
         assert_eq!(widths(&step), [vec![10, 20], vec![11], vec![30], vec![10]]);
         let step = planned(vec![input(30), input(10)], &Options { widest_bytes: 7200, ..options });

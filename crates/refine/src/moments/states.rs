@@ -1,4 +1,4 @@
-//! What batches leave between two steps, in memory or on the disk.
+//! State of batches between two steps, in memory or on disk.
 
 use std::{
     collections::BTreeMap,
@@ -11,19 +11,19 @@ use eval::{Between, BetweenShapes};
 
 use crate::Error;
 
-/// The disk did not take what lies here, or give it back.
+/// Error of the temporary file.
 pub(super) fn spill(source: io::Error) -> Error {
     Error::Io { action: "spill to", path: "a temporary file".to_owned(), source }
 }
 
-/// What entered each step of each batch, for the way back.
+/// Layer inputs of each batch, for the backward pass.
 pub(super) enum Stack {
     Held(BTreeMap<(usize, usize), Between>),
     Spilled { file: File, end: u64, places: BTreeMap<(usize, usize), (BetweenShapes, u64)> },
 }
 
 impl Stack {
-    /// Of nothing yet.
+    /// An empty stack.
     pub fn new(is_spilled: bool) -> io::Result<Stack> {
         Ok(match is_spilled {
             false => Stack::Held(BTreeMap::new()),
@@ -31,7 +31,7 @@ impl Stack {
         })
     }
 
-    /// Keeps what entered a step of a batch.
+    /// Stores the input of a step of a batch.
     pub fn put(&mut self, at: (usize, usize), between: Between) -> io::Result<()> {
         match self {
             Stack::Held(all) => {
@@ -50,7 +50,7 @@ impl Stack {
         Ok(())
     }
 
-    /// What entered a step of a batch; nothing where that is not known.
+    /// The input of a step of a batch; empty if it is unknown.
     pub fn get(&mut self, at: (usize, usize)) -> io::Result<Between> {
         match self {
             Stack::Held(all) => Ok(all.get(&at).cloned().unwrap_or_default()),
@@ -62,7 +62,7 @@ impl Stack {
         }
     }
 
-    /// Nobody asks for a step any more.
+    /// Releases a step.
     pub fn forget(&mut self, step: usize) {
         if let Stack::Held(all) = self {
             all.retain(|(of, _), _| *of != step);
@@ -70,22 +70,22 @@ impl Stack {
     }
 }
 
-/// What each batch left behind the last step.
+/// State of each batch after the last step.
 pub(super) enum States {
     Held(Vec<Between>),
     Spilled(Spilled),
 }
 
-/// Files that have no name, so that nothing of them stays, however a run ends.
+/// Unnamed temporary files, so nothing remains however a run ends.
 pub(super) struct Spilled {
-    /// What the step before left, and where each batch begins.
+    /// State after the previous step, and the offset of each batch.
     read: (File, Vec<(BetweenShapes, u64)>),
-    /// What this step leaves.
+    /// State after this step.
     written: (File, Vec<(BetweenShapes, u64)>),
 }
 
 impl States {
-    /// Of batches that no step has seen.
+    /// State before the first step.
     pub fn new(n_batches: usize, is_spilled: bool) -> io::Result<States> {
         if !is_spilled {
             return Ok(States::Held(vec![Between::default(); n_batches]));
@@ -97,7 +97,7 @@ impl States {
         }))
     }
 
-    /// What batch `index` left. It is read again unless this is `is_last` of a step.
+    /// State of batch `index`. It is read again unless `is_last`.
     pub fn get(&mut self, index: usize, is_last: bool) -> io::Result<Between> {
         match self {
             States::Held(batches) if is_last => Ok(mem::take(&mut batches[index])),
@@ -110,7 +110,7 @@ impl States {
         }
     }
 
-    /// Keeps what batch `index` leaves; batches come in order.
+    /// Stores the state of batch `index`; batches come in order.
     pub fn put(&mut self, index: usize, between: Between) -> io::Result<()> {
         match self {
             States::Held(batches) => batches[index] = between,
@@ -124,7 +124,7 @@ impl States {
         Ok(())
     }
 
-    /// All batches have left something: the next step reads it.
+    /// Ends a step; the next one reads its state.
     pub fn end_step(&mut self) -> io::Result<()> {
         if let States::Spilled(Spilled { read, written }) = self {
             mem::swap(read, written);

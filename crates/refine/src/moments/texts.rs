@@ -1,4 +1,4 @@
-//! What statistics are gathered from: windows of tokens.
+//! Chunks of tokens that statistics are collected from.
 
 use eval::{
     Model,
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, fingerprint::hex};
 
-/// Windows of tokens, each of which a model sees alone.
+/// Chunks of tokens, each a sequence of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts {
     windows: Vec<Vec<u32>>,
@@ -18,7 +18,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Windows as they are.
+    /// Texts from given chunks.
     pub fn of_windows(windows: Vec<Vec<u32>>) -> Texts {
         let mut digest = Sha256::new();
         for window in &windows {
@@ -29,22 +29,22 @@ impl Texts {
         Texts { windows, digests, warnings: Vec::new() }
     }
 
-    /// A text cut as for an importance matrix (`gguf-eval imatrix`).
+    /// Cuts a text as for an importance matrix (`gguf-eval imatrix`).
     ///
     /// # Errors
-    /// What the tokenizer says; [`eval::Error::TooShort`], [`eval::Error::OutOfRange`].
+    /// Errors of the tokenizer; [`eval::Error::TooShort`], [`eval::Error::OutOfRange`].
     pub fn of_text(model: &Model, text: &[u8], settings: &chunks::Settings) -> Result<Texts, Error> {
         let tokens = model.tokenizer().encode(text, true, false).map_err(eval::Error::from)?;
         let chunks = chunks::chunks_of_text(model, &tokens, settings)?;
         Ok(Texts::of_windows(chunks.into_iter().map(|chunk| chunk.tokens).collect()))
     }
 
-    /// Chats in JSON, one a line (see [`chat::Chat::parse`]), as the template of the model writes them. Each
-    /// chat begins a window; one that is longer than `context` tokens goes on in further ones.
+    /// Chats in JSON, one per line (see [`chat::Chat::parse`]), rendered with the model's template. Each chat
+    /// starts a chunk; a chat longer than `context` tokens continues in further chunks.
     ///
     /// # Errors
-    /// [`Error::Chat`] for a line that is no chat, or that the template does not take; what the tokenizer says;
-    /// [`eval::Error::OutOfRange`] for windows without tokens.
+    /// [`Error::Chat`] for a line that is not a chat or that the template rejects; errors of the tokenizer;
+    /// [`eval::Error::OutOfRange`] for chunks without tokens.
     pub fn of_chats(model: &Model, lines: &[u8], context: usize) -> Result<Texts, Error> {
         chunks::Settings { context, ..chunks::Settings::default() }.check()?;
         let template = model.file().metadata().text("tokenizer.chat_template").map_err(eval::Error::from)?;
@@ -53,10 +53,10 @@ impl Texts {
         Texts::of_transcripts(model, &chats, context)
     }
 
-    /// Chats that a template has rendered, cut like those of [`Texts::of_chats`].
+    /// Rendered chats, cut like those of [`Texts::of_chats`].
     ///
     /// # Errors
-    /// Errors of the tokenizer; [`eval::Error::OutOfRange`] for windows without tokens.
+    /// Errors of the tokenizer; [`eval::Error::OutOfRange`] for chunks without tokens.
     pub fn of_transcripts(model: &Model, chats: &Transcripts, context: usize) -> Result<Texts, Error> {
         chunks::Settings { context, ..chunks::Settings::default() }.check()?;
         let mut windows = Vec::new();
@@ -66,7 +66,7 @@ impl Texts {
         Ok(Texts { warnings: chats.warning().into_iter().collect(), ..Texts::of_windows(windows) })
     }
 
-    /// The windows of several texts, one after the other.
+    /// Concatenates the chunks of several texts.
     pub fn joined(texts: impl IntoIterator<Item = Texts>) -> Texts {
         let mut all = Texts { windows: Vec::new(), digests: Vec::new(), warnings: Vec::new() };
         for text in texts {
@@ -77,17 +77,17 @@ impl Texts {
         all
     }
 
-    /// What was lost when the texts were made, in sentences.
+    /// Warnings about lost parts of texts.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The windows.
+    /// The chunks.
     pub fn windows(&self) -> &[Vec<u32>] {
         &self.windows
     }
 
-    /// Tokens of all windows.
+    /// Tokens of all chunks.
     pub fn n_tokens(&self) -> usize {
         self.windows.iter().map(Vec::len).sum()
     }

@@ -1,42 +1,42 @@
-//! Matrices that are rounded by both sides: whole, when the first of their rows comes.
+//! Rounding of whole matrices with Kronecker-factored statistics, done when the first of their rows comes.
 
 use super::{Refiner, StockRows};
 use crate::{BothSides, Error, Gram, Rounding, RoundingOptions, divergence, moments::MomentsCache};
 
-/// Rows that tell whether both sides are better than one: enough that what they have to do with each other is seen.
+/// Rows that decide between input statistics alone and both: enough for correlations between rows to show.
 const SAMPLE_ROWS: usize = 256;
 
-/// Bytes that the rounding of one matrix may take. Larger ones are rounded by one side.
+/// Memory limit for rounding one matrix, in bytes. Larger matrices use input statistics alone.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// The moments of both sides of a matrix, over the tokens to learn from and over those held out.
+/// Input and output statistics of a matrix over training and held-out tokens.
 pub(super) struct Sides {
-    /// What goes in.
+    /// Inputs.
     pub fit: Gram,
     pub held: Gram,
-    /// Gradients at what comes out.
+    /// Output gradients.
     pub fit_outputs: Gram,
     pub held_outputs: Gram,
 }
 
-/// A matrix rounded by both sides.
+/// A rounded matrix.
 pub(super) struct Rounded {
     pub options: RoundingOptions,
-    /// Mean squares of predictions' change on held-out tokens, of sampled rows: by one side, and by both.
+    /// `tr(G E C E^T)` on held-out tokens, over sampled rows, with input statistics alone and with both.
     pub held_out: (f64, f64),
-    /// All of its blocks.
+    /// All blocks of the matrix.
     pub blocks: Vec<u8>,
 }
 
 impl Refiner {
-    /// Lets rows of a matrix know of each other, by moments of gradients at what comes out of it.
+    /// Also uses output gradient statistics.
     #[must_use]
     pub fn with_outputs(mut self, outputs: MomentsCache) -> Refiner {
         self.outputs = Some(outputs);
         self
     }
 
-    /// The moments of gradients at what comes out of a matrix, where there are any and it may be rounded by both sides.
+    /// Output statistics of a matrix, if it has any and is eligible.
     pub(super) fn outputs_of(
         &self,
         rows: &StockRows<'_>,
@@ -45,7 +45,7 @@ impl Refiner {
         let Some(outputs) = self.outputs.as_ref().filter(|_| BothSides::takes(rows.dtype)) else {
             return Ok(None);
         };
-        // Both metrics with their factors and the moments that they are made of; weights, points and errors, twice.
+        // Two metrics with their factors and statistics; weights, points and errors, twice.
         let n_columns = n_columns as u64;
         let bytes = 16 * (n_columns.pow(2) + n_rows.pow(2)) + 20 * n_rows * n_columns;
         if bytes > MOST_BYTES {
@@ -54,14 +54,15 @@ impl Refiner {
         let found = outputs.gram(rows.tensor, None)?;
         Ok(found.filter(|(fit, held)| {
             let has_all = |gram: &Gram| gram.n_columns() as u64 == n_rows && gram.n_tokens() > 0;
-            // Of gradients that are all zero nothing is learnt.
+            // Gradients that are all zero carry no information.
             has_all(fit)
                 && has_all(held)
                 && (0..fit.n_columns()).any(|row| fit.sums()[row * (fit.n_columns() + 1)] > 0.0)
         }))
     }
 
-    /// Rounds a matrix by both sides, behind one side with `options`. None where that is no better on tokens held out.
+    /// Rounds a matrix with both statistics after rounding with `options`. `None` if that is not better on
+    /// held-out tokens.
     pub(super) fn round_both(
         &self,
         rows: &StockRows<'_>,
@@ -72,7 +73,7 @@ impl Refiner {
         let (n_columns, n_rows, dtype) = (fit.n_columns(), fit_outputs.n_columns(), rows.dtype);
         let options =
             RoundingOptions { output_shrinkage: Some(RoundingOptions::OUTPUT_SHRINKAGE), ..*options };
-        // Rows that are spread evenly, as if the matrix had no others.
+        // Evenly spread rows, treated as if the matrix had no others.
         let n_sampled = n_rows.min(SAMPLE_ROWS);
         let sampled: Vec<usize> = (0..n_sampled).map(|index| index * n_rows / n_sampled).collect();
         let encoded = |wanted: &[usize]| -> Result<(Vec<f32>, Vec<u8>), Error> {
@@ -95,7 +96,7 @@ impl Refiner {
             (Err(Error::InputsAreZero), _) | (_, Err(Error::InputsAreZero)) => return Ok(None),
             (one, both) => (one?, both?),
         };
-        // Not so either where one is no number.
+        // False as well if one is NaN.
         let is_better = held_out.1 < held_out.0;
         if !is_better {
             return Ok(None);
@@ -111,9 +112,9 @@ impl Refiner {
     }
 }
 
-/// The moments of some rows among each other.
+/// Submatrix of some rows.
 fn part_of(gram: &Gram, rows: &[usize]) -> Gram {
     let (n, all) = (rows.len(), gram.n_columns());
     let sums = rows.iter().flat_map(|i| rows.iter().map(move |j| gram.sums()[i * all + j])).collect();
-    Gram::from_sums(n, gram.n_tokens(), sums).expect("as many as there are pairs")
+    Gram::from_sums(n, gram.n_tokens(), sums).expect("one sum per pair")
 }

@@ -1,22 +1,24 @@
-//! Rounding by both sides: rows of a matrix know of each other.
+//! Rounding with a Kronecker-factored Hessian (YAQA): rows of a matrix interact.
 //!
-//! With the moments `C` of what goes in and `G` of gradients at what comes out (n_rows, n_rows), what a change `E` of the weights does to
-//! predictions is `tr(G E H E^T)`, where `H` comes of `C` as for one side, and `G` is drawn towards its diagonal alike. For a row whose
-//! neighbours stand still that is the error of one side for other weights:
+//! With the input Hessian `H` (as for row-wise rounding) and the output gradient statistics `G` (n_rows,
+//! n_rows), shrunk in the same way, an error `E` of the weights costs `tr(G E H E^T)`. For a row whose
+//! neighbors are fixed that is the row-wise cost for shifted weights:
 //!
 //! ```text
 //! G_rr (e_r + s_r) H (e_r + s_r)^T + const,    s_r = sum_{i != r} G_ri / G_rr e_i
 //! ```
 //!
-//! 1. **Feedback.** With `G = U^T D U` and `H = V^T D' V` (`factor`) the whole is `sum_rc d_r d'_c ((U E V^T)_rc)^2`, and the term of row
-//!    `r` and column `c` knows only rows and columns before them. So rows are rounded in the order of falling `G_rr`, each with
+//! 1. **Feedback.** With `G = U^T D U` and `H = V^T D' V` (`factor`) the cost is `sum_rc d_r d'_c ((U E
+//!    V^T)_rc)^2`, and the term of row
+//!    `r` and column `c` depends only on earlier rows and columns. Rows are rounded in the order of falling `G_rr`, each with
 //!    feedback over its columns, for the weights `w_r + sum_{i<r} U_ri e_i`.
-//! 2. **Descent.** Each weight takes the level that is best while all others stand still.
+//! 2. **Descent.** Each weight takes its best level while all others stay fixed.
 //!
-//! A tile of rows goes over a panel of columns at once: what rows and columns elsewhere carry into it is a product of matrices, and
-//! within it a weight is rounded after the other. The order is one for all numbers of threads, which share the products.
+//! A tile of rows is processed one panel of columns at a time. Corrections from other rows and columns are
+//! matrix products; within a panel, weights are rounded one after the other. The order does not depend on the
+//! number of threads, which share the products.
 //!
-//! Memory: `H` and `V`, `G` and `U`, and of the matrix weights, points, errors and errors in the factor's order, each f32.
+//! Memory: `H` and `V`, `G` and `U`; weights, points, errors, and errors in the factor's order, each f32.
 //!
 //! Source: YAQA (Tseng et al., arXiv:2505.22988).
 
@@ -36,10 +38,10 @@ use super::{
 };
 use crate::{Error, Gram};
 
-/// One number for each row of a tile.
+/// One number per row of a tile.
 type TileRow = [f32; TILE_ROWS];
 
-/// Metrics of both sides of a matrix.
+/// Input and output metrics of a matrix.
 #[derive(Debug)]
 pub struct BothSides {
     options: RoundingOptions,
@@ -53,11 +55,11 @@ pub struct BothSides {
 }
 
 impl BothSides {
-    /// Prepares the rounding of a matrix by the moments of what goes in and of gradients at what comes out. Of the options the
-    /// shrinkage is that of the first, `output_shrinkage` that of the second; feedback and sweeps are of both.
+    /// Prepares the rounding of a matrix from its input Hessian and its output gradient statistics.
+    /// `shrinkage` applies to the first, `output_shrinkage` to the second; feedback and sweeps to both.
     ///
     /// # Errors
-    /// As [`Rounding::new`](super::Rounding::new), of either side.
+    /// As [`Rounding::new`](super::Rounding::new), for either.
     pub fn new(inputs: &Gram, outputs: &Gram, options: &RoundingOptions) -> Result<BothSides, Error> {
         let of_rows = RoundingOptions {
             shrinkage: options.output_shrinkage.unwrap_or(RoundingOptions::OUTPUT_SHRINKAGE),
@@ -73,16 +75,16 @@ impl BothSides {
         Ok(BothSides { options: *options, inputs, of_inputs, of_outputs, g, inverse_diagonal })
     }
 
-    /// Whether this knows the levels of a type. It does not where columns come by eights from a codebook.
+    /// True if the type is supported: its columns are not coded eight at a time.
     pub fn takes(dtype: DType) -> bool {
         frozen(dtype).is_some()
     }
 
-    /// Rounds a whole matrix again: `weights` (n_rows, n_columns), `blocks` their encoding as `dtype` on entry and the better one on
-    /// return. Scales stay, and what else [`Rounding::refine`](super::Rounding::refine) leaves.
+    /// Rounds a whole matrix again: `weights` (n_rows, n_columns); `blocks`, their encoding as `dtype` on
+    /// entry and the better one on return. Scales stay unchanged.
     ///
     /// # Errors
-    /// For a type that [`takes`](Self::takes) does not know, and lengths that do not agree.
+    /// For an unsupported type ([`takes`](Self::takes)) and lengths that do not agree.
     pub fn refine(&self, dtype: DType, weights: &[f32], blocks: &mut [u8]) -> Result<(), Error> {
         let (n_columns, order) = (self.inputs.n_columns(), self.of_outputs.order());
         let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
@@ -91,7 +93,7 @@ impl BothSides {
         if found != expected {
             return Err(Error::Length { what: "rows of a matrix", found, expected });
         }
-        // Rows in the order of the factor.
+        // Rows in the factor's order.
         let mut sorted = Vec::with_capacity(weights.len());
         let mut sorted_blocks = Vec::with_capacity(blocks.len());
         for row in order {
@@ -122,12 +124,12 @@ impl BothSides {
         }
     }
 
-    /// All rows and columns in the orders of their factors.
+    /// Feedback over all rows and columns in the orders of their factors.
     fn feedback(&self, nearest: &impl Nearest, tile: &mut Tile) {
         let (level, n_columns, n_rows) = (self.options.level, tile.n_columns(), self.g.nrows());
         let (u, v) = (self.of_outputs.v(), self.of_inputs.v());
-        // (n_columns, rows), columns in the factor's order: errors, what rows before carry into those of a tile, and the sum of both,
-        // which is what columns carry on.
+        // (n_columns, rows), columns in the factor's order: errors, corrections from earlier rows, and their
+        // sum, which columns pass on.
         let mut errors = Array2::<f32>::zeros((n_columns, n_rows));
         let mut shifts = Array2::<f32>::zeros((n_columns, TILE_ROWS));
         let mut mixed = Array2::<f32>::zeros((n_columns, TILE_ROWS));
@@ -135,7 +137,7 @@ impl BothSides {
         for top in (0..n_rows).step_by(TILE_ROWS) {
             let rows = top..n_rows.min(top + TILE_ROWS);
             let n = rows.len();
-            // (columns, rows before) x (rows before, rows of the tile).
+            // (columns, earlier rows) x (earlier rows, rows of the tile).
             let before = u.slice(s![rows.clone(), ..top]);
             let shares = shifts.axis_chunks_iter_mut(Axis(0), PANEL).into_par_iter();
             shares.zip(errors.axis_chunks_iter(Axis(0), PANEL).into_par_iter()).for_each(
@@ -169,10 +171,11 @@ impl BothSides {
         }
     }
 
-    /// The columns from place `first` on of the rows from `top` on: `carried` (columns, TILE_ROWS) and `shifts` (n_columns, TILE_ROWS)
-    /// go in, `mixed` (columns, TILE_ROWS) and `errors` (columns, rows) come out.
+    /// Rounds the columns from `first` on of the rows from `top` on: `carried` (columns, TILE_ROWS) and
+    /// `shifts` (n_columns, TILE_ROWS) are inputs, `mixed` (columns, TILE_ROWS) and `errors` (columns, rows)
+    /// are outputs.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "one loop over all that a weight depends on")]
+    #[expect(clippy::too_many_arguments, reason = "one loop over everything that a weight depends on")]
     fn round_panel(
         &self,
         nearest: &impl Nearest,
@@ -196,12 +199,13 @@ impl BothSides {
                     for lane in 0..LANES {
                         wanted[lane] += now[group + lane] + shift[group + lane];
                     }
-                    // Sixteen at once cost no more than the one that is taken.
+                    // Sixteen lanes cost no more than the one that is used.
                     let (found, left) = column.nearest(nearest, &wanted, points);
                     let row = group + i;
                     (points[i], error[row]) = (found[i], left[i]);
                     let factors: &TileRow = tile_row(Some(self.of_outputs.within(top + row)));
-                    // What is in `within` at and above the diagonal means nothing, so those rows, which are done, are kept.
+                    // Entries of `within` at and above the diagonal are undefined, so rows that are done are
+                    // restored.
                     for later in row + 1..n {
                         shift[later] += factors[later] * left[i];
                     }
@@ -225,8 +229,8 @@ impl BothSides {
         }
     }
 
-    /// One sweep over all rows in the factor's order, each tile of them over all columns in the file's. While everything else stands still
-    /// the error of row `r` and column `c` that costs least is `e_rc - (G E H)_rc / (G_rr H_cc)`.
+    /// One sweep over all rows in the factor's order, each tile over all columns in file order. With
+    /// everything else fixed, the best error of row `r` and column `c` is `e_rc - (G E H)_rc / (G_rr H_cc)`.
     fn sweep(&self, nearest: &impl Nearest, tile: &mut Tile) {
         let (level, n_columns, n_rows) = (self.options.level, tile.n_columns(), self.g.nrows());
         let h = self.inputs.h();
@@ -265,8 +269,8 @@ impl BothSides {
         }
     }
 
-    /// The columns from `first` on of the rows from `top` on, whose part of `G` is `g`: `gradients` (columns, TILE_ROWS) of `G E H`,
-    /// and `mixed` of `G E`, which follows the errors.
+    /// Sweeps the columns from `first` on of the rows from `top` on, whose part of `G` is `g`: `gradients`
+    /// (columns, TILE_ROWS) of `G E H`, and `mixed` of `G E`, updated with the errors.
     #[inline(always)]
     fn sweep_panel(
         &self,
@@ -302,7 +306,7 @@ impl BothSides {
                     let better = |lane: &usize| {
                         (left[*lane] - best[*lane]).abs() < (errors[*lane] - best[*lane]).abs()
                     };
-                    // Rows before the first that changes see what they would have seen one after the other.
+                    // Rows before the first change see what they would have seen one after the other.
                     let Some(lane) = (from..end).find(better) else { break };
                     let (row, by) = (group + lane, left[lane] - errors[lane]);
                     (points[lane], errors[lane]) = (found[lane], left[lane]);
@@ -344,10 +348,10 @@ struct Panel {
     n: usize,
 }
 
-/// Rows of a panel's product that a thread makes at once.
+/// Rows of a panel's product that a thread computes at once.
 const PART_ROWS: usize = 16;
 
-/// Does work on parts of the rows of `out`, each with its first row, on all threads.
+/// Runs `work` on parts of the rows of `out`, each with its first row, on all threads.
 fn in_parts(mut out: ArrayViewMut2<'_, f32>, work: impl Fn(usize, ArrayViewMut2<'_, f32>) + Sync) {
     let parts = out.axis_chunks_iter_mut(Axis(0), PART_ROWS).into_par_iter().enumerate();
     parts.for_each(|(part, out)| work(part * PART_ROWS, out));
@@ -363,12 +367,12 @@ fn tile_row_mut(values: Option<&mut [f32]>) -> &mut TileRow {
     values.and_then(|values| values.first_chunk_mut()).expect("tiles are whole rows")
 }
 
-/// `tr(G E C E^T) / (n_tokens of both)` with `E = weights - blocks` of a whole matrix, (n_rows, n_columns) each: twice the divergence
-/// that it makes, about, up to the number of tokens that predictions follow. Products in single precision, the sum over them in
-/// double; their order is fixed.
+/// `tr(G E C E^T) / (n_tokens of both)` with `E = weights - blocks` of a whole matrix, (n_rows, n_columns)
+/// each: about twice the KL divergence that it causes, up to the number of following tokens. Products in
+/// single precision, sums in double, in a fixed order.
 ///
 /// # Errors
-/// As [`output_error`](super::output_error), of either side.
+/// As [`output_error`](super::output_error), for either statistics.
 pub fn divergence(
     inputs: &Gram,
     outputs: &Gram,
@@ -395,7 +399,7 @@ pub fn divergence(
         .step_by(TILE_ROWS)
         .map(|top| {
             let rows = top..n_rows.min(top + TILE_ROWS);
-            // G E of the tile, and E C of it: the sum of their products is the tile's part of the trace.
+            // G E of the tile, and E C: the sum of their products is the tile's part of the trace.
             let mut of_outputs = Array2::zeros((rows.len(), n_columns));
             matmul(level, false, 1.0, g.slice(s![rows.clone(), ..]), errors.view(), of_outputs.view_mut());
             let mut of_inputs = Array2::zeros((rows.len(), n_columns));

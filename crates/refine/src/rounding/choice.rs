@@ -1,4 +1,4 @@
-//! Which options are best on tokens that were not used.
+//! Choice of rounding options on held-out tokens.
 
 use rayon::prelude::*;
 use tensor::DType;
@@ -11,22 +11,23 @@ use crate::{Error, Gram};
 pub struct Choice {
     /// The options.
     pub options: RoundingOptions,
-    /// `tr(E G E^T) / n_tokens` of the sample on the tokens held out, as the encoder left it.
+    /// `tr(E G E^T) / n_tokens` of the sample on held-out tokens, for the encoder's blocks.
     pub stock_error: f64,
-    /// The same with these options.
+    /// The same after rounding with these options.
     pub error: f64,
 }
 
-/// Errors on held-out tokens that are within this factor of the least are taken for equal. Held-out tokens are of the texts that were
-/// learned from; text of another kind is further away, and wants more shrinkage than they do (`docs/notes/quality.md`).
+/// Held-out errors within this factor of the best count as equal. Held-out tokens come from the calibration
+/// texts; other text differs more and needs more shrinkage (`docs/notes/quality.md`).
 const NEAR: f64 = 1.05;
 
-/// Columns whose factors may be in memory for all candidates at once: 34 MB for each at most.
+/// Columns up to which all candidates' factors may be in memory at once: at most 34 MB each.
 const SIDE_BY_SIDE: usize = 2048;
 
-/// Tries each of the candidates on a sample of rows: moments `fit` decide levels, moments `held` of other tokens measure them. None
-/// where the encoder's own levels are better than all. `weights` (n_rows, n_columns) and `stock` are some rows of a matrix and
-/// their encoding. Of those about as good as the best the one with the most shrinkage is taken, and the first of equals.
+/// Tries each candidate on a sample of rows: Hessian `fit` decides levels, Hessian `held` of other tokens
+/// measures them. `None` if the encoder's levels are best. `weights` (n_rows, n_columns) and `stock` are rows
+/// of a matrix and their encoding. Among candidates about as good as the best, the one with the most
+/// shrinkage wins, and the first of equals.
 ///
 /// # Errors
 /// As [`Rounding::new`], [`Rounding::refine`] and [`output_error`].
@@ -46,7 +47,7 @@ pub fn choose(
         let error = output_error(held, dtype, weights, &blocks, n_columns)?;
         Ok(Choice { options: *options, stock_error, error })
     };
-    // The few rows of a sample are work for one thread. Factors of wide ones are large, and keep all threads busy by themselves.
+    // A small sample is work for one thread. Wide factors are large and keep all threads busy.
     let at_a_time = if n_columns <= SIDE_BY_SIDE { 1 } else { candidates.len() };
     let choices: Result<Vec<Choice>, Error> =
         candidates.par_iter().with_min_len(at_a_time).map(tried).collect();

@@ -11,9 +11,9 @@ use super::{
     tile::Tile,
 };
 
-/// One sweep over all columns of a tile, in the order of the file. While all other errors of its row stand still, the error of column
-/// `j` that costs least is `e_j - g_j / H[j, j]` with `g = H e`; the level that comes nearest to it is taken where it is nearer than the
-/// one that is there. `gradients` (PANEL, n_lanes) is room to work in.
+/// One sweep over all columns of a tile, in file order. With the other errors of its row fixed, the best
+/// error of column `j` is `e_j - g_j / H[j, j]` with `g = H e`; the nearest level is taken if it is nearer
+/// than the current one. `gradients` (PANEL, n_lanes) is scratch space.
 pub fn sweep(
     level: Level,
     metric: &Metric,
@@ -24,7 +24,8 @@ pub fn sweep(
     let n_columns = tile.n_columns();
     for first in (0..n_columns).step_by(PANEL) {
         let end = n_columns.min(first + PANEL);
-        // g of the panel, anew: (panel, n_columns) x (n_columns, n_lanes). Errors of other panels stand still meanwhile.
+        // g of the panel: (panel, n_columns) x (n_columns, n_lanes). Errors of other panels do not change
+        // meanwhile.
         let mut gradients = gradients.slice_mut(s![..end - first, ..]);
         let h = metric.h().slice(s![first..end, ..]);
         matmul(level, false, 1.0, h, tile.errors().view(), gradients.view_mut());
@@ -37,7 +38,8 @@ pub fn sweep(
     }
 }
 
-/// The columns from `first` on, whose part of `H` is `h` (columns, columns) and whose gradients are (columns, n_lanes).
+/// The columns from `first` on, whose part of `H` is `h` (columns, columns) and whose gradients are (columns,
+/// n_lanes).
 #[inline(always)]
 fn sweep_panel(
     level: Level,
@@ -58,7 +60,7 @@ fn sweep_panel(
         for j in 0..n {
             let (sum, to_come) = sums[j..n].split_first_mut().expect("column `j` is one of them");
             let (column, points, errors) = tile.column(first + j, lane);
-            // The error that would cost least, and the value that leaves it.
+            // The best error, and the value that gives it.
             let (mut best, mut wanted) = ([0.0; LANES], [0.0; LANES]);
             for i in 0..LANES {
                 best[i] = errors[i] - sum[i] * inverse_diagonal[j];
@@ -74,7 +76,7 @@ fn sweep_panel(
                 errors[i] = if better { left[i] } else { errors[i] };
                 any |= better;
             }
-            // Most columns of a later sweep stay as they are in all rows.
+            // In later sweeps most columns stay the same in all rows.
             if any {
                 let h = h.row(j);
                 add_products(level, to_come, &h.to_slice().expect("whole rows")[j + 1..], &change);

@@ -1,14 +1,16 @@
-//! Rounding of types whose columns come eight at a time from a codebook (`quant::eights`), with their scales frozen.
+//! Rounding of types that code eight columns at a time with a codebook (`quant::eights`), with fixed scales.
 //!
-//! The same two passes as for single columns, with eight columns as the unit. What eight columns cost, all else standing still, is
-//! `(t - v) M (t - v)^T` with a wanted `t`, their values `v = scale * magnitude * sign` and a metric `M` (8, 8):
+//! The same two passes as for single columns, with eight columns as the unit. With everything else fixed,
+//! eight columns cost `(t - v) M (t - v)^T` for a target `t`, their values `v = scale * magnitude * sign` and
+//! a metric `M` (8, 8):
 //!
-//! - feedback: `H = V^T D V` in an order that keeps eights together, `M = V_8^T D_8 V_8` of their part of it, and `t = w + y` where
-//!   `V_8 y` is what the columns before carry into them;
-//! - descent: `M` their part of `H`, and `t = v + M^-1 g` with `g = H e`.
+//! - feedback: `H = V^T D V` in an order that keeps groups of eight together, `M = V_8^T D_8 V_8` of their
+//!   part, and `t = w + y` where
+//!   `V_8 y` is the correction from earlier columns;
+//! - descent: `M` is their part of `H`, and `t = v + M^-1 g` with `g = H e`.
 //!
-//! The point that is best by the diagonal of `M` alone is found among all (`search`); from there, steps that see all of `M` pass to
-//! better ones as long as there are any.
+//! The best point by the diagonal of `M` is found among all (`search`). From there, steps that use all of `M`
+//! move to better points while there are any.
 #![expect(clippy::needless_range_loop, reason = "lanes walk several arrays by one index")]
 
 use ndarray::{Array2, s};
@@ -26,7 +28,7 @@ use super::{
     search::{Found, Search},
 };
 
-/// Steps from the best point by the diagonal towards the best by the whole metric.
+/// Steps from the best point by the diagonal to the best by the whole metric.
 const STEPS: usize = 3;
 
 /// Eight columns of sixteen rows.
@@ -34,7 +36,8 @@ type Eight = [Lanes; COLUMNS];
 /// (8, 8).
 type Small = [[f32; COLUMNS]; COLUMNS];
 
-/// Rows of a matrix, transposed: (columns or groups, n_lanes), row-major, padded with rows of zeros to whole lanes.
+/// Rows of a matrix, transposed: (columns or groups, n_lanes), row-major, padded with zero rows to whole
+/// lanes.
 #[derive(Debug)]
 pub struct EightsTile {
     n_columns: usize,
@@ -43,7 +46,7 @@ pub struct EightsTile {
     weights: Vec<f32>,
     /// `weight - value`.
     errors: Array2<f32>,
-    /// Zero where the choice stays.
+    /// Zero if the choice stays.
     scales: Vec<f32>,
     /// (n_columns / 8, n_lanes).
     choices: Vec<Choice>,
@@ -51,7 +54,7 @@ pub struct EightsTile {
 }
 
 impl EightsTile {
-    /// Reads rows; lengths agree.
+    /// Reads rows of matching lengths.
     pub fn read(codec: &EightsCodec, weights: &[f32], blocks: &[u8], n_columns: usize) -> EightsTile {
         let n_rows = weights.len() / n_columns;
         let n_lanes = n_rows.next_multiple_of(LANES);
@@ -99,7 +102,7 @@ impl EightsTile {
         tile
     }
 
-    /// Packs the choices into the blocks that were read.
+    /// Packs the choices into the original blocks.
     pub fn write(&self, codec: &EightsCodec, blocks: &mut [u8]) {
         let mut choices = vec![Choice::default(); self.n_columns / COLUMNS];
         let row_bytes = blocks.len() / self.sound.len();
@@ -129,7 +132,7 @@ impl EightsTile {
         *lanes(&self.scales, column / self.group * self.n_lanes + lane)
     }
 
-    /// Takes what was found where it was `taken`: choices and errors.
+    /// Applies a candidate in the lanes where it was `taken`: choices and errors.
     #[inline(always)]
     fn put(&mut self, search: &Search, column: usize, lane: usize, found: &Candidate, taken: &[bool; LANES]) {
         let at = column / COLUMNS * self.n_lanes + lane;
@@ -141,7 +144,7 @@ impl EightsTile {
     }
 }
 
-/// A choice for eight columns of sixteen rows.
+/// A candidate for eight columns of sixteen rows.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     found: Found,
@@ -168,18 +171,18 @@ fn cost(metric: &Small, x: &Eight) -> (Lanes, Eight) {
     (sum, products)
 }
 
-/// Eight columns and what is wanted of them.
+/// Eight columns and their target.
 struct Wanted<'a> {
     search: &'a Search,
     metric: &'a Small,
     weights: Eight,
-    /// `t - w`: what is wanted beyond the weights.
+    /// `t - w`: the target relative to the weights.
     beyond: Eight,
     scales: Lanes,
 }
 
 impl Wanted<'_> {
-    /// The point nearest to `target` by a diagonal, with what it costs by the whole metric.
+    /// The point nearest to `target` by a diagonal, with its cost by the whole metric.
     #[inline(always)]
     fn candidate(&self, target: &Eight, diagonal: &[f32; COLUMNS]) -> (Candidate, Eight) {
         let mut steps = [[0.0; LANES]; COLUMNS];
@@ -201,7 +204,7 @@ impl Wanted<'_> {
         (Candidate { found, errors, cost }, slope)
     }
 
-    /// The best that is found from the weights and from the errors that are there, if there are any.
+    /// The best point found from the weights and from the current errors, if any.
     #[inline(always)]
     fn best(&self) -> Candidate {
         let mut target = [[0.0; LANES]; COLUMNS];
@@ -211,11 +214,11 @@ impl Wanted<'_> {
             }
         }
         let diagonal: [f32; COLUMNS] = std::array::from_fn(|i| self.metric[i][i]);
-        // A diagonal that is above the metric in every direction: a step by it never makes the cost larger.
+        // A diagonal that dominates the metric: a step by it never increases the cost.
         let above: [f32; COLUMNS] = std::array::from_fn(|i| self.metric[i].iter().map(|m| m.abs()).sum());
         let (mut best, mut slope) = self.candidate(&target, &diagonal);
         for step in 0..STEPS {
-            // From the values v: v + slope / diagonal would cost least if the metric were that diagonal.
+            // If the metric were that diagonal, v + slope / diagonal would be optimal.
             let weights = if step == 0 { &diagonal } else { &above };
             for i in 0..COLUMNS {
                 for lane in 0..LANES {
@@ -239,7 +242,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Rounds all columns of a tile in the factor's order, which keeps eights together.
+/// Rounds all columns of a tile in the factor's order, which keeps groups of eight together.
 pub fn feedback(level: Level, factor: &Factor, search: &Search, tile: &mut EightsTile) {
     let (n_columns, n_lanes) = (tile.n_columns, tile.n_lanes);
     let mut errors = Array2::<f32>::zeros((n_columns, n_lanes));
@@ -289,8 +292,8 @@ pub fn feedback(level: Level, factor: &Factor, search: &Search, tile: &mut Eight
     }
 }
 
-/// Rounds the eight columns that are at a place of the order. `sums` are what is carried into them and the columns of their panel
-/// behind them; `put` takes their errors.
+/// Rounds the eight columns at one place of the order. `sums` are the corrections for them and for the later
+/// columns of their panel; `put` receives their errors.
 #[inline(always)]
 fn feedback_of_eight(
     level: Level,
@@ -313,7 +316,7 @@ fn feedback_of_eight(
     let metric: Small = std::array::from_fn(|i| {
         std::array::from_fn(|j| (0..COLUMNS).map(|k| v[k][i] * factor.pivot(place + k) * v[k][j]).sum())
     });
-    // V_8 y = x, from the first to the last.
+    // Solves V_8 y = x by forward substitution.
     let mut beyond = [[0.0; LANES]; COLUMNS];
     for j in 0..COLUMNS {
         beyond[j] = sums[j];
@@ -335,13 +338,13 @@ fn feedback_of_eight(
             errors[row] = if taken[row] { best.errors[j][row] } else { now[j][row] };
         }
         put(j, &errors);
-        // Columns of the panel behind these eight.
+        // Later columns of the panel.
         let of_column = &factor.within(place + j)[place % PANEL + COLUMNS..];
         add_products(level, &mut sums[COLUMNS..], of_column, &errors);
     }
 }
 
-/// One sweep over all columns of a tile, in the order of the file.
+/// One sweep over all columns of a tile, in file order.
 pub fn sweep(level: Level, metric: &Metric, inverses: &[Small], search: &Search, tile: &mut EightsTile) {
     let (n_columns, n_lanes) = (tile.n_columns, tile.n_lanes);
     let mut gradients = Array2::<f32>::zeros((PANEL.min(n_columns), n_lanes));
@@ -382,7 +385,7 @@ pub fn sweep(level: Level, metric: &Metric, inverses: &[Small], search: &Search,
     }
 }
 
-/// Chooses eight columns again, whose gradients begin `sums`, and gives the changes of their errors.
+/// Chooses eight columns again, whose gradients start at `sums`, and returns the changes of their errors.
 #[inline(always)]
 fn sweep_eight(
     metric: &Metric,
@@ -395,7 +398,7 @@ fn sweep_eight(
     let small: Small = std::array::from_fn(|i| std::array::from_fn(|j| metric.h()[[column + i, column + j]]));
     let (now, weights, scales) =
         (tile.errors(column, lane), tile.weights(column, lane), tile.scales(column, lane));
-    // Least with errors e - M^-1 g, so t - w = M^-1 g - e, and what is there costs g M^-1 g.
+    // The optimum has errors e - M^-1 g, so t - w = M^-1 g - e, and the current point costs g M^-1 g.
     let mut left = [[0.0; LANES]; COLUMNS];
     let mut beyond = [[0.0; LANES]; COLUMNS];
     for i in 0..COLUMNS {
@@ -428,12 +431,12 @@ fn sweep_eight(
     changes
 }
 
-/// The inverses of the parts of `H` that belong to eight columns each, in double precision; of a part that has none, zeros.
+/// Inverses of the 8 x 8 diagonal parts of `H`, in double precision; zeros for a singular part.
 pub fn inverses(metric: &Metric) -> Vec<Small> {
     (0..metric.n_columns()).step_by(COLUMNS).map(|first| inverse(metric, first)).collect()
 }
 
-/// Gauss and Jordan without a change of rows, which a positive definite matrix does not need.
+/// Gauss-Jordan elimination without pivoting, which a positive definite matrix does not need.
 fn inverse(metric: &Metric, first: usize) -> Small {
     let mut a: [[f64; 2 * COLUMNS]; COLUMNS] = std::array::from_fn(|i| {
         std::array::from_fn(|j| match j.checked_sub(COLUMNS) {
@@ -443,7 +446,7 @@ fn inverse(metric: &Metric, first: usize) -> Small {
     });
     for pivot in 0..COLUMNS {
         let size = a[pivot][pivot];
-        // Columns without input, or one that others explain wholly: eight of them are left as they are.
+        // Columns without input, or explained by others: all eight stay as they are.
         if size.is_nan() || size <= 1e-9 {
             return [[0.0; COLUMNS]; COLUMNS];
         }

@@ -1,4 +1,4 @@
-//! What an encoding costs on given moments.
+//! Output error of an encoding.
 
 use ndarray::{Array2, s};
 use products::matmul;
@@ -9,12 +9,13 @@ use tensor::DType;
 use super::{PANEL, TILE_ROWS, metric::mean_square, row_bytes};
 use crate::{Error, Gram};
 
-/// `tr(E G E^T) / n_tokens` with `E = weights - blocks`, (n_rows, n_columns) each: the mean square of the output's error, summed over
-/// outputs. Any type that can be decoded, and any moments, those of other tokens too. Products in single precision, sums over them in
-/// double; their order is fixed.
+/// `tr(E G E^T) / n_tokens` with `E = weights - blocks`, (n_rows, n_columns) each: the mean squared output
+/// error, summed over outputs. Works for any decodable type and any Hessian. Products in single precision,
+/// sums in double, in a fixed order.
 ///
 /// # Errors
-/// Where there are no tokens, all inputs were zero or a sum is not finite, and where the type has no decoder or lengths do not agree.
+/// For a Hessian without tokens, with all inputs zero or not finite; for a type without decoder; for lengths
+/// that do not agree.
 pub fn output_error(
     gram: &Gram,
     dtype: DType,
@@ -39,7 +40,7 @@ pub fn output_error(
             let n_rows = weights.len() / n_columns;
             let mut values = vec![0.0; weights.len()];
             quant::decode(dtype, level, blocks, &mut values)?;
-            // E^T (n_columns, n_rows), of which a product makes G E^T panel by panel.
+            // E^T (n_columns, n_rows), from which G E^T is computed panel by panel.
             let errors = Array2::from_shape_fn((n_columns, n_rows), |(column, row)| {
                 weights[row * n_columns + column] - values[row * n_columns + column]
             });

@@ -1,8 +1,9 @@
-//! `H = V^T D V` with `V` unit lower triangular, columns in an order.
+//! `H = V^T D V` with `V` unit lower triangular, in a given column order (an LDL decomposition).
 //!
-//! For a row `e` of errors in that order, `e H e^T = sum_j d_j (e_j + sum_{i<j} V[j, i] e_i)^2`: the term of column `j` knows only
-//! the columns before it. So each column can be rounded with the errors before it in view, as if all columns behind it were free to
-//! make good what it leaves. It is the Cholesky factorization from the last column to the first.
+//! For a row `e` of errors in that order, `e H e^T = sum_j d_j (e_j + sum_{i<j} V[j, i] e_i)^2`: the term of
+//! column `j` depends only on earlier columns. Each column can be rounded given the earlier errors, as if
+//! later columns could compensate freely. This is the Cholesky factorization from the last column to the
+//! first.
 
 use ndarray::{Array2, Axis, s};
 use products::matmul;
@@ -14,7 +15,7 @@ use super::{PANEL, RoundingOptions, metric::Metric};
 #[derive(Debug)]
 pub struct Factor {
     order: Vec<usize>,
-    /// (n_columns, n_columns), row-major: `V` below the diagonal; the rest means nothing.
+    /// (n_columns, n_columns), row-major: `V` below the diagonal; the rest is undefined.
     v: Array2<f32>,
     /// (n_columns, PANEL): row `j` holds column `j` of `V` within its panel, from the panel's first row on.
     within: Vec<f32>,
@@ -23,7 +24,7 @@ pub struct Factor {
 }
 
 impl Factor {
-    /// Factors `H` with its columns in an order, panel by panel from the last.
+    /// Factors `H` in a column order, panel by panel from the last.
     pub fn new(metric: &Metric, order: Vec<usize>, options: &RoundingOptions) -> Factor {
         let (level, h) = (options.level, metric.h());
         let n = order.len();
@@ -35,8 +36,8 @@ impl Factor {
                 }
             },
         );
-        // A pivot is the least that the error of a column costs after all that can be made good, so never less than what was
-        // added to the diagonal. Where the rounding of single precision says otherwise, it is that.
+        // A pivot is the least cost of a column's error after compensation, so at least what was added to the
+        // diagonal. Rounding in single precision can violate that.
         let floor = options.damping.max(1e-6);
         let mut all_pivots = vec![0.0; n];
         for first in (0..n).step_by(PANEL).rev() {
@@ -69,31 +70,31 @@ impl Factor {
         Factor { order, v, within, pivots: all_pivots }
     }
 
-    /// The column of the matrix at each place.
+    /// Column of the matrix at each place.
     pub fn order(&self) -> &[usize] {
         &self.order
     }
 
-    /// `V`; only what is below the diagonal means anything.
+    /// `V`; only entries below the diagonal are defined.
     pub fn v(&self) -> &Array2<f32> {
         &self.v
     }
 
-    /// `d` of a place.
+    /// `d` at a place.
     #[inline(always)]
     pub fn pivot(&self, place: usize) -> f32 {
         self.pivots[place]
     }
 
-    /// `V[first + k, j]` for the rows of the panel of `j`, which begins at `first`.
+    /// `V[first + k, j]` for the rows of the panel of `j`, which starts at `first`.
     #[inline(always)]
     pub fn within(&self, j: usize) -> &[f32] {
         &self.within[j * PANEL..][..PANEL]
     }
 }
 
-/// The rows of `V` of one panel, `first..end`, in the place of what is left of `H` after all panels behind it; `rows` are whole rows
-/// of `n` elements. Gives their pivots `d`.
+/// Computes rows `first..end` of `V` (one panel) in place from the remainder of `H` after all later panels;
+/// `rows` are whole rows of `n` elements. Returns their pivots `d`.
 #[inline(always)]
 fn eliminate(rows: &mut [f32], n: usize, first: usize, end: usize, floor: f32) -> Vec<f32> {
     let mut pivots = vec![0.0; end - first];
@@ -105,7 +106,8 @@ fn eliminate(rows: &mut [f32], n: usize, first: usize, end: usize, floor: f32) -
         for value in &mut row[..first + j] {
             *value /= pivot;
         }
-        // What column `j` has explained is taken from the rows before it: A[i, ..] -= V[j, i] d_j V[j, ..].
+        // Removes the part that column `j` explains from the rows before it: A[i, ..] -= V[j, i] d_j V[j,
+        // ..].
         for (i, before) in before.chunks_exact_mut(n).enumerate() {
             let factor = row[first + i] * pivot;
             for (left, value) in before[..=first + i].iter_mut().zip(&*row) {
@@ -123,7 +125,7 @@ mod tests {
     use super::*;
     use crate::Gram;
 
-    /// Random moments of `n` columns, some of which are near sums of others.
+    /// Random Hessian of `n` columns, some of which are nearly sums of others.
     fn metric(n: usize, options: &RoundingOptions) -> Metric {
         let x: Vec<f32> =
             (0..n * (n + 5)).map(|i| normal(3, i as u64) * (1.0 + (i % n % 9) as f32) * 20.0).collect();

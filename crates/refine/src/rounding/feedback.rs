@@ -1,4 +1,4 @@
-//! Rounding column after column with the error carried on.
+//! Error feedback: rounds column after column and carries the error on.
 
 use ndarray::{Array2, ArrayViewMut2, Axis, s};
 use products::matmul;
@@ -11,18 +11,18 @@ use super::{
     tile::Tile,
 };
 
-/// Rounds all columns of a tile in the factor's order. With the errors `e` of the columns before it, column `j` is rounded to the
-/// level nearest to `w_j + sum_{i<j} V[j, i] e_i`.
+/// Rounds all columns of a tile in the factor's order. With the errors `e` of earlier columns, column `j` is
+/// rounded to the level nearest to `w_j + sum_{i<j} V[j, i] e_i`.
 pub fn round(level: Level, factor: &Factor, nearest: &impl Nearest, tile: &mut Tile) {
     let (n_columns, n_lanes) = (tile.n_columns(), tile.n_lanes());
     // Errors in the factor's order: (n_columns, n_lanes).
     let mut errors = Array2::<f32>::zeros((n_columns, n_lanes));
-    // What the panels before carry into this one: (PANEL, n_lanes).
+    // Corrections from earlier panels: (PANEL, n_lanes).
     let mut carried = Array2::<f32>::zeros((PANEL.min(n_columns), n_lanes));
     for first in (0..n_columns).step_by(PANEL) {
         let end = n_columns.min(first + PANEL);
         let (before, rest) = errors.view_mut().split_at(Axis(0), first);
-        // (panel, before) x (before, n_lanes); nothing where the panel is the first.
+        // (panel, earlier) x (earlier, n_lanes); empty for the first panel.
         let mut carried = carried.slice_mut(s![..end - first, ..]);
         matmul(
             level,
@@ -38,13 +38,14 @@ pub fn round(level: Level, factor: &Factor, nearest: &impl Nearest, tile: &mut T
             || round_panel(level, factor, nearest, tile, first, carried, panel),
         );
     }
-    // Back to the order of the file.
+    // Back to file order.
     for (place, errors) in errors.outer_iter().enumerate() {
         tile.errors_mut().row_mut(factor.order()[place]).assign(&errors);
     }
 }
 
-/// Rounds the columns from place `first` on: `carried` (columns, n_lanes) goes in, `errors` of the same shape come out.
+/// Rounds the columns from place `first` on: `carried` (columns, n_lanes) is the input, `errors` of the same
+/// shape the output.
 #[inline(always)]
 fn round_panel(
     level: Level,

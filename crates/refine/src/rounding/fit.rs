@@ -1,14 +1,15 @@
-//! The numbers of half precision in a block, for the levels and the codes that it has.
+//! Fit of the half-precision factors of a block, for given levels and codes.
 //!
-//! The values of a block are `d a + m b`: `d` multiplies all its scales, `m` all its offsets, and `a` and `b` are what codes and levels
-//! make of 1. With `g = H e`, moving `d` by `x` and `m` by `y` changes `e H e^T` of the row by
+//! The values of a block are `d a + m b`: `d` multiplies all its scales, `m` all its offsets, and `a` and `b`
+//! are the decoded values for `d = 1` and `m = 1`. With `g = H e`, changing `d` by `x` and `m` by `y` changes
+//! the row's `e H e^T` by
 //!
 //! ```text
 //! x^2 (a H a) + 2 x y (a H b) + y^2 (b H b) - 2 x (a g) - 2 y (b g)
 //! ```
 //!
-//! of which the least among the numbers of half precision is taken where it is below zero, so that `tr(E H E^T)` never rises. Codes of
-//! six bits are found one by one before; what they have in common is found here.
+//! The half-precision numbers with the smallest change are taken if it is negative, so `tr(E H E^T)` never
+//! rises. The 6-bit codes were chosen one by one before; this step fits their common factor.
 
 use ndarray::{Array2, s};
 use products::matmul;
@@ -20,14 +21,14 @@ use quant::{
 
 use super::{metric::Metric, tile::Tile};
 
-/// One, in half precision.
+/// 1.0 in half precision.
 const ONE: u16 = 0x3c00;
-/// All bits of a half but its sign.
+/// All bits of a half except the sign.
 const SIZE: u16 = 0x7fff;
 /// Infinity in half precision.
 const INFINITY: u16 = 0x7c00;
 
-/// The sums over a block of one row, as the head of this file has them.
+/// Sums over a block of one row, as in the module documentation.
 #[derive(Debug, Default)]
 struct Sums {
     aa: f64,
@@ -38,20 +39,20 @@ struct Sums {
 }
 
 impl Sums {
-    /// What the row's cost changes by.
+    /// Change of the row's cost.
     fn change(&self, x: f64, y: f64) -> f64 {
         x * (x * self.aa + 2.0 * (y * self.ab - self.ag)) + y * (y * self.bb - 2.0 * self.bg)
     }
 
-    /// The numbers that cost least, if they are others than `[d, m]`. Signs stay, as encoders have a meaning for them; an offset that is
-    /// no multiple of a code (`free`) may have any.
+    /// The best numbers, if they differ from `[d, m]`. Signs stay, because encoders rely on them; an offset
+    /// that no code multiplies (`free`) may have either sign.
     fn best(&self, [d, m]: [u16; 2], free: bool) -> Option<[u16; 2]> {
         let value = |half: u16| f64::from(f16_to_f32(half));
         let is_scale = |half: u16| half & SIZE != 0 && half & SIZE < INFINITY;
         if !is_scale(d) || m & SIZE >= INFINITY {
             return None;
         }
-        // Both together, or the scale alone where offsets say nothing that scales do not.
+        // Both together, or the scale alone if offsets are redundant.
         let determinant = self.aa * self.bb - self.ab * self.ab;
         let step = if determinant > 1e-6 * self.aa * self.bb {
             (self.ag * self.bb - self.bg * self.ab) / determinant
@@ -59,7 +60,7 @@ impl Sums {
             self.ag / self.aa
         };
         let near = f32_to_f16((value(d) + step) as f32);
-        // What is nearest need not be best where scale and offset say nearly the same.
+        // The nearest pair need not be the best if scale and offset are nearly redundant.
         let mut best = (0.0, None);
         for scale in [d].into_iter().chain(near.wrapping_sub(2)..=near.wrapping_add(2)) {
             if !is_scale(scale) || (scale ^ d) & !SIZE != 0 {
@@ -83,7 +84,7 @@ impl Sums {
     }
 }
 
-/// One sweep over all blocks of a tile, in the order of the file.
+/// One sweep over all blocks of a tile, in file order.
 pub fn sweep(level: Level, codec: &FrozenCodec, metric: &Metric, tile: &mut Tile, blocks: &mut [u8]) {
     let (elems, n_lanes) = (codec.dtype.block_elems() as usize, tile.n_lanes());
     let mut gradients = Array2::<f32>::zeros((elems, n_lanes));
@@ -124,7 +125,7 @@ pub fn sweep(level: Level, codec: &FrozenCodec, metric: &Metric, tile: &mut Tile
     }
 }
 
-/// Writes `a` and `b` of one row's block, given what its codes make of 1.
+/// Writes `a` and `b` of one row's block for its codes.
 fn fill(
     codec: &FrozenCodec,
     unit: &[u8],
@@ -144,7 +145,7 @@ fn fill(
     }
 }
 
-/// The sums of one row, from the first column to the last.
+/// Sums of one row, from the first column to the last.
 fn sums(slopes: &[Array2<f32>], products: &[Array2<f32>], gradients: &Array2<f32>, lane: usize) -> Sums {
     let dot = |a: &Array2<f32>, b: &Array2<f32>| -> f64 {
         let pairs = a.column(lane).into_iter().zip(b.column(lane));
@@ -193,7 +194,7 @@ mod tests {
         (0..N).map(|i| errors[i] * row(i)).sum()
     }
 
-    /// No numbers of half precision near those that were found cost less, block for block.
+    /// No nearby half-precision numbers cost less, block by block.
     #[test]
     fn nothing_near_is_better() {
         let metric = metric();
@@ -211,7 +212,7 @@ mod tests {
             let after = Tile::read(codec, &weights, &blocks, N);
             assert_eq!(tile.errors(), after.errors(), "{}: what the tile says is in the blocks", codec.dtype);
             n_moved += usize::from(stock != blocks);
-            // The last block was fitted last, with all others as they are now.
+            // The last block was fitted last, so all others are final.
             let last = row_bytes - codec.dtype.block_bytes() as usize;
             for row in 0..3 {
                 let (weights, blocks) = (&weights[row * N..][..N], &blocks[row * row_bytes..][..row_bytes]);
@@ -231,13 +232,14 @@ mod tests {
                     by(0, d);
                     by(1, m);
                     let cost = cost(&metric, codec, weights, &near);
-                    // Of pairs near the best one some are tried: what is better is so by a rounding to half precision.
+                    // Some pairs near the best one are tried; they can only win by rounding to half
+                    // precision.
                     let room = if codec.halves.len() == 1 { 1e-5 } else { 5e-4 };
                     assert!(cost >= least * (1.0 - room), "{} {d} {m}: {least} to {cost}", codec.dtype);
                 }
             }
         }
-        // Of the finest types no number of half precision may be nearer than the encoder's.
+        // For the finest types, no half-precision number may beat the encoder's.
         assert!(n_moved >= 10, "{n_moved} of {} types", FROZEN.len());
     }
 
@@ -251,7 +253,7 @@ mod tests {
         assert_eq!(Sums::default().best([ONE, ONE], true), None);
         let nan = Sums { aa: f64::NAN, ag: f64::NAN, ..Sums::default() };
         assert_eq!(nan.best([ONE, ONE], false), None);
-        // A scale never changes its sign, and an offset that codes are multiplied with ends at zero.
+        // A scale never changes its sign, and an offset that codes multiply stops at zero.
         let back = Sums { aa: 1.0, ag: -3.0, bb: 1.0, bg: -3.0, ab: 0.0 };
         assert_eq!(back.best([ONE, ONE], false), Some([ONE, 0]));
         assert_eq!(back.best([ONE, ONE], true), Some([ONE, 0xc000]));

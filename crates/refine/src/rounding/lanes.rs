@@ -1,7 +1,8 @@
 //! One column of sixteen rows at a time: a vector lane is a row.
 //!
-//! Plain loops over sixteen numbers, which the compiler makes vectors of where `Level::vectorize` calls them; loops over columns around them
-//! are written with vectors. No product is contracted with its sum, so the bits are the same with all of them.
+//! Plain loops over sixteen numbers, which the compiler vectorizes inside `Level::vectorize`; loops over
+//! columns around them are written with vectors. Products and sums are never contracted, so all levels give
+//! the same bits.
 
 use fearless_simd::{Select, Simd, SimdBase, f32x16};
 use quant::{Level, Vectors, frozen::Points};
@@ -9,22 +10,22 @@ use quant::{Level, Vectors, frozen::Points};
 /// Rows that are rounded side by side.
 pub const LANES: usize = 16;
 
-/// One number for each of sixteen rows.
+/// One number per row.
 pub type Lanes = [f32; LANES];
 
-/// The lanes that begin at `at`.
+/// The lanes from `at` on.
 #[inline(always)]
 pub fn lanes(values: &[f32], at: usize) -> &Lanes {
     values[at..].first_chunk().expect("tiles are whole lanes")
 }
 
-/// The lanes that begin at `at`, writable.
+/// The lanes from `at` on, writable.
 #[inline(always)]
 pub fn lanes_mut(values: &mut [f32], at: usize) -> &mut Lanes {
     values[at..].first_chunk_mut().expect("tiles are whole lanes")
 }
 
-/// `sums[k] += factors[k] * x` for the columns `k` that are still to come, in two roundings.
+/// `sums[k] += factors[k] * x` for the remaining columns `k`, with two roundings.
 #[inline(always)]
 pub fn add_products(level: Level, sums: &mut [Lanes], factors: &[f32], x: &Lanes) {
     level.run(Products { sums, factors, x });
@@ -36,8 +37,8 @@ pub fn take_where_less(level: Level, (cost, least): (&Lanes, &Lanes), from: &[La
     level.run(Taken { cost, least, from, to });
 }
 
-/// [`add_products`]. Loops over columns with sixteen lanes inside are written with vectors: of plain ones the compiler made vectors across
-/// columns, with gathers and scatters, which took twenty times as long.
+/// [`add_products`]. Loops over columns with sixteen lanes inside are written with vectors: the compiler
+/// vectorized plain loops across columns, with gathers and scatters, which took twenty times as long.
 struct Products<'a> {
     sums: &'a mut [Lanes],
     factors: &'a [f32],
@@ -94,13 +95,13 @@ impl Vectors for Taken<'_> {
     }
 }
 
-/// How the nearest point of a type is found.
+/// Finds the nearest point of a type.
 pub trait Nearest: Sync {
-    /// The nearest point to each number, any of two equally near; for NaN some point.
+    /// The point nearest to each number, any of two equally near; an arbitrary one for NaN.
     fn nearest(&self, wanted: &Lanes) -> Lanes;
 }
 
-/// Points that are neighbouring integers.
+/// Points at consecutive integers.
 #[derive(Debug)]
 pub struct Steps {
     lowest: f32,
@@ -108,14 +109,14 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The points of a type whose levels are such.
+    /// Points of a type whose levels are consecutive integers.
     pub fn new(zero: u8, lowest: u8, highest: u8) -> Steps {
         let points = Points::Steps { zero, lowest, highest };
         Steps { lowest: points.point(lowest), highest: points.point(highest) }
     }
 }
 
-/// `3 * 2^22`: a small number plus this and less this is its nearest integer, halves to even.
+/// `3 * 2^22`: adding and subtracting this rounds a small number to the nearest integer, ties to even.
 const MAGIC: f32 = 12_582_912.0;
 
 impl Nearest for Steps {
@@ -123,7 +124,7 @@ impl Nearest for Steps {
     fn nearest(&self, wanted: &Lanes) -> Lanes {
         let mut points = *wanted;
         for point in &mut points {
-            // In this order NaN becomes the lowest.
+            // In this order NaN becomes the lowest point.
             let bounded = if *point > self.lowest { *point } else { self.lowest };
             let bounded = if bounded < self.highest { bounded } else { self.highest };
             *point = (bounded + MAGIC) - MAGIC;
@@ -132,17 +133,17 @@ impl Nearest for Steps {
     }
 }
 
-/// Points of a table.
+/// Points from a table.
 #[derive(Debug)]
 pub struct Table {
     first: f32,
-    /// The middle of each pair of neighbours, and the distance between them; both are exact.
+    /// Midpoint of each pair of neighbors, and the distance between them; both are exact.
     middles: [f32; 15],
     gaps: [f32; 15],
 }
 
 impl Table {
-    /// The points of a type whose levels are entries of an increasing table.
+    /// Points of a type whose levels are entries of an increasing table.
     pub fn new(table: &[i8; 16]) -> Table {
         let entry = |i: usize| f32::from(table[i]);
         Table {
@@ -156,7 +157,7 @@ impl Table {
 impl Nearest for Table {
     #[inline(always)]
     fn nearest(&self, wanted: &Lanes) -> Lanes {
-        // From the first entry on, each middle that lies below adds the gap behind it.
+        // Starts at the first entry; each lower midpoint adds the gap after it.
         let mut points = [self.first; LANES];
         for (middle, gap) in self.middles.iter().zip(&self.gaps) {
             for lane in 0..LANES {
@@ -170,26 +171,26 @@ impl Nearest for Table {
 /// A scale and an offset for each of sixteen rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
-    /// Zero where levels stay.
+    /// Zero if levels stay.
     pub scales: Lanes,
     /// Offsets.
     pub offsets: Lanes,
 }
 
-/// What rounding a column needs to know of sixteen rows.
+/// Inputs for rounding a column of sixteen rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {
-    /// The weights as they should be.
+    /// Target weights.
     pub weights: &'a Lanes,
-    /// Their groups' scales; zero where the level stays.
+    /// Scales of their groups; zero if the level stays.
     pub scales: &'a Lanes,
-    /// Their groups' offsets.
+    /// Offsets of their groups.
     pub offsets: &'a Lanes,
 }
 
 impl Column<'_> {
-    /// The points whose values are nearest to `wanted`, and the errors `weight - value` that they leave. A row whose scale is zero
-    /// keeps its point.
+    /// The points whose values are nearest to `wanted`, and the resulting errors `weight - value`. A row with
+    /// scale zero keeps its point.
     #[inline(always)]
     pub fn nearest(self, nearest: &impl Nearest, wanted: &Lanes, points: &Lanes) -> (Lanes, Lanes) {
         let mut steps = [0.0; LANES];

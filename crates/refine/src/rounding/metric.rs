@@ -1,21 +1,21 @@
-//! The matrix that errors are measured with.
+//! The metric for errors.
 
 use ndarray::Array2;
 
 use super::RoundingOptions;
 use crate::{Error, Gram};
 
-/// `H`, scaled so that the mean of the moments' diagonal is 1.
+/// `H`, scaled so that the Hessian's diagonal has mean 1.
 #[derive(Debug)]
 pub struct Metric {
-    /// (n_columns, n_columns), columns in the order of the file.
+    /// (n_columns, n_columns), columns in file order.
     h: Array2<f32>,
     /// `1 / H[j, j]`.
     inverse_diagonal: Vec<f32>,
 }
 
 impl Metric {
-    /// `H` of these moments.
+    /// `H` for a Hessian and options.
     ///
     /// # Errors
     /// As [`Rounding::new`](super::Rounding::new).
@@ -26,7 +26,7 @@ impl Metric {
         }
         let n = gram.n_columns();
         let mean = mean_square(gram)?;
-        // Powers of the inputs' size cancel in every step, so it is taken out, and f32 has room for all of them.
+        // The scale of inputs cancels in every step; normalizing it keeps f32 in range.
         let scale = 1.0 / mean;
         let apart = f64::from(1.0 - shrinkage) * scale;
         let sums = gram.sums();
@@ -34,7 +34,7 @@ impl Metric {
             let sum = f64::from(sums[i * n + j]);
             if i == j { (sum * scale + f64::from(damping)) as f32 } else { (sum * apart) as f32 }
         });
-        // A column without any input has no diagonal where nothing is added to it; its levels stay.
+        // A column without input has a zero diagonal unless damping is added; its levels stay.
         let inverse = |h: f32| if h > 0.0 { 1.0 / h } else { 0.0 };
         let inverse_diagonal = h.diag().iter().map(|h| inverse(*h)).collect();
         Ok(Metric { h, inverse_diagonal })
@@ -55,7 +55,7 @@ impl Metric {
         &self.inverse_diagonal
     }
 
-    /// Columns by falling diagonal, or groups of so many neighbours by the sum of theirs; the first of equals first.
+    /// Columns by falling diagonal, or groups of neighbors by the sum of theirs; ties by position.
     pub fn order(&self, group: usize) -> Vec<usize> {
         let diagonal = self.h.diag();
         let sums: Vec<f64> = (0..self.n_columns())
@@ -68,7 +68,7 @@ impl Metric {
     }
 }
 
-/// The mean of the diagonal of the sums, after they are found to be moments of something.
+/// Mean of the diagonal, after checking that the sums are valid.
 pub fn mean_square(gram: &Gram) -> Result<f64, Error> {
     let n = gram.n_columns();
     if gram.n_tokens() == 0 || n == 0 {

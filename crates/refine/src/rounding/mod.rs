@@ -1,27 +1,31 @@
-//! Rounding with error feedback: other levels in the same blocks, so that the output's error is smaller.
+//! Rounding with error feedback: chooses other levels in the same blocks to reduce the output error.
 //!
-//! For one matrix, `C = E[x x^T]` are the second moments of what goes into it ([`Gram`]). A change `E` of its weights (n_rows,
-//! n_columns) changes the output by a mean square of `tr(E C E^T)`. The encoder's blocks are read with their scales
-//! (`quant::frozen`), so that each weight has a small set of values, and three passes choose among them and among their scales by
+//! For one matrix with the input Hessian `C = E[x x^T]` ([`Gram`]), an error `E` of its weights (n_rows,
+//! n_columns) changes the output by a mean square of `tr(E C E^T)`. The encoder's blocks are read with their
+//! scales (`quant::frozen`), so each weight has a small set of possible values. Three passes choose among
+//! them, and among scales, by
 //!
 //! ```text
 //! H = (1 - shrinkage) C + shrinkage diag(C) + damping mean(diag C) I        (n_columns, n_columns)
 //! ```
 //!
-//! 1. **Feedback** (`feedback`): columns in order of falling diagonal; each is rounded to its nearest level, and the error is carried
-//!    into the columns to come by the factor `H = V^T D V` (`factor`).
-//! 2. **Scales** (`rescale`): neighbouring codes of the scale and the offset of each group are tried, with levels chosen anew under
-//!    each. Behind each such sweep the numbers of half precision that a block's codes are multiplied by are fitted (`fit`).
-//! 3. **Descent** (`descent`): sweeps over all columns; each weight takes the level that is best while all others stand still.
+//! 1. **Feedback** (`feedback`): columns in the order of falling diagonal. Each is rounded to its nearest
+//!    level, and the error is carried
+//!    into later columns by the factor `H = V^T D V` (`factor`).
+//! 2. **Scales** (`rescale`): neighboring codes of each group's scale and offset are tried, with new levels
+//!    for each. After each sweep,
+//!    the half-precision factors of the blocks are fitted (`fit`).
+//! 3. **Descent** (`descent`): sweeps over all columns. Each weight takes its best level while the others
+//!    stay fixed.
 //!
-//! Types whose columns come by eights from a codebook go the same way with eight columns as the unit (`eights`).
+//! Types that code eight columns with a codebook use eight columns as the unit (`eights`).
 //!
-//! Rows do not know of each other. Sixteen rows are the lanes of a vector and do the same step at once; the carry between panels of
-//! columns is a product of matrices. The order of every sum is fixed and the same for every row, so that bytes depend neither
-//! on threads nor on the CPU.
+//! Rows are independent. Sixteen rows are the lanes of a vector and do the same step at once; corrections
+//! between panels of columns are matrix products. The order of every sum is fixed and the same for every row,
+//! so bytes depend neither on threads nor on the CPU.
 //!
-//! Source: GPTQ (Frantar et al., arXiv:2210.17323) in the form of LDLQ (Chee et al., arXiv:2307.13304); the shrinkage, the order, the
-//! search of scales in ggml's types and the descent are our own measurements (`docs/notes/quality.md`).
+//! Source: GPTQ (Frantar et al., arXiv:2210.17323) in the form of LDLQ (Chee et al., arXiv:2307.13304).
+//! Shrinkage, order, scale search in ggml's types and descent are our own (`docs/notes/quality.md`).
 
 mod both;
 mod choice;
@@ -60,40 +64,42 @@ pub use both::{BothSides, divergence};
 pub use choice::{Choice, choose};
 pub use error_of::output_error;
 
-/// Columns that are rounded one after the other before their errors are carried on by a product.
+/// Columns that are rounded one after the other before a product carries their errors on.
 pub(crate) const PANEL: usize = 64;
-/// Rows that a thread works on at a time: a multiple of the lanes.
+/// Rows per thread at a time; a multiple of the lanes.
 pub(crate) const TILE_ROWS: usize = 64;
 
-/// How to round.
+/// Rounding options.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RoundingOptions {
-    /// How far the moments are drawn towards their diagonal, 0 to 1: what few tokens say of pairs of columns is uncertain.
+    /// Shrinkage of the Hessian towards its diagonal, 0 to 1. With few tokens, off-diagonal entries are
+    /// uncertain.
     pub shrinkage: f32,
-    /// What is added to the diagonal, as a share of its mean.
+    /// Addition to the diagonal, as a share of its mean.
     pub damping: f32,
-    /// How far moments of gradients at what comes out are drawn towards their diagonal; none where rows are rounded by one side
-    /// alone ([`BothSides`]).
+    /// Shrinkage of the output gradient statistics towards their diagonal; `None` for rounding with input
+    /// statistics alone ([`BothSides`]).
     pub output_shrinkage: Option<f32>,
-    /// Sweeps that search scales and levels, before those that search levels alone. Types of codebooks have plain sweeps for these.
+    /// Sweeps that search scales and levels, before those that search levels alone. Codebook types do plain
+    /// sweeps instead.
     pub scale_sweeps: usize,
-    /// Whether each of these is followed by a fit of the numbers of half precision in each block.
+    /// Fit the half-precision factors of each block after each of these.
     pub fit: bool,
-    /// Sweeps of descent.
+    /// Sweeps of coordinate descent.
     pub sweeps: usize,
-    /// Whether errors are carried first. Without it descent starts from the encoder's levels.
+    /// Error feedback first. Without it, descent starts from the encoder's levels.
     pub feedback: bool,
-    /// The instructions to use; they change no bit.
+    /// CPU level; it changes no bit.
     pub level: Level,
 }
 
 impl RoundingOptions {
-    /// Of moments of gradients where nothing else is said.
+    /// Default shrinkage of output gradient statistics.
     pub const OUTPUT_SHRINKAGE: f32 = 0.2;
 }
 
 impl Default for RoundingOptions {
-    /// What was best on two models with 4 or more tokens for each column (`docs/notes/quality.md`).
+    /// The best values on two models with at least 4 tokens per column (`docs/notes/quality.md`).
     fn default() -> RoundingOptions {
         RoundingOptions {
             shrinkage: 0.3,
@@ -108,12 +114,12 @@ impl Default for RoundingOptions {
     }
 }
 
-/// One metric for all rows of a matrix, or of one expert. It may serve several matrices of the same input (query, key and value) and
-/// several types.
+/// A metric for all rows of a matrix or expert. It may serve several matrices with the same input (query, key
+/// and value) and several types.
 ///
-/// Memory: `H`, and with feedback its factor, each `4 n_columns^2` bytes; while it is made, a panel's `8 PANEL n_columns` beside them.
-/// [`refine`](Self::refine) takes `20 n_columns TILE_ROWS` bytes for each thread, and where blocks are fitted
-/// `20 TILE_ROWS` for each element of a block.
+/// Memory: `H`, and with feedback its factor, `4 n_columns^2` bytes each, plus `8 PANEL n_columns` while it
+/// is computed. [`refine`](Self::refine) takes `20 n_columns TILE_ROWS` bytes per thread, and with the fit
+/// `20 TILE_ROWS` per element of a block.
 #[derive(Debug)]
 pub struct Rounding {
     options: RoundingOptions,
@@ -124,16 +130,17 @@ pub struct Rounding {
 }
 
 impl Rounding {
-    /// Prepares the rounding of matrices whose inputs have these moments, for types whose columns stand alone. Takes about
-    /// `n_columns^3 / 3` products with feedback.
+    /// Prepares the rounding of matrices with this input Hessian, for types with independent columns. With
+    /// feedback it takes about `n_columns^3 / 3` multiply-adds.
     ///
     /// # Errors
-    /// Where there are no tokens, all inputs were zero, a sum is not finite or a square is negative; or an option has no meaning.
+    /// For a Hessian without tokens, with all inputs zero, not finite or with a negative square; for options
+    /// out of range.
     pub fn new(gram: &Gram, options: &RoundingOptions) -> Result<Rounding, Error> {
         Rounding::in_units(gram, options, 1)
     }
 
-    /// The same for one type: where columns come by eights, the factor keeps eights together.
+    /// The same for one type: for types that code eight columns together, the factor keeps them together.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -148,12 +155,12 @@ impl Rounding {
         Ok(Rounding { options: *options, metric, unit, factor })
     }
 
-    /// Rounds rows again: `weights` (n_rows, n_columns), `blocks` their encoding as `dtype` on entry and the better one on return.
-    /// Without sweeps over scales these stay. Scales of zero and levels below them stay, and so do rows whose weights or values are not
-    /// finite.
+    /// Rounds rows again: `weights` (n_rows, n_columns); `blocks`, their encoding as `dtype` on entry and the
+    /// better one on return. Without scale sweeps, scales stay. Zero scales and their levels stay, and so do
+    /// rows with non-finite weights or values.
     ///
     /// # Errors
-    /// For a type whose levels cannot be chosen ([`is_refinable`]), and lengths that do not agree.
+    /// For an unsupported type ([`is_refinable`]) and lengths that do not agree.
     pub fn refine(&self, dtype: DType, weights: &[f32], blocks: &mut [u8]) -> Result<(), Error> {
         let n_columns = self.metric.n_columns();
         let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
@@ -162,7 +169,7 @@ impl Rounding {
             return Ok(());
         }
         let codec = frozen(dtype).ok_or(Error::NotRefinable { dtype })?;
-        // Tiles are cut by rows alone; each gives the same bytes wherever it is done.
+        // Tiles are cut by rows; each gives the same bytes on any thread.
         let tiles =
             weights.par_chunks(TILE_ROWS * n_columns).zip(blocks.par_chunks_mut(TILE_ROWS * row_bytes));
         tiles.for_each(|(weights, blocks)| {
@@ -178,7 +185,7 @@ impl Rounding {
         Ok(())
     }
 
-    /// As [`refine`](Self::refine), of a rounding that may have been made for other types.
+    /// As [`refine`](Self::refine), for a rounding that may have been prepared for other types.
     fn refine_eights(&self, codec: &EightsCodec, weights: &[f32], blocks: &mut [u8], row_bytes: usize) {
         let (n_columns, level) = (self.metric.n_columns(), self.options.level);
         let other = (self.options.feedback && self.unit != COLUMNS)
@@ -204,7 +211,7 @@ impl Rounding {
         if let Some(factor) = &self.factor {
             feedback::round(level, factor, nearest, tile);
         }
-        // What a panel's product gives: (PANEL, lanes of the tile).
+        // Product of a panel: (PANEL, lanes of the tile).
         let mut products = Array2::zeros((PANEL.min(tile.n_columns()), tile.n_lanes()));
         for _ in 0..self.options.scale_sweeps {
             rescale::sweep(level, codec, &self.metric, nearest, tile, blocks, &mut products);
@@ -218,12 +225,12 @@ impl Rounding {
     }
 }
 
-/// Whether [`Rounding::refine`] knows the type.
+/// True if [`Rounding::refine`] supports the type.
 pub fn is_refinable(dtype: DType) -> bool {
     frozen(dtype).is_some() || eights(dtype).is_some()
 }
 
-/// Bytes of a row, after all lengths are found to agree.
+/// Bytes of a row, after checking that all lengths agree.
 fn row_bytes(dtype: DType, weights: &[f32], blocks: &[u8], n_columns: usize) -> Result<usize, Error> {
     let (block_elems, block_bytes) = (dtype.block_elems() as usize, dtype.block_bytes() as usize);
     let length = |what, found, expected| Err(Error::Length { what, found, expected });

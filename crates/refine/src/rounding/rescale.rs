@@ -1,9 +1,9 @@
-//! Descent on scales and levels together.
+//! Coordinate descent on scales and levels together.
 //!
-//! Encoders choose a scale for the weights of its group alone. Here neighbouring codes of the scale and of the offset are tried for the
-//! same objective as levels: under each, all levels of the group are chosen anew by descent within the group, and the
-//! code whose group costs least is kept. What the group costs is exact, with all other errors standing still, so that
-//! `tr(E H E^T)` never rises.
+//! Encoders choose a group's scale for the group's weights alone. Here neighboring codes of scale and offset
+//! are tried for the same objective as levels: for each, the group's levels are chosen anew by descent within
+//! the group, and the cheapest code is kept. The group's cost is exact with all other errors fixed, so `tr(E
+//! H E^T)` never rises.
 
 use ndarray::{Array2, ArrayView2, s};
 use products::matmul;
@@ -25,13 +25,13 @@ const MAX_GROUP: usize = 32;
 /// Passes of descent over a group for each candidate.
 const PASSES: usize = 2;
 
-/// Steps of the codes of scale and offset; that of nothing first, which later ones have to beat.
+/// Steps of the codes of scale and offset. The zero step is first; the others have to beat it.
 const CANDIDATES: [(i32, i32); 11] =
     [(0, 0), (1, 0), (-1, 0), (2, 0), (-2, 0), (0, 1), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1)];
 
-/// The codes that are `steps` beside those of a group, with what they stand for; none where there are no such.
+/// The codes that are `steps` away from those of a group, with their values; `None` if they do not exist.
 ///
-/// Steps of half precision are an eightieth of the scale, or, for an offset, a quarter of the scale.
+/// Steps in half precision are an eightieth of the scale or, for an offset, a quarter of the scale.
 fn candidate(
     codec: &FrozenCodec,
     block: &[u8],
@@ -57,12 +57,12 @@ fn candidate(
     let found =
         [near(codec.codes[0], codes[0], steps.0, true)?, near(codec.codes[1], codes[1], steps.1, false)?];
     let values = (codec.scale_of)(block, found);
-    // A scale of zero or infinity has no levels; what rounds to the same code is no candidate.
+    // A zero or infinite scale has no levels; a step that rounds to the same code is not a candidate.
     let of_use = found != codes && values[0] != 0.0 && values.iter().all(|value| value.is_finite());
     of_use.then_some((found, values))
 }
 
-/// One sweep over all groups of a tile, in the order of the file. `gradients` (PANEL, n_lanes) is room to work in.
+/// One sweep over all groups of a tile, in file order. `gradients` (PANEL, n_lanes) is scratch space.
 pub fn sweep(
     level: Level,
     codec: &FrozenCodec,
@@ -77,7 +77,7 @@ pub fn sweep(
         CANDIDATES.into_iter().filter(|(_, offset)| *offset == 0 || codec.codes[1] != Codes::None).collect();
     for first in (0..n_columns).step_by(PANEL) {
         let end = n_columns.min(first + PANEL);
-        // As in descent: g of the panel anew, (panel, n_columns) x (n_columns, n_lanes).
+        // As in descent: g of the panel, (panel, n_columns) x (n_columns, n_lanes).
         let mut gradients = gradients.slice_mut(s![..end - first, ..]);
         let h = metric.h().slice(s![first..end, ..]);
         matmul(level, false, 1.0, h, tile.errors().view(), gradients.view_mut());
@@ -93,7 +93,8 @@ pub fn sweep(
                 *sum = *lanes(of_panel, j * tile.n_lanes() + lane);
             }
             for group in (first..end).step_by(codec.group) {
-                // (candidates, lanes): what is no candidate for a row repeats what the row has, which beats nothing.
+                // (candidates, lanes). For rows without a candidate, the current codes are repeated, which
+                // never win.
                 let mut codes = vec![[[0; 2]; LANES]; steps.len()];
                 let mut scales = vec![tile.scale(group, lane); steps.len()];
                 for row in 0..LANES {
@@ -134,17 +135,17 @@ pub fn sweep(
     }
 }
 
-/// The columns whose gradients are at hand.
+/// Columns with known gradients.
 struct Panel<'a> {
-    /// The first of them.
+    /// First column.
     first: usize,
     /// Their part of `H`.
     h: ArrayView2<'a, f32>,
     inverse_diagonal: &'a [f32],
 }
 
-/// Tries the candidates for the columns of the group that begins at `group`, in sixteen rows from `lane` on; takes for each row the
-/// best, and carries the change of its errors into the gradients `sums` of the panel. Gives the index of what was taken.
+/// Tries the candidates for the group that starts at column `group`, in sixteen rows from `lane` on; applies
+/// the best per row, and updates the panel's gradients `sums`. Returns the index of the chosen candidate.
 #[inline(always)]
 fn choose(
     level: Level,
@@ -169,7 +170,7 @@ fn choose(
             let (_, now, left) = tile.column(group + j, lane);
             (points[j], errors[j]) = (*now, *left);
         }
-        // The cost of all changes so far: sum of 2 g_j c_j + H[j, j] c_j^2, with g as it stood at each.
+        // Cost of all changes so far: sum of 2 g_j c_j + H[j, j] c_j^2, with g at the time of each.
         let mut cost = [0.0; LANES];
         for pass in 0..PASSES {
             for j in 0..n {
@@ -184,14 +185,14 @@ fn choose(
                 let h_row = h_row(j);
                 let mut change = [0.0; LANES];
                 for i in 0..LANES {
-                    // The first pass must leave the old scale; later ones take what is nearer.
+                    // The first pass must leave the old scale; later passes take the nearer level.
                     let take = pass == 0 || (left[i] - best[i]).abs() < (errors[j][i] - best[i]).abs();
                     change[i] = if take { left[i] - errors[j][i] } else { 0.0 };
                     points[j][i] = if take { found[i] } else { points[j][i] };
                     errors[j][i] = if take { left[i] } else { errors[j][i] };
                     cost[i] += change[i] * (2.0 * gradients[j][i] + h_row[from + j] * change[i]);
                 }
-                // Behind the last pass nobody asks for gradients of columns that are done.
+                // After the last pass, gradients of finished columns are not needed.
                 let next = if pass + 1 == PASSES { j + 1 } else { 0 };
                 add_products(level, &mut gradients[next..n], &h_row[from + next..from + n], &change);
             }

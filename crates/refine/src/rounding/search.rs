@@ -1,36 +1,36 @@
-//! The nearest point of a codebook among all, for sixteen rows at once.
+//! Exhaustive search for the nearest codebook point, for sixteen rows at once.
 //!
-//! For eight columns with wanted values `t`, in steps of the scale, and weights `m` the point is wanted that makes
-//! `sum_i m_i (|t_i| - magnitude_i)^2` least; signs are those of `t`. Where the number of minuses must be even and is not, one sign is
-//! turned, the one where that costs least: `4 m_i |t_i| magnitude_i`.
+//! For eight columns with targets `t`, in units of the scale, and weights `m`, it finds the point that
+//! minimizes `sum_i m_i (|t_i| - magnitude_i)^2`; signs are those of `t`. If the number of minus signs must
+//! be even and is not, the sign that costs least is flipped: `4 m_i |t_i| magnitude_i`.
 //!
-//! Magnitudes are few (3 or 8), so the costs of all pairs of neighbouring columns are tabulated once for all points, and a point costs
-//! one or two look-ups for each pair. All rows look at the same entry.
+//! There are few magnitudes (3 or 8), so the costs of all pairs of neighboring columns are tabulated once,
+//! and a point needs one or two look-ups per pair. All rows use the same entry.
 #![expect(clippy::needless_range_loop, reason = "lanes walk several arrays by one index")]
 
 use quant::eights::{COLUMNS, Choice, Codebook, EightsCodec};
 
 use super::lanes::{LANES, Lanes};
 
-/// Magnitudes of a codebook at most.
+/// Maximum number of magnitudes of a codebook.
 const MAX_LEVELS: usize = 8;
 /// Pairs of neighbouring columns.
 const PAIRS: usize = COLUMNS / 2;
 
-/// A codebook, ready to be searched.
+/// A codebook prepared for searching.
 #[derive(Debug)]
 pub struct Search {
     codebook: Codebook,
     even: bool,
-    /// The different magnitudes, rising.
+    /// Distinct magnitudes, ascending.
     levels: Vec<f32>,
-    /// Pairs of a point: 4 or 2.
+    /// Look-ups per point: 4 or 2.
     point_pairs: usize,
     /// (points, point_pairs): `level_1 * levels + level_0`.
     pairs: Vec<u8>,
 }
 
-/// What was found: a point or two, and signs, for each row.
+/// A result: one or two points, and signs, per row.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
     points: [[u32; LANES]; 2],
@@ -39,7 +39,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Takes another's row.
+    /// Takes one row of another result.
     #[inline(always)]
     pub fn take(&mut self, other: &Found, row: usize) {
         for half in 0..2 {
@@ -51,7 +51,7 @@ impl Found {
     }
 }
 
-/// The best point of a part of the columns: as it is, and with one sign turned.
+/// Best point for a part of the columns: as it is, and with one sign flipped.
 #[derive(Debug, Clone, Copy)]
 struct Best {
     cost: Lanes,
@@ -81,7 +81,7 @@ impl Search {
         }
     }
 
-    /// The point nearest to `wanted`, in steps of the scale, by weights of the columns.
+    /// The point nearest to `wanted`, in units of the scale, with weights per column.
     #[inline(always)]
     pub fn nearest(&self, wanted: &[Lanes; COLUMNS], weights: &[f32; COLUMNS]) -> Found {
         let n_levels = self.levels.len();
@@ -95,7 +95,8 @@ impl Search {
                 product[row] *= signs[i][row];
             }
         }
-        // Of pairs of columns, (pairs, levels^2): what a pair of magnitudes costs, and what turning a sign of it adds at least.
+        // For pairs of columns, (pairs, levels^2): cost of a pair of magnitudes, and the least cost of
+        // flipping one of its signs.
         let mut costs = [[[0.0; LANES]; MAX_LEVELS * MAX_LEVELS]; PAIRS];
         let mut turns = [[[0.0; LANES]; MAX_LEVELS * MAX_LEVELS]; PAIRS];
         for pair in 0..PAIRS {
@@ -136,7 +137,7 @@ impl Search {
                     |from| self.best(&costs[from..from + 2], &turns[from..from + 2]),
                 );
                 for row in 0..LANES {
-                    // The turned sign is in one of the halves.
+                    // The flipped sign is in one of the halves.
                     let in_low =
                         low.turned_cost[row] + high.cost[row] < low.cost[row] + high.turned_cost[row];
                     let turned = [odd[row] && in_low, odd[row] && !in_low];
@@ -148,7 +149,7 @@ impl Search {
         let mut found = Found { points, signs };
         for row in 0..LANES {
             if odd[row] {
-                // The first sign that costs least to turn.
+                // The first sign that costs least to flip.
                 let magnitudes = self.magnitudes(&found, row);
                 let turn = |i: usize| weights[i] * sizes[i][row] * f32::from(magnitudes[i]);
                 let least = (1..COLUMNS).fold(0, |least, i| if turn(i) < turn(least) { i } else { least });
@@ -158,7 +159,7 @@ impl Search {
         found
     }
 
-    /// The best point by tables of as many pairs as a point has; the first of equals.
+    /// The best point by tables with one entry per look-up; the first of equals.
     #[inline(always)]
     fn best(
         &self,
@@ -203,7 +204,7 @@ impl Search {
         self.codebook.magnitudes(found.points.map(|points| points[row] as u16))
     }
 
-    /// The values of what was found, by the decoder's arithmetic: `scale * magnitude * sign`.
+    /// Values of a result in the decoder's arithmetic: `scale * magnitude * sign`.
     #[inline(always)]
     pub fn values(&self, found: &Found, scales: &Lanes) -> [Lanes; COLUMNS] {
         let mut values = [[0.0; LANES]; COLUMNS];
@@ -216,7 +217,7 @@ impl Search {
         values
     }
 
-    /// What a block is told of a row.
+    /// Codes of one row for its block.
     #[inline(always)]
     pub fn choice(&self, found: &Found, row: usize) -> Choice {
         let signs = (0..COLUMNS).fold(0, |signs, i| signs | u8::from(found.signs[i][row] < 0.0) << i);

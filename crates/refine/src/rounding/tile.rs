@@ -1,4 +1,4 @@
-//! Some rows of a matrix, transposed: a row a lane.
+//! Rows of a matrix, transposed: one row per lane.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use quant::frozen::FrozenCodec;
 
 use super::lanes::{Column, LANES, Lanes, Scale, lanes, lanes_mut};
 
-/// Rows of one matrix with the points that their levels stand for. All arrays are (columns or groups, n_lanes), row-major, padded
-/// with rows of zeros to whole lanes.
+/// Rows of one matrix with the points of their levels. All arrays are (columns or groups, n_lanes),
+/// row-major, padded with zero rows to whole lanes.
 #[derive(Debug)]
 pub struct Tile {
     n_columns: usize,
@@ -21,12 +21,12 @@ pub struct Tile {
     /// (n_columns / group, n_lanes).
     scales: Vec<f32>,
     offsets: Vec<f32>,
-    /// Rows that can be rounded: all of their weights and values are finite.
+    /// Rows that can be rounded: all weights and values are finite.
     sound: Vec<bool>,
 }
 
 impl Tile {
-    /// Reads rows; lengths agree.
+    /// Reads rows of matching lengths.
     pub fn read(codec: &FrozenCodec, weights: &[f32], blocks: &[u8], n_columns: usize) -> Tile {
         let n_rows = weights.len() / n_columns;
         let n_lanes = n_rows.next_multiple_of(LANES);
@@ -52,7 +52,7 @@ impl Tile {
                 let point = codec.points.point(*level);
                 (point, scales[column / codec.group] * point + offsets[column / codec.group])
             });
-            // Scales and offsets that are not finite give values that are not.
+            // Non-finite scales and offsets give non-finite values.
             let sound =
                 weights.iter().zip(values.clone()).all(|(weight, (_, value))| (weight - value).is_finite());
             tile.sound.push(sound);
@@ -73,7 +73,7 @@ impl Tile {
         tile
     }
 
-    /// Packs the levels into the blocks that were read.
+    /// Packs the levels into the original blocks.
     pub fn write(&self, codec: &FrozenCodec, blocks: &mut [u8]) {
         let mut levels = vec![0; self.n_columns];
         let row_bytes = blocks.len() / self.sound.len();
@@ -93,7 +93,7 @@ impl Tile {
         self.n_columns
     }
 
-    /// Rows, with those that fill the last lanes.
+    /// Rows, including padding.
     pub fn n_lanes(&self) -> usize {
         self.n_lanes
     }
@@ -108,7 +108,7 @@ impl Tile {
         &mut self.errors
     }
 
-    /// Sixteen rows of a column from a lane on, with their points and their errors.
+    /// Sixteen rows of a column from a lane on, with their points and errors.
     #[inline(always)]
     pub fn column(&mut self, column: usize, lane: usize) -> (Column<'_>, &mut Lanes, &mut Lanes) {
         let at = column * self.n_lanes + lane;
@@ -127,7 +127,7 @@ impl Tile {
         self.group
     }
 
-    /// Scales and offsets of sixteen rows for the group that begins at a column.
+    /// Scales and offsets of sixteen rows for the group that starts at a column.
     pub fn scale(&self, column: usize, lane: usize) -> Scale {
         let at = column / self.group * self.n_lanes + lane;
         Scale { scales: *lanes(&self.scales, at), offsets: *lanes(&self.offsets, at) }
@@ -138,7 +138,7 @@ impl Tile {
         columns.map(move |column| self.points[column * self.n_lanes + lane])
     }
 
-    /// Gives the group that begins at a column of one row another scale and offset, under the points that it has.
+    /// Changes scale and offset of one row's group under its current points.
     pub fn move_scale(&mut self, column: usize, lane: usize, scale: f32, offset: f32) {
         self.put_scale(column, lane, scale, offset);
         for column in column..column + self.group {
@@ -148,13 +148,13 @@ impl Tile {
         }
     }
 
-    /// Gives the group that begins at a column of one row another scale and offset.
+    /// Changes scale and offset of one row's group.
     pub fn put_scale(&mut self, column: usize, lane: usize, scale: f32, offset: f32) {
         let at = column / self.group * self.n_lanes + lane;
         (self.scales[at], self.offsets[at]) = (scale, offset);
     }
 
-    /// The block of a column of one row that can be rounded, and which of its groups begins at the column.
+    /// The block of a column of one sound row, and the index of the group that starts at the column.
     pub fn block<'a>(
         &self,
         codec: &FrozenCodec,
