@@ -19,9 +19,9 @@
 
 mod bf16;
 mod block;
+pub mod codebook;
 mod codec;
 mod e2m1;
-pub mod eights;
 mod f16;
 mod f32;
 mod fit;

@@ -1,4 +1,5 @@
-//! Gathers the moments of a model and says what it took: `moments MODEL.gguf TEXT N_WINDOWS [THREADS [FOLDER]]`.
+//! Collects the Hessians of a model and prints time and memory: `moments MODEL.gguf TEXT N_WINDOWS [THREADS
+//! [FOLDER]]`.
 
 use std::{path::Path, time::Instant};
 
@@ -8,7 +9,7 @@ use refine::{
     moments::{Found, MomentsCache, Options, Plan, Texts, Watch, gather},
 };
 
-/// Counts what comes, and keeps nothing.
+/// Counts results and keeps nothing.
 struct Count(usize);
 
 impl Watch for Count {

@@ -1,8 +1,9 @@
-//! What rounding gains and costs for each type, by matrices of a model: `rounding_cost MODEL.gguf TEXT N_TOKENS N_LAYERS [TYPE...]`.
+//! Measures gain and cost of rounding for each type, on matrices of a model: `rounding_cost MODEL.gguf TEXT
+//! N_TOKENS N_LAYERS [TYPE...]`.
 //!
-//! Moments are gathered over the text; every eighth window is held out. Of the matrices of the first layers behind the first,
-//! some rows are encoded with the moments' diagonal as importance and rounded again, on one thread. Printed are, over all matrices,
-//! the geometric mean of `tr(E G E^T)` on the tokens held out as a share of the encoder's, and the time.
+//! Hessians are collected over the text; every eighth chunk is held out. Some rows of matrices after the
+//! first layer are encoded with the Hessian's diagonal as importance and rounded again, on one thread. Prints
+//! the geometric mean of `tr(E G E^T)` on held-out tokens relative to the encoder's, and the time.
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot go on has nothing to say")]
 
 use std::{collections::BTreeMap, fs, path::Path, time::Instant};
@@ -16,10 +17,10 @@ use refine::{
 };
 use tensor::DType;
 
-/// Rows of a matrix that are rounded.
+/// Rows per matrix.
 const N_ROWS: usize = 128;
 
-/// One after the other, each from where the last one stood.
+/// Options that are applied one after the other, each to the previous result.
 type Passes = Vec<RoundingOptions>;
 
 struct Measured {
@@ -27,13 +28,13 @@ struct Measured {
     n_layers: usize,
     types: Vec<String>,
     variants: Vec<(&'static str, Passes)>,
-    /// By type and variant: logarithms of ratios and seconds for a weight, of each matrix.
+    /// By type and variant: logarithm of the ratio, and seconds per weight, for each matrix.
     found: BTreeMap<(String, usize), Vec<(f64, f64)>>,
 }
 
 impl Watch for Measured {
     fn found(&mut self, found: Found) -> Result<(), Error> {
-        // Step 0 is what is before the layers, and the first layer is unlike the others.
+        // Step 0 is before the layers, and the first layer is unlike the others.
         if found.step < 2 {
             return Ok(());
         }
@@ -61,7 +62,7 @@ impl Watch for Measured {
 
     fn progress(&mut self, _done: usize, _of: usize) -> bool {
         let n = self.found.values().map(Vec::len).max().unwrap_or(0);
-        // Four inputs for each layer.
+        // Four inputs per layer.
         n < 4 * self.n_layers
     }
 }
@@ -138,7 +139,7 @@ fn main() {
         variants,
         found: BTreeMap::new(),
     };
-    // It ends early, which is an error to whoever gathers.
+    // Ends early, which the caller sees as an error.
     let ended = gather(&model, &texts, &options, &plan, None, &mut measured);
     eprintln!("{:?}", ended.map(|_| ()));
     for ((dtype, variant), found) in &measured.found {

@@ -31,6 +31,6 @@ pub use gram::Gram;
 pub use probe::{Prober, Replacement, probe};
 pub use refiner::{Left, Outcome, Refiner, Spent, StockRows};
 pub use rounding::{
-    BothSides, Choice, Rounding, RoundingOptions, choose, divergence, is_refinable, output_error,
+    Choice, KroneckerRounding, Rounding, RoundingOptions, choose, divergence, is_refinable, output_error,
 };
 pub use steps::Steps;

@@ -5,7 +5,7 @@
 //! at most [`KEPT`] idle matrices and one per thread. The factor of a matrix with n columns takes about 4 n^2
 //! bytes.
 
-mod both;
+mod kronecker;
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use quant::Level;
 use rayon::{ThreadPool, prelude::*};
 use tensor::DType;
 
-use self::both::Sides;
+use self::kronecker::Sides;
 use crate::{
     Error, Gram,
     moments::MomentsCache,

@@ -6,7 +6,7 @@ mod common;
 use common::{gram, stock};
 use quant::{
     Level,
-    eights::EIGHTS,
+    codebook::CODEBOOK_CODECS,
     frozen::{FROZEN, FrozenCodec, Points},
 };
 use refine::{Error, Gram, Rounding, RoundingOptions, choose, is_refinable, output_error};
@@ -450,7 +450,7 @@ fn codebooks_are_rounded_again() {
     const N: usize = 512;
     let gram = gram(23, N, 700);
     let weights = Data::Normal.values(24, 20 * N);
-    for row in EIGHTS {
+    for row in CODEBOOK_CODECS {
         let dtype = row.dtype;
         assert!(is_refinable(dtype));
         let stock = stock(dtype, &weights, N);

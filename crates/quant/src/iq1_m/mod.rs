@@ -1,4 +1,4 @@
-//! IQ1_M: ternary levels in eights from a codebook of 2048 points, a shift for 8, a 3-bit scale for 16.
+//! IQ1_M: groups of eight ternary levels from a codebook of 2048 points, a shift for 8, a 3-bit scale for 16.
 //!
 //! ```text
 //! 0             32                            48                                 56

@@ -1,4 +1,4 @@
-//! IQ1_S: ternary levels in eights from a codebook of 2048 points, a 3-bit scale and a shift for 32.
+//! IQ1_S: groups of eight ternary levels from a codebook of 2048 points, a 3-bit scale and a shift for 32.
 //!
 //! ```text
 //! 0     2             34                                  50

@@ -1,4 +1,4 @@
-//! IQ2_XS: magnitudes in eights from a codebook of 512 points, signs with even parity, a 4-bit scale for 16.
+//! IQ2_XS: groups of eight magnitudes from a codebook of 512 points, signs with even parity, a 4-bit scale for 16.
 //!
 //! ```text
 //! 0     2                          66            74
@@ -13,8 +13,8 @@
 //! Source: `block_iq2_xs` in `ggml/src/ggml-common.h`, `quantize_iq2_xs` and `dequantize_row_iq2_xs` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod codebook_block;
 mod decode;
-mod eights;
 mod scalar;
 
 use std::sync::OnceLock;
@@ -28,7 +28,7 @@ use crate::{
     level::at_level,
 };
 
-pub use eights::Block;
+pub use codebook_block::Block;
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 74;

@@ -13,8 +13,8 @@
 //! Source: `block_iq3_xxs` in `ggml/src/ggml-common.h`, `quantize_iq3_xxs` and `dequantize_row_iq3_xxs` in
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
+mod codebook_block;
 mod decode;
-mod eights;
 mod scalar;
 
 use std::sync::OnceLock;
@@ -28,7 +28,7 @@ use crate::{
     level::at_level,
 };
 
-pub use eights::Block;
+pub use codebook_block::Block;
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 98;

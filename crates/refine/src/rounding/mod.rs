@@ -12,13 +12,13 @@
 //! 1. **Feedback** (`feedback`): columns in the order of falling diagonal. Each is rounded to its nearest
 //!    level, and the error is carried
 //!    into later columns by the factor `H = V^T D V` (`factor`).
-//! 2. **Scales** (`rescale`): neighboring codes of each group's scale and offset are tried, with new levels
+//! 2. **Scales** (`scale_search`): neighboring codes of each group's scale and offset are tried, with new levels
 //!    for each. After each sweep,
-//!    the half-precision factors of the blocks are fitted (`fit`).
+//!    the half-precision factors of the blocks are fitted (`block_factors`).
 //! 3. **Descent** (`descent`): sweeps over all columns. Each weight takes its best level while the others
 //!    stay fixed.
 //!
-//! Types that code eight columns with a codebook use eight columns as the unit (`eights`).
+//! Types that code eight columns with a codebook use eight columns as the unit (`codebook_rounding`).
 //!
 //! Rows are independent. Sixteen rows are the lanes of a vector and do the same step at once; corrections
 //! between panels of columns are matrix products. The order of every sum is fixed and the same for every row,
@@ -27,42 +27,42 @@
 //! Source: GPTQ (Frantar et al., arXiv:2210.17323) in the form of LDLQ (Chee et al., arXiv:2307.13304).
 //! Shrinkage, order, scale search in ggml's types and descent are our own (`docs/notes/quality.md`).
 
-mod both;
-mod choice;
+mod block_factors;
+mod codebook_rounding;
+mod codebook_search;
 mod descent;
-mod eights;
-mod error_of;
 mod factor;
 mod feedback;
-mod fit;
+mod kronecker;
 mod lanes;
 mod metric;
-mod rescale;
-mod search;
+mod option_choice;
+mod output_error;
+mod scale_search;
 mod tile;
 
 use ndarray::Array2;
 use quant::{
     Level,
-    eights::{COLUMNS, EightsCodec, eights},
+    codebook::{COLUMNS, CodebookCodec, codebook_codec},
     frozen::{FrozenCodec, Points, frozen},
 };
 use rayon::prelude::*;
 use tensor::DType;
 
 use self::{
-    eights::EightsTile,
+    codebook_rounding::CodebookTile,
+    codebook_search::Search,
     factor::Factor,
     lanes::{Nearest, Steps, Table},
     metric::Metric,
-    search::Search,
     tile::Tile,
 };
 use crate::{Error, Gram};
 
-pub use both::{BothSides, divergence};
-pub use choice::{Choice, choose};
-pub use error_of::output_error;
+pub use kronecker::{KroneckerRounding, divergence};
+pub use option_choice::{Choice, choose};
+pub use output_error::output_error;
 
 /// Columns that are rounded one after the other before a product carries their errors on.
 pub(crate) const PANEL: usize = 64;
@@ -78,7 +78,7 @@ pub struct RoundingOptions {
     /// Addition to the diagonal, as a share of its mean.
     pub damping: f32,
     /// Shrinkage of the output gradient statistics towards their diagonal; `None` for rounding with input
-    /// statistics alone ([`BothSides`]).
+    /// statistics alone ([`KroneckerRounding`]).
     pub output_shrinkage: Option<f32>,
     /// Sweeps that search scales and levels, before those that search levels alone. Codebook types do plain
     /// sweeps instead.
@@ -145,8 +145,8 @@ impl Rounding {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn for_type(gram: &Gram, options: &RoundingOptions, dtype: DType) -> Result<Rounding, Error> {
-        let of_eights = eights(dtype).is_some() && gram.n_columns().is_multiple_of(COLUMNS);
-        Rounding::in_units(gram, options, if of_eights { COLUMNS } else { 1 })
+        let has_codebook = codebook_codec(dtype).is_some() && gram.n_columns().is_multiple_of(COLUMNS);
+        Rounding::in_units(gram, options, if has_codebook { COLUMNS } else { 1 })
     }
 
     fn in_units(gram: &Gram, options: &RoundingOptions, unit: usize) -> Result<Rounding, Error> {
@@ -164,8 +164,8 @@ impl Rounding {
     pub fn refine(&self, dtype: DType, weights: &[f32], blocks: &mut [u8]) -> Result<(), Error> {
         let n_columns = self.metric.n_columns();
         let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
-        if let Some(codec) = eights(dtype) {
-            self.refine_eights(codec, weights, blocks, row_bytes);
+        if let Some(codec) = codebook_codec(dtype) {
+            self.refine_codebook(codec, weights, blocks, row_bytes);
             return Ok(());
         }
         let codec = frozen(dtype).ok_or(Error::NotRefinable { dtype })?;
@@ -186,21 +186,21 @@ impl Rounding {
     }
 
     /// As [`refine`](Self::refine), for a rounding that may have been prepared for other types.
-    fn refine_eights(&self, codec: &EightsCodec, weights: &[f32], blocks: &mut [u8], row_bytes: usize) {
+    fn refine_codebook(&self, codec: &CodebookCodec, weights: &[f32], blocks: &mut [u8], row_bytes: usize) {
         let (n_columns, level) = (self.metric.n_columns(), self.options.level);
         let other = (self.options.feedback && self.unit != COLUMNS)
             .then(|| Factor::new(&self.metric, self.metric.order(COLUMNS), &self.options));
         let factor = other.as_ref().or(self.factor.as_ref());
-        let (search, inverses) = (Search::new(codec), eights::inverses(&self.metric));
+        let (search, inverses) = (Search::new(codec), codebook_rounding::inverses(&self.metric));
         let tiles =
             weights.par_chunks(TILE_ROWS * n_columns).zip(blocks.par_chunks_mut(TILE_ROWS * row_bytes));
         tiles.for_each(|(weights, blocks)| {
-            let mut tile = EightsTile::read(codec, weights, blocks, n_columns);
+            let mut tile = CodebookTile::read(codec, weights, blocks, n_columns);
             if let Some(factor) = factor {
-                eights::feedback(level, factor, &search, &mut tile);
+                codebook_rounding::feedback(level, factor, &search, &mut tile);
             }
             for _ in 0..self.options.scale_sweeps + self.options.sweeps {
-                eights::sweep(level, &self.metric, &inverses, &search, &mut tile);
+                codebook_rounding::sweep(level, &self.metric, &inverses, &search, &mut tile);
             }
             tile.write(codec, blocks);
         });
@@ -214,9 +214,9 @@ impl Rounding {
         // Product of a panel: (PANEL, lanes of the tile).
         let mut products = Array2::zeros((PANEL.min(tile.n_columns()), tile.n_lanes()));
         for _ in 0..self.options.scale_sweeps {
-            rescale::sweep(level, codec, &self.metric, nearest, tile, blocks, &mut products);
+            scale_search::sweep(level, codec, &self.metric, nearest, tile, blocks, &mut products);
             if self.options.fit {
-                fit::sweep(level, codec, &self.metric, tile, blocks);
+                block_factors::sweep(level, codec, &self.metric, tile, blocks);
             }
         }
         for _ in 0..self.options.sweeps {
@@ -227,7 +227,7 @@ impl Rounding {
 
 /// True if [`Rounding::refine`] supports the type.
 pub fn is_refinable(dtype: DType) -> bool {
-    frozen(dtype).is_some() || eights(dtype).is_some()
+    frozen(dtype).is_some() || codebook_codec(dtype).is_some()
 }
 
 /// Bytes of a row, after checking that all lengths agree.

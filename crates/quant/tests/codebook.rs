@@ -1,14 +1,14 @@
-//! Types whose columns come by eights against their decoders: choices go out and in, and values are those of the decoder.
+//! Codebook types compared with their decoders: choices survive packing, and values are those of the decoder.
 
 use quant::{
     Level,
-    eights::{COLUMNS, Choice, Codebook, EIGHTS, EightsCodec, eights},
+    codebook::{CODEBOOK_CODECS, COLUMNS, Choice, Codebook, CodebookCodec, codebook_codec},
 };
 use tensor::DType;
 
 const N_BLOCKS: usize = 40;
 
-fn read(row: &EightsCodec, blocks: &[u8]) -> (Vec<f32>, Vec<Choice>) {
+fn read(row: &CodebookCodec, blocks: &[u8]) -> (Vec<f32>, Vec<Choice>) {
     let mut scales = vec![0.0; N_BLOCKS * 256 / row.group];
     let mut choices = vec![Choice::default(); N_BLOCKS * 256 / COLUMNS];
     (row.scales)(blocks, &mut scales);
@@ -16,7 +16,7 @@ fn read(row: &EightsCodec, blocks: &[u8]) -> (Vec<f32>, Vec<Choice>) {
     (scales, choices)
 }
 
-fn values(row: &EightsCodec, scales: &[f32], choices: &[Choice]) -> Vec<u32> {
+fn values(row: &CodebookCodec, scales: &[f32], choices: &[Choice]) -> Vec<u32> {
     let of_eight = |(eight, choice): (usize, &Choice)| {
         let (scale, signs) = (scales[eight * COLUMNS / row.group], choice.signs);
         let magnitudes = row.codebook.magnitudes(choice.points);
@@ -27,7 +27,7 @@ fn values(row: &EightsCodec, scales: &[f32], choices: &[Choice]) -> Vec<u32> {
     choices.iter().enumerate().flat_map(|(at, choice)| -> Vec<u32> { of_eight((at, choice)) }).collect()
 }
 
-fn decoded(row: &EightsCodec, blocks: &[u8]) -> Vec<u32> {
+fn decoded(row: &CodebookCodec, blocks: &[u8]) -> Vec<u32> {
     let mut values = vec![0.0; N_BLOCKS * 256];
     quant::decode(row.dtype, Level::Scalar, blocks, &mut values).expect("lengths agree");
     values.into_iter().map(bits).collect()
@@ -39,8 +39,8 @@ fn bits(value: f32) -> u32 {
 
 #[test]
 fn choices_go_out_and_in_and_mean_what_the_decoder_says() {
-    assert_eq!(EIGHTS.len(), 5);
-    for row in EIGHTS {
+    assert_eq!(CODEBOOK_CODECS.len(), 5);
+    for row in CODEBOOK_CODECS {
         let dtype = row.dtype;
         let blocks = testkit::bytes(6, N_BLOCKS * dtype.block_bytes() as usize);
         let (scales, choices) = read(row, &blocks);
@@ -73,7 +73,7 @@ fn choices_go_out_and_in_and_mean_what_the_decoder_says() {
         assert!(found == other, "{dtype}: choices");
         assert!(same.iter().zip(&scales).all(|(a, b)| bits(*a) == bits(*b)), "{dtype}: scales");
         assert!(values(row, &scales, &other) == decoded(row, &again), "{dtype}: others");
-        assert_eq!(eights(dtype).map(|row| row.dtype), Some(dtype));
+        assert_eq!(codebook_codec(dtype).map(|row| row.dtype), Some(dtype));
     }
-    assert!(eights(DType::Q4_K).is_none());
+    assert!(codebook_codec(DType::Q4_K).is_none());
 }

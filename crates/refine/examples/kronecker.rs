@@ -1,9 +1,9 @@
-//! What both sides gain on a model: `both_sides BASE.gguf TYPES.gguf TEXT VERIFY_TEXT N_TOKENS FOLDER [THREADS]`.
+//! Measures the gain from output statistics: `kronecker BASE.gguf TYPES.gguf TEXT VERIFY_TEXT N_TOKENS FOLDER [THREADS]`.
 //!
-//! Every matrix becomes the type that it has in `TYPES.gguf`: as the codec makes it, rounded by one side, and by both. All three run
-//! with the base over the other text; printed are their mean divergences, and ratios with errors that are paired over windows. Statistics
-//! are kept in `FOLDER`.
-#![expect(clippy::unwrap_used, reason = "a measurement that cannot go on has nothing to say")]
+//! Every matrix gets its type in `TYPES.gguf`: as encoded, rounded with input statistics, and rounded with input and output statistics. All
+//! three are compared with the base on the second text. Prints mean KL divergences, and ratios with standard errors over chunks.
+//! Statistics are kept in `FOLDER`.
+#![expect(clippy::unwrap_used, reason = "a failed measurement has no result")]
 
 use std::{path::Path, time::Instant};
 
@@ -32,7 +32,7 @@ impl Watch for Silent {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [base, types, text, verify, n_tokens, folder, rest @ ..] = &args[..] else {
-        eprintln!("both_sides BASE.gguf TYPES.gguf TEXT VERIFY_TEXT N_TOKENS FOLDER [THREADS]");
+        eprintln!("kronecker BASE.gguf TYPES.gguf TEXT VERIFY_TEXT N_TOKENS FOLDER [THREADS]");
         return;
     };
     let n_threads = rest.first().map_or(2, |threads| threads.parse().unwrap());

@@ -8,7 +8,7 @@
 //! and a point needs one or two look-ups per pair. All rows use the same entry.
 #![expect(clippy::needless_range_loop, reason = "lanes walk several arrays by one index")]
 
-use quant::eights::{COLUMNS, Choice, Codebook, EightsCodec};
+use quant::codebook::{COLUMNS, Choice, Codebook, CodebookCodec};
 
 use super::lanes::{LANES, Lanes};
 
@@ -62,7 +62,7 @@ struct Best {
 
 impl Search {
     /// The codebook of a type.
-    pub fn new(codec: &EightsCodec) -> Search {
+    pub fn new(codec: &CodebookCodec) -> Search {
         let points: Vec<&[u8]> = match codec.codebook {
             Codebook::Eights(points) => points.iter().map(|point| &point[..]).collect(),
             Codebook::Fours(points) => points.iter().map(|point| &point[..]).collect(),

@@ -5,7 +5,7 @@ use tensor::DType;
 use super::BYTES;
 use crate::{
     block::{f16_at, put_u32, u32_at},
-    eights::{Choice, Codebook, Eights},
+    codebook::{Choice, Codebook, Eights},
     grids::{IQ2_XXS_VALUES, even_signs},
 };
 
@@ -20,7 +20,7 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn scale(block: &[u8; BYTES], group: usize) -> f32 {
-        // Four bits that are left over of the word with the signs of four eights: 4 * 7 + 4 = 32.
+        // The four remaining bits of the word with the signs of four groups of eight: 4 * 7 + 4 = 32.
         f16_at(block, 0) * (0.5 + (u32_at(block, 6 + 8 * group) >> 28) as f32) * 0.25
     }
 

@@ -1,4 +1,4 @@
-//! Rounding of types that code eight columns at a time with a codebook (`quant::eights`), with fixed scales.
+//! Rounding of types that code eight columns at a time with a codebook (`quant::codebook`), with fixed scales.
 //!
 //! The same two passes as for single columns, with eight columns as the unit. With everything else fixed,
 //! eight columns cost `(t - v) M (t - v)^T` for a target `t`, their values `v = scale * magnitude * sign` and
@@ -9,7 +9,7 @@
 //!   `V_8 y` is the correction from earlier columns;
 //! - descent: `M` is their part of `H`, and `t = v + M^-1 g` with `g = H e`.
 //!
-//! The best point by the diagonal of `M` is found among all (`search`). From there, steps that use all of `M`
+//! The best point by the diagonal of `M` is found among all (`codebook_search`). From there, steps that use all of `M`
 //! move to better points while there are any.
 #![expect(clippy::needless_range_loop, reason = "lanes walk several arrays by one index")]
 
@@ -17,15 +17,15 @@ use ndarray::{Array2, s};
 use products::matmul;
 use quant::{
     Level,
-    eights::{COLUMNS, Choice, EightsCodec},
+    codebook::{COLUMNS, Choice, CodebookCodec},
 };
 
 use super::{
     PANEL,
+    codebook_search::{Found, Search},
     factor::Factor,
     lanes::{LANES, Lanes, add_products, lanes, lanes_mut},
     metric::Metric,
-    search::{Found, Search},
 };
 
 /// Steps from the best point by the diagonal to the best by the whole metric.
@@ -39,7 +39,7 @@ type Small = [[f32; COLUMNS]; COLUMNS];
 /// Rows of a matrix, transposed: (columns or groups, n_lanes), row-major, padded with zero rows to whole
 /// lanes.
 #[derive(Debug)]
-pub struct EightsTile {
+pub struct CodebookTile {
     n_columns: usize,
     n_lanes: usize,
     group: usize,
@@ -53,23 +53,23 @@ pub struct EightsTile {
     sound: Vec<bool>,
 }
 
-impl EightsTile {
+impl CodebookTile {
     /// Reads rows of matching lengths.
-    pub fn read(codec: &EightsCodec, weights: &[f32], blocks: &[u8], n_columns: usize) -> EightsTile {
+    pub fn read(codec: &CodebookCodec, weights: &[f32], blocks: &[u8], n_columns: usize) -> CodebookTile {
         let n_rows = weights.len() / n_columns;
         let n_lanes = n_rows.next_multiple_of(LANES);
-        let (n_groups, n_eights) = (n_columns / codec.group, n_columns / COLUMNS);
-        let mut tile = EightsTile {
+        let (n_groups, n_groups_of_eight) = (n_columns / codec.group, n_columns / COLUMNS);
+        let mut tile = CodebookTile {
             n_columns,
             n_lanes,
             group: codec.group,
             weights: vec![0.0; n_columns * n_lanes],
             errors: Array2::zeros((n_columns, n_lanes)),
             scales: vec![0.0; n_groups * n_lanes],
-            choices: vec![Choice::default(); n_eights * n_lanes],
+            choices: vec![Choice::default(); n_groups_of_eight * n_lanes],
             sound: Vec::with_capacity(n_rows),
         };
-        let (mut scales, mut choices) = (vec![0.0; n_groups], vec![Choice::default(); n_eights]);
+        let (mut scales, mut choices) = (vec![0.0; n_groups], vec![Choice::default(); n_groups_of_eight]);
         let mut values = vec![0.0; n_columns];
         let rows = weights.chunks_exact(n_columns).zip(blocks.chunks_exact(blocks.len() / n_rows));
         for (lane, (weights, blocks)) in rows.enumerate() {
@@ -103,7 +103,7 @@ impl EightsTile {
     }
 
     /// Packs the choices into the original blocks.
-    pub fn write(&self, codec: &EightsCodec, blocks: &mut [u8]) {
+    pub fn write(&self, codec: &CodebookCodec, blocks: &mut [u8]) {
         let mut choices = vec![Choice::default(); self.n_columns / COLUMNS];
         let row_bytes = blocks.len() / self.sound.len();
         for (lane, blocks) in
@@ -243,7 +243,7 @@ impl Wanted<'_> {
 }
 
 /// Rounds all columns of a tile in the factor's order, which keeps groups of eight together.
-pub fn feedback(level: Level, factor: &Factor, search: &Search, tile: &mut EightsTile) {
+pub fn feedback(level: Level, factor: &Factor, search: &Search, tile: &mut CodebookTile) {
     let (n_columns, n_lanes) = (tile.n_columns, tile.n_lanes);
     let mut errors = Array2::<f32>::zeros((n_columns, n_lanes));
     let mut carried = Array2::<f32>::zeros((PANEL.min(n_columns), n_lanes));
@@ -299,7 +299,7 @@ fn feedback_of_eight(
     level: Level,
     factor: &Factor,
     search: &Search,
-    tile: &mut EightsTile,
+    tile: &mut CodebookTile,
     (place, lane): (usize, usize),
     sums: &mut [Lanes],
     mut put: impl FnMut(usize, &Lanes),
@@ -345,7 +345,7 @@ fn feedback_of_eight(
 }
 
 /// One sweep over all columns of a tile, in file order.
-pub fn sweep(level: Level, metric: &Metric, inverses: &[Small], search: &Search, tile: &mut EightsTile) {
+pub fn sweep(level: Level, metric: &Metric, inverses: &[Small], search: &Search, tile: &mut CodebookTile) {
     let (n_columns, n_lanes) = (tile.n_columns, tile.n_lanes);
     let mut gradients = Array2::<f32>::zeros((PANEL.min(n_columns), n_lanes));
     for first in (0..n_columns).step_by(PANEL) {
@@ -391,7 +391,7 @@ fn sweep_eight(
     metric: &Metric,
     inverse: &Small,
     search: &Search,
-    tile: &mut EightsTile,
+    tile: &mut CodebookTile,
     (column, lane): (usize, usize),
     sums: &[Lanes],
 ) -> Eight {

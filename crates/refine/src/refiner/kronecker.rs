@@ -1,7 +1,7 @@
 //! Rounding of whole matrices with Kronecker-factored statistics, done when the first of their rows comes.
 
 use super::{Refiner, StockRows};
-use crate::{BothSides, Error, Gram, Rounding, RoundingOptions, divergence, moments::MomentsCache};
+use crate::{Error, Gram, KroneckerRounding, Rounding, RoundingOptions, divergence, moments::MomentsCache};
 
 /// Rows that decide between input statistics alone and both: enough for correlations between rows to show.
 const SAMPLE_ROWS: usize = 256;
@@ -42,7 +42,7 @@ impl Refiner {
         rows: &StockRows<'_>,
         (n_rows, n_columns): (u64, usize),
     ) -> Result<Option<(Gram, Gram)>, Error> {
-        let Some(outputs) = self.outputs.as_ref().filter(|_| BothSides::takes(rows.dtype)) else {
+        let Some(outputs) = self.outputs.as_ref().filter(|_| KroneckerRounding::takes(rows.dtype)) else {
             return Ok(None);
         };
         // Two metrics with their factors and statistics; weights, points and errors, twice.
@@ -86,7 +86,7 @@ impl Refiner {
         Rounding::for_type(&fit, &options, dtype)?.refine(dtype, &values, &mut one)?;
         let mut both = one.clone();
         let (fit_part, held_part) = (part_of(&fit_outputs, &sampled), part_of(&held_outputs, &sampled));
-        match BothSides::new(&fit, &fit_part, &options) {
+        match KroneckerRounding::new(&fit, &fit_part, &options) {
             // Rows that no prediction depends on.
             Err(Error::InputsAreZero) => return Ok(None),
             made => made?.refine(dtype, &values, &mut both)?,
@@ -107,7 +107,7 @@ impl Refiner {
         drop((held, held_outputs));
         let (values, mut blocks) = encoded(&(0..n_rows).collect::<Vec<_>>())?;
         Rounding::for_type(&inputs, &options, dtype)?.refine(dtype, &values, &mut blocks)?;
-        BothSides::new(&inputs, &outputs, &options)?.refine(dtype, &values, &mut blocks)?;
+        KroneckerRounding::new(&inputs, &outputs, &options)?.refine(dtype, &values, &mut blocks)?;
         Ok(Some(Rounded { options, held_out, blocks }))
     }
 }

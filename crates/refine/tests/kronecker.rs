@@ -1,5 +1,5 @@
 //! Rounding with input and output statistics, compared with the formulas in double precision.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed precondition fails the test")]
 
 mod common;
 
@@ -8,7 +8,7 @@ use quant::{
     Level,
     frozen::{FROZEN, FrozenCodec, Points, frozen},
 };
-use refine::{BothSides, Error, Gram, Rounding, RoundingOptions, divergence};
+use refine::{Error, Gram, KroneckerRounding, Rounding, RoundingOptions, divergence};
 use tensor::DType;
 use testkit::Data;
 
@@ -115,7 +115,10 @@ fn feedback_equals_the_published_formula() {
     for dtype in [DType::Q4_0, DType::IQ4_NL] {
         let blocks = stock(dtype, &weights, N);
         let mut found = blocks.clone();
-        BothSides::new(&inputs, &outputs, &options).unwrap().refine(dtype, &weights, &mut found).unwrap();
+        KroneckerRounding::new(&inputs, &outputs, &options)
+            .unwrap()
+            .refine(dtype, &weights, &mut found)
+            .unwrap();
         let (columns, v) = factored(&metric(&inputs, 0.1, 0.01));
         let (rows, u) = factored(&metric(&outputs, f64::from(RoundingOptions::OUTPUT_SHRINKAGE), 0.01));
         let mut plain = Plain::read(dtype, &weights, &blocks);
@@ -155,7 +158,10 @@ fn descent_ends_where_no_level_alone_is_better() {
     let (h, g) = (metric(&inputs, 0.3, 0.01), metric(&outputs, 0.2, 0.01));
     for dtype in [DType::Q4_0, DType::Q5_1, DType::IQ4_NL] {
         let mut blocks = stock(dtype, &weights, N);
-        BothSides::new(&inputs, &outputs, &options).unwrap().refine(dtype, &weights, &mut blocks).unwrap();
+        KroneckerRounding::new(&inputs, &outputs, &options)
+            .unwrap()
+            .refine(dtype, &weights, &mut blocks)
+            .unwrap();
         let plain = Plain::read(dtype, &weights, &blocks);
         let errors = plain.errors();
         let gradients = gradients(&errors, &g, &h);
@@ -205,14 +211,14 @@ fn output_statistics_lower_the_kronecker_error() {
         let mut one = blocks.clone();
         Rounding::for_type(&inputs, &options, dtype).unwrap().refine(dtype, &weights, &mut one).unwrap();
         let mut both = one.clone();
-        let sides = BothSides::new(&inputs, &outputs, &options).unwrap();
+        let sides = KroneckerRounding::new(&inputs, &outputs, &options).unwrap();
         sides.refine(dtype, &weights, &mut both).unwrap();
-        assert!(BothSides::takes(dtype));
+        assert!(KroneckerRounding::takes(dtype));
         assert!(error(&one) < error(&blocks), "{dtype}");
         assert!(error(&both) < 0.9 * error(&one), "{dtype}: {} by one side, {}", error(&one), error(&both));
         // Sweeps alone go down from wherever they begin.
         let sweep = RoundingOptions { feedback: false, sweeps: 1, damping: 0.0, ..options };
-        let (sides, mut before) = (BothSides::new(&inputs, &outputs, &sweep).unwrap(), error(&one));
+        let (sides, mut before) = (KroneckerRounding::new(&inputs, &outputs, &sweep).unwrap(), error(&one));
         for sweep in 0..3 {
             sides.refine(dtype, &weights, &mut one).unwrap();
             let after = error(&one);
@@ -234,7 +240,7 @@ fn bytes_depend_neither_on_threads_nor_on_the_level() {
         let refined = |level| {
             let options = RoundingOptions { level, ..RoundingOptions::default() };
             let mut blocks = blocks.clone();
-            BothSides::new(&inputs, &outputs, &options)
+            KroneckerRounding::new(&inputs, &outputs, &options)
                 .unwrap()
                 .refine(dtype, &weights, &mut blocks)
                 .unwrap();
@@ -278,20 +284,20 @@ fn rows_that_do_not_matter_and_lengths_that_do_not_agree() {
             ..RoundingOptions::default()
         };
         let mut found = blocks.clone();
-        let sides = BothSides::new(&inputs, &outputs, &options).unwrap();
+        let sides = KroneckerRounding::new(&inputs, &outputs, &options).unwrap();
         sides.refine(DType::Q4_0, &weights, &mut found).unwrap();
         assert!(error(&found) < error(&blocks), "shrinkage {output_shrinkage}, damping {damping}");
     }
     let options = RoundingOptions::default();
-    let sides = BothSides::new(&inputs, &outputs, &options).unwrap();
+    let sides = KroneckerRounding::new(&inputs, &outputs, &options).unwrap();
     let refine = |dtype, n_weights, n_bytes| {
         sides.refine(dtype, &vec![0.0; n_weights], &mut vec![0; n_bytes]).unwrap_err().to_string()
     };
     assert_eq!(refine(DType::Q4_0, N, 54), "rows of a matrix: expected 70, found 1");
     assert_eq!(refine(DType::F16, N, 2 * N), "rounding f16 is not supported");
-    assert!(!BothSides::takes(DType::F16) && !BothSides::takes(DType::IQ2_XS));
+    assert!(!KroneckerRounding::takes(DType::F16) && !KroneckerRounding::takes(DType::IQ2_XS));
     let nothing = Gram::new(M);
-    assert!(matches!(BothSides::new(&inputs, &nothing, &options), Err(Error::NoTokens)));
+    assert!(matches!(KroneckerRounding::new(&inputs, &nothing, &options), Err(Error::NoTokens)));
     assert!(divergence(&inputs, &nothing, DType::Q4_0, &weights, &blocks).is_err());
     assert!(divergence(&inputs, &outputs, DType::Q4_0, &weights[N..], &blocks[54..]).is_err());
 }

@@ -5,7 +5,7 @@ use tensor::DType;
 use super::BYTES;
 use crate::{
     block::f16_at,
-    eights::{Choice, Codebook, Eights},
+    codebook::{Choice, Codebook, Eights},
     grids::IQ3_S_VALUES,
 };
 

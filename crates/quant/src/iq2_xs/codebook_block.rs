@@ -5,7 +5,7 @@ use tensor::DType;
 use super::BYTES;
 use crate::{
     block::{f16_at, put_u16, u16_at},
-    eights::{Choice, Codebook, Eights},
+    codebook::{Choice, Codebook, Eights},
     grids::{IQ2_XS_VALUES, even_signs},
 };
 

@@ -43,7 +43,7 @@ type TileRow = [f32; TILE_ROWS];
 
 /// Input and output metrics of a matrix.
 #[derive(Debug)]
-pub struct BothSides {
+pub struct KroneckerRounding {
     options: RoundingOptions,
     inputs: Metric,
     of_inputs: Factor,
@@ -54,13 +54,13 @@ pub struct BothSides {
     inverse_diagonal: Vec<f32>,
 }
 
-impl BothSides {
+impl KroneckerRounding {
     /// Prepares the rounding of a matrix from its input Hessian and its output gradient statistics.
     /// `shrinkage` applies to the first, `output_shrinkage` to the second; feedback and sweeps to both.
     ///
     /// # Errors
     /// As [`Rounding::new`](super::Rounding::new), for either.
-    pub fn new(inputs: &Gram, outputs: &Gram, options: &RoundingOptions) -> Result<BothSides, Error> {
+    pub fn new(inputs: &Gram, outputs: &Gram, options: &RoundingOptions) -> Result<KroneckerRounding, Error> {
         let of_rows = RoundingOptions {
             shrinkage: options.output_shrinkage.unwrap_or(RoundingOptions::OUTPUT_SHRINKAGE),
             ..*options
@@ -72,7 +72,7 @@ impl BothSides {
         let order = of_outputs.order();
         let g = Array2::from_shape_fn((order.len(), order.len()), |(i, j)| outputs.h()[[order[i], order[j]]]);
         let inverse_diagonal = order.iter().map(|row| outputs.inverse_diagonal()[*row]).collect();
-        Ok(BothSides { options: *options, inputs, of_inputs, of_outputs, g, inverse_diagonal })
+        Ok(KroneckerRounding { options: *options, inputs, of_inputs, of_outputs, g, inverse_diagonal })
     }
 
     /// True if the type is supported: its columns are not coded eight at a time.

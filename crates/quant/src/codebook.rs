@@ -2,7 +2,7 @@
 //!
 //! Eight neighbouring columns have the values `scale * magnitude * sign`: magnitudes are a point of eight, or two points of four, of the
 //! type's codebook, and signs are free or, where a block keeps seven of them, have an even number of minuses. Who searches reads points
-//! and signs, chooses others and packs them; scales stay. [`EIGHTS`] is the table; each type's row is `eights.rs` in its folder.
+//! and signs, chooses others and packs them; scales stay. [`CODEBOOK_CODECS`] is the table; each type's row is in `codebook_block.rs` of its folder.
 
 use tensor::DType;
 
@@ -69,9 +69,9 @@ pub trait Eights<const B: usize> {
     fn put_choice(choice: Choice, block: &mut [u8; B], eight: usize);
 }
 
-/// A row of [`EIGHTS`]. All functions take whole blocks.
+/// A row of [`CODEBOOK_CODECS`]. All functions take whole blocks.
 #[derive(Debug, Clone, Copy)]
-pub struct EightsCodec {
+pub struct CodebookCodec {
     /// The type.
     pub dtype: DType,
     /// Neighbouring columns that share a scale.
@@ -88,9 +88,9 @@ pub struct EightsCodec {
     pub put_choices: fn(&[Choice], &mut [u8]),
 }
 
-const fn row<T: Eights<B>, const B: usize>() -> EightsCodec {
+const fn row<T: Eights<B>, const B: usize>() -> CodebookCodec {
     assert_sizes(T::DTYPE, ELEMS, B);
-    EightsCodec {
+    CodebookCodec {
         dtype: T::DTYPE,
         group: T::GROUP,
         codebook: T::CODEBOOK,
@@ -121,8 +121,8 @@ const fn row<T: Eights<B>, const B: usize>() -> EightsCodec {
     }
 }
 
-/// Every type whose columns are chosen by eights.
-pub const EIGHTS: &[EightsCodec] = &[
+/// Every type that codes eight columns with a codebook.
+pub const CODEBOOK_CODECS: &[CodebookCodec] = &[
     row::<crate::iq2_xxs::Block, _>(),
     row::<crate::iq2_xs::Block, _>(),
     row::<crate::iq2_s::Block, _>(),
@@ -130,7 +130,7 @@ pub const EIGHTS: &[EightsCodec] = &[
     row::<crate::iq3_s::Block, _>(),
 ];
 
-/// The row of this type, if its columns are chosen by eights.
-pub fn eights(dtype: DType) -> Option<&'static EightsCodec> {
-    EIGHTS.iter().find(|row| row.dtype == dtype)
+/// The codec of this type, if it codes eight columns with a codebook.
+pub fn codebook_codec(dtype: DType) -> Option<&'static CodebookCodec> {
+    CODEBOOK_CODECS.iter().find(|row| row.dtype == dtype)
 }

@@ -5,7 +5,7 @@ use tensor::DType;
 use super::BYTES;
 use crate::{
     block::f16_at,
-    eights::{Choice, Codebook, Eights},
+    codebook::{Choice, Codebook, Eights},
     grids::IQ2_S_VALUES,
 };
 
@@ -25,7 +25,8 @@ impl Eights<BYTES> for Block {
 
     #[inline(always)]
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
-        // 1024 points take ten bits, of which the upper two of four eights share a byte. Signs have all eight bits, so that any number may be minus.
+        // 1024 points take ten bits; the upper two of four groups share a byte. All eight signs are stored, so any number
+        // of them may be negative.
         let high = u16::from(block[66 + eight / 4] >> (2 * (eight % 4)) & 3);
         Choice { points: [u16::from(block[2 + eight]) | high << 8, 0], signs: block[34 + eight] }
     }
