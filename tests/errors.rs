@@ -58,38 +58,32 @@ const TO_Q8_0: &[&str] = &["llama", "out.gguf", "--type", "q8_0"];
 
 const PARTS: &[Part] = &[
     (
-        "The call",
-        "What is wrong with a call is said before anything is read; the exit code is 2.",
+        "Invalid calls",
+        "Invalid calls are reported before anything is read, with exit code 2.",
         &[
-            (
-                "An option of another program",
-                AS_IT_IS,
-                CONVERT,
-                &["llama", "--type", "q8_0", "--fuse-qkv"],
-                2,
-            ),
-            ("A type that there is not", AS_IT_IS, QUANTIZE, &["model.gguf", "out.gguf", "q4km"], 2),
-            ("An argument that is missing", AS_IT_IS, INSPECT, &["show"], 2),
+            ("Option of another program", AS_IT_IS, CONVERT, &["llama", "--type", "q8_0", "--fuse-qkv"], 2),
+            ("Unknown type", AS_IT_IS, QUANTIZE, &["model.gguf", "out.gguf", "q4km"], 2),
+            ("Missing argument", AS_IT_IS, INSPECT, &["show"], 2),
         ],
     ),
     (
         "Inputs and outputs",
-        "An input is never written to; an output has its name only when it is whole, and replaces nothing unless `--force` is given.",
+        "Inputs are never written to. An output appears under its name only when it is complete, and overwrites nothing without `--force`.",
         &[
-            ("An input that is not there", AS_IT_IS, CONVERT, &["none", "out.gguf", "--type", "q8_0"], 1),
-            ("An input of another kind", AS_IT_IS, QUANTIZE, &["llama", "q8_0"], 1),
-            ("A model that is not here", AS_IT_IS, CONVERT, &["org/model", "out.gguf", "--type", "q8_0"], 1),
-            ("An output that is there", |sandbox| write(sandbox, "out.gguf", "mine"), CONVERT, TO_Q8_0, 1),
+            ("Missing input", AS_IT_IS, CONVERT, &["none", "out.gguf", "--type", "q8_0"], 1),
+            ("Input of another kind", AS_IT_IS, QUANTIZE, &["llama", "q8_0"], 1),
             (
-                "An output inside of the input",
+                "Model that is not available locally",
                 AS_IT_IS,
                 CONVERT,
-                &["llama", "llama/out.gguf", "--type", "q8_0"],
+                &["org/model", "out.gguf", "--type", "q8_0"],
                 1,
             ),
-            ("A folder that is missing", AS_IT_IS, CONVERT, &["llama", "none/out.gguf", "--type", "q8_0"], 1),
+            ("Existing output", |sandbox| write(sandbox, "out.gguf", "mine"), CONVERT, TO_Q8_0, 1),
+            ("Output inside the input", AS_IT_IS, CONVERT, &["llama", "llama/out.gguf", "--type", "q8_0"], 1),
+            ("Missing output folder", AS_IT_IS, CONVERT, &["llama", "none/out.gguf", "--type", "q8_0"], 1),
             (
-                "A checkpoint without weights",
+                "Checkpoint without weights",
                 |sandbox| {
                     fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
                 },
@@ -98,7 +92,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Weights of another program",
+                "Weights in the format of another program",
                 |sandbox| {
                     fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
                     write(sandbox, "llama/model.onnx", "");
@@ -110,19 +104,19 @@ const PARTS: &[Part] = &[
         ],
     ),
     (
-        "Weights files",
+        "Weight files",
         "Every length is compared with the file before it is used. Files of an index stay inside of the folder, and so do links, but for \
          those to the Hub's cache. A pickle is read as data: nothing that it names is called.",
         &[
             (
-                "A file that is cut",
+                "Truncated file",
                 |sandbox| cut(sandbox, "llama/model.safetensors", 2_000_000),
                 CONVERT,
                 TO_Q8_0,
                 1,
             ),
             (
-                "A header that does not parse",
+                "Invalid header",
                 |sandbox| {
                     sandbox.edit("llama/model.safetensors", r#""BF16","shape""#, r#""BF16";"shape""#);
                 },
@@ -131,7 +125,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A header that lies",
+                "Inconsistent header",
                 |sandbox| {
                     sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""F32" "#);
                 },
@@ -140,7 +134,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A dtype that nobody knows",
+                "Unknown dtype",
                 |sandbox| {
                     sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""BF17""#);
                 },
@@ -149,7 +143,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A tensor in two files",
+                "Tensor in two files",
                 |sandbox| {
                     fs::copy(
                         sandbox.path("llama/model.safetensors"),
@@ -162,7 +156,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A shard that is missing",
+                "Missing shard",
                 |sandbox| {
                     let index = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors"}}"#;
                     write(sandbox, "llama/model.safetensors.index.json", index);
@@ -174,7 +168,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "An index of other tensors",
+                "Index of other tensors",
                 |sandbox| {
                     let index = r#"{"weight_map": {"a": "model.safetensors"}}"#;
                     write(sandbox, "llama/model.safetensors.index.json", index);
@@ -184,7 +178,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "An index that leads out of the folder",
+                "Index that leaves the folder",
                 |sandbox| {
                     let index = r#"{"weight_map": {"a": "../../etc/passwd"}}"#;
                     write(sandbox, "llama/model.safetensors.index.json", index);
@@ -194,7 +188,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A link that leads out of the folder",
+                "Link that leaves the folder",
                 |sandbox| {
                     fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap();
                     std::os::unix::fs::symlink("/etc/hostname", sandbox.path("llama/tokenizer.model"))
@@ -205,7 +199,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A pickle that wants to run something",
+                "Pickle that executes code",
                 |sandbox| {
                     pickle(sandbox, b"cposix\nsystem\nX\x02\0\0\0id\x85R");
                 },
@@ -213,9 +207,9 @@ const PARTS: &[Part] = &[
                 TO_Q8_0,
                 1,
             ),
-            ("A pickle that is none", |sandbox| pickle(sandbox, b"\xff"), CONVERT, TO_Q8_0, 1),
+            ("Invalid pickle", |sandbox| pickle(sandbox, b"\xff"), CONVERT, TO_Q8_0, 1),
             (
-                "A value that is no number",
+                "Value that is not finite",
                 |sandbox| {
                     let mut bytes = fs::read(sandbox.path("llama/model.safetensors")).unwrap();
                     let at = bytes.len() - 2;
@@ -230,10 +224,10 @@ const PARTS: &[Part] = &[
     ),
     (
         "Configs and architectures",
-        "What is not known is named; nothing is guessed, and no tensor is passed over in silence.",
+        "Unknown values are named. Nothing is guessed, and no tensor is ignored silently.",
         &[
             (
-                "A config that is not JSON",
+                "Config that is not JSON",
                 |sandbox| {
                     config("\"architectures\": [", "\"architectures\" [")(sandbox);
                 },
@@ -242,7 +236,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "JSON that is nested too deep",
+                "JSON nested too deeply",
                 |sandbox| {
                     write(sandbox, "llama/config.json", "[".repeat(100_000));
                 },
@@ -251,7 +245,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A class that is not known",
+                "Unknown class",
                 |sandbox| {
                     config("LlamaForCausalLM", "LlamaForCausalLX")(sandbox);
                 },
@@ -260,14 +254,14 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A key that is missing",
+                "Missing key",
                 |sandbox| config("\"num_attention_heads\": 4,", "")(sandbox),
                 CONVERT,
                 TO_Q8_0,
                 1,
             ),
             (
-                "A value of another type",
+                "Value of another type",
                 |sandbox| {
                     config("\"num_attention_heads\": 4", "\"num_attention_heads\": \"4\"")(sandbox);
                 },
@@ -276,7 +270,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Tensors that are missing",
+                "Missing tensors",
                 |sandbox| {
                     config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3")(sandbox);
                 },
@@ -285,7 +279,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Tensors that have no place",
+                "Unused tensors",
                 |sandbox| {
                     config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1")(sandbox);
                 },
@@ -294,7 +288,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A tensor of another shape",
+                "Tensor of another shape",
                 |sandbox| {
                     config("\"num_attention_heads\": 4", "\"num_attention_heads\": 3")(sandbox);
                 },
@@ -318,7 +312,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A SentencePiece model that is none",
+                "Invalid SentencePiece model",
                 |sandbox| {
                     write(sandbox, "llama/tokenizer.model", "\x0a\x7f");
                 },
@@ -342,14 +336,14 @@ const PARTS: &[Part] = &[
         "`gguf-inspect verify` says all that is wrong with a file; every other command stops at the first.",
         &[
             (
-                "A file of another kind",
+                "File of another kind",
                 |sandbox| write(sandbox, "model.gguf", "{}  "),
                 INSPECT,
                 &["show", "model.gguf"],
                 1,
             ),
             (
-                "A file that is cut",
+                "Truncated file",
                 |sandbox| {
                     model(sandbox, "q8_0");
                     cut(sandbox, "model.gguf", 100_000);
@@ -359,7 +353,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Sizes whose product wraps",
+                "Sizes whose product overflows",
                 |sandbox| {
                     write(
                         sandbox,
@@ -372,7 +366,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "More dimensions than there are",
+                "Too many dimensions",
                 |sandbox| {
                     write(sandbox, "model.gguf", fs::read(golden("gguf-malicious/evil_ndims.gguf")).unwrap());
                 },
@@ -381,14 +375,14 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A key that is not there",
+                "Missing metadata key",
                 |sandbox| model(sandbox, "q8_0"),
                 INSPECT,
                 &["unset", "model.gguf", "none"],
                 1,
             ),
             (
-                "A value of another type",
+                "Value of another type",
                 |sandbox| {
                     model(sandbox, "q8_0");
                 },
@@ -397,7 +391,7 @@ const PARTS: &[Part] = &[
                 2,
             ),
             (
-                "A file that is not as it should be",
+                "File that fails verification",
                 |sandbox| {
                     model(sandbox, "q8_0");
                     let ran = sandbox.inspect(&["set", "model.gguf", "llama.block_count=3", "-q"]);
@@ -408,7 +402,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A template that does not end",
+                "Template that does not terminate",
                 |sandbox| {
                     model(sandbox, "q8_0");
                     let endless =
@@ -422,7 +416,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A template that grows and grows",
+                "Template that exhausts memory",
                 |sandbox| {
                     model(sandbox, "q8_0");
                     let growing = "{% set x = namespace(s='text') %}{% for i in range(60) %}{% set x.s = x.s ~ x.s %}{% endfor %}";
@@ -440,7 +434,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A digest that differs",
+                "Different digest",
                 |sandbox| {
                     write(sandbox, "a", "a");
                     write(sandbox, "SHA256SUMS", format!("{}  a\n", "0".repeat(64)));
@@ -453,10 +447,10 @@ const PARTS: &[Part] = &[
     ),
     (
         "Types",
-        "A run decides about every tensor before it reads the first weight.",
+        "All decisions about tensors precede the first read of weights.",
         &[
             (
-                "Weights that are quantized already",
+                "Weights that are already quantized",
                 |sandbox| {
                     model(sandbox, "q4_0");
                 },
@@ -465,7 +459,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A type that needs an importance matrix",
+                "Type that needs an importance matrix",
                 |sandbox| {
                     model(sandbox, "f16");
                 },
@@ -474,7 +468,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A file that is no importance matrix",
+                "File that is not an importance matrix",
                 |sandbox| {
                     model(sandbox, "f16");
                     write(sandbox, "imatrix.dat", "{}");
@@ -484,7 +478,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A recipe of another model",
+                "Recipe of another model",
                 |sandbox| {
                     model(sandbox, "f16");
                     let recipe = r#"{"format": "gguf-tools recipe", "version": 1, "outputs": [{"type": "Q4_0", "dtypes": {"x": "Q4_0"}}]}"#;
@@ -495,7 +489,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A recipe that is none",
+                "Invalid recipe",
                 |sandbox| {
                     model(sandbox, "f16");
                     write(sandbox, "recipe.json", "{\"type\": \"q4_0\"}");
@@ -509,10 +503,10 @@ const PARTS: &[Part] = &[
     plans::PART,
     (
         "Running a file",
-        "A model is run only where all of it is understood.",
+        "A model runs only if every part of it is supported.",
         &[
             (
-                "An architecture without a graph",
+                "Architecture that cannot be run",
                 |sandbox| {
                     model(sandbox, "f16");
                     sandbox.edit("model.gguf", "\x05\0\0\0\0\0\0\0llama", "\x05\0\0\0\0\0\0\0llamb");
@@ -522,7 +516,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A text that is too short",
+                "Text that is too short",
                 |sandbox| {
                     model(sandbox, "f16");
                     write(sandbox, "text", "Short.");
@@ -532,7 +526,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "A prompt in a form that the file has no template for",
+                "Chat prompt without a chat template",
                 |sandbox| {
                     model(sandbox, "f16");
                     let ran = sandbox.inspect(&["unset", "model.gguf", "tokenizer.chat_template", "-q"]);
@@ -548,11 +542,9 @@ const PARTS: &[Part] = &[
 ];
 
 const HEAD: &str = "# Errors\n
-What each kind of error looks like, printed by `BLESS=1 cargo test --test errors` from runs of the programs on a tiny checkpoint.\n
-Errors go to stderr: a line that begins with `error:` says where, what was expected and what was found; lines that begin with `hint:`
-say what to do about it. Exit codes: 0 done, 1 failed, 2 wrong call, 128 and the number of the signal where one asked the program to
-stop (130 interrupted, 143 terminated, 129 hung up). An output has its name only when it is whole: after an error there is none.
-[hostile-input.md](hostile-input.md) says what keeps files from strangers within bounds.\n";
+Every kind of error, printed by the programs on a tiny checkpoint (`BLESS=1 cargo test --test errors`).\n
+Errors go to stderr. A line with `error:` states the place, the expected and the found value; lines with `hint:` state what to do. Exit
+codes: 0 success, 1 failure, 2 invalid arguments, 128 plus the number of a signal (130 interrupted, 143 terminated, 129 hung up).\n";
 
 #[test]
 fn the_page_of_errors_is_what_programs_print() {

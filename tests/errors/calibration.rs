@@ -14,11 +14,10 @@ fn text(sandbox: &Sandbox) {
 
 pub const PART: Part = (
     "Calibrating, fitting and publishing",
-    "What a text or a memory is too small for is said before anything runs for long. [quality.md](quality.md) says what \
-     calibration needs, [publish.md](publish.md) what a folder to publish is.",
+    "A text or a memory limit that is too small is reported before anything runs for long.",
     &[
         (
-            "A text that is too short to calibrate with",
+            "Calibration text that is too short",
             |sandbox| {
                 model(sandbox, "f32");
                 write(sandbox, "text", "Some text to read. ".repeat(60));
@@ -27,9 +26,9 @@ pub const PART: Part = (
             CALIBRATE,
             1,
         ),
-        ("A text that is not there", |sandbox| model(sandbox, "f32"), QUANTIZE, CALIBRATE, 1),
+        ("Missing calibration text", |sandbox| model(sandbox, "f32"), QUANTIZE, CALIBRATE, 1),
         (
-            "Statistics that are damaged",
+            "Damaged statistics",
             |sandbox| {
                 text(sandbox);
                 std::fs::create_dir(sandbox.path("kept")).unwrap();
@@ -40,28 +39,28 @@ pub const PART: Part = (
             1,
         ),
         (
-            "A budget without a text",
+            "Budget without a text",
             |sandbox| model(sandbox, "f32"),
             QUANTIZE,
             &["model.gguf", "out.gguf", "q4_0", "--target-size", "1M"],
             2,
         ),
         (
-            "A budget that no types reach",
+            "Budget that no types reach",
             text,
             QUANTIZE,
             &["model.gguf", "out.gguf", "q4_0", "--calibrate", "text", "--target-size", "10K", "-q"],
             1,
         ),
         (
-            "A memory that nothing fits",
+            "Memory that no file fits into",
             |sandbox| model(sandbox, "q8_0"),
             INSPECT,
             &["fit", "model.gguf", "--memory", "1M", "--context", "512"],
             1,
         ),
         (
-            "A folder to publish that is somebody's",
+            "Output folder with other files",
             |sandbox| {
                 std::fs::create_dir(sandbox.path("mine")).unwrap();
                 write(sandbox, "mine/letter", "Dear reader");

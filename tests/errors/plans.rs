@@ -25,20 +25,14 @@ fn measured_part(sandbox: &Sandbox) {
 
 pub const PART: Part = (
     "Plans and parts",
-    "Whoever does a part, or puts parts together, compares all that they depend on with the plan. [parts.md](parts.md) says what to do.",
+    "`part` and `assemble` compare everything with the plan. The guide `docs/guides/many-machines.md` lists actions.",
     &[
-        ("A part that there is not", plan, CONVERT, &["part", "plan.json", "3/2"], 2),
-        ("An option that is the plan's", plan, CONVERT, &["part", "plan.json", "2/2", "--type", "q4_0"], 2),
-        (
-            "A plan that is none",
-            |sandbox| write(sandbox, "plan.json", "{\"type\": \"q8_0\"}"),
-            CONVERT,
-            ASSEMBLE,
-            1,
-        ),
-        ("A plan of another program", plan, QUANTIZE, ASSEMBLE, 1),
-        ("A part that is missing", plan, CONVERT, ASSEMBLE, 1),
-        ("Parts of another number", plan, CONVERT, &["part", "plan.json", "1/3", "-q"], 1),
+        ("Part out of range", plan, CONVERT, &["part", "plan.json", "3/2"], 2),
+        ("Option that the plan decides", plan, CONVERT, &["part", "plan.json", "2/2", "--type", "q4_0"], 2),
+        ("Invalid plan", |sandbox| write(sandbox, "plan.json", "{\"type\": \"q8_0\"}"), CONVERT, ASSEMBLE, 1),
+        ("Plan of another program", plan, QUANTIZE, ASSEMBLE, 1),
+        ("Missing part", plan, CONVERT, ASSEMBLE, 1),
+        ("Different number of parts", plan, CONVERT, &["part", "plan.json", "1/3", "-q"], 1),
         (
             "Parts of another plan",
             |sandbox| {
@@ -52,7 +46,7 @@ pub const PART: Part = (
             1,
         ),
         (
-            "An input that changed since",
+            "Input that changed",
             |sandbox| {
                 plan(sandbox);
                 sandbox.edit("llama/config.json", "1e-06", "1e-5");
@@ -62,21 +56,15 @@ pub const PART: Part = (
             1,
         ),
         (
-            "A file that is no part of a measurement",
+            "File that is not a measurement part",
             |sandbox| write(sandbox, "1.part", "mine"),
             EVAL,
             &["perplexity", "--merge", "1.part"],
             1,
         ),
+        ("Missing measurement part", measured_part, EVAL, &["perplexity", "--merge", "1.part"], 1),
         (
-            "A part of a measurement that is missing",
-            measured_part,
-            EVAL,
-            &["perplexity", "--merge", "1.part"],
-            1,
-        ),
-        (
-            "A part of a measurement that is cut",
+            "Truncated measurement part",
             |sandbox| {
                 measured_part(sandbox);
                 cut(sandbox, "1.part", 300);
@@ -85,6 +73,6 @@ pub const PART: Part = (
             &["perplexity", "--merge", "1.part"],
             1,
         ),
-        ("A part of another measurement", measured_part, EVAL, &["compare", "--merge", "1.part"], 1),
+        ("Part of another measurement", measured_part, EVAL, &["compare", "--merge", "1.part"], 1),
     ],
 );

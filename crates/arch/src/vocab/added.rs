@@ -1,8 +1,8 @@
-//! Added tokens: which ids they have, and which of them are special.
+//! Added tokens: their ids, and which are special.
 //!
-//! tokenizer.json lists tokens that are looked for before the model sees the text;
-//! tokenizer_config.json may list more, change their flags, and name special ones. The reference
-//! sees the result of that through transformers.
+//! tokenizer.json lists tokens that are matched before the model sees the text. tokenizer_config.json may
+//! list more, change their flags, and name special ones. The reference sees the result of that through
+//! transformers.
 //!
 //! Source: `AddedVocabulary::add_tokens` of tokenizers 0.23; `TokenizersBackend.__init__` and
 //! `PreTrainedTokenizerBase._from_pretrained` of transformers 5.23.
@@ -94,7 +94,7 @@ impl AddedVocab {
     /// Adds a token or replaces its flags; the id comes from where its text is known already,
     /// else it is the next free one.
     fn add(&mut self, token: AddedToken, texts: &mut HashMap<String, u32>, ids: &Ids<'_>) -> u32 {
-        // `add_tokens`: behind the vocabulary at least, and behind the last token that was added.
+        // `add_tokens`: after the vocabulary, and after the last added token.
         let known = texts.get(&token.content).or_else(|| ids.get(token.content.as_str())).copied();
         let id = known.unwrap_or_else(|| {
             let n_model = u32::try_from(ids.len()).unwrap_or(u32::MAX);
@@ -109,12 +109,12 @@ impl AddedVocab {
     }
 }
 
-/// The class that transformers loads a tokenizer with. For some models it knows that the files on
-/// the Hub name the wrong one: those of the list are loaded with the class that knows no tokens of
-/// its own, and Qwen 2 always with its own.
+/// The class that transformers loads a tokenizer with. For some models it knows that the Hub's files name the
+/// wrong class: those in the list are loaded with the class that has no tokens of its own, and Qwen 2 always
+/// with its own class.
 ///
-/// Source: `MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS` and `AutoTokenizer.from_pretrained` of
-/// transformers 5.23, for the models that a converter meets.
+/// Source: `MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS` and `AutoTokenizer.from_pretrained` of transformers
+/// 5.23, for the models that a converter meets.
 fn class_as_loaded(input: &Input<'_>) -> String {
     const PLAIN: [&str; 12] = [
         "arctic",
@@ -139,9 +139,9 @@ fn class_as_loaded(input: &Input<'_>) -> String {
 
 /// Texts of the special tokens that tokenizer_config.json names.
 struct Specials {
-    /// Those with a name (`bos_token`).
+    /// Named special tokens (`bos_token`).
     named: Vec<String>,
-    /// Those in a list (`additional_special_tokens`).
+    /// Listed special tokens (`additional_special_tokens`).
     extra: Vec<String>,
 }
 
@@ -209,7 +209,7 @@ impl Specials {
         for (name, text) in defaults {
             merged.entry(*name).or_insert_with(|| Json::from(*text));
         }
-        // Names of a model's own (`image_token`) count as special, behind the usual ones.
+        // Model-specific names (`image_token`) count as special, after the usual ones.
         let named_otherwise =
             merged.keys().filter(|key| key.ends_with("_token") && !NAMES.contains(&key.as_str()));
         let order: Vec<&str> = NAMES.into_iter().chain(named_otherwise.map(String::as_str)).collect();

@@ -1,4 +1,4 @@
-//! Two files that should say the same: a SentencePiece model and tokenizer.json beside it.
+//! Compares a SentencePiece model with the tokenizer.json next to it.
 
 use serde::Deserialize;
 
@@ -21,11 +21,11 @@ pub(super) fn model_and_json(writer: &mut TokenizerWriter<'_>, model: &SpmModel<
     let Some(bytes) = writer.file("tokenizer.json") else { return };
     let file: File = match serde_json::from_slice(bytes) {
         Ok(file) => file,
-        // Whoever needs this file says what is wrong with it.
+        // The code that needs this file reports its errors.
         Err(_) => return,
     };
     let why = "`tokenizer.model` is taken: it has the scores, and the reference takes it";
-    // tokenizer.json may list added tokens behind the pieces: these are counted, not compared.
+    // Added tokens after the pieces in tokenizer.json are counted, not compared.
     let (mut differing, mut first, mut more) = (0usize, None, 0usize);
     for (text, id) in &file.model.vocab.0 {
         match model.pieces.get(*id as usize) {

@@ -14,7 +14,7 @@ use super::token_type::{TokenType, looks_special};
 use super::writer::TokenizerWriter;
 use super::{pre, special};
 
-/// What the architectures that share this loader do differently.
+/// Differences between the architectures that share this loader.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     /// `tokenizer.ggml.model`.
@@ -27,7 +27,7 @@ pub(super) struct Style {
     pub by_id: &'static [(&'static str, u32)],
     /// Added tokens that steer the model though their file says otherwise.
     pub control: &'static [&'static str],
-    /// Whether added tokens are written as the file has them, and are special only if it says so.
+    /// Writes added tokens as the file has them; they are special only if the file says so.
     pub plain_added: bool,
     /// Names of special tokens to look for; empty for the usual ones.
     pub types: &'static [&'static str],
@@ -46,7 +46,7 @@ impl Style {
     };
 }
 
-/// What `get_vocab_base` gives: tokens and the name of the pre-tokenizer.
+/// Result of `get_vocab_base`: tokens and the name of the pre-tokenizer.
 pub(super) struct Base {
     /// Tokens by id.
     pub table: TokenTable,

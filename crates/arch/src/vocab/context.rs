@@ -1,11 +1,11 @@
-//! What an architecture and a person want of a tokenizer.
+//! Requirements for a tokenizer, from the architecture and the caller.
 
 use super::route::Route;
 
-/// What an architecture wants of its tokenizer.
+/// Requirements for a tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VocabContext {
-    /// Which kinds are tried, in which order.
+    /// Kinds to try, in order.
     pub route: Route,
     /// `vocab_size` of the (text) config: the number of tokens that is written; free ids below
     /// it are filled with `[PAD{id}]`. `None` where the config does not say.
@@ -24,11 +24,11 @@ pub struct VocabContext {
     pub type_vocab_size: Option<u64>,
     /// `eod_token_id` of the config: the token that ends a document.
     pub end_of_document: Option<u64>,
-    /// Whether the tokenizer's own file goes into the metadata as well, as it is
-    /// (`tokenizer.huggingface.json`, `tokenizer.rwkv.world`).
+    /// Also stores the tokenizer's own file in the metadata (`tokenizer.huggingface.json`,
+    /// `tokenizer.rwkv.world`).
     pub embed_json: bool,
-    /// Whether a llama tokenizer that is there as tokenizer.json only gets scores made of its merges,
-    /// by which llama.cpp cuts text as the model does. The reference gives every token the same.
+    /// Derives scores from merges for a llama tokenizer that exists only as tokenizer.json, so that llama.cpp
+    /// tokenizes as the model does. The reference gives every token the same score.
     pub scores_from_merges: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a checkpoint's tokenizer.
+//! Errors of a checkpoint's tokenizer.
 
 use tensor::list_names;
 
@@ -23,7 +23,7 @@ pub enum VocabError {
     Malformed {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A token whose id does not fit below the config's `vocab_size`.
@@ -33,13 +33,13 @@ pub enum VocabError {
         token: String,
         /// Its id.
         id: u64,
-        /// What the config says.
+        /// `vocab_size` of the config.
         vocab_size: u64,
     },
     /// More tokens than the embedding has rows.
     #[error("the vocabulary has {tokens} tokens, but the token embedding has {rows} rows{}", listed(.without_row))]
     EmbeddingTooSmall {
-        /// The tokens beyond the rows, as far as they are known.
+        /// Known tokens without a row.
         without_row: Vec<String>,
         /// Number of tokens.
         tokens: u64,
@@ -95,7 +95,7 @@ pub enum VocabError {
     UnknownPre {
         /// The steps of its normal form.
         found: String,
-        /// The reference's hash of the test text's tokens, or why there is none.
+        /// The reference's hash of the test text's tokens, or the reason for its absence.
         hash: String,
         /// The name that is most like it, and in what it differs; nothing if no name is near.
         nearest: String,
@@ -103,7 +103,7 @@ pub enum VocabError {
 }
 
 impl VocabError {
-    /// What a person can do about it, for a line of its own.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             VocabError::UnknownPre { .. } => {

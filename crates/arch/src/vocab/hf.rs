@@ -20,7 +20,7 @@ pub(super) struct HfTokenizer {
     pub file: &'static str,
     /// The model: vocabulary and merges.
     pub model: HfModel,
-    /// Tokens beside (or marked in) the vocabulary, as the file lists them.
+    /// Tokens next to (or marked in) the vocabulary, as the file lists them.
     pub added_tokens: Vec<AddedToken>,
     /// As in the file; null if absent.
     pub normalizer: Json,
@@ -44,22 +44,22 @@ pub(super) struct HfModel {
     /// Merges in order.
     #[serde(default)]
     pub merges: Merges,
-    /// Whether unknown characters become byte tokens; `None` where the file does not say.
+    /// True if unknown characters become byte tokens; `None` if the file does not specify it.
     #[serde(default)]
     pub byte_fallback: Option<bool>,
-    /// Whether a word that is a token is taken without looking at merges.
+    /// True if a word that is a token is taken without applying merges.
     #[serde(default)]
     pub ignore_merges: Option<bool>,
     /// The text of the token for what the vocabulary cannot spell.
     #[serde(default)]
     pub unk_token: Option<String>,
-    /// Whether neighbouring unknown characters become one unknown token.
+    /// True if neighboring unknown characters become one unknown token.
     #[serde(default)]
     pub fuse_unk: Option<bool>,
-    /// What marks a token that continues a word (`##`).
+    /// Marker of a token that continues a word (`##`).
     #[serde(default)]
     pub continuing_subword_prefix: Option<String>,
-    /// What marks a token that ends a word (`</w>`).
+    /// Marker of a token that ends a word (`</w>`).
     #[serde(default)]
     pub end_of_word_suffix: Option<String>,
     /// The id of a unigram's unknown token.
@@ -92,19 +92,19 @@ pub(super) struct AddedToken {
     pub id: Option<u32>,
     /// Its text.
     pub content: String,
-    /// Whether text is normalized before the token is looked for.
+    /// True if text is normalized before matching the token.
     #[serde(default)]
     pub normalized: Option<bool>,
-    /// Whether decoding may leave it out.
+    /// True if decoding may leave it out.
     #[serde(default)]
     pub special: bool,
-    /// Whether it takes the whitespace on its left.
+    /// True if it absorbs whitespace on its left.
     #[serde(default)]
     pub lstrip: bool,
-    /// Whether it takes the whitespace on its right.
+    /// True if it absorbs whitespace on its right.
     #[serde(default)]
     pub rstrip: bool,
-    /// Whether it must be a word of its own.
+    /// True if it must be a separate word.
     #[serde(default)]
     pub single_word: bool,
 }
@@ -123,7 +123,7 @@ impl AddedToken {
         }
     }
 
-    /// Whether it is looked for in normalized text; special tokens are not unless they say so.
+    /// True if it is matched in normalized text; special tokens are not by default.
     pub(super) fn is_normalized(&self) -> bool {
         self.normalized.unwrap_or(!self.special)
     }
@@ -205,7 +205,7 @@ impl<'de> Deserialize<'de> for Merge {
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Merge, E> {
-                // One space exactly: with more, nobody could say where the left token ends.
+                // Exactly one space; with more, the end of the left token would be ambiguous.
                 match text.split_once(' ') {
                     Some((left, right)) if !right.contains(' ') => {
                         Ok(Merge(left.to_owned(), right.to_owned()))
@@ -234,7 +234,7 @@ impl HfTokenizer {
         if let Some(bytes) = input.file("tokenizer.json") {
             return Self::from_json::<HfModel>(bytes).map(Some);
         }
-        // transformers reads the pair only where there is no tokenizer.json.
+        // transformers reads the pair only if there is no tokenizer.json.
         if let (Some(vocab), Some(merges)) = (input.file("vocab.json"), input.file("merges.txt")) {
             return Self::from_pair(vocab, merges, &class_of(input)).map(Some);
         }
@@ -286,8 +286,7 @@ impl HfTokenizer {
         }
     }
 
-    /// tokenizer.json without its model: what is known of special tokens beside another
-    /// vocabulary.
+    /// tokenizer.json without its model: the special tokens next to another vocabulary.
     pub(super) fn read_without_model(input: &Input<'_>) -> Result<Option<Self>, VocabError> {
         let bytes = input.file("tokenizer.json");
         bytes.map(Self::from_json::<serde::de::IgnoredAny>).transpose()
@@ -327,7 +326,7 @@ impl HfTokenizer {
     fn from_pair(vocab: &[u8], merges: &[u8], class: &str) -> Result<Self, VocabError> {
         let vocab: Tokens = serde_json::from_slice(vocab).map_err(|error| malformed("vocab.json", &error))?;
         let byte_level = |use_regex: bool| serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
-        // What `Qwen2Tokenizer` and `GPT2Tokenizer` build around a vocabulary and merges.
+        // Steps that `Qwen2Tokenizer` and `GPT2Tokenizer` add to a vocabulary and merges.
         let (normalizer, pre_tokenizer) = match class {
             "Qwen2Tokenizer" => (
                 serde_json::json!({"type": "NFC"}),

@@ -23,7 +23,7 @@ use super::{bpe, special, spm};
 /// The score of every token.
 const SCORE: f32 = -1000.0;
 
-/// Whether tokenizer.json is a llama tokenizer: a BPE that falls back to byte tokens.
+/// True if tokenizer.json is a llama tokenizer: a BPE with byte fallback.
 pub(super) fn is_one(hf: &HfTokenizer) -> bool {
     hf.file == "tokenizer.json"
         && hf.model.kind.as_deref() == Some("BPE")
@@ -50,8 +50,8 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> 
     special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 
-/// Scores by merges: of a token, the negative position of the first merge that makes it. llama.cpp joins
-/// the pair whose token has the highest score, so the earliest merge is taken first.
+/// Scores from merges: the negative position of the first merge that produces a token. llama.cpp joins the
+/// pair whose token has the highest score, so the earliest merge is applied first.
 fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
     let mut joined = String::new();
     // From the last to the first, so that of several merges into one token the first one stays.
@@ -65,11 +65,11 @@ fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
     }
 }
 
-/// Notes where llama.cpp will cut text otherwise than the model: the keys are the reference's, which
-/// lose the order of merges and may not say that no space is put in front.
+/// Notes cases in which llama.cpp tokenizes differently from the model: the keys are the reference's, which
+/// lose the order of merges and may not state that no space is prepended.
 fn note_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer, ids: &Ids<'_>) {
-    // With equal scores llama.cpp joins the leftmost pair. That is the model's order only by chance; where
-    // ids grow with merges, whoever reads the file can at least restore the order from them.
+    // With equal scores, llama.cpp joins the leftmost pair, which is the model's order only by chance. If ids
+    // grow with merges, a reader can at least restore the order from them.
     let mut joined = String::new();
     let mut last = 0;
     let in_order = hf.model.merges.0.iter().all(|(left, right)| {
@@ -97,9 +97,8 @@ fn note_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer, ids: &Ids<'_>
     }
 }
 
-/// As [`write_keys`], for families of which the reference reads tokenizer.model only. The scores are
-/// made of the merges, so that llama.cpp joins in their order. Added tokens get the ids
-/// that the files state, as beside a tokenizer.model.
+/// As [`write_keys`], for families whose tokenizer.model alone the reference reads. Scores are derived from
+/// merges, so llama.cpp joins in their order. Added tokens get the ids that the files state.
 pub(super) fn write_ranked(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
@@ -114,7 +113,7 @@ pub(super) fn write_ranked(
     writer.set(keys::MODEL, "llama");
     writer.set(keys::PRE, if style == spm::Style::ChatGlm3 { "chatglm-spm" } else { "default" });
     let n_tokens = writer.set_tokens(table);
-    // What llama.cpp does where nothing is said is to put a space in front.
+    // llama.cpp prepends a space by default.
     if !puts_space_in_front(hf) {
         writer.set(keys::ADD_SPACE_PREFIX, false);
     }
@@ -143,7 +142,7 @@ fn ranked_tokens(
     if style == spm::Style::ChatGlm3 {
         return spm::chatglm3(writer, table);
     }
-    // Behind the model's own: what tokenizer_config.json lists, then what only tokenizer.json does.
+    // After the model's own tokens: those of tokenizer_config.json, then those of tokenizer.json alone.
     let mut added = spm::listed_tokens(writer.input)?;
     for token in hf.added_tokens.iter().filter(|token| !ids.contains_key(token.content.as_str())) {
         added.extend(token.id.map(|id| (hf.file, u64::from(id), token.content.clone(), token.special)));
@@ -172,13 +171,13 @@ fn ranked_tokens(
     Ok(table)
 }
 
-/// Whether the tokenizer puts a space in front of a text. Older files do it in the normalizer
-/// (`Prepend`), newer ones in the pre-tokenizer (`Metaspace`).
+/// True if the tokenizer prepends a space to a text. Older files do it in the normalizer (`Prepend`), newer
+/// ones in the pre-tokenizer (`Metaspace`).
 fn puts_space_in_front(hf: &HfTokenizer) -> bool {
     adds_space(&hf.normalizer) || adds_space(&hf.pre_tokenizer)
 }
 
-/// Whether a step, or one of a sequence, puts a space in front of a text.
+/// True if a step, or one of a sequence, prepends a space.
 fn adds_space(step: &Json) -> bool {
     match step.get("type").and_then(Json::as_str) {
         Some("Prepend") => true,
@@ -196,7 +195,7 @@ fn adds_space(step: &Json) -> bool {
     }
 }
 
-/// Gemma 4: tokens as of a llama tokenizer, merges, and a name of its own.
+/// Gemma 4: tokens as in a llama tokenizer, merges, and a model name of its own.
 ///
 /// Source: `Gemma4Model.set_vocab` in `conversion/gemma.py`.
 pub(super) fn write_gemma4(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
@@ -276,7 +275,7 @@ fn table(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<TokenTabl
     Ok(table)
 }
 
-/// The model's tokens by id, then the tokens added behind them.
+/// The model's tokens by id, followed by added tokens.
 fn tokens(hf: &HfTokenizer, added: &AddedVocab) -> Result<TokenTable, VocabError> {
     let n_model = hf.model.vocab.0.len();
     let missing = |id: usize| VocabError::MissingId { file: hf.file, id: id as u64, tokens: n_model as u64 };
@@ -312,7 +311,7 @@ fn tokens(hf: &HfTokenizer, added: &AddedVocab) -> Result<TokenTable, VocabError
     Ok(table)
 }
 
-/// Whether a token stands for a byte: `<0x0A>`.
+/// True for a byte token such as `<0x0A>`.
 fn is_byte(text: &str) -> bool {
     let digits = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
     digits.is_some_and(|digits| digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))

@@ -1,12 +1,12 @@
-//! Mistral's own tokenizer files: `tekken.json`, and SentencePiece models whose name ends with a
-//! version (`tokenizer.model.v3`).
+//! Mistral's own tokenizer files: `tekken.json`, and SentencePiece models whose name ends with a version
+//! (`tokenizer.model.v3`).
 //!
-//! tekken is byte-level BPE of which the ranks are stored, special tokens first. The reference
-//! reads both through mistral-common; what it takes from there is said here.
+//! tekken is byte-level BPE with stored ranks, special tokens first. The reference reads both through
+//! mistral-common; the parts that it uses are documented here.
 //!
-//! Source: `_set_vocab_mistral` in `conversion/base.py`, `MistralVocab` in
-//! `gguf-py/gguf/vocab.py`, `MistralModel.get_community_chat_template` in
-//! `conversion/mistral.py`; `Tekkenizer` of mistral-common 1.13.
+//! Source: `_set_vocab_mistral` in `conversion/base.py`, `MistralVocab` in `gguf-py/gguf/vocab.py`,
+//! `MistralModel.get_community_chat_template` in `conversion/mistral.py`; `Tekkenizer` of mistral-common
+//! 1.13.
 
 use gguf::Array;
 use serde::Deserialize;
@@ -48,7 +48,7 @@ const SPECIALS: [&str; 20] = [
     "[TOOL_CONTENT]",
 ];
 
-/// What tekken.json holds.
+/// Contents of tekken.json.
 #[derive(Deserialize)]
 struct Tekken {
     config: Config,
@@ -75,7 +75,7 @@ struct Special {
     token_str: String,
 }
 
-/// Whether the checkpoint has a file that only this reads.
+/// True if the checkpoint has a file that only this module reads.
 pub(super) fn is_there(input: &Input<'_>) -> bool {
     input.file(TEKKEN).is_some() || versioned(input).is_some()
 }

@@ -54,11 +54,11 @@ pub struct Vocab {
     /// The name of the pre-tokenizer by the tokenizer's own expressions, if the reference's hash selects another one that splits
     /// text differently.
     pub other_pre: Option<String>,
-    /// What keeps llama.cpp from loading the file, each one line.
+    /// Reasons for llama.cpp to refuse the file, one per line.
     pub warnings: Vec<String>,
     /// Things a person should know, each one line.
     pub notes: Vec<String>,
-    /// What was found as it should be, each one line.
+    /// Confirmed facts, one per line.
     pub details: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct Vocab {
 ///
 /// When the files that the route needs are absent or contradict themselves or the config.
 pub fn metadata(input: &Input<'_>, ctx: &VocabContext) -> Result<Vocab, VocabError> {
-    // The route writes all keys of the reference; what is behind them has no counterpart there.
+    // The route writes all keys of the reference; later keys have no counterpart there.
     let mut writer = TokenizerWriter::new(input, ctx);
     routes::write_keys(&mut writer)?;
     pre::note_choice(&mut writer);
@@ -85,10 +85,10 @@ pub fn metadata(input: &Input<'_>, ctx: &VocabContext) -> Result<Vocab, VocabErr
     Ok(Vocab { entries, other_pre, warnings, notes, details })
 }
 
-/// Writes the tokenizer's own file, byte for byte, behind all other keys.
+/// Appends the tokenizer's own file, byte for byte, after all other keys.
 ///
-/// Source: the GGUF specification, `tokenizer.huggingface.json` and `tokenizer.rwkv.world`; the
-/// reference writes neither.
+/// Source: the GGUF specification, `tokenizer.huggingface.json` and `tokenizer.rwkv.world`; the reference
+/// writes neither.
 fn embed(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     let (file, key) = match writer.ctx.route {
         Route::RwkvWorld => (rwkv::FILE, keys::RWKV_WORLD),

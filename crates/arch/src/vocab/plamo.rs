@@ -81,8 +81,8 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     Ok(())
 }
 
-/// As [`write_keys`], then the chat template: chat_template.jinja, else `chat_template` of
-/// tokenizer_config.json; an empty one is none.
+/// As [`write_keys`], then the chat template: chat_template.jinja, or `chat_template` of
+/// tokenizer_config.json. An empty template is ignored.
 pub(super) fn write_with_template(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     write_keys(writer)?;
     let config = tokenizer_config(writer.input)?.unwrap_or_default();

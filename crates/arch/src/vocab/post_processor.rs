@@ -1,5 +1,5 @@
-//! What a post-processor of tokenizer.json says of special tokens: which of them are put around a
-//! text, and which have names that tokenizer_config.json does not give.
+//! Special tokens in a post-processor of tokenizer.json: those added around a text, and names that
+//! tokenizer_config.json does not give.
 //!
 //! Source: `SpecialVocab._try_load_from_tokenizer_json` in `gguf-py/gguf/vocab.py`.
 
@@ -10,7 +10,7 @@ use crate::json::{is_truthy, list};
 /// Values by name, in the order in which the names came first: it is the order of the keys in the file.
 pub(super) type ByName<T> = Vec<(&'static str, T)>;
 
-/// Sets a value; a name that is there keeps its place.
+/// Sets a value; an existing name keeps its position.
 pub(super) fn set<T>(list: &mut ByName<T>, name: &'static str, value: T) {
     match list.iter_mut().find(|(have, _)| *have == name) {
         Some((_, old)) => *old = value,
@@ -32,7 +32,7 @@ pub(super) struct PostProcessor {
     pub config: Option<Map<String, Json>>,
     /// Names of special tokens to look for; gains `eot` or `eom`.
     pub types: Vec<&'static str>,
-    /// Which special tokens are put around a text.
+    /// Special tokens that are added around a text.
     pub add: ByName<bool>,
     /// Things a person should know.
     pub notes: Vec<String>,
@@ -81,7 +81,7 @@ impl PostProcessor {
         let steps = processor.get("processors").and_then(Json::as_array).map_or(one, Vec::as_slice);
         for step in steps {
             match step.get("type").and_then(Json::as_str) {
-                // Byte-level processors put nothing around a text, unless another step says so.
+                // Byte-level processors add nothing around a text unless another step does.
                 Some("ByteLevel") => {
                     set_default(&mut self.add, "bos", false);
                     set_default(&mut self.add, "eos", false);
@@ -113,7 +113,7 @@ impl PostProcessor {
         }
     }
 
-    /// A template for one text and one for a pair: whether bos, eos and sep are put around them.
+    /// Templates for one text and for a pair: whether bos, eos and sep are added around them.
     fn read_template(&mut self, step: &Json) {
         let single = list(step, "single");
         // A template of one part is the text alone.
@@ -157,7 +157,7 @@ impl PostProcessor {
         }
     }
 
-    /// The token behind a text.
+    /// The token after a text.
     fn read_last(&mut self, token: &Json) {
         if self.config.is_none() {
             self.eos = Some(token.clone());
@@ -177,8 +177,8 @@ impl PostProcessor {
         set(&mut self.add, "eos", known);
     }
 
-    /// The template for a pair: whether a separator stands between its texts. Of `[first] A [x] [y] B [last]`
-    /// the ends go first, and then x and y are looked at.
+    /// The template for a pair: whether a separator stands between its texts. In `[first] A [x] [y] B [last]`
+    /// the ends are removed first, then x and y are examined.
     fn read_pair(&mut self, mut pair: &[Json], first: Option<&Json>, last: Option<&Json>) {
         if pair.is_empty() {
             return;

@@ -36,7 +36,7 @@ impl Ranks {
         Ranks { tokens }.checked(file)
     }
 
-    /// Whether a file looks like one.
+    /// True if a file looks like one.
     pub(super) fn is_one(bytes: &[u8]) -> bool {
         // A SentencePiece model begins with a tag and a length, which no base64 text does.
         let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -71,8 +71,8 @@ impl Ranks {
         self.tokens.iter().map(|(bytes, rank)| (bytes.as_slice(), *rank)).collect()
     }
 
-    /// For each token, in file order, the two tokens that are joined into it: what is left of it
-    /// when everything of lower rank has been joined. Second, how many tokens no join leads to.
+    /// For each token, in file order, the two tokens that are merged into it: the remainder after all
+    /// lower-ranked merges. Second, the number of tokens that no merge produces.
     ///
     /// Source: `QwenModel.bpe` in `conversion/qwen.py`.
     pub(super) fn merges(&self) -> (Vec<(String, String)>, usize) {

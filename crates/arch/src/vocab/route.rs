@@ -1,14 +1,14 @@
-//! Which kinds of tokenizers an architecture comes with: its `set_vocab` in the reference.
+//! Kinds of tokenizers per architecture: its `set_vocab` in the reference.
 
 /// Makes the enum and its table of one list, so that no variant can lack a name: documentation, variant,
 /// name, and for a route that no row of [`ARCHES`](crate::ARCHES) has, what it waits for.
 macro_rules! routes {
     ($($(#[$attribute:meta])* $variant:ident = $name:literal $(, waits for $class:literal)?;)*) => {
-        /// What the architecture's `set_vocab` does in the reference converter.
+        /// The architecture's `set_vocab` in the reference converter.
         ///
-        /// Where the reference has no way to read what is there and another kind fits without a doubt
-        /// (a llama tokenizer as tokenizer.json only, a tiktoken file under the name of a SentencePiece
-        /// model), that kind is read, with a note.
+        /// If the reference cannot read the files but another kind fits unambiguously (a llama tokenizer as
+        /// tokenizer.json only, a tiktoken file named like a SentencePiece model), that kind is read, with a
+        /// note.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         #[non_exhaustive]
         pub enum Route {
@@ -37,11 +37,12 @@ routes! {
     /// tiktoken file. Falcon, Phi 1 and 2, StarCoder, Command R, gpt-oss, OLMo 2 and most others.
     #[default]
     Gpt2 = "gpt2";
-    /// `LlamaModel.set_vocab`: tokenizer.model, else a llama tokenizer as tokenizer.json, else
-    /// byte-level BPE; with the keys that it puts before (`add_space_prefix`) and after
-    /// (Code Llama, Granite) the others. tekken.json where there is no tokenizer.json.
+    /// `LlamaModel.set_vocab`: tokenizer.model, or a llama tokenizer as tokenizer.json, or byte-level BPE;
+    /// with the keys before (`add_space_prefix`) and after the others (Code Llama, Granite). tekken.json if
+    /// there is no tokenizer.json.
     Llama = "llama";
-    /// Meta's own layout: as [`Route::Llama`], with bos and eos of tokenizer.model, since there is no config.
+    /// Meta's own layout: as [`Route::Llama`], with bos and eos from tokenizer.model, because there is no
+    /// config.
     MetaLlama = "meta_llama";
     /// `_set_vocab_sentencepiece`: tokenizer.model. Baichuan, BitNet, MiniCPM, Orion,
     /// Persimmon, PLaMo 1.
@@ -54,7 +55,7 @@ routes! {
     SentencePieceOrGpt2 = "sentencepiece_or_gpt2";
     /// Qwen 3 Omni: [`Route::SentencePieceOrGpt2`], where texts begin and end with the end of a turn.
     Qwen3Omni = "qwen3_omni";
-    /// Qwen 3 ASR: [`Route::Qwen3Omni`] with a chat template of its own.
+    /// Qwen 3 ASR: [`Route::Qwen3Omni`] with its own chat template.
     Qwen3Asr = "qwen3_asr";
     /// tokenizer.model, else [`Route::LlamaHf`]. Jamba.
     SentencePieceOrLlamaHf = "sentencepiece_or_llama_hf";

@@ -1,4 +1,4 @@
-//! What each route does: which files are read, by which kind, with which keys around.
+//! Implementation of the routes: the files to read, their kinds, and additional keys.
 
 use gguf::{Array, Value};
 use serde_json::Value as Json;
@@ -168,7 +168,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         }
         Route::MuseGlimmer => {
             writer.gpt2(&Style::GPT2)?;
-            // Behind all others, where nothing else has said it.
+            // After all other keys, if nothing set it before.
             if let Some(id) = writer.token_id("<|eot|>") {
                 writer.set(keys::EOT_ID, id);
             }
@@ -190,10 +190,10 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     }
 }
 
-/// What single routes do. `LlamaModel.set_vocab` and others like it try several kinds of files in an order
-/// of their own.
+/// Steps of single routes. `LlamaModel.set_vocab` and similar functions try several kinds of files in their
+/// own order.
 impl TokenizerWriter<'_> {
-    /// Whether there is a tokenizer.model that is not a tiktoken file in disguise.
+    /// True if there is a tokenizer.model that is not a renamed tiktoken file.
     fn has_spm(&self) -> bool {
         self.file("tokenizer.model").is_some_and(|bytes| !Ranks::is_one(bytes))
     }
@@ -224,8 +224,7 @@ impl TokenizerWriter<'_> {
         llama_hf::write_keys(self, &hf)
     }
 
-    /// tokenizer.model; where there is none, the same model as tokenizer.json, with scores made
-    /// of its merges.
+    /// tokenizer.model, or else the same model as tokenizer.json, with scores derived from merges.
     fn spm(&mut self, style: spm::Style) -> Result<(), VocabError> {
         let has_model = self.file("tokenizer.model").is_some();
         let hf = if has_model { None } else { HfTokenizer::read(self.input)? };
@@ -271,7 +270,7 @@ impl TokenizerWriter<'_> {
         wordpiece::write_keys(self, &hf)
     }
 
-    /// `add_prefix_space` of tokenizer_config.json, where it says so.
+    /// `add_prefix_space` of tokenizer_config.json, if present.
     fn add_prefix_space(&mut self) -> Result<(), VocabError> {
         let config = hf::tokenizer_config(self.input)?.unwrap_or_default();
         match config.get("add_prefix_space") {
@@ -352,7 +351,7 @@ impl TokenizerWriter<'_> {
             Some(bytes) => spm::write_model(self, bytes, spm::Style::Plain)?,
             None => spm::write_keys(self, spm::Style::Plain)?,
         }
-        // Fixed ids in the place of what the configs say: SEA-LION's, which Replit shares.
+        // Fixed ids instead of those in the configs: SEA-LION's, which Replit shares.
         self.set(keys::ADD_BOS, false);
         for (key, id) in [(keys::PAD_ID, 3u32), (keys::EOS_ID, 1), (keys::UNK_ID, 0)] {
             self.set(key, id);
@@ -416,8 +415,8 @@ impl TokenizerWriter<'_> {
             "BertTokenizer" => self.wordpiece(),
             "RobertaTokenizer" => {
                 let hf = self.tokenizer_json()?;
-                // A tokenizer of whole words, which the reference writes as a model of its own
-                // (`_set_vocab_whitespace`); its hash is that of another, so the name is not looked up.
+                // A tokenizer of whole words, which the reference writes as a separate model
+                // (`_set_vocab_whitespace`); its hash is that of another one, so the name is not looked up.
                 let mut style = bpe::Style::GPT2;
                 if hf.pre_tokenizer.get("type").and_then(Json::as_str) == Some("Whitespace") {
                     (style.model, style.pre) = ("whitespace", Some("whitespace"));
@@ -436,8 +435,8 @@ impl TokenizerWriter<'_> {
     fn internlm3(&mut self) -> Result<(), VocabError> {
         self.spm(spm::Style::Plain)?;
         let config = hf::tokenizer_config(self.input)?.unwrap_or_default();
-        // The reference writes this key behind the arrays and before the ids. A tokenizer.json alone may have
-        // said already that there is no space.
+        // The reference writes this key after the arrays and before the ids. A tokenizer.json alone may
+        // already have set it.
         if let Some(value) = config.get("add_prefix_space").filter(|_| !self.has(keys::ADD_SPACE_PREFIX)) {
             self.set_behind(keys::TOKEN_TYPE, keys::ADD_SPACE_PREFIX, is_truthy(value));
         }

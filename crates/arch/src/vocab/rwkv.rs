@@ -46,7 +46,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     let n_tokens = writer.set_tokens(table);
     let hf = HfTokenizer::read_without_model(writer.input)?;
     let options = special::Options {
-        // An empty line ends a turn; bos and eos are the token that is no text.
+        // An empty line ends a turn; bos and eos are the token without text.
         defaults: vec![("eot", 261)],
         overrides: vec![("bos", 0), ("eos", 0)],
         template_if_none: Some(TEMPLATE.trim_ascii_end()),
@@ -93,7 +93,7 @@ pub(crate) fn literal_of(literal: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What an escape stands for, after its backslash.
+/// The character of an escape sequence, after its backslash.
 fn escape(chars: &mut std::str::Chars<'_>, is_bytes: bool) -> Option<u32> {
     let digits = match chars.next()? {
         'x' => 2,

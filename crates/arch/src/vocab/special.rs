@@ -1,9 +1,9 @@
-//! What all kinds share: special ids, `add_bos_token` and its like, chat templates, normalizer
+//! Keys that all kinds share: special ids, `add_bos_token` and similar flags, chat templates, normalizer
 //! flags, in the reference's order.
 //!
-//! Three files are read. tokenizer.json's post-processor says what is put around a text, and may name
-//! special tokens that tokenizer_config.json does not; that file names special tokens by text;
-//! config.json has ids, which count last. The first file that has a value decides.
+//! Three files are read. tokenizer.json's post-processor states what is added around a text, and may name
+//! special tokens that tokenizer_config.json does not. tokenizer_config.json names special tokens by text.
+//! config.json has ids, with the lowest priority. The first file with a value wins.
 //!
 //! Source: `SpecialVocab` in `gguf-py/gguf/vocab.py`.
 
@@ -17,7 +17,7 @@ use super::writer::TokenizerWriter;
 use super::{keys, template};
 use crate::json::list;
 
-/// What a caller wants of the special tokens.
+/// Options for special tokens.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     /// Names to look for; empty for the usual ones.
@@ -32,7 +32,7 @@ pub(super) struct Options {
     pub overrides: Vec<(&'static str, u32)>,
     /// Ids that take the place of ones that the files give.
     pub replacements: Vec<(&'static str, u32)>,
-    /// Whether the template was written before.
+    /// True if the template was already written.
     pub without_template: bool,
     /// The template where the checkpoint has none.
     pub template_if_none: Option<&'static str>,
@@ -54,7 +54,7 @@ const ID_KEYS: [(&str, &str); 8] = [
 /// Special token and the key that says whether texts get it.
 const ADD_KEYS: [(&str, &str); 3] = [("bos", keys::ADD_BOS), ("eos", keys::ADD_EOS), ("sep", keys::ADD_SEP)];
 
-/// What the files say so far.
+/// Values found so far.
 struct Special<'s, 'w> {
     writer: &'s mut TokenizerWriter<'w>,
     types: Vec<&'static str>,
@@ -186,7 +186,7 @@ impl Special<'_, '_> {
     ) -> Result<(), VocabError> {
         for name in self.types.clone() {
             if let Some(Json::Bool(wanted)) = config.get(&format!("add_{name}_token")) {
-                // What the post-processor does counts more than what the config says.
+                // The post-processor takes precedence over the config.
                 match self.add.iter().find(|(have, _)| *have == name) {
                     None => self.add.push((name, *wanted)),
                     Some((_, does)) if does != wanted => {
@@ -223,7 +223,7 @@ impl Special<'_, '_> {
         Ok(())
     }
 
-    /// The first id counts; what is not a number (a list of several eos) is no id.
+    /// The first id wins; a value that is not a number (a list of several eos) is ignored.
     fn set_id(&mut self, name: &'static str, file: &str, id: Option<&Json>) -> Result<(), VocabError> {
         let Some(id) = id.filter(|id| id.is_i64() || id.is_u64()) else { return Ok(()) };
         if let Some(id) = id.as_i64().filter(|id| *id < 0) {

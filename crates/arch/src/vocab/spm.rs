@@ -27,16 +27,16 @@ const SCORE_OF_ADDED: f32 = -1000.0;
 pub(super) enum Style {
     /// `_set_vocab_sentencepiece`.
     Plain,
-    /// `Phi3MiniModel.set_vocab` in `conversion/phi.py`: tokenizer.json has the last word, tokens
-    /// are special only if their file says so.
+    /// `Phi3MiniModel.set_vocab` in `conversion/phi.py`: tokenizer.json takes precedence; tokens are special
+    /// only if their file says so.
     Phi3,
     /// `InternLM2Model.set_vocab` in `conversion/internlm.py`: as Phi 3, and a chat model's turn
     /// ends with `<|im_end|>`.
     InternLm2,
     /// `ArcticModel.set_vocab` in `conversion/arctic.py`: tokenizer_config.json renames pieces.
     Arctic,
-    /// `ChatGLMModel.set_vocab_chatglm3` in `conversion/chatglm.py`: special tokens behind the
-    /// pieces, known from the family's code.
+    /// `ChatGLMModel.set_vocab_chatglm3` in `conversion/chatglm.py`: special tokens after the pieces, known
+    /// from the family's code.
     ChatGlm3,
 }
 
@@ -88,7 +88,7 @@ fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, styl
             model.kind.name()
         ));
     }
-    // InternLM 2 gets the key right behind the arrays, all others only from tokenizer_config.json.
+    // InternLM 2 gets the key right after the arrays; others only from tokenizer_config.json.
     if !model.add_dummy_prefix && style != Style::InternLm2 && !writer.has(keys::ADD_SPACE_PREFIX) {
         writer.note(format!(
             "`{FILE}` adds no space in front of a text; llama.cpp does without `add_space_prefix`, so that the first word of \
@@ -127,7 +127,7 @@ pub(super) fn pieces(model: &SpmModel<'_>, n_tokens: usize) -> TokenTable {
 
 /// `vocab_size`, or the number of pieces, as a length that has rows in the embedding.
 fn n_tokens_of(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<usize, VocabError> {
-    // Python's `or`: a size of 0 is none.
+    // Python's `or`: a size of 0 counts as missing.
     let vocab_size = writer.ctx.vocab_size.filter(|n| *n != 0).unwrap_or(model.pieces.len() as u64);
     let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
     writer.check_rows(n_tokens)?;
@@ -176,7 +176,7 @@ pub(super) fn added_tokens_json(
     Ok(())
 }
 
-/// What `added_tokens_decoder` of tokenizer_config.json lists: id, text, and the whole entry.
+/// Entries of `added_tokens_decoder` in tokenizer_config.json: id, text, and the whole entry.
 fn listed(input: &Input<'_>) -> Result<Vec<(u64, String, Json)>, VocabError> {
     let file = "tokenizer_config.json";
     let mut config = tokenizer_config(input)?.unwrap_or_default();
@@ -191,13 +191,13 @@ fn listed(input: &Input<'_>) -> Result<Vec<(u64, String, Json)>, VocabError> {
     Ok(tokens)
 }
 
-/// What tokenizer_config.json lists: file, id, text, whether it is special.
+/// Tokens listed in tokenizer_config.json: file, id, text, and whether it is special.
 pub(super) fn listed_tokens(input: &Input<'_>) -> Result<Vec<(&'static str, u64, String, bool)>, VocabError> {
     let tokens = listed(input)?.into_iter();
     Ok(tokens.map(|(id, text, token)| ("tokenizer_config.json", id, text, is_special(&token))).collect())
 }
 
-/// Whether an entry says that it is special.
+/// True if an entry is marked as special.
 fn is_special(token: &Json) -> bool {
     token.get("special").is_some_and(is_truthy)
 }
@@ -236,7 +236,7 @@ fn tokens_of_three(
                 *text = "\u{1f409}".into();
             }
         }
-        // Behind all others, whatever their ids.
+        // After all others, whatever their ids.
         for (text, _) in json_object(writer.input, "added_tokens.json")?.unwrap_or_default() {
             table.push_scored(text, TokenType::UserDefined, SCORE_OF_ADDED);
         }

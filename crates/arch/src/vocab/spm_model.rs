@@ -14,11 +14,11 @@ use super::token_type::TokenType;
 pub(super) struct SpmModel<'a> {
     /// Pieces by id.
     pub pieces: Vec<Piece<'a>>,
-    /// How text is cut.
+    /// Segmentation algorithm.
     pub kind: SpmModelType,
-    /// Whether a space is put before a text.
+    /// True if a space is prepended to a text.
     pub add_dummy_prefix: bool,
-    /// Whether runs of spaces become one.
+    /// True if runs of spaces are collapsed.
     pub remove_extra_whitespaces: bool,
     /// The id of what cannot be spelled.
     pub unk_id: u32,
@@ -39,11 +39,11 @@ pub(super) struct Piece<'a> {
     pub text: &'a str,
     /// Its score.
     pub score: f32,
-    /// What it is.
+    /// Type of the piece.
     pub kind: TokenType,
 }
 
-/// How text is cut.
+/// Segmentation algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpmModelType {
     /// 1, the default.

@@ -119,7 +119,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, templates: &Templates
             }
         }
     }
-    // The reference writes the list behind the named ones, and the default last.
+    // The reference writes the list after the named templates, and the default last.
     writer.set(keys::CHAT_TEMPLATES, Array::String(names.into()));
     if let Some(default) = default {
         writer.set(keys::CHAT_TEMPLATE, default.as_str());
@@ -131,11 +131,11 @@ pub(super) fn jinja_file(input: &Input<'_>) -> Result<Option<String>, VocabError
     input.file("chat_template.jinja").map(|bytes| text("chat_template.jinja", bytes)).transpose()
 }
 
-/// Notes a template that cannot be parsed. It is kept: llama.cpp recognizes many templates by
-/// parts of their text, has some of them built in by name, and can be told another one.
+/// Notes a template that cannot be parsed. It is kept: llama.cpp recognizes many templates by parts of their
+/// text, has some built in by name, and accepts another one as an option.
 ///
-/// minijinja parses the same language but for `{% generation %}`, with which transformers marks
-/// what a model is trained on; those tags are taken out first.
+/// minijinja parses the same language except for `{% generation %}`, with which transformers marks training
+/// targets; those tags are removed first.
 pub(super) fn note_if_bad(writer: &mut TokenizerWriter<'_>, place: &str, text: &str) {
     // Mistral's own format states the name of a template that llama.cpp has built in.
     let is_name = !text.contains('{') && !text.contains(char::is_whitespace);

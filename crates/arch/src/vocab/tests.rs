@@ -13,7 +13,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/tokenizer")
 }
 
-/// A folder's small files, as whoever opens checkpoints gives them.
+/// A folder's small files, as the caller that opens checkpoints provides them.
 struct Folder {
     files: BTreeMap<String, Vec<u8>>,
 }
@@ -59,8 +59,7 @@ impl Folder {
     }
 }
 
-/// Where a golden's `pre` is one that only `--pre` can give: without `ignore_merges`, the
-/// expressions of Llama 3 are `smaug-bpe`.
+/// Goldens whose `pre` needs `--pre`: without `ignore_merges`, the expressions of Llama 3 are `smaug-bpe`.
 fn own_pre(name: &str) -> Option<&'static str> {
     ["bpe-eot", "bpe-spaces"].contains(&name).then_some("smaug-bpe")
 }
@@ -474,7 +473,7 @@ fn llama_tokenizers_as_json_alone() {
     assert_eq!(tokens.len(), 400);
     let pre = value_of("json-llama2", keys::PRE, chatglm).unwrap();
     assert_eq!(pre.as_str(), Some("chatglm-spm"));
-    // What the reference writes loses something: noted.
+    // The reference's keys lose information, which is noted.
     let notes = notes_of("json-llama2", |folder, _| {
         folder.edit("tokenizer.json", |json| json["normalizer"] = json!(null));
     });

@@ -44,7 +44,7 @@ struct Family {
     ids_if_none: &'static [(&'static str, &'static str)],
     /// Special ids that are set whatever the files say.
     overrides: &'static [(&'static str, &'static str)],
-    /// Whether texts start with bos, where the family says so.
+    /// True if texts start with bos; `None` if the family does not specify it.
     add_bos: Option<bool>,
 }
 
@@ -126,8 +126,7 @@ const FAMILIES: &[Family] = &[
         add_bos: Some(true),
         ..NONE
     },
-    // GLM 4 and whoever else puts ranks under this name: special tokens from
-    // tokenizer_config.json.
+    // GLM 4 and other models that store ranks under this name: special tokens from tokenizer_config.json.
     Family { file: "tokenizer.model", split: Some(expressions::LLAMA3), ..NONE },
 ];
 
@@ -183,7 +182,7 @@ fn llama4_specials(_: usize) -> Vec<String> {
     all
 }
 
-/// Whether the checkpoint has a file of ranks that [`write_keys`] would read.
+/// True if the checkpoint has a file of ranks that [`write_keys`] would read.
 pub(super) fn is_there(input: &Input<'_>) -> bool {
     find(input).is_some()
 }

@@ -1,9 +1,8 @@
-//! What a token is: one numbering for SentencePiece, GGUF and the tokenizers that are exported.
+//! Token types: one numbering for SentencePiece, GGUF and exported tokenizers.
 
-/// What a token is, as llama.cpp and SentencePiece number it.
+/// Token type, as llama.cpp and SentencePiece number it.
 ///
-/// Source: `TokenType` in `gguf-py/gguf/constants.py`, `SentencePiece.Type` in
-/// `sentencepiece_model.proto`.
+/// Source: `TokenType` in `gguf-py/gguf/constants.py`, `SentencePiece.Type` in `sentencepiece_model.proto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenType {
     /// Ordinary text.
@@ -38,7 +37,7 @@ impl TokenType {
     }
 }
 
-/// Whether a token is one that steers the model, although its file does not mark it so.
+/// True for a token that looks like a control token, although its file does not mark it.
 ///
 /// Source: `does_token_look_special` in `conversion/base.py`.
 pub(super) fn looks_special(text: &str) -> bool {

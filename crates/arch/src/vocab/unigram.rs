@@ -1,9 +1,8 @@
 //! Unigram models (T5, XLM-RoBERTa): `tokenizer.ggml.model` = `t5`.
 //!
-//! The best cut of a text is the one whose pieces have the highest sum of scores. Beside pieces
-//! and scores the file holds how text is normalized first: a table of replacements in the
-//! compiled form of SentencePiece (`precompiled_charsmap`), whether runs of spaces become one,
-//! whether a space is put in front.
+//! The best segmentation of a text has the highest sum of scores. In addition to pieces and scores, the file
+//! describes the normalization: a compiled table of replacements (`precompiled_charsmap` of SentencePiece),
+//! whether runs of spaces are collapsed, and whether a space is prepended.
 //!
 //! Source: `T5Model.set_vocab` in `conversion/t5.py`, `BertModel._xlmroberta_set_vocab` in
 //! `conversion/bert.py`.
@@ -28,7 +27,7 @@ pub(super) const T5_FILES: [&str; 2] = ["tokenizer.model", "spiece.model"];
 /// The name that XLM-RoBERTa has for it, although it is a unigram.
 const XLMR_FILE: &str = "sentencepiece.bpe.model";
 
-/// How a text is prepared.
+/// Normalization of a text.
 struct Normalization {
     add_space_prefix: bool,
     remove_extra_whitespaces: bool,
@@ -101,8 +100,8 @@ fn xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normaliz
     let vocab_size = writer.ctx.vocab_size.unwrap_or(0).max(model.pieces.len() as u64);
     let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
     let mut listed = spm::pieces(&model, n_tokens);
-    // The network counts <s>, <pad>, </s>, <unk> first, where the model has <unk>, <s>, </s>: pieces from
-    // the fourth on move by one, and of the fillers behind them one is lost.
+    // The network counts <s>, <pad>, </s>, <unk> first, the model <unk>, <s>, </s>: pieces from the fourth on
+    // move by one, and one of the fillers after them is lost.
     let mut table = TokenTable::default();
     for (text, kind) in [
         ("<s>", TokenType::Control),
@@ -122,10 +121,10 @@ fn xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normaliz
 
 /// Nomic's mixture of experts: as XLM-RoBERTa, and the mask token, which the model lacks.
 pub(super) fn write_nomic(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    /// The id of the mask token in XLM-RoBERTa's vocabulary: behind its 250,000 pieces, moved by one.
+    /// Id of the mask token in XLM-RoBERTa's vocabulary: after its 250,000 pieces, moved by one.
     const MASK: usize = 250_001;
     let (mut table, how) = xlm_roberta(writer)?;
-    // tokenizer.json has the mask token; of a model a filler stands in its place, if there is room.
+    // tokenizer.json has the mask token; in a model a filler stands in for it, if there is room.
     if writer.file(XLMR_FILE).is_some() {
         writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
         if table.len() > MASK {
@@ -171,7 +170,7 @@ fn from_json(
         };
         table.push_scored(text.as_str(), kind, *score as f32);
     }
-    // The reference fills places of added tokens only from the unigram's own list: behind it are fillers.
+    // The reference fills places of added tokens only from the unigram's own list, which fillers follow.
     let room = table.len();
     table.fill(n_tokens, Some(SCORE_OF_NONE));
     for (id, token) in &added.by_id {
@@ -199,7 +198,7 @@ fn from_json(
     }
     let how = Normalization {
         add_space_prefix: config.get("add_prefix_space").and_then(Json::as_bool).unwrap_or(true),
-        // What the reference takes it from has little to do with it, but counts.
+        // The reference derives it from an unrelated value, but the key matters.
         remove_extra_whitespaces: config
             .get("clean_up_tokenization_spaces")
             .and_then(Json::as_bool)

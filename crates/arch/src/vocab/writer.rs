@@ -1,5 +1,4 @@
-//! What every kind of tokenizer is given, and where it writes: the checkpoint, what is wanted, the
-//! keys so far, and notes for a person.
+//! Input and output of every kind of tokenizer: the checkpoint, requirements, keys so far, and notes.
 
 use gguf::{Array, Metadata, Value};
 
@@ -10,26 +9,26 @@ use super::token_list;
 use super::token_table::TokenTable;
 use crate::Input;
 
-/// The tokenizer section in the making.
+/// The tokenizer section under construction.
 ///
-/// Keys are collected as the reference's writer does: a key that is there keeps its place and takes
-/// the new value; empty texts and empty arrays are left out.
+/// Keys are collected as by the reference's writer: an existing key keeps its position and takes the new
+/// value; empty texts and arrays are left out.
 ///
 /// Source: `GGUFWriter.add_key_value` and its callers in `gguf-py/gguf/gguf_writer.py`.
 pub(super) struct TokenizerWriter<'w> {
     /// The checkpoint's config and small files.
     pub input: &'w Input<'w>,
-    /// What is wanted; routes that count the vocabulary otherwise change `vocab_size`.
+    /// Requirements; routes that count the vocabulary differently change `vocab_size`.
     pub ctx: VocabContext,
     /// The keys so far.
     pub entries: Metadata,
     /// Another name of the pre-tokenizer, by the tokenizer's own expressions.
     pub other_pre: Option<String>,
-    /// What keeps llama.cpp from loading the file, each one line.
+    /// Reasons for llama.cpp to refuse the file, one per line.
     pub warnings: Vec<String>,
     /// Things a person should know, each one line.
     pub notes: Vec<String>,
-    /// What was found as it should be, each one line.
+    /// Confirmed facts, one per line.
     pub details: Vec<String>,
 }
 
@@ -66,13 +65,13 @@ impl<'w> TokenizerWriter<'w> {
         self.entries.set(key, value);
     }
 
-    /// Sets a key that is not there yet right behind another.
+    /// Inserts a new key right after another.
     pub(super) fn set_behind(&mut self, before: &str, key: &str, value: impl Into<Value>) {
         let at = self.entries.iter().position(|(have, _)| have == before);
         self.entries.set_at(at.map_or(self.entries.len(), |at| at + 1), key, value);
     }
 
-    /// Whether a key is there.
+    /// True if a key exists.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.contains(key)
     }

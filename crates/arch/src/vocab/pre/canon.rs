@@ -36,7 +36,7 @@ pub(super) fn canonical(expression: &str) -> Vec<String> {
             text.push('+');
         }
     }
-    // See the header: what `|\s+` would match alone, the split leaves standing alone.
+    // Text that `|\s+` alone would match is left over by the split and stands alone.
     let n = texts.len();
     if n > 1 && texts[n - 2] == r"\s+(?!\S)" && [r"\s+", r"\s"].contains(&texts[n - 1].as_str()) {
         texts.pop();
@@ -126,7 +126,7 @@ impl Parser<'_> {
 
     /// An escape in one spelling.
     fn escape(&mut self) -> String {
-        // An expression that ends with a backslash is none, but must have a spelling too.
+        // An expression that ends with a backslash is invalid, but still needs a spelling.
         self.at += 1;
         let Some(c) = self.peek() else { return "\\".into() };
         self.at += 1;

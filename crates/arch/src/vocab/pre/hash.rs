@@ -59,7 +59,7 @@ pub(super) fn hashes(
     };
     let flagged: Vec<u32> =
         wanted("bos").into_iter().chain(bare.iter().copied()).chain(wanted("eos")).collect();
-    // The order in which they are looked up: what transformers 5 gives, what transformers 4 gave, none.
+    // In look-up order: tokens of transformers 5, of transformers 4, none.
     let mut all = vec![hash_of(&full)];
     for other in [flagged, bare] {
         let hash = hash_of(&other);
@@ -88,8 +88,8 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
         .any(|affix| affix.as_deref().is_some_and(|affix| !affix.is_empty()));
     let unknown = model.unk_token.as_deref();
     let word_piece = model.kind.as_deref() == Some("WordPiece");
-    // Affixes make other texts of the same bytes, so that nothing can be left out then; WordPiece has one,
-    // which `parts` looks behind. Byte tokens and the unknown one stand in for what is not in the text.
+    // Affixes make other texts of the same bytes, so nothing can be left out then. WordPiece has one, which
+    // `parts` strips. Byte tokens and the unknown token stand in for missing text.
     let can_appear = |token: &str| {
         (affixed && !word_piece)
             || parts.contain(token.strip_prefix("##").unwrap_or(token))
@@ -188,8 +188,8 @@ impl<'a> Parts<'a> {
         Parts { text, short }
     }
 
-    /// Whether a token is a part; a space mark in front does not count, because some
-    /// pre-tokenizers put one before every piece of the text.
+    /// True if a token is a part. A leading space mark is ignored, because some pre-tokenizers prepend one to
+    /// every piece.
     fn contain(&self, token: &str) -> bool {
         let bare = token.strip_prefix(['\u{120}', '\u{2581}', ' ']).unwrap_or(token);
         self.short.contains(bare) || bare.is_empty() || (bare.len() > SHORT_CHARS && self.text.contains(bare))

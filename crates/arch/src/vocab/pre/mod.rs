@@ -1,9 +1,9 @@
-//! Which of llama.cpp's pre-tokenizers a tokenizer has.
+//! Identifies the pre-tokenizer by llama.cpp's names.
 //!
-//! Two kinds of evidence: the hash of a test text's tokens, which the reference goes by
-//! ([`hash`]), and the expressions that the tokenizer states ([`steps`], looked up in
-//! [`table`]). The hash decides where it is known, because the reference's file is what is to be
-//! made; where it is not, the reference gives up, and the expressions decide here, together with `ignore_merges`.
+//! There are two kinds of evidence: the hash of a test text's tokens, which the reference uses ([`hash`]),
+//! and the tokenizer's expressions ([`steps`], looked up in [`table`]). A known hash decides, because the
+//! reference's file is the target. If it is unknown, the reference gives up; here the expressions decide,
+//! together with `ignore_merges`.
 
 mod canon;
 pub(crate) mod expressions;

@@ -1,6 +1,6 @@
 //! The names of pre-tokenizers that llama.cpp loads.
 
-/// How many names are offered for one that is not known.
+/// Number of suggestions for an unknown name.
 const OFFERED: usize = 3;
 
 /// Every name that llama.cpp loads, in its order.

@@ -5,15 +5,15 @@ use std::panic::{UnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether a panic of this thread is expected, and its message nobody's concern.
+    /// True while a panic of this thread is expected and its message is suppressed.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `call` gives, or nothing if it panics. The message of such a panic is not printed.
+/// Returns the result of `call`, or `None` if it panics. The panic message is not printed.
 ///
-/// Messages are printed by a hook of the whole process, before a panic can be caught. So the hook is wrapped once,
-/// in one that passes on every panic but those of threads that are in here; whatever hook is there before stays
-/// in effect for all others.
+/// A process-wide hook prints messages before a panic can be caught. So the hook is wrapped once in one that
+/// forwards all panics except those of threads that are in here; the previous hook stays in effect for all
+/// others.
 pub(super) fn without_panic<T>(call: impl FnOnce() -> T + UnwindSafe) -> Option<T> {
     static WRAP: Once = Once::new();
     WRAP.call_once(|| {

@@ -1,5 +1,5 @@
-//! What a pre-tokenizer does, in a normal form: the expressions by which text is split, in
-//! order, and whether the words are then spelled in the byte alphabet.
+//! Normal form of a pre-tokenizer: the expressions that split text, in order, and whether words are then
+//! spelled in the byte alphabet.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::json::list;
 pub(super) struct Steps {
     /// Expressions, each splitting what the one before left; control characters are escaped.
     pub splits: Vec<String>,
-    /// Whether words are spelled in the byte alphabet.
+    /// True if words are spelled in the byte alphabet.
     pub byte_level: bool,
-    /// Whether a text that does not start with a space gets one.
+    /// True if a text that does not start with a space gets one.
     pub space_first: bool,
     /// Types of normalizers, in order.
     pub normalizers: Vec<String>,
@@ -86,8 +86,8 @@ fn expression_of(step: &Json) -> Option<String> {
     Some(escape_controls(&escaped))
 }
 
-/// Whether a split keeps all of the text: matches stand alone, or (said the other way round, for
-/// expressions that match everything, so end with any whitespace) what does not match is removed.
+/// True if a split keeps all of the text: matches stand alone, or (inverted, for expressions that match
+/// everything, so end with any whitespace) the non-matches are removed.
 fn splits_only(step: &Json, expression: &str) -> bool {
     let inverted = step.get("invert").and_then(Json::as_bool).unwrap_or(false);
     match step.get("behavior").and_then(Json::as_str) {
@@ -97,7 +97,7 @@ fn splits_only(step: &Json, expression: &str) -> bool {
     }
 }
 
-/// The `type` of a step; nothing where there is no step.
+/// The `type` of a step; empty without a step.
 fn kind(step: &Json) -> &str {
     step.get("type").and_then(Json::as_str).unwrap_or("")
 }

@@ -20,11 +20,11 @@ use super::steps::Steps;
 
 /// A pre-tokenizer.
 struct Known {
-    /// What `tokenizer.ggml.pre` calls it.
+    /// Name in `tokenizer.ggml.pre`.
     name: &'static str,
     /// Its expressions, in order.
     splits: &'static [&'static str],
-    /// Whether words that are tokens are taken whole: `None` if the name says nothing of that.
+    /// True if words that are tokens are taken whole; `None` if the name does not determine it.
     ignore_merges: Option<bool>,
     /// The normalizer that distinguishes it from the next row with the same expressions.
     normalizer: Option<&'static str>,
@@ -60,9 +60,9 @@ pub(super) struct Loaded {
     pub names: Vec<String>,
     /// The expressions by which llama.cpp splits, in order.
     pub splits: Vec<String>,
-    /// Whether words that are tokens are taken whole.
+    /// True if words that are tokens are taken whole.
     pub ignore_merges: bool,
-    /// Whether words are spelled in the byte alphabet.
+    /// True if words are spelled in the byte alphabet.
     pub byte_level: bool,
 }
 
@@ -76,8 +76,9 @@ pub(super) fn loaded() -> &'static [Loaded] {
     })
 }
 
-/// What a name does: its expressions as the models spell them, or else as llama.cpp does, and whether words that are
-/// tokens are taken whole. None for a name that is not known, is not of bytes, or is code in llama.cpp.
+/// Expressions of a name, as the models spell them or else as llama.cpp does, and whether words that are
+/// tokens are taken whole. `None` for a name that is unknown, not byte-level, or implemented as code in
+/// llama.cpp.
 pub(crate) fn splits_of(name: &str) -> Option<(Vec<&'static str>, bool)> {
     // Kimi's expression stands for a function (`unicode_regex_split_custom_kimi_k2`).
     let row = loaded().iter().find(|row| row.names.iter().any(|have| have == name));
@@ -122,7 +123,7 @@ pub(super) fn ignores_merges(name: &str) -> Option<bool> {
     row.map(|row| row.ignore_merges)
 }
 
-/// Whether two names stand for the same expressions.
+/// True if two names stand for the same expressions.
 pub(super) fn same_steps(one: &str, other: &str) -> bool {
     let splits_of = |name: &str| {
         let row = loaded().iter().find(|row| row.names.iter().any(|have| have == name));
