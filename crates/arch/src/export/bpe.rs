@@ -1,12 +1,11 @@
 //! Byte-level BPE as tokenizer.json.
 //!
-//! llama.cpp knows a pre-tokenizer by name (`tokenizer.ggml.pre`) and has its expressions built
-//! in; tokenizer.json spells it out. The table gives each name the steps that the models behind
-//! it ship, or llama.cpp's own expressions where there is no such model.
+//! llama.cpp identifies a pre-tokenizer by name (`tokenizer.ggml.pre`) and has its expressions built in;
+//! tokenizer.json spells them out. The table gives each name the steps that its models ship, or llama.cpp's
+//! own expressions if there is no such model.
 //!
-//! Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in `src/llama-vocab.cpp` of
-//! llama.cpp, as vendored in llama-cpp-python 0.3.36, and the comments there that quote
-//! tokenizer.json.
+//! Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in `src/llama-vocab.cpp` of llama.cpp, as
+//! vendored in llama-cpp-python 0.3.36, and the comments there that quote tokenizer.json.
 
 use gguf::KeyError;
 use serde_json::{Map, Value as Json, json};
@@ -20,11 +19,11 @@ use crate::vocab::pre::expressions::{LLAMA3, QWEN2, QWEN35, TEKKEN};
 pub struct Pre {
     /// Steps, one after the other.
     steps: Vec<Step>,
-    /// Whether a word that is a token stays whole, whatever the merges say.
+    /// True if a word that is a token stays whole, regardless of merges.
     ignore_merges: bool,
-    /// Whether texts are brought to Unicode's composed form first.
+    /// True if texts are normalized to NFC first.
     nfc: bool,
-    /// Whether a start token is put before a text where the file does not say.
+    /// True if a start token is added when the file does not specify it.
     pub adds_bos: bool,
 }
 
@@ -41,15 +40,15 @@ struct Row {
 /// A step of a pre-tokenizer.
 #[derive(Clone, Copy)]
 enum Step {
-    /// What GPT-2 does, built into the tokenizers library.
+    /// GPT-2's splitting, built into the tokenizers library.
     Gpt2,
     /// Every digit apart.
     Digits,
-    /// What matches is a piece, and so is what is between two of them.
+    /// Matches are pieces, and so is the text between matches.
     Split(&'static str),
 }
 
-/// GPT-2's, without the last alternative: llama.cpp has it so behind other steps.
+/// GPT-2's expression without the last alternative, as llama.cpp uses it after other steps.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)";
 
 /// A row with the usual settings.
@@ -57,7 +56,7 @@ const fn known(names: &'static [&'static str], steps: &'static [Step]) -> Row {
     Row { names, steps, ignore_merges: false, nfc: false, adds_bos: false }
 }
 
-/// The pre-tokenizers of which more is known than llama.cpp's expressions: what the models behind a name ship.
+/// Pre-tokenizers with steps taken from the models that use a name, instead of llama.cpp's expressions.
 const PRE_TOKENIZERS: &[Row] = &[
     known(
         &["default"],

@@ -1,7 +1,7 @@
-//! A config that a file may have been made of, from its keys and from which tensors it has.
+//! A config that a file may have been made from, based on its keys and tensors.
 //!
-//! Keys go to the names that the config class has for them (`names.rs`). What no key states, but the tensors
-//! show, is in [`SHOWN`].
+//! Keys get the names that the config class has for them (`names.rs`). Values that only the tensors show are
+//! in [`SHOWN`].
 
 use gguf::{Array, Value};
 use serde_json::{Map, Value as Json, json};
@@ -19,15 +19,15 @@ type Shown = Vec<(&'static str, Json)>;
 /// Reads them off a file.
 type Show = fn(&ArchFile<'_>) -> Result<Shown, ExportError>;
 
-/// Values of a config that a file shows otherwise than by a key of that name: for the config classes that have a
-/// field, or for all, and what it shows. The order is that of config.json.
+/// Config values that a file shows in another way than by a key of that name: for config classes with a
+/// field, or for all. The order is that of config.json.
 const SHOWN: &[(Option<&str>, Show)] = &[
     // Layers that predict more than the next token are counted among the others.
     (None, |file| {
         let own = file.count("nextn_predict_layers")?.and(own_layers(file)?);
         Ok(own.map(|own| ("num_hidden_layers", own.into())).into_iter().collect())
     }),
-    // Qwen 3 VL: the number of layers of the tower that feed the text part; which ones is the projector's affair.
+    // Qwen 3 VL: the number of tower layers that feed the text part; the projector names them.
     (None, |file| {
         let n = file.count("n_deepstack_layers")?.filter(|n| *n <= 64);
         let layers: Option<Vec<u64>> = n.map(|n| (0..n).collect());
@@ -62,7 +62,7 @@ const SHOWN: &[(Option<&str>, Show)] = &[
     (Some("mlp_bias"), |file| Ok(vec![("mlp_bias", file.has_tensor(".ffn_up.bias").into())])),
     (Some("use_bias"), |file| Ok(vec![("use_bias", file.has_tensor(".attn_q.bias").into())])),
     (Some("layer_types"), layer_types),
-    // Which layers have an indexer of their own.
+    // Layers with their own indexer.
     (Some("indexer_types"), |file| {
         let flags = file.get("attention.indexer.types").and_then(flags_of);
         let names =
@@ -102,7 +102,8 @@ const SHOWN: &[(Option<&str>, Show)] = &[
         let attends = (0..counts.len()).filter(|layer| counts[*layer] != 0);
         Ok(vec![("layer_types", Json::Null), ("attn_layer_indices", attends.collect())])
     }),
-    // Nemotron-H: what a layer is, its tensors say; the sizes of its state spaces and experts.
+    // Nemotron-H: the tensors determine the kind of each layer, and the sizes of its state spaces and
+    // experts.
     (Some("layers_block_type"), |file| {
         let n_layers = own_layers(file)?.unwrap_or(0);
         let has = |layer: u64, name: &str| file.shape(&format!("blk.{layer}.{name}.weight")).is_some();
@@ -160,7 +161,7 @@ fn state_sizes(file: &ArchFile<'_>, shown: &mut Shown, names: [&'static str; 4])
     Ok(file.count("ssm.inner_size")?.unwrap_or(0))
 }
 
-/// The first of some layers and the distance to the second; all `n_layers` where there is no second.
+/// The first of some layers and the distance to the second; all `n_layers` if there is no second.
 fn period(mut layers: impl Iterator<Item = u64>, n_layers: u64, names: [&'static str; 2]) -> Shown {
     let Some(first) = layers.next() else { return Vec::new() };
     let period = layers.next().map_or(n_layers, |second| second - first);
@@ -191,8 +192,8 @@ fn flags_of(value: &Value) -> Option<Vec<bool>> {
     }
 }
 
-/// What each layer is called, where a key has a value for each. A config speaks of the layers before those of a
-/// prediction only.
+/// Name of each layer's kind, if a key has a value per layer. A config lists only the layers before MTP
+/// layers.
 fn layer_types(file: &ArchFile<'_>) -> Result<Shown, ExportError> {
     let kinds = LAYER_KINDS.iter().find_map(|(key, kind)| Some((flags_of(file.get(key)?)?, *kind)));
     let Some((mut flags, [if_so, if_not])) = kinds else { return Ok(Vec::new()) };
@@ -254,7 +255,7 @@ pub fn candidate(
     Ok(config)
 }
 
-/// Rotary keys, where the file has them; which part of a head is rotated.
+/// RoPE keys of the file, and the rotated part of a head.
 fn rotary(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), ExportError> {
     if file.number("rope.freq_base")?.is_some() || file.input.rope_factors.is_some() {
         rope::write(file, config)?;

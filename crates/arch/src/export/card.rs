@@ -28,10 +28,10 @@ const TEXTS: &[(&str, &str)] = &[
     ("license_name", "general.license.name"),
     ("license_link", "general.license.link"),
 ];
-/// What is known of a parent model or a data set.
+/// Known fields of a parent model or a data set.
 const PARENT: &[&str] =
     &["name", "author", "version", "organization", "description", "url", "doi", "uuid", "repo_url"];
-/// Where repositories live whose name is enough.
+/// Base address of repositories that are given by name.
 const HUB: &str = "https://huggingface.co/";
 
 /// The whole card.

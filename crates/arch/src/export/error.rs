@@ -19,7 +19,7 @@ pub enum ExportError {
     NotExportable {
         /// The architecture.
         found: String,
-        /// What stands in the way.
+        /// The obstacle.
         reason: &'static str,
     },
     /// The config that the file's keys make cannot be converted.
@@ -31,7 +31,7 @@ pub enum ExportError {
     /// Something that the checkpoint's format cannot say.
     #[error("{what} cannot be said in a Hugging Face config of this architecture")]
     NotExpressible {
-        /// What it is, with its numbers.
+        /// The item, with its numbers.
         what: String,
     },
     /// Tensors that the architecture does not have.
@@ -53,7 +53,7 @@ pub enum ExportError {
         name: String,
         /// Its shape, row length first.
         found: Shape,
-        /// What the metadata asks for.
+        /// Value in the metadata.
         expected: String,
     },
     /// A token that is not text.
@@ -69,7 +69,7 @@ pub enum ExportError {
         key: String,
         /// Its length.
         found: usize,
-        /// What it is compared with, with the number.
+        /// The value it is compared with, including the number.
         expected: String,
     },
     /// A kind of tokenizer, or a pre-tokenizer, that cannot be exported.

@@ -9,7 +9,7 @@ use super::error::ExportError;
 use super::layout::{decimal, text};
 use crate::vocab::Route;
 
-/// generation_config.json: where to stop, and how to sample if the file says so.
+/// generation_config.json: stop tokens, and sampling parameters if the file has them.
 pub fn config(metadata: &Metadata, route: Route) -> Result<Json, ExportError> {
     let id = |of: &str| metadata.count(&format!("tokenizer.ggml.{of}_token_id"));
     let mut config = Map::new();

@@ -99,7 +99,7 @@ fn attempt(
     Ok(Checkpoint { config: converted.config, files, tensors, notes: Vec::new() })
 }
 
-/// What a config is converted to, with tensors that the file's would be made of.
+/// Result of converting a config with the tensors that the file would be made of.
 pub struct Converted {
     /// The config.
     pub config: Json,
@@ -109,7 +109,7 @@ pub struct Converted {
     sources: Vec<SourceTensor>,
 }
 
-/// Which tensors of a file a conversion must make.
+/// Tensors of a file that a conversion must produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
     /// All of them.
@@ -118,10 +118,11 @@ pub enum Rows {
     LeaveComputed,
 }
 
-/// Converts a config with the tensors that the file's would be made of, as any checkpoint.
+/// Converts a config with the tensors that the file would be made of, like any checkpoint.
 ///
 /// # Errors
-/// [`ExportError`]: tensors that the config has no place for, or that it needs; what else a conversion refuses.
+/// [`ExportError`]: tensors that the config does not use, or that it needs; and other refusals of the
+/// conversion.
 pub fn convert(file: &ArchFile<'_>, class: Class, mut given: Input<'_>) -> Result<Converted, ExportError> {
     let arch = file.arch;
     let names = &sources::names(file);
@@ -166,7 +167,7 @@ fn number(file: &ArchFile<'_>, name: &str) -> Option<f32> {
     file.arch.numbers.iter().find_map(find)
 }
 
-/// Whether conversion gives the same hyperparameters.
+/// True if the conversion gives the same hyperparameters.
 fn same_keys(file: &ArchFile<'_>, made: &Metadata) -> Result<(), ExportError> {
     let have = file.input.metadata;
     let own = |(key, _): &&(String, Value)| file.is_own(key);
@@ -208,8 +209,8 @@ impl Converted {
         if !absent.is_empty() {
             return Err(ExportError::MissingTensors { names: absent });
         }
-        // Each output tensor says of which rows of which source it is made; gathered by source, these are the places
-        // where the source's rows are to be read.
+        // Each output tensor names the source rows it is made of; grouped by source, these are the places to
+        // read the source's rows from.
         let mut parts: BTreeMap<&str, Vec<ExportPart>> = BTreeMap::new();
         for tensor in &self.layout.tensors {
             let (names, rows, element, matrix) = match &tensor.data {

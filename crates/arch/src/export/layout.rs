@@ -1,4 +1,4 @@
-//! What export is given, and what it says of a folder.
+//! Input and result of an export.
 
 use gguf::{Metadata, Value};
 use tensor::Shape;
@@ -7,7 +7,7 @@ use super::error::ExportError;
 use crate::arch::Arch;
 use crate::layout::{ElementMap, Matrix, RowMap};
 
-/// What is known of a GGUF file without reading its weights.
+/// Contents of a GGUF file without its weights.
 #[derive(Debug, Clone)]
 pub struct GgufInput<'a> {
     /// Its metadata.
@@ -33,14 +33,14 @@ pub struct ExportLayout {
     pub notes: Vec<String>,
 }
 
-/// Where a checkpoint tensor comes from.
+/// Origin of a checkpoint tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExportTensor {
     /// Its name in the checkpoint.
     pub name: String,
     /// Its shape, row length first.
     pub shape: Shape,
-    /// Where its rows are; together these have all of them.
+    /// Places of its rows; together they cover all rows.
     pub parts: Vec<ExportPart>,
     /// Its values, where a key of the file holds them.
     pub values: Vec<f32>,
@@ -60,15 +60,15 @@ pub struct ExportPart {
     /// The map from the checkpoint to the file; [`RowMap::output_row`] is its inverse. Where
     /// the rows of a vector move, they are its elements.
     pub rows: RowMap,
-    /// What happened to each element; [`ElementMap::undo`] is the inverse.
+    /// Change of each element; [`ElementMap::undo`] is the inverse.
     pub element: ElementMap,
     /// The rows of the checkpoint tensor that were transposed, where its columns are the rows here.
     pub matrix: Option<Matrix>,
 }
 
 impl ExportPart {
-    /// Whether a row of the checkpoint tensor (a column, where it was transposed; an element, where single
-    /// elements or those of a vector move) is one of these.
+    /// True if a row of the checkpoint tensor belongs to this part (a column if it was transposed; an element
+    /// if single elements or those of a vector move).
     pub fn takes(&self, row: u64) -> bool {
         match self.rows {
             RowMap::Groups { group, start, rows, .. } => {
@@ -125,7 +125,7 @@ impl<'a> ArchFile<'a> {
         format!("{}.{key}", self.arch.written())
     }
 
-    /// Whether a whole name is one below the architecture's name.
+    /// True if a full name is below the architecture's name.
     pub(super) fn is_own(&self, key: &str) -> bool {
         key.strip_prefix(self.arch.written()).is_some_and(|rest| rest.starts_with('.'))
     }
@@ -155,7 +155,7 @@ impl<'a> ArchFile<'a> {
         self.input.tensors.iter().find(|(have, _)| have == name).map(|(_, shape)| *shape)
     }
 
-    /// Whether a tensor's name ends so.
+    /// True if a tensor's name has this suffix.
     pub(super) fn has_tensor(&self, end: &str) -> bool {
         self.input.tensors.iter().any(|(name, _)| name.ends_with(end))
     }
@@ -195,7 +195,7 @@ pub(super) fn text(metadata: &Metadata, key: &str) -> Result<Option<String>, Exp
     Ok(metadata.text(key)?.map(str::to_owned))
 }
 
-/// Whether a tensor is computed from a config, so that no checkpoint has it.
+/// True if a tensor is computed from a config, so no checkpoint has it.
 pub(super) fn is_computed(name: &str) -> bool {
     matches!(name, "rope_freqs.weight" | "rope_factors_long.weight" | "rope_factors_short.weight")
 }

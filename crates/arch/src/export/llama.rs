@@ -1,14 +1,14 @@
-//! Files of llama's architecture, which come from many programs: by llama.cpp's converter of any year, by
-//! other converters, with keys that no version of the reference writes.
+//! Files of the llama architecture, which come from many programs: any version of llama.cpp's converter, and
+//! other converters with keys that no version of the reference writes.
 //!
-//! So the config is written from the keys that every such file has, with the defaults of llama.cpp where older
-//! files have none, instead of being searched until every key fits. It is spelled so that transformers 4 and 5
-//! and the reference's converter, with and without transformers, read the same out of it. Keys that only state
-//! transformers' defaults are left out, except where an older version has another default. Then it is converted
-//! like any other: what comes out must not contradict the file.
+//! So the config is written from the keys that every such file has, with llama.cpp's defaults for keys that
+//! older files lack, instead of being searched until every key matches. Its spelling gives the same values in
+//! transformers 4 and 5 and in the reference's converter, with and without transformers. Keys that only
+//! repeat transformers' defaults are left out, unless an older version has another default. Then it is
+//! converted like any other config: the result must not contradict the file.
 //!
-//! Inverse of `TextModel.set_gguf_parameters` in `conversion/base.py` and of
-//! `LlamaModel.set_gguf_parameters` in `conversion/llama.py`.
+//! Inverse of `TextModel.set_gguf_parameters` in `conversion/base.py` and of `LlamaModel.set_gguf_parameters`
+//! in `conversion/llama.py`.
 
 use gguf::{KeyError, Metadata, Value};
 use serde_json::{Map, Value as Json, json};
@@ -163,8 +163,8 @@ fn compare(file: &ArchFile<'_>, made: &Metadata, understood: &[&str]) -> Result<
         if !file.is_own(key) || is_understood() {
             continue;
         }
-        // Keys that only the conversion writes are no loss: older files leave them to llama.cpp's defaults, and
-        // these the config states.
+        // Keys that only the conversion writes are not a loss: older files rely on llama.cpp's defaults,
+        // which the config states.
         match made.get(key) {
             Some(made) if is_same(have, made) => {}
             Some(made) => {
@@ -179,7 +179,7 @@ fn compare(file: &ArchFile<'_>, made: &Metadata, understood: &[&str]) -> Result<
     Ok(notes)
 }
 
-/// Whether two values are the same number or text; other programs write other widths of integers.
+/// True if two values are the same number or text; other programs write integers of other widths.
 fn is_same(one: &Value, other: &Value) -> bool {
     let count = |value: &Value| value.as_u64();
     let float = |value: &Value| value.as_f64().map(|number| number as f32);

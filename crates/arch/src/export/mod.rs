@@ -1,11 +1,11 @@
 //! Export: from a GGUF file's metadata and tensor names to a Hugging Face folder.
 //!
-//! Names come from the same table ([`crate::ARCHES`]) that conversion uses, read from right to left;
-//! the row maps of conversion are inverted. What the file
-//! says and a checkpoint cannot say is an error where it changes the model, else a note.
+//! Names come from the table of the conversion ([`crate::ARCHES`]), read backwards; the row maps of the
+//! conversion are inverted. Information that a checkpoint cannot express is an error if it changes the model,
+//! and otherwise a note.
 //!
-//! Nothing here reads a weight, with two exceptions: the divisors of `rope_freqs.weight`, from
-//! which the parameters of Llama 3's rotary scaling are found again, and the factors of `longrope`.
+//! No weights are read, with two exceptions: the divisors of `rope_freqs.weight`, which determine Llama 3's
+//! RoPE scaling, and the factors of `longrope`.
 
 mod bpe;
 mod candidate;
@@ -40,10 +40,10 @@ pub fn exportable() -> Vec<&'static str> {
     ARCHES.iter().filter(|arch| arch.export.obstacle().is_none()).map(|arch| arch.name).collect()
 }
 
-/// Finds the checkpoint that a file is exported to.
+/// Finds the checkpoint for a file.
 ///
 /// # Errors
-/// [`ExportError`]: what the file lacks, or what a checkpoint cannot express.
+/// [`ExportError`]: missing information in the file, or information that a checkpoint cannot express.
 pub fn resolve(input: &GgufInput<'_>) -> Result<ExportLayout, ExportError> {
     let metadata = input.metadata;
     let name = layout::text(metadata, "general.architecture")?.unwrap_or_default();

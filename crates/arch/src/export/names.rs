@@ -1,7 +1,7 @@
 //! The names that configs have for keys.
 
-/// What keys below the architecture's name are called in configs. Of several names all are taken
-/// that the config class has, else the first.
+/// Config names for keys below the architecture's name. All names that the config class has are used, or else
+/// the first.
 pub(super) const NAMES: &[(&str, &[&str])] = &[
     ("block_count", &["num_hidden_layers", "n_layer", "n_layers", "num_layers"]),
     ("context_length", &["max_position_embeddings", "n_positions", "seq_length", "max_seq_len"]),

@@ -1,16 +1,16 @@
-//! The search for config values that no table names: by converting trial configs.
+//! Search for config values that no table names, by converting trial configs.
 //!
-//! The architecture's own key function says which names in a config it has read for each key of a file. A key
-//! that does not come out as it is in the file is given to these names, one after the other: as it is, in other
-//! spellings, and as a number extrapolated from what came out. What brings the whole nearer to the file stays.
+//! The architecture's key function reports which config names it read for each key of a file. If a key does
+//! not match the file, its value is given to these names one after the other: as it is, in other spellings,
+//! and as a number extrapolated from the result. A change is kept if it brings the whole closer to the file.
 //!
-//! It ends: each step that is kept makes fewer keys wrong, or gives a name that was missing altogether, of which
-//! there are finitely many and which is not missing again; and no more than [`MAX_TRIALS`] values are tried.
+//! The search ends: each accepted step reduces the number of wrong keys, or adds a missing name, of which
+//! there are finitely many; and at most [`MAX_TRIALS`] values are tried.
 //!
-//! It may accept a wrong value, one that gives the right keys by another way than the checkpoint did: of two names
-//! of which the product is a key, say, 2 x 6 for 3 x 4. That is safe because the result is only a proposal. The
-//! caller converts it from the start and refuses it unless every key and every tensor of the file comes out
-//! (`inverse.rs`), so whatever config is exported, it is one whose conversion gives this file.
+//! It may accept a wrong value that gives the right keys in another way than the checkpoint did: if a key is
+//! the product of two names, 2 x 6 instead of 3 x 4. That is safe, because the result is only a proposal. The
+//! caller converts it from scratch and refuses it unless every key and tensor of the file is reproduced
+//! (`inverse.rs`).
 
 use gguf::{Array, Metadata, Value};
 use serde_json::{Map, Value as Json, json};
@@ -144,7 +144,7 @@ fn spellings(file: &ArchFile<'_>, key: &str) -> Vec<Json> {
     value.into_iter().chain(whole).chain(named).collect()
 }
 
-/// How far the keys that a config is converted to are from those of the file.
+/// Distance between the keys of a converted config and those of the file.
 struct Rerun {
     /// Keys that are missing, or other than in the file.
     wrong: usize,

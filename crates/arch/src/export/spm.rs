@@ -1,12 +1,12 @@
 //! A SentencePiece vocabulary as tokenizer.json and as tokenizer.model.
 //!
-//! tokenizer.json has no scores: merges in the order of the scores of what they make take their
-//! place, as in transformers' own conversion (`generate_merges` in `convert_slow_tokenizer.py`,
-//! transformers 5.23). tokenizer.model is a message of `sentencepiece_model.proto` (sentencepiece
-//! 0.2): the converter reads scores and kinds from there.
+//! tokenizer.json has no scores. Merges in the order of their results' scores replace them, as in
+//! transformers' own conversion (`generate_merges` in `convert_slow_tokenizer.py`, transformers 5.23).
+//! tokenizer.model is a message of `sentencepiece_model.proto` (sentencepiece 0.2), from which the converter
+//! reads scores and kinds.
 //!
-//! A space before the text is put in by a normalizer and not by a pre-tokenizer, because it then
-//! also appears behind special tokens, which is what llama.cpp does.
+//! A normalizer, not a pre-tokenizer, prepends the space, so that it also appears after special tokens, as in
+//! llama.cpp.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -14,7 +14,7 @@ use super::tokens::Tokens;
 use super::unigram::Normalization;
 use crate::vocab::token_type::TokenType;
 
-/// How SentencePiece writes a space.
+/// SentencePiece's spelling of a space.
 const SPACE: &str = "\u{2581}";
 
 /// tokenizer.json, with merges by the scores of what they make.
@@ -85,9 +85,9 @@ fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
         (0..scores.len()).filter(|id| tokens.kinds[*id] == TokenType::Normal).map(|id| scores[id]);
     let first = normal.next();
     if normal.all(|score| Some(score) == first) {
-        // The reference's converter gives every token the same score when there is no
-        // tokenizer.model. Ids then give the order, for training numbers tokens by it; but runs of
-        // spaces, which llama and mistral have among the first, have the worst scores there.
+        // Without tokenizer.model the reference's converter gives every token the same score. Then the order
+        // follows the ids, because training numbers tokens in that order; but runs of spaces, which llama and
+        // mistral have among the first ids, have the worst scores.
         let is_space: Vec<bool> =
             tokens.texts.iter().map(|text| text.trim_matches('\u{2581}').is_empty()).collect();
         merges.sort_by_key(|(id, left, right)| (is_space[*id], *id, n_chars[*left], n_chars[*right]));
@@ -124,7 +124,7 @@ pub fn model(tokens: &Tokens, scores: &[f32], unigram: Option<&Normalization>) -
     }
     // `ModelProto`: 1 a piece (repeated) of 1 text, 2 score, 3 type; 2 the trainer's settings, 3 the normalizer's.
     let mut message = Message::default();
-    // A unigram has no fillers: they are put in behind its pieces again.
+    // A unigram model has no fillers: they are inserted again after its pieces.
     let is_left_out = |id: usize| unigram.is_some() && tokens.is_filler(id);
     for (id, text) in tokens.texts.iter().enumerate().filter(|(id, _)| !is_left_out(*id)) {
         let kind = if id == unknown { TokenType::Unknown } else { tokens.kinds[id] };
@@ -174,8 +174,8 @@ fn trainer(tokens: &Tokens, unknown: usize, has_bytes: bool, unigram: bool) -> M
     trainer
 }
 
-/// A SentencePiece model must have a piece of kind unknown. Where the file calls that token a
-/// control token, the list of added tokens says so again, as it did when the file was made.
+/// A SentencePiece model must have a piece of kind unknown. If the file calls that token a control token, the
+/// list of added tokens repeats this, as it did originally.
 pub fn keep_kind_of_unknown(tokens: &Tokens, config: &mut Map<String, Json>) {
     let Some(id) = unknown(tokens).filter(|id| tokens.kinds[*id] == TokenType::Control) else { return };
     let token = json!({

@@ -51,7 +51,8 @@ pub fn files(
     let mut files = Vec::new();
     let mut config = tokenizer_config(keys, &checkpoint.config, &tokens)?;
     config.insert("tokenizer_class".to_owned(), class(&kind, file.arch.vocab).into());
-    // Of a unigram and of SentencePiece's BPE the model is written beside tokenizer.json: only it has scores.
+    // For unigram and SentencePiece BPE, the model is written next to tokenizer.json, because only it has
+    // scores.
     match pre {
         None if is_wordpiece => {
             let flag = |of: &str| keys.flag(&format!("tokenizer.ggml.normalizer.{of}"));
@@ -193,7 +194,7 @@ fn tokenizer_config(
     tokens: &Tokens,
 ) -> Result<Map<String, Json>, ExportError> {
     let mut config = Map::new();
-    // What the file says and nothing else, so that a conversion writes these keys again.
+    // Only the file's own keys, so that a conversion writes the same keys again.
     for (key, of) in [
         ("add_bos_token", "add_bos_token"),
         ("add_eos_token", "add_eos_token"),
@@ -224,7 +225,7 @@ fn class(kind: &str, route: Route) -> &'static str {
     }
 }
 
-/// Whether an architecture's checkpoints come with a kind of tokenizer.
+/// True if an architecture's checkpoints use this kind of tokenizer.
 pub fn fits(route: Route, kind: &str, keys: &Metadata) -> bool {
     let has = |token: &str| {
         let tokens = keys.get("tokenizer.ggml.tokens").and_then(|value| value.as_array());
@@ -255,14 +256,14 @@ fn special_tokens(keys: &Metadata, tokens: &Tokens) -> Result<Json, ExportError>
     Ok(Json::Object(map))
 }
 
-/// The chat template, and named ones beside it.
+/// The chat template, followed by named ones.
 fn templates(keys: &Metadata) -> Result<Vec<(String, Vec<u8>)>, ExportError> {
     let mut files = Vec::new();
     if let Some(template) = text(keys, "tokenizer.chat_template")? {
         files.push(("chat_template.jinja".to_owned(), template.into_bytes()));
     }
     for name in texts(keys, "tokenizer.chat_templates")?.unwrap_or_default() {
-        // A name becomes a file name; one that could leave the folder is none.
+        // A name becomes a file name; one that could leave the folder is skipped.
         let is_plain =
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         if let Some(template) = text(keys, &format!("tokenizer.chat_template.{name}"))?.filter(|_| is_plain) {

@@ -1,4 +1,4 @@
-//! The vocabulary of a file, and which of its tokens are special: what every kind of tokenizer is written from.
+//! The vocabulary of a file and its special tokens, the common input of all kinds of tokenizers.
 
 use std::collections::HashMap;
 
@@ -16,20 +16,20 @@ pub struct Tokens {
     pub ids: HashMap<String, usize>,
     /// Put before every text.
     pub bos: Option<usize>,
-    /// Put behind every text.
+    /// Appended to every text.
     pub eos: Option<usize>,
-    /// Whether the second of two texts gets a start token too.
+    /// True if the second of two texts gets a start token too.
     pub bos_of_second: bool,
     /// Put once more between two texts.
     pub separator: Option<usize>,
     /// The token for what no other stands for.
     pub unknown: Option<usize>,
-    /// Whether a space is put before a text; none where the file does not say.
+    /// True if a space is prepended to a text; `None` if the file does not specify it.
     pub space_prefix: Option<bool>,
 }
 
 impl Tokens {
-    /// Whether an id is a filler that a conversion puts in for itself.
+    /// True if an id is a filler that a conversion inserts.
     pub fn is_filler(&self, id: usize) -> bool {
         self.kinds[id] == TokenType::Unused && self.texts[id] == format!("[PAD{id}]")
     }
@@ -40,7 +40,7 @@ impl Tokens {
         texts.filter(|(_, kind)| **kind == TokenType::Control).map(|(text, _)| text.clone()).collect()
     }
 
-    /// `added_tokens`: what is looked for in a text before anything else.
+    /// `added_tokens`: tokens that are matched before anything else.
     pub fn added(&self) -> Vec<Json> {
         // Ordinary tokens, bytes and free places are found by the model, not in the text.
         let added = |kind| matches!(kind, TokenType::Control | TokenType::UserDefined | TokenType::Unknown);
@@ -60,7 +60,7 @@ impl Tokens {
             .collect()
     }
 
-    /// The step that puts start and end tokens around a text; none where there are none.
+    /// The step that adds start and end tokens around a text; `None` if there are none.
     pub fn template(&self) -> Option<Json> {
         let special = |id: usize, kind: u32| json!({"SpecialToken": {"id": self.texts[id], "type_id": kind}});
         let sequence = |name: &str, kind: u32| json!({"Sequence": {"id": name, "type_id": kind}});

@@ -1,4 +1,4 @@
-//! A unigram vocabulary as tokenizer.json; spm.rs writes the SentencePiece model beside it.
+//! A unigram vocabulary as tokenizer.json; spm.rs writes the SentencePiece model next to it.
 
 use serde_json::{Value as Json, json};
 
@@ -6,17 +6,17 @@ use super::tokens::Tokens;
 use crate::vocab::base64;
 use crate::vocab::token_type::TokenType;
 
-/// How texts are prepared, as a file says it.
+/// Normalization of texts.
 pub struct Normalization {
     /// Compiled replacements, empty for none.
     pub charsmap: Vec<u8>,
-    /// Whether runs of spaces become one.
+    /// True if runs of spaces are collapsed.
     pub remove_extra_whitespaces: bool,
 }
 
 /// tokenizer.json.
 pub fn tokenizer_json(tokens: &Tokens, scores: &[f32], how: &Normalization) -> Json {
-    // Fillers behind the last token are left out: a conversion puts them in again, as many as the embedding has rows.
+    // Trailing fillers are left out: a conversion inserts as many as the embedding has rows.
     let n_tokens = (0..tokens.texts.len()).rev().find(|id| !tokens.is_filler(*id)).map_or(0, |last| last + 1);
     let vocab: Vec<Json> = (0..n_tokens)
         .map(|id| json!([tokens.texts[id], scores[id].to_string().parse::<f64>().unwrap_or(0.0)]))

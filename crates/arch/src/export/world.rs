@@ -13,7 +13,7 @@ use crate::vocab::token_type::TokenType;
 /// [`ExportError::Key`] for a token that is no Python literal.
 pub fn file(tokens: &Tokens) -> Result<(String, Vec<u8>), ExportError> {
     let mut text = String::new();
-    // The first token stands for no text and is not in the file; what is behind the last one are fillers.
+    // The first token has no text and is not in the file; tokens after the last one are fillers.
     for (id, token) in tokens.texts.iter().enumerate().skip(1) {
         if tokens.kinds[id] != TokenType::Normal {
             break;

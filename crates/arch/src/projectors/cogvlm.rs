@@ -49,7 +49,7 @@ const LAYERS: &[TensorRule] = &[
 const PROJECTION: &[TensorRule] = &[
     TensorRule::copy(&["model.vision.linear_proj.linear_proj"], "mm.model.fc"),
     TensorRule::copy(&["model.vision.linear_proj.norm1"], "mm.post_fc_norm"),
-    // Behind the norm a feed-forward part with a gate: down (act(gate x) * up x).
+    // After the norm, a gated feed-forward part: down (act(gate x) * up x).
     TensorRule::copy(&["model.vision.linear_proj.gate_proj"], "mm.gate"),
     TensorRule::copy(&["model.vision.linear_proj.dense_h_to_4h"], "mm.up"),
     TensorRule::copy(&["model.vision.linear_proj.dense_4h_to_h"], "mm.down"),

@@ -1,10 +1,11 @@
-//! Towers of DeepSeek-OCR 1 and 2 and Unlimited-OCR: SAM before CLIP, or before Qwen 2 as an encoder.
+//! Vision towers of DeepSeek-OCR 1 and 2 and Unlimited-OCR: SAM followed by CLIP, or by Qwen 2 as an encoder.
 //!
-//! Config keys: those of every tower, which stand under `width` by tower; those of SAM; numbers of tiles.
+//! Config keys: those of every tower, grouped by tower under `width`; those of SAM; numbers of tiles.
 //!
-//! Transforms: what stands between views is a row.
+//! Transforms: the separator between views becomes a row.
 //!
-//! Source: `DeepseekOCRVisionModel`, `UnlimitedOCRVisionModel` and `DeepseekOCR2VisionModel` in `conversion/deepseek.py`.
+//! Source: `DeepseekOCRVisionModel`, `UnlimitedOCRVisionModel` and `DeepseekOCR2VisionModel` in
+//! `conversion/deepseek.py`.
 
 use super::prelude::*;
 use super::siglip;
@@ -87,7 +88,7 @@ const SAM: &[TensorRule] = &[
     TensorRule::copy(&["sam_model.net_3"], "v.sam.net_3").float(FloatType::F32),
 ];
 
-/// SAM has fewer layers than the tower behind it, which the file counts.
+/// SAM has fewer layers than the tower after it, whose layers the file counts.
 const IN_SAM: Need = Need::If(|hparams, bid| {
     let layers = hparams.get("sam").and_then(|sam| sam.get("layers")).and_then(Json::as_u64);
     layers.is_some_and(|layers| bid < layers)
@@ -117,7 +118,7 @@ const QWEN2: &[TensorRule] = &[
     TensorRule::copy(&["qwen2_model.model.model.layers.{bid}.mlp.up_proj"], "v.blk.{bid}.ffn_up"),
     TensorRule::copy(&["qwen2_model.model.model.layers.{bid}.mlp.down_proj"], "v.blk.{bid}.ffn_down"),
     TensorRule::copy(&["qwen2_model.model.model.norm"], "v.post_ln"),
-    // What an image of either size is asked for.
+    // Queries for images of either size.
     TensorRule::copy(&["qwen2_model.query_768"], "v.resample_query_768"),
     TensorRule::copy(&["qwen2_model.query_1024"], "v.resample_query_1024"),
 ];
@@ -138,7 +139,7 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     }
     if let Some(heads) = vision.get_u64("heads")? {
         vision.set("num_heads", heads.into());
-        // What the reference writes; the feed-forward part of CLIP is as long as its tensors are.
+        // The reference's value; CLIP's feed-forward part has the length of its tensors.
         vision.set("intermediate_size", heads.saturating_mul(4).into());
     }
     Ok(())
@@ -171,7 +172,7 @@ fn keys(towers: &Towers, keys: &mut Keys, kind: &str, most_tiles: u64) -> Result
     let patches = vision.need_u64(&["image_size"])?.checked_div(vision.need_u64(&["patch_size"])?);
     let scale = patches.and_then(|patches| patches.checked_div(length.sqrt() as u64));
     let scale = scale.ok_or_else(|| bad("image_seq_length", &length.into(), "a count above 0"))?;
-    // llama.cpp takes 4 where nothing is said.
+    // llama.cpp's default is 4.
     if scale > 0 && scale != 4 {
         keys.set_derived("vision.projector.scale_factor", "", scale)?;
     }

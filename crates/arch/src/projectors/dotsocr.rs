@@ -58,7 +58,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     )?;
     let epsilon = vision.need_f64("rms_norm_eps")? as f32;
     keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon));
-    // Of a side: the square of it is how many patches become one.
+    // Per side: its square is the number of patches that become one.
     let factor = vision.need_u64(&["spatial_merge_size"])?;
     keys.set_derived("vision.projector.scale_factor", "spatial_merge_size", factor)?;
     keys.set_prefixed("use_silu", Value::Bool(true));

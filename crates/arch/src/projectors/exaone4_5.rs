@@ -43,7 +43,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     if let Some(heads) = vision.get_u64("num_key_value_heads")? {
         keys.set_derived("vision.attention.head_count_kv", "num_key_value_heads", heads)?;
     }
-    // Where transformers does not take the config, it may stand beside the tower.
+    // If transformers rejects the config, the value may be outside the tower's part.
     let epsilon = match vision.get_f64("rms_norm_eps")? {
         None if !towers.is_taken => towers.whole.get_f64("rms_norm_eps")?,
         epsilon => epsilon,

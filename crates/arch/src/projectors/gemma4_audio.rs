@@ -1,10 +1,10 @@
-//! Tower of sound of Gemma 4: the table of a conformer beside [`super::gemma4`].
+//! Audio encoder of Gemma 4: the table of a conformer, used with [`super::gemma4`].
 
 use super::prelude::*;
 use crate::tensors::rules::SQUEEZE_CHANNEL;
 
-/// Convolutions before the layers, and what stands behind them. Whatever the reference takes for a convolution by its name
-/// stays F32.
+/// Convolutions before the layers, and the tensors after them. Everything that the reference takes for a
+/// convolution by its name stays F32.
 pub const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["audio_tower.subsample_conv_projection.layer0.conv"], "a.conv1d.0")
         .float(FloatType::F32)
@@ -22,7 +22,7 @@ pub const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["embed_audio.embedding_projection"], "mm.a.input_projection").need(HAS),
 ];
 
-/// Norms, positions and what is no matrix.
+/// Norms, positions and other non-matrices.
 pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["audio_tower.layers.{bid}.norm_pre_attn"], "a.blk.{bid}.attn_pre_norm"),
     TensorRule::copy(&["audio_tower.layers.{bid}.norm_post_attn"], "a.blk.{bid}.attn_post_norm"),
@@ -67,7 +67,7 @@ pub const MATRICES: &[TensorRule] = parts::clipped![
 /// Large models have no such tower.
 const HAS: Need = Need::If(|hparams, _| hparams.is_true(HAS_AUDIO));
 
-/// Under this key it stands beside the config whether there is a tower of sound.
+/// Key next to the tower's config that states whether there is an audio encoder.
 pub const HAS_AUDIO: &str = "has_audio_tower";
 
 /// `Gemma4AudioConfig` of transformers 5.23.

@@ -34,7 +34,7 @@ pub const GEMMA4_UNIFIED: Projector = Projector {
 };
 
 const PATCHES: &[TensorRule] = &[
-    // (hidden, side * side * 3): what patches are multiplied with, and the norms around it.
+    // (hidden, side * side * 3): the patch embedding and its norms.
     TensorRule::part(&["vision_embedder.patch_dense.weight"], "v.patch_embd", channels_first)
         .bare(".weight")
         .float(FloatType::F16OrF32),
@@ -85,7 +85,7 @@ fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
     let audio = towers.audio_mut()?;
     let width = audio.get("audio_embed_dim").cloned().unwrap_or_default();
     audio.set("hidden_size", width);
-    // There are no layers, and nothing that layers have.
+    // There are no layers and no layer parameters.
     for key in ["intermediate_size", "num_layers", "num_attention_heads"] {
         towers.vision_mut()?.set(key, 0.into());
         towers.audio_mut()?.set(key, 0.into());

@@ -1,8 +1,8 @@
-//! Tower of GLM-ASR: Whisper's encoder, a norm and two matrices.
+//! Audio encoder of GLM-ASR: Whisper's encoder, a norm and two matrices.
 //!
-//! Config keys: those of Whisper's encoder; how many frames are stacked.
+//! Config keys: those of Whisper's encoder; the number of stacked frames.
 //!
-//! Transforms: those of Whisper's encoder. The embeddings before and behind the sound are the rows of one matrix.
+//! Transforms: those of Whisper's encoder. The embeddings before and after the audio are rows of one matrix.
 //!
 //! Source: `GlmASRWhisperEncoderModel` in `conversion/ultravox.py`.
 
@@ -28,14 +28,14 @@ pub const GLMASR: Projector = Projector {
     ..BASE
 };
 
-/// Positions are rotary; what the checkpoint has of learned ones is written all the same.
+/// Positions are rotary, but learned positions in the checkpoint are written as well.
 const LAYERS_WITHOUT_POSITIONS: &[TensorRule] = &whisper::layers(Need::Optional);
 
 const ADAPTER: &[TensorRule] = &[
     TensorRule::copy(&["audio_encoder.layer_norm"], "mm.a.norm_pre"),
     TensorRule::copy(&["audio_encoder.adapting.0"], "mm.a.mlp.1"),
     TensorRule::copy(&["audio_encoder.adapting.2"], "mm.a.mlp.2"),
-    // (2, width): row 0 stands before the sound, row 1 behind it.
+    // (2, width): row 0 precedes the audio, row 1 follows it.
     TensorRule::copy(&["audio_encoder.audio_bos_eos_token.weight"], "v.boi")
         .bare("")
         .rows(RowRule::TokenRow(|_| 0)),

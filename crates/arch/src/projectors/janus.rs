@@ -1,4 +1,4 @@
-//! The tower of Janus Pro that sees images; what makes images is left out.
+//! Vision tower of Janus Pro; the image generator is left out.
 //!
 //! Config keys: those of every tower; the width of the feed-forward part follows from a ratio.
 //!
@@ -49,7 +49,7 @@ pub const JANUS: Projector = Projector {
     ..BASE
 };
 
-/// The first matrix, and those behind it by number: `mm.0`, `mm.1`, ....
+/// The first matrix, followed by numbered ones: `mm.0`, `mm.1`, ....
 const ALIGNER: &[TensorRule] = &[
     TensorRule::copy(&["aligner.fc1"], "mm.0"),
     // Released models have one more.

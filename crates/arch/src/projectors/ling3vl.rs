@@ -20,7 +20,7 @@ pub const LING3VL: Projector = Projector {
     prepare: |towers| {
         qwen3vl::prepare(towers)?;
         let vision = towers.vision()?;
-        // The merger has no matrices of its own: those are `linear_proj`.
+        // The merger has no separate matrices: they are `linear_proj`.
         if !vision.is_true("disable_merger_proj") {
             let value = vision.get("disable_merger_proj").cloned().unwrap_or_default();
             return Err(bad("vision_config.disable_merger_proj", &value, "true"));

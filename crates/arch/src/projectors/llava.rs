@@ -63,7 +63,7 @@ const ROW_END: &[TensorRule] = &[TensorRule::copy(&["embed_tokens.weight"], "v.t
     .rows(RowRule::TokenRow(|hparams| hparams.get_u64(BREAK).ok().flatten().unwrap_or(0)))
     .need(Need::If(|hparams, _| hparams.get(BREAK).is_some()))];
 
-/// Under this key the number of the token stands beside the config.
+/// Key next to the tower's config that holds the token id.
 const BREAK: &str = "image_break_token_id";
 
 fn owns(hparams: &Hparams, name: &str) -> bool {

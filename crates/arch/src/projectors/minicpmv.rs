@@ -1,9 +1,9 @@
-//! Tower of MiniCPM-V 4.6: SigLIP with a merger of patches inside, and another behind it.
+//! Vision tower of MiniCPM-V 4.6: SigLIP with a patch merger inside and another one after it.
 //!
-//! Config keys: those of every tower; the layer behind which the first merger stands; by how much patches are merged; the
-//! size of slices of an image.
+//! Config keys: those of every tower; the layer after which the first merger stands; the merge factors; the
+//! size of image slices.
 //!
-//! Transforms: none. Of models that merge less the first merger is left out.
+//! Transforms: none. Models that merge less have no first merger.
 //!
 //! Source: `MiniCPMV4_6VisionModel` in `conversion/minicpm.py`.
 
@@ -51,7 +51,7 @@ const MERGER: &[TensorRule] = &[
 
 const TWICE: Need = Need::If(|hparams, _| merges_twice(hparams));
 
-/// Under this key the way of merging stands beside the config.
+/// Key next to the tower's config that holds the merge mode.
 const MODE: &str = "downsample_mode";
 
 fn merges_twice(hparams: &Hparams) -> bool {

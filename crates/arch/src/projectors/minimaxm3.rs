@@ -74,7 +74,7 @@ fn by_axis(hparams: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
     let n_rows = if shape.n_dims() > 1 { shape.dim(1) } else { shape.dim(0) };
     let head = n_rows.checked_div(heads).filter(|head| *head > 0 && n_rows.is_multiple_of(*head));
     let head = head.ok_or_else(|| bad("num_attention_heads", &heads.into(), "a divisor of the rows"))?;
-    // A third of each half turns by one axis; 80 rows have halves of three times 13, and two rows behind them.
+    // A third of each half rotates by one axis; 80 rows have halves of three times 13, plus two rows.
     let rows = (2 * (head / 2) / 3) / 2;
     Ok(RowMap::HalvesByAxis { head, rows })
 }

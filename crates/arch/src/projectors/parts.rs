@@ -2,11 +2,11 @@
 
 use super::prelude::*;
 
-/// The first, second or third part of queries, keys and values that are one matrix, or of their biases.
+/// The first, second or third part of a combined query-key-value matrix, or of its bias.
 ///
 /// # Errors
 ///
-/// [`ArchError::TensorShape`] never: what is no multiple of three fits no group.
+/// [`ArchError::TensorShape`] never: a number of rows that is not a multiple of three fits no group.
 pub fn third<const PART: u64>(_: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
     // Rows of a matrix, elements of a vector; one more where three do not divide them, so that the part is refused.
     let n_rows = if shape.n_dims() > 1 { shape.dim(1) } else { shape.dim(0) };
@@ -88,11 +88,11 @@ pub fn activation(keys: &mut Keys, config: &Hparams, key: &'static str) -> Resul
     Ok(())
 }
 
-/// Sets how many patches of a side are merged, from the ratio by which their number falls.
+/// Sets the number of merged patches per side, from the ratio by which their number falls.
 ///
 /// # Errors
 ///
-/// [`ArchError::BadKey`] for a ratio that is none.
+/// [`ArchError::BadKey`] for an invalid ratio.
 pub fn inverse(keys: &mut Keys, name: &str, ratio: f64) -> Result<(), ArchError> {
     if !(ratio > 0.0 && ratio <= 1.0) {
         return Err(bad(name, &ratio.into(), "a number above 0 and at most 1"));
@@ -107,11 +107,12 @@ pub fn channels_first(patch: u64) -> RowMap {
     RowMap::TileColumns { groups: patch.saturating_mul(patch), per_group: 3, elems: 1 }
 }
 
-/// A matrix of patches, (out, 3 patch patch), as kernels (out, 3, patch, patch). Dimensions are row length first.
+/// Reshapes a matrix of patches, (out, 3 patch patch), to kernels (out, 3, patch, patch). Dimensions are row
+/// length first.
 ///
 /// # Errors
 ///
-/// None: what has another number of elements is refused.
+/// None: shapes with another number of elements are refused.
 pub fn kernel(dims: &[u64], patch: u64) -> Result<Vec<u64>, ArchError> {
     Ok(vec![patch, patch, 3, dims.get(1).copied().unwrap_or(1)])
 }

@@ -28,7 +28,7 @@ pub const QWEN2VL: Projector = Projector {
     ..BASE
 };
 
-/// Of two matrices in Qwen 2, of three in Qwen 2.5.
+/// Two matrices in Qwen 2, three in Qwen 2.5.
 const FEED_FORWARD: &[TensorRule] = &[
     TensorRule::copy(
         &["visual.blocks.{bid}.mlp.fc1", "visual.blocks.{bid}.mlp.up_proj"],
@@ -82,7 +82,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
         }
         _ => return Err(bad("model_type", &model_type, "qwen2_vl or qwen2_5_vl")),
     }
-    // Beside the tower, not in the text part: only old configs that transformers does not take have it there.
+    // Outside the text part; only old configs that transformers rejects have it there.
     let key = if towers.is_taken { "" } else { "rms_norm_eps" };
     parts::epsilon(keys, key, &towers.whole, 1e-6)
 }

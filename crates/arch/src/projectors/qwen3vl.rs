@@ -30,7 +30,7 @@ pub const QWEN3VL: Projector = Projector {
     ..BASE
 };
 
-/// Positions, and what the layers have beside [`parts::LAYERS_OF_QWEN`].
+/// Positions, and layer tensors in addition to [`parts::LAYERS_OF_QWEN`].
 pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["visual.pos_embed"], "v.position_embd"),
     // (3 in, in): queries, keys and values stay one matrix.
@@ -42,7 +42,7 @@ pub const LAYERS: &[TensorRule] = &[
 const MERGERS: &[TensorRule] = &[
     TensorRule::copy(&["visual.merger.linear_fc1"], "mm.0"),
     TensorRule::copy(&["visual.merger.linear_fc2"], "mm.2"),
-    // The file has the norm of the merger as the one behind all layers.
+    // The file stores the merger's norm as the one after all layers.
     TensorRule::copy(&["visual.merger.norm"], "v.post_ln"),
     TensorRule::copy(&["visual.deepstack.{bid}.norm"], "v.deepstack.{bid}.norm").need(HAS_MERGER),
     TensorRule::copy(&["visual.deepstack.{bid}.linear_fc1"], "v.deepstack.{bid}.fc1").need(HAS_MERGER),
@@ -113,7 +113,7 @@ fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// Writes how many patches of a side are merged, where the config says so, and the epsilon of norms.
+/// Writes the number of merged patches per side, if the config has it, and the epsilon of norms.
 ///
 /// # Errors
 ///

@@ -28,7 +28,7 @@ pub const AUDIOFLAMINGO3: Projector = Projector {
     tensors: &[F32_CONVOLUTIONS, LAYERS, TWO_MATRICES],
     keys: |towers, keys| {
         audio_keys(towers, keys, "qwen2a")?;
-        // In the place of the kind that `audio_keys` writes.
+        // Replaces the kind that `audio_keys` writes.
         parts::kind(keys, "musicflamingo");
         Ok(())
     },
@@ -60,13 +60,13 @@ pub const VOXTRAL: Projector = Projector {
     keys: |towers, keys| {
         audio_keys(towers, keys, "qwen2a")?;
         parts::kind(keys, "voxtral");
-        // Four frames become one; no key of the config says so.
+        // Four frames become one; no config key states this.
         keys.set_derived("audio.projector.stack_factor", "", 4)
     },
     ..WHISPER
 };
 
-/// What all of them have.
+/// Common parts.
 const WHISPER: Projector = Projector {
     vision: None,
     audio: Some(AUDIO),
@@ -103,7 +103,7 @@ const fn convolutions(float: FloatType) -> [TensorRule; 4] {
     ]
 }
 
-/// Positions, layers and the norm behind them.
+/// Positions, layers and the final norm.
 pub const LAYERS: &[TensorRule] = &layers(Need::Always);
 
 /// [`LAYERS`], of which some have no learned positions.
@@ -111,7 +111,7 @@ pub const fn layers(positions: Need) -> [TensorRule; 10] {
     [
         TensorRule::copy(&["audio_tower.embed_positions"], "a.position_embd").need(positions),
         TensorRule::copy(&["audio_tower.layers.{bid}.self_attn_layer_norm"], "a.blk.{bid}.ln1"),
-        // Final in its layer, before fc1; the norm behind all layers is `layer_norm`.
+        // Final within its layer, before fc1; the norm after all layers is `layer_norm`.
         TensorRule::copy(&["audio_tower.layers.{bid}.final_layer_norm"], "a.blk.{bid}.ln2"),
         TensorRule::copy(&["audio_tower.layers.{bid}.self_attn.q_proj"], "a.blk.{bid}.attn_q"),
         TensorRule::copy(&["audio_tower.layers.{bid}.self_attn.k_proj"], "a.blk.{bid}.attn_k"),
