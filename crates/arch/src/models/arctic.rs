@@ -1,4 +1,4 @@
-//! Snowflake Arctic: a mixture of experts beside a dense part.
+//! Snowflake Arctic: a mixture of experts in parallel with a dense part.
 //!
 //! Config keys: those of llama.
 //!
@@ -22,7 +22,7 @@ pub const ARCTIC: Arch = Arch {
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
-    // The dense part and the mixture beside it have a norm each.
+    // The dense part and the mixture have a norm each.
     TensorRule::copy(&["model.layers.{bid}.residual_layernorm"], "blk.{bid}.ffn_norm"),
     TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm_exps"),
     // w1 is the gate, w3 up, w2 down.

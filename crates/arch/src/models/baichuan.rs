@@ -2,9 +2,8 @@
 //!
 //! Config keys: those of every text model, the layout of the tensors, the rotated dimensions.
 //!
-//! Transforms: Q, K and V are one matrix in thirds; they are taken apart, and rows of Q and K are
-//! permuted as for llama. (The reference calls itself without end on every other tensor; what its
-//! base class does is meant.)
+//! Transforms: Q, K and V are one matrix in thirds; they are split, and rows of Q and K are permuted as for
+//! llama. (The reference recurses endlessly on every other tensor; its base class has the intended behavior.)
 //!
 //! Source: `BaichuanModel` in `conversion/baichuan.py`.
 
@@ -57,7 +56,7 @@ pub fn key_heads(hparams: &Hparams) -> Result<u64, ArchError> {
     })
 }
 
-/// Those of every text model, the layout of the tensors and the rotated dimensions.
+/// Keys of every text model, the layout of the tensors and the rotated dimensions.
 ///
 /// # Errors
 ///

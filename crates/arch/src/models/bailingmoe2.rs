@@ -50,7 +50,7 @@ const ATTENTION: &[TensorRule] = &[
         .need(Need::Optional),
 ];
 
-/// Whether the feed-forward part of a layer is a mixture: all but the first few are.
+/// True if the feed-forward part of a layer is a mixture: all but the first few are.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let dense = hparams.get("first_k_dense_replace").and_then(Json::as_u64);
     bid >= dense.unwrap_or(0)

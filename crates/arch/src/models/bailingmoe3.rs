@@ -126,7 +126,7 @@ const IS_DELTA: Need = Need::If(|hparams, bid| !is_latent(hparams, bid));
 const HAS_Q_RANK: Need =
     Need::If(|hparams, bid| is_latent(hparams, bid) && hparams.get("q_lora_rank").is_some());
 
-/// Whether a layer has latent attention: the last of every group, all after the last group, and those of a prediction.
+/// True if a layer has latent attention: the last of every group, all after the last group, and MTP layers.
 fn is_latent(hparams: &Hparams, bid: u64) -> bool {
     let predicted = hparams.get_u64(PREDICTED).ok().flatten().unwrap_or(0);
     let trunk = hparams.n_layers().unwrap_or(0).saturating_sub(predicted);
@@ -158,7 +158,7 @@ fn export_name(hparams: &Hparams, _: Class, name: &str) -> Option<String> {
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    // What the graph of llama.cpp takes for granted.
+    // Values that llama.cpp's graph assumes.
     for (key, expected) in [
         ("no_kda_lora", Json::Bool(true)),
         ("kda_safe_gate", Json::Bool(true)),
@@ -183,10 +183,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.count("attention.q_lora_rank", hparams, &["q_lora_rank"])?;
     keys.set_derived("attention.kv_lora_rank", "kv_lora_rank", rank)?;
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
-    // What is cached of a token: the latent vector and the rotated part, side by side.
+    // Cached per token: the latent vector and the rotated part, side by side.
     keys.set_derived("attention.key_length", "kv_lora_rank", rank.saturating_add(rotated))?;
     let plain = hparams.need_u64(&["qk_nope_head_dim"])?;
-    // What a head sees: its plain part, expanded from the latent vector, and the rotated part.
+    // Input of a head: its plain part, expanded from the latent vector, and the rotated part.
     keys.set_derived("attention.key_length_mla", "qk_nope_head_dim", plain.saturating_add(rotated))?;
     keys.needed("attention.value_length_mla", hparams, &["v_head_dim"])?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
@@ -217,7 +217,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// Limits of activations by layer; 0 where there is none.
+/// Activation limits by layer; 0 if there is none.
 fn limits(hparams: &Hparams, keys: &mut Keys, key: &str, name: &'static str) -> Result<(), ArchError> {
     let Some(list) = hparams.get(name) else { return Ok(()) };
     let list = list.as_array().ok_or_else(|| bad(name, list, "a list"))?;

@@ -196,8 +196,8 @@ pub fn rename(hparams: &Hparams, name: &str, front: &str) -> Option<String> {
         }
     }
     match name.strip_prefix("classifier.") {
-        // `classifier` alone is the output of rankers and classifiers; beside an unnamed head it is the
-        // step before.
+        // `classifier` alone is the output of rankers and classifiers; next to an unnamed head it is the step
+        // before.
         Some(ending @ ("weight" | "bias")) if labels(hparams).is_some() => {
             Some(format!("classifier.out_proj.{ending}"))
         }
@@ -205,7 +205,7 @@ pub fn rename(hparams: &Hparams, name: &str, front: &str) -> Option<String> {
     }
 }
 
-/// The name behind `front` in classes with a classifier, which is named otherwise itself.
+/// The name after `front` in classes with a classifier, which itself has another name.
 pub fn export_name(class: Class, name: &str, front: &str) -> String {
     if !class.name.ends_with("ForSequenceClassification") {
         return name.to_owned();
@@ -223,7 +223,7 @@ pub fn export_name(class: Class, name: &str, front: &str) -> String {
 const HEADS: &[&str] =
     &["cls.predictions", "cls.seq_relationship", "cls.species.", "cls.chain.", "cls.graft."];
 
-/// What a model that makes vectors of texts has no use for.
+/// Tensors that an embedding model does not need.
 pub fn drops(name: &str) -> Option<&'static str> {
     match name {
         "embeddings.position_ids" => Some("a list of numbers from zero on"),

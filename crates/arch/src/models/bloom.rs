@@ -1,9 +1,9 @@
 //! BLOOM and BLOOMZ.
 //!
-//! Config keys: in an order of their own; the context length is `seq_length`, or else the width.
+//! Config keys: in their own order; the context length is `seq_length`, or else the width.
 //!
-//! Transforms: Q, K and V of each head are stored together; they become all Q, all K, all V, in one tensor
-//! still.
+//! Transforms: Q, K and V of each head are stored together; they become all Q, all K, all V, still in one
+//! tensor.
 //!
 //! Source: `BloomModel` in `conversion/bloom.py`.
 

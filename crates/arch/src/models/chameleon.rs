@@ -1,9 +1,9 @@
 //! Chameleon, the text part: images are tokens of its vocabulary.
 //!
-//! Config keys: those of every text model, and where norms stand.
+//! Config keys: those of every text model, and the position of norms.
 //!
-//! Transforms: those of llama. Norms of queries and keys have a vector for each head, of which the reference takes the first
-//! for all, in the order of permuted heads. What makes tokens of images is left out.
+//! Transforms: those of llama. Norms of queries and keys have a vector per head, of which the reference uses
+//! the first for all, in the order of permuted heads. The image tokenizer is left out.
 //!
 //! Source: `ChameleonModel` in `conversion/chameleon.py`.
 
@@ -18,7 +18,7 @@ pub const CHAMELEON: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, QK_NORMS, rules::GATED_MLP],
     keys: |hparams, keys| {
         text_keys(hparams, keys)?;
-        // Whether norms stand behind attention and feed-forward part instead of before them.
+        // Norms stand after attention and feed-forward part instead of before them.
         keys.flag("swin_norm", hparams, "swin_norm");
         Ok(())
     },

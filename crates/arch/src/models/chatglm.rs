@@ -78,7 +78,7 @@ const ATTENTION: &[TensorRule] = &[
 
 const APART: Need = Need::If(|hparams, _| is_newer(hparams));
 
-/// Whether the checkpoint is in the spelling of transformers.
+/// True if the checkpoint uses transformers' spelling.
 fn is_newer(hparams: &Hparams) -> bool {
     hparams.get("model_type").is_some_and(|kind| kind == "glm")
 }

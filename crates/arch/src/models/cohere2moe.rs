@@ -125,7 +125,7 @@ const COHERE2_MOE_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// Leading dense layers have a pattern of windows of their own.
+/// Leading dense layers have their own sliding-window pattern.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     let dense = map.remove("first_k_dense_replace").and_then(|dense| dense.as_u64()).unwrap_or(0);
     let period = |key: &str| {

@@ -1,10 +1,10 @@
 //! DBRX.
 //!
-//! Config keys: two nested objects, of attention and of the experts; a fixed norm epsilon.
+//! Config keys: two nested objects, for attention and for experts; a fixed norm epsilon.
 //!
-//! Transforms: Q, K and V stay one matrix. The experts are the rows of one matrix, which becomes a
-//! tensor of three dimensions; their last matrix is stored transposed. The router gets
-//! the type of the file, as everything that is no vector.
+//! Transforms: Q, K and V stay one matrix. The experts are the rows of one matrix, which becomes a tensor of
+//! three dimensions; their last matrix is stored transposed. The router gets the type of the file, like every
+//! other matrix.
 //!
 //! Source: `DbrxModel` in `conversion/dbrx.py`.
 
@@ -93,7 +93,7 @@ const DBRX_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// The nested classes have defaults of their own.
+/// The nested classes have their own defaults.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     // `DbrxAttentionConfig` and `DbrxFFNConfig` fill in what the nested objects leave out.
     let inner = [

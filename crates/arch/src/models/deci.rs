@@ -1,10 +1,10 @@
 //! DeciLM and Nemotron 51B, Super 49B, Ultra 253B: llamas whose layers differ from each other or lack parts.
 //!
-//! Config keys: of Nemotron heads and lengths by layer, from `block_configs`; of DeciLM those of every text model with
-//! key heads by layer.
+//! Config keys: for Nemotron, heads and lengths by layer, from `block_configs`; for DeciLM, those of every
+//! text model with key heads by layer.
 //!
-//! Transforms: those of llama, with each layer's own heads. A layer may have a matrix in the place of attention, no
-//! attention, or no part at all. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
+//! Transforms: those of llama, with each layer's own heads. A layer may have a matrix instead of attention,
+//! no attention, or neither part. RoPE scaling of type `llama3` becomes the computed tensor `rope_freqs`.
 //!
 //! Source: `DeciModel` in `conversion/deci.py`.
 
@@ -42,7 +42,7 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::part(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k", interleaved).need(ATTENDS),
     TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v").need(ATTENDS),
     TensorRule::copy(
-        // A matrix in the place of attention goes by the name of the output projection.
+        // A matrix that replaces attention has the name of the output projection.
         &["model.layers.{bid}.self_attn.o_proj", "model.layers.{bid}.self_attn.linear_attn"],
         "blk.{bid}.attn_output",
     )
@@ -60,17 +60,17 @@ const FEED_FORWARD: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.down_proj"], "blk.{bid}.ffn_down").need(FEEDS),
 ];
 
-/// What `block_configs` says of a part of a layer.
+/// Entry of `block_configs` for a part of a layer.
 fn part<'a>(hparams: &'a Hparams, bid: u64, name: &str) -> Option<&'a Json> {
     hparams.get("block_configs")?.get(usize::try_from(bid).ok()?)?.get(name)
 }
 
-/// Whether a layer has queries, keys and values.
+/// True if a layer has queries, keys and values.
 fn attends(part: &Json) -> bool {
     !part["n_heads_in_group"].is_null()
 }
 
-/// Whether one matrix stands in the place of attention.
+/// True if one matrix replaces attention.
 fn is_linear(part: &Json) -> bool {
     part["replace_with_linear"] == true
 }
@@ -78,7 +78,7 @@ fn is_linear(part: &Json) -> bool {
 /// Rotary halves interleaved: heads are all of one length, their number is that of the rows.
 fn interleaved(hparams: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
     let dim = hparams.head_share()?;
-    // Of a bias the elements are the rows.
+    // The elements of a bias are its rows.
     let rows = if shape.n_dims() > 1 { shape.n_rows() } else { shape.n_elems() };
     match rows.checked_div(dim) {
         Some(n_head) if n_head > 0 => Ok(RowMap::RopePermute { n_head }),
@@ -120,7 +120,7 @@ fn block_keys(hparams: &Hparams, blocks: &[Json], keys: &mut Keys) -> Result<(),
     for block in blocks {
         let (attention, ffn) = (&block["attention"], &block["ffn"]);
         let (of_keys, of_all) = match &attention["n_heads_in_group"] {
-            // Heads without key heads: one matrix in the place of attention. None of both: no attention.
+            // Heads without key heads: one matrix instead of attention. Neither: no attention.
             Json::Null => (0, if is_linear(attention) { heads } else { 0 }),
             group => {
                 let group = group.as_u64().filter(|group| *group > 0);
@@ -153,7 +153,7 @@ fn block_keys(hparams: &Hparams, blocks: &[Json], keys: &mut Keys) -> Result<(),
     Ok(())
 }
 
-/// What layers have and lack: of DeciLM key heads by layer, of Nemotron a block for each.
+/// Layer structure: key heads by layer for DeciLM, a block per layer for Nemotron.
 fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     let Some(key_heads) = file.counts("attention.head_count_kv") else { return };
     let Some(heads) = file.counts("attention.head_count") else {

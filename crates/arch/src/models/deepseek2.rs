@@ -82,7 +82,7 @@ pub const fn latent(layers: InLayers) -> [TensorRule; 8] {
 
 const HAS_Q_RANK: Need = Need::If(|hparams, _| hparams.get("q_lora_rank").is_some());
 
-/// What is added to the scores of the experts before some are chosen.
+/// Bias that is added to the experts' scores before the choice.
 pub const CORRECTION: &[TensorRule] =
     &[TensorRule::copy(&["model.layers.{bid}.mlp.gate.e_score_correction"], "blk.{bid}.exp_probs_b")
         .need(Need::Optional)];
@@ -129,9 +129,9 @@ pub fn values_of_heads(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError
     Ok(RowMap::Groups { group: keys.saturating_add(values), start: keys, rows: values, n_head: 0 })
 }
 
-/// Whether the feed-forward part of a layer is a mixture: all but the first few are.
+/// True if the feed-forward part of a layer is a mixture: all but the first few are.
 pub fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
-    // `first_k_dense_replace` layers are dense; of the rest every `moe_layer_freq`-th is a mixture
+    // The first `first_k_dense_replace` layers are dense; every `moe_layer_freq`-th of the rest is a mixture
     // (all, in every release).
     let count = |key| hparams.get(key).and_then(Json::as_u64);
     hparams.get("n_routed_experts").is_some()
@@ -139,7 +139,7 @@ pub fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
         && bid.is_multiple_of(count("moe_layer_freq").unwrap_or(1).max(1))
 }
 
-/// Whether a layer has an expert that all tokens pass.
+/// True if a layer has a shared expert.
 pub fn has_shared(hparams: &Hparams, bid: u64) -> bool {
     is_mixture(hparams, bid)
         && hparams.get("n_shared_experts").and_then(Json::as_u64).is_some_and(|count| count > 0)
@@ -261,7 +261,7 @@ const YOUTU_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// What the class has of a decoder's fields.
+/// Fields of a decoder that the class has.
 const YOUTU_REST: &[Field] = &[
     ("num_hidden_layers", INT, Int(32)),
     ("hidden_act", TEXT, Text("silu")),
@@ -289,7 +289,7 @@ pub fn rotated_part(map: &mut Map<String, Json>) -> Result<(), String> {
     Ok(())
 }
 
-/// Those of every text model with one key head, and what latent attention and experts add.
+/// Keys of every text model with one key head, plus those of latent attention and experts.
 ///
 /// # Errors
 ///
@@ -299,7 +299,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     //   key_length = kv_lora_rank + qk_rope_head_dim,  value_length = kv_lora_rank,  head_count_kv = 1
     // The lengths before compression are kept as key_length_mla and value_length_mla.
     let mut one_head = hparams.with("num_key_value_heads", 1.into());
-    // `set_gguf_parameters` has a default of its own here, for configs of V2 that leave it out.
+    // `set_gguf_parameters` has its own default here, for V2 configs without the key.
     if hparams.get("rms_norm_eps").is_none() {
         one_head = one_head.with("rms_norm_eps", 1e-6.into());
     }
@@ -324,7 +324,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// How many of the first layers are dense, the size of the vocabulary, and what queries are compressed to.
+/// Number of leading dense layers, size of the vocabulary, and rank of the compressed queries.
 ///
 /// # Errors
 ///

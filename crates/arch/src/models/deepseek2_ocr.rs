@@ -1,7 +1,7 @@
-//! DeepSeek-OCR 1 and 2, Unlimited-OCR: text parts, with plain attention in the place of DeepSeek 2's.
+//! DeepSeek-OCR 1 and 2, Unlimited-OCR: text parts, with plain attention instead of DeepSeek 2's.
 //!
-//! Config keys: those of DeepSeek 2 but for those of latent attention; a window; a template that is nothing but the
-//! messages.
+//! Config keys: those of DeepSeek 2 except those of latent attention; a sliding window; a template that
+//! contains only the messages.
 //!
 //! Transforms: experts become one tensor.
 //!
@@ -16,7 +16,7 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
     classes: &[
         Class::new("DeepseekOCRForCausalLM"),
         Class::new("UnlimitedOCRForCausalLM"),
-        // What the text part of the others calls itself.
+        // Class name of the text part of the others.
         Class::new("DeepseekV2ForCausalLM"),
     ],
     fits: Some(|input| {
@@ -59,7 +59,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     deepseek2::expert_keys(hparams, keys)?;
     let rotated = hparams.get_u64("qk_rope_head_dim")?.unwrap_or(0);
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
-    // The window has two names; 0 is none.
+    // The window has two names; 0 means none.
     let window = |key| hparams.get_u64(key).map(|window| window.filter(|window| *window > 0));
     keys.derived_from("attention.sliding_window", &["sliding_window"]);
     if let Some(window) =

@@ -42,7 +42,7 @@ pub const DEEPSEEK32: Arch = Arch {
     ..DEEPSEEK2
 };
 
-/// What chooses the positions that a query attends to.
+/// The indexer, which chooses the positions that a query attends to.
 pub const fn indexer(layers: InLayers) -> [TensorRule; 4] {
     [
         TensorRule::copy(&["model.layers.{bid}.self_attn.indexer.wq_b"], "blk.{bid}.indexer.attn_q_b")
@@ -126,7 +126,7 @@ pub const SPARSE_FIELDS: &[Field] = &[
     ("layer_types", NULL | TEXTS, Null),
 ];
 
-/// Which layers are mixtures, where the file does not say; the rotated part of a head is what the class calls its size.
+/// Kinds of layers if the file does not list them; the class calls the rotated part of a head its size.
 pub fn layer_kinds(map: &mut Map<String, Json>) -> Result<(), String> {
     let dense = adjust::count(map, "first_k_dense_replace").unwrap_or(0);
     // At the default of 3 layers 0, 1 and 2 are dense.

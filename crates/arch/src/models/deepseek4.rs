@@ -132,7 +132,7 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["layers.{bid}.hc_ffn_scale"], "blk.{bid}.hc_ffn_scale").bare(".weight"),
 ];
 
-/// What makes one key of many, in layers that compress, and the indexer over these.
+/// Compressors, which merge several keys into one, and the indexer over the results.
 const COMPRESSORS: &[TensorRule] = &[
     TensorRule::copy(&["layers.{bid}.attn.compressor.wkv"], "blk.{bid}.attn_compressor_kv")
         .need(IS_COMPRESSED),
@@ -188,12 +188,12 @@ const IS_COMPRESSED: Need = Need::If(|hparams, bid| {
     ratio.and_then(Json::as_u64).is_some_and(|ratio| ratio > 0)
 });
 
-/// Whether a table says which experts a token has.
+/// True if a table assigns the experts of a token.
 fn is_hashed(hparams: &Hparams, bid: u64) -> bool {
     bid < hparams.get("num_hash_layers").and_then(Json::as_u64).unwrap_or(0)
 }
 
-/// Those that the model and its draft have.
+/// Keys that the model and its draft share.
 fn shared_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     let n_layers = hparams.n_layers()?;

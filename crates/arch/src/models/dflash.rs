@@ -1,10 +1,11 @@
-//! DFlash and DSpark: drafts of whole blocks of tokens, of several houses.
+//! DFlash and DSpark: draft models for whole blocks of tokens, from several vendors.
 //!
-//! Config keys: those of Qwen 3; the length of a block, the layers of the target whose states the draft sees, windows,
-//! factors of embedding and scores; of DSpark where sampling begins, and whether it judges itself.
+//! Config keys: those of Qwen 3; the block length, the target layers whose states the draft sees, sliding
+//! windows, factors of embedding and scores; for DSpark, where sampling begins, and whether it judges itself.
 //!
-//! Transforms: names get `model.` in front. `d2t` holds for each token of the draft how far beyond it the target's token is;
-//! the file holds the target's ids. `t2d` is left out, and so is an output that is the target's.
+//! Transforms: names get the prefix `model.`. `d2t` holds, for each token of the draft, the offset of the
+//! target's token; the file holds the target's ids. `t2d` is left out, and so is an output that is the
+//! target's.
 //!
 //! Source: `DFlashModel` and `DSparkModel` in `conversion/qwen.py`, `MuseGlimmerAssistantModel` in
 //! `conversion/muse_glimmer.py`.
@@ -264,7 +265,7 @@ const CONVOLUTIONS: &[TensorRule] = &[
         .need(Need::Optional),
 ];
 
-/// What a token says of the next one, and how sure the draft is.
+/// Prediction of the next token from one token, and the draft's confidence.
 const MARKOV: &[TensorRule] = &[
     TensorRule::copy(&["model.markov_head.markov_w1"], "markov_w1"),
     TensorRule::copy(&["model.markov_head.markov_w2"], "markov_w2"),
@@ -301,14 +302,14 @@ pub fn target_layers(ids: Option<&Json>, keys: &mut Keys) -> Result<(), ArchErro
     if ids.is_empty() {
         return Ok(());
     }
-    // What leaves layer i is what enters layer i + 1.
+    // The output of layer i is the input of layer i + 1.
     let next = |id: &Json| Ok(to_i32("target_layer_ids", id)?.saturating_add(1));
     let layers = ids.iter().map(next).collect::<Result<Vec<i32>, ArchError>>()?;
     keys.set_prefixed("target_layers", Value::Array(Array::I32(layers)));
     Ok(())
 }
 
-/// Those of Qwen 3 and what a draft says of itself.
+/// Keys of Qwen 3 plus those of a draft.
 ///
 /// # Errors
 ///
@@ -421,7 +422,7 @@ fn prepare_spark(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, 
     Ok(hparams.with("has_confidence_head", judges.into()))
 }
 
-/// Whether the draft knows a part of the target's tokens only.
+/// True if the draft knows only a part of the target's tokens.
 fn has_own_vocabulary(hparams: &Hparams) -> bool {
     let count = |key| hparams.get_u64(key).ok().flatten().filter(|count| *count > 0);
     count("draft_vocab_size").is_some_and(|own| Some(own) != count("vocab_size"))

@@ -1,9 +1,9 @@
 //! DistilBERT, written as `bert`.
 //!
-//! Config keys: those of every text model under shorter names; the epsilon of norms, which its
-//! config does not have, is 1e-12.
+//! Config keys: those of every text model under shorter names; the epsilon of norms, which its config lacks,
+//! is 1e-12.
 //!
-//! Transforms: none. What guesses words is left out.
+//! Transforms: none. The masked-language head is left out.
 //!
 //! Source: `DistilBertModel` in `conversion/bert.py`.
 

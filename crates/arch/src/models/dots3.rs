@@ -39,7 +39,7 @@ pub const DOTS3NOTE: Arch = Arch {
         glm4moe::PREDICTION,
     ],
     keys,
-    // Layers say so one by one.
+    // Stated per layer.
     harmless: &["use_sliding_window", "hidden_act=silu"],
     drops: |hparams, name| {
         let is_tower = ["vision_encoder.", "audio_encoder."].iter().any(|start| name.starts_with(start));
@@ -100,7 +100,7 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
 
-/// What differs in layers with a window: keys and values of a head have other lengths.
+/// Layers with a sliding window have other key and value lengths.
 const WINDOWED: &[TensorRule] = &[
     TensorRule::transposed(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
@@ -125,7 +125,7 @@ const GATES: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_rope_only_layernorm"], "blk.{bid}.attn_k_norm"),
 ];
 
-/// Whether the attention of a layer has a window; that of the prediction has one.
+/// True if the attention of a layer has a sliding window; the MTP layer has one.
 fn is_windowed(hparams: &Hparams, bid: u64) -> bool {
     let predicted = hparams.derived.trunk_layers.is_some_and(|trunk| bid >= trunk);
     let kind = hparams.get("layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
@@ -181,7 +181,7 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
             return Err(bad(windowed, found, "the same as in layers without a window"));
         }
     }
-    // Of a file that is exported the names are those of the table.
+    // In an exported file the names are those of the table.
     let in_table = format!("model.layers.{n_layers}.embed_tokens.weight");
     let has_prediction = tensors.iter().any(|tensor| {
         let name = tensor.name.replacen("language_model.", "", 1);

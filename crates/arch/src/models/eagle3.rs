@@ -1,12 +1,12 @@
-//! EAGLE 3: drafts of one layer for models of many houses.
+//! EAGLE 3: draft models of one layer, for models of many vendors.
 //!
-//! Config keys: those of llama; the layers of the target whose states the draft sees and their width, from the draft's own
-//! config or else from the target's.
+//! Config keys: those of llama; the target layers whose states the draft sees and their width, from the
+//! draft's own config or else from the target's.
 //!
-//! Transforms: those of llama. `d2t` holds for each token of the draft how far beyond it the target's token is; the file
-//! holds the target's ids. `t2d` is left out.
+//! Transforms: those of llama. `d2t` holds, for each token of the draft, the offset of the target's token;
+//! the file holds the target's ids. `t2d` is left out.
 //!
-//! Source: `LlamaModel` in `conversion/llama.py`, where a config has `draft_vocab_size`.
+//! Source: `LlamaModel` in `conversion/llama.py`, for configs with `draft_vocab_size`.
 
 use tensor::DType;
 
@@ -22,14 +22,14 @@ pub const EAGLE3: Arch = Arch {
         Class::new("Eagle3LlamaForCausalLM"),
         Class::new("Eagle3Speculator"),
         Class::new("Eagle3DraftModel"),
-        // Some releases have no class of their own.
+        // Some releases have no separate class.
         Class::new("LlamaForCausalLM"),
     ],
     fits: Some(|input| {
         let config = &input.config;
         let named = config.get("architectures").and_then(|classes| classes.get(0)).and_then(Json::as_str);
         let layers = config.get("num_hidden_layers");
-        // By its class, or by what only a draft has: a vocabulary of its own, and a single layer.
+        // By its class, or by properties of a draft: its own vocabulary and a single layer.
         named.is_some_and(|class| class.to_lowercase().contains("eagle3"))
             || config.get("draft_vocab_size").is_some() && layers.is_some_and(|layers| *layers == 1)
     }),

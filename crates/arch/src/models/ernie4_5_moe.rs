@@ -57,8 +57,7 @@ fn count(hparams: &Hparams, key: &str, default: u64) -> u64 {
     hparams.get(key).and_then(Json::as_u64).unwrap_or(default)
 }
 
-/// Whether a layer is a mixture: of those from the first to the last one that is named, the last of
-/// every few.
+/// True if a layer is a mixture: every few layers between the first and the last named one.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     // `moe_layer_interval` 1 in all releases: all layers from the start index to the end index.
     let interval = count(hparams, "moe_layer_interval", 1).max(1);

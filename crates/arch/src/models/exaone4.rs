@@ -116,11 +116,11 @@ const EXAONE4_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// Which layers slide. A pattern of letters, or none without a list of layers, is more than the class can compute.
+/// Sliding layers. The class cannot compute a pattern of letters, or no pattern without a list of layers.
 ///
 /// # Errors
 ///
-/// Why the class would not take the file.
+/// The reason for the class to reject the file.
 pub fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     // The 1.2B model has no window: then no layer slides, and the class sets the pattern to 0.
     if map.get("sliding_window").is_none_or(Json::is_null) {
@@ -137,7 +137,7 @@ pub fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     }
 }
 
-/// Those of every text model, the size of the vocabulary, the window and which layers have it.
+/// Keys of every text model, the size of the vocabulary, the sliding window and its layers.
 ///
 /// # Errors
 ///
@@ -155,7 +155,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// Which layers slide, by `LLLG` or by a period.
+/// Sliding layers, by `LLLG` or by a period.
 fn pattern(hparams: &Hparams) -> Result<Option<Vec<bool>>, ArchError> {
     // The number comes out of a file; no known model has a hundredth of this bound.
     let n_layers = hparams.derived.trunk_layers.map_or_else(|| hparams.n_layers(), Ok)?.min(10_000);

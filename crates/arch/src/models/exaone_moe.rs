@@ -14,7 +14,7 @@ use crate::models::qwen3next;
 /// The row.
 pub const EXAONE_MOE: Arch = Arch {
     name: "exaone-moe",
-    // transformers 5.1 spells the name otherwise than files before it.
+    // transformers 5.1 spells the name differently from earlier files.
     classes: &[Class::new("ExaoneMoeForCausalLM"), Class::new("ExaoneMoEForCausalLM")],
     example: "LGAI-EXAONE/K-EXAONE-236B-A23B",
     configs: &[EXAONE_MOE_CONFIG],
@@ -47,7 +47,7 @@ const CORRECTION: &[TensorRule] = &[TensorRule::copy(
 /// Leading dense layers under both of their names.
 const DENSE: [&str; 2] = ["first_k_dense_replace", "first_last_k_dense_replace"];
 
-/// Whether a layer is not one of the prediction, of which no key says what feed-forward part it has.
+/// True if a layer is not an MTP layer, whose feed-forward part no key describes.
 fn is_trunk(hparams: &Hparams, bid: u64) -> bool {
     hparams.derived.trunk_layers.is_none_or(|trunk| bid < trunk)
 }

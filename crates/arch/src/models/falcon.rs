@@ -1,11 +1,11 @@
-//! Falcon 7B (one key head), 40B and 180B (several), and what has their class.
+//! Falcon 7B (one key head), 40B and 180B (several), and other models of their class.
 //!
-//! Config keys: in an order of their own; the context is 2048 and the feed-forward length four times
-//! the width whatever the config says. Newer files have as many key heads as heads where there is
-//! one; `multi_query` tells, and the reference, which does not look at it, stops.
+//! Config keys: in their own order; the context is 2048 and the feed-forward length four times the width,
+//! whatever the config says. Newer files state as many key heads as heads if there is one; `multi_query`
+//! distinguishes them, and the reference, which does not read it, stops.
 //!
-//! Transforms: of each key head its queries, key and value are stored together; they become all Q, all K,
-//! all V, in one tensor still (the data layout `jploski`).
+//! Transforms: queries, key and value of each key head are stored together; they become all Q, all K, all V,
+//! still in one tensor (the data layout `jploski`).
 //!
 //! Source: `FalconModel` in `conversion/falcon.py`.
 
@@ -48,9 +48,9 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.mlp.dense_4h_to_h"], "blk.{bid}.ffn_down"),
 ];
 
-/// Whether attention and the feed-forward part have a norm each, as in the 40B and 180B models.
+/// True if attention and the feed-forward part have a norm each, as in the 40B and 180B models.
 fn has_two_norms(hparams: &Hparams) -> bool {
-    // Falcon 11B has the new architecture with one norm, and says so with this key.
+    // Falcon 11B has the new architecture with one norm, and states it with this key.
     let stated = hparams.get("num_ln_in_parallel_attn").and_then(Json::as_u64);
     hparams.is_true("new_decoder_architecture") && stated.unwrap_or(2) == 2
 }

@@ -97,7 +97,7 @@ const ATTENTION: &[TensorRule] = &[
         .element_of(|h, _, _| Ok(ElementMap::Scale([item(h, "mlp_multipliers", 1)?, 1.0]))),
 ];
 
-/// The multiplier under a key; one where there is none.
+/// The multiplier under a key; 1 if there is none.
 fn factor(hparams: &Hparams, key: &str) -> Result<f32, ArchError> {
     hparams.get(key).map_or(Ok(1.0), |value| to_f32(key, value))
 }
@@ -106,7 +106,7 @@ fn one(hparams: &Hparams, key: &str) -> Result<ElementMap, ArchError> {
     Ok(ElementMap::Scale([factor(hparams, key)?, 1.0]))
 }
 
-/// One of a list of multipliers; one where there is no list.
+/// A multiplier of a list; 1 if there is no list.
 fn item(hparams: &Hparams, key: &'static str, index: usize) -> Result<f32, ArchError> {
     match hparams.get(key) {
         None => Ok(1.0),

@@ -1,8 +1,8 @@
 //! Gemma 1 and CodeGemma.
 //!
-//! Config keys: `head_dim` beside those of every text model; rotary keys are not written.
+//! Config keys: `head_dim` in addition to those of every text model; RoPE keys are not written.
 //!
-//! Transforms: one is added to the weights of norms. An output beside the embedding is left out.
+//! Transforms: one is added to the weights of norms. An output matrix next to the embedding is left out.
 //!
 //! Source: `GemmaModel` in `conversion/gemma.py`.
 
@@ -74,8 +74,8 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
     keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
     keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
-    // Gemma 2B of the first release has one key head and says so; a config without the key has as many
-    // as heads.
+    // Gemma 2B of the first release has one key head and states it; a config without the key has as many as
+    // heads.
     keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads", "num_attention_heads"])?;
     keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["rms_norm_eps"])?;
     keys.head_lengths(hparams)?;

@@ -2,7 +2,7 @@
 //!
 //! Config keys: those of Gemma 1, both soft caps, and `sliding_window`.
 //!
-//! Transforms: one is added to the weights of norms. An output beside the embedding is left out.
+//! Transforms: one is added to the weights of norms. An output matrix next to the embedding is left out.
 //!
 //! Source: `Gemma2Model` in `conversion/gemma.py`.
 

@@ -78,7 +78,7 @@ const GEMMA3_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// Those of every text model, with the defaults of the 4B model.
+/// Keys of every text model, with the defaults of the 4B model.
 ///
 /// # Errors
 ///

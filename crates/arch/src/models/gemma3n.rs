@@ -59,11 +59,11 @@ const ATTENTION: &[TensorRule] = &[
 
 const HAS_KEYS: Need = Need::If(|hparams, bid| {
     let shared = hparams.get_u64("num_kv_shared_layers").ok().flatten().unwrap_or(0);
-    // The first n_layers - num_kv_shared_layers layers have keys and values of their own.
+    // The first n_layers - num_kv_shared_layers layers have their own keys and values.
     bid < hparams.n_layers().unwrap_or(0).saturating_sub(shared)
 });
 
-/// An embedding of its own for every layer.
+/// A separate embedding for every layer.
 const PER_LAYER: &[TensorRule] = &[
     TensorRule::copy(&["model.per_layer_model_projection"], "per_layer_model_proj"),
     TensorRule::copy(&["model.per_layer_projection_norm"], "per_layer_proj_norm"),

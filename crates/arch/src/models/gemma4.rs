@@ -1,10 +1,12 @@
-//! Gemma 4, the text part: dense, with embeddings for each layer, and with experts beside the dense part.
+//! Gemma 4, the text part: dense, with embeddings for each layer, and with experts in parallel with the dense
+//! part.
 //!
-//! Config keys: those of Gemma 3; lengths of heads, key heads and rotated parts for full and for sliding layers apart;
-//! layers that reuse keys and values of others; widths of the feed-forward part where shared layers have it twice.
+//! Config keys: those of Gemma 3; head lengths, key heads and rotated parts separately for full and sliding
+//! layers; layers that share keys and values of others; widths of the feed-forward part, which is doubled in
+//! shared layers.
 //!
-//! Transforms: none; norms are stored as they are. Of full attention a quarter of each head is rotated: the others get
-//! a divisor of 1e30 in the computed tensor `rope_freqs`.
+//! Transforms: none; norms are stored as they are. Full attention rotates a quarter of each head: the other
+//! dimensions get a divisor of 1e30 in the computed tensor `rope_freqs`.
 //!
 //! Source: `Gemma4Model` in `conversion/gemma.py`.
 
@@ -52,7 +54,7 @@ pub const ATTENTION: &[TensorRule] = &[
 /// The dense part.
 pub const DENSE: &[TensorRule] = &rules::gated_mlp(Need::Always);
 
-/// An embedding of its own for every layer.
+/// A separate embedding for every layer.
 const PER_LAYER: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens_per_layer"], "per_layer_token_embd").need(HAS_PER_LAYER),
     TensorRule::copy(&["model.per_layer_model_projection"], "per_layer_model_proj").need(HAS_PER_LAYER),
@@ -63,7 +65,7 @@ const PER_LAYER: &[TensorRule] = &[
         .need(HAS_PER_LAYER),
 ];
 
-/// Experts beside the dense part, gate and up in one matrix, which stays so.
+/// Experts in parallel with the dense part, gate and up in one matrix, which is kept.
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.experts.down_proj"], "blk.{bid}.ffn_down_exps")
         .bare(".weight")
@@ -103,7 +105,7 @@ fn is_sliding(hparams: &Hparams, bid: u64) -> bool {
     kind.is_some_and(|kind| kind == "sliding_attention")
 }
 
-/// A number that full layers have for themselves: under a name of its own, or among the overrides by layer.
+/// A value for full layers only: under a separate name, or among the overrides by layer.
 fn of_full_layers(hparams: &Hparams, global: &'static str, name: &str) -> Result<Option<u64>, ArchError> {
     if let Some(count) = hparams.get_u64(global)? {
         return Ok(Some(count));
@@ -121,7 +123,7 @@ fn head_dim_of_full_layers(hparams: &Hparams) -> Result<u64, ArchError> {
     of_full_layers(hparams, "global_head_dim", "head_dim")?.ok_or_else(|| missing("global_head_dim"))
 }
 
-/// Those of Gemma 3 and what differs between full and sliding layers.
+/// Keys of Gemma 3, plus differences between full and sliding layers.
 ///
 /// # Errors
 ///
@@ -194,7 +196,7 @@ fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     Ok(vec![("rope_freqs.weight", values)])
 }
 
-/// What full and sliding layers have apart, and what the tensors show.
+/// Separate values of full and sliding layers, and values that the tensors show.
 pub fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     let slides = file.flags("attention.sliding_window_pattern").unwrap_or_default();
     // Without sliding layers both lengths are of full ones.
@@ -228,7 +230,7 @@ pub fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     file.rope_by_kind(config);
 }
 
-/// Fields that the class has beside those of Gemma 1, with its defaults.
+/// Fields of the class in addition to those of Gemma 1, with its defaults.
 pub const FIELDS: &[Field] = &[
     ("vocab_size", INT, Int(262_144)),
     ("hidden_size", INT, Int(2304)),
@@ -263,7 +265,7 @@ pub const GEMMA4_TEXT_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// What `Gemma4TextConfig.__post_init__` does.
+/// Behavior of `Gemma4TextConfig.__post_init__`.
 fn text_config(map: &mut Map<String, Json>) -> Result<(), String> {
     if map.get("use_bidirectional_attention").is_some_and(|kind| kind == "all") {
         map.insert("is_causal".into(), false.into());

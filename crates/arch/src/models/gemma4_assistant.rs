@@ -1,8 +1,8 @@
-//! Drafts for Gemma 4: a small model that reads the keys and values of the large one.
+//! Draft models for Gemma 4: a small model that reads the keys and values of the large one.
 //!
-//! Config keys: those of Gemma 4, the width of the large model, the layers of the prediction, which are all.
+//! Config keys: those of Gemma 4, the width of the large model, and the MTP layers, which are all.
 //!
-//! Transforms: none. What speeds up the choice of the next token by groups of embeddings is left out.
+//! Transforms: none. The grouped embeddings that speed up the choice of the next token are left out.
 //!
 //! Source: `Gemma4AssistantModel` in `conversion/gemma.py`.
 
@@ -18,7 +18,7 @@ pub const GEMMA4_ASSISTANT: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, PROJECTIONS, gemma4::NORMS, gemma4::ATTENTION, gemma4::DENSE],
     keys: |hparams, keys| {
         gemma4::keys(hparams, keys)?;
-        // The draft gives states of the large model's width, behind `post_projection`.
+        // The draft's states have the large model's width after `post_projection`.
         keys.needed("embedding_length_out", hparams, &["backbone_hidden_size"])?;
         keys.set_derived("nextn_predict_layers", "num_hidden_layers", hparams.n_layers()?)
     },
@@ -69,7 +69,7 @@ fn text_config(map: &mut Map<String, Json>) -> Result<(), String> {
     let model_type = map.get("text_config").and_then(|text| text.get("model_type")).cloned();
     adjust::text_config(map, &GEMMA4_TEXT_CONFIG)?;
     if let Some(Json::Object(text)) = map.get_mut("text_config") {
-        // What the checkpoint calls its text part is kept, whatever the class fills in.
+        // The checkpoint's name of its text part is kept, whatever the class fills in.
         text.extend(model_type.map(|model_type| ("model_type".to_owned(), model_type)));
         if adjust::count(text, "num_kv_shared_layers").unwrap_or(0) == 0 {
             let n_layers = text.get("num_hidden_layers").cloned().unwrap_or_default();

@@ -1,8 +1,9 @@
-//! EmbeddingGemma: Gemma 3 that sees in both directions and makes vectors of texts.
+//! EmbeddingGemma: Gemma 3 with bidirectional attention, for text embeddings.
 //!
-//! Config keys: those of Gemma 3, with the window of the file as it stands, and pooling; sizes of the matrices behind it.
+//! Config keys: those of Gemma 3, with the sliding window as stated in the file, and pooling; sizes of the
+//! matrices after it.
 //!
-//! Transforms: those of Gemma 3. Two matrices behind the pooling are written where they are asked for.
+//! Transforms: those of Gemma 3. Two matrices after the pooling are written on request.
 //!
 //! Source: `EmbeddingGemma` in `conversion/gemma.py`.
 

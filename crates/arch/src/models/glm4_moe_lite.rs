@@ -1,8 +1,8 @@
-//! GLM 4.7 Flash: DeepSeek's latent attention and mixture under the name of another house.
+//! GLM 4.7 Flash: DeepSeek's latent attention and mixture under another vendor's name.
 //!
-//! Config keys: those of DeepSeek 2, and the layers of multi-token prediction.
+//! Config keys: those of DeepSeek 2, and the MTP layers.
 //!
-//! Transforms: those of DeepSeek 2; layers of multi-token prediction follow the others.
+//! Transforms: those of DeepSeek 2; MTP layers follow the others.
 //!
 //! Source: `Glm4MoeLiteModel` in `conversion/glm.py`.
 
@@ -38,8 +38,8 @@ pub const GLM4_MOE_LITE: Arch = Arch {
     ..DEEPSEEK2
 };
 
-/// Whether the feed-forward part of a layer is a mixture: as many are not as the Hub's files say, or those that newer
-/// ones list. A layer of the prediction is one.
+/// True if the feed-forward part of a layer is a mixture. The Hub's files state the number of dense layers,
+/// newer ones list them. An MTP layer is a mixture.
 pub fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("mlp_layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
     kind.map_or_else(|| deepseek2::is_mixture(hparams, bid), |kind| kind == "sparse")

@@ -42,7 +42,7 @@ const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.k_norm"], "blk.{bid}.attn_k_norm").need(Need::Optional),
 ];
 
-/// Beside a whole layer, what the prediction of the token after the next has.
+/// Tensors of an MTP layer in addition to those of a whole layer.
 pub const PREDICTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.eh_proj"], "blk.{bid}.nextn.eh_proj").need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.enorm"], "blk.{bid}.nextn.enorm").need(Need::Optional),
@@ -87,8 +87,7 @@ pub fn without_predicted(hparams: Hparams, key: &'static str, predicted: u64) ->
 pub fn count_predicted(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
     // GLM 4.5 Air: 46 layers, and layer 46 of the checkpoint is the prediction.
     let trunk = hparams.n_layers()?;
-    // Layers of the prediction are numbered on from the last one, with their own tensors beside a whole
-    // layer's.
+    // MTP layers continue the numbering after the last layer, with additional tensors.
     let predicted = hparams.get_u64(PREDICTED)?.unwrap_or(0);
     let first = format!("model.layers.{trunk}.");
     // The text part of a model of several kinds has another start.

@@ -1,10 +1,11 @@
-//! GLM 5.3 Flash, the text part: Kimi's delta attention, latent attention with an indexer, several residual streams.
+//! GLM 5.3 Flash, the text part: Kimi's delta attention, latent attention with an indexer, several residual
+//! streams.
 //!
-//! Config keys: those of every text model, which layers have linear attention, its convolution and heads; ranks of the
-//! latent attention; the indexer, which looks at pools of keys; residual streams; experts.
+//! Config keys: those of every text model; layers with linear attention, its convolution and heads; ranks of
+//! the latent attention; the indexer, which sees pools of keys; residual streams; experts.
 //!
-//! Transforms: those of DeepSeek 3.2 for latent layers; kernels of convolutions get a dimension, decay is minus the
-//! exponential of what is stored. What mixes residual streams stays in f32.
+//! Transforms: those of DeepSeek 3.2 for latent layers; kernels of convolutions get a dimension; the decay is
+//! minus the exponential of the stored value. Mixers of residual streams stay in f32.
 //!
 //! Source: `Glm5NextModel` in `conversion/glm.py`.
 
@@ -42,7 +43,7 @@ pub const GLM5_NEXT: Arch = Arch {
     drops: deepseek2::drop_tied,
     prepare: |hparams, tensors| {
         let hparams = glm4moe::count_predicted(hparams, tensors)?;
-        // Announced as none is none.
+        // An announced count of zero means none.
         Ok(match hparams.get_u64(glm4moe::PREDICTED)? {
             Some(0) => hparams.without(glm4moe::PREDICTED),
             _ => hparams,
@@ -89,7 +90,7 @@ pub const fn delta_attention(layers: InLayers) -> [TensorRule; 13] {
 
 /// The gate of the delta attention, of low rank.
 const GATES: &[TensorRule] = &[
-    // Two matrices in the place of one: g = g_b (g_a x).
+    // Two matrices replace one: g = g_b (g_a x).
     TensorRule::copy(&["model.layers.{bid}.self_attn.g_a_proj"], "blk.{bid}.ssm_g_a").in_layers(is_linear),
     TensorRule::copy(&["model.layers.{bid}.self_attn.g_b_proj"], "blk.{bid}.ssm_g_b").in_layers(is_linear),
 ];
@@ -108,7 +109,7 @@ const KERNELS: Reshape = Reshape {
 const DECAYS: Reshape =
     Reshape { forward: |_, dims| Ok(rules::flat(dims)), inverse: |dims| [&[1][..], dims, &[1, 1]].concat() };
 
-/// How the keys of a pool become one.
+/// Merging the keys of a pool.
 const POOLS: &[TensorRule] = &[
     TensorRule::copy(
         &["model.layers.{bid}.self_attn.indexer.index_kpool_compress_gate"],
@@ -126,8 +127,8 @@ const POOLS: &[TensorRule] = &[
     .in_layers(chooses),
 ];
 
-/// How the residual streams of a layer are mixed before attention and before the feed-forward part. A layer of the
-/// prediction has one stream.
+/// Mixing of a layer's residual streams before attention and before the feed-forward part. An MTP layer has
+/// one stream.
 const STREAMS: &[TensorRule] = &[
     // Two mixers in each layer, of a matrix, a base and a scale; all stay f32 in files of any type.
     TensorRule::copy(&["model.layers.{bid}.hc_attn_fn"], "blk.{bid}.hc_attn_fn")
@@ -158,8 +159,8 @@ const STREAMS: &[TensorRule] = &[
 
 const IN_TRUNK: Need = Need::If(|hparams, bid| !is_predicted(hparams, bid));
 
-/// Whether the feed-forward part of a layer is a mixture. What the Hub's files say wins over the list that transformers
-/// makes where there is none.
+/// True if the feed-forward part of a layer is a mixture. The Hub's files take precedence over the list that
+/// transformers computes by default.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     match hparams.get("first_k_dense_replace") {
         Some(_) => deepseek2::is_mixture(hparams, bid),
@@ -167,14 +168,14 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     }
 }
 
-/// Whether a layer belongs to the prediction, which comes after all others.
+/// True for an MTP layer; MTP layers come last.
 fn is_predicted(hparams: &Hparams, bid: u64) -> bool {
     let predicted = hparams.get_u64(glm4moe::PREDICTED).ok().flatten().unwrap_or(0);
     // The number of layers counts those of the prediction, which are the last ones.
     bid >= hparams.n_layers().unwrap_or(0).saturating_sub(predicted)
 }
 
-/// Whether a layer has linear attention; those that are not listed have not.
+/// True if a layer has linear attention; unlisted layers do not.
 fn is_linear(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
     kind.is_some_and(|kind| kind == "linear_attention")
@@ -276,7 +277,7 @@ pub fn linear_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> 
             .or_else(|| hparams.get(flat))
     };
     for (key, inner, flat) in [
-        // The Hub has `linear_attn_config.head_dim`, transformers `linear_head_dim` beside all other keys.
+        // The Hub has `linear_attn_config.head_dim`, transformers `linear_head_dim` at the top level.
         ("ssm.conv_kernel", "short_conv_kernel_size", "linear_conv_kernel_dim"),
         ("kda.head_dim", "head_dim", "linear_head_dim"),
     ] {

@@ -1,6 +1,6 @@
-//! GLM 5 to 5.2: DeepSeek 3.2 under the name of another house, where layers may share what an indexer has chosen.
+//! GLM 5 to 5.2: DeepSeek 3.2 under another vendor's name, where layers may share the choice of an indexer.
 //!
-//! Config keys: those of DeepSeek 3.2, the rotated part of a head, which layers have an indexer.
+//! Config keys: those of DeepSeek 3.2, the rotated part of a head, and the layers with an indexer.
 //!
 //! Transforms: those of DeepSeek 3.2.
 //!
@@ -34,7 +34,7 @@ pub const GLM_DSA: Arch = Arch {
     ..DEEPSEEK32
 };
 
-/// Whether a layer has an indexer: others use what the one before them has chosen. A layer of the prediction has one.
+/// True if a layer has an indexer; others reuse the previous layer's choice. An MTP layer has one.
 pub fn has_indexer(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("indexer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
     // A layer of the prediction lies beyond the list, which counts as `full`.
@@ -96,7 +96,7 @@ const GLM_MOE_DSA_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// Which layers have an indexer, by the older keys: a pattern of letters, or every so many from a layer on.
+/// Layers with an indexer, by the older keys: a pattern of letters, or every few layers from one on.
 pub fn indexers(map: &mut Map<String, Json>) -> Result<(), String> {
     if let Some(pattern) = map.get("index_topk_pattern").filter(|pattern| !pattern.is_null()).cloned()
         && map.get("indexer_types").is_none_or(Json::is_null)
@@ -114,8 +114,8 @@ pub fn indexers(map: &mut Map<String, Json>) -> Result<(), String> {
     }
     let every = adjust::count(map, "index_topk_freq").unwrap_or(1).max(1);
     let from = adjust::count(map, "index_skip_topk_offset").unwrap_or(2);
-    // Of the layers before `from` each has its own.
-    // With `every` 4 and `from` 2: layers 0, 1, 5, 9 and so on. With `every` 1: all.
+    // Each layer before `from` has its own. With `every` 4 and `from` 2: layers 0, 1, 5, 9 and so on. With
+    // `every` 1: all.
     adjust::kinds(map, "indexer_types", |layer| {
         if (layer + 1).saturating_sub(from).is_multiple_of(every) { "full" } else { "shared" }
     })

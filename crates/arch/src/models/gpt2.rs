@@ -1,13 +1,12 @@
 //! GPT-2, as OpenAI and transformers name its tensors.
 //!
-//! Config keys: in an order of their own; the feed-forward length is four times the width whatever
-//! the config says. Newer files have the context length under `n_positions` only, on which the
-//! reference stops.
+//! Config keys: in their own order; the feed-forward length is four times the width, whatever the config
+//! says. Newer files have the context length only under `n_positions`, on which the reference stops.
 //!
 //! Transforms: the projections are Conv1D, whose matrices are stored transposed; their columns become rows.
 //!
-//! Source: `GPT2Model` in `conversion/gpt2.py`, but for the causal masks of older files, which the
-//! reference means to leave out and stops on.
+//! Source: `GPT2Model` in `conversion/gpt2.py`, except for the causal masks of older files, which the
+//! reference means to leave out but stops on.
 
 use crate::models::prelude::*;
 
@@ -43,13 +42,13 @@ const LAYERS: &[TensorRule] = &[
     TensorRule::columns(&["transformer.h.{bid}.mlp.c_proj"], "blk.{bid}.ffn_down"),
 ];
 
-/// The masks that older files hold beside the weights of attention.
+/// Causal masks that older files store next to the attention weights.
 pub fn causal_mask(_: &Hparams, name: &str) -> Option<&'static str> {
     let is_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
     is_mask.then_some("the causal mask is not a weight")
 }
 
-/// What GPT-2 and those that took its config call the keys of every text model.
+/// Names in GPT-2 and derived configs for the keys of every text model.
 pub const RENAMED: &[(&str, &str)] = &[
     ("hidden_size", "n_embd"),
     ("max_position_embeddings", "n_positions"),

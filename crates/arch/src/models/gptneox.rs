@@ -1,11 +1,10 @@
-//! GPT-NeoX, Pythia and others of their make.
+//! GPT-NeoX, Pythia and similar models.
 //!
-//! Config keys: in an order of their own, without a file type. The share of a head that is rotated is
-//! `rotary_pct` in older files and inside `rope_parameters` in newer ones, on which the reference
-//! stops.
+//! Config keys: in their own order, without a file type. The rotated share of a head is `rotary_pct` in older
+//! files and inside `rope_parameters` in newer ones, on which the reference stops.
 //!
-//! Transforms: Q, K and V of each head are stored together; they become all Q, all K, all V, in one tensor
-//! still.
+//! Transforms: Q, K and V of each head are stored together; they become all Q, all K, all V, still in one
+//! tensor.
 //!
 //! Source: `GPTNeoXModel` in `conversion/gptneox.py`.
 

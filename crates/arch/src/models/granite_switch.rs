@@ -1,10 +1,11 @@
-//! Granite Switch: a dense Granite with adapters inside, of which a token of the text chooses one.
+//! Granite Switch: a dense Granite with built-in adapters, one of which a token of the text selects.
 //!
-//! Config keys: those of Granite's mixtures; number and rank of the adapters, the tokens that switch them on and those that
-//! stand in their place, how sharply they are chosen.
+//! Config keys: those of Granite's mixtures; number and rank of the adapters, the tokens that select them and
+//! those that replace them, and the sharpness of the choice.
 //!
-//! Transforms: rotary halves of Q and K are interleaved, in the fused matrix and in the adapters. Adapters are stacked
-//! behind one of zeros, which stands for none. The last layer is the switch, which has no weights.
+//! Transforms: rotary halves of Q and K are interleaved, in the fused matrix and in the adapters. Adapters
+//! are stacked after one of zeros, which stands for no adapter. The last layer is the switch, which has no
+//! weights.
 //!
 //! Source: `GraniteSwitchModel` in `conversion/granite.py`.
 
@@ -60,7 +61,7 @@ const ATTENTION: &[TensorRule] = &[
             Ok(RowMap::PermuteHeads { heads, rows: head_rows(hparams)? })
         },
     ),
-    // Q, K and V are one matrix, but each has an A (rank, in) and a B (out, rank) of its own.
+    // Q, K and V are one matrix, but each has its own A (rank, in) and B (out, rank).
     adapter(&["model.layers.{bid}.self_attn.qkv_proj.lora_A_slices.0"], "blk.{bid}.attn_q", ".lora_a", plain),
     adapter(&["model.layers.{bid}.self_attn.qkv_proj.lora_A_slices.1"], "blk.{bid}.attn_k", ".lora_a", plain),
     adapter(&["model.layers.{bid}.self_attn.qkv_proj.lora_A_slices.2"], "blk.{bid}.attn_v", ".lora_a", plain),

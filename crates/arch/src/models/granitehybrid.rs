@@ -25,7 +25,7 @@ pub const GRANITEHYBRID: Arch = Arch {
         state_keys(hparams, keys, inner_size(hparams)?, false)
     },
     rename: |hparams, name| {
-        // Where there are no experts, the shared one is all of the feed-forward part.
+        // Without experts, the shared one is the whole feed-forward part.
         (!has_experts(hparams)).then(|| name.replace(".shared_mlp.", ".mlp.")).filter(|new| new != name)
     },
     export_name: |hparams, _, name| (!has_experts(hparams)).then(|| name.replace(".mlp.", ".shared_mlp.")),
@@ -54,7 +54,7 @@ pub const GRANITE4_MOE: Arch = Arch {
     ..GRANITE4
 };
 
-/// What layers have that are a state space.
+/// Tensors of state-space layers.
 pub const STATE: &[TensorRule] = &[
     // A = -exp(A_log), one for each head: (heads) becomes (heads, 1).
     TensorRule::copy(&["model.layers.{bid}.mamba.A_log"], "blk.{bid}.ssm_a")
@@ -86,7 +86,7 @@ pub const BY_GROUP: Reshape = Reshape {
     inverse: rules::flat,
 };
 
-/// What layers have that attend.
+/// Tensors of attention layers.
 pub const ATTENTION: &[TensorRule] = &[
     // Rows are permuted in all of these, also where attention does not rotate.
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q")
@@ -115,15 +115,15 @@ const DENSE: &[TensorRule] = &[
 const ATTENDS: Need = Need::If(attends);
 const IS_STATE: Need = Need::If(|hparams, bid| !attends(hparams, bid));
 
-/// Whether a layer attends; all others are state spaces.
+/// True for an attention layer; all others are state-space layers.
 pub fn attends(hparams: &Hparams, bid: u64) -> bool {
     layer_attends(|key| hparams.get(key), bid)
 }
 
-/// Whether a layer attends, by its kind in a list, by a list of those that do, or by a period.
+/// True for an attention layer, by a list of kinds, by a list of attention layers, or by a period.
 fn layer_attends<'a>(get: impl Fn(&str) -> Option<&'a Json>, bid: u64) -> bool {
     let list = |key: &str| get(key).and_then(Json::as_array).filter(|list| !list.is_empty());
-    // The first that is there wins: a kind for each layer, numbers of layers, a period.
+    // The first that exists wins: a kind for each layer, numbers of layers, a period.
     if let Some(kinds) = list("layer_types").or_else(|| list("layers_block_type")) {
         let kind = usize::try_from(bid).ok().and_then(|bid| kinds.get(bid));
         return kind.is_some_and(|kind| kind == "attention" || kind == "full_attention");
@@ -138,13 +138,13 @@ fn layer_attends<'a>(get: impl Fn(&str) -> Option<&'a Json>, bid: u64) -> bool {
     }
 }
 
-/// Whether all layers of a config attend.
+/// True if all layers of a config are attention layers.
 fn all_attend(config: &Json) -> bool {
     let n_layers = text_key(config, "num_hidden_layers").and_then(Json::as_u64).unwrap_or(0);
     n_layers > 0 && (0..n_layers.min(10_000)).all(|bid| layer_attends(|key| text_key(config, key), bid))
 }
 
-/// Whether experts are chosen for a token.
+/// True if a router chooses experts per token.
 fn chooses_experts(config: &Json) -> bool {
     text_key(config, "num_experts_per_tok").and_then(Json::as_u64).is_some_and(|count| count > 0)
 }
@@ -195,13 +195,13 @@ pub fn state_keys(hparams: &Hparams, keys: &mut Keys, inner: u64, rotates: bool)
     let n_layers = hparams.n_layers()?.min(10_000);
     let counts = (0..n_layers).map(|bid| if attends(hparams, bid) { heads } else { 0 }).collect();
     keys.set_prefixed("attention.head_count_kv", Value::Array(Array::I32(counts)));
-    // This is how llama.cpp is told whether attention rotates.
+    // llama.cpp's signal for whether attention uses RoPE.
     keys.set_prefixed("rope.scaling.finetuned", Value::Bool(rotates));
     if !rotates {
         keys.set_derived("context_length", "", 1 << 20)?;
     }
     let head = count_or(hparams, &["d_head", "mamba_d_head"], 64)?;
-    // inner = heads * head: what does not divide it is no length of a head.
+    // inner = heads * head: a value that does not divide it is not a head length.
     if !inner.is_multiple_of(head) {
         return Err(bad("mamba_d_head", &head.into(), "a divisor of the inner size"));
     }

@@ -110,7 +110,7 @@ const EXPERTS: &[TensorRule] = &[
     .rows(RowRule::StackExperts),
 ];
 
-/// The dense part beside the mixture, which Grok 2 has.
+/// Dense part of Grok 2, in parallel with the mixture.
 const DENSE: &[TensorRule] = &rules::gated_mlp(Need::Optional);
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {

@@ -1,9 +1,10 @@
 //! GroveMoE: a mixture of experts with a smaller one for each pair of experts.
 //!
-//! Config keys: those of every text model, the length of the experts; what the model's code says of the smaller ones.
+//! Config keys: those of every text model, the length of the experts, and constants of the model's code for
+//! the smaller ones.
 //!
-//! Transforms: experts become one tensor, as do the smaller ones. The experts' bias, which the model does not use, is left
-//! out.
+//! Transforms: experts become one tensor, as do the smaller ones. The experts' bias, which the model does not
+//! use, is left out.
 //!
 //! Source: `GroveMoeModel` in `conversion/grovemoe.py`.
 

@@ -35,7 +35,7 @@ const GQKV: &str = "model.layers.{bid}.attn.gqkv_proj";
 const GATE_UP: &str = "model.layers.{bid}.mlp.gate_up_proj";
 
 const LAYERS: &[TensorRule] = &[
-    // (4 * heads * head_dim, in): gate, queries, keys, values. Equal parts: each head has keys of its own.
+    // (4 * heads * head_dim, in): gate, queries, keys, values. Equal parts: each head has its own keys.
     TensorRule::part(&[GQKV], "blk.{bid}.attn_gate", |_, shape| quarter(shape, 0)),
     TensorRule::part(&[GQKV], "blk.{bid}.attn_q", |_, shape| quarter(shape, 1)),
     TensorRule::part(&[GQKV], "blk.{bid}.attn_k", |_, shape| quarter(shape, 2)),
@@ -69,7 +69,7 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
     let (layer, rest) = rest.split_once('.')?;
     let first = match stack {
         "L" => 0,
-        // Layers of H are numbered behind those of L: layer i of H is stack + i.
+        // Layers of H are numbered after those of L: layer i of H is stack + i.
         "H" => hparams.get(PER_STACK)?.as_u64()?,
         _ => return None,
     };

@@ -1,10 +1,10 @@
 //! Hunyuan: dense models, mixtures of experts, and the text part of Hunyuan OCR and VL.
 //!
-//! Config keys: those of every text model; with rotary scaling of type `dynamic` a base that is made larger; of mixtures
-//! the lengths and counts of experts, which the config lists by layer and which are all the same; of the text part the
-//! sections of the rotated dimensions.
+//! Config keys: those of every text model; with RoPE scaling of type `dynamic`, an enlarged base; for
+//! mixtures, lengths and counts of experts, which the config lists by layer and which are all equal; for the
+//! text part, the sections of the rotated dimensions.
 //!
-//! Transforms: experts become one tensor. An output that is tied is left out.
+//! Transforms: experts become one tensor. A tied output matrix is left out.
 //!
 //! Source: `HunYuanModel`, `HunYuanMoEModel` and `HunyuanVLTextModel` in `conversion/hunyuan.py`.
 
@@ -69,7 +69,7 @@ const EXPERTS: &[TensorRule] = &[
         .rows(RowRule::StackExperts),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
         .rows(RowRule::StackExperts),
-    // The expert that all tokens pass stays three matrices of its own.
+    // The shared expert stays three separate matrices.
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.gate_proj"], "blk.{bid}.ffn_gate_shexp"),
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.up_proj"], "blk.{bid}.ffn_up_shexp"),
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.down_proj"], "blk.{bid}.ffn_down_shexp"),
@@ -118,7 +118,7 @@ fn fixed_length(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 }
 
 fn dense_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
-    // Some configs count one expert, which is no mixture.
+    // Some configs count one expert, which is not a mixture.
     text_keys(&hparams.without("num_experts"), keys)?;
     match hparams.rope().kind() {
         Some("dynamic") => {
@@ -188,7 +188,7 @@ fn moe_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     }
 }
 
-/// Scaling of type `dynamic`, by the base that it has become; what mixtures have under names of their own.
+/// Scaling of type `dynamic`, from the resulting base; and keys of mixtures under their own names.
 fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     for (name, key) in [
         ("num_experts", "expert_count"),

@@ -26,7 +26,7 @@ pub const HY_V3: Arch = Arch {
         glm4moe::PREDICTION,
     ],
     keys,
-    // The norm behind a predicting layer has the name of a usual one.
+    // The norm after an MTP layer has the name of an ordinary one.
     rename: |_, name| {
         name.contains(".final_layernorm.").then(|| name.replace(".final_layernorm.", ".shared_head.norm."))
     },

@@ -1,9 +1,10 @@
-//! HY 4: DeepSeek's latent attention with gates and sinks, an indexer, a mixture, and several residual streams.
+//! HY 4: DeepSeek's latent attention with gates and sinks, an indexer, a mixture, and several residual
+//! streams.
 //!
 //! Config keys: those of DeepSeek 2, bounds of the experts' gates, residual streams, the indexer.
 //!
-//! Transforms: those of DeepSeek 2; gate and up of the experts, which are stacked, are taken apart. What mixes residual
-//! streams stays in f32, and so does the output where the config wants it. Multi-token prediction is left out.
+//! Transforms: those of DeepSeek 2; gate and up of the stacked experts are split. Mixers of residual streams
+//! stay in f32, and so does the output if the config requests it. MTP layers are left out.
 //!
 //! Source: `HYV4Model` in `conversion/hy_v4.py`.
 
@@ -47,7 +48,7 @@ pub const HY_V4: Arch = Arch {
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["model.norm"], "output_norm"),
-    // Two rules for one tensor: of the file's type, or in f32 where the config has `enable_lm_head_fp32`.
+    // Two rules for one tensor: of the file's type, or in f32 if the config has `enable_lm_head_fp32`.
     TensorRule::copy(&["lm_head"], "output")
         .need(Need::Optional)
         .in_layers(|hparams, _| !hparams.is_true("enable_lm_head_fp32")),
@@ -70,7 +71,7 @@ const GATED_SINKS: &[TensorRule] = &[
     .bare(".weight"),
 ];
 
-/// How residual streams are mixed before both halves of a layer and at the end.
+/// Mixing of residual streams before both halves of a layer and at the end.
 const STREAMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.hc_attn_layer.hc_pre.hc_fn"], "blk.{bid}.hc_attn_fn")
         .bare(".weight")
@@ -116,12 +117,12 @@ const EXPERTS: &[TensorRule] = &[
 
 const IS_MIXTURE: Need = Need::If(is_mixture);
 
-/// Whether a layer has an indexer, in a model that has any.
+/// True if a layer has an indexer, in a model that has any.
 fn indexes(hparams: &Hparams, bid: u64) -> bool {
     hparams.get("indexer_types").is_some() && has_indexer(hparams, bid)
 }
 
-/// What older configs leave to be found: the leading dense layers, and which layers have an indexer.
+/// Derives values that older configs omit: the leading dense layers, and the layers with an indexer.
 fn prepare(hparams: Hparams) -> Result<Hparams, ArchError> {
     let n_layers = hparams.n_layers()?;
     let mut hparams = hparams;

@@ -1,10 +1,9 @@
 //! Jamba 1 and 1.5, and Mini-Jamba.
 //!
-//! Config keys: in an order of their own; the number of key heads is a list with 0 for each layer that
-//! is Mamba's.
+//! Config keys: in their own order; the number of key heads is a list with 0 for each Mamba layer.
 //!
-//! Transforms: those of Mamba; experts become one tensor. Where a layer has no mixture, its only
-//! expert is its feed-forward part.
+//! Transforms: those of Mamba; experts become one tensor. In a layer without a mixture, the only expert is
+//! the feed-forward part.
 //!
 //! Source: `JambaModel` in `conversion/jamba.py`.
 
@@ -46,7 +45,7 @@ const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.pre_ff_layernorm"], "blk.{bid}.ffn_norm"),
 ];
 
-/// What layers have that are Mamba's.
+/// Tensors of Mamba layers.
 const MAMBA: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mamba.A_log"], "blk.{bid}.ssm_a")
         .bare("")
@@ -93,7 +92,7 @@ const IS_MAMBA: Need = Need::If(|hparams, bid| !attends(hparams, bid));
 const IS_MIXTURE: Need = Need::If(is_mixture);
 const IS_DENSE: Need = Need::If(|hparams, bid| !is_mixture(hparams, bid));
 
-/// Whether a layer is one of those that come once in a period.
+/// True for layers that come once per period.
 fn comes(hparams: &Hparams, bid: u64, keys: [&str; 2]) -> bool {
     let [offset, period] = keys.map(|key| hparams.get(key).and_then(Json::as_u64));
     // Layers offset, offset + period, offset + 2 period, ...: attention in layers 4, 12, 20, 28 of
@@ -176,7 +175,7 @@ fn kv_heads(hparams: &Hparams) -> Result<Vec<i32>, ArchError> {
     let heads = to_i32("num_key_value_heads", &heads.into())?;
     let (offset, period) =
         (hparams.need_u64(&["attn_layer_offset"])?, hparams.need_u64(&["attn_layer_period"])?.max(1));
-    // The number comes out of a file; a list is made of it.
+    // The number comes from a file and sizes a list.
     let n_layers = hparams.n_layers()?.min(10_000);
     let attends = |layer: u64| layer >= offset && (layer - offset).is_multiple_of(period);
     Ok((0..n_layers).map(|layer| if attends(layer) { heads } else { 0 }).collect())

@@ -99,7 +99,7 @@ const EXPERTS: &[TensorRule] = &[
         .need(IS_MIXTURE),
     TensorRule::copy(
         &[
-            // Two spellings: with the router and beside it.
+            // Two spellings: inside the router and next to it.
             "model.layers.{bid}.block_sparse_moe.gate.e_score_correction",
             "model.layers.{bid}.block_sparse_moe.e_score_correction",
         ],
@@ -161,7 +161,7 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     bid >= hparams.get("first_k_dense_replace").and_then(Json::as_u64).unwrap_or(0)
 }
 
-/// Whether a layer has latent attention: the config counts layers from one.
+/// True if a layer has latent attention; the config counts layers from one.
 fn is_latent(hparams: &Hparams, bid: u64) -> bool {
     let linear = hparams.get("linear_attn_config").and_then(|linear| linear.get("full_attn_layers"));
     let layers = linear.and_then(Json::as_array);
@@ -207,7 +207,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     }
     keys.set_derived("attention.kv_lora_rank", "kv_lora_rank", rank)?;
     keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
-    // What a position keeps: the latent vector (rank), which is the values too, then the part that all heads share.
+    // Cached per position: the latent vector (rank), which is also the values, then the part that all heads
+    // share.
     keys.set_derived("attention.key_length", "kv_lora_rank", rank.saturating_add(rotated))?;
     keys.set_derived("attention.value_length", "kv_lora_rank", rank)?;
     // What a head has of it once it is expanded: its own part, then the shared part.
