@@ -337,7 +337,10 @@ fn moments_are_the_same_however_they_are_gathered() {
         let texts = texts(&model);
         let plan = Plan::new(&model, &texts, &options()).unwrap();
         let error = MomentsCache::open(&folder, &model, &texts, &options(), &plan).unwrap_err().to_string();
-        assert!(error.ends_with("belong to another kind of statistics: expected inputs, found outputs"), "{error}");
+        assert!(
+            error.ends_with("belong to another kind of statistics: expected inputs, found outputs"),
+            "{error}"
+        );
     }
 }
 

@@ -156,7 +156,7 @@ const IS_DELTA: Need = Need::If(|hparams, bid| !is_latent(hparams, bid));
 const IS_DENSE: Need = Need::If(|hparams, bid| !is_mixture(hparams, bid));
 const MIXES: Need = Need::If(is_mixture);
 
-/// Whether a layer has latent attention: the config counts layers from one.
+/// True if a layer has latent attention; the config counts layers from one.
 fn is_latent(hparams: &Hparams, bid: u64) -> bool {
     let full = hparams.get("linear_attn_config").and_then(|config| config.get("full_attn_layers"));
     full.and_then(Json::as_array).is_some_and(|layers| layers.contains(&(bid.saturating_add(1)).into()))
@@ -197,7 +197,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])
 }
 
-/// Which layers attend, and the lengths of both kinds of heads.
+/// Attention layers, and the lengths of both kinds of heads.
 fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     let latent = file.flags("attention.head_count_kv").unwrap_or_default();
     // The config counts layers from one.

@@ -1,7 +1,7 @@
-//! Laguna: a mixture of experts with a gate behind attention, heads by layer and two kinds of layers.
+//! Laguna: a mixture of experts with a gate after attention, heads by layer and two kinds of layers.
 //!
-//! Config keys: those of every text model; heads by layer; experts and their weights; leading dense layers; the rotated
-//! part of full and of sliding attention.
+//! Config keys: those of every text model; heads by layer; experts and their weights; leading dense layers;
+//! the rotated part of full and of sliding attention.
 //!
 //! Transforms: experts become one tensor.
 //!
@@ -108,7 +108,7 @@ fn heads(hparams: &Hparams) -> Result<Vec<i32>, ArchError> {
     }
 }
 
-/// What the config says of gates must be one thing: other programs read `gating` alone, and `true` as one for each head.
+/// Statements about gates must agree: other programs read `gating` alone, and `true` as one gate per head.
 fn check_gates(hparams: &Hparams) -> Result<(), ArchError> {
     let is_by_element = |kind: &Json| match kind.as_str().map(|kind| kind.replace('-', "_")).as_deref() {
         Some("per_element") => Ok(true),
@@ -146,7 +146,7 @@ fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     if !has_window {
         config.insert("sliding_window".into(), 0.into());
     }
-    // What ends a turn is a second end of texts, told from the first by being another token than the config's start.
+    // The end of a turn is a second end of text, recognized as a token other than the config's.
     if let (Some(eos), Some(eot)) = (file.token_id("eos"), file.token_id("eot")) {
         config.insert("eos_token_id".into(), json!([eos, eot]));
         config.insert("bos_token_id".into(), eos.into());

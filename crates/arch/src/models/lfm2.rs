@@ -59,7 +59,7 @@ pub const ATTENTION: &[TensorRule] = &[
 const CONVOLVES: Need = Need::If(convolves);
 const ATTENDS: Need = Need::If(|hparams, bid| !convolves(hparams, bid));
 
-/// Whether a layer is a convolution, by `layer_types`.
+/// True for a convolution layer, by `layer_types`.
 fn convolves(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
     kind.is_some_and(|kind| kind == "conv")

@@ -1,8 +1,8 @@
-//! LFM2 that makes vectors of texts, one of each token (ColBERT) or one of all; it may look both ways.
+//! LFM2 for text embeddings, one per token (ColBERT) or one per text; attention may be bidirectional.
 //!
-//! Config keys: those of LFM2, pooling, the length of a vector where a matrix behind the model changes it.
+//! Config keys: those of LFM2, pooling, and the embedding length if a final matrix changes it.
 //!
-//! Transforms: those of LFM2. The matrix behind the model is in a folder of its own.
+//! Transforms: those of LFM2. The final matrix is in a separate folder.
 //!
 //! Source: `LFM2ColBertModel` in `conversion/lfm2.py`.
 
@@ -31,7 +31,7 @@ pub const LFM2_EMBED: Arch = Arch {
     ..LFM2
 };
 
-/// What becomes of the vectors of the last layer.
+/// Matrix applied to the vectors of the last layer.
 const DENSE: &[TensorRule] = &[TensorRule::copy(&["model.1_Dense.linear"], "dense_2").need(Need::Optional)];
 
 /// The name under which the hyperparameters have the length of a vector.

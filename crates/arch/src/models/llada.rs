@@ -1,9 +1,9 @@
 //! LLaDA, diffusion models: dense, and mixtures of experts.
 //!
-//! Config keys: of the dense ones those of every text model under OLMo's names, with lengths that stand under others; of
-//! both that tokens see both ways and that predictions are not shifted.
+//! Config keys: for dense models those of every text model under OLMo's names, with some lengths under other
+//! names; for both kinds, bidirectional attention and unshifted predictions.
 //!
-//! Transforms: of the dense ones those of llama. Experts become one tensor.
+//! Transforms: for dense models those of llama. Experts become one tensor.
 //!
 //! Source: `LLaDAModel` and `LLaDAMoEModel` in `conversion/llada.py`.
 

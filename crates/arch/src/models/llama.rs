@@ -55,7 +55,7 @@ pub const LLAMA: Arch = Arch {
     ..DECODER
 };
 
-/// Tensors of Janus and Sarashina 2 Vision that no text model has, beyond those whose names say so in all models.
+/// Image tensors of Janus and Sarashina 2 Vision, in addition to those recognized by name in all models.
 fn of_images(hparams: &Hparams, name: &str) -> Option<&'static str> {
     const JANUS: [&str; 5] = [
         "model.aligner.",
@@ -64,7 +64,7 @@ fn of_images(hparams: &Hparams, name: &str) -> Option<&'static str> {
         "model.generation_aligner.",
         "model.generation_head.",
     ];
-    // Of a model without images such names would be those of the last norm.
+    // In a model without images these would be names of the last norm.
     let has_images = || hparams.get("vision_config").is_some();
     let is_one =
         JANUS.iter().any(|start| name.starts_with(start)) || name.starts_with("norm.") && has_images();

@@ -22,8 +22,7 @@ pub const LLAMA4: Arch = Arch {
     keys,
     computed: llama::computed,
     prepare: |hparams, _| {
-        // The reference renames them in `__init__`: what every other class calls `intermediate_size` is
-        // here the length of an expert.
+        // The reference renames them in `__init__`: `intermediate_size` is the length of an expert here.
         let (of_expert, of_dense) = ("intermediate_size", "intermediate_size_mlp");
         let lengths = (hparams.need_u64(&[of_expert])?, hparams.need_u64(&[of_dense])?);
         Ok(hparams.with("intermediate_size_moe", lengths.0.into()).with(of_expert, lengths.1.into()))
@@ -107,8 +106,8 @@ const SHARED: &[TensorRule] = &[
 
 /// Half of the columns, which become the rows of a matrix.
 pub fn half(shape: &Shape, part: u64) -> RowMap {
-    // gate_up_proj (experts, width, 2 f): of the columns the first f are the gate, the others up. Transposed they are
-    // the rows 0 .. f and f .. 2f of each expert.
+    // gate_up_proj (experts, width, 2 f): the first f columns are the gate, the others up. Transposed, they
+    // are the rows 0 .. f and f .. 2f of each expert.
     let rows = shape.dim(0) / 2;
     RowMap::Groups { group: rows * 2, start: rows * part, rows, n_head: 0 }
 }
@@ -116,7 +115,7 @@ pub fn half(shape: &Shape, part: u64) -> RowMap {
 const IS_MIXTURE: Need = Need::If(is_mixture);
 const IS_DENSE: Need = Need::If(|hparams, bid| !is_mixture(hparams, bid));
 
-/// Whether a layer is a mixture: one of those that the config lists, or the last of every few.
+/// True if a layer is a mixture: listed in the config, or the last of every few.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     // Scout: every layer (`interleave_moe_layer_step` 1); Maverick: every second one.
     if let Some(Json::Array(layers)) = hparams.get("moe_layers") {

@@ -1,10 +1,10 @@
 //! Mamba and Falcon Mamba.
 //!
-//! Config keys: in an order of their own, from the file as it stands, in the spelling of transformers
-//! (`hidden_size`) or of the authors (`d_model`); lengths that a state-space model has no use for are 0.
+//! Config keys: in their own order, from the raw file, in the spelling of transformers (`hidden_size`) or of
+//! the authors (`d_model`); lengths that do not apply to state-space models are 0.
 //!
-//! Transforms: the decay is stored as a logarithm and becomes minus its exponential; the convolution
-//! loses a dimension. An output that is equal to the embedding is left out.
+//! Transforms: the decay is stored as a logarithm and becomes minus its exponential; the convolution loses a
+//! dimension. An output equal to the embedding is left out.
 //!
 //! Source: `MambaModel` in `conversion/mamba.py`.
 
@@ -68,7 +68,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("ssm.time_step_rank", "time_step_rank", rank)?;
     epsilon(hparams, keys, 1e-5)?;
     keys.derived_from("ssm.dt_b_c_rms", &["model_type"]);
-    // Falcon Mamba normalizes B, C and dt without weights; nothing but its type says so.
+    // Falcon Mamba normalizes B, C and dt without weights; only its type shows this.
     let norms = hparams.get("model_type").is_some_and(|kind| kind == "falcon_mamba");
     keys.set_prefixed("ssm.dt_b_c_rms", Value::Bool(norms));
     keys.file_type_here();
@@ -109,7 +109,7 @@ pub fn epsilon(hparams: &Hparams, keys: &mut Keys, default: f64) -> Result<(), A
     Ok(())
 }
 
-/// A count under the first of `names` that the config has, or a default where there is none or 0.
+/// A count under the first of `names` that the config has, or a default if it is missing or 0.
 ///
 /// # Errors
 ///

@@ -20,7 +20,7 @@ pub const MAPLE: Arch = Arch {
     from_file: |file, config| {
         let slides = file.flags("attention.sliding_window_pattern").unwrap_or_default();
         config.insert("layer_types".into(), kinds(&slides, ["sliding_attention", "full_attention"]));
-        // What `keys` insists on.
+        // Values that `keys` requires.
         for (name, only) in [("norm_topk_prob", json!(true)), ("nope_on_global_attention", json!(true))] {
             config.insert(name.into(), only);
         }
@@ -32,7 +32,7 @@ pub const MAPLE: Arch = Arch {
     ..DECODER
 };
 
-/// What gate and up are limited to.
+/// Limit of gate and up.
 const LIMIT: f32 = 7.0;
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {

@@ -81,7 +81,7 @@ const CORRECTION: &[TensorRule] =
         .need(Need::Optional)];
 
 const PREDICTION: &[TensorRule] = &[
-    // A layer of the prediction has names of its own for the norm before its feed-forward part and that at its end.
+    // An MTP layer has its own names for the norm before its feed-forward part and for the final one.
     TensorRule::copy(&["model.layers.{bid}.pre_mlp_layernorm"], "blk.{bid}.ffn_norm").need(Need::Optional),
     TensorRule::copy(&["model.layers.{bid}.final_layernorm"], "blk.{bid}.layer_output_norm")
         .need(Need::Optional),
@@ -126,7 +126,7 @@ fn rename(hparams: &Hparams, name: &str) -> Option<String> {
 fn export_name(hparams: &Hparams, _: Class, name: &str) -> Option<String> {
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
     let layer = layer.parse::<u64>().ok()?.checked_sub(hparams.derived.trunk_layers?)?;
-    // The norm before its feed-forward part has a name of its own.
+    // The norm before its feed-forward part has its own name.
     let rest = rest.replace("post_attention_layernorm", "pre_mlp_layernorm");
     Some(format!("{MTP}{layer}.{rest}"))
 }
@@ -135,7 +135,7 @@ fn is_trunk(hparams: &Hparams, bid: u64) -> bool {
     hparams.derived.trunk_layers.is_none_or(|trunk| bid < trunk)
 }
 
-/// Whether the feed-forward part of a layer is a mixture: the Hub's files say 0 or 1, transformers' a word.
+/// True if the feed-forward part of a layer is a mixture; the Hub's files state 0 or 1, transformers' a word.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let of = |key| hparams.get(key).and_then(|list| list.get(usize::try_from(bid).ok()?));
     match (of("moe_layer_freq"), of("mlp_layer_types")) {
@@ -145,7 +145,7 @@ fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     }
 }
 
-/// Which layers slide; those of the prediction do.
+/// Sliding layers, including MTP layers.
 fn sliding(hparams: &Hparams) -> Result<Vec<bool>, ArchError> {
     let pattern = hparams.get("hybrid_layer_pattern").and_then(Json::as_array);
     let pattern = pattern.map(|pattern| pattern.iter().map(|flag| *flag == 1).collect());

@@ -1,6 +1,6 @@
 //! MiniCPM 3: latent attention.
 //!
-//! Config keys: those of every text model in an order of its own, ranks and lengths of the latent attention.
+//! Config keys: those of every text model in their own order, ranks and lengths of the latent attention.
 //!
 //! Transforms: none. Factors of `longrope` scaling become the computed tensors `rope_factors_long` and
 //! `rope_factors_short`.

@@ -26,7 +26,7 @@ pub const MINIMAX_M2: Arch = Arch {
     ..DECODER
 };
 
-/// What is added to the scores of the experts before some are chosen.
+/// Bias that is added to the experts' scores before the choice.
 pub const CORRECTION: TensorRule = TensorRule::copy(
     // Two spellings, by release.
     &[
@@ -67,7 +67,7 @@ const MINIMAX_M2_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// Those of every text model, the length of the experts, the rotated dimensions.
+/// Keys of every text model, the length of the experts, the rotated dimensions.
 ///
 /// # Errors
 ///

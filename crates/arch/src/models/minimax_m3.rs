@@ -58,7 +58,7 @@ const IS_MIXTURE: Need = Need::If(is_mixture);
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.gate"], "blk.{bid}.ffn_gate_inp")
         .need(IS_MIXTURE),
-    // What is added to the scores of experts before some are chosen.
+    // Bias that is added to the experts' scores before the choice.
     minimax_m2::CORRECTION,
     // w1 is gate, w2 down, w3 up.
     TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
@@ -87,7 +87,7 @@ const EXPERTS: &[TensorRule] = &[
     .need(IS_MIXTURE),
 ];
 
-/// Whether the feed-forward part of a layer is a mixture: the Hub's files say 0 or 1, transformers' a word.
+/// True if the feed-forward part of a layer is a mixture; the Hub's files state 0 or 1, transformers' a word.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     let of = |key| hparams.get(key).and_then(|list| list.get(usize::try_from(bid).ok()?));
     match (of("moe_layer_freq"), of("mlp_layer_types")) {
@@ -125,7 +125,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// Which layers are mixtures, and the sizes of the index, in the words of the Hub's files.
+/// Mixture layers, and the sizes of the indexer, in the spelling of the Hub's files.
 fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     let mixtures = file.layers_with("ffn_gate_inp.weight");
     config.insert("moe_layer_freq".into(), mixtures.iter().map(|is| u64::from(*is)).collect());

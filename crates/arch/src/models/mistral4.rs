@@ -30,7 +30,7 @@ pub const MISTRAL4: Arch = Arch {
         &rules::shared_experts(Need::If(deepseek2::has_shared)),
         deepseek2::CORRECTION,
     ],
-    // What of a head is rotated is a length of its own.
+    // The rotated part of a head has its own length.
     harmless: &["rope_parameters.partial_rotary_factor"],
     drops: deepseek2::drop_tied,
     ..DEEPSEEK2

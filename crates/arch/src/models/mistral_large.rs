@@ -76,7 +76,7 @@ fn rename(name: &str) -> Option<String> {
     Some(format!("model.layers.{bid}.{part}.weight"))
 }
 
-/// Config keys of Mistral that DeepSeek's names are put beside.
+/// Mistral's config keys with DeepSeek's names.
 const CONFIG_KEYS: &[(&str, &str)] = &[
     ("dim", "hidden_size"),
     ("norm_eps", "rms_norm_eps"),

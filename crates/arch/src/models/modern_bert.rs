@@ -1,9 +1,9 @@
-//! ModernBERT: an encoder with rotary positions and windows.
+//! ModernBERT: an encoder with RoPE and sliding windows.
 //!
-//! Config keys: those of every text model, the window, every how many layers there is none, the
-//! activation; pooling, and that before a classifier.
+//! Config keys: those of every text model, the sliding window, the period of layers without one, the
+//! activation; pooling, and that of a classifier.
 //!
-//! Transforms: none; gate and up stay one matrix, Q, K and V as well.
+//! Transforms: none; gate and up stay one matrix, and so do Q, K and V.
 //!
 //! Source: `ModernBertModel` in `conversion/bert.py`.
 
@@ -95,7 +95,7 @@ const MODERN_BERT_CONFIG: ConfigClass = ConfigClass {
             return Err("`global_attn_every_n_layers` is 0".into());
         }
         adjust::layer_types(map, |layer| !layer.is_multiple_of(every))?;
-        // Each kind of layer has a base of its own under a flat key.
+        // Each kind of layer has its own base under a flat key.
         let (full, sliding) = (("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0));
         adjust::nested_rope(map, full, sliding)
     },

@@ -1,12 +1,12 @@
 //! MPT, under its own class name and that of transformers.
 //!
-//! Config keys: in an order of their own, without a file type, `attn_config` among them; the epsilon of
-//! the norms is 1e-5 whatever the config says.
+//! Config keys: in their own order, without a file type, including those of `attn_config`; the epsilon of
+//! norms is 1e-5, whatever the config says.
 //!
-//! Transforms: none. Scales of an activation-aware quantization are kept beside the weights.
+//! Transforms: none. Scales of an activation-aware quantization are kept next to the weights.
 //!
-//! Source: `MPTModel` in `conversion/mpt.py`, which does not know the class name `MptForCausalLM`
-//! that transformers writes.
+//! Source: `MPTModel` in `conversion/mpt.py`, which does not know the class name `MptForCausalLM` that
+//! transformers writes.
 
 use crate::models::prelude::*;
 

@@ -1,15 +1,17 @@
-//! Llama and Mistral as their authors publish them: `params.json` and `consolidated.*` in the place of Hugging Face's
-//! files.
+//! Llama and Mistral as their authors publish them: `params.json` and `consolidated.*` instead of Hugging
+//! Face's files.
 //!
-//! Config keys: Mistral's `params.json` under its own names, which the reference looks for beside Hugging Face's, with
-//! `yarn` and `llama_4_scaling`. Meta's has too few: a config of transformers is made of it and of the shapes, and the
-//! rest is llama, so that the file is the one that Hugging Face's copy of the same weights gives.
+//! Config keys: Mistral's `params.json` under its own names, which the reference looks for next to Hugging
+//! Face's, with `yarn` and `llama_4_scaling`. Meta's has too few keys: a transformers config is built from it
+//! and from the shapes, and the rest follows llama, so the file equals that of Hugging Face's copy of the
+//! same weights.
 //!
-//! Transforms: none but stacked experts. Rows of Q and K lie in the order that ggml wants; it is Hugging Face's copy
-//! that moved them.
+//! Transforms: none except stacked experts. Rows of Q and K are in ggml's order; Hugging Face's copy moved
+//! them.
 //!
-//! Source: `MistralModel` in `conversion/mistral.py`; names of Meta's tensors in `gguf-py/gguf/tensor_mapping.py`
-//! (llama-pth); lengths of context in `examples/convert_legacy_llama.py` (`Params.loadOriginalParamsJson`).
+//! Source: `MistralModel` in `conversion/mistral.py`; names of Meta's tensors in
+//! `gguf-py/gguf/tensor_mapping.py` (llama-pth); context lengths in `examples/convert_legacy_llama.py`
+//! (`Params.loadOriginalParamsJson`).
 
 use crate::models::llama::{self, LLAMA, LLAMA_CONFIG, MIXTRAL_CONFIG};
 use crate::models::prelude::*;
@@ -145,7 +147,7 @@ fn meta_config(params: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Arc
     let head_dim = dim.checked_div(n_heads).ok_or_else(|| bad("n_heads", &0.into(), "a count above 0"))?;
     let n_kv_heads =
         params.get_u64("n_kv_heads")?.or(params.get_u64("num_key_value_heads")?).unwrap_or(n_heads);
-    // Split over more parts than there are heads, they would have to be repeated: nobody says how.
+    // Split over more parts than heads, they would have to be repeated, in an unspecified way.
     for name in ["layers.0.attention.wk.weight", "layers.0.attention.wv.weight"] {
         let expected = n_kv_heads.saturating_mul(head_dim);
         if let Some(found) = shape(name).filter(|shape| shape.n_rows() != expected) {
@@ -163,7 +165,7 @@ fn meta_config(params: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Arc
     let theta = params.get_f64("rope_theta")?.unwrap_or(if experts.is_some() { 1e6 } else { 1e4 });
     let epsilon = params.get_f64("norm_eps")?.or(params.get_f64("rms_norm_eps")?);
     let is_scaled = params.is_true("use_scaled_rope");
-    // Feed-forward width and vocabulary stand in the shapes; what `params.json` says of them is a formula and a -1.
+    // Feed-forward width and vocabulary follow from the shapes; `params.json` has a formula and a -1.
     let of_expert = experts.as_ref().map(|_| "layers.0.feed_forward.experts.0.w1.weight");
     let width = rows(of_expert.unwrap_or("layers.0.feed_forward.w1.weight"));
     // The length is not stated anywhere: that of the family, by what tells families apart. Llama 3.1 and later, Llama 3,

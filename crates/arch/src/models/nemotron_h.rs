@@ -1,14 +1,16 @@
-//! Nemotron-H, Nemotron Nano 2 and Nemotron 3: each layer is one of a state space, attention, a feed-forward part or a
-//! mixture of experts.
+//! Nemotron-H, Nemotron Nano 2 and Nemotron 3: each layer is a state space, attention, a feed-forward part or
+//! a mixture of experts.
 //!
-//! Config keys: those of Granite 4 with lengths of heads; the feed-forward length by layer; experts and what they are
-//! compressed to. Which layers are what is said by a pattern of letters, by a list, or by a list of objects (Puzzle).
+//! Config keys: those of Granite 4 with head lengths; the feed-forward length by layer; experts and their
+//! latent size. The kinds of layers are given by a pattern of letters, by a list, or by a list of objects
+//! (Puzzle).
 //!
-//! Transforms: those of Mamba 2; rows of queries and keys are permuted though nothing rotates them. Experts become one
-//! tensor. The prediction of the token after the next, two layers in the checkpoint, is one in the file.
+//! Transforms: those of Mamba 2; rows of queries and keys are permuted although there is no RoPE. Experts
+//! become one tensor. The MTP module, two layers in the checkpoint, is one in the file.
 //!
-//! Source: `NemotronHModel` and `NemotronHPuzzleModel` in `conversion/nemotron.py`. The reference takes every file that the
-//! class of transformers 5 reads for a mixture, because that class has defaults for experts; here the layers decide.
+//! Source: `NemotronHModel` and `NemotronHPuzzleModel` in `conversion/nemotron.py`. The reference treats
+//! every file that transformers 5's class reads as a mixture, because that class has defaults for experts;
+//! here the layers decide.
 
 use crate::models::prelude::*;
 use crate::models::{glm4moe, granitehybrid, granitemoe};
@@ -22,7 +24,7 @@ pub const NEMOTRON_H: Arch = Arch {
     needs: &["hidden_size", "num_attention_heads", "vocab_size", "mamba_num_heads", "mamba_head_dim"],
     tensors: &[ENDS, LAYERS, STATE, ATTENTION, FORWARD],
     keys: |hparams, keys| {
-        // What transformers writes of experts into files that have none.
+        // Expert keys that transformers writes into files without experts.
         let dense = OF_EXPERTS.iter().fold(hparams.clone(), |hparams, key| hparams.without(key));
         hybrid_keys(&dense, keys)?;
         let width = hparams.need_u64(&["intermediate_size", "n_inner", "hidden_dim"])?;
@@ -113,7 +115,7 @@ const STATE: &[TensorRule] = &[
         .shape(rules::COLUMN)
         .need(STATES),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.dt_bias"], "blk.{bid}.ssm_dt").bare(".bias").need(STATES),
-    // (channels, 1, kernel) becomes (channels, kernel): each channel has a kernel of its own.
+    // (channels, 1, kernel) becomes (channels, kernel): each channel has its own kernel.
     TensorRule::copy(&["backbone.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d")
         .shape(rules::SQUEEZE_CHANNEL)
         .need(STATES),
@@ -142,7 +144,7 @@ const FORWARD: &[TensorRule] = &[
     TensorRule::copy(&["backbone.layers.{bid}.mixer.down_proj"], "blk.{bid}.ffn_down").need(FORWARDS),
 ];
 
-/// Experts of two matrices. What they see may be compressed before, and is expanded again after.
+/// Experts of two matrices. Their input may be compressed and their output expanded.
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["backbone.layers.{bid}.mixer.gate"], "blk.{bid}.ffn_gate_inp")
         .need(Need::If(|hparams, bid| kind(hparams, bid) == Kind::Mixture)),
@@ -159,14 +161,14 @@ const EXPERTS: &[TensorRule] = &[
         .need(MIXES),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.shared_experts.down_proj"], "blk.{bid}.ffn_down_shexp")
         .need(MIXES),
-    // z = W_1 x with (latent, hidden) before the experts, W_2 z with (hidden, latent) behind them.
+    // z = W_1 x with (latent, hidden) before the experts, W_2 z with (hidden, latent) after them.
     TensorRule::copy(&["backbone.layers.{bid}.mixer.fc1_latent_proj"], "blk.{bid}.ffn_latent_down")
         .need(COMPRESSES),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.fc2_latent_proj"], "blk.{bid}.ffn_latent_up")
         .need(COMPRESSES),
 ];
 
-/// Beside attention and a mixture, what the prediction of the token after the next has.
+/// Tensors of the MTP module, in addition to attention and a mixture.
 const PREDICTION: &[TensorRule] = &[
     // The reference looks for tensors that stay in f32 by the layer of the checkpoint, and does not find this one.
     TensorRule::copy(&["backbone.layers.{bid}.predicted_gate"], "blk.{bid}.ffn_gate_inp")
@@ -187,7 +189,7 @@ const SPECIAL: &[(&str, &str)] = &[
     ("0.hnorm", "hnorm"),
     ("0.eh_proj", "eh_proj"),
     ("1.mixer.gate", "predicted_gate"),
-    // Both layers of the checkpoint have a `norm`; in the file's one the second's stands behind attention.
+    // Both layers of the checkpoint have a `norm`; in the file's layer the second one follows attention.
     ("1.norm", "post_attention_layernorm"),
     ("1.final_layernorm", "shared_head.norm"),
 ];
@@ -210,7 +212,7 @@ const PREDICTED: &str = "num_nextn_predict_layers";
 const OF_EXPERTS: &[&str] =
     &["n_routed_experts", "num_local_experts", "num_experts", "num_experts_per_tok", "n_group", "topk_group"];
 
-/// What a layer is.
+/// Kind of a layer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     State,
@@ -223,7 +225,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Of its letter in a pattern, or its name in a list: of older files and of transformers 5.
+    /// Kind for a letter in a pattern, or for a name in a list of older files or of transformers 5.
     fn named(name: &str) -> Kind {
         match name {
             "M" | "mamba" | "linear_attention" => Kind::State,
@@ -235,7 +237,7 @@ impl Kind {
     }
 }
 
-/// Where a config says of what kind its layers are.
+/// Location of the kinds of layers in a config.
 enum Listed<'a> {
     Blocks(&'a [Json]),
     Letters(&'a str),
@@ -271,13 +273,13 @@ impl<'a> Listed<'a> {
 
 fn kind(hparams: &Hparams, bid: u64) -> Kind {
     let listed = Listed::of(|key| hparams.get(key));
-    // The prediction is not in the list: it is the one layer behind it.
+    // The MTP module is not in the list: it is the one layer after it.
     let after = hparams.get(PREDICTED).is_some() && bid == listed.len() as u64;
     let kind = usize::try_from(bid).ok().and_then(|bid| listed.kind(bid));
     kind.unwrap_or(if after { Kind::Prediction } else { Kind::Unknown })
 }
 
-/// Whether any layer is a mixture.
+/// True if any layer is a mixture.
 fn is_mixture(config: &Json) -> bool {
     let listed = Listed::of(|key| text_key(config, key));
     match listed.len() {
@@ -295,7 +297,7 @@ fn count_layers(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, A
     }
     let predicted = hparams.get_u64(PREDICTED)?.unwrap_or(0);
     let is_there = tensors.iter().any(|tensor| tensor.name.starts_with("mtp.layers."));
-    // Of a file that is exported the names are those of the table.
+    // In an exported file the names are those of the table.
     let last = format!("backbone.layers.{n_layers}.");
     let is_there = is_there || tensors.iter().any(|tensor| tensor.name.starts_with(&last));
     if predicted == 0 || !is_there {
@@ -328,7 +330,7 @@ fn predicted(hparams: &Hparams, name: &str) -> Option<String> {
     }
 }
 
-/// Whether a tensor of the prediction belongs to its first layer.
+/// True if an MTP tensor belongs to the module's first layer.
 fn is_of_attention(suffix: &str) -> bool {
     let of_attention = ["norm.", "mixer.q_proj.", "mixer.k_proj.", "mixer.v_proj.", "mixer.o_proj."];
     of_attention.iter().any(|start| suffix.starts_with(start))

@@ -31,7 +31,7 @@ pub const EMBEDDINGS: &[TensorRule] = &[
     TensorRule::copy(&["emb_ln"], "token_embd_norm"),
 ];
 
-/// What layers of both versions have.
+/// Layer tensors of both versions.
 pub const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["encoder.layers.{bid}.attn.Wqkv"], "blk.{bid}.attn_qkv"),
     TensorRule::copy(&["encoder.layers.{bid}.attn.out_proj"], "blk.{bid}.attn_output"),
@@ -72,7 +72,7 @@ const NOMIC_BERT_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// What the Hub's files say in other words, over defaults.
+/// Values in the Hub's spelling, which override defaults.
 fn hub_spelling(map: &mut Map<String, Json>) {
     // `NomicBertConfig` of transformers 5 has its own defaults; a file of the Hub would lose its
     // numbers to them.
@@ -90,7 +90,7 @@ fn hub_spelling(map: &mut Map<String, Json>) {
     Fill::HeadDim.apply(map);
 }
 
-/// What the file must say for the model to be one of these, and what it may not.
+/// Checks values that identify the model.
 ///
 /// # Errors
 ///

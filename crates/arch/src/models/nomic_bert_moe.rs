@@ -20,7 +20,7 @@ pub const NOMIC_BERT_MOE: Arch = Arch {
     tensors: &[nomic_bert::EMBEDDINGS, nomic_bert::LAYERS, DENSE, EXPERTS],
     keys: |hparams, keys| {
         nomic_bert::keys_of(hparams, keys, true)?;
-        // Positions of XLM-RoBERTa's tokenizer begin behind that of padding.
+        // Positions of XLM-RoBERTa's tokenizer start after the padding position.
         let length = hparams.need_u64(&["max_position_embeddings"])?;
         let before = hparams.get_u64("pad_token_id")?.unwrap_or(0).saturating_add(1);
         keys.set_derived("context_length", "max_position_embeddings", length.saturating_sub(before))?;

@@ -76,7 +76,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // OLMo 2 has no window and no key.
     if hparams.get("sliding_window").is_some() {
         keys.count("attention.sliding_window", hparams, &["sliding_window"])?;
-        // The number comes out of a file; a list is made of it.
+        // The number comes from a file and sizes a list.
         let n_layers = hparams.n_layers()?.min(10_000);
         let pattern = || (1..=n_layers).map(|layer| layer % 4 != 0).collect();
         // `layer_types` where the config has it, else the period of OLMo 3.

@@ -94,8 +94,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// Lists by layer under the model's own names. Multipliers are those that lead to the lengths in the file; what they
-/// were before rounding is not known, and nothing else asks.
+/// Lists by layer under the model's own names. Multipliers are chosen to give the lengths in the file; their
+/// values before rounding are unknown and not needed.
 fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     let width = file.count("embedding_length").unwrap_or(0).max(1);
     let lengths = file.counts("feed_forward_length").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Orion 14B.
 //!
-//! Config keys: those of every text model in an order of its own, without rotary keys; the norm's
-//! epsilon is called `rms_norm_eps` but belongs to a layer norm.
+//! Config keys: those of every text model in their own order, without RoPE keys; the norm's epsilon is called
+//! `rms_norm_eps` but belongs to a layer norm.
 //!
 //! Transforms: none.
 //!

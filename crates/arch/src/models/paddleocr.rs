@@ -25,7 +25,7 @@ const PADDLEOCR_VL_CONFIG: ConfigClass = ConfigClass {
     fields: &[],
     has_rope: false,
     adjust: |map| {
-        // The text part may stand in a part of its own, or flat in the whole.
+        // The text part may be nested or flat.
         adjust::text_config_or_flat(map, &ConfigClass { model_type: "paddleocr_vl_text", ..ERNIE4_5_CONFIG })
     },
     ..BASE

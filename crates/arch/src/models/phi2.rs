@@ -1,7 +1,7 @@
 //! Phi 1, 1.5 and 2.
 //!
-//! Config keys: those of every text model in an order of its own, without the rotary base; the
-//! feed-forward length is four times the width whatever the config says.
+//! Config keys: those of every text model in their own order, without the RoPE base; the feed-forward length
+//! is four times the width, whatever the config says.
 //!
 //! Transforms: none.
 //!

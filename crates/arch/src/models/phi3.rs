@@ -1,10 +1,10 @@
 //! Phi 3, 3.5 and 4.
 //!
-//! Config keys: those of every text model in an order of its own, the length that the model was
-//! trained for, `sliding_window` (0 where there is none: Phi 4).
+//! Config keys: those of every text model in their own order, the original context length, `sliding_window`
+//! (0 if there is none: Phi 4).
 //!
-//! Transforms: none; Q, K and V stay one matrix, gate and up as well. Factors of `longrope`
-//! scaling become the computed tensors `rope_factors_long` and `rope_factors_short`.
+//! Transforms: none; Q, K and V stay one matrix, and so do gate and up. Factors of `longrope` scaling become
+//! the computed tensors `rope_factors_long` and `rope_factors_short`.
 //!
 //! Source: `Phi3MiniModel` in `conversion/phi.py`.
 
@@ -56,8 +56,8 @@ const PHI3_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// The length before scaling stands beside the rotary parameters, and `yarn` means `longrope`.
-/// The older name `su` is not taken.
+/// The original length is stored next to the RoPE parameters, and `yarn` means `longrope`. The older name
+/// `su` is not accepted.
 fn config(map: &mut Map<String, Json>) -> Result<(), String> {
     // `Phi3Config._rope_parameters_adjustment`: the length stands at the top of the file.
     let length = map.get("original_max_position_embeddings").cloned().unwrap_or(Json::Null);
@@ -121,7 +121,7 @@ fn original_length(hparams: &Hparams) -> Result<f64, ArchError> {
     value.as_f64().filter(|length| *length >= 1.0).ok_or_else(|| bad(key, value, "a length"))
 }
 
-/// What attention is multiplied by because of a longer context, where there are factors.
+/// Attention factor for longer contexts, if there are scaling factors.
 fn attention_factor(hparams: &Hparams) -> Result<Option<f64>, ArchError> {
     let rope = hparams.rope();
     if rope.get("long_factor").is_none() {

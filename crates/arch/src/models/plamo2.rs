@@ -49,7 +49,7 @@ const MAMBA: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.conv1d"], "blk.{bid}.ssm_conv1d")
         .shape(rules::SQUEEZE_CHANNEL)
         .need(IS_MAMBA),
-    // B, C and the time step come of one matrix.
+    // One matrix gives B, C and the time step.
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.bcdt_proj"], "blk.{bid}.ssm_x").need(IS_MAMBA),
     TensorRule::copy(&["model.layers.layers.{bid}.mixer.dt_bias"], "blk.{bid}.ssm_dt")
         .bare(".bias")
@@ -73,7 +73,7 @@ const MAMBA: &[TensorRule] = &[
         .need(IS_MAMBA),
 ];
 
-/// Whether a layer has a state in the place of attention: `is_mamba` of the model's code.
+/// True if a layer has a state instead of attention: `is_mamba` of the model's code.
 fn is_mamba(hparams: &Hparams, bid: u64) -> bool {
     if hparams.get("mamba_enabled") == Some(&Json::Bool(false)) {
         return false;

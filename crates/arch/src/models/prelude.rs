@@ -1,4 +1,4 @@
-//! What nearly every row needs, so that the file of a model imports its siblings alone.
+//! Common imports, so that a model's file imports only its siblings.
 
 pub(crate) use gguf::{Array, Value};
 pub(crate) use serde_json::{Map, Value as Json, json};

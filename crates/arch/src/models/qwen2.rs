@@ -58,7 +58,7 @@ const QWEN2_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// Those of every text model, and pooling.
+/// Keys of every text model, and pooling.
 ///
 /// # Errors
 ///

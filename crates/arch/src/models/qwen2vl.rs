@@ -1,8 +1,9 @@
 //! Text parts of Qwen 2 VL, Qwen 2.5 VL and Qwen 2.5 Omni.
 //!
-//! Config keys: those of every text model, among them the sections of the rotated dimensions (time, height, width).
+//! Config keys: those of every text model, including the sections of the rotated dimensions (time, height,
+//! width).
 //!
-//! Transforms: none. What is around the text part of Omni begins with `thinker.`.
+//! Transforms: none. Omni's tensors have the prefix `thinker.`.
 //!
 //! Source: `Qwen2VLModel` in `conversion/qwenvl.py`.
 
@@ -71,7 +72,7 @@ const QWEN2_VL_CONFIG: ConfigClass = ConfigClass {
 /// `Qwen2_5_VLConfig` of transformers 5.23.
 const QWEN2_5_VL_CONFIG: ConfigClass = ConfigClass { model_type: "qwen2_5_vl", ..QWEN2_VL_CONFIG };
 
-/// `Qwen2_5OmniConfig` of transformers 5.23: what thinks, what talks and what sounds. The first has the text part.
+/// `Qwen2_5OmniConfig` of transformers 5.23: thinker, talker and token2wav. The thinker has the text part.
 const QWEN2_5_OMNI_CONFIG: ConfigClass = ConfigClass {
     model_type: "qwen2_5_omni",
     adjust: |map| match map.get_mut("thinker_config").and_then(Json::as_object_mut) {

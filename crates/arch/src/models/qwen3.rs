@@ -1,9 +1,9 @@
 //! Qwen 3.
 //!
-//! Config keys: those of every text model; pooling, of models that embed texts. A sliding window is
-//! not written.
+//! Config keys: those of every text model; pooling, for embedding models. A sliding window is not written.
 //!
-//! Transforms: none. Of a reranker, which answers with two tokens, two rows of the output are its classifier.
+//! Transforms: none. Two rows of the output matrix of a reranker, which answers with two tokens, become its
+//! classifier.
 //!
 //! Source: `Qwen3Model` in `conversion/qwen.py`.
 
@@ -69,7 +69,7 @@ pub fn tied(hparams: &Hparams, name: &str) -> Option<String> {
     Some(format!("tied.{last}.weight"))
 }
 
-/// How a reranker is asked, and what its two answers are called.
+/// Prompt template of a reranker, and the labels of its two answers.
 pub fn answer_keys(keys: &mut Keys) {
     // `PoolingType.RANK` in `gguf-py/gguf/constants.py`.
     keys.set_prefixed("pooling_type", Value::U32(4));

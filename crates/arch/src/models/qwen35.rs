@@ -154,7 +154,7 @@ fn one_a_head(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     Heads::of(hparams)?.tiled(0, |_| 1)
 }
 
-/// Those of Qwen 3 Next, and sections.
+/// Keys of Qwen 3 Next, and sections.
 ///
 /// # Errors
 ///

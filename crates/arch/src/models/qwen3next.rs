@@ -80,7 +80,7 @@ const LINEAR_ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.linear_attn.out_proj"], "blk.{bid}.ssm_out").need(IS_LINEAR),
 ];
 
-/// Beside a whole layer, what the prediction of the token after the next has.
+/// Tensors of an MTP layer in addition to those of a whole layer.
 pub const PREDICTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.eh_proj"], "blk.{bid}.nextn.eh_proj").need(Need::Optional),
     TensorRule::norm1p(&["model.layers.{bid}.enorm"], "blk.{bid}.nextn.enorm").need(Need::Optional),
@@ -92,7 +92,7 @@ pub const PREDICTION: &[TensorRule] = &[
 pub const IS_LINEAR: Need = Need::If(is_linear);
 const IS_FULL: Need = Need::If(|hparams, bid| !is_linear(hparams, bid));
 
-/// Whether a layer has linear attention, by `layer_types`; those that are not listed have not.
+/// True if a layer has linear attention, by `layer_types`; unlisted layers do not.
 pub fn is_linear(hparams: &Hparams, bid: u64) -> bool {
     let kind = hparams.get("layer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
     kind.is_some_and(|kind| kind == "linear_attention")
@@ -117,7 +117,7 @@ fn gates(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
 /// The config key that announces layers of the prediction.
 const MTP_LAYERS: &str = "mtp_num_hidden_layers";
 
-/// The prediction has a name of its own.
+/// MTP layers have their own name.
 pub const PREDICTED_LAYERS: Predicted = Predicted {
     keys: &[MTP_LAYERS],
     is_part: |_, name| name.strip_prefix("model.").unwrap_or(name).starts_with("mtp."),
@@ -165,7 +165,7 @@ pub fn rename(hparams: &Hparams, name: &str) -> Option<String> {
         return Some(format!("model.layers.{}.{rest}", trunk.checked_add(layer.parse().ok()?)?));
     }
     let (part, ending) = rest.split_once('.')?;
-    // What is there once, whatever the number of predicting layers, goes to the first of them.
+    // Tensors that exist once, whatever the number of MTP layers, go to the first of them.
     let part = match part {
         "fc" => "eh_proj",
         "pre_fc_norm_embedding" => "enorm",

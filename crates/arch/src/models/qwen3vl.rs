@@ -109,7 +109,8 @@ pub const QWEN3OMNI: Arch = Arch {
     ..QWEN3VLMOE
 };
 
-/// Of (experts, in, out), unlike those of Qwen 3, which are (experts, out, in), unless their shape says that.
+/// Experts of shape (experts, in, out), unlike those of Qwen 3, which are (experts, out, in), unless their
+/// shape says otherwise.
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp"),
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj"], "blk.{bid}.ffn_gate_exps")
@@ -138,13 +139,13 @@ fn sizes(hparams: &Hparams) -> Option<(u64, u64)> {
     Some((size("hidden_size")?, size("moe_intermediate_size")?))
 }
 
-/// Whether an expert looks the same both ways: its gate and up, or its down, is as wide as high.
+/// True if the orientation of an expert is ambiguous: its gate and up, or its down, is square.
 fn is_square((width, n_ff): (u64, u64)) -> bool {
     n_ff.checked_mul(2) == Some(width) || n_ff == width
 }
 
-/// Whether the matrices of experts are (experts, out, in): gate and up (experts, 2 f, width), down (experts, width, f). Never where
-/// the shape of one of the two cannot say, so that both are treated alike.
+/// True if the matrices of experts are (experts, out, in): gate and up (experts, 2 f, width), down (experts,
+/// width, f). False if the shape of either is ambiguous, so that both are treated alike.
 fn is_out_in(hparams: &Hparams, shape: &Shape) -> bool {
     sizes(hparams).filter(|sizes| !is_square(*sizes)).is_some_and(|(width, n_ff)| {
         // Row length first.
@@ -157,7 +158,7 @@ fn rename(_: &Hparams, name: &str) -> Option<String> {
     name.contains("thinker.").then(|| name.replace("thinker.", ""))
 }
 
-/// How many layers of the vision tower give features to early layers of the text part.
+/// Number of vision tower layers that feed early layers of the text part.
 fn deepstack_key(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let thinker = hparams.get("thinker_config").and_then(|thinker| thinker.get("vision_config"));
     let vision =
@@ -256,7 +257,7 @@ const OMNI_TEXT_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// `Qwen3OmniMoeConfig` of transformers 5.23: what listens and thinks, and what talks.
+/// `Qwen3OmniMoeConfig` of transformers 5.23: thinker and talker.
 const OMNI_CONFIG: ConfigClass = ConfigClass {
     model_type: "qwen3_omni_moe",
     fields: &[],
@@ -274,7 +275,7 @@ const CONFIG: ConfigClass = ConfigClass {
     fields: &[],
     has_rope: false,
     adjust: |map| {
-        // `Qwen3VLVisionConfig`: what a tower has where its config does not say.
+        // `Qwen3VLVisionConfig`: defaults of a tower.
         adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
         adjust::text_config(map, &TEXT_CONFIG)
     },

@@ -1,14 +1,14 @@
-//! Qwen 3.8 Flash Next, the text part: Qwen 3.5's mixture with several residual streams in the place of norms, an indexer,
-//! and embeddings of groups of tokens in one layer.
+//! Qwen 3.8 Flash Next, the text part: Qwen 3.5's mixture with several residual streams instead of norms, an
+//! indexer, and n-gram embeddings in one layer.
 //!
-//! Config keys: those of Qwen 3.5, residual streams, the indexer, embeddings of groups of tokens. The constants with which
-//! these groups are hashed are tensors of the checkpoint.
+//! Config keys: those of Qwen 3.5, residual streams, the indexer, n-gram embeddings. The constants for
+//! hashing n-grams are tensors of the checkpoint.
 //!
-//! Transforms: those of Qwen 3.5; queries and keys of the indexer come apart, the shards of the embedding together.
-//! Prediction is left out.
+//! Transforms: those of Qwen 3.5; queries and keys of the indexer are split, the shards of the embedding
+//! joined. MTP layers are left out.
 //!
-//! Source: `Qwen4ExpTextModel` in `conversion/qwen4exp.py`. The config class of transformers 5.23 renames what the
-//! reference reads, so a config is read as it stands.
+//! Source: `Qwen4ExpTextModel` in `conversion/qwen4exp.py`. The config class of transformers 5.23 renames
+//! what the reference reads, so the raw config is read.
 
 use crate::models::prelude::*;
 use crate::models::{qwen2moe, qwen3next, qwen35};
@@ -57,13 +57,13 @@ pub const QWEN4EXP: Arch = Arch {
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-    // The streams become one here, in the place of a last norm.
+    // Merges the streams, instead of a final norm.
     TensorRule::norm1p(&["model.hyper_connection_mixer.hc_norm"], "output_hc_norm"),
     TensorRule::copy(&["model.hyper_connection_mixer.input_mix_weight_down"], "output_hc_down"),
     TensorRule::copy(&["model.hyper_connection_mixer.input_mix_weight_up"], "output_hc_up"),
 ];
 
-/// How residual streams become the input of each half of a layer, and how its output goes back into them.
+/// Residual streams: how they form the input of each half of a layer, and how its output returns to them.
 const STREAMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.attn_hyper_connection.hc_norm"], "blk.{bid}.hc_attn_norm"),
     TensorRule::copy(

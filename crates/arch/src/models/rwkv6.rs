@@ -1,10 +1,10 @@
 //! RWKV 6 (Finch) and its hybrid with Qwen 2.
 //!
-//! Config keys: in an order of their own; the context is a million, heads are none.
+//! Config keys: in their own order; the context is a million, and there are no heads.
 //!
-//! Transforms: low-rank factors are stored transposed; five vectors that mix a token with the one before
-//! become one tensor; output matrices of later layers are divided by two again and again, where the
-//! config asks for rescaling. The hybrid has the five parts of its mixing factors in another order.
+//! Transforms: low-rank factors are stored transposed; five vectors that mix a token with the previous one
+//! become one tensor; output matrices of later layers are repeatedly divided by two if the config requests
+//! rescaling. The hybrid has the five parts of its mixing factors in another order.
 //!
 //! Source: `Rwkv6Model` and `RWKV6Qwen2Model` in `conversion/rwkv.py`.
 
@@ -97,7 +97,7 @@ const CHANNEL_MIX: &[TensorRule] = &[
         .element_of(rescaled),
 ];
 
-/// Of the five parts of the factors (receptance, key, value, decay, gate), which one comes when.
+/// Order of the five parts of the factors (receptance, key, value, decay, gate).
 const PARTS: &[u64] = &[3, 1, 2, 0, 4];
 
 const HYBRID_TIME_MIX: &[TensorRule] = &[

@@ -1,12 +1,12 @@
-//! RWKV 7 (Goose) in the spellings of flash-linear-attention and of its authors, and its hybrid with
-//! Qwen 2 (ARWKV).
+//! RWKV 7 (Goose) in the spellings of flash-linear-attention and of its authors, and its hybrid with Qwen 2
+//! (ARWKV).
 //!
-//! Config keys: in an order of their own; ranks of the low-rank factors that the config leaves out
-//! follow from the width.
+//! Config keys: in their own order; ranks of the low-rank factors that the config omits follow from the
+//! width.
 //!
-//! Transforms: the vectors that mix a token with the one before become one tensor. Low-rank factors
-//! are stored transposed, unless they have the names of flash-linear-attention. The first layer has no
-//! residual values; llama.cpp wants them all the same and gets those of its learning rate.
+//! Transforms: the vectors that mix a token with the previous one become one tensor. Low-rank factors are
+//! stored transposed, unless they have the names of flash-linear-attention. The first layer has no residual
+//! values; llama.cpp requires them anyway and gets those of its learning rate.
 //!
 //! Source: `Rwkv7Model` and `ARwkv7Model` in `conversion/rwkv.py`.
 
@@ -129,8 +129,8 @@ const TIME_MIX: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.attention.ln_x"], "blk.{bid}.time_mix_ln").need(Need::Optional),
 ];
 
-/// Low-rank factors of decay, learning rate, residual values and gate. What serves the first layer as
-/// residual values is its learning rate, and comes before it.
+/// Low-rank factors of decay, learning rate, residual values and gate. The first layer's learning rate also
+/// serves as its residual values, and comes first.
 const FACTORS: &[TensorRule] = &[
     // `Rwkv7Model.modify_tensors`: the first layer's v0, v1, v2 are copies of a0, a1, a2, because the
     // loader wants them.

@@ -1,6 +1,7 @@
-//! SmallThinker: mixtures of experts whose router comes before attention.
+//! SmallThinker: mixtures of experts whose router precedes attention.
 //!
-//! Config keys: those of every text model, experts under names of its own, the window where any layer has it.
+//! Config keys: those of every text model, experts under their own names, the sliding window if any layer has
+//! it.
 //!
 //! Transforms: experts become one tensor.
 //!
@@ -23,7 +24,7 @@ pub const SMALLTHINKER: Arch = Arch {
     ],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, EXPERTS],
     keys,
-    // What counts experts looks for the usual name.
+    // The code that counts experts reads the usual name.
     prepare: |hparams, _| {
         let experts = hparams.get("moe_num_primary_experts").cloned();
         Ok(experts.map(|experts| hparams.with("num_experts", experts)).unwrap_or(hparams))

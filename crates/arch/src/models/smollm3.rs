@@ -1,6 +1,6 @@
 //! SmolLM 3.
 //!
-//! Config keys: those of llama. Which layers are rotated is not written; llama.cpp knows.
+//! Config keys: those of llama. Layers without RoPE are not written; llama.cpp has them built in.
 //!
 //! Transforms: those of llama.
 //!

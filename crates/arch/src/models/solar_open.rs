@@ -1,4 +1,4 @@
-//! Solar Open: GLM 4.5's mixture of experts with a tokenizer of its own.
+//! Solar Open: GLM 4.5's mixture of experts with its own tokenizer.
 //!
 //! Config keys: those of GLM 4.5.
 //!

@@ -19,7 +19,7 @@ pub const SPARK2_5: Arch = Arch {
     from_file: |file, config| {
         let slides = file.flags("attention.sliding_window_pattern").unwrap_or_default();
         config.insert("layer_types".into(), kinds(&slides, ["sliding_attention", "full_attention"]));
-        // What `keys` insists on.
+        // Value that `keys` requires.
         config.insert("gate_attn_act_mode".into(), "sigmoid".into());
         config.insert("headwise_attn_output_gate".into(), true.into());
         config.insert("hidden_act".into(), "gelu".into());

@@ -1,10 +1,10 @@
 //! StableLM 2 and older ones with the same class.
 //!
-//! Config keys: those of every text model in an order of its own, `partial_rotary_factor`,
-//! `use_parallel_residual`; the rotary base is not written.
+//! Config keys: those of every text model in their own order, `partial_rotary_factor`,
+//! `use_parallel_residual`; the RoPE base is not written.
 //!
-//! Transforms: norms of queries and keys, one a head, become one tensor a layer (the reference
-//! stacks them, loses the stack and stops; here they are what it means).
+//! Transforms: norms of queries and keys, one per head, become one tensor per layer (the reference stacks
+//! them, loses the stack and stops; here they are written as it intends).
 //!
 //! Source: `StableLMModel` in `conversion/stablelm.py`.
 

@@ -85,7 +85,7 @@ const PREDICTION: &[TensorRule] = &[
         .need(Need::Optional),
 ];
 
-/// Rotary bases may be listed, by layer: of the first, which sees everything, and of the second, which slides.
+/// RoPE bases may be listed by layer: the first layer has full attention, the second a sliding window.
 fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchError> {
     let mut hparams = glm4moe::count_predicted(hparams, tensors)?;
     if let Some(Json::Array(bases)) = hparams.get("rope_theta").cloned() {
@@ -101,7 +101,7 @@ fn prepare(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, ArchEr
     Ok(hparams)
 }
 
-/// Whether the feed-forward part of a layer is a mixture: one of those that are listed.
+/// True if the feed-forward part of a layer is a listed mixture.
 fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
     mixtures(hparams).contains(&bid)
 }
@@ -112,7 +112,7 @@ fn mixtures(hparams: &Hparams) -> Vec<u64> {
     listed.split(',').filter_map(|layer| layer.trim().parse().ok()).collect()
 }
 
-/// Which layers slide; those that are not listed see everything.
+/// Sliding layers; unlisted layers have full attention.
 fn sliding(hparams: &Hparams) -> Result<Vec<bool>, ArchError> {
     let n_layers = hparams.n_layers()?;
     if n_layers > 10_000 {
@@ -144,7 +144,7 @@ fn limits(
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     let slides = sliding(hparams)?;
-    // Of a whole head in layers with a window, of half a head in the others: llama.cpp knows.
+    // Whole heads in sliding layers, half heads in the others: llama.cpp has this built in.
     if let Some(Json::Array(shares)) = hparams.get("partial_rotary_factors") {
         let fits = |(share, slides): (&Json, &bool)| share.as_f64() == Some(if *slides { 1.0 } else { 0.5 });
         if !shares.iter().zip(&slides).all(fits) {
@@ -157,7 +157,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         [("num_attention_heads", "attention.head_count"), ("num_attention_groups", "attention.head_count_kv")]
     {
         let heads = hparams.need_u64(&[name])?;
-        // Layers with a window may have other counts of heads, which stand in a part of their own.
+        // Sliding layers may have other numbers of heads, in a separate part.
         let of_windows = other.and_then(|other| other.get(name)).and_then(Json::as_u64).unwrap_or(heads);
         let count = |slides: &bool| to_i32(name, &(if *slides { of_windows } else { heads }).into());
         let counts = slides.iter().map(count).collect::<Result<Vec<i32>, _>>()?;
@@ -192,8 +192,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     }
 }
 
-/// Divisors of rotary frequencies: of the half of a head that full attention rotates, then ones, so that layers with a
-/// window stay as they are.
+/// Divisors of RoPE frequencies: for the half of a head that full attention rotates, then ones, so that
+/// sliding layers do not change.
 fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     let dim = hparams.head_dim()?;
     // dim / 2 rotated dimensions are dim / 4 pairs; whole heads of layers with a window have dim / 2 pairs.

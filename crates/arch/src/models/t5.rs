@@ -1,7 +1,7 @@
 //! T5, Flan-T5, mT5 and umT5, and the encoder of T5 alone.
 //!
-//! Config keys: widths under names of their own, the context (512 where none is stated), buckets of
-//! relative positions, the token that the decoder starts with.
+//! Config keys: widths under their own names, the context (512 by default), buckets of relative positions,
+//! the decoder's start token.
 //!
 //! Transforms: none. The embedding may be in the file up to three times; the first counts.
 //!
@@ -56,7 +56,7 @@ const ENCODER: &[TensorRule] = &[
     )
     .need(Need::Optional),
     TensorRule::copy(&["encoder.block.{bid}.layer.0.layer_norm"], "enc.blk.{bid}.attn_norm"),
-    // T5 1.0 has one matrix, 1.1 and Flan a gate beside it; both become `ffn_up`.
+    // T5 1.0 has one matrix, 1.1 and Flan also have a gate; both become `ffn_up`.
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi"], "enc.blk.{bid}.ffn_up"),
     TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_1"], "enc.blk.{bid}.ffn_up")
         .need(IS_GATED),
@@ -97,7 +97,7 @@ const DECODER_LAYERS: &[TensorRule] = &[
     optional(&["lm_head"], "output"),
 ];
 
-/// Whether the feed-forward part has a gate beside the matrix that is the only one elsewhere.
+/// True if the feed-forward part has a gate in addition to its first matrix.
 const IS_GATED: Need = Need::If(|hparams, _| {
     let kind = hparams.get("feed_forward_proj").and_then(Json::as_str);
     kind.is_some_and(|kind| kind.starts_with("gated-"))

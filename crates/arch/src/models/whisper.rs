@@ -1,12 +1,12 @@
-//! Whisper and Distil-Whisper. The reference has no converter for it, and llama.cpp does not run it; keys
-//! are those of the GGUF specification, whose counts are 32-bit integers as everywhere in gguf-py, and names
-//! of tensors those of the specification behind `enc.` and `dec.`, as gguf-py has them for T5.
+//! Whisper and Distil-Whisper. The reference has no converter for it, and llama.cpp does not run it. Keys are
+//! those of the GGUF specification, with 32-bit integers for counts as everywhere in gguf-py; tensor names
+//! are those of the specification with the prefixes `enc.` and `dec.`, as gguf-py has them for T5.
 //!
-//! Config keys: those of the specification, for encoder and decoder apart, which may have different
-//! numbers of layers. Lengths of feed-forward parts show in the tensors.
+//! Config keys: those of the specification, separately for encoder and decoder, which may have different
+//! numbers of layers. Lengths of feed-forward parts follow from the tensors.
 //!
-//! Transforms: none. Convolutions and embeddings of positions stay in single precision, as the reference
-//! keeps them in other models. The output is the embedding, and left out where a file has it once more.
+//! Transforms: none. Convolutions and position embeddings stay in single precision, as in the reference's
+//! other models. The output is the embedding, and left out if a file repeats it.
 //!
 //! Source: the section on Whisper and the standardized tensor names of the GGUF specification;
 //! `MODEL_TENSORS[T5]` in `gguf-py/gguf/constants.py`.
