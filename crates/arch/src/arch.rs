@@ -1,7 +1,7 @@
-//! What a row of the table of architectures is made of.
+//! Types of a row in the table of architectures.
 //!
-//! The types stand below every model file, and the table ([`crate::ARCHES`]) above all of them, so that
-//! nothing below a model has to know which models there are.
+//! The types stand below every model file, and the table ([`crate::ARCHES`]) above all of them, so nothing
+//! below a model depends on the list of models.
 
 use serde_json::{Map, Value as Json};
 
@@ -26,15 +26,15 @@ pub struct Arch {
     pub written: Option<&'static str>,
     /// Class names in `architectures` of `config.json`.
     pub classes: &'static [Class],
-    /// Of classes that several rows have: whether a checkpoint is one of this row's, by its config as it stands or by what
-    /// else is known. A row that does not ask takes what no other one of the class does.
+    /// For classes that several rows share: true if a checkpoint belongs to this row, by its raw config or
+    /// other facts. A row without this function takes the checkpoints that no other row of the class takes.
     pub fits: Option<fn(&Input<'_>) -> bool>,
     /// A public checkpoint on the Hugging Face Hub.
     pub example: &'static str,
     /// The config classes that transformers reads its files with. A file whose `model_type` belongs to no
     /// config class of any architecture is read without defaults.
     pub configs: &'static [ConfigClass],
-    /// Whether the reference reads `config.json` as it stands, without defaults.
+    /// True if the reference reads the raw `config.json`, without defaults.
     pub raw_config: bool,
     /// Keys of `config.json` that must be there. The reference takes transformers' defaults for these as
     /// well and writes a file that does not load.
@@ -60,17 +60,17 @@ pub struct Arch {
     pub export_name: fn(&Hparams, Class, &str) -> Option<String>,
     /// Derives hyperparameters from the config and the names of the tensors, before anything else uses them.
     pub prepare: fn(Hparams, &[SourceTensor]) -> Result<Hparams, ArchError>,
-    /// Of a reranker, the tokens whose rows of the output are its answers.
+    /// For a reranker, the tokens whose output rows are its answers.
     pub answers: Option<[&'static str; 2]>,
-    /// Whether float files have the types of the checkpoint, of FP8 Q8_0, whatever type is asked for.
+    /// True if float files have the types of the checkpoint (Q8_0 for FP8), whatever type is requested.
     pub source_types: bool,
-    /// Whether the chat template stands before all other keys of the model.
+    /// True if the chat template precedes all other keys of the model.
     pub template_first: bool,
     /// Tensors of integers that are hyperparameters: the end of their names, and the key under which `keys` finds them.
     pub constants: &'static [(&'static str, &'static str)],
     /// The layers that predict more than the next token, where they can be left out or taken alone.
     pub prediction: Option<Predicted>,
-    /// Whether it drafts for another model, whose tokenizer and sizes it takes over.
+    /// Set for a draft model, which takes tokenizer and sizes from its target.
     pub draft: Option<Draft>,
     /// Ways to quantize whose weights are stored as they are.
     pub packed: &'static [Packed],
@@ -86,14 +86,14 @@ pub struct Arch {
     pub caveats: fn(&Hparams) -> Vec<String>,
     /// The sliding layers that llama.cpp assumes if a file does not list them, for a row whose keys do not list them.
     pub window_pattern: Option<WindowPattern>,
-    /// How its files are exported to a Hugging Face folder.
+    /// Export to a Hugging Face folder.
     pub export: Export,
-    /// For an export, what a config says otherwise than by a key of the file, or than by the usual names; it may change what
-    /// is there.
+    /// For an export: config values that the file does not express by a key of that name. May change existing
+    /// values.
     pub from_file: fn(&FileKeys<'_>, &mut Map<String, Json>),
 }
 
-/// How a GGUF file of an architecture becomes a checkpoint again.
+/// Export of a GGUF file to a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Export {
@@ -107,7 +107,7 @@ pub enum Export {
         /// are neither compared nor noted.
         understood: &'static [&'static str],
     },
-    /// Conversion loses something that a checkpoint needs: what it is.
+    /// The conversion loses information that a checkpoint needs; the reason.
     NotExportable(&'static str),
 }
 
@@ -131,21 +131,21 @@ pub struct Packed {
     pub file_type: (u32, &'static str),
 }
 
-/// How the layers that predict more than the next token are told from the others.
+/// Recognizes MTP layers.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Predicted {
     /// The config keys that announce them.
     pub keys: &'static [&'static str],
-    /// Whether a tensor, by its name without `language_model.`, is one of theirs.
+    /// True if a tensor, by its name without `language_model.`, belongs to an MTP layer.
     pub is_part: fn(&Hparams, &str) -> bool,
 }
 
-/// What a draft takes of the model that it drafts for.
+/// Data that a draft takes from its target model.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Draft {
-    /// Whether the tokenizer is read by the route of the target's architecture, or by that of the draft's.
+    /// True if the tokenizer is read by the route of the target's architecture, false for that of the draft.
     pub route_of_target: bool,
     /// The id of the token that stands for one that is to be predicted.
     pub mask: fn(&Hparams) -> Option<u64>,

@@ -69,7 +69,7 @@ pub enum ArchError {
         key: String,
         /// The value as JSON, shortened.
         found: String,
-        /// What was expected.
+        /// Expected value.
         expected: &'static str,
     },
     /// A config leads to a number that no model can compute with.
@@ -79,7 +79,7 @@ pub enum ArchError {
         key: String,
         /// The number.
         found: f32,
-        /// What was expected.
+        /// Expected value.
         expected: &'static str,
     },
     /// A file from before GGUF whose header and tensors, or header and config, are of different models.
@@ -87,9 +87,9 @@ pub enum ArchError {
     BadHeader {
         /// The number.
         what: &'static str,
-        /// What the file says.
+        /// Value in the file.
         found: u64,
-        /// What was expected.
+        /// Expected value.
         expected: String,
     },
     /// Weights that some other program has quantized, by a method that is not supported.
@@ -103,7 +103,7 @@ pub enum ArchError {
     NotAsThis {
         /// The architecture of the class.
         arch: &'static str,
-        /// What the checkpoint is.
+        /// Kind of checkpoint.
         reason: &'static str,
     },
     /// A draft without the model that it drafts for.
@@ -119,10 +119,10 @@ pub enum ArchError {
     BadIds {
         /// The tensor.
         name: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// Layers of a prediction are to be left out, or taken alone, where there are none.
+    /// MTP layers are to be left out, or written alone, but there are none.
     #[error("{what} layers that predict more than the next token")]
     NoPrediction {
         /// Who has none.
@@ -210,7 +210,7 @@ pub enum ArchError {
         /// The names of the adapter's tensors.
         names: Vec<String>,
     },
-    /// An adapter of a matrix for which there is none in a file.
+    /// An adapter of a matrix that the file does not have.
     #[error("adapter of `{name}`: {reason}")]
     AdapterTarget {
         /// The matrix in the base model.
@@ -225,7 +225,7 @@ pub enum ArchError {
         name: String,
         /// Its shape.
         found: Shape,
-        /// What the config or the other tensors ask for.
+        /// Shape required by the config or other tensors.
         expected: String,
     },
     /// A shape that cannot be made.
@@ -242,7 +242,7 @@ pub enum ArchError {
 }
 
 impl ArchError {
-    /// What a person can do about it, one line.
+    /// Advice, one line.
     pub fn hint(&self) -> Option<String> {
         match self {
             ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
@@ -298,7 +298,7 @@ impl ArchError {
     }
 }
 
-/// Whether tensors are of experts, all of them.
+/// True if all tensors belong to experts.
 fn all_experts(names: &[String]) -> bool {
     names.iter().all(|name| name.contains(".experts."))
 }

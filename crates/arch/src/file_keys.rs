@@ -4,8 +4,8 @@ use gguf::{Array, Metadata, Value};
 use serde_json::{Map, Value as Json, json};
 use tensor::Shape;
 
-/// The keys of a file below its architecture's name, and which tensors it has. What has another type than is asked for
-/// is absent: an export is converted once more before it is written, so a config that is made of less is refused.
+/// Keys of a file below its architecture's name, and its tensors. A value of another type than requested
+/// counts as missing: an export is converted again before it is written, so an incomplete config is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct FileKeys<'a> {
     architecture: &'static str,
@@ -14,7 +14,7 @@ pub struct FileKeys<'a> {
 }
 
 impl<'a> FileKeys<'a> {
-    /// Of a file of `architecture`.
+    /// Keys of a file of `architecture`.
     pub(crate) fn new(
         architecture: &'static str,
         metadata: &'a Metadata,
@@ -28,7 +28,7 @@ impl<'a> FileKeys<'a> {
         self.metadata.get(&format!("{}.{key}", self.architecture))
     }
 
-    /// Whether there is a key.
+    /// True if a key exists.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.value(key).is_some()
     }
@@ -51,7 +51,7 @@ impl<'a> FileKeys<'a> {
         }
     }
 
-    /// Whether a flag is set.
+    /// Value of a flag.
     pub(crate) fn flag(&self, key: &str) -> Option<bool> {
         match self.value(key)? {
             Value::Bool(flag) => Some(*flag),
@@ -106,7 +106,7 @@ impl<'a> FileKeys<'a> {
         self.tensors.iter().find(|(have, _)| have == name).map(|(_, shape)| *shape)
     }
 
-    /// Whether a layer has a tensor (`attn_v.weight`).
+    /// True if a layer has a tensor (`attn_v.weight`).
     pub(crate) fn layer_has(&self, layer: usize, name: &str) -> bool {
         self.shape(&format!("blk.{layer}.{name}")).is_some()
     }
@@ -116,7 +116,8 @@ impl<'a> FileKeys<'a> {
         (0..self.n_layers()).map(|layer| self.layer_has(layer, name)).collect()
     }
 
-    /// Of a list with a count for each layer that of the first layer where `of` is `is`; a single count is that of all.
+    /// From a list with a count per layer, the count of the first layer where `of` is `is`; a single count
+    /// applies to all layers.
     pub(crate) fn count_where(&self, key: &str, of: &[bool], is: bool) -> Option<u64> {
         match self.counts(key) {
             Some(counts) => counts.into_iter().zip(of).find(|(_, flag)| **flag == is).map(|(count, _)| count),
@@ -124,7 +125,7 @@ impl<'a> FileKeys<'a> {
         }
     }
 
-    /// The lengths of the parts of heads in latent attention: of the rotated part, of the plain part, of values.
+    /// Lengths of the parts of a head in latent attention: rotated part, plain part, values.
     pub(crate) fn latent_lengths(&self, config: &mut Map<String, Json>) {
         let rotated = self.count("rope.dimension_count");
         // A key is a plain part and a rotated one; absorbed keys have their lengths under other names.

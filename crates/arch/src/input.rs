@@ -1,4 +1,4 @@
-//! What an architecture is given: a checkpoint without its weights.
+//! Input of an architecture: a checkpoint without its weights.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use tensor::{DType, Shape};
 
-/// A checkpoint as an architecture sees it. Whoever opened the files fills this in.
+/// A checkpoint as an architecture sees it. The caller that opened the files fills this in.
 #[derive(Debug, Default)]
 pub struct Input<'a> {
     /// `config.json`.
@@ -25,20 +25,21 @@ pub struct Input<'a> {
     /// Every tensor of the checkpoint: name and shape, in the order of the reference (by file
     /// name, then by position in the file's header).
     pub tensors: Vec<SourceTensor>,
-    /// Whether quantized weights are here as the tensors that they decode to, so that a quantization config in
-    /// `config.json` says nothing of them any more.
+    /// True if quantized weights appear as decoded tensors, so that the quantization config in `config.json`
+    /// no longer applies.
     pub decoded: bool,
     /// Tensors that stay in the blocks that the checkpoint holds of them, by name.
     pub kept: HashMap<String, Kept>,
-    /// Whether two tensors hold the same values; where nobody can say, no two do.
+    /// Compares the values of two tensors; `None` if the weights are not available, which means that no two
+    /// are equal.
     pub same: Option<SameValues<'a>>,
     /// The values of tensors of integers, which are not weights: tables of ids.
     pub integers: Option<Integers<'a>>,
-    /// The values of small tensors, where somebody can read them.
+    /// Values of small tensors, if they are available.
     pub values: Option<TensorValues<'a>>,
 }
 
-/// The elements of small tensors, by their names in the checkpoint, from whoever opened the files.
+/// Elements of small tensors, by their names in the checkpoint, from the caller that opened the files.
 #[derive(Clone)]
 pub struct Elements<'a, T>(Arc<ReadElements<'a, T>>);
 
@@ -69,9 +70,8 @@ impl<T> fmt::Debug for Elements<'_, T> {
     }
 }
 
-/// A question about weights to whoever opened the files: whether two tensors, by their names in the
-/// checkpoint, hold the same values. Asked only where the reference drops an output that is equal
-/// to the embedding.
+/// A question about weights to the caller that opened the files: whether two tensors have the same values.
+/// Only asked if the reference drops an output that is equal to the embedding.
 #[derive(Clone)]
 pub struct SameValues<'a>(Arc<Same<'a>>, Option<Arc<Zero<'a>>>);
 
@@ -98,7 +98,7 @@ impl<'a> SameValues<'a> {
         self.1.as_ref().is_none_or(|zero| zero(name))
     }
 
-    /// Whether tensors `a` and `b` hold the same values.
+    /// True if tensors `a` and `b` have the same values.
     pub fn ask(&self, a: &str, b: &str) -> bool {
         (self.0)(a, b)
     }
@@ -110,7 +110,7 @@ impl fmt::Debug for SameValues<'_> {
     }
 }
 
-/// Blocks that the file has as they are, and the factors that become tensors beside them.
+/// Blocks that the checkpoint stores, and their factors, which become separate tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
     /// The type of the blocks.
@@ -119,7 +119,7 @@ pub struct Kept {
     pub scales: Vec<f32>,
     /// The factor of what it is multiplied with, in the same way.
     pub input_scales: Vec<f32>,
-    /// Whether activations are not to be rounded to 4 bits.
+    /// True if activations must not be rounded to 4 bits.
     pub wide_activations: bool,
 }
 
@@ -130,8 +130,8 @@ pub struct SourceTensor {
     pub name: String,
     /// Its shape, row length first. Where the checkpoint has more dimensions than ggml, the outer ones are one.
     pub shape: Shape,
-    /// Where it has more dimensions than ggml, the innermost of those that the last one of its shape is the product
-    /// of. What is not left out needs a row that knows how to cut it.
+    /// For more dimensions than ggml supports: the innermost of those that the last dimension of its shape is
+    /// the product of. Unless the tensor is left out, its row must know how to cut it.
     pub folded: Option<u64>,
 }
 

@@ -42,8 +42,8 @@ pub(crate) fn text_key<'a>(config: &'a Json, key: &str) -> Option<&'a Json> {
     of_text.or_else(|| config.get(key)).filter(|value| !value.is_null())
 }
 
-/// The first class that a config names in `architectures`. A single name that is no list, as some programs write it, is
-/// taken for a list of one.
+/// The first class in `architectures`. A single name instead of a list, as some programs write it, counts as
+/// a list of one.
 pub(crate) fn first_class(config: &Json) -> Option<&str> {
     let classes = config.get("architectures")?;
     if classes.is_string() { classes.as_str() } else { classes.get(0)?.as_str() }

@@ -1,8 +1,9 @@
-//! Weights that stay in the blocks that the checkpoint holds of them, with their scales as tensors of their own.
+//! Weights that keep the blocks of the checkpoint, with their scales as separate tensors.
 //!
-//! The reference writes these before everything else, in the order in which it meets them: a matrix where it stands, a
-//! stack of experts with its last expert. Source: `_generate_nvfp4_tensors`, `_flush_nvfp4_experts`, `_write_scale_tensor`
-//! and `prepare_metadata` in `conversion/base.py`; `GptOssModel.repack_mxfp4` in `conversion/gpt_oss.py`.
+//! The reference writes these before everything else, in the order in which it meets them: a matrix at its
+//! position, a stack of experts with its last expert. Source: `_generate_nvfp4_tensors`,
+//! `_flush_nvfp4_experts`, `_write_scale_tensor` and `prepare_metadata` in `conversion/base.py`;
+//! `GptOssModel.repack_mxfp4` in `conversion/gpt_oss.py`.
 
 use std::collections::HashMap;
 
@@ -108,8 +109,8 @@ fn with_scales(mut tensor: OutTensor, of_sources: &[&Kept]) -> Result<Vec<OutTen
     Ok(group)
 }
 
-/// Whether scales are as good as one, so that the reference leaves them out: `_scale_is_trivial` of one number,
-/// `np.allclose(scales, 1.0, atol=1e-6)` with its relative tolerance of 1e-5 of several.
+/// True if scales are practically one, so that the reference leaves them out: `_scale_is_trivial` for one
+/// number, `np.allclose(scales, 1.0, atol=1e-6)` with its relative tolerance of 1e-5 for several.
 fn are_ones(scales: &[f32]) -> bool {
     match scales {
         [scale] => (f64::from(*scale) - 1.0).abs() < 1e-6,

@@ -4,8 +4,8 @@ use gguf::{Metadata, Value};
 
 use crate::layout::Layout;
 
-/// Moves the chat template to the place after `general.architecture`. The reference writes one of its own there before it reads that of
-/// the checkpoint.
+/// Moves the chat template to the place after `general.architecture`. The reference writes its own template
+/// there before it reads that of the checkpoint.
 pub fn template_first(layout: &mut Layout) {
     let key = "tokenizer.chat_template";
     match layout.metadata.remove(key) {

@@ -15,13 +15,13 @@ pub struct Keys {
     early: Metadata,
     entries: Metadata,
     file_type_at: Option<usize>,
-    /// What a person should know of what could not be written, each one line.
+    /// Notes about values that could not be written, one per line.
     pub notes: Vec<String>,
     sources: Vec<KeySource>,
 }
 
-/// Which config keys a metadata key is read from. Export reads this backwards: it tells under which config
-/// key the value of a metadata key belongs.
+/// Config keys that a metadata key is read from. Export reads this backwards: the value of the metadata key
+/// belongs under these names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeySource {
     /// The metadata key without the architecture's name in front (`rope.freq_base`).
@@ -38,9 +38,9 @@ pub struct FinishedKeys {
     pub metadata: Metadata,
     /// Index into `metadata` before which `general.file_type` belongs, if it is written.
     pub file_type_at: Option<usize>,
-    /// What a person should know of what could not be written, each one line.
+    /// Notes about values that could not be written, one per line.
     pub notes: Vec<String>,
-    /// Where the values come from, in the order in which they were read.
+    /// Sources of the values, in reading order.
     pub sources: Vec<KeySource>,
 }
 
@@ -70,8 +70,8 @@ impl Keys {
         }
     }
 
-    /// Checks the numbers that every graph computes with: no config that states others can be meant, and a
-    /// file with them gives nothing but NaN.
+    /// Checks the numbers that every graph computes with. Other values are errors, because the file would
+    /// produce only NaN.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl Keys {
     /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
     pub fn needed(&mut self, key: &str, hparams: &Hparams, names: &[&'static str]) -> Result<(), ArchError> {
         self.derived_from(key, names);
-        // A list is no count: keys that must be there are read as one number by the reference too.
+        // A list is not a count: the reference reads required keys as one number too.
         hparams.need_u64(names)?;
         self.count(key, hparams, names)
     }

@@ -1,5 +1,5 @@
-//! What an architecture makes of a checkpoint: metadata, and for each output tensor where
-//! its rows come from. A layout is data; nothing in it reads a weight.
+//! Result of resolving a checkpoint: metadata, and for each output tensor the source of its rows. A layout is
+//! data and reads no weights.
 
 use gguf::Metadata;
 use serde_json::Value as Json;
@@ -29,20 +29,20 @@ pub struct Layout {
     pub tensors: Vec<OutTensor>,
     /// Source tensors that are not used, each with the reason.
     pub dropped: Vec<Dropped>,
-    /// What keeps the file from being loaded as it is, each one line.
+    /// Reasons for llama.cpp to refuse the file, one per line.
     pub warnings: Vec<String>,
     /// Things a person should know, each one line.
     pub notes: Vec<String>,
-    /// What was found as it should be, for those who want to know how, each one line.
+    /// Confirmed facts, one per line.
     pub details: Vec<String>,
     /// The name of the pre-tokenizer by the tokenizer's own expressions, if the reference's hash selects another one that splits
     /// text differently.
     pub other_pre: Option<String>,
     /// Keys of the config that the architecture does not ask for.
     pub unasked: Vec<UnaskedKey>,
-    /// Whether float files have the types of the checkpoint, of FP8 Q8_0, whatever type is asked for.
+    /// True if float files have the types of the checkpoint (Q8_0 for FP8), whatever type is requested.
     pub source_types: bool,
-    /// Whether only the layers that predict more than the next token are here.
+    /// True if the file has only MTP layers.
     pub prediction_only: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct UnaskedKey {
     pub key: String,
     /// Its value.
     pub value: Json,
-    /// Whether its name and value speak of what a model computes.
+    /// True if its name and value affect the computation.
     pub is_mathematics: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct OutTensor {
     pub name: String,
     /// Its shape, row length first.
     pub shape: Shape,
-    /// Where its rows come from.
+    /// Source of its rows.
     pub data: Data,
     /// The type that the reference converter gives it in files of floats.
     pub float: FloatType,
@@ -83,7 +83,7 @@ pub struct OutTensor {
     pub kept: Option<DType>,
 }
 
-/// Of which type a tensor is in files of floats.
+/// Type of a tensor in float files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FloatType {
     /// The type of the file.
@@ -109,7 +109,7 @@ impl FloatType {
     }
 }
 
-/// How the elements of a tensor fall into the rows that a [`RowMap`] speaks of.
+/// Division of a tensor's elements into the rows of a [`RowMap`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowView {
     /// Number of rows.
@@ -138,12 +138,12 @@ impl OutTensor {
         }
     }
 
-    /// Whether blocks of `dtype` in the checkpoint can become this tensor's as they are: no element changes, and what
-    /// moves, whole rows or pieces of them, is whole blocks.
+    /// True if blocks of `dtype` in the checkpoint can become this tensor's blocks unchanged: no element
+    /// changes, and rows or pieces of rows that move are whole blocks.
     pub fn moves_blocks(&self, dtype: DType) -> bool {
         let Data::Rows { rows, element: ElementMap::Identity, .. } = &self.data else { return false };
         let row_elems = self.row_view().row_elems;
-        // Of rows of zeros there are no blocks.
+        // Rows of zeros have no blocks.
         let has_all = !matches!(rows, RowMap::Pad { .. } | RowMap::AfterZeros { .. });
         has_all
             && row_elems == self.shape.row_elems()
@@ -151,7 +151,7 @@ impl OutTensor {
     }
 }
 
-/// Where the values of an output tensor come from.
+/// Source of an output tensor's values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
     /// Rows of source tensors.
@@ -160,7 +160,7 @@ pub enum Data {
         sources: Vec<String>,
         /// Output row to source row.
         rows: RowMap,
-        /// What happens to each element.
+        /// Function of each element.
         element: ElementMap,
     },
     /// Columns of the only source, whose matrices are stored transposed in the checkpoint: column `c` of a
@@ -169,12 +169,12 @@ pub enum Data {
     Columns {
         /// The source tensor.
         source: String,
-        /// Which rows of the source are a matrix.
+        /// Rows of the source that form a matrix.
         matrix: Matrix,
         /// Output row to row of the transposed source, which has the columns of its first matrix,
         /// then those of its second, ....
         rows: RowMap,
-        /// What happens to each element.
+        /// Function of each element.
         element: ElementMap,
     },
     /// Values that the architecture computes from the config (`rope_freqs.weight`).
@@ -184,7 +184,7 @@ pub enum Data {
         /// Both.
         sources: Vec<String>,
     },
-    /// Integers, which are no weights: ids of tokens or experts. [`OutTensor::kept`] is their type.
+    /// Integers that are not weights: ids of tokens or experts. [`OutTensor::kept`] is their type.
     Integers {
         /// The source tensor.
         source: String,
@@ -214,7 +214,7 @@ pub struct Matrix {
     pub start: u64,
 }
 
-/// What happens to each element on the way, in f32.
+/// Function of each element, in f32.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ElementMap {
     /// Nothing.
@@ -232,9 +232,9 @@ pub enum ElementMap {
     MinusExp,
     /// e to the power of the element, rounded as by [`ElementMap::MinusExp`].
     Exp,
-    /// ln(1 + e^x), as torch has it: the element itself above 20.
+    /// ln(1 + e^x), as in torch: the element itself above 20.
     ///
-    /// What is said of [`ElementMap::MinusExp`] holds for both of its steps.
+    /// The notes on [`ElementMap::MinusExp`] apply to both of its steps.
     Softplus,
     /// It is multiplied by the first factor, the product by the second.
     Scale([f32; 2]),
@@ -304,7 +304,8 @@ impl ElementMap {
         };
         // bf16 has 16 bits fewer than f32, f16 (of ordinary size) 13 bits fewer in the mantissa.
         let shortest = [16, 13, 0].map(rounded).into_iter().find(|bits| maps_to_value(*bits));
-        // Two roundings of the way forward can leave the guess one or two floats beside those that map to `value`.
+        // Two roundings on the way forward can leave the guess one or two floats away from those that map to
+        // `value`.
         let neighbours = || (1..=4).flat_map(|by| [bits.wrapping_add(by), bits.wrapping_sub(by)]);
         f32::from_bits(shortest.or_else(|| neighbours().find(|bits| maps_to_value(*bits))).unwrap_or(bits))
     }

@@ -89,7 +89,7 @@ pub fn unused(names: Vec<String>, (beyond, key, n_layers): (&[u64], &'static str
     if names.iter().all(|name| is_score_head(name)) {
         return ArchError::Classifier { class: None, heads: names };
     }
-    // Layers that predict further tokens have a hint of their own.
+    // MTP layers have a separate hint.
     let predicts = names.iter().any(|name| name.contains(".eh_proj."));
     match beyond.iter().max() {
         Some(last)

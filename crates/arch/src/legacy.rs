@@ -1,12 +1,12 @@
-//! LLaMA models of llama.cpp from before GGUF (ggml, ggmf, ggjt): a header of seven numbers and a vocabulary in the
-//! place of a config and tokenizer files.
+//! LLaMA models of llama.cpp from before GGUF (ggml, ggmf, ggjt): a header of seven numbers and a vocabulary
+//! instead of a config and tokenizer files.
 //!
-//! Names are Meta's, and rows of queries and keys are in the order that GGUF wants already, so that nothing moves. What
-//! the header does not say is found in shapes (feed-forward length, heads of keys) or has to be given (epsilon, context
-//! length, base of the rotary frequencies), one by one or as the config of the model.
+//! Names are Meta's, and rows of queries and keys are already in GGUF's order, so nothing moves. Values that
+//! the header lacks follow from shapes (feed-forward length, key heads) or must be given (epsilon, context
+//! length, RoPE base), one by one or as the config of the model.
 //!
-//! Source: `convert_llama_ggml_to_gguf.py` (llama-cpp-python 0.3.36) for keys and vocabulary; its tensors have wrong
-//! shapes.
+//! Source: `convert_llama_ggml_to_gguf.py` (llama-cpp-python 0.3.36) for keys and vocabulary; its tensors
+//! have wrong shapes.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ pub struct LegacyHeader<'a> {
     pub tensors: Vec<SourceTensor>,
 }
 
-/// What such a file does not say.
+/// Values that such a file lacks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LegacyOptions {
     /// `general.name`; the file's name without it.
@@ -166,7 +166,7 @@ fn keys(
     Ok(metadata)
 }
 
-/// The vocabulary as a SentencePiece one: what tokens are is told by their ids.
+/// The vocabulary as a SentencePiece one; token types follow from the ids.
 ///
 /// Source: `GGMLToGGUF.add_vocab`.
 fn vocabulary(header: &LegacyHeader<'_>, metadata: &mut Metadata) -> Result<(), ArchError> {
@@ -290,7 +290,7 @@ struct Tensors {
     n_head_kv: u64,
 }
 
-/// Which tensor becomes which, with every shape checked.
+/// Maps tensors to their output names and checks every shape.
 fn tensors(header: &LegacyHeader<'_>) -> Result<Tensors, ArchError> {
     let sources: HashMap<&str, &SourceTensor> =
         header.tensors.iter().map(|it| (it.name.as_str(), it)).collect();

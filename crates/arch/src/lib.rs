@@ -1,12 +1,11 @@
-//! What a model is: one file for each architecture.
+//! Descriptions of model architectures, one file for each.
 //!
-//! This crate opens no file. It is given a checkpoint's config, tokenizer files and tensor
-//! index ([`Input`]) and answers with a [`Layout`]: metadata, output tensors, and where the
-//! rows of each come from.
+//! This crate opens no files. From a checkpoint's config, tokenizer files and tensor index ([`Input`]) it
+//! computes a [`Layout`]: metadata, output tensors, and the source of each tensor's rows.
 //!
-//! An architecture is a row of [`ARCHES`]: class names, defaults of its config ([`classes`]), a
-//! tensor table made of parts that architectures share ([`rules`]), the keys beyond the ones of
-//! every text model, and the kinds of tokenizers of its checkpoints.
+//! An architecture is a row of [`ARCHES`]: class names, defaults of its config ([`classes`]), a tensor table
+//! made of shared parts ([`rules`]), its keys in addition to those of every text model, and the kinds of
+//! tokenizers of its checkpoints.
 //!
 //! "The reference" is llama.cpp's converter with gguf-py, as vendored in llama-cpp-python 0.3.36, which reads
 //! configs with transformers 5.23. `Source:` lines name a class or function and its file below that tree

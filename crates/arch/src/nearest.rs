@@ -1,4 +1,4 @@
-//! Which tables have places for the tensors of a checkpoint whose class nobody knows.
+//! Finds architectures whose tables match the tensors of a checkpoint of unknown class.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
@@ -44,7 +44,7 @@ pub fn fit_of(arch: &Arch, class: Class, tensors: &[SourceTensor]) -> (usize, Re
     fit(arch, &Index::new(arch.tensors), class.prefix, tensors)
 }
 
-/// What the classes of an architecture leave out at the start of names, each once.
+/// Name prefixes that the classes of an architecture leave out, without duplicates.
 fn prefixes(arch: &Arch) -> impl Iterator<Item = &'static str> {
     let prefixes: BTreeSet<&str> = arch.classes.iter().map(|class| class.prefix).collect();
     prefixes.into_iter()

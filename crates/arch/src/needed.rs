@@ -1,4 +1,4 @@
-//! Which tensors a file of an architecture cannot do without, as far as its table says so without a config.
+//! Required tensors of a GGUF file, as far as its architecture's table determines them without a config.
 
 use gguf::{Metadata, Value};
 
@@ -24,7 +24,7 @@ fn lacking_of(
 ) -> Vec<String> {
     let count = |key: &str| metadata.get(&format!("{name}.{key}")).and_then(Value::as_u64);
     let n_experts = count("expert_count").unwrap_or(0);
-    // Layers that predict further tokens are counted and have tensors of their own.
+    // MTP layers are counted and have additional tensors.
     let layers = count("block_count").unwrap_or(0).saturating_sub(count("nextn_predict_layers").unwrap_or(0));
     // HRM counts runs of its two stacks of layers.
     let layers = count("hrm.layers_per_stack").map_or(layers, |stack| stack.saturating_mul(2));
@@ -36,12 +36,13 @@ fn lacking_of(
     let of_decoder = count("decoder_block_count").unwrap_or(layers);
     let mut names = Vec::new();
     for rule in arch.rules() {
-        // A row of some layers only (`rule.layers`) is never asked for: which these are, a config says.
+        // Rows limited to some layers (`rule.layers`) are never required, because a config selects the
+        // layers.
         let is_needed = match rule.need {
             Need::Always => true,
             Need::Dense => n_experts == 0,
             Need::Experts => n_experts > 0,
-            // What a config decides cannot be told from a file.
+            // Depends on a config, which the file does not have.
             Need::If(_) | Need::Optional => false,
         } && rule.layers.is_none();
         // Equal tensors are stored once.

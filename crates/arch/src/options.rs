@@ -1,10 +1,10 @@
-//! What a person may choose about the resolving of a checkpoint.
+//! Options for resolving a checkpoint.
 
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-/// What a person may choose.
+/// Options for resolving a checkpoint.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// `general.name`, whatever the checkpoint says.
@@ -14,24 +14,24 @@ pub struct Options {
     pub metadata_override: Option<Json>,
     /// `tokenizer.ggml.pre`, for a tokenizer that is not recognized.
     pub pre: Option<String>,
-    /// Whether the tokenizer's own file goes into the metadata as well.
+    /// Also stores the tokenizer's own file in the metadata.
     pub embed_tokenizer_json: bool,
     /// Make the scores of a llama tokenizer without tokenizer.model of its merges.
     pub scores_from_merges: bool,
-    /// Whether matrices of sentence-transformers behind a model that makes vectors of texts are written as well.
+    /// Also writes the final matrices of sentence-transformers.
     pub dense_modules: bool,
     /// The architecture, whatever class the config names: a name of [`ARCHES`](crate::ARCHES) or
     /// one of its class names.
     pub arch_as: Option<String>,
     /// Metadata only: no tensor is looked at, and the layout has none.
     pub vocab_only: bool,
-    /// What becomes of layers that predict more than the next token.
+    /// Treatment of MTP layers.
     pub prediction: Prediction,
     /// The model that a draft drafts for.
     pub target: Option<Arc<Target>>,
 }
 
-/// What becomes of layers that predict more than the next token.
+/// Treatment of MTP layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prediction {
     /// They follow the others, where the checkpoint has them.
@@ -43,7 +43,7 @@ pub enum Prediction {
     Only,
 }
 
-/// What is taken of the model that a draft drafts for: its sizes and its tokenizer.
+/// Data of the target model of a draft: sizes and tokenizer.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
     /// `config.json`.

@@ -1,5 +1,5 @@
-//! How the vectors of a text's tokens become one: what sentence-transformers says in `modules.json`
-//! and in the config of its pooling module.
+//! Pooling of token embeddings, from `modules.json` of sentence-transformers and the config of its pooling
+//! module.
 //!
 //! Source: `TextModel._try_set_pooling_type` in `conversion/base.py`.
 

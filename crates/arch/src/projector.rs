@@ -1,8 +1,8 @@
-//! What a row of the table of projectors is made of.
+//! Types of a row in the table of projectors.
 //!
-//! A projector is a second file of a checkpoint: the towers that make embeddings of images or sound, and the matrices
-//! that bring these to the width of the text model. It has a tensor table and a function of keys as an architecture
-//! has ([`crate::Arch`]), and no tokenizer. Its `general.architecture` is `clip` whatever the family.
+//! A projector is a second file of a checkpoint: the vision tower or audio encoder, and the matrices that map
+//! its output to the width of the text model. Like an architecture ([`crate::Arch`]) it has a tensor table
+//! and a function of keys, but no tokenizer. Its `general.architecture` is `clip` for every family.
 //!
 //! Source: `MmprojModel` in `conversion/base.py`.
 
@@ -41,7 +41,7 @@ const N_BLOCKS: &[&str] = &[
 pub struct Projector {
     /// Its name in messages and documents.
     pub name: &'static str,
-    /// Class names: of the whole model, or those that `vision_config` names.
+    /// Class names of the whole model, or those in `vision_config`.
     pub classes: &'static [&'static str],
     /// A public checkpoint on the Hugging Face Hub.
     pub example: &'static str,
@@ -51,13 +51,13 @@ pub struct Projector {
     pub audio: Option<Tower>,
     /// The tensor table, in parts that families share.
     pub tensors: &'static [&'static [TensorRule]],
-    /// Whether a tensor of the checkpoint is one of the projector's. The others are those of the text model.
+    /// True if a tensor of the checkpoint belongs to the projector. The others belong to the text model.
     pub owns: fn(&Hparams, &str) -> bool,
     /// Why a tensor that is the projector's is left out; `None` for one that is used.
     pub drops: fn(&Hparams, &str) -> Option<&'static str>,
     /// The name in the table of a tensor that other releases name differently.
     pub rename: fn(&Hparams, &str) -> Option<String>,
-    /// Whether numbers of added tokens are asked for.
+    /// True if ids of added tokens are needed.
     pub asks_tokens: bool,
     /// Derives hyperparameters from others before anything uses them.
     pub prepare: fn(&mut Towers) -> Result<(), ArchError>,
@@ -71,7 +71,7 @@ pub struct Projector {
 /// A computed matrix: its name in the file, its dimensions (row length first) and its values.
 pub type Table = (&'static str, Vec<u64>, Vec<f32>);
 
-/// Where the config of a tower stands.
+/// Location of a tower's config.
 #[derive(Debug, Clone, Copy)]
 pub struct Tower {
     /// Keys of `config.json`, of which the first that leads to an object is taken; inner keys after a dot.
@@ -106,9 +106,9 @@ pub const BASE: Projector = Projector {
 /// The configs of a checkpoint as a projector sees them, defaults filled in.
 #[derive(Debug, Clone)]
 pub struct Towers {
-    /// `config.json`, the text part beside the others.
+    /// `config.json`, with the text part next to the others.
     pub whole: Hparams,
-    /// Whether transformers takes it: keys of the text part are then in the text part alone.
+    /// True if transformers accepts it: then keys of the text part are only in the text part.
     pub is_taken: bool,
     /// The text part, with the keys of the whole that it has not itself.
     pub text: Hparams,
@@ -116,7 +116,7 @@ pub struct Towers {
     pub vision: Option<Hparams>,
     /// The tower of sound.
     pub audio: Option<Hparams>,
-    /// How images and sound are prepared: the files of `PREPROCESSORS`, merged.
+    /// Preprocessing of images and audio: the files of `PREPROCESSORS`, merged.
     pub preprocessor: Hparams,
     /// Tokens that were added to the tokenizer, with their numbers, where the family asks for them.
     pub added_tokens: Vec<(String, u64)>,
@@ -135,7 +135,7 @@ impl Towers {
         self.added_tokens.iter().find(|(have, _)| have == content).map(|(_, number)| *number)
     }
 
-    /// What functions of the table are given: the config of the tower of images, or else of sound.
+    /// Config that functions of the table receive: that of the vision tower, or else of the audio encoder.
     pub fn main(&self) -> &Hparams {
         self.vision.as_ref().or(self.audio.as_ref()).unwrap_or(&self.whole)
     }
@@ -204,7 +204,7 @@ pub fn tower_keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
     keys.file_type_here();
     if let Some(vision) = &towers.vision {
         keys.set_prefixed("has_vision_encoder", Value::Bool(true));
-        // What leaves the projector is as wide as the embeddings of the text model.
+        // The projector's output is as wide as the text model's embeddings.
         keys.set_prefixed("vision.projection_dim", Value::U32(towers.text_width()?));
         for (key, names) in [
             ("vision.image_size", &["image_size"][..]),

@@ -12,7 +12,7 @@ use crate::projector::Projector;
 use crate::projectors;
 use crate::{ArchError, Input};
 
-/// Every architecture, sorted by name. What is not in this table is not supported.
+/// Every supported architecture, sorted by name.
 pub const ARCHES: &[Arch] = &[
     models::afmoe::AFMOE,
     models::apertus::APERTUS,
@@ -244,7 +244,7 @@ pub fn find_inner(class: &str, input: &Input<'_>) -> Option<(&'static Arch, Clas
         .iter()
         .find_map(|ending| find(&format!("{stem}{ending}"), input))
         .filter(|(_, outer)| outer.prefix.is_empty())?;
-    // Whether the inner part stands under `model.` in the table of the whole.
+    // True if the table of the whole model has the inner part under `model.`.
     let under_model = arch.rules().any(|rule| rule.hf.iter().any(|name| name.starts_with("model.layers.")));
     under_model.then_some((arch, Class { prefix: "model.", ..outer }))
 }
@@ -349,8 +349,8 @@ const WRAPPERS: &[(&str, &str)] = &[
     ("voxtral", "llama"),
 ];
 
-/// `config.json` with the defaults of the class that its `model_type` names, the text part beside the others, and
-/// whether transformers takes the file. What it does not take stays as it stands.
+/// `config.json` with the defaults of the class for its `model_type`, the text part next to the others, and
+/// whether transformers accepts the file. A rejected file stays unchanged.
 pub fn standardized(config: &Json) -> (Json, bool) {
     let model_type = config.get("model_type").and_then(Json::as_str);
     let known = match model_type.and_then(config_class) {
@@ -377,8 +377,8 @@ fn with_text_defaults(config: &Json, model_type: Option<&str>) -> Option<Result<
     }))
 }
 
-/// The hyperparameters of a config: with the defaults of the config class that its `model_type` names, of
-/// whatever architecture that is, or as it stands where `arch` or the lack of a class says so.
+/// Hyperparameters of a config: with the defaults of the config class for its `model_type`, of whatever
+/// architecture, or raw if `arch` requires that or there is no class.
 ///
 /// # Errors
 ///
@@ -430,8 +430,8 @@ fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> Vec<&'stati
 
 /// Edits (insert, remove, replace a letter) from a known name to another one, without regard to case.
 pub fn distance(known: &str, name: &str) -> usize {
-    // The name comes out of a file: no known one is a third as long as this.
-    // Names differ in case between releases (`LLaMAForCausalLM`); that is no edit.
+    // The name comes from a file; known ones are less than a third as long. Names differ in case between
+    // releases (`LLaMAForCausalLM`), which does not count as an edit.
     let name: String = name.to_lowercase().chars().take(200).collect();
     strsim::levenshtein(&known.to_lowercase(), &name)
 }

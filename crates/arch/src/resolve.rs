@@ -1,4 +1,4 @@
-//! From a checkpoint to a layout: what the rows of [`ARCHES`](crate::ARCHES) are applied with.
+//! From a checkpoint to a layout: applies the rows of [`ARCHES`](crate::ARCHES).
 
 use std::borrow::Cow;
 
@@ -41,8 +41,8 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
     with_tokenizer(Resolved::new(input, options)?, input, options)
 }
 
-/// As [`resolve`], for an architecture that need not be in the table: a row from outside of this crate. It holds for the class of
-/// its own that the config names, or else for its first. [`Options::arch_as`] has no effect.
+/// As [`resolve`], for an architecture from outside this crate. It applies to its class that the config
+/// names, or else to its first. [`Options::arch_as`] has no effect.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
         let key = format!("{}.vocab_size", resolved.arch.written());
         size_by_tokenizer(&layout.metadata, key, &mut vocab.entries);
     }
-    // As in the reference's writer, a key that is there keeps its place and takes the new value.
+    // As in the reference's writer, an existing key keeps its position and takes the new value.
     layout.metadata.extend(vocab.entries);
     layout.other_pre = vocab.other_pre;
     layout.warnings.extend(vocab.warnings);
@@ -115,8 +115,8 @@ fn make_loadable(layout: &mut Layout, arch: &Arch, is_tied: bool, options: &Opti
     }
 }
 
-/// What the config says and nobody asked for. Whoever names another architecture gives up what the config's own class
-/// takes for granted: then the defaults are those of that architecture.
+/// Config keys that nothing read. With an explicitly named architecture, the defaults are those of that
+/// architecture, not of the config's own class.
 fn unasked_keys(resolved: &Resolved, input: &Input<'_>, options: &Options) -> Vec<UnaskedKey> {
     let part = text_config(&input.config).unwrap_or(&input.config);
     let model_type = part.get("model_type").and_then(Json::as_str);
@@ -227,8 +227,8 @@ impl Resolved {
         (arch, class): (&'static Arch, Class),
         class_note: Option<String>,
     ) -> Result<Resolved, ArchError> {
-        // Weights that are quantized already: of the ways that exist an architecture may know one whose
-        // blocks ggml has too. All others would have to be undone first.
+        // Weights that are already quantized. An architecture may support a method whose blocks ggml has too;
+        // all others would have to be decoded first.
         let mut packed = None;
         if let Some(method) = quantized_by(input) {
             packed = arch.packed.iter().find(|packed| packed.method == method).map(|packed| packed.file_type);
@@ -344,14 +344,14 @@ fn check_layer_types(arch: &Arch, config: &Json) -> Result<(), ArchError> {
     }
 }
 
-/// The method by which the weights of a checkpoint are quantized, unless whoever opened it has undone that.
+/// Quantization method of a checkpoint's weights, unless they are already decoded.
 pub(crate) fn quantized_by<'a>(input: &'a Input<'_>) -> Option<&'a str> {
     let quantization = input.config.get("quantization_config").filter(|value| !value.is_null())?;
     let method = quantization.get("quant_method").and_then(Json::as_str).unwrap_or("an unnamed method");
     (!input.decoded).then_some(method)
 }
 
-/// What the table of an architecture is applied with.
+/// Context for applying an architecture's table.
 pub(crate) fn context<'a>(
     arch: &Arch,
     class: Class,
@@ -403,7 +403,7 @@ fn with_constants(
     Ok((hparams, taken))
 }
 
-/// What a conversion takes of a checkpoint whose layers of prediction may be left out or taken alone.
+/// Selected parts of a checkpoint whose MTP layers may be left out or written alone.
 struct Selected<'a> {
     hparams: Hparams,
     tensors: Cow<'a, [SourceTensor]>,
@@ -412,8 +412,8 @@ struct Selected<'a> {
     first_layer: u64,
 }
 
-/// Layers of a prediction in checkpoints of architectures whose prediction cannot be converted alone: they have a name of their
-/// own, or follow the layers that the config counts.
+/// MTP layers in checkpoints of architectures that cannot write them alone: recognized by their names, or
+/// because they follow the layers that the config counts.
 const ANY_PREDICTION: Predicted = Predicted {
     keys: &["num_nextn_predict_layers"],
     is_part: |hparams, name| {
@@ -519,7 +519,7 @@ fn select<'a>(
     Ok(Selected { hparams, tensors: tensors.into(), left_out, first_layer })
 }
 
-/// Computed tensors, and those that the checkpoint's become; what is left out of it.
+/// Computed tensors, and those made from the checkpoint; and tensors that are left out.
 fn all_tensors(
     arch: &Arch,
     context: &Context<'_>,
@@ -536,8 +536,8 @@ fn all_tensors(
     Ok((kept::first(tensors, hparams, input, arch.source_types)?, mapped.dropped))
 }
 
-/// Whether a model that has an output of its own comes without it. The reference says nothing;
-/// llama.cpp then multiplies by the embedding.
+/// True if a model with a separate output matrix lacks it. The reference does not report this; llama.cpp then
+/// multiplies by the embedding.
 fn untied_output_is_absent(arch: &Arch, class: Class, hparams: &Hparams, tensors: &[OutTensor]) -> bool {
     arch.tensors.iter().any(|part| part.iter().any(|rule| rule.gguf == "output"))
         && class.prefix.is_empty()
@@ -580,7 +580,7 @@ fn other_model_type(input: &Input<'_>, named: &Arch) -> Option<String> {
     })
 }
 
-/// Whether the config (or its `text_config`) has the keys without which nothing works.
+/// Checks that the config (or its `text_config`) has the required keys.
 fn check_needs(config: &Json, needs: &[&'static str]) -> Result<(), ArchError> {
     let has = |key: &str| {
         [Some(config), text_config(config)]

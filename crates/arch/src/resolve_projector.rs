@@ -1,5 +1,4 @@
-//! From a checkpoint to the layout of its projector: what the rows of [`PROJECTORS`](crate::PROJECTORS) are applied
-//! with.
+//! From a checkpoint to the layout of its projector: applies the rows of [`PROJECTORS`](crate::PROJECTORS).
 
 use serde_json::{Map, Value as Json};
 

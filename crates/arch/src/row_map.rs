@@ -1,4 +1,4 @@
-//! Which row of a checkpoint becomes which row of the file.
+//! Mapping from rows of a checkpoint to rows of the file.
 
 /// Output row -> (source, source row). Rows run over all outer dimensions; the rows of a vector
 /// are its elements ([`OutTensor::row_view`](crate::OutTensor::row_view) says how to count them).
@@ -29,12 +29,12 @@ pub enum RowMap {
     },
     /// Two rows of the only source.
     Pick {
-        /// Which rows, in the order of the output.
+        /// Row range, in output order.
         rows: [u64; 2],
         /// Rows of the source.
         of: u64,
     },
-    /// The rows of the only source, and rows of zeros behind them.
+    /// Rows of the only source, followed by rows of zeros.
     Pad {
         /// Rows of the source.
         rows: u64,
@@ -48,7 +48,7 @@ pub enum RowMap {
     RopeHalves {
         /// Rows of a head.
         head: u64,
-        /// How many of these, an even number, are rotated; the others stay.
+        /// Number of rotated rows, even; the others stay.
         rotated: u64,
     },
     /// A part of the only source, whose rows come in groups: of each group the same few rows.
@@ -73,8 +73,8 @@ pub enum RowMap {
         /// Rows of keys in a group, and of values.
         keys: u64,
     },
-    /// Groups come apart: the first part of all groups, then the second part of all, then the third;
-    /// what is in no part is left out.
+    /// Splits groups: the first part of all groups, then the second part of all, then the third; rows outside
+    /// all parts are dropped.
     Regroup {
         /// Source rows of a group.
         group: u64,
@@ -110,8 +110,8 @@ pub enum RowMap {
         /// Rows of a head.
         rows: u64,
     },
-    /// Within each of the first heads, pairs of neighbouring rows that belong to height and to width in turns are put into
-    /// halves. Rows behind these heads stay.
+    /// Within each of the first heads, splits pairs of neighboring rows, which alternate between height and
+    /// width, into halves. Rows after these heads stay.
     ///
     /// Source: `KimiK25Model.permute` in `conversion/kimivl.py`.
     PairHalves {

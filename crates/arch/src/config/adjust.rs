@@ -1,4 +1,4 @@
-//! What config classes of transformers change after defaults: parts that classes share.
+//! Changes that several config classes of transformers make after defaults.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -7,7 +7,7 @@ use super::classes::{self, ConfigClass};
 /// Layers beyond which no list is made from a config's word alone.
 const MAX_LAYERS: u64 = 10_000;
 
-/// Fills in `layer_types` where it is null: sliding where `sliding` says so of a layer.
+/// Fills in `layer_types` if it is null; a layer slides if `sliding` returns true.
 pub fn layer_types(map: &mut Map<String, Json>, sliding: impl Fn(u64) -> bool) -> Result<(), String> {
     if map.get("layer_types").is_some_and(|types| !types.is_null()) {
         return Ok(());
@@ -62,7 +62,7 @@ pub fn dense_then_sparse(map: &mut Map<String, Json>, dense: u64) -> Result<(), 
     Ok(())
 }
 
-/// No window unless `use_sliding_window` says so.
+/// Removes the window unless `use_sliding_window` is set.
 pub fn window_if_used(map: &mut Map<String, Json>, otherwise: Json) {
     if map.get("use_sliding_window") != Some(&Json::Bool(true)) {
         map.insert("sliding_window".into(), otherwise);
@@ -105,7 +105,7 @@ pub fn nested_rope(
     Ok(())
 }
 
-/// Standardizes the `text_config` of a model of several kinds by a class of its own.
+/// Standardizes the `text_config` of a multimodal model with its own class.
 pub fn text_config(map: &mut Map<String, Json>, class: &ConfigClass) -> Result<(), String> {
     if let Some(Json::Object(text)) = map.get_mut("text_config") {
         text.insert("model_type".into(), class.model_type.into());
@@ -114,7 +114,7 @@ pub fn text_config(map: &mut Map<String, Json>, class: &ConfigClass) -> Result<(
     Ok(())
 }
 
-/// As [`text_config`], for classes whose older files have the keys of the text part beside those of the others.
+/// As [`text_config`], for classes whose older files have the text keys at the top level.
 pub fn text_config_or_flat(map: &mut Map<String, Json>, class: &ConfigClass) -> Result<(), String> {
     if !map.get("text_config").is_some_and(Json::is_object) {
         let mut text = map.clone();
@@ -124,7 +124,7 @@ pub fn text_config_or_flat(map: &mut Map<String, Json>, class: &ConfigClass) -> 
     text_config(map, class)
 }
 
-/// The default of a key of a sub-config that is there.
+/// Sets the default of a key in an existing sub-config.
 pub fn sub_default(map: &mut Map<String, Json>, sub: &str, key: &str, value: Json) {
     if let Some(Json::Object(sub)) = map.get_mut(sub) {
         sub.entry(key).or_insert(value);

@@ -1,28 +1,28 @@
-//! Which keys of a config somebody asked for.
+//! Records the config keys that were read.
 
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The keys that somebody asked for; copies of hyperparameters share them.
+/// Config keys that were read; copies of hyperparameters share them.
 #[derive(Debug, Clone, Default)]
 pub struct Asked(Arc<Mutex<BTreeSet<String>>>);
 
 impl Asked {
-    /// Notes that somebody asks for keys.
+    /// Records that keys were read.
     pub fn note(&self, keys: &[&str]) {
-        // A set stays whole whatever panicked beside it.
+        // The set stays consistent even if another thread panicked.
         let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for key in keys {
-            // A key that is there already needs no copy.
+            // An existing key needs no copy.
             if !asked.contains(*key) {
                 asked.insert((*key).to_owned());
             }
         }
     }
 
-    /// Whether somebody asked for a key.
+    /// True if a key was read.
     pub fn has(&self, key: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }

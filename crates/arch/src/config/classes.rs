@@ -1,8 +1,8 @@
-//! The shape of a table of transformers' config classes: defaults, and the types that a class
-//! accepts. The rows stand beside the architectures that they belong to ([`crate::Arch`]).
+//! Tables of transformers' config classes: defaults, and accepted types. The rows are in the files of their
+//! architectures ([`crate::Arch`]).
 //!
-//! Fields that no converter reads (dropout, initializer range) are listed because their types
-//! decide whether transformers accepts the file at all.
+//! Fields that no converter reads (dropout, initializer range) are listed because their types decide whether
+//! transformers accepts the file.
 
 use serde_json::{Map, Value as Json};
 
@@ -21,17 +21,17 @@ pub struct ConfigClass {
     pub fill: &'static [Fill],
     /// Other spellings of fields: (spelling, field).
     pub renamed: &'static [(&'static str, &'static str)],
-    /// Whether the class has rotary parameters.
+    /// True if the class has RoPE parameters.
     pub has_rope: bool,
-    /// Whether the class insists on whole heads.
+    /// True if the class requires the heads to divide the width.
     pub heads_divide_hidden: bool,
-    /// What else the class changes, after defaults and before rotary parameters; why it would
-    /// not take the file.
+    /// Further changes of the class, after defaults and before RoPE parameters; an error is the reason to
+    /// reject the file.
     pub adjust: fn(&mut Map<String, Json>) -> Result<(), String>,
 }
 
 impl ConfigClass {
-    /// Whether a value is the default of the field `name`, of the first list that has it.
+    /// True if a value is the default of the field `name`, in the first list that has it.
     pub(crate) fn has_default(&self, name: &str, value: &Json) -> bool {
         let field = self.fields.iter().copied().flatten().find(|(field, ..)| *field == name);
         field.is_some_and(|(_, _, default)| {
@@ -41,7 +41,7 @@ impl ConfigClass {
     }
 }
 
-/// A class with nothing of its own.
+/// A class without fields.
 pub const BASE: ConfigClass = ConfigClass {
     model_type: "",
     default_theta: 10_000.0,
@@ -130,8 +130,7 @@ pub fn standardize(raw: &Map<String, Json>, class: &ConfigClass) -> Result<Map<S
                 return Err(format!("`{name}` has a type that transformers refuses"));
             }
             Some(_) => {}
-            // Of a field that several parts list, the first default counts, and each list of types is
-            // checked.
+            // If several parts list a field, the first default counts, and each list of types is checked.
             None => {
                 map.insert((*name).into(), default.to_json());
             }
@@ -152,7 +151,7 @@ pub fn standardize(raw: &Map<String, Json>, class: &ConfigClass) -> Result<Map<S
     }
     for (spelling, field) in class.renamed {
         let Some(value) = map.remove(*spelling) else { continue };
-        // What is no field of the class is set after the fields, so it wins over one.
+        // Values that are not fields are set after the fields, so they take precedence.
         let is_field = class.fields.iter().copied().flatten().any(|(name, ..)| name == spelling);
         if !(is_field && map.contains_key(*field)) {
             map.insert((*field).into(), value);

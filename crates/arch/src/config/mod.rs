@@ -36,7 +36,7 @@ pub struct Hparams {
     notes: Vec<String>,
     asked: Asked,
     target: Option<Arc<Target>>,
-    /// What follows from other files or from the tensors.
+    /// Values derived from other files or from the tensors.
     pub derived: Derived,
 }
 
@@ -47,7 +47,7 @@ pub struct Derived {
     pub pooling: Option<u32>,
     /// Ids of the tokens whose rows of the output are a reranker's answers.
     pub answers: Option<[u64; 2]>,
-    /// Whether matrices of sentence-transformers behind the model are wanted.
+    /// True if the final matrices of sentence-transformers are requested.
     pub dense_modules: bool,
     /// The number of layers without those that predict more than the next token, where the usual number
     /// counts these as well.
@@ -55,12 +55,12 @@ pub struct Derived {
 }
 
 impl Hparams {
-    /// Takes a config, fills in the defaults of `class` (where that class would refuse the file, a note
-    /// says so and the file is taken as it stands), and flattens a `text_config` into it.
+    /// Reads a config, fills in the defaults of `class` (if that class would reject the file, the raw file is
+    /// used, with a note), and flattens a `text_config` into it.
     ///
     /// # Errors
     ///
-    /// [`ArchError::BadKey`] when it is not an object, or its rotary parameters are none.
+    /// [`ArchError::BadKey`] if it is not an object, or its RoPE parameters are invalid.
     pub fn load(config: &Json, class: Option<&ConfigClass>) -> Result<Hparams, ArchError> {
         let raw = config.as_object().ok_or_else(|| bad("", config, "an object"))?;
         let standardized = class.map(|class| classes::standardize(raw, class));
@@ -116,11 +116,11 @@ impl Hparams {
         self.target("vocab_size").and_then(Json::as_u64).ok_or_else(|| missing("vocab_size"))
     }
 
-    /// These hyperparameters with those of an inner object in their place.
+    /// These hyperparameters with those of an inner object instead.
     ///
     /// # Errors
     ///
-    /// [`ArchError::BadKey`] where its rotary parameters are none.
+    /// [`ArchError::BadKey`] if its RoPE parameters are invalid.
     pub fn with_inner(&self, key: &str) -> Result<Hparams, ArchError> {
         let Some(Json::Object(inner)) = self.get(key) else { return Ok(self.clone()) };
         let mut hparams = self.clone();
@@ -139,7 +139,7 @@ impl Hparams {
         self.notes.push(note);
     }
 
-    /// What a person should know of how the config was read, each one line.
+    /// Notes about reading the config, one per line.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -158,7 +158,7 @@ impl Hparams {
         hparams
     }
 
-    /// Whether somebody has asked for a key; rotary parameters have `rope_parameters.` before their names.
+    /// True if a key was read; RoPE parameters have the prefix `rope_parameters.`.
     pub(crate) fn was_asked(&self, key: &str) -> bool {
         self.asked.has(key)
     }
@@ -291,7 +291,7 @@ impl Hparams {
         self.get(key).map(|value| value.as_f64().ok_or_else(|| bad(key, value, "a number"))).transpose()
     }
 
-    /// Whether a flag is set; one that is absent is not.
+    /// True if a flag is set; false if it is missing.
     pub fn is_true(&self, key: &str) -> bool {
         self.get(key) == Some(&Json::Bool(true))
     }
@@ -305,7 +305,7 @@ impl Hparams {
         self.get_f64(key)?.ok_or_else(|| missing(key))
     }
 
-    /// For each layer whether its attention has a sliding window, where `layer_types` says so.
+    /// For each layer, true if its attention has a sliding window, according to `layer_types`.
     pub fn sliding_layers(&self) -> Option<Vec<bool>> {
         let types = self.get("layer_types")?.as_array()?;
         Some(types.iter().map(|kind| kind == "sliding_attention").collect())

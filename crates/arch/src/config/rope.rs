@@ -1,5 +1,5 @@
-//! The spellings of rotary parameters: flat `rope_theta` beside a `rope_scaling` dict, and the
-//! newer `rope_parameters` that holds both.
+//! Spellings of RoPE parameters: a flat `rope_theta` next to a `rope_scaling` dict, and the newer
+//! `rope_parameters` with both.
 
 use serde_json::{Map, Value as Json};
 
@@ -26,8 +26,8 @@ pub fn standardize(map: &mut Map<String, Json>, default_theta: f64) -> Result<()
         (_, None | Some(Json::Null)) => Map::new(),
         (_, Some(_)) => return Err("`rope_parameters` is not an object".into()),
     };
-    // Gemma 3 and OLMo 3 give full and sliding attention parameters of their own; flat keys are then
-    // defaults for both.
+    // Gemma 3 and OLMo 3 have separate parameters for full and sliding attention; flat keys are then defaults
+    // for both.
     let mut nested = false;
     for kind in ["full_attention", "sliding_attention"] {
         if let Some(Json::Object(inner)) = parameters.get_mut(kind) {

@@ -1,7 +1,7 @@
-//! What a model card's front matter says.
+//! Front matter of a model card.
 //!
-//! Source: `Metadata.apply_metadata_heuristic` in `gguf-py/gguf/metadata.py`. A dictionary among
-//! base models or data sets is taken as it stands, as there.
+//! Source: `Metadata.apply_metadata_heuristic` in `gguf-py/gguf/metadata.py`. As there, a dictionary among
+//! base models or data sets is used unchanged.
 
 use serde_json::{Map, Value as Json};
 
@@ -43,8 +43,7 @@ const TEXT_KEYS: &[(&str, &str)] = &[
 
 /// Takes over what the card says.
 pub fn read(card: &Map<String, Json>, total_params: i64, general: &mut General) {
-    // A key of the file has up to three names in cards; the first that is there counts, as hints do not
-    // replace.
+    // A key of the file has up to three names in cards; the first that exists counts.
     for (key, card_key) in TEXT_KEYS {
         if let Some(value) = card.get(*card_key) {
             general.hint(key, value.clone());
@@ -79,7 +78,7 @@ pub fn read_overrides(overrides: &Json, general: &mut General) {
     }
 }
 
-/// The models or data sets under the first of `keys` that is there: one text, or a list.
+/// Models or data sets under the first existing key of `keys`: one text, or a list.
 fn origins(card: &Map<String, Json>, keys: &[&str], total_params: i64) -> Option<Vec<Origin>> {
     let value = keys.iter().find_map(|key| card.get(*key))?;
     let items = match value {
@@ -91,7 +90,7 @@ fn origins(card: &Map<String, Json>, keys: &[&str], total_params: i64) -> Option
 }
 
 fn origin(item: &Json, total_params: i64) -> Origin {
-    // A base model is named by its id, its address, or an object with keys of its own.
+    // A base model is given by its id, its address, or an object with its own keys.
     let id = match item {
         Json::Object(map) => return map.clone(),
         Json::String(id) => id,
@@ -104,8 +103,7 @@ fn origin(item: &Json, total_params: i64) -> Origin {
         }
     };
     let is_url = ["http://", "https://", "ssh://"].iter().any(|start| id.starts_with(start));
-    // `https://huggingface.co/org/name` says what `org/name` says; other addresses say nothing but
-    // themselves.
+    // `https://huggingface.co/org/name` is equivalent to `org/name`; other addresses are kept.
     let model_id = if is_url {
         set("repo_url", Some(id.clone()));
         match hub_id(id) {
@@ -125,7 +123,7 @@ fn origin(item: &Json, total_params: i64) -> Origin {
     origin
 }
 
-/// `org/name` of an address on the Hub that has nothing behind these two.
+/// `org/name` of an address on the Hub that ends after these two.
 fn hub_id(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
     let id = rest.strip_prefix("huggingface.co/")?;

@@ -1,4 +1,4 @@
-//! What is known of a model apart from its numbers: gathered from several places, written once.
+//! General facts about a model, gathered from several sources.
 
 use gguf::{Array, Value};
 use serde_json::Value as Json;
@@ -34,7 +34,7 @@ pub const TEXTS: &[&str] = &[
 const ORIGIN: [&str; 9] =
     ["name", "author", "version", "organization", "description", "url", "doi", "uuid", "repo_url"];
 
-/// What is known of a model apart from its numbers.
+/// General facts about a model.
 #[derive(Debug, Default)]
 pub struct General {
     /// By the index of [`TEXTS`].
@@ -70,8 +70,7 @@ impl General {
     }
 
     pub fn hint_id(&mut self, id: ModelId) {
-        // What a name says is for people: words in lower case get a capital in names and organizations
-        // only.
+        // Lower-case words get a capital in names and organizations only.
         let parts = [
             ("name", id.full_name.as_deref().map(model_id::title)),
             ("organization", id.organization.as_deref().map(model_id::title)),

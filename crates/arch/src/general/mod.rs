@@ -1,10 +1,9 @@
-//! The `general.*` keys: sampling, name, authorship, licence, origins, tags.
+//! The `general.*` keys: sampling, name, authorship, license, origins, tags.
 //!
-//! What is said first wins: a card of override keys, then the model card's front matter, then
-//! `_name_or_path` of the config, then the folder's name.
+//! The first source with a value wins: a card of override keys, the model card's front matter,
+//! `_name_or_path` of the config, the folder's name.
 //!
-//! Source: `Metadata` in `gguf-py/gguf/metadata.py` and `ModelBase.prepare_metadata` in
-//! `conversion/base.py`.
+//! Source: `Metadata` in `gguf-py/gguf/metadata.py` and `ModelBase.prepare_metadata` in `conversion/base.py`.
 
 mod card;
 mod known;
@@ -20,8 +19,8 @@ use crate::{ArchError, Input, Options};
 use known::{General, TEXTS};
 use model_id::ModelId;
 
-/// Sampling keys after `general.sampling.`, in the order of the file: kind, and the keys of
-/// `generation_config.json`, the first that is there.
+/// Sampling keys after `general.sampling.`, in file order: kind, and the keys of `generation_config.json`,
+/// the first that exists.
 const SAMPLING: &[(&str, Kind, &[&str])] = &[
     ("sequence", Kind::Text, &["sequence"]),
     ("top_k", Kind::Int, &["top_k"]),
@@ -44,23 +43,23 @@ enum Kind {
     Float,
 }
 
-/// What a file holds: the value of `general.type`, and the key that follows it for some.
+/// Kind of file: the value of `general.type`, and the key that follows it for some kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A whole model.
     Model,
     /// A LoRA adapter.
     Lora,
-    /// What turns images or sound into embeddings.
+    /// A vision tower or audio encoder.
     Projector,
 }
 
-/// Writes `general.type` and all that follows it up to the hyperparameters. `tensors` are the
-/// output tensors, from which the size is counted.
+/// Writes `general.type` and everything up to the hyperparameters. `tensors` are the output tensors, from
+/// which the size is counted.
 ///
 /// # Errors
 ///
-/// [`ArchError::BadKey`] for sampling parameters that are no numbers.
+/// [`ArchError::BadKey`] for sampling parameters that are not numbers.
 pub fn keys(
     input: &Input<'_>,
     options: &Options,
@@ -148,9 +147,9 @@ fn sampling_keys(generation: &Json, overrides: &Json, keys: &mut Keys) -> Result
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Size {
     total: i64,
-    /// Of those that every token uses.
+    /// Parameters that every token uses.
     shared: i64,
-    /// Of one expert over all layers.
+    /// Parameters of one expert over all layers.
     expert: i64,
     n_experts: u64,
 }

@@ -1,13 +1,12 @@
-//! What a model's name tells: `org/Base-7B-finetune-v1.0` taken apart.
+//! Parses a model's name: `org/Base-7B-finetune-v1.0`.
 //!
-//! Source: `Metadata.get_model_id_components` and `Metadata.id_to_title` in
-//! `gguf-py/gguf/metadata.py`.
+//! Source: `Metadata.get_model_id_components` and `Metadata.id_to_title` in `gguf-py/gguf/metadata.py`.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// The parts of a model's name; what the name does not say is `None`.
+/// Parts of a model's name; missing parts are `None`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ModelId {
     /// All after the organization, as it was.
@@ -16,7 +15,7 @@ pub struct ModelId {
     pub organization: Option<String>,
     /// The name of the family (`Llama-3.2`).
     pub basename: Option<String>,
-    /// What was done to it (`instruct`).
+    /// Kind of fine-tuning (`instruct`).
     pub finetune: Option<String>,
     /// `v1.0`.
     pub version: Option<String>,
@@ -24,7 +23,7 @@ pub struct ModelId {
     pub size_label: Option<String>,
 }
 
-/// What a part of a name may be. A part can be several of these at a time.
+/// Possible kinds of a part of a name; several can apply at a time.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Kinds {
     basename: bool,
@@ -117,11 +116,11 @@ impl ModelId {
 }
 
 impl Patterns {
-    /// What the part at place `i` may be, spelled as it is written then.
+    /// Possible kinds of part `i`, and its spelling.
     fn annotate(&self, i: usize, part: &str, total_params: i64) -> (String, Kinds) {
         let mut kinds = Kinds::default();
-        // The order of the questions matters: `v1` could be a finetune, `7` a version or a size. What a
-        // part is first taken for stays.
+        // The order of the tests matters: `v1` could be a finetune, `7` a version or a size. The first match
+        // wins.
         if self.version.is_match(part) {
             kinds.version = true;
         } else if self.dtype.is_match(part) {
@@ -129,7 +128,7 @@ impl Patterns {
             return (part.to_uppercase(), kinds);
         } else if i > 0 && self.size.is_match(part) {
             let mut part = spell_size(part);
-            // A size that contradicts the number of parameters is none: `4k` in `phi-3-mini-4k` is a
+            // A size that contradicts the number of parameters is ignored: `4k` in `phi-3-mini-4k` is a
             // length.
             if total_params != 0 && !size_is_plausible(&part, total_params) {
                 // Likely the length of a context.
@@ -170,9 +169,8 @@ fn spell_size(part: &str) -> String {
     letters.into_iter().collect()
 }
 
-/// Whether a size in a name can be meant as this model's number of parameters: not less than
-/// an eighth of it, and for whole models not more than nearly twice. Words and products
-/// (`small`, `8x7B`) cannot be checked.
+/// True if a size in a name can be this model's number of parameters: at least an eighth of it, and for whole
+/// models less than about twice. Words and products (`small`, `8x7B`) cannot be checked.
 fn size_is_plausible(part: &str, total_params: i64) -> bool {
     let mut digits = part.chars();
     // `1000 ** " KMBT".find(unit)` of the reference, written out.
@@ -182,12 +180,12 @@ fn size_is_plausible(part: &str, total_params: i64) -> bool {
         Some('B') => 1e9,
         Some('T') => 1e12,
         Some(' ') => 1.0,
-        // What Python's `find` makes of a letter that is not there: 1000 to the power of -1.
+        // Result of Python's `find` for a missing letter: 1000 to the power of -1.
         _ => 1e-3,
     };
     let Ok(number) = digits.as_str().parse::<f64>() else { return true };
     let (size, total) = (number * power, total_params.unsigned_abs() as i128);
-    // Of an adapter the number is that of the matrices that it changes: the whole model may be larger.
+    // For an adapter the number is that of the changed matrices; the whole model may be larger.
     if total_params < 0 {
         size >= (total / 8) as f64
     } else {
@@ -195,7 +193,7 @@ fn size_is_plausible(part: &str, total_params: i64) -> bool {
     }
 }
 
-/// Where some size has digits, sizes that are words are none.
+/// If some size has digits, sizes in words are dropped.
 fn drop_word_sizes(parts: &mut [(String, Kinds)]) {
     let has_digit = |part: &str| part.chars().any(|c| c.is_ascii_digit());
     // `Llama-3-8B-mini`: the 8B is the size, mini a part of the name.

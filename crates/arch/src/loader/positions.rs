@@ -17,7 +17,7 @@ pub enum Property {
     SlidingWindow,
     /// The layer has a recurrent state instead of attention.
     Recurrent,
-    /// The indexer selects tokens of its own.
+    /// The indexer selects its own tokens.
     Indexer,
     /// Keys are compressed by this ratio.
     Compression,

@@ -162,7 +162,7 @@ fn row(line: &'static str) -> Option<Row> {
     Some(Row { name: pattern.trim_end_matches(" %d").to_owned(), numbers, shape, flags })
 }
 
-/// Splits at the bracket that closes one opened before the text. Sizes and flags have brackets of their own.
+/// Splits at the bracket that closes one opened before the text. Sizes and flags contain brackets too.
 fn closing(text: &'static str) -> Option<(&'static str, &'static str)> {
     let mut depth = 1;
     for (at, c) in text.char_indices() {

@@ -211,7 +211,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // share.
     keys.set_derived("attention.key_length", "kv_lora_rank", rank.saturating_add(rotated))?;
     keys.set_derived("attention.value_length", "kv_lora_rank", rank)?;
-    // What a head has of it once it is expanded: its own part, then the shared part.
+    // Per head after expansion: its own part, then the shared part.
     keys.set_derived("attention.key_length_mla", "qk_nope_head_dim", plain.saturating_add(rotated))?;
     keys.needed("attention.value_length_mla", hparams, &["v_head_dim"])?;
     keys.needed("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
@@ -219,7 +219,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.needed("leading_dense_block_count", hparams, &["first_k_dense_replace"])?;
     keys.needed_number("expert_weights_scale", hparams, &["routed_scaling_factor"])?;
     keys.flag("expert_weights_norm", hparams, "moe_renormalize");
-    // What the architecture is written for; another router or activation is refused, not written wrongly.
+    // Requirements of the architecture; another router or activation is refused, not written wrongly.
     for (key, name) in [("moe_router_activation_func", "sigmoid"), ("hidden_act", "situ")] {
         let found = hparams.get(key).cloned().unwrap_or_default();
         if found != name {
