@@ -335,10 +335,10 @@ fn two_halves_add_up() {
     let refused = |folders: &[&Path], output: &str| {
         MomentsCache::merge(folders, &path(output)).map(|_| ()).unwrap_err().to_string()
     };
-    assert!(refused(&[&path("a"), &path("a")], "twice").contains("is in two of them"));
+    assert!(refused(&[&path("a"), &path("a")], "twice").contains("duplicate text"));
     assert!(refused(&[&path("a"), &path("b")], "both").contains("already"));
     fs::remove_file(path("b").join("step-00000.gguf")).unwrap();
-    assert!(refused(&[&path("a"), &path("b")], "lacking").contains("steps are missing"));
+    assert!(refused(&[&path("a"), &path("b")], "lacking").contains("missing steps"));
 }
 
 #[test]
@@ -358,10 +358,10 @@ fn statistics_of_something_else_are_refused_by_name() {
     assert_eq!(what(&other, &texts, &options()), "model");
     assert_eq!(what(&model, &Texts::of_windows(windows(&model, 18, 3, 10)), &options()), "text");
     let held = Options { held_every: 4, ..options() };
-    assert_eq!(what(&model, &texts, &held), "share of windows held out");
+    assert_eq!(what(&model, &texts, &held), "share of held-out chunks");
     assert_eq!(
         what(&model, &texts, &Options { with_output: true, ..options() }),
-        "choice about the output matrix"
+        "treatment of the output matrix"
     );
 
     // The same but for its first weight.
