@@ -1,10 +1,10 @@
-//! What is wrong or odd about a file whose header can be read.
+//! Checks of a file whose header can be read.
 //!
-//! The reader takes what can be understood in one way only; the reference and the specification want more. Each difference
-//! is a finding here.
+//! The reader accepts what has a single meaning; the reference and the specification require more. Each
+//! difference is a finding here.
 //!
-//! Sources: `gguf_init_from_reader` in `ggml/src/gguf.cpp` (llama-cpp-python 0.3.36) for what it refuses, "GGUF v3
-//! specification" for what a file should be.
+//! Sources: `gguf_init_from_reader` in `ggml/src/gguf.cpp` (llama-cpp-python 0.3.36) for refusals, "GGUF v3
+//! specification" for requirements.
 
 use tensor::{DType, fork_type};
 
@@ -13,7 +13,7 @@ use crate::{
     check_key,
 };
 
-/// How grave a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Worth knowing.
@@ -52,7 +52,7 @@ pub enum Finding {
         /// The key.
         key: String,
     },
-    /// A text that is none.
+    /// A text that is not UTF-8.
     #[error("the text of key `{key}` is not valid UTF-8")]
     NotUtf8 {
         /// The key.
@@ -69,7 +69,7 @@ pub enum Finding {
     /// A tensor without a name.
     #[error("tensor {index} has no name")]
     NoName {
-        /// Which one, from 0.
+        /// Index, from 0.
         index: usize,
     },
     /// A tensor of nothing.
@@ -93,15 +93,15 @@ pub enum Finding {
     Gap {
         /// The tensor.
         tensor: String,
-        /// Where the one before ends, padding included; in the data section.
+        /// End of the previous tensor, padding included; in the data section.
         expected: u64,
-        /// Where it begins.
+        /// Start of this tensor.
         found: u64,
     },
     /// Padding that is not zero.
     #[error("padding at byte {offset} is 0x{byte:02x}, not zero")]
     Padding {
-        /// Where in the file.
+        /// Offset in the file.
         offset: u64,
         /// The first byte that is not zero.
         byte: u8,
@@ -114,16 +114,16 @@ pub enum Finding {
         /// Bytes that should be.
         padding: u64,
     },
-    /// Bytes behind the end.
+    /// Bytes after the end.
     #[error("{n_bytes} bytes behind the last tensor belong to nothing")]
     Trailing {
-        /// How many.
+        /// Number of bytes.
         n_bytes: u64,
     },
 }
 
 impl Finding {
-    /// How grave it is.
+    /// Severity of the finding.
     pub fn severity(&self) -> Severity {
         match self {
             Finding::OldVersion { .. }
@@ -156,7 +156,7 @@ impl Finding {
     }
 }
 
-/// What is wrong or odd about a file, in the order of its bytes. Of the data only padding is read.
+/// Checks a file and returns findings in the order of its bytes. Reads only padding of the data.
 pub fn check(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     if file.version() < 2 {
@@ -213,13 +213,13 @@ fn check_tensors(file: &File, findings: &mut Vec<Finding>) {
     check_padding(file, findings);
 }
 
-/// Looks at what lies between the tensors and behind the last.
+/// Checks the bytes between the tensors and after the last one.
 fn check_padding(file: &File, findings: &mut Vec<Finding>) {
     let (bytes, start) = (file.bytes(), file.data_offset());
     let mut in_order: Vec<(u64, u64)> =
         file.tensors().iter().map(|info| (start + info.offset, start + info.offset + info.n_bytes)).collect();
     in_order.sort_unstable();
-    // Behind the header, behind each tensor: at most an alignment long each, or else a gap that is reported anyway.
+    // After the header and after each tensor: less than an alignment, or else a gap that is reported anyway.
     let ends = std::iter::once(file.header_end()).chain(in_order.iter().map(|(_, end)| *end));
     let starts = in_order.iter().map(|(start, _)| *start);
     let last = in_order.iter().map(|(_, end)| *end).max().unwrap_or(start);
@@ -232,7 +232,7 @@ fn check_padding(file: &File, findings: &mut Vec<Finding>) {
             findings.push(Finding::Padding { offset: from + at as u64, byte: padding[at] });
         }
     }
-    // A file of metadata alone may end anywhere behind them.
+    // A file without tensors may end anywhere after the metadata.
     if len < padded && !file.tensors().is_empty() {
         findings.push(Finding::CutPadding { missing: padded - len, padding: padded - last });
     }
@@ -241,7 +241,7 @@ fn check_padding(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What more can be said of a file that cannot be read: the fork that has a type which the reference does not have.
+/// Explains a tensor type that only a fork has, for a file that cannot be read.
 pub fn foreign_type(error: &Error) -> Option<String> {
     use tensor::DTypeError;
     match error {
@@ -254,7 +254,7 @@ pub fn foreign_type(error: &Error) -> Option<String> {
     }
 }
 
-/// Whether a file says that it is one of several.
+/// True if a file is one of several shards.
 pub fn is_shard(file: &File) -> bool {
     file.get(SPLIT_COUNT_KEY).and_then(Value::as_u64).is_some_and(|count| count > 1)
 }

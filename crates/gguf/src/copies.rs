@@ -16,14 +16,14 @@ use crate::{
     check_open_files, swap_blocks,
 };
 
-/// How much a shard holds.
+/// Limits of a shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SplitLimits {
-    /// Bytes of tensor data at most, padding included. A tensor that is larger has a shard of its own.
+    /// Maximum bytes of tensor data, padding included. A larger tensor gets its own shard.
     pub max_bytes: Option<u64>,
     /// Tensors at most.
     pub max_tensors: Option<u64>,
-    /// Whether the first shard has metadata alone.
+    /// True if the first shard has only metadata.
     pub no_tensor_first: bool,
 }
 
@@ -32,9 +32,9 @@ pub struct SplitLimits {
 pub struct CopyPlan {
     /// Header and offsets.
     pub plan: Plan,
-    /// Of each tensor, the file of the model that has it and where it lies in that, in bytes.
+    /// For each tensor, its file in the model and its offset there, in bytes.
     from: Vec<(usize, u64)>,
-    /// Whether numbers change their byte order.
+    /// True if numbers change their byte order.
     swaps: bool,
 }
 
@@ -107,7 +107,8 @@ impl CopyPlan {
         groups.into_iter().enumerate().map(shard).collect()
     }
 
-    /// One file of all shards, without the keys that describe shards: what was split before is what it was.
+    /// Merges all shards into one file, without the keys that describe shards. Restores a file that was
+    /// split.
     ///
     /// # Errors
     /// As [`Plan::new`].
@@ -117,7 +118,7 @@ impl CopyPlan {
         plan(&metadata, tensors(model), endian_of(model), false)
     }
 
-    /// The same file in another byte order, numbers of tensors included; of a split model, each of its files.
+    /// The same file in another byte order, tensor data included; for a split model, each of its files.
     ///
     /// # Errors
     /// As [`Plan::new`].
@@ -135,7 +136,7 @@ impl CopyPlan {
         self.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum()
     }
 
-    /// Writes header and data of a planned file. `done` is told of bytes that were written.
+    /// Writes header and data of a planned file. `done` receives the number of bytes written.
     fn write(
         &self,
         sources: &[(&Path, fs::File)],

@@ -1,9 +1,9 @@
-//! Changes the metadata of a file: in place where the new header has the length of the old one, else by a new file whose data are
-//! copied as they are.
+//! Changes the metadata of a file: in place if the new header has the length of the old one, otherwise by a
+//! new file with the same data.
 //!
-//! A reader finds the data behind the header, at the next multiple of the alignment. So a header can only be changed in place if
-//! its length, rounded up, stays the same. A file that was written with *slack* has a key ([`SLACK_KEY`]) whose text of spaces
-//! grows and shrinks against all other changes; a chat template of any length up to that is then set without touching the data.
+//! Data starts after the header, at the next multiple of the alignment. So a header can only be changed in
+//! place if its length, rounded up, stays the same. A file with *slack* has a key ([`SLACK_KEY`]) whose text
+//! of spaces absorbs other changes; a chat template that fits is then set without touching the data.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use crate::{
 /// The key whose text keeps room in a header.
 pub const SLACK_KEY: &str = "gguf_tools.slack";
 
-/// What becomes of the room in a header.
+/// Treatment of the room in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slack {
-    /// It is used as far as it reaches, and stays as it is where it does not.
+    /// Uses the room as far as it reaches; otherwise it stays as it is.
     Use,
     /// The header has so many bytes of it; 0 takes the key out.
     Set(u64),
@@ -87,12 +87,12 @@ impl Edit {
         &self.metadata
     }
 
-    /// Whether the data can stay where they are.
+    /// True if the data can stay in place.
     pub fn is_in_place(&self) -> bool {
         self.header.len() == self.old.len()
     }
 
-    /// Whether anything changes at all.
+    /// True if nothing changes.
     pub fn changes_nothing(&self) -> bool {
         self.header == self.old
     }
@@ -124,7 +124,7 @@ impl Edit {
             return Err(Error::UnfinishedEdit { path: path.to_owned(), backup });
         }
         Output::write_whole(&backup, &self.old, false)?;
-        // What is the same at the end is not written: of a vocabulary behind a changed name nothing moves.
+        // Equal bytes at the end are not written: a vocabulary after a changed name does not move.
         let n_same =
             self.header.iter().rev().zip(self.old.iter().rev()).take_while(|(new, old)| new == old).count();
         let changed = &self.header[first..self.header.len() - n_same];
@@ -155,7 +155,7 @@ impl Edit {
     }
 }
 
-/// Where the old header of a file is while it is edited in place.
+/// Path of the old header while a file is edited in place.
 pub fn backup_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".header-backup");

@@ -27,7 +27,7 @@ impl Endian {
     /// Whole blocks of `dtype` that are in this order, in little-endian order, which is the one that kernels read.
     pub fn to_little(self, dtype: DType, blocks: &[u8]) -> Cow<'_, [u8]> {
         let mut blocks = Cow::Borrowed(blocks);
-        // What is single bytes throughout is the same in both orders.
+        // Single bytes are the same in both orders.
         if self == Endian::Big && !dtype.swap_fields().is_empty() {
             swap_blocks(dtype, blocks.to_mut());
         }
@@ -35,8 +35,8 @@ impl Endian {
     }
 }
 
-/// Turns whole blocks of `dtype` into the other byte order, in place; its own inverse. Bytes behind the last whole
-/// block stay as they are.
+/// Converts whole blocks of `dtype` to the other byte order, in place; its own inverse. Bytes after the last
+/// whole block stay unchanged.
 pub fn swap_blocks(dtype: DType, data: &mut [u8]) {
     let (fields, block_bytes) = (dtype.swap_fields(), dtype.block_bytes() as usize);
     match (fields, block_bytes) {

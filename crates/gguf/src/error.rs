@@ -6,10 +6,10 @@ use tensor::{DTypeError, ShapeError};
 
 use crate::{OtherKind, keys::KeyProblem};
 
-/// What is wrong with a GGUF file, a plan, an output or a set of shards.
+/// Errors of a GGUF file, a plan, an output or a set of shards.
 ///
-/// Variants about the inside of a file do not carry its path: whoever opened it adds that
-/// once. Offsets are in bytes from the start of the file unless the name says otherwise.
+/// Variants about the inside of a file do not contain its path: the code that opened it adds the path once.
+/// Offsets are in bytes from the start of the file unless the name says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,7 +25,7 @@ pub enum Error {
         /// The kind.
         kind: OtherKind,
     },
-    /// A version that nobody has defined.
+    /// An unknown version.
     #[error("gguf version {found} is not known (known are 1 to 3, in either byte order)")]
     Version {
         /// The version field as read, little-endian.
@@ -34,33 +34,33 @@ pub enum Error {
     /// The file ends inside something.
     #[error("file ends inside {what}: {needed} bytes needed at offset {offset}, {left} left")]
     Truncated {
-        /// What was being read.
+        /// Item that was being read.
         what: &'static str,
-        /// Where it starts.
+        /// Start offset.
         offset: u64,
         /// Its length in bytes, at least.
         needed: u64,
         /// Bytes from there to the end of the file.
         left: u64,
     },
-    /// A count that even the smallest items would not fit behind.
+    /// A count that exceeds the remaining bytes even for the smallest items.
     #[error("{what} of {count} at offset {offset} is more than the {left} bytes left can hold")]
     CountTooLarge {
-        /// What is counted.
+        /// Counted items.
         what: &'static str,
         /// The count as read.
         count: u64,
-        /// Where the counted things start.
+        /// Offset of the items.
         offset: u64,
         /// Bytes from there to the end of the file.
         left: u64,
     },
-    /// A key or a tensor name of bytes that are no text.
+    /// A key or tensor name that is not UTF-8.
     #[error("{what} {index} is not valid UTF-8: `{}`", bytes.escape_ascii())]
     NotUtf8 {
         /// `key` or `tensor name`.
         what: &'static str,
-        /// Which one, from 0.
+        /// Index, from 0.
         index: u64,
         /// The bytes.
         bytes: Vec<u8>,
@@ -68,9 +68,9 @@ pub enum Error {
     /// A key that no file may have.
     #[error("metadata key {index}: {problem}")]
     Key {
-        /// Which one, from 0.
+        /// Index, from 0.
         index: u64,
-        /// What is wrong.
+        /// The problem.
         problem: KeyProblem,
     },
     /// The same key twice.
@@ -92,7 +92,7 @@ pub enum Error {
     BadBool {
         /// The key.
         key: String,
-        /// Where the byte is.
+        /// Offset of the byte.
         offset: u64,
         /// The byte.
         found: u8,
@@ -116,7 +116,7 @@ pub enum Error {
     Alignment {
         /// The alignment.
         found: u64,
-        /// What it has to be.
+        /// Expected type.
         expected: &'static str,
     },
     /// The planned alignment is not the one that readers will find in the metadata.
@@ -130,13 +130,13 @@ pub enum Error {
     /// A tensor without a name; refused in plans only.
     #[error("tensor {index} has no name")]
     TensorNameEmpty {
-        /// Which one, from 0.
+        /// Index, from 0.
         index: u64,
     },
     /// A tensor name beyond the limit.
     #[error("name of tensor {index} is {len} bytes long, at most {max} are possible")]
     TensorNameTooLong {
-        /// Which one, from 0.
+        /// Index, from 0.
         index: u64,
         /// Its length in bytes.
         len: u64,
@@ -154,7 +154,7 @@ pub enum Error {
     Shape {
         /// The tensor's name.
         tensor: String,
-        /// What is wrong.
+        /// The problem.
         source: ShapeError,
     },
     /// A tensor type that is not known, or no more.
@@ -162,7 +162,7 @@ pub enum Error {
     DType {
         /// The tensor's name.
         tensor: String,
-        /// What is wrong.
+        /// The problem.
         source: DTypeError,
     },
     /// A tensor that does not start at a multiple of the alignment.
@@ -185,7 +185,7 @@ pub enum Error {
         /// Its length.
         n_bytes: u64,
     },
-    /// A tensor that ends behind the end of the file.
+    /// A tensor that ends after the end of the file.
     #[error("tensor `{tensor}`: {n_bytes} bytes at offset {offset} do not fit a file of {file_len} bytes")]
     OutOfFile {
         /// The tensor's name.
@@ -204,9 +204,9 @@ pub enum Error {
         first: String,
         /// The tensor that starts inside it.
         second: String,
-        /// Where the first ends, in the data section.
+        /// End of the first, in the data section.
         end: u64,
-        /// Where the second starts, in the data section.
+        /// Start of the second, in the data section.
         start: u64,
     },
     /// A plan whose file would be longer than 63 bits can say.
@@ -257,19 +257,19 @@ pub enum Error {
     DeadLink {
         /// The link.
         path: PathBuf,
-        /// What it says.
+        /// Target of the link.
         target: PathBuf,
     },
     /// The system says no.
     #[error("{}: cannot {action}{}: {source}", path.display(), at_offset(*offset))]
     Io {
-        /// What was being done: `open`, `create`, `reserve`, `write`, ...
+        /// The operation: `open`, `create`, `reserve`, `write`, ...
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Where in the file, for writes; how many bytes, for reservations.
+        /// Offset in the file for writes; number of bytes for reservations.
         offset: Option<u64>,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that was read is not the same any more.
@@ -277,13 +277,13 @@ pub enum Error {
     Changed {
         /// The file.
         path: PathBuf,
-        /// What changed.
+        /// The change.
         change: String,
     },
     /// A write outside the planned file; a bug of the caller.
     #[error("write of {len} bytes at offset {offset} is outside the planned {file_len} bytes")]
     WriteOutOfRange {
-        /// Where the write starts.
+        /// Start of the write.
         offset: u64,
         /// Its length.
         len: u64,
@@ -305,7 +305,7 @@ pub enum Error {
     Shard {
         /// The shard's path.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         source: Box<Error>,
     },
     /// A shard that the others count is not there.
@@ -313,9 +313,9 @@ pub enum Error {
     ShardMissing {
         /// The path that was tried.
         path: PathBuf,
-        /// Which shard, from 1.
+        /// Shard number, from 1.
         no: u32,
-        /// How many there should be.
+        /// Expected number of shards.
         count: u32,
     },
     /// A split model whose file is not named as a shard, so that the others cannot be found.
@@ -326,9 +326,9 @@ pub enum Error {
     ShardName {
         /// The path as given.
         path: PathBuf,
-        /// Which shard the metadata say it is, from 1.
+        /// Shard number according to the metadata, from 1.
         no: u32,
-        /// How many there should be.
+        /// Expected number of shards.
         count: u32,
     },
     /// A `split.*` key says something else than the file names or the other shards.
@@ -338,25 +338,25 @@ pub enum Error {
         path: PathBuf,
         /// The key.
         key: &'static str,
-        /// What the others lead to.
+        /// Value implied by the other shards.
         expected: u64,
-        /// What the shard says, or `missing`.
+        /// Value in the shard, or `missing`.
         found: String,
     },
-    /// A `split.*` key that is missing or is no count.
+    /// A `split.*` key that is missing or not a count.
     #[error("shard `{}`: `{key}` is {found}, expected a count", path.display())]
     ShardCount {
         /// The shard's path.
         path: PathBuf,
         /// The key.
         key: &'static str,
-        /// What the shard says, or `missing`.
+        /// Value in the shard, or `missing`.
         found: String,
     },
     /// More shards than their numbers can count.
     #[error("{count} shards are more than 65535")]
     TooManyShards {
-        /// How many there would be.
+        /// Resulting number of shards.
         count: usize,
     },
     /// The file of an earlier edit that was not finished.
@@ -367,15 +367,15 @@ pub enum Error {
         /// Its first bytes as they were before.
         backup: PathBuf,
     },
-    /// Somebody has stopped the work.
+    /// The work was interrupted.
     #[error("interrupted")]
     Interrupted,
     /// All shards together hold another number of tensors than they say.
     #[error("the shards hold {found} tensors, `split.tensors.count` says {expected}")]
     ShardTensors {
-        /// What the first shard says.
+        /// Value in the first shard.
         expected: u64,
-        /// What was found.
+        /// Value found.
         found: u64,
     },
 }
@@ -385,7 +385,7 @@ fn at_offset(offset: Option<u64>) -> String {
 }
 
 impl Error {
-    /// Advice for whoever sees this error, to be shown on a line of its own.
+    /// Advice for the user, shown on a separate line.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Error::Magic {

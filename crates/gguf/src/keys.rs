@@ -1,4 +1,4 @@
-//! What a metadata key may be.
+//! Rules for metadata keys.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ pub enum KeyProblem {
 }
 
 impl KeyProblem {
-    /// Whether a plan refuses the key; the others are only reported.
+    /// True if a plan refuses the key; other problems are only reported.
     pub fn is_fatal(&self) -> bool {
         !matches!(self, KeyProblem::Part { .. })
     }

@@ -42,7 +42,7 @@ struct Map {
     identity: Identity,
 }
 
-/// What a file's content depends on, as far as the system shows it.
+/// Identity of a file's content, as far as the system shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     n_bytes: u64,
@@ -65,7 +65,7 @@ impl Identity {
         }
     }
 
-    /// How `self` became `now`; none where it did not change.
+    /// Description of the change from `self` to `now`; `None` if there is none.
     fn change(&self, now: &Identity) -> Option<String> {
         #[cfg(unix)]
         if self.place != now.place {
@@ -78,11 +78,11 @@ impl Identity {
     }
 }
 
-/// How a range of bytes is about to be used.
+/// Upcoming use of a range of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Read once from front to back: read ahead far, drop pages behind early.
+    /// Read once from front to back: read far ahead, drop used pages early.
     Sequential,
     /// Wanted soon: start reading it now.
     WillNeed,
@@ -122,8 +122,8 @@ impl Mapped {
         })
     }
 
-    /// Checks that the file under the path is still the one that was mapped, and that nobody has written to it: its
-    /// device and inode, length and time of modification. Bytes in memory never change.
+    /// Checks that the file at the path is still the mapped one and was not modified: device and inode,
+    /// length and modification time. Bytes in memory never change.
     ///
     /// # Errors
     /// [`Error::Changed`].

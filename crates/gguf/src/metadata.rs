@@ -8,7 +8,7 @@ use crate::{Array, Strings, Value};
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
     entries: Vec<(String, Value)>,
-    /// Where each key stands in `entries`.
+    /// Index of each key in `entries`.
     index: HashMap<Box<str>, usize>,
 }
 
@@ -27,7 +27,7 @@ pub enum KeyError {
     Value {
         /// The key.
         key: String,
-        /// What belongs there.
+        /// Expected type.
         expected: String,
         /// The value, shortened.
         found: String,
@@ -65,7 +65,7 @@ impl Metadata {
         self.entries.len()
     }
 
-    /// Whether there are no keys.
+    /// True if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -80,7 +80,7 @@ impl Metadata {
         self.entries.iter_mut().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// Whether the key is there.
+    /// True if the key exists.
     pub fn contains(&self, key: &str) -> bool {
         self.index.contains_key(key)
     }
@@ -90,8 +90,8 @@ impl Metadata {
         self.index.get(key).map(|&at| &self.entries[at].1)
     }
 
-    /// Sets a key: one that is there keeps its place, a new one comes last
-    /// (`GGUFWriter.add_key_value` in gguf-py).
+    /// Sets a key: an existing one keeps its position, a new one is appended (`GGUFWriter.add_key_value` in
+    /// gguf-py).
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let (key, value) = (key.into(), value.into());
         match self.index.get(key.as_str()) {
@@ -100,15 +100,14 @@ impl Metadata {
         }
     }
 
-    /// Sets a key and moves it behind all others (`gguf_set_kv` in ggml).
+    /// Sets a key and moves it to the end (`gguf_set_kv` in ggml).
     pub fn set_last(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let key = key.into();
         self.remove(&key);
         self.push(key, value.into());
     }
 
-    /// Sets a key in front of the `at`-th, or behind all where there are fewer. A key that is
-    /// already there moves.
+    /// Sets a key before position `at`, or at the end if there are fewer keys. An existing key moves.
     pub fn set_at(&mut self, at: usize, key: impl Into<String>, value: impl Into<Value>) {
         let key = key.into();
         self.remove(&key);
@@ -221,7 +220,7 @@ impl PartialEq for Metadata {
     }
 }
 
-/// Of keys that occur twice the first place and the last value stay, as with [`Metadata::set`].
+/// Duplicate keys keep the first position and the last value, as with [`Metadata::set`].
 impl FromIterator<(String, Value)> for Metadata {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(entries: I) -> Self {
         let mut metadata = Metadata::new();

@@ -8,7 +8,7 @@ use std::{fmt, sync::LazyLock};
 
 use regex::Regex;
 
-/// What a file is when it is not a whole model.
+/// Kind of a file that is not a whole model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// What a file is that stands beside the file of a whole model, by how its name begins.
+/// Kind of a file that accompanies a model, recognized by its name's prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sidecar {
@@ -42,7 +42,7 @@ impl Sidecar {
     /// All of them.
     pub const ALL: [Sidecar; 2] = [Sidecar::Projector, Sidecar::Prediction];
 
-    /// How a file name begins.
+    /// Prefix of the file name.
     pub const fn prefix(self) -> &'static str {
         match self {
             Sidecar::Projector => "mmproj-",
@@ -54,7 +54,7 @@ impl Sidecar {
 /// The parts of a file name that keeps the convention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName {
-    /// Set when the file stands beside that of a whole model.
+    /// Set if the file accompanies a model.
     pub sidecar: Option<Sidecar>,
     /// `Mixtral`, `Hermes-2-Pro-Llama-3`.
     pub base_name: String,
@@ -68,7 +68,7 @@ pub struct FileName {
     pub encoding: Option<String>,
     /// Set when the file is not a whole model.
     pub kind: Option<Kind>,
-    /// Which shard, from 1, and how many there are.
+    /// Shard number, from 1, and number of shards.
     pub shard: Option<(u32, u32)>,
 }
 
@@ -150,7 +150,7 @@ impl fmt::Display for FileName {
     }
 }
 
-/// What [`naming_convention`] makes a name of; see there.
+/// Input of [`naming_convention`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NameParts<'a> {
     /// Name of the model; only used where there is no base name.
@@ -167,12 +167,12 @@ pub struct NameParts<'a> {
     pub output_type: Option<&'a str>,
     /// Set when the file is not a whole model.
     pub kind: Option<Kind>,
-    /// Set when the file stands beside that of a whole model.
+    /// Set if the file accompanies a model.
     pub sidecar: Option<Sidecar>,
 }
 
-/// The file name, without `.gguf`, that the reference's converter makes of these parts.
-/// Nothing is checked: what it makes need not parse as a [`FileName`].
+/// File name, without `.gguf`, that the reference's converter makes from these parts. The result is not
+/// checked and need not parse as a [`FileName`].
 ///
 /// Source: `naming_convention`.
 pub fn naming_convention(parts: &NameParts<'_>) -> String {
@@ -360,9 +360,8 @@ mod tests {
         assert_eq!(parts("Hermes-2-Pro-Llama-3-8B-F16.gguf"), None);
     }
 
-    /// What the pattern does with the words that its look-ahead is about; each expectation
-    /// was made by the specification's expression in an engine with look-ahead (`re` of
-    /// CPython 3, names of groups respelled).
+    /// The pattern's look-ahead; expected values come from the specification's expression in an engine with
+    /// look-ahead (`re` of CPython 3, group names respelled).
     #[test]
     fn types_and_encodings() {
         for (name, encoding, kind) in [

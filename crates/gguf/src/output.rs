@@ -25,12 +25,12 @@ use crate::{
     map::{Held, know_temporary_file},
 };
 
-/// A file being written: under a temporary name in the folder of the final file until
-/// [`Output::finish`]. One that was [created](Output::create) is gone if that never happens, one that was
-/// [claimed](Output::claim) stays until somebody goes on with it.
+/// A file being written: under a temporary name in the folder of the final file until [`Output::finish`].
+/// Without that call, a [created](Output::create) file is removed and a [claimed](Output::claim) one stays
+/// for a later process.
 ///
-/// All space is reserved at the start, so that a full disk shows before hours of work, not
-/// after. What is never written reads as zeros.
+/// All space is reserved at the start, so a full disk shows before hours of work. Ranges that are never
+/// written read as zeros.
 #[derive(Debug)]
 pub struct Output {
     final_path: PathBuf,
@@ -45,27 +45,27 @@ pub struct Output {
     fate: Fate,
 }
 
-/// What becomes of the temporary file when its [`Output`] goes.
+/// Fate of the temporary file when its [`Output`] is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Removed,
     Kept,
-    /// There is none: the file has its final name.
+    /// There is no temporary file: the file has its final name.
     InPlace {
-        /// Whether another file had that name before.
+        /// True if another file had that name before.
         replaced: bool,
     },
 }
 
-/// What [`Output::claim`] does with a temporary file that is there.
+/// Treatment of an existing temporary file by [`Output::claim`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// It is emptied.
     Anew,
     /// It stays as it is.
     GoOn,
-    /// It stays as it is, and others may have it at the same time, each for ranges of its own. No lock is kept, since a
-    /// shared lock would prevent writing on Windows. Each writer records itself in its own journal.
+    /// Keeps it; others may use it at the same time, each for its own ranges. No lock is kept, since a shared
+    /// lock would prevent writing on Windows. Each writer records itself in its own journal.
     Parts,
     /// It stays as it is, and takes space only where something is written.
     Sparse,
@@ -103,11 +103,12 @@ impl Output {
         Ok(output)
     }
 
-    /// Opens or creates the temporary file of `final_path` that a later process can go on with
-    /// ([`Output::temporary_path_of`]), locks it and reserves `len` bytes. It stays when this is dropped.
+    /// Opens or creates the temporary file of `final_path` that a later process can continue
+    /// ([`Output::temporary_path_of`]), locks it and reserves `len` bytes. It stays when this value is
+    /// dropped.
     ///
     /// # Errors
-    /// As [`Output::create`]; [`Error::Busy`] where another process has it.
+    /// As [`Output::create`]; [`Error::Busy`] if another process has it.
     pub fn claim(final_path: &Path, len: u64, force: bool, claim: Claim) -> Result<Output, Error> {
         let target = check_replaceable(final_path, force)?;
         if target.file_name().is_none() {
@@ -154,7 +155,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Whether the file has its final name.
+    /// True if the file has its final name.
     pub fn is_in_place(&self) -> bool {
         matches!(self.fate, Fate::InPlace { .. })
     }
@@ -253,11 +254,11 @@ impl Output {
         self.copy_range(&other.file, offset, len, offset)
     }
 
-    /// Hands what has been written so far to the disk and waits for it. Called now and then by a
-    /// thread beside those that write, it leaves [`Output::finish`] little to wait for.
+    /// Flushes everything written so far to the disk. Called from time to time by a separate thread, it
+    /// leaves little work for [`Output::finish`].
     ///
     /// # Errors
-    /// [`Error::Io`]. The system tells of a failure once, so the caller must not drop it.
+    /// [`Error::Io`]. The system reports a failure only once, so the caller must not drop it.
     pub fn sync_so_far(&self) -> Result<(), Error> {
         self.file.sync_data().map_err(|source| Error::io("sync", &self.temporary_path, source))
     }
@@ -333,9 +334,9 @@ impl Output {
         Ok(())
     }
 
-    /// Temporary files that earlier processes left beside `final_path` when they were on the way to it and ended
-    /// without tidying up (a power cut, `kill -9`). Those of processes that live are not among them; where the system
-    /// does not say which processes live, there are none.
+    /// Temporary files next to `final_path` from earlier processes that ended without cleaning up (a power
+    /// cut, `kill -9`). Files of living processes are not included; if the system does not show which
+    /// processes live, the list is empty.
     pub fn leftovers(final_path: &Path) -> Vec<Leftover> {
         let target = fs::canonicalize(final_path).unwrap_or_else(|_| final_path.to_owned());
         let Some(file_name) = target.file_name() else { return Vec::new() };
@@ -392,8 +393,8 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Where the output goes: `final_path`, or the file that it is a link to. A file may be replaced with force; a
-/// folder, a device, a pipe or what a process has open (`/dev/stdout`) never.
+/// Destination of the output: `final_path`, or the target of that link. A file may be replaced with force; a
+/// folder, a device, a pipe or something that a process has open (`/dev/stdout`) never.
 fn check_replaceable(final_path: &Path, force: bool) -> Result<PathBuf, Error> {
     let not_a_file = || Error::NotAFile { path: final_path.to_owned() };
     let folder = fs::canonicalize(folder_of(final_path)).unwrap_or_default();
@@ -428,7 +429,7 @@ pub fn kept_name(file_name: &str) -> &str {
     &file_name[..kept]
 }
 
-/// A new file beside `final_path` whose name is free, hidden, and does not end in `.gguf`.
+/// Creates a hidden file with a free name next to `final_path` that does not end in `.gguf`.
 fn create_temporary(final_path: &Path, file_name: &str) -> Result<(PathBuf, fs::File), Error> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -461,9 +462,9 @@ fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
     file.set_len(len)
 }
 
-/// Where the system could not read the bytes that it was to write, they lie in a map whose file is gone or whose disk
-/// failed. Reading them here as well sends the signal whose handler ([`crate::exit_on_bus_error`]) names that file; the error of the
-/// write would name the output.
+/// If the system could not read the bytes to write, they are in a map whose file is gone or whose disk
+/// failed. Reading them here raises the signal whose handler ([`crate::exit_on_bus_error`]) names that file;
+/// the write error would name the output.
 fn touch_unreadable(bytes: &[u8], error: &io::Error) {
     #[cfg(unix)]
     if error.raw_os_error() == Some(libc::EFAULT) {
@@ -500,8 +501,8 @@ fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
 
 #[cfg(unix)]
 fn sync_folder(folder: &Path) -> Result<(), Error> {
-    // The name itself reaches the disk with the folder. Some file systems cannot sync a
-    // folder and say so with these; the file is complete and in place all the same.
+    // Syncing the folder makes the name durable. Some file systems cannot sync a folder and return these
+    // errors; the file is complete and in place anyway.
     match fs::File::open(folder).and_then(|folder| folder.sync_all()) {
         Err(source)
             if !matches!(

@@ -18,18 +18,18 @@ impl PartNumber {
         ((1..=count).contains(&number) && count <= MAX_PARTS).then_some(PartNumber { number, count })
     }
 
-    /// Which part, from 1.
+    /// Part, from 1.
     pub fn number(self) -> u32 {
         self.number
     }
 
-    /// Of how many.
+    /// Number of parts.
     pub fn count(self) -> u32 {
         self.count
     }
 
-    /// Of `n` units in a row, those of this part. Parts follow each other without a gap and differ by one unit at most; of fewer
-    /// units than parts some parts have none.
+    /// Range of this part among `n` units. Parts are contiguous and differ by at most one unit; with fewer
+    /// units than parts, some parts are empty.
     pub fn range(self, n: usize) -> Range<usize> {
         // The first k of N parts have floor(n k / N) units. The product may need more than 64 bits.
         let before = |parts: u32| (n as u128 * u128::from(parts) / u128::from(self.count)) as usize;

@@ -13,7 +13,7 @@ use crate::{
 /// file that states 2 GiB would pad its header and every tensor to that.
 pub const MAX_PLAN_ALIGNMENT: u32 = 1 << 24;
 
-/// Where one tensor of a planned file goes.
+/// Position of a tensor in a planned file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlannedTensor {
@@ -27,15 +27,14 @@ pub struct PlannedTensor {
     pub offset: u64,
     /// Bytes of data.
     pub n_bytes: u64,
-    /// Bytes of data and of the zeros behind them, up to the alignment. The last tensor
-    /// has such zeros too.
+    /// Bytes of data including the zeros up to the alignment. The last tensor is padded too.
     pub padded_bytes: u64,
 }
 
-/// A version 3 file with every offset fixed: the header's bytes, and where each tensor goes.
+/// A version 3 file with all offsets fixed: the header's bytes, and the position of each tensor.
 ///
-/// Whoever writes the file writes [`Plan::header_bytes`] at 0 and each tensor at its offset,
-/// in any order; all that is left over is zero.
+/// The writer puts [`Plan::header_bytes`] at 0 and each tensor at its offset, in any order; everything else
+/// is zero.
 #[derive(Debug, Clone)]
 pub struct Plan {
     endian: Endian,
@@ -168,7 +167,7 @@ impl Plan {
         self.file_len
     }
 
-    /// The byte order of the file. Tensor data has to come in it.
+    /// Byte order of the file, and of the tensor data.
     pub fn endian(&self) -> Endian {
         self.endian
     }
@@ -178,7 +177,7 @@ impl Plan {
         self.alignment
     }
 
-    /// What is allowed and worth telling.
+    /// Warnings about permitted but unusual contents.
     pub fn warnings(&self) -> &[PlanWarning] {
         &self.warnings
     }
@@ -208,7 +207,7 @@ impl Plan {
     }
 }
 
-/// Whether metadata can be written in a file of this alignment.
+/// Checks that metadata can be written to a file of this alignment.
 ///
 /// # Errors
 /// As [`Plan::new`].
@@ -241,7 +240,7 @@ pub(crate) fn check_metadata(
     Ok(())
 }
 
-/// Whether arrays are nested at most `levels` deep.
+/// True if arrays are nested at most `levels` deep.
 fn is_shallow(array: &Array, levels: usize) -> bool {
     let Some(inner_levels) = levels.checked_sub(1) else { return false };
     match array {

@@ -2,9 +2,9 @@
 
 use std::{fmt, ops::Index, sync::Arc};
 
-/// Byte strings one after the other. A vocabulary has hundreds of thousands of short strings, and
-/// a file may claim tens of millions of empty ones: here each costs 4 bytes beside its own, and copies of a
-/// list share them until one of them is changed.
+/// A list of byte strings in one buffer. A vocabulary has hundreds of thousands of short strings, and a file
+/// may claim tens of millions of empty ones: each costs 4 bytes in addition to its own, and copies of a list
+/// share the buffer until one is changed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Strings {
     inner: Arc<Inner>,
@@ -17,7 +17,7 @@ struct Inner {
     ends: Ends,
 }
 
-/// Where each string ends in the bytes of all; it starts where the one before ends.
+/// End of each string in the buffer; it starts at the previous end.
 #[derive(Clone, PartialEq, Eq)]
 enum Ends {
     /// All are below 4 GiB.
@@ -82,7 +82,7 @@ impl Strings {
         self.inner.ends.len()
     }
 
-    /// Whether there are no strings.
+    /// True if there are no strings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -112,7 +112,7 @@ impl Strings {
         Iter { strings: self, at: 0 }
     }
 
-    /// The strings in order, as bytes of their own.
+    /// The strings in order, each as a separate vector.
     pub fn to_vecs(&self) -> Vec<Vec<u8>> {
         self.iter().map(<[u8]>::to_vec).collect()
     }

@@ -200,7 +200,7 @@ impl Array {
         }
     }
 
-    /// Whether there are no items.
+    /// True if there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -26,7 +26,7 @@ macro_rules! put {
 }
 
 impl Bytes {
-    /// What stands before the tensor infos: magic, version 3, counts, metadata.
+    /// Bytes before the tensor infos: magic, version 3, counts, metadata.
     pub(crate) fn header(endian: Endian, n_tensors: usize, metadata: &Metadata) -> Bytes {
         let mut header = Bytes { bytes: Vec::new(), endian };
         header.raw(&MAGIC);

@@ -76,9 +76,9 @@ fn mutated_files_are_read_or_refused() {
                     let mut data = file.data(tensor).unwrap().to_vec();
                     swap_blocks(tensor.dtype, &mut data);
                 }
-                // What was read can be planned again, or is refused with a reason: the reader
-                // takes alignments and keys that the writer does not.
-                // Large alignments are left out, since their padding is memory that is due.
+                // A file that was read can be planned again, or is refused with a reason: the reader accepts
+                // alignments and keys that the writer does not. Large alignments are left out, because their
+                // padding takes memory.
                 if file.alignment() > 4096 {
                     continue;
                 }

@@ -2,9 +2,9 @@
 
 use tensor::DType;
 
-/// What is wrong with an importance matrix file, or with adding two.
+/// Errors of an importance matrix file, or of adding two.
 ///
-/// The path of the file is added once, by whoever opened it.
+/// The caller that opened the file adds its path once.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,9 +14,9 @@ pub enum Error {
     /// The file ends inside something.
     #[error("file ends inside {what}: {needed} bytes needed at offset {offset}, {left} left")]
     Truncated {
-        /// What was being read.
+        /// Item that was being read.
         what: &'static str,
-        /// Where it starts.
+        /// Start offset.
         offset: u64,
         /// Its length in bytes.
         needed: u64,
@@ -26,19 +26,19 @@ pub enum Error {
     /// A count or length that cannot be one.
     #[error("{what} at offset {offset} is {found}, not a number from {least}")]
     BadCount {
-        /// What is counted.
+        /// Counted items.
         what: &'static str,
-        /// Where the number is.
+        /// Offset of the number.
         offset: u64,
         /// The number.
         found: i64,
         /// The smallest that is possible.
         least: i64,
     },
-    /// A name of bytes that are no text.
+    /// A name that is not UTF-8.
     #[error("entry {index}: name is not valid UTF-8: `{}`", bytes.escape_ascii())]
     NameNotUtf8 {
-        /// Which entry, from 0.
+        /// Entry, from 0.
         index: usize,
         /// The bytes.
         bytes: Vec<u8>,
@@ -54,7 +54,7 @@ pub enum Error {
     MissingKey {
         /// The key.
         key: &'static str,
-        /// What it should hold.
+        /// Expected contents.
         expected: &'static str,
     },
     /// Sums without counts, or counts without sums.
@@ -90,9 +90,9 @@ pub enum Error {
     CountNotFinite {
         /// The entry.
         entry: String,
-        /// Which one, from 0, over all experts.
+        /// Index, from 0, over all experts.
         index: usize,
-        /// What it is.
+        /// The value.
         value: f32,
     },
     /// A sum that is not a finite number.
@@ -120,9 +120,9 @@ pub enum Error {
     /// More entries, values or calls than the 32 bits of a format can say, or a sum beyond 64.
     #[error("{what} is {found}, more than can be said")]
     TooMany {
-        /// What is counted.
+        /// Counted items.
         what: &'static str,
-        /// How many there are.
+        /// Number found.
         found: u64,
     },
 }

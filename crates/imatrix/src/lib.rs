@@ -1,15 +1,14 @@
-//! Importance matrix files: what went into each column of a model's matrices.
+//! Importance matrix files: statistics of the inputs of a model's matrices.
 //!
-//! For every matrix an importance matrix holds the sum of the squares of what went into each of
-//! its columns while the model read some text, and how many rows that were; for a stack of
-//! experts one such row of sums, and one count, for each expert. Both file formats of the
-//! reference are read and written: GGUF (`gguf_form.rs`) and the older plain binary
-//! (`legacy.rs`). This crate knows no model: whose sums they are is a name.
+//! For every matrix, an importance matrix holds the sum of squares of each input column over some text, and
+//! the number of rows; for a stack of experts, one row of sums and one count per expert. Both file formats of
+//! the reference are read and written: GGUF (`gguf_form.rs`) and the older binary format (`legacy.rs`). This
+//! crate knows nothing about models: sums are identified by name.
 //!
 //! Source: `common_imatrix_load` in `common/imatrix-loader.cpp` and `IMatrixCollector` in
-//! `tools/imatrix/imatrix.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36. It reads files
-//! that this refuses: GGUF sums that do not divide among their counts, names that are no UTF-8,
-//! and a trailer cut short.
+//! `tools/imatrix/imatrix.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36. It accepts files that this
+//! crate refuses: GGUF sums that are not multiples of their counts, names that are not UTF-8, and a truncated
+//! trailer.
 #![cfg_attr(
     not(test),
     deny(
@@ -31,7 +30,7 @@ use gguf::{MAGIC, Mapped};
 
 pub use error::Error;
 
-/// Which of the two formats a file has.
+/// Format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// GGUF, with sums and counts of tokens as tensors.
@@ -50,7 +49,7 @@ impl Format {
 pub struct Sums {
     /// Entries by the name of their tensor.
     pub entries: BTreeMap<String, Entry>,
-    /// What text it was made of: paths, as its maker knew them.
+    /// Texts that it was made from: paths, as its maker knew them.
     pub datasets: Vec<String>,
     /// Pieces of text that it was made of; 0 where the file does not say.
     pub n_chunks: i64,
@@ -60,14 +59,14 @@ pub struct Sums {
     pub format: Format,
 }
 
-/// What is known about one tensor.
+/// Statistics of one tensor.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
     /// (n_matrices, row_elems), row-major: sums of squares over the tokens in GGUF; their means
     /// times the number of calls in the older format.
     pub sums: Vec<f32>,
-    /// What each matrix saw: tokens in GGUF (one number for each matrix, or one for all), calls
-    /// in the older format (one number).
+    /// Counts per matrix: tokens in GGUF (one number per matrix, or one for all), calls in the older format
+    /// (one number).
     pub counts: Vec<i64>,
 }
 
@@ -111,16 +110,17 @@ impl Sums {
         self
     }
 
-    /// Adds another matrix of the same model; both count tokens. Entries of one alone are kept,
-    /// and the pieces of text are counted anew: as many as the most used matrix saw.
+    /// Adds another matrix of the same model; both count tokens. Entries of only one matrix are kept, and the
+    /// number of chunks becomes that of the most used matrix.
     ///
-    /// A single count stands for all matrices of a stack, in either matrix (the reference takes
-    /// it in the first alone).
+    /// A single count applies to all matrices of a stack, in either operand (the reference accepts it in the
+    /// first only).
     ///
     /// Source: `IMatrixCollector::load_imatrix`.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] before anything is added; [`Error::SizesDiffer`], [`Error::TooMany`]; what was added before it stays.
+    /// [`Error::NotFinite`] before anything is added; [`Error::SizesDiffer`], [`Error::TooMany`]; earlier
+    /// additions stay.
     pub fn add(&mut self, other: &Sums) -> Result<(), Error> {
         other.check_finite()?;
         for (name, theirs) in &other.entries {

@@ -203,7 +203,7 @@ pub struct Removed {
     pub id: u32,
     /// The name it had.
     pub name: &'static str,
-    /// What to use in its place.
+    /// Replacement type.
     pub instead: &'static str,
 }
 
@@ -273,7 +273,7 @@ impl DType {
         n_bytes / self.block_bytes() * self.block_bytes()
     }
 
-    /// Whether weights can be converted to this type for a file.
+    /// True if weights can be encoded to this type in a file.
     pub const fn is_encodable(self) -> bool {
         self.row().encodable
     }
@@ -302,8 +302,8 @@ impl DType {
         self.row().smaller_block
     }
 
-    /// Whether the reference refuses to quantize a tensor to this type without an importance matrix, whatever
-    /// the file type (token embedding and output aside).
+    /// True if the reference refuses to quantize a tensor to this type without an importance matrix, whatever
+    /// the file type (except token embedding and output).
     ///
     /// Source: `tensor_requires_imatrix` in `src/llama-quant.cpp`.
     pub const fn needs_imatrix(self) -> bool {

@@ -1,11 +1,11 @@
-//! What happens when a mapped file becomes shorter while it is read.
+//! Handles mapped files that shrink or fail while they are read.
 //!
-//! The system then has no page for an address that is still mapped and sends SIGBUS, whose default ends the
-//! process: nothing is said and temporary files stay. The same signal comes where the disk of a mapped file fails. A program that
-//! calls [`exit_on_bus_error`] ends with a message that names the file, exit code 1, and without temporary files instead.
-//! Of what somebody could go on with later nothing is removed where the disk failed, and all where the file became
-//! shorter, since what was read of it is worth nothing. Nothing can be mended in the handler: whoever was
-//! reading can neither get the bytes nor be told, so ending the process is the only right answer.
+//! The system then has no page for a mapped address and sends SIGBUS, which by default ends the process
+//! silently and leaves temporary files. A failing disk raises the same signal. A program that calls
+//! [`exit_on_bus_error`] ends with a message that names the file, exit code 1, and without temporary files.
+//! Files that a later process could continue stay if a disk failed, and are removed if the source became
+//! shorter, because their contents are worthless then. The handler cannot recover: the reader can neither get
+//! the bytes nor receive an error, so ending the process is the only correct response.
 #![cfg_attr(unix, expect(unsafe_code, reason = "installing a signal handler is unsafe in libc"))]
 
 use super::slots::{Held, Slots};
@@ -14,7 +14,7 @@ use super::slots::{Held, Slots};
 static MAPS: Slots = Slots::new();
 /// Every temporary file that is being written, as a path that ends with a zero byte.
 static TEMPORARY_FILES: Slots = Slots::new();
-/// Every file that a later process could go on with, in the same way.
+/// Files that a later process could continue, in the same form.
 static RESUMABLE_FILES: Slots = Slots::new();
 
 /// Lets the handler know a mapped file until the result is dropped.
@@ -33,7 +33,7 @@ pub(crate) fn know_temporary_file(path: &std::path::Path) -> Option<Held> {
     TEMPORARY_FILES.hold(0..1, &with_zero(path))
 }
 
-/// Lets the handler remove a file that a later process could go on with, if what it was made of is worth nothing any more.
+/// Lets the handler remove a resumable file if its source became invalid.
 pub(crate) fn know_resumable_file(path: &std::path::Path) -> Option<Held> {
     RESUMABLE_FILES.hold(0..1, &with_zero(path))
 }
@@ -71,10 +71,10 @@ mod unix {
 
     use super::{MAPS, RESUMABLE_FILES, Slots, TEMPORARY_FILES};
 
-    /// What SIGBUS did before.
+    /// The previous SIGBUS action.
     static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-    /// Whether the message was written.
+    /// True if the message was written.
     static SAID: AtomicBool = AtomicBool::new(false);
 
     pub(super) fn install() {
@@ -125,7 +125,8 @@ mod unix {
         }
     }
 
-    /// Whether the file at a path has no byte at `offset`. One that is gone by that name has what it had.
+    /// True if the file at a path has no byte at `offset`. A file that no longer exists by that name counts
+    /// as unchanged.
     fn ends_before(path: &[u8], offset: usize) -> bool {
         let stat = CStr::from_bytes_until_nul(path).ok().and_then(|path| rustix::fs::stat(path).ok());
         stat.is_some_and(|stat| usize::try_from(stat.st_size).is_ok_and(|len| len <= offset))
@@ -153,7 +154,7 @@ mod unix {
                 b"hint: nothing was written under a final name; run again when it can be read\n".as_slice(),
             ),
         };
-        // What is longer than the buffer is cut; the end of a path tells more than its start.
+        // Truncated to the buffer; the end of a path is more informative than its start.
         let name = &name[name.len().saturating_sub(700)..];
         for (part, is_text) in [(b"error: ".as_slice(), true), (name, false), (what, true), (hint, true)] {
             for byte in part {

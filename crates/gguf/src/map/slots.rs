@@ -1,8 +1,7 @@
 //! Short byte strings that a signal handler may read.
 //!
-//! A handler must not wait for a lock and must not allocate, so slots never move, are never freed, and hold
-//! atomics only. Whoever lets go of a slot leaves it for the next one, so that there are never more
-//! slots than were once held at the same time.
+//! A handler must not wait for a lock or allocate, so slots never move, are never freed, and hold only
+//! atomics. A released slot is reused, so there are never more slots than were held at the same time.
 
 use std::{
     ops::Range,
@@ -18,7 +17,7 @@ pub(crate) const MAX_BYTES: usize = 4096;
 /// A list of slots that only grows.
 pub(crate) struct Slots {
     first: OnceLock<Box<Slot>>,
-    /// Taken by whoever changes a slot, never by a handler.
+    /// Taken to change a slot, never by a handler.
     changes: Mutex<()>,
 }
 
@@ -74,7 +73,7 @@ impl Slots {
         }
         slot.n_bytes.store(bytes.len(), Ordering::Relaxed);
         slot.start.store(addresses.start, Ordering::Relaxed);
-        // Last, and with release, so that whoever sees the slot as held sees all of it.
+        // Last, and with release ordering, so that a reader that sees the slot as held sees all of it.
         slot.end.store(addresses.end, Ordering::Release);
         Some(Held(slot))
     }

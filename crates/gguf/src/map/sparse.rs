@@ -31,7 +31,7 @@ pub struct SparseFile {
     map: Option<memmap2::Mmap>,
     n_bytes: u64,
     uses: Mutex<Uses>,
-    /// Whether holes are made.
+    /// True if holes are made.
     discards: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ struct Uses {
 }
 
 impl Uses {
-    /// What this thread may be reading.
+    /// Blocks that this thread may be reading.
     fn of_this_thread(&mut self) -> &mut BTreeSet<u64> {
         let id = thread::current().id();
         let at = self.readers.iter().position(|(reader, _)| *reader == id).unwrap_or_else(|| {
@@ -54,7 +54,7 @@ impl Uses {
         &mut self.readers[at].1
     }
 
-    /// Whether a block is of no use to anybody.
+    /// True if a block is unused.
     fn is_unused(&self, number: u64, n_bytes: u64) -> bool {
         self.blocks.get(&number).is_some_and(|block| {
             block.state == State::Present && block.pins == 0 && block.done_bytes >= n_bytes
@@ -80,14 +80,14 @@ enum State {
 }
 
 impl SparseFile {
-    /// Bytes of a block: many pages, and little beside what is on its way at a time.
+    /// Bytes of a block: many pages, but little compared with the bytes in flight.
     pub const BLOCK_BYTES: u64 = 256 << 10;
 
-    /// Makes `file`, which is empty and is written by nobody else, a file of `n_bytes` that have not arrived. What is
-    /// done with is given up if `discards`.
+    /// Makes `file`, which is empty and written by nothing else, a file of `n_bytes` that have not arrived.
+    /// Finished blocks are discarded if `discards`.
     ///
     /// # Errors
-    /// What the system says; it may have no room for so long a file.
+    /// The system's error; it may not have room for a file of this length.
     pub fn new(file: fs::File, n_bytes: u64, discards: bool) -> io::Result<SparseFile> {
         file.set_len(n_bytes)?;
         let map = match n_bytes {
@@ -123,7 +123,7 @@ impl SparseFile {
         place(block)..place(block.saturating_add(1))
     }
 
-    /// Whether a block is here.
+    /// True if a block is present.
     pub fn has(&self, block: u64) -> bool {
         self.lock().blocks.get(&block).is_some_and(|block| block.state == State::Present)
     }
@@ -168,9 +168,9 @@ impl SparseFile {
         self.map.as_ref()?.get(range.start as usize..range.end as usize)
     }
 
-    /// [`Advice::WillNeed`] announces a use of bytes `range`, [`Advice::DoneWith`] ends it: each announcement is followed
-    /// by one end of the same range, by a thread that has no slice of this file left. Blocks that nobody uses and whose
-    /// bytes are all done with are absent again.
+    /// [`Advice::WillNeed`] announces a use of the bytes `range`, [`Advice::DoneWith`] ends it: each
+    /// announcement is followed by one end of the same range, from a thread that has no slice of this file
+    /// left. Unused blocks whose bytes are all done with become absent again.
     pub fn advise(&self, advice: Advice, range: Range<u64>) {
         match advice {
             Advice::WillNeed => {
@@ -187,11 +187,11 @@ impl SparseFile {
 
     fn end_use(&self, range: Range<u64>) {
         if let Some(map) = &self.map {
-            // What stays in the file need not stay in this process's memory.
+            // Bytes that stay in the file need not stay in this process's memory.
             super::advise(map, Advice::DoneWith, range.start as usize..range.end as usize);
         }
         let mut uses = self.lock();
-        // What it has read may be what another thread was done with before.
+        // This thread may have read blocks that another thread finished earlier.
         let mut perhaps_unused = std::mem::take(uses.of_this_thread());
         for block in self.blocks_of(&range) {
             let place = self.bytes_of(block);
@@ -207,7 +207,7 @@ impl SparseFile {
         let n_bytes = |block| self.bytes_of(block).end - self.bytes_of(block).start;
         perhaps_unused.retain(|block| uses.is_unused(*block, n_bytes(*block)));
         let unused: Vec<u64> = perhaps_unused.into_iter().collect();
-        // Under the lock, so that nobody gets a slice of a block that is going.
+        // Under the lock, so that no thread gets a slice of a block that is being discarded.
         for run in unused.chunk_by(|a, b| a + 1 == *b) {
             let (first, last) = (run[0], run[run.len() - 1]);
             let place = self.bytes_of(first).start..self.bytes_of(last).end;
@@ -319,7 +319,7 @@ mod tests {
     fn what_somebody_may_be_reading_stays() {
         let file = file(true);
         let whole = 0..BLOCK;
-        // Read without a word by one thread, announced and done with by another.
+        // Read without an announcement by one thread, announced and finished by another.
         fill(&file, 0);
         assert!(file.get(whole.clone()).is_some());
         file.advise(Advice::WillNeed, whole.clone());

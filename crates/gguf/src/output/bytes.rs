@@ -45,7 +45,7 @@ pub(super) fn copy_range(
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(copied) => len -= copied as u64,
             Err(Errno::INTR) => {}
-            // Not every kernel and file system can; what is left is read and written.
+            // Not every kernel and file system supports this; the rest is read and written.
             Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::BADF) => {
                 break;
             }

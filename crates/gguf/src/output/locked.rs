@@ -43,11 +43,12 @@ impl Drop for Unlocking {
     }
 }
 
-/// A file that is open, locked, and there after a crash.
+/// An open, locked file that survives a crash.
 ///
-/// The lock (`flock`, on Windows `LockFileEx`) ends with the process, however that ends, so that a lock which can be taken means
-/// that nobody is at work. On Windows it belongs to one handle and is mandatory: while it is held alone, no other handle reads or
-/// writes the file, not even one of the same process. Where a mapped source of the process becomes shorter, [`crate::exit_on_bus_error`] removes the file.
+/// The lock (`flock`, on Windows `LockFileEx`) ends with the process, however it ends, so an available lock
+/// means that no process is working. On Windows it belongs to one handle and is mandatory: while it is held
+/// exclusively, no other handle can read or write the file, not even one of the same process. If a mapped
+/// source of the process becomes shorter, [`crate::exit_on_bus_error`] removes the file.
 #[derive(Debug)]
 pub struct LockedFile {
     path: PathBuf,
@@ -57,11 +58,11 @@ pub struct LockedFile {
 }
 
 impl LockedFile {
-    /// Opens the file at `path`, or makes it, and locks it. What is in it stays.
+    /// Opens or creates the file at `path`, and locks it. Existing contents stay.
     ///
     /// # Errors
-    /// [`Error::Busy`] where another process has it; [`Error::NotAFile`] for what is no plain file, a link too;
-    /// [`Error::Io`].
+    /// [`Error::Busy`] if another process has it; [`Error::NotAFile`] if it is not a regular file, including
+    /// links; [`Error::Io`].
     pub fn open(path: &Path, share: Share) -> Result<LockedFile, Error> {
         loop {
             let mut options = fs::File::options();
@@ -88,7 +89,7 @@ impl LockedFile {
                 Err(fs::TryLockError::Error(source)) if has_no_locks(&source) => false,
                 Err(fs::TryLockError::Error(source)) => return Err(Error::io("lock", path, source)),
             };
-            // Whoever had it may have renamed or removed it between the opening and the lock.
+            // The previous owner may have renamed or removed it between opening and locking.
             if is_at(&file, path) {
                 let known = know_resumable_file(path);
                 return Ok(LockedFile {
@@ -123,7 +124,7 @@ impl LockedFile {
         &self.path
     }
 
-    /// Whether nobody else has it. Some network file systems have no locks; there it is not known.
+    /// True if no other process has it. Some network file systems have no locks; then it is unknown.
     pub fn is_sure(&self) -> bool {
         self.is_sure
     }
@@ -149,7 +150,7 @@ fn has_no_locks(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
 }
 
-/// Whether an open file is the one at `path`.
+/// True if an open file is the one at `path`.
 #[cfg(unix)]
 fn is_at(file: &fs::File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -166,8 +167,8 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
     open.ok().zip(Handle::from_path(path).ok()).is_some_and(|(open, there)| open == there)
 }
 
-/// The hidden name of a file that belongs to the output at `final_path`: `.NAME.EXTENSION` beside it, where a link is
-/// followed. A function of the final name alone, so that a later process finds it.
+/// Hidden path of a file that belongs to the output at `final_path`: `.NAME.EXTENSION` next to it, after
+/// following a link. A function of the final name alone, so that a later process finds it.
 pub fn hidden_path(final_path: &Path, extension: &str) -> PathBuf {
     let target = fs::canonicalize(final_path).unwrap_or_else(|_| final_path.to_owned());
     let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -182,7 +183,7 @@ pub fn hidden_path(final_path: &Path, extension: &str) -> PathBuf {
     target.with_file_name(format!(".{kept}{rest}.{extension}"))
 }
 
-/// The number of this process and the name of its machine, for whoever finds what it has locked.
+/// Number of this process and name of its machine, for processes that find its locks.
 pub fn this_process() -> (u32, String) {
     #[cfg(unix)]
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -191,14 +192,14 @@ pub fn this_process() -> (u32, String) {
     (std::process::id(), host)
 }
 
-/// Whether a process of this machine may be there.
+/// True if a process of this machine may be alive.
 #[cfg(unix)]
 pub fn is_alive(process: u32) -> bool {
     let process = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
     process.is_none_or(|process| rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }
 
-/// Whether a process of this machine may be there.
+/// True if a process of this machine may be alive.
 #[cfg(not(unix))]
 pub fn is_alive(_process: u32) -> bool {
     true

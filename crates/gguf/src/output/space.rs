@@ -1,12 +1,13 @@
-//! Whether a disk has room for what is about to be written.
+//! Checks free disk space before writing.
 
 use std::path::Path;
 
 use super::folder_of;
 use crate::Error;
 
-/// Checks that the disks of `files` (temporary paths and lengths) have room for all of them together. What a file that is
-/// there already takes counts as room, since it is written over. A system that does not say what is free has room.
+/// Checks that the disks of `files` (temporary paths and lengths) have room for all of them together. Space
+/// of existing files counts as free, because they are overwritten. A system that does not report free space
+/// passes.
 ///
 /// # Errors
 /// [`Error::NoSpace`].

@@ -174,7 +174,7 @@ fn what_was_claimed_stays_until_it_is_finished_or_discarded() {
     let claim = |claim| Output::claim(&path, 3, false, claim);
     let output = claim(Claim::Anew).unwrap();
     output.write_at(0, b"one").unwrap();
-    // Two at once: the second is told.
+    // Two at once: the second gets an error.
     for second in [Claim::Anew, Claim::GoOn, Claim::Parts] {
         assert!(matches!(claim(second), Err(Error::Busy { .. })));
     }
@@ -229,7 +229,7 @@ fn a_name_that_was_given_can_be_taken_back() {
     output.withdraw();
     drop(output);
     assert_eq!(names(folder.path()), [".x.gguf.partial"]);
-    // What replaced another file cannot give it back.
+    // A file that was replaced cannot be restored.
     fs::write(&path, "old").unwrap();
     let mut output = Output::claim(&path, 3, true, Claim::GoOn).unwrap();
     output.place().unwrap();

@@ -85,7 +85,7 @@ impl<'a> Cursor<'a> {
         if self.wide_counts { self.number(what) } else { self.number::<u32>(what).map(u64::from) }
     }
 
-    /// The next length and the bytes behind it.
+    /// The next length and the bytes that follow.
     pub(super) fn string(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
         let len = self.count(what)?;
         self.take(len, what)

@@ -35,7 +35,7 @@ pub const MAX_TENSOR_NAME_BYTES: usize = 64;
 /// closing zero byte). A writer of files for it should warn above this.
 pub const MAX_REFERENCE_TENSOR_NAME_BYTES: usize = 63;
 
-/// What a header says about one tensor.
+/// Header entry of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TensorInfo {
@@ -104,9 +104,8 @@ impl File {
         File::parse(bytes)
     }
 
-    /// Reads the header of a file that is mapped or in memory, and checks that every
-    /// tensor lies in it. The padding behind the last tensor may be missing, since the
-    /// loader of the reference does not read it.
+    /// Reads the header of a mapped or in-memory file, and checks that every tensor lies inside it. Padding
+    /// after the last tensor may be missing, because the reference's loader does not read it.
     ///
     /// # Errors
     /// As [`Header::parse`], and [`Error::OutOfFile`].
@@ -144,7 +143,7 @@ impl File {
         &self.bytes
     }
 
-    /// Where in the file the data of `tensor` is.
+    /// Byte range of `tensor` in the file.
     ///
     /// # Errors
     /// [`Error::OutOfFile`]; never for a tensor of this file.
@@ -289,7 +288,7 @@ impl Header {
         self.by_name.get(name).map(|&i| &self.tensors[i])
     }
 
-    /// Bytes of the header without the padding behind it.
+    /// Bytes of the header without the padding that follows.
     pub fn header_end(&self) -> u64 {
         self.end
     }
@@ -422,8 +421,8 @@ fn read_tensor(
     Ok((offset, shape, dtype))
 }
 
-/// Refuses tensors that share bytes or end beyond 63 bits. Gaps and any order are fine,
-/// where the reference wants each tensor right behind the one before.
+/// Refuses tensors that overlap or end beyond 63 bits. Gaps and any order are accepted, although the
+/// reference wants each tensor right after the previous one.
 fn check_layout(tensors: &[TensorInfo], data_offset: u64) -> Result<(), Error> {
     for tensor in tensors {
         let end = data_offset.checked_add(tensor.offset).and_then(|start| start.checked_add(tensor.n_bytes));

@@ -7,7 +7,7 @@ use tensor::{DType, Shape};
 
 use crate::raw::Raw;
 
-/// What reading `raw` says.
+/// Error message for reading `raw`.
 fn message(raw: &Raw) -> String {
     File::parse(raw.bytes.clone()).unwrap_err().to_string()
 }

@@ -371,7 +371,7 @@ fn verdicts() {
             (Good | Wider, Err(error)) => panic!("{name}: {error}"),
             (Bad(_), Ok(_)) => panic!("{name}: read as good"),
         }
-        // As in the reference, bytes behind the end make no good file bad.
+        // As in the reference, bytes after the end do not make a file invalid.
         if result.is_ok() {
             for extra in [1, 1000] {
                 let mut longer = bytes.clone();

@@ -4,7 +4,7 @@ use gguf::{ALIGNMENT_KEY, Array, Endian, Metadata, Value};
 use tensor::{DType, Shape};
 use testkit::Draw;
 
-/// What metadata and tensors are drawn from.
+/// Random generator of metadata and tensors.
 pub struct Random(pub Draw);
 
 impl Random {
@@ -82,7 +82,7 @@ impl Random {
     }
 }
 
-/// A file as values: what a plan takes, and the data of each tensor.
+/// Contents of a file: input of a plan, and the data of each tensor.
 pub struct Content {
     pub metadata: Metadata,
     pub tensors: Vec<(String, Shape, DType)>,

@@ -1,4 +1,4 @@
-//! What is written is read again, in every version and byte order.
+//! Written files are read again, in every version and byte order.
 
 use gguf::{Array, DEFAULT_ALIGNMENT, Endian, Error, File, Header, Metadata, Plan, Value};
 use tensor::{DType, Shape};
@@ -160,7 +160,7 @@ fn truncation_at_every_byte() {
         assert_eq!(bytes.len() - end, 22);
         for len in 0..=bytes.len() {
             let result = File::parse(bytes[..len].to_vec());
-            // The padding behind the last tensor is not needed.
+            // Padding after the last tensor is not required.
             assert_eq!(result.is_ok(), len >= end, "{len} of {}", bytes.len());
             match result {
                 Ok(_)
