@@ -1,9 +1,10 @@
-//! Every kernel at one level, one thread, in elements a second: `cargo bench -p gguf-codecs [-- FILTER]`, a filter
-//! being part of a name such as `encode_weighted::q4_K`. `GGUF_CPU_LEVEL` forces the level.
+//! Benchmarks every kernel at one level on one thread, in elements per second: `cargo bench -p gguf-codecs
+//! [-- FILTER]`, where the filter is part of a name such as `encode_weighted::q4_K`. `GGUF_CPU_LEVEL` forces
+//! the level.
 //!
-//! Divan and not criterion: types come as a table of arguments under one function, throughput is counted in
-//! elements, and it brings little with it. What criterion adds, statistics over time, is of no use where the
-//! measure is the reference in the same run; that is `scripts/bench kernels`.
+//! Divan instead of criterion: types are a table of arguments of one function, throughput is counted in
+//! elements, and it has few dependencies. Criterion's statistics over time are not needed, because results
+//! are compared with the reference in the same run (`scripts/bench kernels`).
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
 
 use divan::{Bencher, counter::ItemsCount};

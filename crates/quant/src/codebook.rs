@@ -22,7 +22,7 @@ pub enum Codebook {
     Fours(&'static [[u8; 4]]),
 }
 
-/// What a block says of eight columns.
+/// Codes of eight columns in a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Indices of the codebook; the second is 0 where a point has eight columns.
@@ -56,7 +56,7 @@ pub trait Eights<const B: usize> {
     const GROUP: usize;
     /// Its points.
     const CODEBOOK: Codebook;
-    /// Whether the number of minuses is even.
+    /// True if the number of minus signs is even.
     const EVEN: bool;
 
     /// The scale of a group, as the decoder computes it.
@@ -78,7 +78,7 @@ pub struct CodebookCodec {
     pub group: usize,
     /// Its points.
     pub codebook: Codebook,
-    /// Whether the number of minuses in eight columns is even.
+    /// True if the number of minus signs in eight columns is even.
     pub even: bool,
     /// `(blocks, scales)`: one for each group.
     pub scales: fn(&[u8], &mut [f32]),
@@ -96,7 +96,7 @@ const fn row<T: Eights<B>, const B: usize>() -> CodebookCodec {
         codebook: T::CODEBOOK,
         even: T::EVEN,
         scales: |blocks, scales| {
-            // A block after the other: what is no whole block at the end of either side is left alone.
+            // Block by block; partial blocks at the end of either side are left alone.
             let scales = scales.chunks_exact_mut(ELEMS / T::GROUP);
             for (block, scales) in blocks.chunks_exact(B).zip(scales) {
                 for (group, scale) in scales.iter_mut().enumerate() {

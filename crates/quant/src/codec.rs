@@ -22,26 +22,26 @@ pub type EncodeFn = fn(Level, Rows<'_>, &mut [u8]);
 /// Decodes whole blocks: `(level, blocks, out)`; lengths agree.
 pub type DecodeFn = fn(Level, &[u8], &mut [f32]);
 
-/// How one dtype is encoded and decoded.
+/// Encoder and decoder of a dtype.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Codec {
     /// The dtype.
     pub dtype: DType,
-    /// Whether the reference's kernel refuses to run without importance weights
+    /// True if the reference's kernel refuses to run without importance weights
     /// (`ggml_quantize_requires_imatrix`).
     pub needs_weights: bool,
-    /// Whether encoding looks for the best scale.
+    /// When encoding searches for the best scale.
     pub search: Search,
-    /// Rows to blocks. None for types that can only be read. Q8_1 and Q8_K have one too, though no file may
-    /// hold them: what writes files checks [`DType::is_encodable`] first.
+    /// Encodes rows to blocks. `None` for types that can only be read. Q8_1 and Q8_K have one too, although
+    /// no file may hold them: file writers check [`DType::is_encodable`] first.
     pub encode: Option<EncodeFn>,
     /// Blocks to rows.
     pub decode: DecodeFn,
 }
 
-/// Whether a kernel tries several scales for a block and keeps the best, or has one that follows from the largest values: the
-/// second is little more work than reading the values.
+/// When a kernel tries several scales for a block and keeps the best, instead of deriving one from the
+/// largest values, which is little more work than reading the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
     /// It never tries any.
@@ -53,7 +53,7 @@ pub enum Search {
 }
 
 impl Search {
-    /// Whether it is made, with importance weights or without.
+    /// True if a search is made, with or without importance weights.
     pub fn is_made(self, has_weights: bool) -> bool {
         match self {
             Search::Never => false,
@@ -118,7 +118,7 @@ pub enum CodecError {
     /// Lengths of input, weights or output do not agree.
     #[error("{what}: {found} given, {expected} expected ({dtype})")]
     Length {
-        /// What has the wrong length, with its unit.
+        /// Item with the wrong length, with its unit.
         what: &'static str,
         /// The length that was given.
         found: usize,
@@ -137,8 +137,7 @@ pub fn codec(dtype: DType) -> Option<&'static Codec> {
 /// Encodes rows into `out`.
 ///
 /// # Errors
-/// [`CodecError`] when there is no codec, weights are missing, or lengths disagree. Nothing is
-/// written then.
+/// [`CodecError`] if there is no codec, weights are missing, or lengths disagree. Nothing is written then.
 pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Result<(), CodecError> {
     let no_codec = || CodecError::NoCodec { dtype, verb: "encode" };
     let codec = codec(dtype).ok_or_else(no_codec)?;

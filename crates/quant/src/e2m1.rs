@@ -6,7 +6,7 @@ use fearless_simd_macros::simd;
 /// All 16 values, doubled, so that they are integers (`kvalues_mxfp4` in `ggml/src/ggml-common.h`).
 pub const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
-/// What [`BIASED`] adds.
+/// Offset of [`BIASED`].
 pub const BIAS: f32 = 12.0;
 /// [`VALUES`] without signs: [`BIAS`] added.
 pub const BIASED: [u8; 16] = {

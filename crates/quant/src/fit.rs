@@ -52,8 +52,8 @@ pub fn importance_weights<const N: usize>(values: &[f32; N], importance: &[f32; 
     std::array::from_fn(|i| importance[i] * (sigma2 + values[i] * values[i]).sqrt())
 }
 
-/// The extreme of some numbers by `better(new, old)`, skipping NaN. Which of two equals it gives is left
-/// open, so that eight numbers can be compared at once.
+/// The extreme of some numbers by `better(new, old)`, ignoring NaN. The choice between equals is unspecified,
+/// so that eight numbers can be compared at once.
 #[inline(always)]
 fn extreme(numbers: impl Iterator<Item = [f32; 8]>, start: f32, better: impl Fn(f32, f32) -> bool) -> f32 {
     let mut lanes = [start; 8];
@@ -156,7 +156,7 @@ pub fn scale_and_min<const N: usize, const MAGNITUDES: bool>(
     let level_of = |inv_scale: f32, min: f32, i: usize| {
         nearest_int(inv_scale * (values[i] - min)).clamp(0, i32::from(max_level)) as f32
     };
-    // `E(d, m) = sum w (d q + m - x)^2` over the N elements, or `sum w |d q + m - x|`: what is minimized.
+    // The objective: `E(d, m) = sum w (d q + m - x)^2` over the N elements, or `sum w |d q + m - x|`.
     let error_of = |level: &[f32; N], scale: f32, min: f32| {
         let errors: [f32; N] = std::array::from_fn(|i| {
             let miss = scale * level[i] + min - values[i];

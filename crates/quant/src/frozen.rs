@@ -1,9 +1,10 @@
-//! Blocks whose scales stand still: what a search over levels alone sees of a type.
+//! Blocks with fixed scales, for searches over levels alone.
 //!
-//! A column of a block then has a small set of values, `scale * point(level) + offset` in single precision, where scale and offset are
-//! those of a group of neighbouring columns and the points are the same in all blocks of a type. Whoever searches reads levels,
-//! chooses others and packs them; not one bit of a scale moves. Who searches scales too reads their codes, and the numbers of half
-//! precision by which codes are multiplied. [`FROZEN`] is the table; each type's row is `frozen.rs` in its folder.
+//! A column of a block then has a small set of values, `scale * point(level) + offset` in single precision,
+//! where scale and offset belong to a group of neighboring columns and the points are the same in all blocks
+//! of a type. A search reads levels, chooses others and packs them; no bit of a scale changes. A search over
+//! scales also reads their codes, and the half-precision numbers that multiply the codes. [`FROZEN`] is the
+//! table; each type's row is in `frozen.rs` of its folder.
 
 use tensor::DType;
 
@@ -13,10 +14,10 @@ use crate::{
     valid::half_scales,
 };
 
-/// What offsets are where a type has none: added to any number it gives the same bits, those of both zeros too.
+/// Offset of a type without offsets: adding it changes no bit of any number, including both zeros.
 pub const NO_OFFSET: f32 = -0.0;
 
-/// What levels stand for before scale and offset.
+/// Values of levels before scale and offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Points {
     /// Level `l` stands for the integer `l - zero`; a search may give any of `lowest..=highest`.
@@ -33,10 +34,10 @@ pub enum Points {
 }
 
 impl Points {
-    /// What a level stands for; whole numbers, which are exact.
+    /// Value of a level; an integer, which is exact.
     ///
     /// # Panics
-    /// When a table has no such level.
+    /// If a table has no such level.
     #[inline(always)]
     pub fn point(self, level: u8) -> f32 {
         match self {
@@ -57,10 +58,10 @@ impl Points {
     }
 }
 
-/// What the codes of scales or offsets are.
+/// Codes of scales or offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codes {
-    /// There are none.
+    /// No codes.
     None,
     /// Integers of `lowest..=highest`, of which `zero` stands for 0.
     Integers {
@@ -81,13 +82,13 @@ pub trait Frozen<const E: usize, const B: usize> {
     const DTYPE: DType;
     /// Neighbouring columns that share a scale; a divisor of `E`.
     const GROUP: usize;
-    /// What levels stand for.
+    /// Values of levels.
     const POINTS: Points;
 
-    /// What the codes of a group's scale and of its offset are.
+    /// Codes of a group's scale and of its offset.
     const CODES: [Codes; 2];
 
-    /// The codes of a group's scale and of its offset; 0 where there is none.
+    /// Codes of a group's scale and of its offset; 0 if there is none.
     fn codes(block: &[u8; B], group: usize) -> [u16; 2];
 
     /// Scale and offset that such codes stand for in this block, as the decoder computes them.
@@ -103,18 +104,18 @@ pub trait Frozen<const E: usize, const B: usize> {
     fn put_levels(levels: &[u8; E], block: &mut [u8; B]);
 }
 
-/// A row of [`FROZEN`]. All functions take whole blocks; what is beyond the shorter of their slices is left alone.
+/// A row of [`FROZEN`]. All functions take whole blocks; data beyond the shorter slice is left alone.
 #[derive(Debug, Clone, Copy)]
 pub struct FrozenCodec {
     /// The type.
     pub dtype: DType,
     /// Neighbouring columns that share a scale.
     pub group: usize,
-    /// What levels stand for.
+    /// Values of levels.
     pub points: Points,
-    /// What the codes of a group's scale and of its offset are.
+    /// Codes of a group's scale and of its offset.
     pub codes: [Codes; 2],
-    /// Where the numbers of half precision lie in a block, in bytes: the one that all its scales are multiples of, and, where there
+    /// Byte positions of the half-precision numbers in a block: the common factor of all scales and, if there
     /// are offsets, theirs.
     pub halves: &'static [usize],
     /// `(block, group)`: the codes of a group of this block.
@@ -135,7 +136,7 @@ pub struct FrozenCodec {
 
 /// The row of a type.
 const fn row<T: Frozen<E, B>, const E: usize, const B: usize>() -> FrozenCodec {
-    // Both are known when the table is compiled, so that a wrong row is no binary.
+    // Both are known at compile time, so a wrong row does not compile.
     assert!(E.is_multiple_of(T::GROUP), "groups fill a block");
     assert_sizes(T::DTYPE, E, B);
     FrozenCodec {

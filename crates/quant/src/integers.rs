@@ -9,7 +9,7 @@ use crate::{
     valid::half_scales,
 };
 
-/// What a type's blocks are made of.
+/// Layout of a type's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntegerForm {
     /// Elements of a block, which share `d` and `m`.
@@ -18,7 +18,7 @@ pub struct IntegerForm {
     pub min_elems: Option<usize>,
     /// Elements that share an integer scale; none where the type has no such scales, or where levels times scales are bytes.
     pub scale_elems: Option<usize>,
-    /// How far levels lie above the integers that they stand for.
+    /// Offset of levels above the integers that they represent.
     pub offset: u8,
 }
 
@@ -38,7 +38,7 @@ pub struct IntegerBlocks<'a> {
 }
 
 impl IntegerBlocks<'_> {
-    /// The same room, for somebody who gives it back.
+    /// The same buffers, for temporary use.
     pub fn lent(&mut self) -> IntegerBlocks<'_> {
         IntegerBlocks {
             levels: self.levels,
@@ -84,7 +84,7 @@ pub fn decode_integers(
         return Err(CodecError::NoCodec { dtype, verb: "take apart" });
     };
     let places = half_scales(dtype);
-    // Where the block keeps `d`, and behind it `m`.
+    // Position of `d` in the block, followed by `m`.
     let half = |block: &[u8], at: usize| f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]));
     (row.levels)(blocks, out.levels);
     let groups = form.block_elems / row.group;

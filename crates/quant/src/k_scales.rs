@@ -1,4 +1,4 @@
-//! What Q4_K and Q5_K share: 8 scales and 8 minima of 6 bits in 12 bytes, and the search for them.
+//! Common part of Q4_K and Q5_K: 8 scales and 8 minima of 6 bits in 12 bytes, and the search for them.
 //!
 //! ```text
 //! bytes 0..4    low 6 bits: scales 0 to 3; upper 2 bits: bits 4 and 5 of scales 4 to 7
@@ -109,8 +109,8 @@ pub fn fit_weighted(
         let levels = array_at_mut(levels, sub * SUB_ELEMS);
         (scales[sub], mins[sub]) = fit::scale_and_min::<_, false>(x, &weights, max_level, WEIGHTED, levels);
     }
-    // The integers of the scales are searched like levels of values: `scale_s ~ d * integer_s`, each
-    // sub-block weighing as much as its elements together.
+    // The integers of the scales are searched like levels of values: `scale_s ~ d * integer_s`, with the
+    // total weight of each sub-block's elements.
     let (mut scale_levels, mut min_levels) = ([0; SUBS], [0; SUBS]);
     let scale = fit::unsigned(&scales, &sum_w, 63, &mut scale_levels);
     let min = fit::unsigned(&mins, &sum_w, 63, &mut min_levels);

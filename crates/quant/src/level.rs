@@ -18,7 +18,7 @@ pub const LEVEL_VARIABLE: &str = "GGUF_CPU_LEVEL";
 #[derive(Clone, Copy)]
 pub struct Level(Kind);
 
-/// What [`Level`] holds: the token that vector code needs.
+/// Token for vector code, held by [`Level`].
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Scalar,
@@ -109,14 +109,14 @@ impl Level {
 
 /// Work of other crates that is written once, generic over vectors, and compiled for each level.
 pub trait Vectors {
-    /// What it gives.
+    /// Result type.
     type Output;
 
     /// With a level's vectors, which all have a fused multiply-add. Should be `#[inline(always)]`, as what it calls, or that
     /// carries `#[simd]`.
     fn run<S: fearless_simd::Simd>(self, simd: S) -> Self::Output;
 
-    /// In plain Rust: what [`Vectors::run`] means.
+    /// Plain Rust version, which defines the meaning of [`Vectors::run`].
     fn scalar(self) -> Self::Output;
 }
 

@@ -11,7 +11,7 @@ pub use tensor::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub(crate) const MAGIC: f32 = 12_582_912.0;
 /// The bits of a float's mantissa, where the integer stands, plus [`MAGIC_MANTISSA`].
 pub(crate) const MANTISSA: u32 = 0x007f_ffff;
-/// The mantissa of [`MAGIC`]: what stands for the integer 0.
+/// Mantissa of [`MAGIC`], which represents the integer 0.
 pub(crate) const MAGIC_MANTISSA: u32 = 0x0040_0000;
 
 /// Nearest integer, halves to even, as ggml's magic-number trick does it.

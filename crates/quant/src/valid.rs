@@ -1,10 +1,10 @@
-//! Whether stored blocks can be what an encoder wrote: numbers that are finite, codes that exist.
+//! Checks that stored blocks could come from an encoder: finite numbers, valid codes.
 //!
-//! Grids of the IQ types have as many points as their indices have values, so that no index is wrong there; what can be wrong of a
-//! block are its scales, and codes of the ternary and the microscaling types.
+//! Grids of the IQ types have a point for every index, so no index is invalid. Only scales can be invalid,
+//! and codes of the ternary and microscaling types.
 //!
-//! Source: `ggml_validate_row_data` in `ggml/src/ggml-quants.c` (llama.cpp as vendored in llama-cpp-python 0.3.36) for scales. The
-//! reference checks no codes.
+//! Source: `ggml_validate_row_data` in `ggml/src/ggml-quants.c` (llama.cpp as vendored in llama-cpp-python
+//! 0.3.36) for scales. The reference does not check codes.
 
 use tensor::{
     DType,
@@ -14,13 +14,13 @@ use tensor::{
 /// A block that no encoder writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BadBlock {
-    /// Which block of those given, from 0; of plain numbers, which element.
+    /// Index of the block, from 0; for plain numbers, of the element.
     pub block: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: BlockProblem,
 }
 
-/// What is wrong with a block.
+/// Problem of a block.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockProblem {
@@ -30,7 +30,7 @@ pub enum BlockProblem {
     /// A scale or a minimum that is no finite number.
     #[error("the scale at byte {at} of the block is {value}")]
     Scale {
-        /// Where it stands in the block, in bytes.
+        /// Byte position in the block.
         at: usize,
         /// The number.
         value: f32,
@@ -38,14 +38,14 @@ pub enum BlockProblem {
     /// A byte that stands for nothing in this type.
     #[error("byte {at} of the block is 0x{byte:02x}, which no encoder writes")]
     Code {
-        /// Where it stands in the block.
+        /// Position in the block.
         at: usize,
         /// The byte.
         byte: u8,
     },
 }
 
-/// Where a type has half-precision scales in a block, in bytes.
+/// Byte positions of a type's half-precision scales in a block.
 pub(crate) const fn half_scales(dtype: DType) -> &'static [usize] {
     match dtype {
         DType::Q4_0 | DType::Q5_0 | DType::Q8_0 | DType::Q1_0 | DType::Q2_0 => &[0],
@@ -64,7 +64,8 @@ pub(crate) const fn half_scales(dtype: DType) -> &'static [usize] {
 /// Infinity or NaN: an exponent of all ones.
 const HALF_EXPONENT: u16 = 0x7c00;
 
-/// The first of these whole little-endian blocks that no encoder writes. Bytes behind the last whole block are not looked at.
+/// The first of these whole little-endian blocks that no encoder writes. Bytes after the last whole block are
+/// ignored.
 pub fn first_bad_block(dtype: DType, blocks: &[u8]) -> Option<BadBlock> {
     let value = |(block, value): (usize, f64)| BadBlock { block, problem: BlockProblem::Value(value) };
     match dtype {
@@ -97,7 +98,7 @@ fn first_value<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f64) ->
     None
 }
 
-/// Scales that are no numbers.
+/// Scales that are not finite.
 fn bad_scale(dtype: DType, block: &[u8]) -> Option<BlockProblem> {
     let half_at = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
     let bad = |at: usize, half: u16| {
@@ -131,7 +132,7 @@ fn bad_code(dtype: DType, block: &[u8]) -> Option<BlockProblem> {
         DType::TQ1_0 => {
             find(0..48, |byte| !is_ternary(byte, 1)).or_else(|| find(48..52, |byte| !is_ternary(byte, 3)))
         }
-        // Two bits an element, of which 3 is none of -1, 0, 1: both bits of a pair are set.
+        // Two bits per element; 3 is not one of -1, 0, 1: both bits of a pair are set.
         DType::TQ2_0 => find(0..64, |byte| byte & (byte >> 1) & 0x55 != 0),
         // No sign, and 0x7f is NaN in e4m3.
         DType::NVFP4 => find(0..4, |byte| byte >= 0x7f),
@@ -139,7 +140,7 @@ fn bad_code(dtype: DType, block: &[u8]) -> Option<BlockProblem> {
     }
 }
 
-/// Whether a byte is one of those that TQ1_0 writes for a number `n` of five digits of base 3 that is a multiple of `step`:
+/// True if TQ1_0 writes this byte for a number `n` of five base-3 digits that is a multiple of `step`:
 /// `ceil(256 n / 243)`.
 fn is_ternary(byte: u8, step: u32) -> bool {
     // The only number that could have become this byte.
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
     use crate::{CODECS, Level, Rows, encode};
 
-    /// What encoders make is valid in every type, of zeros as of large values.
+    /// Encoded blocks are valid in every type, for zeros and large values alike.
     #[test]
     fn what_encoders_write_is_valid() {
         for codec in CODECS.iter().filter(|codec| codec.encode.is_some()) {

@@ -7,7 +7,7 @@
 use quant::{CODECS, Codec, Level, Rows};
 use testkit::{Data, Importance, compare_blocks};
 
-/// `(blocks in a row, rows)` beside single rows of 1 to 17 blocks.
+/// `(blocks in a row, rows)` in addition to single rows of 1 to 17 blocks.
 const SHAPES: [(usize, usize); 8] = [(1, 17), (1, 33), (2, 9), (3, 7), (5, 5), (7, 3), (16, 2), (32, 1)];
 /// Elements from which the values of all shapes are cut.
 const POOL_ELEMS: usize = 256 * 28 * 9;
@@ -90,7 +90,7 @@ fn compare(codec: &Codec, levels: &[Level], rows: Rows<'_>, case: &str, differen
     let block_bytes = dtype.block_bytes() as usize;
     let n_bytes = rows.values.len() / dtype.block_elems() as usize * block_bytes;
     let encode = |level: Level| {
-        // What was there before must not matter.
+        // Previous contents must not matter.
         let mut bytes = vec![0xa5; n_bytes];
         quant::encode(dtype, level, rows, &mut bytes).expect("lengths agree");
         bytes

@@ -1,13 +1,13 @@
-//! The codebooks of the IQ types: which points exist, and which of them lie near a point that does not.
+//! Codebooks of the IQ types: the existing points, and the points near a missing one.
 //!
 //! A point is a short vector of small levels (8 levels of 0..3 or 4 levels of 0..8) packed into a `u16`, its
-//! *code*; level `i` sits in bits `BITS * i`. Only some codes are in the codebook and have an index, which is what a
-//! block stores. The search of the encoder rounds to any code and then, if that one is not in the codebook, looks
-//! through the list of codebook points around it. Those lists are built once, at first use.
+//! *code*; level `i` is in bits `BITS * i`. Only some codes are in the codebook and have an index, which a
+//! block stores. The encoder's search rounds to any code and, if that code is not in the codebook, looks
+//! through the list of codebook points around it. The lists are built once, on first use.
 //!
 //! Source: `iq2xs_init_impl`, `iq3xs_init_impl` in `ggml/src/ggml-quants.c` of llama.cpp (as vendored in
-//! llama-cpp-python 0.3.36). The reference orders neighbours by (distance, index): its comparators break ties
-//! by the index, so the sort has one result and the library's `qsort` does not matter here.
+//! llama-cpp-python 0.3.36). The reference orders neighbors by (distance, index): its comparators break ties
+//! by the index, so the result does not depend on the library's `qsort`.
 
 mod iq1;
 mod iq2_s;
@@ -64,7 +64,7 @@ const fn expand<const N: usize, const DIMS: usize, const LEVELS: usize>(
     points
 }
 
-/// Where a code stands.
+/// Place of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
     /// In the codebook.
@@ -74,7 +74,7 @@ pub enum Place<'a> {
     OffGrid(&'a [u16]),
 }
 
-/// How a codebook is shaped.
+/// Shape of a codebook.
 struct Shape {
     /// The codebook's points.
     codes: &'static [u16],
@@ -84,7 +84,7 @@ struct Shape {
     bits: u32,
     /// Levels that are in use: 0 until this.
     levels: u16,
-    /// How many different distances a neighbour list covers.
+    /// Number of distinct distances in a neighbor list.
     n_distances: usize,
 }
 
@@ -146,10 +146,10 @@ impl Codebook {
         })
     }
 
-    /// Where this code stands.
+    /// Place of a code.
     ///
     /// # Panics
-    /// When a level of the code is out of the codebook's range.
+    /// If a level of the code is out of the codebook's range.
     #[inline(always)]
     pub fn place(&self, code: u16) -> Place<'_> {
         let entry = self.map[usize::from(code)];
@@ -178,10 +178,10 @@ impl Codebook {
     }
 }
 
-/// Builds the index map and the neighbour lists.
+/// Builds the index map and the neighbor lists.
 ///
-/// A distance is the sum of squared level differences. It is taken from two tables of half codes, so that the
-/// largest codebook (2048 points, 4513 codes beside it) takes some 20 ms.
+/// A distance is the sum of squared level differences. It is computed from two tables of half codes, so the
+/// largest codebook (2048 points, 4513 other codes) takes about 20 ms.
 fn build(shape: &Shape) -> Codebook {
     let mask = (1u16 << shape.bits) - 1;
     let level = |code: u16, dim: u32| (code >> (shape.bits * dim)) & mask;

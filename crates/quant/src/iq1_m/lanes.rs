@@ -132,7 +132,7 @@ fn encode_unit<S: Simd>(
     wild
 }
 
-/// Whether the levels of each half are moved up.
+/// True for each half whose levels are moved up.
 #[simd]
 fn ups<S: Simd>(simd: S, shift: S::u32s) -> [S::mask32s; 2] {
     let zero = S::u32s::splat(simd, 0);

@@ -29,12 +29,12 @@ pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
     });
 }
 
-/// What was found for a sub-block; the default is that of a sub-block of zeros.
+/// Result for a sub-block; the default is that of a sub-block of zeros.
 #[derive(Debug, Clone, Copy, Default)]
 struct Found {
     /// The scale, not negative.
     scale: f32,
-    /// Which of [`LEVELS`].
+    /// Index into [`LEVELS`].
     shift: usize,
     /// The indices of the two points.
     indices: [u16; 2],
@@ -144,7 +144,7 @@ fn best_split(
         sum_x[half][rank + 1] += weights[element] * values[element];
         sum_w[half][rank + 1] += weights[element];
     }
-    // (up or down, half): what depends on no boundary, on the first, on the second.
+    // (up or down, half): terms that depend on no boundary, on the first, on the second.
     let shifts = [UP, DOWN];
     let totals_qx = shifts.map(|q| sum_x.map(|x| x[SUB] * q[2]));
     let first_q2 = shifts
@@ -157,7 +157,7 @@ fn best_split(
         // (shift, second) sums of all splits with this first boundary.
         let mut sums_qx = [[0.0f32; SUB + 1]; 4];
         let mut sums_q2 = [[0.0f32; SUB + 1]; 4];
-        // Whether any of them beats what was best so far; mostly none does.
+        // True if any of them beats the best so far; mostly none does.
         let mut any = false;
         for shift in 0..4 {
             let (low, high) = (shift / 2, shift % 2);

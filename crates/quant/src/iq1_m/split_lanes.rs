@@ -15,23 +15,23 @@ use crate::{
 /// The shifts of the levels: up, down.
 const SHIFTS: [[f32; 4]; 2] = [UP, DOWN];
 
-/// How many second boundaries are judged by one bound.
+/// Number of second boundaries per bound.
 const STRETCH: usize = 6;
 /// Stretches of boundaries that follow a first one.
 const STRETCHES: usize = (SUB + 1).div_ceil(STRETCH);
 /// Rounds of [`reachable_score`].
 const ROUNDS: usize = 3;
 
-/// The sums of all splits, as far as they depend on one boundary alone; `[half of the sub-block]`.
+/// Sums of all splits that depend on one boundary alone; `[half of the sub-block]`.
 pub struct Sums<F> {
     /// Products of weights with values, and weights, in ascending order of the values: `(rank, lane)`. Where an
     /// element belongs to the other half there is zero.
     sorted: [[[f32; SUB * MAX_LANES]; 2]; 2],
-    /// What lies below a boundary of `w*x`.
+    /// `w*x` below a boundary.
     below_x: [[F; SUB + 1]; 2],
-    /// `w*q*q` as far as the first boundary decides it, up and down.
+    /// `w*q*q` determined by the first boundary, up and down.
     first_q2: [[[F; SUB + 1]; 2]; 2],
-    /// `w*q*q` as far as the second boundary decides it.
+    /// `w*q*q` determined by the second boundary.
     second_q2: [[[F; SUB + 1]; 2]; 2],
     /// `w*x` of a half, and `w`.
     totals: [[F; 2]; 2],
@@ -58,7 +58,7 @@ impl<F: Copy> Sums<F> {
 pub struct Split<F, U> {
     /// The scale; may be negative.
     pub scale: F,
-    /// How many values are low, from bit 8 on how many are low or middle, from bit 16 on the shift.
+    /// Number of low values; from bit 8 on the number of low or middle values, from bit 16 on the shift.
     pub split: U,
 }
 
@@ -280,7 +280,7 @@ pub fn best_split<S: Simd>(
                 let mut qx = [[zero; 2]; 2];
                 let mut q2 = [[zero; 2]; 2];
                 for half in 0..2 {
-                    // In the order of the scalar code: what is below both boundaries first.
+                    // In the order of the scalar code: terms below both boundaries first.
                     let inner = first_x[half] + sums.below_x[half][second];
                     for shift in 0..2 {
                         qx[shift][half] = total_qx[shift][half] - inner;

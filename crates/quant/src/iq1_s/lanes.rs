@@ -24,7 +24,7 @@ use crate::{
 
 const WORDS: usize = BYTES.div_ceil(4);
 
-/// How many second boundaries are judged by one bound.
+/// Number of second boundaries per bound.
 const STRETCH: usize = 8;
 /// Stretches of boundaries that follow a first one.
 const STRETCHES: usize = (SUB + 1).div_ceil(STRETCH);
@@ -100,7 +100,7 @@ fn encode_unit<S: Simd>(
     wild
 }
 
-/// What was found for a sub-block.
+/// Result for a sub-block.
 struct Found<F, U> {
     /// The scale, not negative.
     scale: F,
@@ -181,15 +181,15 @@ fn encode_sub<S: Simd>(
     Found { scale, head, low_bytes }
 }
 
-/// The sums of all splits, as far as they depend on one boundary alone.
+/// Sums of all splits that depend on one boundary alone.
 struct Sums<F> {
     /// Weights and their products with the values, in ascending order of the values: `(rank, lane)`.
     sorted: [[f32; SUB * MAX_LANES]; 2],
-    /// What the middle adds to the sums: for a boundary, the part that lies below it.
+    /// Contribution of the middle: for a boundary, the part below it.
     middle: [[F; SUB + 1]; 2],
-    /// What lies below the first boundary: `[up or down][w*q*x or w*q*q]`.
+    /// Part below the first boundary: `[up or down][w*q*x or w*q*q]`.
     low: [[[F; SUB + 1]; 2]; 2],
-    /// What lies above the second boundary.
+    /// Part above the second boundary.
     high: [[[F; SUB + 1]; 2]; 2],
 }
 
@@ -197,7 +197,8 @@ struct Sums<F> {
 struct Split<F, U> {
     /// The scale; may be negative.
     scale: F,
-    /// How many values are low, from bit 8 on how many are low or middle, at bit 16 whether levels are moved up.
+    /// Number of low values; from bit 8 on the number of low or middle values, at bit 16 whether levels are
+    /// moved up.
     split: U,
 }
 

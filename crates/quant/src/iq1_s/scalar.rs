@@ -29,11 +29,11 @@ pub fn encode(rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
 struct Split {
     /// The scale; may be negative.
     scale: f32,
-    /// How many values are low.
+    /// Number of low values.
     first: usize,
-    /// How many values are low or middle.
+    /// Number of low or middle values.
     second: usize,
-    /// Whether the levels are moved up.
+    /// True if the levels are moved up.
     up: bool,
 }
 
@@ -125,7 +125,7 @@ fn best_split(values: &[f32; SUB], weights: &[f32; SUB], order: &[u8; SUB]) -> O
         // (shift, second) sums of all splits with this first boundary.
         let mut sums_qx = [[0.0f32; SUB + 1]; 2];
         let mut sums_q2 = [[0.0f32; SUB + 1]; 2];
-        // Whether any of them beats what was best so far; mostly none does.
+        // True if any of them beats the best so far; mostly none does.
         let mut any = false;
         for (shift, q) in shifts.iter().enumerate() {
             for second in first..SUB + 1 {

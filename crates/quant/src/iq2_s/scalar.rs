@@ -18,7 +18,7 @@ pub const N_SUBS: usize = SUPER / SUB;
 /// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ2_S`).
 const SMALLEST_GROUP: f32 = 1e-8;
 
-/// How this type searches.
+/// Search of this type.
 ///
 /// Source: `quantize_row_iq2_s_impl` in `ggml/src/ggml-quants.c`.
 pub fn recipe() -> Recipe<SUB, 8, 4> {

@@ -16,7 +16,7 @@ pub const SUB: usize = 16;
 /// Sub-blocks in a block.
 pub const N_SUBS: usize = SUPER / SUB;
 
-/// How this type searches.
+/// Search of this type.
 ///
 /// Source: `quantize_row_iq2_xs_impl` in `ggml/src/ggml-quants.c`.
 pub fn recipe() -> Recipe<SUB, 8, 4> {

@@ -15,7 +15,7 @@ pub const SUB: usize = 32;
 /// Sub-blocks in a block.
 pub const N_SUBS: usize = SUPER / SUB;
 
-/// How this type searches.
+/// Search of this type.
 ///
 /// Source: `quantize_row_iq3_s_impl` in `ggml/src/ggml-quants.c`.
 pub fn recipe() -> Recipe<SUB, 4, 8> {

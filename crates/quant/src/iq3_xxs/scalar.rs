@@ -18,7 +18,7 @@ pub const N_SUBS: usize = SUPER / SUB;
 /// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ3_XXS`).
 const SMALLEST_GROUP: f32 = 1e-8;
 
-/// How this type searches.
+/// Search of this type.
 ///
 /// Source: `quantize_row_iq3_xxs_impl` in `ggml/src/ggml-quants.c`.
 pub fn recipe() -> Recipe<SUB, 4, 8> {

@@ -44,7 +44,7 @@ impl Frozen<SUPER, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; SUPER] {
         let mut levels = [0; SUPER];
         for (at, levels) in levels.as_chunks_mut().0.iter_mut().enumerate() {
-            // 16 bytes of each sub-block, as in IQ4_NL, behind 8 bytes of scales.
+            // 16 bytes per sub-block, as in IQ4_NL, after 8 bytes of scales.
             *levels = nibbles::unpack(array_at(block, 8 + 16 * at));
         }
         levels

@@ -7,20 +7,20 @@ use crate::{
     round::nearest_int,
 };
 
-/// How a format searches the sub-blocks of a super-block.
+/// Search of a format in the sub-blocks of a super-block.
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe<const SUB: usize, const DIMS: usize, const LEVELS: usize> {
     /// The search of one sub-block.
     pub lattice: Lattice<SUB, DIMS, LEVELS>,
     /// The mean of the squares, which importance is combined with, is multiplied by this power of two.
     pub sigma_factor: f32,
-    /// The weights where there is no importance.
+    /// Weights without importance data.
     pub unweighted: Unweighted,
-    /// Whether the number of negative signs in eight elements has to be even.
+    /// True if the number of negative signs in eight elements must be even.
     pub even: bool,
     /// Below this largest magnitude a sub-block counts as zero.
     pub smallest: f32,
-    /// Where the search begins.
+    /// Start of the search.
     pub start: Start,
 }
 
@@ -33,7 +33,7 @@ pub enum Unweighted {
     SquaresAndMean,
 }
 
-/// Where a search begins.
+/// Start of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// At the best scale without a grid, with one level more than there is.
@@ -42,10 +42,10 @@ pub enum Start {
     Largest,
 }
 
-/// What was found for a sub-block.
+/// Result for a sub-block.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Choice {
-    /// Whether there was anything to find: not where all is (nearly) zero.
+    /// False if everything is (nearly) zero.
     pub present: bool,
     /// The scale, not negative.
     pub scale: f32,
@@ -117,7 +117,7 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
     }
 }
 
-/// The largest scale of a super-block as the reference finds it; 0 if there is none.
+/// Largest scale of a super-block, as the reference computes it; 0 if there is none.
 #[inline(always)]
 pub fn max_scale(choices: &[Choice]) -> f32 {
     let present = choices.iter().filter(|choice| choice.present);
@@ -131,7 +131,7 @@ pub struct Magnitudes<const SUB: usize> {
     pub values: [f32; SUB],
     /// (SUB) weights.
     pub weights: [f32; SUB],
-    /// (SUB) square roots of the weights: what the choice among neighbours uses.
+    /// (SUB) square roots of the weights, for choosing among neighbors.
     pub roots: [f32; SUB],
     /// A bit for each negative value, a byte for each 8 elements.
     pub signs: [u8; 4],
@@ -178,14 +178,14 @@ impl<const SUB: usize> Magnitudes<SUB> {
     }
 }
 
-/// Which groups are placed again once the best scale is known.
+/// Groups that are placed again once the best scale is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refit {
     /// All of them.
     All,
     /// All of them, if any was off the grid.
     AllIfAnyOff,
-    /// Those that were off the grid.
+    /// Groups that were off the grid.
     OffGrid,
 }
 
@@ -196,9 +196,9 @@ pub struct Lattice<const SUB: usize, const DIMS: usize, const LEVELS: usize> {
     pub codebook: &'static Codebook,
     /// Candidate scales run from `-n_steps` to `n_steps`.
     pub n_steps: i32,
-    /// How far a step moves the divisor of the largest magnitude.
+    /// Change of the largest magnitude's divisor per step.
     pub step: f32,
-    /// What is placed again at the end.
+    /// Groups that are placed again at the end.
     pub refit: Refit,
 }
 
@@ -211,7 +211,7 @@ pub struct Fit {
     pub codes: [u16; 8],
 }
 
-/// What the elements of a sub-block add to `sum w*x*q` and `sum w*q*q`, for each level.
+/// Contributions of the elements of a sub-block to `sum w*x*q` and `sum w*q*q`, for each level.
 type Terms<const SUB: usize, const LEVELS: usize> = [[[f32; 2]; LEVELS]; SUB];
 
 impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS, LEVELS> {
@@ -219,7 +219,7 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
     pub const TOP: i32 = if LEVELS == 4 { 2 } else { 7 };
     /// Bits of a level.
     pub const BITS: usize = LEVELS.trailing_zeros() as usize;
-    /// What a level stands for.
+    /// Value of a level.
     const ODD: [f32; LEVELS] = {
         let mut odd = [0.0; LEVELS];
         let mut level = 0;
@@ -243,7 +243,7 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
         // are those of the largest `(sum w x q)^2 / sum w q^2`.
         let terms = Self::terms(sub);
         let mut fit = Fit { scale, codes: [0; 8] };
-        // What stays where no candidate is taken; the flags of the reference begin so.
+        // Result if no candidate is taken; the reference's flags start like this.
         let mut off_grid = [self.refit == Refit::AllIfAnyOff; 8];
         let mut best = 0.0;
         for is in -self.n_steps..=self.n_steps {
@@ -262,8 +262,8 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
                 off_grid = off;
             }
         }
-        // The points were found for the scale of their candidate. For the fitted one they are found once
-        // more, as far as the type wants it, and then the scale is fitted once more.
+        // The points were found for the scale of their candidate. For the fitted scale they are found again,
+        // as far as the type requires it, and then the scale is fitted again.
         let any_off = off_grid[..n_groups].contains(&true);
         if fit.scale > 0.0 && (any_off || self.refit == Refit::All) {
             let id = 1.0 / fit.scale;

@@ -118,7 +118,7 @@ mod tests {
     use crate::{CODECS, Level, Rows, encode};
 
     /// Where the reference aborts or reads past an array (overflowing squares, infinities, NaN), these codecs
-    /// must still come to an end; and a row's bytes must not depend on the rows before it.
+    /// must still terminate; and a row's bytes must not depend on earlier rows.
     #[test]
     fn any_value_is_survived_and_rows_stand_alone() {
         const ROW: usize = 512;

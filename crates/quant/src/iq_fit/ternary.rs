@@ -1,4 +1,5 @@
-//! What IQ1_S and IQ1_M share: levels -1, 0, 1, moved up or down by 1/8, found by splitting sorted values in three.
+//! Common part of IQ1_S and IQ1_M: levels -1, 0, 1, moved up or down by 1/8, found by splitting sorted values
+//! in three.
 
 pub mod points;
 pub mod split;
@@ -6,7 +7,7 @@ pub mod split;
 use super::nearest_point;
 use crate::grids::{Codebook, Place};
 
-/// How far the three levels are moved (`IQ1S_DELTA`, `IQ1M_DELTA`).
+/// Shift of the three levels (`IQ1S_DELTA`, `IQ1M_DELTA`).
 pub const DELTA: f32 = 0.125;
 
 /// The levels moved up.

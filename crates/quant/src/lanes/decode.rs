@@ -1,7 +1,7 @@
-//! What decoding shares: bytes of a block become lanes of 32 bits, LEN elements at a time.
+//! Common part of decoding: bytes of a block become lanes of 32 bits, LEN elements at a time.
 //!
-//! Here a lane is an element. The compiler's own vectors of the scalar loops are as fast where a byte is an
-//! element; where bits have to be spread, they were two to four times slower than these.
+//! Here a lane is an element. The compiler's own vectorization of the scalar loops is as fast if a byte is an
+//! element; if bits must be spread, it was two to four times slower than this.
 
 use fearless_simd::{Simd, prelude::*, u8x16};
 use fearless_simd_macros::simd;
@@ -11,7 +11,7 @@ use super::to_float;
 /// Elements that are decoded together.
 pub const GROUP: usize = 16;
 
-/// Where each byte of 16 goes: to the lowest of four. Beyond the table lies zero.
+/// Position of each of 16 bytes: the lowest of four. Indices beyond the table give zero.
 const SPREAD: [u8; 4 * GROUP] = {
     let mut spread = [0x80; 4 * GROUP];
     let mut elem = 0;

@@ -1,12 +1,13 @@
-//! [`fit::signed_by_descent`](crate::fit::signed_by_descent), a sub-block a lane, then an element a lane.
+//! [`fit::signed_by_descent`](crate::fit::signed_by_descent), one sub-block per lane, then one element per
+//! lane.
 //!
-//! Levels move in few sub-blocks, and few in each. Where the value of largest magnitude is positive, all the
-//! shares of the sum of `weight * x * level` are negative and no level ever moves; of the others, the first sweep
-//! leaves three in five as they are. Each step of a sweep would wait some 70 cycles for the one before; but which
-//! elements a step may move follows for all 16 at once from the two sums, which change only when a level
-//! moves. So the sweeps are not walked: after each step all elements of the sub-block are tested, an element a
-//! lane, and the next step is that of the first element in the order of the sweeps that fails the test. The
-//! steps themselves are made for many sub-blocks at once, a sub-block a lane.
+//! Levels move in few sub-blocks, and few in each. If the value of largest magnitude is positive, all terms
+//! of the sum of `weight * x * level` are negative and no level ever moves; in the others, the first sweep
+//! leaves three in five unchanged. Each step of a sweep would wait about 70 cycles for the previous one; but
+//! for all 16 elements at once, the two sums determine which a step may move, and the sums change only when a
+//! level moves. So sweeps are not executed one by one: after each step all elements of the sub-block are
+//! tested, one per lane, and the next step is that of the first element in sweep order that fails the test.
+//! Steps themselves are made for many sub-blocks at once, one per lane.
 
 use std::ops::Range;
 
@@ -30,7 +31,7 @@ const GROUP: usize = 64 / MAX_LANES;
 /// Steps of all sweeps over a sub-block but the last.
 const REPEATED_STEPS: u32 = 4 * SUB_ELEMS as u32;
 
-/// What is known of the sub-blocks of a unit.
+/// State of the sub-blocks of a unit.
 pub struct Scratch {
     /// By number, as are the sums.
     inv_scale: [f32; NUMBERS],
@@ -87,14 +88,14 @@ impl Open {
         (self.0 >> 16) as usize % SUB_ELEMS
     }
 
-    /// Goes on from the step made to the next one of an element that `may_move`; false after the last one.
+    /// Advances to the next step of an element that `may_move`; false after the last one.
     #[inline(always)]
     fn after(self, moved: bool, may_move: u32) -> (Open, bool) {
         let (names, step) = (self.0 & 0xffff, (self.0 >> 16) as u32 & 0xff);
         let settled = if moved { 0 } else { (self.0 >> 32) as u32 | 1 << self.elem() };
         let may_move = may_move & !settled;
         let later = may_move & (!1 << self.elem());
-        // What may move comes again in the next sweep, unless this is the last of the five.
+        // Elements that may move come again in the next sweep, unless this is the last of the five.
         let again = if step < REPEATED_STEPS { may_move << SUB_ELEMS } else { 0 };
         let ahead = later | again;
         let step = step / SUB_ELEMS as u32 * SUB_ELEMS as u32 + ahead.trailing_zeros();
@@ -235,14 +236,14 @@ fn rounded<S: Simd>(simd: S, x: S::f32s, inv_scale: S::f32s, half: u8) -> S::f32
 struct Test<S: Simd> {
     sum_lx: S::f32s,
     sum_l2: S::f32s,
-    /// What the levels from the lowest to the highest make of the sum.
+    /// Range of the sum for levels from the lowest to the highest.
     range: [S::f32s; 2],
     /// Nearly half the sum; NaN where the test says nothing.
     bound: S::f32s,
 }
 
 impl<S: Simd> Test<S> {
-    /// How much of `x^3 * level` counts.
+    /// Share of `x^3 * level` that counts.
     const SHARE: f32 = 0.499;
 
     #[inline(always)]
@@ -259,7 +260,7 @@ impl<S: Simd> Test<S> {
         }
     }
 
-    /// How far the level is from the best one, times the sum.
+    /// Distance of the level from the best one, times the sum.
     #[inline(always)]
     fn miss(&self, x: S::f32s, level: S::f32s) -> S::f32s {
         let best = (x * self.sum_l2).max(self.range[0]).min(self.range[1]);
@@ -303,8 +304,8 @@ fn begin<S: Simd>(
     may_move
 }
 
-/// Makes the next step of up to LEN open sub-blocks, and puts those that go on from place `n_left` of the open
-/// ones on. Gives the place after them.
+/// Makes the next step of up to LEN open sub-blocks, and stores those that continue at place `n_left` of the
+/// open ones. Returns the place after them.
 #[simd]
 fn advance<S: Simd>(
     simd: S,

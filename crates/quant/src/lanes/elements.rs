@@ -15,7 +15,7 @@ const PACKED: usize = ELEMS / 2;
 /// The bits of a magnitude.
 const MAGNITUDE: u32 = 0x7fff_ffff;
 
-/// What a block's levels are made with, a lane a block.
+/// Parameters of a block's levels, one lane per block.
 struct Steps<S: Simd> {
     scale: S::f32s,
     inv_scale: S::f32s,
@@ -258,8 +258,8 @@ fn reduce<S: Simd, V: SimdBase<S>>(_simd: S, mut rows: [V; MAX_LANES], fold: imp
     rows[0]
 }
 
-/// The levels `(x - base) * inv_scale + offset`, cut to integers below `2 * half`: fifth bits, where there are
-/// any, at byte `at`, and the lower four bits behind them.
+/// Writes the levels `(x - base) * inv_scale + offset`, truncated to integers below `2 * half`: fifth bits,
+/// if there are any, at byte `at`, followed by the lower four bits.
 #[simd]
 fn put_levels<S: Simd, const B: usize>(
     simd: S,

@@ -1,4 +1,4 @@
-//! [`k_scales`](crate::k_scales), a block a lane: what Q4_K and Q5_K share.
+//! [`k_scales`](crate::k_scales), one block per lane: the common part of Q4_K and Q5_K.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -112,7 +112,7 @@ pub fn fit_weighted<S: Simd>(
     }
     let found = found.as_flattened();
 
-    // The integers are searched with weights here: `scale_s ~ d * integer_s`, and the minima beside them.
+    // Here the integers are searched with weights: `scale_s ~ d * integer_s`, and likewise the minima.
     let mut numbers = [[zero; SUBS]; 2];
     for sub in 0..SUBS {
         numbers[0][sub] = found[sub].scale;

@@ -1,17 +1,17 @@
-//! What the lane kernels share. **A vector lane is a block**: every lane repeats the scalar order of
-//! operations on its own block, branches become masks, so the bits stay equal while LEN blocks are encoded
-//! at once.
+//! Common part of the lane kernels. **A vector lane is a block**: every lane repeats the scalar order of
+//! operations on its own block, and branches become masks, so the bits stay equal while LEN blocks are
+//! encoded at once.
 //!
 //! A kernel sees a *unit*: LEN blocks, transposed, so that `x[i]` holds element `i` of every block. It
-//! gives back the blocks as little-endian words, transposed in the same way, and a mask of *wild* lanes:
-//! blocks for which some step may not have been repeated exactly with vectors (rounding by the magic number out
-//! of its range, a division that the scalar code would skip). All other lanes are *tame*. Wild blocks are encoded
-//! again by the scalar code, so that a kernel may be wrong about a wild lane but never silent about it. What a
-//! sum of two NaN becomes is the compiler's choice, and a level's instructions may change it: so scalar code that
-//! adds is `#[inline(never)]` where lanes come back to it, and there is one choice for all levels.
+//! returns the blocks as little-endian words, transposed in the same way, and a mask of *wild* lanes: blocks
+//! for which some step may not have been repeated exactly with vectors (rounding by the magic number out of
+//! its range, a division that the scalar code would skip). All other lanes are *tame*. Wild blocks are
+//! encoded again by the scalar code, so a kernel may be wrong about a wild lane but never silently. The sum
+//! of two NaNs depends on the compiler, and a level's instructions may change it: so scalar code that adds is
+//! `#[inline(never)]` if lanes fall back to it, and there is one result for all levels.
 //!
-//! All functions carry `#[simd]` or `#[inline(always)]`: only then are they compiled with the
-//! instructions of the level that calls them.
+//! All functions have `#[simd]` or `#[inline(always)]`: only then are they compiled with the instructions of
+//! the calling level.
 
 pub mod decode;
 pub mod descent;
@@ -223,12 +223,12 @@ pub fn sum_of_squares<S: Simd, const N: usize>(simd: S, x: &[S::f32s; N]) -> S::
     sum
 }
 
-/// `nearest_int((x + m) / d).clamp(low, high) - low`, without the `m` where that is none, for each
-/// element; any number where `d` is zero. Lanes with a NaN must be wild anyway.
+/// `nearest_int((x + m) / d).clamp(low, high) - low` for each element, without `m` if there is none;
+/// arbitrary if `d` is zero. Lanes with a NaN must be wild anyway.
 ///
 /// Products with the reciprocal replace the quotients, which take three times as long: they differ by less
 /// than `2^-22` of their size, so they round alike unless one lies that close to a half, and then the
-/// quotients are formed after all.
+/// quotients are computed.
 #[simd]
 pub fn divide_to_levels<S: Simd, const N: usize>(
     simd: S,

@@ -1,10 +1,10 @@
-//! [`iq_fit::nonlinear`](crate::iq_fit::nonlinear), a sub-block a lane: the search of IQ4_NL and IQ4_XS.
+//! [`iq_fit::nonlinear`](crate::iq_fit::nonlinear), one sub-block per lane: the search of IQ4_NL and IQ4_XS.
 //!
-//! A quadratic curve bends the 16 uneven table values into 15 cells, each around one midpoint of two
-//! neighbours, so a cell is two table values and the number that parts them. Of the 16 candidate scales the
-//! first has the other sign; the rest differ by 5.6 % from their middle at most, which moves no value across
-//! two midpoints. So one look into the table serves all of these: each candidate multiplies, compares, and
-//! adds one of two products that are ready.
+//! A quadratic curve maps the 16 uneven table values to 15 cells, each around one midpoint of two neighbors,
+//! so a cell is two table values and the number that separates them. The first of the 16 candidate scales has
+//! the other sign; the rest differ by at most 5.6 % from their middle, which moves no value across two
+//! midpoints. So one table look-up serves all of these: each candidate multiplies, compares, and adds one of
+//! two precomputed products.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -23,7 +23,7 @@ const SIDES: usize = 5;
 /// Candidates but the first: this is the middle one, and so many lie on each side of it.
 const MIDDLE: usize = 7;
 
-/// What the tables add to the values.
+/// Offset of the tables.
 pub const BIAS: f32 = 127.0;
 /// The table, with [`BIAS`] added.
 pub const LOWER: [u8; 16] = table(0);
@@ -51,7 +51,7 @@ struct Cell<S: Simd> {
 #[simd]
 fn cell<S: Simd>(simd: S, value: S::f32s) -> Cell<S> {
     let splat = |value: f32| S::f32s::splat(simd, value);
-    // Which cell: an odd quadratic of the value, made to fit the 15 cells.
+    // Index of the cell: an odd quadratic of the value, fitted to the 15 cells.
     let size = value.abs().min(splat(LAST));
     let cells = (size * (splat(SLOPE) - splat(BEND) * size)).copysign(value);
     // Rounding `cells - 0.5` is as good as the floor; zero lies between cells 7 and 8.

@@ -13,7 +13,7 @@ use crate::fit::Candidates;
 /// Vectors in a pair.
 const PAIR: usize = 2;
 
-/// What the search found for one vector of (sub-)blocks.
+/// Result of the search for one vector of (sub-)blocks.
 pub struct Found<S: Simd> {
     /// The scale; 0 where the values are flat.
     pub scale: S::f32s,
@@ -89,7 +89,7 @@ pub fn scale_and_min<S: Simd, const N: usize, const P: usize, const MAGNITUDES: 
         first_judgement::<S, N, MAGNITUDES>(simd, search);
     }
     for step in 0..=candidates.n_steps {
-        // In two loops, so that the divisions of one pair run beside the sums of the other.
+        // In two loops, so that the divisions of one pair overlap with the sums of the other.
         let span = candidates.first + candidates.step * f32::from(step) + top;
         for search in &mut searches {
             sum_levels(simd, search, span, top);
@@ -180,7 +180,7 @@ fn sum_levels<S: Simd, const N: usize>(simd: S, search: &mut Search<'_, S, N>, s
         let high = inv_scale * (search.highest[g] - min);
         search.tame[g] &= search.flat[g] | (low.abs().simd_lt(limit) & high.abs().simd_lt(limit));
         search.inv_scale[g] = inv_scale;
-        // What lies between two ends that need no clamping needs none either.
+        // Values between two ends that need no clamping need none either.
         for end in [low + magic, high + magic] {
             inside &= end.simd_ge(magic) & end.simd_le(ceiling);
         }

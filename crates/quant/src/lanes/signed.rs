@@ -9,13 +9,13 @@ use fearless_simd_macros::simd;
 use super::{MAGIC, nearest_int};
 use crate::fit::SMALLEST_GROUP;
 
-/// What the search found for one vector of (sub-)blocks.
+/// Result of the search for one vector of (sub-)blocks.
 pub struct Found<S: Simd> {
     /// The scale; 0 where the values are as good as zero.
     pub scale: S::f32s,
     /// The levels are those of `x * inv_scale`.
     pub inv_scale: S::f32s,
-    /// Where the values are as good as zero and every level is stored as 0.
+    /// Lanes whose values are practically zero and whose levels are all stored as 0.
     pub empty: S::mask32s,
 }
 
@@ -108,8 +108,8 @@ pub fn signed<S: Simd, const N: usize>(
     for i in 0..N {
         weighted[i] = w[i] * x[i];
     }
-    // Whether any candidate lifts the other end above the highest level. The last one stretches most: where it
-    // does not, none needs an upper bound.
+    // True if any candidate lifts the other end above the highest level. The last one stretches most: if it
+    // does not, no candidate needs an upper bound.
     let widest = splat(-(half + 0.1 * 9.0)) / max;
     let ceiling = splat(MAGIC + half - 1.0);
     let crowded =

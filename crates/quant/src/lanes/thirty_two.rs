@@ -1,4 +1,5 @@
-//! Blocks of 32 elements with importance weights, a block a lane: what Q4_0, Q4_1, Q5_0 and Q5_1 share.
+//! Blocks of 32 elements with importance weights, one block per lane: the common part of Q4_0, Q4_1, Q5_0 and
+//! Q5_1.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -110,7 +111,7 @@ fn mean_squares<S: Simd>(simd: S, values: &[[f32; ELEMS]], n_columns: usize) -> 
         }
         (sum / S::f32s::splat(simd, (n_columns * ELEMS) as f32)).store_slice(means);
     }
-    // Which of two NaN a sum becomes is up to the compiler, so there is only one function that adds them.
+    // The sum of two NaNs depends on the compiler, so only one function adds them.
     for (mean, row) in means.iter_mut().zip(values.chunks_exact(n_columns)) {
         if mean.is_nan() {
             *mean = fit::mean_square(row.as_flattened());

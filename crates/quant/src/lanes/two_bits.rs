@@ -1,4 +1,4 @@
-//! [`two_bits`](crate::two_bits), a block a lane: what Q2_K and Q3_K share.
+//! [`two_bits`](crate::two_bits), one block per lane: the common part of Q2_K and Q3_K.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;

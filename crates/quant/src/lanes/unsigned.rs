@@ -22,7 +22,7 @@ pub fn unsigned<S: Simd, const N: usize>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     let (zero, one) = (splat(0.0), splat(1.0));
     let low_byte = S::u32s::splat(simd, 0xff);
-    // `MAX` of the reference: what does not compare takes the new number.
+    // `MAX` of the reference: values that do not compare take the new number.
     let mut max = [zero; SIDES];
     for i in 0..N {
         for g in 0..SIDES {
@@ -67,9 +67,8 @@ pub fn unsigned<S: Simd, const N: usize>(
         }
     }
 
-    // Levels stand as floats between the steps, and as bytes they would be the same.
-    // `lx = sum w x q` and `l2 = sum w q^2` of the best try, with signed levels; what is kept of them is the
-    // byte.
+    // Levels are floats between the steps; as bytes they would be the same. `lx = sum w x q` and `l2 = sum w
+    // q^2` of the best try, with signed levels; the byte is stored.
     let mut level = [[zero; N]; SIDES];
     let mut weighted = [[zero; N]; SIDES];
     let (mut sum_lx, mut sum_l2) = ([zero; SIDES], [zero; SIDES]);

@@ -1,4 +1,4 @@
-//! MXFP4, an element a lane: what is slow is the choice among the values, and that knows one element only.
+//! MXFP4, one element per lane: the choice among the values is slow, and it depends on one element only.
 
 use fearless_simd::Simd;
 use fearless_simd_macros::simd;

@@ -16,8 +16,8 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let scale = largest(values).1;
     let inv_scale = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     put_f16(block, 0, scale);
-    // Halves are rounded away from zero. What is not within reach (a quotient by infinity or by less than the
-    // least normal number, NaN) is the least integer to the reference, so it ends at level 0.
+    // Halves are rounded away from zero. Values out of range (a quotient by infinity or by less than the
+    // smallest normal number, NaN) are the smallest integer in the reference, so they end at level 0.
     let levels = values.map(|x| {
         let steps = x * inv_scale;
         let level = 1 + u8::from(steps >= 0.5) - u8::from(steps <= -0.5);

@@ -39,7 +39,7 @@ impl Frozen<ELEMS, BYTES> for Block {
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
         let mut levels = [0; ELEMS];
         for (sub, levels) in levels.as_chunks_mut::<SUB_ELEMS>().0.iter_mut().enumerate() {
-            // Levels lie behind the 16 bytes of scales.
+            // Levels follow the 16 bytes of scales.
             *levels = two_bits::unpack(array_at(block, 16), sub);
         }
         levels

@@ -37,7 +37,7 @@ impl Frozen<ELEMS, BYTES> for Block {
 
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
-        // Behind the scale; element i has the low half of a byte, i + 16 the high half.
+        // After the scale; element i has the low half of a byte, i + 16 the high half.
         nibbles::unpack(array_at(block, 2))
     }
 

@@ -16,7 +16,7 @@ pub struct Block;
 impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q4_1;
     const GROUP: usize = ELEMS;
-    // The minimum is a number of its own, so that levels count up from it.
+    // The minimum is a separate number, so levels count up from it.
     const POINTS: Points = Points::Steps { zero: 0, lowest: 0, highest: 15 };
     const CODES: [Codes; 2] = [Codes::Halves, Codes::Halves];
 

@@ -17,7 +17,7 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q5_1;
     const GROUP: usize = ELEMS;
     const POINTS: Points = Points::Steps { zero: 0, lowest: 0, highest: 31 };
-    // Scale and minimum are halves of their own; the minimum is added as it is.
+    // Scale and minimum are separate halves; the minimum is added as it is.
     const CODES: [Codes; 2] = [Codes::Halves, Codes::Halves];
 
     #[inline(always)]

@@ -10,7 +10,7 @@ pub const ELEMS: usize = 256;
 /// Bytes of a block.
 pub const BYTES: usize = 54;
 
-/// Where digits lie: `(first byte, first element, bytes, digits)`; digit `d` of byte `i` is the element
+/// Positions of digits: `(first byte, first element, bytes, digits)`; digit `d` of byte `i` is the element
 /// `first element + d * bytes + i`.
 const GROUPS: [(usize, usize, usize, usize); 3] = [(0, 0, 32, 5), (32, 160, 16, 5), (48, 240, 4, 4)];
 

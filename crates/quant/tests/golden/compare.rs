@@ -11,7 +11,7 @@ use std::{
 use quant::{CODECS, Codec, Level, Rows};
 use testkit::{QuantCase, Task, compare_blocks, decoded_sha256, sha256};
 
-/// What was compared for one codec.
+/// Comparisons of one codec.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The type's name.

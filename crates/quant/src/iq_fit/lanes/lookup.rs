@@ -4,7 +4,7 @@ use fearless_simd::Simd;
 
 /// A level with table lookups.
 pub trait Lookup: Simd {
-    /// Whether the level has them; where not, the scalar code is the faster one.
+    /// True if the level has look-ups; otherwise the scalar code is faster.
     const AVAILABLE: bool;
 
     /// `table[index % LEN]` in every lane.

@@ -77,7 +77,7 @@ impl<S: Simd, const SUB: usize> Sub<S, SUB> {
     }
 }
 
-/// What the search found for a sub-block of each lane.
+/// Result of the search for a sub-block of each lane.
 struct Found<S: Simd> {
     scale: S::f32s,
     codes: [S::u32s; MAX_GROUPS],
@@ -232,7 +232,7 @@ fn prepare<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
         }
         sub.signs[eight] = signs;
     }
-    // What the search reads of the elements: see the fields of [`Sub`].
+    // Inputs of the search: see the fields of [`Sub`].
     let (mut max, mut reach, mut weight) = (sub.x[0], zero, zero);
     for i in 0..SUB {
         let x = sub.x[i];
@@ -323,7 +323,7 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
         }
     }
 
-    // The points are found once more at the fitted scale, as far as the type wants it.
+    // The points are found again at the fitted scale, as far as the type requires it.
     let inverse = one / found.scale;
     let mut codes = [S::u32s::splat(simd, 0); MAX_GROUPS];
     search::round_lanes::<S, SUB, DIMS, LEVELS>(simd, sub, inverse, &mut codes);
@@ -360,7 +360,7 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     wild & active
 }
 
-/// What was found for one lane.
+/// Result of one lane.
 #[inline(always)]
 fn choice<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     recipe: &Recipe<SUB, DIMS, LEVELS>,

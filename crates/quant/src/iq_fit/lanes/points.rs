@@ -2,7 +2,7 @@
 
 use crate::{grids::Place, iq_fit::lattice::Lattice};
 
-/// What reading a vector at the last point may read beyond it.
+/// Elements that reading a vector at the last point may read beyond it.
 const PADDING: usize = 16;
 
 /// Bits of a list's length in an [`entry`](Points::entry).

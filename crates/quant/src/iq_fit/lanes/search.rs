@@ -74,7 +74,7 @@ impl<S: Simd> Scales<S> {
     }
 }
 
-/// What the search found for one sub-block.
+/// Result of the search for one sub-block.
 pub struct Picked {
     /// The scale.
     pub scale: f32,
@@ -90,7 +90,7 @@ impl<'a, S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>
     const N_GROUPS: usize = SUB / DIMS;
     const BITS: usize = LEVELS.trailing_zeros() as usize;
     const TOP: f32 = if LEVELS == 4 { 2.0 } else { 7.0 };
-    /// Whether a field is two levels.
+    /// True if a field is two levels.
     const PAIRS: bool = LEVELS == 4 && S::f32s::LEN == 16;
     const FIELDS: usize = if Self::PAIRS { DIMS / 2 } else { DIMS };
     const FIELD_BITS: u32 = if Self::PAIRS { 4 } else { Self::BITS as u32 };
@@ -151,8 +151,8 @@ pub fn search<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usiz
         scales.scale[v] = S::f32s::splat(simd, 1.0) / scales.inverse[v];
     }
     let n_runs = round_all(simd, this, sub, lane, &scales, n_scales, n_vectors);
-    // Runs that are not settled by their ends are put off: which ones they are cannot be predicted, and a wrong
-    // guess would throw away the work on the runs that follow.
+    // Runs that their ends do not settle are deferred: they are unpredictable, and a mispredicted branch
+    // would discard the work on the following runs.
     let mut n_hard = 0;
     for at in 0..n_runs {
         let run = this.runs[at];
@@ -271,7 +271,7 @@ fn choose<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     let mut gains = [splat(-1.0); MAX_VECTORS];
     let mut largest = splat(-1.0);
     for v in 0..n_vectors {
-        // What a candidate with its best scale saves of the error.
+        // Reduction of the error by a candidate with its best scale.
         let gain = sum_qx[v] * (sum_qx[v] / sum_q2[v]);
         let numbers = S::u32s::from_fn(
             simd,

@@ -21,9 +21,9 @@ use crate::{
 const CHUNK: usize = 64;
 /// The longest list.
 const MAX_LIST: usize = 512;
-/// What the first neighbour costs, in units of the byte sums.
+/// Cost of the first neighbor, in units of the byte sums.
 const UNITS: f32 = 200.0;
-/// How far above the least sum the best neighbour can be: two units of rounding on either side, and one for
+/// Maximum excess of the best neighbor over the least sum: two units of rounding on either side, and one for
 /// everything else.
 const SLACK: u8 = 5;
 
@@ -96,7 +96,7 @@ pub struct Group<'a, F, U> {
     pub weights: &'a [F; 8],
     /// The scale of the levels.
     pub scale: F,
-    /// What a level stands for.
+    /// Value of a level.
     pub levels: [F; 3],
     /// The code.
     pub code: &'a mut U,

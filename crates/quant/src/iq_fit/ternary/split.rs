@@ -1,17 +1,18 @@
-//! What the lane kernels of IQ1_S and IQ1_M share before and after their searches: order, prefixes, levels.
+//! Common steps before and after the searches of the IQ1_S and IQ1_M lane kernels: order, prefixes, levels.
 //!
-//! **A search may start late.** The reference takes a split when `sum_qx^2 > best * sum_q2`, first to last. If
-//! `best` starts at any number that the best split beats by more than all rounding can add up to, the search ends
-//! as if it had started at the least float: let M be the larger of what the two searches hold. A split that
-//! beats M by more than rounding is taken by both, and from then on they are equal. Otherwise M grows by a
-//! rounding for each split taken by the late search, and cannot reach the best split in [`MAX_TAKEN`] of them.
+//! **A search may start late.** The reference takes a split when `sum_qx^2 > best * sum_q2`, first to last.
+//! If `best` starts at any number that the best split beats by more than all rounding errors, the search ends
+//! as if it had started at the smallest float: let M be the larger of the values of the two searches. Both
+//! take a split that beats M by more than rounding, and from then on they are equal. Otherwise M grows by a
+//! rounding error for each split that the late search takes, and cannot reach the best split in [`MAX_TAKEN`]
+//! of them.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
-/// How much lower than the score of any split a search may start.
+/// Margin below the score of any split at which a search may start.
 pub const START: f32 = 1.0 - 1.0 / 4096.0;
-/// How many splits a search may take after that: each can move it by 12 half units in the last place.
+/// Number of splits that a search may take after that: each can move it by 12 half units in the last place.
 pub const MAX_TAKEN: u32 = 200;
 
 /// The ranks of ascending values, equal ones in the order of their index.

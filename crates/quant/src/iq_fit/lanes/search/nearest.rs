@@ -17,23 +17,22 @@ const MAX_FIELDS: usize = 8;
 /// Vectors of points in a list.
 pub(super) const MAX_POINT_VECTORS: usize = 48;
 
-/// How far lines must be apart, in parts of `2 X / s + line`, to decide like the reference's sums.
+/// Minimum distance between lines, in parts of `2 X / s + line`, to decide like the reference's sums.
 ///
-/// Write `u` for `2^-24`, `n` for the dimensions, `c` for a point's distance. An element's term is `r` times a
-/// square below `(|s q| + |x|)^2` and errs by 6 `u` of that, the sum of them by `n - 1` more, so the reference's
-/// distance errs by at most `2 (n + 5) u (s^2 A + X)`. `A` errs by `n u` and `2 B` by `(n + 1) u`, the line by
-/// one more for its product and one for its difference, `s` times the line thus by
-/// `(n + 2) u (2 s^2 A + X)`. With `s^2 A <= 2 X + 2 c` the two together are, for `n = 4`, below
-/// `87 u X + 62 u c`. For two points with `c` and `c + d` that is below `d` if `d >= 175 u (X + c)`, and
-/// `X + c` is `s (2 X / s + line)`. For `n = 8` it is `131 u X + 94 u c` and `263 u (X + c)`.
-/// Where this holds at both ends of a range it holds within, because the difference of two lines is a line
-/// and the margin is convex in `s`.
+/// Write `u` for `2^-24`, `n` for the dimensions, `c` for a point's distance. An element's term is `r` times
+/// a square below `(|s q| + |x|)^2` and errs by 6 `u` of that, the sum of them by `n - 1` more, so the
+/// reference's distance errs by at most `2 (n + 5) u (s^2 A + X)`. `A` errs by `n u` and `2 B` by `(n + 1)
+/// u`, the line by one more for its product and one for its difference, `s` times the line thus by `(n + 2) u
+/// (2 s^2 A + X)`. With `s^2 A <= 2 X + 2 c` the two together are, for `n = 4`, below `87 u X + 62 u c`. For
+/// two points with `c` and `c + d` that is below `d` if `d >= 175 u (X + c)`, and `X + c` is `s (2 X / s +
+/// line)`. For `n = 8` it is `131 u X + 94 u c` and `263 u (X + c)`. If this holds at both ends of a range it
+/// holds in between, because the difference of two lines is a line and the margin is convex in `s`.
 const fn margin(dims: usize) -> f32 {
     const U: f32 = 1.0 / 16_777_216.0;
     if dims == 4 { 192.0 * U } else { 288.0 * U }
 }
 
-/// What underflow may do to a distance at most, for scales below 2^20: two points this close are measured.
+/// Maximum effect of underflow on a distance, for scales below 2^20: points this close are measured.
 const TINY: f32 = 1.262_177_4e-29;
 
 /// The lines of a group: `A` and `2 B` of each value of each field of a code.
@@ -126,7 +125,7 @@ pub(super) struct List<'a, S: Simd> {
     margin: f32,
 }
 
-/// The nearest point at a scale, as far as lines tell.
+/// The nearest point at a scale, according to the lines.
 #[derive(Clone, Copy)]
 pub(super) struct Nearest {
     /// The number of points that may be it.
@@ -219,8 +218,8 @@ pub(super) fn list_of<'a, S: Lookup, const SUB: usize, const DIMS: usize, const 
     (List { codes, a: &this.a[..n_vectors], b: &this.b[..n_vectors], margin }, &mut this.codes[group])
 }
 
-/// Replaces the codes of a run by that of the point which is nearest at both of its ends; whether there is one.
-/// Where there is none, they are replaced by anything.
+/// Replaces the codes of a run by that of the point which is nearest at both of its ends, and returns whether
+/// there is one. If there is none, the codes are arbitrary.
 #[inline(always)]
 pub(super) fn settle_by_ends<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     simd: S,
