@@ -56,7 +56,7 @@ impl AdapterInput {
         &self.adapter
     }
 
-    /// What becomes of it.
+    /// The adapter's layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -79,8 +79,8 @@ impl Input for AdapterInput {
         check_output(path, &self.folder, force)
     }
 
-    /// Every pair in the type of the recipe (F32, F16, BF16 or Q8_0); in F16 where its rows do not divide into
-    /// blocks. Of the request only the byte order counts.
+    /// Plans every pair in the type of the recipe (F32, F16, BF16 or Q8_0), or in F16 if its rows are not
+    /// whole blocks. Only the byte order of the request applies.
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
         let (layout, recipe) = (&self.layout, output.recipe);
         let mut tensors = Vec::with_capacity(layout.tensors.len());

@@ -1,4 +1,4 @@
-//! What a run is going to read, said in time to those who have to fetch it first.
+//! Announces upcoming reads to sources that must fetch the bytes first.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -34,8 +34,8 @@ impl<'a> Ahead<'a> {
         is_fetched.then(|| Ahead { tasks, schedule, state: Mutex::default() })
     }
 
-    /// Somebody takes the job at `index`. It is announced now if it has not been, and the one behind it too: where both
-    /// read the same bytes, these do not go between the two.
+    /// Records that the job at `index` was taken. It is announced now if it was not before, and so is the
+    /// next one: if both read the same bytes, these are not released in between.
     pub(crate) fn taken(&self, index: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.next <= index + 1 || (state.bytes < AHEAD_BYTES && state.next < index + AHEAD_JOBS) {
@@ -47,7 +47,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Somebody has done a job of so many bytes of input.
+    /// Records that a job with this many input bytes is done.
     pub(crate) fn done(&self, bytes: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.bytes = state.bytes.saturating_sub(bytes);

@@ -44,9 +44,9 @@ pub struct CheckpointInput {
     folders: Vec<PathBuf>,
     checkpoint: Checkpoint,
     layout: Layout,
-    /// What becomes of the projector beside it, where that is wanted too.
+    /// Layout of the projector, if it is requested too.
     projector: Option<Layout>,
-    /// What becomes of its codes, once that is known.
+    /// Treatment of its codes, once known.
     repacked: OnceLock<Vec<Repacked>>,
 }
 
@@ -88,8 +88,8 @@ impl CheckpointInput {
         Ok(CheckpointInput::of_layout(checkpoint, layout))
     }
 
-    /// Takes a checkpoint with a layout that was made of it, by [`arch::resolve_as`] perhaps. Where its files lie in a folder,
-    /// outputs are not kept out of that.
+    /// Uses a checkpoint with a layout made from it, for example by [`arch::resolve_as`]. If its files are in
+    /// a folder, outputs may be written there.
     pub fn of_layout(checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
         let (folders, repacked) = (Vec::new(), OnceLock::new());
         CheckpointInput { folders, checkpoint, layout, projector: None, repacked }
@@ -110,7 +110,7 @@ impl CheckpointInput {
         Ok(CheckpointInput { folders, checkpoint, layout, projector: None, repacked })
     }
 
-    /// This input with the projector beside its model, for [`OutputRequest::projector`].
+    /// Adds the model's projector, for [`OutputRequest::projector`].
     ///
     /// # Errors
     /// [`Error::Arch`], [`Error::Source`].
@@ -119,7 +119,7 @@ impl CheckpointInput {
         Ok(CheckpointInput { projector, ..self })
     }
 
-    /// What becomes of the projector beside the model, where that was asked for.
+    /// Layout of the projector, if it was requested.
     pub fn projector(&self) -> Option<&Layout> {
         self.projector.as_ref()
     }
@@ -129,13 +129,13 @@ impl CheckpointInput {
         &self.checkpoint
     }
 
-    /// What becomes of it.
+    /// The layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Of each tensor of the layout, whether blocks of ggml hold what its codes stand for. Reads all scales when it is
-    /// asked first.
+    /// For each tensor of the layout, whether ggml blocks can hold the values of its codes. Reads all scales
+    /// on the first call.
     ///
     /// # Errors
     /// [`Error::Read`].
@@ -178,8 +178,8 @@ impl CheckpointInput {
         }
     }
 
-    /// Whether a tensor of the layout is made of floats of 8 bits with scales. Of several sources the last decides, as in
-    /// the reference, which knows a stack by it.
+    /// True if a tensor of the layout is made from 8-bit floats with scales. The last of several sources
+    /// decides, as in the reference, which identifies a stack by it.
     pub fn is_of_fp8(&self, tensor: &OutTensor) -> bool {
         let source = match &tensor.data {
             Data::Rows { sources, .. } => sources.last(),
@@ -200,7 +200,7 @@ impl Input for CheckpointInput {
         self.checkpoint.parts.iter().filter_map(|part| part.local().cloned()).collect()
     }
 
-    /// The name of weights that stay as they are where the reference's converter says so.
+    /// Name of unquantized weights, as the reference's converter chooses it.
     fn file_name(&self, file: &PlannedFile) -> String {
         let recipe = file.recipe;
         let layout = self.projector.as_ref().filter(|_| file.of == FileOf::Projector).unwrap_or(&self.layout);
@@ -231,7 +231,7 @@ impl Input for CheckpointInput {
         }
         match (&self.projector, output.of) {
             (Some(projector), FileOf::Projector) => {
-                // What names layers, keys and importance of the model says nothing of the projector.
+                // Names of layers, keys and importance data of the model do not apply to the projector.
                 let plain = Request {
                     importance: None,
                     prune: BTreeSet::new(),
@@ -351,7 +351,7 @@ pub fn in_usual_form(mut checkpoint: Checkpoint, options: &arch::Options) -> Res
     }
     let renamed: HashMap<String, String> = renamed.into_iter().collect();
     let mut tensors = checkpoint.tensors.to_vec();
-    // Tensors of one file are in the order of their names, decoded ones after the others; pickles have an order of their own.
+    // Tensors of one file are in name order, decoded ones last; pickles have their own order.
     let is_sorted = !checkpoint.format.contains("pickle");
     let runs = tensors.chunk_by(|a, b| is_sorted && a.part == b.part && a.name < b.name);
     let runs: Vec<usize> = runs.map(<[_]>::len).collect();
@@ -407,7 +407,7 @@ fn all_rows<const N: usize>(
     })
 }
 
-/// What a draft takes of the folder of the model that it drafts for; weights need not be there.
+/// Reads the data that a draft takes from its target's folder; weights need not be present.
 ///
 /// # Errors
 /// [`Error::Source`].
@@ -443,7 +443,7 @@ fn kept(tensor: &source::Tensor) -> Option<(String, arch::Kept)> {
 /// Resolves a checkpoint.
 ///
 /// # Errors
-/// As [`arch_input`], [`Error::Arch`], and [`Error::Source`] for a weight that is codes nobody has decoded.
+/// As [`arch_input`], [`Error::Arch`], and [`Error::Source`] for weights whose codes were not decoded.
 pub fn resolve(checkpoint: &Checkpoint, options: &arch::Options) -> Result<Layout, Error> {
     decoded(checkpoint, arch::resolve(&arch_input(checkpoint)?, options)?)
 }
@@ -456,7 +456,7 @@ pub fn resolve_projector(checkpoint: &Checkpoint, options: &arch::Options) -> Re
     decoded(checkpoint, arch::resolve_projector(&arch_input(checkpoint)?, options)?)
 }
 
-/// A layout, unless it has weights that are codes nobody has decoded.
+/// Returns the layout unless it has weights whose codes were not decoded.
 fn decoded(checkpoint: &Checkpoint, layout: Layout) -> Result<Layout, Error> {
     // Whatever the names: a tensor of integers would otherwise pass for weights of that size.
     let weights = layout.tensors.iter().filter(|tensor| !matches!(tensor.data, Data::Integers { .. }));
@@ -467,17 +467,17 @@ fn decoded(checkpoint: &Checkpoint, layout: Layout) -> Result<Layout, Error> {
     }
 }
 
-/// What the converter would write: the target itself, or bf16 for llama-quantize to read.
+/// Type that the converter would write: the target itself, or bf16 as input of llama-quantize.
 fn float_of(recipe: &Recipe) -> DType {
     if is_converted(recipe) { recipe.default } else { DType::BF16 }
 }
 
-/// Whether a recipe's files are those of the reference's converter alone.
+/// True if the reference's converter alone makes the recipe's files.
 fn is_converted(recipe: &Recipe) -> bool {
     matches!(recipe.file_type, FileType::F32 | FileType::F16 | FileType::BF16)
 }
 
-/// What recipes need to know of a layout's tensors, as the converter would write them.
+/// Facts about a layout's tensors for recipes, as the converter would write them.
 pub(crate) fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'_>> {
     let tensors = layout.tensors.iter();
     tensors
@@ -517,7 +517,8 @@ pub(crate) fn layout_tasks<'a>(
 ) -> Result<Vec<TensorTask<'a>>, Error> {
     let task = |(index, tensor): (usize, &'a OutTensor)| {
         let kept = tensor.kept.or(kept.get(index).copied().flatten());
-        // What the converter keeps in f32 or as blocks is not rounded on its way; what it always has in f16 is.
+        // Tensors that the converter keeps in f32 or as blocks are not rounded on the way; those that it
+        // always stores in f16 are.
         let via = match tensor.float {
             FloatType::F16 => Some(DType::F16),
             FloatType::OfFile => via.filter(|_| kept.is_none()),

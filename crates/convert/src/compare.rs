@@ -24,7 +24,7 @@ use crate::{
     run_options::RunOptions,
 };
 
-/// How one tensor of a file and the source go together.
+/// Agreement of a tensor in a file with the source.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Agreement {
@@ -71,7 +71,7 @@ pub struct Distance {
     pub own_error: f64,
 }
 
-/// What is known of a tensor so far.
+/// Running comparison of a tensor.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     n_different: u64,
@@ -87,8 +87,8 @@ struct Tally {
 /// for a row, where chance weighs more. (Importance matrices raise the plain error of Q2_K to IQ3 by less than a third.)
 const TENSOR_FACTOR: f64 = 2.25;
 const ROW_FACTOR: f64 = 4.0;
-/// What is far from the source although its type loses nothing: 1 % of a tensor, 5 % of a row. Rounding to bf16 on the way is 0.4 % at
-/// most.
+/// Limits for lossless types: an error of 1 % for a tensor, 5 % for a row. Rounding to bf16 on the way causes
+/// at most 0.4 %.
 const TENSOR_FLOOR: f64 = 1e-4;
 const ROW_FLOOR: f64 = 2.5e-3;
 
@@ -156,7 +156,7 @@ pub fn compare(
     watch: Watch<'_>,
 ) -> Result<Vec<(String, Agreement)>, Error> {
     let schedule = Schedule::new(tasks, JOB_ELEMS);
-    // What can be said without reading a row.
+    // Conclusions that need no row data.
     let known: Vec<Option<Agreement>> =
         tasks.iter().zip(facts).map(|(task, facts)| of_headers(task, facts, model)).collect();
     let tallies: Vec<Mutex<Tally>> = tasks.iter().map(|_| Mutex::default()).collect();
@@ -205,7 +205,7 @@ pub fn compare(
     Ok(compared.chain(extra.map(|name| (name, Agreement::Extra))).collect())
 }
 
-/// What names, shapes and types say of a tensor.
+/// Conclusion from names, shapes and types of a tensor.
 fn of_headers(task: &TensorTask<'_>, facts: &TensorFacts<'_>, model: &Model) -> Option<Agreement> {
     let Some((_, info)) = model.tensor(&task.name) else { return Some(Agreement::Missing) };
     let n_dims = info.shape.n_dims_effective().max(facts.shape.n_dims_effective());

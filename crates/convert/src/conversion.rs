@@ -1,4 +1,4 @@
-//! A whole conversion in four steps, each a type of its own: open, plan, check, write.
+//! A whole conversion in four steps, each with its own type: open, plan, check, write.
 //!
 //! ```no_run
 //! use convert::{Conversion, RunOptions};
@@ -10,7 +10,7 @@
 //! # }
 //! ```
 //!
-//! What has not been checked cannot be written: only [`PlannedConversion::check`] gives what can.
+//! Only a checked conversion can be written: [`PlannedConversion::check`] returns it.
 
 use std::{
     collections::HashSet,
@@ -39,7 +39,7 @@ use crate::{
     targets,
 };
 
-/// An input that is open, and what is to be made of it.
+/// An open input, and the requested outputs.
 #[derive(Debug)]
 pub struct Conversion<'r, I> {
     input: I,
@@ -87,10 +87,10 @@ impl<'r, I: Input> Conversion<'r, I> {
         Conversion { input, outputs: Vec::new(), request: Request::default() }
     }
 
-    /// One more type to make, by its name in any case or its number.
+    /// Adds a type, by its name in any case or its number.
     ///
     /// # Errors
-    /// [`Error::Recipe`] for a name that is none.
+    /// [`Error::Recipe`] for an unknown name.
     pub fn recipe(self, name: &str) -> Result<Conversion<'r, I>, Error> {
         Ok(self.outputs([OutputRequest::by_rules(Recipe::from_name(name)?)]))
     }
@@ -101,7 +101,7 @@ impl<'r, I: Input> Conversion<'r, I> {
         self
     }
 
-    /// What is requested beside the types, in the place of what was before.
+    /// Sets the request (everything except the types), replacing the previous one.
     pub fn request(self, request: Request<'r>) -> Conversion<'r, I> {
         Conversion { request, ..self }
     }
@@ -133,11 +133,11 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
         &self.files
     }
 
-    /// A path for each of [`PlannedConversion::files`]. What `out` means, [`output_path`] says; a file that is a
+    /// A path for each of [`PlannedConversion::files`]. [`output_path`] describes the meaning of `out`; a
     /// shard has its number in its name.
     ///
     /// # Errors
-    /// [`Error::UnknownPlaceholder`]; [`Error::OneNameForMany`] where two files would have the same name.
+    /// [`Error::UnknownPlaceholder`]; [`Error::OneNameForMany`] if two files would have the same name.
     pub fn paths(&self, out: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
         // Checked here and not by the system: outputs get their names only at the end, one over the other.
         let (mut paths, mut seen) = (Vec::with_capacity(self.files.len()), HashSet::new());
@@ -145,7 +145,7 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
         for file in &self.files {
             let default_name = self.input().file_name(file);
             let mut path = output_path(out, &default_name, file.recipe.canonical_name())?;
-            // Beside a file that was named, its projector has that name with the prefix of the convention.
+            // The projector of a named file has the same name with the convention's prefix.
             let is_named = path.file_name().is_some_and(|name| name != default_name.as_str());
             if file.of == FileOf::Projector && is_named && has_models {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -169,12 +169,12 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
         paths.iter().try_for_each(|path| self.input().check_output(path, force))
     }
 
-    /// Checks that everything that the plan asks for can be done, before anything is.
+    /// Checks that everything in the plan can be done, before anything is written.
     ///
     /// # Errors
     /// [`Error::NeedsImatrix`], [`Error::NotInImatrix`], [`Error::Imatrix`], [`Error::Requantize`],
-    /// [`Error::Encode`] where there is no codec, [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where
-    /// layout and checkpoint disagree.
+    /// [`Error::Encode`] if there is no codec, [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] if layout
+    /// and checkpoint disagree.
     pub fn check(&self) -> Result<CheckedConversion<'_, I>, Error> {
         let (input, request) = (self.input(), &self.conversion.request);
         // All files are checked before the tasks of any are made: an error about the last is found before hours of work on the
@@ -194,7 +194,7 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
 }
 
 impl<'a, I: Input> CheckedConversion<'a, I> {
-    /// What was planned.
+    /// The plan.
     pub fn planned(&self) -> &'a PlannedConversion<'a, I> {
         self.planned
     }
@@ -239,7 +239,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         write(&self.tasks, &files, force, options, Watch { sources: &sources, ..watch })
     }
 
-    /// As [`CheckedConversion::write_to`], with a journal, so that a later run can go on where this one is stopped.
+    /// As [`CheckedConversion::write_to`], with a journal, so that a later run can resume this one.
     ///
     /// # Errors
     /// As [`write_resumable`].
@@ -258,12 +258,12 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         write_resumable(&self.tasks, &files, force, journaling, options, watch)
     }
 
-    /// What the bytes of files at `paths` depend on.
+    /// Fingerprint of everything that decides the bytes of files at `paths`.
     pub fn fingerprint(&self, paths: &[PathBuf], origin: &Origin<'_>) -> Fingerprint {
         Fingerprint::new(origin, &self.planned.input().sources(), &self.tasks, &self.at(paths))
     }
 
-    /// What decides about the shares of parts, measured on this machine.
+    /// Costs that determine the shares of parts, measured on this machine.
     pub fn rates(&self, level: Level) -> Rates {
         Rates::measure(&self.tasks, level)
     }

@@ -6,7 +6,7 @@ use tensor::DType;
 
 use crate::unfinished::Unfinished;
 
-/// Why a conversion stopped. The path of the input is added once, by whoever opened it.
+/// Errors of a conversion. The caller that opened the input adds its path once.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,7 +18,7 @@ pub enum Error {
     Merge {
         /// The adapter's folder.
         folder: PathBuf,
-        /// What is wrong.
+        /// The problem.
         error: Box<crate::merge::MergeError>,
     },
     /// An adapter cannot become an adapter file.
@@ -69,12 +69,12 @@ pub enum Error {
         /// The dtype that it would get.
         to: DType,
     },
-    /// Whoever was to make better blocks of a tensor's rows could not.
+    /// A row encoder failed to improve a tensor's blocks.
     #[error("tensor `{tensor}`: {problem}")]
     RowEncoder {
         /// The tensor.
         tensor: String,
-        /// What it said.
+        /// Its error.
         problem: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A layer to be left out that is not there.
@@ -91,12 +91,12 @@ pub enum Error {
         /// Layers of the model.
         n_layers: usize,
     },
-    /// `KEY=TYPE:VALUE` that is none.
+    /// Invalid `KEY=TYPE:VALUE`.
     #[error("`{text}` is not `KEY=TYPE:VALUE`: {problem}")]
     KeyOverride {
         /// The text as given.
         text: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A number that the type of its key does not hold.
@@ -112,7 +112,7 @@ pub enum Error {
     /// More shards than their numbers can count.
     #[error("{count} shards are more than 65535")]
     TooManyShards {
-        /// How many there would be.
+        /// Resulting number.
         count: usize,
     },
     /// The output would replace what is read.
@@ -126,7 +126,7 @@ pub enum Error {
     Shape {
         /// The tensor.
         tensor: String,
-        /// What is wrong with it.
+        /// The problem.
         source: tensor::ShapeError,
     },
     /// Rows of a source tensor cannot be read.
@@ -140,7 +140,7 @@ pub enum Error {
     Encode {
         /// The tensor.
         tensor: String,
-        /// What the codec said.
+        /// Error of the codec.
         error: quant::CodecError,
     },
     /// A layout names a source tensor that the checkpoint does not have.
@@ -158,11 +158,11 @@ pub enum Error {
         tensor: String,
         /// The source tensors.
         source_names: String,
-        /// What was found.
+        /// Value found.
         found: u64,
-        /// What would be right.
+        /// Expected value.
         expected: u64,
-        /// What is counted.
+        /// Unit of both.
         unit: &'static str,
     },
     /// A weight that is not a number, or infinite.
@@ -214,7 +214,7 @@ pub enum Error {
     Unfinished {
         /// The output.
         path: PathBuf,
-        /// What it left.
+        /// The unfinished run.
         run: Box<Unfinished>,
     },
     /// An earlier run was made of something else, so that its rows do not fit.
@@ -222,9 +222,9 @@ pub enum Error {
     NotResumable {
         /// The output.
         path: PathBuf,
-        /// What was and what is, a sentence each.
+        /// Differences, one sentence each.
         differences: Vec<String>,
-        /// What it left.
+        /// The unfinished run.
         run: Box<Unfinished>,
     },
     /// A part was made by another plan.
@@ -232,13 +232,13 @@ pub enum Error {
     OtherPlan {
         /// The journal of the part.
         path: PathBuf,
-        /// What was and what is, a sentence each.
+        /// Differences, one sentence each.
         differences: Vec<String>,
     },
     /// Parts of one output were cut into different numbers.
     #[error("`{}` is of {found} parts, not of {expected}", path.display())]
     PartsDiffer {
-        /// The journal of a part that is there.
+        /// The existing journal of a part.
         path: PathBuf,
         /// Its number of parts.
         found: u32,
@@ -256,9 +256,9 @@ pub enum Error {
     PartsMissing {
         /// The output.
         path: PathBuf,
-        /// How many there are to be.
+        /// Expected number.
         count: u32,
-        /// Which are missing, and why.
+        /// Missing parts, with reasons.
         missing: Vec<(u32, String)>,
     },
     /// All parts are whole and leave something out: they were made by programs that share otherwise.
@@ -297,13 +297,13 @@ pub enum Error {
     /// The folder of an output is a file.
     #[error("`{}` is not a folder", folder.display())]
     NotAFolder {
-        /// What should be a folder.
+        /// The missing folder.
         folder: PathBuf,
     },
     /// A name in braces that is not known.
     #[error("`{{{name}}}` in the output's name is not known")]
     UnknownPlaceholder {
-        /// What stands between the braces.
+        /// Text between the braces.
         name: String,
     },
     /// Several types that would all get the same name.
@@ -317,7 +317,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a person could do about it, whatever program is used.
+    /// Advice for the user, independent of the program.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::Source(error) => return error.hint().map(str::to_owned),

@@ -1,8 +1,8 @@
-//! From tensors and a request to planned files: what both programs share.
+//! From tensors and a request to planned files; shared by both programs.
 //!
-//! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp` for the order of steps and of
-//! keys, `split_strategy` in `tools/gguf-split/gguf-split.cpp` and `GGUFWriter` in
-//! `gguf-py/gguf/gguf_writer.py` for shards, llama.cpp as vendored in llama-cpp-python 0.3.36.
+//! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp` for the order of steps and of keys,
+//! `split_strategy` in `tools/gguf-split/gguf-split.cpp` and `GGUFWriter` in `gguf-py/gguf/gguf_writer.py`
+//! for shards, llama.cpp as vendored in llama-cpp-python 0.3.36.
 
 use gguf::{DEFAULT_ALIGNMENT, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, Value};
 use tensor::{DType, Shape};
@@ -19,7 +19,7 @@ use crate::{
     request::{OutputRequest, Request, Shards},
 };
 
-/// What files are planned from.
+/// Input of file planning.
 pub(crate) struct Base<'a> {
     /// Metadata before anything that the request sets.
     pub(crate) metadata: Metadata,
@@ -27,9 +27,9 @@ pub(crate) struct Base<'a> {
     pub(crate) tensors: &'a [TensorFacts<'a>],
     /// The order of the output.
     pub(crate) order: Vec<usize>,
-    /// Whether the file is one that the reference's converter alone writes.
+    /// True if the reference's converter alone writes such a file.
     pub(crate) converted: bool,
-    /// Which of the tensors came from floats of 8 bits; none where nobody asks.
+    /// Tensors that came from 8-bit floats; empty if not needed.
     pub(crate) of_fp8: Vec<bool>,
     /// The type whose blocks hold what the input stores of each, where that is wanted and there is one.
     pub(crate) repacked: Vec<Option<DType>>,
@@ -157,7 +157,7 @@ fn choose(
     let choice = |((index, name), (dtype, reason, fallback, requires_imatrix)): (&(usize, String), _)| {
         let tensor = &base.tensors[*index];
         let choice = Choice { tensor: *index, dtype, reason, fallback, raised_from: None, requires_imatrix };
-        // Weights count by the name that the matrix was made for. What is only copied needs none.
+        // Importance data is found by the name it was collected for. Copied tensors need none.
         let is_bare = requires_imatrix && tensor.dtype != dtype && request.weights_of(tensor)?.is_none();
         if !is_bare || request.missing != MissingPolicy::RaiseType {
             return Ok(choice);
@@ -189,8 +189,8 @@ fn recipe_patterns<T: Copy>(
     Ok(patterns)
 }
 
-/// The converter keeps more tensors in a type of their own than recipes leave alone, and weights that are blocks
-/// already stay so.
+/// The converter fixes the types of more tensors than recipes leave alone, and blocks of the checkpoint stay
+/// unchanged.
 fn keep_stored(assignments: &mut [Assignment], facts: &[TensorFacts<'_>]) {
     for (assignment, facts) in assignments.iter_mut().zip(facts) {
         if assignment.reason == Reason::Default {
@@ -210,13 +210,13 @@ fn keep_repacked(assignment: &mut Assignment, dtype: DType) {
     assignment.requires_imatrix = false;
 }
 
-/// Whether an option names the type of this very tensor.
+/// True if an option names the type of this tensor.
 fn is_requested(reason: Reason) -> bool {
     matches!(reason, Reason::TensorType(_) | Reason::TokenEmbeddingOption | Reason::OutputOption)
 }
 
-/// What the reference's `--fp8-as-q8` makes of a tensor that came from floats of 8 bits, unless an option names another
-/// type for it: no vector, no norm, and f16 where rows are no whole blocks.
+/// Applies the reference's `--fp8-as-q8` to a tensor from 8-bit floats, unless an option names another type
+/// for it: not to vectors and norms, and with f16 if rows are not whole blocks.
 ///
 /// Source: `tensor_force_quant` and `prepare_tensors` in `conversion/base.py`.
 fn choose_for_fp8(assignment: &mut Assignment, facts: &TensorFacts<'_>, dtype: DType) {
@@ -269,14 +269,14 @@ fn into_shards(
 ) -> Result<Vec<Vec<PlannedTensor>>, Error> {
     let shard_of = |tensor: &PlannedTensor| base.shard_of.as_ref().map(|shards| shards[tensor.choice.tensor]);
     let mut groups: Vec<Vec<PlannedTensor>> = vec![Vec::new()];
-    // Bytes in the last group. Limits count data as it is stored, with the padding behind each tensor.
+    // Bytes in the last group. Limits count stored data with the padding after each tensor.
     let mut n_bytes = 0u64;
     for tensor in planned {
         let size = tensor
             .shape
             .n_bytes(tensor.choice.dtype)
             .map_err(|source| Error::Shape { tensor: tensor.name.clone(), source })?;
-        // The sum is compared with a limit alone: of a size beyond 63 bits the plan complains.
+        // The sum is only compared with a limit; the plan reports sizes beyond 63 bits.
         let size = size.checked_next_multiple_of(DEFAULT_ALIGNMENT.into()).unwrap_or(size);
         let group = groups.last().map_or(&[][..], Vec::as_slice);
         let begins_another = match (shards, group.last()) {

@@ -1,8 +1,8 @@
-//! Looks for values that are no numbers.
+//! Scans for values that are not finite.
 
 use tensor::DType;
 
-/// What a scan of values found.
+/// Result of a scan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scan {
     /// The largest magnitude; meaningless if there is a value that is not finite.

@@ -1,4 +1,4 @@
-//! What a conversion is made of.
+//! Inputs of a conversion.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub trait Input {
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error>;
 }
 
-/// What leads to an input is one.
+/// References and boxes of inputs are inputs.
 macro_rules! forward {
     ($of:ty) => {
         impl<I: Input + ?Sized> Input for $of {
@@ -87,6 +87,6 @@ macro_rules! forward {
     };
 }
 
-// Of a kind that is known when the program runs; and lent, to plan what is written later.
+// For inputs whose kind is known at run time, and for borrowed ones that are written later.
 forward!(Box<I>);
 forward!(&I);

@@ -15,11 +15,11 @@ use crate::{row_encoder::RowEncoder, rows::RowSource};
 pub struct TensorTask<'a> {
     /// Its name in the output, for messages.
     pub name: String,
-    /// Where its values come from.
+    /// Source of its values.
     pub rows: Box<dyn RowSource + 'a>,
     /// A type that every value is rounded to before anything else (`--via`).
     pub via: Option<DType>,
-    /// Where it goes.
+    /// Its destinations.
     pub targets: Vec<Target<'a>>,
     /// Who may change what codecs make of its rows.
     pub encoder: Option<&'a dyn RowEncoder>,
@@ -47,11 +47,11 @@ impl<'a> TensorTask<'a> {
 pub enum Weights<'a> {
     /// One for every column.
     Ones,
-    /// Those of an importance matrix. Rows of one expert share a row of weights.
+    /// Weights of an importance matrix. Rows of one expert share a row of weights.
     Rows {
         /// (n_experts, row_elems) f32, row-major.
         values: &'a [f32],
-        /// Rows of the tensor that one expert has; all of them where there are no experts.
+        /// Rows of the tensor per expert; all rows without experts.
         rows_per_expert: u64,
     },
 }
@@ -71,8 +71,7 @@ pub struct Target<'a> {
     pub weights: Option<Weights<'a>>,
 }
 
-/// Rows of one tensor, read once and written to all targets: what a thread takes at a time, and
-/// what a journal of finished rows notes.
+/// Rows of one tensor, read once and written to all targets: the unit of work of a thread, and of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// Index into the tasks of the run.
@@ -100,7 +99,7 @@ pub(crate) fn rows_per_job(task: &TensorTask<'_>, job_elems: u64) -> u64 {
     }
 }
 
-/// Rows that nobody is done with yet, for each task: those that one pass over a schedule or a journal is to read.
+/// Rows that are not done yet, for each task: those that one pass over a schedule or a journal has to read.
 #[derive(Debug)]
 pub(crate) struct RowsLeft(Vec<AtomicU64>);
 
@@ -110,11 +109,12 @@ impl RowsLeft {
         RowsLeft(n_rows.into_iter().map(AtomicU64::new).collect())
     }
 
-    /// Somebody is done with the rows of `job`, which nobody else of this pass reads: their pages need not stay in memory. Those
-    /// that jobs share go with the last job to end, which need not be the one of the last rows.
+    /// Records that the rows of `job` are done. No other job of this pass reads them, so their pages can be
+    /// released. Pages that jobs share are released with the last job to end, which need not be that of the
+    /// last rows.
     pub(crate) fn done_with(&self, tasks: &[TensorTask<'_>], job: &Job) {
-        // Rows of this job are no other's: their pages go at once. The last one to subtract meets its own count and nothing
-        // is left: whoever that is, all others have ended, so that what they shared goes too.
+        // No other job uses the rows of this job: their pages are released at once. The thread whose
+        // subtraction leaves nothing was the last to finish, so shared pages are released too.
         let (rows, n_now) = (&tasks[job.task].rows, job.rows.end - job.rows.start);
         rows.advise(job.rows.clone(), Advice::DoneWith);
         // The thread that takes the last rows off sees exactly what it takes, so that one of them all says it.
@@ -124,7 +124,7 @@ impl RowsLeft {
     }
 }
 
-/// Which jobs there are, in the order of the tasks. Jobs are computed, not stored.
+/// All jobs, in task order. Jobs are computed, not stored.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     /// For each task: jobs up to and with it, rows in it, rows of one job.
@@ -167,7 +167,7 @@ impl Schedule {
             }
             n_meant += 1;
             n_rows[job.task] += job.rows.end - job.rows.start;
-            // Neighbours make one run: of a journal there are few, of jobs hundreds of thousands.
+            // Neighbors are merged: a journal has few runs, but there are hundreds of thousands of jobs.
             match runs.last_mut() {
                 Some(last) if before == at.checked_sub(1) => last.0 = n_meant,
                 _ => runs.push((n_meant, at)),
@@ -193,7 +193,7 @@ impl Schedule {
         }
     }
 
-    /// Whether there is nothing to do.
+    /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -203,7 +203,7 @@ impl Schedule {
         self.cut(self.place(index)?)
     }
 
-    /// Which of all jobs the meant one at `index` is.
+    /// Index among all jobs of the selected job at `index`.
     fn place(&self, index: usize) -> Option<usize> {
         let Some(Meant { runs, .. }) = &self.meant else { return Some(index) };
         // The first run that reaches beyond the index, and what the runs before it have.
@@ -214,7 +214,7 @@ impl Schedule {
 
     /// The job at `index` of all.
     fn cut(&self, index: usize) -> Option<Job> {
-        // The first task whose jobs reach beyond this index; tasks without rows have none of their own.
+        // The first task whose jobs extend beyond this index; tasks without rows have no jobs.
         let task = self.tasks.partition_point(|(jobs, ..)| *jobs <= index);
         let (_, n_rows, rows_per_job) = *self.tasks.get(task)?;
         let before = task.checked_sub(1).map_or(0, |before| self.tasks[before].0);
@@ -293,7 +293,7 @@ mod tests {
         static N_GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
         let tasks = [TensorTask::new("t".into(), Box::new(Shared(&N_GIVEN_BACK)))];
         let all = Schedule::new(&tasks, 4);
-        // All of five jobs, and what a part or a run that goes on has of them.
+        // All of five jobs, and the selection of a part or a resumed run.
         for (round, meant) in [vec![0, 1, 2, 3, 4], vec![1, 4], vec![2]].into_iter().enumerate() {
             let some = all.clone().only(|job| meant.contains(&(job.rows.start / 2)));
             let left = RowsLeft::new(some.n_rows());

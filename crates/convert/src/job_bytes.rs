@@ -1,4 +1,4 @@
-//! What a job writes: rows are read, checked and encoded.
+//! Bytes of a job: reads, checks and encodes rows.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -14,7 +14,7 @@ use crate::{
     run_options::{NonFinite, RunOptions},
 };
 
-/// What one thread reuses from job to job.
+/// Buffers that a thread reuses from job to job.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     /// (rows, row_elems) f32.
@@ -36,11 +36,12 @@ pub(crate) struct JobBytes<'a> {
     values_are_read: bool,
 }
 
-/// What a target gets of a job.
+/// Data of a job for one target.
 pub(crate) struct Made<'a> {
     /// Whole rows, in the byte order of the target.
     pub(crate) bytes: Cow<'a, [u8]>,
-    /// Whether making them again is about as fast as reading them back: nothing is fetched, and no scale is searched for.
+    /// True if making it again is about as fast as reading it back: nothing is fetched, and no scale is
+    /// searched.
     pub(crate) is_cheap: bool,
 }
 
@@ -55,20 +56,20 @@ impl<'a> JobBytes<'a> {
         JobBytes { task, job, options, buffers, values_are_read: false }
     }
 
-    /// What `target`, which is one of the task's, gets.
+    /// Data for `target`, one of the task's targets.
     ///
     /// # Errors
-    /// What reading says, values that are not finite where these are refused, [`Error::Encode`].
+    /// Read errors, non-finite values if these are refused, [`Error::Encode`].
     pub(crate) fn of(&mut self, target: &Target<'_>) -> Result<Made<'_>, Error> {
         let stored = stored(self.task, self.job, target.dtype)?;
         let is_searched = || {
             let codec = quant::codec(target.dtype);
-            // Blocks that somebody made better took longer than any search.
+            // Blocks that a row encoder improved took longer than any search.
             let is_refined = self.task.encoder_of(target.dtype).is_some();
             is_refined || codec.is_some_and(|codec| codec.search.is_made(target.weights.is_some()))
         };
         let is_cheap = !self.task.rows.is_fetched() && (stored.is_some() || !is_searched());
-        // Whether blocks hold numbers only shows when they are decoded. Values to encode are needed anyway.
+        // Blocks must be decoded to find non-finite values. Values to encode are needed anyway.
         let checks_blocks = target.dtype.is_quantized() && self.options.nonfinite == NonFinite::Refuse;
         // Targets of one tensor share the values: reading is half of the work of the fast formats.
         if (stored.is_none() || checks_blocks) && !std::mem::replace(&mut self.values_are_read, true) {
@@ -131,7 +132,7 @@ fn has_value(
 
 /// The stored bytes of a job, where they are what a target of this type wants.
 fn stored<'a>(task: &'a TensorTask<'_>, job: &Job, dtype: DType) -> Result<Option<Cow<'a, [u8]>>, Error> {
-    // What is rounded first is not what is stored, unless it is rounded to what the target wants.
+    // Values that are rounded first are not the stored ones, unless they are rounded to the target's type.
     if task.via.is_some_and(|via| via != dtype) {
         return Ok(None);
     }
@@ -151,10 +152,10 @@ fn read(
     values: &mut Vec<f32>,
 ) -> Result<bool, Error> {
     let n_elems = (job.rows.end - job.rows.start) * task.rows.view().row_elems;
-    // What a longer job left is overwritten: rows are read whole.
+    // Data of a longer job is overwritten: rows are read whole.
     values.resize(n_elems as usize, 0.0);
     task.rows.read(job.rows.clone(), options.level, values)?;
-    // Before rounding, which can make infinities of its own; those are found as overflow after encoding.
+    // Before rounding, which can create infinities; those are reported as overflow after encoding.
     if options.nonfinite == NonFinite::Refuse
         && let Some(index) = finite::scan(values).first_bad
     {
@@ -207,7 +208,7 @@ fn encode(
         });
         let values = &values[first * row_elems..end * row_elems];
         let out = &mut encoded[first * row_bytes as usize..end * row_bytes as usize];
-        // The codec first: whoever makes blocks better starts from its scales.
+        // The codec runs first: a row encoder starts from its scales.
         let of_codec = Rows { values, row_elems, weights };
         quant::encode(target.dtype, options.level, of_codec, out).map_err(codec)?;
         if let Some(encoder) = task.encoder_of(target.dtype) {

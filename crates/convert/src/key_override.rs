@@ -84,7 +84,7 @@ impl KeyOverride {
                 type_name: old.and_then(|old| gguf::type_name(old.type_id())).unwrap_or("u32"),
             })?,
         };
-        // gguf_set_kv takes a key out and puts it behind all others.
+        // gguf_set_kv removes a key and appends it at the end.
         metadata.set_last(&self.key, value);
         Ok(())
     }

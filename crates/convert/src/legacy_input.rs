@@ -65,12 +65,12 @@ impl LegacyInput {
         &self.model
     }
 
-    /// What becomes of it.
+    /// The layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// How each tensor of the layout is stored, for people.
+    /// Storage type of each tensor of the layout, for display.
     pub fn stored_as(&self) -> Vec<String> {
         let stored = |index: &usize| {
             let tensor = &self.model.tensors[*index];
@@ -82,7 +82,7 @@ impl LegacyInput {
         self.sources.iter().map(stored).collect()
     }
 
-    /// Whether a tensor is of a type that no type of today holds.
+    /// True if a tensor has a type that no current type can hold.
     fn has_decoded(&self) -> bool {
         self.model.tensors.iter().any(|tensor| tensor.today.is_none())
     }
@@ -92,7 +92,7 @@ fn no_source(tensor: &OutTensor) -> Error {
     Error::NoSuchTensor { name: String::new(), wanted_by: tensor.name.clone() }
 }
 
-/// What a layout is made of.
+/// Input of the layout.
 fn header(model: &LegacyModel) -> Result<LegacyHeader<'_>, Error> {
     let tensor = |tensor: &source::LegacyTensor| {
         let dims = [tensor.row_elems, tensor.n_rows.unwrap_or(1)];

@@ -57,20 +57,20 @@ pub use compare::{Agreement, Distance, compare};
 pub use conversion::{CheckedConversion, Conversion, PlannedConversion};
 pub use error::Error;
 pub use planned::{Choice, FileOf, PlannedFile};
-// What goes in.
+// Inputs.
 pub use adapter_input::AdapterInput;
 pub use checkpoint_input::{CheckpointInput, arch_input, in_usual_form, resolve, resolve_projector, target};
 pub use input::Input;
 pub use legacy_input::LegacyInput;
 pub use model_input::ModelInput;
-// What is requested.
+// Requests.
 pub use key_override::KeyOverride;
 pub use repack::Repacked;
 pub use request::{Importance, OutputRequest, Request, Shards};
 // Where it goes.
 pub use output::{check_output, check_output_beside, output_path, real_output, write};
 pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
-// How a run goes on where an earlier one was stopped.
+// Resuming.
 pub use journal::{
     Done, Fingerprint, Found, InputFile, Journal, Origin, Remaining, Span, file_checksum, unfinished,
 };

@@ -1,7 +1,7 @@
-//! From a GGUF file to planned files of other types: what `llama-quantize` does.
+//! From a GGUF file to planned files of other types, as `llama-quantize` does.
 //!
-//! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in
-//! llama-cpp-python 0.3.36. Weights go from the stored type straight to the target through f32.
+//! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in llama-cpp-python
+//! 0.3.36. Weights go from the stored type straight to the target through f32.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ impl Input for ModelInput {
         let shard_of: Vec<usize> =
             shards.flat_map(|(shard, (_, file))| file.tensors().iter().map(move |_| shard)).collect();
         let order = if request.shards == Shards::Kept {
-            // As they are in the files: what is in one shard stays together.
+            // As in the files: tensors of one shard stay together.
             let offsets: Vec<u64> = model.tensors().map(|(_, tensor)| tensor.offset).collect();
             let mut order: Vec<usize> = (0..tensors.len()).collect();
             order.sort_by_key(|&index| (shard_of[index], offsets[index]));
@@ -76,7 +76,7 @@ impl Input for ModelInput {
             reference_order(&tensors.iter().map(|tensor| tensor.name).collect::<Vec<_>>())
         };
         let file_type =
-            // What is copied keeps the number that it has.
+            // A copied file keeps its number.
             if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
         let metadata = quantized_metadata(model.metadata(), file_type, ZeroBytes::EndText);
         let base = Base {

@@ -1,4 +1,4 @@
-//! Where outputs go, and writing them.
+//! Output paths, and writing to them.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ use crate::{
 /// [`Error::UnknownPlaceholder`].
 pub fn output_path(out: Option<&Path>, default_name: &str, type_name: &str) -> Result<PathBuf, Error> {
     let Some(out) = out else { return Ok(PathBuf::from(default_name)) };
-    // A folder that is not there yet has nothing but its separator to tell it from a file.
+    // Only a trailing separator distinguishes a folder that does not exist yet from a file.
     let ends_like_a_folder = out
         .as_os_str()
         .as_encoded_bytes()
@@ -105,8 +105,7 @@ pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(),
     check_absent(path, force)
 }
 
-/// Checks that `path` can be written and is none of the files that are read, which may lie in
-/// the same folder.
+/// Checks that `path` can be written and is not one of the input files, which may be in the same folder.
 ///
 /// # Errors
 /// As [`check_output`], and [`Error::OutputIsInput`] even with `force`.
@@ -146,11 +145,11 @@ fn check_absent(path: &Path, force: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs `tasks` and writes one file for each of `files`. Nothing has a final name before all is
-/// written; on an error or a cancellation nothing is left behind.
+/// Runs `tasks` and writes one file for each of `files`. No file has its final name before everything is
+/// written; after an error or a cancellation nothing remains.
 ///
 /// # Errors
-/// As [`run`], and what making and finishing files says.
+/// As [`run`], and errors of creating and finishing files.
 pub fn write(
     tasks: &[TensorTask<'_>],
     files: &[(&Path, &Plan)],
@@ -160,7 +159,7 @@ pub fn write(
 ) -> Result<(), Error> {
     check_open_files(files.len())?;
     let mut outputs = Vec::with_capacity(files.len());
-    // All files are there and have their space before the first row is read: a disk that is too small says so at once.
+    // All files exist with their space reserved before the first row is read, so a full disk shows at once.
     for (path, plan) in files {
         let output = Output::create(path, plan.file_len(), force)?;
         output.write_at(0, plan.header_bytes())?;
@@ -183,8 +182,8 @@ pub(crate) fn prepare(outputs: &[Output], sources: &[Mapped]) -> Result<(), Erro
     Ok(sources.iter().try_for_each(Mapped::check_unchanged)?)
 }
 
-/// Gives outputs their names, from the last to the first: people open the first of several shards, and while it is not
-/// there, nobody takes the others for a model. Where one cannot be had, the others lose theirs again.
+/// Renames outputs, from the last to the first: readers open the first of several shards, and while it is
+/// missing, the others do not pass for a model. If one rename fails, the others are undone.
 pub(crate) fn place(outputs: &mut [Output]) -> Result<(), Error> {
     for index in (0..outputs.len()).rev() {
         if let Err(error) = outputs[index].place() {

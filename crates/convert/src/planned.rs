@@ -5,13 +5,13 @@ use tensor::DType;
 
 use crate::recipes::{Fallback, Reason, Recipe};
 
-/// Which file of an input.
+/// File of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileOf {
-    /// That of the model, or whatever the only one is.
+    /// The model, or the only file.
     #[default]
     Model,
-    /// That of the projector beside it.
+    /// The projector.
     Projector,
 }
 
@@ -19,13 +19,13 @@ pub enum FileOf {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PlannedFile {
-    /// What it was planned by.
+    /// Recipe of the plan.
     pub recipe: &'static Recipe,
-    /// What it is the file of.
+    /// File of the input.
     pub of: FileOf,
     /// Header, offsets, length.
     pub plan: Plan,
-    /// What becomes of each tensor, in the order of the file.
+    /// Choice for each tensor, in file order.
     pub choices: Vec<Choice>,
     /// Its number, from 1, and the number of all where it is a shard.
     pub shard: Option<(u32, u32)>,
@@ -33,7 +33,7 @@ pub struct PlannedFile {
     pub warnings: Vec<String>,
 }
 
-/// What becomes of one tensor.
+/// Type of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
@@ -41,13 +41,13 @@ pub struct Choice {
     pub tensor: usize,
     /// The dtype that it gets.
     pub dtype: DType,
-    /// What decided.
+    /// Reason for the choice.
     pub reason: Reason,
     /// The dtype that its row length did not allow, if that happened.
     pub fallback: Option<Fallback>,
     /// The dtype that it would have with importance weights, which it lacks.
     pub raised_from: Option<DType>,
-    /// Whether it cannot be encoded without an importance matrix.
+    /// True if it cannot be encoded without an importance matrix.
     pub requires_imatrix: bool,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Pruning {
     n_left: u32,
 }
 
-/// Where `blk.N.` stands in a name first, and N. Any prefix may come before it.
+/// Position and number of the first `blk.N.` in a name. Any prefix may precede it.
 fn layer_in(name: &str) -> Option<(std::ops::Range<usize>, u32)> {
     // The first `blk.` that is followed by digits and a point: `v.blk.10.x` of an image encoder counts, `blk.y.z` does not.
     name.match_indices("blk.").find_map(|(at, found)| {
@@ -415,7 +415,7 @@ mod tests {
             Some(&list(&[true, true, false]))
         );
         assert!(lost.is_empty(), "{lost:?}");
-        // A whole period: the key that is there still fits.
+        // A whole period: the existing key still fits.
         let (metadata, lost) = described("gemma2", &[], &[0, 1], 4);
         assert_eq!((metadata.get("gemma2.attention.sliding_window_pattern"), lost), (None, vec![]));
         let (metadata, _) = described("qwen3next", &[("full_attention_interval", 4)], &[3], 8);

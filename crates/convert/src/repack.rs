@@ -1,7 +1,7 @@
-//! Which tensors of a checkpoint keep the values that their codes stand for, as blocks of ggml.
+//! Tensors of a checkpoint whose codes can be kept as ggml blocks.
 //!
-//! Rows may move on the way, elements may not change: then a block holds what the checkpoint means, bit for bit, and
-//! nothing is quantized a second time.
+//! Rows may move on the way, but elements may not change: then a block holds the checkpoint's values bit for
+//! bit, and nothing is quantized a second time.
 
 use arch::{Data, ElementMap, FloatType, Layout, OutTensor};
 use source::{Checkpoint, Repacks};
@@ -9,7 +9,7 @@ use tensor::DType;
 
 use crate::Error;
 
-/// What becomes of the values of a tensor where those of codes shall be kept.
+/// Treatment of a tensor's values if codes are to be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repacked {
     /// Its values are not codes.
@@ -30,7 +30,8 @@ impl Repacked {
     }
 }
 
-/// What becomes of each tensor of a layout. Scales and zeros are read, codes where a type may be too small for them.
+/// Treatment of each tensor of a layout. Reads scales and zeros, and codes if a type may be too small for
+/// them.
 ///
 /// # Errors
 /// [`Error::Read`].

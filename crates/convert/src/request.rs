@@ -1,4 +1,4 @@
-//! What can be requested of a conversion beside the types to make.
+//! Requests to a conversion, in addition to the types.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub enum Shards {
     One,
     /// As many as the input has, with the same tensors in each.
     Kept,
-    /// As many as limits ask for. A tensor larger than the limit has a file of its own.
+    /// As many files as the limits require. A tensor larger than the limit gets its own file.
     Limited {
         /// Bytes of tensor data, padding included.
         max_bytes: Option<u64>,
@@ -41,7 +41,7 @@ pub enum Shards {
     },
 }
 
-/// What is requested for all outputs of a conversion.
+/// Requests for all outputs of a conversion.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Request<'a> {
@@ -51,7 +51,7 @@ pub struct Request<'a> {
     pub importance: Option<Importance<'a>>,
     /// Who makes better blocks of what codecs make.
     pub encoder: Option<&'a dyn RowEncoder>,
-    /// What happens to a tensor that cannot do without weights and has none.
+    /// Treatment of a tensor that needs importance data and has none.
     pub missing: MissingPolicy,
     /// Layers to leave out.
     pub prune: BTreeSet<u32>,
@@ -61,12 +61,12 @@ pub struct Request<'a> {
     pub shards: Shards,
     /// The byte order of all that is written.
     pub endian: Endian,
-    /// Whether weights that are quantized already may be quantized again.
+    /// True if quantized weights may be quantized again.
     pub allow_requantize: bool,
-    /// The type of matrices of a checkpoint that came from floats of 8 bits, in files that the reference's converter
-    /// writes alone. What overrides name goes before it.
+    /// Type of matrices that came from 8-bit floats, in files that the reference's converter writes alone.
+    /// Overrides take precedence.
     pub fp8_as: Option<DType>,
-    /// Whether codes of a checkpoint become blocks that hold the same values, where a ggml type can.
+    /// True if codes of a checkpoint become blocks with the same values, if a ggml type can hold them.
     pub repack: bool,
     /// A type that the weights of a checkpoint are rounded to first, as the reference's two steps do.
     pub via: Option<DType>,
@@ -93,22 +93,22 @@ pub struct OutputRequest {
     pub recipe: &'static Recipe,
     /// Dtypes decided before, by the names in the input or by patterns of names; the rules of the recipe apply to other tensors.
     pub dtypes: Option<BTreeMap<String, DType>>,
-    /// What file of the input is meant.
+    /// File of the input.
     pub of: FileOf,
 }
 
 impl OutputRequest {
-    /// What the rules of a recipe make.
+    /// Types by the rules of a recipe.
     pub fn by_rules(recipe: &'static Recipe) -> OutputRequest {
         OutputRequest { recipe, dtypes: None, of: FileOf::Model }
     }
 
-    /// What was decided before.
+    /// Types that were decided before.
     pub fn decided(recipe: &'static Recipe, dtypes: BTreeMap<String, DType>) -> OutputRequest {
         OutputRequest { recipe, dtypes: Some(dtypes), of: FileOf::Model }
     }
 
-    /// What the rules of a recipe make of the projector beside a model.
+    /// Types of the projector by the rules of a recipe.
     pub fn projector(recipe: &'static Recipe) -> OutputRequest {
         OutputRequest { of: FileOf::Projector, ..OutputRequest::by_rules(recipe) }
     }

@@ -1,7 +1,7 @@
-//! Writing files so that a later run can go on where this one was stopped.
+//! Writes files so that a later run can resume an interrupted one.
 //!
-//! The steps: nobody else is at these outputs; what an earlier run left is for this one, or refused by name; the
-//! disk has room; what the journal says is compared with what is there; the rest is done; all files get their names.
+//! Steps: lock the outputs; accept or refuse the remains of an earlier run; check disk space; verify the rows
+//! in the journal; do the rest; rename all files.
 
 use std::{
     fs,
@@ -21,12 +21,12 @@ use crate::{
     verify::verify,
 };
 
-/// How a run deals with what an earlier one left, and with what a later one needs.
+/// Treatment of an earlier run, and data for a later one.
 #[derive(Clone, Copy)]
 pub struct Journaling<'a> {
-    /// What the bytes depend on beside the plan.
+    /// Everything besides the plan that decides the bytes.
     pub origin: &'a Origin<'a>,
-    /// Whether to go on with an earlier run, where there is one.
+    /// True to resume an earlier run, if there is one.
     pub resume: bool,
     /// Called before work begins, where there is one.
     pub goes_on: &'a dyn Fn(GoesOn),
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Journaling<'_> {
     }
 }
 
-/// What an earlier run did.
+/// Progress of an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GoesOn {
@@ -99,11 +99,12 @@ pub fn write_resumable(
         }
         Err(error) => {
             if is_worth_keeping(&error) {
-                // What was done since the last line, as long as the system lives. The error is worth more than another one.
+                // Work since the last entry, which is valid while the system runs. The original error matters
+                // more than one from here.
                 let _noted = journal.checkpoint(None);
             }
             let has_rows = journal.is_worth_something() && is_worth_keeping(&error);
-            // What could not even begin has changed nothing of what was there.
+            // If not all outputs were opened, nothing existing was changed.
             let has_begun = outputs.len() == files.len();
             if !(has_rows || (earlier.is_some() && !has_begun)) {
                 outputs.into_iter().for_each(Output::discard);
@@ -114,11 +115,11 @@ pub fn write_resumable(
     }
 }
 
-/// Fails where [`write_resumable`] would by what lies at the outputs: for whoever has hours of work before that, or writes what an
-/// earlier run has to go on with.
+/// Fails if [`write_resumable`] would fail because of existing outputs. For callers that do hours of work
+/// first, or that write data which an earlier run needs.
 ///
 /// # Errors
-/// [`Error::Busy`], and [`Error::Unfinished`] where neither `force` nor `resume` is given.
+/// [`Error::Busy`], and [`Error::Unfinished`] without `force` or `resume`.
 pub fn check_unfinished(paths: &[PathBuf], force: bool, resume: bool) -> Result<(), Error> {
     let Some(first) = paths.first() else { return Ok(()) };
     Journal::check_others(paths)?;
@@ -130,10 +131,10 @@ pub fn check_unfinished(paths: &[PathBuf], force: bool, resume: bool) -> Result<
     }
 }
 
-/// Whether another run might come further than one that ended with this error.
+/// True if another run could get further than one that ended with this error.
 fn is_worth_keeping(error: &Error) -> bool {
     match error {
-        // What is no number stays none.
+        // A non-finite value stays one.
         Error::Read(source::ReadError::NoValue { .. }) => false,
         Error::Cancelled | Error::Read(_) | Error::Source(_) => true,
         Error::Gguf(error) => !matches!(error, gguf::Error::Changed { .. }),
@@ -152,7 +153,7 @@ fn at(error: Error, output: &Path) -> Error {
     }
 }
 
-/// What is to be written.
+/// Files to write.
 struct Run<'a> {
     tasks: &'a [TensorTask<'a>],
     files: &'a [(&'a Path, &'a Plan)],
@@ -171,7 +172,7 @@ impl Run<'_> {
         paths: &[PathBuf],
         outputs: &mut Vec<Output>,
     ) -> Result<(), Error> {
-        // First of all, so that others can be told who has these outputs.
+        // First of all, so that other processes see who holds these outputs.
         match earlier {
             Some(found) => journal.go_on(found, paths)?,
             None => journal.begin(paths)?,
@@ -231,7 +232,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What the earlier run did, as far as it is there.
+    /// The rows of an earlier run that are intact.
     fn check(&self, found: &Found, outputs: &[Output], n_threads: usize) -> Result<Vec<Done>, Error> {
         let said = found.done_bytes();
         let done =
@@ -300,7 +301,7 @@ pub(crate) fn write_frame(files: &[(&Path, &Plan)], outputs: &[Output]) -> Resul
     Ok(())
 }
 
-/// The error of an output that is there.
+/// Error for an existing output.
 pub(crate) fn exists(path: &Path) -> Error {
     Error::Gguf(gguf::Error::Exists { path: path.to_owned() })
 }

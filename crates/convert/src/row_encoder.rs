@@ -1,8 +1,9 @@
-//! Blocks that somebody else makes better.
+//! Improves blocks after encoding.
 //!
-//! A codec knows one row and a weight for each column. Who knows more of what goes into a matrix may choose other levels for the
-//! same blocks: it gets the rows with what the codec made of them, and changes the blocks in place. Their number, their order and
-//! their lengths stay, so plans, journals and parts of a run know nothing of it but a fingerprint.
+//! A codec knows one row and a weight per column. A row encoder that knows more about a matrix's inputs may
+//! choose other levels for the same blocks: it receives the rows with their encoded blocks and changes the
+//! blocks in place. Number, order and lengths of blocks stay, so plans, journals and parts only contain its
+//! fingerprint.
 
 use std::{error::Error, fmt::Debug, ops::Range};
 
@@ -17,11 +18,11 @@ pub struct EncodedRows<'a> {
     pub tensor: &'a str,
     /// The type of the blocks.
     pub dtype: DType,
-    /// Which rows, counted over the whole tensor, all matrices of a stack.
+    /// Row range, counted over the whole tensor, all matrices of a stack.
     pub rows: Range<u64>,
     /// Elements of a row.
     pub row_elems: usize,
-    /// What was encoded: (rows, row_elems) f32, row-major.
+    /// Encoded values: (rows, row_elems) f32, row-major.
     pub values: &'a [f32],
     /// The importance weights that the codec took: (row_elems).
     pub weights: Option<&'a [f32]>,
@@ -29,16 +30,16 @@ pub struct EncodedRows<'a> {
     pub level: Level,
 }
 
-/// Makes better blocks of some tensors.
+/// Improves the blocks of some tensors.
 ///
-/// What it makes of a row may depend on that row, on its tensor and on what [`RowEncoder::fingerprint`] stands for, and on nothing
-/// else: not on the thread, nor on which rows come together. So no byte depends on the number of threads, and a run can go on
-/// where another one was stopped.
+/// The result for a row may depend only on that row, its tensor, and the state behind
+/// [`RowEncoder::fingerprint`]: not on the thread or on which rows come together. So no byte depends on the
+/// number of threads, and a run can be resumed.
 pub trait RowEncoder: Debug + Sync {
-    /// Names all that decides about its blocks beside rows and weights.
+    /// Fingerprint of everything that decides the blocks, besides rows and weights.
     fn fingerprint(&self) -> u64;
 
-    /// Whether it has something to do for a tensor of this name in the input that becomes `dtype`.
+    /// True if it improves a tensor of this name in the input that becomes `dtype`.
     fn wants(&self, tensor: &str, dtype: DType) -> bool;
 
     /// Changes `blocks`, which the codec made of these rows, in place. Called by several threads at once.

@@ -1,11 +1,11 @@
-//! Runs the jobs: read, to f32, encode, write at own offset.
+//! Runs the jobs: read, convert to f32, encode, write at a fixed offset.
 //!
-//! Threads take jobs from one counter over all tensors, so none waits for a tensor to end. What
-//! a job writes depends on its rows alone, so neither the number of threads nor their order can
-//! change a byte. A thread owns its buffers; together they are all the memory of a run.
+//! Threads take jobs from one counter over all tensors, so no thread waits for a tensor to end. The bytes of
+//! a job depend only on its rows, so neither the number of threads nor their order can change a byte. Each
+//! thread owns its buffers; together they are the memory of a run.
 //!
-//! One more thread waits for the disk all along: a file of 2.3 GB that is synced only at its end
-//! keeps every core idle for 0.9 s.
+//! One more thread syncs continuously: a file of 2.3 GB that is synced only at its end keeps every core idle
+//! for 0.9 s.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ use crate::{
     run_options::RunOptions,
 };
 
-/// How a run reports on its way, and how it is stopped.
+/// Progress reports and cancellation of a run.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     /// Set from anywhere to stop the run; jobs that have begun are finished.
@@ -50,15 +50,15 @@ impl std::fmt::Debug for Watch<'_> {
 /// for at the end, and few enough syncs that none is felt.
 const SYNC_EVERY_BYTES: u64 = 128 << 20;
 
-/// Where there is a journal, what was done is synced and noted after a tenth of the time that the run took so far, within these
-/// limits: a crash costs a tenth of a short run, and seconds of a long one.
+/// With a journal, work is synced and recorded after a tenth of the run's time so far, within these limits: a
+/// crash costs a tenth of a short run, and seconds of a long one.
 const NOTE_EVERY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
-/// What the thread that syncs learns of how outputs grow.
+/// Growth of outputs, for the sync thread.
 struct Progress<'a> {
     /// Bytes written since the last sync, for each output.
     unsynced_bytes: &'a [AtomicU64],
-    /// Wakes it; has room for one word, as whoever writes must not wait.
+    /// Wakes the thread; has room for one message, because writers must not wait.
     grown: mpsc::SyncSender<()>,
 }
 
@@ -100,8 +100,8 @@ pub fn run_with(
     watch: Watch<'_>,
 ) -> Result<(), Error> {
     let n_threads = options.n_threads(schedule);
-    // The next job that nobody has taken. Jobs are in the order of the checkpoint, so that the disk is read from
-    // front to back by all threads together.
+    // Index of the next job. Jobs are in checkpoint order, so that all threads together read the disk from
+    // front to back.
     let next = AtomicUsize::new(0);
     let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
     let stop = AtomicBool::new(false);
@@ -184,9 +184,9 @@ pub fn run_with(
         drop(grown);
     });
     let result = match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        // The same word, from somebody who waited for bytes.
+        // The same interruption, from a thread that waited for bytes.
         Some((_, Error::Read(source::ReadError::Interrupted))) => return Err(Error::Cancelled),
-        // An error that is known is worth more than the word that somebody has stopped the run.
+        // An actual error takes precedence over the interruption.
         Some((_, error)) => Err(error),
         None if watch.cancel.load(Ordering::Relaxed) => return Err(Error::Cancelled),
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! How a run goes about it.
+//! Options of a run.
 
 use std::{num::NonZeroUsize, sync::Arc, thread};
 
@@ -6,7 +6,7 @@ use quant::Level;
 
 use crate::{job::Schedule, losses::Losses};
 
-/// How a run goes about it.
+/// Options of a run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunOptions {
@@ -14,7 +14,7 @@ pub struct RunOptions {
     pub threads: Option<NonZeroUsize>,
     /// The CPU level of the kernels.
     pub level: Level,
-    /// What happens to values that are not finite.
+    /// Treatment of values that are not finite.
     pub nonfinite: NonFinite,
     /// Record of tensors that are or become zero.
     pub losses: Option<Arc<Losses>>,
@@ -31,7 +31,7 @@ impl RunOptions {
         RunOptions { level, ..self }
     }
 
-    /// How many threads work on a schedule.
+    /// Number of threads for a schedule.
     pub(crate) fn n_threads(&self, schedule: &Schedule) -> usize {
         // Cores that this process may use, which containers and `taskset` make fewer than the machine has.
         let threads = self.threads.or_else(|| thread::available_parallelism().ok());
@@ -56,12 +56,12 @@ impl Default for RunOptions {
     }
 }
 
-/// What happens to NaNs and infinities in the weights.
+/// Treatment of NaNs and infinities in the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NonFinite {
-    /// An error that names the first one. What `llama-quantize` does
-    /// (`ggml_validate_row_data` of input and result).
+    /// An error that names the first one, as in `llama-quantize` (`ggml_validate_row_data` of input and
+    /// result).
     Refuse,
-    /// They are converted like any other value. What the reference's converter does.
+    /// They are converted like any other value, as in the reference's converter.
     Allow,
 }

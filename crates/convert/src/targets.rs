@@ -1,4 +1,4 @@
-//! What planned files need to be written: whether it is there, and which weights each target gets.
+//! Checks that planned files can be written, and assigns importance weights to each target.
 
 use crate::{
     Error,
@@ -18,7 +18,7 @@ pub(crate) fn check(
 ) -> Result<(), Error> {
     for choice in &file.choices {
         let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
-        // What is only copied needs nothing.
+        // Copied tensors need nothing.
         if tensor.dtype == dtype || choice.reason == Reason::Repacked {
             continue;
         }
@@ -34,7 +34,7 @@ pub(crate) fn check(
                     let mtp_layer = mtp_layer_of(file, tensor.name);
                     return Err(Error::NotInImatrix { tensor: name(), dtype, mtp_layer });
                 }
-                // Whether there is a neighbour to take weights from.
+                // Checks for a neighbor to take weights from.
                 _ => {
                     stand_in(tensor, choice, file.recipe, request)?;
                 }
@@ -63,7 +63,7 @@ fn mtp_layer_of(file: &PlannedFile, tensor: &str) -> Option<u64> {
     arch::mtp_layer_of(&arch::mtp_layers(header.metadata()), tensor)
 }
 
-/// Weights in the place of those that a tensor needs and does not have.
+/// Substitutes for missing importance weights.
 fn stand_in<'a>(
     tensor: &TensorFacts<'_>,
     choice: &Choice,
@@ -100,8 +100,8 @@ pub(crate) fn add_targets<'a>(
 ) -> Result<(), Error> {
     for (choice, planned) in file.choices.iter().zip(file.plan.tensors()) {
         let (tensor, dtype) = (&tensors[choice.tensor], choice.dtype);
-        // Floats take no weights. Each target has its own: of two files from one read, one may need weights in the place
-        // of missing ones while the other does without.
+        // Floats use no weights. Each target has its own: of two files from one pass, one may need
+        // substitutes while the other needs none.
         let weights = if dtype.is_quantized() && choice.reason != Reason::Repacked {
             // An entry of the wrong size has been refused, unless its tensor is only copied.
             let found = request.weights_of(tensor).ok().flatten();

@@ -1,8 +1,8 @@
-//! What is known of a run that was stopped.
+//! Facts about an interrupted run.
 
 use std::{path::PathBuf, time::Duration};
 
-/// A run that was stopped before its end and that somebody could go on with.
+/// An interrupted run that can be resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unfinished {

@@ -15,14 +15,15 @@ use crate::{
     run_options::RunOptions,
 };
 
-/// Bytes of a job at most that are read back at a time. Jobs hold a megabyte or a row; what says that it is more is wrong.
+/// Maximum bytes of a job that are read back at a time. Jobs hold a megabyte or one row; a larger claim is
+/// wrong.
 const MAX_JOB_BYTES: u64 = 1 << 30;
 
-/// Reads back what is said to be done and gives what is: bytes that have a checksum are held to that, all others to what the
-/// tasks make once more. `n_threads` ranges are compared at once.
+/// Reads back rows that are recorded as done and returns those that are: bytes with a checksum are compared
+/// with it, others with newly made ones. Compares `n_threads` ranges at once.
 ///
 /// # Errors
-/// [`Error::Gguf`] where an output cannot be read, what reading the sources says, [`Error::Cancelled`].
+/// [`Error::Gguf`] if an output cannot be read, read errors of the sources, [`Error::Cancelled`].
 pub fn verify(
     done: Vec<Done>,
     tasks: &[TensorTask<'_>],
@@ -34,7 +35,7 @@ pub fn verify(
     let next = AtomicUsize::new(0);
     let is_right: Vec<AtomicBool> = done.iter().map(|_| AtomicBool::new(false)).collect();
     let failed: Mutex<Option<Error>> = Mutex::new(None);
-    // Pages of sources that are read again go when nobody compares with them any more.
+    // Pages of sources are released once all comparisons with them are done.
     let mut made_again = vec![0u64; tasks.len()];
     for range in done.iter().filter(|range| is_made_again(range) && range.places(tasks).is_some()) {
         made_again[range.task] = made_again[range.task].wrapping_add(range.rows.end - range.rows.start);
@@ -43,7 +44,7 @@ pub fn verify(
     let compare = || {
         let mut buffers = (Vec::new(), Buffers::default());
         while !cancel.load(Ordering::Relaxed) {
-            // Ranges are of very different length: whoever is free takes the next.
+            // Ranges differ in length, so each thread takes the next one when it is free.
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(range) = done.get(index) else { return };
             match comparison.is_there(range, &mut buffers) {
@@ -62,12 +63,12 @@ pub fn verify(
     if cancel.load(Ordering::Relaxed) {
         return Err(Error::Cancelled);
     }
-    // What is not right is not an error: its rows are done again.
+    // A mismatch is not an error: the rows are made again.
     let found = done.into_iter().zip(is_right);
     Ok(found.filter(|(_, is_right)| is_right.load(Ordering::Relaxed)).map(|(done, _)| done).collect())
 }
 
-/// Whether some of the bytes of a range have no checksum.
+/// True if some bytes of a range have no checksum.
 fn is_made_again(done: &Done) -> bool {
     done.spans.iter().any(|span| span.checksum.is_none())
 }
@@ -82,7 +83,7 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     fn is_there(&self, done: &Done, (found, buffers): &mut (Vec<u8>, Buffers)) -> Result<bool, Error> {
-        // A journal may speak of tensors and rows that there are not.
+        // A journal may name tensors and rows that do not exist.
         let Some(places) = done.places(self.tasks) else { return Ok(false) };
         if places.iter().any(|(output, ..)| *output >= self.outputs.len()) {
             return Ok(false);
@@ -126,8 +127,8 @@ impl Comparison<'_> {
         Ok(is_right)
     }
 
-    /// The checksum of a range as it is there: output, offset, bytes of a row. None where it is too large to be one, and where
-    /// somebody stops the run.
+    /// Checksum of a range on disk: output, offset, bytes of a row. `None` if it is implausibly large, or
+    /// after an interruption.
     fn checksum(
         &self,
         done: &Done,

@@ -1,7 +1,7 @@
-//! Files of metadata only: what a model is called, its hyperparameters and its tokenizer.
+//! Files with metadata only: general facts, hyperparameters and tokenizer.
 //!
-//! Source: `TextModel.write_vocab` in `conversion/base.py` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `TextModel.write_vocab` in `conversion/base.py` of llama.cpp, as vendored in llama-cpp-python
+//! 0.3.36.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use source::{Checkpoint, Dtype};
 
 use crate::{Error, checkpoint_input::converted_metadata, recipes::FileType};
 
-/// The file type that the reference gives a file when nobody asks for one: that of the first
-/// weight with more than one dimension that is bf16 or f16, else f16.
+/// The reference's default file type: that of the first weight with more than one dimension that is bf16 or
+/// f16, else f16.
 pub fn guessed_file_type(checkpoint: &Checkpoint) -> FileType {
     let matrices = checkpoint.tensors.iter().filter(|tensor| tensor.shape.len() >= 2);
     let guessed = matrices.filter_map(|tensor| match tensor.dtype {

@@ -22,7 +22,7 @@ pub enum ExportError {
         /// The type.
         dtype: DType,
     },
-    /// What is in the output's place stays.
+    /// The existing output is kept.
     #[error("`{}` is not replaced: {why}", path.display())]
     NotReplaceable {
         /// The output.
@@ -41,7 +41,7 @@ pub enum ExportError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -53,7 +53,7 @@ impl From<Error> for ExportError {
 }
 
 impl ExportError {
-    /// What a person could do about it.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             ExportError::Convert(error) => error.hint(),

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::error::ExportError;
 use crate::Error;
 
-/// A folder that is being filled, beside the place where it will be.
+/// A folder that is being filled, next to its final place.
 #[derive(Debug)]
 pub struct Folder {
     final_path: PathBuf,
@@ -25,8 +25,8 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> ExportError + use<> {
 }
 
 impl Folder {
-    /// Checks the place and makes the temporary folder beside it. `input` is the file that is
-    /// read meanwhile.
+    /// Checks the final path and creates the temporary folder next to it. `input` is the file that is read
+    /// meanwhile.
     ///
     /// # Errors
     /// [`ExportError::Convert`] with [`Error::NoFolder`] or [`gguf::Error::Exists`],
@@ -58,12 +58,12 @@ impl Folder {
         Ok(Folder { final_path: final_path.to_owned(), temporary, force })
     }
 
-    /// Where a file of the folder is meanwhile.
+    /// Temporary path of a file.
     pub fn path(&self, file: &str) -> PathBuf {
         self.temporary.path().join(file)
     }
 
-    /// Writes a small file, in a folder inside where its name says so.
+    /// Writes a small file, in a subfolder if its name has one.
     ///
     /// # Errors
     /// [`ExportError::Io`].
@@ -80,10 +80,10 @@ impl Folder {
         write().map_err(io_error(Path::new(file)))
     }
 
-    /// Gives the folder its name. What was there before goes away only after that.
+    /// Renames the folder to its final name. A previous folder is removed only after that.
     ///
     /// # Errors
-    /// [`ExportError::Io`], and those of [`Folder::create`] where something has come up since.
+    /// [`ExportError::Io`], and those of [`Folder::create`] if something appeared in the meantime.
     pub fn finish(self, input: &Path) -> Result<(), ExportError> {
         let Folder { final_path, temporary, force } = self;
         check(&final_path, input, force)?;
@@ -110,7 +110,7 @@ impl Folder {
     }
 }
 
-/// Whether the place is free, or may be replaced.
+/// Checks that the path is free, or may be replaced.
 fn check(path: &Path, input: &Path, force: bool) -> Result<(), ExportError> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     let not_replaceable = |why| Err(ExportError::NotReplaceable { path: path.to_owned(), why });
@@ -130,6 +130,6 @@ fn check(path: &Path, input: &Path, force: bool) -> Result<(), ExportError> {
     if !force {
         return Err(Error::Gguf(gguf::Error::Exists { path: path.to_owned() }).into());
     }
-    // Whoever names the wrong folder by mistake does not lose it.
+    // Protects a folder that was named by mistake.
     if path.join("config.json").is_file() { Ok(()) } else { not_replaceable("it has no config.json") }
 }

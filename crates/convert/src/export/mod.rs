@@ -23,7 +23,7 @@ use folder::Folder;
 pub use rows::ExportRows;
 pub use safetensors::Shard;
 
-/// What the folder is to hold.
+/// Contents of the folder.
 #[derive(Debug, Clone, Copy)]
 pub struct ExportOptions {
     /// Type of the weights: F32, F16 or BF16.
@@ -58,7 +58,7 @@ impl ExportPlan {
     }
 }
 
-/// Decides what the folder of a file holds. Of the weights, only `rope_freqs.weight` is read.
+/// Plans the folder for a file. Of the weights, only `rope_freqs.weight` is read.
 ///
 /// # Errors
 /// [`ExportError::Dtype`], [`ExportError::Layout`], [`ExportError::Convert`].
