@@ -1,6 +1,5 @@
-//! Export: every checkpoint of `golden/arch/` becomes a GGUF file, a folder, and a layout
-//! again, and nothing is lost. What the reference and transformers make of such a folder was
-//! seen by hand; `scripts/real-models` sees it again on a real model.
+//! Export: every checkpoint of `golden/arch/` becomes a GGUF file, a folder, and a layout again, without
+//! losses. `scripts/real-models` checks a real model.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
 
@@ -24,7 +23,7 @@ fn options(checkpoint: &source::Checkpoint) -> arch::Options {
     arch::Options { pre, ..arch::Options::default() }
 }
 
-/// What the reference was told of a golden: its target, or which part of it is meant.
+/// Options of the reference for a golden: its target, or the requested part.
 fn told(dir: &Path, key: &str) -> Option<String> {
     let text = fs::read(dir.join("expected.json")).ok()?;
     let expected: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
@@ -82,8 +81,8 @@ fn weights(checkpoint: &source::Checkpoint) -> BTreeMap<String, (Vec<u64>, Vec<u
     checkpoint.tensors.iter().map(read).collect()
 }
 
-/// Goldens whose tensors have other names, or lie otherwise, than where transformers writes them now, or whose factors
-/// and missing rows have become part of the weights: what is exported is spelled as it is written now.
+/// Goldens whose tensors have other names or layouts than transformers writes now, or whose factors and
+/// missing rows became part of the weights: the export uses the current spelling.
 const OTHER_SPELLING: &[&str] = &[
     "bert-mlm-old",
     "distilbert-mlm-old",
@@ -149,8 +148,8 @@ const OTHER_SPELLING: &[&str] = &[
     "voxtral",
 ];
 
-/// Whether logarithms are the same but for those so near to zero that the powers in the file, which are those of
-/// one and the next floats, cannot tell them apart.
+/// True if logarithms are equal, except those so close to zero that neighboring floats have the same powers
+/// in the file.
 fn alike(a: &(Vec<u64>, Vec<u32>), b: &(Vec<u64>, Vec<u32>)) -> bool {
     let tiny = |bits: u32| f32::from_bits(bits).abs() < 2.0f32.powi(-17);
     a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| a == b || tiny(*a) && tiny(*b))
@@ -165,7 +164,7 @@ fn values(file: &gguf::File, name: &str) -> Option<Vec<u32>> {
     Some(values.iter().map(|value| value.to_bits()).collect())
 }
 
-/// One golden converted, exported and converted again; what is lost on the way.
+/// Converts, exports and converts one golden again; returns the differences.
 fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
     let (path, folder) = (temporary.join(format!("{name}.gguf")), temporary.join(name));
     let layout = to_gguf(dir, "f32", &path);
@@ -176,7 +175,7 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
         return Err("not cut into files".into());
     }
     let mut expected = weights(&original);
-    // What is a key of the file comes back.
+    // Keys of the file come back.
     let is_lost = |dropped: &arch::Dropped| !dropped.reason.starts_with("a number");
     expected.retain(|tensor, _| !layout.dropped.iter().any(|lost| lost.name == *tensor && is_lost(lost)));
     let returned_weights = weights(&returned);
@@ -192,7 +191,7 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
             return Err(format!("weights differ, first {first:?}"));
         }
     }
-    // Whatever the names, the file that is made of it is the same.
+    // Whatever the names, the resulting file is the same.
     let same = temporary.join(format!("{name}-again.gguf"));
     if let Err(error) = convert::resolve(&returned, &options(&returned)) {
         return Err(format!("what was written does not resolve: {error}"));
@@ -235,7 +234,7 @@ fn export_inverts_conversion() {
         let dir = testkit::checkpoint(&name);
         let architecture = row_of(&dir);
         let lost = lost.entry(architecture).or_default();
-        // A part of a model is no model.
+        // A part of a model is not a model.
         if told(&dir, "prediction").is_some() {
             continue;
         }
@@ -291,7 +290,7 @@ fn equal_input_gives_equal_bytes_and_quantized_input_its_own_values() {
         export::write(&file, &path, &plan, dir, false, &options, watch()).unwrap();
     }
     assert_eq!(files(&dirs[0]), files(&dirs[1]));
-    // What is read again is what the blocks hold, rounded once.
+    // The values read back are those of the blocks, rounded once.
     let file = gguf::File::open(&path).unwrap();
     let tensor = file.tensor("blk.0.ffn_down.weight").unwrap();
     let n_elems = tensor.shape.n_elems() as usize;

@@ -15,7 +15,7 @@ fn checkpoints() -> Vec<PathBuf> {
     testkit::checkpoint_names().iter().map(|name| testkit::checkpoint(name)).collect()
 }
 
-/// What the reference was asked for.
+/// Options that the reference was run with.
 fn options(expected: &Json) -> arch::Options {
     let target = expected["target"].as_str().map(|name| convert::target(testkit::checkpoint(name).as_path()));
     arch::Options {
@@ -74,7 +74,7 @@ fn tensors_have_the_bytes_of_the_reference() {
                 n_tensors += 1;
                 let digest = testkit::sha256(file.data(tensor).expect("data"));
                 let ours = serde_json::json!([tensor.dtype.name(), digest]);
-                // What bf16 leaves as it is stands there once.
+                // Tensors that bf16 does not change are listed once.
                 let expected = listed[2].get(recipe).unwrap_or(&listed[2]["f32"]);
                 if tensor.name != listed[0] || ours != *expected {
                     let _ = writeln!(wrong, "{name} {recipe}: {} {ours} instead of {listed}", tensor.name);

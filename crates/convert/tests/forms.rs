@@ -1,5 +1,6 @@
-//! Every quantized checkpoint of `golden/forms/` at f32 and bf16: the whole file is that of the reference's converter. Some at
-//! quantized types too: what stays in blocks otherwise is quantized again, as llama-quantize does with that file.
+//! Every quantized checkpoint of `golden/forms/` at f32 and bf16: whole files equal those of the reference's
+//! converter. Some at quantized types too: weights that otherwise stay in blocks are quantized again, as by
+//! llama-quantize.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{fmt::Write as _, fs, path::Path};
@@ -21,7 +22,7 @@ fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Resu
     Ok(())
 }
 
-/// What differs in a file from what is expected of it: first of all tensors, their types and bytes.
+/// Differences of a file from the expected one: tensors first, with types and bytes.
 fn differences(path: &Path, recipe: &str, expected: &Json) -> String {
     let mut wrong = String::new();
     if testkit::sha256(&fs::read(path).unwrap()) == expected["whole"][recipe] {

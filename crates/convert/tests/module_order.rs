@@ -9,7 +9,7 @@ const FLOORS: &[&[&str]] = &[
     &["error"],
     // Parts that know nothing of each other.
     &["finite", "key_override", "losses", "planned", "prune", "repack", "row_encoder", "rows"],
-    // What is requested, and what is done.
+    // Requests and jobs.
     &["job", "request"],
     &["ahead", "files", "journal", "run_options", "targets"],
     &["job_bytes"],
@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["compare", "output"],
     &["resume"],
     &["parts"],
-    // What goes in.
+    // Inputs.
     &["input"],
     &["checkpoint_input", "legacy_input", "model_input"],
     &["adapter_input", "vocab_only"],

@@ -1,5 +1,5 @@
-//! The pipeline through the crate's own door: how work is cut changes no byte, and whoever
-//! watches sees every row once.
+//! The pipeline through the crate's public API: the division into jobs changes no byte, and the observer sees
+//! every row once.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
@@ -80,7 +80,7 @@ fn how_work_is_cut_changes_no_byte() {
     }
 }
 
-/// What the reference's two steps lose of f32 is lost with `via` and kept without.
+/// The precision that the reference's two steps lose is lost with `via` and kept without.
 #[test]
 fn via_is_conversion_in_two_steps() {
     let folder = tempfile::tempdir().unwrap();

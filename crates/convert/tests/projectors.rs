@@ -15,7 +15,7 @@ fn convert_to(folder: &Path, recipe: &str, path: &Path) -> Result<(), convert::E
     Ok(())
 }
 
-/// What differs in a file from what is expected of it: names, types and bytes of tensors, keys.
+/// Differences of a file from the expected one: names, types and bytes of tensors, keys.
 fn differences(path: &Path, recipe: &str, expected: &Json) -> String {
     let mut wrong = String::new();
     if testkit::sha256(&fs::read(path).unwrap()) == expected["whole"][recipe] {

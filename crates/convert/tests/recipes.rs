@@ -26,7 +26,7 @@ struct Golden {
     sections: Vec<Section>,
 }
 
-/// What is expected of one recipe, with these options.
+/// Expected types for one recipe with these options.
 struct Section {
     recipe: &'static Recipe,
     options: Vec<String>,
@@ -137,8 +137,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What is wrong in one section. `all` says whether tensors that no recipe touches are
-/// expected too.
+/// Differences in one section. `all` includes tensors that no recipe changes.
 fn differences(golden: &Golden, section: &Section, all: bool) -> Vec<String> {
     let has = |option: &str| section.options.iter().any(|other| other == option);
     let assigned = match assigned(golden, section) {

@@ -1,5 +1,5 @@
-//! Whole conversions that keep the values of codes: what blocks of the file decode to is what the same checkpoint gives as
-//! floats, after all that an architecture does to its rows.
+//! Whole conversions that keep the values of codes: decoded blocks of the file equal the same checkpoint
+//! converted to floats.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, path::Path};
@@ -97,7 +97,7 @@ fn options_that_name_a_type_win() {
     assert!(repacked.contains(&Repacked::Plain));
 }
 
-/// Where nothing is quantized.
+/// Checkpoints without quantized weights.
 #[test]
 fn plain_checkpoints_have_nothing_to_keep() {
     let input =

@@ -1,4 +1,4 @@
-//! A machine that stops while files get their names, and runs that go on from there.
+//! Machines that stop while files are renamed, and runs that resume from there.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
@@ -17,7 +17,7 @@ fn origin() -> Origin<'static> {
     Origin { program: &|| "test".to_owned(), options: Vec::new(), inputs: Vec::new() }
 }
 
-/// What a machine had done when it stopped.
+/// Progress of a machine when it stopped.
 #[derive(Clone, Copy, PartialEq)]
 enum Stopped {
     /// All rows are noted.
@@ -55,7 +55,7 @@ fn stop(checked: &CheckedConversion<'_, CheckpointInput>, paths: &[PathBuf], sto
     }
 }
 
-/// Goes on with what [`stop`] left, and gives what was said of it.
+/// Resumes from the state that [`stop`] left, and returns the messages.
 fn go_on(
     checked: &CheckedConversion<'_, CheckpointInput>,
     paths: &[PathBuf],
@@ -69,7 +69,7 @@ fn go_on(
     Ok(said.into_inner().unwrap())
 }
 
-/// Whether each range of the journal of `first` has a checksum, and the bytes that it is about.
+/// For each range of the journal of `first`: whether it has a checksum, and its bytes.
 fn checksums(first: &Path) -> Vec<(bool, u64)> {
     let fingerprint = || unreachable!("nothing is noted");
     let (_journal, found) = Journal::open(&Journal::path_of(first), &fingerprint).unwrap();
@@ -165,7 +165,7 @@ fn a_run_that_stopped_between_two_names_is_finished() {
     assert_eq!((names(), files() == expected), (vec!["a".to_owned(), "b".to_owned()], true));
     clear();
 
-    // A file that somebody put there meanwhile is none of ours, whatever its name and length.
+    // A foreign file that appeared meanwhile is not ours, whatever its name and length.
     for wrong in [0, expected[1].len() / 2] {
         stop(&checked, &paths, Stopped::BetweenNames);
         let mut other = expected[1].clone();

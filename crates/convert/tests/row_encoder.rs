@@ -1,4 +1,4 @@
-//! Blocks that somebody else changes: which, with what in hand, and what a run makes of them.
+//! Row encoders: the blocks they receive, and the resulting files.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{error::Error as StdError, fs, num::NonZeroUsize, path::Path};
@@ -31,7 +31,7 @@ impl RowEncoder for Marks {
     ) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let n_rows = (rows.rows.end - rows.rows.start) as usize;
         assert_eq!((rows.row_elems, rows.values.len()), (256, 256 * n_rows));
-        // What the codec makes of these values is what is there.
+        // The blocks are the codec's encoding of these values.
         let mut expected = vec![0; blocks.len()];
         let of_codec = quant::Rows { values: rows.values, row_elems: rows.row_elems, weights: rows.weights };
         quant::encode(rows.dtype, Level::from_name("scalar").unwrap(), of_codec, &mut expected).unwrap();

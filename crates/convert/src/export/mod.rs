@@ -102,11 +102,11 @@ pub fn input_bytes(file: &File) -> u64 {
     file.tensors().iter().map(|tensor| tensor.n_bytes).sum()
 }
 
-/// Writes the folder. `input` is the path of `file`; with `force`, an older folder with a
-/// config.json is replaced, once the new one is complete.
+/// Writes the folder. `input` is the path of `file`; with `force`, an older folder with a config.json is
+/// replaced once the new one is complete.
 ///
 /// # Errors
-/// [`ExportError`]; nothing is left under the folder's name or beside it then.
+/// [`ExportError`]; nothing remains under the folder's name or next to it then.
 pub fn write(
     file: &File,
     input: &Path,

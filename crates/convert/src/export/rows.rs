@@ -155,7 +155,7 @@ impl RowSource for ExportRows<'_> {
 }
 
 impl Part<'_> {
-    /// Whether the rows follow each other as they are.
+    /// True if the rows are contiguous and in order.
     fn is_plain(&self) -> bool {
         self.part.rows == RowMap::Concat && self.part.matrix.is_none()
     }
@@ -320,7 +320,7 @@ impl Part<'_> {
         let mut values = vec![0.0; ((last - first) * block) as usize];
         quant::decode(dtype, level, bytes, &mut values)
             .map_err(|error| Error::Encode { tensor: self.tensor.name.clone(), error })?;
-        // Blocks are decoded whole: what stands before the first wanted element is dropped.
+        // Blocks are decoded whole: elements before the first requested one are dropped.
         let skip = (elements.start - first * block) as usize;
         out.copy_from_slice(&values[skip..skip + out.len()]);
         Ok(())

@@ -24,11 +24,11 @@ pub struct Shard {
     pub tensors: Vec<(usize, u64)>,
 }
 
-/// Divides tensors into files of at most `shard_bytes` of weights each, in their order; a tensor
-/// that is larger has a file of its own.
+/// Divides tensors into files of at most `shard_bytes` of weights each, in order; a larger tensor gets its
+/// own file.
 ///
 /// # Errors
-/// [`ShapeError`] where a size does not fit in 63 bits.
+/// [`ShapeError`] if a size does not fit in 63 bits.
 pub fn shards(tensors: &[ExportTensor], dtype: DType, shard_bytes: u64) -> Result<Vec<Shard>, ShapeError> {
     let mut groups: Vec<Vec<(usize, u64)>> = vec![Vec::new()];
     let mut filled = 0u64;

@@ -1,10 +1,10 @@
-//! What an importance matrix says about a model, before anything is encoded.
+//! Coverage of a model by an importance matrix, before anything is encoded.
 
 use crate::recipes::TensorFacts;
 
 use super::{Entry, Imatrix, values_of};
 
-/// What there is for one tensor.
+/// Importance data for one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
@@ -14,7 +14,7 @@ pub enum Status {
         seen: (i64, i64),
         /// The experts without data, which get weights of one. The older format hides them.
         experts_without_data: Vec<usize>,
-        /// Number of experts that have weights of their own in the entry.
+        /// Number of experts with their own weights in the entry.
         n_experts: usize,
     },
     /// An entry of another size.
@@ -34,11 +34,11 @@ pub enum Status {
 pub struct TensorCoverage {
     /// The tensor.
     pub name: String,
-    /// What there is for it.
+    /// Its importance data.
     pub status: Status,
 }
 
-/// How well an importance matrix fits a model.
+/// Fit of an importance matrix to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Coverage {
@@ -79,11 +79,10 @@ fn status_of(entry: &Entry, expected: u64) -> Status {
 }
 
 impl Coverage {
-    /// Whether the matrix is most likely of another model: it says something, and nothing of
-    /// it fits.
+    /// True if the matrix most likely belongs to another model: it has entries, and none matches.
     pub fn is_of_another_model(&self) -> bool {
         let fits = |row: &TensorCoverage| matches!(row.status, Status::Covered { .. });
-        // An empty matrix, or one of which filters have left nothing, fits any model.
+        // An empty matrix, or one that filters left empty, fits any model.
         let says = !self.unused.is_empty() || self.tensors.iter().any(|row| row.status != Status::Missing);
         says && !self.tensors.is_empty() && !self.tensors.iter().any(fits)
     }

@@ -2,9 +2,9 @@
 
 use tensor::DType;
 
-/// What is wrong with an importance matrix, or with its use for a model.
+/// Errors of an importance matrix, or of its use for a model.
 ///
-/// The path of the file is added once, by whoever opened it.
+/// The caller that opened the file adds its path once.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImatrixError {
@@ -16,9 +16,9 @@ pub enum ImatrixError {
     NonFinite {
         /// The entry.
         entry: String,
-        /// Which one, from 0, over all experts.
+        /// Index, from 0, over all experts.
         index: usize,
-        /// What it is.
+        /// The value.
         value: f32,
     },
     /// An entry of another shape than the tensor of its name: most likely of another model.

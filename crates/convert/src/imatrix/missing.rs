@@ -1,4 +1,4 @@
-//! What to do about a tensor that needs importance weights and has none.
+//! Treatment of a tensor that needs importance data and has none.
 
 use tensor::DType;
 
@@ -6,8 +6,8 @@ use crate::recipes::{FileType, TensorFacts, layer_of, requires_imatrix};
 
 use super::{Imatrix, ImatrixError, values_of};
 
-/// How a conversion goes on without the weights. The reference knows only the first, and only after it
-/// has encoded everything before.
+/// Treatment of missing importance data. The reference has only the first, and applies it only after encoding
+/// everything before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MissingPolicy {
@@ -44,7 +44,7 @@ impl MissingPolicy {
     }
 }
 
-/// What takes the place of missing weights.
+/// Substitute for missing weights.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Substitute<'a> {
@@ -74,8 +74,8 @@ pub fn raised(name: &str, dtype: DType, file_type: FileType) -> DType {
     dtype
 }
 
-/// What `policy` puts in the place of weights for `tensor`, whose dtype here is the one that
-/// it is to be encoded to, and which has no entry in `imatrix` (if there is one at all).
+/// Substitute by `policy` for the weights of `tensor`, whose dtype here is its target type, and which has no
+/// entry in `imatrix` (if there is one at all).
 ///
 /// # Errors
 /// [`ImatrixError::Missing`] under [`MissingPolicy::Error`], [`ImatrixError::NoNeighbour`].

@@ -1,8 +1,7 @@
-//! Importance matrices: how much each column of a weight matters.
+//! Importance matrices: the weight of each column of a matrix.
 //!
-//! Files are read by the crate `imatrix`; what is made of them here are weights, value for value
-//! as the reference has them: the mean square of what went into each column of a matrix, for a
-//! stack of experts one such row for each expert.
+//! The crate `imatrix` reads the files; here they become weights, value for value as in the reference: the
+//! mean square of each input column of a matrix, with one row per expert for a stack.
 //!
 //! Source: `common_imatrix_load` in `common/imatrix-loader.cpp` and `load_imatrix` in
 //! `tools/quantize/quantize.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36.
@@ -34,7 +33,7 @@ pub use self::{
 pub struct Imatrix {
     /// Entries by the name of their tensor.
     pub entries: BTreeMap<String, Entry>,
-    /// What text it was made of: paths, as its maker knew them.
+    /// Texts that it was made from: paths, as its maker knew them.
     pub datasets: Vec<String>,
     /// Pieces of text that it was made of; 0 where the file does not say.
     pub n_chunks: i64,
@@ -50,8 +49,8 @@ pub struct Imatrix {
 pub struct Entry {
     /// Mean squares: (n_matrices, row_elems), row-major. All ones for a matrix without data.
     pub weights: Vec<f32>,
-    /// What each matrix saw, if the file says: tokens in GGUF (one number for each matrix, or
-    /// one for all), calls in the older format (one number).
+    /// Counts per matrix, if the file has them: tokens in GGUF (one number per matrix, or one for all), calls
+    /// in the older format (one number).
     pub seen: Vec<i64>,
 }
 
@@ -64,8 +63,8 @@ impl Imatrix {
         Ok(Imatrix::from_sums(Sums::open(path).map_err(ImatrixError::File)?))
     }
 
-    /// Reads a file that is mapped or in memory. Whether weights are finite is
-    /// [`Imatrix::check_finite`]'s question, since filters come first.
+    /// Reads a mapped or in-memory file. [`Imatrix::check_finite`] checks the weights separately, because
+    /// filters come first.
     ///
     /// # Errors
     /// [`ImatrixError::File`].
@@ -73,15 +72,15 @@ impl Imatrix {
         Ok(Imatrix::from_sums(Sums::parse(bytes).map_err(ImatrixError::File)?))
     }
 
-    /// What sums make: means for each matrix.
+    /// Means per matrix, from sums.
     pub fn from_sums(sums: Sums) -> Imatrix {
         let Sums { entries, datasets, n_chunks, chunk_tokens, format } = sums;
         let entries = entries.into_iter().map(|(name, entry)| (name, Entry::new(entry, format))).collect();
         Imatrix { entries, datasets, n_chunks, chunk_tokens, format }
     }
 
-    /// Keeps the entries whose name holds one of `parts` (`--include-weights`); all, if there
-    /// are none. Source: `prepare_imatrix` in `tools/quantize/quantize.cpp`.
+    /// Keeps the entries whose name contains one of `parts` (`--include-weights`), or all if there are none.
+    /// Source: `prepare_imatrix` in `tools/quantize/quantize.cpp`.
     pub fn include(&mut self, parts: &[String]) {
         self.entries
             .retain(|name, _| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str())));
@@ -107,11 +106,11 @@ impl Imatrix {
         Ok(())
     }
 
-    /// The weights for a tensor, (n_experts, row_elems), or `None` where there is no entry.
-    /// An entry of the wrong size counts as none for a token embedding, as in the reference.
+    /// Weights for a tensor, (n_experts, row_elems), or `None` if there is no entry. An entry of the wrong
+    /// size counts as missing for a token embedding, as in the reference.
     ///
-    /// `name` is the tensor's name in the model that the matrix was made for, which pruning of
-    /// layers changes.
+    /// `name` is the tensor's name in the model that the matrix was made for, which differs after pruning
+    /// layers.
     ///
     /// # Errors
     /// [`ImatrixError::WrongSize`].
@@ -145,7 +144,7 @@ impl Entry {
     }
 }
 
-/// How many weights a tensor takes: a row for each matrix of a stack.
+/// Number of weights for a tensor: a row per matrix of a stack.
 fn values_of(tensor: &TensorFacts<'_>) -> u64 {
     tensor.shape.row_elems().saturating_mul(tensor.shape.dim(2))
 }

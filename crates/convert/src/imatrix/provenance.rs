@@ -1,4 +1,4 @@
-//! What a quantized file says about the importance matrix that it was made with.
+//! Keys of a quantized file about its importance matrix.
 
 use gguf::{Metadata, Value};
 

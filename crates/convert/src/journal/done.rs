@@ -11,20 +11,20 @@ use crate::job::{Job, TensorTask};
 /// The bytes of some rows in one output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// XXH3 of 64 bits: of the bytes as they are in the file, where they are those of one job; of the checksums of its jobs,
-    /// where there are several. None where the bytes are cheaply made again: whoever relies on them compares with that.
+    /// 64-bit XXH3: of the bytes in the file for a single job; of the jobs' checksums for several. `None` if
+    /// the bytes are cheap to make again; then they are compared with that.
     pub checksum: Option<u64>,
     /// Number of bytes.
     pub n_bytes: u64,
 }
 
 impl Span {
-    /// Of the bytes of one job.
+    /// Span of the bytes of one job.
     pub fn of(bytes: &[u8]) -> Span {
         Span { checksum: Some(XxHash3_64::oneshot(bytes)), n_bytes: bytes.len() as u64 }
     }
 
-    /// Whether `other` has a checksum if and only if this has one.
+    /// True if both or neither have a checksum.
     fn is_like(&self, other: &Span) -> bool {
         self.checksum.is_some() == other.checksum.is_some()
     }
@@ -49,8 +49,8 @@ impl Done {
         Done { task, job_rows: rows.end - rows.start, rows, spans }
     }
 
-    /// Where the bytes of these rows are in each target: output, offset and bytes of one row. None where the rows or their
-    /// bytes are not those of a task.
+    /// Position of the bytes of these rows in each target: output, offset and bytes of one row. `None` if the
+    /// rows or their bytes are not those of a task.
     pub fn places(&self, tasks: &[TensorTask<'_>]) -> Option<Vec<(usize, u64, u64)>> {
         let task = tasks.get(self.task)?;
         let view = task.rows.view();
@@ -60,7 +60,7 @@ impl Done {
         }
         let place = |(target, span): (&crate::job::Target<'_>, &Span)| {
             let row_bytes = Shape::new(&[view.row_elems]).ok()?.row_bytes(target.dtype).ok()?;
-            // The length is said twice, by the rows and by the span: where they differ neither is believed.
+            // Rows and span both give the length; if they disagree, neither is trusted.
             let is_right = row_bytes.checked_mul(n_rows) == Some(span.n_bytes);
             is_right.then_some((target.output, target.offset + self.rows.start * row_bytes, row_bytes))
         };
@@ -76,7 +76,7 @@ impl Done {
         let [task, start, end, job_rows, spans] = &value.as_array()?[..] else { return None };
         let span = |span: &Value| {
             let [checksum, n_bytes] = &span.as_array()?[..] else { return None };
-            // What is neither a number nor nothing is no span.
+            // A value that is neither a number nor null is not a span.
             let checksum = if checksum.is_null() { None } else { Some(checksum.as_u64()?) };
             Some(Span { checksum, n_bytes: n_bytes.as_u64()? })
         };
@@ -129,7 +129,7 @@ fn merge(jobs: &[Done]) -> Done {
     Done { rows: first.rows.start..last.rows.end, spans, ..*first }
 }
 
-/// That of a range, by those of its jobs: its own, where it is one job, else the XXH3 of all, little endian.
+/// Checksum of a range from those of its jobs: its own for one job, else the XXH3 of all, little endian.
 pub(crate) fn checksum_of(sums: &[u64]) -> u64 {
     match sums {
         [of_one] => *of_one,
@@ -168,7 +168,7 @@ impl Remaining {
         Remaining { done: by_task }
     }
 
-    /// Whether a job has any of them.
+    /// True if a job has any of them.
     pub fn has(&self, job: &Job) -> bool {
         let Some(ranges) = self.done.get(job.task) else { return true };
         let before = ranges.partition_point(|rows| rows.start <= job.rows.start);
@@ -193,7 +193,7 @@ mod tests {
             done(1, 0..2, b"aaaa"),
             done(1, 2..4, b"bbbb"),
             done(1, 6..7, b"dd"),
-            // Behind a short one nothing follows in the same range.
+            // Nothing follows a short one in the same range.
             done(1, 7..9, b"eeee"),
             done(1, 11..13, b"ffff"),
             done(1, 13..16, b"gggggg"),

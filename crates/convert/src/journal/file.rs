@@ -23,7 +23,7 @@ use crate::{Error, unfinished::Unfinished};
 /// The number in the first line. Another one is another format, which is not read.
 const VERSION: u64 = 1;
 
-/// What a journal says.
+/// Contents of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// The process that wrote it last, and the name of its machine.
@@ -34,18 +34,18 @@ pub struct Found {
     pub outputs: Vec<String>,
     /// When it was last written to.
     pub written: Option<SystemTime>,
-    /// What the run was made of. None where it did not come to that.
+    /// Fingerprint of the run; `None` if it ended earlier.
     pub fingerprint: Option<Fingerprint>,
     /// Rows that are on the disk.
     pub done: Vec<Done>,
-    /// Whether all is on the disk, so that files may have their names already.
+    /// True if everything is on disk, so that files may already have their names.
     pub is_whole: bool,
     /// Bytes of the lines that could be read.
     n_bytes: u64,
 }
 
 impl Found {
-    /// Whether somebody could go on with it.
+    /// True if the run can be resumed.
     pub fn is_worth_something(&self) -> bool {
         self.fingerprint.is_some() && (self.is_whole || !self.done.is_empty())
     }
@@ -112,7 +112,7 @@ fn owner_of(line: &Value) -> Option<(u32, String)> {
 }
 
 impl Found {
-    /// What it left, of the journal at `path`.
+    /// The unfinished run of the journal at `path`.
     pub fn unfinished(&self, path: &Path) -> Unfinished {
         let temporary = self.outputs.iter().map(|name| Output::temporary_path_of(&path.with_file_name(name)));
         Unfinished {
@@ -125,7 +125,7 @@ impl Found {
     }
 }
 
-/// The run to these outputs that was stopped before its end and that somebody could go on with.
+/// The interrupted run to these outputs that can be resumed.
 pub fn unfinished(paths: &[PathBuf]) -> Option<Unfinished> {
     let path = Journal::path_of(paths.first()?);
     let found = Found::read(&path).filter(Found::is_worth_something)?;
@@ -135,12 +135,12 @@ pub fn unfinished(paths: &[PathBuf]) -> Option<Unfinished> {
 /// The journal of a run that is at work.
 pub struct Journal<'a> {
     locked: LockedFile,
-    /// What the run is made of. Asked for when there is something to note, once.
+    /// Computes the fingerprint. Called once, when there is something to record.
     fingerprint: &'a (dyn Fn() -> Fingerprint + Sync),
     state: Mutex<State>,
     /// Held while a line is written.
     lines: Mutex<()>,
-    /// Whether all spans get checksums.
+    /// True if all spans get checksums.
     is_for_others: bool,
 }
 
@@ -148,7 +148,7 @@ pub struct Journal<'a> {
 struct State {
     /// Rows in all outputs that are not noted yet.
     pending: Vec<Done>,
-    /// Whether the line that says what the run is made of is written.
+    /// True if the fingerprint was written.
     is_described: bool,
 }
 
@@ -177,7 +177,7 @@ impl<'a> Journal<'a> {
         Ok((Journal { locked, fingerprint, state, lines, is_for_others: false }, found))
     }
 
-    /// What is in the journal at `path`, if there is one and no process has it.
+    /// Contents of the journal at `path`, if there is one and no process has it.
     ///
     /// # Errors
     /// As [`Journal::open`].
@@ -214,7 +214,7 @@ impl<'a> Journal<'a> {
         Journal { is_for_others: true, ..self }
     }
 
-    /// How to know the bytes of a job again, which are cheaply made again or not.
+    /// Span of a job's bytes, which may be cheap to make again.
     pub(crate) fn span(&self, bytes: &[u8], is_cheap: bool) -> Span {
         match is_cheap && !self.is_for_others {
             true => Span { checksum: None, n_bytes: bytes.len() as u64 },
@@ -260,7 +260,8 @@ impl<'a> Journal<'a> {
         Ok(())
     }
 
-    /// Begins a journal of nothing, of a run that writes `outputs`. What the run is made of is written before the first rows.
+    /// Starts an empty journal for a run that writes `outputs`. The fingerprint is written before the first
+    /// rows.
     ///
     /// # Errors
     /// [`Error::Gguf`].
@@ -269,12 +270,12 @@ impl<'a> Journal<'a> {
         self.append(&owner_line(outputs))
     }
 
-    /// Goes on behind what was found, in a run that writes the same `outputs`.
+    /// Continues a journal, in a run that writes the same `outputs`.
     ///
     /// # Errors
     /// [`Error::Gguf`].
     pub fn go_on(&self, found: &Found, outputs: &[PathBuf]) -> Result<(), Error> {
-        // What a crash left of a line would hide all that follows it.
+        // The remains of an incomplete line would hide everything after it.
         self.locked.file().set_len(found.n_bytes).map_err(|source| self.error("cut", source))?;
         self.state().is_described = found.fingerprint.is_some();
         self.append(&owner_line(outputs))
@@ -285,13 +286,13 @@ impl<'a> Journal<'a> {
         self.state().pending.push(Done::of_job(task, rows, spans));
     }
 
-    /// Notes what was written until now, after `sync` has put it on the disk, and syncs the journal. Without `sync` the
-    /// system does both when it likes, which is enough as long as it lives.
+    /// Records rows written so far, after `sync` has flushed them to disk, and syncs the journal. Without
+    /// `sync` the system flushes both at some point, which is sufficient unless it crashes.
     ///
     /// # Errors
-    /// [`Error::Gguf`]. Of a failed sync the system tells once.
+    /// [`Error::Gguf`]. The system reports a failed sync only once.
     pub fn checkpoint(&self, sync: Option<&dyn Fn() -> Result<(), Error>>) -> Result<(), Error> {
-        // Taken before the sync: what is written while it lasts belongs to the next one.
+        // Taken before the sync: rows written meanwhile belong to the next one.
         let pending = std::mem::take(&mut self.state().pending);
         if pending.is_empty() {
             return Ok(());
@@ -305,7 +306,7 @@ impl<'a> Journal<'a> {
         if sync.is_some() { self.sync() } else { Ok(()) }
     }
 
-    /// Says what the run is made of, if nobody has.
+    /// Writes the fingerprint, if it was not written yet.
     fn describe(&self) -> Result<(), Error> {
         if !std::mem::replace(&mut self.state().is_described, true) {
             self.append(&json!({"fingerprint": (self.fingerprint)().to_json()}))?;
@@ -313,7 +314,7 @@ impl<'a> Journal<'a> {
         Ok(())
     }
 
-    /// Whether there is anything that a later run could go on with.
+    /// True if there is anything that a later run could use.
     pub(crate) fn is_worth_something(&self) -> bool {
         self.state().is_described
     }
@@ -339,7 +340,8 @@ impl<'a> Journal<'a> {
 
     /// Removes the file.
     pub fn remove(self) {
-        // While the lock is held, so that nobody takes a file that goes. Nothing better can be done about one that stays.
+        // While the lock is held, so that no process opens a file that is being removed. If removing fails,
+        // the file stays.
         let _already_gone = fs::remove_file(self.locked.path());
     }
 

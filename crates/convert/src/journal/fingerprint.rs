@@ -1,4 +1,4 @@
-//! What the bytes of a run depend on, by name, so that whoever goes on can be told what changed.
+//! Named inputs that decide the bytes of a run, so that a later run can report what changed.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ pub struct InputFile {
     pub n_bytes: u64,
     /// When it was last written to, in nanoseconds since 1970, where the system says that.
     pub modified: Option<u64>,
-    /// What names its content where it is not on this machine: a commit.
+    /// Identity of content that is not on this machine: a commit.
     pub tag: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl InputFile {
             Ok(paths)
         };
         for entry in entries(path)? {
-            // A link that leads nowhere is read by nobody.
+            // A dangling link is never read.
             let Ok(metadata) = fs::metadata(&entry) else { continue };
             let inside = if metadata.is_dir() { entries(&entry).unwrap_or_default() } else { vec![entry] };
             files.extend(
@@ -68,7 +68,7 @@ impl InputFile {
         Ok(files)
     }
 
-    /// How it became `now`; none where it did not.
+    /// Description of the change to `now`; `None` if there is none.
     fn change(&self, now: &InputFile) -> Option<String> {
         let name = &self.name;
         match () {
@@ -110,7 +110,7 @@ fn nanoseconds(time: SystemTime) -> Option<u64> {
     u64::try_from(since.as_nanos()).ok()
 }
 
-/// What only the caller knows of what the bytes depend on.
+/// Inputs of the fingerprint that only the caller knows.
 pub struct Origin<'a> {
     /// The program and its build. Asked for when a run has something to note, since it may cost reading the program.
     pub program: &'a (dyn Fn() -> String + Sync),
@@ -135,19 +135,20 @@ struct OutputFile {
     header: u64,
 }
 
-/// What the bytes of a run depend on.
+/// Everything that decides the bytes of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint {
     program: String,
     options: Vec<(String, String)>,
     inputs: Vec<InputFile>,
     outputs: Vec<OutputFile>,
-    /// Checksum of every task with its targets and importance weights: what nothing before names.
+    /// Checksum of every task with its targets and importance weights: everything that the other fields do
+    /// not name.
     plan: u64,
 }
 
 impl Fingerprint {
-    /// Of a run. `sources` are the files that are mapped.
+    /// Fingerprint of a run. `sources` are the mapped files.
     pub fn new(
         origin: &Origin<'_>,
         sources: &[Mapped],
@@ -185,7 +186,7 @@ impl Fingerprint {
         self.outputs.iter().fold(0, |sum, output| sum.saturating_add(output.n_bytes))
     }
 
-    /// What `self` has otherwise than `earlier`, a sentence each; empty where both give the same bytes.
+    /// Differences from `earlier`, one sentence each; empty if both give the same bytes.
     pub fn differences(&self, earlier: &Fingerprint) -> Vec<String> {
         let mut differences = Vec::new();
         if self.program != earlier.program {
@@ -206,7 +207,7 @@ impl Fingerprint {
                 differences.push(format!("`{name}` was {was} and is {is}"));
             }
         }
-        // A file that came up since changes bytes only if somebody reads it, which the plan shows.
+        // A new file changes bytes only if it is read, which the plan shows.
         for input in &earlier.inputs {
             let change = match self.inputs.iter().find(|now| now.name == input.name) {
                 Some(now) => input.change(now),
@@ -245,7 +246,7 @@ impl Fingerprint {
         })
     }
 
-    /// What [`Fingerprint::to_json`] gave.
+    /// Inverse of [`Fingerprint::to_json`].
     pub fn from_json(value: &Value) -> Option<Fingerprint> {
         let text = |value: &Value| Some(value.as_str()?.to_owned());
         let option = |option: &Value| Some((text(option.get(0)?)?, text(option.get(1)?)?));
@@ -348,7 +349,7 @@ mod tests {
             assert_eq!(now.differences(&earlier), [expected]);
         }
         assert!(earlier.differences(&earlier).is_empty());
-        // A file that nobody knew changes nothing by itself.
+        // A new file changes nothing by itself.
         let mut now = earlier.clone();
         now.inputs.push(InputFile { name: "new".to_owned(), n_bytes: 1, modified: None, tag: None });
         assert!(now.differences(&earlier).is_empty());

@@ -1,31 +1,32 @@
-//! The journal of a run: which rows are on the disk, so that a later run goes on where one was killed.
+//! The journal of a run: the rows that are on disk, so that a later run can resume.
 //!
-//! It is a text file beside the temporary files, `.NAME.journal` after the first output. Each line is a checksum of 16 hex
-//! digits, a space and JSON; what follows the first line that is cut or wrong is not read, since a crash may leave
-//! such an end. The lines are
+//! It is a text file next to the temporary files, `.NAME.journal` after the first output. Each line is a
+//! checksum of 16 hex digits, a space and JSON. Reading stops at the first truncated or invalid line, since a
+//! crash may leave one. The lines are
 //!
 //! ```text
-//! {"journal":1,"pid":4711,"host":"a","began":1763830800}        who writes it; again where a later run goes on
+//! {"journal":1,"pid":4711,"host":"a","began":1763830800}        writer; repeated when a later run resumes
 //! {"fingerprint":{"program":..,"options":..,"inputs":..,"outputs":..,"plan":..}}
 //! {"done":[[3,0,512,128,[[1277402318014,294912]]]]}             task, rows, rows of a job; for each target checksum or null, bytes
-//! {"whole":true}                                                all is on the disk, files may get their names
+//! {"whole":true}                                                everything is on disk, files may get their names
 //! ```
 //!
-//! A task is an index into the tasks of the run, in the order of the input's tensors; the bytes of rows in an output are
-//! contiguous ([`Done::places`]). Header and padding are in no range, whoever goes on writes them again.
+//! A task is an index into the tasks of the run, in the order of the input's tensors; the bytes of rows in an
+//! output are contiguous ([`Done::places`]). Header and padding are in no range; a resumed run writes them
+//! again.
 //!
-//! **Order.** Rows are noted only when they are on the disk: outputs are synced, then the line is written, then the
-//! journal is synced. All the same every range is read back and compared before it is relied on ([`verify`](crate::verify())), and
-//! what differs is done again.
+//! **Order.** Rows are recorded only when they are on disk: outputs are synced, then the line is written,
+//! then the journal is synced. Still, every range is read back and compared before it is used
+//! ([`verify`](crate::verify())), and mismatches are made again.
 //!
-//! **Checksums** are of what takes long to make: of types whose scales are searched for, and of what is fetched. All else (rows that
-//! are copied as they are stored, floats, Q8_0) is made at the speed of the memory, so that a checksum would cost much beside it; it
-//! has none and is compared with what the sources give once more. Parts of a run have checksums of all their rows, since who puts
-//! them together should not have to read the sources ([`Journal::for_others`]).
+//! **Checksums** cover data that is slow to make: types whose scales are searched, and data that is fetched.
+//! Everything else (copied rows, floats, Q8_0) is made at memory speed, so a checksum would be comparatively
+//! expensive; it is compared with newly made data instead. Parts of a run have checksums of all their rows,
+//! so that assembling them needs no sources ([`Journal::for_others`]).
 //!
-//! They are XXH3 of 64 bits, made while the bytes of a job are in the cache. Where jobs are neighbours, that of all
-//! is the XXH3 of theirs (little endian, in order), so that a journal grows by some ranges every few seconds, however large the
-//! model is. They find what crashes and disks do, not what somebody does on purpose.
+//! Checksums are 64-bit XXH3, computed while the bytes of a job are in the cache. The checksum of neighboring
+//! jobs is the XXH3 of theirs (little endian, in order), so a journal grows by a few ranges every few
+//! seconds, however large the model is. They detect crashes and disk errors, not deliberate changes.
 
 mod done;
 mod file;

@@ -1,7 +1,8 @@
-//! Mathematics of a LoRA adapter by its `adapter_config.json`: what can be merged, and what an adapter file can hold.
+//! Mathematics of a LoRA adapter by its `adapter_config.json`: what can be merged, and what an adapter file
+//! can hold.
 //!
-//! Source: `LoraConfig` in `tuners/lora/config.py`, `LoraModel._create_and_replace` in `tuners/lora/model.py` and
-//! `get_pattern_key` in `utils/other.py` of peft 0.21.2.
+//! Source: `LoraConfig` in `tuners/lora/config.py`, `LoraModel._create_and_replace` in `tuners/lora/model.py`
+//! and `get_pattern_key` in `utils/other.py` of peft 0.21.2.
 
 use regex::Regex;
 use serde_json::{Map, Value as Json};
@@ -9,7 +10,7 @@ use source::Tensor;
 
 use super::{MergeError, modules::PREFIX};
 
-/// What becomes of an adapter.
+/// Use of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     /// It is merged into its base model.
@@ -44,7 +45,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 /// something out of them first, which is done again when PEFT opens such an adapter.
 const PLAIN_STARTS: &[&str] = &["gaussian", "eva", "orthogonal", "mica"];
 
-/// How a LoRA adapter is merged.
+/// Parameters for merging a LoRA adapter.
 #[derive(Debug)]
 pub(crate) struct Config {
     rank: u64,
@@ -52,9 +53,9 @@ pub(crate) struct Config {
     ranks: Vec<(Regex, u64)>,
     alphas: Vec<(Regex, f64)>,
     use_rslora: bool,
-    /// Whether matrices have magnitudes of their own (DoRA).
+    /// True if matrices have magnitudes (DoRA).
     pub use_dora: bool,
-    /// Whether its matrices have their inputs as rows, as far as nothing else says so.
+    /// True if its matrices have inputs as rows, unless stated otherwise.
     pub fan_in_fan_out: bool,
     /// Ends of the names of single parameters that have pairs.
     parameters: Vec<String>,
@@ -171,8 +172,8 @@ impl Config {
             .map_or(self.alpha, |(_, alpha)| *alpha)
     }
 
-    /// What `B @ A` of a module is multiplied with, for an adapter that is taken `scale` times: alpha / r, or
-    /// alpha / sqrt(r). Computed in f64 and rounded once, as torch takes a Python float to an f32 tensor.
+    /// Factor of `B @ A` of a module, for an adapter merged `scale` times: alpha / r, or alpha / sqrt(r).
+    /// Computed in f64 and rounded once, as torch converts a Python float to an f32 tensor.
     ///
     /// Source: `LoraLayer.set_scale`.
     pub(crate) fn scaling_of(&self, module: &str, scale: f64) -> f32 {
@@ -211,7 +212,7 @@ fn tokens(keys: &Map<String, Json>) -> Result<Vec<(String, Vec<u64>)>, MergeErro
     }
 }
 
-/// Whether Python takes a value for true.
+/// Python's truth value of a value.
 fn is_set(value: &Json) -> bool {
     match value {
         Json::Null => false,

@@ -20,7 +20,7 @@ pub enum MergeError {
         key: &'static str,
         /// Its value.
         found: String,
-        /// What would be right.
+        /// Expected value.
         expected: &'static str,
     },
     /// A config key that is not there.
@@ -46,10 +46,10 @@ pub enum MergeError {
         key: &'static str,
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The problem.
         error: Box<regex::Error>,
     },
-    /// A factor that is no number.
+    /// An invalid factor.
     #[error("scale {scale} is not finite")]
     Scale {
         /// The factor.
@@ -80,7 +80,7 @@ pub enum MergeError {
         tensor: String,
         /// Its shape.
         found: Vec<u64>,
-        /// What would fit.
+        /// Expected shape.
         expected: String,
         /// The tensor of the base model.
         target: String,
@@ -122,7 +122,7 @@ pub enum MergeError {
         /// The tensor of the base model.
         target: String,
     },
-    /// A tensor whose type is no float.
+    /// A tensor that is not a float.
     #[error("tensor `{tensor}`: type {}, expected f32, f16 or bf16", found.name())]
     Type {
         /// The tensor.
@@ -146,14 +146,14 @@ pub enum MergeError {
         /// The parameters.
         parameters: Vec<String>,
     },
-    /// A trained token that the base model does not have, or that is there twice.
+    /// A trained token that is missing from the base model, or a duplicate.
     #[error("tensor `{tensor}`: token {token} {problem}")]
     Token {
         /// The adapter's tensor.
         tensor: String,
         /// The token.
         token: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// A pair for the output of a base model that takes the embedding for it: PEFT would change both.
@@ -167,7 +167,7 @@ pub enum MergeError {
 }
 
 impl MergeError {
-    /// What a person could do about it.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             MergeError::Source(error) => return error.hint().map(str::to_owned),

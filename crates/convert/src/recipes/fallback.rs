@@ -1,4 +1,4 @@
-//! What to take where a row holds no whole blocks of the dtype that was chosen.
+//! Fallback types for rows that are not whole blocks of the chosen dtype.
 
 use tensor::DType;
 

@@ -1,4 +1,4 @@
-//! What the reference does to metadata when it writes a file of another type.
+//! Metadata changes of the reference when it writes a file of another type.
 
 use gguf::{Array, Metadata, Value};
 use tensor::DType;
@@ -11,7 +11,7 @@ pub const QUANTIZATION_VERSION: u32 = 2;
 /// The bit that marks a file type as guessed (`LLAMA_FTYPE_GUESSED`, `include/llama.h`).
 pub const GUESSED: u32 = 1024;
 
-/// What happens to text that holds a zero byte.
+/// Treatment of text with a zero byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ZeroBytes {
     /// The text ends there, as in the reference, which copies C strings.
@@ -40,20 +40,20 @@ pub fn quantized_metadata(input: &Metadata, file_type: u32, zero_bytes: ZeroByte
             }
         }
     }
-    // In this order, each behind all other keys: that is where gguf_set_kv puts a key that is set again.
+    // In this order, each appended at the end, as gguf_set_kv does.
     metadata.set_last("general.quantization_version", QUANTIZATION_VERSION);
     metadata.set_last("general.file_type", file_type);
     metadata.retain(|key, _| !matches!(key, "split.no" | "split.count" | "split.tensors.count"));
     metadata
 }
 
-/// Where a C string ends.
+/// End of a C string.
 fn text_end(text: &[u8]) -> usize {
     text.iter().position(|&byte| byte == 0).unwrap_or(text.len())
 }
 
-/// The file type of an input, which copying keeps: what its metadata says, or else the type
-/// of the dtype that most tensors have, with [`GUESSED`] set.
+/// File type of an input, which copying keeps: the value in its metadata, or else the type of the dtype that
+/// most tensors have, with [`GUESSED`] set.
 ///
 /// Source: the constructor of `llama_model_loader`, `src/llama-model-loader.cpp`.
 pub fn stored_file_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> u32 {

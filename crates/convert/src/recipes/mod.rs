@@ -1,14 +1,13 @@
-//! Which dtype each tensor of a model gets.
+//! Choice of a dtype for each tensor of a model.
 //!
-//! A recipe (Q4_K_M, IQ3_XS, ...) is a default dtype and a mix of rules that look at a tensor's
-//! role, its place among the layers, its row length and a few facts of the model. All of it is
-//! the reference's: [`RECIPES`] is its list of file types, `rules.rs` its mixes as data,
-//! `allow.rs` the tensors that it never touches, `fallback.rs` what it takes where a row holds
-//! no whole blocks. Nothing here reads a weight or opens a file.
+//! A recipe (Q4_K_M, IQ3_XS, ...) is a default dtype and a mix of rules that depend on a tensor's role, its
+//! layer, its row length and a few facts about the model. All of it follows the reference: [`RECIPES`] is its
+//! list of file types, `rules.rs` its mixes as data, `allow.rs` the tensors that it never changes,
+//! `fallback.rs` its types for rows that are not whole blocks. Nothing here reads a weight or opens a file.
 //!
-//! Source: `src/llama-quant.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36, held to
-//! by the reference's own snapshots in `golden/recipes/`. Where it has a habit that hurts, the
-//! better way is a switch in [`Differences`], off unless requested.
+//! Source: `src/llama-quant.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36, tested with the
+//! reference's own snapshots in `golden/recipes/`. Improvements over harmful behavior of the reference are
+//! switches in [`Differences`], off by default.
 
 mod allow;
 mod assign;

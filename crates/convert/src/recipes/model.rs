@@ -4,7 +4,7 @@ use gguf::{Array, KeyError, Metadata, Value};
 
 use super::RecipeError;
 
-/// What recipes need to know of a model.
+/// Facts about a model for recipes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelFacts {
     /// `general.architecture`.
@@ -17,7 +17,7 @@ pub struct ModelFacts {
     pub n_head: u32,
     /// Key-value heads of the first layer.
     pub n_head_kv: u32,
-    /// Whether the reference takes the model for one of 70B, see [`is_70b`].
+    /// True if the reference treats the model as a 70B, see [`is_70b`].
     pub is_70b: bool,
 }
 
@@ -27,9 +27,8 @@ pub struct ModelFacts {
 const MODELS_70B: &[(&str, u32)] =
     &[("llama", 80), ("llama-embed", 80), ("deci", 80), ("qwen2", 80), ("olmo", 80), ("jais2", 68)];
 
-/// Whether the reference takes a model for one of 70B. `n_layer_trunk` counts without the
-/// layers for predicting further tokens. A llama of 80 layers is one unless every head has
-/// keys of its own (that is the 65B) or it has eight experts.
+/// True if the reference treats a model as a 70B. `n_layer_trunk` counts layers without MTP layers. A llama
+/// of 80 layers is one unless every head has its own keys (the 65B) or it has eight experts.
 pub fn is_70b(architecture: &str, n_layer_trunk: u32, n_expert: u32, n_head: u32, n_head_kv: u32) -> bool {
     let llama = matches!(architecture, "llama" | "llama-embed");
     MODELS_70B.contains(&(architecture, n_layer_trunk)) && (!llama || (n_expert != 8 && n_head != n_head_kv))
@@ -41,14 +40,13 @@ impl ModelFacts {
         self.n_head.checked_div(self.n_head_kv).unwrap_or(0)
     }
 
-    /// Reads the facts from the metadata of a GGUF file, or from what is about to become one.
+    /// Reads the facts from the metadata of a GGUF file, or of a planned one.
     ///
-    /// Source: `llama_model_base::load_hparams` in `src/llama-model.cpp`, and the
-    /// `load_arch_hparams` of `granite-switch.cpp` and `nanbeige.cpp`, which count layers
-    /// that have no tensors.
+    /// Source: `llama_model_base::load_hparams` in `src/llama-model.cpp`, and the `load_arch_hparams` of
+    /// `granite-switch.cpp` and `nanbeige.cpp`, which count layers that have no tensors.
     ///
     /// # Errors
-    /// [`RecipeError::Key`] without architecture or block count, and where a count is none.
+    /// [`RecipeError::Key`] without architecture or block count, and for an invalid count.
     pub fn from_metadata(metadata: &Metadata) -> Result<ModelFacts, RecipeError> {
         let key = "general.architecture";
         let architecture = metadata.text(key)?.ok_or_else(|| KeyError::missing(key))?.to_owned();
@@ -65,7 +63,7 @@ impl ModelFacts {
         };
         let n_block = n_block.ok_or_else(|| KeyError::missing(format!("{architecture}.block_count")))?;
         let n_next = count("nextn_predict_layers")?.unwrap_or(0);
-        // Layers that predict further tokens stand behind the others and count as layers, but not for telling a 70B model.
+        // MTP layers come last and count as layers, but not for recognizing a 70B model.
         let n_trunk = n_block.checked_sub(n_next).ok_or_else(|| {
             let key = format!("{architecture}.nextn_predict_layers");
             KeyError::value(key, "no more than the block count", &Value::U32(n_next))
@@ -76,7 +74,7 @@ impl ModelFacts {
             n_expert = 0;
         }
         let n_head = count("attention.head_count")?.unwrap_or(0);
-        // Without key-value heads of its own every query head has one.
+        // Without key-value heads, every query head has one.
         let n_head_kv = count("attention.head_count_kv")?.unwrap_or(n_head);
         let n_layer = match architecture.as_str() {
             // One more layer routes between adapters.

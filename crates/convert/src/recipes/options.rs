@@ -1,4 +1,4 @@
-//! What a user may ask for beside the recipe.
+//! User options in addition to the recipe.
 
 use regex::Regex;
 use tensor::DType;
@@ -22,7 +22,7 @@ impl PartialEq for TensorType {
     }
 }
 
-/// Where to do better than the reference. All off is the reference's way.
+/// Improvements over the reference. All are off by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Differences {
     /// Patterns count also where the recipe's default is F32, F16 or BF16. The reference
@@ -33,7 +33,7 @@ pub struct Differences {
     pub checked_options: bool,
 }
 
-/// Everything beside the recipe that decides about dtypes.
+/// Everything besides the recipe that decides dtypes.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// The recipe's default for every tensor, no mix.
@@ -48,9 +48,9 @@ pub struct Overrides {
     pub token_embedding_type: Option<DType>,
     /// Patterns, the first that is found counts.
     pub tensor_types: Vec<TensorType>,
-    /// Whether there is an importance matrix, which some mixes take into account.
+    /// True if there is an importance matrix, which some mixes take into account.
     pub has_imatrix: bool,
-    /// Where to leave the reference's way.
+    /// Deliberate differences from the reference.
     pub differences: Differences,
 }
 
@@ -103,7 +103,7 @@ impl TensorType {
         Ok(TensorType { pattern, dtype })
     }
 
-    /// Parses a list of `PATTERN=DTYPE` divided by white space, as a file of them is.
+    /// Parses a list of `PATTERN=DTYPE` separated by white space, as in a file.
     ///
     /// # Errors
     /// As [`TensorType::parse`].
@@ -112,8 +112,7 @@ impl TensorType {
     }
 }
 
-/// Lower case, but for letters behind a backslash: `\D` is not `\d`, though the reference
-/// makes it so.
+/// Lower case, except letters after a backslash: `\D` is not `\d`, although the reference treats them alike.
 fn lower_case(pattern: &str) -> String {
     let mut escaped = false;
     let lower = |letter: char| {

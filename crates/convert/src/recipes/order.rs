@@ -11,7 +11,7 @@ pub fn layer_of(name: &str) -> Option<i64> {
         b'+' => (1, &number[1..]),
         _ => (1, number),
     };
-    // What sscanf does not read leaves its variable alone; a name without a number has no layer.
+    // sscanf leaves the variable unchanged if it reads nothing; a name without a number has no layer.
     let mut digits = digits.bytes().take_while(u8::is_ascii_digit).peekable();
     digits.peek()?;
     let value =
@@ -29,8 +29,8 @@ pub fn compare_names(a: &str, b: &str) -> Ordering {
     layer(a).cmp(&layer(b)).then_with(|| a.as_bytes().cmp(b.as_bytes()))
 }
 
-/// Where each tensor of the reference's output comes from: `result[i]` is the index in `names`
-/// of the `i`-th tensor that it processes and writes.
+/// Order of the reference's output: `result[i]` is the index in `names` of the `i`-th tensor that it
+/// processes and writes.
 pub fn reference_order(names: &[&str]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by(|&a, &b| compare_names(names[a], names[b]));

@@ -20,7 +20,7 @@ pub enum Kept {
     Sensitive(&'static str),
 }
 
-/// What decided about a tensor.
+/// Reason for a tensor's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -40,9 +40,9 @@ pub enum Reason {
     Rule {
         /// The tensor's role.
         category: Category,
-        /// Whether the model has no output matrix, so that its token embedding counts as one.
+        /// True if the model has no output matrix, so that its token embedding counts as one.
         tied: bool,
-        /// What had to hold.
+        /// Conditions of the rule.
         when: &'static [When],
     },
     /// A tensor that this architecture does not take below eight bits.

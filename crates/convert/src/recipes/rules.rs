@@ -85,7 +85,7 @@ const fn rule(of: &'static [F], when: &'static [When], then: DType) -> Rule {
 /// Any file type.
 const ANY: &[F] = &[];
 
-/// The file types below three bits, which have rules of their own.
+/// File types below three bits, which have their own rules.
 pub(super) const LOW: &[F] = &[F::IQ2_XXS, F::IQ2_XS, F::IQ1_S, F::IQ2_S, F::IQ2_M, F::IQ1_M];
 
 /// The output matrix, and a token embedding that doubles as one.
@@ -101,7 +101,7 @@ pub(super) const OUTPUT: &[Rule] = &[
 /// Everything else of the recipe for experts in mxfp4.
 pub(super) const MXFP4_MOE: &[Rule] = &[rule(ANY, &[When::ExpertStack], MXFP4), rule(ANY, &[], Q8_0)];
 
-/// A token embedding beside an output matrix.
+/// A token embedding of a model with an output matrix.
 pub(super) const EMBEDDING: &[Rule] = &[
     rule(&[F::IQ2_XXS, F::IQ2_XS, F::IQ1_S, F::IQ1_M], &[], Q2_K),
     rule(&[F::IQ2_S, F::IQ2_M, F::IQ3_XXS], &[], IQ3_S),

@@ -1,4 +1,4 @@
-//! Whether `general.file_type` says what is in a file.
+//! Compares `general.file_type` with the contents of a file.
 
 use gguf::{Metadata, Value};
 use tensor::DType;
@@ -8,18 +8,18 @@ use super::{GUESSED, ModelFacts, Overrides, RECIPES, Recipe, TensorFacts, assign
 /// Calibration methods with their versions, as files name them. The version changes with every change of the resulting bytes.
 pub const CALIBRATION_METHODS: [&str; 2] = ["cal3", "cbs3"];
 
-/// What the stated file type and the tensors have to do with each other.
+/// Relation between the stated file type and the tensors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum StatedType {
-    /// The tensors are of such a mix, as far as can be told: options may change the type of any tensor.
+    /// The tensors match the mix, as far as can be determined: options may change the type of any tensor.
     Agrees {
         /// The name of the mix.
         name: &'static str,
     },
     /// There is no such key.
     Absent,
-    /// There are no matrices, of which alone a file type speaks.
+    /// There are no matrices, which alone determine a file type.
     NoMatrices,
     /// A number that stands for nothing.
     Unknown {

@@ -71,14 +71,14 @@ pub struct Recipe {
     pub file_type: FileType,
     /// The dtype of every tensor that no rule names.
     pub default: DType,
-    /// What to expect of it.
+    /// Short description.
     pub about: &'static str,
-    /// Whether some tensor of an ordinary transformer cannot be encoded without an
-    /// importance matrix. [`super::Assignment::requires_imatrix`] says it for each tensor.
+    /// True if some tensor of an ordinary transformer cannot be encoded without an importance matrix.
+    /// [`super::Assignment::requires_imatrix`] states it per tensor.
     pub needs_imatrix: bool,
     /// The recipe that this is another name of.
     pub alias_of: Option<&'static str>,
-    /// Whether tensors are copied as they are and the input's file type stays.
+    /// True if tensors are copied and the input's file type stays.
     pub copy: bool,
 }
 
@@ -149,7 +149,7 @@ impl Recipe {
 
     /// The recipe of this name, in any case, or of this file type number.
     ///
-    /// The reference also takes a number with anything behind it (`2nd` is Q4_0); this does not.
+    /// The reference also accepts a number with trailing text (`2nd` is Q4_0); this does not.
     ///
     /// # Errors
     /// [`RecipeError::UnknownRecipe`].

@@ -15,7 +15,7 @@ use crate::error::Error;
 pub struct CheckpointRows<'a> {
     wanted: RowsFor<'a>,
     parts: Vec<Part<'a>>,
-    /// What all parts take in their files, in bytes.
+    /// Bytes of all parts in their files.
     n_bytes: u64,
 }
 
@@ -73,7 +73,7 @@ impl<'a> CheckpointRows<'a> {
         Ok(CheckpointRows { wanted, parts, n_bytes })
     }
 
-    /// The source rows behind output rows `rows`, in output order, as long runs as there are.
+    /// Source rows for output rows `rows`, in output order, merged into the longest runs.
     fn runs(&self, rows: Range<u64>) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         let mut part = 0;
@@ -147,8 +147,8 @@ impl RowSource for CheckpointRows<'_> {
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let row_elems = self.wanted.view.row_elems;
         if let Some(dtype) = self.wanted.kept {
-            // What the blocks mean, not what the checkpoint's tensor does: that may have a scale besides, which
-            // is a tensor of its own in the output.
+            // The value of the blocks alone: the checkpoint's tensor may have an additional scale, which is a
+            // separate output tensor.
             let blocks = self.repacked(dtype, rows)?;
             return quant::decode(dtype, level, &blocks, out)
                 .map_err(|error| Error::Encode { tensor: self.wanted.tensor.to_owned(), error });

@@ -1,10 +1,9 @@
 //! Columns of a checkpoint's tensor as rows of the output: transposition by panels.
 //!
-//! A job reads some neighbouring columns of a matrix, a panel: of each row of the matrix a short run
-//! of elements. So a job needs memory for its own output alone, whatever the size of the matrix,
-//! and jobs of one matrix run side by side. What is read of a row at a time is at least
-//! [`PANEL_COLUMNS`] elements, a cache line of bf16, so that no line is fetched for a part of it
-//! only, save at the edges.
+//! A job reads neighboring columns of a matrix, a panel: a short run of elements of each row. So a job needs
+//! memory for its own output only, whatever the size of the matrix, and jobs of one matrix run in parallel.
+//! Each run has at least [`PANEL_COLUMNS`] elements, a cache line of bf16, so no line is fetched partially,
+//! except at the edges.
 
 use std::ops::Range;
 
@@ -30,9 +29,9 @@ pub struct ColumnRows<'a> {
     tensor: &'a source::Tensor,
     /// Columns of a matrix; its rows are as many as an output row has elements.
     n_columns: u64,
-    /// Which rows of the source are a matrix.
+    /// Rows of the source that form a matrix.
     matrix: Matrix,
-    /// What the tensor takes in its file, in bytes.
+    /// Bytes of the tensor in its file.
     n_bytes: u64,
 }
 
@@ -65,8 +64,8 @@ impl<'a> ColumnRows<'a> {
         Ok(ColumnRows { wanted, tensor, n_columns, matrix, n_bytes })
     }
 
-    /// Runs of neighbouring columns of one matrix behind output rows `rows`, in output order;
-    /// columns are counted through all matrices.
+    /// Runs of neighboring columns of one matrix for output rows `rows`, in output order; columns are counted
+    /// through all matrices.
     fn panels(&self, rows: Range<u64>) -> Vec<Range<u64>> {
         let mut panels: Vec<Range<u64>> = Vec::new();
         for row in rows {

@@ -1,10 +1,10 @@
-//! What happens to single elements between a checkpoint and a file.
+//! Element-wise functions between a checkpoint and a file.
 
 use arch::ElementMap;
 use quant::round::{f16_to_f32, f32_to_f16};
 
-/// Applies an element map to rows from `first_row` on, in the place of torch: what is stored as f16
-/// (`half`) is rounded to it after every operation; other types are computed in single precision.
+/// Applies an element map to rows from `first_row` on, as torch does: f16 values (`half`) are rounded after
+/// every operation; other types are computed in single precision.
 pub(super) fn map_elements(
     element: ElementMap,
     half: bool,

@@ -57,7 +57,7 @@ impl RowSource for GgufRows<'_> {
     }
 
     fn advise(&self, rows: Range<u64>, advice: Advice) {
-        // A tensor of its own file has a range; of another there is nothing to advise.
+        // A tensor of this file has a range; there is nothing to advise for another.
         if let Ok(range) = self.file.range(self.tensor) {
             let place = |row: u64| range.start + (row * self.row_bytes()) as usize;
             self.file.bytes().advise(advice, place(rows.start)..place(rows.end));

@@ -1,7 +1,7 @@
-//! Where the rows of an output tensor come from: one trait, one file for each kind of source.
+//! Sources of an output tensor's rows: one trait, and one file per kind of source.
 //!
-//! A new kind of source is a file with a type that implements [`RowSource`]; whoever makes a
-//! [`TensorTask`](crate::TensorTask) puts it into a box. Nothing that runs tasks knows which kinds there are.
+//! A new kind of source is a file with a type that implements [`RowSource`]; the code that creates a
+//! [`TensorTask`](crate::TensorTask) boxes it. The code that runs tasks does not depend on the kinds.
 
 mod checkpoint;
 mod columns;

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// Any range of rows can be read, in any order, from any thread; reading a range touches the
 /// pages of that range only.
 pub trait RowSource: fmt::Debug + Send + Sync {
-    /// How the elements fall into rows: those that ranges count.
+    /// Division of the elements into the rows that ranges count.
     fn view(&self) -> RowView;
 
     /// Reads rows `rows` into `out`, which is (rows, row_elems) f32.
@@ -24,8 +24,8 @@ pub trait RowSource: fmt::Debug + Send + Sync {
     /// [`Error::Read`] and [`Error::Encode`] where the stored type has no meaning as f32.
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error>;
 
-    /// The stored bytes of rows `rows`, in output order and little endian, where they are blocks of `dtype` already;
-    /// none where the values have to be read and encoded.
+    /// Stored bytes of rows `rows`, in output order and little endian, if they are already blocks of `dtype`;
+    /// `None` if the values must be read and encoded.
     ///
     /// # Errors
     /// [`Error::Gguf`]; never for a tensor of its own file.
@@ -34,8 +34,9 @@ pub trait RowSource: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Tells the system how the pages behind rows `rows` will be used. Where they are fetched, each
-    /// [`Advice::WillNeed`] is followed by one [`Advice::DoneWith`] of the same rows, when nobody holds their bytes any more.
+    /// Advises the system about the use of the pages of rows `rows`. For fetched sources, each
+    /// [`Advice::WillNeed`] is followed by one [`Advice::DoneWith`] of the same rows, when their bytes are no
+    /// longer held.
     fn advise(&self, rows: Range<u64>, advice: Advice) {
         let _ = (rows, advice);
     }
@@ -44,12 +45,12 @@ pub trait RowSource: fmt::Debug + Send + Sync {
     /// by [`RowSource::advise`], which has counted who needs them.
     fn all_done(&self) {}
 
-    /// Whether the rows are on their way here while they are read, so that it helps to say in time what is read next.
+    /// True if the rows are fetched while they are read, so that announcing reads helps.
     fn is_fetched(&self) -> bool {
         false
     }
 
-    /// Bytes of the input behind `n_rows` rows, for progress.
+    /// Input bytes of `n_rows` rows, for progress.
     fn input_bytes(&self, n_rows: u64) -> u64;
 
     /// Into which pieces the rows are best cut.
@@ -74,7 +75,7 @@ impl Granularity {
     pub const ROW: Granularity = Granularity { group_rows: 1, least_rows: 1 };
 }
 
-/// What the rows of a checkpoint's tensors are wanted for.
+/// Request for the rows of a checkpoint's tensors.
 #[derive(Debug, Clone, Copy)]
 pub struct RowsFor<'a> {
     /// The checkpoint.
@@ -83,9 +84,9 @@ pub struct RowsFor<'a> {
     pub tensor: &'a str,
     /// Its rows.
     pub view: RowView,
-    /// Which source row becomes which of them.
+    /// Map from source rows to these rows.
     pub map: RowMap,
-    /// What happens to their elements.
+    /// Function of their elements.
     pub element: ElementMap,
     /// The type whose blocks hold what the checkpoint stores, where they are taken as they are.
     pub kept: Option<DType>,
@@ -107,7 +108,7 @@ impl<'a> RowsFor<'a> {
         Error::RowsDiffer { tensor, source_names, found, expected, unit }
     }
 
-    /// The source row behind an output row.
+    /// Source row of an output row.
     pub(super) fn source_row(&self, row: u64) -> u64 {
         self.map.source_row(row, self.view.n_rows * self.map.pieces())
     }

@@ -66,7 +66,7 @@ fn values_are_those_of_the_libraries() {
             }
             (n_tensors, n_elems) = (n_tensors + 1, n_elems + values.len());
         }
-        // What is no part of codes goes through as it is: biases and plain matrices.
+        // Tensors that are not part of codes pass through unchanged: biases and plain matrices.
         let others = checkpoint.tensors.iter().filter(|tensor| expected.get(&tensor.name).is_none());
         assert!(others.into_iter().all(|tensor| tensor.stored.is_none()), "{name}");
     }
@@ -105,7 +105,8 @@ fn any_piece_is_a_piece_of_the_whole() {
     }
 }
 
-/// Compares what blocks of every type that shall hold the values decode to. Gives the types, or why there is none.
+/// Compares the decoded blocks of every type that can hold the values. Returns the types, or the reason for
+/// having none.
 fn check_repack(checkpoint: &Checkpoint, tensor: &Tensor) -> Result<Vec<DType>, String> {
     let whole = values(checkpoint, tensor);
     let types = match checkpoint.repacks_to(tensor).unwrap().unwrap() {

@@ -1,4 +1,4 @@
-//! Which types of ggml hold the values of which forms: each row of the table of lossless repacks.
+//! Types of ggml that can hold the values of each form: every row of the table of lossless repacks.
 
 use source::Folder;
 use tensor::DType;
@@ -9,7 +9,7 @@ use crate::{
     values,
 };
 
-/// The rows of codes with integer zeros: which types hold them, smallest first.
+/// Codes with integer zeros: the types that can hold them, smallest first.
 #[test]
 fn codes_with_integer_zeros() {
     use DType::{Q2_0, Q4_0, Q4_K, Q5_0, Q8_0, TQ1_0, TQ2_0};
@@ -148,7 +148,7 @@ const GOLDENS: &[(&str, &str, &str)] = &[
     ("dialects/bitnet-offline", "c.weight", "no: scale "),
     ("dialects/bitnet-bitlinear", "a.weight", "no: scale "),
     ("dialects/bitnet-bitlinear", "b.weight", "q4_0 q5_0 q8_0"),
-    // MXFP4 in every spelling: MXFP4. NVFP4 has a scale beside its blocks, and is kept without being asked.
+    // MXFP4 in every spelling: MXFP4. NVFP4 has a separate scale, and is always kept.
     ("dialects/fp4-compressed-mxfp4", "layers.0.q_proj.weight", "mxfp4"),
     ("dialects/fp4-compressed-mxfp4", "layers.1.q_proj.weight", "mxfp4"),
     ("dialects/fp4-gpt-oss", "model.layers.0.mlp.experts.down_proj_blocks", "mxfp4"),
