@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(prompt(Some(&nested), &[], "", "").unwrap(), "");
         let printed = prompt(Some(&format!("{nested}{{{{ n.x }}}}")), &[], "", "").unwrap_err();
         assert_eq!(printed.to_string(), "`tokenizer.chat_template`: lists nested deeper than 990");
-        // Python says so too, of a thousand.
+        // Python stops as well, at a depth of a thousand.
         let as_json = prompt(Some(&format!("{nested}{{{{ n.x | tojson }}}}")), &[], "", "").unwrap_err();
         assert_eq!(as_json.to_string(), "`tokenizer.chat_template`: lists nested deeper than 990");
     }

@@ -1,9 +1,9 @@
-//! A text cut into chunks, and the logits of their counted positions in batches: what perplexity, divergence and
-//! importance have in common.
+//! A text cut into chunks, and the logits of their counted positions in batches: the common part of
+//! perplexity, divergence and importance.
 //!
-//! A text is cut into chunks of `context` tokens (the command line calls them windows). The first token of each is
-//! replaced with the token that begins texts, where the tokenizer adds one. Only the predictions from the middle
-//! of a chunk on are counted, so that every counted token has half a chunk before it.
+//! A text is cut into chunks of `context` tokens. The first token of each is replaced with BOS if the
+//! tokenizer adds one. Only predictions from the middle of a chunk on are counted, so every counted token has
+//! half a chunk of context.
 //!
 //! Source: `perplexity` and `perplexity_v2` in `tools/perplexity/perplexity.cpp` of llama.cpp
 //! (llama-cpp-python 0.3.36).
@@ -14,7 +14,7 @@ use gguf::PartNumber;
 
 use crate::{Error, Hidden, Model, Observer, Sequence};
 
-/// How a text is cut.
+/// Parameters for cutting a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Tokens in a chunk, 4 at least.
@@ -33,8 +33,9 @@ impl Default for Settings {
     }
 }
 
-/// The shortest chunk. The counted positions are `context / 2 .. context - 1`, because the last token predicts one
-/// of the next chunk: of 4 tokens that is a single prediction, behind BOS and two tokens, of 2 tokens none.
+/// The shortest chunk. The counted positions are `context / 2 .. context - 1`, because the last token
+/// predicts one of the next chunk: 4 tokens give a single prediction, after BOS and two tokens, and 2 tokens
+/// none.
 pub const LEAST_CONTEXT: usize = 4;
 
 /// The reference runs chunks with a stride in whatever context it has, and makes contexts a multiple of this
@@ -84,7 +85,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// What a model is to be run on.
+    /// Sequence for the model.
     pub fn sequence(&self) -> Sequence<'_> {
         Sequence { tokens: &self.tokens, wanted: self.counted.clone() }
     }
@@ -128,12 +129,13 @@ pub fn chunks_of_text(model: &Model, tokens: &[u32], settings: &Settings) -> Res
     Ok((0..n_chunks).map(chunk).collect())
 }
 
-/// How many chunks of so many tokens run together: as few as the model that takes the fewest.
+/// Number of chunks that run together: the minimum over the models.
 fn chunks_at_once(models: &[&Model], context: usize) -> usize {
     models.iter().map(|model| model.sequences_at_once(context)).min().unwrap_or(1)
 }
 
-/// The groups of chunks that run together, in order: who runs one after the other gets the figures of one run, to the last bit.
+/// Groups of chunks that run together, in order. Running them one after the other gives the same results as
+/// one run, to the last bit.
 pub fn groups(models: &[&Model], chunks: &[Chunk]) -> impl Iterator<Item = Range<usize>> + use<> {
     let at_once = chunks_at_once(models, chunks.first().map_or(1, |chunk| chunk.tokens.len()));
     groups_of(chunks.len(), at_once)
@@ -162,13 +164,13 @@ pub fn chunks_of_part(models: &[&Model], chunks: &[Chunk], part: PartNumber) -> 
 pub struct LogitBatches<'a> {
     models: Vec<&'a Model>,
     chunks: &'a [Chunk],
-    /// Behind the last chunk that is run.
+    /// End of the chunks to run.
     end: usize,
     chunks_at_once: usize,
     rows_at_once: usize,
     /// The chunks that were run last.
     group: Range<usize>,
-    /// What each model made of them: a row for each of their counted positions.
+    /// Hidden rows of each model: one per counted position.
     hidden: Vec<Hidden>,
     n_rows: usize,
     next_row: usize,
@@ -194,8 +196,8 @@ impl<'a> LogitBatches<'a> {
         }
     }
 
-    /// The next rows; none behind the last chunk. `observer` sees every product of the forward pass, if one is
-    /// run for these rows.
+    /// The next rows; `None` after the last chunk. `observer` sees every product of the forward pass, if one
+    /// is run for these rows.
     ///
     /// # Errors
     /// As [`Model::run`].
@@ -248,12 +250,12 @@ pub struct Target {
     pub index: usize,
     /// The token that comes next in the text.
     pub token: u32,
-    /// Whether it is the last one of its chunk.
+    /// True if it is the last one of its chunk.
     pub is_last: bool,
 }
 
 impl LogitBatch<'_> {
-    /// What the rows should predict, in order.
+    /// Target tokens of the rows, in order.
     pub fn targets(&self) -> impl ExactSizeIterator<Item = Target> + '_ {
         // All chunks have as many counted positions as the first.
         let n = self.chunks[0].counted.len();

@@ -16,14 +16,14 @@ use crate::{
     weights::Weights,
 };
 
-/// What sets the classifiers of one family apart from those of another.
+/// Properties of a family's classifier.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClassifierSpec {
-    /// Behind the first matrix.
+    /// Activation after the first matrix.
     pub activation: Activation,
-    /// Whether the mean of the rows is classified where the file does not say which row is.
+    /// True if the mean of the rows is classified by default.
     pub mean_by_default: bool,
-    /// Whether scores become probabilities.
+    /// True if scores become probabilities.
     pub is_softmax: bool,
 }
 
@@ -38,13 +38,13 @@ impl ClassifierSpec {
     pub const QWEN3: ClassifierSpec = ClassifierSpec { is_softmax: true, ..ClassifierSpec::BERT };
 }
 
-/// What makes scores of a row.
+/// Computes scores from a row.
 pub(crate) struct Classifier {
     dense: Option<Head>,
     spec: ClassifierSpec,
     norm: Option<Norm>,
     output: Option<Head>,
-    /// Which row it is given.
+    /// The row to classify.
     pub row: Pooling,
     /// Names of the scores.
     pub labels: Vec<String>,

@@ -1,8 +1,8 @@
-//! A base and files made of it, run together over the same text, chunk by chunk.
+//! Compares files with their base over the same text, chunk by chunk.
 //!
-//! What is compared is what the reference compares: the predictions behind the second half of each chunk
-//! ([`chunks_of_text`]). No file of logits is written in between; the reference's can be read in the place of the
-//! base, and written.
+//! The comparison is that of the reference: predictions in the second half of each chunk
+//! ([`chunks_of_text`]). No file of logits is needed; the reference's file can replace the base, and can be
+//! written.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::{
     stats::{Position, Prediction, compare_packed},
 };
 
-/// What the others are compared with.
+/// Base of the comparison.
 pub enum Base<'a> {
     /// A model.
     Model(&'a Model),
@@ -56,9 +56,9 @@ pub fn chunks_of_file(
     chunks_of_text(model, &file.tokens()?, &settings)
 }
 
-/// Runs the base and the others over those in `range` of the chunks; `watch` sees all positions so far, a list for
-/// each of the others, after every batch of rows, and says whether to go on. `writer` gets the
-/// base's predictions, if the base is a model.
+/// Runs the base and the others over the chunks in `range`. `watch` receives all positions so far, a list per
+/// file, after every batch of rows, and returns whether to continue. `writer` receives the base's logits, if
+/// the base is a model.
 ///
 /// Returns the positions of each of the others, (chunks of the range, n_positions) in order.
 ///
@@ -102,7 +102,7 @@ pub fn run(
                 })?;
             }
         }
-        // What all others are compared with is worked out once for all of them.
+        // Computed once for all files.
         let predictions: Vec<Prediction<'_>> = base_model.map_or_else(Vec::new, |model| {
             let rows = base_logits.par_chunks(n_vocab);
             model.install(|| rows.map(|row| Prediction::of(row, k)).collect())

@@ -1,10 +1,11 @@
-//! Linear functions of the vector of a text, as sentence-transformers has them behind the pooling.
+//! Final matrices of sentence-transformers, applied to the embedding of a text after pooling.
 //!
 //! ```text
 //! y = W_3 (W_2 x + b_2)     x (n_embd), each step where its matrix is there
 //! ```
 //!
-//! Source: `llm_graph_context::build_dense_out` in `src/llama-graph.cpp` of llama.cpp (llama-cpp-python 0.3.36).
+//! Source: `llm_graph_context::build_dense_out` in `src/llama-graph.cpp` of llama.cpp (llama-cpp-python
+//! 0.3.36).
 
 use crate::{Error, graph::Head, ops::Rows, weights::Weights};
 
@@ -14,11 +15,11 @@ pub(crate) struct Dense {
 }
 
 impl Dense {
-    /// Those of a file.
+    /// Reads the matrices of a file.
     pub fn open(weights: &mut Weights<'_>, n_embd: usize) -> Result<Dense, Error> {
         let mut n = n_embd;
         let mut layers = Vec::new();
-        // Each reads what the one before gives, where that is there.
+        // Each takes the output of the previous one, if that exists.
         for name in ["dense_2", "dense_3"] {
             if let Some(layer) = Head::layer(weights, name, n)? {
                 n = layer.weight.n_out;

@@ -1,4 +1,4 @@
-//! What can be wrong with a file that is to be run.
+//! Errors of running a file.
 
 use tensor::{DType, Shape, list_names};
 
@@ -63,7 +63,7 @@ pub enum Error {
         "the file has the {layers} last layers alone, which predict further tokens, and not those before them"
     )]
     PredictionAlone {
-        /// How many there are.
+        /// Number of layers.
         layers: usize,
     },
     /// A token that is not in the vocabulary.
@@ -79,7 +79,7 @@ pub enum Error {
     WantedRange {
         /// First position wanted.
         start: usize,
-        /// Position behind the last one wanted.
+        /// End of the requested positions.
         end: usize,
         /// Tokens of the window.
         len: usize,
@@ -98,12 +98,12 @@ pub enum Error {
         /// The architecture.
         architecture: String,
     },
-    /// Gradients are wanted of a graph that they find no way back through.
+    /// The backward pass does not support the graph.
     #[error("architecture `{architecture}`: there is no way back for gradients through {part}")]
     NoWayBack {
         /// The architecture.
         architecture: String,
-        /// What is in the way.
+        /// The unsupported part.
         part: &'static str,
     },
     /// The next token of a text is wanted of a model that fills gaps or answers prompts.
@@ -142,7 +142,7 @@ pub enum Error {
     BrokenPicture {
         /// Its format.
         format: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A picture without pixels, or with too many.
@@ -166,10 +166,10 @@ pub enum Error {
         width: usize,
         /// Rows.
         height: usize,
-        /// How many times as long as the other a side may be.
+        /// Maximum aspect ratio.
         max_ratio: usize,
     },
-    /// A file that is given as a projector and is none.
+    /// A file that is given as a projector but is not one.
     #[error("architecture `{architecture}` is no projector, which would be `clip`")]
     NoProjector {
         /// The architecture.
@@ -232,7 +232,7 @@ pub enum Error {
     /// A setting that is out of its range.
     #[error("{what} is {found}, expected {expected}")]
     OutOfRange {
-        /// Which one.
+        /// Name of the value.
         what: &'static str,
         /// Its value.
         found: String,
@@ -250,7 +250,7 @@ pub enum Error {
     /// A prediction, a vector or a score that is no finite number.
     #[error("{place}: the result is no finite number{}", cause(.weight))]
     NotFiniteResult {
-        /// Which one, counted from 1.
+        /// Position, counted from 1.
         place: String,
         /// The first weight of the file that is no finite number: its tensor and its index in that. None where all
         /// weights are finite.
@@ -259,52 +259,52 @@ pub enum Error {
     /// A file of saved predictions that does not hold together.
     #[error("{what} is {found}, expected {expected}")]
     LogitsFile {
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
-        /// What would be right.
+        /// Expected value.
         expected: String,
-        /// What it is.
+        /// Value found.
         found: String,
     },
     /// A task that cannot be read or answered.
     #[error("task {task}: {problem}")]
     Task {
-        /// Which one, from 0.
+        /// Task, from 0.
         task: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// What goes into a matrix does not add up to a finite number.
+    /// The sum over a matrix's inputs is not finite.
     #[error("tensor `{tensor}`: the squares of what goes into column {index} add up to no finite number")]
     NotFinite {
         /// The tensor.
         tensor: String,
-        /// Which column, from 0, over all experts.
+        /// Column, from 0, over all experts.
         index: usize,
     },
     /// Sums of a part of a text that cannot be read or added.
     #[error("the sums of a part do not hold together: {problem}")]
     ImportancePart {
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// A page that cannot be filled in: a mistake of this program.
     #[error("the template of the page: {problem}")]
     Template {
-        /// What the template engine says.
+        /// Error of the template engine.
         problem: String,
     },
     /// Threads cannot be started.
     #[error("cannot start {threads} threads: {problem}")]
     Threads {
-        /// How many were wanted.
+        /// Requested number.
         threads: usize,
-        /// What the system says.
+        /// The system's error.
         problem: String,
     },
 }
 
-/// What makes a result infinite or no number: the file's weights, or else what is computed with them.
+/// Cause of a non-finite result: the file's weights, or the computation.
 fn cause(weight: &Option<(String, u64)>) -> String {
     match weight {
         Some((tensor, index)) => format!("; element {index} of tensor `{tensor}` is none either"),

@@ -1,10 +1,11 @@
-//! Sums of floats without any rounding, so that parts of a sum add up to the same bits in whatever order they come.
+//! Exact sums of floats, so that parts of a sum add up to the same bits in any order.
 //!
-//! A sum is kept as `high + low`, exactly: what an addition to `high` rounds off goes to `low`, and what an addition to that
-//! rounds off, which takes values some 10^15 apart, to a list of floats that do not overlap. Only reading a sum rounds it, once.
+//! A sum is kept as `high + low`, exactly: the rounding error of an addition to `high` goes to `low`, and
+//! that of an addition to `low`, which needs values about 10^15 apart, to a list of non-overlapping floats.
+//! Only reading a sum rounds it, once.
 //!
-//! Source: "two-sum" of Knuth, The Art of Computer Programming 2, 4.2.2; lists that do not overlap and their rounding: Shewchuk,
-//! Adaptive Precision Floating-Point Arithmetic (1997), as in `math.fsum` of CPython.
+//! Source: "two-sum" of Knuth, The Art of Computer Programming 2, 4.2.2; non-overlapping lists and their
+//! rounding: Shewchuk, Adaptive Precision Floating-Point Arithmetic (1997), as in `math.fsum` of CPython.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
 /// Adds a value to floats that do not overlap.
 fn grow(parts: &mut Vec<f64>, value: f64) {
     let (mut carried, mut kept) = (value, 0);
-    // From the smallest up: what one addition rounds off takes the place of the part that it was added to.
+    // From the smallest up: the rounding error of an addition replaces the part that it was added to.
     for index in 0..parts.len() {
         let (sum, lost) = two_sum(parts[index], carried);
         if lost != 0.0 {
@@ -78,7 +79,7 @@ pub(crate) struct Squares {
 }
 
 impl Squares {
-    /// Of rows (n_rows, width), row-major.
+    /// Squares of rows (n_rows, width), row-major.
     pub(crate) fn new(rows: &[f32], width: usize) -> Squares {
         let block_elems = BLOCK_ROWS * width.max(1);
         let mut sums = vec![0.0; rows.len().div_ceil(block_elems) * width];
@@ -209,7 +210,7 @@ impl ExactSums {
         }
     }
 
-    /// Keeps what an addition to `low` rounded off. After an infinity that is no number, and `high` says so.
+    /// Keeps the rounding error of an addition to `low`. After an infinity it is NaN, which `high` shows.
     fn keep(&mut self, index: usize, lost: f64) {
         if lost != 0.0 && lost.is_finite() {
             grow(self.rest.entry(index).or_default(), lost);

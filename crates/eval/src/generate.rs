@@ -2,16 +2,16 @@
 
 use crate::{Error, Hidden, Model, Piece, Session, nonfinite::not_finite};
 
-/// How the next token is chosen.
+/// Choice of the next token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// What logits are divided by, 0 or more; 0 takes the likeliest token always.
+    /// Divisor of the logits, 0 or more; 0 is greedy.
     pub temperature: f32,
     /// Only so many of the likeliest tokens; 0 for all.
     pub top_k: usize,
     /// Only the likeliest tokens that together have this probability, from 0 to 1.
     pub top_p: f32,
-    /// Where the random numbers begin: the same seed gives the same text.
+    /// Seed of the random numbers: the same seed gives the same text.
     pub seed: u64,
 }
 
@@ -104,8 +104,8 @@ impl Sampler {
     }
 }
 
-/// Continues `prompt`, or answers it where the model does that, by at most `limit` tokens; ends before a token that
-/// ends texts or turns. `watch` sees every token and says whether to go on.
+/// Continues `prompt`, or answers it in an encoder-decoder model, by at most `limit` tokens; stops before a
+/// token that ends texts or turns. `watch` sees every token and returns whether to continue.
 ///
 /// # Errors
 /// As [`Sampling::check`], [`Model::need_next_token`], [`Model::begin`] and [`Model::logits`];
@@ -126,7 +126,7 @@ pub fn generate(
     go_on(model, session, hidden, limit, sampler, watch)
 }
 
-/// The same behind a prompt of tokens and pictures.
+/// As [`generate`], after a prompt of tokens and images.
 ///
 /// # Errors
 /// As [`generate`] and [`Model::read`].

@@ -1,4 +1,4 @@
-//! What a graph is: from tokens to rows, and from rows to logits.
+//! The graph interface: from tokens to rows, and from rows to logits.
 
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, parallel::prelude::*};
 
@@ -21,32 +21,34 @@ pub(crate) trait Graph: Send + Sync {
         1
     }
 
-    /// Runs step `index` on the streams that the step before left, each (n, n_embd): none before the first step, and behind
-    /// the last the one that [`Graph::run`] gives. What later steps want beside them stays in the pass.
+    /// Runs step `index` on the streams that the previous step left, each (n, n_embd): none before the first
+    /// step; after the last, the one that [`Graph::run`] returns. Other data for later steps stays in the
+    /// pass.
     fn step(&self, _index: usize, _streams: Vec<Rows>, pass: &mut Pass<'_, '_>) -> Result<Vec<Rows>, Error> {
         Ok(vec![self.run(pass)?])
     }
 
-    /// What there is no way back through for gradients: the whole of a graph that has none.
+    /// The part that the backward pass does not support, if any.
     fn no_way_back(&self) -> Option<&'static str> {
         Some("its graph")
     }
 
-    /// The way back through step `index`, of a graph that has one: `entered` (n, n_embd) went in, and gradients of what came out,
-    /// of the same shape, become those of what went in. The observer is shown the gradients of what comes out of each matrix.
+    /// Backward pass through step `index`: `entered` (n, n_embd) was the input, and gradients of the output,
+    /// of the same shape, become those of the input. The observer receives the gradients at the output of
+    /// each matrix.
     fn step_back(&self, _index: usize, _entered: Rows, gradients: Rows, _pass: &mut Pass<'_, '_>) -> Rows {
         gradients
     }
 
-    /// What the parts of each layer keep of a sequence.
+    /// State that the parts of each layer keep per sequence.
     fn kept(&self) -> Vec<Vec<Kept>>;
 
-    /// Whether rows of pictures may stand in the place of tokens.
+    /// True if embeddings of images may replace tokens.
     fn takes_pictures(&self) -> bool {
         false
     }
 
-    /// Whether an encoder reads the prompt and a decoder writes the answer, where others continue the prompt.
+    /// True if an encoder reads the prompt and a decoder writes the answer, instead of continuing the prompt.
     fn is_encoder_decoder(&self) -> bool {
         false
     }
@@ -89,7 +91,7 @@ pub(crate) struct Prepared {
     pub n_embd: usize,
     /// Floats that are alive at once for each token, about.
     pub row_floats: usize,
-    /// Whether a token sees those before it alone.
+    /// True if a token sees only earlier tokens.
     pub is_causal: bool,
 }
 
@@ -99,7 +101,7 @@ pub(crate) struct Head {
     pub weight: Weight,
     /// (n_vocab).
     pub bias: Option<Vec<f32>>,
-    /// What logits are multiplied with.
+    /// Factor of the logits.
     pub scale: f32,
     /// The bound `c` of the scaled logits.
     pub soft_cap: Option<f32>,
@@ -122,8 +124,8 @@ impl Head {
         out
     }
 
-    /// The way back: of `logits` (n, n_vocab) and gradients of the same shape, which are overwritten, to gradients of `x`
-    /// (n, n_embd).
+    /// Backward pass: from `logits` (n, n_vocab) and gradients of the same shape, which are overwritten, to
+    /// gradients of `x` (n, n_embd).
     pub fn back(
         &self,
         logits: ArrayView2<'_, f32>,

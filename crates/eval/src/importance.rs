@@ -1,9 +1,9 @@
-//! Importance matrices: what goes into each column of a model's matrices while it reads a text.
+//! Importance matrices: statistics of the inputs of a model's matrices over a text.
 //!
-//! Source: `IMatrixCollector::collect_imatrix` and `compute_imatrix` in
-//! `tools/imatrix/imatrix.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36. It adds
-//! squares in f32, one token after the other, so that in a long text small ones get lost against
-//! the sum; here sums are exact until they are written, so that parts of a text give what the whole text gives.
+//! Source: `IMatrixCollector::collect_imatrix` and `compute_imatrix` in `tools/imatrix/imatrix.cpp` of
+//! llama.cpp as vendored in llama-cpp-python 0.3.36. It adds squares in f32, one token after the other, so
+//! that in a long text small ones vanish; here sums are exact until they are written, so parts of a text add
+//! up to the whole.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,8 @@ impl Totals {
 }
 
 impl Collector {
-    /// Collects for the matrices of the layers, and for the output matrix on request: what goes
-    /// into it is the same for every token of the vocabulary, and few quantize it low.
+    /// Collects for the matrices of the layers, and for the output matrix on request: its input is the same
+    /// for every token of the vocabulary, and it is rarely quantized to few bits.
     pub fn new(with_output: bool) -> Collector {
         Collector { with_output, ..Collector::default() }
     }
@@ -72,10 +72,10 @@ impl Collector {
         Ok(())
     }
 
-    /// What was added up since the beginning, in chunks of `chunk_tokens` tokens.
+    /// Sums so far, in chunks of `chunk_tokens` tokens.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] with the first sum that is no number, as the reference refuses it.
+    /// [`Error::NotFinite`] with the first sum that is not finite, as the reference refuses it.
     pub fn sums(&self, chunk_tokens: u32) -> Result<Sums, Error> {
         let mut sums = Sums::new(chunk_tokens);
         for (name, totals) in &self.tensors {
@@ -90,7 +90,7 @@ impl Collector {
         Ok(sums)
     }
 
-    /// What was added up, without rounding, for [`Collector::add_part`].
+    /// Exact sums, for [`Collector::add_part`].
     ///
     /// ```text
     /// for each tensor: u64 name_bytes, name
@@ -118,10 +118,10 @@ impl Collector {
         bytes
     }
 
-    /// Adds what [`Collector::to_part`] gave of other chunks of the same model.
+    /// Adds the result of [`Collector::to_part`] for other chunks of the same model.
     ///
     /// # Errors
-    /// [`Error::ImportancePart`]; what was added before it stays.
+    /// [`Error::ImportancePart`]; earlier additions stay.
     pub fn add_part(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let bad = |problem| Error::ImportancePart { problem };
         let mut rest = bytes;
@@ -187,8 +187,8 @@ impl Observer for Collector {
         // Queries, keys and values see the same rows, as do gate and up: their squares are added up once.
         let (squares, n_rows) = (Squares::new(rows, n_in), rows.len() / n_in);
         for &(tensor, part) in by.iter().filter(|(tensor, _)| is_wanted(tensor)) {
-            // An expert has its own rows and its own count. The heads of one tensor see the same tokens, so that one count serves all;
-            // their sums are kept apart, because each head has columns of its own.
+            // An expert has its own rows and its own count. The heads of one tensor see the same tokens, so
+            // one count serves all; their sums are separate, because each head has its own columns.
             let (matrix, n_matrices, n_counts) = match part {
                 Part::Whole => (0, 1, 1),
                 Part::Expert { index, n } => (index, n, n),
@@ -204,7 +204,7 @@ impl Observer for Collector {
     }
 }
 
-/// Whether a tensor belongs to a layer, of a decoder (`blk.0.`) or of one side of two (`enc.blk.0.`).
+/// True if a tensor belongs to a layer, of a decoder (`blk.0.`) or of an encoder-decoder (`enc.blk.0.`).
 fn is_of_a_layer(tensor: &str) -> bool {
     ["blk.", "enc.blk.", "dec.blk."].iter().any(|start| tensor.starts_with(start))
 }
@@ -227,8 +227,8 @@ pub fn matrices(model: &Model) -> Vec<String> {
     model.file().tensors().map(|(_, info)| info).filter(is_wanted).map(|info| info.name.clone()).collect()
 }
 
-/// What `sums` do not cover of the [`matrices`] of a model: those that the forward pass does
-/// not reach (heads that predict further tokens), and experts that no token was routed to.
+/// Entries missing from `sums` for the [`matrices`] of a model: those that the forward pass does not reach
+/// (MTP layers), and experts that received no tokens.
 pub fn gaps(matrices: &[String], sums: &Sums) -> Vec<Gap> {
     let mut gaps = Vec::new();
     for tensor in matrices {

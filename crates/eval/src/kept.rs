@@ -1,17 +1,17 @@
-//! What a part of a layer keeps of a sequence, and what it takes to run it: counted, without a single value.
+//! State that a part of a layer keeps per sequence, and the memory for running it: sizes only.
 
-/// What one part of a layer keeps of a sequence, in elements.
+/// State of one part of a layer per sequence, in elements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Of the key of each token, over all heads of the layer.
+    /// Key of each token, over all heads of the layer.
     pub keys: usize,
-    /// Of its value; 0 where values are a part of the keys (latent attention).
+    /// Value of each token; 0 if values are a part of the keys (latent attention).
     pub values: usize,
-    /// Tokens whose keys and values are seen; all of them where there is no window.
+    /// Tokens whose keys and values are visible; all of them without a sliding window.
     pub window: Option<usize>,
-    /// Of the last rows that a convolution or a token shift looks back on, however long the sequence is.
+    /// Last rows that a convolution or a token shift needs, independent of the sequence length.
     pub rows: usize,
-    /// Of the state of a recurrence, however long the sequence is.
+    /// State of a recurrence, independent of the sequence length.
     pub state: usize,
     /// Floats for each token that llama.cpp's graph of the part has allocated at once, about; its input is not among them.
     pub graph_floats: usize,

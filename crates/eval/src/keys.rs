@@ -4,8 +4,9 @@ use gguf::{Array, KeyError, Metadata, Value};
 
 use crate::Error;
 
-/// The smallest number that a key may hold, by the end of its name; other numbers need only be finite. Angles are
-/// powers of the rotary base, and below 0 and at 0 they are none. A negative epsilon takes the root of a norm below 0.
+/// Smallest permitted value of a key, by the end of its name; other numbers need only be finite. Angles are
+/// powers of the RoPE base, which must be positive. A negative epsilon would take the root of a negative
+/// number.
 const LOWEST: &[(&str, f32)] =
     &[("freq_base", f32::MIN_POSITIVE), ("freq_base_swa", f32::MIN_POSITIVE), ("epsilon", 0.0)];
 

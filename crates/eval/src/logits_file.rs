@@ -27,10 +27,10 @@ use crate::{Error, stats::LogSoftmax};
 /// The first eight bytes.
 pub const MAGIC: [u8; 8] = *b"_logits_";
 const HEADER_BYTES: usize = 20;
-/// How far below the largest a log-probability is told apart.
+/// Range below the largest log-probability that is resolved.
 const SPREAD: f32 = 16.0;
 
-/// What a file says before its predictions.
+/// Header of a file, before its predictions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// Tokens in a window.
@@ -42,7 +42,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Predictions in a window: those behind its first half.
+    /// Predictions per chunk: those of its second half.
     pub fn n_positions(&self) -> usize {
         self.context.saturating_sub(1 + self.context / 2)
     }
@@ -56,7 +56,7 @@ impl Layout {
         self.n_windows.checked_mul(self.context)?.checked_mul(4)
     }
 
-    /// Where the predictions of window `index` start.
+    /// Start of the predictions of chunk `index`.
     fn window_at(&self, index: usize) -> Option<usize> {
         // Every product is checked: the three counts are read from the file and may multiply beyond usize.
         let before = self.position_bytes()?.checked_mul(self.n_positions())?.checked_mul(index)?;
@@ -76,7 +76,7 @@ pub struct LogitsFile {
 }
 
 impl LogitsFile {
-    /// Whether the file at `path` starts as one of these.
+    /// True if the file at `path` starts like one of these.
     pub fn is_one(path: &Path) -> bool {
         Mapped::open(path).is_ok_and(|bytes| bytes.starts_with(&MAGIC))
     }
@@ -133,7 +133,7 @@ impl LogitsFile {
         }
     }
 
-    /// What the file says of itself.
+    /// Header of the file.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -155,10 +155,10 @@ impl LogitsFile {
         tokens.iter().map(checked).collect()
     }
 
-    /// The prediction behind token `context / 2 + index` of a window.
+    /// Prediction after token `context / 2 + index` of a chunk.
     ///
     /// # Panics
-    /// When there is no such window or position.
+    /// If there is no such chunk or position.
     pub fn position(&self, window: usize, index: usize) -> PackedLogProbs<'_> {
         assert!(window < self.layout.n_windows && index < self.layout.n_positions());
         let size = self.layout.position_bytes().expect("the length was checked");
@@ -252,14 +252,14 @@ impl Writer {
         Ok(Writer { output, layout })
     }
 
-    /// Writes one prediction, of those behind token `context / 2 + index` of a window: logits
-    /// (n_vocab). Threads may call this at once.
+    /// Writes one prediction, after token `context / 2 + index` of a chunk: logits (n_vocab). Threads may
+    /// call this concurrently.
     ///
     /// # Errors
-    /// [`Error::Gguf`] when it cannot be written.
+    /// [`Error::Gguf`] if it cannot be written.
     ///
     /// # Panics
-    /// When there is no such window or position, or with logits of another number.
+    /// If there is no such chunk or position, or for another number of logits.
     pub fn position(&self, window: usize, index: usize, logits: &[f32]) -> Result<(), Error> {
         let Layout { n_vocab, n_windows, .. } = self.layout;
         assert!(window < n_windows && index < self.layout.n_positions() && logits.len() == n_vocab);

@@ -1,7 +1,7 @@
-//! How much memory a file takes when it runs in llama.cpp: weights, keys and values, states, and what the graph needs.
+//! Memory of a file in llama.cpp: weights, KV cache, states, and the graph.
 //!
-//! What layers keep is asked of the graph itself ([`Kept`]), so that heads by layer, windows, latent rows and states are counted as
-//! they are. Cells are llama.cpp's:
+//! Sizes of layers come from the graph itself ([`Kept`]), so heads by layer, sliding windows, latent
+//! attention and states are counted correctly. Cells are llama.cpp's:
 //!
 //! ```text
 //! cells of a sequence         n = context, to the next multiple of 256
@@ -11,13 +11,14 @@
 //! graph                       batch * (its widest point) floats, and masks of batch * cells f16
 //! ```
 //!
-//! Keys, values and states are exact. The widest point of a graph is an estimate: [`Kept::graph_floats`] beside the residual stream
-//! and what is normalized, or the logits; of headers of 13 architectures it is at most 10 % off, of several sequences 16 %, since some
-//! graphs copy their states, and the whole at most 1 %. Flash attention is on, as llama.cpp has it where it can; sequences have cells
-//! of their own (`--parallel N`), and everything lies on one device.
+//! KV cache and states are exact. The widest point of a graph is an estimate: [`Kept::graph_floats`] plus the
+//! residual stream and its norm, or the logits. For headers of 13 architectures it is at most 10 % off, with
+//! several sequences 16 %, because some graphs copy their states; the total is at most 1 % off. Flash
+//! attention is on, as in llama.cpp by default; sequences have their own cells (`--parallel N`), and
+//! everything is on one device.
 //!
-//! Source: `llama_model::create_memory`, `llama_kv_cache`, `llama_kv_cache_iswa`, `llama_memory_recurrent` and
-//! `llama_context::sched_reserve` of llama.cpp (llama-cpp-python 0.3.36).
+//! Source: `llama_model::create_memory`, `llama_kv_cache`, `llama_kv_cache_iswa`, `llama_memory_recurrent`
+//! and `llama_context::sched_reserve` of llama.cpp (llama-cpp-python 0.3.36).
 
 use tensor::{DType, Shape};
 
@@ -26,7 +27,7 @@ use crate::{Error, kept::Kept, model::Parts};
 /// Cells of a cache come in groups of so many.
 const CELLS: u64 = 256;
 
-/// How a file is to be run.
+/// Use of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use {
     /// Tokens of each sequence.
@@ -37,12 +38,13 @@ pub struct Use {
     pub batch: u64,
     /// The type of keys and values.
     pub kv_type: DType,
-    /// Whether every token's predictions are wanted, as a measurement does; else those of the last of each sequence.
+    /// True if predictions of every token are needed, as in a measurement; otherwise those of the last token
+    /// of each sequence.
     pub all_logits: bool,
 }
 
 impl Default for Use {
-    /// One sequence of 4096 tokens, as llama.cpp runs it where nothing is said.
+    /// One sequence of 4096 tokens, as llama.cpp runs it by default.
     fn default() -> Self {
         Use { context: 4096, parallel: 1, batch: 512, kv_type: DType::F16, all_logits: false }
     }
@@ -51,13 +53,13 @@ impl Default for Use {
 /// Bytes that a use takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Bytes {
-    /// Of all tensors.
+    /// Weights of all tensors.
     pub weights: u64,
-    /// Of keys and values.
+    /// Keys and values.
     pub kv: u64,
-    /// Of states that do not grow with the sequence.
+    /// States that do not grow with the sequence.
     pub states: u64,
-    /// Of what the graph computes, about.
+    /// Approximate memory of the graph.
     pub compute: u64,
 }
 
@@ -68,18 +70,18 @@ impl Bytes {
     }
 }
 
-/// What of a file decides how much memory it takes.
+/// Properties of a file that determine its memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
     /// Bytes of all tensors.
     pub weights: u64,
-    /// What the parts of each layer keep.
+    /// State of the parts of each layer.
     pub layers: Vec<Vec<Kept>>,
     /// Elements of a row between layers.
     pub n_embd: usize,
     /// Tokens that are predicted; 0 where nothing is.
     pub n_vocab: usize,
-    /// Tokens that the model was trained to see at once; 0 where no key says so.
+    /// Training context length in tokens; 0 if no key states it.
     pub context_length: usize,
 }
 
@@ -102,7 +104,8 @@ impl Demand {
         })
     }
 
-    /// Whether anything grows with the context: not so in state spaces and in encoders, which see a text at once.
+    /// True if anything grows with the context: false for state-space models, and for encoders, which see a
+    /// text at once.
     pub fn grows(&self) -> bool {
         self.parts().any(|part| part.keys > 0 && part.window.is_none())
     }
@@ -133,16 +136,16 @@ impl Demand {
     /// # Errors
     /// As [`Demand::bytes`].
     pub fn longest_context(&self, used: &Use, memory: u64) -> Result<Option<u64>, Error> {
-        /// Where no key says for how much a model was trained.
+        /// Limit if no key states the training context.
         const MOST: u64 = 1 << 20;
         let fits = |context: u64| Ok::<_, Error>(self.bytes(&Use { context, ..*used })?.total() <= memory);
         let trained = if self.context_length > 0 { self.context_length as u64 } else { MOST };
-        // What is longer than the training helps nobody, though it may fit.
+        // A context longer than in training is not useful, even if it fits.
         if fits(trained)? {
             return Ok(Some(trained));
         }
-        // In multiples of 256: the shortest fits, or none; the one behind the longest does not.
-        // By halving: bytes never fall where the context grows.
+        // In multiples of 256: either the shortest fits, or none; the one after the longest does not.
+        // Bisection works because bytes never fall as the context grows.
         let (mut fitting, mut not) = (1, trained.div_ceil(CELLS));
         if not <= 1 || !fits(CELLS)? {
             return Ok(None);
@@ -158,15 +161,15 @@ impl Demand {
         self.layers.iter().flatten()
     }
 
-    /// What the graph of one batch has allocated at its widest point, and its masks.
+    /// Memory of the graph of one batch at its widest point, and of its masks.
     fn compute_bytes(&self, used: &Use) -> u64 {
         let n_tokens = batch(used);
         // Around every part are the residual stream, the same normalized, and holes that the allocator leaves: about four rows.
         let (n_embd, n_vocab) = (self.n_embd as u64, self.n_vocab as u64);
         let widest = self.parts().map(|part| part.graph_floats as u64).max().unwrap_or(0);
         let layer = n_tokens.saturating_mul(widest.saturating_add(4 * n_embd));
-        // Behind the last layer: rows, about two and a half for each token, and the logits of those that are wanted.
-        // A batch cannot hold the last tokens of more sequences than it has tokens.
+        // After the last layer: about two and a half rows per token, and the requested logits. A batch cannot
+        // hold the last tokens of more sequences than it has tokens.
         let n_last = used.parallel.min(n_tokens);
         let n_wanted = if used.all_logits { n_tokens } else { n_last };
         let head = n_wanted.saturating_mul(n_vocab).saturating_add(n_tokens.saturating_mul(5 * n_embd / 2));

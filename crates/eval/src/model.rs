@@ -27,21 +27,21 @@ use crate::{
     weights::{InUse, Replaced, Slot, Weights},
 };
 
-/// How a model is run.
+/// Options for running a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Threads to work with; none for as many as the machine has.
     pub threads: Option<usize>,
-    /// What goes into products.
+    /// Inputs of products.
     pub activations: Activations,
 }
 
-/// What a graph makes of sequences: a row for every wanted position, one step before the logits.
+/// Output of a graph for sequences: a hidden row for every requested position, one step before the logits.
 #[derive(Debug, Clone)]
 pub struct Hidden {
     /// (n_rows, n_embd).
     rows: Rows,
-    /// The index behind the last row of each sequence.
+    /// End of each sequence's rows.
     ends: Vec<usize>,
 }
 
@@ -75,7 +75,7 @@ pub struct Model {
     file: gguf::Model,
     architecture: String,
     context_length: usize,
-    /// How many times as many experts there are as a token goes to, from 1 to 4.
+    /// Ratio of experts to active experts, from 1 to 4.
     sparsity: usize,
     tokenizer: Tokenizer,
     prepared: Prepared,
@@ -90,7 +90,7 @@ pub struct Model {
     pool: ThreadPool,
 }
 
-/// What the keys and tensors of a file make.
+/// Parts made from the keys and tensors of a file.
 pub(crate) struct Parts<'a> {
     pub keys: Keys<'a>,
     pub prepared: Prepared,
@@ -103,8 +103,8 @@ impl<'a> Parts<'a> {
     pub fn of(file: &'a gguf::Model) -> Result<Parts<'a>, Error> {
         let keys = Keys::new(file.metadata())?;
         let mut weights = Weights::new(file);
-        // The graph takes the tensors that it knows, the classifier those that are left; what nobody took is an error, so that
-        // no part of a file is passed over in silence.
+        // The graph takes the tensors that it knows, the classifier the rest; unused tensors are an error, so
+        // no part of a file is ignored silently.
         let row = models::find(&keys, &weights)?;
         let prepared = row.open(&keys, &mut weights)?;
         let (n_embd, is_causal) = (prepared.n_embd, prepared.is_causal);
@@ -115,11 +115,11 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Checks that a file has the keys and tensors that its architecture needs, in their shapes, and no others. Decodes what is no
-/// matrix, and runs nothing.
+/// Checks that a file has the keys and tensors that its architecture needs, in their shapes, and no others.
+/// Decodes everything except matrices, and runs nothing.
 ///
 /// # Errors
-/// The first thing that is wrong; [`Error::UnknownArchitecture`] where nothing here knows what it needs.
+/// The first problem; [`Error::UnknownArchitecture`] if the architecture is not supported.
 pub fn check_parts(file: &gguf::Model) -> Result<(), Error> {
     Parts::of(file).map(drop)
 }
@@ -194,24 +194,25 @@ impl Model {
         self.slots.contains_key(tensor)
     }
 
-    /// Whether rows are multiplied with a tensor as a matrix; not so with norms, biases, convolutions and factors of
-    /// token shifts.
+    /// True if rows are multiplied with a tensor as a matrix; false for norms, biases, convolutions and token
+    /// shift factors.
     pub(crate) fn is_multiplied(&self, tensor: &str) -> bool {
         !self.decoded.contains(tensor)
     }
 
-    /// What goes into products with weights.
+    /// Inputs of products with weights.
     pub fn activations(&self) -> Activations {
         self.activations
     }
 
-    /// Puts other blocks into the place of a matrix's own, (n_rows, n_columns) of `dtype` and little-endian, until
-    /// [`Model::restore`]: what one matrix costs is measured without a file for it. Nothing is read or decoded; all products with
-    /// the matrix, and rows taken out of it, see the new values. Not while the model runs: half of a run would see them.
+    /// Replaces a matrix's blocks, (n_rows, n_columns) of `dtype` and little-endian, until
+    /// [`Model::restore`], to measure the effect of one matrix without a file. Nothing is read or decoded;
+    /// all products with the matrix, and rows looked up in it, use the new values. Must not be called while
+    /// the model runs.
     ///
     /// # Errors
-    /// [`Error::MissingTensor`] for what is no matrix of this model, [`Error::TensorType`] for a type that is not decoded, and
-    /// [`Error::TensorShape`] for blocks of another length.
+    /// [`Error::MissingTensor`] for anything but a matrix of this model, [`Error::TensorType`] for a type
+    /// without a decoder, and [`Error::TensorShape`] for blocks of another length.
     pub fn replace(&self, tensor: &str, dtype: DType, blocks: Vec<u8>) -> Result<(), Error> {
         let missing = || Error::MissingTensor { name: tensor.to_owned() };
         let slot = self.slots.get(tensor).ok_or_else(missing)?;
@@ -224,7 +225,7 @@ impl Model {
             let expected = format!("{expected:?} bytes of {dtype}, found {}", blocks.len());
             return Err(Error::TensorShape { name: tensor.to_owned(), expected, found: info.shape });
         }
-        // Of a stack all matrices together: rows of all of them lie one after the other.
+        // For a stack, all matrices together: their rows are contiguous.
         let n_rows = (info.shape.n_elems() / info.shape.row_elems().max(1)).max(1);
         let replaced = Replaced { dtype, row_bytes: blocks.len() / n_rows as usize, bytes: blocks };
         *slot.write().unwrap_or_else(PoisonError::into_inner) = Some(replaced);
@@ -248,27 +249,27 @@ impl Model {
         self.prepared.n_embd
     }
 
-    /// Tokens that the model was trained to see at once; 0 where no key says so.
+    /// Training context length in tokens; 0 if no key states it.
     pub fn context_length(&self) -> usize {
         self.context_length
     }
 
-    /// How rows of a text become one vector, as the file says: by its key, or by its classifier.
+    /// Pooling of the file: by its key, or by its classifier.
     pub fn pooling(&self) -> Option<Pooling> {
         self.pooling
     }
 
-    /// Whether a token sees those before it alone.
+    /// True if a token sees only earlier tokens.
     pub fn is_causal(&self) -> bool {
         self.is_causal
     }
 
-    /// Whether rows of pictures may stand in the place of tokens.
+    /// True if embeddings of images may replace tokens.
     pub fn takes_pictures(&self) -> bool {
         self.prepared.graph.takes_pictures()
     }
 
-    /// Whether an encoder reads the prompt and a decoder writes the answer, as in T5.
+    /// True if an encoder reads the prompt and a decoder writes the answer, as in T5.
     pub fn is_encoder_decoder(&self) -> bool {
         self.prepared.graph.is_encoder_decoder()
     }
@@ -297,7 +298,7 @@ impl Model {
         Ok(())
     }
 
-    /// The length of a vector of a text, or of a token: that of a row, unless the file has linear functions behind it.
+    /// Embedding length: that of a row, unless the file has final matrices.
     pub fn vector_width(&self) -> usize {
         self.dense.width().unwrap_or(self.n_embd())
     }
@@ -315,9 +316,9 @@ impl Model {
         self.pool.install(work)
     }
 
-    /// How many sequences of so many tokens to run together: enough rows that decoding weights costs
-    /// little beside multiplying with them, few enough that activations stay below 200 MB. An expert gets only its share of the
-    /// rows, so that mixtures run up to four times as many, in up to 800 MB.
+    /// Number of sequences of this length to run together: enough rows that decoding weights is cheap
+    /// compared with multiplying, few enough that activations stay below 200 MB. An expert gets only its
+    /// share of the rows, so mixtures run up to four times as many, in up to 800 MB.
     pub fn sequences_at_once(&self, context: usize) -> usize {
         const ROWS: usize = 2048;
         const BYTES: usize = 200 << 20;
@@ -332,7 +333,7 @@ impl Model {
         self.sequences_at_once(context) * context * self.prepared.row_floats * size_of::<f32>()
     }
 
-    /// How many rows of logits to ask for at once, so that they take at most 64 MB.
+    /// Number of logit rows to request at once, so that they take at most 64 MB.
     pub fn logit_rows_at_once(&self) -> usize {
         const BYTES: usize = 64 << 20;
         (BYTES / (self.n_vocab().max(1) * size_of::<f32>())).max(1)
@@ -351,8 +352,8 @@ impl Model {
         self.pass(sequences, 0, observer, None)
     }
 
-    /// Reads a prompt: the prediction behind it is wanted, or in a model with encoder and decoder
-    /// the first of the answer.
+    /// Reads a prompt and prepares its next-token prediction, or the first token of the answer in an
+    /// encoder-decoder model.
     ///
     /// # Errors
     /// As [`Model::run`].
@@ -402,8 +403,8 @@ impl Model {
         wanted: Range<usize>,
     ) -> Result<Hidden, Error> {
         let (mut tokens, mut pictures, mut grid) = (Vec::new(), Vec::new(), Vec::new());
-        // Rows of a picture lie in a plane: they share the position that its first one has, and what is behind is as far from
-        // it as the picture is long or wide.
+        // Rows of an image form a plane: they share the position of the first one, and the next token is as
+        // far away as the image is long or wide.
         let mut next = (session.n_past - session.n_shared) as u32;
         for piece in pieces {
             let first = tokens.len();
@@ -421,7 +422,7 @@ impl Model {
                     if found != self.n_embd() {
                         return Err(Error::ProjectorWidth { found, expected: self.n_embd() });
                     }
-                    // The first token of a vocabulary pads: what is made of it is replaced.
+                    // The first token of a vocabulary pads; its embedding is replaced.
                     tokens.resize(first + n, 0);
                     pictures.push(Placed { rows: first..first + n, embedding });
                     match embedding.grid {
@@ -454,13 +455,13 @@ impl Model {
         Ok(Hidden { rows: rows.detached(), ends })
     }
 
-    /// Runs tokens that follow those of earlier calls with the same session; the prediction behind
-    /// the last is wanted.
+    /// Runs tokens that follow those of earlier calls with the same session, and prepares the prediction
+    /// after the last one.
     ///
     /// # Errors
     /// As [`Model::run`].
     pub fn continue_with(&self, session: &mut Session, tokens: &[u32]) -> Result<Hidden, Error> {
-        // Only the last row predicts what nobody has yet.
+        // Only the last row has a new prediction.
         let wanted = tokens.len().saturating_sub(1)..tokens.len();
         if session.n_shared > 0 {
             return self.read(session, &[Piece::Tokens(tokens)], wanted);
@@ -524,8 +525,8 @@ impl Model {
     }
 }
 
-/// Tokens of all sequences, one after the other; where each of them lies; the index behind the last wanted row of each,
-/// counted among those.
+/// Tokens of all sequences, concatenated; the span of each; the end of the requested rows of each, counted
+/// among those.
 type Joined = (Vec<u32>, Vec<Span>, Vec<usize>);
 
 fn joined(sequences: &[Sequence<'_>], position: usize) -> Result<Joined, Error> {

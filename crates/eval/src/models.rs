@@ -1,4 +1,4 @@
-//! Which graph runs which architecture.
+//! Graphs by architecture.
 
 mod cross_attention;
 mod t5;
@@ -19,9 +19,9 @@ type Open = fn(&Keys<'_>, &mut Weights<'_>) -> Result<Prepared, Error>;
 /// A row: the value of `general.architecture` and how it is run.
 pub(crate) struct Row {
     pub name: &'static str,
-    /// What sets it apart among those that the shared decoder runs, encoders among them.
+    /// Properties among the architectures of the shared decoder, including encoders.
     pub spec: Spec,
-    /// A graph of its own instead.
+    /// A separate graph instead.
     pub own: Option<Open>,
 }
 
@@ -173,7 +173,7 @@ impl Row {
         }
     }
 
-    /// What a classifier of this architecture is like.
+    /// Properties of this architecture's classifier.
     pub fn classifier(&self) -> ClassifierSpec {
         self.spec.classifier
     }

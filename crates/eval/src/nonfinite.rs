@@ -1,4 +1,4 @@
-//! Why a result is no finite number: the first weight of a file that is none.
+//! Explains a non-finite result: finds the first non-finite weight of a file.
 
 use quant::Level;
 
@@ -47,7 +47,7 @@ fn first_nonfinite_weight(model: &gguf::Model) -> Result<Option<(String, u64)>, 
             values.resize((end - first) * row_elems, 0.0);
             let blocks = &bytes[first * row_bytes..end * row_bytes];
             let blocks = file.endian().to_little(info.dtype, blocks);
-            // Of a type that nothing decodes there is nothing to say.
+            // Types without a decoder cannot be checked.
             if quant::decode(info.dtype, level, &blocks, &mut values).is_err() {
                 break;
             }

@@ -1,20 +1,20 @@
 //! Who wants to see the inputs of products.
 
-/// Which part of a tensor was multiplied.
+/// Multiplied part of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// All of it.
     Whole,
     /// One of a stack of matrices, with the rows that were routed to it.
     Expert {
-        /// Which, from 0.
+        /// Index, from 0.
         index: usize,
         /// Matrices in the stack.
         n: usize,
     },
     /// One of a stack of matrices that belong to heads; each sees every row, in its head's part.
     Head {
-        /// Which, from 0.
+        /// Index, from 0.
         index: usize,
         /// Matrices in the stack.
         n: usize,
@@ -34,13 +34,13 @@ pub struct Multiplied<'a> {
     pub tokens: Option<&'a [usize]>,
 }
 
-/// Sees what weights are multiplied with: importance matrices are made of it.
+/// Sees the inputs of all products with weights; importance matrices are collected through it.
 pub trait Observer: Send {
     /// A part of `tensor` was multiplied with `input` (n_rows, n_in), row-major. An expert may have got no rows.
     fn mul_mat(&mut self, tensor: &str, part: Part, input: &[f32], n_in: usize);
 
-    /// The same for all matrices that were multiplied with the same rows; told to each of them, unless an observer knows
-    /// better.
+    /// Called for all matrices that were multiplied with the same rows. The default calls the single-matrix
+    /// method for each.
     fn multiplied(&mut self, call: &Multiplied<'_>) {
         for (tensor, part) in call.by {
             self.mul_mat(tensor, *part, call.rows, call.n_in);

@@ -36,7 +36,7 @@ pub(crate) struct Placed<'a> {
     pub embedding: &'a Embedding,
 }
 
-/// What later layers want of earlier ones beside the residual stream.
+/// Data of earlier layers for later ones, in addition to the residual stream.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Carried {
     pub first_values: Option<Rows>,
@@ -50,21 +50,21 @@ pub(crate) struct Pass<'a, 'o> {
     pub tokens: Vec<u32>,
     pub spans: Vec<Span>,
     positions: Vec<u32>,
-    /// Time, height and width of every row, where rows are patches of a picture or are behind one.
+    /// Time, height and width of every row, if rows are image patches or follow one.
     pub grid: Option<Vec<[u32; 3]>>,
-    /// What stands in the place of tokens, in order.
+    /// Replacements for tokens, in order.
     pub pictures: Vec<Placed<'a>>,
     /// Most layers rotate alike: cosines and sines are made once for all of them.
     rope_caches: Vec<(Rope, Arc<RopeCache>)>,
     activations: Activations,
     observer: Option<&'o mut dyn Observer>,
-    /// What earlier runs of the only sequence left behind.
+    /// State of earlier runs of the only sequence.
     session: Option<&'a mut Session>,
     /// RWKV 7: values of the first layer, which later layers mix into theirs: (n, n_embd).
     pub first_values: Option<Rows>,
-    /// Gemma 3n and 4: what each layer is told of the tokens: (n, n_layer * n_embd_per_layer).
+    /// Gemma 3n and 4: per-layer embeddings of the tokens: (n, n_layer * n_embd_per_layer).
     pub per_layer_inputs: Option<Rows>,
-    /// The tokens whose rows were gathered for the products to come; none where these are the rows of all tokens.
+    /// Tokens whose rows were gathered for the next products; `None` for all tokens.
     pub routed: Option<Vec<usize>>,
     /// Without a session, keys and values that layers of this run see.
     key_values: BTreeMap<usize, KeyValue>,
@@ -100,7 +100,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         }
     }
 
-    /// Goes on behind an earlier step of the same batch, with memory that passes share.
+    /// Continues after an earlier step of the same batch, with memory that passes share.
     pub fn resume(mut self, carried: Carried, buffers: &Buffers) -> Self {
         let Carried { first_values, per_layer_inputs, key_values } = carried;
         (self.first_values, self.per_layer_inputs, self.key_values) =
@@ -109,7 +109,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         self
     }
 
-    /// What steps to come want of those so far, in memory of its own.
+    /// Data for later steps, in separate memory.
     pub fn carry(self) -> Carried {
         let kept = |(index, (key, value)): (usize, KeyValue)| (index, (key.detached(), value.detached()));
         Carried {
@@ -198,14 +198,14 @@ impl<'a, 'o> Pass<'a, 'o> {
         Ok(self.rows_of(embedding, &self.tokens))
     }
 
-    /// Puts pictures into `x` (n, n_embd) in the place of what was made of their tokens.
+    /// Replaces placeholder rows in `x` (n, n_embd) with image embeddings.
     pub fn place_pictures(&self, x: &mut Rows) {
         for Placed { rows, embedding } in &self.pictures {
             x.slice_mut(s![rows.clone(), ..]).assign(&*embedding.rows);
         }
     }
 
-    /// Adds to the stream `x` (n, n_embd) behind layer `index` what pictures have for it.
+    /// Adds the image features for layer `index` to the stream `x` (n, n_embd) after that layer.
     pub fn add_deep_features(&self, index: usize, x: &mut Rows) {
         for Placed { rows, embedding } in &self.pictures {
             if let Some(deep) = embedding.deep.get(index) {
@@ -273,8 +273,8 @@ impl<'a, 'o> Pass<'a, 'o> {
         result
     }
 
-    /// The way back through products with the same input: of each weight the gradients (n, n_out) of what came out, which the
-    /// observer is shown, and together those of what went in: (n, n_in).
+    /// Backward pass through products with the same input: takes the gradients (n, n_out) at the output of
+    /// each weight, which the observer receives, and returns the sum at the input: (n, n_in).
     pub fn mul_back(&mut self, products: &[(&Weight, &Rows)]) -> Rows {
         self.mul_back_of(0, products)
     }
@@ -286,7 +286,7 @@ impl<'a, 'o> Pass<'a, 'o> {
         let mut out = self.scratch(n_rows, n_in);
         for (at, (weight, gradients)) in products.iter().enumerate() {
             if let Some(observer) = &mut self.observer {
-                // What goes into the transpose of the weight is as wide as the weight has rows.
+                // The input of the transposed weight is as wide as the weight has rows.
                 let by = [(weight.name.as_str(), part_of(weight, index))];
                 let (rows, n_in, tokens) = (gradients.as_slice(), weight.n_out, self.routed.as_deref());
                 observer.multiplied(&Multiplied { by: &by, rows, n_in, tokens });
@@ -296,8 +296,8 @@ impl<'a, 'o> Pass<'a, 'o> {
         out
     }
 
-    /// The way back through the attention of every sequence to itself: gradients of queries, keys and values by those of what came
-    /// out, (n, n_head * value_width). No session.
+    /// Backward pass through the self-attention of every sequence: gradients of queries, keys and values from
+    /// those of the output, (n, n_head * value_width). Without a session.
     pub fn attend_back(
         &self,
         attention: &Attention<'_>,
@@ -390,7 +390,7 @@ impl<'a, 'o> Pass<'a, 'o> {
     }
 }
 
-/// What an observer calls matrix `index` of a stack, or the only one.
+/// The observer's identifier of matrix `index` of a stack, or of the only one.
 fn part_of(weight: &Weight, index: usize) -> Part {
     match weight.is_by_head {
         true => Part::Head { index, n: weight.n_stack },

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Source: `perplexity` and `perplexity_v2` in `tools/perplexity/perplexity.cpp` of llama.cpp
-//! (llama-cpp-python 0.3.36). It rounds activations before it multiplies, and keeps keys and values in f16; here
-//! both stay f32, so figures differ slightly, unless [`Activations::Rounded`](crate::Activations) does as it does.
+//! (llama-cpp-python 0.3.36). It rounds activations before it multiplies, and keeps keys and values in f16;
+//! here both stay f32, so results differ slightly, unless [`Activations::Rounded`](crate::Activations) is
+//! used.
 
 use std::ops::Range;
 
@@ -20,7 +21,7 @@ use crate::{
     nonfinite::not_finite_prediction,
 };
 
-/// Figures so far.
+/// Results so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Perplexity {
     /// Chunks measured.
@@ -61,8 +62,8 @@ impl Perplexity {
     }
 }
 
-/// Measures the perplexity of a text's tokens (made with the special tokens added); `watch` sees the
-/// figures after every chunk.
+/// Measures the perplexity of a text's tokens (including special tokens); `watch` sees the results after
+/// every chunk.
 ///
 /// # Errors
 /// As [`chunks_of_text`], [`Model::need_next_token`] and [`Model::run`]; [`Error::NotFiniteResult`].
@@ -103,8 +104,8 @@ pub fn predict(
     while let Some(batch) = batches.next(None)? {
         batch.logits(0, None, &mut logits)?;
         let targets: Vec<Target> = batch.targets().collect();
-        // Rows are independent; their figures are added up in the order of the text, so that the sum does not depend on the
-        // number of threads.
+        // Rows are independent; results are summed in text order, so the sum does not depend on the number of
+        // threads.
         let log_probabilities: Vec<f64> = model.install(|| {
             let rows = logits.par_chunks(n_vocab).zip(&targets);
             rows.map(|(row, target)| log_probability(row, target.token)).collect()

@@ -1,8 +1,8 @@
-//! How the rows of a text become one vector.
+//! Pooling: from the rows of a text to one vector.
 
 use crate::{Error, keys::Keys};
 
-/// How the rows of a text become one vector.
+/// Pooling of the rows of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pooling {
@@ -33,7 +33,7 @@ impl Pooling {
         }
     }
 
-    /// What `pooling_type` says; its values count [`Pooling::ALL`].
+    /// Pooling by the key `pooling_type`, whose values index [`Pooling::ALL`].
     pub(crate) fn of_file(keys: &Keys<'_>) -> Result<Option<Pooling>, Error> {
         let Some(n) = keys.count("pooling_type")? else { return Ok(None) };
         let pooling = Pooling::ALL.get(n).copied();

@@ -1,4 +1,4 @@
-//! What goes into a model, and what it keeps between calls.
+//! Inputs of a model, and the state it keeps between calls.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::Rows;
 
-/// What goes into products with weights.
+/// Inputs of products with weights.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activations {
-    /// What the layers before made, in f32: figures then tell of the weights alone.
+    /// Exact outputs of the previous layers, in f32: results depend on the weights alone.
     #[default]
     F32,
-    /// The same, rounded as llama.cpp's CPU kernels round it: to 8 bits in blocks before quantized weights, to
-    /// f16 or bf16 before weights of those, keys and values to f16. Figures are then llama.cpp's, nearly.
+    /// Rounded as by llama.cpp's CPU kernels: to 8 bits in blocks before quantized weights, to f16 or bf16
+    /// before weights of those types, keys and values to f16. Results are then close to llama.cpp's.
     Rounded,
 }
 
@@ -61,12 +61,12 @@ pub struct Features<'a> {
     pub n_frames: usize,
 }
 
-/// The rows of a picture, in the place of which a prompt has tokens else.
+/// Embeddings of an image, which replace tokens of a prompt.
 #[derive(Debug, Clone)]
 pub struct Embedding {
     /// (n, n_embd).
     pub(crate) rows: Rows,
-    /// What is added to these rows behind the first layers of the text model: (n, n_embd) for each of them.
+    /// Features that are added after the first layers of the text model: (n, n_embd) for each of them.
     pub(crate) deep: Vec<Rows>,
     /// Rows and columns of a picture whose embeddings have two positions each (M-RoPE).
     pub(crate) grid: Option<(usize, usize)>,
@@ -85,7 +85,7 @@ impl Embedding {
         self.rows.as_slice()
     }
 
-    /// What is added behind each of the first layers of the text model: (n, n_embd) f32, row-major.
+    /// Features that are added after each of the first layers of the text model: (n, n_embd) f32, row-major.
     pub fn deep(&self) -> impl Iterator<Item = &[f32]> {
         self.deep.iter().map(Rows::as_slice)
     }
@@ -112,7 +112,7 @@ pub enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// How many positions it takes.
+    /// Number of positions.
     pub fn n_rows(&self) -> usize {
         match self {
             Piece::Tokens(tokens) => tokens.len(),
@@ -124,10 +124,10 @@ impl Piece<'_> {
 /// Keys and values of one layer: (n, n_head_kv * key_width) and (n, n_head_kv * value_width).
 pub(crate) type KeyValue = (Rows, Rows);
 
-/// Which state of a layer is meant: a layer may keep several of fixed size.
+/// Kind of a layer's state; a layer may keep several of fixed size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StateKind {
-    /// Of a recurrence: what its equation calls the state.
+    /// State of a recurrence, as in its equation.
     Recurrence,
     /// The last rows that a convolution looks back on.
     Convolution,
@@ -137,8 +137,8 @@ pub(crate) enum StateKind {
     ChannelTokenShift,
 }
 
-/// What a model keeps of one sequence that grows: keys and values of every layer with attention, states of every layer
-/// with a recurrence or a convolution.
+/// State of a growing sequence: the KV cache of every attention layer, and states of every layer with a
+/// recurrence or a convolution.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     pub(crate) n_past: usize,
@@ -206,7 +206,7 @@ impl Session {
     /// The first `n` keys and values of layer `index`, which were appended before.
     pub(crate) fn key_value(&self, index: usize, n: usize) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
         let (keys, values) = &self.layers[index];
-        // Rows behind them are room for tokens to come.
+        // Rows after them are reserved for later tokens.
         (keys.slice(s![..n, ..]), values.slice(s![..n, ..]))
     }
 }

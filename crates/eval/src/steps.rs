@@ -14,8 +14,8 @@ use crate::{
     pass::Carried,
 };
 
-/// What a batch of sequences leaves between two steps: its residual streams, and what later layers want beside them. Nothing
-/// before the first step.
+/// State of a batch of sequences between two steps: its residual streams, and other data for later layers.
+/// Empty before the first step.
 #[derive(Debug, Clone, Default)]
 pub struct Between {
     streams: Vec<Rows>,
@@ -131,12 +131,13 @@ impl<'m> Steps<'m> {
         Ok(Steps { model, buffers: Buffers::default() })
     }
 
-    /// How many there are: of a decoder what is before the layers, each layer, and what is behind; of others one.
+    /// Number of steps: for a decoder, before the layers, each layer, and after the layers; for others, one.
     pub fn n_steps(&self) -> usize {
         self.model.prepared().graph.n_steps()
     }
 
-    /// How many rows to run together at most: as many as [`Model::sequences_at_once`] allows sequences of one token.
+    /// Maximum number of rows to run together: the number of one-token sequences that
+    /// [`Model::sequences_at_once`] allows.
     pub fn rows_at_once(&self) -> usize {
         self.model.sequences_at_once(1)
     }
@@ -163,7 +164,7 @@ impl<'m> Steps<'m> {
         let prepared = self.model.prepared();
         let sequences: Vec<Sequence<'_>> = sequences.iter().map(|tokens| Sequence::new(tokens)).collect();
         let Between { streams, carried } = between;
-        // A reborrow: the head's rows are shown behind the pass.
+        // A reborrow: the head's rows are observed after the pass.
         let seen = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
         let next = self.model.batch(&sequences, seen, |pass| {
             let mut pass = pass.resume(carried, &self.buffers);
@@ -172,7 +173,7 @@ impl<'m> Steps<'m> {
             let streams = streams.into_iter().map(Rows::detached).collect();
             Ok(Between { streams, carried: pass.carry() })
         })?;
-        // The output matrix is no part of the graph: it is applied for logits, which nobody asks for here.
+        // The output matrix is not part of the graph: it is only applied for logits.
         let is_last = index + 1 == self.n_steps();
         if let (true, Some(observer), Some(head)) = (is_last, observer, &prepared.head) {
             let by = [(head.weight.name.as_str(), Part::Whole)];
@@ -184,7 +185,7 @@ impl<'m> Steps<'m> {
         Ok(next)
     }
 
-    /// Fails where gradients find no way back through the model.
+    /// Fails if the backward pass does not support the model.
     ///
     /// # Errors
     /// [`Error::NoWayBack`], and those of [`Model::need_next_token`].
@@ -196,21 +197,21 @@ impl<'m> Steps<'m> {
         }
     }
 
-    /// Gradients of `-ln p(target)` behind the last step, for each row of what it left. `choose` gives the target of a row, counted
-    /// over all sequences, by the probabilities (n_vocab) that the model gives.
+    /// Gradients of `-ln p(target)` after the last step, for each row. `choose` returns the target of a row,
+    /// counted over all sequences, given the model's probabilities (n_vocab).
     ///
     /// # Errors
     /// As [`Steps::need_way_back`].
     ///
     /// # Panics
-    /// If a target is no token.
+    /// If a target is not a token.
     pub fn loss_back(
         &self,
         last: &Between,
         choose: &mut (dyn FnMut(usize, &[f32]) -> usize + Send),
     ) -> Result<Between, Error> {
         self.need_way_back()?;
-        // A graph with a way back has one stream, and what predicts tokens has a head.
+        // A graph with a backward pass has one stream, and a model that predicts tokens has a head.
         let (Some(head), [x]) = (&self.model.prepared().head, &last.streams[..]) else {
             return Ok(Between::default());
         };
@@ -239,9 +240,10 @@ impl<'m> Steps<'m> {
         Ok(Between { streams: vec![gradients], carried: Carried::default() })
     }
 
-    /// The way back through step `index`: `entered` is what the step before left, and `gradients`, of what the step itself left,
-    /// become those of what entered. The layer runs again, and the observer is shown the gradients of what comes out of each
-    /// matrix: the rows that go into its transpose, `n_in` being the rows of the matrix.
+    /// Backward pass through step `index`: `entered` is the previous step's output, and `gradients` of the
+    /// step's own output become those of its input. The layer runs again, and the observer receives the
+    /// gradients at the output of each matrix: the rows that go into its transpose, with `n_in` the rows of
+    /// the matrix.
     ///
     /// # Errors
     /// As [`Steps::need_way_back`] and [`Model::run`].

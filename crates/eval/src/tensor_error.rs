@@ -1,4 +1,4 @@
-//! How far the tensors of one file are from those of another, without running either.
+//! Compares the tensors of two files without running them.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub struct ElementError {
     max: f64,
 }
 
-/// What is reported.
+/// Reported metrics.
 #[derive(Serialize)]
 struct Figures {
     elements: u64,
@@ -77,8 +77,8 @@ impl ElementError {
         (self.base / self.n_elems.max(1) as f64).sqrt()
     }
 
-    /// Ten times the logarithm, to the base ten, of the base's energy by that of the difference;
-    /// none where there is no difference, or no base.
+    /// Signal-to-noise ratio in decibels: the energy of the base relative to that of the difference; `None`
+    /// without a difference or a base.
     pub fn snr_db(&self) -> Option<f64> {
         (self.difference > 0.0 && self.base > 0.0).then(|| 10.0 * (self.base / self.difference).log10())
     }
@@ -143,7 +143,7 @@ impl ElementError {
     }
 }
 
-/// What comparing two files found.
+/// Result of comparing two files.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct FileError {
     /// The tensors of both, in the order of the base.
