@@ -233,7 +233,8 @@ fn compare_tensor(a: (&File, &TensorInfo), b: (&File, &TensorInfo)) -> Result<El
         let not_decodable = |dtype: DType| Error::TensorType { name: info.name.clone(), dtype };
         quant::decode(info.dtype, level, &blocks, out).map_err(|_| not_decodable(info.dtype))
     };
-    // Threads take whole chunks of rows; each decodes into two buffers of its own that live as long as the thread works.
+    // Threads take chunks of rows; each decodes into its own two buffers, which live as long as the thread
+    // works.
     let chunks = (0..n_rows.div_ceil(rows_at_once)).into_par_iter();
     let errors = chunks.map_init(
         || (Vec::new(), Vec::new()),

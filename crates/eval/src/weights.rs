@@ -13,7 +13,7 @@ use tensor::{DType, Shape};
 
 use crate::Error;
 
-/// Blocks in the place of those of a file, little-endian.
+/// Replacement for the blocks of a file, little-endian.
 #[derive(Debug)]
 pub(crate) struct Replaced {
     pub dtype: DType,
@@ -21,8 +21,8 @@ pub(crate) struct Replaced {
     pub bytes: Vec<u8>,
 }
 
-/// Where all weights of one tensor look for blocks to take in the place of the file's. A graph holds its weights wherever it needs
-/// them, some twice (an embedding that is the output matrix too), so that they share a place that the model can reach.
+/// Shared slot for replacement blocks of one tensor. A graph holds its weights in several places, some twice
+/// (an embedding that is also the output matrix), so they share a slot that the model can reach.
 pub(crate) type Slot = Arc<RwLock<Option<Replaced>>>;
 
 /// A matrix in its stored form, or a stack of matrices (one for each expert).
@@ -36,7 +36,7 @@ pub(crate) struct Weight {
     pub n_out: usize,
     /// Matrices in the stack.
     pub n_stack: usize,
-    /// Whether each matrix of the stack belongs to a head, not to an expert.
+    /// True if each matrix of the stack belongs to a head, not to an expert.
     pub is_by_head: bool,
     dtype: DType,
     row_bytes: usize,
@@ -56,7 +56,7 @@ impl Weight {
         self.dtype_now().activation_dtype()
     }
 
-    /// How rows are cut into blocks of integers; none where the type is something else.
+    /// Integer block form of the rows; `None` for other types.
     pub fn block_form(&self) -> Option<BlockForm> {
         if self.scale.is_some() {
             return None;
@@ -94,7 +94,7 @@ impl Weight {
 
     /// Hands out the blocks of rows, little-endian, with their type: those of the file, or what stands in their place.
     fn with_blocks<R>(&self, rows: Range<usize>, work: impl FnOnce(DType, &[u8]) -> R) -> R {
-        // A lock for each tile of many rows: nobody writes while a model runs.
+        // One lock per tile of many rows: nothing writes while a model runs.
         if let Some(replaced) = &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
             let bytes = &replaced.bytes[rows.start * replaced.row_bytes..rows.end * replaced.row_bytes];
             return work(replaced.dtype, bytes);
@@ -108,19 +108,19 @@ impl Weight {
 /// The tensors of a file, and which of them the graph has a use for.
 pub(crate) struct Weights<'a> {
     file: &'a gguf::Model,
-    /// Those that the graph took, and those that it knows and ignores.
+    /// Tensors that the graph took, and those that it knows and ignores.
     known: BTreeSet<String>,
-    /// Those that were decoded whole: no rows are multiplied with them.
+    /// Tensors that were decoded whole: no rows are multiplied with them.
     decoded: BTreeSet<String>,
-    /// Of each matrix that the graph took.
+    /// Slot of each matrix that the graph took.
     slots: BTreeMap<String, Slot>,
 }
 
-/// What a graph made of the tensors of a file.
+/// A graph's use of the tensors of a file.
 pub(crate) struct InUse {
     /// Tensors that were decoded whole.
     pub decoded: BTreeSet<String>,
-    /// Where the blocks of each matrix can be replaced.
+    /// Slots for replacing the blocks of each matrix.
     pub slots: BTreeMap<String, Slot>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Weights<'a> {
         self.file.tensor(name).map(|(_, info)| info.shape)
     }
 
-    /// Whether the file has any tensor of layer `i`.
+    /// True if the file has any tensor of layer `i`.
     pub fn has_layer(&self, i: usize) -> bool {
         self.file.tensors().any(|(_, info)| layer_of(&info.name) == Some(i))
     }

@@ -2,10 +2,10 @@
 
 use minijinja::value::Value;
 
-/// What a template makes a prompt of.
+/// Input of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conversation<'a> {
-    /// What it shows, in a word or two.
+    /// Name of the case, in a word or two.
     pub name: &'static str,
     /// Who says what, in order.
     pub messages: Vec<Turn<'a>>,
@@ -20,7 +20,7 @@ pub struct Turn<'a> {
     pub role: &'a str,
     /// The text.
     pub content: &'a str,
-    /// What the model thought before it answered.
+    /// The model's reasoning before the answer.
     pub reasoning_content: Option<&'a str>,
     /// A function that the model calls.
     pub tool_call: Option<ToolCall<'a>>,
@@ -31,7 +31,7 @@ pub struct Turn<'a> {
 /// A call of a function, in the form of OpenAI's programming interface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall<'a> {
-    /// What the answer refers to.
+    /// Id of the tool call that is answered.
     pub id: &'a str,
     /// The function.
     pub name: &'a str,
@@ -44,7 +44,7 @@ pub struct ToolCall<'a> {
 pub struct Tool<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it does.
+    /// Description of the tool.
     pub description: &'a str,
     /// Name and meaning of each argument.
     pub arguments: Vec<(&'a str, &'a str)>,

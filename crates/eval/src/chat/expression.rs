@@ -24,7 +24,7 @@ pub(super) struct Parser {
     depth: usize,
 }
 
-/// What was read: its text for the engine, and what it was.
+/// A parsed part: its text for the engine, and its kind.
 struct Part {
     text: String,
     kind: PartKind,
@@ -554,7 +554,7 @@ impl Parser {
         if LAZY_FILTERS.contains(&name) { format!("__lazy({made},\"{name}\")") } else { made }
     }
 
-    /// Filters and tests behind an expression.
+    /// Filters and tests after an expression.
     fn filters(&mut self, mut text: String) -> Result<String, String> {
         loop {
             if self.sign("|") {

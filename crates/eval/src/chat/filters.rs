@@ -150,7 +150,7 @@ fn replace(value: Value, old: Value, new: Value, n: Option<i64>) -> Result<Value
     })
 }
 
-/// Words begin behind blanks, hyphens and opening brackets.
+/// Words start after blanks, hyphens and opening brackets.
 fn title(text: &str) -> String {
     let (mut made, mut is_begin) = (String::new(), true);
     for c in text.chars() {

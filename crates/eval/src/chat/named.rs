@@ -6,10 +6,10 @@ use std::borrow::Cow;
 
 use super::settings::ChatError;
 
-/// The source of a template: what is given, or the template of that name.
+/// Source of a template: the given text, or the template of that name.
 ///
 /// # Errors
-/// [`ChatError::Named`] for a name without a template here.
+/// [`ChatError::Named`] for an unknown name.
 pub(super) fn source(template: &str) -> Result<Cow<'_, str>, ChatError> {
     // Names do not contain tags.
     if ["{{", "{%", "{#"].iter().any(|tag| template.contains(tag)) {

@@ -164,7 +164,8 @@ fn quote(string: &str, text: &mut String) {
     text.push(quote);
 }
 
-/// `str.isprintable` of one character. The standard library escapes what is not printable; behind another character it keeps marks.
+/// `str.isprintable` of one character. The standard library escapes non-printable characters, but keeps marks
+/// after another character.
 fn is_printable(c: char) -> bool {
     let mut pair = String::from("a");
     pair.push(c);

@@ -175,7 +175,7 @@ mod tests {
         filter(value, Rest(options.into_iter().collect())).unwrap()
     }
 
-    /// Each beside what Python 3.11's `json.dumps(value, ensure_ascii=False)` prints.
+    /// Compares with the output of Python 3.11's `json.dumps(value, ensure_ascii=False)`.
     #[test]
     fn as_python_prints_it() {
         let value = Value::from_serialize([(1, "a<b>'\"\n\u{1}é")]);

@@ -28,7 +28,7 @@ const ROLES: [(&str, &str); 6] = [
     ("observation", "tool"),
 ];
 
-/// A value of a key that is there and not null.
+/// Value of a key that exists and is not null.
 fn field(value: &Value, name: &str) -> Option<Value> {
     let found = value.get_attr(name).ok()?;
     (!found.is_undefined() && !found.is_none()).then_some(found)

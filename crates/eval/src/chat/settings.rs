@@ -1,4 +1,4 @@
-//! What a template gets besides the chat, and why it fails.
+//! Variables of a template besides the chat, and errors.
 
 use super::{date::Date, special::SpecialTokens};
 
@@ -23,7 +23,7 @@ pub enum ChatError {
     Template(String),
 }
 
-/// What a template gets besides the chat.
+/// Variables of a template besides the chat.
 #[derive(Debug, Clone)]
 pub struct Settings<'a> {
     /// Texts of the special tokens.

@@ -72,7 +72,7 @@ fn statement(tokens: Vec<Token>, begin: &str, end: &str) -> Result<String, Strin
     let mut parser = Parser::new(tokens);
     let word = parser.any_name()?;
     let text = match &word[..] {
-        // Marks what the model writes. It has a scope of its own.
+        // Marks the model's output. It has its own scope.
         "generation" => "with __generation=0".to_owned(),
         "endgeneration" => "endwith".to_owned(),
         "if" | "elif" => format!("{word} {}", parser.tuple(true)?),

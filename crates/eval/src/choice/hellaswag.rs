@@ -21,10 +21,10 @@ struct Task {
 }
 
 impl HellaSwag {
-    /// Reads a file and draws `n_tasks` of it, or as many as there are.
+    /// Reads a file and draws `n_tasks` of its tasks, or all if there are fewer.
     ///
     /// # Errors
-    /// [`Error::Task`] for a task that is none.
+    /// [`Error::Task`] for an invalid task.
     pub fn parse(bytes: &[u8], n_tasks: usize) -> Result<HellaSwag, Error> {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();

@@ -1,13 +1,12 @@
-//! Multiple-choice tasks in the reference's file formats: which of several endings does a model
-//! find the most likely?
+//! Multiple-choice tasks in the reference's file formats: which of several endings is the most likely?
 //!
-//! One file for each format (`hellaswag`, `winogrande`, `multiple_choice`); what they share is
-//! here: sequences with a common beginning, and the likelihood of the tokens after it.
+//! There is one file for each format (`hellaswag`, `winogrande`, `multiple_choice`); the common part is here:
+//! sequences with a common beginning, and the likelihood of the tokens after it.
 //!
 //! Source: `hellaswag_score`, `winogrande_score` and `multiple_choice_score` in
-//! `tools/perplexity/perplexity.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36. It puts
-//! what the endings share into one sequence; here every ending is a window of its own, with the
-//! same predictions.
+//! `tools/perplexity/perplexity.cpp` of llama.cpp as vendored in llama-cpp-python 0.3.36. It puts the common
+//! part of the endings into one sequence; here every ending is a separate sequence, with the same
+//! predictions.
 
 mod hellaswag;
 mod multiple_choice;
@@ -41,7 +40,7 @@ pub struct Answer {
     pub scores: Vec<f64>,
     /// The ending with the best score, from 0.
     pub chosen: usize,
-    /// Whether that is right.
+    /// True if the answer is correct.
     pub is_right: bool,
     /// Tokens of the longest text that was run.
     #[serde(skip)]
@@ -66,7 +65,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// Of all answers so far.
+    /// Score of all answers so far.
     pub fn of(answers: &[Answer]) -> Score {
         let n_right = answers.iter().filter(|answer| answer.is_right).count();
         let share = crate::stats::Estimate::share(n_right, answers.len());
@@ -110,7 +109,7 @@ impl Sequences {
         self.tokens.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Of texts, tokenized with what belongs before a text.
+    /// Sequences of texts, tokenized with the tokens that start a text.
     fn new(tokenizer: &Tokenizer, texts: &[Vec<u8>]) -> Result<Sequences, Error> {
         let tokens: Vec<Vec<u32>> =
             texts.iter().map(|text| tokenizer.encode(text, true, false)).collect::<Result<_, _>>()?;
@@ -197,8 +196,8 @@ fn likeliest(texts: &[Vec<u8>], task: usize, model: &Model) -> Result<(Vec<f64>,
     Ok((scores, chosen, sequences.longest()))
 }
 
-/// Fails with [`Error::NotFiniteResult`] where a score is none: every comparison with it would be false, and the first
-/// ending the answer.
+/// Fails with [`Error::NotFiniteResult`] if a score is not finite: every comparison with it would be false,
+/// and the first ending would win.
 fn check_finite(scores: &[f64], task: usize, model: &Model) -> Result<(), Error> {
     if scores.iter().all(|score| score.is_finite()) {
         return Ok(());

@@ -31,10 +31,10 @@ struct Task {
 }
 
 impl MultipleChoice {
-    /// Reads a file and selects `n_tasks` of it at random, or takes all where there are no more.
+    /// Reads a file and selects `n_tasks` of its tasks at random, or all if there are no more.
     ///
     /// # Errors
-    /// [`Error::Task`] for a task that is none, or a file cut short.
+    /// [`Error::Task`] for an invalid task or a truncated file.
     pub fn parse(bytes: &[u8], n_tasks: usize) -> Result<MultipleChoice, Error> {
         let cut = Error::Task { task: 0, problem: "the file ends before it" };
         let mut cursor = Cursor { bytes, at: 0 };

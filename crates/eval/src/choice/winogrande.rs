@@ -12,7 +12,7 @@
 use super::{Answer, Sequences, Tasks, check_finite, random::Mt19937};
 use crate::{Error, Model};
 
-/// Where no more tokens than this follow the word, the word itself is scored too.
+/// If no more tokens than this follow the word, the word itself is scored too.
 const LEAST_TRAILING: usize = 3;
 
 /// Tasks of a Winogrande file.
@@ -30,9 +30,9 @@ struct Task {
 }
 
 impl Winogrande {
-    /// Reads a file and selects `n_tasks` of it at random, or takes all where there are no more.
-    /// Lines that are not tasks are skipped, and so is the text after the last line feed but
-    /// one: the reference takes the feed at the end of a file away and reads lines that end.
+    /// Reads a file and selects `n_tasks` of its tasks at random, or all if there are no more. Lines that are
+    /// not tasks are skipped, and so is the text after the second-to-last line feed: the reference removes
+    /// the line feed at the end of a file and reads only terminated lines.
     pub fn parse(bytes: &[u8], n_tasks: usize) -> Winogrande {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();

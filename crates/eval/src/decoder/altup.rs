@@ -10,11 +10,12 @@
 //! x_1 <- c_1,  x_i <- c_i + d                             d: the layer's own input, of s * c_a, s (n_embd)
 //! ```
 //!
-//! Before the layers x_1 is the embedding e, and the others are matrices times e, as long as e. Behind them the others
-//! are multiplied with matrices again, made as long as x_1, and the mean of all goes on.
+//! Before the layers, x_1 is the embedding e, and the others are matrices times e, scaled to the length of e.
+//! After them, the others are multiplied with matrices again, scaled to the length of x_1, and the mean of
+//! all is the output.
 //!
-//! Source: `Gemma3nTextModel` of transformers 5.23; `llama_model_gemma3n::graph` of llama.cpp (llama-cpp-python 0.3.36)
-//! takes the length from the active stream at the end, where that is not the first.
+//! Source: `Gemma3nTextModel` of transformers 5.23; `llama_model_gemma3n::graph` of llama.cpp
+//! (llama-cpp-python 0.3.36) takes the length from the active stream at the end, if that is not the first.
 
 use super::{layer::Layer, linear::Linear, params::DecoderParams, per_layer_input::PerLayerInput};
 use crate::{
@@ -174,7 +175,7 @@ impl AltUpLayer {
     fn correct(&self, streams: &mut [Rows], active: usize, mut y: Rows, pass: &mut Pass<'_, '_>) {
         let m = self.modalities(&y, pass);
         let factors = self.correct.run(&m, pass);
-        // What the layer changed: y - p_a, which every stream gets a part of.
+        // Change by the layer: y - p_a, of which every stream gets a part.
         y.add_scaled(-1.0, &streams[active]);
         for (i, stream) in streams.iter_mut().enumerate() {
             for (row, (mut to, from)) in stream.rows_mut().into_iter().zip(y.rows()).enumerate() {

@@ -45,12 +45,12 @@ pub(super) struct Attention {
     projections: Projections,
     /// The layer whose keys and values it sees: itself, or an earlier one.
     source: usize,
-    /// Whether later layers see those of this one.
+    /// True if later layers use this layer's keys and values.
     is_source: bool,
     qkv_by_head: bool,
-    /// Whether each head's query comes with a gate for the head's output.
+    /// True if each head's query comes with a gate for the head's output.
     is_gated: bool,
-    /// What values are multiplied with.
+    /// Factor of the values.
     value_scale: Option<f32>,
     /// To a gate for each head, or for each of its elements.
     gate: Option<Linear>,
@@ -59,15 +59,15 @@ pub(super) struct Attention {
     clamp: Option<f32>,
     query_norm: Option<Norm>,
     key_norm: Option<Norm>,
-    /// Of each head of values.
+    /// Norm of each value head.
     value_norm: Option<Norm>,
     /// The elements of queries and of keys that are normalized together.
     norm_widths: (usize, usize),
-    /// Whether these norms come behind the rotation.
+    /// True if these norms follow RoPE.
     norms_after_rope: bool,
     output: Linear,
     rope: Option<Ropes>,
-    /// Of queries and keys, after the rotation.
+    /// Norm of queries and keys after RoPE.
     post_rope_norm: Option<Norm>,
     temperature: Option<Temperature>,
     n_head: usize,
@@ -84,7 +84,7 @@ pub(super) struct Attention {
 /// RoPE of a layer. LongRoPE has other divisors for texts beyond the context that a model was first trained with.
 struct Ropes {
     short: Rope,
-    /// From behind so many positions on.
+    /// Applies after this many positions.
     long: Option<(usize, Rope)>,
 }
 
@@ -125,7 +125,7 @@ impl Attention {
                 Projections::Apart(Box::new([query, part("attn_k", n_key)?, part("attn_v", n_value)?]))
             }
         };
-        // Weights are for a head, or for all heads; which of both is normalized together is the family's.
+        // Weights are per head or for all heads; the family determines which are normalized together.
         let mut head_norm = |name: &str, n: usize| {
             let stored = weights.shape(&blk(&format!("{name}.weight"))).map(|shape| shape.n_elems() as usize);
             let n = if stored == Some(key_width) { key_width } else { n };
@@ -150,8 +150,8 @@ impl Attention {
         };
         // As in the reference, 0 means the default.
         let stated = keys.float("attention.scale")?.filter(|scale| *scale != 0.0);
-        // Whether the layer rotates decides what follows: Llama 4 normalizes after the rotation, and scales by temperature where
-        // there is none.
+        // RoPE in the layer determines the rest: Llama 4 normalizes after it, and scales by temperature in
+        // layers without it.
         let rope = Ropes::open(params, keys, weights, i, key_width, window)?;
         // The mask of this layer: window, chunk or everything, and for encoders in both directions.
         let mask = match (params.is_causal, window) {
@@ -295,7 +295,7 @@ impl Mixer for Attention {
         let n_value = self.n_head_kv * self.value_width;
         let projected = n_query + n_key + n_value;
         let graph_floats = match &self.projections {
-            // The rotated parts lie beside the whole.
+            // The rotated parts are separate from the whole.
             Projections::Fused(_) if self.rope.is_some() => projected + n_query + n_key,
             _ if self.is_gated => projected + 2 * n_query,
             _ => projected,
@@ -323,8 +323,8 @@ impl Mixer for Attention {
             Some(gate) => Some(gate.run(h, pass)),
             None => self.is_gated.then(|| self.take_gate(&mut query, pass)),
         };
-        // Clamp (DBRX, OLMo), normalize, rotate, normalize behind it (Hunyuan) or again (Llama 4), scale by position: each
-        // where there is such a step, in this order.
+        // Clamp (DBRX, OLMo), normalize, rotate, normalize after RoPE (Hunyuan) or again (Llama 4), scale by
+        // position: each step if it exists, in this order.
         if let Some(clamp) = self.clamp {
             for rows in std::iter::once(&mut query).chain(own.iter_mut().flatten()) {
                 rows.mapv_inplace(|x| x.clamp(-clamp, clamp));
@@ -376,7 +376,7 @@ impl Mixer for Attention {
     }
 }
 
-/// What is rotated, and normalized behind the rotation: queries, and the keys that a layer makes.
+/// Rows for RoPE and the norm after it: queries, and the keys that a layer makes.
 fn queries_and_keys<'a>(query: &'a mut Rows, own: &'a mut Option<[Rows; 2]>) -> Vec<&'a mut Rows> {
     std::iter::once(query).chain(own.iter_mut().map(|[key, _]| key)).collect()
 }
@@ -427,8 +427,8 @@ impl Ropes {
             RopeLayers::AllButEveryNth(n) => !(i + 1).is_multiple_of(n),
         };
         let Some(kind) = spec.rope.filter(|_| rotates) else { return Ok(None) };
-        // M-RoPE gives each section of pairs a position of its own (time, height, width). In text all three are the same,
-        // and what is left is RoPE on halves.
+        // M-RoPE gives each section of pairs its own position (time, height, width). In text all three are
+        // equal, which leaves RoPE on halves.
         let (kind, axes) = match keys.counts("rope.dimension_sections", 4) {
             Ok(Some(sections)) if sections.iter().any(|n| *n > 0) => {
                 (RopeKind::Neox, axes(&sections, n_rot / 2, spec.interleaved_sections))
@@ -466,12 +466,12 @@ impl Ropes {
     }
 }
 
-/// Which position turns each of `n` pairs: 0 for time, 1 for height, 2 for width. `sections` are numbers of pairs, one
-/// stretch after the other; or every third pair from the second on turns by height and from the third on by width, as
-/// long as their sections last.
+/// Axis of each of `n` pairs: 0 for time, 1 for height, 2 for width. `sections` are numbers of pairs, one
+/// stretch after the other; or interleaved: every third pair from the second on rotates by height and from
+/// the third on by width, as long as their sections last.
 ///
-/// Source: `ggml_mrope_cache_init` of ggml, llama.cpp of llama-cpp-python 0.3.36, and `recomposition_frequencies` in
-/// `modeling_qwen3_vl.py` of transformers 5.23.
+/// Source: `ggml_mrope_cache_init` of ggml, llama.cpp of llama-cpp-python 0.3.36, and
+/// `recomposition_frequencies` in `modeling_qwen3_vl.py` of transformers 5.23.
 fn axes(sections: &[usize], n: usize, is_interleaved: bool) -> Vec<usize> {
     let total = sections.iter().fold(0usize, |sum, n| sum.saturating_add(*n)).max(1);
     let axis = |pair: usize| {
@@ -494,12 +494,12 @@ fn axes(sections: &[usize], n: usize, is_interleaved: bool) -> Vec<usize> {
 }
 
 impl Temperature {
-    /// What keys say of all layers (Mistral 3).
+    /// Reads the keys for all layers (Mistral 3).
     pub fn read(keys: &Keys<'_>) -> Result<Option<Temperature>, Error> {
         let Some(scale) = keys.float("attention.temperature_scale")?.filter(|scale| *scale != 0.0) else {
             return Ok(None);
         };
-        // Without a length of its own it is the context of the first training.
+        // The default length is the original training context.
         let length = match keys.float("attention.temperature_length")? {
             None => keys.float("rope.scaling.original_context_length")?,
             stated => stated,

@@ -34,26 +34,26 @@ use crate::{
 pub(super) struct Experts {
     router: Linear,
     routing: Routing,
-    /// Whether the input of an expert is multiplied with its weight, not the output.
+    /// True if the input of an expert is multiplied with its weight, not the output.
     scale_input: bool,
     activation: Activation,
     gate: Option<Stack>,
     up: Stack,
-    /// Whether `up` holds the gates too, before it: (2 n_ff, n_embd).
+    /// True if `up` holds the gates too, first: (2 n_ff, n_embd).
     is_fused: bool,
     down: Stack,
     /// To the rows that the experts take, and back from those that they give.
     latent: Option<Box<[Linear; 2]>>,
     shared: Option<Mlp>,
-    /// What the sum of all is multiplied with, where there is a shared one.
+    /// Factor of the sum of all, if there is a shared expert.
     sum_scale: f32,
     /// To one logit: the sigmoid of it is the factor of the shared expert.
     shared_gate: Option<Linear>,
 }
 
-/// Which experts a token goes to, and with which weights.
+/// Experts of a token, and their weights.
 struct Routing {
-    /// (E): what is added for the choice, and not counted in the weight.
+    /// (E): added for the choice only, not to the weight.
     bias: Option<Vec<f32>>,
     gating: Gating,
     /// Groups of equally many experts, of which the best are chosen first.
@@ -71,7 +71,7 @@ type Routed = (Vec<usize>, Vec<f32>);
 /// A matrix and a bias for each expert.
 struct Stack {
     weight: Weight,
-    /// (n_expert): what products with each matrix are multiplied with.
+    /// (n_expert): factors of the products with each matrix.
     scale: Option<Vec<f32>>,
     /// (n_expert, n_out).
     bias: Option<Vec<f32>>,
@@ -135,7 +135,7 @@ impl Experts {
         if n_used == 0 || n_used > n {
             return Err(keys.wrong("expert_used_count", "a part of the experts"));
         }
-        // Mixtral and others have experts as wide as a dense layer, and no key of their own.
+        // Mixtral and others have experts as wide as a dense layer, without a separate key.
         let n_ff = match per_layer("expert_feed_forward_length")?.filter(|n| *n > 0) {
             Some(n_ff) => n_ff,
             None => per_layer("feed_forward_length")?.ok_or_else(|| keys.missing("feed_forward_length"))?,
@@ -158,14 +158,14 @@ impl Experts {
             (Gating::ByBias, None) => Gating::Softmax,
             (gating, _) => gating,
         };
-        // 0 and absent mean that there are no groups.
+        // 0 or missing means that there are no groups.
         let n_group = keys.count("expert_group_count")?.unwrap_or(0).max(1);
         let n_group_used = keys.count("expert_group_used_count")?.unwrap_or(0);
         let n_group_used = if n_group_used == 0 { n_group } else { n_group_used };
         if n % n_group != 0 || n_group_used > n_group || n_group_used * (n / n_group) < n_used {
             return Err(keys.wrong("expert_group_count", "groups that hold the experts that are used"));
         }
-        // A shared expert is a plain MLP beside the stacks, known by its matrix.
+        // A shared expert is a plain MLP next to the stacks, recognized by its matrix.
         let has_shared = weights.shape(&blk("ffn_down_shexp.weight")).is_some();
         let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}_shexp")));
         let activation = params.activation(keys, i, "swiglu_clamp_shexp")?;
@@ -220,7 +220,8 @@ impl Experts {
     pub fn graph_floats(&self) -> usize {
         let (n_ff, n_out) = (self.down.weight.n_in, self.down.weight.n_out);
         let n_inner = if self.gate.is_some() || self.is_fused { 3 * n_ff } else { n_ff };
-        // What experts make is put where gate and up were, if there is room; else it is beside them, and so is its sum.
+        // Outputs of experts replace gate and up if there is room; otherwise they are separate, and so is
+        // their sum.
         let n_used = self.routing.n_used;
         let n_down = if n_out > 2 * n_ff { n_used * n_out + n_out } else { 0 };
         let routed = n_used * n_inner + n_down + 2 * self.router.weight.n_out;
@@ -293,7 +294,7 @@ impl Experts {
         self.give(expert, gate, up, pass)
     }
 
-    /// What one expert gives, of what its function reads.
+    /// Output of one expert, given the input of its activation function.
     fn give(&self, expert: usize, gate: Option<Rows>, mut up: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let inner = match gate {
             Some(mut gate) => {
@@ -317,7 +318,8 @@ impl Experts {
         out
     }
 
-    /// What the function of one expert reads: gates, where they have a matrix of their own, and what they let through.
+    /// Input of one expert's activation function: gates, if they have a separate matrix, and the gated
+    /// values.
     fn gate_and_up(&self, expert: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> (Option<Rows>, Rows) {
         let mut up = pass.scratch(h.nrows(), self.up.weight.n_out);
         let mut gate = self.gate.as_ref().map(|gates| (gates, pass.scratch(h.nrows(), gates.weight.n_out)));
@@ -407,7 +409,8 @@ impl Routing {
     }
 }
 
-/// What probabilities that are normalized add up to at least: the smallest normal number of half precision keeps the quotient finite.
+/// Lower bound of the sum of normalized probabilities: the smallest normal half-precision number keeps the
+/// quotient finite.
 const LEAST_SUM: f32 = 6.103_515_6e-5;
 
 /// Indexes, those of the largest values first.

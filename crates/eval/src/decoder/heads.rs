@@ -15,12 +15,12 @@ pub(super) struct Heads {
     pub window: Option<usize>,
     /// The layer whose keys and values they see: their own, or an earlier one.
     pub source: usize,
-    /// Whether later layers see those of this one.
+    /// True if later layers use this layer's keys and values.
     pub is_source: bool,
 }
 
 impl Heads {
-    /// Those of layer `i`.
+    /// Heads of layer `i`.
     pub fn read(
         params: &DecoderParams,
         keys: &Keys<'_>,
@@ -40,7 +40,7 @@ impl Heads {
         Ok(Heads { n_head: own.n_head, source, is_source, ..theirs })
     }
 
-    /// What keys and tensors of layer `i` itself say.
+    /// Values of layer `i` from its own keys and tensors.
     fn of_layer(
         params: &DecoderParams,
         keys: &Keys<'_>,
@@ -70,7 +70,7 @@ impl Heads {
     }
 }
 
-/// A count that layers with a window have under a key of their own, where the file states one.
+/// A count that sliding layers have under a separate key, if the file states one.
 pub(super) fn count_of_kind(
     keys: &Keys<'_>,
     key: &str,

@@ -38,7 +38,7 @@ pub(super) struct Latent {
     query: Query,
     /// To a latent row and the rotated part of the key: (n_embd) -> (rank + n_rot).
     kv_a: Linear,
-    /// Of latent rows.
+    /// Norm of latent rows.
     kv_norm: Option<Norm>,
     /// `W_uk^T` of each head: (n_nope) -> (rank).
     w_uk: Weight,

@@ -23,7 +23,7 @@ pub(super) struct Laurel {
 }
 
 impl Laurel {
-    /// That of layer `i`, if there is one.
+    /// The LAuReL part of layer `i`, if there is one.
     pub fn open(
         params: &DecoderParams,
         weights: &mut Weights<'_>,

@@ -43,10 +43,10 @@ pub(super) struct Layer {
     attention_norm: Option<Norm>,
     /// Before the attention alone, where the feed-forward part has [`Layer::attention_norm`] (Falcon 40B).
     second_norm: Option<Norm>,
-    /// What lets tokens see earlier ones; the outputs of several are added up (Falcon-H1).
+    /// Mixers, which let tokens see earlier ones; the outputs of several are summed (Falcon-H1).
     mixers: Vec<Box<dyn Mixer>>,
     attention_post_norm: Option<Norm>,
-    /// Of the residual stream behind the attention.
+    /// Norm of the residual stream after attention.
     stream_norm: Option<Norm>,
     /// The same once more, with the stream from before the attention added again.
     second_stream_norm: Option<Norm>,
@@ -55,14 +55,14 @@ pub(super) struct Layer {
     mlp_norm: Option<Norm>,
     feed_forward: Option<FeedForward>,
     mlp_post_norm: Option<Norm>,
-    /// What is added behind the feed-forward part.
+    /// Added after the feed-forward part.
     per_layer_input: Option<PerLayerInput>,
-    /// Of the residual stream behind the layer.
+    /// Norm of the residual stream after the layer.
     end_norm: Option<Norm>,
-    /// Whether the feed-forward part reads the same rows as the attention.
+    /// True if the feed-forward part reads the same rows as attention.
     is_parallel: bool,
     residual_scale: f32,
-    /// What the residual stream is multiplied with behind the layer.
+    /// Factor of the residual stream after the layer.
     rescale: Option<f32>,
 }
 
@@ -84,8 +84,8 @@ impl Layer {
         let n_embd = params.n_embd;
         let attention_norm = params.norm(weights, &blk("attn_norm"), n_embd)?;
         let mlp_norm = params.norm(weights, &blk(params.spec.mlp_norm), n_embd)?;
-        // Two names mean one thing in most files and another in some: where the norm before the feed-forward part is stored
-        // under a name, that name is not the norm behind the attention.
+        // Two names are synonyms in most files but not in some: if the norm before the feed-forward part is
+        // stored under a name, that name is not the norm after attention.
         let attention_post_norm = match params.spec.mlp_norm {
             "post_attention_norm" => None,
             _ => params.norm_if_there(weights, &blk("post_attention_norm"), n_embd)?,
@@ -103,8 +103,8 @@ impl Layer {
             true => FeedForward::open(params, keys, weights, i)?,
             false => None,
         };
-        // What `attn_norm_2` is depends on the rest: in Jina's code embeddings a further norm of the stream, in RWKV the one
-        // before the feed-forward part, in Falcon 40B the one before the attention.
+        // The role of `attn_norm_2` depends on the family: in Jina's code embeddings a further norm of the
+        // stream, in RWKV the one before the feed-forward part, in Falcon 40B the one before attention.
         let second_norm = params.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?;
         let (second_norm, second_stream_norm, mlp_norm) = match &feed_forward {
             _ if stream_norm.is_some() => (None, second_norm, mlp_norm),
@@ -147,7 +147,7 @@ impl Layer {
         self.mixers.iter().map(|mixer| mixer.row_floats()).max().unwrap_or(0).max(feed_forward)
     }
 
-    /// What its parts keep of a sequence.
+    /// State of its parts per sequence.
     pub fn kept(&self) -> Vec<Kept> {
         let mixers = self.mixers.iter().map(|mixer| mixer.kept());
         mixers.chain(self.feed_forward.as_ref().map(FeedForward::kept)).collect()
@@ -167,8 +167,9 @@ impl Layer {
             norm.apply(&mut mixed);
         }
 
-        // Step 2: what the feed-forward part reads. In parallel it is the stream before the mixers were added, with the
-        // norm that `h` holds already unless there are two; else the stream with what they gave.
+        // Step 2: input of the feed-forward part. In parallel layers it is the stream before the mixers were
+        // added, with the norm that `h` already holds unless there are two; otherwise the stream with the
+        // mixers' output.
         if self.is_parallel {
             if self.mlp_norm.is_some() {
                 norm(&self.mlp_norm, x, &mut h);
@@ -193,7 +194,7 @@ impl Layer {
         }
         drop(mixed);
 
-        // Step 3: the feed-forward part, and what is done to the stream behind it.
+        // Step 3: the feed-forward part, and changes of the stream after it.
         if let Some(feed_forward) = &self.feed_forward {
             let mut y = feed_forward.run(index, x, &h, pass);
             if let Some(norm) = &self.mlp_post_norm {
@@ -228,7 +229,7 @@ impl Layer {
 }
 
 impl FeedForward {
-    /// That of layer `i`; the layers of Mamba have none.
+    /// Feed-forward part of layer `i`; Mamba layers have none.
     fn open(
         params: &DecoderParams,
         keys: &Keys<'_>,

@@ -19,12 +19,12 @@ pub(crate) struct Mlp {
     activation: Activation,
     gate: Option<Linear>,
     up: Linear,
-    /// Whether `up` holds the gate too: (2 n_ff, n_embd).
+    /// True if `up` holds the gate too: (2 n_ff, n_embd).
     is_fused: bool,
-    /// Whether the gate is its first half.
+    /// True if the gate is its first half.
     pub gate_first: bool,
-    /// Of each row of gates only those count that are so many standard deviations above its mean, by what they are
-    /// above that (Gemma 3n).
+    /// Sparsity: in each row of gates, only the excess over the mean plus this many standard deviations
+    /// counts (Gemma 3n).
     pub sparsity: Option<f32>,
     down: Linear,
 }
@@ -39,7 +39,7 @@ impl Mlp {
         [gate, up, down]: [String; 3],
     ) -> Result<Mlp, Error> {
         let n_ff = weights.shape(&format!("{down}.weight")).map_or(0, |shape| shape.dim(0) as usize);
-        // Without a gate of its own the part is fused or plain, which the rows of `up` tell.
+        // Without a separate gate the part is fused or plain, depending on the rows of `up`.
         let gate = Linear::open(weights, &gate, n_embd, n_ff)?;
         let n_up = weights.shape(&format!("{up}.weight")).map_or(0, |shape| shape.dim(1));
         // Phi 3, ChatGLM and others store gate and up as one matrix of twice the rows.
@@ -61,12 +61,13 @@ impl Mlp {
         if self.gate.is_some() || self.is_fused { 3 * n_ff } else { n_ff }
     }
 
-    /// Whether gradients find back through it.
+    /// True if the backward pass supports it.
     pub fn has_way_back(&self) -> bool {
         self.sparsity.is_none() && self.activation.has_slope()
     }
 
-    /// The way back: `h` (n, n_embd) went in, and gradients of what came out become those of `h`. Gate and up are made again.
+    /// Backward pass: `h` (n, n_embd) was the input; gradients of the output become those of `h`. Gate and up
+    /// are computed again.
     pub fn back(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let mut of_inner = pass.mul_back(&[(&self.down.weight, &gradients)]);
         drop(gradients);

@@ -1,4 +1,4 @@
-//! A feed-forward part that is an MLP and a mixture of experts side by side, each with norms of its own (Gemma 4).
+//! A feed-forward part with an MLP and a mixture of experts in parallel, each with its own norms (Gemma 4).
 //!
 //! ```text
 //! y = n_1 MLP(h) + n_2 E(n_0 x)        x (n_embd): the residual stream; h: the same, normalized for the MLP
@@ -27,7 +27,7 @@ pub(super) struct MlpBesideExperts {
 }
 
 impl MlpBesideExperts {
-    /// That of layer `i`, if it is of this kind.
+    /// The part of layer `i`, if it is of this kind.
     pub fn open(
         params: &DecoderParams,
         keys: &Keys<'_>,

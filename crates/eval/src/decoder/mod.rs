@@ -80,8 +80,8 @@ pub(crate) fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Re
     let layers =
         (0..n_layer).map(|i| Layer::open(&params, keys, weights, i)).collect::<Result<Vec<_>, _>>()?;
     let altup = AltUp::open(&params, keys, weights)?;
-    // Beside what a layer needs there are the residual stream, its norm, and what is added to it; or several streams, and
-    // what they become.
+    // In addition to a layer's buffers: the residual stream, its norm, and the addition to it; or several
+    // streams, and their results.
     let n_streams = altup.as_ref().map_or(0, |altup| 2 * altup.n_streams());
     let row_floats = layers.iter().map(Layer::row_floats).max().unwrap_or(0) + (3 + n_streams) * n_embd;
     let per_layer_inputs = PerLayerInputs::open(&params, keys, weights)?;
@@ -103,7 +103,7 @@ pub(crate) fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Re
 fn head(spec: &Spec, keys: &Keys<'_>, weights: &mut Weights<'_>, embedding: &Weight) -> Result<Head, Error> {
     let (n_embd, n_vocab) = (embedding.n_in, embedding.n_out);
     Ok(Head {
-        // Without an output matrix of its own a model uses its embedding (tied weights).
+        // Without a separate output matrix a model uses its embedding (tied weights).
         weight: weights.matrix("output.weight", n_embd, n_vocab)?.unwrap_or_else(|| embedding.clone()),
         bias: weights.vector("output.bias", n_vocab)?,
         scale: match (keys.float("logit_scale")?, spec.logit_scale) {
@@ -189,7 +189,7 @@ impl Graph for Decoder {
         Ok(self.end(streams, pass))
     }
 
-    /// What is before the layers, each of them, and what is behind.
+    /// Before the layers, each layer, and after the layers.
     fn n_steps(&self) -> usize {
         self.layers.len() + 2
     }
@@ -200,7 +200,7 @@ impl Graph for Decoder {
         mut streams: Vec<Rows>,
         pass: &mut Pass<'_, '_>,
     ) -> Result<Vec<Rows>, Error> {
-        // Step 0 is what is before the layers, step n + 1 what is behind the last of n.
+        // Step 0 comes before the layers, step n + 1 after the last of n.
         match index.checked_sub(1) {
             None => self.begin(pass),
             Some(i) if i < self.layers.len() => {

@@ -1,4 +1,4 @@
-//! What the layers of a file have in common.
+//! Common parameters of the layers of a file.
 
 use super::spec::{ResidualScale, Spec};
 use crate::{
@@ -13,13 +13,13 @@ pub(crate) struct DecoderParams {
     pub spec: Spec,
     pub n_embd: usize,
     pub n_layer: usize,
-    /// Of every norm.
+    /// Epsilon of every norm.
     pub epsilon: f32,
-    /// What both parts of a layer are multiplied with before they are added to the residual stream.
+    /// Factor of both parts of a layer before they are added to the residual stream.
     pub residual_scale: f32,
-    /// Where each layer has one part alone, whether it is the feed-forward part.
+    /// If each layer has only one part: true for a feed-forward part.
     feed_forward_alone: Option<Vec<bool>>,
-    /// Whether a token sees those before it alone.
+    /// True if a token sees only earlier tokens.
     pub is_causal: bool,
 }
 
@@ -73,12 +73,12 @@ impl DecoderParams {
         Ok(DecoderParams { spec, n_embd, n_layer, epsilon, residual_scale, feed_forward_alone, is_causal })
     }
 
-    /// Whether layer `i` has mixers.
+    /// True if layer `i` has mixers.
     pub fn has_mixers(&self, i: usize) -> bool {
         self.feed_forward_alone.as_ref().is_none_or(|alone| !alone[i])
     }
 
-    /// Whether layer `i` has a feed-forward part, as far as keys say it.
+    /// True if layer `i` has a feed-forward part, according to the keys.
     pub fn has_feed_forward(&self, i: usize) -> bool {
         self.feed_forward_alone.as_ref().is_none_or(|alone| alone[i])
     }
@@ -98,7 +98,7 @@ impl DecoderParams {
             let (alpha_n, alpha_p) = (beta + softplus(alpha_n), softplus(alpha_p));
             return Ok(Activation::Xielu { alpha_n, alpha_p, beta, epsilon });
         }
-        // 0 is no bound.
+        // 0 means no bound.
         Ok(match (per_layer(bound)?.filter(|bound| *bound > 0.0), self.spec.activation) {
             (Some(bound), Activation::Silu) => Activation::BoundedSilu(bound),
             (_, activation) => activation,
@@ -130,7 +130,7 @@ impl DecoderParams {
     }
 }
 
-/// The cap that a key says, or the family's; 0 is none.
+/// The cap of a key, or the family's default; 0 means none.
 pub(super) fn soft_cap(key: Option<f32>, default: f32) -> Option<f32> {
     Some(key.unwrap_or(default)).filter(|cap| *cap > 0.0)
 }

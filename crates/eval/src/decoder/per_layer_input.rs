@@ -1,13 +1,14 @@
-//! What each layer is told of the tokens beside the residual stream (Gemma 3n and 4).
+//! Per-layer embeddings of the tokens, in addition to the residual stream (Gemma 3n and 4).
 //!
-//! For the token t with the scaled embedding x_0, and for layer l, with D = `embedding_length_per_layer_input`:
+//! For the token t with the scaled embedding x_0, and for layer l, with D =
+//! `embedding_length_per_layer_input`:
 //!
 //! ```text
 //! p_l = (norm(W_l x_0 / sqrt(n_embd)) + sqrt(D) E_l[t]) / sqrt(2)      W_l (D, n_embd), E_l (n_vocab, D), p_l (D)
 //! d = norm(W_out (f(W_gate x) * p_l))                                  W_gate (D, n_embd), W_out (n_embd, D)
 //! ```
 //!
-//! `d` is added to the residual stream behind the layer. W and E of all layers are one matrix each.
+//! `d` is added to the residual stream after the layer. W and E of all layers are one matrix each.
 //!
 //! Source: `llama_model_gemma4::graph` of llama.cpp (llama-cpp-python 0.3.36).
 
@@ -37,7 +38,7 @@ pub(super) struct PerLayerInputs {
 }
 
 impl PerLayerInputs {
-    /// Those of a file, if it has any.
+    /// Per-layer embeddings of a file, if it has any.
     pub fn open(
         params: &DecoderParams,
         keys: &Keys<'_>,
@@ -73,7 +74,7 @@ impl PerLayerInputs {
     }
 }
 
-/// What one layer does with its input.
+/// Use of its per-layer embedding in one layer.
 pub(super) struct PerLayerInput {
     activation: Activation,
     gate: Linear,
@@ -84,7 +85,7 @@ pub(super) struct PerLayerInput {
 }
 
 impl PerLayerInput {
-    /// That of layer `i`, if there is one.
+    /// The part of layer `i`, if there is one.
     pub fn open(
         params: &DecoderParams,
         keys: &Keys<'_>,

@@ -18,8 +18,9 @@
 use super::spec::{Spec, YarnMscale};
 use crate::{Error, keys::Keys, ops::RopeScaling};
 
-/// The base of the frequencies of `n_rot` elements: `base * alpha^(n_rot / (n_rot - 2))` where `rope.scaling.alpha` says
-/// so (Hunyuan's images), which slows the slowest pair by alpha and leaves the fastest as it is.
+/// Base of the frequencies of `n_rot` elements: `base * alpha^(n_rot / (n_rot - 2))` with
+/// `rope.scaling.alpha` (Hunyuan's images), which slows the slowest pair by alpha and leaves the fastest
+/// unchanged.
 pub(super) fn base(keys: &Keys<'_>, n_rot: usize) -> Result<f32, Error> {
     let base = keys.float("rope.freq_base")?.unwrap_or(10000.0);
     let Some(alpha) = keys.float("rope.scaling.alpha")?.filter(|alpha| *alpha > 0.0) else { return Ok(base) };

@@ -1,4 +1,4 @@
-//! Which mixers a layer has, by the tensors that are there.
+//! Chooses the mixers of a layer by its tensors.
 
 use super::{
     attention::Attention,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Error, keys::Keys, weights::Weights};
 
-/// The mixers of layer `i`; what they give is added up.
+/// The mixers of layer `i`; their outputs are summed.
 pub(super) fn mixers(
     params: &DecoderParams,
     keys: &Keys<'_>,

@@ -1,95 +1,98 @@
-//! What sets one family of decoders apart from another, as data.
+//! Differences between families of decoders, as data.
 
 use crate::{
     classifier::ClassifierSpec,
     ops::{Activation, NormKind, RopeKind},
 };
 
-/// A family of decoders, or of encoders, whose layers see later tokens too where the file says so.
+/// A family of decoders, or of encoders, whose layers also see later tokens if the file says so.
 ///
-/// What a file's tensors show by being there needs no field: biases, norms of queries and keys, norms behind attention
-/// and feed-forward parts, one norm for both parts in parallel, fused projections, gates, experts, shared experts,
-/// learned positions, a norm of the embedding, divisors of RoPE frequencies, an output matrix of its own.
+/// Properties that the presence of tensors shows need no field: biases, norms of queries and keys, norms
+/// after attention and feed-forward parts, one norm for both parts in parallel, fused projections, gates,
+/// experts, shared experts, learned positions, a norm of the embedding, divisors of RoPE frequencies, a
+/// separate output matrix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spec {
     /// The kind of every norm.
     pub norm: NormKind,
-    /// Whether an epsilon stated for LayerNorm alone is that of norms by the root of the mean of squares.
+    /// True if an epsilon stated for LayerNorm alone applies to RMS norms.
     pub takes_other_epsilon: bool,
-    /// Whether the key of an epsilon says that every norm is by the root of the mean of squares instead.
+    /// True if the presence of an epsilon key means that every norm is an RMS norm.
     pub norm_is_by_key: bool,
-    /// Whether layers and the output are normalized although no weights say so.
+    /// True if layers and the output are normalized without weights.
     pub weightless_norms: bool,
-    /// Whether queries and keys are normalized over all heads together, not each head by itself.
+    /// True if queries and keys are normalized over all heads together, not per head.
     pub qk_norm_over_heads: bool,
     /// The name of the norm before the feed-forward part.
     pub mlp_norm: &'static str,
-    /// Whether the norm of the output is stored as `token_embd_norm`.
+    /// True if the norm of the output is stored as `token_embd_norm`.
     pub output_norm_is_token_embd_norm: bool,
-    /// Whether a fused projection holds query, key and value of one head after the other.
+    /// True if a fused projection interleaves query, key and value by head.
     pub qkv_by_head: bool,
-    /// Which pairs of a head RoPE rotates; none where it rotates nothing.
+    /// Pairs of a head that RoPE rotates; `None` without RoPE.
     pub rope: Option<RopeKind>,
     /// In which layers it does.
     pub rope_layers: RopeLayers,
-    /// Whether pairs that turn by time, height and width (M-RoPE) take turns, where else each kind is a stretch of a head.
+    /// True if pairs that rotate by time, height and width (M-RoPE) are interleaved instead of contiguous.
     pub interleaved_sections: bool,
     /// In layers without a window the first of so many equal parts of a head rotates; in the others all of it.
     pub rope_part_of_full: usize,
-    /// Whether 0 rotated elements mean all of a head: the key counts those of an attention that the model has not.
+    /// True if 0 rotated elements mean the whole head: the key belongs to a kind of attention that the model
+    /// does not have.
     pub zero_rotates_all: bool,
     /// True if the graph reads the range over which YaRN blends frequencies. In other graphs, these keys have no effect.
     pub reads_yarn_range: bool,
-    /// What YaRN's magnitude is applied to.
+    /// Use of YaRN's magnitude.
     pub yarn_mscale: YarnMscale,
-    /// Whether the norms of queries and keys come behind the rotation.
+    /// True if the norms of queries and keys follow RoPE.
     pub qk_norm_after_rope: bool,
-    /// Whether queries and keys are normalized, without weights, after the rotation.
+    /// Weightless norm of queries and keys after RoPE.
     pub post_rope_norm: Option<PostRopeNorm>,
-    /// Of the gate of a layer's attention, where it has a matrix for one.
+    /// Activation of the attention gate, if a layer has a matrix for one.
     pub attention_gate: Activation,
-    /// How queries grow with their position in layers without RoPE, where no key says it of all layers.
+    /// Scaling of queries by position in layers without RoPE, if no key states it for all layers.
     pub temperature: Option<Temperature>,
     /// Biases by distance.
     pub alibi: Alibi,
-    /// Which layers have a sliding window, and what is different there.
+    /// Sliding-window layers, and their differences.
     pub sliding: Option<SlidingWindow>,
-    /// What scores are multiplied with, where no key says it.
+    /// Factor of the scores, if no key states it.
     pub score_scale: ScoreScale,
-    /// Whether values are normalized, without weights. Where a layer of such a model has no matrix for them, they are
-    /// its keys before norm and rotation.
+    /// True if values are normalized without weights. A layer of such a model without a value matrix uses its
+    /// keys before norm and RoPE.
     pub value_norm: bool,
     /// Caps where no key says otherwise.
     pub soft_caps: SoftCaps,
-    /// Whether a layer has either a mixer or a feed-forward part, as its counts of heads and of elements say.
+    /// True if a layer has either a mixer or a feed-forward part, according to its counts of heads and
+    /// elements.
     pub one_part_layers: bool,
     /// Between the halves of a feed-forward part.
     pub activation: Activation,
-    /// How logits of the router become weights, where no key says so.
+    /// Function from router logits to weights, if no key states it.
     pub gating: Gating,
-    /// Whether the weights of the chosen experts are made to sum to one, where no key says so.
+    /// True if the weights of the chosen experts are normalized to sum to one, if no key states it.
     pub norm_topk_prob: bool,
-    /// Whether the input of an expert is multiplied with its weight, not the output.
+    /// True if the input of an expert is multiplied with its weight, not the output.
     pub scale_expert_input: bool,
-    /// What the sum of chosen experts and shared expert is multiplied with.
+    /// Factor of the sum of chosen experts and shared expert.
     pub shared_experts_scale: f32,
-    /// Whether rows become predictions of tokens; those of encoders are what is wanted.
+    /// True if rows become predictions of tokens; for encoders the rows are the result.
     pub has_lm_head: bool,
-    /// Whether a token sees those before it alone, where no key says it.
+    /// True if a token sees only earlier tokens, if no key states it.
     pub is_causal: bool,
-    /// What the embedding is multiplied with.
+    /// Factor of the embedding.
     pub embedding_scale: EmbeddingScale,
-    /// What both parts of a layer are multiplied with before they are added to the residual stream.
+    /// Factor of both parts of a layer before they are added to the residual stream.
     pub residual_scale: ResidualScale,
-    /// What the key `logit_scale` means.
+    /// Meaning of the key `logit_scale`.
     pub logit_scale: LogitScale,
-    /// Whether the factors of RWKV's token shift are stored as those of the token itself, not of the one before.
+    /// True if RWKV's token shift factors are stored for the current token, not for the previous one.
     pub lerp_is_of_current: bool,
-    /// What the classifier is like, if a file has one.
+    /// Properties of the classifier, if a file has one.
     pub classifier: ClassifierSpec,
 }
 
-/// What products of queries and keys are multiplied with.
+/// Factor of the products of queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScoreScale {
     /// `1 / sqrt(key_width)`.
@@ -114,7 +117,7 @@ pub(crate) enum RopeLayers {
     Stated,
 }
 
-/// What YaRN's magnitude is applied to; see [`RopeScaling`](crate::ops::RopeScaling).
+/// Use of YaRN's magnitude; see [`RopeScaling`](crate::ops::RopeScaling).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum YarnMscale {
     /// Cosines and sines.
@@ -143,22 +146,23 @@ pub(crate) enum Alibi {
     OfLayers(usize, f32),
 }
 
-/// Which layers have a sliding window, and how RoPE is different there.
+/// Sliding-window layers, and their RoPE.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SlidingWindow {
-    /// Positions in the window where no key says so; without either there is no window.
+    /// Positions in the window if no key states it; without either there is no window.
     pub window: Option<usize>,
-    /// Of each group of so many layers one sees everything, where no key says which.
+    /// Period of full-attention layers, if no key lists them.
     pub period: usize,
-    /// Whether this is the first of the group instead of the last.
+    /// True if the full-attention layer is the first of its group instead of the last.
     pub full_first: bool,
     /// Only a model of so many layers has windows.
     pub only_with_layers: Option<usize>,
-    /// Whether RoPE has the base of the other layers there, where no key says so; 10000 if not.
+    /// True if sliding layers have the RoPE base of the other layers, if no key states it; 10000 otherwise.
     pub same_base: bool,
-    /// Whether RoPE is scaled there as in the other layers, and its frequencies divided.
+    /// True if RoPE scaling and frequency divisors apply to sliding layers too.
     pub same_scaling: bool,
-    /// Whether positions are cut into chunks as long as the window, and nothing before a query's own chunk is seen.
+    /// True if positions are divided into chunks as long as the window, and nothing before a query's own
+    /// chunk is visible.
     pub chunked: bool,
 }
 
@@ -181,7 +185,7 @@ pub(crate) struct SoftCaps {
     pub logits: f32,
 }
 
-/// How logits of a router become weights of experts.
+/// Function from router logits to weights of experts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gating {
     Softmax,
@@ -195,7 +199,7 @@ pub(crate) enum Gating {
     SparseMixer,
 }
 
-/// How queries grow with their position `p`: by `1 + scale * ln(1 + floor((p + offset) / length))`.
+/// Factor of queries at position `p`: `1 + scale * ln(1 + floor((p + offset) / length))`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Temperature {
     pub scale: f32,
@@ -203,16 +207,16 @@ pub(crate) struct Temperature {
     pub offset: f32,
 }
 
-/// What the embedding is multiplied with.
+/// Factor of the embedding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum EmbeddingScale {
-    /// What the key `embedding_scale` says, or this.
+    /// Value of the key `embedding_scale`, or this default.
     Key(f32),
     /// `sqrt(n_embd)`.
     SqrtWidth,
 }
 
-/// What the parts of a layer are multiplied with, where the key `residual_scale` does not say it.
+/// Factor of the parts of a layer, if the key `residual_scale` is missing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum ResidualScale {
     One,
@@ -220,7 +224,7 @@ pub(crate) enum ResidualScale {
     OverSqrtLayers(f32),
 }
 
-/// What the key `logit_scale` means.
+/// Meaning of the key `logit_scale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogitScale {
     Multiply,
@@ -270,7 +274,7 @@ impl Spec {
     };
     /// Llama with RoPE on the halves of a head.
     pub const NEOX: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::LLAMA };
-    /// Sections are those of Qwen 3 VL; of text alone there are none.
+    /// Sections are those of Qwen 3 VL; text-only models have none.
     pub const QWEN3: Spec =
         Spec { classifier: ClassifierSpec::QWEN3, interleaved_sections: true, ..Spec::NEOX };
     pub const QWEN3_VL_MOE: Spec = Spec { interleaved_sections: true, ..Spec::NEOX };
@@ -296,8 +300,8 @@ impl Spec {
         score_scale: ScoreScale::EmbeddingWithLayers(62),
         ..Spec::GEMMA
     };
-    /// Layers with a window have heads of a width of their own, and all of their elements rotate; in the others the
-    /// divisors of `rope_freqs` let some stand still.
+    /// Sliding layers have their own head width, and rotate all elements; in the others the divisors of
+    /// `rope_freqs` exclude some.
     pub const GEMMA4: Spec = Spec { score_scale: ScoreScale::One, value_norm: true, ..Spec::GEMMA3 };
     /// Its windows count both directions.
     pub const GEMMA_EMBEDDING: Spec = Spec { has_lm_head: false, is_causal: false, ..Spec::GEMMA3 };
@@ -315,7 +319,7 @@ impl Spec {
     pub const GRANITE: Spec =
         Spec { logit_scale: LogitScale::Divide, rope_layers: RopeLayers::Stated, ..Spec::LLAMA };
     pub const GRANITE_SWA: Spec = Spec { sliding: Some(SlidingWindow::EVERY_FOURTH_FULL), ..Spec::GRANITE };
-    /// Where older files state neither: `scale_emb` 12 and `scale_depth` 1.4 of MiniCPM 2B.
+    /// Defaults of older files: `scale_emb` 12 and `scale_depth` 1.4 of MiniCPM 2B.
     pub const MINICPM: Spec = Spec {
         embedding_scale: EmbeddingScale::Key(12.0),
         residual_scale: ResidualScale::OverSqrtLayers(1.4),
@@ -391,7 +395,7 @@ impl Spec {
     pub const NOMIC_BERT_MOE: Spec =
         Spec { activation: Activation::GeluErf, norm_topk_prob: false, ..Spec::NOMIC_BERT };
     pub const JINA_BERT_V2: Spec = Spec { alibi: Alibi::Always(8.0), qk_norm_over_heads: true, ..Spec::BERT };
-    /// Of three layers the first sees everything (`global_attn_every_n_layers`).
+    /// The first of every three layers has full attention (`global_attn_every_n_layers`).
     pub const MODERN_BERT: Spec = Spec {
         classifier: ClassifierSpec::MODERN_BERT,
         rope: Some(RopeKind::Neox),
@@ -440,7 +444,7 @@ impl Spec {
         Spec { norm: NormKind::Layer, gating: Gating::SparseMixer, norm_topk_prob: false, ..Spec::NEOX };
     pub const LLAMA_EMBED: Spec = Spec { has_lm_head: false, is_causal: false, ..Spec::LLAMA };
     pub const EUROBERT: Spec = Spec { rope: Some(RopeKind::Neox), ..Spec::LLAMA_EMBED };
-    /// Of four layers one sees everything and has no RoPE.
+    /// One of every four layers has full attention and no RoPE.
     pub const AFMOE: Spec = Spec {
         rope_layers: RopeLayers::Sliding,
         sliding: Some(SlidingWindow::EVERY_FOURTH_FULL),

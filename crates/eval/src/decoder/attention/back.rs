@@ -1,4 +1,4 @@
-//! The way back through the attention part of a layer.
+//! Backward pass through the attention part of a layer.
 
 use ndarray::s;
 
@@ -9,7 +9,7 @@ use crate::{
     pass::Pass,
 };
 
-/// What was done to queries and keys, in order, with what gradients have to know of it.
+/// Operations on queries and keys, in order, with the data that gradients need.
 #[expect(clippy::large_enum_variant, reason = "three or four of them at a time")]
 enum Done {
     /// Norms of queries and of keys, each with its width, and what went into them.
@@ -18,7 +18,7 @@ enum Done {
 }
 
 impl Attention {
-    /// Whether gradients find back through it: not where keys and values are another layer's, and not through gates and clamps.
+    /// True if the backward pass supports it: not with keys and values of another layer, gates or clamps.
     pub(super) fn has_way_back(&self) -> bool {
         matches!(self.projections, Projections::Apart(_) | Projections::Fused(_))
             && !self.is_source
@@ -123,7 +123,7 @@ impl WayBack for Attention {
                 }
                 pass.mul_back(&[(&fused.weight, &all)])
             }
-            // `has_way_back` says that there is none.
+            // `has_way_back` excludes these.
             Projections::KeysAsValues(_) | Projections::QueriesAlone(_) => pass.zeros(h.nrows(), h.ncols()),
         }
     }

@@ -1,10 +1,10 @@
-//! The way back through a mixture of experts.
+//! Backward pass through a mixture of experts.
 //!
-//! Which experts a token goes to is taken for given: the choice jumps, and has no slope. With `g` the gradient of `y`:
+//! The choice of experts is treated as constant. With `g` the gradient of `y`:
 //!
 //! ```text
-//! to MLP_e:    w_e g                                 Llama 4: g, and what comes back is multiplied with w_e
-//! to w_e:      g . MLP_e(h)                          Llama 4: h . what comes back
+//! to MLP_e:    w_e g                                 Llama 4: g, and the result is multiplied with w_e
+//! to w_e:      g . MLP_e(h)                          Llama 4: h . the result
 //! to logits:   through the quotient of the normalized weights, and the softmax or the sigmoids
 //! to MLP_shared and W_s:  sigmoid(W_s h) g,  s (1 - s) (g . MLP_shared(h))
 //! ```
@@ -15,9 +15,10 @@ use super::{Experts, Gating, LEAST_SUM, Mlp, Routed, Routing, softmax};
 use crate::{ops::Rows, pass::Pass};
 
 impl Experts {
-    /// Whether gradients find back through it.
+    /// True if the backward pass supports it.
     pub fn has_way_back(&self) -> bool {
-        // SparseMixer's weights come of more than one choice. Of the rest nothing has been held against differences yet.
+        // SparseMixer's weights depend on more than one choice. The others have not been compared with
+        // differences yet.
         let mut stacks = [self.gate.as_ref(), Some(&self.up), Some(&self.down)].into_iter().flatten();
         self.routing.gating != Gating::SparseMixer
             && (self.gate.is_some() || self.is_fused)
@@ -27,7 +28,8 @@ impl Experts {
             && self.shared.as_ref().is_none_or(Mlp::has_way_back)
     }
 
-    /// The way back: `h` (n, n_embd) went in, and gradients of what came out become those of `h`. Everything is made again.
+    /// Backward pass: `h` (n, n_embd) was the input; gradients of the output become those of `h`. Everything
+    /// is computed again.
     pub fn back(&self, h: &Rows, mut gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         if self.sum_scale != 1.0 {
             *gradients *= self.sum_scale;
@@ -77,7 +79,7 @@ impl Experts {
             scaled.rows_mut().into_iter().zip(weights).for_each(|(mut row, weight)| row *= *weight);
             pass.routed = Some(rows.clone());
             let (gate, up) = pass.unseen(|pass| self.gate_and_up(expert, &x, pass));
-            // What the weights were multiplied with: rows that went in, or what comes out of them.
+            // The other factor of the weights: input rows, or outputs.
             let met = match self.scale_input {
                 true => pass.select_rows(h, rows),
                 false => pass.unseen(|pass| self.give(expert, gate.clone(), up.clone(), pass)),
@@ -142,7 +144,8 @@ impl Routing {
             Gating::Sigmoid => {
                 gradients.iter_mut().zip(&p).for_each(|(gradient, p)| *gradient *= p * (1.0 - p))
             }
-            // Those that were not chosen have no gradient of their own, but share the sum below a softmax of all.
+            // Experts that were not chosen have no gradient of their own, but share the sum in a softmax over
+            // all.
             _ => {
                 let met: f32 = gradients.iter().zip(&p).map(|(gradient, p)| gradient * p).sum();
                 gradients.iter_mut().zip(&p).for_each(|(gradient, p)| *gradient = p * (*gradient - met));

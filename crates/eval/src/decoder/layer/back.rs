@@ -1,7 +1,8 @@
-//! The way back through a layer.
+//! Backward pass through a layer.
 //!
-//! The layer runs again from what entered it, and every part is gone back through as soon as gradients of what came out of it are
-//! known. `c` is the factor of what is added to the stream, `A` and `F` the parts with their norms behind them:
+//! The layer runs again from its input, and the backward pass goes through each part as soon as the gradients
+//! of its output are known. `c` is the factor of additions to the stream, `A` and `F` the parts with the
+//! norms after them:
 //!
 //! ```text
 //! in turn:      x1 = x + c A(n1 x),   x2 = x1 + c F(n2 x1)     dx1 = dx2 + n2' F' c dx2,   dx = dx1 + n1' A' c dx1
@@ -15,7 +16,7 @@ use crate::{
 };
 
 impl Layer {
-    /// What gradients find no way back through.
+    /// The part that the backward pass does not support.
     pub fn no_way_back(&self) -> Option<&'static str> {
         let mixers = match &self.mixers[..] {
             [] => None,
