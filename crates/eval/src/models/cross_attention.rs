@@ -32,13 +32,13 @@ pub(super) struct Projections {
     output: Linear,
 }
 
-/// Heads that are the same in all layers, each with keys and values of its own.
+/// Heads, the same in all layers, each with its own keys and values.
 #[derive(Clone, Copy)]
 pub(super) struct Heads {
     pub n_head: usize,
     pub key_width: usize,
     pub value_width: usize,
-    /// What scores are multiplied with.
+    /// Factor of the scores.
     pub scale: f32,
 }
 
@@ -124,9 +124,9 @@ pub(super) fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>
     cross.map(project).collect()
 }
 
-/// What the parts of each layer keep of a sequence; what an encoder made belongs to the prompt and is not counted.
+/// State of each layer's parts per sequence; the encoder's output belongs to the prompt and is not counted.
 pub(super) fn kept(layers: &[Layer], heads: Heads) -> Vec<Vec<Kept>> {
-    // Each head of these decoders has keys and values of its own.
+    // Each head of these decoders has its own keys and values.
     let (keys, values) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
     let of_layer = |layer: &Layer| {
         let attention = Kept { keys, values, graph_floats: 2 * keys + values, ..Kept::default() };

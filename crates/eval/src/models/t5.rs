@@ -115,8 +115,8 @@ impl Stack {
             let blk = |name: &str| format!("{side}.blk.{i}.{name}");
             let cross = match is_decoder {
                 true => {
-                    // Stored in files of the first T5; cross-attention has no bias by distance. Read as a vector, so that
-                    // nobody takes it for a matrix that an importance matrix should cover.
+                    // Stored in files of the first T5; cross-attention has no bias by distance. Read as a
+                    // vector, so that it does not count as a matrix that an importance matrix should cover.
                     weights.vector(&blk("cross_attn_rel_b.weight"), n_head * n_buckets)?;
                     let norm = norm(weights, blk("cross_attn_norm.weight"))?;
                     Some((norm, Projections::open(weights, &blk("cross_attn"), "o", n_embd, heads)?))
@@ -155,7 +155,7 @@ impl Stack {
         for (i, (layer, biases)) in self.layers.iter().zip(&self.biases).enumerate() {
             let biases = biases.as_ref().or(self.biases[0].as_ref());
             let bias = |head: usize, key: usize, query: usize| {
-                // The decoder never sees keys behind the query; its buckets for them are not used.
+                // The decoder never sees keys after the query; its buckets for them are unused.
                 let (before, distance) = (key <= query, key.abs_diff(query));
                 let bucket = if before { buckets.before[distance] } else { buckets.behind[distance] };
                 biases.map_or(0.0, |biases| biases[bucket * n_head + head])
@@ -168,7 +168,7 @@ impl Stack {
     }
 }
 
-/// The bucket of each distance: of keys at or before the query, and of those behind it.
+/// Bucket of each distance: for keys at or before the query, and for keys after it.
 struct Buckets {
     before: Vec<usize>,
     behind: Vec<usize>,
@@ -196,8 +196,8 @@ fn buckets(n_buckets: usize, both: bool, end: usize) -> Buckets {
 }
 
 impl Graph for T5 {
-    /// Of an encoder alone its rows. With a decoder, teacher forcing: the decoder writes again what the encoder reads,
-    /// and row i predicts token i from the tokens before it.
+    /// For an encoder alone, its rows. With a decoder, teacher forcing: the decoder repeats the encoder's
+    /// input, and row i predicts token i from the tokens before it.
     fn run(&self, pass: &mut Pass<'_, '_>) -> Result<Rows, Error> {
         let cross_kv = pass.cross_kv();
         let x = pass.embed(&self.embedding)?;

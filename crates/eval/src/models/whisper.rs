@@ -1,15 +1,15 @@
-//! Whisper: an encoder of sound, and a decoder with cross-attention to what the encoder made of it.
+//! Whisper: an audio encoder, and a decoder with cross-attention to its output.
 //!
-//! Two convolutions over time, the second of which takes every other frame, make rows of a spectrogram:
+//! Two convolutions over time, the second with stride 2, turn a spectrogram into rows:
 //!
 //! ```text
 //! y_t = gelu(b + sum_k W_k x_(t stride + k - 1))     k = 0, 1, 2; x_t (n_in), y_t (n_out), W_k (n_out, n_in)
 //! ```
 //!
-//! Positions are stored on both sides, and keys have no bias.
+//! Encoder and decoder have stored positions, and keys have no bias.
 //!
-//! Source: `modeling_whisper.py` of transformers 5.23; llama.cpp does not run it. No key says the epsilon
-//! of its norms or its function: every Whisper has that of torch, and the GELU by the error function.
+//! Source: `modeling_whisper.py` of transformers 5.23; llama.cpp does not run it. No key states the epsilon
+//! of its norms or its activation: every Whisper has torch's epsilon, and GELU with the error function.
 
 use ndarray::{Array2, ArrayView2};
 
@@ -26,7 +26,7 @@ use crate::{
     weights::{Weight, Weights},
 };
 
-/// What `torch.nn.LayerNorm` adds to variances.
+/// Epsilon of `torch.nn.LayerNorm`.
 const EPSILON: f32 = 1e-5;
 
 /// Frames that a convolution sees at once.

@@ -73,7 +73,7 @@ impl Activation {
         }
     }
 
-    /// Whether [`Activation::value_and_slope`] knows the function.
+    /// True if [`Activation::value_and_slope`] supports the function.
     pub fn has_slope(self) -> bool {
         self.value_and_slope(0.0).is_some()
     }
@@ -104,8 +104,8 @@ impl Activation {
         })
     }
 
-    /// The way back through [`Activation::apply_gated`]: `gate` becomes the gradient of itself, `of_y` that of `up`. Without slopes both
-    /// are as they were.
+    /// Backward pass through [`Activation::apply_gated`]: `gate` becomes its own gradient, `of_y` that of
+    /// `up`. Both stay unchanged without slopes.
     pub fn back_gated(self, gate: &mut Rows, up: &Rows, of_y: &mut Rows) {
         let width = of_y.ncols().max(1);
         let rows = of_y.as_mut_slice().par_chunks_mut(width).zip(up.as_slice().par_chunks(width));
@@ -113,8 +113,8 @@ impl Activation {
             .for_each(|((of_y, up), gate)| self.back_combined(gate, up, of_y));
     }
 
-    /// The way back through [`Activation::apply_halves`]: `both` (n, 2 n_ff) become the gradients of themselves; `of_y` (n, n_ff) is
-    /// overwritten.
+    /// Backward pass through [`Activation::apply_halves`]: `both` (n, 2 n_ff) becomes its own gradient;
+    /// `of_y` (n, n_ff) is overwritten.
     pub fn back_halves(self, both: &mut Rows, gate_first: bool, of_y: &mut Rows) {
         let width = of_y.ncols().max(1);
         let rows = of_y.as_mut_slice().par_chunks_mut(width);
@@ -127,7 +127,7 @@ impl Activation {
         });
     }
 
-    /// The way back through [`Activation::apply`] of `x`: `of_y` becomes the gradient of `x`.
+    /// Backward pass through [`Activation::apply`] of `x`: `of_y` becomes the gradient of `x`.
     pub fn back(self, x: &Rows, of_y: &mut Rows) {
         let width = x.ncols().max(1);
         let rows = of_y.as_mut_slice().par_chunks_mut(width).zip(x.as_slice().par_chunks(width));
@@ -140,7 +140,7 @@ impl Activation {
         });
     }
 
-    /// The way back through `y = f(gate) * up` of a row.
+    /// Backward pass through `y = f(gate) * up` of a row.
     fn back_combined(self, gate: &mut [f32], up: &[f32], of_y: &mut [f32]) {
         for ((gate, up), of_y) in gate.iter_mut().zip(up).zip(of_y) {
             if let Some((value, slope)) = self.value_and_slope(*gate) {
@@ -347,8 +347,8 @@ fn erf(x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// The error function by its series and its continued fraction, in double
-    /// precision: what the fast one is held to.
+    /// The error function by its series and its continued fraction, in double precision: the oracle for the
+    /// fast one.
     fn slow_erf(x: f64) -> f64 {
         let a = x.abs();
         let value = if a < 2.5 {

@@ -35,15 +35,15 @@ use super::{
 /// Queries that are multiplied with their keys at once.
 const BLOCK_ROWS: usize = 128;
 
-/// With fewer queries than these heads are tasks of their own.
+/// With fewer queries than this, heads are separate tasks.
 const FEW_ROWS: usize = 32;
 
-/// What a task writes: some heads of a block of queries.
+/// Output of a task: some heads of a block of queries.
 struct Task<'a, 'k> {
     sequence: &'a KvView<'k>,
     /// One, or all that share keys and values.
     heads: Range<usize>,
-    /// Of the sequence.
+    /// Rows of the sequence.
     rows: Range<usize>,
     /// (rows, heads * value_width).
     out: ArrayViewMut2<'a, f32>,
@@ -64,23 +64,23 @@ thread_local! {
     static ROOM: Cell<Room> = Cell::default();
 }
 
-/// Which keys a query sees.
+/// Keys that a query sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mask {
-    /// Those at or before its position.
+    /// Keys at or before its position.
     Causal,
     /// The nearest `n` of those, its own among them: a sliding window.
     SlidingWindow(usize),
-    /// Those of its own chunk of `n` positions, at or before its own.
+    /// Keys of its own chunk of `n` positions, at or before its position.
     Chunk(usize),
     /// All of them.
     All,
-    /// Those at most so many positions away, before or after.
+    /// Keys at most this many positions away, before or after.
     SymmetricWindow(usize),
 }
 
 impl Mask {
-    /// Which of `n_keys` keys a query at a position sees.
+    /// Range of the `n_keys` keys that a query at a position sees.
     fn keys(self, position: usize, n_keys: usize) -> Range<usize> {
         match self {
             Mask::Causal => 0..position + 1,
@@ -101,12 +101,12 @@ pub(crate) struct KvView<'a> {
     pub keys: ArrayView2<'a, f32>,
     /// (n_keys, n_head_kv * value_width).
     pub values: ArrayView2<'a, f32>,
-    /// Positions that see each other whatever their order, beside those before them: pictures.
+    /// Positions that see each other in both directions, in addition to earlier ones: images.
     pub blocks: &'a [Range<usize>],
 }
 
 impl KvView<'_> {
-    /// Which keys a query at a position sees.
+    /// Range of keys that a query at a position sees.
     fn keys_of(&self, mask: Mask, position: usize) -> Range<usize> {
         let n_keys = self.keys.nrows();
         let mut keys = mask.keys(position, n_keys);
@@ -125,22 +125,22 @@ pub(crate) struct Queries {
     pub position: usize,
 }
 
-/// The form of an attention: everything beside queries, keys and values.
+/// Parameters of an attention: everything besides queries, keys and values.
 pub(crate) struct Attention<'a> {
     pub n_head: usize,
     pub n_head_kv: usize,
     pub key_width: usize,
     pub value_width: usize,
-    /// What products of query and key are multiplied with.
+    /// Factor of the products of query and key.
     pub scale: f32,
     /// `cap * tanh(x / cap)` of the scaled products.
     pub soft_cap: Option<f32>,
     pub mask: Mask,
-    /// ALiBi: what is taken off for each position of distance, for each head.
+    /// ALiBi: reduction per position of distance, for each head.
     pub slopes: Option<&'a [f32]>,
     /// A logit for each head that takes part in the softmax and has no value.
     pub sinks: Option<&'a [f32]>,
-    /// What is added to a score, by head, position of the key and position of the query.
+    /// Addition to a score, by head, position of the key and position of the query.
     pub bias: Option<&'a (dyn Fn(usize, usize, usize) -> f32 + Sync)>,
 }
 
@@ -207,7 +207,7 @@ impl Attention<'_> {
                 let query = position + rows.start + i;
                 let seen = sequence.keys_of(self.mask, query);
                 let row = row.as_slice_mut().expect("scores are contiguous");
-                // What the query does not see gets no weight; what it sees, a softmax over this alone.
+                // Invisible keys get no weight; visible ones a softmax over themselves.
                 row[..seen.start - first].fill(0.0);
                 row[seen.end - first..].fill(0.0);
                 self.softmax_row(head, query, seen.start, &mut row[seen.start - first..seen.end - first]);
@@ -227,7 +227,7 @@ impl Attention<'_> {
         if let Some(cap) = self.soft_cap {
             row.iter_mut().for_each(|x| *x = cap * libm::tanhf(*x / cap));
         }
-        // ALiBi falls with the distance in both directions: encoders see keys behind the query too.
+        // ALiBi falls with the distance in both directions: encoders also see keys after the query.
         if let Some(slopes) = self.slopes {
             let slope = slopes[head];
             for (i, x) in row.iter_mut().enumerate() {

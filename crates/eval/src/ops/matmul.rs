@@ -36,7 +36,7 @@ const BLOCK_ROWS: usize = 512;
 /// A weight (n_out, n_in), from `first` of its stack, and where its product with the input goes.
 pub(crate) struct Product<'a> {
     pub weight: &'a Weight,
-    /// Which matrix of the stack.
+    /// Index of the matrix in the stack.
     pub index: usize,
     /// (n_rows, n_out).
     pub out: ArrayViewMut2<'a, f32>,
@@ -50,10 +50,11 @@ pub(crate) fn dense(scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>, 
 /// With so few rows of input, packing a tile for the kernels costs more than they save.
 const FEW_ROWS: usize = 3;
 
-/// The way back through a product with matrix `index` of a stack, or with the only one, 0:
-/// `gradients (n_rows, n_out) @ weight (n_out, n_in) -> out (n_rows, n_in)`, or added to it.
+/// Backward pass through a product with matrix `index` of a stack, or with the only one, 0: `gradients
+/// (n_rows, n_out) @ weight (n_out, n_in) -> out (n_rows, n_in)`, or added to it.
 ///
-/// Rows of the weight are decoded in stretches of whole blocks of the sum's order ([`products::BLOCK`]), so that no cut changes a bit.
+/// Rows of the weight are decoded in stretches of whole blocks of the sum's order ([`products::BLOCK`]), so
+/// the division changes no bit.
 pub(crate) fn mul_back(
     gradients: ArrayView2<'_, f32>,
     (weight, index): (&Weight, usize),
@@ -129,10 +130,10 @@ impl Tile<'_> {
 
 /// The transpose (n_in, rows) of a tile as kernels read it.
 trait Packed: Default + Send + Sync {
-    /// What tiles are multiplied with: (n_rows, n_in).
+    /// Left operand of tiles: (n_rows, n_in).
     type Left<'x>: Copy + Sync;
 
-    /// Packs a tile in the place of what was there.
+    /// Packs a tile, replacing the previous one.
     fn pack(&mut self, level: Level, tile: &Tile<'_>);
 
     /// Some rows of the left side times the tile.

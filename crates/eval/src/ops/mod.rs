@@ -20,8 +20,8 @@ pub(crate) use rows::{Buffers, Rows};
 
 use quant::Level;
 
-/// Does element-wise work with the vector instructions of this machine; what the closure calls should be
-/// `#[inline(always)]`, as it is itself.
+/// Runs element-wise work with the vector instructions of this machine; functions that the closure calls
+/// should be `#[inline(always)]`, as it is itself.
 #[inline(always)]
 pub(crate) fn vectorize<R>(work: impl FnOnce() -> R) -> R {
     Level::detect().vectorize(work)

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::{Rows, activation::sum, recurrence::dot, vectorize};
 
-/// Which statistics a row is normalized by.
+/// Statistics that a row is normalized by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NormKind {
     /// The root of the mean of squares.
@@ -26,7 +26,7 @@ pub(crate) struct Norm {
     pub epsilon: f32,
     /// Factors, as long as a row, or as several groups together.
     pub weight: Option<Vec<f32>>,
-    /// What is added at the end.
+    /// Added at the end.
     pub bias: Option<Vec<f32>>,
 }
 
@@ -60,8 +60,9 @@ impl Norm {
         });
     }
 
-    /// The way back: of rows `x` (n, width) that were normalized in groups, gradients of what came out become those of what went
-    /// in. With `c = x`, or `x - mean(x)`, `s` the root that `c` was divided by and `d = gradient * weight`:
+    /// Backward pass: for rows `x` (n, width) that were normalized in groups, gradients of the output become
+    /// those of the input. With `c = x`, or `x - mean(x)`, `s` the root that `c` was divided by and `d =
+    /// gradient * weight`:
     ///
     /// ```text
     /// rms:    d_i <- (d_i - c_i mean(d c) / s^2) / s
@@ -71,7 +72,7 @@ impl Norm {
         let row_width = x.ncols().max(1);
         let x = x.as_slice().par_chunks(row_width);
         gradients.as_mut_slice().par_chunks_mut(row_width).zip(x).for_each(|(gradients, x)| {
-            // What went in is still wanted by others.
+            // The input is still needed elsewhere.
             let mut centred = vec![0.0; width];
             let groups = gradients.chunks_exact_mut(width).zip(x.chunks_exact(width)).enumerate();
             for (g, (gradients, x)) in groups {
@@ -100,7 +101,7 @@ impl Norm {
             c.iter_mut().for_each(|x| *x -= mean_c);
             mean_d = mean(d);
         }
-        // What is taken off along `c`: a longer row is scaled back to the same length.
+        // Removes the component along `c`: a longer row is scaled back to the same length.
         let square = sum(c, |x| x * x) / n + self.epsilon;
         let along = dot(c, d) / n / square;
         let scale = 1.0 / square.sqrt();
@@ -117,7 +118,7 @@ impl Norm {
     #[inline(always)]
     fn apply_vectors(&self, at: usize, group: &mut [f32]) {
         let n = group.len() as f32;
-        // With the mean taken away, the mean of squares is the variance: both kinds go on alike.
+        // After removing the mean, the mean of squares is the variance: both kinds continue alike.
         if self.kind == NormKind::Layer {
             let mean = sum(
                 group,

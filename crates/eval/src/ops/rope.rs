@@ -29,7 +29,7 @@ use rayon::prelude::*;
 
 use super::{Rows, vectorize};
 
-/// Which elements of a head are a pair.
+/// Elements of a head that form a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RopeKind {
     /// Neighbours: 0 and 1, 2 and 3.
@@ -38,15 +38,15 @@ pub(crate) enum RopeKind {
     Neox,
 }
 
-/// How heads are rotated by their position.
+/// Rotary position embedding of heads.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rope {
     pub kind: RopeKind,
     /// (n_rot / 2): angle by position, for each pair.
     pub frequencies: Vec<f32>,
-    /// What cosines and sines are multiplied with.
+    /// Factor of cosines and sines.
     pub magnitude: f32,
-    /// (n_rot / 2): which of a row's three positions turns each pair; empty where it is the first for all.
+    /// (n_rot / 2): the position (of a row's three) that rotates each pair; empty if it is the first for all.
     pub axes: Vec<usize>,
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct RopeCache {
 }
 
 impl RopeCache {
-    /// That of the transposed rotation, which takes gradients of what came out to those of what went in.
+    /// The transposed rotation, which takes gradients of the output to those of the input.
     pub fn transposed(&self) -> RopeCache {
         RopeCache { cos: self.cos.clone(), sin: self.sin.iter().map(|sin| -sin).collect() }
     }
 }
 
-/// What the file says about RoPE scaling.
+/// RoPE scaling of the file.
 #[derive(Debug, Clone)]
 pub(crate) struct RopeScaling {
     /// `1 / s`.
@@ -73,9 +73,9 @@ pub(crate) struct RopeScaling {
     pub original_context: usize,
     pub beta_fast: f32,
     pub beta_slow: f32,
-    /// What cosines and sines are multiplied with.
+    /// Factor of cosines and sines.
     pub magnitude: f32,
-    /// What scores of latent attention are multiplied with besides: `mscale^2`.
+    /// Additional factor of the scores of latent attention: `mscale^2`.
     pub mscale_squared: f32,
 }
 
@@ -104,8 +104,8 @@ impl Rope {
         // Rounded to whole pairs, also for gpt-oss, which was trained with `truncate: false`.
         let (low, high) = (pair_of(scaling.beta_fast).floor(), pair_of(scaling.beta_slow).ceil());
         let (low, high) = (low.max(0.0), high.min(n - 1.0));
-        // Frequencies are multiplied up as in the reference, in double precision, so that nothing but the rounding of
-        // `step` adds up.
+        // Frequencies are accumulated as in the reference, in double precision, so that only the rounding of
+        // `step` accumulates.
         let mut frequency = 1.0f64;
         let frequencies = (0..n_rot / 2)
             .map(|i| {

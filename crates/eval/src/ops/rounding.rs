@@ -46,8 +46,8 @@ pub(crate) fn round_into(x: ArrayView2<'_, f32>, dtype: DType, out: &mut Rows) {
     );
 }
 
-/// Blocks of 32 rounded as the reference's vector kernels for x86-64 do it, which is not as files are written:
-/// halves to even, and the steps by a factor of their own.
+/// Blocks of 32 rounded as the reference's vector kernels for x86-64 do it, which differs from files: ties to
+/// even, and steps by a separate factor.
 ///
 /// Source: `quantize_row_q8_0` and `quantize_row_q8_1` in `ggml/src/ggml-cpu/arch/x86/quants.c`.
 #[inline(always)]
@@ -76,7 +76,7 @@ fn scale_and_steps(x: &[f32; 32]) -> (f32, f32) {
 
 /// `x` (n_rows, width) rounded to 8 bits as `dtype` has it, for weights whose blocks have this form.
 pub(crate) fn quantize(x: ArrayView2<'_, f32>, dtype: DType, form: BlockForm) -> Quants {
-    // Enough work for a task of its own, few enough that all threads have some.
+    // Enough work for one task, few enough that all threads have some.
     const ROWS: usize = 8;
     let (width, level) = (x.ncols(), Level::detect());
     let mut quants = Quants::zeros(level, form, x.nrows(), width);
@@ -129,7 +129,7 @@ fn eight_bits(x: &[f32; 32], out: &mut [i8; 32]) -> f32 {
     scale
 }
 
-/// What is no number has no integer: its block gets a scale that is none either, so that no sum hides it.
+/// NaN has no integer: its block gets a NaN scale, so that no sum hides it.
 #[inline(always)]
 fn not_finite_if_any_is(x: &[f32], scale: f32) -> f32 {
     let largest = x.iter().fold(0, |most: u32, x| most.max(x.abs().to_bits()));

@@ -67,7 +67,7 @@ impl Rows {
         });
     }
 
-    /// The same, to be kept for longer than one pass: its memory goes back to nobody.
+    /// The same rows for longer use than one pass: the memory is not returned to the pool.
     pub fn detached(mut self) -> Rows {
         self.buffers = None;
         self
@@ -220,7 +220,7 @@ impl Buffers {
     }
 
     fn give_back(&self, buffer: Vec<f32>) {
-        /// About as many as a layer has alive at once; more would hold memory that nobody takes.
+        /// About as many as a layer uses at once; more would hold unused memory.
         const KEPT: usize = 8;
         let mut free = self.free();
         if free.len() < KEPT {

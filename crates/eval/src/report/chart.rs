@@ -128,7 +128,7 @@ pub(super) fn short(value: f64) -> String {
     } else if !(1e-4..1e6).contains(&size) {
         format!("{value:.0e}")
     } else {
-        // Three significant digits: 2 behind the point for 1.23, 4 for 0.0123.
+        // Three significant digits: 2 after the point for 1.23, 4 for 0.0123.
         let digits = (2 - size.log10().floor() as i32).clamp(0, 6) as usize;
         let text = format!("{value:.digits$}");
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

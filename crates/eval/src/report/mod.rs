@@ -28,7 +28,7 @@ pub struct Report {
     pub architecture: String,
     /// The text's path as it was given; none where predictions were saved.
     pub text: Option<String>,
-    /// How the inputs of products were rounded: the name of an [`Activations`](crate::Activations).
+    /// Rounding of the inputs of products: the name of an [`Activations`](crate::Activations).
     pub activations: &'static str,
     /// Tokens in a window.
     pub context: usize,

@@ -7,7 +7,7 @@ use super::chart::{Axis, Chart, Scale};
 /// A file in the plot: its name, its bytes, and what it costs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plotted {
-    /// What is written beside the point.
+    /// Label of the point.
     pub name: String,
     /// Bytes of the file.
     pub bytes: u64,
@@ -15,7 +15,8 @@ pub struct Plotted {
     pub cost: f64,
 }
 
-/// Colours for bright pages and for dark ones: a picture in a page asks the browser, and has a ground of its own either way.
+/// Colors for bright and dark pages: an image in a page uses the browser's preference, and has its own
+/// background either way.
 const STYLE: &str = "<style>.paper{fill:#fff}.rule{stroke:#dfe3e8}.faint{fill:#5a636d}.ink{fill:#22262b}.point{fill:#1f6feb}\
     @media (prefers-color-scheme:dark){.paper{fill:#16191c}.rule{stroke:#343a41}.faint{fill:#98a2ac}.ink{fill:#e4e7ea}\
     .point{fill:#6cb0ff}}</style>\n";
@@ -98,7 +99,7 @@ mod tests {
         assert!(svg.contains("(prefers-color-scheme:dark)") && !svg.contains("fill=\"#"), "{svg}");
         assert!(svg.contains(">Q2_K</text>") && svg.contains(">a&lt;b</text>"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 2);
-        // What cannot be drawn is left out, and nothing at all is a picture too.
+        // Values that cannot be drawn are left out, and an empty plot is valid.
         assert_eq!(size_plot(&[file("x", 1, f64::NAN)], "").matches("<circle").count(), 0);
         assert!(size_plot(&[], "").contains("</svg>"));
     }

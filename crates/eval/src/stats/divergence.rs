@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Estimate, LogSoftmax, covariance_of_means, percentile, softmax::top_k};
 use crate::ops::{exp, vectorize};
 
-/// What is known about the prediction of one token.
+/// Comparison of the predictions of one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Position {
     /// The base's negative log-likelihood of the token that came, in nats.
@@ -14,9 +14,9 @@ pub struct Position {
     pub nll: f64,
     /// Kullback-Leibler divergence of the other from the base, in nats.
     pub kl: f64,
-    /// Whether the same token is the most likely one.
+    /// True if the most likely token is the same.
     pub same_top: bool,
-    /// How many of the base's `k` most likely tokens are among the other's.
+    /// Number of the base's `k` most likely tokens that are among the other's.
     pub shared_top_k: u32,
 }
 
@@ -40,7 +40,7 @@ impl Position {
         bytes
     }
 
-    /// What [`Position::to_bytes`] gave.
+    /// Inverse of [`Position::to_bytes`].
     pub fn from_bytes(bytes: &[u8; Position::STORED_BYTES]) -> Position {
         let float = |at: usize| f64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         Position {
@@ -52,7 +52,7 @@ impl Position {
         }
     }
 
-    /// Whether every figure is a finite number.
+    /// True if every metric is finite.
     pub(crate) fn is_finite(&self) -> bool {
         [self.nll_base, self.nll, self.kl].into_iter().all(f64::is_finite)
     }
@@ -66,7 +66,7 @@ pub fn compare_logits(base: &[f32], other: &[f32], token: usize, k: usize) -> Po
     Prediction::of(base, k).compare(other, token)
 }
 
-/// What is known of a base's prediction whatever it is compared with.
+/// Parts of a base's prediction that do not depend on the other file.
 #[derive(Debug, Clone)]
 pub struct Prediction<'a> {
     /// (n_vocab).
@@ -79,7 +79,7 @@ pub struct Prediction<'a> {
 }
 
 impl<'a> Prediction<'a> {
-    /// Of logits (n_vocab), and how many of the most likely tokens are looked for in others.
+    /// Prepares logits (n_vocab); `k` is the number of most likely tokens to look for in others.
     pub fn of(logits: &'a [f32], k: usize) -> Prediction<'a> {
         let softmax = LogSoftmax::of(logits);
         let mut top = Vec::with_capacity(k);
@@ -164,11 +164,11 @@ pub fn compare_packed(log_probs: &[f32], other: &[f32], token: usize, k: usize) 
     }
 }
 
-/// What 16 bits cannot tell from nothing: the reference's file clips log-probabilities 16 below the largest. All
-/// that is left out together is at most n_vocab * exp(-16), about 0.01 for 100,000 tokens.
+/// Resolution of 16 bits: the reference's file clips log-probabilities 16 below the largest. The probability
+/// mass left out is at most n_vocab * exp(-16), about 0.01 for 100,000 tokens.
 const LEAST_LOG_P: f32 = -16.0;
 
-/// How many of the base's most likely tokens are among as many of the other's.
+/// Number of the base's most likely tokens that are among as many of the other's.
 fn n_shared(top: &[(f32, u32)], other: &[f32]) -> u32 {
     let mut theirs = Vec::with_capacity(top.len());
     top_k(other, top.len(), &mut theirs);
@@ -195,7 +195,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Of values in any order; NaN for none.
+    /// Quantiles of values in any order; NaN for no values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Quantiles {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -260,13 +260,13 @@ pub struct Comparison {
     pub correlation: f64,
     /// Mean divergence in nats.
     pub kl: Estimate,
-    /// How the divergence is spread.
+    /// Distribution of the divergence.
     pub kl_quantiles: Quantiles,
     /// Mean change of the probability of the token that came.
     pub p_diff: Estimate,
     /// Its root mean square.
     pub p_diff_rms: Estimate,
-    /// How it is spread.
+    /// Its distribution.
     pub p_diff_quantiles: Quantiles,
     /// Share of positions where the most likely token is the same.
     pub same_top: Estimate,

@@ -1,11 +1,11 @@
-//! The figures of a comparison as text: the same names and the same digits on the command line and on the page.
+//! Metrics of a comparison as text: the same names and digits on the command line and in the report.
 
 use super::{Comparison, Estimate};
 
 /// One figure, ready to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Figure {
-    /// What it is.
+    /// Name of the metric.
     pub name: String,
     /// Its value with its unit.
     pub value: String,
@@ -46,7 +46,8 @@ fn figure(name: &str, estimate: Estimate, factor: f64, unit: &str) -> Figure {
     }
 }
 
-/// A number with so many digits behind the point. What rounds to zero has no sign: `-0.000` is not a figure.
+/// A number with this many digits after the point. A value that rounds to zero has no sign, so that `-0.000`
+/// is never printed.
 pub fn fixed(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     match text.strip_prefix('-') {

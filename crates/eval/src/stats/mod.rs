@@ -23,8 +23,8 @@ pub struct Estimate {
     pub error: f64,
 }
 
-/// Of no more values than this no error is stated: a variance from so few is itself too uncertain.
-/// Source: `mean_and_uncertainty`.
+/// No error is stated for this many values or fewer: the variance of so few is too uncertain. Source:
+/// `mean_and_uncertainty`.
 const FEWEST_FOR_ERROR: usize = 10;
 
 impl Estimate {

@@ -2,7 +2,7 @@
 
 use crate::ops::{log_sum_exp, smallest, vectorize};
 
-/// What turns the logits of one position into log-probabilities: `ln p_i = logit_i - shift`.
+/// Converts the logits of one position to log-probabilities: `ln p_i = logit_i - shift`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LogSoftmax {
     /// The largest logit.
@@ -16,7 +16,7 @@ pub struct LogSoftmax {
 }
 
 impl LogSoftmax {
-    /// Of the logits of one position, (n_vocab); there must be one at least.
+    /// From the logits of one position, (n_vocab); there must be at least one.
     pub fn of(logits: &[f32]) -> LogSoftmax {
         // ln p_i = a_i - ln sum_j exp(a_j) = a_i - (max + ln sum_j exp(a_j - max)): no term overflows, and the largest
         // is exp(0) = 1, so the logarithm is never that of 0.
@@ -29,7 +29,7 @@ impl LogSoftmax {
         LogSoftmax { max, min, top, log_sum }
     }
 
-    /// What is taken from a logit to get the logarithm of its probability.
+    /// Difference between a logit and the logarithm of its probability.
     pub fn shift(&self) -> f64 {
         f64::from(self.max) + self.log_sum
     }
@@ -75,7 +75,8 @@ pub(super) fn top_k(values: &[f32], k: usize, kept: &mut Vec<(f32, u32)>) {
         && let Some(next) = first_with(&values[at..], |value| value > last.0)
     {
         at += next;
-        // Kept values fall; the new one goes behind those that equal it, so the first of equals stays first.
+        // Kept values are in descending order; the new one goes after its equals, so the first of equals
+        // stays first.
         kept.pop();
         let place = kept.partition_point(|other| other.0 >= values[at]);
         kept.insert(place, (values[at], at as u32));

@@ -61,8 +61,7 @@ impl Bpe {
         for (rank, (left, right)) in vocab.merges.iter().enumerate() {
             let (left_symbol, right_symbol) = (bpe.intern(vocab, left), bpe.intern(vocab, right));
             let merged = bpe.intern(vocab, &[&left[..], right].concat());
-            // `entry` keeps the rank that is there.
-            // Of equal merges, the first one counts.
+            // `entry` keeps the existing rank: the first of equal merges counts.
             bpe.merges.entry((left_symbol, right_symbol)).or_insert((rank as u32, merged));
         }
         // The alphabet that merges start from: GPT-2 writes each of the 256 bytes as a printable character.
@@ -155,7 +154,7 @@ impl Bpe {
         }
     }
 
-    /// Encodes a symbol outside the vocabulary as the tokens of its bytes, as far as there are such tokens.
+    /// Encodes a symbol outside the vocabulary as the tokens of its bytes, as far as these exist.
     fn spell(&self, vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) {
         for byte in text {
             let id = if self.pre.raw {

@@ -1,4 +1,4 @@
-//! What can be wrong with the tokenizer keys of a file.
+//! Errors of the tokenizer keys of a file.
 
 /// Why no tokenizer could be made of a file's keys, or text could not be encoded with it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum Error {
         id: u32,
         /// Its text.
         token: String,
-        /// The value that is there.
+        /// Value found.
         score: f32,
     },
     /// A merge that is not two texts with a space between.
@@ -32,7 +32,7 @@ pub enum Error {
     BadMerge {
         /// Its position.
         index: usize,
-        /// The value that is there.
+        /// Value found.
         merge: String,
     },
     /// A merge of tokens that the vocabulary lacks.
@@ -42,7 +42,7 @@ pub enum Error {
     MergeOfUnknown {
         /// Its position.
         index: usize,
-        /// The value that is there.
+        /// Value found.
         merge: String,
         /// The absent token.
         token: String,
@@ -88,7 +88,7 @@ pub enum Error {
     /// A compiled character map that contradicts itself.
     #[error("`tokenizer.ggml.precompiled_charsmap`: {problem}")]
     BadCharsmap {
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// A byte of the text that has no token, in a vocabulary without an unknown token.
@@ -102,7 +102,7 @@ pub enum Error {
     Split {
         /// The expression.
         expression: String,
-        /// What the engine says.
+        /// Error of the engine.
         problem: String,
     },
     /// An id beyond the vocabulary.

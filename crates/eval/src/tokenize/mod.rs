@@ -126,7 +126,7 @@ impl Tokenizer {
         self.vocab.ends.clone()
     }
 
-    /// Whether texts begin with [`Tokenizer::bos`].
+    /// True if texts start with [`Tokenizer::bos`].
     pub fn adds_bos(&self) -> bool {
         self.vocab.add_bos
     }
@@ -157,8 +157,8 @@ impl Tokenizer {
         if add_special && !fixed && (vocab.add_bos || is_word_piece) {
             output.push(vocab.bos.ok_or(Error::NoSpecialToken { key: "tokenizer.ggml.bos_token_id" })?);
         }
-        // SentencePiece puts a space before a text. Where the text was cut at special tokens, each piece behind one is
-        // a beginning as well.
+        // SentencePiece prepends a space to a text. If the text was split at special tokens, each piece after
+        // one is a beginning as well.
         let mut after_special = true;
         // Special tokens are found in the whole text before anything splits or normalizes it.
         for fragment in self.specials.partition(vocab, text.as_ref(), parse_special) {
@@ -221,7 +221,7 @@ impl Tokenizer {
                 Ok(())
             }
             Kind::Spm => {
-                // SentencePiece replaces bytes that are no character; llama.cpp encodes them as byte tokens.
+                // SentencePiece replaces invalid bytes; llama.cpp encodes them as byte tokens.
                 let replaced = match self.reading {
                     Reading::Model => text::replaced(text),
                     // Not used: llama.cpp takes the bytes as they are.

@@ -32,17 +32,17 @@ pub(super) struct Pre {
     pub names: &'static [&'static str],
     llama_cpp: &'static [Step],
     model: Option<&'static [Step]>,
-    /// Whether the models' tokenizer.json composes characters (NFC) first. llama.cpp does not.
+    /// True if the models' tokenizer.json composes characters (NFC) first. llama.cpp does not.
     pub composed: bool,
-    /// Whether a word that is a token is taken whole.
+    /// True if a word that is a token is taken whole.
     pub ignore_merges: bool,
-    /// Whether a beginning-of-text token is added where the keys do not say.
+    /// True if BOS is added by default.
     pub add_bos: bool,
-    /// Whether no beginning-of-text token is added where the keys do not say.
+    /// True if BOS is not added by default.
     pub no_bos: bool,
-    /// Whether tokens are raw text instead of bytes written as printable characters.
+    /// True if tokens are raw text instead of bytes written as printable characters.
     pub raw: bool,
-    /// Whether spaces become U+2581.
+    /// True if spaces become U+2581.
     pub escape_whitespaces: bool,
 }
 
@@ -59,7 +59,7 @@ impl Pre {
 /// Names that converters write for WordPiece, where llama.cpp reads none (`get_vocab_base_pre` in `conversion/base.py`).
 const OF_WORD_PIECE: [&str; 3] = ["bert-bge", "bert-bge-large", "jina-v2-en"];
 
-/// Whether a name is one that converters write.
+/// True if converters write this name.
 pub(super) fn is_known(name: &str) -> bool {
     by_name(name).is_some() || OF_WORD_PIECE.contains(&name)
 }

@@ -1,6 +1,6 @@
-//! Which tokenizer the keys of a file are read as: that of llama.cpp, or the model's own.
+//! Interpretation of the tokenizer keys of a file: as in llama.cpp, or as in the model's own tokenizer.
 
-/// How the keys are read where llama.cpp only approximates the model's own tokenizer.
+/// Interpretation of keys in cases where llama.cpp only approximates the model's own tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
     /// As llama.cpp reads them: the same ids as its `llama_tokenize`.

@@ -20,7 +20,7 @@ pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
             Some(b'n') => output.push(b'\n'),
             Some(b'r') => output.push(b'\r'),
             Some(b'x') => {
-                // Two digits always; one that is missing or is none counts as 0, as in the reference.
+                // Always two digits; a missing or invalid one counts as 0, as in the reference.
                 let high = digit(bytes.next());
                 output.push(high << 4 | digit(bytes.next()));
             }

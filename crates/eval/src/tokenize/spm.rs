@@ -119,7 +119,8 @@ pub(super) fn encode(
         match id_of(text) {
             Some(id) => output.push(id),
             None => {
-                // A piece that was never merged and is no token, such as a rare character: its bytes one by one.
+                // A piece that was never merged and is not a token, such as a rare character: its bytes one
+                // by one.
                 for byte in text {
                     let id = vocab.byte_id(*byte).or(vocab.unknown);
                     output.push(id.ok_or(Error::NoByteToken { byte: *byte })?);

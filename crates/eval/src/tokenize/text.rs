@@ -19,8 +19,8 @@ pub(super) fn announced_len(lead: u8) -> usize {
 
 /// The text with a replacement character for every byte that is not part of a character.
 ///
-/// Source: `unicode_cpts_from_utf8`. It lets surrogates and overlong forms through; here they
-/// count as bytes that are no character.
+/// Source: `unicode_cpts_from_utf8`. It accepts surrogates and overlong forms; here they count as invalid
+/// bytes.
 pub(super) fn replaced(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -77,7 +77,7 @@ impl Category {
         Category(ranges)
     }
 
-    /// Whether a character is in it.
+    /// True if it contains a character.
     pub(super) fn has(&self, c: char) -> bool {
         // Ranges are sorted and disjoint: only the last one that starts at or before `c` can contain it.
         let after = self.0.partition_point(|(start, _)| *start <= c);

@@ -23,7 +23,7 @@ impl Trie {
         Trie { nodes: Vec::new(), roots: [NONE; 256] }
     }
 
-    /// Of equal strings, the last one stays. An empty string is left out.
+    /// Inserts a string; the last of equal strings stays. An empty string is ignored.
     pub(super) fn insert(&mut self, text: &[u8], id: u32) {
         // The first byte branches 256 ways in real vocabularies and has a table; deeper nodes have a few children each and
         // a list of siblings, which takes 16 bytes a node.
@@ -79,7 +79,7 @@ impl Trie {
         })
     }
 
-    /// How far the text can be followed into the trie, whether or not a string ends there.
+    /// Length of the text that can be followed into the trie, whether or not a string ends there.
     pub(super) fn reach(&self, text: &[u8]) -> usize {
         let Some(first) = text.first() else { return 0 };
         let mut at = self.roots[usize::from(*first)];

@@ -11,7 +11,7 @@ use super::{
     vocab::{Vocab, attr},
 };
 
-/// How much more an unknown character costs than the least likely token.
+/// Additional cost of an unknown character over the least likely token.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 pub(super) struct Unigram {
@@ -108,8 +108,8 @@ impl Unigram {
         while at < text.len() {
             let (replacement, len) = self.replace(&text[at..])?;
             for &byte in replacement {
-                // A word begins at the first byte behind a space. It gets one space in front: always if runs of spaces are made
-                // one, else at the very beginning only, where the keys want one.
+                // A word starts at the first byte after a space. It gets one space in front: always if runs
+                // of spaces are collapsed, otherwise only at the very beginning, if the keys require one.
                 if byte != b' ' {
                     if !in_word {
                         in_word = true;
@@ -183,7 +183,8 @@ impl Charsmap {
             return Ok(None);
         }
         let node = |index: u32| self.nodes.get(index as usize).copied().ok_or(OUT_OF_RANGE);
-        // The offset is 22 bits wide and is shifted by 8 more where bit 9 says so (Darts-clone's `unit.offset()`).
+        // The offset is 22 bits wide and is shifted by 8 more if bit 9 is set (Darts-clone's
+        // `unit.offset()`).
         let base = |node: u32| (node >> 10) << ((node & (1 << 9)) >> 6);
         let mut index = base(node(0)?);
         let mut found = None;
@@ -191,8 +192,8 @@ impl Charsmap {
             if byte == 0 {
                 break;
             }
-            // In a double array, the child of node n for byte b is at `base(n) xor b`, and holds b as its label if it exists.
-            // Bit 31 marks a value, which is no child.
+            // In a double array, the child of node n for byte b is at `base(n) xor b`, and holds b as its
+            // label if it exists. Bit 31 marks a value, which is not a child.
             index ^= u32::from(byte);
             let here = node(index)?;
             if here & (1 << 31 | 0xff) != u32::from(byte) {

@@ -1,7 +1,7 @@
-//! The tokens of a file and what its keys say of them.
+//! Tokens of a file and their keys.
 //!
-//! Source: `llama_vocab::impl::load` in `src/llama-vocab.cpp` of llama.cpp, as vendored in
-//! llama-cpp-python 0.3.36.
+//! Source: `llama_vocab::impl::load` in `src/llama-vocab.cpp` of llama.cpp, as vendored in llama-cpp-python
+//! 0.3.36.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::{
     pre::{self, Pre},
 };
 
-/// What a token is, as bits: the reference lets one token be several things.
+/// Token attributes as bits: the reference allows several per token.
 pub(super) mod attr {
     pub const UNKNOWN: u8 = 1;
     pub const UNUSED: u8 = 2;
@@ -23,7 +23,7 @@ pub(super) mod attr {
     pub const BYTE: u8 = 32;
     /// Whitespace before the token belongs to it.
     pub const LSTRIP: u8 = 64;
-    /// Whitespace behind the token belongs to it.
+    /// Whitespace after the token belongs to it.
     pub const RSTRIP: u8 = 128;
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Vocab {
     pub max_len: usize,
     /// Left and right part of each merge, lowest rank first.
     pub merges: Vec<(Vec<u8>, Vec<u8>)>,
-    /// How text is split, for [`Model::Bpe`].
+    /// Splitting of text, for [`Model::Bpe`].
     pub pre: Option<&'static Pre>,
     /// The name of a pre-tokenizer that is not known, where none is needed.
     pub unknown_pre: Option<String>,
@@ -76,7 +76,7 @@ pub(super) struct Vocab {
     pub ends: Vec<u32>,
     pub add_bos: bool,
     pub add_eos: bool,
-    /// Whether a separator token is put between two texts.
+    /// True if a separator token is added between two texts.
     pub add_separator: bool,
     pub add_space_prefix: bool,
     pub remove_extra_whitespaces: bool,
@@ -242,9 +242,9 @@ impl Vocab {
         Ok(())
     }
 
-    /// Where a vocabulary comes from a tokenizer.json, the reference's converter knows no scores
-    /// and gives every token the same. SentencePiece numbers its pieces in the order in which they
-    /// were merged in training, so the scores follow from the ids: -1, -2, ...
+    /// For a vocabulary from a tokenizer.json, the reference's converter has no scores and gives every token
+    /// the same one. SentencePiece numbers its pieces in training merge order, so the scores follow from the
+    /// ids: -1, -2, ...
     fn rank_by_id(&mut self) {
         // This applies only where all scores are equal; real scores are kept.
         let mut scores = self.tokens.iter().filter(|token| token.attr & attr::NORMAL != 0).map(|t| t.score);
@@ -366,8 +366,7 @@ impl Vocab {
         self.ends = ends;
     }
 
-    /// Which special tokens take whitespace with them: not in any key, so the reference goes by
-    /// names.
+    /// Special tokens that absorb whitespace: not in any key, so the reference decides by name.
     fn mark_strips(&mut self, keys: &Metadata, pre_name: &str) -> Result<(), Error> {
         let name = keys.text("general.name")?.unwrap_or_default().to_ascii_lowercase();
         let arch = keys.text("general.architecture")?.unwrap_or_default();

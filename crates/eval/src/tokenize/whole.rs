@@ -1,10 +1,10 @@
-//! Whether the tokenizer keys of a file are whole: lists that go together, ids that exist, names that are known.
+//! Consistency of the tokenizer keys of a file: matching lists, existing ids, known names.
 
 use gguf::{Array, Metadata, Value};
 
 use super::{Error, Reading, Tokenizer};
 
-/// What is wrong with tokenizer keys.
+/// Problem of tokenizer keys.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -51,7 +51,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Whether the file works all the same.
+    /// True if the file works anyway.
     pub fn is_minor(&self) -> bool {
         matches!(self, Problem::Pre { .. } | Problem::NoPre)
     }
@@ -68,7 +68,7 @@ impl Problem {
     }
 }
 
-/// What is wrong with the tokenizer keys of a file; none for a file that has none, since not all files have a tokenizer.
+/// Problems of the tokenizer keys of a file; `None` if it has no tokenizer, which not all files need.
 pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
     if !metadata.iter().any(|(key, _)| key.starts_with("tokenizer.ggml.")) {
         return None;

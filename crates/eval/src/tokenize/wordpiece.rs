@@ -51,14 +51,14 @@ pub(super) fn encode(
             rest = &rest[len..];
         }
         if output.len() == from {
-            // The mark takes 3 bytes in UTF-8; behind it is the word's first byte.
+            // The mark takes 3 bytes in UTF-8; the word's first byte follows.
             output.push(vocab.unknown.ok_or(Error::NoByteToken { byte: word.as_bytes()[3] })?);
         }
     }
     Ok(())
 }
 
-/// Collects words: single characters that are words of their own, and runs of the others.
+/// Collects words: single characters that are words by themselves, and runs of the others.
 #[derive(Default)]
 struct Words {
     done: Vec<String>,

@@ -1,14 +1,15 @@
-//! Gemma 4: patches with positions of their column and of their row, heads turned by both, means of squares of patches.
+//! Gemma 4: patches with positions for column and row, heads rotated by both, mean pooling of squares of
+//! patches.
 //!
 //! ```text
 //! x = W (2 p - 1) + C[column] + R[row]
 //! y = W_out rms((sqrt(n_embd) mean of k x k patches - b) * s)      k = 3; b and s where the file has them
 //! ```
 //!
-//! The first half of each head is turned by the column, the second by the row, each half as a head of its own.
+//! The first half of each head is rotated by the column, the second by the row, each half as a separate head.
 //!
-//! Source: `Gemma4VisionModel` and `Gemma4MultimodalEmbedder` in `modeling_gemma4.py` of transformers 5.23. The epsilon of
-//! values and of the last norm is that of all norms.
+//! Source: `Gemma4VisionModel` and `Gemma4MultimodalEmbedder` in `modeling_gemma4.py` of transformers 5.23.
+//! The epsilon of values and of the last norm is that of all norms.
 
 use super::{
     layer::{Form, Layer},
@@ -28,7 +29,7 @@ use crate::{
     weights::Weights,
 };
 
-/// Embeddings of a picture where nobody says how many: `max_soft_tokens` of transformers' preprocessor.
+/// Default number of embeddings of an image: `max_soft_tokens` of transformers' preprocessor.
 const N_TOKENS: usize = 280;
 
 /// The base of its rotation, which no key says.
@@ -42,7 +43,7 @@ struct Gemma4 {
     /// (2 n_positions, n_embd): of columns, then of rows.
     positions: Rows,
     layers: Vec<Layer>,
-    /// (n_embd) each: what is taken off, and what the rest is multiplied with.
+    /// (n_embd) each: offset to subtract, and factor.
     standard: Option<(Vec<f32>, Vec<f32>)>,
     projection: Linear,
     seen: Seen,

@@ -20,7 +20,7 @@ use crate::{
     weights::Weights,
 };
 
-/// What all layers of a tower have in common.
+/// Common parameters of all layers of a tower.
 pub(super) struct Form {
     pub n_embd: usize,
     pub n_ff: usize,
@@ -29,14 +29,14 @@ pub(super) struct Form {
     /// Elements of a head.
     pub head_width: usize,
     pub norm: NormKind,
-    /// Of every norm.
+    /// Epsilon of every norm.
     pub epsilon: f32,
     pub activation: Activation,
-    /// What scores are multiplied with.
+    /// Factor of the scores.
     pub scale: f32,
-    /// How queries and keys are turned by the place of their patch: parts of a head from an element on.
+    /// Rotation of queries and keys by the position of their patch: parts of a head from an element on.
     pub ropes: Vec<(usize, Rope)>,
-    /// Whether values are normalized, without weights.
+    /// True if values are normalized without weights.
     pub value_norm: bool,
 }
 
@@ -169,7 +169,7 @@ pub(super) struct Layer {
     up: Matrix,
     down: Matrix,
     mlp_post_norm: Option<Norm>,
-    /// (n_embd): what the stream is multiplied with behind the layer.
+    /// (n_embd): factor of the stream after the layer.
     out_scale: Option<Vec<f32>>,
 }
 

@@ -1,10 +1,12 @@
-//! Pictures for text models: pixels become rows that stand in the place of tokens.
+//! Images for text models: pixels become embeddings that replace tokens.
 //!
-//! A projector is a file beside the text model (`general.architecture` is `clip`): a tower, which makes a row of each patch of a
-//! picture, and what brings these to the width of the model. Everything that a tower needs is in the keys and tensors of its file;
-//! what no key says is the same in every model of a family and stands in the file of the family here.
+//! A projector is a file next to the text model (`general.architecture` is `clip`): a tower, which makes a
+//! row of each patch of an image, and the layers that map these to the width of the model. Everything that a
+//! tower needs is in the keys and tensors of its file; constants without a key are the same in every model of
+//! a family and are in the family's file here.
 //!
-//! Sources: the models of transformers 5.23, and `tools/mtmd` of llama.cpp (llama-cpp-python 0.3.36), which reads these files.
+//! Sources: the models of transformers 5.23, and `tools/mtmd` of llama.cpp (llama-cpp-python 0.3.36), which
+//! reads these files.
 
 mod gemma3;
 mod gemma4;
@@ -88,7 +90,7 @@ impl Projector {
         let n_embd = keys.need_count("vision.projection_dim")?;
         let opened = open(&keys, &mut weights, n_embd)?;
         if keys.flag("has_audio_encoder", false)? {
-            // The tower of sound beside it.
+            // The audio encoder in the same file.
             weights.ignore_beginning(&["a.", "mm.a."]);
         }
         weights.check_all_known(&format!("clip, {kind}"))?;
@@ -102,7 +104,7 @@ impl Projector {
         self.n_embd
     }
 
-    /// What stands before and behind a picture's embeddings in a prompt, as texts of special tokens; empty for nothing.
+    /// Special tokens before and after an image's embeddings in a prompt, as text; empty for none.
     pub fn marks(&self) -> (&'static str, &'static str) {
         self.opened.marks
     }
@@ -122,11 +124,11 @@ impl Projector {
         Ok(())
     }
 
-    /// The rows of a picture, of at most `max_tokens` where that is said and the family has pictures of many sizes.
+    /// Embeddings of an image, at most `max_tokens` if it is given and the family supports several sizes.
     ///
     /// # Errors
-    /// [`Error::PictureShape`], [`Error::PictureSize`], and [`Error::TooLong`] for a picture of more patches than the tower has
-    /// positions.
+    /// [`Error::PictureShape`], [`Error::PictureSize`], and [`Error::TooLong`] for an image of more patches
+    /// than the tower has positions.
     pub fn embed(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<Embedding, Error> {
         let Opened { tower, filter, .. } = &self.opened;
         let size = tower.size(picture, max_tokens)?;

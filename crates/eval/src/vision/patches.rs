@@ -41,14 +41,14 @@ pub(super) fn mean_of_squares(x: &Rows, (rows, columns): (usize, usize), merge: 
     out
 }
 
-/// What makes rows of patches.
+/// Makes rows of patches.
 pub(super) struct Patches {
     /// Pixels of a side.
     pub size: usize,
     /// (n_embd, 3 * size * size): red, green, blue, in each row by row.
     kernel: Array2<f32>,
     bias: Option<Vec<f32>>,
-    /// What is taken off a channel from 0 to 1, and what it is then divided by.
+    /// Offset subtracted from a channel in 0 to 1, and divisor.
     mean: [f32; 3],
     deviation: [f32; 3],
 }

@@ -18,7 +18,7 @@ const MAX_SIDE: usize = 1 << 15;
 /// The most pixels of a picture: 200 MB as red, green and blue. Cameras of phones make 50 million.
 const MAX_PIXELS: usize = 1 << 26;
 
-/// Bytes that the reader of PNG files may take for what is beside the pixels.
+/// Memory limit of the PNG reader in addition to the pixels, in bytes.
 const PNG_BYTES: usize = 64 << 20;
 
 /// A picture of eight bits a channel.

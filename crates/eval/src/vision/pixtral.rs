@@ -1,13 +1,16 @@
-//! Pixtral and Mistral 3: heads turned by row and column, two matrices, and a mark behind each row of embeddings.
+//! Pixtral and Mistral 3: heads rotated by row and column, two matrices, and a marker after each row of
+//! embeddings.
 //!
 //! ```text
 //! p = W_merge rms(x)           of k x k patches as one row, Mistral 3 alone: k = 2
 //! y = W_2 gelu(W_1 p)
 //! ```
 //!
-//! Behind each row of embeddings but the last stands that of the token `[IMG_BREAK]`, which the file has a copy of.
+//! Each row of embeddings but the last is followed by the embedding of the token `[IMG_BREAK]`, which the
+//! file contains.
 //!
-//! Source: `PixtralVisionModel`, `LlavaMultiModalProjector` and `Mistral3MultiModalProjector` of transformers 5.23.
+//! Source: `PixtralVisionModel`, `LlavaMultiModalProjector` and `Mistral3MultiModalProjector` of transformers
+//! 5.23.
 
 use super::{
     layer::{Form, Layer},
@@ -44,7 +47,7 @@ struct Pixtral {
     row_end: Option<Vec<f32>>,
 }
 
-/// What makes one row of several patches.
+/// Merges several patches into one row.
 struct Merger {
     norm: Norm,
     /// Patches of a side.
@@ -158,7 +161,7 @@ impl Tower for Pixtral {
     }
 }
 
-/// Rows of a grid with one more behind each of its rows but the last.
+/// Rows of a grid with an additional one after each of its rows but the last.
 fn with_row_ends(made: &Rows, columns: usize, end: &[f32]) -> Rows {
     let mut values = Vec::new();
     for (i, row) in made.rows().into_iter().enumerate() {

@@ -46,7 +46,7 @@ struct Qwen3Vl {
     layers: Vec<Layer>,
     norm: Norm,
     merger: [Linear; 2],
-    /// Behind which layers features are taken, and what makes them.
+    /// Layers whose output gives features, and their projection.
     deep: Vec<(usize, Norm, [Linear; 2])>,
 }
 
@@ -57,7 +57,8 @@ pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> 
     if !width.is_multiple_of(4) {
         return Err(keys.wrong("vision.attention.head_count", "heads of a multiple of 4 elements"));
     }
-    // Of the pairs of a head the first half turns by the row, axis 1, the second by the column: f_i = base^(-4 i / width).
+    // In the pairs of a head, the first half rotates by the row, axis 1, the second by the column: f_i =
+    // base^(-4 i / width).
     let quarter = width / 4;
     let frequency = |i: usize| libm::powf(BASE, -4.0 * i as f32 / width as f32);
     let pairs = (0..2 * quarter).map(|i| (1 + i / quarter.max(1), frequency(i % quarter.max(1))));
@@ -106,8 +107,8 @@ pub(super) fn open(keys: &Keys<'_>, weights: &mut Weights<'_>, n_out: usize) -> 
 }
 
 impl Qwen3Vl {
-    /// Where `n` patches of a side lie among the positions of the square picture: the two neighbours of each, and how
-    /// near the second is. The first and the last patch lie at the ends.
+    /// Positions of `n` patches per side among those of the square image: the two neighbors of each, and the
+    /// weight of the second. The first and the last patch are at the ends.
     fn between(&self, n: usize) -> Vec<(usize, usize, f32)> {
         let last = self.per_side - 1;
         let place = |i: usize| {

@@ -19,10 +19,10 @@ use rayon::prelude::*;
 use super::picture::{Picture, check_size};
 use crate::Error;
 
-/// Bits of a weight behind the point: 32 less eight of a pixel and two for what sums have above it.
+/// Fractional bits of a weight: 32 less eight of a pixel and two for the headroom of sums.
 const PRECISION_BITS: u32 = 32 - 8 - 2;
 
-/// How pixels between pixels are made.
+/// Interpolation of pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filter {
     /// `1 - |x|`, two pixels wide.
@@ -32,7 +32,7 @@ pub(super) enum Filter {
 }
 
 impl Filter {
-    /// How far it reaches to each side.
+    /// Support radius.
     fn support(self) -> f64 {
         match self {
             Filter::Bilinear => 1.0,
@@ -41,7 +41,7 @@ impl Filter {
     }
 
     fn weight(self, x: f64) -> f64 {
-        /// Of Keys' cubic.
+        /// Parameter of Keys' cubic.
         const A: f64 = -0.5;
         let x = x.abs();
         match self {
@@ -53,11 +53,11 @@ impl Filter {
     }
 }
 
-/// What an output pixel is made of.
+/// Inputs of an output pixel.
 struct Taps {
     /// The first input pixel.
     first: usize,
-    /// Of it and those behind it, times 2^22.
+    /// Weights of this and the following pixels, times 2^22.
     weights: Vec<i32>,
 }
 
@@ -69,7 +69,7 @@ fn taps(n_in: usize, n_out: usize, filter: Filter) -> Vec<Taps> {
     let support = filter.support() * stretch;
     let taps = |i: usize| {
         let center = (i as f64 + 0.5) * scale;
-        // Truncated towards zero as C does it; below zero there are no pixels.
+        // Truncated towards zero as in C; there are no pixels below zero.
         let first = (center - support + 0.5).max(0.0) as usize;
         let end = ((center + support + 0.5) as usize).min(n_in);
         let weights = (first..end).map(|j| filter.weight((j as f64 - center + 0.5) * (1.0 / stretch)));
@@ -100,7 +100,7 @@ pub(super) fn resize(
     (width, height): (usize, usize),
     filter: Filter,
 ) -> Result<Picture, Error> {
-    /// What rounds a sum.
+    /// Rounds a sum.
     const HALF: i32 = 1 << (PRECISION_BITS - 1);
     let (from_width, from_height) = (picture.width(), picture.height());
     let (row_in, row_out) = (3 * from_width, 3 * width);

@@ -16,7 +16,7 @@ pub(super) fn nearest(
     min_pixels: usize,
     max_pixels: usize,
 ) -> Result<(usize, usize), Error> {
-    /// What Qwen's preprocessor takes for no picture.
+    /// Largest aspect ratio that Qwen's preprocessor accepts.
     const MAX_RATIO: usize = 200;
     if width.max(height) > MAX_RATIO * width.min(height) {
         return Err(Error::PictureShape { width, height, max_ratio: MAX_RATIO });

@@ -1,11 +1,11 @@
-//! What a tower is.
+//! Interface of a tower.
 
 use super::{picture::Picture, resample::Filter};
 use crate::{Error, pass::Pass, session::Embedding};
 
 /// A tower with its projector.
 pub(super) trait Tower: Send + Sync {
-    /// The size that a picture is given, as (width, height), with at most `max_tokens` embeddings where that is said.
+    /// Size that an image is scaled to, as (width, height), with at most `max_tokens` embeddings if given.
     fn size(&self, picture: &Picture, max_tokens: Option<usize>) -> Result<(usize, usize), Error>;
 
     /// Patches of this size, in (rows, columns).
@@ -15,11 +15,11 @@ pub(super) trait Tower: Send + Sync {
     fn run(&self, picture: &Picture, pass: &mut Pass<'_, '_>) -> Result<Embedding, Error>;
 }
 
-/// What a family's file gives.
+/// Result of opening a family's file.
 pub(super) struct Opened {
     pub tower: Box<dyn Tower>,
-    /// How pictures are given another size.
+    /// Filter for resizing images.
     pub filter: Filter,
-    /// What stands before and behind the embeddings in a prompt.
+    /// Special tokens before and after the embeddings in a prompt.
     pub marks: (&'static str, &'static str),
 }

@@ -1,11 +1,12 @@
-//! Causal depthwise convolutions: of each element with its own past.
+//! Causal depthwise convolutions: each element with its own past.
 //!
 //! ```text
 //! y_t[c] = b[c] + sum over k of w_k[c] x_(t - K + 1 + k)[c]      k = 0 .. K - 1; x_t, y_t (width)
 //! ```
 //!
-//! Before the first token of a sequence are the last `K - 1` rows that a session kept, or zeros. Where tokens see later ones
-//! too, the window lies around its token, `x_(t - (K - 1) / 2 + k)`, and zeros are behind the last one.
+//! The first token of a sequence is preceded by the last `K - 1` rows that a session kept, or by zeros. If
+//! tokens see later ones too, the window is centered on its token, `x_(t - (K - 1) / 2 + k)`, and zeros
+//! follow the last one.
 
 use rayon::prelude::*;
 
@@ -16,9 +17,9 @@ use crate::{Error, keys::Keys, ops::Rows, pass::Pass, session::StateKind, weight
 pub(super) struct CausalConv {
     /// Tokens that are seen at once: `K`.
     kernel: usize,
-    /// How many of them are later ones.
+    /// Number of later rows in the window.
     ahead: usize,
-    /// (kernel, width): what the oldest is multiplied with comes first.
+    /// (kernel, width): the factor of the oldest row comes first.
     weight: Vec<f32>,
     /// (width).
     bias: Option<Vec<f32>>,

@@ -45,7 +45,7 @@ pub(in crate::decoder) struct DeltaNet {
     dt_bias: Vec<f32>,
     /// (n_value_head): `A`.
     a: Vec<f32>,
-    /// Of the output of each head.
+    /// Norm of each head's output.
     norm: Norm,
     w_out: Linear,
     key_width: usize,

@@ -33,7 +33,7 @@ pub(in crate::decoder) struct Mamba {
     conv: CausalConv,
     /// (d_inner) -> (dt_rank + 2 d_state): dt, B and C.
     w_x: Linear,
-    /// Of dt, B and C.
+    /// Norms of dt, B and C.
     norms: Option<[Norm; 3]>,
     /// (dt_rank) -> (d_inner).
     w_dt: Linear,
@@ -113,7 +113,7 @@ impl Mixer for Mamba {
         let mut x = self.conv.run(index, &x, pass);
         Activation::Silu.apply(&mut x);
 
-        // Step 2: what depends on the token: dt, B, C.
+        // Step 2: token-dependent dt, B, C.
         let dt_b_c = self.w_x.run(&x, pass);
         let mut dt = pass.columns(&dt_b_c, 0..dt_rank);
         let mut b = pass.columns(&dt_b_c, dt_rank..dt_rank + d_state);

@@ -36,7 +36,7 @@ pub(in crate::decoder) struct Mamba2 {
     a: Vec<f32>,
     /// (n_head).
     d: Vec<f32>,
-    /// Of the gated output, each group by itself.
+    /// Norm of the gated output, per group.
     norm: Option<Norm>,
     w_out: Linear,
     d_inner: usize,

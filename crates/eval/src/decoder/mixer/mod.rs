@@ -22,13 +22,13 @@ pub(super) trait Mixer: Send + Sync {
     /// Floats that are alive at once for each token, about.
     fn row_floats(&self) -> usize;
 
-    /// What it keeps of a sequence.
+    /// State per sequence.
     fn kept(&self) -> Kept;
 
     /// `h (n, n_embd) -> (n, n_embd)`, in layer `index`.
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows;
 
-    /// The way back, where there is one.
+    /// The backward pass, if it is supported.
     fn way_back(&self) -> Option<&dyn WayBack> {
         None
     }

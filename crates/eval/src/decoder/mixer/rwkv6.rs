@@ -31,7 +31,7 @@ use crate::{
     weights::{Weight, Weights},
 };
 
-/// What a token is interpolated for, in the order of the tensors: w, k, v, r, g.
+/// Uses of the interpolated token, in tensor order: w, k, v, r, g.
 const PARTS: usize = 5;
 
 pub(in crate::decoder) struct TimeMix6 {
@@ -53,7 +53,7 @@ pub(in crate::decoder) struct TimeMix6 {
     w_g: Linear,
     /// (n_embd): of all heads.
     u: Option<Vec<f32>>,
-    /// Of the output of each head.
+    /// Norm of each head's output.
     norm: Option<Norm>,
     w_o: Linear,
     head_size: usize,
@@ -76,7 +76,7 @@ impl TimeMix6 {
             return Err(keys.wrong("wkv.head_size", "a divisor of the embedding's width"));
         }
         let n_head = n / head_size;
-        // RWKV 6 itself has 0 here, or nothing; what was a Qwen keeps its grouped heads.
+        // RWKV 6 itself has 0 here, or nothing; the Qwen hybrid keeps its grouped heads.
         let n_head_kv = match keys.counts("attention.head_count_kv", params.n_layer)? {
             Some(counts) if counts[i] != 0 => counts[i],
             _ => n_head,

@@ -43,16 +43,16 @@ pub(in crate::decoder) struct TimeMix7 {
     w_k: Linear,
     w_v: Linear,
     decay: LowRank,
-    /// Of the in-context learning rate `a`.
+    /// Low-rank factors of the in-context learning rate `a`.
     rate: LowRank,
-    /// How much of the first layer's values replaces those of this one; the first layer has none.
+    /// Share of the first layer's values that replaces those of this one; the first layer has none.
     value_residual: Option<LowRank>,
     gate: Option<LowRank>,
     /// (n_embd) each.
     k_k: Vec<f32>,
     k_a: Vec<f32>,
     r_k: Vec<f32>,
-    /// Of the output of each head.
+    /// Norm of each head's output.
     norm: Option<Norm>,
     w_o: Linear,
     head_size: usize,
@@ -222,7 +222,8 @@ impl TimeMix7 {
                 let length = kappa.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-12);
                 kappa.iter_mut().for_each(|x| *x /= length);
                 for (i, s) in state.chunks_exact_mut(size).enumerate() {
-                    // What the state holds under kappa; the row then decays, loses that, and takes v[i] under k~.
+                    // The state's content under kappa; the row then decays, loses that, and takes v[i] under
+                    // k~.
                     let (s_kappa, v) = (dot(s, &kappa), v[i]);
                     for ((((s, w), kappa), a), k) in
                         s.iter_mut().zip(w).zip(&kappa).zip(a).zip(&k_replacement)
@@ -237,7 +238,8 @@ impl TimeMix7 {
         if let Some(norm) = &self.norm {
             norm.apply_groups(&mut y, size);
         }
-        // The bonus: the token's own value, as much as its replacement key agrees with its receptance.
+        // The bonus: the token's own value, weighted by the agreement of its replacement key with its
+        // receptance.
         for (t, mut y) in y.rows_mut().into_iter().enumerate() {
             for head in 0..n_head {
                 let own = head * size..(head + 1) * size;

@@ -1,4 +1,4 @@
-//! What the RWKV families share: the token shift, and the feed-forward part (channel mix).
+//! Common part of the RWKV families: the token shift, and the feed-forward part (channel mix).
 //!
 //! ```text
 //! d_t = x_(t-1) - x_t                          the token shift; x_(-1) is 0
@@ -88,7 +88,7 @@ pub(in crate::decoder) struct ChannelMix {
 }
 
 impl ChannelMix {
-    /// Of layer `i`, if it has one.
+    /// The channel mix of layer `i`, if it has one.
     pub fn open(
         params: &DecoderParams,
         weights: &mut Weights<'_>,
@@ -117,7 +117,7 @@ impl ChannelMix {
         self.w_k.weight.n_out + 4 * self.w_k.weight.n_in
     }
 
-    /// What it keeps of a sequence: a row.
+    /// State per sequence: one row.
     pub fn kept(&self) -> Kept {
         let (n_ff, n_embd) = (self.w_k.weight.n_out, self.w_k.weight.n_in);
         Kept { rows: n_embd, graph_floats: n_ff + 4 * n_embd, ..Kept::default() }

@@ -1,11 +1,11 @@
-//! The convolution of LFM2: gated before and behind, over a few tokens.
+//! The convolution of LFM2: gated before and after, over a few tokens.
 //!
 //! ```text
 //! [b_t, c_t, x_t] = W_in h_t             n_embd each
 //! y_t = W_out (c_t * conv(b * x)_t)      * element by element; conv over the last `shortconv.l_cache` tokens
 //! ```
 //!
-//! In models that see later tokens (`attention.causal` false) the convolution does, too.
+//! In models with bidirectional attention (`attention.causal` false) the convolution sees later tokens, too.
 //!
 //! Source: `build_shortconv_block` in `src/models/lfm2.cpp` of llama.cpp (llama-cpp-python 0.3.36).
 

@@ -1,6 +1,6 @@
-//! The way back through attention.
+//! Backward pass through attention.
 //!
-//! With `z_ij = scale * q_i . k_j`, `s_ij` what becomes of it before the softmax and gradients `d`:
+//! With `z_ij = scale * q_i . k_j`, `s_ij` the result before the softmax and gradients `d`:
 //!
 //! ```text
 //! dp_ij = do_i . v_j                            dv_j = sum_i p_ij do_i
@@ -8,7 +8,8 @@
 //! dq_i  = scale * sum_j dz_ij k_j               dk_j = scale * sum_i dz_ij q_i
 //! ```
 //!
-//! A sink takes part in the softmax and has no value, so that it adds nothing to the sum over `k`; slopes and biases add nothing at all.
+//! A sink takes part in the softmax and has no value, so it adds nothing to the sum over `k`; slopes and
+//! biases do not contribute.
 
 use std::mem;
 
@@ -20,10 +21,10 @@ use rayon::prelude::*;
 use super::{Attention, BLOCK_ROWS, KvView, Queries};
 use crate::ops::{Rows, matmul::dense, recurrence::dot};
 
-/// What a task writes: the heads of one head of keys and values, in the rows of one sequence.
+/// Output of a task: the query heads of one key-value head, in the rows of one sequence.
 struct Task<'a, 'k> {
     sequence: &'a KvView<'k>,
-    /// Which head of keys and values.
+    /// Key-value head.
     kv: usize,
     /// (n, heads of the group * key_width).
     of_queries: ArrayViewMut2<'a, f32>,
@@ -74,7 +75,7 @@ impl Attention<'_> {
         });
     }
 
-    /// One head of one sequence. What it adds to keys and values comes behind what the heads before it added.
+    /// One head of one sequence. Its contribution to keys and values follows those of earlier heads.
     fn back_head(&self, queries: &Rows, gradients: &Rows, head: usize, task: &mut Task<'_, '_>) {
         let (kw, vw, level) = (self.key_width, self.value_width, Level::detect());
         let sequence = task.sequence;
