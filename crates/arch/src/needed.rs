@@ -1,4 +1,4 @@
-//! Required tensors of a GGUF file, as far as its architecture's table determines them without a config.
+//! Required tensors of a GGUF file, insofar as its architecture's table determines them without a config.
 
 use gguf::{Metadata, Value};
 

@@ -377,8 +377,8 @@ fn with_text_defaults(config: &Json, model_type: Option<&str>) -> Option<Result<
     }))
 }
 
-/// Hyperparameters of a config: with the defaults of the config class for its `model_type`, of whatever
-/// architecture, or raw if `arch` requires that or there is no class.
+/// Hyperparameters of a config: with the defaults of the config class for its `model_type`, or raw if `arch`
+/// requires that or there is no class.
 ///
 /// # Errors
 ///

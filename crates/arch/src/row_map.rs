@@ -120,8 +120,8 @@ pub enum RowMap {
         /// Rows of a head, a multiple of 4.
         rows: u64,
     },
-    /// Each head has two halves of three pieces, of time, height and width: the pieces of both halves are put side by side.
-    /// Rows behind these pieces stay at the end of their head.
+    /// Each head has two halves of three pieces (time, height, width): pieces of both halves are interleaved.
+    /// Rows after these pieces stay at the end of their head.
     ///
     /// Source: `MiniMaxM3VisionModel._permute_vit_qk` in `conversion/minimax.py`.
     HalvesByAxis {
@@ -130,14 +130,15 @@ pub enum RowMap {
         /// Rows of a piece.
         rows: u64,
     },
-    /// As [`RowMap::RopePermute`] of the first heads; the rows behind them stay (keys and queries of a fused matrix).
+    /// [`RowMap::RopePermute`] of the first heads; the remaining rows stay (keys and queries of a fused
+    /// matrix).
     PermuteHeads {
         /// Number of heads.
         heads: u64,
         /// Rows of a head.
         rows: u64,
     },
-    /// Rows of zeros, then those of the only source (adapters, of which the first is none).
+    /// Rows of zeros, then those of the only source (adapters, the first of which means none).
     AfterZeros {
         /// Rows of zeros.
         zeros: u64,
@@ -156,8 +157,8 @@ pub enum RowMap {
     },
 }
 
-/// Of a head in the tiled order its place in the grouped order: head v of group g is `v * groups + g` there and
-/// `g * per_group + v` here.
+/// Grouped position of a head in tiled order: head v of group g is `v * groups + g` in tiled and `g *
+/// per_group + v` in grouped order.
 fn grouped(head: u64, groups: u64, per_group: u64) -> u64 {
     head % groups * per_group + head / groups
 }
@@ -248,7 +249,7 @@ impl RowMap {
                 row
             }
             RowMap::Elements { step, start } => row * step + start,
-            // Of the order [2, 0, 1]: chunks A B C of the source are C A B in the output.
+            // With order [2, 0, 1], chunks A B C of the source become C A B in the output.
             RowMap::Chunks { order } => {
                 let chunk = n_rows / order.len() as u64;
                 order[(row / chunk) as usize] * chunk + row % chunk
@@ -271,7 +272,7 @@ impl RowMap {
                 let (half, pair, last) = (within / (rows / 2), within % (rows / 2) / 2, within % 2);
                 head * rows + pair * 4 + half * 2 + last
             }
-            // A head of pieces of one row, with one row behind them:
+            // A head with pieces of one row, followed by one more row:
             //   source  ta ha wa tb hb wb z
             //   output  ta tb ha hb wa wb z
             RowMap::HalvesByAxis { head, rows } => match row % head {
@@ -329,7 +330,7 @@ impl RowMap {
         match *self {
             RowMap::Concat | RowMap::Pad { .. } => row,
             RowMap::Pick { rows: [first, _], .. } => u64::from(row != first),
-            // Of other heads nothing is left, so that nobody asks.
+            // Rows of other heads are dropped and never looked up.
             RowMap::FirstHead { head } => row % (head / 2) * 2 + row % head / (head / 2),
             RowMap::Slice { start } => row - start,
             RowMap::RopePermute { n_head } => {

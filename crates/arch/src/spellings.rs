@@ -50,7 +50,7 @@ const RENAMED: &[[&str; 2]] = &[
     ["dense_4h_to_h", "fc2"],
     ["perceive", "patch_merger"],
 ];
-/// What checkpoints and tables have before shared names.
+/// Prefixes that checkpoints and tables add to shared names.
 const PREFIXES: &[&str] = &[
     "model.",
     "",
@@ -112,7 +112,7 @@ pub struct TensorNames<'a> {
     exact: HashMap<&'a str, usize>,
     /// By shared name; none if several tensors have it.
     shared: HashMap<String, Option<usize>>,
-    /// What had to be put before names that were found.
+    /// Prefixes that were added to find names.
     prefixes: Vec<String>,
 }
 

@@ -8,9 +8,9 @@ use crate::config::{Hparams, N_LAYERS};
 use crate::error::{bad, missing};
 use crate::keys::{Keys, to_f32, to_i32, to_u32};
 
-/// Writes what the reference writes for every text model, in its order, and marks the place of
-/// `general.file_type` at the end. The sliding window is not among these keys: each
-/// architecture that has a use for it says so itself.
+/// Writes the keys that the reference writes for every text model, in its order, and marks the place of
+/// `general.file_type` at the end. The sliding window is not among these keys: each architecture that uses it
+/// writes it.
 ///
 /// Source: `TextModel.set_gguf_parameters` in `conversion/base.py`.
 ///

@@ -1,8 +1,8 @@
-//! Keys of a config that no row asks for.
+//! Config keys that no row reads.
 //!
-//! What a config says and nobody reads may be nothing (dropout), or a change of the mathematics that the file then lacks:
-//! a factor of the logits, a window, another activation. Such keys are told. A key with the default of its config
-//! class is nothing to tell of: with that the architecture was written.
+//! A config key that nothing reads may be irrelevant (dropout), or change the mathematics in a way that the
+//! file then lacks: a logit factor, a window, another activation. Such keys are reported. A key with the
+//! default of its config class is not reported: the architecture was written for that value.
 
 use serde_json::{Map, Value as Json};
 
@@ -10,8 +10,8 @@ use crate::config::{Hparams, classes::ConfigClass, full_name};
 use crate::json::text_config;
 use crate::layout::UnaskedKey;
 
-/// What names of keys that change the result of a model have in them. Biases are not among them: where there is one, its
-/// tensor says so.
+/// Parts of key names that change the result of a model. Biases are not among them: if there is one, its
+/// tensor shows it.
 const MATHEMATICS: &[&str] = &[
     "_act",
     "activation",
@@ -55,7 +55,7 @@ const HARMLESS: &[&str] = &[
     "residual_in_fp32",
     "rope_parameters.finetuned",
     "rope_parameters.max_position_embeddings",
-    // The old name of `rope_type`, which somebody asks for.
+    // Old name of `rope_type`, which is read.
     "rope_parameters.type",
     "router_aux_loss_coef",
     "router_jitter_noise",
@@ -64,7 +64,7 @@ const HARMLESS: &[&str] = &[
     "use_routing_bias",
 ];
 
-/// The keys of a config that nobody asked `hparams` for, in their order. `class` has the defaults with which the
+/// Config keys that were never read from `hparams`, in their order. `class` has the defaults for which the
 /// architecture was written, `harmless` is [`crate::Arch::harmless`].
 pub(crate) fn unasked(
     hparams: &Hparams,
@@ -86,7 +86,7 @@ pub(crate) fn unasked(
             return;
         }
         let is_unused = has_no_window && key.contains("window");
-        // Parts of names decide, so that a key nobody has seen is told loudly too.
+        // Parts of names decide, so that unknown keys are reported as loudly.
         let is_mathematics =
             !is_unused && !is_neutral(&key, value) && MATHEMATICS.iter().any(|part| key.contains(part));
         unasked.push(UnaskedKey { key, value: value.clone(), is_mathematics });
@@ -120,7 +120,7 @@ fn by_layer_type(rope: &Map<String, Json>) -> impl Iterator<Item = (&String, &Js
     })
 }
 
-/// Whether an entry of [`crate::Arch::harmless`] is about this key, and this value where it names one.
+/// True if an entry of [`crate::Arch::harmless`] names this key, and this value if it names one.
 fn fits(entry: &str, key: &str, value: &Json) -> bool {
     match (entry.split_once('='), value) {
         (None, _) => entry == key,
@@ -132,7 +132,7 @@ fn fits(entry: &str, key: &str, value: &Json) -> bool {
     }
 }
 
-/// Whether a value switches nothing on: false, nothing, 0, a factor of 1, full attention, what everybody has.
+/// True if a value enables nothing: false, null, 0, a factor of 1, full attention, the usual choice.
 fn is_neutral(key: &str, value: &Json) -> bool {
     match value {
         Json::Number(number) if key == "rope_parameters.rope_theta" => number.as_f64() == Some(10_000.0),

@@ -169,7 +169,7 @@ impl<'a, I: Input> PlannedConversion<'a, I> {
         paths.iter().try_for_each(|path| self.input().check_output(path, force))
     }
 
-    /// Checks that everything in the plan can be done, before anything is written.
+    /// Checks that the plan can be carried out, before anything is written.
     ///
     /// # Errors
     /// [`Error::NeedsImatrix`], [`Error::NotInImatrix`], [`Error::Imatrix`], [`Error::Requantize`],

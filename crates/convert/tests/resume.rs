@@ -69,7 +69,7 @@ fn go_on(
     Ok(said.into_inner().unwrap())
 }
 
-/// For each range of the journal of `first`: whether it has a checksum, and its bytes.
+/// For each range of the journal of `first`: whether it has a checksum, and its number of bytes.
 fn checksums(first: &Path) -> Vec<(bool, u64)> {
     let fingerprint = || unreachable!("nothing is noted");
     let (_journal, found) = Journal::open(&Journal::path_of(first), &fingerprint).unwrap();

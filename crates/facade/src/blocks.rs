@@ -10,11 +10,12 @@ use crate::error::{Cause, Error};
 /// Elements that a thread works on at once.
 const JOB_ELEMS: usize = 1 << 18;
 
-/// Encodes a matrix, (rows, row_elems), to blocks of `dtype`: (rows, row bytes). The bytes are those that `llama-quantize`
-/// writes for these rows without an importance matrix, and depend on nothing but each row.
+/// Encodes a matrix, (rows, row_elems), to blocks of `dtype`: (rows, row bytes). The bytes are those that
+/// `llama-quantize` writes for these rows without an importance matrix. Each row is encoded independently.
 ///
 /// # Errors
-/// [`Cause::Codec`]: a type that is read only or needs importance weights, rows that are no whole blocks.
+/// [`Cause::Codec`]: the type is read-only or needs importance weights, or the row length is not a multiple
+/// of the block size.
 ///
 /// # Examples
 /// ```

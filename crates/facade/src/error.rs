@@ -1,4 +1,4 @@
-//! One kind of error for all calls: what happened, and with which file.
+//! One error type for all calls: the problem and its file.
 
 use std::{
     fmt, io,
@@ -14,7 +14,7 @@ pub struct Error {
     cause: Box<Cause>,
 }
 
-/// What happened.
+/// Problem behind an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
@@ -30,7 +30,7 @@ pub enum Cause {
     /// Rows cannot be encoded or decoded.
     #[error(transparent)]
     Codec(#[from] quant::CodecError),
-    /// A type that is none.
+    /// Unknown type.
     #[error(transparent)]
     DType(#[from] tensor::DTypeError),
     /// An importance matrix cannot be read.
@@ -48,14 +48,14 @@ pub enum Cause {
     /// A matrix whose rows do not have the length of their dtype's blocks, or weights that are not one for each column.
     #[error("{what}: {found} given, {expected} expected")]
     Shape {
-        /// What has the wrong length, with its unit.
+        /// Name of the quantity with the wrong length, with its unit.
         what: &'static str,
         /// The length that was given.
         found: usize,
         /// The length that would be right.
         expected: usize,
     },
-    /// Somebody has stopped the call.
+    /// The caller cancelled the run.
     #[error("interrupted")]
     Interrupted,
 }
@@ -71,7 +71,7 @@ impl Error {
         self.file.as_deref()
     }
 
-    /// What happened.
+    /// The problem.
     pub fn cause(&self) -> &Cause {
         &self.cause
     }
@@ -81,7 +81,7 @@ impl Error {
         Fields::of(&self.cause)
     }
 
-    /// What a person could do about it.
+    /// Suggested remedy.
     pub fn hint(&self) -> Option<String> {
         match &*self.cause {
             Cause::Conversion(error) => error.hint(),
@@ -93,7 +93,7 @@ impl Error {
         }
     }
 
-    /// Whether somebody has stopped the call.
+    /// True if the caller cancelled the run.
     pub fn is_interrupted(&self) -> bool {
         match &*self.cause {
             Cause::Interrupted

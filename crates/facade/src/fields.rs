@@ -1,11 +1,11 @@
-//! The facts of an error one by one: what programs look at in the place of the message.
+//! Facts of an error as separate fields, for programs that do not want to parse the message.
 
 use convert::imatrix::ImatrixError;
 
 use crate::error::Cause;
 
-/// The facts of an error, as far as it has them. All are texts, since they come of many types; sizes have the unit that the
-/// message states.
+/// Facts of an error, as far as known. All are strings, because they come from many types; sizes have the
+/// unit given in the message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fields {
@@ -15,9 +15,9 @@ pub struct Fields {
     pub tensor: Option<String>,
     /// The key, of a config or of metadata.
     pub key: Option<String>,
-    /// What belongs there.
+    /// Expected value.
     pub expected: Option<String>,
-    /// What is there.
+    /// Found value.
     pub found: Option<String>,
 }
 
@@ -29,7 +29,7 @@ macro_rules! fields {
 }
 
 impl Fields {
-    /// Of what happened.
+    /// Fields of a cause.
     pub(crate) fn of(cause: &Cause) -> Fields {
         match cause {
             Cause::Conversion(error) => of_conversion(error),

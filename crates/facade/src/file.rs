@@ -8,7 +8,7 @@ use tensor::DType;
 
 use crate::{blocks::decode_rows, error::Error};
 
-/// A GGUF model in one file or several. Headers are in memory, tensors stay in the files until somebody asks.
+/// A GGUF model in one or more files. Headers are in memory; tensors are read on demand.
 #[derive(Debug, Clone)]
 pub struct GgufFile {
     path: PathBuf,
@@ -23,10 +23,10 @@ pub struct TensorRef<'a> {
     info: &'a TensorInfo,
 }
 
-/// Opens the model that the file at `path` is or belongs to; of a model in several files any of them.
+/// Opens the model that the file at `path` is or belongs to; for a split model any of its files.
 ///
 /// # Errors
-/// [`Cause::Container`](crate::Cause::Container) for everything that is wrong with the container.
+/// [`Cause::Container`](crate::Cause::Container) for every problem with the container.
 pub fn open(path: impl AsRef<Path>) -> Result<GgufFile, Error> {
     let path = path.as_ref().to_owned();
     match Model::open(&path) {
@@ -41,7 +41,7 @@ impl GgufFile {
         &self.path
     }
 
-    /// The metadata in the order of the file; of a model in several files those of the first.
+    /// Metadata in the file's order; for a split model that of the first file.
     pub fn metadata(&self) -> &Metadata {
         self.model.metadata()
     }

@@ -12,15 +12,15 @@ use source::{
 
 use crate::error::{Cause, Error};
 
-/// Whether a text is an address of the Hub: `hf://OWNER/MODEL[@REVISION]`.
+/// True if a text is a Hub address: `hf://OWNER/MODEL[@REVISION]`.
 pub fn is_hub_address(text: &str) -> bool {
     Repo::is_address(text)
 }
 
-/// A model of the Hub as a folder for [`convert`](crate::convert): that of the Hub's cache where it has the model, else one whose
-/// weights are fetched while they are read, of which nothing is left. What has arrived lies in the folder `storage`
-/// meanwhile. `variable` gives
-/// the environment's variables, of which `HF_TOKEN`, `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT` and `HF_HUB_OFFLINE` are asked for.
+/// Opens a model of the Hub as a folder for [`convert`](crate::convert): from the Hub's cache if it has the
+/// model, else with weights that are fetched while they are read and not kept. `storage` holds the received
+/// bytes meanwhile. `variable` returns environment variables: `HF_TOKEN`, `HF_HOME`, `HF_HUB_CACHE`,
+/// `HF_ENDPOINT` and `HF_HUB_OFFLINE` are read.
 ///
 /// # Errors
 /// [`Cause::Hub`].

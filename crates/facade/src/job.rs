@@ -17,7 +17,7 @@ use tensor::DType;
 
 use crate::error::{Cause, Error};
 
-/// What is called with the bytes of input that are done and those that there are, from any thread.
+/// Progress callback: bytes of input done and in total, called from any thread.
 type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
 /// A conversion that is being described. Nothing is read before [`Job::plan`] or [`Job::write`].
@@ -35,7 +35,7 @@ pub struct Job<'a> {
     cancel: Option<&'a AtomicBool>,
 }
 
-/// What is read.
+/// Input of a job.
 enum From {
     Folder(Folder),
     Memory(Memory),
@@ -122,12 +122,12 @@ impl<'a> Job<'a> {
         Job { imatrix: Some(file.as_ref().to_owned()), ..self }
     }
 
-    /// Whether an output that is there is replaced.
+    /// Sets whether an existing output is replaced.
     pub fn overwrite(self, overwrite: bool) -> Job<'a> {
         Job { overwrite, ..self }
     }
 
-    /// Whether weights that are quantized already may be quantized again.
+    /// Sets whether quantized weights may be quantized again.
     pub fn allow_requantize(self, allow_requantize: bool) -> Job<'a> {
         Job { allow_requantize, ..self }
     }
@@ -168,10 +168,10 @@ impl<'a> Job<'a> {
         Job { cancel: Some(cancel), ..self }
     }
 
-    /// What would be written. No weight is read.
+    /// Plans the outputs. No weight is read.
     ///
     /// # Errors
-    /// What is wrong with the input or with what is asked of it.
+    /// Problems with the input or the options.
     pub fn plan(self) -> Result<Vec<Planned>, Error> {
         self.run(|conversion, _| {
             let planned = conversion.plan()?;
@@ -238,7 +238,7 @@ impl<'a> Job<'a> {
         let imatrix = self.imatrix.as_deref().map(open_imatrix).transpose()?;
         let imatrix_path = self.imatrix.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         let from = std::mem::replace(&mut self.from, From::Memory(Memory::default()));
-        // Of the Hub a folder is there as long as somebody holds it.
+        // A folder of the Hub exists as long as its handle.
         let (named, _held) = match &from {
             From::Folder(folder) => (Some(folder.path().to_owned()), Some(folder.clone())),
             From::File(path) => (Some(path.clone()), None),

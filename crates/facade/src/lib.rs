@@ -1,16 +1,16 @@
-//! GGUF model files in about ten calls: the crates of gguf-tools behind one door.
+//! GGUF model files in about ten calls: one entry point to the crates of gguf-tools.
 //!
 //! | call | what it does |
 //! |---|---|
 //! | [`open`] | reads a GGUF: metadata, tensors, their values on demand |
-//! | [`convert()`] | a Hugging Face checkpoint folder to GGUF files; with `hub_folder` one of the Hub |
-//! | [`save`] | a state dict that is in memory to GGUF files |
-//! | [`quantize`] | a GGUF file to other types |
-//! | [`Job::plan`] | what a conversion would write, without reading a weight |
+//! | [`convert()`] | converts a Hugging Face checkpoint folder to GGUF files; with `hub_folder` one from the Hub |
+//! | [`save`] | writes an in-memory state dict to GGUF files |
+//! | [`quantize`] | quantizes a GGUF file to other types |
+//! | [`Job::plan`] | lists what a conversion would write, without reading a weight |
 //! | [`encode`], [`decode`] | rows of `f32` to blocks of any type, and back |
-//! | [`perplexity()`], [`compare`] | how well a file predicts a text, alone or beside another |
-//! | [`Job::architecture`] | an architecture that is not in the table |
-//! | [`types`], [`dtypes`], [`architectures`] | what there is |
+//! | [`perplexity()`], [`compare`] | measure how well a file predicts a text, alone or against another file |
+//! | [`Job::architecture`] | sets an architecture that is not in the table |
+//! | [`types`], [`dtypes`], [`architectures`] | list what is supported |
 //!
 //! ```no_run
 //! # fn main() -> Result<(), gguf_toolkit::Error> {
@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! What these calls leave out is in the crates below, which are re-exported; their types are used here as they are.
+//! Everything else is in the crates below, which are re-exported; these calls use their types.
 #![cfg_attr(
     not(test),
     deny(
@@ -56,7 +56,7 @@ pub use self::{
 };
 // The crates themselves.
 pub use {arch, convert as conversion, eval, gguf, quant, source, tensor};
-// What the calls take and give.
+// Types in the signatures of the calls.
 pub use arch::Arch;
 pub use eval::{Activations, perplexity::Perplexity, stats::Comparison};
 pub use gguf::{Metadata, Value};

@@ -1,4 +1,4 @@
-//! How well files predict a text.
+//! Measures how well files predict a text.
 
 use std::{
     path::Path,
@@ -15,7 +15,7 @@ use eval::{
 
 use crate::error::{Cause, Error};
 
-/// How a measurement goes about it.
+/// Options of a measurement.
 #[derive(Clone)]
 pub struct Measuring<'a> {
     /// Tokens in a window, 4 at least.
@@ -24,7 +24,7 @@ pub struct Measuring<'a> {
     pub windows: Option<usize>,
     /// Threads; none for as many as there are cores.
     pub threads: Option<usize>,
-    /// What goes into products.
+    /// Precision of the activations in matrix products.
     pub activations: Activations,
     /// Called with the windows that are done and those that there are.
     pub progress: Option<&'a (dyn Fn(usize, usize) + Sync)>,

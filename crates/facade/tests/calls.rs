@@ -62,7 +62,7 @@ fn a_folder_becomes_several_types_with_progress() {
     // The last report is of all bytes, whichever thread made it.
     let seen = seen.into_inner().unwrap();
     assert_eq!(seen.iter().map(|(done, _)| *done).max(), seen.first().map(|(_, total)| *total));
-    // What is there stays, unless it is to be replaced.
+    // An existing file stays unless overwriting is allowed.
     let error = job().write(&out).unwrap_err();
     assert!(error.fields().file.unwrap().ends_with(".gguf"), "{error}");
     job().overwrite(true).write(&out).unwrap();

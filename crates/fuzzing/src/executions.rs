@@ -12,9 +12,9 @@ use crate::Mutation;
 
 /// An execution that takes longer is a hang.
 pub const MAX_SECONDS: f64 = 1.0;
-/// Bytes that an execution may hold beside its input.
+/// Memory limit of an execution beyond its input, in bytes.
 pub const MAX_BYTES: usize = 64 << 20;
-/// Bytes of a seed at most, where there are smaller ones: what is small is read more often.
+/// Maximum size of a seed, in bytes, if smaller ones exist: small inputs run more often.
 const SEED_BYTES: usize = 64 << 10;
 
 /// Mutants that a report names of one failure at most.
@@ -25,19 +25,20 @@ const NAMED: usize = 20;
 pub struct Target {
     /// Its name, which is that of its file in `fuzz/fuzz_targets`.
     pub name: &'static str,
-    /// What it reads, for people.
+    /// Description of the input, for people.
     pub reads: &'static str,
-    /// Gives it bytes; whether it took them.
+    /// Runs the target on bytes; true if it accepted them.
     pub run: fn(&[u8]) -> bool,
     /// Good inputs, and some that nearly are.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// How they are changed.
+    /// Kind of mutation.
     pub mutation: Mutation,
-    /// Bytes that an execution may hold beside its input: [`MAX_BYTES`], unless what is read is larger than its file.
+    /// Memory limit of an execution beyond its input, in bytes: [`MAX_BYTES`], unless the decoded input is
+    /// larger than its file.
     pub max_bytes: usize,
 }
 
-/// How much memory is held.
+/// Counter of the memory in use.
 pub trait Memory {
     /// From here on the peak counts.
     fn begin(&self);
@@ -46,7 +47,7 @@ pub trait Memory {
     fn grown(&self) -> usize;
 }
 
-/// What the executions of a target came to.
+/// Summary of a target's executions.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Executions.
@@ -55,7 +56,7 @@ pub struct Report {
     pub n_accepted: u64,
     /// The slowest: its time, the number of its mutant.
     pub slowest: (Duration, u64),
-    /// The one that held most memory beside its input: bytes, the number of its mutant.
+    /// The execution with the most memory beyond its input: bytes, number of its mutant.
     pub largest: (usize, u64),
     /// Mutants that panicked, took too long or held too much, by what happened.
     pub failures: BTreeMap<String, Vec<u64>>,
@@ -70,10 +71,10 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// A loop over mutants of these seeds; `seed` begins another row of mutants.
+    /// Creates a loop over mutants of these seeds; each `seed` gives another sequence of mutants.
     ///
     /// # Panics
-    /// When there is no seed.
+    /// If there is no seed.
     pub fn new(target: &'static Target, mut seeds: Vec<Vec<u8>>, seed: u64) -> Loop {
         if seeds.iter().any(|seed| seed.len() <= SEED_BYTES) {
             seeds.retain(|seed| seed.len() <= SEED_BYTES);
@@ -103,7 +104,7 @@ impl Loop {
             }
         };
         let mut took = Duration::MAX;
-        // What was slow because the machine was busy is not when it is tried again.
+        // An execution that was slow because the machine was busy is fast when repeated.
         for _ in 0..3 {
             memory.begin();
             let begin = Instant::now();

@@ -1,8 +1,8 @@
 //! Readers of foreign files as functions of bytes, in one table.
 //!
-//! Whatever makes bytes can drive them: the mutation loop here ([`Loop`], in `cargo test` for a moment, by `scripts/fuzz-long`
-//! for hours) and libFuzzer (`fuzz/`, which is a workspace of its own). What must not happen is the same for all: a panic,
-//! [`MAX_SECONDS`] of time, [`MAX_BYTES`] of memory beyond the input.
+//! Any source of bytes can drive them: the mutation loop here ([`Loop`], briefly in `cargo test`, for hours
+//! by `scripts/fuzz-long`) and libFuzzer (`fuzz/`, a workspace of its own). All share the same failures: a
+//! panic, more than [`MAX_SECONDS`] of time, more than [`MAX_BYTES`] of memory beyond the input.
 
 mod executions;
 mod mutation;

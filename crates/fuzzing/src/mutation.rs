@@ -1,4 +1,4 @@
-//! Changes that reach behind the first check of a reader: what has a form is changed inside of it.
+//! Mutations that get past a reader's first check: structured inputs are changed inside their structure.
 
 use gguf::File;
 use serde_json::Value as Json;
@@ -13,7 +13,7 @@ use crate::{
 /// Bytes of an input at most.
 const MAX_INPUT_BYTES: usize = 1 << 20;
 
-/// How inputs of a target are changed.
+/// Kind of mutation for a target's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mutation {
@@ -130,7 +130,7 @@ fn safetensors(bytes: &mut Vec<u8>, draw: &mut Draw) {
     *bytes = [&(header.len() as u64).to_le_bytes()[..], &header, data].concat();
 }
 
-/// A part of a measurement with another header or other figures, whose digest is right again.
+/// Changes the header or numbers of a measurement's part and makes its digest valid again.
 fn part(bytes: &mut Vec<u8>, draw: &mut Draw) {
     let start = PART_MAGIC.len() + 8;
     let length = bytes.get(PART_MAGIC.len()..).and_then(|rest| rest.first_chunk());

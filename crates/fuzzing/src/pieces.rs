@@ -1,9 +1,9 @@
 //! Several files in one input: `\n=== NAME\n` begins each.
 
-/// What begins a file, before its name.
+/// Marker before a file's name.
 const MARK: &[u8] = b"\n=== ";
 
-/// The files of an input by their names. What stands before the first of them is left out.
+/// Files of an input by name. Bytes before the first marker are ignored.
 pub(crate) fn split(bytes: &[u8]) -> Vec<(&str, &[u8])> {
     let mut pieces = Vec::new();
     let mut rest = after_mark(bytes).unwrap_or_default();

@@ -308,7 +308,7 @@ pub(crate) fn template() -> Vec<Vec<u8>> {
         let config: Json = serde_json::from_slice(&config).unwrap_or_default();
         templates.extend(config["chat_template"].as_str().map(|text| text.as_bytes().to_vec()));
     }
-    // What published templates do, in a few lines.
+    // Constructs of published templates, in a few lines.
     templates.push(
         b"{{- bos_token }}{%- if tools is not none %}{%- for tool in tools %}{{- tool | tojson(indent=4) }}{%- endfor %}\
         {%- endif %}{%- set ns = namespace(last='', n=0) %}{%- macro turn(role, text) %}<|{{ role }}|>{{ text | trim }}\
@@ -373,7 +373,7 @@ pub(crate) fn sealed_part(header: &[u8], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What files of parts begin with.
+/// First bytes of a part's file.
 pub(crate) const PART_MAGIC: &[u8] = b"gguf-tools part\n";
 
 pub(crate) fn measured_part() -> Vec<Vec<u8>> {

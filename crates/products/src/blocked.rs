@@ -70,8 +70,8 @@ fn row_major<S: Simd>(simd: S, Product { update, lower, a, b, mut out }: Product
         .into_iter()
         .map(|row| row.into_slice().expect("rows of `out` are contiguous"))
         .collect();
-    // The blocks of the right side, and what is done with their sums: the first one's stand in the place of what was there, the
-    // others' are added.
+    // Blocks of the right side with their update: the first sum replaces the contents of `out`, the others
+    // are added.
     let blocks = (0..n_k).step_by(BLOCK).map(
         #[inline(always)]
         |first| (first..(first + BLOCK).min(n_k), Update { add: update.add || first > 0, ..update }),
@@ -112,7 +112,7 @@ struct Block<'a> {
     lower: bool,
     /// Panels.
     lines: &'a [Line],
-    /// Of `out`.
+    /// Columns of `out`.
     columns: Range<usize>,
 }
 

@@ -1,4 +1,5 @@
-//! Products of f32 matrices whose sums have one order: the same bits on every CPU and for any number of threads.
+//! Products of f32 matrices with a fixed order of summation: the same bits on every CPU and for any number of
+//! threads.
 //!
 //! ```text
 //! a (m, k), b (k, n), out (m, n); K = 256 rows of b are a block
@@ -7,20 +8,23 @@
 //! out_ij    = ((out_ij + scale s_0) + scale s_1) + ..      `out_ij +` only with `add`; blocks ascending
 //! ```
 //!
-//! `fma` rounds once, and nothing else is contracted. [`matmul`] at [`Level::Scalar`](quant::Level) says the same in plain loops, and
-//! every level equals it bit for bit, but for the sign and the payload of NaN. An element depends on its row, its column and `k` alone:
-//! neither the other rows and columns of a call nor strides change it, so that callers may cut products as they like.
+//! `fma` rounds once; nothing else is contracted. [`matmul`] at [`Level::Scalar`](quant::Level) computes this
+//! in plain loops, and every level equals it bit for bit, except for the sign and payload of NaN. An element
+//! depends only on its row, its column and `k`: other rows and columns of a call and strides do not change
+//! it, so callers may split products freely.
 //!
-//! Why not a library: what quantized files hold is decided by such products (error feedback, second moments), and the libraries
-//! for Rust choose blocks and kernels by the caches and the instructions that they find, so that another machine would write another
-//! file. Here a vector lane is a column of `out`, so that its width changes no sum. The right side is packed once for all threads
-//! ([`Right`]), where a library packs it in every call, and the left side not at all where its rows are contiguous. Whether that makes
-//! it faster than the library before was not measured; it compiles in seconds, where that took two minutes of CPU (docs/notes/building.md).
+//! Why not a library: such products (error feedback, second moments) determine the contents of quantized
+//! files, and Rust's matrix libraries choose blocks and kernels by the caches and instructions they find, so
+//! that another machine would write another file. Here a vector lane is a column of `out`, so vector width
+//! changes no sum. The right side is packed once for all threads ([`Right`]), where a library packs it in
+//! every call, and the left side is not packed if its rows are contiguous. The speed was not compared with
+//! that of the library used before; this crate compiles in seconds, the library took two minutes of CPU time
+//! (docs/notes/building.md).
 //!
-//! Everything runs on the thread that calls; parallel work is cut outside of this crate.
+//! Everything runs on the calling thread; callers split work across threads.
 //!
-//! Scheme of blocks: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), without the packing of the
-//! left side.
+//! Block scheme: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), without
+//! packing of the left side.
 #![cfg_attr(
     not(test),
     deny(
@@ -88,8 +92,8 @@ pub fn matmul_packed(
     });
 }
 
-/// `x^T (n, n_rows) @ x (n_rows, n) -> out (n, n)`, or added to it: on the diagonal and below it the same bits as
-/// [`matmul`], for about half of the work. What it leaves above the diagonal is not specified; [`mirror`] fills it.
+/// `x^T (n, n_rows) @ x (n_rows, n) -> out (n, n)`, or added to it: on and below the diagonal the same bits
+/// as [`matmul`], for about half the work. Values above the diagonal are unspecified; [`mirror`] fills them.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -123,10 +127,10 @@ pub fn mirror(mut out: ArrayViewMut2<'_, f32>) {
     }
 }
 
-/// What is done with a block's sum.
+/// Operation applied to a block's sum.
 #[derive(Debug, Clone, Copy)]
 struct Update {
-    /// Whether the first one is added to what is in `out`, as all others are.
+    /// True if the first sum is added to the contents of `out`, as all others are.
     add: bool,
     scale: f32,
 }
@@ -140,7 +144,7 @@ enum Matrix<'a> {
 /// A product to be done with a level's vectors.
 struct Product<'a, 'o> {
     update: Update,
-    /// Whether `out` is wanted on and below the diagonal only.
+    /// True if only elements of `out` on and below the diagonal are needed.
     lower: bool,
     /// (m, k).
     a: ArrayView2<'a, f32>,

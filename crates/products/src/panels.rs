@@ -1,7 +1,7 @@
-//! The right side laid out as kernels read it.
+//! The right side in the layout that kernels read.
 //!
-//! A panel is `W` neighbouring columns of a block of rows, row by row, so that one step of a sum reads whole cache lines that lie
-//! behind each other. Columns beyond the last are zeros.
+//! A panel is `W` neighbouring columns of a block of rows, stored row by row, so that one step of a sum reads
+//! whole, consecutive cache lines. Columns beyond the last are zeros.
 
 use fearless_simd::{Simd, SimdBase, f32x4};
 use fearless_simd_macros::simd;
@@ -29,7 +29,7 @@ pub(crate) fn n_lines(n_k: usize, n: usize, row_lines: usize) -> usize {
     n.div_ceil(row_lines * LINE) * row_lines * n_k
 }
 
-/// Packs `b` (n_k, n) into `lines`, panel behind panel, in plain loops.
+/// Packs `b` (n_k, n) into `lines`, panel by panel, in plain loops.
 pub(crate) fn pack_plain(b: ArrayView2<'_, f32>, row_lines: usize, lines: &mut [Line]) {
     let (n_k, n) = b.dim();
     let width = row_lines * LINE;

@@ -27,22 +27,22 @@ pub(crate) fn matmul(Product { update, lower, a, b, mut out }: Product<'_, '_>) 
     }
 }
 
-/// `a * b + c`, rounded once: the instruction that every level but the scalar one has.
+/// `a * b + c`, rounded once: the instruction that every level except scalar has.
 ///
-/// [`f32::mul_add`] is the same by its definition, but calls the platform's library where there is no instruction, and not all of
-/// those round right near zero.
+/// [`f32::mul_add`] has the same definition but calls the platform's library if there is no instruction, and
+/// some of those libraries round incorrectly near zero.
 #[inline(always)]
 pub fn fused(a: f32, b: f32, c: f32) -> f32 {
     // Exact: 24 bits by 24 are at most 48 of 53, and no product of f32 leaves the range of f64.
     let product = f64::from(a) * f64::from(b);
     let c = f64::from(c);
     let sum = product + c;
-    // What rounding took off the sum (Knuth's two-sum, exact): sum + error = product + c.
+    // Rounding error of the sum (Knuth's two-sum, exact): sum + error = product + c.
     let back = sum - product;
     let error = (product - (sum - back)) + (c - back);
-    // Rounded to odd: of the two doubles around the exact sum the one with an odd last bit. With two bits more than twice those of
-    // f32, rounding that to f32 is rounding the exact sum (Boldo and Melquiond, "When double rounding is odd", 2004). Sums that are not
-    // finite have an error that is no number.
+    // Round to odd: of the two doubles around the exact sum, take the one with an odd last bit. With at least
+    // two more bits than twice those of f32, rounding that to f32 equals rounding the exact sum (Boldo and
+    // Melquiond, "When double rounding is odd", 2004). The error of a non-finite sum is NaN.
     let bits = sum.to_bits();
     let odd = if (error > 0.0) == (sum > 0.0) { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
     let is_exact = error == 0.0 || error.is_nan();

@@ -10,12 +10,13 @@ use crate::{
     panels::{LINE, Line},
 };
 
-/// `out[i][columns] <- out[i][columns] + scale * sum over k of left[i][k] panel[k]`, for `M` rows; `V` vectors, which are `L` lines,
-/// are the width of the panel, of which `columns` are the first.
+/// `out[i][columns] <- out[i][columns] + scale * sum over k of left[i][k] panel[k]` for `M` rows. The panel
+/// is `V` vectors (`L` lines) wide, of which the first `columns` are used.
 ///
-/// `M * V` sums are in registers: 12 x 2 vectors of AVX-512, 6 x 2 of AVX2, 6 x 4 of NEON. Each needs to be at least as many
-/// as fused multiply-adds are in flight, and few enough for the panel's row and an element of the left side beside them. More
-/// rows read the panel less often: it and the rows that go over it are a little too much for the first cache.
+/// `M * V` sums stay in registers: 12 x 2 vectors of AVX-512, 6 x 2 of AVX2, 6 x 4 of NEON. That must be at
+/// least the number of fused multiply-adds in flight, and leave registers for the panel's row and one element
+/// of the left side. More rows read the panel less often: the panel and its rows slightly exceed the L1
+/// cache.
 #[simd]
 pub(crate) fn tile<S: Simd, const M: usize, const V: usize, const L: usize>(
     simd: S,
@@ -56,7 +57,7 @@ pub(crate) fn tile<S: Simd, const M: usize, const V: usize, const L: usize>(
         }
         return update_rows::<S, M, V, L>(simd, update, &sums, lines);
     }
-    // The last panel of a matrix: the same in rows of their own.
+    // The last, partial panel of a matrix is computed in a temporary buffer.
     let mut wide = [[[0.0; LINE]; L]; M];
     for (wide, out) in wide.iter_mut().zip(&*out) {
         wide.as_flattened_mut()[..columns.len()].copy_from_slice(&out[columns.clone()]);

@@ -87,7 +87,7 @@ fn check(add: bool, scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) 
 #[test]
 fn every_level_equals_the_definition_over_shapes() {
     let size = |seed: u64, i: usize| 1 + testkit::mix(seed, i as u64) as usize % 70;
-    // Each dimension takes every size up to 70 beside any sizes of the others.
+    // Each dimension takes every size up to 70, combined with random sizes of the others.
     for i in 1..=70 {
         for (m, n, k) in
             [(i, size(1, i), size(2, i)), (size(3, i), i, size(4, i)), (size(5, i), size(6, i), i)]

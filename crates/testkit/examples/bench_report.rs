@@ -113,7 +113,7 @@ fn who<'a, 'b>(all: &'b [Series<'a>], who: &str) -> Option<&'b Series<'a>> {
     all.iter().find(|series| series.who == who)
 }
 
-/// What a row has to show, in one phrase.
+/// Requirement of a row, in one phrase.
 fn verdict(name: &str, all: &[Series<'_>]) -> Option<String> {
     let ours = who(all, "ours")?;
     let times = |other: &Series<'_>| other.seconds() / ours.seconds();

@@ -1,5 +1,5 @@
-//! Writes a llama-shaped checkpoint of seeded bf16 weights, for benchmarks:
-//! `make_checkpoint TOKENIZER_MODEL OUT_DIR [LAYERS]`.
+//! Writes a llama-shaped checkpoint of seeded bf16 weights for benchmarks: `make_checkpoint TOKENIZER_MODEL
+//! OUT_DIR [LAYERS]`.
 //!
 //! With the default of 24 layers it has 1.17 G parameters in three safetensors files with an index. The
 //! tokenizer is a small SentencePiece model; converters pad its vocabulary to the embedding's rows.

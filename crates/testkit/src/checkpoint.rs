@@ -13,8 +13,9 @@ use serde_json::{Value as Json, json};
 
 use crate::{data::bell, data::bytes_of, golden::read_folder, golden_path, mix, sha256};
 
-/// What `-exp` is applied to. Each is a bf16 number whose exponential is within 0.01 of the last place of an f32 number,
-/// so that every exponential function in use rounds to it: torch's differs between processors in about 1 % of all numbers.
+/// Arguments of `-exp`. Each is a bf16 number whose exponential is within 0.01 of the last place of an f32
+/// number, so that every exponential function in use rounds to it: torch's differs between processors for
+/// about 1 % of all numbers.
 const LOGARITHMS: [f32; 16] = [
     -1.367_187_5,
     -1.085_937_5,
@@ -126,7 +127,7 @@ fn made_once(digest: &str, name: &str, write: impl FnOnce(&Path) -> io::Result<(
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/checkpoints");
     let path = target.join(&digest[..16]).join(name);
     if !path.exists() {
-        // Another test may be at it: whoever renames first wins, and both made the same.
+        // Another test may write the same files: the first to rename wins, and both have the same contents.
         fs::create_dir_all(&target).expect("the target folder can be written");
         let temporary = tempfile::tempdir_in(&target).expect("a temporary folder");
         write(&temporary.path().join(name)).expect("space for a golden");
@@ -228,7 +229,8 @@ fn weight_files(name: &str, description: &Json) -> Vec<(String, Vec<u8>)> {
     files.iter().map(make).collect()
 }
 
-/// What `VALUES SHAPE DTYPE` says: a kind of values or `=NAME`, numbers with `x` between, BF16 if there is no dtype.
+/// Parsed `VALUES SHAPE DTYPE`: a kind of values or `=NAME`, numbers separated by `x`, BF16 if no dtype is
+/// given.
 struct Tensor<'a> {
     values: &'a str,
     shape: Vec<u64>,
@@ -295,12 +297,12 @@ fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, 
         ("U8", "bytes") => body.extend(bytes_of(seed, n_elems)),
         // Exponents of MXFP4, of scales around one.
         ("U8" | "F8_E8M0", "exponents") => body.extend((0..n_elems).map(|i| (120 + mix(seed, i) % 10) as u8)),
-        // Bytes of e4m3 without sign, and with; never the two that are no numbers.
+        // Bytes of e4m3 without and with sign; never the two NaN encodings.
         ("F8_E4M3", "ue4m3") => body.extend((0..n_elems).map(|i| (mix(seed, i) % 127) as u8)),
         ("F8_E4M3", "f8") => {
             body.extend((0..n_elems).map(|i| (mix(seed, i) % 127) as u8 | (mix(seed, i) >> 56) as u8 & 128));
         }
-        // Bytes of e5m2 with sign; never infinity, nor one that is no number.
+        // Bytes of e5m2 with sign; never infinity or NaN.
         ("F8_E5M2", "e5m2") => {
             body.extend((0..n_elems).map(|i| (mix(seed, i) % 124) as u8 | (mix(seed, i) >> 56) as u8 & 128));
         }
@@ -319,7 +321,8 @@ fn extend_with_tensor(body: &mut Vec<u8>, seed: u64, dtype: &str, values: &str, 
     }
 }
 
-/// Appends what has a number behind a colon: words of fields that never are all ones, groups of inputs, numbers.
+/// Appends values whose kind has a number after a colon: words with fields that are never all ones, groups of
+/// inputs, numbers.
 fn extend_with_numbers(body: &mut Vec<u8>, seed: u64, values: &str, n_elems: u64) {
     let (kind, argument) = values.split_once(':').expect("a kind and its number");
     if kind == "numbers" {

@@ -1,4 +1,4 @@
-//! Golden files of codecs: what they say, and how a difference is reported.
+//! Golden files of codecs: format, and reports of differences.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Data, Importance};
 
-/// What a golden line asks for.
+/// Task of a golden line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// Encode these values, then decode the bytes.
@@ -29,7 +29,7 @@ pub enum Task {
 /// The sample is the hex of the first bytes, or `-`.
 #[derive(Debug, Clone)]
 pub struct QuantCase {
-    /// What to do.
+    /// Task to run.
     pub task: Task,
     /// Elements in a row.
     pub row_elems: usize,
@@ -76,7 +76,7 @@ impl QuantCase {
         self.row_elems * self.n_rows
     }
 
-    /// The seed of the values: the row length and the position of the kind.
+    /// Seed of the values: from the row length and the position of the kind.
     pub fn seed(&self) -> u64 {
         let position = match self.task {
             Task::Encode(data, _) => Data::ALL.iter().position(|kind| *kind == data).unwrap_or(0),
@@ -104,7 +104,7 @@ impl QuantCase {
         }
     }
 
-    /// What the case is called in reports.
+    /// Name of the case in reports.
     pub fn name(&self) -> String {
         let (task, weights) = match self.task {
             Task::Encode(data, weights) => (data.name(), weights.map_or("none", Importance::name)),
@@ -156,11 +156,11 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// The type and the value of a metadata entry as the goldens list them. Of more than 16 items an array gives their number
-/// and the hash of their bytes in a file: little endian, texts behind their length in 64 bits.
+/// Type and value of a metadata entry as listed in goldens. An array of more than 16 items is given by its
+/// length and the hash of its bytes in a file: little endian, strings after their length in 64 bits.
 ///
 /// # Panics
-/// When it is of a type that no golden has.
+/// If no golden has the type.
 pub fn golden_value(value: &Value) -> (String, Json) {
     let array = match value {
         Value::U32(v) => return ("u32".into(), json!(v)),
@@ -203,8 +203,8 @@ pub fn golden_value(value: &Value) -> (String, Json) {
     (format!("arr[{inner}]"), value)
 }
 
-/// The hash of decoded values, little endian, every NaN written as 0x7fc00000: which NaN an operation on two
-/// of them gives is up to the compiler.
+/// Hash of decoded values, little endian, with every NaN written as 0x7fc00000: the compiler decides which of
+/// two NaN operands an operation returns.
 pub fn decoded_sha256(values: &[f32]) -> String {
     let mut hasher = Sha256::new();
     for value in values {

@@ -1,12 +1,12 @@
-//! The order of the modules of a crate, read from its sources.
+//! Order of a crate's modules, read from its sources.
 //!
-//! Floors list modules from bottom to top. A module may use those on floors below its own. Inside of one listed module
-//! (a folder) files may use each other as long as they form no circle. Rows of a table name types that the table's
-//! module defines, or the table names its rows from below: such uses are stated as exceptions.
+//! Floors list modules from bottom to top. A module may use those on lower floors. Within one listed module
+//! (a folder), files may use each other as long as there is no cycle. Rows of a table name types that the
+//! table's module defines, or the table names its rows from below: such uses are listed as exceptions.
 //!
-//! What counts as a use: every path that begins with `crate::`, `self::`, `super::` or the name of a child module, in
-//! `use` items and elsewhere. A re-export (`pub use`) is no use of its own; a path through it counts as one of the module
-//! that it leads to. Tests (`#[cfg(test)] mod`) may look anywhere.
+//! A use is every path that begins with `crate::`, `self::`, `super::` or the name of a child module, in
+//! `use` items and elsewhere. A re-export (`pub use`) does not count as a use; a path through it counts as a
+//! use of the module it leads to. Tests (`#[cfg(test)] mod`) may use everything.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,7 +51,7 @@ fn collect(folder: &Path, prefix: &mut Vec<String>, sources: &mut Sources) {
     }
 }
 
-/// What one file says, before names are followed.
+/// Contents of one file before names are resolved.
 #[derive(Default)]
 struct Module {
     /// Absolute paths that it names.
@@ -73,7 +73,7 @@ fn faults(sources: &Sources, floors: &[&[&str]], exceptions: &[(&str, &str)]) ->
         .map(|(path, tokens)| (path.clone(), read(path, &tokens, sources)))
         .collect();
 
-    // Which modules each module uses.
+    // Modules used by each module.
     let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (path, module) in &modules {
         let used = module.paths.iter().filter_map(|used| follow(used, &modules, 0));
@@ -185,7 +185,7 @@ fn follow(path: &[String], modules: &BTreeMap<Vec<String>, Module>, depth: usize
         let target: Vec<String> = target.iter().chain(&path[n + 1..]).cloned().collect();
         return follow(&target, modules, depth + 1);
     }
-    // What a glob brings in is known only for re-exports of re-exports; other names stay with this module.
+    // Names imported by a glob are only resolved for re-exports of re-exports; others stay with this module.
     for glob in &module.globs {
         if modules.get(glob).is_some_and(|module| module.exports.contains_key(next)) {
             let target: Vec<String> = glob.iter().chain(&path[n..]).cloned().collect();

@@ -58,10 +58,10 @@ impl Draw {
         (self.bits() % n.max(1) as u64) as usize
     }
 
-    /// One of some items.
+    /// Returns one of the items at random.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there are no items.
     pub fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }

@@ -45,7 +45,7 @@ fn entries(text: &str) -> Vec<Map<String, Json>> {
     entries
 }
 
-/// Whether a path is what a glob means: `*` is any part of a name, `**` any part of a path, `{a,b}` either.
+/// True if a path matches a glob: `*` matches part of a name, `**` part of a path, `{a,b}` either.
 fn matches(glob: &[u8], path: &[u8]) -> bool {
     match glob {
         [] => path.is_empty(),

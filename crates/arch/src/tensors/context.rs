@@ -18,16 +18,16 @@ use crate::{ArchError, Integers, SameValues, SourceTensor};
 /// Experts of one layer that wait for the rest: by output pattern and expert.
 pub type Stack<'a> = HashMap<(&'static str, u64), &'a SourceTensor>;
 
-/// Numbers of layers of what stands beside a text model.
+/// Layer counts of the towers beside a text model.
 #[derive(Debug, Clone, Copy)]
 pub struct TowerLayers {
-    /// Those of images.
+    /// Layers of the vision tower.
     pub vision: u64,
-    /// Those of sound.
+    /// Layers of the audio encoder.
     pub audio: u64,
 }
 
-/// What a table is applied with.
+/// Parameters for applying a table.
 pub struct Context<'a> {
     /// The parts of the table.
     pub table: &'static [&'static [TensorRule]],
@@ -39,11 +39,11 @@ pub struct Context<'a> {
     pub towers: Option<TowerLayers>,
     /// Tensors that become keys.
     pub numbers: &'static [NumberRule],
-    /// What is put before every name of the checkpoint before it is looked up.
+    /// Prefix added to every checkpoint name before it is looked up.
     pub prefix: &'a str,
     /// The config.
     pub hparams: &'a Hparams,
-    /// What this architecture leaves out, with the reason.
+    /// Tensors that this architecture leaves out, with the reason.
     pub drops: fn(&Hparams, &str) -> Option<&'static str>,
     /// Names of other releases, brought to those of the table.
     pub rename: fn(&Hparams, &str) -> Option<String>,
@@ -60,10 +60,10 @@ impl Context<'_> {
         self.table.iter().flat_map(|part| part.iter())
     }
 
-    /// How many layers have the tensors of a rule.
+    /// Number of layers that have the tensors of a rule.
     pub fn n_layers(&self, rule: &TensorRule) -> u64 {
         if let Some(towers) = self.towers {
-            // What stands in no layer counts as the only one of its kind.
+            // A tensor outside layers counts as the only one of its kind.
             let of_tower = if rule.gguf.starts_with("a.") { towers.audio } else { towers.vision };
             return if rule.gguf.contains("{bid}") { of_tower } else { 1 };
         }
@@ -77,7 +77,7 @@ impl Context<'_> {
         self.rules().filter(|rule| matches!(rule.rows, RowRule::StackExperts))
     }
 
-    /// Whether a later tensor may be left out because it equals the one that this pattern makes.
+    /// True if a later tensor may be left out because it equals the one that this pattern makes.
     pub(super) fn is_twin(&self, gguf: &str) -> bool {
         self.rules().any(|rule| rule.twin == Some(gguf))
     }
@@ -246,8 +246,8 @@ impl Context<'_> {
         };
         let shape = part_shape(&rows, &whole).map_err(wrong)?;
         let shape = self.reshape(found.rule, source, shape)?;
-        // What happens to elements is said of weights; a bias keeps its values unless the rule looks at
-        // the ending itself.
+        // Element transforms apply to weights; a bias keeps its values unless the rule examines the suffix
+        // itself.
         let element = match found.rule.element_of {
             Some(element_of) => element_of(self.hparams, found.bid, found.suffix)?,
             None if found.suffix == ".bias" => ElementMap::Identity,
@@ -281,7 +281,7 @@ impl Context<'_> {
     fn float(&self, found: &Found, name: &str, n_dims: usize) -> FloatType {
         match found.rule.float {
             Some(FloatType::OfFile) => FloatType::OfFile,
-            // What is said of a weight is not said of vectors of its name.
+            // Row transforms of a weight do not apply to vectors of the same name.
             Some(own) if n_dims > 1 && found.suffix != ".bias" => own,
             _ => drops::float(name, n_dims),
         }
@@ -404,8 +404,8 @@ pub fn computed(name: &str, dims: &[u64], values: Vec<f32>) -> Result<OutTensor,
     Ok(OutTensor { name: name.to_owned(), shape, data, float: FloatType::F32, kept: None })
 }
 
-/// The shape of what a map takes of a source: that of the source, with fewer rows where it takes
-/// a part. What was expected where the source does not have such a part.
+/// Shape of the part of a source that a map takes: that of the source, with fewer rows if only some are
+/// taken. The error is the expected shape if the source has no such part.
 pub(super) fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String> {
     let mut dims = source.dims().to_vec();
     // Rows are the second dimension; a vector's are its only one. Dimensions are row length first.
@@ -514,7 +514,7 @@ pub(super) fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String>
             dims = vec![columns, rows, n.saturating_add(1)];
         }
         RowMap::Chunks { order } => {
-            // These may be matrices of their own.
+            // Each of these may be a matrix of its own.
             if !dims.iter().skip(outer).product::<u64>().is_multiple_of(order.len() as u64) {
                 return Err(format!("{} chunks of the same number of rows", order.len()));
             }

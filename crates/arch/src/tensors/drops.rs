@@ -14,10 +14,10 @@ pub const NO_POOLER: &str = "llama.cpp does not compute this part of the head";
 /// Layers that predict more than the next token.
 pub const NO_PREDICTION: &str = "multi-token prediction of this architecture is not converted";
 
-/// Why a source tensor is left out whatever the architecture, if it is.
+/// Reason to leave out a source tensor in every architecture, if there is one.
 ///
-/// Source: `ModelBase.prepare_tensors` and `TextModel.filter_tensors` in `conversion/base.py`. The
-/// reference leaves these out without a word.
+/// Source: `ModelBase.prepare_tensors` and `TextModel.filter_tensors` in `conversion/base.py`. The reference
+/// leaves these out silently.
 pub fn reason(name: &str) -> Option<&'static str> {
     const COMPUTED: [(&str, &str); 3] = [
         (".rotary_emb.inv_freq", "rotary frequencies are computed from the config"),
@@ -65,13 +65,13 @@ pub fn reason(name: &str) -> Option<&'static str> {
     other.then_some("part of an image, sound or speech model")
 }
 
-/// Whether a tensor belongs to a matrix of sentence-transformers behind a model (`2_Dense.linear.weight`).
+/// True for a matrix of a sentence-transformers module after the model (`2_Dense.linear.weight`).
 pub fn is_dense_module(name: &str) -> bool {
     ["1_Dense.", "2_Dense.", "3_Dense."].iter().any(|start| name.starts_with(start))
 }
 
-/// The type of an output tensor in the reference's files of floats, by its name: F32 where [`keep_f32`] says so;
-/// kernels that take pictures apart are F16 at most in files of F16.
+/// Type of an output tensor in the reference's float files, by name: F32 if [`keep_f32`] is true; patch
+/// embedding kernels are at most F16 in F16 files.
 ///
 /// Source: `MmprojModel.tensor_force_quant` in `conversion/base.py`.
 pub fn float(name: &str, n_dims: usize) -> FloatType {
@@ -83,8 +83,8 @@ pub fn float(name: &str, n_dims: usize) -> FloatType {
     }
 }
 
-/// Whether the reference converter keeps an output tensor in f32 whatever the file type:
-/// vectors, norms, everything that is not a `.weight`, and a list of small tensors.
+/// True if the reference converter keeps an output tensor in f32 for any file type: vectors, norms,
+/// everything that is not a `.weight`, and a list of small tensors.
 ///
 /// Source: `ModelBase.prepare_tensors` in `conversion/base.py`.
 fn keep_f32(name: &str, n_dims: usize) -> bool {
@@ -120,7 +120,7 @@ fn keep_f32(name: &str, n_dims: usize) -> bool {
     if n_dims <= 1 || name.ends_with("_norm.weight") {
         return true;
     }
-    // `ssm_a`, biases: what is no weight is small.
+    // `ssm_a`, biases: tensors other than weights are small.
     let Some(base) = name.strip_suffix(".weight") else { return true };
     // `match_model_tensor_name`: the name of the layer's tensor must be exactly one of these.
     match base.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {

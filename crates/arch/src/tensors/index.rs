@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::ARCHES;
 
-    /// All rows tried one after the other: what the index is held to.
+    /// Tries all rows in order: the reference for the index.
     fn slow(table: &'static [&'static [TensorRule]], name: &str) -> Vec<Found> {
         let rules = || table.iter().flat_map(|part| part.iter());
         for suffix in [None].into_iter().chain(SUFFIXES.map(Some)) {

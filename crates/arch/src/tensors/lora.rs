@@ -1,8 +1,8 @@
-//! From the tensors of a LoRA adapter to those of an adapter file.
+//! Maps the tensors of a LoRA adapter to those of an adapter file.
 //!
-//! A pair of small matrices A (r, in) and B (out, r) changes a matrix W (out, in) of the base model
-//! by B @ A. What happens to the rows of W happens to those of B; the columns of W, which are those
-//! of A, stay where they are. So the table of the base model says everything.
+//! A pair of small matrices A (r, in) and B (out, r) changes a matrix W (out, in) of the base model by B @ A.
+//! Transforms of W's rows apply to those of B; the columns of W, which are those of A, stay in place. So the
+//! base model's table determines everything.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,7 +34,7 @@ impl fmt::Debug for AdapterScale<'_> {
     }
 }
 
-/// What is known of the matrices of the base model.
+/// Known facts about the base model's matrices.
 pub struct Base<'a> {
     /// Its tensors, where its weights are at hand.
     pub tensors: &'a [SourceTensor],
@@ -190,8 +190,8 @@ fn file_alpha(placed: &[Placed<'_>], general: f64) -> f32 {
     }
 }
 
-/// What happens to the elements of B: what happens to those of its matrix, which must be linear, and the part of the scale
-/// that the alpha of the file does not hold.
+/// Element transform of B: that of its matrix, which must be linear, times the part of the scale that the
+/// file's alpha cannot express.
 fn scaled(element: ElementMap, factor: f32) -> Option<ElementMap> {
     Some(match element {
         ElementMap::Identity if factor == 1.0 => ElementMap::Identity,
@@ -457,7 +457,7 @@ impl Base<'_> {
     }
 }
 
-/// Columns and rows of a matrix that are the width of the model, where its name says so.
+/// Columns and rows of a matrix that equal the width of the model, according to its name.
 fn widths(all: &[Found], width: Option<u64>) -> (Option<u64>, Option<u64>) {
     let part = all.first().and_then(|found| found.rule.gguf.rsplit('.').next()).unwrap_or_default();
     // The width of the model goes into Q, K, V, gate and up, and comes out of the output and down

@@ -12,7 +12,7 @@ use crate::layout::{Data, Dropped, OutTensor};
 use crate::leftovers;
 use crate::{ArchError, SourceTensor};
 
-/// What becomes of the tensors of a checkpoint.
+/// Output tensors of a checkpoint, and its unused ones.
 #[derive(Debug)]
 pub struct Mapped {
     /// Output tensors, in the order of the reference.

@@ -1,4 +1,4 @@
-//! What a checkpoint lacks of a table, and what it has twice.
+//! Tensors of a table that a checkpoint lacks or has twice.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

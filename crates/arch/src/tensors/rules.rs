@@ -17,13 +17,13 @@ pub struct TensorRule {
     pub hf: &'static [&'static str],
     /// Name in the GGUF file.
     pub gguf: &'static str,
-    /// What happens to its rows.
+    /// Transform of the rows.
     pub rows: RowRule,
-    /// Whether there must be a `.weight`.
+    /// Whether the `.weight` is required.
     pub need: Need,
-    /// What happens to each element of the `.weight`.
+    /// Transform of each element of the `.weight`.
     pub element: ElementMap,
-    /// What happens to each element instead, where that depends on config and layer.
+    /// Transform of each element that depends on config and layer; takes precedence.
     pub element_of: Option<ElementOf>,
     /// For a tensor whose name in the checkpoint has no ending (`A_log`): its ending in the file
     /// (`.weight`, `.bias` or none at all).
@@ -38,10 +38,10 @@ pub struct TensorRule {
     pub layers: Option<InLayers>,
 }
 
-/// Whether a row holds in a layer.
+/// True if a row applies to a layer.
 pub type InLayers = fn(&Hparams, u64) -> bool;
 
-/// What happens to the rows of a tensor.
+/// Row transforms of a tensor.
 #[derive(Debug, Clone, Copy)]
 pub enum RowRule {
     /// Nothing.
@@ -66,11 +66,11 @@ pub enum RowRule {
     /// Transposes matrices that are not simply the last two dimensions (experts, heads). The result has three
     /// dimensions.
     Transposed(Transpose),
-    /// What the shape of the source says: [`RowRule::Transposed`], or another value for checkpoints whose matrices lie the other
-    /// way round. It is exported as the first.
+    /// Depends on the source's shape: [`RowRule::Transposed`], or another value for checkpoints that store
+    /// matrices transposed. Exported as the former.
     AsShape(fn(&Hparams, &Shape) -> RowRule),
-    /// Nothing but the map: rows of a tensor that the checkpoint holds in blocks. Another rule names the same
-    /// tensor in floats, which is what it is exported to.
+    /// Only the map: rows of a tensor that the checkpoint holds in blocks. Another rule names the same tensor
+    /// in floats, the form it is exported to.
     Blocks(RowMap),
     /// One frame of the kernels of a convolution over time, height and width, (out, in, frames, height, width), counted
     /// from 0. There must be two.
@@ -88,34 +88,35 @@ pub enum RowRule {
     /// The rows of several source tensors one after the other, `{xid}` = 0 .. n in their name; the function gives n. The
     /// result appears where the last part was met.
     Append(fn(&Hparams) -> usize),
-    /// Integers of this type, each plus its place where the flag says so. They stand before or after all other tensors.
+    /// Integers of this type, each plus its position if the flag is set. They stand before or after all other
+    /// tensors.
     Integers(IntegerRule),
-    /// Values that the config says, where the source is met; of the source nothing is taken. Another rule names the
-    /// same tensor.
+    /// Values computed from the config if the source is present; the source's values are ignored. Another
+    /// rule names the same tensor.
     Values(fn(&Hparams) -> Result<Vec<f32>, ArchError>),
 }
 
 /// A number that a config gives.
 pub type CountOf = fn(&Hparams) -> Result<u64, ArchError>;
 
-/// How a tensor of integers is written.
+/// Form of a tensor of integers.
 #[derive(Debug, Clone, Copy)]
 pub struct IntegerRule {
     /// Its type in the file.
     pub dtype: DType,
-    /// Where each is a distance from its place, and an id of a vocabulary once its place is added: the size of that.
+    /// Vocabulary size, if each integer is a distance from its position and an id once its position is added.
     pub distances: Option<CountOf>,
-    /// Whether it comes before all other tensors, or after them.
+    /// True if it precedes all other tensors, false if it follows them.
     pub first: bool,
 }
 
-/// Which matrices of a tensor are transposed, from the config and the shape of the source.
+/// Matrices of a tensor to transpose, from the config and the shape of the source.
 pub type Transpose = fn(&Hparams, &Shape) -> Result<Transposed, ArchError>;
 
-/// How a tensor is transposed.
+/// Parameters of a transposition.
 #[derive(Debug, Clone, Copy)]
 pub struct Transposed {
-    /// Which source rows are a matrix.
+    /// Source rows that form a matrix.
     pub matrix: Matrix,
     /// Number of source rows of a matrix.
     pub rows: u64,
@@ -173,10 +174,10 @@ pub fn flat(dims: &[u64]) -> Vec<u64> {
     vec![dims.iter().fold(1, |product, dim| product.saturating_mul(*dim))]
 }
 
-/// Which rows are taken, from the config and the shape of the source.
+/// Rows that are taken, from the config and the shape of the source.
 pub type Part = fn(&Hparams, &Shape) -> Result<RowMap, ArchError>;
 
-/// Whether a model can do without a tensor.
+/// Necessity of a tensor.
 #[derive(Debug, Clone, Copy)]
 pub enum Need {
     /// Needed.
@@ -280,7 +281,7 @@ impl TensorRule {
         TensorRule { layers: Some(layers), ..self }
     }
 
-    /// Whether the row holds in a layer.
+    /// True if the row applies to the layer.
     pub fn holds(&self, hparams: &Hparams, bid: u64) -> bool {
         self.layers.is_none_or(|holds| holds(hparams, bid))
     }
@@ -295,7 +296,7 @@ impl TensorRule {
         TensorRule { rows, ..self }
     }
 
-    /// Whether a model of this config cannot do without the tensor in a layer.
+    /// True if a model with this config requires the tensor in a layer.
     pub fn needed(&self, hparams: &Hparams, n_experts: u64, bid: u64) -> bool {
         if !self.holds(hparams, bid) {
             return false;
@@ -470,7 +471,7 @@ pub fn second_half(_: &Hparams, shape: &Shape) -> Result<RowMap, ArchError> {
 }
 
 fn half(shape: &Shape, part: u64) -> RowMap {
-    // Rows of one matrix: of an expert where there are three dimensions, elements of a bias where there is one.
+    // Rows of one matrix: of an expert in three dimensions, elements of a bias in one.
     let dims = shape.dims();
     let rows = dims.get(1).or(dims.first()).copied().unwrap_or(0) / 2;
     RowMap::Groups { group: rows * 2, start: rows * part, rows, n_head: 0 }
@@ -492,7 +493,7 @@ pub fn parse(pattern: &str, name: &str) -> Option<(u64, u64)> {
         let (place, literal) = piece.split_once('}')?;
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, after) = rest.split_at(digits);
-        // `07` is no layer: the names that `fill` makes have no leading zeros.
+        // `07` is not a layer: the names that `fill` makes have no leading zeros.
         if number.len() > 1 && number.starts_with('0') {
             return None;
         }

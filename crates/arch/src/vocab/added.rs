@@ -109,7 +109,7 @@ impl AddedVocab {
     }
 }
 
-/// The class that transformers loads a tokenizer with. For some models it knows that the Hub's files name the
+/// Tokenizer class that transformers loads. For some models transformers knows that the Hub's files name the
 /// wrong class: those in the list are loaded with the class that has no tokens of its own, and Qwen 2 always
 /// with its own class.
 ///

@@ -27,7 +27,7 @@ pub(super) struct Style {
     pub by_id: &'static [(&'static str, u32)],
     /// Added tokens that steer the model though their file says otherwise.
     pub control: &'static [&'static str],
-    /// Writes added tokens as the file has them; they are special only if the file says so.
+    /// Writes added tokens verbatim; they are special only if the file marks them so.
     pub plain_added: bool,
     /// Names of special tokens to look for; empty for the usual ones.
     pub types: &'static [&'static str],

@@ -177,8 +177,8 @@ impl PostProcessor {
         set(&mut self.add, "eos", known);
     }
 
-    /// The template for a pair: whether a separator stands between its texts. In `[first] A [x] [y] B [last]`
-    /// the ends are removed first, then x and y are examined.
+    /// Template for a pair: detects a separator between its texts. In `[first] A [x] [y] B [last]` the ends
+    /// are removed first, then x and y are examined.
     fn read_pair(&mut self, mut pair: &[Json], first: Option<&Json>, last: Option<&Json>) {
         if pair.is_empty() {
             return;

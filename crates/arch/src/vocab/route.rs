@@ -41,8 +41,8 @@ routes! {
     /// with the keys before (`add_space_prefix`) and after the others (Code Llama, Granite). tekken.json if
     /// there is no tokenizer.json.
     Llama = "llama";
-    /// Meta's own layout: as [`Route::Llama`], with bos and eos from tokenizer.model, because there is no
-    /// config.
+    /// Meta's original layout: like [`Route::Llama`], with bos and eos from tokenizer.model, because there is
+    /// no config.
     MetaLlama = "meta_llama";
     /// `_set_vocab_sentencepiece`: tokenizer.model. Baichuan, BitNet, MiniCPM, Orion,
     /// Persimmon, PLaMo 1.

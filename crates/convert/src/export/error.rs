@@ -30,7 +30,7 @@ pub enum ExportError {
         /// The reason.
         why: &'static str,
     },
-    /// The output would replace the folder of its own input.
+    /// The output would replace the folder that contains its input.
     #[error("the input lies inside the output `{}`", path.display())]
     InputInside {
         /// The output.

@@ -185,14 +185,14 @@ impl Part<'_> {
     fn read_elements(&self, range: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         let row_elems = self.tensor.shape.row_elems().max(1);
         let by_element = self.part.row_elems == 1;
-        // Rows of the part are `part.row_elems` long (1 where single elements move), rows of the file `row_elems`, rows
-        // of the checkpoint have a length of their own: all three number the same elements. With part.row_elems = 2,
-        // row_elems = 4 and a map that swaps the rows of the part:
+        // Rows of the part have `part.row_elems` elements (1 if single elements move), rows of the file
+        // `row_elems`, rows of the checkpoint their own length: all three number the same elements. With
+        // part.row_elems = 2, row_elems = 4 and a map that swaps the rows of the part:
         //
         //     checkpoint  0 1 | 2 3          element 2 is (row 1, within 0) of the part, which the map puts into
         //     file        2 3   0 1          output row 0: element 0 of the file
         //
-        // Where an element of the checkpoint is in the file, if it is in this part.
+        // Returns the position in the file of a checkpoint element, if it belongs to this part.
         let place = |element: u64| {
             let (row, within) = (element / self.part.row_elems, element % self.part.row_elems);
             let row = self.part.takes(row).then(|| self.part.rows.output_row(row, self.part.n_rows))?;

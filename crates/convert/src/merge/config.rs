@@ -1,5 +1,5 @@
-//! Mathematics of a LoRA adapter by its `adapter_config.json`: what can be merged, and what an adapter file
-//! can hold.
+//! Mathematics of a LoRA adapter from its `adapter_config.json`: options that can be merged, and options that
+//! an adapter file can hold.
 //!
 //! Source: `LoraConfig` in `tuners/lora/config.py`, `LoraModel._create_and_replace` in `tuners/lora/model.py`
 //! and `get_pattern_key` in `utils/other.py` of peft 0.21.2.

@@ -1,19 +1,22 @@
-//! A base tensor with an adapter's change, made while it is read.
+//! Rows of a base tensor with an adapter's change, computed on reading.
 //!
-//! With W (n_rows, n_columns) of the base model and a pair of rank r, as factors L (n_rows, r) and R (r, n_columns):
+//! With W (n_rows, n_columns) of the base model and a pair of rank r, as factors L (n_rows, r) and R (r,
+//! n_columns):
 //!
 //! ```text
 //! W' = W + s (L @ R)                     LoRA
 //! W' = m / |W0 + s (L @ R)| * (W + s (L @ R))   DoRA; the norm over all inputs of an output, W0 without other adapters
 //! ```
 //!
-//! L is B and R is A where rows are outputs; where they are inputs (embeddings, Conv1D), L is A transposed and R is B
-//! transposed. A pair of a stack of experts holds a pair for each, one behind the other ([`Factor`]). All is f32, each operation rounded once; `L @ R` is a chain of fused multiplications and additions from
-//! rank 0 up, which is what torch computes on a CPU for ranks up to 192 (torch 2.15 with MKL; beyond that it adds parts
-//! of the sum). The norm is summed in f64.
+//! L is B and R is A if rows are outputs; if they are inputs (embeddings, Conv1D), L is A transposed and R is
+//! B transposed. A pair for a stack of experts contains one pair per expert, consecutively ([`Factor`]). All
+//! values are f32 and each operation is rounded once; `L @ R` is a chain of fused multiply-adds from rank 0
+//! up, as torch computes it on a CPU for ranks up to 192 (torch 2.15 with MKL; beyond that it adds partial
+//! sums). The norm is summed in f64.
 //!
-//! Source: `Linear.get_delta_weight`, `Embedding.get_delta_weight` in `tuners/lora/layer.py`, `DoraLinearVariant` in
-//! `tuners/lora/variants.py` and `DoraLinearLayer.get_weight_norm` in `tuners/lora/dora.py` of peft 0.21.2.
+//! Source: `Linear.get_delta_weight`, `Embedding.get_delta_weight` in `tuners/lora/layer.py`,
+//! `DoraLinearVariant` in `tuners/lora/variants.py` and `DoraLinearLayer.get_weight_norm` in
+//! `tuners/lora/dora.py` of peft 0.21.2.
 
 use std::{ops::Range, sync::OnceLock};
 
@@ -29,14 +32,14 @@ const LANES: usize = 32;
 /// Elements that are read at once for a norm.
 const NORM_ELEMS: u64 = 256 * 1024;
 
-/// What is added to the base tensor.
+/// Change added to the base tensor.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// `s (L @ R)`, of each matrix of a stack with factors of its own.
+    /// `s (L @ R)`, with separate factors for each matrix of a stack.
     LowRank { left: Factor, right: Factor, rank: usize, scale: f32, matrix_rows: u64 },
     /// `s v`, of a bias v.
     Vector { values: Tensor, scale: f32 },
-    /// Nothing: rows of `values` stand in the place of some rows. (row, row of `values`), ascending.
+    /// No addition: rows of `values` replace some rows. (row, row of `values`), ascending.
     Rows { values: Tensor, places: Vec<[u64; 2]> },
 }
 
@@ -45,12 +48,12 @@ pub(super) enum Change {
 #[derive(Debug)]
 pub(super) struct Factor {
     pub tensor: Tensor,
-    /// Whether the rank is its first dimension.
+    /// True if the rank is the first dimension.
     pub rank_first: bool,
     pub first: u64,
     pub step: u64,
     pub matrix_step: u64,
-    /// Where the base tensor begins along the other dimension.
+    /// Start of the base tensor along the other dimension.
     pub offset: u64,
 }
 
@@ -59,11 +62,11 @@ pub(super) struct Factor {
 pub(super) struct Dora {
     /// (n_outputs).
     pub magnitude: Tensor,
-    /// Whether outputs are rows of the base tensor; else they are its columns.
+    /// True if outputs are rows of the base tensor, false if they are its columns.
     pub outputs_are_rows: bool,
     /// The base tensor without other adapters.
     pub unmerged: Tensor,
-    /// Whether `unmerged` is what the change is added to.
+    /// True if the change is added to `unmerged`.
     pub is_first: bool,
     /// `m / |W0 + s (L @ R)|` of all outputs, computed when it is first needed.
     pub factors: OnceLock<Result<Vec<f32>, ReadError>>,

@@ -38,12 +38,12 @@ use error::shape_error;
 pub struct LoraAdapter {
     /// Its folder.
     pub folder: Folder,
-    /// What people call it: a path, or an address.
+    /// Name for messages: a path or an address.
     pub name: PathBuf,
-    /// How many times it is taken: 1 is what it was trained as. Whole tensors and rows of tokens are not scaled.
+    /// Weight of the adapter: 1 as trained. Whole tensors and token rows are not scaled.
     pub scale: f64,
-    /// Whether the result has its tokenizer and chat template, and embeddings of another vocabulary size if it holds them
-    /// whole, as after `resize_token_embeddings` of transformers.
+    /// True if the result takes its tokenizer and chat template, and embeddings of another vocabulary size if
+    /// it contains them whole, as after `resize_token_embeddings` of transformers.
     pub takes_tokenizer: bool,
 }
 
@@ -92,8 +92,9 @@ struct Merging {
     vocabulary: Vocabulary,
 }
 
-/// Models whose layers are transformers' `Conv1D`, with inputs as rows, and the last parts of the names of those layers.
-/// PEFT goes by the class of the layer; of a square matrix nothing else says which dimension is which.
+/// Models whose layers are transformers' `Conv1D`, with inputs as rows, and the last parts of these layers'
+/// names. PEFT goes by the class of the layer; the shape of a square matrix does not show which dimension is
+/// which.
 const CONV1D_MODELS: &[&str] = &["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"];
 const CONV1D_LAYERS: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
 
@@ -142,7 +143,7 @@ impl Merging {
             }
             found
         };
-        // An output matrix of its own, for a base model whose output is its embedding.
+        // A separate output matrix, for a base model with tied embeddings.
         let is_new = self.is_tied() && tensors.get(OUTPUT).is_none();
         let (outputs, whole): (Vec<_>, Vec<_>) =
             whole.into_iter().partition(|(module, last, _)| is_new && format!("{module}.{last}") == OUTPUT);
@@ -260,7 +261,7 @@ impl Merging {
         Some((self.embedding()?, output))
     }
 
-    /// Whether the base model takes its embedding for its output.
+    /// True if the base model ties its output to its embedding.
     fn is_tied(&self) -> bool {
         self.checkpoint.config.get("tie_word_embeddings").and_then(Json::as_bool) == Some(true)
     }
@@ -270,7 +271,7 @@ impl Merging {
         self.tensors.iter().position(|tensor| vocabulary::is_embedding(&tensor.name))
     }
 
-    /// Adds an output matrix that was trained apart from the embedding, and says so in the config.
+    /// Adds an output matrix trained separately from the embedding, and sets the config accordingly.
     fn untie(&mut self, tensor: &Tensor) -> Result<(), MergeError> {
         let Some(embedding) = self.embedding().map(|at| &self.tensors[at]) else {
             return Err(MergeError::NoPlace { names: vec![tensor.name.clone()] });
@@ -288,7 +289,7 @@ impl Merging {
         Ok(())
     }
 
-    /// One parameter stays one: what changes the embedding changes the output.
+    /// Tied parameters stay tied: a change of the embedding changes the output.
     fn keep_tied(&mut self, embedding: usize, output: usize) {
         let [is_new_embedding, is_new_output] =
             [embedding, output].map(|at| self.changed.contains(&self.tensors[at].name));
@@ -299,7 +300,7 @@ impl Merging {
         }
     }
 
-    /// Puts a whole tensor of the adapter in the place of one of the base model.
+    /// Replaces a tensor of the base model with a whole tensor of the adapter.
     fn replace(&mut self, at: usize, tensor: &Tensor, may_resize: bool) -> Result<(), MergeError> {
         let target = &self.tensors[at];
         if tensor.shape != target.shape {
@@ -356,7 +357,7 @@ impl Merging {
         }
         let (a, b) = (Factor::whole(a, true), Factor::whole(b, false));
         let (left, right) = if outputs_are_rows { (b, a) } else { (a, b) };
-        // Held in memory by nobody: a rank is at most as long as a tensor of the file.
+        // Not held in memory: a rank is at most as long as a tensor of the file.
         let (rank, scale) = (rank as usize, config.scaling_of(&module.name, scale));
         let change = Change::LowRank { left, right, rank, scale, matrix_rows: target.n_rows() };
         let dora = self.dora(module, config, &target, outputs_are_rows)?;
@@ -364,8 +365,8 @@ impl Merging {
         Ok(())
     }
 
-    /// Whether a matrix has its outputs as rows: by its shape, and where that says nothing, by the class that its layer
-    /// has in transformers.
+    /// True if a matrix has its outputs as rows: by its shape, and if that is ambiguous, by the class of its
+    /// layer in transformers.
     fn outputs_are_rows(
         &self,
         module: &Module<'_>,
@@ -431,8 +432,8 @@ impl Merging {
         Ok(())
     }
 
-    /// Puts rows of trained tokens in the place of the embedding's; how many there are. They are values, not changes, and
-    /// are not scaled.
+    /// Replaces rows of the embedding with trained token rows; returns their number. They are values, not
+    /// changes, and are not scaled.
     ///
     /// Source: `TrainableTokensLayer.merge` in `tuners/trainable_tokens/layer.py`.
     fn take_tokens(
@@ -459,7 +460,7 @@ impl Merging {
         if let Some([token, _]) = places.last().filter(|[row, _]| *row >= target.n_rows()) {
             return wrong(*token, "is beyond the base model's vocabulary");
         }
-        // What one adapter has made of a token another one must not take back.
+        // One adapter must not undo a token of another.
         let taken = self.tokens.entry(target.name.clone()).or_default();
         if let Some(token) = tokens.iter().find(|token| !taken.insert(**token)) {
             return wrong(*token, "is one that an adapter before it has trained");
@@ -468,7 +469,7 @@ impl Merging {
         Ok(tokens.len())
     }
 
-    /// Puts a changed tensor in the place of what it is made of.
+    /// Puts a changed tensor in the place of its source.
     fn put(&mut self, at: usize, change: Change, dora: Option<Dora>) {
         let base = self.tensors[at].clone();
         self.unmerged.entry(base.name.clone()).or_insert_with(|| base.clone());
@@ -486,7 +487,7 @@ fn pair_shape(tensor: &Tensor, target: &Tensor) -> Result<[u64; 2], MergeError> 
     two.map_err(|_| shape_error(tensor, "two dimensions", target))
 }
 
-/// What became of an adapter's tensors.
+/// Counts of an adapter's tensors by use.
 #[derive(Default)]
 struct Counts {
     merged: usize,

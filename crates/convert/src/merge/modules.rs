@@ -1,8 +1,8 @@
 //! Tensors of an adapter by the module that they change.
 //!
 //! Names are those of PEFT's `get_peft_model_state_dict` (`utils/save_and_load.py` of peft 0.21.2):
-//! `base_model.model.MODULE.lora_A.weight` and so on for pairs, `base_model.model.MODULE.weight` for whole weights of
-//! `modules_to_save`, `MODULE.base_layer.weight` for an embedding that is saved beside its pair.
+//! `base_model.model.MODULE.lora_A.weight` and so on for pairs, `base_model.model.MODULE.weight` for whole
+//! weights of `modules_to_save`, `MODULE.base_layer.weight` for an embedding that is saved beside its pair.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,10 +11,10 @@ use source::{Dtype, Tensor};
 
 use super::MergeError;
 
-/// What stands before the base model's own names.
+/// Prefix before the base model's names.
 pub(super) const PREFIX: &str = "base_model.model.";
 
-/// What an adapter has for one module.
+/// Tensors of an adapter for one module.
 #[derive(Debug, Default)]
 pub(super) struct Module<'a> {
     /// Its name in the base model.
@@ -23,7 +23,7 @@ pub(super) struct Module<'a> {
     pub a: Option<&'a Tensor>,
     /// B (out, rank), or (width, rank) of an embedding.
     pub b: Option<&'a Tensor>,
-    /// Whether the pair is that of an embedding, whose rows are the inputs.
+    /// True if the pair belongs to an embedding, whose rows are the inputs.
     pub is_embedding: bool,
     /// The bias of B (out): it is added to the module's bias.
     pub bias: Option<&'a Tensor>,
@@ -37,13 +37,13 @@ pub(super) type Whole<'a> = (String, String, &'a Tensor);
 /// Rows of trained tokens: the embedding's module, and the tensor.
 pub(super) type Tokens<'a> = (String, &'a Tensor);
 
-/// What PEFT puts into the names of modules that are saved whole.
+/// Name part that PEFT adds for modules that are saved whole.
 const SAVED: &str = ".modules_to_save.";
 
 /// The end of their names.
 const TOKENS: &str = ".token_adapter.trainable_tokens_delta";
 
-/// What the tensors of an adapter are for.
+/// Tensors of an adapter by purpose.
 #[derive(Debug, Default)]
 pub(super) struct Sorted<'a> {
     /// Modules in the order in which they are met.

@@ -1,16 +1,19 @@
-//! Pairs of single parameters (`target_parameters`): of a matrix, or of a stack of experts.
+//! Pairs of single parameters (`target_parameters`): for a matrix or a stack of experts.
 //!
 //! ```text
 //! A (E r, in)    row e r + k is rank k of expert e        B (out, r E)   column k E + e
 //! ```
 //!
-//! transformers 5 keeps the experts of a layer as `gate_up_proj` (E, 2 f, in), gate above up, and `down_proj` (E, out, f);
-//! files may have them so, turned (gpt-oss, Llama 4), or each by itself. Several parameters of one module are called
-//! `MODULE`, `MODULE.base_layer` and so on, of which the shapes tell which is whose.
+//! transformers 5 keeps the experts of a layer as `gate_up_proj` (E, 2 f, in), gate above up, and `down_proj`
+//! (E, out, f); files may store them this way, transposed (gpt-oss, Llama 4), or one tensor per expert.
+//! Several parameters of one module are called `MODULE`, `MODULE.base_layer` and so on; their shapes tell
+//! them apart.
 //!
-//! Products are the chain of `low_rank.rs`, as torch computes them but for matrices of less than 400 products in all.
+//! Products are the chain of `low_rank.rs`, as torch computes them except for matrices with fewer than 400
+//! products in total.
 //!
-//! Source: `ParamWrapper` in `tuners/lora/layer.py` of peft 0.21.2; `conversion_mapping.py` of transformers 5.23.
+//! Source: `ParamWrapper` in `tuners/lora/layer.py` of peft 0.21.2; `conversion_mapping.py` of transformers
+//! 5.23.
 
 use source::Tensor;
 
@@ -21,11 +24,11 @@ use super::{
     modules::{Module, Names},
 };
 
-/// What PEFT puts into the names of modules that it has wrapped already.
+/// Name part that PEFT adds for modules that are already wrapped.
 const WRAPPED: &str = ".base_layer";
 /// Models that keep stacks of experts as (E, in, out), where a square matrix does not show it.
 const TURNED_MODELS: &[&str] = &["gpt_oss", "aria", "openai_privacy_filter"];
-/// What the matrices of one expert are called that a stack has one below the other.
+/// Names of an expert's matrices that a stack holds one below the other.
 const EXPERTS: &[(&str, &[&[&str]])] = &[
     ("gate_up_proj", &[&["gate_proj", "up_proj"], &["w1", "w3"]]),
     ("down_proj", &[&["down_proj"], &["w2"]]),
@@ -95,7 +98,7 @@ pub(super) fn places(
     }
 }
 
-/// What the base model has of a parameter.
+/// Form of a parameter in the base model.
 enum Found {
     /// Tensors that the pair fits.
     Places(Vec<Place>),
@@ -143,7 +146,7 @@ impl Pair<'_> {
         Found::Places(vec![Place { target: target.name.clone(), change }])
     }
 
-    /// The matrices of experts that are tensors of their own.
+    /// Experts' matrices stored as separate tensors.
     fn experts(&self, names: &mut Names<'_>, module: &str, parameter: &str) -> Found {
         let Some((_, spellings)) = EXPERTS.iter().find(|(name, _)| *name == parameter) else {
             return Found::Nothing;
@@ -191,7 +194,7 @@ impl Pair<'_> {
         let a = Factor { first: first * self.rank, matrix_step: self.rank, ..Factor::whole(self.a, true) };
         let b = Factor { first, step: n_experts, matrix_step: 1, offset, ..Factor::whole(self.b, false) };
         let (left, right) = if outputs_are_rows { (b, a) } else { (a, b) };
-        // Held in memory by nobody: a rank is at most as long as a tensor of the file.
+        // Not held in memory: a rank is at most as long as a tensor of the file.
         Change::LowRank { left, right, rank: self.rank as usize, scale: self.scale, matrix_rows }
     }
 }

@@ -81,7 +81,7 @@ impl Vocabulary {
     }
 }
 
-/// Puts the tokenizer files of an adapter in the place of the base model's, as `tokenizer.save_pretrained` would leave them;
+/// Replaces the base model's tokenizer files with those of an adapter, as `tokenizer.save_pretrained` would;
 /// a chat template alone leaves the base model's tokenizer.
 pub(super) fn take_files(files: &mut Vec<(String, Vec<u8>)>, own: Vec<(String, Vec<u8>)>) {
     let has_vocabulary = own.iter().any(|(name, _)| VOCABULARIES.contains(&name.as_str()));

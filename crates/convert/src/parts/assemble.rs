@@ -27,7 +27,7 @@ struct Whole<'a> {
     number: PartNumber,
     place: Place,
     done: Vec<Done>,
-    /// Held until the end, so that nobody does the part again meanwhile.
+    /// Held until the end, so that no process runs the part again meanwhile.
     journal: Journal<'a>,
 }
 
@@ -85,7 +85,7 @@ fn open<'a>(
     let Some(((some, _), _)) = journals.first_key_value() else {
         return Err(Error::NoParts { path: first.to_owned() });
     };
-    // Nobody says how many parts there are to be; those that are there do, and have to agree.
+    // The number of parts is not given; the parts present determine it and must agree.
     let count = some.count();
     if let Some((other, path)) = journals.keys().find(|(number, _)| number.count() != count) {
         return Err(Error::PartsDiffer { path: path.clone(), found: other.count(), expected: count });
@@ -132,12 +132,12 @@ fn check_coverage(tasks: &[TensorTask<'_>], parts: &[Whole<'_>]) -> Result<(), E
     }
 }
 
-/// The temporary file of an output, or the output itself where an earlier call got as far as that.
+/// Temporary file of an output, or the output itself if an earlier call already renamed it.
 fn claim(path: &Path, len: u64, force: bool) -> Result<Output, Error> {
     match Output::claim(path, len, force, Claim::GoOn) {
         Ok(output) => Ok(output),
-        // An earlier call may have been stopped between two renames, and then some outputs have their names.
-        // Whether it is ours, its header and the checksums of all parts say.
+        // An earlier call may have stopped between two renames, and some outputs have their final names.
+        // Header and checksums of all parts decide whether the file is ours.
         Err(gguf::Error::Exists { .. }) if !Output::temporary_path_of(path).exists() => {
             Output::in_place(path, len).map_err(|_| exists(path))
         }
@@ -153,7 +153,8 @@ fn copy(
     outputs: &[Output],
     watch: Watch<'_>,
 ) -> Result<(), Error> {
-    // All files of the part before the first byte is copied: one that was left behind on another machine is named at once.
+    // All files of the part are opened before the first byte is copied, so that a missing file is reported at
+    // once.
     let mut own = Vec::with_capacity(files.len());
     for (path, plan) in files {
         own.push(Output::in_place(&part_path(path, part.number), plan.file_len())?);
@@ -195,11 +196,11 @@ fn compare(
         found.iter().for_each(|done| tell_done(done, tasks, watch));
         right.extend(found);
     }
-    // A part that was stopped may have done some rows again: what its journal said of them before does not matter.
+    // A part that was stopped may have computed some rows again: earlier journal entries for them are void.
     let wrong = Remaining::without(&right, tasks.len());
     let mut jobs = (0..schedule.len()).filter_map(|index| schedule.job(index));
     let Some(job) = jobs.find(|job| wrong.has(job)) else { return Ok(()) };
-    // A file that had its name before this call is none of ours.
+    // A file that had its name before this call is not ours.
     if let Some((_, (path, _))) = outputs.iter().zip(files).find(|(output, _)| output.is_in_place()) {
         return Err(exists(path));
     }

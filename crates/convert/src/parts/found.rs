@@ -1,4 +1,4 @@
-//! What is made of the journal of a part.
+//! State of a part, reconstructed from its journal.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
-//! One conversion on many machines: each does a part, and one puts them together.
+//! One conversion on several machines: each computes a part, and one assembles them.
 //!
-//! A part is a share of the jobs of the run ([`Share`]), with a journal of its own beside the first output. What it makes goes to
-//! its places in the temporary file of the output, which all machines see, or to a file of its own that has holes wherever
-//! others write ([`Place`]). A part that is done again goes on where it was stopped. [`assemble`] trusts no part: plan, coverage and
-//! every checksum are compared before the output gets its name.
+//! A part is a share of the run's jobs ([`Share`]), with its own journal beside the first output. Its rows go
+//! to their places in the output's temporary file, which all machines see, or to a separate sparse file
+//! ([`Place`]). An interrupted part resumes when it is run again. [`assemble`] trusts no part: it compares
+//! plan, coverage and every checksum before the output gets its name.
 
 mod assemble;
 mod found;

@@ -1,4 +1,4 @@
-//! Names of what a part writes beside the output, and finding it again.
+//! Names of the files that a part writes beside the output, and their detection.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use gguf::{PartNumber, hidden_path};
 
 use crate::Error;
 
-/// Where a part writes.
+/// Destination of a part's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Into the temporary file of the output, as all parts do. The file has its whole length from the first part on.
@@ -19,7 +19,7 @@ pub enum Place {
     OwnFile,
 }
 
-/// The file of a part that writes one of its own: `OUTPUT.part-K-of-N`.
+/// Path of a part's own file: `OUTPUT.part-K-of-N`.
 pub fn part_path(output: &Path, number: PartNumber) -> PathBuf {
     let mut path = output.as_os_str().to_owned();
     path.push(format!(".{}", suffix(number)));
@@ -30,7 +30,8 @@ fn suffix(number: PartNumber) -> String {
     format!("part-{}-of-{}", number.number(), number.count())
 }
 
-/// The journal of a part: hidden beside the temporary file that all share, or beside the part's own file, with which it is moved.
+/// Path of a part's journal: hidden beside the shared temporary file, or beside the part's own file, with
+/// which it is moved.
 pub(super) fn journal_path(first: &Path, number: PartNumber, place: Place) -> PathBuf {
     match place {
         Place::Shared => hidden_path(first, &format!("{}.journal", suffix(number))),
@@ -53,8 +54,8 @@ pub(super) fn journals(first: &Path) -> BTreeMap<(PartNumber, PathBuf), Place> {
         let name = entry.file_name().to_string_lossy().into_owned();
         // Names that are no text hold no part of ours either: the number is read from what is left of them.
         let Some(number) = number_in(&name) else { continue };
-        // The name is compared with the one that it should have, so that nothing of another output is taken for ours.
-        // A part may be there in both ways, when somebody changed his mind between two calls.
+        // The name is compared with the expected one, so that files of another output are not used. A part
+        // may exist in both places if the option changed between two calls.
         for place in [Place::Shared, Place::OwnFile] {
             let path = journal_path(first, number, place);
             if path.file_name().is_some_and(|expected| *expected == *entry.file_name()) {

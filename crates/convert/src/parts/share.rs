@@ -1,4 +1,4 @@
-//! Which jobs of a run are whose: shares of about equal cost.
+//! Division of a run's jobs into shares of about equal cost.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -8,9 +8,11 @@ use tensor::DType;
 
 use crate::job::{Job, Schedule, Target, TensorTask};
 
-/// What one core needs to encode an element, in picoseconds, by type; of types with importance weights apart.
+/// Time that one core needs to encode an element, in picoseconds, by type; types with importance weights
+/// separately.
 ///
-/// Measured once, by whoever makes the plan, and part of it: every machine that does a part has to come to the same shares.
+/// Measured once by the machine that makes the plan, and part of it: every machine must compute the same
+/// shares.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rates(BTreeMap<String, u64>);
 
@@ -42,8 +44,8 @@ impl Rates {
         rates
     }
 
-    /// What a job costs. Bytes count as on a machine that brings a gigabyte a second to eight cores: nearer to the truth of a
-    /// cluster than counting either bytes or elements alone.
+    /// Cost of a job. Bytes are weighted for a machine that reads a gigabyte per second with eight cores:
+    /// closer to a real cluster than counting only bytes or only elements.
     fn cost(&self, task: &TensorTask<'_>, job: &Job) -> u128 {
         const PS_OF_A_BYTE: u64 = 8 * 1000;
         // cost = 8000 (bytes read + bytes written) + sum over targets of elements * rate, in picoseconds of one core. Numbers of
@@ -90,7 +92,7 @@ fn measure(dtype: DType, is_weighted: bool, level: Level) -> u64 {
 pub struct Share {
     /// Task and first row of the first job.
     from: (usize, u64),
-    /// The same of the first job behind the last.
+    /// Position of the first job after the share.
     to: (usize, u64),
 }
 
@@ -102,9 +104,9 @@ impl Share {
         let cost = |job: &Job| rates.cost(&tasks[job.task], job);
         let total: u128 = jobs().map(|job| cost(&job)).sum();
         let count = u128::from(part.count());
-        // Part k of N begins with the first job whose middle lies behind (k - 1) / N of all costs:
-        //   before + cost / 2 >= total (k - 1) / N, in whole numbers.
-        // Whole numbers throughout, so that no machine rounds otherwise.
+        // Part k of N begins with the first job whose middle lies beyond (k - 1) / N of the total cost:
+        //   before + cost / 2 >= total (k - 1) / N.
+        // Integers only, so that all machines round alike.
         let mut first = vec![None; part.count() as usize];
         let (mut before, mut begun) = (0u128, 0u128);
         for job in jobs() {
@@ -117,12 +119,12 @@ impl Share {
             before += cost;
         }
         let end = (tasks.len(), 0);
-        // A part that begins nowhere begins behind the last job, and the one before it ends there.
+        // An empty part begins after the last job, and the part before it ends there.
         let first = |number: u32| first.get(number as usize).copied().flatten().unwrap_or(end);
         Share { from: first(part.number() - 1), to: first(part.number()) }
     }
 
-    /// Whether a job is one of them.
+    /// True if a job belongs to the share.
     pub fn has(&self, job: &Job) -> bool {
         (self.from..self.to).contains(&(job.task, job.rows.start))
     }
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
     use crate::{Error, job::JOB_ELEMS, rows::RowSource};
 
-    /// Rows that nobody reads.
+    /// Rows with a size but no values.
     #[derive(Debug)]
     struct Sized(u64, u64);
 

@@ -27,13 +27,14 @@ use crate::{
 /// One part of a run.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
-    /// Which.
+    /// Number of the part.
     pub number: PartNumber,
-    /// Where it writes.
+    /// Destination of its rows.
     pub place: Place,
-    /// What decides about the shares: those of the plan.
+    /// Costs that determine the shares, from the plan.
     pub rates: &'a Rates,
-    /// What the bytes depend on: that of the plan, which the caller has compared with that of this run.
+    /// Fingerprint of everything the bytes depend on, from the plan; the caller has compared it with that of
+    /// this run.
     pub fingerprint: &'a Fingerprint,
     /// Called before work begins, where the part was stopped before.
     pub goes_on: &'a dyn Fn(GoesOn),
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Part<'_> {
     }
 }
 
-/// What became of a part.
+/// Outcome of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// It was done.
@@ -57,7 +58,7 @@ pub enum Written {
     Before,
 }
 
-/// Bytes of input behind a share, for progress.
+/// Input bytes of a share, for progress.
 pub fn share_bytes(tasks: &[TensorTask<'_>], rates: &Rates, number: PartNumber) -> u64 {
     let schedule = Schedule::new(tasks, JOB_ELEMS);
     let share = Share::new(tasks, &schedule, rates, number);
@@ -92,9 +93,9 @@ pub fn write_part(
         Journal::look(&Journal::path_of(first)).map_err(|error| names::busy(error, first))?;
     }
     let journal = journal.for_others();
-    // A journal that was begun and never came to rows binds nobody.
+    // A journal without any rows is not binding.
     let earlier = found.filter(|found| found.is_worth_something() && !force);
-    // Rows of another plan may lie elsewhere in the file: going on would leave a mixture of both.
+    // Rows of another plan may lie elsewhere in the file: resuming would mix both.
     if let Some(found) = &earlier {
         same_plan(found, part.fingerprint, &journal_path)?;
     }
@@ -105,13 +106,13 @@ pub fn write_part(
             Place::OwnFile => part_path(path, part.number),
         })
         .collect();
-    // An engine may start a part again whose end it was not told of, or a node after a power cut whose disk has lost the file: the
-    // journal alone does not decide.
+    // A scheduler may restart a finished part because it missed the end, or a node may have lost the file in
+    // a power cut: the journal alone does not decide.
     if earlier.as_ref().is_some_and(|found| found.is_whole) && is_there(&paths, part.place) {
         return Ok(Written::Before);
     }
     check_open_files(files.len())?;
-    // First of all, so that others can be told who does this part.
+    // The journal comes first, so that other processes see that this part is taken.
     match &earlier {
         Some(found) => journal.go_on(found, &paths)?,
         None => journal.begin(&paths)?,
@@ -142,12 +143,13 @@ pub fn write_part(
     let share = Share::new(tasks, &schedule, part.rates, part.number);
     let schedule = schedule.only(|job| share.has(job) && remaining.has(job));
     if let Err(error) = run_with(tasks, &schedule, &outputs, Some(&journal), options, watch) {
-        // What was done since the last line, as long as the system lives. The error is worth more than another one.
+        // Records the work since the last line, in case the system survives. The first error matters more
+        // than an error here.
         let _noted = journal.checkpoint(None);
         return Err(error);
     }
     match part.place {
-        // The name is for whoever puts the parts together.
+        // The assembling call gives the file its name.
         Place::Shared => {
             outputs.iter().try_for_each(Output::sync_so_far)?;
             watch.sources.iter().try_for_each(gguf::Mapped::check_unchanged)?;
@@ -163,7 +165,7 @@ pub fn write_part(
     Ok(Written::Now)
 }
 
-/// Whether the files of a part that is whole are where they belong.
+/// True if all files of a complete part are in place.
 fn is_there(paths: &[PathBuf], place: Place) -> bool {
     paths.iter().all(|path| match place {
         Place::Shared => Output::temporary_path_of(path).exists(),
@@ -172,7 +174,7 @@ fn is_there(paths: &[PathBuf], place: Place) -> bool {
     })
 }
 
-/// What an earlier run of this part did, as far as it is there.
+/// Rows that an earlier run of this part finished and whose bytes are present.
 fn check(
     found: &Found,
     tasks: &[TensorTask<'_>],
@@ -180,7 +182,7 @@ fn check(
     part: &Part<'_>,
     (options, n_threads, cancel): (&RunOptions, usize, &AtomicBool),
 ) -> Result<Vec<Done>, Error> {
-    // What the journal speaks of and the disk does not have is done again, and told.
+    // Rows that the journal lists but the disk lacks are computed again and reported.
     let said = found.done_bytes();
     let done = verify(found.done.clone(), tasks, outputs, options, n_threads, cancel)?;
     let done_bytes = n_bytes(&done);

@@ -1,4 +1,4 @@
-//! Which tensors keep the dtype that they have.
+//! Tensors that keep their dtype.
 
 use tensor::Shape;
 

@@ -34,16 +34,16 @@ fn assign_one(
     overrides: &Overrides,
     chooser: &mut Chooser<'_>,
 ) -> Result<Assignment, RecipeError> {
-    // COPY copies even where a caller forgets to say so twice.
+    // COPY implies `only_copy`, even if the caller does not set it.
     let only_copy = Overrides { only_copy: true, ..Overrides::default() };
     let allowed_by = if recipe.copy { &only_copy } else { overrides };
-    // What a recipe never touches comes before every option, so that no pattern can quantize a norm.
+    // Tensors that no recipe touches are decided before every option, so that no pattern can quantize a norm.
     if let Some(kept) = kept(&model.architecture, tensor.name, &tensor.shape, allowed_by) {
         let reason = Reason::Kept(kept);
         return Ok(Assignment { dtype: tensor.dtype, reason, fallback: None, requires_imatrix: false });
     }
     let (wanted, reason, checked) = wanted(recipe, tensor, overrides, chooser)?;
-    // The rules know nothing of row lengths; what they want must still be whole blocks.
+    // The rules ignore row lengths; their choice must still fit whole blocks.
     let (dtype, fallback) =
         if checked { fallback::fit(tensor.name, tensor.shape.row_elems(), wanted)? } else { (wanted, None) };
     let requires_imatrix = requires_imatrix(tensor.name, dtype, recipe.file_type);
@@ -61,7 +61,7 @@ fn wanted(
     let pattern = overrides.tensor_types.iter().position(|entry| entry.pattern.is_match(tensor.name));
     let options_checked = overrides.differences.checked_options;
     if let (Category::TokenEmbd, Some(dtype)) = (category, overrides.token_embedding_type) {
-        // The embedding of each layer is a table of its own: a pattern that names it wins.
+        // The per-layer embedding is a separate table: a pattern that names it wins.
         if tensor.name != "per_layer_token_embd.weight" || pattern.is_none() {
             return Ok((dtype, Reason::TokenEmbeddingOption, options_checked));
         }
@@ -69,8 +69,8 @@ fn wanted(
     if let (Category::Output, Some(dtype)) = (category, overrides.output_type) {
         return Ok((dtype, Reason::OutputOption, options_checked));
     }
-    // Order matters from here on: options by role come before patterns, patterns before rules. The counts of the rules
-    // advance only for tensors that get as far as `choose`, as in the reference.
+    // Order matters from here on: options by role precede patterns, patterns precede rules. The rules'
+    // counters advance only for tensors that reach `choose`, as in the reference.
     let quantized = recipe.default.is_quantized();
     match pattern {
         Some(index) if quantized || overrides.differences.tensor_types_on_floats => {
@@ -82,7 +82,7 @@ fn wanted(
     }
 }
 
-/// Whether a tensor of this name cannot be encoded to `dtype` without an importance matrix.
+/// True if a tensor of this name cannot be encoded to `dtype` without an importance matrix.
 ///
 /// Source: `tensor_requires_imatrix` in `src/llama-quant.cpp`.
 pub fn requires_imatrix(name: &str, dtype: DType, file_type: FileType) -> bool {

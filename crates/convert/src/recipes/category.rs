@@ -1,4 +1,4 @@
-//! What a tensor is for, as far as recipes care.
+//! Role of a tensor, as recipes distinguish them.
 
 /// The role that recipes know a tensor by, read off its name.
 ///
@@ -56,7 +56,7 @@ impl Category {
         }
     }
 
-    /// Whether values come out of it, which lose most by few bits (`category_is_attn_v`).
+    /// True for tensors that produce attention values, which lose most at few bits (`category_is_attn_v`).
     pub const fn holds_values(self) -> bool {
         matches!(self, Category::AttnV | Category::AttnQkv | Category::AttnKvB)
     }

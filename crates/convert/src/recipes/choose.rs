@@ -143,7 +143,7 @@ impl<'a> Chooser<'a> {
             When::Falcon => falcon,
             When::NotFalcon => !falcon,
             When::ExpertStack => {
-                // Some architectures have stacks that are no experts; the reference makes the difference for one.
+                // Some architectures have stacks that are not experts; the reference distinguishes one.
                 let feed_forward =
                     matches!(category, Category::FfnUp | Category::FfnGate | Category::FfnDown);
                 tensor.shape.dim(2) > 1 && (model.architecture != "bailingmoe3" || feed_forward)

@@ -2,7 +2,7 @@
 
 use tensor::DType;
 
-/// What is wrong with a recipe, a model's facts or an override.
+/// Error in a recipe, a model's facts or an override.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecipeError {
@@ -52,7 +52,7 @@ pub enum RecipeError {
         /// The part.
         missing: &'static str,
     },
-    /// A dtype name that is none.
+    /// Unknown dtype name.
     #[error("`{text}`: `{name}` is not the name of a ggml type")]
     TensorTypeDType {
         /// The text as given.
@@ -65,7 +65,7 @@ pub enum RecipeError {
     TensorTypePattern {
         /// The text as given.
         text: String,
-        /// What the regex compiler says, on one line.
+        /// Message of the regex compiler, on one line.
         problem: String,
     },
 }

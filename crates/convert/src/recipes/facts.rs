@@ -1,10 +1,10 @@
-//! What recipes know of a tensor, and what they make of it.
+//! Input and result of recipes for one tensor.
 
 use tensor::{DType, Shape};
 
 use super::{Fallback, Reason};
 
-/// What recipes need to know of a tensor.
+/// Properties of a tensor that recipes depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorFacts<'a> {
     /// The name in GGUF.
@@ -15,19 +15,18 @@ pub struct TensorFacts<'a> {
     pub dtype: DType,
 }
 
-/// What becomes of a tensor.
+/// Type assigned to a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Assignment {
     /// The dtype that it gets.
     pub dtype: DType,
-    /// What decided.
+    /// Reason for the type.
     pub reason: Reason,
     /// The dtype that its row length did not allow, if that happened.
     pub fallback: Option<Fallback>,
-    /// Whether it cannot be encoded without an importance matrix. The reference refuses such a
-    /// tensor at once when it has no importance matrix at all, even one that already is of
-    /// this dtype; when it has one, it refuses a tensor that the matrix says nothing about,
-    /// unless the tensor already is of this dtype.
+    /// True if the tensor cannot be encoded without an importance matrix. Without any importance matrix, the
+    /// reference refuses such a tensor at once, even one that already has this dtype; with one, it refuses a
+    /// tensor that the matrix lacks, unless the tensor already has this dtype.
     pub requires_imatrix: bool,
 }

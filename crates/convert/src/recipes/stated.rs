@@ -12,7 +12,8 @@ pub const CALIBRATION_METHODS: [&str; 2] = ["cal3", "cbs3"];
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum StatedType {
-    /// The tensors match the mix, as far as can be determined: options may change the type of any tensor.
+    /// The tensors match the mix, insofar as that can be determined: options may change the type of any
+    /// tensor.
     Agrees {
         /// The name of the mix.
         name: &'static str,

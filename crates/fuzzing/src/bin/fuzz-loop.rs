@@ -27,7 +27,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Seconds after which an execution is given up, and the program with it.
 const GIVEN_UP: u64 = 60;
 
-/// What the allocator of this program counts.
+/// Allocator that counts the bytes in use.
 struct Counted(AtomicU64);
 
 impl Memory for Counted {

@@ -1,4 +1,4 @@
-//! Mutated files through the four programs, each in a process of its own. `scripts/fuzz-programs` calls it:
+//! Runs mutated files through the four programs, each in its own process. Called by `scripts/fuzz-programs`:
 //!
 //! ```text
 //! fuzz-programs PROGRAMS CORPORA RUNS FROM
@@ -166,7 +166,7 @@ fn loop_of(corpora: &Path, name: &str) -> Loop {
     Loop::new(target, paths.iter().filter_map(|path| fs::read(path).ok()).collect(), 2)
 }
 
-/// A folder in memory with what the calls need beside mutants.
+/// Creates an in-memory folder with the files that calls need besides mutants.
 fn place(programs: &Path) -> tempfile::TempDir {
     let place =
         tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder");

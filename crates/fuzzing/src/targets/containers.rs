@@ -11,7 +11,7 @@ use gguf::{Edit, File, Plan, Slack, swap_blocks};
 
 use crate::{pieces, scratch::with_files};
 
-/// The largest alignment of files that are written again: what is padded with is memory that is due.
+/// Maximum alignment of files that are written again: padding uses memory legitimately.
 const MAX_ALIGNMENT: u32 = 4096;
 
 pub(super) fn gguf(bytes: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! What runs leave for those that go on with them: journals with the files they are about, plans, parts.
+//! Files that an interrupted run leaves for the next: journals with their outputs, plans, parts.
 
 use std::{
     fs,
@@ -74,7 +74,8 @@ fn options() -> RunOptions {
     RunOptions::default().threads(std::num::NonZeroUsize::new(1))
 }
 
-/// Writes both files, or goes on with what is there. Whatever that is: what has a final name is right.
+/// Writes both files, or resumes from the files present. Whatever they contain: a file under its final name
+/// must be correct.
 fn go_on(folder: &Path, cancel: &AtomicBool) -> bool {
     let (run, paths, origin) = (Run::new(), paths(folder), origin());
     let journaling = Journaling { origin: &origin, resume: true, goes_on: &|_| {} };
@@ -82,7 +83,7 @@ fn go_on(folder: &Path, cancel: &AtomicBool) -> bool {
     write_resumable(&run.tasks, &run.files(&paths), false, journaling, &options(), watch).is_ok()
 }
 
-/// What a run gives that nothing disturbs.
+/// Result of an undisturbed run.
 fn expected() -> &'static [Vec<u8>; 2] {
     static EXPECTED: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
     EXPECTED.get_or_init(|| {
@@ -148,7 +149,7 @@ fn joined(folder: &Path, names: &[&'static str]) -> Vec<u8> {
     pieces::join(files.iter().map(|(name, bytes)| (*name, bytes.as_slice())))
 }
 
-/// What a run left that was stopped at once, before its end, and between the names of its files.
+/// Files of a run that was stopped at the start, before its end, and between renaming its files.
 pub(crate) fn left_of_run() -> Vec<Vec<u8>> {
     let run = Run::new();
     let left = |is_whole: bool| {
@@ -184,7 +185,7 @@ pub(crate) fn left_of_run() -> Vec<Vec<u8>> {
     vec![left(false), left(true)]
 }
 
-/// What two parts left, in one file together and the second in files of its own.
+/// Files of two parts: in one shared file, and the second part in its own files.
 pub(crate) fn left_of_parts() -> Vec<Vec<u8>> {
     let run = Run::new();
     let left = |second: Place| {

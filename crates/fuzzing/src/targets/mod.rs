@@ -242,10 +242,10 @@ pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Gives bytes to a target.
+/// Runs a target on bytes.
 ///
 /// # Panics
-/// When there is none of this name, and whenever the reader does.
+/// If no target has this name, or if the reader panics.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = target(name).expect("a target of this name");
     (target.run)(bytes);

@@ -32,7 +32,7 @@ fearless_simd::kernel!(
     }
 );
 
-/// Tiles of six rows that multiply bytes: twelve sums, as many totals, and what they are multiplied with beside them.
+/// Tiles of six rows that multiply bytes: twelve sums, as many totals, and their multipliers.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes(pub Avx512);
 
@@ -72,7 +72,7 @@ impl Tiles for Bytes {
 /// Two lines: a panel's row.
 type PanelRow = [IntLine; V];
 
-/// `N` rows with some blocks of `Q` words and nothing beside a float scale.
+/// `N` rows with blocks of `Q` words and only a float scale.
 #[simd]
 fn tile_of_floats<const N: usize, const Q: usize>(
     simd: Avx512,
@@ -237,7 +237,7 @@ fn add_scaled(
     }
 }
 
-/// What totals begin with: zeros, or what `out` holds of earlier blocks.
+/// Initial totals: zeros, or the values that earlier blocks left in `out`.
 #[inline(always)]
 fn first_totals<const N: usize>(
     simd: Avx512,

@@ -37,7 +37,7 @@ use weights::IntLine;
 /// Rows of the left side that go over all panels before the next do.
 const LEFT_ROWS: usize = 120;
 
-/// Whether a level's kernels multiply bytes.
+/// True if the level's kernels multiply bytes.
 fn has_bytes(level: Level) -> bool {
     struct HasBytes;
     impl Vectors for HasBytes {
@@ -81,7 +81,7 @@ pub fn matmul_integers(
 
 struct Product<'a, 'o> {
     x: &'a Quants,
-    /// Which row of `x` is the first of `out`.
+    /// Row of `x` that becomes the first row of `out`.
     first: usize,
     weights: &'a Weights,
     out: ArrayViewMut2<'o, f32>,
@@ -123,7 +123,7 @@ impl Vectors for Product<'_, '_> {
     }
 }
 
-/// How a level goes over the left side and a panel of the right.
+/// Traversal of the left side and one panel of the right side at one level.
 trait Tiles: Copy {
     /// Rows of a tile, 6 at most.
     const ROWS: usize;

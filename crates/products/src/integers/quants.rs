@@ -6,16 +6,16 @@ use quant::Level;
 
 use super::has_bytes;
 
-/// How rows of both sides are cut into blocks.
+/// Block layout of the rows on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockForm {
     /// Elements of a block: a multiple of 4.
     pub elems: usize,
-    /// Minima of a block on the right side, each for as many elements as the others, 256 at most; 0 where there are none.
+    /// Minima per block on the right side, each for equally many elements, at most 256; 0 if there are none.
     pub n_minima: usize,
-    /// Integer scales of a block on the right side, each for as many elements as the others; 0 where there are none.
+    /// Integer scales per block on the right side, each for equally many elements; 0 if there are none.
     pub n_scales: usize,
-    /// How far the bytes of the right side lie above the integers that they stand for.
+    /// Offset between the bytes of the right side and the integers they represent.
     pub offset: u8,
 }
 
@@ -45,7 +45,8 @@ pub struct Quants {
     values: Vec<i8>,
     /// (n, k / 2), where kernels multiply pairs: elements `2 i` in the low and `2 i + 1` in the high half.
     pairs: Vec<i32>,
-    /// (n, n_blocks * n_subs), where kernels multiply bytes: what the offset of the right side adds to a sum, taken off.
+    /// (n, n_blocks * n_subs) if kernels multiply bytes: the correction for the offset of the right side,
+    /// added to each sum.
     starts: Vec<i32>,
     /// (n, n_blocks * ceil(n_minima / 2)): sums of the elements that share a minimum, two to a word.
     sums: Vec<i32>,
@@ -132,7 +133,7 @@ impl Quants {
         self.level
     }
 
-    /// How rows are cut.
+    /// Block layout of the rows.
     pub fn form(&self) -> BlockForm {
         self.form
     }
@@ -180,7 +181,7 @@ impl Quants {
 }
 
 impl RowsMut<'_> {
-    /// Works out what kernels want beside values and scales, once these are written.
+    /// Computes what kernels need besides values and scales, after these are written.
     #[inline(always)]
     pub fn finish(self) {
         let RowsMut { form, values, pairs, starts, sums, .. } = self;

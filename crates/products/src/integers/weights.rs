@@ -161,7 +161,7 @@ impl Weights {
         }
     }
 
-    /// How rows of the transpose are cut.
+    /// Block layout of the transpose's rows.
     pub fn form(&self) -> BlockForm {
         self.form
     }

@@ -1,9 +1,9 @@
-//! Times every kernel of crate `quant` on one thread, and beside it the reference's, where its library is named:
+//! Times every kernel of crate `quant` on one thread, next to the reference's if its library is given:
 //! `kernels [--reference-library FILE] [--runs N] [--rows N] [--only TYPE,TYPE] [--levels LEVEL,LEVEL]
 //! [--json FILE] [--about MACHINE COMMIT DATE COMMAND]`. Called by `scripts/bench kernels`.
 //!
-//! All take turns within a run, so that a machine that slows down slows all of them; medians are compared, and
-//! the bytes too.
+//! Kernels take turns within a run, so that a machine that slows down slows all of them. Medians are
+//! compared, and so are the bytes.
 
 mod reference;
 mod table;
@@ -20,7 +20,7 @@ use reference::Reference;
 use table::{Decode, Encode, Report};
 
 const ROW_ELEMS: usize = 4096;
-/// What is measured at once takes at least so long.
+/// Minimum duration of one measurement.
 const SHORTEST: Duration = Duration::from_millis(20);
 
 struct Options {
@@ -125,7 +125,7 @@ fn time_decoders(
     weights: &[f32],
     options: &Options,
 ) -> Result<Decode, Box<dyn Error>> {
-    // What a pipeline decodes at once fits the cache nearest to the memory; a longer run would measure that.
+    // A pipeline decodes pieces that fit the L2 cache; a longer run would measure memory instead.
     let values = &values[..values.len().min(64 * ROW_ELEMS)];
     let mut blocks = vec![0; n_bytes(codec, values.len())];
     let rows = Rows { values, row_elems: ROW_ELEMS, weights: Some(weights) };

@@ -1,4 +1,4 @@
-//! What the kernels must reach, and the tables that show what they do.
+//! Required speed of the kernels, and tables of the measured speed.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ pub struct Encode {
     pub weighted: bool,
     pub reference: Option<f64>,
     pub ours: Vec<f64>,
-    /// Whether all bytes are those of the reference; none where there was no reference.
+    /// True if all bytes equal the reference's; `None` without a reference.
     pub equal: Option<bool>,
 }
 
@@ -40,7 +40,7 @@ pub struct Decode {
     pub ours: Vec<f64>,
 }
 
-/// How many times faster than the reference a kernel must be at the best level, and what it aims at.
+/// Required ratio to the reference's speed at the best level, and the target.
 pub fn goal(dtype: &str, weighted: bool) -> Option<(f64, &'static str)> {
     match (dtype, weighted) {
         ("q2_K" | "q4_K" | "q5_K", _) => Some((12.0, "16")),

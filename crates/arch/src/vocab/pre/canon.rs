@@ -1,19 +1,19 @@
-//! Expressions in a form in which spellings that do the same are the same.
+//! Canonical form of regular expressions: spellings with the same effect become equal.
 //!
-//! What is made equal, and why it is:
+//! Equal spellings:
 //!
-//! - groups that capture or not; a group that is the whole of an alternative; `{1}`, `{1,}`,
+//! - capturing and non-capturing groups; a group around a whole alternative; `{1}`, `{1,}`,
 //!   `{0,1}`, `{0,}`; the order in a character class, a class of one; `\pL` and `\p{L}`; control
 //!   characters and their escapes;
 //! - a letter without regard to case: `(?i:s)` and `[sS]`. (Under `(?i)` a long s is an s as well;
-//!   llama.cpp does without, as the reference);
-//! - English contractions in any order and grouping, because none is the start of another:
+//!   llama.cpp does without, like the reference);
+//! - English contractions in any order and grouping, because none is a prefix of another:
 //!   `'(?i:[sdmt]|ll|ve|re)` and `(?i:'s|'t|'re|'ve|'m|'ll|'d)`;
 //! - possessive quantifiers and greedy ones. That holds for the expressions of the table, in which
-//!   what follows never matches what a quantifier would give back;
+//!   the following part never matches characters that a quantifier would give back;
 //! - `\s*[\r\n]` and `\s*[\r\n]+`: both end with the last line end of the run;
-//! - `\s+(?!\S)` with and without `|\s+` or `|\s` behind it: what is left then is one space, which
-//!   stands alone either way where the split keeps what does not match.
+//! - `\s+(?!\S)` with and without `|\s+` or `|\s` after it: the remaining single space
+//!   stands alone either way if the split keeps unmatched text.
 
 /// An expression's alternatives in canonical spelling.
 pub(super) fn canonical(expression: &str) -> Vec<String> {
