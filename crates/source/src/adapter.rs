@@ -24,13 +24,12 @@ pub fn is_adapter(folder: &Folder) -> bool {
     listing.has(CONFIG) && !is_model(&listing)
 }
 
-/// Opens an adapter: its config in the place of a model's, its tensors in the order in which they
-/// lie in the file, which is that of the reference (`safetensors.torch.load_file` 0.8), or that of the pickled
-/// dictionary. Names have no adapter names in them, as PEFT saves them; an adapter of mlx-lm gets config, names and shapes
-/// of PEFT.
+/// Opens an adapter: its config in place of a model's, its tensors in file order, which is that of the
+/// reference (`safetensors.torch.load_file` 0.8), or that of the pickled dictionary. Names contain no adapter
+/// name, as saved by PEFT; an adapter of mlx-lm gets PEFT's config, names and shapes.
 ///
 /// # Errors
-/// [`Error`]: what is missing or wrong, with the file's name.
+/// [`Error`]: the missing or invalid item, with the file's name.
 pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
     let (dir, listing) = (folder.path(), folder.listing()?);
@@ -133,7 +132,7 @@ const TOKENIZERS: &[&str] = &[
     "tiktoken.model",
 ];
 
-/// Whether a file is part of a tokenizer or a chat template.
+/// True for files of a tokenizer or a chat template.
 pub fn is_tokenizer_file(name: &str) -> bool {
     TOKENIZERS.iter().any(|start| name.starts_with(start))
 }

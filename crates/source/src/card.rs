@@ -1,17 +1,17 @@
-//! The head of a model card: YAML between two lines of `---` at the start of README.md.
+//! Front matter of a model card: YAML between two lines of `---` at the start of README.md.
 //!
-//! Rules: `Metadata.load_model_card` in `gguf-py/gguf/metadata.py`, llama.cpp as vendored in
-//! llama-cpp-python 0.3.36. What differs: a head that does not parse ends the reference with
-//! an exception; here it is a note, because nothing in the weights depends on it.
+//! Rules: `Metadata.load_model_card` in `gguf-py/gguf/metadata.py`, llama.cpp as vendored in llama-cpp-python
+//! 0.3.36. One difference: front matter that does not parse raises an exception in the reference; here it is
+//! a note, because no weight depends on it.
 
 use serde_json::Value as Json;
 
 use crate::yaml;
 
-/// The head as a JSON object; none if the card has none.
+/// Front matter as a JSON object; `None` if the card has none.
 ///
 /// # Errors
-/// A line that says why a head that is there cannot be used.
+/// A line with the reason that existing front matter cannot be used.
 pub(crate) fn front_matter(card: &[u8]) -> Result<Option<Json>, String> {
     let text = std::str::from_utf8(card).map_err(|error| format!("not UTF-8: {error}"))?;
     let mut lines = lines(text);
@@ -23,7 +23,7 @@ pub(crate) fn front_matter(card: &[u8]) -> Result<Option<Json>, String> {
         head.push_str(line);
         head.push('\n');
     }
-    // Norwegian is the one language whose code is a boolean, and tabs are no indentation.
+    // Norwegian is the only language whose code parses as a boolean, and tabs are invalid indentation.
     let head = head.replace("- no\n", "- \"no\"\n").replace('\t', "  ");
     match yaml::parse(&head)? {
         Json::Object(map) if map.is_empty() => Ok(None),

@@ -23,7 +23,7 @@ const ADAPTER_FILES: &[&str] = &["adapter_model.safetensors", "adapter_model.bin
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// Name of the folder as it was given; of the real folder where that is `.` or `..`.
+    /// Name of the folder as given; of the real folder if that is `.` or `..`.
     pub folder_name: String,
     /// Name of the weights' format in [`FORMATS`](crate::FORMATS).
     pub format: &'static str,
@@ -36,7 +36,7 @@ pub struct Checkpoint {
     pub files: Vec<(String, Vec<u8>)>,
     /// The head of the model card, an object, if there is one.
     pub card: Option<Json>,
-    /// What is odd and no reason to stop, each one line.
+    /// Peculiarities that do not prevent reading, one per line.
     pub notes: Vec<String>,
     /// Weights files, in the order of the reference.
     pub parts: Vec<Part>,
@@ -46,15 +46,15 @@ pub struct Checkpoint {
     /// Name of the quantization method in [`METHODS`](crate::METHODS) whose weights are decoded here; none where
     /// weights are plain, or are left to the architecture.
     pub method: Option<&'static str>,
-    /// Whether [`Checkpoint::config`] says nothing of quantization that is still to be heeded: weights are decoded here,
-    /// or were plain all along.
+    /// True if [`Checkpoint::config`] says nothing about quantization that still matters: weights are decoded
+    /// here, or were plain.
     pub settled: bool,
 }
 
 /// Opens a checkpoint folder.
 ///
 /// # Errors
-/// [`Error`]: what is missing or wrong, with the file's name.
+/// [`Error`]: the missing or invalid item, with the file's name.
 pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
     let listing = folder.listing()?;
@@ -89,8 +89,7 @@ fn adapter_left_aside(listing: &Listing) -> Option<String> {
     ))
 }
 
-/// Opens a folder without looking for weights: what is known of a model beside them. The format
-/// has no name then.
+/// Opens a folder without looking for weights. The format has no name then.
 ///
 /// # Errors
 /// As [`open`].
@@ -127,7 +126,7 @@ fn without_weights(folder: &Folder, listing: &Listing, format: Option<&Format>) 
     })
 }
 
-/// `config.json`; of a layout that has none `params.json`, with the class that architectures know it by.
+/// Reads `config.json`; for a layout without it `params.json`, with the class name that architectures know.
 fn config_of(dir: &Path, listing: &Listing, format: Option<&Format>) -> Result<Json, Error> {
     let class = format.and_then(|format| format.class);
     let file = if class.is_some() { "params.json" } else { "config.json" };
@@ -171,7 +170,7 @@ impl Checkpoint {
         &self.parts[tensor.part]
     }
 
-    /// Whether weights are fetched while they are read, see [`Part::advise_bytes`].
+    /// True if weights are fetched while they are read, see [`Part::advise_bytes`].
     pub fn is_fetched(&self) -> bool {
         self.parts.iter().any(Part::is_fetched)
     }
@@ -224,8 +223,7 @@ impl Checkpoint {
         read_columns(&self.parts, tensor, rows, columns, out)
     }
 
-    /// Tells the system how the bytes behind rows `rows` will be used, for a tensor seen as rows of `row_elems`
-    /// elements.
+    /// Tells the system the expected use of rows `rows`, for a tensor viewed as rows of `row_elems` elements.
     pub fn advise_rows(&self, tensor: &Tensor, row_elems: u64, rows: Range<u64>, advice: Advice) {
         let Some(stored) = &tensor.stored else {
             let row_bytes = row_elems * tensor.dtype.bits() / 8;
@@ -256,7 +254,7 @@ impl Checkpoint {
         stored.spans(0..tensor.n_rows()).iter().map(|span| span.bytes.end - span.bytes.start).sum()
     }
 
-    /// How many rows of `row_elems` elements of a tensor are best read together; at least 1.
+    /// Number of rows of `row_elems` elements of a tensor to read together; at least 1.
     pub fn panel_rows(&self, tensor: &Tensor, row_elems: u64) -> u64 {
         (tensor.panel_rows() * tensor.row_elems()).div_ceil(row_elems.max(1)).max(1)
     }

@@ -1,4 +1,5 @@
-//! Matrices of sentence-transformers behind a model, each in a folder of its own (`2_Dense/model.safetensors`).
+//! Dense modules of sentence-transformers after the model, each in its own folder
+//! (`2_Dense/model.safetensors`).
 
 use std::path::Path;
 

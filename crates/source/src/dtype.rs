@@ -29,7 +29,7 @@ macro_rules! dtypes {
                 match self { $( Dtype::$variant => $bits, )* }
             }
 
-            /// Whether [`read_rows`](crate::read_rows) can turn it into `f32`.
+            /// True if [`read_rows`](crate::read_rows) can convert it to `f32`.
             pub const fn is_readable(self) -> bool {
                 match self { $( Dtype::$variant => $readable, )* }
             }
@@ -74,8 +74,8 @@ impl Dtype {
         if bits.is_multiple_of(8) { u64::try_from(bits / 8).ok() } else { None }
     }
 
-    /// Elements of a tensor of this shape; none where its bytes have no number, or its bits beside a dimension of 0: that would
-    /// hide an overflow of the others, which sizes of rows would meet.
+    /// Elements of a tensor of this shape; `None` if its number of bytes overflows, or its bits next to a
+    /// dimension of 0: that would hide an overflow of the other dimensions, which row sizes would hit.
     pub fn n_elems_of(self, shape: &[u64]) -> Option<u64> {
         shape.iter().try_fold(self.bits(), |bits, dim| bits.checked_mul((*dim).max(1)))?;
         // At most what fitted just now.

@@ -7,8 +7,7 @@ use tensor::list_names;
 
 use crate::{Dtype, PickleError, ReadError, ZipError};
 
-/// Why a checkpoint cannot be read. File names are relative to the folder, whose path whoever
-/// called adds.
+/// Error in a checkpoint. File names are relative to the folder; the caller adds its path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,7 +16,7 @@ pub enum Error {
     Io {
         /// The file, or `.` for the folder itself.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
     /// A remnant of a broken download instead of a file.
@@ -58,7 +57,7 @@ pub enum Error {
         format: &'static str,
         /// The first file of it.
         file: String,
-        /// What would help.
+        /// Suggested remedy.
         advice: &'static str,
     },
     /// Bytes of a weights file could not be had.
@@ -69,15 +68,15 @@ pub enum Error {
     MethodNotRead {
         /// The method's name.
         method: &'static str,
-        /// What it is recognized by.
+        /// Distinguishing feature.
         recognized_by: &'static str,
-        /// What would help.
+        /// Suggested remedy.
         advice: &'static str,
     },
-    /// Weights of a quantization method that nobody here knows.
+    /// Weights with an unknown quantization method.
     #[error("{file}: weights are quantized by `{method}`, which is not supported")]
     UnknownMethod {
-        /// Where the config says so.
+        /// Location of the config.
         file: String,
         /// The method as written.
         method: String,
@@ -102,7 +101,7 @@ pub enum Error {
         /// Its type.
         dtype: Dtype,
     },
-    /// Scales, zeros or the like, of which nobody knows whose they are.
+    /// Scales, zeros or similar parts without matching codes.
     #[error(
         "tensor `{tensor}`: a part of quantized weights whose codes are not there, or are of another type"
     )]
@@ -127,7 +126,7 @@ pub enum Error {
         tensor: String,
         /// Its shape, row length last.
         found: Vec<u64>,
-        /// What belongs there.
+        /// Expected value.
         expected: String,
         /// The tensor of the codes.
         codes: String,
@@ -139,9 +138,9 @@ pub enum Error {
     PartForm {
         /// The tensor.
         tensor: String,
-        /// What belongs there.
+        /// Expected value.
         expected: String,
-        /// What is there.
+        /// Found value.
         found: String,
     },
     /// A part of quantized weights is not there.
@@ -169,9 +168,9 @@ pub enum Error {
         tensor: String,
         /// The element.
         index: u64,
-        /// What belongs there.
+        /// Expected value.
         expected: String,
-        /// What is there.
+        /// Found value.
         found: i64,
     },
     /// Tensors that have no elements.
@@ -193,7 +192,7 @@ pub enum Error {
     /// An adapter of mlx-lm that has no counterpart in PEFT.
     #[error("an MLX adapter: {problem}")]
     MlxAdapter {
-        /// What is different.
+        /// Difference.
         problem: String,
     },
     /// Tensors of more than one adapter in a file.
@@ -223,7 +222,7 @@ pub enum Error {
     Json {
         /// Its name.
         file: String,
-        /// What is wrong, with line and column.
+        /// Problem, with line and column.
         error: serde_json::Error,
     },
     /// JSON of another form than expected.
@@ -231,9 +230,9 @@ pub enum Error {
     JsonForm {
         /// The file.
         file: String,
-        /// What belongs there, with its place.
+        /// Expected value, with its location.
         expected: String,
-        /// What is there.
+        /// Found value.
         found: String,
     },
     /// A weights file that ends inside the length of its header, or before the header's end.
@@ -263,7 +262,7 @@ pub enum Error {
         file: String,
         /// The entry in which parsing stopped.
         tensor: Option<String>,
-        /// What is wrong.
+        /// Problem.
         error: serde_json::Error,
     },
     /// The same name twice.
@@ -363,7 +362,7 @@ pub enum Error {
     LinkOutside {
         /// The file.
         file: String,
-        /// What it leads to.
+        /// Target of the link.
         to: String,
     },
     /// The index and the files do not hold the same tensors.
@@ -381,7 +380,7 @@ pub enum Error {
     Pickle {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// Problem with it.
         problem: PickleError,
     },
     /// An archive that `torch.save` did not write.
@@ -389,7 +388,7 @@ pub enum Error {
     Zip {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// Problem with it.
         problem: ZipError,
     },
     /// Neither of the forms that `torch.save` writes.
@@ -397,7 +396,7 @@ pub enum Error {
     NotAPickle {
         /// The file.
         file: String,
-        /// What it looks like.
+        /// Apparent content.
         found: &'static str,
     },
     /// Shards of one matrix that do not belong together.
@@ -407,7 +406,7 @@ pub enum Error {
         files: String,
         /// The tensor.
         tensor: String,
-        /// How they differ.
+        /// Difference.
         problem: String,
     },
     /// Codes of quantized weights that do not lie in their file one after the other.
@@ -440,7 +439,7 @@ fn mismatch(absent: &[String], unlisted: &[String]) -> String {
 }
 
 impl Error {
-    /// What a person could do about it.
+    /// Suggested remedy.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Error::MethodNotRead { advice, .. } | Error::Foreign { advice, .. } => Some(advice),

@@ -18,7 +18,7 @@ pub struct Folder {
     mistral: bool,
     unmasked_zeros: bool,
     fetched: BTreeMap<String, Arc<dyn Fetched>>,
-    /// What has to live as long as the folder is used.
+    /// Keeps the folder's owner alive while the folder is used.
     _holds: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -44,8 +44,8 @@ impl Folder {
         Folder { fetched, _holds: Some(holds), ..self }
     }
 
-    /// The same, of which Mistral's own layout is read (`consolidated*.safetensors`, `params.json`) also where another copy
-    /// of the weights lies beside it.
+    /// Returns the folder with Mistral's original layout (`consolidated*.safetensors`, `params.json`)
+    /// selected, even if it also contains another copy of the weights.
     pub fn mistral_format(self, mistral: bool) -> Folder {
         Folder { mistral, ..self }
     }
@@ -56,17 +56,17 @@ impl Folder {
         Folder { unmasked_zeros, ..self }
     }
 
-    /// Whether GPTQ's zeros are taken as the reference takes them.
+    /// True if GPTQ's zeros are read as in the reference.
     pub(crate) fn wants_unmasked_zeros(&self) -> bool {
         self.unmasked_zeros
     }
 
-    /// Whether Mistral's own layout is asked for.
+    /// True if Mistral's original layout is selected.
     pub(crate) fn wants_mistral(&self) -> bool {
         self.mistral
     }
 
-    /// Where its small files are.
+    /// Path of its small files.
     pub fn path(&self) -> &Path {
         &self.path
     }

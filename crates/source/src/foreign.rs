@@ -1,5 +1,5 @@
-//! Formats of other programs: recognized by the names of their files, so that a person hears what the folder holds and what
-//! would help, and not that there are no weights.
+//! Formats of other programs, recognized by file names, so that the error names the folder's contents and a
+//! remedy instead of reporting missing weights.
 
 use crate::Listing;
 
@@ -12,7 +12,7 @@ pub struct Foreign {
     pub files: &'static str,
     /// The first file of it in a folder.
     pub(crate) detect: fn(&Listing) -> Option<String>,
-    /// What would help.
+    /// Suggested remedy.
     pub advice: &'static str,
 }
 

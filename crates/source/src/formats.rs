@@ -20,7 +20,7 @@ pub struct Format {
     pub(crate) detect: fn(&Listing) -> Option<String>,
     /// The reader; none where the format is known and not read yet.
     pub(crate) open: Option<Open>,
-    /// For a layout that has `params.json` in the place of `config.json`: the class that architectures know it by.
+    /// For a layout with `params.json` in place of `config.json`: the class name that architectures know.
     pub(crate) class: Option<fn(&Json) -> &'static str>,
 }
 
@@ -38,7 +38,7 @@ const GPTQ_PICKLES: Shards =
     Shards { prefix: "gptq_model-", suffix: ".bin", index: "gptq_model.bin.index.json" };
 
 impl Format {
-    /// Whether this format is read, not just recognized.
+    /// True if this format is read, not only recognized.
     pub fn is_read(&self) -> bool {
         self.open.is_some()
     }
@@ -132,7 +132,7 @@ pub(crate) fn detect(
     let Some(open) = format.open else {
         return Err(Error::NotReadYet { format: format.name, file });
     };
-    // Adapters and models of other programs in a folder are no copies; what has a reader of its own may be one.
+    // Adapters and other programs' models in a folder are not copies; a format with a reader may be one.
     let copies = found.filter(|(other, _)| other.is_read() && other.files != format.files);
     let copies: Vec<String> = copies.map(|(other, file)| format!("`{file}` ({})", other.name)).collect();
     let note = (!copies.is_empty()).then(|| {

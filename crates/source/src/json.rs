@@ -21,7 +21,7 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Json, Error> {
     })
 }
 
-/// The same text with special floats outside strings spelled as objects; none if there are none.
+/// The same text with special floats outside strings written as objects; `None` if there are none.
 fn respell_special_floats(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut at, mut kept) = (0, 0);
@@ -50,7 +50,7 @@ fn respell_special_floats(bytes: &[u8]) -> Option<Vec<u8>> {
     (kept > 0).then_some(out)
 }
 
-/// What kind of thing a value is, for messages.
+/// Kind of a value, for messages.
 pub(crate) fn kind(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",

@@ -1,11 +1,11 @@
-//! What weights come in: bytes on disk to tensor views.
+//! Formats of weights: from bytes on disk to tensor views.
 //!
-//! [`open`] reads a checkpoint folder: its config, its small files, the head of its model card
-//! and the index of its tensors. Weights stay in memory maps until [`read_rows`] turns rows of
-//! one tensor into `f32`. Nothing here knows what a model is.
+//! [`open`] reads a checkpoint folder: its config, its small files, the front matter of its model card and
+//! the index of its tensors. Weights stay in memory maps until [`read_rows`] converts rows of one tensor to
+//! `f32`. This crate knows nothing about models.
 //!
-//! Files are not trusted: every length is checked against the file before it is used, and every
-//! way to be wrong has its own [`Error`].
+//! Files are not trusted: every length is checked against the file before it is used, and every kind of
+//! defect has its own [`Error`].
 #![cfg_attr(
     not(test),
     deny(

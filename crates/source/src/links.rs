@@ -4,11 +4,9 @@ use std::{fs, path::Path};
 
 use crate::Error;
 
-/// Refuses a file of the folder `dir` that is a link out of it, or lies behind one, unless it leads to a blob of a Hub cache
-/// (`models--OWNER--MODEL/blobs/`), where its snapshots and folders that were downloaded from it have all of theirs.
-///
-/// # Errors
-/// [`Error::LinkOutside`]. A file that cannot be resolved is none: whoever opens it says why.
+/// Refuses a file of the folder `dir` that is, or lies behind, a link out of it, unless the link leads to a
+/// blob of a Hub cache (`models--OWNER--MODEL/blobs/`), where its snapshots and downloaded folders have all
+/// of theirs.
 pub(crate) fn check(dir: &Path, name: &str) -> Result<(), Error> {
     let path = dir.join(name);
     let (Ok(folder), Ok(to)) = (fs::canonicalize(dir), fs::canonicalize(path)) else { return Ok(()) };
@@ -18,7 +16,7 @@ pub(crate) fn check(dir: &Path, name: &str) -> Result<(), Error> {
     Err(Error::LinkOutside { file: name.to_owned(), to: to.display().to_string() })
 }
 
-/// Whether a path is that of a file in a Hub cache.
+/// True for the path of a file in a Hub cache.
 fn is_blob(path: &Path) -> bool {
     let name =
         |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

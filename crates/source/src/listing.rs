@@ -10,7 +10,7 @@ use crate::{Error, Part, links, part::Fetched};
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
     names: Vec<String>,
-    /// Those that are not in the folder itself.
+    /// Files that are not in the folder itself.
     fetched: BTreeMap<String, Arc<dyn Fetched>>,
 }
 
@@ -37,7 +37,7 @@ impl Listing {
         Ok(Listing { names, fetched: BTreeMap::new() })
     }
 
-    /// The same with files that are fetched when they are read, in the place of those of the same name.
+    /// Returns the listing with fetched files, which replace those of the same name.
     pub(crate) fn with(mut self, fetched: &BTreeMap<String, Arc<dyn Fetched>>) -> Listing {
         self.names.extend(fetched.keys().cloned());
         self.names.sort();
@@ -67,7 +67,7 @@ impl Listing {
         &self.names
     }
 
-    /// Whether there is a file of this name.
+    /// True if there is a file of this name.
     pub fn has(&self, name: &str) -> bool {
         self.names.binary_search_by(|have| have.as_str().cmp(name)).is_ok()
     }

@@ -1,7 +1,7 @@
-//! A checkpoint that is in memory: a state dict and the small files that belong to it, with no folder behind them.
+//! An in-memory checkpoint: a state dict and its small files, without a folder.
 //!
-//! Tensors keep the bytes that their owner has; nothing is copied. Their order is that of one weights file, by name, so that
-//! the files that are made of it have the bytes of those that are made of a folder with one such file.
+//! Tensors keep their owner's bytes; nothing is copied. They are sorted by name as in one weights file, so
+//! that the outputs have the same bytes as from a folder with one such file.
 
 use serde_json::Value as Json;
 
@@ -10,7 +10,7 @@ use crate::{
     methods::{self, Decoded, Outcome, ReadAs},
 };
 
-/// What messages call a weights file that is none.
+/// Name for messages in place of a weights file.
 const FILE: &str = "memory";
 /// The name of the format in [`Checkpoint::format`].
 const FORMAT: &str = "tensors in memory";
@@ -39,11 +39,12 @@ pub struct MemoryTensor {
     pub bytes: SharedBytes,
 }
 
-/// Opens a checkpoint that is in memory.
+/// Opens an in-memory checkpoint.
 ///
 /// # Errors
-/// [`Error::MissingFile`] without `config.json`; [`Error::DuplicateTensor`], [`Error::BadShape`], [`Error::SizeMismatch`] for a
-/// tensor; what is wrong with the small files; and of quantized weights as [`open`](crate::open).
+/// [`Error::MissingFile`] without `config.json`; [`Error::DuplicateTensor`], [`Error::BadShape`],
+/// [`Error::SizeMismatch`] for a tensor; errors in the small files; for quantized weights those of
+/// [`open`](crate::open).
 pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
     let Memory { name, mut files, mut tensors } = memory;
     let config = take_object(&mut files, "config.json")?
@@ -73,7 +74,7 @@ pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
             let file = FILE.to_owned();
             return Err(Error::SizeMismatch { file, tensor: name, shape, dtype, expected, begin: 0, end });
         }
-        // One part for each, as each has an owner of its own.
+        // One part per tensor, because each has its own owner.
         listed.push(Tensor { name, dtype, shape, part: parts.len(), begin: 0, end, stored: None });
         parts.push(Part::shared(FILE.to_owned(), bytes));
     }

@@ -12,15 +12,15 @@ use crate::ReadError;
 pub struct Part {
     /// Its name.
     pub file: String,
-    /// What its header says beside its tensors, where the format has room for that: `__metadata__` of safetensors.
+    /// Entries of its header besides tensors, if the format has them: `__metadata__` of safetensors.
     pub metadata: BTreeMap<String, String>,
     bytes: Bytes,
 }
 
-/// Bytes that somebody else owns. They must not change while they are used.
+/// Bytes with another owner. They must not change while they are used.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Where the bytes are.
+/// Location of the bytes.
 #[derive(Debug, Clone)]
 enum Bytes {
     Mapped(Mapped),
@@ -28,7 +28,7 @@ enum Bytes {
     Shared(Shared),
 }
 
-/// Bytes in memory that somebody else owns.
+/// Shared bytes in memory.
 #[derive(Clone)]
 struct Shared(SharedBytes);
 
@@ -88,11 +88,12 @@ impl Part {
         }
     }
 
-    /// Bytes `range` of the file; waits for bytes that are fetched. They stay what they are until
-    /// [`Part::advise_bytes`] has been told that somebody is done with them.
+    /// Bytes `range` of the file; waits for bytes that are fetched. They stay valid until
+    /// [`Part::advise_bytes`] is told that they are no longer needed.
     ///
     /// # Errors
-    /// [`ReadError::OutOfFile`] where the file is shorter, [`ReadError::NotFetched`], [`ReadError::Interrupted`].
+    /// [`ReadError::OutOfFile`] if the file is shorter, [`ReadError::NotFetched`],
+    /// [`ReadError::Interrupted`].
     pub fn slice(&self, range: Range<u64>) -> Result<&[u8], ReadError> {
         let len = self.n_bytes();
         if range.start > range.end || range.end > len {
@@ -124,13 +125,14 @@ impl Part {
         }
     }
 
-    /// Whether its bytes are somewhere else until they are asked for.
+    /// True if its bytes are fetched on demand.
     pub fn is_fetched(&self) -> bool {
         matches!(self.bytes, Bytes::Fetched(_))
     }
 
-    /// Tells the system how bytes `range` of the file will be used. Of a file that is fetched each [`Advice::WillNeed`] has
-    /// to be followed by one [`Advice::DoneWith`] of the same range, by whoever holds no slice of it any more.
+    /// Tells the system the expected use of bytes `range` of the file. For a file that is fetched, each
+    /// [`Advice::WillNeed`] must be followed by one [`Advice::DoneWith`] of the same range, sent when no
+    /// slice of it is held any more.
     pub fn advise_bytes(&self, advice: Advice, range: Range<u64>) {
         match &self.bytes {
             Bytes::Mapped(bytes) => bytes.advise(advice, range.start as usize..range.end as usize),

@@ -1,4 +1,4 @@
-//! What is wrong with a pickle or with the archive around it.
+//! Errors in a pickle or the archive around it.
 
 /// Why a pickle is refused. Places are bytes of the pickle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +81,7 @@ pub enum PickleError {
     Kind {
         /// The place.
         at: u64,
-        /// What the instruction needs.
+        /// Operand that the instruction needs.
         expected: &'static str,
     },
     /// More than a pickle of tensors needs.
@@ -99,19 +99,19 @@ pub enum PickleError {
     Tensor {
         /// The tensor.
         tensor: String,
-        /// What is wrong with it.
+        /// Problem with it.
         problem: String,
     },
     /// Not a dictionary of tensors.
     #[error("expected a dictionary of tensors, {found}")]
     NotAStateDict {
-        /// What it is.
+        /// Found value.
         found: String,
     },
     /// A legacy file whose parts contradict each other.
     #[error("{problem}")]
     Legacy {
-        /// What is wrong.
+        /// Problem.
         problem: String,
     },
 }
@@ -123,7 +123,7 @@ pub enum ZipError {
     /// The directory at the end of the archive, or a header that it points to, cannot be read.
     #[error("the archive's directory is broken: {problem}")]
     Broken {
-        /// What the zip reader says.
+        /// Message of the zip reader.
         problem: String,
     },
     /// Torch stores entries as they are.
@@ -151,7 +151,7 @@ pub enum ZipError {
         first: String,
         /// The other.
         second: String,
-        /// Where the other begins.
+        /// Start of the other one.
         at: u64,
     },
     /// Two entries of one name.
@@ -177,7 +177,7 @@ pub enum ZipError {
     ByteOrder {
         /// The entry.
         entry: String,
-        /// What it says.
+        /// Found value.
         found: String,
     },
 }

@@ -36,7 +36,7 @@ pub enum ReadError {
         /// Elements of the buffer.
         found: u64,
     },
-    /// Bytes behind the end of a weights file.
+    /// Byte range beyond the end of a weights file.
     #[error("`{file}`: bytes {begin} to {end} of {len}")]
     OutOfFile {
         /// The file.
@@ -59,12 +59,12 @@ pub enum ReadError {
     NotFetched {
         /// The file.
         file: String,
-        /// What was in the way.
+        /// Cause reported by the fetching side.
         cause: String,
-        /// What a person could do about it.
+        /// Suggested remedy.
         advice: Option<&'static str>,
     },
-    /// Somebody has stopped the run while bytes were waited for.
+    /// The run was cancelled while waiting for bytes.
     #[error("interrupted")]
     Interrupted,
     /// Codes or scales that make no number.
@@ -74,9 +74,9 @@ pub enum ReadError {
         tensor: String,
         /// The row of that tensor, over all outer dimensions.
         row: u64,
-        /// What belongs there.
+        /// Expected value.
         expected: &'static str,
-        /// What is there.
+        /// Found value.
         found: String,
     },
 }

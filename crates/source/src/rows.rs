@@ -65,8 +65,8 @@ pub fn read_columns(
     }
 }
 
-/// Reads columns `columns` of rows `rows` by `read`, which is given an element of the flattened tensor and the place of
-/// it and of those behind it: whole rows are one run, parts of rows are a run each.
+/// Reads columns `columns` of rows `rows` through `read`, which receives an element index of the flattened
+/// tensor and the destination for it and its successors: whole rows are one run, partial rows one run each.
 ///
 /// # Errors
 /// Those of `read`.

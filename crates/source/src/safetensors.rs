@@ -1,4 +1,4 @@
-//! Safetensors: a length, a JSON header, then the tensors one after the other.
+//! Safetensors: a length, a JSON header, then contiguous tensors.
 //!
 //! ```text
 //! byte 0          8            8+n                                    end of file
@@ -7,14 +7,13 @@
 //!          "__metadata__": {"format": "pt"}}      offsets count from byte 8+n
 //! ```
 //!
-//! What is valid follows the safetensors crate 0.8.0 (`Metadata::validate`): no hole, no overlap,
-//! nothing behind the last tensor. The header is parsed here and not by that crate because its
-//! errors carry neither numbers nor, mostly, the tensor, and because it lets the last of two
-//! equal names win. A test holds the two verdicts against each other.
+//! Validity follows the safetensors crate 0.8.0 (`Metadata::validate`): no hole, no overlap, nothing after
+//! the last tensor. The header is parsed here rather than by that crate because its errors contain no numbers
+//! and usually no tensor, and because it accepts duplicate names. A test compares both verdicts.
 //!
-//! Which files and in which order follows `ModelBase.index_tensors` in `conversion/base.py` and
-//! `SafetensorsLocal` in `gguf-py/gguf/utility.py`, llama.cpp as vendored in llama-cpp-python
-//! 0.3.36: files by name, tensors of a file by name.
+//! The selection and order of files follow `ModelBase.index_tensors` in `conversion/base.py` and
+//! `SafetensorsLocal` in `gguf-py/gguf/utility.py`, llama.cpp as vendored in llama-cpp-python 0.3.36: files
+//! by name, tensors of a file by name.
 
 use std::{
     cell::RefCell,
@@ -38,7 +37,7 @@ const LENGTH_BYTES: u64 = 8;
 const SHARDS: Shards =
     Shards { prefix: "model", suffix: ".safetensors", index: "model.safetensors.index.json" };
 
-/// Whether the folder is for this reader.
+/// Description of the files if this reader handles the folder.
 pub(crate) fn detect(listing: &Listing) -> Option<String> {
     SHARDS.detect(listing)
 }

@@ -20,12 +20,12 @@ pub(crate) trait Parse: FnMut(usize, &Part) -> Result<Vec<Tensor>, Error> {}
 
 impl<F: FnMut(usize, &Part) -> Result<Vec<Tensor>, Error>> Parse for F {}
 
-/// How the weights files of a format are called.
+/// Names of a format's weights files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shards {
-    /// How their names begin.
+    /// Prefix of their names.
     pub prefix: &'static str,
-    /// How their names end.
+    /// Suffix of their names.
     pub suffix: &'static str,
     /// The index of a checkpoint of several files.
     pub index: &'static str,

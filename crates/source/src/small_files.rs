@@ -91,7 +91,7 @@ fn module_configs(dir: &Path, listing: &Listing) -> Result<Vec<String>, Error> {
     let modules = json::parse(MODULES, &read_small_file(dir, MODULES)?)?;
     let text =
         |module: &Json, key: &str| module.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
-    // A path that could leave the folder is none.
+    // A name that could leave the folder is not accepted.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let all = modules.as_array().map(Vec::as_slice).unwrap_or_default();
     let is_read =

@@ -6,16 +6,16 @@ use tensor::DType;
 
 use crate::{Dtype, Part, ReadError, Span};
 
-/// How the values of one tensor are made of what its files hold.
+/// Computes the values of one tensor from the contents of its files.
 ///
-/// The tensor is seen as rows of its own row length, over all outer dimensions; it is read by any rows and any
-/// columns of them, from any thread. Nothing is kept between two calls, so that memory is the caller's buffer.
+/// The tensor is viewed as rows of its own row length over all outer dimensions; any rows and columns can be
+/// read from any thread. Nothing is kept between two calls, so the caller's buffer is the only memory.
 pub trait Stored: fmt::Debug + Send + Sync {
-    /// Reads columns `columns` of rows `rows` into `out`, which is (rows, columns) f32. Both ranges are inside the
-    /// tensor and `out` has their size: whoever calls has checked that.
+    /// Reads columns `columns` of rows `rows` into `out`, which is (rows, columns) f32. The caller has
+    /// checked that both ranges are inside the tensor and that `out` has their size.
     ///
     /// # Errors
-    /// [`ReadError`]: values that make no number, such as a scale that is NaN.
+    /// [`ReadError`]: stored bytes without a numeric value, such as a scale that is NaN.
     fn read(
         &self,
         parts: &[Part],
@@ -38,24 +38,24 @@ pub trait Stored: fmt::Debug + Send + Sync {
         None
     }
 
-    /// How many rows are best read together, where rows do not lie one after the other: at least 1.
+    /// Number of rows to read together if rows are not contiguous; at least 1.
     fn panel_rows(&self) -> u64 {
         1
     }
 
-    /// How the values are stored, in a word or two for reports; none where the type says it.
+    /// Short description of the storage, for reports; `None` if the type is sufficient.
     fn description(&self) -> Option<String> {
         None
     }
 
-    /// What is written of a tensor that stays in blocks whatever type is asked for, because the reference's converter
-    /// leaves it so.
+    /// Blocks for a tensor that stays in blocks whatever type is requested, because the reference's converter
+    /// keeps them.
     fn kept(&self) -> Option<&Kept> {
         None
     }
 
-    /// The ggml types that can hold all these values without changing one. It may take a look at all of them, so it
-    /// is asked only where somebody wants to know.
+    /// Types of ggml that can hold all these values exactly. It may read every value, so it is only called
+    /// when the answer is needed.
     ///
     /// # Errors
     /// [`ReadError`], as for [`Stored::read`].
@@ -87,7 +87,7 @@ pub trait Stored: fmt::Debug + Send + Sync {
     }
 }
 
-/// Whether a ggml type can hold the values of a tensor without changing one.
+/// Whether a ggml type can hold a tensor's values exactly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repacks {
     /// These can, the smallest first.
@@ -96,9 +96,9 @@ pub enum Repacks {
     Not(String),
 }
 
-/// Blocks that a file has as they are, and the factors that stand beside them.
+/// Blocks that a file holds unchanged, and the factors stored beside them.
 ///
-/// What the blocks mean is `value / scales`: the factors are tensors of their own in the file.
+/// The blocks encode `value / scales`; the factors are separate tensors in the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
     /// The type of the blocks, which [`Stored::repack`] makes.
@@ -107,7 +107,7 @@ pub struct Kept {
     pub scales: Vec<f32>,
     /// The factor of what the tensor is multiplied with, in the same way.
     pub input_scales: Vec<f32>,
-    /// Whether activations are not to be rounded to 4 bits.
+    /// True if activations must not be rounded to 4 bits.
     pub wide_activations: bool,
 }
 

@@ -11,7 +11,7 @@ use tensor::{MAX_DIMS, Shape, ShapeError};
 
 use crate::{Dtype, Error, Part, ReadError, Span, Stored};
 
-/// Where a tensor is stored. Offsets are checked against the file.
+/// Location and type of a tensor. Offsets are checked against the file.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Tensor {
@@ -27,12 +27,13 @@ pub struct Tensor {
     pub begin: u64,
     /// End in the file.
     pub end: u64,
-    /// How its values are made, where they do not simply lie in the file one after the other; the bytes above are
-    /// those of its codes then.
+    /// Decoder of its values, if they are not contiguous plain values in the file; the bytes above are then
+    /// those of its codes.
     pub stored: Option<Arc<dyn Stored>>,
 }
 
-/// Last parts of names of integers of two or more dimensions that are no codes: masks, positions, tables of ids.
+/// Last name parts of integer tensors with two or more dimensions that are not codes: masks, positions,
+/// tables of ids.
 const COUNTED: &[&str] = &[
     "bias",
     "masked_bias",
@@ -97,26 +98,26 @@ impl Tensor {
         Shape::from_row_major(&self.shape)
     }
 
-    /// What stands behind the last dot of its name, or all of it.
+    /// Part of the name after its last dot, or the whole name.
     pub fn ending(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 
-    /// Whether these are codes by type and shape, which mean nothing until a method decodes them. Vectors of integers are
-    /// lists of ids or counters; I64 and BOOL hold no codes in any known format.
+    /// True if type and shape are those of codes, which need a method to decode them. Integer vectors are
+    /// lists of ids or counters; no known format stores codes as I64 or BOOL.
     pub fn is_code(&self) -> bool {
         use Dtype::{BF16, BOOL, C64, F16, F32, F64, I64, U64};
         let is_number = matches!(self.dtype, F64 | F32 | F16 | BF16 | I64 | U64 | BOOL | C64);
         self.stored.is_none() && !is_number && self.shape.len() >= 2 && !COUNTED.contains(&self.ending())
     }
 
-    /// Whether its values are made of floats of 8 bits with scales.
+    /// True if its values are decoded from 8-bit floats with scales.
     pub fn is_of_fp8(&self) -> bool {
         let codes = self.stored.as_ref().and_then(|stored| stored.codes());
         matches!(codes, Some(Dtype::F8_E4M3 | Dtype::F8_E5M2))
     }
 
-    /// The error of a weight that is codes nobody has decoded.
+    /// Error for a weight whose codes were not decoded.
     pub fn undecoded(&self) -> Error {
         let (tensor, dtype, shape) = (self.name.clone(), self.dtype, self.shape.clone());
         Error::CodesOfNoMethod { tensor, dtype, shape }
@@ -141,7 +142,7 @@ impl Tensor {
         Span { part: self.part, bytes: self.begin..self.end }
     }
 
-    /// The bytes behind rows `rows`, by its own row length; those of its codes where values are decoded.
+    /// Byte ranges of rows `rows`, by its own row length; those of its codes if values are decoded.
     pub fn spans(&self, rows: Range<u64>) -> Vec<Span> {
         match &self.stored {
             Some(stored) => stored.spans(rows),
@@ -152,7 +153,8 @@ impl Tensor {
         }
     }
 
-    /// How many neighbouring rows are best read together: [`Stored::panel_rows`], or 1 where rows lie in the file.
+    /// Number of neighbouring rows to read together: [`Stored::panel_rows`], or 1 if rows are contiguous in
+    /// the file.
     pub fn panel_rows(&self) -> u64 {
         self.stored.as_ref().map_or(1, |stored| stored.panel_rows())
     }
@@ -167,7 +169,7 @@ impl Tensor {
         self.shape.split_last().map_or(1, |(_, outer)| outer.iter().product())
     }
 
-    /// How it is stored, for reports: `bf16`, or what its decoder says.
+    /// Storage form for reports: `bf16`, or its decoder's description.
     pub fn stored_as(&self) -> String {
         let description = self.stored.as_ref().and_then(|stored| stored.description());
         description.unwrap_or_else(|| self.dtype.name().to_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! What the reader of a format gives.
+//! Result of a format's reader.
 
 use crate::{Part, Tensor};
 
@@ -9,6 +9,6 @@ pub(crate) struct Weights {
     pub parts: Vec<Part>,
     /// Tensors, in the order of the reference.
     pub tensors: Vec<Tensor>,
-    /// What is odd and no reason to stop, each one line.
+    /// Peculiarities that do not prevent reading, one per line.
     pub notes: Vec<String>,
 }

@@ -24,10 +24,10 @@ struct Open {
     anchor: usize,
 }
 
-/// The first document of `text`; null if there is none.
+/// First document of `text`; null if there is none.
 ///
 /// # Errors
-/// A line that says what is wrong and where.
+/// A line with the problem and its location.
 pub(crate) fn parse(text: &str) -> Result<Json, String> {
     let mut anchors: HashMap<usize, (Json, usize)> = HashMap::new();
     let mut open: Vec<Open> = Vec::new();
@@ -150,7 +150,7 @@ fn is_decimal(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'_')
 }
 
-/// Whether this is the second or a later number of a sexagesimal one.
+/// True for the second or a later number of a sexagesimal one.
 fn is_base_60_digits(text: &str) -> bool {
     match text.as_bytes() {
         [digit] => digit.is_ascii_digit(),

@@ -128,7 +128,8 @@ fn shapes_and_types_that_do_not_fit() {
             "{name} {dtype}: {error}"
         );
     }
-    // Without an index the group size has to come out: three groups of 96 columns are equal, of 80 they are not.
+    // Without an index the group size must be a whole number: three groups of 96 columns are equal, of 80
+    // they are not.
     let shorter =
         |part: &mut Part| part.2 = if part.0 == "a.qweight" { vec![10, 64] } else { part.2.clone() };
     let mut parts = without("a.g_idx");
@@ -263,7 +264,7 @@ fn parts_of_awq_that_do_not_fit() {
         let error = open(&awq, &parts).unwrap_err();
         assert!(matches!(error, Error::PartShape { .. }), "{index} {shape:?}: {error}");
     }
-    // Scales of an activation belong to the one matrix beside it that takes so many inputs.
+    // Scales of an activation belong to the only matrix beside it with that number of inputs.
     let act = |name: &'static str, n: u64| {
         let mut parts = module();
         parts.push(part(name, "F16", &[n], &[0x00, 0x40]));

@@ -368,7 +368,7 @@ fn changed_bytes_never_panic_and_verdicts_agree_with_the_safetensors_crate() {
             }
             Err(error) => {
                 refused += 1;
-                // Stricter only where two entries have one name, or there is none at all.
+                // Stricter only if two entries share a name, or there are no entries.
                 let strict = matches!(error, Error::DuplicateTensor { .. } | Error::NoTensors { .. });
                 assert!(strict || !crate_accepts(&bytes), "{error}: {:?}", String::from_utf8_lossy(&bytes));
             }

@@ -115,7 +115,7 @@ fn any_rows_and_columns_are_those_of_the_whole() {
     }
 }
 
-/// The bytes behind rows: all rows together name every byte of the codes, and no span leaves its file.
+/// The byte ranges of all rows together cover every byte of the codes, and no range leaves its file.
 #[test]
 fn spans_cover_the_codes() {
     for name in names() {

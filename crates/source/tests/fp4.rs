@@ -66,7 +66,7 @@ fn scales_of_nvfp4_are_numbers_and_in_blocks_without_sign() {
         let said = format!("tensor `a.weight_scale`: row 0: expected a finite scale, found byte {nan:#04x}");
         assert_eq!(error.to_string(), said);
     }
-    // A sign is a number to whoever decodes, and nothing that a block can hold.
+    // A decoder accepts a sign; a block cannot hold it.
     let negative = nvfp4(64, 0xb8, &[], 0x3c).unwrap();
     assert!(read(&negative).unwrap()[0] < 0.0);
     let error = repack(&negative, DType::NVFP4).unwrap_err();

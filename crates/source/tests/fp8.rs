@@ -39,7 +39,7 @@ fn fine_grained() -> Json {
     json!({"quant_method": "fp8", "weight_block_size": [128, 128]})
 }
 
-/// One matrix in each spelling, with what stands beside it; no config says what it is.
+/// One matrix in each layout, with its other parts; no config names the method.
 #[test]
 fn tensors_say_what_they_are_where_no_config_does() {
     const F8: Dtype = Dtype::F8_E4M3;
@@ -56,7 +56,7 @@ fn tensors_say_what_they_are_where_no_config_does() {
         assert_eq!(checkpoint.method, Some(method), "{codes} {scales}");
         assert_eq!(checkpoint.tensor(value).map(|tensor| tensor.shape.clone()), Some(vec![200, 300]));
     }
-    // The same under a config that names no method: that of ModelOpt, in a file of its own.
+    // The same with a config that names no method: ModelOpt's separate file.
     let tensors = [CODES, ("a.weight_scale", Dtype::F32, &[][..])];
     let checkpoint =
         open_with(&[("hf_quant_config.json", json!({"quantization": {"quant_algo": "FP8"}}))], &tensors);
@@ -78,7 +78,7 @@ fn bytes_are_codes_where_modelopt_says_so() {
 
 const CODES: Zeros<'_> = ("a.weight", Dtype::F8_E4M3, &[200, 300]);
 
-/// Opens codes (200, 300) beside these scales.
+/// Opens codes (200, 300) with these scales.
 fn with_scales(dtype: Dtype, shape: &[u64]) -> Result<Checkpoint, Error> {
     open(fine_grained(), &[CODES, ("a.weight_scale_inv", dtype, shape)])
 }
@@ -223,7 +223,7 @@ fn parts_that_are_alone() {
     let error = open(fine_grained(), &[("b.weight", Dtype::BF16, &[4, 4]), scale]).expect_err("no codes");
     let alone = "tensor `a.weight_scale_inv`: a part of quantized weights whose codes are not there, or are of another type";
     assert_eq!(error.to_string(), alone);
-    // Weights that are numbers already beside scales: whether to multiply nobody can say.
+    // Plain weights with scales: it is ambiguous whether to multiply.
     let error = open(fine_grained(), &[("a.weight", Dtype::BF16, &[200, 300]), scale]).expect_err("no codes");
     assert_eq!(error.to_string(), alone);
     // Two kinds of scales for one matrix.

@@ -1,4 +1,4 @@
-//! Files from before GGUF that are wrong in one thing, each told by its own error.
+//! Files from before GGUF with one defect each, and their errors.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{fs, path::PathBuf};
@@ -13,7 +13,7 @@ fn parse(bytes: Vec<u8>) -> Result<LegacyModel, LegacyError> {
     parse_legacy(vec![("x.bin".to_owned(), bytes)])
 }
 
-/// Where the first tensor of a ggjt file begins.
+/// Offset of the first tensor in a ggjt file.
 fn first_tensor(bytes: &[u8]) -> usize {
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     (0..number(8)).fold(36, |at, _| at + 8 + number(at))
@@ -35,7 +35,7 @@ fn a_file_that_is_cut_anywhere_is_refused_or_ends_with_a_tensor() {
                 n_read += 1;
             }
             Err(error) => {
-                // A header that has lost its vocabulary says so before anything is read of it.
+                // A header without a vocabulary is reported before any of it is read.
                 let is_cut = matches!(error, LegacyError::Truncated { .. });
                 assert!(is_cut || matches!(error, LegacyError::Header { .. }), "{len} bytes: {error}");
             }

@@ -1,4 +1,4 @@
-//! Every form that weights come in, as a tiny checkpoint of headers: which ones are refused, and in which words.
+//! Every format of weights as a tiny checkpoint of headers: which ones are refused, and with which message.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeSet, fs};
@@ -45,7 +45,7 @@ fn open(config: &Json, tensors: &str) -> Result<Checkpoint, Error> {
 /// One checkpoint: the row that it must be recognized as, its `quantization_config`, its tensors.
 struct Case(&'static str, Json, &'static str);
 
-/// What every checkpoint holds besides.
+/// Tensor in every checkpoint.
 const NORM: &str = "model.norm.weight BF16 8";
 
 fn cases() -> Vec<Case> {
@@ -187,7 +187,7 @@ fn what_is_not_read_is_refused_by_name() {
     let mut without: BTreeSet<&str> = VARIANTS.iter().chain(REFUSED).map(|method| method.name).collect();
     for Case(row, config, tensors) in cases() {
         if !VARIANTS.iter().chain(REFUSED).any(|method| method.name == row) {
-            // A row whose method is read by now has goldens of its own.
+            // Rows of methods that are read have goldens of their own.
             continue;
         }
         let error = open(&json!({"quantization_config": config}), &format!("{NORM}, {tensors}")).unwrap_err();

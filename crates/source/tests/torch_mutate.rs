@@ -66,7 +66,7 @@ fn mutated_archives_and_legacy_files() {
 #[test]
 fn mutated_pickles() {
     let names = ["types-legacy", "parameters-legacy", "module-legacy", "views-legacy"];
-    // The fourth pickle of a legacy file is the state dict: what is before it and behind it stays.
+    // The fourth pickle of a legacy file is the state dict: everything before and after it stays.
     let good: Vec<[Vec<u8>; 3]> = names
         .iter()
         .map(|name| {

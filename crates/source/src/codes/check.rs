@@ -1,4 +1,4 @@
-//! Whether all parts of coded weights are as large as reading them takes for granted.
+//! Checks that all parts of coded weights are as large as reading them requires.
 
 use super::{
     packing::Codes,
@@ -48,7 +48,7 @@ impl CodedWeights {
     }
 }
 
-/// Whether scales can be of this type: whole bytes that are numbers.
+/// True if scales can have this type: whole bytes that are numbers.
 fn is_number(dtype: Dtype) -> bool {
     dtype.is_readable() && dtype.bits().is_multiple_of(8)
 }

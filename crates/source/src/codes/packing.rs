@@ -1,7 +1,8 @@
-//! How codes lie in a file.
+//! Layout of codes in a file.
 //!
-//! A matrix of codes is a bundle of streams, each along a row or along a column of it; what differs is where the bits of
-//! a stream are. [`Codes::code`] says it for one code in plain arithmetic; [`Codes::unpack`] is the fast way to the same.
+//! A matrix of codes is a bundle of streams, each along a row or a column; packings differ in the positions
+//! of a stream's bits. [`Codes::code`] defines this for one code in plain arithmetic; [`Codes::unpack`] is
+//! the fast equivalent.
 
 use std::ops::Range;
 
@@ -16,13 +17,13 @@ pub(crate) struct Codes {
     pub span: Span,
     /// Bits of a code, 1 to 8.
     pub bits: u32,
-    /// Where the bits of a stream are.
+    /// Positions of a stream's bits.
     pub packing: Packing,
-    /// Whether streams are rows or columns of the matrix.
+    /// Direction of the streams: rows or columns of the matrix.
     pub axis: Axis,
     /// Streams of a matrix.
     pub n_streams: u64,
-    /// Codes of a stream; what its last word holds beyond is padding.
+    /// Number of codes in a stream; the rest of its last word is padding.
     pub n_elems: u64,
     /// Bytes of a matrix.
     pub matrix_bytes: u64,
@@ -31,7 +32,7 @@ pub(crate) struct Codes {
     pub flip: u8,
 }
 
-/// What a stream of codes is of its matrix.
+/// Direction of a stream of codes in its matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
     /// A row.
@@ -40,10 +41,10 @@ pub(crate) enum Axis {
     Column,
 }
 
-/// Where the bits of a stream are. Words are little endian, low bits first.
+/// Positions of a stream's bits. Words are little endian, low bits first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packing {
-    /// One stream of bits after the other: code `e` at bit `e * bits` behind byte `stream * stream_bytes`.
+    /// Contiguous streams of bits: code `e` at bit `e * bits` after byte `stream * stream_bytes`.
     Dense {
         /// Bytes of a stream.
         stream_bytes: u64,
@@ -64,7 +65,7 @@ pub(crate) enum Packing {
     Down {
         /// Bytes of a word: 1 or 4.
         word_bytes: u64,
-        /// Whether codes do not cross from one word into the next.
+        /// True if codes do not cross word boundaries.
         whole: bool,
     },
     /// As `Down` with words of 32 bits, in planes: of 32 codes first all low bits, in `bits` words together.
@@ -90,7 +91,7 @@ pub(crate) enum Packing {
 pub(crate) enum Fields {
     /// In order.
     Plain,
-    /// Of eight nibbles those of AWQ: codes 0 to 7 in fields 0, 4, 1, 5, 2, 6, 3, 7.
+    /// AWQ's order of eight nibbles: codes 0 to 7 in fields 0, 4, 1, 5, 2, 6, 3, 7.
     Awq,
 }
 
@@ -130,7 +131,7 @@ impl Codes {
         }
     }
 
-    /// Bytes of a row, where each row is a range of bytes of its own.
+    /// Bytes of a row, if each row is a separate range of bytes.
     pub fn row_bytes(&self) -> Option<u64> {
         match (&self.packing, self.axis) {
             (
@@ -143,7 +144,7 @@ impl Codes {
         }
     }
 
-    /// The bytes behind rows `rows` of a matrix: theirs, or the whole matrix.
+    /// Byte range of rows `rows` of a matrix: their own, or that of the whole matrix.
     pub fn place(&self, matrix: u64, rows: Range<u64>) -> Span {
         let begin = matrix * self.matrix_bytes;
         let bytes = match self.row_bytes() {
@@ -153,10 +154,10 @@ impl Codes {
         self.span.part_of(bytes)
     }
 
-    /// The bytes behind rows `rows` of a matrix, and the number of the row that they begin with.
+    /// Bytes of rows `rows` of a matrix, and the number of the first row in them.
     ///
     /// # Errors
-    /// What hinders reading.
+    /// Errors of reading.
     pub fn bytes_of<'a>(
         &self,
         parts: &'a [Part],
@@ -352,7 +353,7 @@ impl Codes {
             }
             return;
         }
-        // 32 codes are `bits` words: gathered, they are a dense stream of their own.
+        // 32 codes are `bits` words: gathered, they form a dense stream.
         for begin in (0..width).step_by(32) {
             let n = 32.min(width - begin);
             let first = first_word + (begin / 32 * bits) as u64;

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Part, ReadError, Repacks};
 
-/// What is known of all values of a tensor.
+/// Known bounds on all values of a tensor.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     least: f32,
@@ -60,7 +60,7 @@ impl CodedWeights {
         }
     }
 
-    /// The types that hold all values, smallest first, or why there is none.
+    /// Types that can hold all values, smallest first, or the reason that there is none.
     pub(super) fn repack_types(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
         let not = |why: &str| Ok(Repacks::Not(why.to_owned()));
         if self.fold.is_some() {
@@ -73,7 +73,7 @@ impl CodedWeights {
                 self.n_columns
             )));
         }
-        // Scales and zeros of all rows: what they are decides which types can hold the values.
+        // Scales and zeros of all rows determine which types can hold the values.
         let n_groups = self.n_groups() as usize;
         let (mut zeros, mut scratch) = (Extent::EMPTY, Scratch::default());
         let n_rows = self.tensor_rows();
@@ -266,8 +266,8 @@ fn put_fifth_bits(levels: impl Iterator<Item = u8>, out: &mut Vec<u8>) {
     out.extend(word.to_le_bytes());
 }
 
-/// Five digits of base 3 a byte, the number of which is stored as `ceil(number * 256 / 243)`: element `i` of 32 and
-/// those 32, 64, 96, 128 behind it, then of 16 likewise, then four bytes of four digits.
+/// Five base-3 digits per byte, stored as `ceil(number * 256 / 243)`: element `i` of 32 and those 32, 64, 96,
+/// 128 after it, then the same for 16, then four bytes of four digits.
 fn put_ternary(codes: &[u8], scale: [u8; 2], out: &mut Vec<u8>) {
     for (first, n_bytes, n_digits) in [(0, 32, 5), (160, 16, 5), (240, 4, 4)] {
         for i in 0..n_bytes {
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn halves_are_exact_or_none() {
-        // Every half is a float, and comes back; its neighbours among floats are no halves.
+        // Every half is a float and converts back; its neighbouring floats are not halves.
         for half in 0..=u16::MAX {
             let mut value = [0.0];
             crate::rows::to_f32(crate::Dtype::F16, &half.to_le_bytes(), &mut value);

@@ -21,18 +21,18 @@ pub(crate) struct Strided {
     pub row_stride: u64,
     /// Elements from one group to the next.
     pub group_stride: u64,
-    /// What is done with a number that is read.
+    /// Operation applied to a number after reading.
     pub change: Change,
 }
 
-/// What is done with a number that is read.
+/// Operation applied to a number after reading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Change {
     /// Nothing.
     None,
     /// One is divided by it.
     Inverse,
-    /// This is added: what the flipped sign bit of a code adds to it, and so to its zero.
+    /// Adds this value: the contribution of a code's flipped sign bit to it, and so to its zero.
     Add(f32),
 }
 
@@ -72,7 +72,7 @@ impl Strided {
         self.dtype.bits() / 8
     }
 
-    /// Bytes behind rows `rows` of a matrix with all their groups, which are at least one.
+    /// Byte range of rows `rows` of a matrix with all their groups, of which there is at least one.
     pub fn place(&self, matrix: u64, rows: Range<u64>, n_groups: u64) -> Span {
         let last = |n: u64, stride: u64| n.saturating_sub(1) * stride;
         let first = matrix * self.matrix_stride + rows.start * self.row_stride;

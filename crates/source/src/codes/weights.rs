@@ -26,9 +26,9 @@ pub(crate) struct CodedWeights {
     pub scales: Strided,
     /// Zeros, (rows, groups).
     pub zeros: Zeros,
-    /// What is added to the product, (rows, groups).
+    /// Offsets added to the product, (rows, groups).
     pub offsets: Option<Strided>,
-    /// Which group a column belongs to.
+    /// Group of each column.
     pub groups: Groups,
     /// A factor of each column.
     pub fold: Option<Fold>,
@@ -45,7 +45,7 @@ pub(crate) enum Zeros {
     Floats(Strided),
 }
 
-/// What a stored zero point means.
+/// Meaning of a stored zero point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ZeroRule {
     /// Itself.
@@ -58,7 +58,7 @@ pub(crate) enum ZeroRule {
     PlusOneByWord,
 }
 
-/// Which group a column belongs to.
+/// Group of each column.
 #[derive(Debug, Clone)]
 pub(crate) enum Groups {
     /// So many neighbouring columns are a group; the last may be shorter.
@@ -79,7 +79,7 @@ pub(crate) enum Groups {
 pub(crate) struct Fold {
     /// The factors; rows and groups do not matter, columns count as groups.
     pub factors: Strided,
-    /// Whether values are divided by them, not multiplied with.
+    /// True if values are divided by the scales rather than multiplied.
     pub divides: bool,
 }
 
@@ -266,7 +266,7 @@ impl CodedWeights {
         }
     }
 
-    /// Whether each row is a range of bytes of its own.
+    /// True if each row is a separate range of bytes.
     fn is_by_rows(&self) -> bool {
         self.codes.row_bytes().is_some()
     }
@@ -338,7 +338,7 @@ impl Stored for CodedWeights {
             spans.push(span.clone());
         }
         spans.extend(self.fold.as_ref().map(|fold| fold.factors.span.clone()));
-        // What several matrices share, and what is one number for all, is there once.
+        // Spans that several matrices share, and single numbers for all, are listed once.
         spans.sort_by_key(|span| (span.part, span.bytes.start, span.bytes.end));
         spans.dedup();
         spans

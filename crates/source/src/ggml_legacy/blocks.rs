@@ -18,16 +18,16 @@
 
 use tensor::DType;
 
-/// How a tensor's elements lie in the file.
+/// Layout of a tensor's elements in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocks {
     /// As today.
     Today(DType),
-    /// In blocks that nobody writes any more.
+    /// Blocks in an obsolete format.
     Old(&'static OldBlock),
 }
 
-/// A block that nobody writes any more.
+/// An obsolete block format.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OldBlock {
     /// The name of its type then.
@@ -36,11 +36,11 @@ pub struct OldBlock {
     n_elems: usize,
     /// Bytes of a scale: 4 for f32, 2 for f16.
     scale_bytes: usize,
-    /// Whether a minimum follows the scale.
+    /// True if a minimum follows the scale.
     has_min: bool,
     /// Bits of an element.
     bits: u32,
-    /// Whether a byte holds neighbours and not elements of both halves.
+    /// True if a byte holds neighbours rather than elements of both halves.
     neighbours: bool,
     /// Today's type that holds the same where scales and minima fit f16.
     today: Option<DType>,
@@ -69,8 +69,8 @@ static Q4_1_B: OldBlock = old("q4_1", 32, 4, true, 4, false, Some(DType::Q4_1));
 static Q8_0_AB: OldBlock = old("q8_0", 32, 4, false, 8, false, Some(DType::Q8_0));
 
 impl Blocks {
-    /// What type `id` means under a version of the blocks (0, 1 or 2, as in the table above); none where it means
-    /// nothing, and for q8_1, which no file holds.
+    /// Type with this `id` in a version of the blocks (0, 1 or 2, as in the table above); `None` if the id is
+    /// undefined, and for q8_1, which no file contains.
     pub(super) fn of(id: u32, version: u32) -> Option<Blocks> {
         use Blocks::{Old, Today};
         Some(match (id, version) {
@@ -185,7 +185,7 @@ impl OldBlock {
         }
     }
 
-    /// Whether every scale of whole blocks fits f16.
+    /// True if every scale of whole blocks fits f16.
     pub(super) fn fits(&self, blocks: &[u8]) -> bool {
         let fits = |block: &[u8]| self.scales(block).iter().all(|&scale| exact_half(scale).is_some());
         self.scale_bytes == 2 || blocks.chunks_exact(self.n_bytes()).all(fits)
@@ -230,7 +230,7 @@ fn exact_half(value: f32) -> Option<u16> {
     let bits = value.to_bits();
     let (sign, exponent, mantissa) = ((bits >> 31 << 15) as u16, bits >> 23 & 255, bits & 0x007f_ffff);
     let magnitude = match exponent {
-        // A power of two from -14 to 15 and ten bits behind it.
+        // A power of two from -14 to 15, followed by ten bits.
         113..=142 if mantissa.trailing_zeros() >= 13 => {
             Some(((exponent - 112) << 10 | mantissa >> 13) as u16)
         }

@@ -2,8 +2,7 @@
 
 use std::io;
 
-/// Why a file from before GGUF cannot be read. Files are named; the path of the first one is added by whoever opened
-/// it.
+/// Error in a file from before GGUF. Files are named; the caller that opened the first one adds its path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LegacyError {
@@ -12,10 +11,10 @@ pub enum LegacyError {
     Io {
         /// The file.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// A magic that is none of ggml, ggmf and ggjt.
+    /// Magic other than ggml, ggmf and ggjt.
     #[error("`{file}`: magic {found:?} is none of ggml, ggmf and ggjt")]
     Magic {
         /// The file.
@@ -28,12 +27,12 @@ pub enum LegacyError {
     Foreign {
         /// The file.
         file: String,
-        /// What it is.
+        /// Recognized format.
         what: &'static str,
-        /// What would help.
+        /// Suggested remedy.
         advice: &'static str,
     },
-    /// A version of the container that nobody has defined.
+    /// Undefined version of the container.
     #[error("`{file}`: {container} of version {version}; known are versions up to {max}")]
     Version {
         /// The file.
@@ -50,9 +49,9 @@ pub enum LegacyError {
     Truncated {
         /// The file.
         file: String,
-        /// What was being read.
+        /// Item being read.
         what: &'static str,
-        /// Where it begins.
+        /// Start of the item.
         offset: u64,
         /// Bytes that it needs.
         needed: u64,
@@ -64,11 +63,11 @@ pub enum LegacyError {
     Header {
         /// The file.
         file: String,
-        /// What the number is.
+        /// Meaning of the number.
         what: &'static str,
         /// The number.
         found: u64,
-        /// What was expected.
+        /// Expected value.
         expected: String,
     },
     /// A number of a tensor's header that cannot be.
@@ -78,14 +77,14 @@ pub enum LegacyError {
         file: String,
         /// Index of the tensor in the file.
         index: u64,
-        /// What the number is.
+        /// Meaning of the number.
         what: &'static str,
         /// The number.
         found: u64,
-        /// What was expected.
+        /// Expected value.
         expected: String,
     },
-    /// A tensor's name is no text.
+    /// A tensor's name is not valid UTF-8.
     #[error("`{file}`: tensor {index}: its name is not UTF-8")]
     Name {
         /// The file.
@@ -144,7 +143,7 @@ pub enum LegacyError {
     PartHeader {
         /// The part.
         file: String,
-        /// What differs.
+        /// Differing property.
         what: &'static str,
     },
     /// The size of the embedding does not say how many parts there are.
@@ -160,7 +159,7 @@ pub enum LegacyError {
 }
 
 impl LegacyError {
-    /// What a person can do about it.
+    /// Suggested remedy.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             LegacyError::Foreign { advice, .. } => Some(advice),

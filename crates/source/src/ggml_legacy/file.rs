@@ -23,7 +23,7 @@ const GGMF: [u8; 4] = *b"fmgg";
 const GGJT: [u8; 4] = *b"tjgg";
 const GGLA: [u8; 4] = *b"algg";
 
-/// Whether a file that begins with these bytes is one of those from before GGUF, read or not.
+/// True if these first bytes are those of a format before GGUF, readable or not.
 pub(super) fn is_legacy(start: &[u8]) -> bool {
     [GGML, GGMF, GGJT, GGLA].iter().any(|magic| start.starts_with(magic))
 }
@@ -70,7 +70,7 @@ pub struct Hyperparameters {
     pub file_type: u32,
 }
 
-/// Where a tensor is in its file.
+/// Location of a tensor in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileTensor {
     pub name: String,
@@ -82,7 +82,7 @@ pub(super) struct FileTensor {
     pub n_bytes: u64,
 }
 
-/// What is in a file.
+/// Contents of a file's header.
 #[derive(Debug)]
 pub(super) struct Header {
     pub container: Container,
@@ -177,7 +177,7 @@ fn hyperparameters(cursor: &mut Cursor<'_>) -> Result<Hyperparameters, LegacyErr
     let wrong = |what, found: u32, expected: String| {
         Err(LegacyError::Header { file: cursor.file.to_owned(), what, found: found.into(), expected })
     };
-    // What tells the files of other models apart, which begin with the same magic and other numbers.
+    // Tells files of other models apart, which begin with the same magic and other numbers.
     if n_vocab == 0 || n_embd == 0 || n_layer == 0 {
         return wrong("a size", 0, "more".to_owned());
     }
@@ -224,7 +224,7 @@ fn vocabulary(
     Ok((tokens, scores))
 }
 
-/// Whether a tensor begins here.
+/// True if a tensor begins here.
 fn is_tensor(cursor: &Cursor<'_>, container: Container) -> bool {
     let mut ahead = Cursor { ..*cursor };
     tensor(&mut ahead, container, 0).is_ok()
@@ -241,7 +241,7 @@ fn tensor(cursor: &mut Cursor<'_>, container: Container, index: u64) -> Result<F
     if !(1..=2).contains(&n_dims) {
         return wrong("the number of dimensions", n_dims, "1 or 2");
     }
-    // Longer than any name of a LLaMA model; what is longer comes of a file that is something else.
+    // Longer than any name of a LLaMA model: a longer one means that the file is something else.
     if name_len == 0 || name_len > 256 {
         return wrong("the length of the name", name_len, "1 to 256");
     }

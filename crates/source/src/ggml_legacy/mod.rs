@@ -63,17 +63,17 @@ pub struct LegacyTensor {
     pub row_elems: u64,
     /// Rows; none for a vector.
     pub n_rows: Option<u64>,
-    /// How its elements lie in the file.
+    /// Layout of its elements in the file.
     pub blocks: Blocks,
     /// Today's type that holds the same values bit for bit, if there is one.
     pub today: Option<DType>,
-    /// Where it lies, part by part.
+    /// Location of its pieces, part by part.
     pieces: Vec<Span>,
-    /// Whether pieces are columns of it and not rows.
+    /// True if pieces are columns rather than rows.
     by_columns: bool,
 }
 
-/// Whether the file at `path` is one from before GGUF, by its magic; those that are refused are among them.
+/// True if the magic of the file at `path` is that of a format before GGUF, including those that are refused.
 pub fn is_legacy(path: &Path) -> bool {
     let mut start = [0; 4];
     path.is_file()
@@ -84,7 +84,7 @@ pub fn is_legacy(path: &Path) -> bool {
 /// Opens a model by its first file.
 ///
 /// # Errors
-/// [`LegacyError`]: what is missing or wrong, with the file's name.
+/// [`LegacyError`]: the missing or invalid item, with the file's name.
 pub fn open_legacy(path: &Path) -> Result<LegacyModel, LegacyError> {
     let map = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -130,10 +130,10 @@ fn header_of(part: &Part) -> Result<Header, LegacyError> {
 /// Into how many parts a model was cut.
 fn n_parts(file: &str, first: &Header) -> Result<u64, LegacyError> {
     let n_embd = u64::from(first.hyperparameters.n_embd);
-    // Whether there is an embedding at all is asked by whoever makes a model of it.
+    // The caller checks that there is an embedding at all.
     let columns =
         first.tensors.iter().find(|tensor| tensor.name == EMBEDDING).map_or(n_embd, |it| it.dims[0]);
-    // ggjt files are whole: what is wrong with their embedding is no matter of parts.
+    // ggjt files are never split: a problem with their embedding is unrelated to parts.
     if first.container.name == "ggjt" || columns >= n_embd {
         return Ok(1);
     }
@@ -190,7 +190,7 @@ fn span(part: usize, tensor: &FileTensor) -> Span {
     Span { part, bytes: tensor.begin..tensor.begin + tensor.n_bytes }
 }
 
-/// A tensor by what the first of `n_parts` files says of it.
+/// Creates a tensor from its entry in the first of `n_parts` files.
 fn of_one_file(tensor: &FileTensor, n_parts: usize) -> LegacyTensor {
     let by_columns = [EMBEDDING, ".attention.wo.weight", ".feed_forward.w2.weight"]
         .iter()
@@ -279,7 +279,7 @@ impl LegacyModel {
         })
     }
 
-    /// Tells the system how the bytes behind rows `rows` will be used.
+    /// Tells the system the expected use of rows `rows`.
     pub fn advise(&self, tensor: &LegacyTensor, rows: Range<u64>, advice: Advice) {
         for span in tensor.spans(rows) {
             if let Some(part) = self.parts.get(span.part) {

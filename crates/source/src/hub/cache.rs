@@ -26,8 +26,8 @@ pub struct Snapshot {
     pub commit: String,
 }
 
-/// The snapshot of a model's revision, if the cache has one. Which files it holds is another question: whoever filled the
-/// cache may have wanted few.
+/// Snapshot of a model's revision, if the cache has one. It may lack files: the cache may have been filled
+/// with only some of them.
 pub fn cached(cache: &Path, repo: &Repo) -> Option<Snapshot> {
     let folder = cache.join(repo.cache_folder());
     let revision = repo.revision();
@@ -44,8 +44,7 @@ pub fn cached(cache: &Path, repo: &Repo) -> Option<Snapshot> {
 }
 
 impl Snapshot {
-    /// What a conversion would miss in it, if anything: whoever filled the cache may have wanted few files. Weights
-    /// count if `with_weights`.
+    /// File that a conversion would miss in the snapshot, if any. Weights count if `with_weights`.
     pub fn lacks(&self, with_weights: bool) -> Option<String> {
         let Ok(listing) = Folder::at(&self.path).listing() else { return Some("files".to_owned()) };
         if !listing.has("config.json") && !listing.has("adapter_config.json") {
@@ -63,7 +62,7 @@ impl Snapshot {
     }
 }
 
-/// The files that an index names, as far as it can be read.
+/// Files named by an index, as far as it is readable.
 fn shards(folder: &Path, index: &str) -> Vec<String> {
     let map = read_small_file(folder, index).and_then(|bytes| json::parse(index, &bytes)).ok();
     let map = map.as_ref().and_then(|index| index.get("weight_map")).and_then(Json::as_object);

@@ -2,8 +2,8 @@
 
 use std::{io, path::PathBuf};
 
-/// Why a model cannot be had from the Hub or its cache. Addresses are shown without what stands behind `?`: that can be a
-/// signature.
+/// Failure to get a model from the Hub or its cache. Addresses are shown without the part after `?`, which
+/// can be a signature.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
@@ -12,7 +12,7 @@ pub enum HubError {
     Name {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// Reason it is invalid.
         why: &'static str,
     },
     /// The cache does not have the model, and the Hub is not to be asked.
@@ -30,45 +30,45 @@ pub enum HubError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The Hub has no such model, revision or file, or does not show it to whoever asks.
+    /// The Hub has no such model, revision or file, or denies access to it.
     #[error("{address}: the Hub answers {status}: {reason}")]
     Refused {
-        /// What was asked for.
+        /// Requested address.
         address: String,
         /// The HTTP status: 401, 403, 404 or 410.
         status: u16,
-        /// What the Hub says, or what the status means.
+        /// Message of the Hub, or the meaning of the status.
         reason: String,
-        /// Whether the Hub was told who asks.
+        /// True if a token was sent.
         has_token: bool,
-        /// Whether terms have to be accepted first.
+        /// True if terms must be accepted first.
         is_gated: bool,
     },
     /// An answer that is of no use, after several attempts where another one could have been.
     #[error("{address}: {what}")]
     Answer {
-        /// What was asked for.
+        /// Requested address.
         address: String,
-        /// What is wrong with the answer.
+        /// Problem with the answer.
         what: String,
     },
-    /// Nobody who is trusted vouches for who answers.
+    /// The server's certificate is not trusted.
     #[error("{address}: its certificate is not trusted: {what}")]
     Certificate {
-        /// What was asked for.
+        /// Requested address.
         address: String,
-        /// What is wrong with the certificate.
+        /// Problem with the certificate.
         what: String,
     },
     /// A redirect that is not followed.
     #[error("{address}: is redirected to `{to}`, {why}")]
     Redirect {
-        /// What was asked for.
+        /// Requested address.
         address: String,
-        /// Where it is said to be.
+        /// Target of the redirect.
         to: String,
         /// Why that place is not asked.
         why: &'static str,
@@ -78,7 +78,7 @@ pub enum HubError {
     Changed {
         /// The file.
         address: String,
-        /// What changed: the length or the tag.
+        /// Changed property: the length or the tag.
         what: &'static str,
         /// As it was listed or first seen.
         expected: String,
@@ -92,16 +92,16 @@ pub enum HubError {
         file: String,
         /// By the Hub.
         expected: String,
-        /// Of the bytes that came.
+        /// Checksum of the received bytes.
         found: String,
     },
-    /// Somebody has stopped the run.
+    /// The run was cancelled.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl HubError {
-    /// What a person could do about it.
+    /// Suggested remedy.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             HubError::Name { .. } => Some("write hf://OWNER/MODEL or hf://OWNER/MODEL@REVISION"),

@@ -1,8 +1,8 @@
 //! Weights files that are fetched while they are read.
 //!
-//! Whoever reads announces what it is going to read, in order. Some threads fetch blocks in that order, many neighbours
-//! with one request, and put them into a sparse file; a read waits until its blocks are there. What is done with goes, so that
-//! neither memory nor disk holds more than what is announced.
+//! The reader announces its reads in order. Several threads fetch blocks in that order, many neighbours per
+//! request, into a sparse file; a read waits until its blocks have arrived. Finished blocks are released, so
+//! that neither memory nor disk holds more than the announced reads.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -25,7 +25,7 @@ const N_THREADS: usize = 4;
 /// Blocks of one request at most: 8 MiB take a good part of a second where a gigabit comes, so that the first byte is
 /// not waited for often.
 const REQUEST_BLOCKS: usize = 32;
-/// The longest time without a look at whether somebody has stopped the run.
+/// Maximum time between two checks for cancellation.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Fetches blocks of any files, in the order in which they are asked for.
@@ -55,7 +55,7 @@ struct State {
 struct File {
     remote: RemoteFile,
     sparse: SparseFile,
-    /// Where the bytes lie, for messages.
+    /// Location of the bytes, for messages.
     path: PathBuf,
     /// Blocks that are in the queue or on their way. Taken after the lock of the queue.
     asked: Mutex<HashSet<u64>>,
@@ -78,7 +78,7 @@ impl Fetcher {
         Arc::new(Fetcher { shared: Arc::default() })
     }
 
-    /// Puts the blocks of `range` that nobody has asked for into the queue, in front of all others if `urgent`.
+    /// Adds the unrequested blocks of `range` to the queue, at the front if `urgent`.
     fn ask(&self, state: &mut State, file: &Arc<File>, range: &Range<u64>, urgent: bool) {
         let blocks: Vec<u64> = {
             let mut asked = lock(&file.asked);
@@ -113,7 +113,7 @@ impl Fetcher {
 }
 
 impl Drop for Fetcher {
-    /// Threads end when they look next; nobody waits for those that wait for the network.
+    /// Threads stop at their next check; those that wait for the network are not joined.
     fn drop(&mut self) {
         let mut state = lock(&self.shared.state);
         state.is_over = true;
@@ -123,7 +123,7 @@ impl Drop for Fetcher {
 }
 
 impl Shared {
-    /// What a thread does all its life.
+    /// Main loop of a thread.
     fn work(&self) {
         while let Some((file, blocks)) = self.next() {
             let result = match file.remote.ignores_ranges() {
@@ -131,7 +131,7 @@ impl Shared {
                 false => self.fetch(&file, &blocks),
             };
             let mut state = lock(&self.state);
-            // What has arrived may go and be asked for again.
+            // Blocks that arrived may be released and requested again.
             lock(&file.asked).retain(|block| !blocks.contains(block));
             if let Err(error) = result {
                 state.failed.get_or_insert(read_error(&file, &error));
@@ -221,7 +221,8 @@ impl<'a> Filler<'a> {
 }
 
 impl FetchedFile {
-    /// A file whose bytes go into `storage`, which is empty and lies at `path`; what is done with is given up if `discards`.
+    /// Creates a file whose bytes go into `storage`, which is empty and located at `path`; with `discards`,
+    /// finished bytes are released.
     ///
     /// # Errors
     /// [`HubError::Io`].
@@ -239,7 +240,7 @@ impl FetchedFile {
         Ok(FetchedFile { fetcher: Arc::clone(fetcher), file })
     }
 
-    /// What the file is on the Hub.
+    /// Description of the file on the Hub.
     pub fn remote(&self) -> &RemoteFile {
         &self.file.remote
     }

@@ -1,4 +1,4 @@
-//! The beginning of one file on the web, fetched by ranges as far as it is wanted.
+//! Beginning of a file on the web, fetched by ranges as needed.
 
 use std::{
     io::Read,
@@ -18,17 +18,18 @@ pub struct RemoteHead {
     client: Client,
     address: Uri,
     bytes: Vec<u8>,
-    /// Its length in bytes, once somebody has said it.
+    /// Length in bytes, once known.
     n_bytes: Option<u64>,
-    /// Of the first answer: bytes of two files must not be mixed.
+    /// Tag of the first answer: bytes of two versions must not be mixed.
     tag: Option<String>,
 }
 
 impl RemoteHead {
-    /// A file by its address: `http://` or `https://`, or `hf://OWNER/MODEL[@REVISION]/FILE` of the Hub. Nothing is fetched yet.
+    /// Creates the head of a file from its address: `http://` or `https://`, or
+    /// `hf://OWNER/MODEL[@REVISION]/FILE` of the Hub. Nothing is fetched yet.
     ///
     /// # Errors
-    /// [`HubError::Name`], [`HubError::Answer`] for what is no address.
+    /// [`HubError::Name`], [`HubError::Answer`] for an invalid address.
     pub fn new(settings: &Settings, address: &str, cancel: Arc<AtomicBool>) -> Result<RemoteHead, HubError> {
         let client = Client::new(settings, cancel)?;
         let address = match address.strip_prefix("hf://") {
@@ -54,7 +55,7 @@ impl RemoteHead {
         Ok(RemoteHead { client, address, bytes: Vec::new(), n_bytes: None, tag: None })
     }
 
-    /// What is here.
+    /// Bytes fetched so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -111,7 +112,7 @@ impl RemoteHead {
                 client.check_cancelled().map_err(Attempt::Never)?;
                 let wanted = (skip + end - bytes.len() as u64).min(piece.len() as u64) as usize;
                 match body.read(&mut piece[..wanted]) {
-                    // Whoever states no length ends the file so.
+                    // A server that states no length ends the file this way.
                     Ok(0) if n_bytes.is_none() => break,
                     Ok(0) => return Err(later(format!("the connection ended at byte {}", bytes.len()))),
                     Ok(came) => {

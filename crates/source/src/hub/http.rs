@@ -1,4 +1,4 @@
-//! Requests to the Hub: who is told the token, which redirects are followed, what is asked again.
+//! Requests to the Hub: who receives the token, which redirects are followed, what is retried.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use ureq::{
 
 use super::{HubError, Settings};
 
-/// How often something is asked in vain before it is given up.
+/// Maximum number of attempts for a request.
 const MAX_ATTEMPTS: u32 = 7;
 /// The time before something is asked for the second time; it doubles with each attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
@@ -38,7 +38,7 @@ const MAX_IDLE: usize = 8;
 /// Asks the Hub.
 pub(super) struct Client {
     agent: Agent,
-    /// The Hub's scheme and authority: nobody else is told the token.
+    /// The Hub's scheme and authority: only it receives the token.
     hub: Uri,
     endpoint: String,
     token: Option<String>,
@@ -60,7 +60,7 @@ pub(super) struct Answer {
     pub response: Response<Body>,
     /// Who answered in the end.
     pub uri: Uri,
-    /// Headers of the Hub's own answer, where it was a redirect to somebody else.
+    /// Headers of the Hub's own answer, if it redirected to another server.
     pub linked: Option<HeaderMap>,
 }
 
@@ -162,14 +162,14 @@ impl Client {
         Err(Attempt::Never(HubError::Answer { address: shown(&uri), what }))
     }
 
-    /// Whether this is the Hub itself, and not one of the places that it sends people to.
+    /// True for the Hub itself, false for servers that it redirects to.
     pub fn is_hub(&self, uri: &Uri) -> bool {
         let place = |uri: &Uri| (uri.scheme().cloned(), uri.host().map(str::to_lowercase), uri.port_u16());
         place(uri) == place(&self.hub)
     }
 
     fn send(&self, uri: &Uri, range: Option<&Range<u64>>) -> Result<Response<Body>, Attempt> {
-        // What is counted are the bytes of the file, so that they must come as they are.
+        // Byte counts refer to the file, so the transfer must not be compressed.
         let mut request = self.agent.get(uri).header(header::ACCEPT_ENCODING, "identity");
         if let Some(Range { start, end }) = range {
             request = request.header(header::RANGE, format!("bytes={start}-{}", end.saturating_sub(1)));
@@ -180,7 +180,7 @@ impl Client {
         request.call().map_err(|error| {
             let error_text = HubError::Answer { address: shown(uri), what: error.to_string() };
             match error {
-                // What TLS finds wrong has this kind; connections that end have others.
+                // TLS problems have this kind; closed connections have others.
                 ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
                     Attempt::Never(HubError::Certificate { address: shown(uri), what: error.to_string() })
                 }
@@ -213,7 +213,7 @@ impl Client {
         }
     }
 
-    /// What another status than success means.
+    /// Classifies a status other than success.
     fn failure(&self, uri: &Uri, mut response: Response<Body>) -> Attempt {
         let status = response.status().as_u16();
         let headers = response.headers();
@@ -222,10 +222,10 @@ impl Client {
         let says = text(headers, "x-error-message").map(str::to_owned);
         let asked = text(headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
         let address = shown(uri);
-        // A connection whose body was read can be used again; what is long is not worth it.
+        // A connection can be reused once its body was read; a long body is not worth reading.
         let _rest = response.body_mut().as_reader().take(16 << 10).read_to_end(&mut Vec::new());
         match status {
-            // Of somebody else the same may mean that a signature has expired.
+            // From another server the same status may mean that a signature has expired.
             401 | 403 | 404 | 410 if is_hub => {
                 let meaning = match (status, code.as_str()) {
                     (_, "GatedRepo") => "its owner shares it with those who accept the terms",

@@ -1,4 +1,4 @@
-//! What a model on the Hub consists of, at one commit.
+//! Files of a model on the Hub at one commit.
 
 use serde_json::Value as Json;
 use ureq::http::Uri;
@@ -30,11 +30,11 @@ pub(super) struct Entry {
     pub path: String,
     /// Its length in bytes.
     pub n_bytes: u64,
-    /// What the file must be.
+    /// Expected checksum.
     pub checksum: Checksum,
 }
 
-/// How the Hub says what a file must be; also the name of its blob in the cache.
+/// Checksum that the Hub states for a file; also the name of its blob in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Checksum {
     /// SHA-256 of the bytes: files in large file storage.
@@ -115,7 +115,7 @@ fn entry_of(entry: &Json) -> Result<Option<Entry>, &'static str> {
     Ok(Some(Entry { path, n_bytes, checksum: checksum.ok_or("a file has no checksum")? }))
 }
 
-/// Whether a path stays inside of the folder that it begins in.
+/// True if a path stays inside its starting folder.
 fn is_inside(path: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
     path.split('/').all(is_part) && !path.chars().any(|c| c.is_control() || c == '\\' || c == ':')

@@ -1,8 +1,9 @@
-//! Models of the Hugging Face Hub: their names, the cache that is already on the disk, and reading them over the network.
+//! Models of the Hugging Face Hub: their names, the local cache, and reading them over the network.
 //!
-//! [`Repo`] is what a model is called, [`Settings`] what the environment says, [`cached`] finds it in the cache, as the Hub's
-//! own library leaves it there. [`Remote`] (feature `remote`) reads it where it is: the revision becomes a commit once, small files
-//! are copied, and of weights those ranges come that rows are read of, ahead of whoever reads them.
+//! [`Repo`] is a model's name, [`Settings`] holds the environment's settings, [`cached`] finds a model in the
+//! cache in the layout of the Hub's own library. [`Remote`] (feature `remote`) reads it over the network: the
+//! revision is resolved to a commit once, small files are copied, and weights are fetched by ranges ahead of
+//! the rows being read.
 
 mod cache;
 mod error;

@@ -28,12 +28,12 @@ use crate::{
     small_files::{TEMPLATES, is_small_file},
 };
 
-/// Bytes of a JSON file that nobody asks for by its name, at most.
+/// Maximum size of a JSON file that is not requested by name, in bytes.
 const MAX_OTHER_JSON_BYTES: u64 = 16 << 20;
 /// Requests for small files at the same time.
 const N_REQUESTS: usize = 4;
 
-/// How a model is read over the network.
+/// Options for reading a model over the network.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RemoteOptions {
@@ -41,9 +41,9 @@ pub struct RemoteOptions {
     pub temporary: PathBuf,
     /// A folder for weights that have arrived; those that can only be read whole are there as long as the model is open.
     pub storage: PathBuf,
-    /// Whether weights are wanted that can only be read whole, as pickles are.
+    /// True if weights are wanted that can only be read whole, such as pickles.
     pub whole_weights: bool,
-    /// Whether all that is fetched goes to the cache in the end, see [`Remote::keep`].
+    /// True if everything fetched is stored in the cache at the end, see [`Remote::keep`].
     pub keep: bool,
     /// Set from anywhere to stop.
     pub cancel: Arc<AtomicBool>,
@@ -79,7 +79,7 @@ pub struct Remote {
     commit: String,
     /// Weights files that are read by ranges.
     fetched: Vec<Arc<FetchedFile>>,
-    /// Where those lie that are to be kept.
+    /// Temporary files of weights to be kept.
     incomplete: Vec<TempPath>,
     /// Files that are here as a whole, each compared with its checksum or found in the cache.
     whole: Vec<Entry>,
@@ -100,7 +100,7 @@ impl CacheFolder {
         self.blobs().join(entry.checksum.digits())
     }
 
-    /// Whether the cache has a file.
+    /// True if the cache has a file.
     fn has(&self, entry: &Entry) -> bool {
         fs::metadata(self.blob(entry)).is_ok_and(|it| it.is_file() && it.len() == entry.n_bytes)
     }
@@ -193,11 +193,11 @@ impl Remote {
         (self.whole.len(), self.whole.iter().map(|entry| entry.n_bytes).sum())
     }
 
-    /// Fetches what is missing of each weights file, compares checksums and gives all files their place in the cache; for
-    /// a model that was opened to be kept.
+    /// Fetches the missing bytes of each weights file, verifies checksums and moves all files into the cache;
+    /// for a model that was opened with `keep`.
     ///
     /// # Errors
-    /// [`HubError`]; what has its place stays there.
+    /// [`HubError`]; files already in the cache stay there.
     pub fn keep(self) -> Result<PathBuf, HubError> {
         let mut kept = self.whole;
         for (file, incomplete) in self.fetched.iter().zip(self.incomplete) {
@@ -250,7 +250,7 @@ fn persist(file: TempPath, to: &Path) -> Result<(), HubError> {
     file.persist(to).map_err(|error| HubError::Io { path: to.to_owned(), error: error.error })
 }
 
-/// Makes a name for a blob: a link where the system has any, else a copy. What is there already stays.
+/// Gives a blob a name: a symbolic link if the system supports it, else a copy. An existing file stays.
 fn link(to: &Path, blob: &Path, path: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
@@ -267,7 +267,7 @@ fn link(to: &Path, blob: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where small files are put.
+/// Destination of small files.
 struct Staging<'a> {
     client: &'a Arc<Client>,
     repo: &'a Repo,
@@ -320,7 +320,7 @@ impl Staging<'_> {
         check(entry, hash.digits())
     }
 
-    /// Where a file goes, in folders that are made for it.
+    /// Path of a file; creates its folders.
     fn path_of(&self, entry: &Entry) -> Result<PathBuf, HubError> {
         let path = self.folder.path().join(&entry.path);
         let parent = path.parent().unwrap_or(self.folder.path());
@@ -335,12 +335,12 @@ impl Staging<'_> {
     }
 }
 
-/// Whether weights are read by ranges: those with a header at the front.
+/// True if weights are read by ranges: formats with the header at the front.
 fn is_read_by_ranges(path: &str) -> bool {
     !path.contains('/') && path.ends_with(".safetensors")
 }
 
-/// Whether this is a file of weights, in whatever format.
+/// True for a weights file of any format.
 fn is_weights(path: &str) -> bool {
     let endings = [".bin", ".pth", ".pt", ".ckpt"];
     !path.contains('/')
@@ -351,7 +351,7 @@ fn is_weights(path: &str) -> bool {
             .any(|start| path.starts_with(start))
 }
 
-/// Whether this is one of the files that say something of a model, beside its weights.
+/// True for a file with information about a model besides its weights.
 fn is_small(entry: &Entry) -> bool {
     let is_other_json = |name: &str| name.ends_with(".json") && entry.n_bytes <= MAX_OTHER_JSON_BYTES;
     entry.n_bytes <= MAX_FILE_BYTES
@@ -364,7 +364,7 @@ fn is_small(entry: &Entry) -> bool {
                     || name.ends_with(".index.json")
             }
             Some((TEMPLATES, name)) => name.ends_with(".jinja") && !name.contains('/'),
-            // The pooling module of sentence-transformers, and its matrices behind a model.
+            // The pooling module of sentence-transformers, and its matrices after the model.
             Some((folder, name)) => {
                 name == "config.json" && folder.ends_with("Pooling")
                     || name == dense::FILE && dense::FOLDERS.contains(&folder)

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::HubError;
 
-/// What a name of a model begins with where it could be a path.
+/// Prefix of a model name that could also be a path.
 const SCHEME: &str = "hf://";
 /// Characters of a name at most.
 const MAX_NAME: usize = 96;
@@ -22,7 +22,7 @@ pub struct Repo {
 }
 
 impl Repo {
-    /// Whether `text` can mean nothing but a model on the Hub.
+    /// True if `text` can only be a model on the Hub.
     pub fn is_address(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
@@ -88,7 +88,7 @@ impl fmt::Display for Repo {
     }
 }
 
-/// Whether this is an owner or a model.
+/// True for a valid owner or model name.
 fn is_name(name: &str) -> bool {
     let ends_plainly = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
     ends_plainly(name.chars().next())
@@ -96,14 +96,14 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// Whether this can be a branch, a tag or a commit. It becomes a path below `refs/`, which it must not leave.
+/// True for a possible branch, tag or commit. It becomes a path below `refs/` and must not leave that folder.
 fn is_revision(revision: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
     revision.split('/').all(is_part)
         && !revision.chars().any(|c| c.is_control() || c.is_whitespace() || "\\:?*[~^".contains(c))
 }
 
-/// Whether this is the full name of a commit.
+/// True for a full commit hash.
 pub(super) fn is_commit(revision: &str) -> bool {
     revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit())
 }

@@ -1,4 +1,4 @@
-//! What the environment says of the Hub, by the rules of its Python library.
+//! Hub settings from the environment, by the rules of the Hub's Python library.
 //!
 //! Source: `huggingface_hub/constants.py` and `huggingface_hub/utils/_auth.py`, huggingface_hub 1.x.
 
@@ -12,7 +12,7 @@ use super::HubError;
 /// The Hub itself.
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
-/// Where the Hub and its cache are, and as whom it is asked.
+/// Addresses of the Hub and its cache, and credentials.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
@@ -20,9 +20,9 @@ pub struct Settings {
     pub cache: PathBuf,
     /// The Hub's address, without a slash at its end.
     pub endpoint: String,
-    /// Whether nothing may be asked of the Hub.
+    /// True if the Hub must not be contacted.
     pub offline: bool,
-    /// Certificates that are trusted, in the place of Mozilla's: a file of PEM.
+    /// Trusted certificates in place of Mozilla's: a PEM file.
     pub certificates: Option<PathBuf>,
     /// Says who asks; a secret.
     pub(super) token: Option<String>,
@@ -40,11 +40,11 @@ impl std::fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Reads the settings from environment variables, which `variable` gives by name; and the token from its file, where
-    /// no variable holds it.
+    /// Reads the settings from environment variables, which `variable` returns by name, and the token from
+    /// its file if no variable holds it.
     ///
     /// # Errors
-    /// [`HubError::Io`]: a token file that is there and cannot be read.
+    /// [`HubError::Io`]: a token file exists but cannot be read.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, HubError> {
         // A variable that is set to nothing is not set.
         let get = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -62,7 +62,8 @@ impl Settings {
                 None => token_in(&get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), path))?,
             },
         };
-        // Where a proxy reads along it has certificates of its own, of which these tell OpenSSL, requests and curl.
+        // An intercepting proxy has its own certificates, which these variables give to OpenSSL, requests and
+        // curl.
         let certificates =
             ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"].into_iter().find_map(&get);
         let endpoint = get("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
@@ -76,7 +77,7 @@ impl Settings {
     }
 }
 
-/// The token of a file; none where there is no file.
+/// Token from a file; `None` if there is no file.
 fn token_in(path: &Path) -> Result<Option<String>, HubError> {
     match fs::read_to_string(path) {
         Ok(token) => Ok(clean(&token)),
@@ -91,7 +92,8 @@ fn clean(token: &str) -> Option<String> {
     (!token.is_empty()).then_some(token)
 }
 
-/// `~` at the front and `$NAME`, `${NAME}` anywhere, as Python's `expandvars(expanduser(text))`; what is not set stays.
+/// Expands `~` at the front and `$NAME`, `${NAME}` anywhere, like Python's `expandvars(expanduser(text))`;
+/// unset variables stay.
 fn expanded(text: &str, get: &impl Fn(&str) -> Option<String>) -> String {
     let home = || get("HOME").or_else(|| get("USERPROFILE"));
     let text = match text.strip_prefix('~').zip(home()) {

@@ -24,17 +24,17 @@ const PIECE_BYTES: usize = 64 << 10;
 pub(super) struct RemoteFile {
     client: Arc<Client>,
     entry: Entry,
-    /// Where the Hub has it.
+    /// Address on the Hub.
     address: Uri,
-    /// Where the Hub has sent us last; such an address works for some time.
+    /// Last redirect target, which is valid for some time.
     signed: Mutex<Option<Uri>>,
     /// Host and tag of the first answer: bytes of two files must not be mixed.
     tag: Mutex<Option<(String, String)>>,
-    /// Whether a range was asked for and the whole file came.
+    /// True if a range was requested and the whole file came.
     ignores_ranges: AtomicBool,
 }
 
-/// What a server sends.
+/// Body of an answer, opened for reading.
 struct Opened {
     answer: Answer,
     /// The place in the file at which it begins.
@@ -56,12 +56,12 @@ impl RemoteFile {
         &self.entry
     }
 
-    /// Whether somebody has stopped the run.
+    /// True if the run was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.client.check_cancelled().is_err()
     }
 
-    /// Whether whole files come where ranges are asked for.
+    /// True if the server sends whole files in answer to ranges.
     pub fn ignores_ranges(&self) -> bool {
         self.ignores_ranges.load(Ordering::Relaxed)
     }
@@ -99,7 +99,7 @@ impl RemoteFile {
             };
             let came = place..place + n_bytes as u64;
             place = came.end;
-            // What is in front of the range is there where ranges are ignored.
+            // If ranges are ignored, the bytes before the range come first.
             if came.end > *next {
                 let new = &piece[(*next - came.start.min(*next)) as usize..n_bytes];
                 let skipped = (n_bytes - new.len()) as u64;
@@ -109,7 +109,8 @@ impl RemoteFile {
             }
         }
         if is_range {
-            // Only who has seen the end of a body can use the connection again. What comes behind it does not matter.
+            // A connection can only be reused once the end of its body was read. The bytes themselves do not
+            // matter.
             let _end = reader.read(&mut piece[..1]);
         }
         Ok(())
@@ -129,7 +130,7 @@ impl RemoteFile {
         Ok(Opened { answer, begin })
     }
 
-    /// Checks what the Hub itself says of the file that it sends us to: that it is the one that was listed.
+    /// Checks that the file behind a redirect is the listed one, by the Hub's headers.
     fn check_linked(&self, headers: &HeaderMap) -> Result<(), Attempt> {
         let listed = self.entry.checksum.digits();
         let is_alike = |tag: &&str| tag.len() == listed.len() && tag.bytes().all(|b| b.is_ascii_hexdigit());

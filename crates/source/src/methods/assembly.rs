@@ -1,8 +1,8 @@
-//! A checkpoint's tensors while decoded ones are put in the place of codes and scales.
+//! A checkpoint's tensors while decoded ones replace codes and scales.
 //!
-//! A method is a list of [`Taker`]s. Each looks for the tensors that it knows by ending and type, checks them, and puts
-//! one tensor in their place. All takers of a method run one after the other on the same assembly, so that files that
-//! mix formats need nothing of their own; what nobody took is an error at the end.
+//! A method is a list of [`Taker`]s. Each finds the tensors that it knows by suffix and type, checks them,
+//! and replaces them with one tensor. All takers of a method run in order on the same assembly, so that files
+//! with mixed formats need no special handling; tensors that no taker used are an error at the end.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -69,7 +69,7 @@ const OF_CODES: &[&str] = &[
     ".embedding_scale",
 ];
 
-/// What becomes of a tensor.
+/// Outcome for a tensor.
 #[derive(Debug)]
 enum Fate {
     /// It is part of another one.
@@ -81,12 +81,12 @@ enum Fate {
 /// A checkpoint's tensors, each with what becomes of it.
 #[derive(Debug)]
 pub(crate) struct Assembly<'a> {
-    /// What is decoded.
+    /// The checkpoint being decoded.
     pub quantized: &'a Quantized<'a>,
     by_name: HashMap<&'a str, &'a Tensor>,
     fates: HashMap<&'a str, Fate>,
     last: Vec<Tensor>,
-    /// How many tensors are left out, by reason.
+    /// Tensors that are left out, by reason.
     left_out: BTreeMap<&'static str, Vec<&'a str>>,
     notes: Vec<String>,
 }
@@ -116,7 +116,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Tensors that nobody has taken yet, in the order of the checkpoint.
+    /// Tensors that no taker has used yet, in checkpoint order.
     pub fn left(&self) -> Vec<&'a Tensor> {
         let all = self.quantized.tensors.iter();
         all.filter(|tensor| !self.fates.contains_key(tensor.name.as_str())).collect()
@@ -127,12 +127,13 @@ impl<'a> Assembly<'a> {
         self.by_name.get(name).copied()
     }
 
-    /// Puts the tensor `name` of `shape` in the place of its codes.
+    /// Replaces the codes with the tensor `name` of `shape`.
     pub fn put(&mut self, codes: &'a Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) {
         self.fates.insert(&codes.name, Fate::Becomes(decoded(codes, name, shape, stored)));
     }
 
-    /// Puts the tensor `name` of `shape` behind all others: where the reference puts what was in columns or packed.
+    /// Appends the tensor `name` of `shape` after all others: the reference's place for tensors that were
+    /// stored by columns or packed.
     pub fn put_last(&mut self, codes: &'a Tensor, name: String, shape: Vec<u64>, stored: Arc<dyn Stored>) {
         self.used(codes);
         self.last.push(decoded(codes, name, shape, stored));
@@ -154,10 +155,10 @@ impl<'a> Assembly<'a> {
         self.notes.push(line);
     }
 
-    /// All tensors: what nobody took stays as it is.
+    /// Returns all tensors; those that no taker used stay unchanged.
     ///
     /// # Errors
-    /// [`Error::ScalesWithoutCodes`] and [`Error::CodesWithoutScales`] for codes and scales that nobody took.
+    /// [`Error::ScalesWithoutCodes`] and [`Error::CodesWithoutScales`] for unused codes and scales.
     pub fn finish(mut self) -> Result<Decoded, Error> {
         for tensor in self.left() {
             if OF_ACTIVATIONS.iter().any(|ending| tensor.name.ends_with(ending)) {

@@ -1,4 +1,4 @@
-//! AutoRound: the layouts of others, by `packing_format`.
+//! AutoRound: layouts of other methods, by `packing_format`.
 //!
 //! ```text
 //! auto_round:auto_gptq, auto_round:gptq   GPTQ without g_idx; zeros are stored less one, 0 as 0
@@ -7,8 +7,8 @@
 //! auto_round:llm_compressor, :fp8, ...    tensors of compressed-tensors, 8-bit floats
 //! ```
 //!
-//! Codes of 5, 6 and 7 bits are dense streams like all others. Which of the layouts a module has its tensors say; the
-//! config says what zeros mean.
+//! Codes of 5, 6 and 7 bits are dense streams like all others. A module's tensors determine its layout; the
+//! config determines the meaning of zeros.
 //!
 //! Source: auto-round 0.16.1 `export/export_to_autoround/`.
 

@@ -1,4 +1,4 @@
-//! AWQ, as AutoAWQ writes it.
+//! AWQ in AutoAWQ's layout.
 //!
 //! ```text
 //! gemm  X.qweight  I32 (in, out / 8)   nibbles of eight outputs a word, in the order 0 2 4 6 1 3 5 7
@@ -9,11 +9,12 @@
 //!       X.scales   F16 (out, 8 words)  groups, then padding
 //! ```
 //!
-//! `w[n, i] = (q - z) * s`; zeros are stored as they are. Where a model's activation has no norm before the next
-//! matrix, AWQ divides its output by `….scales` of its own: they are folded into the columns of that matrix,
-//! `W[:, j] / scales[j]`.
+//! `w[n, i] = (q - z) * s`; zeros are stored unchanged. If there is no norm between a model's activation and
+//! the next matrix, AWQ divides the activation's output by separate `….scales`: they are folded into the
+//! columns of that matrix, `W[:, j] / scales[j]`.
 //!
-//! Source: autoawq 0.2.7.post3 `utils/packing_utils.py`, `modules/linear/gemm.py`, `gemv.py`, `modules/act.py`.
+//! Source: autoawq 0.2.7.post3 `utils/packing_utils.py`, `modules/linear/gemm.py`, `gemv.py`,
+//! `modules/act.py`.
 
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         zeros.into_iter().for_each(|zeros| assembly.used(zeros));
         made.push((codes, stem, weights));
     }
-    // What is left of scales divides activations.
+    // The remaining scales divide activations.
     for scales in assembly.left() {
         let Some(activation) = scales.name.strip_suffix(".scales") else { continue };
         let block = activation.rsplit_once('.').map_or("", |(block, _)| block);
@@ -88,7 +89,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             stem.strip_prefix(block).is_some_and(|rest| rest.starts_with('.'))
                 && weights.n_columns == n_columns
         });
-        // The one matrix beside the activation that takes so many inputs.
+        // The only matrix of the block with this number of inputs.
         let (Some((_, _, weights)), None) = (readers.next(), readers.next()) else {
             return Err(Error::ScalesWithoutCodes { tensor: scales.name.clone() });
         };

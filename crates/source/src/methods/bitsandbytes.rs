@@ -1,11 +1,11 @@
-//! bitsandbytes: codes of 4 bits in blocks over the flattened tensor, and integers of 8 bits with a scale for each row.
+//! bitsandbytes: 4-bit codes in blocks over the flattened tensor, and 8-bit integers with a scale per row.
 //!
 //! ```text
 //! X                    U8 [ceil(n/2), 1]   n = out·in; element 2i = byte >> 4, element 2i+1 = byte & 15. Any other type
 //!                                          is a disguise of the same bytes (`bnb_4bit_quant_storage`)
 //! X.absmax             F32 [blocks]        one for each block of `blocksize` elements, the last of which may be short;
 //!                      U8 [blocks]         nested: codes of `nested_quant_map`
-//! X.quant_map          F32 [16]            what the codes mean
+//! X.quant_map          F32 [16]            values of the codes
 //! X.nested_absmax      F32 [ceil(blocks/nested_blocksize)]
 //! X.nested_quant_map   F32 [256]
 //! X.quant_state.bitsandbytes__nf4 | __fp4   U8: JSON of blocksize, shape, nested_blocksize, nested_offset, ...
@@ -17,8 +17,9 @@
 //! w      = fl(fl(code * SCB) * 0.007874015718698502)
 //! ```
 //!
-//! Blocks cross rows. GPTQModel writes `_` before the last part of the names and no method behind `quant_state`. Source:
-//! `QuantState.as_dict`, `dequantize_4bit` and `int8_vectorwise_dequant` of bitsandbytes 0.50.2.
+//! Blocks cross rows. GPTQModel writes `_` before the last part of the names and no method after
+//! `quant_state`. Source: `QuantState.as_dict`, `dequantize_4bit` and `int8_vectorwise_dequant` of
+//! bitsandbytes 0.50.2.
 
 use std::{ops::Range, sync::Arc};
 
@@ -69,7 +70,7 @@ const FP4: [u32; 16] = [
     0xbe80_0000,
 ];
 
-/// What stands before the name of each tensor of the state, and the names of the state itself.
+/// Prefix of each tensor of the state, and the names of the state itself.
 struct Spelling {
     before: &'static str,
     states: &'static [&'static str],
@@ -81,7 +82,7 @@ const SPELLINGS: &[Spelling] = &[
     Spelling { before: "_", states: &["quant_state"] },
 ];
 
-/// What makes no sense without codes.
+/// Tensors that are meaningless without codes.
 const OF_CODES: &[&str] =
     &["absmax", "quant_map", "quant_state", "bitsandbytes__nf4", "bitsandbytes__fp4", "SCB", "weight_format"];
 
@@ -98,7 +99,7 @@ pub(super) const BITSANDBYTES: Method = Method {
     reading: Reading::Decoded(|quantized| assemble(quantized, &[take_4bit, take_8bit, refuse_rest])),
 };
 
-/// Codes or scales that nobody took.
+/// Refuses codes or scales that no taker used.
 fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for tensor in assembly.left() {
         if OF_CODES.iter().any(|ending| tensor.name.ends_with(ending)) {
@@ -141,7 +142,7 @@ enum Absmax {
     },
 }
 
-/// Takes every tensor that has a state beside it.
+/// Takes every tensor with a state.
 fn take_4bit(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let mut odd_tables = 0;
     for state in assembly.left() {
@@ -161,7 +162,7 @@ fn take_4bit(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the JSON of a state says.
+/// JSON of a state.
 struct State {
     block: u64,
     shape: Vec<u64>,
@@ -171,7 +172,7 @@ struct State {
     is_fp4: bool,
 }
 
-/// Puts the tensor `name` in the place of its codes; whether its table is an odd one.
+/// Replaces codes with the tensor `name`; returns whether its table is unusual.
 fn take_state<'a>(
     assembly: &mut Assembly<'a>,
     state: &'a Tensor,
@@ -383,7 +384,7 @@ struct ScaledRows {
     row_elems: u64,
 }
 
-/// Takes every tensor that has `SCB` beside it.
+/// Takes every tensor with `SCB`.
 fn take_8bit(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for scales in assembly.left() {
         let Some(module) = scales.name.strip_suffix(".SCB") else { continue };

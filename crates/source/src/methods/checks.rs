@@ -1,8 +1,8 @@
-//! What decoders check of the tensors that a value is made of, before the first is read.
+//! Checks of the tensors behind a decoded value, before the first is read.
 
 use crate::{Dtype, Error, Part, ReadError, Tensor, rows::read_elems};
 
-/// A tensor is not what its form says: what was expected of it and what is there.
+/// Error for a tensor that does not match its format: expected and found.
 pub(super) fn unfit(tensor: &Tensor, expected: impl Into<String>, found: impl Into<String>) -> Error {
     Error::PartForm { tensor: tensor.name.clone(), expected: expected.into(), found: found.into() }
 }
@@ -56,6 +56,6 @@ pub(super) fn small_number(parts: &[Part], tensor: &Tensor) -> Result<u64, Error
     let bytes = tensor.span().of(parts)?;
     let mut wide = [0; 8];
     wide[..bytes.len()].copy_from_slice(bytes);
-    // Of a negative number the upper bytes are missing or set: either way it is larger than any that is allowed.
+    // The upper bytes of a negative number are missing or set: either way it exceeds every valid number.
     Ok(u64::from_le_bytes(wide))
 }

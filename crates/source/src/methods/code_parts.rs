@@ -1,4 +1,4 @@
-//! What methods of codes with scales share: looking for the parts of a module, and their errors.
+//! Shared by methods with codes and scales: lookup of a module's parts, and its errors.
 
 use super::assembly::Assembly;
 use crate::{
@@ -73,7 +73,7 @@ pub(super) fn dense_rows(
         axis: Axis::Row,
         n_streams: n_rows,
         n_elems: n_columns,
-        // Of a file that was checked, so that its product fits.
+        // The file was checked, so the product fits.
         matrix_bytes: n_rows.saturating_mul(stream_bytes),
         flip,
     }

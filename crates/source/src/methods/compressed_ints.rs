@@ -145,7 +145,7 @@ fn bits_of(config: Option<&Json>) -> Vec<u32> {
     bits.filter_map(|bits| u32::try_from(bits).ok()).filter(|bits| (1..=8).contains(bits)).collect()
 }
 
-/// Whether a config says that a version before 0.18 wrote the checkpoint, which never packed densely.
+/// True if a config names a version before 0.18, which never packed densely.
 fn is_old(config: Option<&Json>) -> bool {
     let version = config.and_then(|config| config.get("version")?.as_str()).unwrap_or_default();
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
@@ -212,7 +212,7 @@ fn shape_of(assembly: &Assembly<'_>, codes: &Tensor, tensor: &Tensor) -> Result<
     bytes.chunks_exact(elem_bytes).enumerate().map(number).collect()
 }
 
-/// How many of everything a tensor has: matrices, rows and columns.
+/// Dimensions of a tensor: matrices, rows and columns.
 #[derive(Debug, Clone, Copy)]
 struct Matrix {
     n_matrices: u64,
@@ -221,7 +221,7 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// Of codes that stand for `shape`.
+    /// Dimensions of codes that decode to `shape`.
     fn new(codes: &Tensor, shape: &[u64]) -> Result<Matrix, Error> {
         let of = |shape: &[u64]| match *shape {
             [rows, columns] => Some([1, rows, columns]),
@@ -244,7 +244,7 @@ impl Matrix {
         }
     }
 
-    /// Where the scales are, and how many groups a row has.
+    /// Location of the scales, and the number of groups per row.
     fn scales(&self, codes: &Tensor, scales: &Tensor) -> Result<(Strided, u64), Error> {
         let Matrix { n_matrices, n_rows, n_columns } = *self;
         let n_scales: u64 = scales.shape.iter().product();
@@ -306,7 +306,7 @@ impl Matrix {
         Ok(Zeros::Codes(packed, ZeroRule::AsStored))
     }
 
-    /// Which group each column is in.
+    /// Group of each column.
     fn groups(
         &self,
         assembly: &mut Assembly<'_>,

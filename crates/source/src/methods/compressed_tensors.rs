@@ -1,4 +1,5 @@
-//! compressed-tensors, which llm-compressor writes: several formats under one config, told apart by their tensors.
+//! compressed-tensors, written by llm-compressor: several formats under one config, distinguished by their
+//! tensors.
 //!
 //! ```text
 //! format                              tensors of a module                                      taker

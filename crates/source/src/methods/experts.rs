@@ -10,7 +10,7 @@ use tensor::DType;
 
 use crate::{Dtype, Kept, Part, ReadError, Repacks, Span, Stored, Tensor};
 
-/// Some rows of a tensor, which are a tensor of their own.
+/// Some rows of a tensor, presented as a separate tensor.
 #[derive(Debug)]
 struct RowsOf {
     whole: Arc<dyn Stored>,
@@ -82,7 +82,7 @@ pub(super) fn split_experts(tensors: &mut Vec<Tensor>, named_experts: bool) {
     }
 }
 
-/// What stands before and after the number of an expert in Hugging Face's names.
+/// Parts before and after an expert's number in Hugging Face's names.
 fn names_of(stack: &Tensor, named_experts: bool) -> Option<(String, &'static str)> {
     let of_experts = || {
         let (block, matrix) = stack.name.split_once(".mlp.experts.").filter(|_| named_experts)?;
@@ -90,7 +90,7 @@ fn names_of(stack: &Tensor, named_experts: bool) -> Option<(String, &'static str
     };
     let (block, matrix) = stack.name.split_once(".switch_mlp.").or_else(of_experts)?;
     let [n_experts, _, _] = stack.shape[..] else { return None };
-    // Each has bytes of its own, so that there are no more of them than the file has room for.
+    // Each expert has its own bytes, so there cannot be more of them than the file has room for.
     if n_experts == 0 || stack.n_bytes() < n_experts {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Floats of 4 and 6 bits with scales of groups, in all the spellings that libraries write.
+//! Floats of 4 and 6 bits with group scales, in every layout that libraries write.
 //!
 //! ```text
 //! who                       codes                             scales of groups         scale of the tensor
@@ -11,13 +11,14 @@
 //! torchao                   `torchao_floats.rs`
 //! ```
 //!
-//! Codes are (.., out, in / 2) bytes where nothing else is said; how many bytes of codes a scale has tells the format: 8
-//! NVFP4, 16 MXFP4, 24 MXFP6, 32 MXFP8 (in words of MLX alone; other 8-bit codes have a type of their own and are
-//! `fp8.rs`). The reference's converter leaves MXFP4 of gpt-oss and of DeepSeek-V4 and all NVFP4 in
-//! blocks, with the scale of the tensor beside them; so do we with those that it does not read.
+//! Codes are (.., out, in / 2) bytes unless noted; the number of code bytes per scale gives the format: 8
+//! NVFP4, 16 MXFP4, 24 MXFP6, 32 MXFP8 (only in words of MLX; other 8-bit codes have their own type and are
+//! read by `fp8.rs`). The reference's converter keeps MXFP4 of gpt-oss and DeepSeek-V4 and all NVFP4 as
+//! blocks, with the tensor's scale beside them; so do we for the layouts that it does not read.
 //!
-//! Source: `_generate_nvfp4_tensors` in `conversion/base.py` and `conversion/gpt_oss.py`, llama.cpp as vendored in
-//! llama-cpp-python 0.3.36; compressed-tensors 0.20; nvidia-modelopt 0.47; mlx 0.32.4 (`fp_quantized.h`).
+//! Source: `_generate_nvfp4_tensors` in `conversion/base.py` and `conversion/gpt_oss.py`, llama.cpp as
+//! vendored in llama-cpp-python 0.3.36; compressed-tensors 0.20; nvidia-modelopt 0.47; mlx 0.32.4
+//! (`fp_quantized.h`).
 
 use std::sync::Arc;
 
@@ -45,12 +46,12 @@ pub(super) const GPT_OSS: Method = Method {
     reading: Reading::Decoded(|quantized| assemble(quantized, &[take])),
 };
 
-/// What a scale of a whole tensor is.
+/// Meaning of a whole tensor's scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
-    /// What values are multiplied by.
+    /// Values are multiplied by it.
     Factor,
-    /// What values are divided by.
+    /// Values are divided by it.
     Divisor,
     /// The largest magnitude: the factor times the largest code and the largest scale, 6 and 448.
     Largest,
@@ -61,22 +62,22 @@ impl Written {
     fn factor(self, scale: f32) -> f32 {
         match self {
             Written::Factor => scale,
-            // What the reference stores is the reciprocal, rounded to f32.
+            // The reference stores the reciprocal, rounded to f32.
             Written::Divisor => 1.0 / scale,
             Written::Largest => scale / (448.0 * 6.0),
         }
     }
 }
 
-/// Endings behind a common stem.
+/// Suffixes after a common stem.
 struct Spelling {
     codes: &'static str,
     scales: &'static str,
     /// The scale of the whole tensor, and what it is.
     tensor_scale: Option<(&'static str, Written)>,
-    /// That of what the tensor is multiplied with, which is written in the same way.
+    /// Suffix of the activation scale, which is written in the same way.
     input_scale: Option<&'static str>,
-    /// What both make.
+    /// Suffix of the decoded tensor.
     values: &'static str,
 }
 
@@ -110,24 +111,24 @@ pub(super) struct Parts<'a> {
     pub codes: &'a Tensor,
     /// Scales of groups, in an order.
     pub scales: (&'a Tensor, ScaleOrder),
-    /// What both mean.
+    /// Number format of codes and scales.
     pub format: Format,
     /// Name and shape of the values.
     pub values: (String, Vec<u64>),
     /// The scale of the whole tensor, and that of what it is multiplied with: of NVFP4 alone.
     pub tensor_scales: [Option<&'a Tensor>; 2],
-    /// What both are.
+    /// Meaning of the tensor's scale.
     pub written: Written,
     /// Factors of columns.
     pub columns: Option<&'a Tensor>,
-    /// Whether they stay in blocks where a block can hold them.
+    /// True if the values stay in blocks when a block can hold them.
     pub stays: bool,
-    /// Whether activations are not to be rounded to 4 bits.
+    /// True if activations must not be rounded to 4 bits.
     pub wide_activations: bool,
 }
 
 impl<'a> Parts<'a> {
-    /// Puts the values in the place of the codes, and says whether these stay in blocks.
+    /// Replaces the codes with values; returns whether they stay in blocks.
     ///
     /// # Errors
     /// [`Error::PartType`], [`Error::PartShape`], [`Error::Read`] of a scale that is not finite.
@@ -185,7 +186,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     take_with(assembly, |_| false)
 }
 
-/// As [`take`], where `wide_activations` says of a tensor of codes whether activations stay as they are.
+/// Like [`take`]; `wide_activations` tells for a tensor of codes whether activations keep their precision.
 ///
 /// # Errors
 /// As [`take`].
@@ -193,7 +194,7 @@ pub(super) fn take_with(
     assembly: &mut Assembly<'_>,
     wide_activations: impl Fn(&Tensor) -> bool,
 ) -> Result<(), Error> {
-    // What the reference keeps of its publisher's files, whoever rewrote them.
+    // Tensors that the reference keeps from the publisher's files, even if another tool rewrote them.
     let model_type = assembly.quantized.model.get("model_type").and_then(Json::as_str);
     let keeps_experts = matches!(model_type, Some("gpt_oss" | "deepseek_v4"));
     let mut n_decoded = 0;
@@ -217,7 +218,7 @@ pub(super) fn take_with(
             tensor_scales: [tensor_scale, of_tensor(spelling.input_scale)],
             written: spelling.tensor_scale.map_or(Written::Factor, |(_, written)| written),
             columns: part(".pre_quant_scale"),
-            // MXFP4 of others is decoded, as all weights are; what ggml cannot hold too.
+            // MXFP4 from other sources is decoded like all weights, even if ggml could hold the blocks.
             stays: is_nvfp4
                 || spelling.codes == "_blocks"
                 || keeps_experts && codes.name.contains(".experts."),

@@ -51,10 +51,10 @@ pub(super) const FP8: Method = Method {
     reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
 };
 
-/// Experts in 4 bits stand beside matrices in 8: DeepSeek-V4, MiMo.
+/// Experts of 4 bits can stand beside matrices of 8 bits: DeepSeek-V4, MiMo.
 const TAKERS: &[Taker] = &[fp4::take, take];
 
-/// Endings of codes, of their scales, and of the tensor that they make, behind a common stem.
+/// Suffixes of codes, of their scales, and of the decoded tensor, after a common stem.
 const SPELLINGS: &[[&str; 3]] = &[
     ["", "_scale_inv", ""],
     ["", "_scale", ""],

@@ -120,10 +120,10 @@ impl Stored for Alternating {
     }
 }
 
-/// Puts one tensor in the place of every gate and its up, and gives down its name.
+/// Replaces every gate and its up with one tensor, and renames down.
 ///
 /// # Errors
-/// [`Error::PartShape`] where both differ in shape.
+/// [`Error::PartShape`] if their shapes differ.
 pub(super) fn join_gate_and_up(tensors: &mut Vec<Tensor>) -> Result<(), Error> {
     let all = std::mem::take(tensors);
     let by_name: HashMap<&str, &Tensor> = all.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
@@ -147,8 +147,8 @@ pub(super) fn join_gate_and_up(tensors: &mut Vec<Tensor>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What stands before `.experts.` in the name of a matrix or a bias of experts, the matrix, and the ending that it has in
-/// the checkpoint of OpenAI.
+/// Parts of the name of an expert matrix or bias: the prefix before `.experts.`, the matrix, and its suffix
+/// in OpenAI's checkpoint.
 fn parts_of(name: &str) -> Option<(&str, &str, &'static str)> {
     let (before, matrix) = name.split_once(".experts.")?;
     let (matrix, ending) = matrix.split_once('.')?;

@@ -110,7 +110,7 @@ fn take_module<'a>(
 }
 
 impl Bits {
-    /// What the config says.
+    /// Reads the bits from the config.
     fn of(config: Option<&Json>) -> Result<Bits, Error> {
         let wrong = |expected: &str, found: &str| Error::JsonForm {
             file: "config.json".to_owned(),
@@ -129,8 +129,8 @@ impl Bits {
         Ok(Bits { all, by_module: by_module.collect::<Result<_, Error>>()? })
     }
 
-    /// Bits of a module: of the expression that is found first in its path, of two at one place the first in the
-    /// config, as in one expression of all of them.
+    /// Bits of a module: of the expression that matches first in its path; of two at one position the first
+    /// in the config, as in one expression joining all of them.
     fn of_module(&self, module: &str) -> u64 {
         let found = self
             .by_module

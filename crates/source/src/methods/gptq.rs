@@ -42,25 +42,25 @@ pub(super) const GPTQ: Method = Method {
 
 const TAKERS: &[Taker] = &[take];
 
-/// What a config says of codes in columns.
+/// Config of codes stored by columns.
 #[derive(Debug, Clone)]
 pub(super) struct Columns {
-    /// What stored zeros mean.
+    /// Meaning of stored zeros.
     pub zeros: ZeroRule,
-    /// Whether codes are in planes; those of 5, 6 and 7 bits always are where this is possible at all.
+    /// Codes stored in planes; those of 5, 6 and 7 bits always are where planes are possible at all.
     pub planes: Planes,
     /// Group sizes that the config names anywhere.
     pub group_sizes: Vec<u64>,
-    /// Whether the reference, which puts these tensors behind all others, reads them.
+    /// True if the reference reads these tensors, which it puts after all others.
     pub is_last: bool,
 }
 
-/// Which codes are in planes.
+/// Codes stored in planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Planes {
     /// All.
     All,
-    /// Those of 5, 6 and 7 bits.
+    /// Codes of 5, 6 and 7 bits.
     Odd,
     /// None.
     None,
@@ -86,7 +86,7 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     take_columns(assembly, &columns, is_symmetric)
 }
 
-/// Whether `meta.quantizer` names GPTQModel, alone or in a list.
+/// True if `meta.quantizer` names GPTQModel, alone or in a list.
 fn is_by_gptqmodel(config: Option<&Json>) -> bool {
     let quantizer = config.and_then(|config| config.get("meta")?.get("quantizer"));
     let is_it = |value: &Json| value.as_str().is_some_and(|name| name.starts_with("gptqmodel"));
@@ -235,7 +235,7 @@ impl Parts<'_> {
         .checked()
     }
 
-    /// Which group each input is in: in order where `g_idx` says nothing else.
+    /// Group of each input: in order unless `g_idx` differs.
     fn groups(
         &self,
         parts: &[Part],
@@ -274,7 +274,7 @@ impl Parts<'_> {
     }
 }
 
-/// Whether a stored zero has all bits set.
+/// True if a stored zero has all bits set.
 fn has_full_field(weights: &CodedWeights, assembly: &Assembly<'_>) -> Result<bool, Error> {
     let Zeros::Codes(zeros, _) = &weights.zeros else { return Ok(false) };
     let bytes = zeros.span.of(assembly.quantized.parts)?;

@@ -1,10 +1,10 @@
-//! Which scale belongs to which code, by the shapes of both.
+//! Assignment of scales to codes by their shapes.
 
 use super::number_tables::Scales;
 use crate::{Error, Tensor};
 
-/// Which scale belongs to which code: element `[m, row / block_rows, column / block_columns]` of a grid to code
-/// `[m, row, column]`.
+/// Assignment of scales to codes: element `[m, row / block_rows, column / block_columns]` of a grid belongs
+/// to code `[m, row, column]`.
 #[derive(Debug)]
 pub(super) struct Grid {
     /// The tensor of the scales.
@@ -21,8 +21,9 @@ pub(super) struct Grid {
 /// Blocks that are in use, for checkpoints whose config names none: those of DeepSeek, of groups, and of microscaling.
 const USUAL_BLOCKS: &[[u64; 2]] = &[[128, 128], [1, 128], [1, 32], [32, 32]];
 
-/// How many ranks a fused matrix of queries, keys and values may have been divided for: MiMo-V2.5. Blocks of scales begin
-/// again with the rows of each. Source: `_tp_aware_qkv_dequant` in `conversion/mimo.py` of the reference.
+/// Possible numbers of ranks for which a fused matrix of queries, keys and values was split: MiMo-V2.5.
+/// Blocks of scales start anew with the rows of each rank. Source: `_tp_aware_qkv_dequant` in
+/// `conversion/mimo.py` of the reference.
 const RANKS: [u64; 2] = [8, 4];
 
 impl Grid {

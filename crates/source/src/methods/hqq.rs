@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{Dtype, Error, Part, Tensor};
 
-/// How codes lie in words: name, bytes of a word, bits of a code and the lowest bit of each plane.
+/// Layout of codes in words: name, bytes of a word, bits of a code and the lowest bit of each plane.
 struct Packing {
     name: &'static str,
     word_bytes: u64,
@@ -40,7 +40,7 @@ const PACKINGS: &[Packing] = &[
     Packing { name: "3bit_32", word_bytes: 4, mask: 7, shifts: &[27, 24, 21, 18, 15, 12, 9, 6, 3, 0] },
 ];
 
-/// What says how a matrix is stored, and what only tells how it was made.
+/// Settings that determine the storage of a matrix, and settings that only record how it was made.
 const SETTINGS: &[&str] = &[
     "nbits",
     "group_size",
@@ -188,7 +188,7 @@ fn packing_of(parts: &[Part], tensor: &Tensor) -> Result<&'static Packing, Error
     let bytes = tensor.span().of(parts)?;
     PACKINGS.iter().find(|packing| packing.name.as_bytes() == bytes).ok_or_else(|| {
         let names: Vec<&str> = PACKINGS.iter().map(|packing| packing.name).collect();
-        // A name of another packing is short; anything longer is none.
+        // Names of other packings are short; anything longer is not a name.
         let found = String::from_utf8_lossy(&bytes[..bytes.len().min(32)]).into_owned();
         unfit(tensor, format!("one of {}", names.join(", ")), found)
     })

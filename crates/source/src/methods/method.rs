@@ -1,4 +1,4 @@
-//! What a row of the table of methods says.
+//! A row of the table of methods.
 
 use super::quantized::{Decoded, Quantized};
 use crate::Error;
@@ -11,25 +11,25 @@ type Decoder = fn(&Quantized<'_>) -> Result<Decoded, Error>;
 pub struct Method {
     /// Its name, for people.
     pub name: &'static str,
-    /// What it is recognized by, for people.
+    /// Distinguishing feature, for people.
     pub recognized_by: &'static str,
-    /// Whether a checkpoint's weights are of this method.
+    /// True if a checkpoint's weights use this method.
     pub(crate) detect: fn(&Quantized<'_>) -> bool,
-    /// What is done with them.
+    /// Handling of the weights.
     pub(crate) reading: Reading,
 }
 
-/// What is done with the weights of a method.
+/// Handling of a method's weights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reading {
     /// They are decoded.
     Decoded(Decoder),
-    /// They are not read; what would help.
+    /// Not read; contains advice.
     Refused(&'static str),
 }
 
 impl Method {
-    /// Whether weights of this method are read, not just recognized.
+    /// True if weights of this method are read, not only recognized.
     pub fn is_read(&self) -> bool {
         !matches!(self.reading, Reading::Refused(_))
     }

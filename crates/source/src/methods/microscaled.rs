@@ -22,7 +22,7 @@ use tensor::DType;
 use super::{number_tables::Numbers, scale_order::ScaleOrder};
 use crate::{Dtype, Kept, Part, ReadError, Repacks, Span, Stored, Tensor, rows::read_elems};
 
-/// What codes and scales mean.
+/// Format of codes and scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// 4 bits, groups of 32.
@@ -107,12 +107,12 @@ impl Format {
         row_elems.is_multiple_of(elems).then_some(dtype)
     }
 
-    /// The scale that a byte means; none where it is no number.
+    /// Scale encoded by a byte; `None` for NaN.
     fn scale(self, byte: u8) -> Option<f32> {
         match self {
             Format::Nvfp4 => Some(Numbers::E4M3.table()[usize::from(byte)]).filter(|_| byte & 0x7f != 0x7f),
             _ => (byte != 0xff).then(|| match byte {
-                // 2^-127 has no exponent of its own.
+                // 2^-127 is subnormal in f32.
                 0 => f32::from_bits(1 << 22),
                 _ => f32::from_bits(u32::from(byte) << 23),
             }),
@@ -147,7 +147,7 @@ impl Format {
 /// Codes and scales of one tensor, seen as rows over all its outer dimensions.
 #[derive(Debug)]
 pub(super) struct Microscaled {
-    /// What they mean.
+    /// Format of codes and scales.
     pub format: Format,
     /// Elements of a row, a multiple of the group.
     pub row_elems: u64,
@@ -161,13 +161,13 @@ pub(super) struct Microscaled {
     pub scales: Span,
     /// Its name.
     pub scales_name: String,
-    /// Where in it the scale of a group is.
+    /// Order of the group scales in it.
     pub order: ScaleOrder,
     /// The scales of the whole tensor: one, or one for each matrix.
     pub tensor_scales: Vec<f32>,
-    /// What each column is multiplied with afterwards: row_elems numbers.
+    /// Factors applied to each column afterwards: row_elems numbers.
     pub columns: Option<Tensor>,
-    /// Whether the file has the blocks as they are.
+    /// Blocks of the file, if it holds them unchanged.
     pub kept: Option<Kept>,
 }
 

@@ -1,11 +1,12 @@
-//! Quantized weights inside a checkpoint: recognized by method, decoded to the tensors that they stand for.
+//! Quantized weights inside a checkpoint: recognized by method and decoded.
 //!
-//! An architecture sees one tensor `X.weight` (out, in) where the files hold codes, scales and zeros of it. A new method
-//! is a file here with a decoder and a row in [`METHODS`]; what is recognized and not read is refused by name, and a
-//! config of a method that nobody knows is refused too, so that codes are never taken for weights.
+//! An architecture sees one tensor `X.weight` (out, in) where the files hold its codes, scales and zeros. A
+//! new method is a file here with a decoder and a row in [`METHODS`]. Methods that are recognized but not
+//! read are refused by name, and a config with an unknown method is refused too, so that codes are never read
+//! as weights.
 //!
-//! Where methods are documented: the config key `quant_method` of transformers, and the tensor names that each library
-//! writes; the rows name them.
+//! Documentation of methods: the config key `quant_method` of transformers, and the tensor names that each
+//! library writes; the rows name them.
 
 use serde_json::Value as Json;
 
@@ -76,12 +77,12 @@ pub const METHODS: &[Method] = &[
     awq::AWQ,
 ];
 
-/// What becomes of a checkpoint's tensors.
+/// Result for a checkpoint's tensors.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// The name of their method, where they were decoded.
     pub method: Option<&'static str>,
-    /// Whether what the config says of quantization is settled.
+    /// True if nothing in the quantization config remains to be handled.
     pub settled: bool,
     /// The tensors.
     pub decoded: Decoded,

@@ -1,4 +1,4 @@
-//! ModelOpt of NVIDIA: several algorithms under one config, told apart by their tensors.
+//! ModelOpt of NVIDIA: several algorithms under one config, distinguished by their tensors.
 //!
 //! ```text
 //! quant_algo                                       tensors of a module                      taker
@@ -8,8 +8,8 @@
 //! W8A16, W8A8_SQ_PER_CHANNEL                       weight I8, weight_scale [out]              integers
 //! ```
 //!
-//! The config is `quantization_config` or `hf_quant_config.json`, which names no method. Source: nvidia-modelopt 0.47,
-//! `torch/export/`.
+//! The config is `quantization_config` or `hf_quant_config.json`, which names no method. Source:
+//! nvidia-modelopt 0.47, `torch/export/`.
 
 use serde_json::Value as Json;
 
@@ -44,7 +44,7 @@ fn nvfp4(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     fp4::take_with(assembly, |codes| algorithm(quantized, &codes.name) == "W4A16_NVFP4")
 }
 
-/// Takes 8-bit floats, which may be stored as bytes of no type of their own.
+/// Takes 8-bit floats, which may be stored as untyped bytes.
 fn floats(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let quantized = assembly.quantized;
     fp8::take_where(assembly, |codes: &Tensor| match codes.dtype {

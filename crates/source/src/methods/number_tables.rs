@@ -1,4 +1,4 @@
-//! What the bytes of codes and of scales mean.
+//! Values of code and scale bytes.
 //!
 //! E4M3 and E5M2: OCP 8-bit floating point specification, 1.0. E8M0: OCP microscaling formats, 1.0.
 
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::{Dtype, Part, ReadError, Span, Tensor, View, read_rows};
 
-/// What a code of one byte means.
+/// Number format of a one-byte code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Numbers {
     /// 4 bits exponent, 3 bits mantissa, NaN where all seven are set, no infinity.
@@ -49,7 +49,7 @@ const fn integers() -> [f32; 256] {
 }
 
 impl Numbers {
-    /// What elements of a type mean; none for one of more bytes, or of none.
+    /// Number format of a type; `None` if it does not have exactly one byte.
     pub fn of(dtype: Dtype) -> Option<Numbers> {
         match dtype {
             Dtype::F8_E4M3 => Some(Numbers::E4M3),
@@ -77,7 +77,7 @@ impl Numbers {
         }
     }
 
-    /// The first of `codes` that is no number, for people.
+    /// The first of `codes` that encodes NaN, for people.
     pub fn not_a_number(self, codes: &[u8]) -> Option<String> {
         // Seven bits: beyond the largest finite number there are NaNs, and infinity for E5M2.
         let largest = match self {
@@ -105,8 +105,8 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    /// The scales of a tensor; none if its type is none of scales. Bytes without a type of their own are exponents of
-    /// E8M0.
+    /// Scales of a tensor; `None` if its type cannot hold scales. Bytes without a type of their own are E8M0
+    /// exponents.
     pub fn of(tensor: &Tensor) -> Option<Scales> {
         let dtype = match tensor.dtype {
             Dtype::U8 => Dtype::F8_E8M0,

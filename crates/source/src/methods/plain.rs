@@ -1,4 +1,4 @@
-//! Which tensors are numbers as they stand, and which are codes that mean nothing without a method.
+//! Distinguishes tensors that are numbers from codes that need a method.
 
 use crate::{Error, Tensor};
 
@@ -29,7 +29,7 @@ const OF_CODES: &[&str] = &[
     "svdquant_lora_a",
 ];
 
-/// Whether no tensor looks quantized, whatever a config says.
+/// True if no tensor looks quantized, whatever the config says.
 pub(super) fn are_plain(tensors: &[Tensor]) -> bool {
     !tensors.iter().any(|tensor| tensor.is_code() || OF_CODES.contains(&tensor.ending()))
 }

@@ -39,7 +39,7 @@ pub(super) struct Planes {
     pub offset: Offset,
 }
 
-/// What shares a scale.
+/// Elements that share a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Groups {
     /// A row of G.
@@ -48,7 +48,7 @@ pub(super) enum Groups {
     Columns,
 }
 
-/// What is taken from a code, or from its product.
+/// Offset subtracted from a code or from its product.
 #[derive(Debug)]
 pub(super) enum Offset {
     Zeros(Scales),

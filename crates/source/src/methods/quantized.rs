@@ -1,4 +1,4 @@
-//! A checkpoint's quantization config, wherever it stands, beside its tensors.
+//! A checkpoint's quantization config, from any of its locations, and its tensors.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::{Error, Part, Tensor, json};
 
-/// What a decoder is given: a checkpoint as its files list it.
+/// Input of a decoder: a checkpoint as its files list it.
 #[derive(Debug)]
 pub(crate) struct Quantized<'a> {
     /// The weights files.
@@ -15,35 +15,35 @@ pub(crate) struct Quantized<'a> {
     pub tensors: &'a [Tensor],
     /// `config.json`, for the few forms that leave a shape to the model.
     pub model: &'a Json,
-    /// What was asked for where a form has two readings.
+    /// Selected interpretation of ambiguous formats.
     pub read_as: ReadAs,
     /// The quantization config, if there is one.
     config: Option<Config>,
-    /// What stands behind the last dot of every tensor name: `weight`, `weight_scale_inv`, `qweight`.
+    /// Parts after the last dot of all tensor names: `weight`, `weight_scale_inv`, `qweight`.
     endings: BTreeSet<&'a str>,
 }
 
-/// How forms with two readings are read.
+/// Interpretation of ambiguous formats.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReadAs {
-    /// Whether GPTQ's zeros with all bits set are one more than the largest code.
+    /// True if GPTQ's zeros with all bits set are one more than the largest code.
     pub unmasked_zeros: bool,
 }
 
 /// A quantization config.
 #[derive(Debug)]
 struct Config {
-    /// Where it stands: a file, with the key inside it.
+    /// Location of the config: a file, with the key inside it.
     place: String,
     value: Json,
 }
 
-/// What a decoder makes.
+/// Result of a decoder.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
     /// All tensors of the checkpoint, in the order of the reference's output: plain ones, and those that codes decode to.
     pub tensors: Vec<Tensor>,
-    /// What is odd, or left aside and why, each one line.
+    /// Peculiarities and ignored parts with the reason, one per line.
     pub notes: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ const KEYS: &[&[&str]] = &[
     &["quantization"],
 ];
 
-/// Files beside `config.json` that are or hold one, with the key in them: ModelOpt, AutoGPTQ, AutoAWQ.
+/// Files beside `config.json` that are or contain a config, with its key: ModelOpt, AutoGPTQ, AutoAWQ.
 const FILES: &[(&str, Option<&str>)] = &[
     ("hf_quant_config.json", Some("quantization")),
     ("quantize_config.json", None),
@@ -65,7 +65,7 @@ const FILES: &[(&str, Option<&str>)] = &[
 ];
 
 impl<'a> Quantized<'a> {
-    /// Looks for the config: the first place that has one.
+    /// Finds the config: the first location that has one.
     ///
     /// # Errors
     /// [`Error::Json`] of a file beside `config.json`.
@@ -96,17 +96,17 @@ impl<'a> Quantized<'a> {
         ["quant_method", "method"].into_iter().find_map(|key| self.config()?.get(key)?.as_str())
     }
 
-    /// Whether the config names one of these methods.
+    /// True if the config names one of these methods.
     pub fn method_is(&self, names: &[&str]) -> bool {
         self.method().is_some_and(|method| names.contains(&method))
     }
 
-    /// Whether some tensor's name ends in `.ending`, for each of `endings`.
+    /// True if, for each of `endings`, some tensor's name ends in `.ending`.
     pub fn has_all(&self, endings: &[&str]) -> bool {
         endings.iter().all(|ending| self.endings.contains(ending))
     }
 
-    /// Whether no config names a method and there are tensors of all these endings.
+    /// True if no config names a method and there are tensors with all these endings.
     pub fn looks_like(&self, endings: &[&str]) -> bool {
         self.method().is_none() && self.has_all(endings)
     }

@@ -1,4 +1,4 @@
-//! optimum-quanto: several types under one config, told apart by their tensors.
+//! optimum-quanto: several types under one config, distinguished by their tensors.
 //!
 //! ```text
 //! X.weight._data        F8 or I8 [out, in]      X.weight._scale [out, 1]      w = code * scale
@@ -9,9 +9,9 @@
 //! X.input_scale, X.output_scale                 of activations
 //! ```
 //!
-//! quanto rounds both steps of a float shift to the type of the scale; here they are done in f32. The packed forms do not
-//! say how long a row is; a bias does, or the name of the module together with the sizes that the config states. Source:
-//! `pack_weights`, `group` and `QBitsDequantizer` of optimum-quanto 0.2.7.
+//! quanto rounds both steps of a float shift to the type of the scale; here they are computed in f32. Packed
+//! forms do not state the row length; a bias does, or the module's name together with the sizes in the
+//! config. Source: `pack_weights`, `group` and `QBitsDequantizer` of optimum-quanto 0.2.7.
 
 use std::sync::Arc;
 

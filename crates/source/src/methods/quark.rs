@@ -1,7 +1,7 @@
-//! Quark of AMD: several types under one config, told apart by their tensors.
+//! Quark of AMD: several types under one config, distinguished by their tensors.
 //!
-//! Source: amd-quark 0.13. Its floats of 6 bits have an order of bytes of their own (`Pack_fp6` in `torch/utils/pack.py`) and
-//! are refused.
+//! Source: amd-quark 0.13. Its 6-bit floats have their own byte order (`Pack_fp6` in `torch/utils/pack.py`)
+//! and are refused.
 
 use super::{
     assembly::{Assembly, Taker, assemble},

@@ -34,15 +34,15 @@ use crate::{
 struct Type {
     name: &'static str,
     bits: u32,
-    /// Of what a file has for it.
+    /// Type in the file.
     stored: Dtype,
     /// Codes of so many items ..
     per: u64,
-    /// .. of the file.
+    /// Number of items in the file.
     items: u64,
-    /// Whether codes are in two's complement.
+    /// True if codes are in two's complement.
     is_signed: bool,
-    /// Whether matrices with groups are stored with their inputs as rows.
+    /// True if matrices with groups are stored with inputs as rows.
     is_turned: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The tensors of a module, and what the config says of them.
+/// Tensors of a module, and its config.
 struct Module<'a> {
     codes: &'a Tensor,
     scales: &'a Tensor,
@@ -132,12 +132,12 @@ impl Module<'_> {
         })
     }
 
-    /// What the flipped sign bit of codes in two's complement adds to them and to their zeros.
+    /// Value that the flipped sign bit of two's complement adds to codes and zeros.
     fn middle(&self) -> f32 {
         if self.of.is_signed { (1u32 << (self.of.bits - 1)) as f32 } else { 0.0 }
     }
 
-    /// Where numbers of groups, of rows or of all lie, and how many groups there are.
+    /// Layout of numbers per group, row or tensor, and the number of groups.
     fn grid(&self, numbers: &Tensor, [n_rows, n_columns]: [u64; 2]) -> Result<(Strided, u64), Error> {
         let odd = |expected: &str| shape_error(numbers, self.codes, expected);
         match numbers.shape[..] {
@@ -217,7 +217,7 @@ fn fits(n_groups: u64, n_columns: u64) -> bool {
     n_groups > 0 && n_columns.is_multiple_of(n_groups)
 }
 
-/// What the config says of a module's weight.
+/// Config of a module's weight.
 fn weight_config<'a>(config: Option<&'a Json>, module: &str) -> Option<&'a Json> {
     let own = config.and_then(|config| config.get("layer_quant_config")?.as_object());
     let own = own.into_iter().flatten().find(|(pattern, _)| matches(pattern, module)).map(|(_, own)| own);
@@ -225,12 +225,12 @@ fn weight_config<'a>(config: Option<&'a Json>, module: &str) -> Option<&'a Json>
     own.or_else(|| config?.get("global_quant_config"))?.get("weight")
 }
 
-/// How words are packed.
+/// Packing of words.
 fn pack_method(config: Option<&Json>) -> &str {
     config.and_then(|config| config.get("export")?.get("pack_method")?.as_str()).unwrap_or("reorder")
 }
 
-/// Whether a pattern in which `*` is any text fits the whole name.
+/// True if a pattern, in which `*` matches any text, matches the whole name.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };

@@ -5,7 +5,7 @@ use super::{
     quantized::Quantized,
 };
 
-/// Where nothing else can be done: the codes mean nothing without a kernel or a code book that no ggml type has.
+/// Advice if there is no alternative: the codes need a kernel or a code book that no ggml type has.
 const ORIGINAL: &str = "convert the checkpoint that these weights were quantized from: `base_model` of the \
                         model card often names it";
 /// Codes whose order is that of a kernel; the same codes exist in the order of files.
@@ -146,7 +146,7 @@ fn text<'a>(quantized: &'a Quantized<'_>, key: &str) -> Option<&'a str> {
     quantized.config()?.get(key)?.as_str()
 }
 
-/// Whether a key of the config is true.
+/// True if a key of the config is true.
 fn flag(quantized: &Quantized<'_>, key: &str) -> bool {
     quantized.config().and_then(|config| config.get(key)?.as_bool()).unwrap_or(false)
 }

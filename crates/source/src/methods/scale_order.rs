@@ -1,4 +1,4 @@
-//! Where the scale of a group is among the scales of a tensor: in rows, or in the tiles that tensor cores read.
+//! Position of a group's scale among the scales of a tensor: in rows, or in the tiles that tensor cores read.
 //!
 //! ```text
 //! rows    (rows, groups) bytes
@@ -6,7 +6,7 @@
 //!         and group g, counted from its first, is byte  16 (r % 32) + 4 (r / 32) + g
 //! ```
 //!
-//! Rows run over all outer dimensions: tiles begin once, not with each matrix. Source: `to_blocked` in
+//! Rows run over all outer dimensions: tiles do not restart with each matrix. Source: `to_blocked` in
 //! `prototype/mx_formats/utils.py` of torchao 0.18.0; cuBLAS, 1D block scaling factors layout.
 
 use std::{borrow::Cow, ops::Range};

@@ -21,7 +21,7 @@ pub(super) struct Scaled {
     pub name: String,
     /// Its bytes.
     pub codes: Span,
-    /// What its bytes mean.
+    /// Number format of its bytes.
     pub numbers: Numbers,
     /// Codes of a row.
     pub row_elems: u64,

@@ -22,7 +22,7 @@ use crate::{Error, Part, ReadError, Span, Stored, Tensor, codes::Strided};
 const TILE_ROWS: u64 = 8;
 const TILE_COLUMNS: u64 = 128;
 const TILE_WORDS: u64 = 32 * 4;
-/// The column of each nibble of a word, behind that of the lane.
+/// Column of each nibble of a word, relative to that of the lane.
 const COLUMNS: [usize; 8] = [0, 8, 16, 24, 1, 9, 17, 25];
 
 /// A matrix of such tiles.
@@ -51,7 +51,7 @@ impl Tiled {
         let [tile_rows, n_tiles, 32, 4] = codes.shape[..] else {
             return Err(unfit(codes, "shape (rows / 8, columns / 128, 32, 4)", format!("{:?}", codes.shape)));
         };
-        // Of a tensor with as many words as that, so that the products fit.
+        // The tensor has as many words as this product, so the products fit.
         let (padded_rows, padded_columns) = (tile_rows * TILE_ROWS, n_tiles * TILE_COLUMNS);
         if codes.dtype.bits() != 32 || n_rows > padded_rows || row_elems > padded_columns || row_elems == 0 {
             return Err(unfit(

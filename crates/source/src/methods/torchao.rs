@@ -1,4 +1,5 @@
-//! torchao: several types under one config, told apart by their tensors and by what the file says of each.
+//! torchao: several types under one config, distinguished by their tensors and by the file's description of
+//! each.
 //!
 //! Source: torchao 0.18.
 

@@ -46,8 +46,8 @@ impl Kind {
         }
     }
 
-    /// Puts the tensor `name` in the place of `codes`, and says whether it stays in blocks. `stem` stands before the names
-    /// of its parts, `entry` is what the file says of it.
+    /// Replaces `codes` with the tensor `name`; returns whether it stays in blocks. `stem` is the prefix of
+    /// its parts, `entry` its description in the file.
     ///
     /// # Errors
     /// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`].
@@ -71,7 +71,7 @@ impl Kind {
             return Err(unfit(codes, format!("groups of {}", format.group()), format!("groups of {size}")));
         }
         let (shape, order) = layout(codes, scales, format)?;
-        // The order shows in the shape; what the file says of it has to be the same.
+        // The shape shows the order; the file's statement must agree.
         let is_tiled = attribute("is_swizzled_scales").and_then(Json::as_bool);
         if is_tiled.is_some_and(|is_tiled| is_tiled != (order == ScaleOrder::Tiles)) {
             let expected = "a shape that goes with `is_swizzled_scales` in `__metadata__`";
@@ -93,7 +93,7 @@ impl Kind {
         parts.put(assembly)
     }
 
-    /// What the codes mean, by their type and by what the file says of them.
+    /// Format of the codes, from their type and the file's description.
     fn format(self, codes: &Tensor, elem_dtype: Option<&Json>) -> Result<Format, Error> {
         let (format, name) = match (self, codes.dtype) {
             (Kind::Nvfp4, Dtype::U8) => (Format::Nvfp4, "float4_e2m1fn_x2"),

@@ -32,14 +32,14 @@ use crate::{
     json,
 };
 
-/// What the name of codes ends in, behind the name of the weight.
+/// Suffix of codes after the weight's name.
 const CODES: &str = "_qdata";
 /// A type that others take.
 const OF_OTHERS: &str = "Float8Tensor";
 
 /// One quantized tensor: its parts by name, and what is written about it.
 struct Module<'a> {
-    /// `X._weight`: what stands before `_qdata`.
+    /// `X._weight`: the part before `_qdata`.
     stem: &'a str,
     codes: &'a Tensor,
     /// The entry of `__metadata__`.
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn codes_scales_and_zeros_are_those_of_the_formulas() {
-        // What is flipped counts from 8.
+        // Codes with a flipped sign bit are offset by 8.
         let n_tensors = pieces("torchao-int4", &["plain.weight", "plain.half.weight"], |code| code - 8.0);
         assert_eq!(n_tensors, 2);
         assert_eq!(pieces("torchao-int4", &["int32.weight", "tiled.weight"], |code| code), 2);

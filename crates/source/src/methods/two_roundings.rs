@@ -7,7 +7,7 @@ use crate::{Checkpoint, open};
 
 /// Rounds to the type of a library.
 pub(super) type Round = fn(f32) -> f32;
-/// How a library makes a value of code, scale and offset.
+/// A library's computation of a value from code, scale and offset.
 pub(super) type Library = fn(f32, f32, f32, Round) -> f32;
 
 fn bf16(value: f32) -> f32 {

@@ -2,7 +2,7 @@
 
 use crate::Dtype;
 
-/// What a name stands for. None of these is ever imported or called.
+/// Meaning of a global name. None of these is ever imported or called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Global {
     /// `collections.OrderedDict`.
@@ -23,7 +23,7 @@ pub(super) enum Global {
     Storage(Option<Dtype>),
     /// A type.
     Dtype(Dtype),
-    /// What changes no tensor: devices, layouts, bytes.
+    /// Names that affect no tensor: devices, layouts, bytes.
     Other,
 }
 
@@ -77,7 +77,7 @@ pub(super) const GLOBALS: &[(&str, &str, Global)] = &[
     ("torch", "float8_e5m2fnuz", Global::Dtype(Dtype::F8_E5M2FNUZ)),
 ];
 
-/// What a name stands for, if it is one of [`GLOBALS`].
+/// Meaning of a name, if it is one of [`GLOBALS`].
 pub(super) fn find(module: &str, name: &str) -> Option<Global> {
     let row = GLOBALS.iter().find(|row| row.0 == module && row.1 == name)?;
     Some(row.2)

@@ -59,7 +59,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Legacy<'_>, PickleError> {
     Ok(Legacy { pickle: state_dict, storages })
 }
 
-/// Walks over the storages behind the pickles, from byte `at` on.
+/// Iterates over the storages after the pickles, from byte `at` on.
 fn storages<'a>(
     bytes: &'a [u8],
     mut at: u64,

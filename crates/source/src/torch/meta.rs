@@ -35,7 +35,7 @@ const PREFIX: &str = "consolidated.";
 /// Meta's, and that of the first Mixtral.
 const SUFFIXES: [&str; 2] = [".pth", ".pt"];
 
-/// How shards make a tensor.
+/// Distribution of a tensor over shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Split {
     /// One below the other.
@@ -104,7 +104,7 @@ pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
     Ok(Weights { parts, tensors, notes })
 }
 
-/// Whether each of several shards has tensors of its own, and no name is there twice.
+/// True if each shard has different tensors and no name occurs twice.
 fn have_other_tensors(shards: &[Vec<Tensor>]) -> bool {
     let names: HashSet<&str> = shards.iter().flatten().map(|tensor| tensor.name.as_str()).collect();
     shards.len() > 1 && names.len() == shards.iter().map(Vec::len).sum::<usize>()
@@ -158,7 +158,7 @@ fn turned(matrix: Tensor) -> Tensor {
     Tensor { shape, begin: 0, end: 0, stored: Some(Arc::new(strided)), ..matrix }
 }
 
-/// What Hugging Face calls a tensor.
+/// Hugging Face's name of a tensor.
 fn name_of_copy(name: &str) -> String {
     if let Some((end, _, other)) = MATRICES.iter().find(|(end, ..)| name.ends_with(end)) {
         let start = name.strip_suffix(end).unwrap_or_default();
@@ -257,7 +257,7 @@ struct Merged {
     pieces: Vec<Tensor>,
 }
 
-/// What of a range falls into the piece `at` of pieces of `size`, counted from its own start.
+/// Part of a range that falls into piece `at` of pieces of `size`, relative to the piece's start.
 fn inside(range: &Range<u64>, at: usize, size: u64) -> Range<u64> {
     let begin = at as u64 * size;
     let place = |i: u64| i.saturating_sub(begin).min(size);

@@ -1,11 +1,12 @@
 //! Torch pickles: `pytorch_model*.bin`, `adapter_model.bin`, `consolidated.NN.pth`.
 //!
-//! A pickle says how to call Python; nothing is called here ([`pickle`]). What it says of tensors becomes the same
-//! index that a safetensors file has: name, type, shape, bytes of the file. Tensors whose rows are not in order in
+//! A pickle describes calls of Python; nothing is called here ([`pickle`]). Its tensors become the same index
+//! that a safetensors file has: name, type, shape, bytes of the file. Tensors whose rows are not in order in
 //! their storage are read by their strides ([`strided`]).
 //!
-//! Source of which files and in which order: `ModelBase.index_tensors` in `conversion/base.py`, llama.cpp as vendored
-//! in llama-cpp-python 0.3.36: files by name, tensors of a file in the order of the pickled dictionary.
+//! Source for the selection and order of files: `ModelBase.index_tensors` in `conversion/base.py`, llama.cpp
+//! as vendored in llama-cpp-python 0.3.36: files by name, tensors of a file in the order of the pickled
+//! dictionary.
 
 mod globals;
 mod legacy;
@@ -30,10 +31,10 @@ use crate::{
 /// A checkpoint of one file or several.
 const SHARDS: Shards =
     Shards { prefix: "pytorch_model", suffix: ".bin", index: "pytorch_model.bin.index.json" };
-/// Where the mark of a tar archive stands, and the mark: the form of torch before 0.1.10.
+/// Position and text of a tar archive's mark: the format of torch before 0.1.10.
 const TAR: (Range<usize>, &[u8]) = (257..262, b"ustar");
 
-/// Where the storage of a key lies in its file.
+/// Location of a key's storage in its file.
 type Place<'a> = Box<dyn Fn(&str) -> Result<Range<u64>, Error> + 'a>;
 
 /// The first file of a folder that is for this reader.
@@ -116,7 +117,7 @@ pub(crate) fn parse(part: usize, opened: &Part) -> Result<(Vec<Tensor>, Vec<Stri
             Lie::Plain(Range { start: begin, end }) => {
                 Tensor { name, dtype, shape, part, begin, end, stored: None }
             }
-            // Whoever wants bytes finds none: they are not in the order of the shape.
+            // There are no contiguous bytes to return: they are not in the order of the shape.
             Lie::Strided(bytes) => {
                 let storage = Span { part, bytes };
                 let strided =

@@ -46,7 +46,7 @@ pub(super) enum Value {
     Bool(bool),
     /// An integer of 64 bits.
     Int(i64),
-    /// A float, whose value nobody asks for.
+    /// A float, whose value is never used.
     Float,
     /// A text: where it stands in the pickle. It is UTF-8.
     Text(Range<u32>),
@@ -60,7 +60,7 @@ pub(super) enum Value {
     Global(Global),
     /// A storage: the tuple that names it.
     Storage(Id),
-    /// A call that was not carried out: what is called, and the tuple of its arguments.
+    /// A call that was not executed: the function and the tuple of its arguments.
     Call(Global, Id),
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Pickle<'a> {
     pub end: usize,
 }
 
-/// Reads one pickle from the begin of `bytes`; what is behind its end is not looked at.
+/// Reads one pickle from the start of `bytes`; bytes after its end are ignored.
 pub(super) fn read(bytes: &[u8]) -> Result<Pickle<'_>, PickleError> {
     let mut machine = Machine {
         bytes,
@@ -176,7 +176,7 @@ struct Machine<'a> {
     opcode: u8,
     begin: usize,
     arena: Vec<Value>,
-    /// Items of all tuples, lists and dictionaries that were ever made: what can be copied is counted.
+    /// Items of all tuples, lists and dictionaries ever made, counted because copies are possible.
     n_items: usize,
     stack: Vec<Id>,
     /// Heights of the stack.
@@ -185,7 +185,7 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// Carries out one instruction, whose byte is behind us.
+    /// Executes one instruction, whose byte was already consumed.
     fn step(&mut self) -> Result<(), PickleError> {
         let (at, opcode) = (self.begin as u64, self.opcode);
         match opcode {
@@ -384,13 +384,13 @@ impl<'a> Machine<'a> {
         }
         let bytes = self.take(n)?;
         std::str::from_utf8(bytes).map_err(|_| PickleError::Text { at, bytes: n as u64 })?;
-        // The limit on a pickle's bytes is checked behind every instruction, so places fit 32 bits.
+        // The limit on a pickle's bytes is checked after every instruction, so positions fit 32 bits.
         let end = self.at as u32;
         self.push(Value::Text(end - n as u32..end));
         Ok(())
     }
 
-    /// What lies above the last mark, which goes too.
+    /// Removes and returns the items above the last mark, and the mark.
     fn above_mark(&mut self) -> Result<Vec<Id>, PickleError> {
         let mark = self.marks.pop().ok_or(PickleError::Mark { at: self.begin as u64 })?;
         // Nothing below a mark is popped before the mark is.
@@ -413,7 +413,7 @@ impl<'a> Machine<'a> {
     }
 
     fn pop(&mut self) -> Result<Id, PickleError> {
-        // What lies below a mark belongs to whoever set it.
+        // Items below a mark belong to the code that set it.
         let floor = self.marks.last().copied().unwrap_or(0);
         if self.stack.len() <= floor {
             return Err(self.stack_error());

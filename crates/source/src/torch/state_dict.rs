@@ -1,13 +1,13 @@
-//! From the values of a pickle to tensors: what a state dict names, and where its storages lie.
+//! From the values of a pickle to tensors: the names of a state dict and the locations of its storages.
 //!
 //! ```text
 //! {name: _rebuild_tensor_v2(storage, offset, size, stride, ...), ...}
 //! storage = ('storage', class, key, location, elements[, view])
 //! ```
 //!
-//! Offset, size and stride count elements. Element (i, j, ..) of a tensor is element
-//! offset + i stride[0] + j stride[1] + .. of its storage. Strides are real: a transposed matrix is saved as the
-//! matrix that it was, with its strides exchanged, and several tensors may share one storage.
+//! Offset, size and stride count elements. Element (i, j, ..) of a tensor is element offset + i stride[0] + j
+//! stride[1] + .. of its storage. Strides matter: a transposed matrix is saved untransposed with its strides
+//! exchanged, and several tensors may share one storage.
 //!
 //! Source: `_rebuild_tensor_v2` and the functions beside it in `_utils.py` of torch 2.15.
 
@@ -114,7 +114,7 @@ fn listed(names: &[&str]) -> String {
     if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }
 
-/// Whether a value can be left out of a model: it holds no tensor.
+/// True if a value can be left out of a model: it contains no tensor.
 fn is_harmless(pickle: &Pickle<'_>, value: Id) -> bool {
     // Values may hold each other in any number of ways, so each is looked at once.
     let mut seen = vec![false; pickle.n_values()];
@@ -135,7 +135,7 @@ fn is_harmless(pickle: &Pickle<'_>, value: Id) -> bool {
     true
 }
 
-/// The call that makes a tensor, through calls around it: which, and its arguments.
+/// The call that makes a tensor and its arguments, inside wrapping calls.
 fn call<'p>(pickle: &'p Pickle<'_>, value: Id) -> Option<(Global, &'p [Id])> {
     let mut id = value;
     for _ in 0..MAX_DEPTH {
@@ -199,7 +199,7 @@ fn tensor<'a>(pickle: &Pickle<'a>, name: &'a str, value: Id) -> Result<Option<Pi
     Ok(Some(Pickled { name, dtype, storage, offset, shape, strides }))
 }
 
-/// What the tuple of a storage says.
+/// Contents of a storage's tuple.
 pub(super) fn storage_name<'a>(pickle: &Pickle<'a>, tuple: Id) -> Option<StorageName<'a>> {
     let [kind, class, key, _, numel, view @ ..] = pickle.items(tuple)? else { return None };
     let Value::Global(Global::Storage(dtype)) = pickle.value(*class) else { return None };
@@ -218,7 +218,7 @@ pub(super) fn storage_name<'a>(pickle: &Pickle<'a>, tuple: Id) -> Option<Storage
     named.then_some(StorageName { key, dtype: *dtype, numel, view })
 }
 
-/// How a tensor lies in its storage.
+/// Layout of a tensor in its storage.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lie {
     /// One element after the other: these bytes of the file.
@@ -228,10 +228,10 @@ pub(super) enum Lie {
 }
 
 impl Pickled<'_> {
-    /// Where the tensor lies, of a storage that is bytes `storage` of the file.
+    /// Location of the tensor in a storage that is bytes `storage` of the file.
     ///
     /// # Errors
-    /// Why it does not lie in it.
+    /// The reason that the tensor is not inside it.
     pub fn place(&mut self, storage: Range<u64>) -> Result<Lie, PickleError> {
         let tensor = self.name.to_owned();
         let wrong = |problem: String| PickleError::Tensor { tensor: tensor.clone(), problem };
@@ -278,7 +278,8 @@ impl Pickled<'_> {
         Ok(Lie::Plain(begin..begin + n_elems * item))
     }
 
-    /// Whether elements lie one after the other, the last dimension first; strides of dimensions of one say nothing.
+    /// True if elements are contiguous, last dimension first; strides of dimensions of size one do not
+    /// matter.
     fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         for (size, stride) in self.shape.iter().zip(&self.strides).rev().filter(|(size, _)| **size != 1) {

@@ -6,11 +6,11 @@ use crate::{Dtype, Part, ReadError, Span, Stored, View, read_rows};
 
 /// Elements that are gathered before they are converted.
 const CHUNK: usize = 1024;
-/// Bytes of a page: of a matrix whose columns lie in the file, each page should be read once.
+/// Bytes of a page: for a matrix stored by columns, each page should be read once.
 const PAGE_BYTES: u64 = 4096;
 
-/// A tensor by its strides. Element (i, j, ..) is element offset + i strides[0] + j strides[1] + .. of the storage;
-/// whoever makes one has checked that all of them are inside it.
+/// A tensor by its strides. Element (i, j, ..) is element offset + i strides[0] + j strides[1] + .. of the
+/// storage; the constructor's caller has checked that all of them are inside it.
 #[derive(Debug)]
 pub(super) struct Strided {
     /// Its name, for errors.
@@ -40,13 +40,13 @@ impl Strided {
     /// The step from one element of a row to the next.
     fn step(&self) -> u64 {
         match (self.shape.last(), self.strides.last()) {
-            // Of a dimension of one, strides say nothing and were not checked.
+            // Strides of dimensions of size one do not matter and were not checked.
             (Some(2..), Some(stride)) => *stride,
             _ => 1,
         }
     }
 
-    /// Whether rows lie side by side, so that the columns are what lies one after the other.
+    /// True if columns rather than rows are contiguous.
     fn is_transposed(&self) -> bool {
         matches!(self.strides[..], [1, step] if step > 1)
     }

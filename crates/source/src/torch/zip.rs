@@ -28,7 +28,7 @@ const PICKLE: &str = "/data.pkl";
 pub(super) struct Archive {
     /// The folder that all entries lie in.
     root: String,
-    /// Where entries' bytes lie in the file, by name without the root.
+    /// Location of entries' bytes in the file, by name without the root.
     entries: HashMap<String, Range<u64>>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Archive, ZipError> {
     };
     let mut entries = HashMap::with_capacity(all.len());
     for (entry, range, _) in all {
-        // What lies beside the root is none of torch's.
+        // Entries outside the root are not torch's.
         let Some(name) = entry.strip_prefix(&root).and_then(|name| name.strip_prefix('/')) else { continue };
         if entries.insert(name.to_owned(), range).is_some() {
             return Err(ZipError::Twice { entry });
@@ -94,7 +94,7 @@ fn check_overlaps(all: &mut [(String, Range<u64>, u64)]) -> Result<(), ZipError>
 }
 
 impl Archive {
-    /// Where the bytes of `ROOT/name` lie in the file.
+    /// Location of the bytes of `ROOT/name` in the file.
     pub fn entry(&self, name: &str) -> Result<Range<u64>, ZipError> {
         let range = self.entries.get(name).cloned();
         range.ok_or_else(|| ZipError::Missing { entry: format!("{}/{name}", self.root) })

@@ -1,4 +1,4 @@
-//! Goldens of `golden/dialects`, changed: what opening and reading say of them.
+//! Modified goldens of `golden/dialects`: results of opening and reading them.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -97,7 +97,7 @@ pub fn read_all(checkpoint: &Checkpoint) -> Result<(), String> {
     Ok(())
 }
 
-/// What opening says of a golden that was changed.
+/// Checks the error of opening a modified golden.
 #[track_caller]
 pub fn refused(name: &str, edit: impl FnOnce(&mut Edited), expected: &str) {
     let mut edited = Edited::of(name);
@@ -106,7 +106,7 @@ pub fn refused(name: &str, edit: impl FnOnce(&mut Edited), expected: &str) {
     assert_eq!(error.to_string(), expected);
 }
 
-/// What reading says of a golden that was changed.
+/// Checks the error of reading a modified golden.
 #[track_caller]
 pub fn no_value(name: &str, edit: impl FnOnce(&mut Edited), expected: &str) {
     let mut edited = Edited::of(name);

@@ -124,7 +124,7 @@ fn what_no_block_holds_is_said_of_experts_too() {
     assert_eq!(error.to_string(), said);
 }
 
-/// Each expert has the factor of its own, or the one of all.
+/// Each expert has its own factor, or all share one.
 #[test]
 fn factors_of_stacks_go_with_their_experts() {
     let parts_of_2688 = |largest: f32| largest / 2688.0;
@@ -175,7 +175,7 @@ fn gate_and_up_of_gpt_oss_belong_together() {
     assert_eq!(blocks.stored.as_ref().unwrap().kept().unwrap().dtype, DType::MXFP4);
 }
 
-/// Changes what `__metadata__` says of a tensor.
+/// Changes a tensor's entry in `__metadata__`.
 fn torchao_entry(edited: &mut Edited, name: &str, change: impl FnOnce(&mut Json)) {
     let metadata = edited.metadata.as_mut().unwrap();
     let mut entry: Json = serde_json::from_str(metadata[name].as_str().unwrap()).unwrap();
@@ -252,7 +252,7 @@ fn parts_of_floats_of_torchao_fit() {
         "tensor `nvfp4._weight_per_tensor_scale`: a part of quantized weights whose codes are not there, or are of another \
          type",
     );
-    // The scale of row 130 is in the second tile: byte 16 (130 % 128), behind the two tiles of a row of them.
+    // The scale of row 130 is in the second tile: byte 16 (130 % 128), after one row of two tiles.
     no_value(
         "torchao-mx",
         |edited| set_byte(edited, "mxfp8.tiles._weight_scale", 2 * 512 + 16, 255),

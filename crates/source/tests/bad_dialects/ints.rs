@@ -1,5 +1,5 @@
-//! Quantized checkpoints of MLX, torchao, quanto, BitNet, Gemma, ModelOpt and Quark with something wrong in them; and what
-//! these forms say beside their values.
+//! Invalid quantized checkpoints of MLX, torchao, quanto, BitNet, Gemma, ModelOpt and Quark, and notes about
+//! valid ones.
 
 use crate::edited::{self, Edited, no_value, read_all, refused};
 use serde_json::{Value as Json, json};
@@ -68,7 +68,7 @@ fn values(checkpoint: &Checkpoint, name: &str) -> Vec<f32> {
     values
 }
 
-/// mlx-lm stacks experts under names of its own; architectures look for Hugging Face's.
+/// mlx-lm stacks experts under its own names; architectures expect Hugging Face's.
 #[test]
 fn stacks_of_experts_get_their_names_back() {
     let stacked = Edited::of("mlx-affine");
@@ -257,7 +257,7 @@ fn bitnet_gemma_modelopt_and_quark() {
     );
 }
 
-/// What is said beside the values.
+/// Notes besides the values.
 #[test]
 fn what_changes_the_model_is_noted() {
     let notes = |name: &str| source::open(&edited::golden(name)).unwrap().notes;
@@ -281,7 +281,7 @@ fn what_changes_the_model_is_noted() {
     assert_eq!(notes("bnb-4bit"), [""; 0]);
 }
 
-/// Which types hold the values of which form; that blocks hold them is compared bit for bit in `repack.rs`.
+/// Types that can hold the values of each format; `repack.rs` compares the blocks bit for bit.
 #[test]
 fn forms_that_ggml_can_hold_say_so() {
     let types = |name: &str, tensor: &str| {

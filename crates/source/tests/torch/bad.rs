@@ -89,7 +89,7 @@ fn storages_that_are_not_what_the_pickle_says() {
 fn tensors_that_are_none() {
     let dict = |value: &[u8]| archive(&Pickler::new().raw(b"}").text("w").raw(value).raw(b"s").stop());
     let call = |arguments: &[u8]| dict(&[b"ctorch._utils\n_rebuild_tensor_v2\n(", arguments, b"tR"].concat());
-    // What is no tensor at the top is looked for below it.
+    // A top-level value that is not a tensor is searched for tensors.
     let nothing =
         "expected a dictionary of tensors, found no tensor in it, and none of the keys that one lies under";
     says(&dict(b"N"), nothing);
@@ -103,7 +103,7 @@ fn tensors_that_are_none() {
         .fold(Pickler::new().raw(b"}("), |pickler, name| pickler.text(name).tensor(FLOATS, 0, &[2], &[1]));
     let error = open(&archive(&twice.raw(b"u").stop())).unwrap_err();
     assert!(matches!(error, Error::DuplicateTensor { .. }), "{error}");
-    // A parameter around a parameter around ...: as deep as nobody goes.
+    // A parameter around a parameter around ...: deeper than any real file.
     let deep = b"ctorch._utils\n_rebuild_parameter\n".repeat(9);
     let deep =
         Pickler::new().raw(b"}").text("w").raw(&deep).tensor(FLOATS, 0, &[2], &[1]).raw(&b"\x85R".repeat(9));
@@ -165,7 +165,7 @@ fn small_pickles_that_would_be_large() {
         doubling = doubling.raw(b"h\0h\0\x86q\0");
     }
     assert!(matches!(open(&pickle(doubling.clone())), Err(Error::Pickle { .. })));
-    // The same beside a tensor: looked through for tensors once, not 2^1000 times.
+    // The same beside a tensor: searched for tensors once, not 2^1000 times.
     let beside = Pickler::new().raw(b"}(").text("w").tensor(FLOATS, 0, &[2], &[1]).text("more");
     let beside = beside.raw(b"(").raw(&doubling.bytes[2..]).raw(b"t");
     let opened = open(&pickle(beside.raw(b"u"))).unwrap();
@@ -219,7 +219,7 @@ fn archives_that_lie() {
         &changed(second + 20, &sizes),
         &format!("entry `archive/data/0` takes bytes {begin} to {end}, the file has {}", good.len()),
     );
-    // Encrypted; of two sizes; of a method that nobody has.
+    // Encrypted; of two sizes; with an unknown method.
     let not_stored =
         "entry `archive/data/0` is compressed or encrypted, entries of a checkpoint are stored as they are";
     says(&changed(second + 8, &[1]), not_stored);
@@ -267,7 +267,7 @@ fn legacy_files_that_contradict_themselves() {
     };
     assert!(open(&good).is_ok());
     says(&changed(18, &[0xea]), "protocol version 1001 was expected behind the magic number");
-    // NEWTRUE behind the key and its place in the memo.
+    // NEWTRUE after the key and its place in the memo.
     let little = at(b"little_endian") + "little_endian".len() + 2;
     assert_eq!(good[little], 0x88);
     says(&changed(little, &[0x89]), "`little_endian` is not true, other orders of bytes are not read");
@@ -275,7 +275,7 @@ fn legacy_files_that_contradict_themselves() {
         &[&good[..], b"\0"].concat(),
         &format!("storages end at byte {}, the file has {}", good.len(), good.len() + 1),
     );
-    // The list of keys is the last pickle, behind which the first storage begins with its length.
+    // The list of keys is the last pickle; the first storage, with its length, follows it.
     let list = good.windows(3).rposition(|bytes| bytes == [0x80, 2, b']']).unwrap();
     let first = list + good[list..].windows(2).position(|bytes| bytes == b"e.").unwrap() + 2;
     for numel in [-1, i64::MAX, 1 << 40] {
