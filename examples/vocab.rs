@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let route = Route::named(route).ok_or_else(|| {
         format!(
-            "route `{route}` is none of {}",
+            "unknown route `{route}`, expected one of {}",
             Route::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
         )
     })?;

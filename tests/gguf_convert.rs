@@ -394,7 +394,7 @@ const BAD: &[Bad] = &[
         golden: "llama",
         damage: |sandbox| fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap(),
         stderr: "error: llama: no tokenizer: looked for `tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`\n\
-                 hint: its files belong beside config.json; a fine-tune has those of the model that it was made of\n",
+                 hint: put its files next to config.json; a fine-tune uses those of its base model\n",
     },
     Bad {
         name: "a vocabulary larger than the embedding",

@@ -119,7 +119,7 @@ fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
         assert!(twice.code == Some(1) && is_named, "{}", twice.stderr);
         worker.kill().unwrap();
         worker.wait().unwrap();
-        fail(&sandbox, &["assemble", "plan.json"], "1 (nobody has begun it)");
+        fail(&sandbox, &["assemble", "plan.json"], "1 (not started)");
         succeed(sandbox.convert(&part("1/2")));
         fail(&sandbox, &["assemble", "plan.json"], "of 2 parts 2 (it was stopped with ");
         let again = succeed(sandbox.convert(&part("2/2")));
@@ -138,7 +138,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
     let assemble = ["assemble", "plan.json"];
     fail(&sandbox, &assemble, "out/x.gguf`: no part of it is there");
     succeed(sandbox.convert(&one));
-    fail(&sandbox, &assemble, "of 2 parts 2 (nobody has begun it) is missing");
+    fail(&sandbox, &assemble, "of 2 parts 2 (not started) is missing");
     fail(&sandbox, &["part", "plan.json", "1/3"], "part-1-of-2.journal` is of 2 parts, not of 3");
     succeed(sandbox.convert(&two));
 

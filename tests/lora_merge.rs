@@ -396,7 +396,7 @@ fn a_tokenizer_beside_an_adapter_is_left_aside_and_named() {
     assert!(!call().contains("left aside"), "{}", call());
     fs::write(sandbox.path("adapter-0/chat_template.jinja"), "{{ messages }}").unwrap();
     fs::write(sandbox.path("adapter-0/added_tokens.json"), "{\"<new>\": 384}").unwrap();
-    let note = "note: adapter `adapter-0`: a tokenizer or chat template of its own is left aside: `added_tokens.json`, `chat_template.jinja`\n";
+    let note = "note: adapter `adapter-0`: its own tokenizer or chat template is ignored: `added_tokens.json`, `chat_template.jinja`\n";
     assert!(call().contains(note), "{}", call());
 }
 

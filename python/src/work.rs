@@ -92,7 +92,7 @@ pub fn run<R: Send + 'static>(
             }
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(PyRuntimeError::new_err(
-                    "a mistake of gguf_tools: the work ended without a word",
+                    "internal error of gguf_tools: the work ended without a result",
                 ));
             }
             Err(RecvTimeoutError::Timeout) => {}

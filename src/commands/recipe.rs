@@ -199,7 +199,7 @@ fn remote(address: &str, ui: &Ui) -> Result<Headers, Failure> {
         return Ok(Headers { metadata: header.metadata().clone(), tensors: tensors_of(&header).collect() });
     };
     if query.is_some() {
-        let message = format!("{path}: shard {no} of {count} has a URL of its own");
+        let message = format!("{path}: shard {no} of {count} has a separate URL");
         return Err(Failure::new(message).hint(["use a URL without `?`, or local files"]));
     }
     let mut headers = Headers { metadata: Metadata::new(), tensors: Vec::new() };

@@ -218,7 +218,7 @@ pub enum Error {
         run: Box<Unfinished>,
     },
     /// An earlier run was made of something else, so that its rows do not fit.
-    #[error("`{}`: cannot go on with the earlier run: {}", path.display(), differences.join("; "))]
+    #[error("`{}`: cannot resume the earlier run: {}", path.display(), differences.join("; "))]
     NotResumable {
         /// The output.
         path: PathBuf,
@@ -382,7 +382,7 @@ impl From<source::Error> for Error {
     }
 }
 
-/// `2 (nobody has begun it) and 3 more are missing`.
+/// `2 (not started) and 3 more are missing`.
 fn missing_parts(missing: &[(u32, String)]) -> String {
     // A few tell enough of an array that failed as a whole.
     let named: Vec<String> =

@@ -99,7 +99,7 @@ pub enum Error {
         architecture: String,
     },
     /// The backward pass does not support the graph.
-    #[error("architecture `{architecture}`: there is no way back for gradients through {part}")]
+    #[error("architecture `{architecture}`: no backward pass for {part}")]
     NoWayBack {
         /// The architecture.
         architecture: String,
@@ -170,7 +170,7 @@ pub enum Error {
         max_ratio: usize,
     },
     /// A file that is given as a projector but is not one.
-    #[error("architecture `{architecture}` is no projector, which would be `clip`")]
+    #[error("architecture `{architecture}` is not a projector: expected `clip`")]
     NoProjector {
         /// The architecture.
         architecture: String,
@@ -307,7 +307,7 @@ pub enum Error {
 /// Cause of a non-finite result: the file's weights, or the computation.
 fn cause(weight: &Option<(String, u64)>) -> String {
     match weight {
-        Some((tensor, index)) => format!("; element {index} of tensor `{tensor}` is none either"),
+        Some((tensor, index)) => format!("; element {index} of tensor `{tensor}` is not finite either"),
         None => "; all weights are finite, so a metadata key is wrong or f32 overflows".to_owned(),
     }
 }
@@ -320,7 +320,7 @@ impl Error {
                 "was the file made by a newer converter, or is its architecture named wrongly?"
             }
             Error::PredictionAlone { .. } => {
-                "run the file of the whole model: such layers are used beside it"
+                "run the file of the whole model: these layers only work with it"
             }
             Error::TooShort { .. } => "take a longer text or a smaller context",
             Error::TooLong { .. } => "split the text, or take a smaller context",

@@ -162,7 +162,7 @@ fn go_on(
         model.logits(&hidden, 0..1, None, &mut logits)?;
         // Every comparison with NaN is false, so that a row with one would still give some token.
         if logits.iter().any(|logit| logit.is_nan()) {
-            return Err(not_finite(model, format!("token {} behind the prompt", made.len() + 1)));
+            return Err(not_finite(model, format!("token {} after the prompt", made.len() + 1)));
         }
         let id = sampler.choose(&logits);
         if ends.contains(&id) {

@@ -116,7 +116,7 @@ impl Loop {
             }
             if grown > self.target.max_bytes {
                 let most = self.target.max_bytes;
-                fail(report, format!("more than {most} bytes beside the input"));
+                fail(report, format!("more than {most} bytes besides the input"));
             }
             match ran {
                 Ok(accepted) => report.n_accepted += u64::from(accepted),

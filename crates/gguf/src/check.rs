@@ -88,7 +88,7 @@ pub enum Finding {
     },
     /// A tensor that does not begin where the one before ends.
     #[error(
-        "tensor `{tensor}` begins at {found} of the data, not at {expected} right behind the tensor before, so that llama.cpp refuses the file"
+        "tensor `{tensor}` begins at {found} of the data, not at {expected} right after the previous tensor, so llama.cpp refuses the file"
     )]
     Gap {
         /// The tensor.
@@ -107,7 +107,7 @@ pub enum Finding {
         byte: u8,
     },
     /// The file ends inside the padding of its last tensor.
-    #[error("{missing} of the {padding} bytes of padding behind the last tensor are missing")]
+    #[error("{missing} of the {padding} bytes of padding after the last tensor are missing")]
     CutPadding {
         /// Bytes that are not there.
         missing: u64,
@@ -115,7 +115,7 @@ pub enum Finding {
         padding: u64,
     },
     /// Bytes after the end.
-    #[error("{n_bytes} bytes behind the last tensor belong to nothing")]
+    #[error("{n_bytes} bytes after the last tensor are unused")]
     Trailing {
         /// Number of bytes.
         n_bytes: u64,

@@ -5,7 +5,7 @@
 //! Divan instead of criterion: types are a table of arguments of one function, throughput is counted in
 //! elements, and it has few dependencies. Criterion's statistics over time are not needed, because results
 //! are compared with the reference in the same run (`scripts/bench kernels`).
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot continue has failed")]
 
 use divan::{Bencher, counter::ItemsCount};
 use quant::{CODECS, Level, Rows};

@@ -4,7 +4,7 @@
 //! Hessians are collected over the text; every eighth chunk is held out. Some rows of matrices after the
 //! first layer are encoded with the Hessian's diagonal as importance and rounded again, on one thread. Prints
 //! the geometric mean of `tr(E G E^T)` on held-out tokens relative to the encoder's, and the time.
-#![expect(clippy::unwrap_used, reason = "a measurement that cannot go on has nothing to say")]
+#![expect(clippy::unwrap_used, reason = "a measurement that cannot continue has failed")]
 
 use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 

@@ -101,7 +101,7 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
     {
         if !scaling.is_empty() {
             return Err(ExportError::NotExpressible {
-                what: "`rope_freqs.weight` beside rotary scaling".to_owned(),
+                what: "`rope_freqs.weight` together with rotary scaling".to_owned(),
             });
         }
         scaling = llama3(arch, config, freqs)?;

@@ -40,9 +40,9 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
     ],
     drops: |hparams, name| match name.split_once("_Dense.") {
         Some(_) if !hparams.derived.dense_modules => {
-            Some("matrices behind the model are left out unless they are asked for")
+            Some("matrices after the model are left out unless requested")
         }
-        Some((_, rest)) if rest != "linear.weight" => Some("llama.cpp adds nothing to what these give"),
+        Some((_, rest)) if rest != "linear.weight" => Some("llama.cpp adds no bias to their outputs"),
         _ => None,
     },
     prepare: |hparams, tensors| {

@@ -37,8 +37,9 @@ pub const GRANITE_SWITCH: Arch = Arch {
         let n_layers = hparams.n_layers()?;
         // The config counts the switch as a layer, which has no tensors.
         let own = n_layers.checked_sub(1).filter(|own| *own > 0);
-        let own =
-            own.ok_or_else(|| bad("num_hidden_layers", &n_layers.into(), "a layer beside the switch"))?;
+        let own = own.ok_or_else(|| {
+            bad("num_hidden_layers", &n_layers.into(), "at least one layer besides the switch")
+        })?;
         Ok(hparams.with("num_hidden_layers", own.into()))
     },
     vocab: Route::Llama,

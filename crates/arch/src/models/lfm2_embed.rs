@@ -25,9 +25,9 @@ pub const LFM2_EMBED: Arch = Arch {
     },
     drops: |_, name| {
         let is_rest = name.contains("_Dense.") && name != "1_Dense.linear.weight";
-        is_rest.then_some("llama.cpp has one matrix behind the model, and adds nothing to what it gives")
+        is_rest.then_some("llama.cpp supports one matrix after the model, without a bias")
     },
-    export: Export::NotExportable("the matrix behind the model belongs into a folder of its own"),
+    export: Export::NotExportable("the matrix after the model needs a separate folder"),
     ..LFM2
 };
 

@@ -39,7 +39,7 @@ pub fn warnings(
         let (count, list) = (names.len(), list_names(&names));
         match reason {
             TIED => format!(
-                "{list} differs from the embedding and is left out: the file has no output matrix of its own, so predictions \
+                "{list} differs from the embedding and is left out: the file has no separate output matrix, so predictions \
                  will differ from transformers"
             ),
             NO_BIAS => {

@@ -105,7 +105,7 @@ impl<'a> Pass<'a, '_> {
         }
         let all = context.find(name);
         if all.is_empty() && drops::is_dense_module(name) {
-            let reason = "a matrix behind the model that this architecture has no place for";
+            let reason = "a matrix after the model that this architecture cannot store";
             self.dropped.push(Dropped { name: name.to_owned(), reason });
             return Ok(());
         }

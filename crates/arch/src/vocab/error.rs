@@ -120,9 +120,9 @@ impl VocabError {
                 "call `resize_token_embeddings` on the model before saving it, or remove the added tokens from the tokenizer \
                  and restore `vocab_size`",
             ),
-            VocabError::NoTokenizer { .. } => Some(
-                "its files belong beside config.json; a fine-tune has those of the model that it was made of",
-            ),
+            VocabError::NoTokenizer { .. } => {
+                Some("put its files next to config.json; a fine-tune uses those of its base model")
+            }
             _ => None,
         }
     }

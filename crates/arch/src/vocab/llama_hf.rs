@@ -84,13 +84,13 @@ fn note_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer, ids: &Ids<'_>
     let order = if in_order { "the order of the ids" } else { "not even the order of the ids" };
     writer.note(format!(
         "`{}` has no scores, and the reference gives every token the same: llama.cpp joins from left to right, \
-         the model by its merges, of which {order} tells; scores are written where `tokenizer.model` is beside it or \
+         the model by its merges, in the order of {order}; scores are written if `tokenizer.model` is present or \
          `scores_from_merges` is chosen",
         hf.file
     ));
     if !writer.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
         writer.note(format!(
-            "`{}` puts no space in front of a text, but llama.cpp does where no key says so, and the reference \
+            "`{}` puts no space in front of a text, but llama.cpp does unless a key disables it, and the reference \
              writes one only for `add_prefix_space` in `tokenizer_config.json`",
             hf.file
         ));

@@ -88,7 +88,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
             }
             if !writer.has(keys::CHAT_TEMPLATE) {
                 writer.note(
-                    "no chat template: the reference puts one of its own into files of this architecture",
+                    "no chat template: the reference adds its own template to files of this architecture",
                 );
             }
             Ok(())

@@ -92,7 +92,7 @@ fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, styl
     if !model.add_dummy_prefix && style != Style::InternLm2 && !writer.has(keys::ADD_SPACE_PREFIX) {
         writer.note(format!(
             "`{FILE}` adds no space in front of a text; llama.cpp does without `add_space_prefix`, so that the first word of \
-             a text gets another token; the key `{}`, false, would say so",
+             a text gets another token; set the key `{}` to false to prevent this",
             keys::ADD_SPACE_PREFIX
         ));
     }

@@ -57,7 +57,9 @@ impl ExportError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ExportError::Convert(error) => error.hint(),
-            ExportError::InputInside { .. } => Some("give a folder beside the file".to_owned()),
+            ExportError::InputInside { .. } => {
+                Some("choose a folder that does not contain the file".to_owned())
+            }
             ExportError::NotReplaceable { .. } => Some("give another folder".to_owned()),
             _ => None,
         }

@@ -200,7 +200,7 @@ impl MergeError {
                 "merge it with PEFT's `merge_and_unload` and convert the result"
             }
             MergeError::Tied { .. } => {
-                "give the base model an output matrix of its own (`tie_word_embeddings` false) to merge it"
+                "give the base model a separate output matrix (`tie_word_embeddings` false) to merge it"
             }
             _ => return None,
         };

@@ -220,8 +220,7 @@ impl Merging {
             }
         } else if !own.is_empty() {
             let own = tensor::list_names(&own);
-            let note =
-                format!("adapter `{name}`: a tokenizer or chat template of its own is left aside: {own}");
+            let note = format!("adapter `{name}`: its own tokenizer or chat template is ignored: {own}");
             self.checkpoint.notes.push(note);
         }
         Ok(())

@@ -93,7 +93,7 @@ fn open<'a>(
     let (mut parts, mut missing) = (Vec::new(), Vec::new());
     for number in (1..=count).filter_map(|number| PartNumber::new(number, count)) {
         // All parts are looked at before the first is complained about, so that one call tells what is left to do.
-        let (mut whole, mut state) = (None, "nobody has begun it".to_owned());
+        let (mut whole, mut state) = (None, "not started".to_owned());
         for ((_, path), place) in journals.iter().filter(|((it, _), _)| *it == number) {
             let (journal, found) = Journal::open(path, describe)
                 .map_err(|error| names::busy(error, &part_path(first, number)))?;

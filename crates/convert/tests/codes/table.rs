@@ -159,7 +159,7 @@ const GOLDENS: &[(&str, &str, &str)] = &[
     (
         "dialects/fp4-compressed-nvfp4",
         "layers.0.q_proj.weight",
-        "no: the tensor has a scale beside those of its blocks",
+        "no: the tensor has another scale besides those of its blocks",
     ),
     ("dialects/fp4-compressed-mxfp6", "layers.0.q_proj.weight", "no: no type of ggml has such codes"),
     // None: offsets that are floats (HQQ, quanto, tinygemm), tables of floats, 8-bit floats, scales of f32.
@@ -181,10 +181,10 @@ const GOLDENS: &[(&str, &str, &str)] = &[
     // None: groups in no order, and factors of columns.
     ("codes/gptq", "m.b4-g32-order.weight", "no: groups of columns are in no order (act-order)"),
     ("codes/gptq-planes", "m.b6.weight", "no: groups of columns are in no order (act-order)"),
-    ("codes/awq-act", "h.0.mlp.fc_out.weight", "no: each column has a factor of its own"),
-    ("dialects/modelopt-awq", "a.weight", "no: each column has a factor of its own"),
-    ("dialects/torchao-int4", "scaled.weight", "no: each column has a factor of its own"),
-    ("dialects/fp4-modelopt", "layers.0.q_proj.weight", "no: each column has a factor of its own"),
+    ("codes/awq-act", "h.0.mlp.fc_out.weight", "no: each column has its own factor"),
+    ("dialects/modelopt-awq", "a.weight", "no: each column has its own factor"),
+    ("dialects/torchao-int4", "scaled.weight", "no: each column has its own factor"),
+    ("dialects/fp4-modelopt", "layers.0.q_proj.weight", "no: each column has its own factor"),
 ];
 
 #[test]

@@ -214,7 +214,7 @@ impl Graph for Decoder {
     fn no_way_back(&self) -> Option<&'static str> {
         let whole = match () {
             () if self.altup.is_some() => Some("its several residual streams"),
-            () if self.per_layer_inputs.is_some() => Some("what each layer is told of the tokens"),
+            () if self.per_layer_inputs.is_some() => Some("the per-layer token inputs"),
             () => None,
         };
         whole.or_else(|| self.layers.iter().find_map(Layer::no_way_back))

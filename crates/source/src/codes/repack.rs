@@ -64,7 +64,7 @@ impl CodedWeights {
     pub(super) fn repack_types(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
         let not = |why: &str| Ok(Repacks::Not(why.to_owned()));
         if self.fold.is_some() {
-            return not("each column has a factor of its own");
+            return not("each column has its own factor");
         }
         let Some(run) = self.run() else { return not("groups of columns are in no order (act-order)") };
         if !run.is_multiple_of(RUN) || !self.n_columns.is_multiple_of(RUN) {

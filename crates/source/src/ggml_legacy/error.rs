@@ -15,7 +15,7 @@ pub enum LegacyError {
         error: io::Error,
     },
     /// Magic other than ggml, ggmf and ggjt.
-    #[error("`{file}`: magic {found:?} is none of ggml, ggmf and ggjt")]
+    #[error("`{file}`: magic {found:?} is not ggml, ggmf or ggjt")]
     Magic {
         /// The file.
         file: String,

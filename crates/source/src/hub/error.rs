@@ -127,9 +127,9 @@ impl HubError {
                 Some("download it again; what was converted of these bytes is not the model")
             }
             HubError::Changed { .. } => Some("run it again: the new file is read from the start"),
-            HubError::Certificate { .. } => Some(
-                "where a proxy has certificates of its own, set SSL_CERT_FILE to the file of those that are trusted",
-            ),
+            HubError::Certificate { .. } => {
+                Some("if a proxy has its own certificates, set SSL_CERT_FILE to the file of trusted ones")
+            }
             HubError::Answer { .. } => Some("check the network, and HF_ENDPOINT if it is set"),
             _ => None,
         }

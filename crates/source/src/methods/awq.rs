@@ -100,7 +100,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let factors = Strided { group_stride: 1, ..Strided::one(scales) };
         weights.fold = Some(Fold { factors, divides: true });
         assembly.used(scales);
-        assembly.note(format!("tensor `{}` is folded into the columns of the matrix behind it", scales.name));
+        assembly.note(format!("tensor `{}` is folded into the columns of the next matrix", scales.name));
     }
     for (codes, stem, weights) in made {
         let shape = vec![weights.n_rows, weights.n_columns];

@@ -185,7 +185,7 @@ fn take_state<'a>(
     let codes = codes.ok_or_else(|| Error::ScalesWithoutCodes { tensor: state.name.clone() })?;
     let beside = |assembly: &Assembly<'a>, ending: &str| {
         let wanted = format!("{name}{before}{ending}");
-        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}` beside it"), "no such tensor"))
+        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}`"), "no such tensor"))
     };
     // The bytes count, whatever the type says; a wider one may leave some of its last element unused.
     let (bytes, found) = (n_elems.div_ceil(2), codes.n_bytes());

@@ -52,7 +52,7 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let bits = Bits::of(assembly.quantized.config())?;
     for tensor in assembly.left() {
         if tensor.name.ends_with("_activation_scale") {
-            assembly.leave(tensor, "the model rounds activations with it, and no GGUF file says so");
+            assembly.leave(tensor, "the model rounds activations with it, and GGUF has no key for this");
         }
         for [of_codes, of_scales] in SPELLINGS {
             let Some(module) = tensor.name.strip_suffix(of_codes) else { continue };

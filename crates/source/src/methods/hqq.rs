@@ -96,7 +96,7 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     let parts = assembly.quantized.parts;
     let beside = |assembly: &Assembly<'a>, ending: &str| {
         let wanted = format!("{module}.{ending}");
-        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}` beside it"), "no such tensor"))
+        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}`"), "no such tensor"))
     };
     for flag in ["quant_scale", "quant_zero"] {
         if let Some(flag) = assembly.get(&format!("{module}.{flag}"))

@@ -55,7 +55,7 @@ fn packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 fn take_packed<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, name: &str) -> Result<(), Error> {
     let beside = |ending: &str| {
         let wanted = format!("{name}.{ending}");
-        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}` beside it"), "no such tensor"))
+        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}`"), "no such tensor"))
     };
     let (scales, shifts) = (beside("_scale")?, beside("_shift")?);
     expect_dtype(codes, &[Dtype::U8])?;

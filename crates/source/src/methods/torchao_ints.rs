@@ -269,7 +269,7 @@ impl<'a> Module<'a> {
             return Err(unfit(self.codes, expected, "none"));
         };
         if assembly.get(&format!("{}_act_pre_scale", self.stem)).is_some() {
-            return Err(unfit(self.codes, "no `act_pre_scale` beside tiles", "one"));
+            return Err(unfit(self.codes, "no `act_pre_scale` with tiles", "one"));
         }
         let tiled = Tiled::new(self.codes, both, [shape[0], shape[1]], block[1])?;
         assembly.used(both);

@@ -39,7 +39,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Legacy<'_>, PickleError> {
     let wrong = |problem: String| PickleError::Legacy { problem };
     let mut at = MAGIC.len();
     if bytes.get(at..at + PROTOCOL.len()) != Some(PROTOCOL) {
-        return Err(wrong("protocol version 1001 was expected behind the magic number".to_owned()));
+        return Err(wrong("protocol version 1001 was expected after the magic number".to_owned()));
     }
     at += PROTOCOL.len();
     let mut next = || {

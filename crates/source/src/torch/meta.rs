@@ -228,9 +228,9 @@ fn merge(parts: &[Part], pieces: Vec<Tensor>, dim: Option<u64>) -> Result<Tensor
         },
         [_, _] => {
             let row = MATRICES.iter().find(|(end, ..)| first.name.ends_with(end));
-            row.ok_or_else(|| wrong("nobody says how it is split".to_owned()))?.1
+            row.ok_or_else(|| wrong("nothing defines how it is split".to_owned()))?.1
         }
-        _ => return Err(wrong("nobody says how it is split".to_owned())),
+        _ => return Err(wrong("nothing defines how it is split".to_owned())),
     };
     if split == Split::Alike {
         let values = |tensor: &Tensor| tensor.span().of(parts).map(<[u8]>::to_vec);

@@ -83,7 +83,7 @@ pub(super) fn find<'a>(pickle: &Pickle<'a>) -> Result<StateDict<'a>, PickleError
         let beside: Vec<&str> =
             top.iter().filter_map(|(name, _)| pickle.text(*name)).filter(|name| name != key).collect();
         if !beside.is_empty() {
-            notes.push(format!("tensors lie under `{key}`; left aside beside it: {}", listed(&beside)));
+            notes.push(format!("tensors lie under `{key}`; ignored: {}", listed(&beside)));
         }
         pairs = inner;
     }

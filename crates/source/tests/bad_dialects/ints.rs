@@ -308,7 +308,7 @@ fn forms_that_ggml_can_hold_say_so() {
         ("torchao-int8", "intx.asymmetric4.weight", "q5_0 q8_0"),
         ("quark-uint4", "a.weight", "q5_0 q8_0"),
         ("quark-int4", "a.weight", "q4_0 q5_0 q8_0"),
-        ("modelopt-awq", "a.weight", "none: each column has a factor of its own"),
+        ("modelopt-awq", "a.weight", "none: each column has its own factor"),
         ("modelopt-awq", "b.weight", "q4_0 q5_0 q8_0"),
         ("hqq-forms", "b4.axis1.weight", "none: no type of ggml holds such values"),
         ("bnb-4bit", "nf4.nested.weight", "none: no type of ggml holds such values"),

@@ -266,7 +266,7 @@ fn legacy_files_that_contradict_themselves() {
         bytes
     };
     assert!(open(&good).is_ok());
-    says(&changed(18, &[0xea]), "protocol version 1001 was expected behind the magic number");
+    says(&changed(18, &[0xea]), "protocol version 1001 was expected after the magic number");
     // NEWTRUE after the key and its place in the memo.
     let little = at(b"little_endian") + "little_endian".len() + 2;
     assert_eq!(good[little], 0x88);

@@ -214,7 +214,7 @@ fn matrices_that_no_shards_make() {
         ),
         (
             [shard_of("x.weight", &[4, 3]), shard_of("x.weight", &[4, 3])],
-            "`x.weight`: nobody says how it is split",
+            "`x.weight`: nothing defines how it is split",
         ),
     ] {
         assert_eq!(error(shards), Err(format!("{files} {problem}")));
@@ -269,7 +269,7 @@ fn what_is_left_aside_is_said() {
     let note = |name: &str| form(name).notes.join("; ");
     assert_eq!(
         note("under-state_dict"),
-        "`pytorch_model.bin`: tensors lie under `state_dict`; left aside beside it: `epoch`, `optimizer`"
+        "`pytorch_model.bin`: tensors lie under `state_dict`; ignored: `epoch`, `optimizer`"
     );
     assert_eq!(
         note("scalars-beside"),

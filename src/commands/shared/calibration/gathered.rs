@@ -100,7 +100,7 @@ pub fn gather(
     };
     let mut moments = opened.map_err(|error| {
         let hint = matches!(error, Error::OtherMoments { .. }).then_some(
-            "--statistics needs a folder of its own for each model and text; a missing one is created",
+            "--statistics needs a separate folder for each model and text; a missing one is created",
         );
         failed(base, error).hint(hint)
     })?;

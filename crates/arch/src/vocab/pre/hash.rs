@@ -46,9 +46,8 @@ pub(super) fn hashes(
         };
         Ok((encode(true)?, encode(false)?))
     });
-    let (full, bare) = encoded.unwrap_or_else(|| {
-        Err("none: the tokenizers library fails on what the file says of itself".into())
-    })?;
+    let (full, bare) =
+        encoded.unwrap_or_else(|| Err("none: the tokenizers library fails on the file's contents".into()))?;
     let config = tokenizer_config(input).ok().flatten().unwrap_or_default();
     let wanted = |name: &str| -> Option<u32> {
         config.get(&format!("add_{name}_token")).and_then(Json::as_bool).filter(|wanted| *wanted)?;

@@ -42,7 +42,7 @@ pub(super) fn recognize(
     }
     if !steps.normalizers.is_empty() && hf.model.kind.as_deref() == Some("BPE") {
         writer.note(format!(
-            "text is normalized first ({}): no key says so, and llama.cpp does not do it for byte-level BPE: a text that this \
+            "text is normalized first ({}): no key expresses this, and llama.cpp does not normalize for byte-level BPE: a text that it \
              would change gets other tokens than in training, any other text the same",
             steps.normalizers.join(", ")
         ));
