@@ -1,4 +1,4 @@
-//! Calibrations that end early: what is told before anything runs, what is left behind, what says so, and what goes on.
+//! Calibrations that end early: errors before any work, files left, messages, and resuming.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -68,7 +68,7 @@ fn a_budget_that_is_too_small_is_told_before_anything_runs() {
 #[test]
 fn what_the_next_run_would_meet_again_leaves_nothing() {
     let sandbox = Sandbox::with_base_and_text();
-    // A weight that is no number, in the norm that the first queries are made of.
+    // NaN in the norm before the first queries.
     let mut bytes = fs::read(sandbox.path("base.gguf")).unwrap();
     let (begin, n_bytes) = {
         let model = gguf::Model::open(&sandbox.path("base.gguf")).unwrap();
@@ -123,7 +123,8 @@ fn an_interruption_says_where_statistics_are() {
     assert!(sandbox.path("out/.x.gguf.moments").is_dir());
 }
 
-/// Killed behind the conversion: `--resume` goes on with the file that the checkpoint became, to the bytes of a run that is not stopped.
+/// Killed after the conversion: `--resume` uses the converted checkpoint and writes the bytes of an
+/// undisturbed run.
 #[cfg(unix)]
 #[test]
 fn a_checkpoint_is_not_converted_again() {

@@ -1,4 +1,4 @@
-//! What a config may say: numbers that no model computes with are refused before anything is written.
+//! Config values that no model computes with are refused before anything is written.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -27,7 +27,7 @@ fn numbers_that_cannot_be_meant_are_refused() {
         let sandbox = Sandbox::with_golden("llama");
         sandbox.edit("llama/config.json", from, to);
         assert_eq!(sandbox.convert(ARGS), failed(&format!("error: llama: {message}\n{hint}")));
-        // Nothing but what was there: the checkpoint and the empty folder for outputs.
+        // Only the original files: the checkpoint and the empty folder for outputs.
         let mut names: Vec<_> =
             fs::read_dir(sandbox.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();

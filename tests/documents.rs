@@ -121,7 +121,7 @@ fn every_command_of_the_book_runs() {
             continue;
         }
         n_commands += n;
-        // Whoever copies a command has a real model: nothing in it may be for the small one of this test.
+        // Readers copy commands for real models: none may be adapted to the small model of this test.
         let is_odd = |line: &str| line.starts_with("gguf-eval") && line.contains("--context ");
         assert!(!script.lines().any(is_odd), "{name}: measures in chunks of an unusual length");
         let sandbox = Sandbox::with_golden("llama");

@@ -18,7 +18,7 @@ const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 const INSPECT: &str = env!("CARGO_BIN_EXE_gguf-inspect");
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 
-/// One kind of error: what it is called, what is done to a place with the checkpoint `llama`, what is called, the exit code.
+/// One kind of error: its name, the change to a sandbox with the checkpoint `llama`, the call, the exit code.
 type Kind = (&'static str, fn(&Sandbox), &'static str, &'static [&'static str], i32);
 
 /// A part of the page, and what stands at its head.
@@ -160,7 +160,7 @@ const PARTS: &[Part] = &[
                 |sandbox| {
                     let index = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors"}}"#;
                     write(sandbox, "llama/model.safetensors.index.json", index);
-                    // Whole weights beside such an index would be read instead.
+                    // Without this, whole weights next to such an index would be read.
                     fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
                 },
                 CONVERT,

@@ -48,7 +48,7 @@ fn open(name: &str) -> Result<Option<Model>, String> {
             Ok(None)
         }
         Err(error) if WITHOUT_KEY.iter().any(|name| is_without_key(name, &error)) => Ok(None),
-        // Matrices of sentence-transformers behind a model: refused, and named.
+        // Matrices of sentence-transformers after a model: refused, and named.
         Err(Error::UnusedTensors { names, .. }) if names.iter().all(|name| name.starts_with("dense_")) => {
             Ok(None)
         }
@@ -95,7 +95,7 @@ fn difference(model: &Model) -> Result<(f32, f32), Error> {
     Ok((worst / (high - low), ALLOWED.min(ALLOWED_OF_STATE * state)))
 }
 
-/// Matrices of the layers that are run and whose input nobody is shown.
+/// Matrices of executed layers whose input is never observed.
 fn unobserved(model: &Model) -> Result<Vec<String>, String> {
     let tokens: Vec<u32> = (3..23).collect();
     let cut = Chunk { counted: 0..tokens.len() - 1, targets: tokens[1..].to_vec(), tokens };
@@ -112,7 +112,7 @@ fn unobserved(model: &Model) -> Result<Vec<String>, String> {
     Ok(gaps.filter(|tensor| !not_run.contains(&layer(tensor)) && has_use(tensor)).collect())
 }
 
-/// What both tests look at, for each checkpoint that can be run.
+/// Data for both tests, for each checkpoint that can run.
 struct Checked {
     name: String,
     architecture: String,

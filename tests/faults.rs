@@ -1,7 +1,7 @@
-//! Disks that are full, limited, broken or gone: an error that says so, and nothing under a final name.
+//! Full, limited, broken or missing disks: an error that says so, and nothing under a final name.
 //!
-//! Tests that mount disks or inject faults need root, `mke2fs` and `strace`. They are ignored by default; `scripts/check` runs them where
-//! it can (`cargo test --test faults -- --ignored`).
+//! Tests that mount disks or inject faults need root, `mke2fs` and `strace`. They are ignored by default;
+//! `scripts/check` runs them if possible (`cargo test --test faults -- --ignored`).
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,7 +19,7 @@ use common::{Output, Sandbox, come_so_far, finish, notes_rows, sandbox_of_weight
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 
-/// What [`SLOW`] makes takes 2 MB.
+/// The output of [`SLOW`] has 2 MB.
 const SLOW: &[&str] = &["tiny", "out/x.gguf", "-t", "iq3_s", "-j", "1", "-q"];
 
 /// A file system that goes with this value.
@@ -70,7 +70,7 @@ fn expected(sandbox: &Sandbox) -> Vec<u8> {
     fs::read(sandbox.path("x.gguf")).unwrap()
 }
 
-/// Goes on after a fault is mended.
+/// Resumes after a fault is mended.
 fn goes_on(sandbox: &Sandbox, expected: &[u8]) {
     let ran = sandbox.convert(&[&SLOW[..6], &["--resume"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -150,8 +150,8 @@ fn with_fault(sandbox: &Sandbox, fault: &str) -> Output {
 fn a_quota_and_a_disk_that_fails_are_errors() {
     let sandbox = sandbox();
     let expected = expected(&sandbox);
-    // A quota when space is reserved, and where it is not; a disk that fails when rows are written, and when it is told to
-    // keep them.
+    // A quota when space is reserved, and a quota later; a disk that fails when rows are written, and when
+    // they are synced.
     for (fault, says, has_begun) in [
         ("fallocate:error=EDQUOT", "cannot reserve space at ", false),
         ("pwrite64:error=EDQUOT:when=20+", "Disk quota exceeded", true),
@@ -165,7 +165,7 @@ fn a_quota_and_a_disk_that_fails_are_errors() {
         assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(says), "{fault}: {}", ran.stderr);
         assert!(!sandbox.path("out/x.gguf").exists(), "{fault}");
         assert!(has_begun || sandbox.outputs().is_empty(), "{fault}: {:?}", sandbox.outputs());
-        // What was done before is of use, if there was anything.
+        // Earlier work, if there is any, is used.
         let ran = sandbox.convert(&[&SLOW[..6], &["--resume"]].concat());
         assert_eq!(ran.code, Some(0), "{fault}: {}", ran.stderr);
         assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected, "{fault}: other bytes");
@@ -185,7 +185,7 @@ fn a_source_that_cannot_be_read_is_named() {
     }
     drop(disk);
     let _disk = Mount::new(sandbox.path("disk"), &["-o", "loop", image.to_str().unwrap()]);
-    // What is in memory is not read again: the small files, and the header of the weights.
+    // Files in memory are not read again: the small files, and the header of the weights.
     for entry in fs::read_dir(sandbox.path("disk")).unwrap() {
         let mut first = Vec::new();
         let Ok(file) = fs::File::open(entry.unwrap().path()) else { continue };

@@ -1,4 +1,4 @@
-//! LLaMA files from before GGUF through `gguf-convert`, beside what others say is in them (`golden/ggml`, made by
+//! LLaMA files from before GGUF through `gguf-convert`, compared with `golden/ggml` (made by
 //! `scripts/golden/ggml_legacy.py`): every value bit for bit, blocks that stay, keys and vocabulary.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -92,7 +92,7 @@ fn keys_and_vocabulary_are_those_of_the_reference() {
         let given = ["--eps", "1e-6", "--context-length", "4096", "--model-name", "Old"];
         let file = convert(&sandbox, name, if name.starts_with("ggmf") { &given } else { &[] });
         let found: Vec<Json> = file.metadata().iter().map(|(key, value)| json_of(key, value)).collect();
-        // The file type stands at the end, behind the version of the blocks, as in all that is quantized.
+        // The file type stands at the end, after the version of the blocks, as in every quantized file.
         let mut wanted: Vec<Json> =
             keys.iter().filter(|key| key[0] != "general.file_type").cloned().collect();
         wanted.push(serde_json::json!(["general.quantization_version", "uint32", 2]));
@@ -126,13 +126,13 @@ fn json_of(key: &str, value: &Value) -> Json {
 #[test]
 fn types_and_a_config_can_be_given() {
     let sandbox = sandbox();
-    // Blocks are quantized again, which is said.
+    // Requantization is reported.
     let ran = sandbox.convert(&["old/ggjt3-q4_0.bin", "out/x.gguf", "--type", "q8_0", "--eps", "1e-5"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("are already quantized"), "{}", ran.stderr);
     assert!(ran.stderr.contains("context length 2048"), "{}", ran.stderr);
     assert!(!ran.stderr.contains("epsilon"), "{}", ran.stderr);
-    // What no type of today holds is named.
+    // Types that no longer exist are named.
     let ran = sandbox.convert(&["old/ggjt1-all.bin", "--dry-run", "--type", "f16"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stdout.contains("q4_3 of ggjt 1"), "{}", ran.stdout);

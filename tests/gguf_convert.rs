@@ -1,4 +1,4 @@
-//! `gguf-convert`: what it writes, and what it says where it writes nothing.
+//! `gguf-convert`: outputs, and errors without an output.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use common::{Checkpoint, Output, Sandbox, golden, sha256, silent};
 
-/// What the converter of the reference says about the tokenizer of these checkpoints.
+/// Note of the reference's converter about the tokenizer of these checkpoints.
 const NOTE: &str = "note: `tokenizer.model` makes one space of several; llama.cpp keeps them: a text with runs of \
     spaces gets other tokens than in training, any other text the same; nothing is to be done, unless prompts hold \
     such runs\n";
@@ -291,7 +291,7 @@ fn an_output_inside_the_input_is_refused() {
     );
 }
 
-/// One way in which a checkpoint can be wrong: which golden, what is done to it, what is said.
+/// One way in which a checkpoint can be wrong: the golden, the change, the message.
 struct Bad {
     name: &'static str,
     golden: &'static str,
@@ -546,7 +546,7 @@ fn a_reranker_is_not_taken_for_a_model_that_generates() {
     let ran =
         sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32", "--arch-as", "qwen3", "-q"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    // By a title of its README, as the reference tells them; a mention is no title.
+    // By a title of its README, as in the reference; a mention is not a title.
     let sandbox = Sandbox::with_golden("qwen3");
     let args = ["qwen3", "out.gguf", "--type", "f32", "-q", "--force"];
     fs::write(sandbox.path("qwen3/README.md"), "---\nlicense: mit\n---\n# Small\nUnlike Qwen3-Reranker.\n")
@@ -560,7 +560,8 @@ fn a_reranker_is_not_taken_for_a_model_that_generates() {
     assert!(!sandbox.path("out.gguf").exists());
 }
 
-/// What people were told to name where their class was not known. What is written is what that architecture can say.
+/// `--architecture` for unknown classes: the output contains what that architecture can express, with
+/// warnings about the rest.
 #[test]
 fn another_architecture_is_named_and_told_where_it_differs() {
     let keys = |sandbox: &Sandbox| -> Vec<String> {
@@ -579,7 +580,7 @@ fn another_architecture_is_named_and_told_where_it_differs() {
     let plain = keys(&sandbox);
     assert!(plain.iter().all(|key| own.contains(key)), "{plain:?} {own:?}");
 
-    // Qwen 2.5 VL as a plain Qwen 2 has no sections of rotated dimensions, and says so.
+    // Qwen 2.5 VL as a plain Qwen 2 has no sections of rotated dimensions, which is reported.
     let sandbox = Sandbox::with_golden("qwen2.5vl");
     let args = ["qwen2.5vl", "out.gguf", "--type", "f32", "--pre", "llama-bpe", "--arch-as", "qwen2"];
     let ran = sandbox.convert(&args);

@@ -1,5 +1,5 @@
-//! `gguf-convert --mmproj` and `--with-mmproj`: names, both files from one run, and what is said of checkpoints that have
-//! no projector.
+//! `gguf-convert --mmproj` and `--with-mmproj`: names, both files from one run, and errors for checkpoints
+//! without a projector.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -47,7 +47,7 @@ fn model_and_projector_come_from_one_run() {
         let ran = sandbox.convert(&[&["qwen3vl"], args, &pre[..]].concat());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     };
-    // The same bytes as each alone, in the type of its own.
+    // The same bytes as each alone, with a separate type.
     run(&["out/m.gguf", "-t", "q4_k_m", "-q"]);
     let alone = fs::read(sandbox.path("out/m.gguf")).unwrap();
     run(&["out/m.gguf", "-t", "q4_k_m", "--with-mmproj", "-q", "--force"]);

@@ -50,7 +50,7 @@ fn layers_of_prediction_are_left_out_or_taken_alone() {
     for more in [&[][..], &["--mtp"]] {
         assert_eq!(convert(more).code, Some(0), "{more:?}: {}", convert(more).stderr);
     }
-    // The prediction is a file of its own beside that of the whole model, under the name that it has by convention.
+    // The MTP layers are a separate file next to the whole model's, under its conventional name.
     let outputs = sandbox.outputs();
     let [whole, alone] = outputs.iter().collect::<Vec<_>>()[..] else { panic!("{outputs:?}") };
     assert!(!whole.starts_with("mtp-") && alone.starts_with("mtp-"), "{outputs:?}");

@@ -1,4 +1,4 @@
-//! `plan`, `part` and `assemble`: what workers do apart is the file of one run, byte for byte.
+//! `plan`, `part` and `assemble`: the parts of several workers give the file of one run, byte for byte.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -113,7 +113,7 @@ fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
         let own: &[&str] = if own { &["--part-files"] } else { &[] };
         let part = |number: &'static str| [&["part", "plan.json", number, "-j", "1"][..], own].concat();
         let mut worker = stopped_at_work(&sandbox, &part("2/2"), &sandbox.path(journal));
-        // While it is at it, nobody else does the same part, and nobody puts parts together.
+        // Meanwhile the same part and the assembly are locked.
         let twice = sandbox.convert(&part("2/2"));
         let is_named = twice.stderr.contains("x.gguf.part-2-of-2: process ");
         assert!(twice.code == Some(1) && is_named, "{}", twice.stderr);
@@ -147,7 +147,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
     let other = ["part", "other.json", "1/2"];
     fail(&sandbox, &other, "of another plan: `--type` was `q4_k_m` and is `q8_0`");
     fail(&sandbox, &["assemble", "other.json"], "of another plan: `--type` was `q4_k_m` and is `q8_0`");
-    // A run without a plan is told that somebody is at it.
+    // A run without a plan reports the part in progress.
     fail(&sandbox, SINGLE, "an earlier run was stopped");
 
     // A byte that turned over in what a part wrote.
@@ -161,7 +161,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
     succeed(sandbox.convert(&[&two[..], &["--force"]].concat()));
     assert_eq!(fs::read(&temporary).unwrap()[at], whole[at]);
 
-    // A plan of another program, one that is none, and arguments that are those of the plan.
+    // A plan of another program, an invalid plan, and arguments that contradict the plan.
     let ran = sandbox.run(QUANTIZE, &assemble);
     assert!(ran.stderr.contains("plan.json: its program is `gguf-convert "), "{}", ran.stderr);
     fs::write(sandbox.path("none.json"), "{}").unwrap();

@@ -175,7 +175,7 @@ fn what_cannot_be_had_is_said_and_nothing_is_written() {
         let ran = convert(&sandbox, &server, "q4_k_m");
         assert_eq!(ran.code, Some(1), "{what}: {}", ran.stderr);
         assert!(ran.stderr.contains(message) && ran.stderr.contains(hint), "{what}: {}", ran.stderr);
-        // What was converted until then, if it was noted, is for another run.
+        // Recorded work of the stopped run stays for the next.
         for left in sandbox.outputs().iter().filter(|name| name.starts_with(".remote.gguf.")) {
             fs::remove_file(sandbox.path("out").join(left)).unwrap();
         }
@@ -209,14 +209,14 @@ fn what_cannot_be_had_is_said_and_nothing_is_written() {
         command(&sandbox, &server).env_remove("HF_TOKEN").args(["org/model", "x", "-t", "q8_0"]).output();
     let stderr = String::from_utf8(output.unwrap().stderr).unwrap();
     assert!(stderr.contains("then set HF_TOKEN to a token of yours"), "{stderr}");
-    // Somebody else is not told the token, even where the Hub sends us there.
+    // Another server never receives the token, even after a redirect from the Hub.
     server.reset();
     server.fail(Fault::Redirect(away), 1000);
     let ran = convert(&sandbox, &server, "q4_k_m");
     let (told, asked) = (elsewhere.log().iter().any(|it| it.token.is_some()), elsewhere.log().len());
     assert!(ran.code == Some(0) && asked > 0 && !told, "{asked} requests: {}", ran.stderr);
     fs::remove_file(sandbox.path("out/remote.gguf")).unwrap();
-    // What came whole and is not what the Hub says.
+    // Complete files whose content differs from the Hub's checksum.
     server.reset();
     server.fail_at_hub(Fault::Slow, 3);
     server.fail_at_hub(Fault::OtherByte, 1000);
@@ -245,7 +245,7 @@ fn what_is_kept_is_found_again() {
     let blobs = fs::read_dir(sandbox.path("hf/hub/models--org--model/blobs")).unwrap();
     let names: Vec<_> = blobs.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert!(names.iter().all(|name| name.len() == 40 || name.len() == 64), "{names:?}");
-    // The cache serves it now, and nobody is asked.
+    // The cache serves it now, without any request.
     server.reset();
     let ran = run(&sandbox, &server, &["org/model", "out/again.gguf", "-t", "q4_k_m"]);
     assert!(ran.code == Some(0) && fs::read(sandbox.path("out/again.gguf")).unwrap() == local);

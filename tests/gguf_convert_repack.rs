@@ -1,4 +1,4 @@
-//! `gguf-convert --repack`: what is said of tensors whose codes are kept, and of those that are decoded.
+//! `gguf-convert --repack`: notes about tensors whose codes are kept, and about decoded ones.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -47,7 +47,7 @@ fn kept_tensors_in_the_listing_in_json_and_at_the_end() {
     assert_eq!((kept, plain), (14, tensors.len() - 14));
     assert!(sandbox.listing("out").keys().eq(["x"]));
 
-    // Without it, nothing is said of it.
+    // Without the option there is no note.
     let ran = sandbox.convert(&["packed-4bit", "out/y", "-t", "q6_k", "--json"]);
     assert!(!ran.stdout.contains("repack") && !ran.stderr.contains("repack"));
 }
@@ -86,10 +86,10 @@ fn blocks_of_nvfp4_stay_at_every_type() {
     };
     let (again, kept) = (dtypes(&[]), dtypes(&["--repack"]));
     let count = |tensors: &[(String, String)], dtype: &str| tensors.iter().filter(|it| it.1 == dtype).count();
-    // Seven matrices of two layers, beside the embedding and the output.
+    // Seven matrices of two layers, besides the embedding and the output.
     assert_eq!((count(&again, "nvfp4"), count(&again, "q8_0")), (0, 16));
     assert_eq!((count(&kept, "nvfp4"), count(&kept, "q8_0")), (14, 2));
-    // The factor of a tensor is beside it either way.
+    // A tensor's factor is stored with it either way.
     let scales = |tensors: &[(String, String)]| tensors.iter().filter(|it| it.0.ends_with(".scale")).count();
     assert_eq!((scales(&again), scales(&kept)), (11, 11));
 }

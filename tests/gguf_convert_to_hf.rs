@@ -74,7 +74,7 @@ fn what_is_refused() {
     let ran = sandbox.convert(&["export", "llama/config.json", "out/hf"]);
     let stderr = "error: llama/config.json: not a gguf file: it starts with `{\\n  `, not with `GGUF`\n";
     assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
-    // What is there stays.
+    // Existing files stay.
     fs::create_dir(sandbox.path("out/mine")).unwrap();
     fs::write(sandbox.path("out/mine/letter"), "dear").unwrap();
     for force in [&[][..], &["--force"]] {

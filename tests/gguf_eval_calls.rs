@@ -1,5 +1,5 @@
-//! How `gguf-eval` is called: outputs and numbers are checked before the work begins, what is odd is said, and habits
-//! from llama.cpp are understood.
+//! Calls of `gguf-eval`: outputs and numbers are checked before the work begins, peculiarities are reported,
+//! and llama.cpp's option names are understood.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -35,7 +35,7 @@ fn refused(ran: &Output, code: i32, message: &str) {
     assert!(ran.stderr.contains(message), "{message}: {}", ran.stderr);
 }
 
-/// The model does not exist: whoever looks at it first complains about that.
+/// The model does not exist: opening it first would give another error.
 #[test]
 fn every_output_is_checked_before_a_model_is_opened() {
     let sandbox = Sandbox::new();
@@ -215,7 +215,7 @@ fn generate_says_why_there_is_no_text() {
     let sandbox = llama(&[]);
     let ask = ["generate", "x.gguf", "--prompt", "a llama", "-n", "8"];
     assert!(!eval(&sandbox, &ask).stderr.contains("warning"));
-    // What the model would say first becomes the end of every text.
+    // The model's first prediction becomes the end of every text.
     let model = eval::Model::open(&sandbox.path("x.gguf"), &eval::Options::default()).unwrap();
     let prompt = model.tokenizer().encode("a llama", true, false).unwrap();
     let sampler = &mut eval::generate::Sampler::new(eval::generate::Sampling {

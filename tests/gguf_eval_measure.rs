@@ -1,5 +1,5 @@
-//! `gguf-eval compare`, `check`, `imatrix` and `score` on tiny models, beside what the reference's
-//! tools say of them (`golden/eval-cli/`, made by `scripts/golden/eval_cli.sh`).
+//! `gguf-eval compare`, `check`, `imatrix` and `score` on tiny models, compared with the reference's tools
+//! (`golden/eval-cli/`, made by `scripts/golden/eval_cli.sh`).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -44,7 +44,7 @@ fn golden_path(name: &str) -> String {
     golden("eval-cli").join(name).to_str().unwrap().to_owned()
 }
 
-/// The figures that the reference printed, by their names: value and error.
+/// Metrics that the reference printed, by name: value and error.
 fn reference() -> BTreeMap<String, (f64, Option<f64>)> {
     let text = fs::read_to_string(golden_path("compare.txt")).unwrap();
     let mut figures = BTreeMap::new();
@@ -301,12 +301,12 @@ fn matrices_are_resumed_and_added() {
     assert_eq!((&told["windows"], &told["entries"]), (&Value::from(8), &Value::from(whole.entries.len())));
     let both = Sums::open(&sandbox.path("both.dat")).unwrap();
     assert_eq!((both.format, both.n_chunks), (Format::Legacy, 8));
-    // What was made of another text is not gone on with.
+    // Statistics of another text are not continued.
     fs::write(sandbox.path("other"), fs::read(sandbox.path("text")).unwrap()).unwrap();
     let mut other = resume.clone();
     other[3] = "other".to_owned();
     assert!(run(&other).stderr.contains("its text is text"));
-    // What is made here is taken there.
+    // The other program reads the matrix.
     quantize(&sandbox, &["--imatrix", "part.gguf", "base.gguf", "small.gguf", "iq2_xs", "--quiet"]);
 }
 

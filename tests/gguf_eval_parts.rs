@@ -192,7 +192,7 @@ fn parts_that_do_not_go_together_are_named() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{second:?}");
         assert!(ran.stderr.contains(says), "{second:?}: `{says}` is not in\n{}", ran.stderr);
     }
-    // A part that is there is not replaced without being asked to.
+    // An existing part is only replaced on request.
     let again = [&args[..], &["--part", "1/2", "--output", &first]].concat();
     let ran = eval(&sandbox, &again);
     assert!(ran.code == Some(1) && ran.stderr.contains("exists already"), "{}", ran.stderr);

@@ -1,4 +1,4 @@
-//! `gguf-inspect fit`: which files fit, in a table and in JSON.
+//! `gguf-inspect fit`: files that fit, in a table and in JSON.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -43,7 +43,7 @@ fn the_largest_file_of_a_folder_that_fits_is_told() {
         "{}",
         text.stdout
     );
-    // What is loaded beside it counts.
+    // Files that are loaded in addition count.
     let more = sandbox.inspect(&[
         "fit",
         "out/m-q8_0.gguf",

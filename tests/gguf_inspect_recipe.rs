@@ -66,7 +66,7 @@ fn a_dry_run_writes_nothing_and_json_holds_the_recipe() {
     assert_eq!(json["recipe"]["outputs"][0]["dtypes"]["blk.1.attn_k.weight"], "q5_1");
     assert_eq!(json["dtypes"]["iq4_nl"], 1);
     assert_eq!(sandbox.listing(""), before);
-    // What is there is not replaced without --force.
+    // Existing files are only replaced with --force.
     fs::write(sandbox.path("x.json"), "mine").unwrap();
     assert_eq!(sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "x.json"]).code, Some(1));
     assert_eq!(fs::read_to_string(sandbox.path("x.json")).unwrap(), "mine");

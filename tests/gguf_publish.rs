@@ -1,4 +1,4 @@
-//! `gguf-publish`: whole folders of tiny models, and runs that are stopped and go on.
+//! `gguf-publish`: whole folders of tiny models, and runs that are stopped and resumed.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -96,7 +96,7 @@ fn numbers_in(text: &str) -> Vec<(String, f64)> {
     found
 }
 
-/// Whether a number of the card is one of the results, in units of people and per cent too.
+/// True if a number of the card is one of the results, also with unit prefixes or in percent.
 fn is_known(shown: &str, known: &[f64]) -> bool {
     let digits = shown.split_once('.').map_or(0, |(_, behind)| behind.len());
     let units = [1.0, 100.0, 1e-3, 1e-6, 1e-9];
@@ -150,7 +150,7 @@ fn a_folder_has_all_that_people_need() {
     let results = results(&sandbox, "out/pub");
     let mut known = Vec::new();
     numbers_of(&results, &mut known);
-    // Lengths of hashes, names of percentiles and examples are no figures.
+    // Lengths of hashes, names of percentiles and examples are not measurements.
     let body = card.split("---\n").nth(2).unwrap();
     let exempt = ["99", "99.9", "256"];
     let tables: String = body
@@ -165,7 +165,7 @@ fn a_folder_has_all_that_people_need() {
         );
     }
 
-    // What the comparison says of the same files and windows.
+    // Result of a comparison of the same files and chunks.
     let mut files_of_work = fs::read_dir(sandbox.path("out/pub.work")).unwrap().map(|it| it.unwrap().path());
     let base = files_of_work.find(|path| path.extension().is_some_and(|it| it == "gguf")).unwrap();
     for rung in results["rungs"].as_array().unwrap() {
@@ -259,7 +259,7 @@ fn a_run_that_is_killed_goes_on() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // At any moment: what is done already is not done again, so that later stages have their turn.
+        // Killed at a random moment: finished work is not repeated, so that later stages are reached.
         thread::sleep(whole.mul_f64((numbers.next() % 1000) as f64 / 1000.0));
         killed += usize::from(child.try_wait().unwrap().is_none());
         drop(child.kill());
@@ -373,7 +373,7 @@ fn mixtures_and_encoders_are_published() {
         for rung in results["rungs"].as_array().unwrap() {
             assert!(rung[key].is_object() && rung[other].is_null(), "{name}: {rung}");
         }
-        // What 8 bits cost is less than what 5 do.
+        // The loss at 8 bits is less than at 5.
         let field = if key == "vectors" { "distance" } else { "divergence" };
         let cost = |index: usize| results["rungs"][index][key][field]["value"].as_f64().unwrap();
         assert!(cost(0) < cost(1) && cost(0) >= 0.0, "{name}: {} {}", cost(0), cost(1));
@@ -454,7 +454,7 @@ fn what_cannot_be_published_is_refused() {
     ] {
         assert_eq!(sandbox.run(PUBLISH, args).code, Some(2), "{args:?}");
     }
-    // A text that is too short for a window says so.
+    // A text shorter than a chunk is reported.
     fs::write(sandbox.path("eval.txt"), "Short.").unwrap();
     let ran = publish(&sandbox, &["llama", "out/pub", "-t", "q8_0"]);
     assert_eq!((ran.code, ran.stderr.contains("eval.txt")), (Some(1), true), "{}", ran.stderr);

@@ -40,7 +40,7 @@ fn types(results: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
     (names(out), names(kept))
 }
 
-/// The types of the files that are there: they stand behind the last `-`.
+/// Types of the existing files: the part after the last `-`.
 fn files(sandbox: &Sandbox, dir: &str) -> BTreeSet<String> {
     let names =
         sandbox.listing(dir).into_keys().filter_map(|name| Some(name.strip_suffix(".gguf")?.to_owned()));
@@ -65,7 +65,7 @@ fn what_is_left_out_may_be_wanted_again() {
     assert_eq!(first, BTreeSet::from(["Q4_0".to_owned()]));
     let (told, again, _) = call("out/pub", &["--chunks", "20", "--drop-dominated"]);
     assert_eq!((&again, told.contains("files: ")), (&first, false), "{told}");
-    // What was measured is of other windows: the file is made again, and measured.
+    // Measurements with other chunks are void: the file is made and measured again.
     let (told, more, results) = call("out/pub", &["--chunks", "30", "--drop-dominated"]);
     assert!(told.contains("files: Q4_0\n"), "{told}");
     let (_, fresh, expected) = call("out/fresh", &["--chunks", "30", "--drop-dominated"]);
@@ -76,7 +76,7 @@ fn what_is_left_out_may_be_wanted_again() {
     assert_eq!(last, first);
 }
 
-/// Files of other types stay, are told of, and are in nothing that is written.
+/// Files of other types stay, are reported, and appear in no output.
 #[test]
 fn files_of_an_earlier_call_are_told_and_left() {
     let sandbox = sandbox();

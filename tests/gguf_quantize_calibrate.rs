@@ -1,5 +1,5 @@
-//! `gguf-quantize --calibrate`: the same bytes on any number of threads and at every CPU level, the same size as the stock result,
-//! closer to the base; going on where a run was stopped; what is refused and what is warned of.
+//! `gguf-quantize --calibrate`: the same bytes for any number of threads and at every CPU level, the same
+//! size as the stock result, closer to the base; resuming; refusals and warnings.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -89,7 +89,7 @@ fn the_same_types_and_sizes_with_less_error() {
         n_changed += usize::from(file.data(of_stock).unwrap() != our_file.data(of_ours).unwrap());
     }
     assert_eq!(n_changed, 15, "the matrices of both layers and the output");
-    // No file name is invented: the calibration has a key of its own.
+    // No file name is invented: the calibration has a separate key.
     let keys = |model: &gguf::Model| -> Vec<String> {
         model.metadata().iter().map(|(key, _)| key.to_owned()).collect()
     };
@@ -158,7 +158,7 @@ fn statistics_are_kept_and_those_of_another_model_refused() {
     // One bit of one weight, with the length and the time that the file had.
     let mut bytes = fs::read(sandbox.path("base.gguf")).unwrap();
     let data = gguf::Model::open(&sandbox.path("base.gguf")).unwrap().shards()[0].1.data_offset() as usize;
-    // Of 256 places at equal distances the last byte before the next one, 4 kB behind it at least.
+    // At 256 equally spaced places, the last byte before the next one, at least 4 kB on.
     let step = (bytes.len() - data) / 256;
     assert!(step > 8192, "{step}");
     bytes[data + 100 * step - 1] ^= 1;
@@ -223,7 +223,7 @@ fn a_run_that_is_killed_goes_on_to_the_same_bytes() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!sandbox.path("out/x.gguf").exists());
-    // With another text there is nothing to go on with.
+    // With another text there is nothing to resume.
     fs::write(sandbox.path("more"), fs::read(sandbox.path("text")).unwrap().repeat(2)).unwrap();
     let other: Vec<&str> = args
         .iter()
@@ -303,7 +303,7 @@ fn types_are_chosen_by_default_and_probed_once() {
         assert!(read("ours.gguf").len() <= read("kept.gguf").len(), "{dtype}");
         assert!(read("ours.gguf") != read("kept.gguf"), "{dtype}");
     }
-    // What was probed for the first file is known for all, and where it is not, it is found again to be the same.
+    // Probes for the first file are reused for all; a missing one is measured again with the same result.
     let probes = sandbox.path("kept/probes.json");
     let known = fs::read_to_string(&probes).unwrap();
     let mut halved: Value = serde_json::from_str(&known).unwrap();
@@ -356,7 +356,7 @@ fn types_are_chosen_by_default_and_probed_once() {
     }
 }
 
-/// An embedding that is the output matrix too is rounded for both of its uses: what is measured counts both.
+/// A tied embedding is rounded for both of its uses: the statistics cover both.
 #[test]
 fn an_embedding_that_is_the_output_matrix_is_rounded() {
     let sandbox = Sandbox::with_golden("llama-tied");
@@ -372,8 +372,8 @@ fn an_embedding_that_is_the_output_matrix_is_rounded() {
     assert!(gained["verified"]["ratio"]["value"].as_f64().unwrap() < 0.9, "{gained}");
 }
 
-/// What is predicted of token embeddings, whose input nobody knows, goes by what the types lose of their rows; a type that cannot
-/// be made without importance weights is not chosen for them.
+/// The loss of token embeddings, whose input is unknown, is predicted from the error of their rows; a type
+/// that needs importance weights is not chosen for them.
 #[test]
 fn types_of_embeddings_are_chosen_by_what_they_lose() {
     let sandbox = Sandbox::with_base_and_text();
@@ -471,7 +471,7 @@ fn a_checkpoint_is_calibrated_in_one_call() {
         ran.stderr
     );
 
-    // What fails leaves nothing.
+    // A failed run leaves no file.
     fs::write(sandbox.path("short"), "a few words").unwrap();
     let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "--calibrate", "short"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);

@@ -1,4 +1,4 @@
-//! Runs that are stopped, killed, or whose sources change: what is said and what is left.
+//! Runs that are stopped or killed, or whose sources change: messages and remaining files.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -49,7 +49,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Whether this process ignores a signal, and so its children do, as under `nohup`.
+/// True if this process, and so its children, ignores a signal, as under `nohup`.
 fn is_ignored(signal: u32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
@@ -70,7 +70,7 @@ fn signals_end_a_run_and_say_how_to_go_on() {
         assert_eq!(ran.code, Some(128 + number as i32), "SIG{name}: {}", ran.stderr);
         let lines: Vec<&str> = ran.stderr.lines().collect();
         assert_eq!(lines[0], "error: interrupted; nothing was written under the final name", "SIG{name}");
-        // What was done stays, if anything was.
+        // Finished work stays, if there is any.
         match &sandbox.outputs()[..] {
             [] => assert_eq!(lines.len(), 1, "SIG{name}: {}", ran.stderr),
             left => {
@@ -104,12 +104,12 @@ fn a_hangup_that_was_ignored_from_the_start_stays_ignored() {
 fn what_a_killed_run_left_is_in_nobodys_way() {
     let sandbox = Sandbox::new();
     LARGE.write(&sandbox);
-    // Killed before it noted anything: there is nothing to go on with.
+    // Killed before anything was recorded: there is nothing to resume.
     let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
     signal(&held.child, "KILL");
     assert_eq!(held.finish_killed(), None);
     fs::write(sandbox.path("out/.x.gguf.journal"), "").unwrap();
-    // What an older program or another command left is named and kept.
+    // Files of an older program or another command are named and kept.
     fs::write(sandbox.path("out/.999999999-0.x.gguf.partial"), "left").unwrap();
     let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -117,7 +117,7 @@ fn what_a_killed_run_left_is_in_nobodys_way() {
     let line = ran.stderr.lines().find(|line| line.starts_with(warning)).expect("the leftover is named");
     assert!(line.contains(" s old, left by a killed run; `rm` removes it"), "{line}");
     assert_eq!(sandbox.outputs(), [".999999999-0.x.gguf.partial", "x.gguf"]);
-    // Another output is none of its business.
+    // Another output is not affected.
     let ran = sandbox.convert(&["tiny", "out/y.gguf", "-t", "q8_0"]);
     assert!(!ran.stderr.contains("left by"), "{}", ran.stderr);
 }

@@ -70,7 +70,7 @@ fn crates_use_those_below_them_only() {
             assert!(too_many.is_empty(), "{user} uses {too_many:?}, which ARCHITECTURE.md does not allow");
             assert!(!used.contains("testkit") || user == "fuzzing", "{user} uses testkit outside of tests");
         }
-        // A permission that nobody uses is a picture that is not true.
+        // An unused permission makes the picture wrong.
         let used = tables.get("dependencies").cloned().unwrap_or_default();
         let unused: Vec<_> = may.difference(&used).collect();
         assert!(unused.is_empty(), "ARCHITECTURE.md says that {user} uses {unused:?}");

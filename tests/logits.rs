@@ -44,7 +44,7 @@ const WEAK_STATE: &[&str] = &[
 ];
 const ALLOWED_OF_WEAK_STATE: f32 = 1e-6;
 
-/// What `golden/logits/NAME.bin` holds.
+/// Contents of `golden/logits/NAME.bin`.
 struct Expected {
     tokens: Vec<u32>,
     positions: Vec<usize>,
@@ -118,12 +118,12 @@ struct Differences {
 
 /// The differences, or what went wrong.
 fn difference(name: &str) -> Result<Differences, String> {
-    // Families that the converter does not write have a file of their own.
+    // Families that the converter does not write have separate files.
     let is_file = testkit::logits_file_names().iter().any(|file| file == name);
     let sandbox = if is_file { Sandbox::new() } else { Sandbox::with_golden(name) };
     let path = if is_file { testkit::logits_file(name) } else { sandbox.path("x.gguf") };
     if !is_file {
-        // What lies behind the pooling is part of the file only if it is asked for.
+        // Modules after the pooling are part of the file only on request.
         let has_dense = golden("arch").join(name).join("2_Dense").exists();
         let mut arguments = vec![name, "x.gguf", "-t", "f32", "-q"];
         arguments.extend(has_dense.then_some("--dense-modules"));

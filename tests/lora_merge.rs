@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs};
 
 use common::{Output, Sandbox, copy_folder, golden, sha256};
 
-/// What `expected.txt` of a golden says.
+/// Contents of a golden's `expected.txt`.
 struct Golden {
     base: String,
     pre: Option<String>,
@@ -16,7 +16,7 @@ struct Golden {
     files: Vec<(String, String)>,
     /// Elements that were compared with PEFT.
     n_elems: u64,
-    /// How far PEFT is, in units in the last place.
+    /// Difference to PEFT, in units in the last place.
     ulps: u64,
 }
 
@@ -207,7 +207,7 @@ fn kinds_that_are_not_merged_are_refused_by_name() {
     let sandbox = damaged(|sandbox| fs::remove_file(sandbox.path(WEIGHTS)).unwrap());
     refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: ");
     refused(&sandbox, "nowhere", "error: adapter `nowhere`: cannot open: ");
-    // A header that ends behind the file.
+    // A header that ends beyond the file.
     let sandbox = damaged(|sandbox| {
         let bytes = fs::read(sandbox.path(WEIGHTS)).unwrap();
         fs::write(sandbox.path(WEIGHTS), &bytes[..bytes.len() - 2]).unwrap();

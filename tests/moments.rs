@@ -1,5 +1,5 @@
-//! Second moments of what goes into every matrix of tiny models of all graphs: against sums of its own in f64, against the
-//! importance matrix, and the same however they are gathered.
+//! Hessians of the inputs of every matrix of tiny models of all graphs: compared with sums in f64 and with
+//! the importance matrix, and equal for every way of gathering.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -26,9 +26,9 @@ fn options() -> Options {
 #[derive(Default)]
 struct Kept {
     inputs: Vec<Input>,
-    /// How often anything was found.
+    /// Number of findings.
     n_found: usize,
-    /// Ends the run behind so many of these.
+    /// Stops the run after this many of them.
     at_most: Option<usize>,
 }
 
@@ -100,8 +100,9 @@ impl Observer for Direct {
     }
 }
 
-/// Dense, mixtures with shared and with latent parts, several streams with inputs of their own, heads with matrices of their own,
-/// states, first values that later layers see, keys and values that later layers share, an encoder and a decoder.
+/// Dense, mixtures with shared and with latent parts, several streams with separate inputs, heads with
+/// separate matrices, states, first values that later layers see, keys and values that later layers share, an
+/// encoder and a decoder.
 const DIRECT: &[&str] =
     &["llama", "qwen2moe", "gemma3n", "deepseek2", "mamba2", "rwkv7", "gemma4", "t5", "bert"];
 
@@ -137,8 +138,9 @@ fn sums_are_those_of_a_plain_loop() {
                     );
                     let mean = (0..*n_in).map(|i| sums[i * (n_in + 1)]).sum::<f64>() / *n_in as f64;
                     for (at, (a, b)) in found.sums().iter().zip(sums).enumerate() {
-                        // What a sum can be at most, by the diagonal. Single windows do not make the same last bits of an
-                        // activation as a batch, which shows where activations are much smaller than others.
+                        // Upper bound of a sum, from the diagonal. Single chunks and batches differ in the
+                        // last bits of an activation, which shows if activations are much smaller than
+                        // others.
                         let (i, j) = (at / n_in, at % n_in);
                         let scale = (sums[i * (n_in + 1)] * sums[j * (n_in + 1)]).sqrt();
                         let difference = (f64::from(*a) - b).abs();
@@ -234,7 +236,7 @@ fn neither_threads_nor_memory_change_a_bit() {
             assert!(found == expected, "{name}: {tight:?}");
             assert_eq!(again.importance.sums(90).unwrap(), summary.importance.sums(90).unwrap());
         }
-        // What does not fit at all is named.
+        // Matrices that do not fit at all are named.
         let narrow = Options { widest_bytes: gram_bytes - 1, ..options() };
         let (found, summary) = gathered(&model, &texts, &narrow).unwrap();
         assert!(!summary.too_wide.is_empty());
@@ -271,7 +273,7 @@ fn a_run_goes_on_behind_the_steps_that_are_there() {
         let whole = sandbox.path("whole");
         let (found, _) = cached(&model, &texts, &whole, None).unwrap();
         assert!(found == expected, "{name}");
-        // Stopped behind the second step: two files, to which the next run adds the rest.
+        // Stopped after the second step: two files, to which the next run adds the rest.
         let folder = sandbox.path("stopped");
         assert!(matches!(cached(&model, &texts, &folder, Some(2)), Err(Error::Interrupted)));
         assert_eq!(files(&folder).len(), 2);
@@ -328,7 +330,7 @@ fn two_halves_add_up() {
         };
         assert!(merged.gram(tensor, index).unwrap().unwrap() == (a.fit, a.held), "{tensor} {index:?}");
     }
-    // They are those of a run over both texts, for whoever opens them so.
+    // Opened this way, they equal those of a run over both texts.
     let plan = Plan::new(&model, &both, &options()).unwrap();
     MomentsCache::open(&path("both"), &model, &both, &options(), &plan).unwrap();
 
@@ -382,7 +384,7 @@ fn damaged_statistics_are_errors() {
     let whole = fs::read(&path).unwrap();
     let n_header = gguf::File::parse(whole.clone()).unwrap().data_offset() as usize;
     let read = |bytes: &[u8]| -> Result<(), Error> {
-        // Anew: what is mapped must not change.
+        // Written as a new file: a mapped file must not change.
         fs::remove_file(&path).unwrap();
         fs::write(&path, bytes).unwrap();
         let cache = MomentsCache::read(&folder)?;
@@ -405,7 +407,7 @@ fn damaged_statistics_are_errors() {
         bytes.extend(&whole[n_header..]);
         read(&bytes).is_ok()
     });
-    // A sum that is no number.
+    // A sum that is NaN.
     let mut bytes = whole.clone();
     let tensor = gguf::File::parse(whole.clone()).unwrap();
     let fit = tensor.tensor("fit.0").unwrap();
@@ -472,7 +474,7 @@ fn chats_are_written_as_the_template_says() {
     assert!(texts.windows().len() > 2 && texts.windows().iter().all(|window| window.len() <= 8));
     let text: Vec<u8> =
         texts.windows().iter().flat_map(|window| model.tokenizer().decode(window).unwrap()).collect();
-    // Each begins a window of its own, and no turn is begun behind the last.
+    // Each begins a new chunk, and no turn starts after the last.
     assert_eq!(String::from_utf8(text).unwrap(), "[user] Hello there\n[assistant] Good day\n[user] Bye\n");
     let wrong = |line: &str| match Texts::of_chats(&model, line.as_bytes(), 8) {
         Err(Error::Chat { line, problem }) => (line, problem),

@@ -1,5 +1,5 @@
-//! `gguf-quantize` option by option against `golden/cli/quantize.txt`, and what it says of bad
-//! input. (`gguf_quantize.rs` holds every type with and without an importance matrix.)
+//! Every option of `gguf-quantize` against `golden/cli/quantize.txt`, and messages about bad input.
+//! (`gguf_quantize.rs` covers every type with and without an importance matrix.)
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -23,7 +23,7 @@ fn with_bf16(names: &[&str]) -> Sandbox {
     sandbox
 }
 
-/// What the maker of the golden has at hand: see `scripts/golden/quantize_cli.sh`.
+/// Inputs of the script that made the golden: see `scripts/golden/quantize_cli.sh`.
 fn with_inputs() -> Sandbox {
     let sandbox = with_bf16(&["llama", "mixtral"]);
     for (from, to) in [
@@ -195,7 +195,7 @@ fn a_recipe_file_replays_every_choice() {
         fs::create_dir(sandbox.path("out")).unwrap();
     }
 
-    // Several types with dtypes of their own.
+    // Several types with explicit dtypes.
     let save = [
         "llama.gguf",
         "out/",
@@ -503,7 +503,7 @@ fn where_the_reference_errs_we_do_not() {
         (fitted["output.weight"].0.as_str(), fitted["token_embd.weight"].0.as_str()),
         ("q5_0", "q8_0")
     );
-    // A tensor larger than the limit has a shard of its own.
+    // A tensor larger than the limit gets a separate shard.
     let ran = quantize(&sandbox, &["--split-max-size", "1000", "llama.gguf", "out/s.gguf", "q4_0", "-q"]);
     assert_eq!(ran, silent());
     let n_shards = sandbox.outputs().iter().filter(|name| name.starts_with("s-")).count();

@@ -38,7 +38,7 @@ fn every_command_has_a_binary_a_name_of_its_own_and_help() {
         let mut definition = define(binary.name).unwrap();
         definition.clone().debug_assert();
         definition.build();
-        // What describes shared options in the code must not become the description of a program or a verb.
+        // Descriptions of shared options in the code must not become the description of a program or a verb.
         assert_eq!(definition.get_about().map(ToString::to_string).as_deref(), Some(binary.about));
         for command in definition.get_subcommands().chain([&definition]) {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();

@@ -88,7 +88,7 @@ fn killed_at_any_moment_it_goes_on_to_the_same_bytes() {
         let server =
             hub_server::HubServer::of(&sandbox.path("tiny"), |name: &str| name.ends_with(".safetensors"));
         let mut remote = case("remote", CONVERT, &["hf://org/model", "out/x.gguf", "-t", "iq3_s"]);
-        // What a killed run leaves of small files goes with the sandbox.
+        // Small files left by a killed run go with the sandbox.
         fs::create_dir(sandbox.path("tmp")).unwrap();
         let temporary = sandbox.path("tmp").display().to_string();
         remote.environment = vec![
@@ -98,7 +98,7 @@ fn killed_at_any_moment_it_goes_on_to_the_same_bytes() {
         ];
         cases.push(remote);
     }
-    // What each makes when nobody kills it, and how long that takes.
+    // Output and duration of each undisturbed run.
     let undisturbed: Vec<(BTreeMap<String, String>, Duration)> = cases
         .iter()
         .map(|case| {
@@ -112,7 +112,8 @@ fn killed_at_any_moment_it_goes_on_to_the_same_bytes() {
         .collect();
     let (mut kills, mut resumed, mut attempts) = (0, 0, 0);
     let journal = sandbox.path("out/.x.gguf.journal");
-    // One more than at random moments: the first waits for rows, so that a run has some to go on with on a machine that became slow.
+    // One more than at random moments: the first waits for rows, so that a run has some to resume from on a
+    // machine that became slow.
     while kills < 1 + n_kills {
         attempts += 1;
         assert!(attempts < 20 * n_kills, "{kills} of {attempts} runs were killed before their end");
@@ -121,7 +122,7 @@ fn killed_at_any_moment_it_goes_on_to_the_same_bytes() {
         let (case, (files, took)) = (&cases[index], &undisturbed[index]);
         let what = format!("{}, {threads} threads, kill {kills}", case.name);
         let args = ["-j", &threads.to_string()];
-        // A run that goes on may be killed as well.
+        // A resumed run may be killed as well.
         loop {
             let mut child = case.command(&sandbox, &[&args[..], &["--resume"]].concat()).spawn().unwrap();
             let waits_for_rows = kills == 0;
@@ -142,7 +143,7 @@ fn killed_at_any_moment_it_goes_on_to_the_same_bytes() {
                 assert!(files.keys().all(|name| now.contains_key(name)), "{what}: {:?}", now.keys());
             }
             kills += u64::from(ran.code.is_none());
-            // It ended before it was killed, or it is time to see what comes of it.
+            // It ended before it was killed, or it is time to check the result.
             if waits_for_rows || ran.code.is_some() || numbers.next() % 3 != 0 {
                 assert!(ran.code.is_none_or(|code| code == 0), "{what}: {}", ran.stderr);
                 break;
@@ -180,7 +181,7 @@ fn what_was_stopped_is_refused_until_somebody_decides() {
     assert!(lines[0].contains(" s ago with ") && lines[0].ends_with(" MB done"), "{}", ran.stderr);
     assert_eq!(lines[1], "hint: repeat the call with --resume to continue it, or with --force to start over");
     assert_eq!(lines[2], "hint: `rm out/.x.gguf.journal out/.x.gguf.partial` removes its files");
-    // Another output is none of its business.
+    // Another output is not affected.
     assert_eq!(sandbox.convert(&["tiny", "out/y.gguf", "-t", "q8_0", "-q"]), common::silent());
     fs::remove_file(sandbox.path("out/y.gguf")).unwrap();
 
@@ -200,7 +201,7 @@ fn what_was_stopped_is_refused_until_somebody_decides() {
     let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0", "--force"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
-    // Where there is nothing to go on with, it begins.
+    // With nothing to resume, it starts from the beginning.
     fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
     let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0", "--resume"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -262,7 +263,7 @@ fn rows_are_compared_before_they_are_relied_on() {
         assert_eq!(sandbox.outputs(), ["x.gguf"]);
         fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
     };
-    // What never came to the disk, padding included.
+    // Rows that never reached the disk, padding included.
     kill_with_rows(&sandbox, SLOW);
     fs::write(&partial, vec![0xff; expected.len()]).unwrap();
     goes_on("the earlier run failed verification and are converted again");

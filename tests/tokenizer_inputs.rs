@@ -201,7 +201,7 @@ fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
     let (_, ran) = vocab_only("llama-llama3", strange, &["--pre", "qwen-2"]);
     assert!(ran.stderr.contains(&format!("{words}qwen2`, `")), "{}", ran.stderr);
-    // A kind of tokenizer that has no choice says so.
+    // A kind of tokenizer without a choice is reported.
     let (place, ran) = vocab_only("llama", |_| {}, &["--pre", "foo"]);
     assert!(
         ran.stderr.contains("pre-tokenizer `foo` was chosen, but this kind of tokenizer has none to choose"),
@@ -251,8 +251,8 @@ fn replit_style() {
     }
 }
 
-/// A llama tokenizer that is there as tokenizer.json only loses its scores, as in the reference, unless they
-/// are asked for; then its file gives its ids.
+/// A llama tokenizer with only tokenizer.json loses its scores, as in the reference, unless they are
+/// requested; then its file gives its ids.
 #[test]
 fn scores_are_made_of_merges_on_demand() {
     let json_only = |sandbox: &Sandbox| {

@@ -52,13 +52,13 @@ fn with(good: &[u8], plant: impl FnOnce(&mut Parts)) -> Vec<u8> {
     parts.bytes()
 }
 
-/// Where the entry of a tensor's name ends in the header: its dimensions follow.
+/// End of a tensor's name in the header: its dimensions follow.
 fn behind_name(bytes: &[u8], name: &str) -> usize {
     let entry = [&(name.len() as u64).to_le_bytes()[..], name.as_bytes()].concat();
     bytes.windows(entry.len()).position(|window| window == entry).unwrap() + entry.len()
 }
 
-/// Where the type of a matrix stands in the header, 4 bytes before its offset.
+/// Position of a matrix's type in the header, 4 bytes before its offset.
 fn type_of_matrix(bytes: &[u8], name: &str) -> usize {
     behind_name(bytes, name) + 4 + 2 * 8
 }
@@ -76,7 +76,7 @@ fn moved(good: &[u8], name: &str, by: u64) -> Vec<u8> {
     patched(good, at, &(offset + by).to_le_bytes())
 }
 
-/// That of `golden/arch/llama`.
+/// Template of `golden/arch/llama`.
 const TEMPLATE: &str = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}";
 
 /// A good file of a checkpoint with a chat template.
@@ -88,7 +88,7 @@ fn made(sandbox: &Sandbox, name: &str, kind: &str) -> Vec<u8> {
     fs::read(sandbox.path("good.gguf")).unwrap()
 }
 
-/// What is wrong, the faulty file, and the code of the finding.
+/// The defect, the faulty file, and the code of the finding.
 type Fault = (&'static str, Vec<u8>, &'static str);
 
 fn check(sandbox: &Sandbox, faults: Vec<Fault>, more: &[&str]) {
@@ -200,7 +200,7 @@ fn faults_of_shards() {
 #[test]
 fn faults_of_blocks() {
     for (name, kind, tensor, at, bad) in [
-        // A scale of NaN, one of infinity, a code that is none, an exponent that is none, an infinite value.
+        // A scale of NaN, one of infinity, an invalid code, an invalid exponent, an infinite value.
         ("llama", "q4_k_m", "blk.0.attn_q.weight", 144 * 3, &[0x00, 0x7e][..]),
         ("llama", "q8_0", "blk.1.ffn_up.weight", 34 * 77, &[0x00, 0xfc]),
         ("llama", "tq2_0", "blk.0.ffn_gate.weight", 66 + 9, &[0xc0]),
@@ -384,7 +384,7 @@ fn faults_of_tokenizers() {
     );
 }
 
-/// Row `r` of a matrix of heads whose two halves lie one behind the other, where the file has them in turns.
+/// Row `r` of a matrix of heads whose two halves are consecutive, where the file interleaves them.
 fn unpermuted(data: &[u8], n_rows: usize, head_rows: usize) -> Vec<u8> {
     let row_bytes = data.len() / n_rows;
     let row = |r: usize| {
@@ -547,7 +547,7 @@ fn what_is_said_and_how_it_ends() {
         "{}",
         ran.stdout
     );
-    // Warnings alone are no failure, unless they are to be.
+    // Warnings alone are not a failure, unless requested.
     fs::write(sandbox.path("x.gguf"), [&good[..], b"x"].concat()).unwrap();
     assert_eq!(sandbox.inspect(&["verify", "x.gguf", "-q"]).code, Some(0));
     assert_eq!(sandbox.inspect(&["verify", "x.gguf", "-q", "--strict"]).code, Some(1));

@@ -96,8 +96,8 @@ fn handcrafted_files_get_the_verdict_of_the_reference() {
 /// Tiny checkpoints that become files which llama.cpp refuses or reads otherwise, in the bytes of the reference all the same: beginnings
 /// of their names, the code of the finding, and what it says.
 const REFUSED: &[(&str, &[&str], &str)] = &[
-    // It writes the width of the feed-forward part that the config states: released models have another beside experts, and
-    // twice that of a matrix.
+    // It writes the feed-forward width of the config: released models have another next to experts, and twice
+    // that of a matrix.
     ("arctic", &["tensor_shape"], "`arctic.feed_forward_length` is 48"),
     ("qwen", &["missing_key", "tensor_shape"], "`qwen.feed_forward_length` is 48"),
     // It writes the epsilon under the name of another norm than llama.cpp asks for.

@@ -18,7 +18,7 @@ use crate::{
     work::{OnStop, Shared, run},
 };
 
-/// What all conversions take, from keywords.
+/// Settings of all conversions, from keywords.
 struct Settings {
     types: Vec<String>,
     threads: Option<NonZeroUsize>,
@@ -85,7 +85,7 @@ pub fn convert(
         let address = src.to_str().filter(|src| gguf_toolkit::is_hub_address(src));
         let folder = match address {
             Some(address) => {
-                // Beside the output, whose disk must have room anyway.
+                // Next to the output, whose disk must have room anyway.
                 let storage = out.ancestors().skip(1).find(|folder| folder.is_dir());
                 let storage = storage.unwrap_or(Path::new("."));
                 let variable = |name: &str| std::env::var(name).ok();
@@ -139,7 +139,7 @@ pub fn save(
 /// Name, type, bytes, bits a weight, and the tensors' types of each file that a conversion would write.
 type Planned = (String, String, u64, f64, Vec<(String, String)>);
 
-/// What [`convert`] or [`quantize`] would write.
+/// Plan of [`convert`] or [`quantize`].
 #[pyfunction]
 pub fn plan(
     py: Python<'_>,

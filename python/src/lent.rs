@@ -6,15 +6,17 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 
 /// The bytes of an array, which lives as long as this does.
 pub struct Lent {
-    /// Keeps the memory: numpy frees it with the last reference, and refuses to resize an array that somebody refers to.
+    /// Keeps the memory alive: numpy frees it with the last reference, and refuses to resize an array that
+    /// has references.
     _array: Py<PyArray1<u8>>,
     start: *const u8,
     len: usize,
 }
 
-// SAFETY: nothing is written through the pointer, and what it points to is not freed before the reference to the array is dropped,
-// which may happen on any thread. What must hold is that nobody writes to the array meanwhile: `gguf_tools.save` says so to whoever
-// calls it, and a thread of Python that does it all the same changes numbers, not lengths or addresses.
+// SAFETY: nothing is written through the pointer, and the memory is not freed before the reference to the
+// array is dropped, which may happen on any thread. The array must not be written meanwhile:
+// `gguf_tools.save` documents this, and a Python thread that does it anyway changes numbers, not lengths or
+// addresses.
 unsafe impl Send for Lent {}
 // SAFETY: as above; all access is reading.
 unsafe impl Sync for Lent {}

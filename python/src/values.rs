@@ -6,7 +6,7 @@ use pyo3::{
     types::{PyBytes, PyList, PyString},
 };
 
-/// A value of the metadata: a number, a bool, a text (bytes where it is none), a list.
+/// Converts a metadata value: a number, a bool, a string (bytes if it is not UTF-8), a list.
 pub fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::U8(v) => v.into_pyobject(py)?.into_any(),
@@ -22,7 +22,7 @@ pub fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
         Value::U64(v) => v.into_pyobject(py)?.into_any(),
         Value::I64(v) => v.into_pyobject(py)?.into_any(),
         Value::F64(v) => v.into_pyobject(py)?.into_any(),
-        // The table of the format is closed; whoever adds a type sees this in the tests of the package.
+        // The format's table is closed; the tests of the package show a new type here.
         _ => py.None().into_bound(py),
     })
 }

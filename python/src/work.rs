@@ -1,4 +1,4 @@
-//! Work that takes time: on a thread of its own, while Python's thread looks for signals and reports progress.
+//! Long work on a separate thread, while Python's thread checks for signals and reports progress.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -16,10 +16,10 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
 use crate::errors::exception;
 
-/// How often Python's thread looks up.
+/// Interval of the checks on Python's thread.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the two threads know of each other.
+/// State shared by the two threads.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// Set to stop the work.
@@ -36,7 +36,7 @@ impl Shared {
     }
 }
 
-/// What happens on Ctrl-C, and where `progress` raises.
+/// Reaction to Ctrl-C and to exceptions in `progress`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStop {
     /// The work is waited for, which removes what it has begun.
@@ -72,7 +72,7 @@ pub fn run<R: Send + 'static>(
         }
         Ok(())
     };
-    // Lent to the time without the interpreter's lock; nobody else takes it.
+    // Moved into the section without the interpreter's lock; no other thread takes it.
     let receiver = Mutex::new(receiver);
     loop {
         let received = py.detach(|| {

@@ -233,7 +233,7 @@ fn lora_adapter(text: &str) -> Result<LoraArg, String> {
 
 fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    // Other kinds of input have commands of their own, whose names are optional.
+    // Other kinds of input have their own commands, whose names are optional.
     let verb = match () {
         () if source::is_legacy(&args.src) => convert_legacy::COMMAND.verb,
         () if args.src.is_dir() && source::is_adapter(&Folder::at(&args.src)) => convert_lora::COMMAND.verb,

@@ -104,7 +104,7 @@ fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
             return Err(Failure::at(path, "the name is not UTF-8"));
         };
         // Only GGUF files: a file with a damaged header should not get a digest. Tensors of unknown size have
-        // no digest of their own.
+        // no separate digest.
         let file = if args.tensors { show::open(path)? } else { show::open_foreign(path)? };
         lines.push((name.to_owned(), of_file(path, ui)?));
         if args.tensors {

@@ -205,7 +205,7 @@ fn adapter_file_alpha_is_pefts_scale() {
     succeed(adapter_file(&sandbox));
     assert_ne!(alpha(&sandbox), 0.0);
     assert_scaled(&sandbox, VALUE_ROWS, VALUE, 4, 0.0);
-    // Ranks of both, alone and with rsLoRA and an alpha of its own.
+    // Ranks of both, alone and with rsLoRA and a separate alpha.
     for (more, plain, scaling) in [
         (json!({"rank_pattern": {"v_proj": 16}}), 16.0, 1.0),
         (json!({"rank_pattern": {"v_proj": 16}, "use_rslora": true}), 16.0, 4.0),

@@ -157,7 +157,7 @@ fn yarn_magnitude_goes_into_the_key_that_llama_cpp_reads() {
     succeed(ran);
     let [read, stated] = scaling("llama", &sandbox);
     assert!(is_close(&read, 0.676_252) && stated.is_null(), "{read} {stated}");
-    // What llama.cpp computes anyway keeps the reference's keys.
+    // A value that llama.cpp uses anyway keeps the reference's keys.
     let usual = json!(1.0 + 0.1 * 4f64.ln());
     let (sandbox, ran) = convert("llama-yarn", &[("/rope_parameters/attention_factor", usual.clone())]);
     succeed(ran);

@@ -66,7 +66,7 @@ fn types_of_forks_are_shown_by_name() {
     let mut bytes = fs::read(sandbox.path("in.gguf")).unwrap();
     for (name, type_id) in [("blk.0.ffn_down.weight", 139u32), ("blk.1.ffn_down.weight", 9999)] {
         let at = bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
-        // Behind the name stand the number of dimensions and two dimensions.
+        // After the name: the number of dimensions and two dimensions.
         let at = at + name.len() + 4 + 2 * 8;
         bytes[at..at + 4].copy_from_slice(&type_id.to_le_bytes());
     }

@@ -163,7 +163,7 @@ fn announced_mtp_layer_that_the_weights_lack_is_left_out() {
 fn mtp_layer_in_part_is_refused_with_the_way_out() {
     for (name, trunk, key) in FAMILIES {
         let n_kept = std::cell::Cell::new(0);
-        // Of the tensors of the layer one in two stays.
+        // Every second tensor of the layer stays.
         let is_gone = |tensor: &str| {
             n_kept.set(n_kept.get() + u32::from(is_mtp(tensor, trunk)));
             is_mtp(tensor, trunk) && n_kept.get().is_multiple_of(2)

@@ -73,7 +73,7 @@ fn tensors_of_zeros_are_named_by_every_program() {
         assert!(exit == Some(0) && codes.iter().eq(["zeros"]), "{report}");
         assert_eq!(report.matches("is entirely zero").count(), 2, "{report}");
         assert_eq!(verify(&sandbox, &["in.gguf", "--strict"]).0, Some(1));
-        // What is copied is looked at too.
+        // Copied tensors are checked too.
         let ran = succeed(sandbox.run(QUANTIZE, &["in.gguf", "out.gguf", "copy", "--force"]));
         assert_eq!(warnings(&ran), expected, "{dtype}");
     }

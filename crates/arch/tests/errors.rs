@@ -188,7 +188,7 @@ fn numbers_that_no_model_computes_with_are_refused() {
 
 #[test]
 fn quantized_checkpoints_are_refused() {
-    // What one architecture takes as it is, another does not.
+    // A method that one architecture handles is refused by another.
     for method in ["awq", "fp8", "mxfp4"] {
         let mut quantized = config();
         quantized["quantization_config"] = json!({"quant_method": method, "bits": 4});

@@ -28,13 +28,13 @@ const FLOORS: &[&[&str]] = &[
     &["decoder::layer"],
     &["decoder::altup"],
     &["decoder"],
-    // What runs which architecture, and what runs all of them.
+    // Engines per architecture, and the table of all.
     &["models"],
     &["model"],
     &["steps", "memory"],
     // Pictures: pixels, patches, layers, towers.
     &["vision"],
-    // What is done with a model.
+    // Uses of a model.
     &["chunks"],
     &["nonfinite"],
     &["stats::softmax", "chat", "generate", "perplexity", "embed", "tensor_error"],

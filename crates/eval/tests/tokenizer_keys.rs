@@ -1,4 +1,4 @@
-//! What is said of tokenizer keys that contradict themselves.
+//! Messages about contradictory tokenizer keys.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use eval::tokenize::{Error, Reading, Tokenizer};
@@ -130,7 +130,7 @@ fn special_ids_beyond_the_vocabulary() {
             refused(&keys, Reading::Model).unwrap().to_string(),
             format!("`{key}` is 6, but there are 6 tokens")
         );
-        // llama.cpp goes on without it.
+        // llama.cpp ignores it.
         assert_eq!(refused(&keys, Reading::LlamaCpp), None, "{key}");
     }
 }

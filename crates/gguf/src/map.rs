@@ -42,7 +42,7 @@ struct Map {
     identity: Identity,
 }
 
-/// Identity of a file's content, as far as the system shows it.
+/// Identity of a file's content, insofar as the system reveals it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     n_bytes: u64,
@@ -108,12 +108,11 @@ impl Mapped {
         if identity.n_bytes == 0 {
             return Ok(Mapped::from(Vec::new()));
         }
-        // SAFETY: the map is read-only and private to this process, and is only ever handed
-        // out as `&[u8]`. What must hold is that nobody shortens or rewrites the file while
-        // it is mapped; no program can prevent that on a shared file system, and every mapping
-        // reader (the reference included) relies on it. Our own output goes to a temporary
-        // file that is renamed, so we never write into a mapped file. Where someone else does, a
-        // shorter file ends the process (`exit_on_bus_error`) and a rewritten one is found by
+        // SAFETY: the map is read-only and private to this process, and is only ever handed out as `&[u8]`.
+        // The file must not be shortened or rewritten while it is mapped; no program can prevent that on a
+        // shared file system, and every mapping reader (the reference included) relies on it. Our own output
+        // goes to a temporary file that is renamed, so we never write into a mapped file. If another program
+        // does, a shorter file ends the process (`exit_on_bus_error`) and a rewritten one is found by
         // `check_unchanged` before an output gets its name.
         let map = unsafe { memmap2::Mmap::map(&file)? };
         let known = fault::know_map(&map, path);
@@ -175,9 +174,9 @@ fn advise(map: &memmap2::Mmap, advice: Advice, range: Range<usize>) {
             if start >= end {
                 return;
             }
-            // SAFETY: on a map of a file that is never written through, dropped pages are
-            // read again from the file, so the bytes behind live references stay the same.
-            // `start` and `end` lie within the map, checked above.
+            // SAFETY: on a map of a file that is never written through, dropped pages are read again from the
+            // file, so the bytes of live references stay the same. `start` and `end` lie within the map,
+            // checked above.
             unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) }
         }
     };

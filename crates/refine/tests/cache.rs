@@ -1,5 +1,6 @@
-//! Statistics in a folder: files that are written here by hand, as the head of `moments/file.rs` says, and every way in which
-//! one can be wrong. What the library writes itself is held to sums of models in `tests/moments.rs` of the workspace.
+//! Folders of statistics: files written by hand from the description in `moments/file.rs`, and every way in
+//! which one can be wrong. Files of the library itself are compared with sums of models in `tests/moments.rs`
+//! of the workspace.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{fs, path::Path};
@@ -118,7 +119,7 @@ fn importance(tensor: &str) -> Vec<u8> {
     .concat()
 }
 
-/// Writes a file anew: what is mapped must not change.
+/// Replaces a file instead of changing it: a mapped file must not change.
 fn write(folder: &Path, name: &str, bytes: &[u8]) {
     let path = folder.join(name);
     let _may_not_be_there = fs::remove_file(&path);
@@ -177,7 +178,7 @@ fn what_is_written_by_hand_is_read() {
     assert!(!read(folder.path()).unwrap().is_complete());
 }
 
-/// What is done to a file, and what is said of it.
+/// Change to a file, and the expected message.
 type Fault = (fn(&mut Step), &'static str);
 
 const FAULTS: &[Fault] = &[
@@ -302,7 +303,7 @@ fn what_is_no_whole_file_of_ours_is_named() {
         write(folder.path(), "step-00001.gguf", bytes);
         refused(folder.path(), says);
     }
-    // The last tensor is behind the first three quarters.
+    // The last tensor is in the last quarter.
     for end in [10, whole.len() / 4, whole.len() / 2, whole.len() * 3 / 4] {
         write(folder.path(), "step-00001.gguf", &whole[..end]);
         refused(folder.path(), "are invalid");
@@ -321,7 +322,7 @@ fn what_is_no_whole_file_of_ours_is_named() {
     let error = read(nothing.path()).unwrap_err();
     assert!(matches!(&error, Error::NotAddable { .. }) && error.to_string().contains("no statistics in"));
     assert!(matches!(read(&nothing.path().join("none")), Err(Error::Io { .. })));
-    // Other files in the folder are nobody's.
+    // Other files in the folder are ignored.
     write(folder.path(), "step-1.txt", b"x");
     fs::remove_dir(folder.path().join("step-00001.gguf")).unwrap();
     write(folder.path(), "step-00001.gguf", &whole);

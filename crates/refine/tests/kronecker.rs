@@ -136,8 +136,8 @@ fn feedback_equals_the_published_formula() {
                 mixed[r][c] = errors[r][c] + shift;
             }
         }
-        // Of 6720 weights none is near enough to a tie for single precision to see it otherwise; one that were would move all behind
-        // it.
+        // None of 6720 weights is near enough to a tie for single precision to decide differently; such a
+        // weight would change all later ones.
         let found = Plain::read(dtype, &weights, &found);
         let n_others = found.levels.iter().zip(&plain.levels).filter(|(a, b)| a != b).count();
         assert_eq!(n_others, 0, "{dtype}");
@@ -196,7 +196,7 @@ fn divergences_are_those_of_the_sum_written_out() {
     }
 }
 
-/// What both sides make least falls for every type, below what one side makes of it.
+/// The Kronecker error falls for every type, below that of one-sided rounding.
 #[test]
 fn output_statistics_lower_the_kronecker_error() {
     const N: usize = 256;
@@ -262,7 +262,7 @@ fn bytes_depend_neither_on_threads_nor_on_the_level() {
 fn rows_that_do_not_matter_and_lengths_that_do_not_agree() {
     let inputs = gram(51, N, 300);
     let mut sums = gram(54, M, 300).sums().to_vec();
-    // What comes out of row 5 is seen by nobody; row 40 does what row 41 does.
+    // The output of row 5 has no effect; row 40 behaves like row 41.
     for i in 0..M {
         sums[5 * M + i] = 0.0;
         sums[i * M + 5] = 0.0;

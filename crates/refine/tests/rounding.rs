@@ -342,7 +342,7 @@ fn options_are_chosen_on_tokens_held_out() {
     let stock = stock(DType::Q4_K, &weights, N);
     let of = |shrinkage| RoundingOptions { shrinkage, ..RoundingOptions::default() };
     let candidates = [of(0.0), of(0.3), of(0.6), of(1.0)];
-    // Sizes of columns differ between the two, so that nothing but the shared part is true of both.
+    // Column sizes differ between the two, so that only the shared part holds for both.
     let choice =
         choose(&fit, &fit, DType::Q4_K, &weights, &stock, &candidates).unwrap().expect("better than stock");
     assert_eq!(choice.options.shrinkage, 0.0, "on its own tokens the plain moments are best");
@@ -432,7 +432,7 @@ fn scales_of_what_says_nothing_stay() {
                 assert_eq!(before.1[dead.clone()], after.1[dead], "{}", row.dtype);
             }
         }
-        // A row of zeros, whose scales are zero, beside others.
+        // A row of zeros, whose scales are zero, among others.
         let mut some = weights.clone();
         some[2 * N..3 * N].fill(0.0);
         let stock = self::stock(row.dtype, &some, N);

@@ -264,7 +264,7 @@ fn parts_of_awq_that_do_not_fit() {
         let error = open(&awq, &parts).unwrap_err();
         assert!(matches!(error, Error::PartShape { .. }), "{index} {shape:?}: {error}");
     }
-    // Scales of an activation belong to the only matrix beside it with that number of inputs.
+    // Scales of an activation belong to the only neighbouring matrix with that number of inputs.
     let act = |name: &'static str, n: u64| {
         let mut parts = module();
         parts.push(part(name, "F16", &[n], &[0x00, 0x40]));

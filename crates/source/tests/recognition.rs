@@ -187,7 +187,7 @@ fn what_is_not_read_is_refused_by_name() {
     let mut without: BTreeSet<&str> = VARIANTS.iter().chain(REFUSED).map(|method| method.name).collect();
     for Case(row, config, tensors) in cases() {
         if !VARIANTS.iter().chain(REFUSED).any(|method| method.name == row) {
-            // Rows of methods that are read have goldens of their own.
+            // Rows of methods that are read have separate goldens.
             continue;
         }
         let error = open(&json!({"quantization_config": config}), &format!("{NORM}, {tensors}")).unwrap_err();

@@ -41,7 +41,7 @@ pub fn f16_to_f32(half: u16) -> f32 {
     // Adding 224 to the exponent, of which 112 are the difference of the biases, lifts that of infinity and
     // NaN from 31 to 255; the product takes the other 112 off the numbers.
     let normal = f32::from_bits((magnitude >> 4) + (0xe0 << 23)) * scale;
-    // The mantissa in units of 2^-24 behind a leading 2^-1, which the subtraction takes away.
+    // The mantissa in units of 2^-24 after a leading 2^-1, which the subtraction removes.
     let subnormal = f32::from_bits((magnitude >> 17) | (126 << 23)) - 0.5;
     let number = if magnitude < 1 << 27 { subnormal } else { normal };
     f32::from_bits(sign | number.to_bits())

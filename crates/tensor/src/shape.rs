@@ -97,7 +97,7 @@ impl Shape {
     /// The same without dimensions of 1 at the end, of which the first stays: the dimensions that `gguf.cpp` writes.
     pub fn without_trailing_ones(&self) -> Shape {
         let mut shape = *self;
-        // What is left out is 1 in the array of dimensions as well.
+        // Omitted dimensions are 1 in the array as well.
         while shape.n_dims > 1 && shape.dims[shape.n_dims - 1] == 1 {
             shape.n_dims -= 1;
         }
@@ -160,7 +160,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Bits stored for each of `n_elems` weights in `n_bytes`, scales included; 0 where there are none.
+/// Bits stored for each of `n_elems` weights in `n_bytes`, scales included; 0 without weights.
 pub fn bits_per_weight(n_elems: u64, n_bytes: u64) -> f64 {
     if n_elems == 0 { 0.0 } else { n_bytes as f64 * 8.0 / n_elems as f64 }
 }

@@ -124,7 +124,7 @@ pub fn check_outputs<I: Input>(
     Ok(paths)
 }
 
-/// As [`run`], with a projector in a type of its own.
+/// Like [`run`], with a separate type for the projector.
 ///
 /// # Errors
 /// As [`run`].
@@ -297,7 +297,7 @@ impl Drop for Removed<'_> {
 pub fn failure(input: &Path, error: Error) -> Failure {
     let hint = hints::convert(&error);
     match error {
-        // These errors carry a path of their own, or need none.
+        // These errors contain their path, or need none.
         Error::Gguf(
             gguf::Error::Io { .. }
             | gguf::Error::Exists { .. }

@@ -18,7 +18,7 @@ use crate::{ArchError, Integers, SameValues, SourceTensor};
 /// Experts of one layer that wait for the rest: by output pattern and expert.
 pub type Stack<'a> = HashMap<(&'static str, u64), &'a SourceTensor>;
 
-/// Layer counts of the towers beside a text model.
+/// Layer counts of the towers next to a text model.
 #[derive(Debug, Clone, Copy)]
 pub struct TowerLayers {
     /// Layers of the vision tower.
@@ -514,7 +514,7 @@ pub(super) fn part_shape(rows: &RowMap, source: &Shape) -> Result<Shape, String>
             dims = vec![columns, rows, n.saturating_add(1)];
         }
         RowMap::Chunks { order } => {
-            // Each of these may be a matrix of its own.
+            // Each of these may be a separate matrix.
             if !dims.iter().skip(outer).product::<u64>().is_multiple_of(order.len() as u64) {
                 return Err(format!("{} chunks of the same number of rows", order.len()));
             }

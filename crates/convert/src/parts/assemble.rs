@@ -47,7 +47,7 @@ pub fn assemble(
 ) -> Result<(), Error> {
     let Some((first, _)) = files.first() else { return Ok(()) };
     let describe = || fingerprint.clone();
-    // Files of one part are open beside the outputs.
+    // Files of one part are open in addition to the outputs.
     check_open_files(2 * files.len())?;
     let parts = open(first, fingerprint, &describe)?;
     check_coverage(tasks, &parts)?;

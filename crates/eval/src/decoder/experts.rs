@@ -158,7 +158,7 @@ impl Experts {
             (Gating::ByBias, None) => Gating::Softmax,
             (gating, _) => gating,
         };
-        // 0 or missing means that there are no groups.
+        // 0 or missing: no groups.
         let n_group = keys.count("expert_group_count")?.unwrap_or(0).max(1);
         let n_group_used = keys.count("expert_group_used_count")?.unwrap_or(0);
         let n_group_used = if n_group_used == 0 { n_group } else { n_group_used };

@@ -1,14 +1,15 @@
-//! A file of known length whose bytes arrive piece by piece and may go again: in no place is there ever much of it.
+//! A file of known length whose bytes arrive in pieces and can be released again, so that it never takes much
+//! space.
 //!
 //! ```text
-//! absent --fill--> present --(all of it is done with, nobody has announced it, nobody may be reading it)--> absent
+//! absent --fill--> present --(all of it is released, no announcement covers it, no thread may be reading it)--> absent
 //! ```
 //!
-//! Who may be reading: each thread, all that it has got since it last said that it is done with something. So it does
-//! not matter whether a thread has announced what it reads.
+//! A thread may be reading everything that it got since it last released something. So it does not matter
+//! whether it announced its reads.
 //!
-//! Bytes are written into a file that nobody else sees, with holes where nothing has arrived, and read through a map of
-//! it. Where the system can make holes again, what is done with takes neither memory nor disk.
+//! Bytes are written into a private file, with holes where nothing has arrived, and read through a map of it.
+//! If the system can punch holes, released bytes take neither memory nor disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -92,12 +93,12 @@ impl SparseFile {
         file.set_len(n_bytes)?;
         let map = match n_bytes {
             0 => None,
-            // SAFETY: the map is read-only, and slices of it are handed out by `get` alone, for blocks that are present.
-            // The file belongs to this value: only `fill` writes to it, and only to blocks that are not present and that
-            // no other thread is filling; only `end_use` takes bytes away, and only of blocks that no thread has got since
-            // it last called `end_use` itself. What is left to callers is what the contract of `advise` says: a thread that
-            // says that it is done with something has no slice left. Bytes would read as zeros then, which are
-            // valid bytes; nothing outside of the map is ever reached.
+            // SAFETY: the map is read-only, and slices of it are handed out by `get` alone, for blocks that
+            // are present. The file belongs to this value: only `fill` writes to it, and only to blocks that
+            // are not present and that no other thread is filling; only `end_use` takes bytes away, and only
+            // of blocks that no thread has got since it last called `end_use` itself. Callers must keep the
+            // contract of `advise`: a thread that releases a range holds no slice of it. Otherwise bytes
+            // would read as zeros, which are valid bytes; nothing outside of the map is ever reached.
             _ => Some(unsafe { memmap2::Mmap::map(&file)? }),
         };
         Ok(SparseFile { file, map, n_bytes, uses: Mutex::default(), discards: AtomicBool::new(discards) })

@@ -262,8 +262,8 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Lattice<SUB, DIMS
                 off_grid = off;
             }
         }
-        // The points were found for the scale of their candidate. For the fitted scale they are found again,
-        // as far as the type requires it, and then the scale is fitted again.
+        // The points were found for the scale of their candidate. If the type requires it, they are found
+        // again for the fitted scale, which is then fitted again.
         let any_off = off_grid[..n_groups].contains(&true);
         if fit.scale > 0.0 && (any_off || self.refit == Refit::All) {
             let id = 1.0 / fit.scale;

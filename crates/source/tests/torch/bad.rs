@@ -165,7 +165,7 @@ fn small_pickles_that_would_be_large() {
         doubling = doubling.raw(b"h\0h\0\x86q\0");
     }
     assert!(matches!(open(&pickle(doubling.clone())), Err(Error::Pickle { .. })));
-    // The same beside a tensor: searched for tensors once, not 2^1000 times.
+    // The same next to a tensor: searched for tensors once, not 2^1000 times.
     let beside = Pickler::new().raw(b"}(").text("w").tensor(FLOATS, 0, &[2], &[1]).text("more");
     let beside = beside.raw(b"(").raw(&doubling.bytes[2..]).raw(b"t");
     let opened = open(&pickle(beside.raw(b"u"))).unwrap();

@@ -348,7 +348,7 @@ fn failed(path: &Path, error: refine::Error) -> Failure {
         refine::Error::Eval(error) => at(path, error),
         // Statistics that cannot be written.
         refine::Error::Gguf(error) => failure(path, convert::Error::Gguf(error)),
-        // These errors name a file of their own.
+        // These errors name their file.
         refine::Error::OtherMoments { .. }
         | refine::Error::BrokenMoments { .. }
         | refine::Error::Io { .. } => Failure::new(error),

@@ -340,7 +340,7 @@ impl BudgetArgs {
                 (bits * data(|tensor| tensor.shape.n_elems()) as f64 / 8.0) as u64 + header
             }
             (.., Some(name)) => {
-                // The promise is about tensor data; the header has a key of its own.
+                // The promise is about tensor data; the header has a separate key.
                 let other = Recipe::from_name(name).map_err(Failure::usage)?;
                 plan_by(other, request)?.plan.file_len()
             }

@@ -144,8 +144,7 @@ impl Routing {
             Gating::Sigmoid => {
                 gradients.iter_mut().zip(&p).for_each(|(gradient, p)| *gradient *= p * (1.0 - p))
             }
-            // Experts that were not chosen have no gradient of their own, but share the sum in a softmax over
-            // all.
+            // Experts that were not chosen have no direct gradient, but share the sum in a softmax over all.
             _ => {
                 let met: f32 = gradients.iter().zip(&p).map(|(gradient, p)| gradient * p).sum();
                 gradients.iter_mut().zip(&p).for_each(|(gradient, p)| *gradient = p * (*gradient - met));

@@ -73,8 +73,8 @@ impl Layer {
         gradients
     }
 
-    /// Through the mixer and the norms around it: `x` became `h`, and that `mixed`; gradients of the stream behind it become what
-    /// is added to those of `x`.
+    /// Backward pass through the mixer and its norms: `x` became `h`, and that `mixed`; gradients of the
+    /// residual stream after it are turned into the contribution to those of `x`.
     fn back_mixer(
         &self,
         norm: Option<&Norm>,
@@ -106,7 +106,7 @@ impl Layer {
             return pass.zeros(x.nrows(), x.ncols());
         };
         let h = normalized(norm, x, pass);
-        // What came out is wanted where it was normalized.
+        // The norm after the MLP needs the output before it.
         let y = match &self.mlp_post_norm {
             Some(_) => pass.unseen(|pass| part.run(index, x, &h, pass)),
             None => pass.zeros(0, 0),
@@ -115,7 +115,7 @@ impl Layer {
         let mut of_h = match part {
             FeedForward::Mlp(mlp) => mlp.back(&h, of_y, pass),
             FeedForward::Experts(experts) => experts.back(&h, of_y, pass),
-            // Nobody asks for a way back through these.
+            // These have no backward pass, which is checked before.
             FeedForward::MlpBesideExperts(_) | FeedForward::ChannelMix(_) => pass.zeros(x.nrows(), x.ncols()),
         };
         if let Some(norm) = norm {

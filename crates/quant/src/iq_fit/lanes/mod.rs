@@ -323,7 +323,7 @@ fn fit<S: Lookup, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
         }
     }
 
-    // The points are found again at the fitted scale, as far as the type requires it.
+    // The points are found again at the fitted scale if the type requires it.
     let inverse = one / found.scale;
     let mut codes = [S::u32s::splat(simd, 0); MAX_GROUPS];
     search::round_lanes::<S, SUB, DIMS, LEVELS>(simd, sub, inverse, &mut codes);
