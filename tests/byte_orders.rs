@@ -1,5 +1,5 @@
-//! GGUF files of versions 1 and 2 and of the other byte order as input of every command, and `--big-endian`: beside files
-//! that an independent writer made of the same model, and the reference's own (`golden/byte-orders`,
+//! GGUF files of versions 1 and 2 and of the other byte order as input of every command, and `--big-endian`:
+//! compared with files of an independent writer and with the reference's (`golden/byte-orders`,
 //! `golden/cli/big-endian.txt`, made by `scripts/golden/byte_orders.py`).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! What passes through the quantizer as it is, shards that the converter writes, and values that are no numbers:
+//! Tensors that pass through the quantizer unchanged, shards from the converter, and NaN or infinite values:
 //! both binaries against `golden/cli/edges.txt`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

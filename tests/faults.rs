@@ -1,4 +1,4 @@
-//! Full, limited, broken or missing disks: an error that says so, and nothing under a final name.
+//! Full, limited, broken or missing disks: an error that names the problem, and no file under a final name.
 //!
 //! Tests that mount disks or inject faults need root, `mke2fs` and `strace`. They are ignored by default;
 //! `scripts/check` runs them if possible (`cargo test --test faults -- --ignored`).

@@ -1,4 +1,4 @@
-//! `gguf-convert` of checkpoints in FP8: the option for what came from it, and what is said of checkpoints that are wrong.
+//! `gguf-convert` of FP8 checkpoints: the option for their tensors, and errors for invalid checkpoints.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -8,7 +8,7 @@ use std::{fs, ops::Range};
 use common::{Output, Sandbox, golden, sha256, silent};
 use serde_json::Value as Json;
 
-/// Where the bytes of a tensor of `NAME/model.safetensors` are.
+/// Byte range of a tensor in `NAME/model.safetensors`.
 fn place(bytes: &[u8], tensor: &str) -> Range<usize> {
     let n = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header: Json = serde_json::from_slice(&bytes[8..8 + n]).unwrap();

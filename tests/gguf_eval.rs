@@ -1,5 +1,5 @@
-//! `gguf-eval perplexity` on tiny models, beside what llama-perplexity prints of them
-//! (`golden/eval-cli/perplexity.txt`, made by `scripts/golden/eval_cli.sh`).
+//! `gguf-eval perplexity` on tiny models, compared with llama-perplexity (`golden/eval-cli/perplexity.txt`,
+//! made by `scripts/golden/eval_cli.sh`).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -15,7 +15,7 @@ struct Row {
     dtype: String,
     context: String,
     stride: String,
-    /// The figures after 1, 2, .. windows; or the one of all windows, and its error.
+    /// Values after 1, 2, .. chunks; or the final value and its error.
     figures: Result<Vec<f64>, (f64, f64)>,
 }
 

@@ -1,5 +1,5 @@
-//! `gguf-eval embed` on tiny encoders, beside what transformers makes of the same texts
-//! (`golden/embed/`, made by `scripts/golden/embed.py`).
+//! `gguf-eval embed` on tiny encoders, compared with transformers on the same texts (`golden/embed/`, made by
+//! `scripts/golden/embed.py`).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;

@@ -45,7 +45,7 @@ fn data(sandbox: &Sandbox, name: &str) -> Vec<(String, Vec<u8>)> {
     file.tensors().iter().map(|it| (it.name.clone(), file.data(it).unwrap().to_vec())).collect()
 }
 
-/// That of `scripts/golden/container_tools.py`.
+/// The digest of `scripts/golden/container_tools.py`.
 const TEMPLATE: &str = "{% for m in messages %}{{ m.content }}\n{% endfor %}";
 
 #[test]

@@ -7,7 +7,7 @@ use std::fs;
 
 use common::Sandbox;
 
-/// A sandbox with a checkpoint that has a tokenizer.json, and the GGUF made of it.
+/// A sandbox with a checkpoint that has a tokenizer.json, and its GGUF.
 fn converted() -> Sandbox {
     let sandbox = Sandbox::with_golden("llama-llama3");
     assert_eq!(sandbox.convert(&["llama-llama3", "x.gguf", "-t", "f32", "-q"]).code, Some(0));

@@ -1,4 +1,5 @@
-//! The way back through models: gradients at what comes out of every matrix, against differences of the loss.
+//! Backward pass through models: gradients at the output of every matrix, compared with finite differences of
+//! the loss.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -13,7 +14,7 @@ use refine::{
 };
 use tensor::DType;
 
-/// Models that gradients find a way back through, with what sets them apart.
+/// Models with a backward pass, with their distinguishing features.
 const MODELS: &[&str] = &[
     "llama",      // grouped heads, gates
     "qwen2",      // biases
@@ -44,8 +45,8 @@ const MIXTURES: &[&str] = &[
     "hunyuan-moe",    // norms of queries and keys, softmax of all
 ];
 
-/// Of these, such whose loss bends within the step along the gradient: factors make their gradients small beside their weights, so that
-/// a step that is seen is a long one.
+/// Of these, models whose loss curves within the step along the gradient: factors make their gradients small
+/// relative to their weights, so that a measurable step is a long one.
 const BENT: &[&str] = &["cohere2", "granite", "granitemoe_swa"];
 
 /// Rows by tensor, and by which of a stack.
@@ -79,7 +80,7 @@ fn target(row: usize, n_vocab: usize) -> usize {
     testkit::bytes(5, row + 1).iter().map(|byte| usize::from(*byte)).sum::<usize>() % n_vocab
 }
 
-/// What goes into each matrix, and gradients at what comes out.
+/// Inputs of each matrix, and gradients at its outputs.
 fn both_sides(model: &Model) -> (Shown, Shown) {
     let sequences = sequences(model);
     let sequences: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
@@ -113,7 +114,7 @@ fn loss(model: &Model) -> f64 {
     logits.chunks(n_vocab).enumerate().map(of_row).sum()
 }
 
-/// How much the loss changes for each unit of a change of a matrix, by a difference over `2 size` units.
+/// Change of the loss per unit of a change of a matrix, by a difference over `2 size` units.
 fn difference(model: &Model, tensor: &str, change: &[f64], size: f64) -> f64 {
     let (file, info) = model.file().tensor(tensor).unwrap();
     let weights = file.data(info).unwrap().as_chunks::<4>().0;
@@ -191,7 +192,7 @@ fn gradients_are_those_of_differences() {
     }
 }
 
-/// Keeps what is gathered; ends the run behind so many steps.
+/// Collects the statistics; stops the run after this many steps.
 #[derive(Default)]
 struct Kept {
     inputs: Vec<Input>,
@@ -240,7 +241,7 @@ fn texts(model: &Model) -> Texts {
     Texts::of_windows(vec![long.clone(), short, long[3..12].to_vec(), long[..7].to_vec()])
 }
 
-/// As the crate draws: SplitMix64 of window and token, into probabilities laid one behind the other.
+/// Draws like the crate: SplitMix64 of chunk and token, into consecutive probabilities.
 fn drawn(window: u64, token: u64, p: &[f32]) -> usize {
     let mut z = (window << 32 | token).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

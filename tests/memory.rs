@@ -8,7 +8,7 @@ use gguf::Model;
 use serde_json::Value;
 use tensor::DType;
 
-/// A header with a hole behind it, as long as the file was.
+/// A header followed by a hole, as long as the file was.
 fn open(name: &str, file_bytes: u64) -> (tempfile::TempDir, Model) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");

@@ -1,4 +1,5 @@
-//! What a crate needs to be published: fields of its manifest, a page, licenses. `scripts/check-packages` makes the packages.
+//! Requirements for publishing a crate: fields of its manifest, a page, licenses. `scripts/check-packages`
+//! makes the packages.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{fs, path::Path};

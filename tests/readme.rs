@@ -67,7 +67,7 @@ fn counts() -> String {
     )
 }
 
-/// What becomes of the options of llama.cpp's programs, from the tables that calls are translated by.
+/// Translation of the options of llama.cpp's programs, from the tables that calls are translated with.
 fn foreign_options() -> String {
     let mut out = String::new();
     for program in PROGRAMS {
@@ -104,7 +104,7 @@ fn foreign_options() -> String {
     out + "\n"
 }
 
-/// What each type costs, as `--help` has it.
+/// Cost of each type, as in `--help`.
 fn types() -> String {
     let mut out = String::from(
         "Bits a weight of Qwen3 14B, whose rows hold whole blocks, by the types that the reference gives its tensors; and the mean \

@@ -1,5 +1,5 @@
-//! Projectors of tiny checkpoints: what they make of a picture, and what the model predicts behind it, against transformers;
-//! pictures and files that are wrong; `gguf-eval generate --mmproj --image`.
+//! Projectors of tiny checkpoints: image features, and predictions after the image, compared with
+//! transformers; invalid images and files; `gguf-eval generate --mmproj --image`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -18,7 +18,7 @@ const ALLOWED_OF_ROWS: f32 = 2e-5;
 /// The same of logits.
 const ALLOWED_OF_LOGITS: f32 = 2e-4;
 
-/// What `golden/vision/NAME/features.bin` holds.
+/// Contents of `golden/vision/NAME/features.bin`.
 struct Expected {
     n_embd: usize,
     range: f32,
@@ -127,7 +127,7 @@ fn predictions_behind_a_picture_are_those_of_transformers() {
             wrong += &format!("{name}: {:.1e} of the range\n", worst / expected.logits_range);
         }
 
-        // The same in three calls, tokens behind the picture one by one.
+        // The same in three calls, with tokens after the image one by one.
         let mut session = Session::new();
         let start = expected.before.len() + made.n_rows();
         model.read(&mut session, &pieces[..1], 0..0).unwrap();
@@ -153,7 +153,7 @@ fn every_projector_opens_or_says_what_it_is() {
         let ran = sandbox.convert(&[folder.to_str().unwrap(), &file, "--mmproj", "-t", "f16", "-q"]);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
         match Projector::open(&sandbox.path(&file), &options()) {
-            // Towers of sound beside it are no matter.
+            // Audio encoders in the same file are ignored.
             Ok(projector) => {
                 assert!(projector.embed(&picture(), Some(1)).unwrap().n_rows() > 0, "{name}");
                 n += 1;
@@ -222,7 +222,7 @@ fn a_model_speaks_about_a_picture() {
     // Its tokenizer has no such token, as no tiny one has.
     assert!(one.stderr.contains("warning: the vocabulary has no token `[IMG_END]`"), "{}", one.stderr);
     assert!(one.stderr.contains(" tokens after "), "{}", one.stderr);
-    // What the picture shows matters, and where it stands; before the prompt is where it stands unless told otherwise.
+    // The image's content matters, and its position; by default that is before the prompt.
     let told = ask(&["--prompt", "<__media__>a llama", "--image", "p.png"]);
     assert_eq!(told.stdout, one.stdout);
     let two = ask(&["--prompt", "a <__media__> llama <__media__>", "--image", "p.png", "--image", "p.jpg"]);

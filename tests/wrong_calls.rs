@@ -141,7 +141,7 @@ fn unknown_types_name_the_nearest_and_all() {
     for name in ["q4_k_m", "raise-type", "bf16"] {
         assert!(bash.contains(name), "completions do not offer {name}");
     }
-    // Help lists types once, in a table of their own.
+    // Help lists types once, in a separate table.
     assert_eq!(sandbox.convert(&["--help"]).stdout.matches("Q4_K_M").count(), 2);
 }
 
@@ -339,7 +339,7 @@ fn small_things_that_people_write() {
             sandbox.command(INSPECT).args(["cpu", "--json"]).env("GGUF_CPU_LEVEL", level).output().unwrap();
         assert!(output.status.success(), "GGUF_CPU_LEVEL={level}");
     }
-    // A letter of more than one byte, alone and with more behind it.
+    // A letter of more than one byte, alone and with more after it.
     for binary in [CONVERT, QUANTIZE, INSPECT, EVAL, PUBLISH] {
         for option in ["-é", "-éa", "-aé", "--é"] {
             let ran = sandbox.run(binary, &[option]);

@@ -49,7 +49,7 @@ impl File {
             .collect()
     }
 
-    /// Whether numbers are in big-endian order.
+    /// True if numbers are in big-endian order.
     fn is_big_endian(&self) -> bool {
         self.file.model().first().endian() == Endian::Big
     }

@@ -1,7 +1,8 @@
-//! The Python package `gguf_tools`: the calls of `gguf_toolkit` in Python's words. Nothing is decided here.
+//! The Python package `gguf_tools`: the calls of `gguf_toolkit` under Python's names, without logic of its
+//! own.
 //!
-//! Work is done on a thread of its own while Python's waits without the interpreter's lock ([`work`]), so that Ctrl-C and
-//! progress reach it, and other threads go on.
+//! Work runs on a separate thread while Python's thread waits without the interpreter's lock ([`work`]), so
+//! that Ctrl-C and progress reach it, and other threads continue.
 
 mod arrays;
 mod errors;

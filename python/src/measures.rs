@@ -1,4 +1,4 @@
-//! How well files predict a text.
+//! Measures how well files predict a text.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,8 @@ use crate::{
     work::{OnStop, Shared, run},
 };
 
-/// What both measurements take: the text, tokens in a window, windows at most, threads, activations.
+/// Arguments of both measurements: the text, tokens in a window, maximum number of windows, threads,
+/// activations.
 type How = (Vec<u8>, usize, Option<usize>, Option<usize>, String);
 
 fn measuring<'a>(

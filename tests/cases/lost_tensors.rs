@@ -159,7 +159,7 @@ fn relu_of_distilbert_is_named() {
     assert!(shown(&sandbox)["tensors"].to_string().contains("\"cls.output.weight\""));
 }
 
-/// A BERT of sentence-transformers with a Dense module behind the pooling.
+/// A BERT of sentence-transformers with a Dense module after the pooling.
 fn with_dense(golden: &str, activation: &str) -> Sandbox {
     let sandbox = Sandbox::with_golden(golden);
     let folder = format!("{golden}/2_Dense");

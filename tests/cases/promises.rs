@@ -7,7 +7,7 @@ use crate::common::Sandbox;
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 
-/// `a.gguf` in f32, and `q8.gguf` made of it.
+/// Writes `a.gguf` in f32, and `q8.gguf` from it.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "a.gguf", "-t", "f32", "-q"]).code, Some(0));

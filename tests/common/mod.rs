@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 pub use testkit::sha256;
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Output {
     pub code: Option<i32>,
@@ -29,7 +29,7 @@ pub fn silent() -> Output {
     Output { code: Some(0), stdout: String::new(), stderr: String::new() }
 }
 
-/// What ran, after it is found to have succeeded.
+/// Result of a run that must succeed.
 pub fn succeed(ran: Output) -> Output {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     ran
@@ -41,7 +41,7 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.unwrap().success(), "kill -{name}");
 }
 
-/// What a running program gave, once it has ended.
+/// Result of a running program, once it has ended.
 pub fn finish(child: Child) -> Output {
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -61,7 +61,7 @@ pub fn come_so_far(mut child: Child, seconds: u64, is_there: impl Fn() -> bool) 
     child
 }
 
-/// Whether a journal notes rows.
+/// True if a journal lists rows.
 pub fn notes_rows(journal: &Path) -> bool {
     fs::read_to_string(journal).is_ok_and(|text| text.contains("\"done\""))
 }
@@ -85,8 +85,8 @@ impl Sandbox {
         self.folder.path().join(name)
     }
 
-    /// A sandbox whose folder `NAME` is the whole checkpoint of `golden/arch/NAME`; a model without
-    /// a name of its own has that of its folder.
+    /// A sandbox whose folder `NAME` is the whole checkpoint of `golden/arch/NAME`; a model without a name
+    /// gets that of its folder.
     pub fn with_golden(name: &str) -> Sandbox {
         let sandbox = Sandbox::new();
         copy_folder(&testkit::checkpoint(name), &sandbox.path(name));
@@ -318,8 +318,8 @@ pub fn largest_difference(want: &[f32], have: &[f32]) -> f32 {
     differences.fold(0.0, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) })
 }
 
-/// What `gguf-inspect verify` says with these arguments: the exit code, the codes of all findings but notes, and the whole
-/// report.
+/// Result of `gguf-inspect verify` with these arguments: the exit code, the codes of all findings but notes,
+/// and the whole report.
 pub fn verify(sandbox: &Sandbox, args: &[&str]) -> (Option<i32>, BTreeSet<String>, String) {
     let ran = sandbox.inspect(&[&["verify", "--json", "-q"], args].concat());
     let report: Json =

@@ -17,7 +17,7 @@ use sha1::Digest;
 pub const COMMIT: &str = "89abcdef0123456789abcdef0123456789abcdef";
 pub const TOKEN: &str = "hf_secret";
 
-/// What the storage does wrong with a request for weights.
+/// Fault of the storage in a request for weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// Ends the connection after so many bytes of the body.
@@ -47,7 +47,7 @@ pub enum Fault {
 /// One request, as it came.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Whether it came to the storage.
+    /// True if it reached the storage.
     pub at_storage: bool,
     pub path: String,
     pub range: Option<(usize, usize)>,
@@ -60,9 +60,9 @@ struct State {
     files: BTreeMap<String, Vec<u8>>,
     /// Files in large file storage; others come from the Hub itself.
     large: Option<fn(&str) -> bool>,
-    /// What goes wrong at the storage: each with the number of requests for which it does.
+    /// Faults of the storage: each with the number of affected requests.
     faults: Vec<(Fault, usize)>,
-    /// What goes wrong at the Hub.
+    /// Faults of the Hub.
     hub_faults: Vec<(Fault, usize)>,
     log: Vec<Request>,
     /// Signatures count; the storage takes those from this one on.
@@ -85,7 +85,7 @@ pub struct HubServer {
 }
 
 impl HubServer {
-    /// Serves the files of a folder. Those for which `is_large` says so are in the storage.
+    /// Serves the files of a folder. Files for which `is_large` is true are in the storage.
     pub fn of(folder: &Path, is_large: fn(&str) -> bool) -> HubServer {
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(folder).unwrap() {

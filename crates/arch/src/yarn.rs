@@ -52,7 +52,7 @@ fn wanted(rope: Rope<'_>, factor: f64) -> Result<f64, ArchError> {
 }
 
 /// Writes the factor by which the magnitude of a config differs from that of llama.cpp. `harmless` is
-/// [`crate::Arch::harmless`]: a row that lists `attention_factor` has keys of its own for it.
+/// [`crate::Arch::harmless`]: a row that lists `attention_factor` writes its own keys for it.
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use arch::{ArchError, Data, Input, Layout, Options, SourceTensor};
 use serde_json::{Value as Json, json};
 use tensor::Shape;
 
-/// What a checkpoint of this config would hold, with shapes that any config goes with.
+/// Tensors of a checkpoint with this config, with shapes that fit any config.
 fn tensors(config: &Json) -> Vec<SourceTensor> {
     let mut names: Vec<String> = ["lm_head", "model.embed_tokens", "model.norm"].map(str::to_owned).into();
     let stated = ["num_experts", "num_local_experts"].iter().find_map(|key| config[*key].as_u64());

@@ -1,4 +1,4 @@
-//! What export refuses, and what it restores.
+//! Models that export refuses, and names that it restores.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ fn checkpoints() -> Vec<PathBuf> {
     testkit::checkpoint_names().iter().map(|name| testkit::checkpoint(name)).collect()
 }
 
-/// What the reference was asked for, beside a pre-tokenizer.
+/// Options of the reference's run besides a pre-tokenizer.
 fn options(expected: &Json) -> Options {
     let target = expected["target"].as_str().map(|name| {
         let source::Checkpoint { config, generation_config, files, .. } =
@@ -104,7 +104,7 @@ fn input(checkpoint: &Checkpoint) -> Input<'_> {
     }
 }
 
-/// What is told of goldens, and rightly so: the reference's files lack it.
+/// Correct warnings about goldens: the reference's files lack the key.
 const TOLD: &[(&str, &str, &str)] = &[
     // The reference knows what is rotated by the Hub's `attn_rotary_emb` alone.
     ("bamba", "rope_parameters.partial_rotary_factor", "0.5"),

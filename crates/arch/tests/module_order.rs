@@ -1,5 +1,5 @@
-//! Which modules of the crate may use which: types stand below everyone who names them, the table of
-//! architectures above all of them.
+//! Permitted uses between the crate's modules: types stand below the modules that name them, the table of
+//! architectures above all.
 
 use std::path::Path;
 

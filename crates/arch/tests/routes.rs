@@ -1,11 +1,11 @@
-//! Which tokenizer routes the architectures reach.
+//! Tokenizer routes that the architectures use.
 
 use std::collections::BTreeSet;
 
 use arch::vocab::Route;
 
-/// A route that no architecture takes says what it waits for, and only such a route does. Whoever adds the
-/// architecture takes the words out of the table; whoever takes the last one away puts them in.
+/// A route without an architecture names the missing one, and only such a route does. Adding the architecture
+/// requires removing the remark, and removing the last one requires adding it.
 #[test]
 fn unreachable_routes_say_what_they_wait_for() {
     let reached: Vec<Route> = arch::ARCHES.iter().map(|arch| arch.vocab).collect();

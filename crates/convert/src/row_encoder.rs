@@ -32,7 +32,7 @@ pub struct EncodedRows<'a> {
 
 /// Improves the blocks of some tensors.
 ///
-/// The result for a row may depend only on that row, its tensor, and the state behind
+/// The result for a row may depend only on that row, its tensor, and the state covered by
 /// [`RowEncoder::fingerprint`]: not on the thread or on which rows come together. So no byte depends on the
 /// number of threads, and a run can be resumed.
 pub trait RowEncoder: Debug + Sync {

@@ -176,12 +176,11 @@ impl FileError {
 /// Elements that are decoded at once, of both files.
 const CHUNK_ELEMS: usize = 1 << 16;
 
-/// Compares the tensors of two models by their names. Rows are decoded a few at a time on the
-/// threads that this is called in; `done` is told the bytes of the base's tensors.
+/// Compares the tensors of two models by name. Rows are decoded a few at a time on the threads of the current
+/// pool; `done` receives the bytes of the base's finished tensors.
 ///
 /// # Errors
-/// [`Error::TensorShape`] where a tensor has two shapes, [`Error::TensorType`] where nothing
-/// decodes it.
+/// [`Error::TensorShape`] if the shapes of a tensor differ, [`Error::TensorType`] if its type has no decoder.
 pub fn compare(
     base: &gguf::Model,
     other: &gguf::Model,

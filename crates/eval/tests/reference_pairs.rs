@@ -15,7 +15,7 @@ use eval::tokenize::Tokenizer;
 
 /// The pairs that the reference has, at its pinned version.
 const N_PAIRS: usize = 15;
-/// Those made of `golden/tokenizer`.
+/// Models made from `golden/tokenizer`.
 const N_OWN_PAIRS: usize = 4;
 
 /// Between texts, as `tests/test-tokenizer-0.cpp` cuts them.

@@ -14,7 +14,7 @@ pub struct Error {
     cause: Box<Cause>,
 }
 
-/// Problem behind an error.
+/// The problem that an error reports.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {

@@ -4,8 +4,8 @@ use convert::imatrix::ImatrixError;
 
 use crate::error::Cause;
 
-/// Facts of an error, as far as known. All are strings, because they come from many types; sizes have the
-/// unit given in the message.
+/// Known facts of an error. All are strings, because they come from many types; sizes have the unit given in
+/// the message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fields {

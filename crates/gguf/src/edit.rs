@@ -21,7 +21,7 @@ pub const SLACK_KEY: &str = "gguf_tools.slack";
 /// Treatment of the room in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slack {
-    /// Uses the room as far as it reaches; otherwise it stays as it is.
+    /// Uses the reserved room if it suffices; otherwise the room stays unchanged.
     Use,
     /// The header has so many bytes of it; 0 takes the key out.
     Set(u64),

@@ -44,7 +44,7 @@ impl OtherKind {
         }
     }
 
-    /// Name of the kind, for error messages.
+    /// Name of this kind of file, for error messages.
     pub fn name(self) -> &'static str {
         match self {
             OtherKind::LfsPointer => "a Git LFS pointer",

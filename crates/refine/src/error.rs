@@ -49,7 +49,7 @@ pub enum Error {
     /// Lengths of weights, blocks and Hessian do not agree.
     #[error("{what}: expected {expected}, found {found}")]
     Length {
-        /// What has the wrong length, with its unit.
+        /// Name of the quantity with the wrong length, with its unit.
         what: &'static str,
         /// The length found.
         found: usize,
@@ -110,7 +110,7 @@ pub enum Error {
     OtherMoments {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// Difference.
         what: &'static str,
         /// Its value in the file.
         found: String,

@@ -145,8 +145,8 @@ impl std::fmt::Debug for Refiner {
 }
 
 impl Refiner {
-    /// A refiner for the matrices of `base`, with Hessians of its own inputs. For each matrix, the best of
-    /// `candidates` on held-out tokens is used.
+    /// A refiner for the matrices of `base`, with separate Hessians of its inputs. For each matrix, the best
+    /// of `candidates` on held-out tokens is used.
     ///
     /// # Errors
     /// [`eval::Error::Threads`].

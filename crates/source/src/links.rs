@@ -4,9 +4,9 @@ use std::{fs, path::Path};
 
 use crate::Error;
 
-/// Refuses a file of the folder `dir` that is, or lies behind, a link out of it, unless the link leads to a
-/// blob of a Hub cache (`models--OWNER--MODEL/blobs/`), where its snapshots and downloaded folders have all
-/// of theirs.
+/// Refuses a file of the folder `dir` whose path contains a link out of it, unless the link leads to a blob
+/// of a Hub cache (`models--OWNER--MODEL/blobs/`), where its snapshots and downloaded folders have all of
+/// theirs.
 pub(crate) fn check(dir: &Path, name: &str) -> Result<(), Error> {
     let path = dir.join(name);
     let (Ok(folder), Ok(to)) = (fs::canonicalize(dir), fs::canonicalize(path)) else { return Ok(()) };

@@ -89,7 +89,7 @@ impl Part {
     }
 
     /// Bytes `range` of the file; waits for bytes that are fetched. They stay valid until
-    /// [`Part::advise_bytes`] is told that they are no longer needed.
+    /// [`Part::advise_bytes`] releases them.
     ///
     /// # Errors
     /// [`ReadError::OutOfFile`] if the file is shorter, [`ReadError::NotFetched`],

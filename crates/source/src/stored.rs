@@ -8,8 +8,8 @@ use crate::{Dtype, Part, ReadError, Span};
 
 /// Computes the values of one tensor from the contents of its files.
 ///
-/// The tensor is viewed as rows of its own row length over all outer dimensions; any rows and columns can be
-/// read from any thread. Nothing is kept between two calls, so the caller's buffer is the only memory.
+/// The tensor is viewed as rows over all outer dimensions; any rows and columns can be read from any thread.
+/// Nothing is kept between two calls, so the caller's buffer is the only memory.
 pub trait Stored: fmt::Debug + Send + Sync {
     /// Reads columns `columns` of rows `rows` into `out`, which is (rows, columns) f32. The caller has
     /// checked that both ranges are inside the tensor and that `out` has their size.
@@ -87,7 +87,7 @@ pub trait Stored: fmt::Debug + Send + Sync {
     }
 }
 
-/// Whether a ggml type can hold a tensor's values exactly.
+/// Types of ggml that can hold a tensor's values exactly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repacks {
     /// These can, the smallest first.
@@ -96,7 +96,7 @@ pub enum Repacks {
     Not(String),
 }
 
-/// Blocks that a file holds unchanged, and the factors stored beside them.
+/// Blocks that a file holds unchanged, and their factors.
 ///
 /// The blocks encode `value / scales`; the factors are separate tensors in the output.
 #[derive(Debug, Clone, PartialEq)]

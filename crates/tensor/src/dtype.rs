@@ -327,12 +327,12 @@ impl DType {
         self.row().swap_fields
     }
 
-    /// Whether several elements share a block (`ggml_is_quantized`).
+    /// True if several elements share a block (`ggml_is_quantized`).
     pub const fn is_quantized(self) -> bool {
         self.row().block_elems > 1
     }
 
-    /// Whether elements are plain floating-point numbers.
+    /// True if elements are plain floating-point numbers.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
     }

@@ -3,13 +3,13 @@
 //! Sources: `enum ggml_type` in `ggml/include/ggml.h` of ikawrakow/ik_llama.cpp (commit b50efcc9; 142, 143, 152 to 158 and 352 are of
 //! other commits) and of microsoft/BitNet's llama.cpp.
 
-/// A number that a fork uses for a type of its own.
+/// A number that a fork uses for an additional type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForkType {
     /// The ggml type id in files of the fork.
     pub id: u32,
-    /// What the fork calls the type.
+    /// The fork's name of the type.
     pub name: &'static str,
     /// The fork.
     pub fork: &'static str,
@@ -88,7 +88,7 @@ pub const FORK_TYPES: &[ForkType] = &[
     ik(399, "q8_k_r8"),
 ];
 
-/// What a fork calls the type of this number.
+/// A fork's name of the type with this number.
 pub fn fork_type(id: u32) -> Option<&'static ForkType> {
     FORK_TYPES.iter().find(|fork| fork.id == id)
 }

@@ -2,8 +2,8 @@
 //! OUT_DIR [LAYERS]`.
 //!
 //! With the default of 24 layers it has 1.17 G parameters in three safetensors files with an index. The
-//! tokenizer is a small SentencePiece model; converters pad its vocabulary to the embedding's rows.
-//! `imatrix.dat` beside it holds seeded importance weights in the reference's older format.
+//! tokenizer is a small SentencePiece model; converters pad its vocabulary to the embedding's rows. The file
+//! `imatrix.dat` holds seeded importance weights in the reference's older format.
 
 use std::{
     env,

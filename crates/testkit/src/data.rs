@@ -48,7 +48,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// Every kind; the position of a kind is part of its seed.
+    /// Every kind of data; the position in the list is part of the seed.
     pub const ALL: [Data; 5] = [Data::Normal, Data::Heavy, Data::Nasty, Data::Extreme, Data::Bits];
 
     /// The name as golden files spell it.
@@ -190,7 +190,7 @@ pub enum Importance {
 }
 
 impl Importance {
-    /// Every kind; the position of a kind is part of its seed.
+    /// Every kind of importance; the position in the list is part of the seed.
     pub const ALL: [Importance; 2] = [Importance::Mixed, Importance::Gaps];
 
     /// The name as golden files spell it.

@@ -76,7 +76,7 @@ impl QuantCase {
         self.row_elems * self.n_rows
     }
 
-    /// Seed of the values: from the row length and the position of the kind.
+    /// Seed of the values: from the row length and the position in the list of kinds.
     pub fn seed(&self) -> u64 {
         let position = match self.task {
             Task::Encode(data, _) => Data::ALL.iter().position(|kind| *kind == data).unwrap_or(0),

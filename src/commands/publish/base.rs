@@ -35,7 +35,7 @@ pub enum Source {
 pub struct Checkpoint {
     pub hub: hub::Input,
     pub input: CheckpointInput,
-    /// Projector of a vision or audio model, which is a file of its own.
+    /// Projector of a vision or audio model, which is a separate file.
     pub projector: Option<CheckpointInput>,
 }
 

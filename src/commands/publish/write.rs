@@ -17,7 +17,7 @@ use crate::{
     ui::{Ui, cancel_on_interrupt},
 };
 
-/// How files are written.
+/// Options for writing files.
 pub struct Writing<'a> {
     /// The program and its build.
     pub program: &'a str,

@@ -14,7 +14,7 @@ use gguf::Output;
 use super::write::check_output_name;
 use crate::{failure::Failure, hints};
 
-/// Checks that every one of `outputs` can be written. Leaves nothing behind.
+/// Checks that every one of `outputs` can be written. Leaves no files.
 ///
 /// # Errors
 /// An output that exists without `force`, is a folder or device, has a missing or read-only folder, is also

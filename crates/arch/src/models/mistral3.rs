@@ -82,8 +82,8 @@ const MINISTRAL3_CONFIG: ConfigClass = ConfigClass {
     ..BASE
 };
 
-/// `Mistral3Config` of transformers 5.23: text and images. The class of its own `model_type` reads the text
-/// part.
+/// `Mistral3Config` of transformers 5.23: text and images. Its `model_type` has another class, which reads
+/// the text part.
 const MISTRAL3_CONFIG: ConfigClass = ConfigClass {
     model_type: "mistral3",
     fields: &[],

@@ -19,7 +19,7 @@ pub struct TensorRule {
     pub gguf: &'static str,
     /// Transform of the rows.
     pub rows: RowRule,
-    /// Whether the `.weight` is required.
+    /// Necessity of the `.weight`.
     pub need: Need,
     /// Transform of each element of the `.weight`.
     pub element: ElementMap,

@@ -110,8 +110,8 @@ impl AddedVocab {
 }
 
 /// Tokenizer class that transformers loads. For some models transformers knows that the Hub's files name the
-/// wrong class: those in the list are loaded with the class that has no tokens of its own, and Qwen 2 always
-/// with its own class.
+/// wrong class: those in the list are loaded with the class without special tokens, and Qwen 2 always with
+/// the Qwen 2 class.
 ///
 /// Source: `MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS` and `AutoTokenizer.from_pretrained` of transformers
 /// 5.23, for the models that a converter meets.

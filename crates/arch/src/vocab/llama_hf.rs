@@ -195,7 +195,7 @@ fn adds_space(step: &Json) -> bool {
     }
 }
 
-/// Gemma 4: tokens like a llama tokenizer's, plus merges and a model name of its own.
+/// Gemma 4: tokens like a llama tokenizer's, plus merges and a separate model name.
 ///
 /// Source: `Gemma4Model.set_vocab` in `conversion/gemma.py`.
 pub(super) fn write_gemma4(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {

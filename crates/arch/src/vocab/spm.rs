@@ -28,7 +28,7 @@ pub(super) enum Style {
     /// `_set_vocab_sentencepiece`.
     Plain,
     /// `Phi3MiniModel.set_vocab` in `conversion/phi.py`: tokenizer.json takes precedence; tokens are special
-    /// only if their file says so.
+    /// only if their file marks them so.
     Phi3,
     /// `InternLM2Model.set_vocab` in `conversion/internlm.py`: as Phi 3, and a chat model's turn
     /// ends with `<|im_end|>`.

@@ -58,7 +58,7 @@ impl ExportPlan {
     }
 }
 
-/// Plans the folder for a file. Of the weights, only `rope_freqs.weight` is read.
+/// Plans the folder for a file. The only tensor read is `rope_freqs.weight`.
 ///
 /// # Errors
 /// [`ExportError::Dtype`], [`ExportError::Layout`], [`ExportError::Convert`].

@@ -468,7 +468,7 @@ impl Merging {
         Ok(tokens.len())
     }
 
-    /// Puts a changed tensor in the place of its source.
+    /// Replaces a source tensor with its changed form.
     fn put(&mut self, at: usize, change: Change, dora: Option<Dora>) {
         let base = self.tensors[at].clone();
         self.unmerged.entry(base.name.clone()).or_insert_with(|| base.clone());

@@ -2,7 +2,7 @@
 //!
 //! Names are those of PEFT's `get_peft_model_state_dict` (`utils/save_and_load.py` of peft 0.21.2):
 //! `base_model.model.MODULE.lora_A.weight` and so on for pairs, `base_model.model.MODULE.weight` for whole
-//! weights of `modules_to_save`, `MODULE.base_layer.weight` for an embedding that is saved beside its pair.
+//! weights of `modules_to_save`, `MODULE.base_layer.weight` for an embedding that is saved with its pair.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! One conversion on several machines: each computes a part, and one assembles them.
 //!
-//! A part is a share of the run's jobs ([`Share`]), with its own journal beside the first output. Its rows go
-//! to their places in the output's temporary file, which all machines see, or to a separate sparse file
+//! A part is a share of the run's jobs ([`Share`]), with its own journal next to the first output. Its rows
+//! go to their places in the output's temporary file, which all machines see, or to a separate sparse file
 //! ([`Place`]). An interrupted part resumes when it is run again. [`assemble`] trusts no part: it compares
 //! plan, coverage and every checksum before the output gets its name.
 

@@ -1,4 +1,4 @@
-//! Names of the files that a part writes beside the output, and their detection.
+//! Names of a part's files next to the output, and their detection.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ fn suffix(number: PartNumber) -> String {
     format!("part-{}-of-{}", number.number(), number.count())
 }
 
-/// Path of a part's journal: hidden beside the shared temporary file, or beside the part's own file, with
+/// Path of a part's journal: hidden next to the shared temporary file, or next to the part's own file, with
 /// which it is moved.
 pub(super) fn journal_path(first: &Path, number: PartNumber, place: Place) -> PathBuf {
     match place {

@@ -8,7 +8,7 @@ use super::{
     rules::{self, Rule, When},
 };
 
-/// What the rules have seen so far (`quantize_state_impl`).
+/// State of the rules after the tensors so far (`quantize_state_impl`).
 pub(super) struct Chooser<'a> {
     recipe: &'a Recipe,
     model: &'a ModelFacts,

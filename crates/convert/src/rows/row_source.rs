@@ -28,7 +28,7 @@ pub trait RowSource: fmt::Debug + Send + Sync {
     /// `None` if the values must be read and encoded.
     ///
     /// # Errors
-    /// [`Error::Gguf`]; never for a tensor of its own file.
+    /// [`Error::Gguf`]; never for a tensor that belongs to this file.
     fn stored(&self, dtype: DType, rows: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
         let _ = (dtype, rows);
         Ok(None)

@@ -1,6 +1,6 @@
 //! Multi-head latent attention (MLA): keys and values of all heads are products of one narrow row.
 //!
-//! As the paper (arXiv 2405.04434, section 2.1) has it, for the token j and each head:
+//! In the paper (arXiv 2405.04434, section 2.1), for the token j and each head:
 //!
 //! ```text
 //! [c_j, k_rope_j] = W_kv_a h_j                          c_j (rank), normalized; k_rope_j (n_rot), shared by all heads
@@ -9,8 +9,9 @@
 //! o_i = sum_j softmax(s_i)_j W_uv c_j
 //! ```
 //!
-//! Keys and values are never made. Since `q . W_uk c = (W_uk^T q) . c` and `W_uv` does not depend on j, both matrices are
-//! absorbed (multi-query attention with one head of keys `[c_j, k_rope_j]` and values `c_j`):
+//! Keys and values are never computed. Since `q . W_uk c = (W_uk^T q) . c` and `W_uv` does not depend on j,
+//! both matrices are absorbed (multi-query attention with one head of keys `[c_j, k_rope_j]` and values
+//! `c_j`):
 //!
 //! ```text
 //! q_absorbed_i = W_uk^T q_nope_i
@@ -18,7 +19,7 @@
 //! o_i = W_uv (sum_j softmax(s_i)_j c_j)
 //! ```
 //!
-//! What a position leaves behind is `rank + n_rot` floats, whatever the number of heads.
+//! The KV cache holds `rank + n_rot` floats per position, whatever the number of heads.
 //!
 //! Source: `llama_model_deepseek2::graph` of llama.cpp (llama-cpp-python 0.3.36).
 

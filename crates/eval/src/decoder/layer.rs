@@ -1,7 +1,7 @@
 //! A layer: attention or another mixer, and a feed-forward part, around a residual stream.
 //!
-//! Which norms there are decides the order of steps. With `A` for the mixers, `F` for the feed-forward part and `n1..`
-//! for norms:
+//! The norms that are present determine the order of steps. With `A` for the mixers, `F` for the feed-forward
+//! part and `n1..` for norms:
 //!
 //! ```text
 //! pre-norm       Llama, Qwen, GPT-2, ...            x += A(n1 x);          x += F(n2 x)
@@ -15,8 +15,8 @@
 //! or alone       Nemotron-H                         x += F(n1 x)
 //! ```
 //!
-//! Gemma 3n adds a second path behind the mixers, Gemma 4 the layer's own input behind the feed-forward part. Granite and
-//! MiniCPM multiply what is added to `x` with a factor.
+//! Gemma 3n adds a second path after the mixers, Gemma 4 the layer's own input after the feed-forward part.
+//! Granite and MiniCPM scale each contribution to `x`.
 
 mod back;
 

@@ -5,7 +5,7 @@ use crate::{
     ops::{Activation, NormKind, RopeKind},
 };
 
-/// A family of decoders, or of encoders, whose layers also see later tokens if the file says so.
+/// A family of decoders, or of encoders, whose layers also see later tokens if a key of the file requests it.
 ///
 /// Properties that the presence of tensors shows need no field: biases, norms of queries and keys, norms
 /// after attention and feed-forward parts, one norm for both parts in parallel, fused projections, gates,

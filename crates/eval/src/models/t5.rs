@@ -1,6 +1,6 @@
-//! T5: an encoder, and a decoder with cross-attention to what the encoder made of a prompt.
+//! T5: an encoder, and a decoder with cross-attention to the encoder's output.
 //!
-//! Scores are not scaled and get a learned bias by distance, the same for all layers or each layer's own:
+//! Scores are not scaled and get a learned bias by distance, shared by all layers or separate for each:
 //!
 //! ```text
 //! s_ij = q_i . k_j + B[bucket(j - i), head]      B (n_buckets, n_head)
@@ -8,12 +8,12 @@
 //!           = near + floor(ln(|d| / near) / ln(128 / near) * (n - near)), at most n - 1, beyond
 //! ```
 //!
-//! with `n = n_buckets, near = n / 2` in a decoder; an encoder has half of the buckets for each direction:
-//! `n = n_buckets / 2`, and keys behind the query use the second half.
+//! with `n = n_buckets, near = n / 2` in a decoder; an encoder has half of the buckets for each direction: `n
+//! = n_buckets / 2`, and keys after the query use the second half.
 //!
 //! Sources: `src/models/t5.cpp`, `t5encoder.cpp` and `llama_relative_position_bucket` of llama.cpp
-//! (llama-cpp-python 0.3.36). Unlike it, rows are divided by the root of their width before an output
-//! matrix that is the embedding: the first T5 were trained so, and later ones have a matrix of their own.
+//! (llama-cpp-python 0.3.36). Unlike it, rows are divided by the root of their width before a tied output
+//! matrix: the first T5 were trained this way, and later ones have a separate output matrix.
 
 use super::cross_attention::{self, Heads, Layer, Projections};
 use crate::{

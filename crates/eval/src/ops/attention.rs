@@ -71,7 +71,7 @@ pub(crate) enum Mask {
     Causal,
     /// The nearest `n` of those, its own among them: a sliding window.
     SlidingWindow(usize),
-    /// Keys of its own chunk of `n` positions, at or before its position.
+    /// Keys of the query's chunk of `n` positions, at or before its position.
     Chunk(usize),
     /// All of them.
     All,

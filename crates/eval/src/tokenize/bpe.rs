@@ -154,7 +154,7 @@ impl Bpe {
         }
     }
 
-    /// Encodes a symbol outside the vocabulary as the tokens of its bytes, as far as these exist.
+    /// Encodes a symbol outside the vocabulary as the tokens of its bytes that exist.
     fn spell(&self, vocab: &Vocab, text: &[u8], output: &mut Vec<u32>) {
         for byte in text {
             let id = if self.pre.raw {

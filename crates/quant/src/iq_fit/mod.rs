@@ -117,8 +117,8 @@ mod tests {
 
     use crate::{CODECS, Level, Rows, encode};
 
-    /// Where the reference aborts or reads past an array (overflowing squares, infinities, NaN), these codecs
-    /// must still terminate; and a row's bytes must not depend on earlier rows.
+    /// For input on which the reference aborts or reads past an array (overflowing squares, infinities, NaN),
+    /// these codecs must still terminate; and a row's bytes must not depend on earlier rows.
     #[test]
     fn any_value_is_survived_and_rows_stand_alone() {
         const ROW: usize = 512;

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, fingerprint::hex};
 
-/// Chunks of tokens, each a sequence of its own.
+/// Chunks of tokens, each a separate sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts {
     windows: Vec<Vec<u32>>,

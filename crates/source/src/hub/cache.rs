@@ -62,7 +62,7 @@ impl Snapshot {
     }
 }
 
-/// Files named by an index, as far as it is readable.
+/// Files named by the readable part of an index.
 fn shards(folder: &Path, index: &str) -> Vec<String> {
     let map = read_small_file(folder, index).and_then(|bytes| json::parse(index, &bytes)).ok();
     let map = map.as_ref().and_then(|index| index.get("weight_map")).and_then(Json::as_object);

@@ -130,7 +130,7 @@ impl RemoteFile {
         Ok(Opened { answer, begin })
     }
 
-    /// Checks that the file behind a redirect is the listed one, by the Hub's headers.
+    /// Checks that the target of a redirect is the listed file, by the Hub's headers.
     fn check_linked(&self, headers: &HeaderMap) -> Result<(), Attempt> {
         let listed = self.entry.checksum.digits();
         let is_alike = |tag: &&str| tag.len() == listed.len() && tag.bytes().all(|b| b.is_ascii_hexdigit());

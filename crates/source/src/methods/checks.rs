@@ -1,4 +1,4 @@
-//! Checks of the tensors behind a decoded value, before the first is read.
+//! Checks of the tensors of a decoded value, before the first is read.
 
 use crate::{Dtype, Error, Part, ReadError, Tensor, rows::read_elems};
 

@@ -14,7 +14,7 @@
 //! Codes are (.., out, in / 2) bytes unless noted; the number of code bytes per scale gives the format: 8
 //! NVFP4, 16 MXFP4, 24 MXFP6, 32 MXFP8 (only in words of MLX; other 8-bit codes have their own type and are
 //! read by `fp8.rs`). The reference's converter keeps MXFP4 of gpt-oss and DeepSeek-V4 and all NVFP4 as
-//! blocks, with the tensor's scale beside them; so do we for the layouts that it does not read.
+//! blocks, with the tensor's scale as another tensor; so do we for the layouts that it does not read.
 //!
 //! Source: `_generate_nvfp4_tensors` in `conversion/base.py` and `conversion/gpt_oss.py`, llama.cpp as
 //! vendored in llama-cpp-python 0.3.36; compressed-tensors 0.20; nvidia-modelopt 0.47; mlx 0.32.4

@@ -51,7 +51,7 @@ pub(super) const FP8: Method = Method {
     reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
 };
 
-/// Experts of 4 bits can stand beside matrices of 8 bits: DeepSeek-V4, MiMo.
+/// A checkpoint can have 4-bit experts and other matrices of 8 bits: DeepSeek-V4, MiMo.
 const TAKERS: &[Taker] = &[fp4::take, take];
 
 /// Suffixes of codes, of their scales, and of the decoded tensor, after a common stem.

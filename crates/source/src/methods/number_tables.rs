@@ -105,8 +105,7 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    /// Scales of a tensor; `None` if its type cannot hold scales. Bytes without a type of their own are E8M0
-    /// exponents.
+    /// Scales of a tensor; `None` if its type cannot hold scales. Untyped bytes are E8M0 exponents.
     pub fn of(tensor: &Tensor) -> Option<Scales> {
         let dtype = match tensor.dtype {
             Dtype::U8 => Dtype::F8_E8M0,

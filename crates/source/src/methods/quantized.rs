@@ -57,7 +57,7 @@ const KEYS: &[&[&str]] = &[
     &["quantization"],
 ];
 
-/// Files beside `config.json` that are or contain a config, with its key: ModelOpt, AutoGPTQ, AutoAWQ.
+/// Files next to `config.json` that are or contain a config, with its key: ModelOpt, AutoGPTQ, AutoAWQ.
 const FILES: &[(&str, Option<&str>)] = &[
     ("hf_quant_config.json", Some("quantization")),
     ("quantize_config.json", None),
@@ -68,7 +68,7 @@ impl<'a> Quantized<'a> {
     /// Finds the config: the first location that has one.
     ///
     /// # Errors
-    /// [`Error::Json`] of a file beside `config.json`.
+    /// [`Error::Json`] of a file next to `config.json`.
     pub fn new(
         config: &'a Json,
         files: &[(String, Vec<u8>)],

@@ -9,7 +9,7 @@
 //! stride[1] + .. of its storage. Strides matter: a transposed matrix is saved untransposed with its strides
 //! exchanged, and several tensors may share one storage.
 //!
-//! Source: `_rebuild_tensor_v2` and the functions beside it in `_utils.py` of torch 2.15.
+//! Source: `_rebuild_tensor_v2` and the functions around it in `_utils.py` of torch 2.15.
 
 use std::ops::Range;
 

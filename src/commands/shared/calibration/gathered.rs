@@ -167,7 +167,7 @@ impl Folder {
         Folder { path, is_temporary: kept.is_none() }
     }
 
-    /// Failure of a run over the texts. Errors that would occur again leave nothing behind.
+    /// Failure of a run over the texts. Errors that would occur again leave no files.
     pub(super) fn stopped(&self, base: &Path, error: Error) -> Failure {
         match error {
             Error::Interrupted => Failure::interrupted(),
