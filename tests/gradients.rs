@@ -45,7 +45,7 @@ const MIXTURES: &[&str] = &[
     "hunyuan-moe",    // norms of queries and keys, softmax of all
 ];
 
-/// Of these, models whose loss curves within the step along the gradient: factors make their gradients small
+/// Models whose loss curves within the step along the gradient: factors make their gradients small
 /// relative to their weights, so that a measurable step is a long one.
 const BENT: &[&str] = &["cohere2", "granite", "granitemoe_swa"];
 

@@ -1,5 +1,4 @@
-//! The Python package `gguf_tools`: the calls of `gguf_toolkit` under Python's names, without logic of its
-//! own.
+//! The Python package `gguf_tools`: the calls of `gguf_toolkit` under Python's names, without further logic.
 //!
 //! Work runs on a separate thread while Python's thread waits without the interpreter's lock ([`work`]), so
 //! that Ctrl-C and progress reach it, and other threads continue.

@@ -74,7 +74,7 @@ struct EmbedArgs {
     file: PathBuf,
     /// Read the text from FILE.
     ///
-    /// Each line is a text of its own.
+    /// Each line is a separate text.
     #[arg(short = 'f', long, value_name = "FILE")]
     text: Option<PathBuf>,
     /// Pass TEXT to the model.

@@ -42,9 +42,9 @@ impl std::fmt::Debug for Journaling<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GoesOn {
-    /// Bytes of outputs that are there and right.
+    /// Valid bytes of the outputs.
     pub done_bytes: u64,
-    /// Bytes that its journal speaks of and that are not right: they are done again.
+    /// Bytes that its journal lists but that are invalid: they are written again.
     pub wrong_bytes: u64,
     /// Bytes of all outputs.
     pub total_bytes: u64,

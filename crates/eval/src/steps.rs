@@ -1,6 +1,6 @@
 //! A model run a step at a time: all of a text through one layer, then all of it through the next.
 //!
-//! What is gathered of a layer needs memory for that layer alone, and each weight is decoded once for each batch all the same.
+//! Statistics need memory for one layer at a time, and each weight is still decoded once per batch.
 
 use std::io::{self, Read, Write};
 

@@ -96,7 +96,7 @@ fn adapter_left_aside(listing: &Listing) -> Option<String> {
 pub fn open_without_weights(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     let folder = folder.into();
     let listing = folder.listing()?;
-    // Weights that are there say which config is meant.
+    // The weights present determine which config applies.
     let format = formats::detect(&listing, folder.wants_mistral()).ok().map(|(format, ..)| format);
     without_weights(&folder, &listing, format)
 }

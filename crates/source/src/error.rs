@@ -158,10 +158,10 @@ pub enum Error {
         tensor: String,
         /// Bytes that belong there.
         expected: u64,
-        /// Bytes that are there.
+        /// Number of bytes found.
         found: u64,
     },
-    /// A number of a part of quantized weights that makes no sense there.
+    /// Invalid number in a part of quantized weights.
     #[error("tensor `{tensor}`: element {index}: expected {expected}, found {found}")]
     PartValue {
         /// The tensor.

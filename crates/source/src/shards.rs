@@ -1,7 +1,7 @@
-//! Weights in one file or in several, with an index or without.
+//! Weights in one or more files, with or without an index.
 //!
-//! Which files and in which order follows `ModelBase.index_tensors` in `conversion/base.py`, llama.cpp as vendored in
-//! llama-cpp-python 0.3.36: those that the index names, else those that have the format's name, each time sorted.
+//! The selection and order of files follow `ModelBase.index_tensors` in `conversion/base.py`, llama.cpp as vendored in
+//! llama-cpp-python 0.3.36: those named by the index, else those with the format's name, sorted.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -1,6 +1,6 @@
 //! YAML by the rules of YAML 1.1, as JSON.
 //!
-//! Which plain words are booleans, numbers or null follows PyYAML 6's `SafeLoader`
+//! Plain words are booleans, numbers or null by the rules of PyYAML 6's `SafeLoader`
 //! (`resolver.py`), because the reference reads model cards with it: `no` is false, `0o7` is
 //! text, `1:30` is ninety. Dates stay text.
 

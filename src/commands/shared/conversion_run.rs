@@ -55,7 +55,7 @@ pub struct OpenInput<'a, I> {
 pub struct RunArgs<'a> {
     /// The output, where one was named.
     pub out: Option<&'a Path>,
-    /// Replace files that are there.
+    /// Replace existing files.
     pub force: bool,
     /// Plan, report, write nothing.
     pub dry_run: bool,

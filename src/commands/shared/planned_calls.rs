@@ -47,7 +47,7 @@ struct PartArgs {
     /// Part K of N.
     #[arg(value_name = "K/N")]
     part: PartNumber,
-    /// Write the part to a file of its own, OUT.part-K-of-N.
+    /// Write the part to a separate file, OUT.part-K-of-N.
     ///
     /// By default it is written to the temporary file of the output, which all machines must see. Use this option if they share no
     /// folder, or one that does not allow several writers of a file. `assemble` finds these files next to the output.

@@ -154,7 +154,7 @@ impl Remaining {
             }
         }
         for ranges in &mut by_task {
-            // Runs that were stopped and went on note rows in any order, some of them twice.
+            // Resumed runs record rows in any order, some of them twice.
             ranges.sort_by_key(|rows| rows.start);
             let mut merged: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
             for rows in ranges.drain(..) {

@@ -31,12 +31,12 @@ struct Whole<'a> {
     journal: Journal<'a>,
 }
 
-/// Checks all parts of a run and gives the outputs their names. Files of parts and their journals go in the end.
+/// Checks all parts of a run and gives the outputs their names. Files of parts and their journals are removed at the end.
 ///
 /// # Errors
-/// [`Error::NoParts`], [`Error::PartsDiffer`], [`Error::PartsMissing`], [`Error::Busy`] where a part is at work, [`Error::OtherPlan`],
-/// [`Error::PartGap`] where parts leave rows out, [`Error::PartDamaged`] where bytes are not what was written; outputs that are there
-/// without `force`, sources that changed, and what the system says. Nothing has a final name then.
+/// [`Error::NoParts`], [`Error::PartsDiffer`], [`Error::PartsMissing`], [`Error::Busy`] if a part is running, [`Error::OtherPlan`],
+/// [`Error::PartGap`] if parts leave rows out, [`Error::PartDamaged`] if bytes differ from those written; existing outputs
+/// without `force`, changed sources, and system errors. No output has its final name then.
 pub fn assemble(
     tasks: &[TensorTask<'_>],
     files: &[(&Path, &Plan)],

@@ -43,7 +43,7 @@ pub(super) fn journal_path(first: &Path, number: PartNumber, place: Place) -> Pa
     }
 }
 
-/// The journals of parts of an output that are there.
+/// Existing journals of an output's parts.
 pub(super) fn journals(first: &Path) -> BTreeMap<(PartNumber, PathBuf), Place> {
     let mut journals = BTreeMap::new();
     let folder = match first.parent() {
@@ -52,7 +52,7 @@ pub(super) fn journals(first: &Path) -> BTreeMap<(PartNumber, PathBuf), Place> {
     };
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        // Names that are no text hold no part of ours either: the number is read from what is left of them.
+        // Names that are not UTF-8 are not ours: the number is read from their lossy form.
         let Some(number) = number_in(&name) else { continue };
         // The name is compared with the expected one, so that files of another output are not used. A part
         // may exist in both places if the option changed between two calls.

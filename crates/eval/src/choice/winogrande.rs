@@ -1,11 +1,10 @@
 //! Winogrande: a sentence with a gap and two words for it, a line each:
 //! `index,sentence with _,first,second,1 or 2`. The sentence may be in double quotes.
 //!
-//! What is scored is the mean log-likelihood of the text after the word, where that is more
-//! than three tokens for both, else of the word and the text after it; the last token is left
-//! out. Where the word counts, the reference takes the prediction after the whole first
-//! sentence for the first token of the second one; that is repeated here, so that scores are
-//! equal.
+//! The score is the mean log-likelihood of the text after the word if that is more than three
+//! tokens for both, else of the word and the text after it, without the last token. If the word
+//! counts, the reference takes the prediction after the whole first sentence for the first token
+//! of the second one; so does this code, so that scores are equal.
 //!
 //! Source: `winogrande_score` and `load_winogrande_from_csv`.
 

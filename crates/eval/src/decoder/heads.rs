@@ -83,10 +83,10 @@ pub(super) fn count_of_kind(
     Ok(with_window.or(keys.count(key)?))
 }
 
-/// The layer whose keys and values layer `i` sees, and whether later ones see those of layer `i`.
+/// Layer whose keys and values layer `i` uses, and whether later layers use those of layer `i`.
 ///
-/// Of the last layers, `attention.shared_kv_layers` make none: each sees those of the last layer before them that has a
-/// window as it has, or none. The reference takes the last two for these, whichever they are.
+/// The last `attention.shared_kv_layers` layers have no KV cache: each uses that of the last layer before them with the same
+/// kind of window (or none). The reference always uses the last two layers before them.
 fn source(params: &DecoderParams, keys: &Keys<'_>, i: usize) -> Result<(usize, bool), Error> {
     let key = "attention.shared_kv_layers";
     let n_shared = keys.count(key)?.unwrap_or(0);

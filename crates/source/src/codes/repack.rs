@@ -6,8 +6,8 @@
 //! Q4_K               d 1 x - dmin z with d = dmin = s
 //! ```
 //!
-//! Whether a type fits is decided by the values that are there: by every scale, every zero and, where codes and zeros
-//! could be more than a type holds, by every code. A zero that is negative in one form may be positive in the other
+//! The values in the file decide if a type fits: every scale, every zero and, if codes and zeros
+//! could exceed a type, every code. A zero that is negative in one form may be positive in the other
 //! (Q2_0 with the zero 2, Q4_K with negative scales): it is the same number.
 //!
 //! Source of the layouts: `block_q4_0` and so on in `ggml/src/ggml-common.h`, llama.cpp as vendored in

@@ -235,10 +235,10 @@ impl LegacyTensor {
 }
 
 impl LegacyModel {
-    /// The blocks of rows `rows` of a tensor of this model, row after row.
+    /// Blocks of rows `rows` of a tensor of this model, row by row.
     ///
     /// # Errors
-    /// [`ReadError`]; never for rows that are there.
+    /// [`ReadError`]; never for valid rows.
     pub fn blocks(&self, tensor: &LegacyTensor, rows: Range<u64>) -> Result<Cow<'_, [u8]>, ReadError> {
         let n_rows = (rows.end - rows.start) as usize;
         let pieces: Vec<&[u8]> =

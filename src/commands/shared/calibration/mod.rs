@@ -70,7 +70,7 @@ pub struct CalibrationArgs {
     /// Optimize types and rounding on TEXT.
     ///
     /// Runs the base model on the texts and chooses types and roundings that minimize the KL divergence from it, for a file that is
-    /// no larger. An importance matrix is collected on the way. Use texts that resemble your use of the model.
+    /// not larger. An importance matrix is collected on the way. Use texts that resemble your use of the model.
     #[arg(long, value_name = "TEXT", num_args = 1.., value_hint = ValueHint::FilePath, help_heading = MAIN)]
     pub calibrate: Vec<PathBuf>,
     /// Read N tokens of the calibration texts.

@@ -1,11 +1,11 @@
 //! The search of IQ2 and IQ3 with vectors.
 //!
-//! What is the same work for every element (weights, signs, roots, the start of IQ2_XXS, the last sums) is done a
-//! block a lane, as in all lane kernels; the search for a sub-block's scale is done a candidate scale a lane, for
-//! one block after the other, because each has its own neighbour lists: see [`search`].
+//! Steps that are equal for every element (weights, signs, roots, the start of IQ2_XXS, the last sums) process one
+//! block per lane, like all lane kernels; the search for a sub-block's scale processes one candidate scale per lane,
+//! block by block, because each has its own neighbour lists: see [`search`].
 //!
-//! Wild lanes are blocks with values, weights or scales so large, so small or so far apart that the bounds which
-//! [`search`] relies on do not hold.
+//! Wild lanes are blocks with values, weights or scales so large, so small or so far apart that the bounds of
+//! [`search`] do not hold.
 
 mod lookup;
 mod points;
