@@ -257,7 +257,7 @@ fn what_cannot_be_shown_is_refused() {
         (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "none.png"], 1, "none.png: cannot open"),
         (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "text.png"], 1, "neither a PNG nor a JPEG"),
         (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "cut.png"], 1, "cut.png: PNG picture: "),
-        (&["model.gguf", "--mmproj", "model.gguf", "--image", "p.png"], 1, "is no projector"),
+        (&["model.gguf", "--mmproj", "model.gguf", "--image", "p.png"], 1, "is not a projector"),
         (&["model.gguf", "--mmproj", "glm.gguf", "--image", "p.png"], 1, "there is no tower for it"),
         (&["mmproj.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png"], 1, "this is a projector"),
         (&["mmproj.gguf"], 1, "this is a projector"),

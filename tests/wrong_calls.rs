@@ -200,7 +200,7 @@ fn the_wrong_kind_of_input_names_the_right_tool() {
                 CONVERT,
                 &["bare", "-t", "q8_0"],
                 1,
-                &["no tokenizer: looked for ", "hint: its files belong beside"],
+                &["no tokenizer: looked for ", "hint: put its files next to"],
             ),
             // Whatever the type, and though there is none.
             (CONVERT, &["in.gguf"], 1, &["`gguf-quantize in.gguf TYPE` changes its type"]),

@@ -100,8 +100,8 @@ fn what_no_block_holds_is_decoded_with_a_note() {
     let checkpoint = nvfp4(48, 0x38, &[], 0x3c).unwrap();
     let stored = checkpoint.tensor("a.weight").unwrap().stored.clone().unwrap();
     assert_eq!(stored.kept(), None);
-    let note = "1 matrices of NVFP4 are decoded: rows that are no multiple of 64, or columns with factors of their own, fit \
-                no block";
+    let note = "1 matrices of NVFP4 are decoded: rows that are no multiple of 64, or columns with their own factors, do \
+                not fit a block";
     assert!(checkpoint.notes.iter().any(|line| line == note), "{:?}", checkpoint.notes);
     assert!(nvfp4(64, 0x38, &[], 0x3c).unwrap().notes.is_empty());
 }

@@ -162,9 +162,7 @@ fn quanto() {
     refused(
         "quanto-packed",
         |edited| edited.remove("b4.self_attn.q_proj.weight._shift"),
-        &format!(
-            "tensor `{codes}`: expected `b4.self_attn.q_proj.weight._shift` beside it, found no such tensor"
-        ),
+        &format!("tensor `{codes}`: expected `b4.self_attn.q_proj.weight._shift`, found no such tensor"),
     );
     refused(
         "quanto-packed",
@@ -275,7 +273,7 @@ fn what_changes_the_model_is_noted() {
         notes("gemma-ints"),
         [
             "tensor `layers.0.mlp.down_proj.input_activation_scale` and 7 more left out: the model rounds activations \
-            with it, and no GGUF file says so"
+            with it, and GGUF has no key for this"
         ]
     );
     assert_eq!(notes("bnb-4bit"), [""; 0]);

@@ -35,13 +35,13 @@ fn bitsandbytes() {
         "bnb-4bit",
         |edited| edited.remove("nf4.nested.weight.absmax"),
         "tensor `nf4.nested.weight`: expected \
-        `nf4.nested.weight.absmax` beside it, found no such tensor",
+        `nf4.nested.weight.absmax`, found no such tensor",
     );
     refused(
         "bnb-4bit",
         |edited| edited.remove("nf4.nested.weight.nested_absmax"),
         "tensor `nf4.nested.weight`: \
-        expected `nf4.nested.weight.nested_absmax` beside it, found no such tensor",
+        expected `nf4.nested.weight.nested_absmax`, found no such tensor",
     );
     let state = |from: &'static str, to: &'static str, expected: &str| {
         refused("bnb-4bit", |edited| edited.respell(STATE, from, to), &format!("tensor `{expected}"));
@@ -155,8 +155,7 @@ fn hqq() {
         whose codes are not there, or are of another type",
     );
     for ending in ["scale", "zero", "shape", "axis", "packing"] {
-        let expected =
-            format!("tensor `b4.axis1.W_q`: expected `b4.axis1.{ending}` beside it, found no such tensor");
+        let expected = format!("tensor `b4.axis1.W_q`: expected `b4.axis1.{ending}`, found no such tensor");
         refused("hqq-forms", |edited| edited.remove(&format!("b4.axis1.{ending}")), &expected);
     }
     refused(
