@@ -1,7 +1,7 @@
 //! The only code that knows progress bars, colour and stderr.
 //!
-//! Data goes to stdout and is the same with and without a terminal. Talk goes to stderr, is
-//! readable without colour, and is silent with `--quiet` except for errors.
+//! Data goes to stdout and is the same with and without a terminal, except for colour. Messages go to stderr, are
+//! readable without colour, and are suppressed by `--quiet` except for errors.
 #![expect(
     clippy::disallowed_methods,
     clippy::exit,
@@ -31,15 +31,19 @@ pub struct Ui {
     pub verbose: bool,
 }
 
-const ERROR: Style = AnsiColor::Red.on_default().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// Style of a good result.
+pub const GOOD: Style = AnsiColor::Green.on_default().bold();
+/// Style of the word `error`.
+pub const ERROR: Style = AnsiColor::Red.on_default().bold();
+/// Style of the word `warning`.
+pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 const PLAIN: Style = Style::new();
 
-/// Says `label: text` on stderr, escaping what could move a terminal's cursor. A stderr that is
-/// closed is no reason to stop.
+/// Prints `label: text` to stderr, escaping characters that could move a terminal's cursor. A closed stderr is not an
+/// error.
 fn say(style: Style, label: &str, text: &str) {
-    let _closed = match label {
+    let _ = match label {
         "" => writeln!(anstream::stderr(), "{}", printable(text)),
         label => writeln!(anstream::stderr(), "{style}{label}:{style:#} {}", printable(text)),
     };
@@ -60,13 +64,24 @@ impl Ui {
     /// Writes data to stdout. A reader that has gone away is the end, not an error.
     ///
     /// # Errors
-    /// What the system says when stdout cannot be written.
+    /// stdout cannot be written.
     pub fn data(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Err(error) => Err(Failure::new(format_args!("cannot write to stdout: {error}"))),
             Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes data with styles to stdout; only terminals get the styles.
+    ///
+    /// # Errors
+    /// Those of [`Ui::data`].
+    pub fn styled_data(&self, text: &str) -> Result<(), Failure> {
+        match anstream::AutoStream::choice(&io::stdout()) {
+            anstream::ColorChoice::Never => self.data(&anstream::adapter::strip_str(text).to_string()),
+            _ => self.data(text),
         }
     }
 

@@ -122,7 +122,13 @@ fn a_dry_run_lists_and_reads_no_weights() {
     )
     .unwrap();
     assert_eq!(ran.stdout, expected);
+    assert!(expected.lines().all(|line| line.chars().count() <= 80), "{expected}");
     assert!(sandbox.outputs().is_empty());
+    let summary =
+        sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run", "--no-tensors", "-q"]);
+    assert!(
+        summary.stdout.contains("out/Llama-1.4M-F16.gguf: F16 of llama") && !summary.stdout.contains("blk.0")
+    );
 
     let json = sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run", "--json", "-q"]);
     assert_eq!((json.code, json.stderr.as_str()), (Some(0), ""));

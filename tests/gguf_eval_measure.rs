@@ -182,8 +182,7 @@ fn the_same_file_does_not_diverge_and_tensors_tell_their_types() {
     assert_eq!(page.matches("<svg").count(), 3, "position, window, tensors of one file");
     assert!(page.contains("q4_0.gguf") && page.contains("blk.1.ffn_down.weight"));
     // The page has the words of the command line, and zeros without a sign.
-    for label in
-        ["divergence, mean", "perplexity / base", "same most likely token", "change of probability, RMS"]
+    for label in ["KL divergence, mean", "perplexity / base", "same top token", "change of probability, RMS"]
     {
         assert!(page.contains(label), "{label}");
     }
@@ -219,7 +218,7 @@ fn a_check_fails_when_a_file_got_worse() {
     quantize(&sandbox, &["--pure", "base.gguf", "q2_k.gguf", "q2_k", "--quiet"]);
     let worse = eval(&sandbox, &[&args("q2_k.gguf", "b.json")[..], &base].concat());
     assert_eq!(worse.code, Some(1));
-    assert!(worse.stdout.contains("worse: divergence "), "{}", worse.stdout);
+    assert!(worse.stdout.contains("worse: KL divergence "), "{}", worse.stdout);
     assert!(worse.stderr.starts_with("error: q2_k.gguf: "), "{}", worse.stderr);
     // As much worse as the margin allows is not worse.
     let wide = ["--divergence-margin", "100000%", "--perplexity-margin", "1000"];

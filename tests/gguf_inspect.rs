@@ -20,6 +20,15 @@ fn show_lists_metadata_tensors_and_totals() {
     assert_eq!(full.code, Some(0));
     assert!(ran.stdout.contains("(384 items)") && !full.stdout.contains("(384 items)"));
     assert!(full.stdout.len() > ran.stdout.len() + 384 * 4);
+
+    let summary = sandbox.inspect(&["show", "x.gguf", "--no-tensors"]);
+    assert!(
+        ran.stdout.starts_with(&summary.stdout) && !summary.stdout.contains("blk.0"),
+        "{}",
+        summary.stdout
+    );
+    let widest = ran.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{}", ran.stdout);
 }
 
 /// Against the listing that the reference's converter made of the same checkpoint.
@@ -61,7 +70,7 @@ fn files_of_both_byte_orders_are_shown() {
         fs::copy(golden("gguf").join(name), sandbox.path(name)).unwrap();
         let ran = sandbox.inspect(&["show", name]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
-        assert!(ran.stdout.starts_with(&format!("GGUF version 3, {endian} endian")), "{}", ran.stdout);
+        assert!(ran.stdout.contains(&format!("\nGGUF version 3, {endian} endian")), "{}", ran.stdout);
         let json = sandbox.inspect(&["show", name, "--json"]);
         let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
         assert_eq!(json["endian"], endian);

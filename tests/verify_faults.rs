@@ -535,7 +535,7 @@ fn what_is_said_and_how_it_ends() {
     let good = made(&sandbox, "llama", "q4_k_m");
     let ran = sandbox.inspect(&["verify", "good.gguf", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert!(ran.stdout.starts_with("structure     good  21 tensors"), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("structure     ok  21 tensors"), "{}", ran.stdout);
     let bad = with(&good, |parts| parts.metadata.set("general.file_type", 7u32));
     fs::write(sandbox.path("x.gguf"), [&bad[..], b"x"].concat()).unwrap();
     let ran = sandbox.inspect(&["verify", "x.gguf", "-q"]);

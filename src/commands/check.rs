@@ -23,7 +23,11 @@ use super::shared::{
     progress_line::ProgressLine,
     vocabularies,
 };
-use crate::{commands::Command, failure::Failure, ui::Ui};
+use crate::{
+    commands::Command,
+    failure::Failure,
+    ui::{ERROR, GOOD, Ui},
+};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
@@ -145,7 +149,7 @@ struct Verdict {
 impl Verdict {
     fn new(what: &'static str, value: f64, limit: &Limit) -> Verdict {
         let highest = limit.highest();
-        // A figure that is no number is worse than any.
+        // NaN is worse than any number.
         let is_worse = value.is_nan() || value > highest;
         Verdict { what, value, baseline: limit.value, highest, is_worse }
     }
@@ -153,10 +157,11 @@ impl Verdict {
     fn line(&self) -> String {
         let change = fixed((self.value / self.baseline - 1.0) * 100.0, 3);
         let sign = if change.starts_with('-') { "" } else { "+" };
-        let verdict = if self.is_worse { "worse" } else { "ok" };
+        let (verdict, style) = if self.is_worse { ("worse", ERROR) } else { ("ok", GOOD) };
+        let name = if self.what == "divergence" { "KL divergence" } else { self.what };
         format!(
-            "{verdict}: {} {:.6}, baseline {:.6} ({sign}{change} %), at most {:.6}\n",
-            self.what, self.value, self.baseline, self.highest
+            "{style}{verdict}:{style:#} {name} {:.6}, baseline {:.6} ({sign}{change} %), at most {:.6}\n",
+            self.value, self.baseline, self.highest
         )
     }
 }
@@ -177,7 +182,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(&verdicts).map_err(Failure::new)?;
         ui.data(&(json + "\n"))?;
     } else {
-        ui.data(&verdicts.iter().map(Verdict::line).collect::<String>())?;
+        ui.styled_data(&verdicts.iter().map(Verdict::line).collect::<String>())?;
     }
     let worse: Vec<&str> =
         verdicts.iter().filter(|verdict| verdict.is_worse).map(|verdict| verdict.what).collect();
@@ -289,7 +294,7 @@ fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64
             let base = open(path, &args.run, ui)?;
             vocabularies::warn_of_difference((&args.file, &model), (path, &base), ui);
             let mut watch = |n_windows: usize, _: &[_]| {
-                progress.update(ui, n_windows, || "compared".to_owned());
+                progress.update(ui, n_windows, String::new);
                 true
             };
             let found =
@@ -312,6 +317,7 @@ mod tests {
             assert_eq!(Verdict::new("perplexity", value, &limit).is_worse, is_worse, "{value}");
         }
         let line = Verdict::new("perplexity", 21.0, &limit).line();
+        let line = anstream::adapter::strip_str(&line).to_string();
         assert_eq!(line, "worse: perplexity 21.000000, baseline 20.000000 (+5.000 %), at most 20.200000\n");
     }
 }

@@ -92,6 +92,11 @@ struct CompareArgs {
     /// Without a text, only the errors of tensors are reported.
     #[arg(long, conflicts_with_all = ["merge", "part"])]
     tensors: bool,
+    /// Print the whole listing.
+    ///
+    /// Several files get their details too, not only a line each. A single file always does.
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
     /// Write a page with charts to FILE.
     ///
     /// It includes the error of each tensor, except with --merge.
@@ -262,7 +267,7 @@ fn show(
     let text = if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n"
     } else {
-        listing(&report, args.tensors)
+        listing(&report, args.tensors, args.full || report.files.len() == 1)
     };
     ui.data(&text)?;
     saved?;
@@ -436,10 +441,10 @@ fn predictions(
             let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|p| p.kl)).value;
             let means = found.iter().map(|found| format!("{:.5}", mean(found)));
             match &names[..] {
-                [_] => format!("divergence {}", means.collect::<String>()),
+                [_] => format!("KL divergence {}", means.collect::<String>()),
                 names => {
                     let named = names.iter().zip(means).map(|(name, mean)| format!("{name} {mean}"));
-                    format!("divergence {}", named.collect::<Vec<_>>().join(", "))
+                    format!("KL divergence {}", named.collect::<Vec<_>>().join(", "))
                 }
             }
         });
@@ -481,18 +486,23 @@ fn bits_per_weight(model: &Model) -> f64 {
     tensor::bits_per_weight(elements(model), bytes)
 }
 
-/// The result for a person. With --html alone, the page has the tensors.
-fn listing(report: &Report, shows_tensors: bool) -> String {
-    let mut text = format!("base {}\n", report.base);
+/// The result for a person: a line for each of several files, then the details of each if `full`. With --html alone,
+/// only the page has the tensors.
+fn listing(report: &Report, shows_tensors: bool, full: bool) -> String {
+    let mut text = format!("base {}\n", report.base) + &summary(report);
     for file in &report.files {
+        let details = file.predictions.as_ref().filter(|_| full);
+        let tensors = file.tensors.as_ref().filter(|_| shows_tensors);
+        if details.is_none() && tensors.is_none() {
+            continue;
+        }
         let (size, bits) = (human_bytes(file.bytes), file.bits_per_weight);
-        text += &format!("\n{} ({size}, {bits:.2} bits/weight)\n\n", file.file);
-        if let Some(found) = &file.predictions {
-            let figures = found.figures().into_iter();
-            let rows: Vec<Vec<String>> = figures.map(|it| vec![it.name, it.value, it.error]).collect();
-            text += &table(&rows, &[1, 2]);
-            text += "\n";
-            let mut rows = vec![["", "divergence", "change of probability"].map(str::to_owned).to_vec()];
+        text += &format!("\n{} ({size}, {bits:.2} bits/weight)\n", file.file);
+        if let Some(found) = details {
+            let metrics = found.figures().into_iter();
+            let rows: Vec<_> = metrics.map(|metric| vec![metric.name, metric.value, metric.error]).collect();
+            text += &format!("\n{}\n", table(&rows, &[1, 2]));
+            let mut rows = vec![["", "KL divergence", "change of probability"].map(str::to_owned).to_vec()];
             for ((name, kl), (_, p_diff)) in
                 found.kl_quantiles.named().iter().zip(found.p_diff_quantiles.named())
             {
@@ -501,11 +511,11 @@ fn listing(report: &Report, shows_tensors: bool) -> String {
             }
             text += &table(&rows, &[1, 2]);
         }
-        if let Some(tensors) = file.tensors.as_ref().filter(|_| shows_tensors) {
-            text += &tensors_listing(tensors);
+        if let Some(tensors) = tensors {
+            text += &tensors_listing(tensors, full);
         }
     }
-    text + &summary(report)
+    text
 }
 
 /// A table of several files, one line each.
@@ -515,7 +525,7 @@ fn summary(report: &Report) -> String {
     if measured.len() < 2 {
         return String::new();
     }
-    let header = ["file", "size", "bits/weight", "divergence", "same token", "perplexity / base"];
+    let header = ["file", "size", "bpw", "KL divergence", "same top", "PPL / base"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for (file, found) in measured {
         rows.push(vec![
@@ -530,17 +540,18 @@ fn summary(report: &Report) -> String {
     format!("\n{}", table(&rows, &[1, 2, 3, 4, 5]))
 }
 
-fn tensors_listing(found: &tensor_error::FileError) -> String {
+/// Errors by type; with `full` those of each tensor before.
+fn tensors_listing(found: &tensor_error::FileError, full: bool) -> String {
     let decibels = |snr: Option<f64>| snr.map_or("exact".to_owned(), |snr| format!("{snr:.2} dB"));
     let figures = |error: &tensor_error::ElementError| {
         [format!("{:.3e}", error.rmse()), decibels(error.snr_db()), format!("{:.7}", error.cosine())]
     };
     let mut rows = vec![["tensor", "base", "dtype", "RMSE", "SNR", "cosine"].map(str::to_owned).to_vec()];
-    for tensor in &found.tensors {
+    for tensor in found.tensors.iter().filter(|_| full) {
         let names = [crate::ui::printable(&tensor.name), tensor.base_dtype.clone(), tensor.dtype.clone()];
         rows.push(names.into_iter().chain(figures(&tensor.error)).collect());
     }
-    let mut text = format!("\n{}", table(&rows, &[3, 4, 5]));
+    let mut text = if full { format!("\n{}", table(&rows, &[3, 4, 5])) } else { String::new() };
     let mut rows =
         vec![["dtype", "tensors", "elements", "RMSE", "SNR", "cosine"].map(str::to_owned).to_vec()];
     for (dtype, n_tensors, error) in found.by_dtype() {

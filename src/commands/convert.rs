@@ -326,6 +326,7 @@ fn to_gguf(
     }
     let mut run_args = args.output.run(
         args.out.as_deref(),
+        &args.resume,
         run_options.clone().nonfinite(settings.nonfinite()),
         &call,
         parts,

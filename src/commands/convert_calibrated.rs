@@ -88,6 +88,7 @@ pub fn run<I: Input>(
             out: Some(&base.path),
             force: true,
             dry_run: false,
+            no_tensors: false,
             json: false,
             gathers: false,
             options: args.options.clone(),

@@ -137,7 +137,7 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     }
     let run_options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
     let run_options = run_options.nonfinite(settings.nonfinite());
-    let run_args = args.output.run(args.out.as_deref(), run_options, &call, parts);
+    let run_args = args.output.run(args.out.as_deref(), &args.resume, run_options, &call, parts);
     conversion_run::run(open, types, &settings, &run_args, ui)
 }
 

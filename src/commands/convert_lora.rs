@@ -137,7 +137,7 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     };
     let options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
     let options = options.nonfinite(args.plain.nonfinite());
-    let run_args = args.output.run(args.out.as_deref(), options, &call, parts);
+    let run_args = args.output.run(args.out.as_deref(), &args.resume, options, &call, parts);
     let settings = Settings::of_byte_order(byte_order(args.plain.big_endian));
     conversion_run::run(open, types, &settings, &run_args, ui)?;
     input.finish(ui)

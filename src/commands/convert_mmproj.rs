@@ -91,8 +91,13 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let projector = CheckpointInput::open_projector(folder, &arch).map_err(failed)?;
     let types = args.types.recipes_of(projector.checkpoint())?;
     let options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
-    let run_args =
-        args.output.run(args.out.as_deref(), options.nonfinite(settings.nonfinite()), &call, parts);
+    let run_args = args.output.run(
+        args.out.as_deref(),
+        &args.resume,
+        options.nonfinite(settings.nonfinite()),
+        &call,
+        parts,
+    );
     conversion_run::run(opened(projector, &args.src), types, &settings, &run_args, ui)?;
     input.finish(ui)
 }

@@ -230,7 +230,7 @@ fn part(
     for batch in chunks[range.clone()].chunks(model.sequences_at_once(args.context as usize)) {
         collector.add(model, batch).map_err(|error| of_open(model, error))?;
         n_read += batch.len();
-        progress.update(ui, n_read, || "read".to_owned());
+        progress.update(ui, n_read, String::new);
         if cancel.load(Ordering::Relaxed) {
             return Err(Failure::interrupted());
         }
@@ -360,7 +360,7 @@ fn collect(
     for batch in chunks.get(n_done..).unwrap_or_default().chunks(at_once) {
         collector.add(model, batch).map_err(|error| of_open(model, error))?;
         n_read += batch.len();
-        progress.update(ui, n_read, || "read".to_owned());
+        progress.update(ui, n_read, String::new);
         let is_due = args.save_every.is_some_and(|every| n_read - n_saved >= every as usize);
         let is_cancelled = cancel.load(Ordering::Relaxed) && n_read < chunks.len();
         if (is_due && n_read < chunks.len()) || (is_cancelled && may_save) {

@@ -125,12 +125,13 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         }
         if target.is_last {
             figures.n_chunks += 1;
-            progress.update(ui, range.start + figures.n_chunks, || format!("{:.4}", figures.value()));
+            progress
+                .update(ui, range.start + figures.n_chunks, || format!("perplexity {:.4}", figures.value()));
         }
     })
     .map_err(|error| at(file, error))?;
     let n_tokens = figures.n_chunks * settings.context;
-    ui.status(&format!("{:.1} tokens/s", n_tokens as f64 / start.elapsed().as_secs_f64()));
+    ui.status(&format!("speed {:.1} tokens/s", n_tokens as f64 / start.elapsed().as_secs_f64()));
     let told = Told {
         file: file.display().to_string(),
         text: text.display().to_string(),

@@ -252,7 +252,7 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
     let call = call.reads(args.options.files(&args.recipe)).reads(args.calibration.files());
     let options = RunOptions::default().threads(threads).level(level);
     let options = options.nonfinite(job.settings.nonfinite());
-    let mut run_args = args.output.run(what.out.as_deref(), options, &call, parts);
+    let mut run_args = args.output.run(what.out.as_deref(), &args.resume, options, &call, parts);
     run_args.gathers = args.calibration.is_wanted();
     quantize_run::run(model, job, run_args, ui)
 }

@@ -101,7 +101,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let mut progress = ProgressLine::new("tasks", tasks.n_tasks());
     for index in 0..tasks.n_tasks() {
         answers.push(tasks.answer(index, &model).map_err(|error| at(path, error))?);
-        progress.update(ui, index + 1, || format!("{:.4} %", Score::of(&answers).accuracy * 100.0));
+        progress.update(ui, index + 1, || format!("accuracy {:.4} %", Score::of(&answers).accuracy * 100.0));
     }
     warn_of_length(&model, answers.iter().map(|answer| answer.n_tokens).max().unwrap_or(0), ui);
     let score = Score::of(&answers);

@@ -18,7 +18,7 @@ use crate::{
         Command,
         shared::{
             input_kind::{self, Wanted},
-            table::table,
+            table::{WIDTH, table},
         },
     },
     failure::Failure,
@@ -51,9 +51,14 @@ Shapes are printed in the order of ggml: row length first.";
 struct ShowArgs {
     /// GGUF file, or any shard of a split model.
     file: PathBuf,
-    /// Print long arrays and texts in full.
+    /// Print the whole listing.
+    ///
+    /// Long arrays and texts are not cut.
     #[arg(long, conflicts_with = "json")]
     full: bool,
+    /// Leave out the list of tensors.
+    #[arg(long, conflicts_with = "json")]
+    no_tensors: bool,
     /// Print the result as JSON.
     ///
     /// Arrays and texts are always complete.
@@ -64,7 +69,7 @@ struct ShowArgs {
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ShowArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let file = open_foreign(&args.file)?;
-    let text = if args.json { json(&file)? } else { listing(&file, args.full) };
+    let text = if args.json { json(&file)? } else { listing(&file, &args) };
     ui.data(&text)
 }
 
@@ -138,47 +143,24 @@ const fn endian_name(endian: Endian) -> &'static str {
     }
 }
 
-fn listing(file: &File, full: bool) -> String {
-    let mut text = String::new();
+fn listing(file: &File, args: &ShowArgs) -> String {
     let (by_dtype, all) = totals(file.tensors());
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "GGUF version {}, {} endian, alignment {}, {} bytes\n",
+    let (n_bytes, metadata) = (file.bytes().len() as u64, file.metadata());
+    let architecture = metadata.get("general.architecture").and_then(Value::as_str);
+    let file_type =
+        metadata.get("general.file_type").and_then(|value| file_type_name("general.file_type", value));
+    let kind: Vec<&str> = [architecture, file_type].into_iter().flatten().collect();
+    let mut text = format!(
+        "{}{}{} bytes ({}), {:.2} bits/weight\nGGUF version {}, {} endian, alignment {}\n\n",
+        printable(&kind.join(", ")),
+        if kind.is_empty() { "" } else { ", " },
+        n_bytes,
+        human_bytes(n_bytes),
+        all.bits_per_weight(),
         file.version(),
         endian_name(file.endian()),
-        file.alignment(),
-        file.bytes().len()
+        file.alignment()
     );
-    let _ = writeln!(text, "Metadata: {} keys\n", file.metadata().len());
-    let mut rows = vec![["key", "type", "value"].map(str::to_owned).to_vec()];
-    for (key, value) in file.metadata() {
-        let mut shown = shown(value, full);
-        if let Some(name) = file_type_name(key, value) {
-            let _ = write!(shown, " ({name})");
-        }
-        rows.push(vec![printable(key), type_of(value), shown]);
-    }
-    text += &table(&rows, &[]);
-
-    let n_tensors = file.tensors().len() + file.foreign_tensors().len();
-    let _ = writeln!(text, "\nTensors: {n_tensors}, data from byte {}\n", file.data_offset());
-    let mut rows = vec![["name", "shape", "dtype", "bytes"].map(str::to_owned).to_vec()];
-    for tensor in file.tensors() {
-        let (name, shape) = (printable(&tensor.name), tensor.shape.to_string());
-        rows.push(vec![name, shape, tensor.dtype.name().into(), tensor.n_bytes.to_string()]);
-    }
-    for tensor in file.foreign_tensors() {
-        rows.push(vec![
-            printable(&tensor.name),
-            tensor.shape.to_string(),
-            tensor.type_name(),
-            UNKNOWN.into(),
-        ]);
-    }
-    text += &table(&rows, &[3]);
-
-    text += "\nTotals\n\n";
     let mut rows =
         vec![["dtype", "tensors", "elements", "bytes", "", "bits/weight"].map(str::to_owned).to_vec()];
     for (name, total) in by_dtype.iter().copied().chain([("all", all)]) {
@@ -197,7 +179,43 @@ fn listing(file: &File, full: bool) -> String {
         rows.push(vec![name, n_tensors, n_elems, unknown(), unknown(), unknown()]);
     }
     text += &table(&rows, &[1, 2, 3, 4, 5]);
-    text
+
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\nMetadata: {} keys\n", metadata.len());
+    let mut rows = vec![["key", "type", "value"].map(str::to_owned).to_vec()];
+    rows.extend(metadata.iter().map(|(key, value)| vec![printable(key), type_of(value), String::new()]));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let room = match args.full {
+        true => usize::MAX,
+        false => WIDTH.saturating_sub(width(0) + width(1) + 4).max(SHOWN_CHARS),
+    };
+    for (row, (key, value)) in rows[1..].iter_mut().zip(metadata) {
+        row[2] = shown(value, room);
+        if let Some(name) = file_type_name(key, value) {
+            let _ = write!(row[2], " ({name})");
+        }
+    }
+    text += &table(&rows, &[]);
+
+    let n_tensors = file.tensors().len() + file.foreign_tensors().len();
+    let _ = writeln!(text, "\nTensors: {n_tensors}, data from byte {}", file.data_offset());
+    if args.no_tensors {
+        return text;
+    }
+    let mut rows = vec![["name", "shape", "dtype", "bytes"].map(str::to_owned).to_vec()];
+    for tensor in file.tensors() {
+        let (name, shape) = (printable(&tensor.name), tensor.shape.to_string());
+        rows.push(vec![name, shape, tensor.dtype.name().into(), tensor.n_bytes.to_string()]);
+    }
+    for tensor in file.foreign_tensors() {
+        rows.push(vec![
+            printable(&tensor.name),
+            tensor.shape.to_string(),
+            tensor.type_name(),
+            UNKNOWN.into(),
+        ]);
+    }
+    text + "\n" + &table(&rows, &[3])
 }
 
 /// Stands for a size that is not known.
@@ -222,14 +240,14 @@ fn type_of(value: &Value) -> String {
     }
 }
 
-/// Characters of a text and items of an array that are shown without `--full`.
-const SHOWN_CHARS: usize = 80;
-const SHOWN_ITEMS: usize = 6;
+/// Smallest room for a value, in characters, however long keys are.
+const SHOWN_CHARS: usize = 24;
 
-fn shown(value: &Value, full: bool) -> String {
+/// A value in at most `room` characters, about.
+fn shown(value: &Value, room: usize) -> String {
     match value {
-        Value::String(bytes) => shown_text(bytes, full),
-        Value::Array(array) => shown_array(array, full),
+        Value::String(bytes) => shown_text(bytes, room),
+        Value::Array(array) => shown_array(array, room),
         // With the point or the exponent that distinguishes a float from an integer.
         Value::F32(number) => format!("{number:?}"),
         Value::F64(number) => format!("{number:?}"),
@@ -246,44 +264,56 @@ fn file_type_name(key: &str, value: &Value) -> Option<&'static str> {
     Some(recipe.name)
 }
 
-fn shown_text(bytes: &[u8], full: bool) -> String {
-    let text = String::from_utf8_lossy(bytes);
+fn shown_text(bytes: &[u8], room: usize) -> String {
+    let text = printable(&String::from_utf8_lossy(bytes));
     let n_chars = text.chars().count();
-    if full || n_chars <= SHOWN_CHARS {
-        return printable(&text);
+    if n_chars <= room {
+        return text;
     }
-    let start: String = text.chars().take(SHOWN_CHARS).collect();
-    format!("{}... ({n_chars} characters)", printable(&start))
+    let suffix = format!("... ({n_chars} characters)");
+    let start: String = text.chars().take(room.saturating_sub(suffix.len())).collect();
+    start + &suffix
 }
 
-fn shown_array(array: &Array, full: bool) -> String {
-    fn items<T, I>(items: I, full: bool, show: impl Fn(T) -> String) -> String
+fn shown_array(array: &Array, room: usize) -> String {
+    /// As many items as fit into `room`.
+    fn items<T, I>(items: I, room: usize, show: impl Fn(T) -> String) -> String
     where
         I: IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
     {
         let items = items.into_iter();
         let len = items.len();
-        let n = if full { len } else { len.min(SHOWN_ITEMS) };
-        let mut shown: Vec<String> = items.take(n).map(show).collect();
-        if n < len {
-            shown.push(format!("... ({len} items)"));
+        let suffix = format!("... ({len} items)]");
+        let (mut whole, mut cut) = (String::from("["), None);
+        for (index, item) in items.enumerate() {
+            let start = whole.len();
+            whole += if index == 0 { "" } else { ", " };
+            whole += &show(item);
+            if cut.is_none() && whole.chars().count() + 2 + suffix.len() > room {
+                cut = Some(start);
+            }
+            if whole.chars().count() + 1 > room {
+                whole.truncate(cut.unwrap_or(start));
+                whole += if whole.len() > 1 { ", " } else { "" };
+                return whole + &suffix;
+            }
         }
-        format!("[{}]", shown.join(", "))
+        whole + "]"
     }
     match array {
-        Array::U8(v) => items(v, full, u8::to_string),
-        Array::I8(v) => items(v, full, i8::to_string),
-        Array::U16(v) => items(v, full, u16::to_string),
-        Array::I16(v) => items(v, full, i16::to_string),
-        Array::U32(v) => items(v, full, u32::to_string),
-        Array::I32(v) => items(v, full, i32::to_string),
-        Array::F32(v) => items(v, full, |number| format!("{number:?}")),
-        Array::Bool(v) => items(v, full, bool::to_string),
-        Array::String(v) => items(v, full, |text| format!("{:?}", String::from_utf8_lossy(text))),
-        Array::Array(v) => items(v, full, |inner| shown_array(inner, full)),
-        Array::U64(v) => items(v, full, u64::to_string),
-        Array::I64(v) => items(v, full, i64::to_string),
-        Array::F64(v) => items(v, full, |number| format!("{number:?}")),
+        Array::U8(v) => items(v, room, u8::to_string),
+        Array::I8(v) => items(v, room, i8::to_string),
+        Array::U16(v) => items(v, room, u16::to_string),
+        Array::I16(v) => items(v, room, i16::to_string),
+        Array::U32(v) => items(v, room, u32::to_string),
+        Array::I32(v) => items(v, room, i32::to_string),
+        Array::F32(v) => items(v, room, |number| format!("{number:?}")),
+        Array::Bool(v) => items(v, room, bool::to_string),
+        Array::String(v) => items(v, room, |text| format!("{:?}", String::from_utf8_lossy(text))),
+        Array::Array(v) => items(v, room, |inner| shown_array(inner, room)),
+        Array::U64(v) => items(v, room, u64::to_string),
+        Array::I64(v) => items(v, room, i64::to_string),
+        Array::F64(v) => items(v, room, |number| format!("{number:?}")),
         other => format!("({} items)", other.len()),
     }
 }

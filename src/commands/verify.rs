@@ -144,7 +144,11 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             }
         }
     }
-    ui.data(&if args.json { report.json()? } else { report.text() })?;
+    if args.json {
+        ui.data(&report.json()?)?
+    } else {
+        ui.styled_data(&report.styled_text())?
+    }
     report.verdict()
 }
 

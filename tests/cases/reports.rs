@@ -33,11 +33,13 @@ fn compare_with_a_page_prints_the_short_result_and_one_table() {
     assert_eq!(run(&["--html", "page.html"]), plain);
     assert!(!plain.contains("blk.0.attn_q.weight"));
     let table: Vec<&str> = plain.lines().rev().take(3).collect();
-    assert!(table[2].starts_with("file") && table[2].contains("divergence"), "{plain}");
+    assert!(table[2].starts_with("file") && table[2].contains("KL divergence"), "{plain}");
     assert!(table[1].starts_with("q8_0.gguf") && table[1].contains(" ± "), "{plain}");
     assert!(table[0].starts_with("q4_0.gguf") && table[0].contains(" %"), "{plain}");
     let page = fs::read_to_string(sandbox.path("page.html")).unwrap();
     assert!(page.contains("blk.0.attn_q.weight") && page.contains(" ± "));
-    let with_tensors = run(&["--html", "page.html", "--force", "--tensors"]);
-    assert!(with_tensors.contains("blk.0.attn_q.weight"));
+    let types = run(&["--html", "page.html", "--force", "--tensors"]);
+    assert!(types.contains("\ndtype  tensors") && !types.contains("blk.0.attn_q.weight"), "{types}");
+    let with_tensors = run(&["--tensors", "--full"]);
+    assert!(with_tensors.contains("blk.0.attn_q.weight") && with_tensors.contains("KL divergence, mean"));
 }

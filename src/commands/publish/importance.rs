@@ -83,7 +83,7 @@ pub fn make(
     for batch in text.windows.get(n_done..).unwrap_or_default().chunks(model.sequences_at_once(context)) {
         collector.add(model, batch).map_err(|error| of_open(model, error))?;
         n_read += batch.len();
-        progress.update(ui, n_read, || "importance".to_owned());
+        progress.update(ui, n_read, || "importance matrix".to_owned());
         let is_cancelled = cancel.load(Ordering::Relaxed) && n_read < n;
         if is_cancelled || saved.elapsed() >= INTERVAL {
             let head = [fingerprint.as_bytes(), &(n_read as u64).to_le_bytes()].concat();

@@ -59,6 +59,8 @@ pub struct RunArgs<'a> {
     pub force: bool,
     /// Plan, report, write nothing.
     pub dry_run: bool,
+    /// Leave the list of tensors out of the plan.
+    pub no_tensors: bool,
     /// Report as JSON.
     pub json: bool,
     /// True if importance is gathered from texts before the run; a dry run has none yet.
@@ -196,7 +198,7 @@ pub fn run_with<I: Input>(
     let inputs: Vec<&Path> = open.files.iter().map(PathBuf::as_path).collect();
     if args.dry_run {
         settings.save(&tensors, &files, &inputs, args.force, ui)?;
-        ui.data(&if args.json { report.json()? } else { report.text() })?;
+        ui.data(&if args.json { report.json()? } else { report.text(!args.no_tensors) })?;
         for (path, _) in files.iter().filter(|(path, _)| !args.force && path.exists()) {
             ui.note(&format!("{} exists; the run needs --force to overwrite it", path.display()));
         }

@@ -36,9 +36,12 @@ pub struct OutputArgs {
     pub verbose: bool,
 }
 
-/// Options of conversions that can be interrupted.
+/// Options of conversions that plan tensors and can be interrupted.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
+    /// Leave out the list of tensors.
+    #[arg(long, requires = "dry_run", conflicts_with = "json", hide_short_help = true)]
+    pub no_tensors: bool,
     /// Resume an interrupted run.
     ///
     /// Finished rows are verified first, and the result is byte-identical. Without an interrupted run, a new one starts.
@@ -56,13 +59,14 @@ impl OutputArgs {
     pub fn run<'a>(
         &self,
         out: Option<&'a Path>,
+        resume: &ResumeArgs,
         options: RunOptions,
         call: &Call,
         parts: &Parts<'a>,
     ) -> RunArgs<'a> {
         let OutputArgs { force, dry_run, json, .. } = *self;
-        let (call, parts) = (call.clone(), parts.clone());
-        RunArgs { out, force, dry_run, json, gathers: false, options, call, parts }
+        let (no_tensors, call, parts) = (resume.no_tensors, call.clone(), parts.clone());
+        RunArgs { out, force, dry_run, no_tensors, json, gathers: false, options, call, parts }
     }
 }
 

@@ -13,7 +13,10 @@ use serde::Serialize;
 use source::Checkpoint;
 
 use crate::{
-    commands::shared::{calibration::Gained, table::table},
+    commands::shared::{
+        calibration::Gained,
+        table::{table, wrapped},
+    },
     failure::Failure,
     ui::{human_bytes, printable},
 };
@@ -152,18 +155,21 @@ impl Report {
         Ok(serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n")
     }
 
-    /// A table for each file.
-    pub fn text(&self) -> String {
+    /// A summary of each file, and its tensors if `lists_tensors`.
+    pub fn text(&self, lists_tensors: bool) -> String {
         let mut text = String::new();
         for output in &self.outputs {
             // Writing to a string cannot fail.
-            let _ =
-                writeln!(text, "{}: {} of {}\n", printable(&output.path), output.r#type, self.architecture);
-            let header = ["name", "shape", "from", "to", "bytes", "why"];
-            let mut rows = vec![header.map(str::to_owned).to_vec()];
-            rows.extend(output.tensors.iter().map(Tensor::row));
-            text += &table(&rows, &[4]);
-            text.push('\n');
+            let _ = writeln!(
+                text,
+                "{}: {} of {}, {} bytes ({}), {:.2} bits/weight\n",
+                printable(&output.path),
+                output.r#type,
+                self.architecture,
+                output.bytes,
+                human_bytes(output.bytes),
+                output.bits_per_weight
+            );
             let header = ["dtype", "tensors", "elements", "bytes", ""];
             let mut rows = vec![header.map(str::to_owned).to_vec()];
             for (dtype, total) in &output.totals {
@@ -178,19 +184,17 @@ impl Report {
                 ]);
             }
             text += &table(&rows, &[1, 2, 3, 4]);
-            let _ = writeln!(
-                text,
-                "\nfile: {} bytes ({}), {:.4} bits/weight\n",
-                output.bytes,
-                human_bytes(output.bytes),
-                output.bits_per_weight
-            );
             for line in &output.repack {
-                let _ = writeln!(text, "{line}");
+                text += &wrapped(line, 4);
             }
+            if lists_tensors {
+                text.push('\n');
+                text += &output.tensor_list();
+            }
+            text.push('\n');
         }
         for dropped in &self.dropped {
-            let _ = writeln!(text, "left out: {}: {}", printable(&dropped.name), dropped.reason);
+            text += &wrapped(&format!("left out: {}: {}", printable(&dropped.name), dropped.reason), 4);
         }
         text.truncate(text.trim_end().len());
         text.push('\n');
@@ -229,22 +233,52 @@ impl Report {
     }
 }
 
+impl Output {
+    /// A table of the tensors. Reasons stand below it and have numbers, so that rows stay short.
+    fn tensor_list(&self) -> String {
+        let header = ["name", "shape", "from", "to", "bytes", "why"];
+        let (mut rows, mut reasons) = (vec![header.map(str::to_owned).to_vec()], Vec::new());
+        for tensor in &self.tensors {
+            let why = tensor.why().map_or(String::new(), |why| {
+                let known = reasons.iter().position(|reason| *reason == why);
+                let index = known.unwrap_or(reasons.len());
+                if known.is_none() {
+                    reasons.push(why);
+                }
+                format!("[{}]", index + 1)
+            });
+            rows.push(vec![
+                printable(&tensor.name),
+                format!("{:?}", tensor.shape),
+                tensor.from.clone(),
+                tensor.dtype.into(),
+                tensor.bytes.to_string(),
+                why,
+            ]);
+        }
+        let mut text = table(&rows, &[4]);
+        for (index, reason) in reasons.iter().enumerate() {
+            text += if index == 0 { "\n" } else { "" };
+            text += &wrapped(&format!("[{}] {reason}", index + 1), 4);
+        }
+        text
+    }
+}
+
 impl Tensor {
-    fn row(&self) -> Vec<String> {
-        let why = match self.fallback_from {
-            Some(wanted) => {
-                format!("row is not whole blocks of {wanted}; {}", self.reason)
-            }
-            None if self.reason == Reason::Default.to_string() => String::new(),
-            None => self.reason.clone(),
+    /// Reason for the type, unless the file type's default applies.
+    fn why(&self) -> Option<String> {
+        let is_default = self.reason == Reason::Default.to_string();
+        let reason = match self.fallback_from {
+            Some(wanted) => Some(format!("row is not whole blocks of {wanted}; {}", self.reason)),
+            None => (!is_default).then(|| self.reason.clone()),
         };
-        let why = match &self.repack {
-            Some(not_kept) if not_kept != KEPT && why.is_empty() => format!("decoded: {not_kept}"),
-            Some(not_kept) if not_kept != KEPT => format!("{why}; decoded: {not_kept}"),
-            _ => why,
-        };
-        let (name, shape) = (printable(&self.name), format!("{:?}", self.shape));
-        vec![name, shape, self.from.clone(), self.dtype.into(), self.bytes.to_string(), why]
+        let decoded = self.repack.as_deref().filter(|outcome| *outcome != KEPT);
+        let decoded = decoded.map(|why| format!("decoded: {why}"));
+        match (reason, decoded) {
+            (Some(reason), Some(decoded)) => Some(format!("{reason}; {decoded}")),
+            (reason, decoded) => reason.or(decoded),
+        }
     }
 }
 

@@ -42,7 +42,8 @@ impl ProgressLine {
         self.cost_until.len() - 1
     }
 
-    /// Reports that `done` pieces are done, those of an earlier run included. `metric` is computed only if a line is printed.
+    /// Reports that `done` pieces are done, those of an earlier run included. `metric`, with its name, is computed only if a
+    /// line is printed; it may be empty.
     pub fn update(&mut self, ui: &Ui, done: usize, metric: impl FnOnce() -> String) {
         let now = Instant::now();
         let left = self.left(done, now);
@@ -55,7 +56,9 @@ impl ProgressLine {
         }
         self.last = Some(now);
         let left = left.map_or(String::new(), |left| format!(", {} left", human_duration(left)));
-        let text = format!("{done} of {total} {}{left}: {}", self.unit, metric());
+        let metric = metric();
+        let colon = if metric.is_empty() { "" } else { ": " };
+        let text = format!("{done} of {total} {}{left}{colon}{metric}", self.unit);
         if is_last { line.finish(ui, &text) } else { line.show(ui, &text) }
     }
 

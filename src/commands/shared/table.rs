@@ -1,4 +1,26 @@
-//! Columns of text.
+//! Columns and lines of text.
+
+/// Width of the terminal that all listings are made for.
+pub const WIDTH: usize = 80;
+
+/// The text in lines of at most [`WIDTH`] characters; lines after the first are indented by `indent`. Words are never
+/// split, so that a longer word makes a longer line.
+pub fn wrapped(text: &str, indent: usize) -> String {
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in text.split(' ') {
+        if !line.trim_start().is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines += &line;
+            lines.push('\n');
+            line = " ".repeat(indent) + word;
+            continue;
+        }
+        if !line.trim_start().is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    lines + &line + "\n"
+}
 
 /// Rows under a header row, columns as wide as their widest cell and two spaces apart. Columns
 /// in `right` are flushed right; the last column is not padded.
@@ -36,6 +58,13 @@ mod tests {
     fn columns() {
         let rows = [["name", "n", ""], ["ä", "10", "x"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table(&rows, &[1]), "name   n\nä     10  x\n");
+    }
+
+    #[test]
+    fn long_lines_break_between_words() {
+        let text = format!("[1] {} {}", "a".repeat(70), "b".repeat(90));
+        assert_eq!(wrapped(&text, 4), format!("[1] {}\n    {}\n", "a".repeat(70), "b".repeat(90)));
+        assert_eq!(wrapped("short", 4), "short\n");
     }
 
     #[test]

@@ -2,9 +2,14 @@
 
 use std::{fmt, path::Path};
 
+use anstyle::Style;
 use serde::Serialize;
 
-use crate::{commands::shared::table::table, failure::Failure, ui::printable};
+use crate::{
+    commands::shared::table::table,
+    failure::Failure,
+    ui::{ERROR, GOOD, WARNING, printable},
+};
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -82,12 +87,12 @@ impl Check {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    fn state(&self) -> &'static str {
+    fn state(&self) -> (&'static str, Style) {
         match (self.count(Severity::Error), self.count(Severity::Warning), &self.not_checked) {
-            (1.., _, _) => "wrong",
-            (0, 1.., _) => "odd",
-            (0, 0, Some(_)) => "-",
-            _ => "good",
+            (1.., _, _) => ("error", ERROR),
+            (0, 1.., _) => ("warning", WARNING),
+            (0, 0, Some(_)) => ("-", Style::new()),
+            _ => ("ok", GOOD),
         }
     }
 }
@@ -125,24 +130,36 @@ impl Report {
         Ok(serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n")
     }
 
+    /// The report without styles.
     pub fn text(&self) -> String {
+        anstream::adapter::strip_str(&self.styled_text()).to_string()
+    }
+
+    /// A line for each check, then its findings.
+    pub fn styled_text(&self) -> String {
         let row = |check: &Check| {
             let what = check.not_checked.as_ref().map(|why| format!("not checked: {why}"));
             vec![
                 check.name.to_owned(),
-                check.state().to_owned(),
+                check.state().0.to_owned(),
                 what.unwrap_or_else(|| printable(&check.summary)),
             ]
         };
-        let mut text = table(&self.checks.iter().map(row).collect::<Vec<_>>(), &[]);
+        let rows = table(&self.checks.iter().map(row).collect::<Vec<_>>(), &[]);
+        let mut text = String::new();
+        for (line, check) in rows.lines().zip(&self.checks) {
+            let (state, style) = check.state();
+            text += &line.replacen(&format!("  {state}"), &format!("  {style}{state}{style:#}"), 1);
+            text.push('\n');
+        }
         for check in &self.checks {
             for Finding { severity, message, .. } in &check.findings {
-                let severity = match severity {
-                    Severity::Note => "note",
-                    Severity::Warning => "warning",
-                    Severity::Error => "error",
+                let (label, style) = match severity {
+                    Severity::Note => ("note", Style::new()),
+                    Severity::Warning => ("warning", WARNING),
+                    Severity::Error => ("error", ERROR),
                 };
-                text += &format!("{severity}: {}: {}\n", check.name, printable(message));
+                text += &format!("{style}{label}:{style:#} {}: {}\n", check.name, printable(message));
             }
         }
         text

@@ -41,8 +41,8 @@ const SENSITIVE_PARTS: &[(&str, &str)] = &[
     (".rel_pos", "a relative position table"),
     (".patch_embd", "a patch embedding"),
     (".patch_merger", "a patch merger"),
-    ("a.rvq.codebook", "an audio code book"),
-    ("mm.a.code_embd", "an audio code book"),
+    ("a.rvq.codebook", "an audio codebook"),
+    ("mm.a.code_embd", "an audio codebook"),
 ];
 
 /// Whole names of such tensors.

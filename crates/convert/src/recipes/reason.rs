@@ -1,10 +1,10 @@
-//! Why a tensor gets the dtype that it gets.
+//! Reasons for the type of a tensor.
 
 use std::fmt;
 
 use super::{Category, rules::When};
 
-/// Why a tensor is not touched.
+/// Reason to keep a tensor unquantized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kept {
@@ -58,10 +58,10 @@ pub enum Reason {
 impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kept::Copy => "copied as it is",
+            Kept::Copy => "copied",
             Kept::Vector => "a vector",
-            Kept::NotAWeight => "name does not end with `weight`",
-            Kept::OutputOnRequest => "output matrix left as it is",
+            Kept::NotAWeight => "name does not end in `weight`",
+            Kept::OutputOnRequest => "output matrix, on request",
             Kept::Sensitive(what) => what,
         })
     }
@@ -96,14 +96,14 @@ impl fmt::Display for Reason {
             Reason::TensorType(index) => write!(f, "requested: tensor type {}", index + 1),
             Reason::Pure => f.write_str("requested: one type for all"),
             Reason::Default => f.write_str("default"),
-            Reason::Q8_0AtLeast => f.write_str("rule: not below eight bits in this architecture"),
-            Reason::Fp8Option => f.write_str("requested: type of what came from FP8"),
-            Reason::Repacked => f.write_str("the same values as in the checkpoint"),
+            Reason::Q8_0AtLeast => f.write_str("rule: at least 8 bits in this architecture"),
+            Reason::Fp8Option => f.write_str("requested: type for FP8 weights"),
+            Reason::Repacked => f.write_str("same values as in the checkpoint"),
             Reason::RecipeFile => f.write_str("recipe file"),
             Reason::Rule { category, tied, when } => {
                 // Tied says something of the embedding alone; for all others it is a fact about the model.
                 let tied = *tied && *category == Category::TokenEmbd;
-                write!(f, "rule: {category}{}", if tied { " that is the output matrix too" } else { "" })?;
+                write!(f, "rule: {category}{}", if tied { " that is also the output matrix" } else { "" })?;
                 for (i, when) in when.iter().enumerate() {
                     write!(f, "{}{when}", if i == 0 { ", " } else { " and " })?;
                 }

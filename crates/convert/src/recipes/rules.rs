@@ -51,21 +51,21 @@ pub enum When {
 impl fmt::Display for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            When::Grouped => "4 or more query heads a key-value head",
-            When::GroupedOrExperts => "4 or more query heads a key-value head, or 4 or more experts",
+            When::Grouped => "4 or more query heads per KV head",
+            When::GroupedOrExperts => "4 or more query heads per KV head, or 4 or more experts",
             When::EightExperts => "8 experts",
-            When::NotEightExperts => "not 8 experts",
+            When::NotEightExperts => "unless there are 8 experts",
             When::FirstEighth => "first eighth of the layers",
             When::FirstSixteenth => "first sixteenth of the layers",
             When::Middle => "middle three quarters of the layers",
-            When::MoreBits => "first or last eighth of the layers or a third one between",
-            When::Before(n) => return write!(f, "first {n} of its kind"),
+            When::MoreBits => "first and last eighth of the layers, and every third between",
+            When::Before(n) => return write!(f, "first {n} such tensors"),
             When::Weighted => "with importance matrix",
             When::Unweighted => "without importance matrix",
-            When::Falcon => "falcon",
-            When::NotFalcon => "not falcon",
-            When::ExpertStack => "stack of experts",
-            When::PartialBlock => "row is no multiple of the default's block",
+            When::Falcon => "Falcon",
+            When::NotFalcon => "except Falcon",
+            When::ExpertStack => "expert tensors",
+            When::PartialBlock => "row is not a multiple of the default block size",
             When::Model70b => "70B model",
         })
     }

@@ -2,24 +2,24 @@
 
 use super::{Comparison, Estimate};
 
-/// One figure, ready to be read.
+/// One metric, formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Figure {
     /// Name of the metric.
     pub name: String,
     /// Its value with its unit.
     pub value: String,
-    /// One standard error with its sign and unit; empty where none is known.
+    /// One standard error with its sign and unit; empty if unknown.
     pub error: String,
 }
 
 impl Comparison {
-    /// Every figure but the percentiles, the most telling first.
+    /// Every metric except the percentiles, the most informative first.
     pub fn figures(&self) -> Vec<Figure> {
         let number = |name: &str, estimate: Estimate| figure(name, estimate, 1.0, "");
         let percent = |name: &str, estimate: Estimate| figure(name, estimate, 100.0, " %");
         vec![
-            number("divergence, mean", self.kl),
+            number("KL divergence, mean", self.kl),
             number("perplexity", self.perplexity),
             number("perplexity of the base", self.base_perplexity),
             number("perplexity / base", self.perplexity_ratio),
@@ -30,8 +30,8 @@ impl Comparison {
                 value: format!("{} %", fixed(self.correlation * 100.0, 4)),
                 error: String::new(),
             },
-            percent("same most likely token", self.same_top),
-            percent(&format!("most likely {} shared", self.k), self.same_top_k),
+            percent("same top token", self.same_top),
+            percent(&format!("shared top {} tokens", self.k), self.same_top_k),
             percent("change of probability, mean", self.p_diff),
             percent("change of probability, RMS", self.p_diff_rms),
         ]
