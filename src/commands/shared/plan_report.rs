@@ -162,7 +162,7 @@ impl Report {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "{}: {} of {}, {} bytes ({}), {:.2} bits/weight\n",
+                "{}: {} of {}\n{} bytes ({}), {:.2} bits/weight\n",
                 printable(&output.path),
                 output.r#type,
                 self.architecture,
