@@ -168,5 +168,5 @@ fn a_gguf_file_is_its_own_base() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(2), expected));
     assert!(sandbox.outputs().is_empty());
     succeed(publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "q8_0"]));
-    assert_eq!(results(&sandbox, "out/pub")["base"]["type"], "the given");
+    assert_eq!(results(&sandbox, "out/pub")["base"]["type"], "BF16");
 }

@@ -95,7 +95,7 @@ struct CompareArgs {
     /// Print the whole listing.
     ///
     /// Several files get their details too, not only a line each. A single file always does.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", hide_short_help = true)]
     full: bool,
     /// Write a page with charts to FILE.
     ///

@@ -10,7 +10,7 @@ use std::{
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use convert::recipes::RECIPES;
-use gguf::{Array, Endian, File, ForeignTensor, TensorInfo, Value, type_name};
+use gguf::{Array, Endian, File, ForeignTensor, Metadata, TensorInfo, Value, type_name};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
@@ -147,9 +147,7 @@ fn listing(file: &File, args: &ShowArgs) -> String {
     let (by_dtype, all) = totals(file.tensors());
     let (n_bytes, metadata) = (file.bytes().len() as u64, file.metadata());
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
-    let file_type =
-        metadata.get("general.file_type").and_then(|value| file_type_name("general.file_type", value));
-    let kind: Vec<&str> = [architecture, file_type].into_iter().flatten().collect();
+    let kind: Vec<&str> = [architecture, stated_file_type(metadata)].into_iter().flatten().collect();
     let mut text = format!(
         "{}{}{} bytes ({}), {:.2} bits/weight\nGGUF version {}, {} endian, alignment {}\n\n",
         printable(&kind.join(", ")),
@@ -255,9 +253,16 @@ fn shown(value: &Value, room: usize) -> String {
     }
 }
 
-/// The recipe that the number of a file type stands for.
+/// Name of the file type that the metadata states.
+pub(super) fn stated_file_type(metadata: &Metadata) -> Option<&'static str> {
+    metadata.get(FILE_TYPE).and_then(|value| file_type_name(FILE_TYPE, value))
+}
+
+const FILE_TYPE: &str = "general.file_type";
+
+/// Name of a file type, if this is its key.
 fn file_type_name(key: &str, value: &Value) -> Option<&'static str> {
-    let id = value.as_u64().filter(|_| key == "general.file_type")?;
+    let id = value.as_u64().filter(|_| key == FILE_TYPE)?;
     let recipe = RECIPES
         .iter()
         .find(|recipe| u64::from(recipe.file_type.id()) == id && recipe.alias_of.is_none() && !recipe.copy)?;

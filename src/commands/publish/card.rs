@@ -1,5 +1,5 @@
-//! The model card: a head that the Hub reads, and for people what there is, what it costs, what fits, how it was made and how to
-//! check it. Every number in it is one of `results.json`.
+//! The model card: front matter for the Hub; for people the files, their loss and memory, how they were made and how to
+//! verify them. Every number in it is in `results.json`.
 
 use eval::stats::{Estimate, fixed};
 
@@ -29,7 +29,7 @@ pub fn card(results: &Results, quantized_by: Option<&str>) -> String {
     text
 }
 
-/// YAML that the Hub reads. A text in JSON is one in YAML.
+/// Front matter for the Hub, as YAML. Strings are quoted as in JSON, which YAML accepts.
 fn head(results: &Results, quantized_by: Option<&str>) -> String {
     let model = &results.model;
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
@@ -64,12 +64,12 @@ fn files(results: &Results) -> String {
     let mut text = "\n## Files\n\n".to_owned();
     let has_predictions = results.rungs.iter().any(|rung| rung.predictions.is_some());
     let has_vectors = results.rungs.iter().any(|rung| rung.vectors.is_some());
-    let mut header = vec!["file", "type", "bits a weight", "size"];
+    let mut header = vec!["file", "type", "bits/weight", "size"];
     if has_predictions {
-        header.extend(["divergence", "p99", "p99.9", "same token", "perplexity / base"]);
+        header.extend(["KL divergence", "p99", "p99.9", "same top token", "perplexity / base"]);
     }
     if has_vectors {
-        header.extend(["distance", "largest"]);
+        header.extend(["distance", "largest distance"]);
     }
     text += &row(&header.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
     text += &row(&vec!["---".to_owned(); header.len()]);
@@ -107,10 +107,10 @@ fn files(results: &Results) -> String {
         let (windows, context) = (on.windows, on.context);
         if has_predictions {
             text += &format!(
-                "\nDivergence is the mean Kullback-Leibler divergence from the predictions of the {} file, \
-                in nats, over {windows} chunks of {context} tokens; p99 and p99.9 are its percentiles, and \
-                the same token is how often both have the same most likely token. The value after ± is one \
-                standard error. Text: {}. Activations: {}.\n\n![Size against divergence]({PLOT})\n\nAll \
+                "\nKL divergence is the mean Kullback-Leibler divergence from the predictions of the {} file, \
+                in nats, over {windows} chunks of {context} tokens; p99 and p99.9 are its percentiles. Same \
+                top token is the share of positions where both files rank the same token first. The value \
+                after ± is one standard error. Text: {}. Activations: {}.\n\n![Size against KL divergence]({PLOT})\n\nAll \
                 metrics are in [{RESULTS}]({RESULTS}), charts in [{REPORT}]({REPORT}).\n",
                 results.base.r#type,
                 escaped(&on.texts.join(", ")),
@@ -128,8 +128,8 @@ fn files(results: &Results) -> String {
     }
     for rung in &results.rungs {
         if let Some(better) = &rung.dominated_by {
-            let what = if rung.left_out { "is left out" } else { "has no use" };
-            text += &format!("\n{} {what}: {better} is no larger and predicts better.\n", rung.r#type);
+            let what = if rung.left_out { "is left out" } else { "is dominated" };
+            text += &format!("\n{} {what}: {better} is not larger and has a lower loss.\n", rung.r#type);
         }
     }
     text
@@ -140,7 +140,7 @@ fn memory(results: &Results) -> String {
     let Some(first) = results.rungs.iter().find(|rung| !rung.left_out && !rung.memory.is_empty()) else {
         return String::new();
     };
-    let mut text = "\n## Which file fits\n\nMemory for weights, KV cache in f16, states and compute \
+    let mut text = "\n## Memory\n\nMemory for weights, KV cache in f16, states and compute \
         buffers, for one sequence:\n\n"
         .to_owned();
     let contexts = first.memory.iter().map(|memory| format!("{} tokens", memory.context));
@@ -159,14 +159,14 @@ fn memory(results: &Results) -> String {
 
 fn made(results: &Results) -> String {
     let model = &results.model;
-    let mut text = "\n## How it was made\n\n".to_owned();
+    let mut text = "\n## Reproduce\n\n".to_owned();
     let arguments: Vec<String> = results.command.iter().map(|argument| quoted(argument)).collect();
-    text += &format!("With {} in one call:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
+    text += &format!("Made with {} in one call:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
     if let (Some(source), Some(commit)) = (&model.source, &model.commit) {
         text += &format!("- Source: {}, commit `{}`\n", escaped(source), escaped(commit));
     }
     text += &format!(
-        "- Base: {}, {}; every file is made from it\n",
+        "- Base: {}, {}; all files are made from it\n",
         results.base.r#type,
         human_bytes(results.base.bytes)
     );
@@ -181,18 +181,18 @@ fn made(results: &Results) -> String {
         );
         if importance.unexecuted > 0 {
             text += &format!(
-                "- {} matrices of layers that do not run (multi-token prediction) have no importance data \
-                and get types that need none\n",
+                "- {} matrices of MTP layers, which do not run, have no importance data and get types that \
+                need none\n",
                 importance.unexecuted
             );
         }
     }
-    text + "- Types of all tensors: [recipes](recipes), which `gguf-quantize --recipe` reproduces\n"
+    text + "- Types of all tensors: [recipes](recipes), for `gguf-quantize --recipe`\n"
 }
 
 fn check() -> String {
     format!(
-        "\n## How to check it\n\n```sh\nsha256sum --check {SUMS}\ngguf-inspect verify \
+        "\n## Verify\n\n```sh\nsha256sum --check {SUMS}\ngguf-inspect verify \
         FILE.gguf\ngguf-inspect verify FILE.gguf --against SOURCE\n```\n\nThe last command converts every \
         tensor again and compares.\n"
     )
@@ -211,7 +211,7 @@ fn row(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// An argument as a shell takes it.
+/// An argument, quoted for a shell if necessary.
 fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=,@%~:".contains(c);
     match argument.chars().all(is_plain) && !argument.is_empty() {
@@ -220,7 +220,7 @@ fn quoted(argument: &str) -> String {
     }
 }
 
-/// Text of strangers in Markdown: on one line, and no markup.
+/// Untrusted text for Markdown: on one line, without markup.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
@@ -233,7 +233,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A file's name that leads to it.
+/// A link to a file, with its name as text.
 fn linked(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
     let target: String = name

@@ -133,10 +133,10 @@ pub fn measure(
                     };
                     let means: Vec<String> = found.iter().zip(&before).map(mean).collect();
                     match &means[..] {
-                        [one] => format!("divergence {one}"),
+                        [one] => format!("KL divergence {one}"),
                         _ => {
                             let named = names.iter().zip(&means).map(|(name, mean)| format!("{name} {mean}"));
-                            format!("divergence {}", named.collect::<Vec<_>>().join(", "))
+                            format!("KL divergence {}", named.collect::<Vec<_>>().join(", "))
                         }
                     }
                 });

@@ -53,6 +53,7 @@ use crate::{
         shared::{
             call::Call, conversion_run::failure, cpu_level::cpu_level, eval_model, hub, outputs::write_result,
         },
+        show::stated_file_type,
         verify,
     },
     failure::Failure,
@@ -192,9 +193,11 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         command,
         model: facts::of(&source, &model, &args),
         base: BaseFacts {
-            r#type: base
-                .recipe
-                .map_or_else(|| "the given".to_owned(), |recipe| recipe.canonical_name().to_owned()),
+            r#type: match base.recipe {
+                Some(recipe) => recipe.canonical_name(),
+                None => stated_file_type(model.file().metadata()).unwrap_or("GGUF"),
+            }
+            .to_owned(),
             bytes: model.file().shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
         },
         importance: importance.map(|(told, _)| told),

@@ -106,7 +106,7 @@ impl Gained {
 
     /// A table of roles, what was left alone, where time went, and the divergences.
     pub fn text(&self) -> String {
-        let header = ["role", "matrices", "held-out error, of stock", "left as they were"];
+        let header = ["role", "matrices", "held-out error / stock", "unchanged"];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
         for (role, of) in &self.roles {
             let share = of.held_out / of.held_out_stock.max(f64::MIN_POSITIVE);
@@ -129,10 +129,9 @@ impl Gained {
         }
         let Times { gathering, types, choosing, rounding, stock, verifying } = self.seconds;
         let time = |seconds: f64| human_duration(Duration::from_secs_f64(seconds));
-        let types = types.map_or_else(String::new, |types| format!("{} to choose types, ", time(types)));
+        let types = types.map_or_else(String::new, |types| format!("types {}, ", time(types)));
         text += &format!(
-            "time: {} to read the texts, {types}{} to choose and factorize, {} to round, {} for the plain \
-            file, {} to compare\n",
+            "time: statistics {}, {types}Hessians {}, rounding {}, stock file {}, comparison {}\n",
             time(gathering),
             time(choosing),
             time(rounding),

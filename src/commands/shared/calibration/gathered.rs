@@ -65,7 +65,7 @@ impl Watch for Progress<'_> {
 
     fn progress(&mut self, done: usize, of: usize) -> bool {
         let line = self.line.get_or_insert_with(|| ProgressLine::new(self.what, of));
-        line.update(self.ui, done, || "read".to_owned());
+        line.update(self.ui, done, String::new);
         !cancel_on_interrupt().load(Ordering::Relaxed)
     }
 }
@@ -104,7 +104,7 @@ pub fn gather(
         );
         failed(base, error).hint(hint)
     })?;
-    let mut progress = Progress::new("steps of the texts", ui);
+    let mut progress = Progress::new("steps", ui);
     let summary = gather_moments(model, texts, &options, &plan, Some(&mut moments), &mut progress);
     let summary = summary.map_err(|error| folder.stopped(base, error))?;
     warn(&summary, ui);

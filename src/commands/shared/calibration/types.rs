@@ -114,7 +114,7 @@ impl ChosenTypes {
         self.tensors.values().for_each(|(dtype, _)| *counts.entry(dtype).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
         ui.status(&format!(
-            "chose {} for {} of {}: predicted divergence {:.5}, with the types of {recipe} {:.5}",
+            "chose {} for {} of {}: predicted KL divergence {:.5} (with the types of {recipe}: {:.5})",
             counts.join(", "),
             human_bytes(self.bytes),
             human_bytes(self.budget),
@@ -513,7 +513,7 @@ impl Prober for Stock<'_> {
     }
 
     fn progress(&mut self, done: usize, _: usize) -> bool {
-        self.line.update(self.ui, done, || "probed".to_owned());
+        self.line.update(self.ui, done, String::new);
         !cancel_on_interrupt().load(Ordering::Relaxed)
     }
 }
