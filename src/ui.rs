@@ -346,15 +346,14 @@ pub fn survive_file_limits() {
     #[cfg(unix)]
     {
         // That it came is of no interest: the write says the rest.
-        let _unavailable =
-            signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
 }
 
 #[cfg(not(unix))]
 fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
     const SIGINT: i32 = 2;
-    let _unavailable = ctrlc::set_handler(move || stop(SIGINT));
+    let _ = ctrlc::set_handler(move || stop(SIGINT));
 }
 
 /// A time for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 days`.

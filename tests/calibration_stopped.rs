@@ -98,11 +98,7 @@ fn what_is_left_of_a_text_that_was_read_is_named_and_taken() {
     assert!(!left.is_empty() && left.iter().all(|name| name.starts_with(".x.gguf.moments/")), "{left:?}");
     // Nothing is read again: no step of the text is gone through.
     let ran = succeed(sandbox.run(QUANTIZE, &args));
-    assert!(
-        ran.stderr.contains("reading 2048 tokens") && !ran.stderr.contains(" steps"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("reading 2048 tokens") && !ran.stderr.contains(" steps"), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
 }
 

@@ -51,9 +51,9 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return ui.data(&(serde_json::to_string_pretty(&listed).map_err(Failure::new)? + "\n"));
     }
     let mut rows = vec![["architecture", "example", "export", "classes"].map(str::to_owned).to_vec()];
-    rows.extend(listed.iter().map(|it| {
-        let export = it.not_exportable.map_or("yes".to_owned(), |reason| format!("no: {reason}"));
-        vec![it.name.into(), it.example.into(), export, it.classes.join(", ")]
+    rows.extend(listed.iter().map(|row| {
+        let export = row.not_exportable.map_or("yes".to_owned(), |reason| format!("no: {reason}"));
+        vec![row.name.into(), row.example.into(), export, row.classes.join(", ")]
     }));
     ui.data(&table(&rows, &[]))
 }

@@ -231,7 +231,7 @@ fn check(mut args: CheckArgs, ui: &Ui) -> Result<Option<(PathBuf, Vec<Verdict>)>
             settings
         }
     };
-    let (windows, perplexity, divergence) = figures(&args, &settings, ui)?;
+    let (windows, perplexity, divergence) = metrics(&args, &settings, ui)?;
     let margin = |given: Option<f64>, else_percent: f64| given.unwrap_or(else_percent);
     let Some(baseline) = baseline else {
         let perplexity =
@@ -275,7 +275,7 @@ fn read(path: &Path) -> Result<Baseline, Failure> {
 }
 
 /// Windows, perplexity, and with a base the divergence from it.
-fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64, Option<f64>), Failure> {
+fn metrics(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64, Option<f64>), Failure> {
     let model = open(&args.file, &args.run, ui)?;
     let tokens = tokens(&model, &args.text, ui)?;
     let chunks = chunks_of_text(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
@@ -283,8 +283,8 @@ fn figures(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64
     let mut progress = ProgressLine::new("chunks", chunks.len());
     match &args.base {
         None => {
-            let mut watch = |figures: &eval::perplexity::Perplexity| {
-                progress.update(ui, figures.n_chunks, || format!("perplexity {:.4}", figures.value()));
+            let mut watch = |found: &eval::perplexity::Perplexity| {
+                progress.update(ui, found.n_chunks, || format!("perplexity {:.4}", found.value()));
             };
             let found =
                 measure(&model, &tokens, settings, &mut watch).map_err(|error| at(&args.file, error))?;

@@ -121,16 +121,16 @@ struct CompareArgs {
 
 /// Facts about a run that do not affect its metrics.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct RunFacts {
     base: String,
     base_bytes: Option<u64>,
     architecture: String,
     text: Option<String>,
-    files: Vec<ToldOfFile>,
+    files: Vec<FileFacts>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct ToldOfFile {
+struct FileFacts {
     file: String,
     bytes: u64,
     bits_per_weight: f64,
@@ -184,7 +184,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         warn_of_length(model, plan.context, ui);
     }
     let Predictions { positions: found, saved } = predictions(&args, base_path, &base, &others, &plan, ui)?;
-    let told = told(&args, base_path, &base, &others, &plan);
+    let facts = facts(&args, base_path, &base, &others, &plan);
     if let (Some(number), Some(output)) = (args.parts.part, &args.parts.output) {
         let part = NewPart {
             verb: VERB,
@@ -192,7 +192,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             windows: plan.range.clone(),
             n_windows: plan.chunks.len(),
             run: what_decides(&args, base_path, &base, &others, &plan)?,
-            told: serde_json::to_value(&told).map_err(Failure::new)?,
+            facts: serde_json::to_value(&facts).map_err(Failure::new)?,
         };
         let bytes: Vec<u8> = found.iter().flatten().flat_map(Position::to_bytes).collect();
         return part.write(output, &bytes, args.force, ui);
@@ -217,7 +217,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         windows: plan.chunks.len(),
         activations,
     };
-    show(&args, told, measured, tensors, saved, ui)
+    show(&args, facts, measured, tensors, saved, ui)
 }
 
 /// Measurements and their settings.
@@ -233,20 +233,20 @@ struct Measured {
 /// Prints the result, and writes the page that was asked for.
 fn show(
     args: &CompareArgs,
-    told: Told,
+    facts: RunFacts,
     measured: Measured,
     tensors: Vec<Option<tensor_error::FileError>>,
     saved: Result<(), Failure>,
     ui: &Ui,
 ) -> Result<(), Failure> {
     let Measured { found, k, context, windows, activations } = measured;
-    let file = |(index, (told, tensors)): (usize, (ToldOfFile, _))| {
+    let file = |(index, (facts, tensors)): (usize, (FileFacts, _))| {
         let positions = found.get(index).map_or(&[][..], Vec::as_slice);
         let (kl_by_position, kl_by_window) = kl_by_place(positions, windows);
         FileReport {
-            file: told.file,
-            bytes: told.bytes,
-            bits_per_weight: told.bits_per_weight,
+            file: facts.file,
+            bytes: facts.bytes,
+            bits_per_weight: facts.bits_per_weight,
             predictions: (!positions.is_empty()).then(|| Comparison::of(positions, k as usize)),
             kl_by_position,
             kl_by_window,
@@ -254,14 +254,14 @@ fn show(
         }
     };
     let report = Report {
-        base: told.base,
-        base_bytes: told.base_bytes,
-        architecture: told.architecture,
-        text: told.text,
+        base: facts.base,
+        base_bytes: facts.base_bytes,
+        architecture: facts.architecture,
+        text: facts.text,
         activations: activations.name(),
         context,
         windows,
-        files: told.files.into_iter().zip(tensors).enumerate().map(file).collect(),
+        files: facts.files.into_iter().zip(tensors).enumerate().map(file).collect(),
     };
     // The result is printed first, so that a failed file does not lose it.
     let text = if args.json {
@@ -279,17 +279,17 @@ fn show(
     Ok(())
 }
 
-fn told(args: &CompareArgs, base_path: &Path, base: &Opened, others: &[Model], plan: &Plan) -> Told {
+fn facts(args: &CompareArgs, base_path: &Path, base: &Opened, others: &[Model], plan: &Plan) -> RunFacts {
     let (base_bytes, architecture) = match base {
         Opened::Model(model) => (Some(n_bytes(model)), model.architecture().to_owned()),
         Opened::Logits(_) => (None, others.first().map_or("", Model::architecture).to_owned()),
     };
-    let file = |(path, other): (&PathBuf, &Model)| ToldOfFile {
+    let file = |(path, other): (&PathBuf, &Model)| FileFacts {
         file: path.display().to_string(),
         bytes: n_bytes(other),
         bits_per_weight: bits_per_weight(other),
     };
-    Told {
+    RunFacts {
         base: base_path.display().to_string(),
         base_bytes,
         architecture,
@@ -325,10 +325,10 @@ fn what_decides(
 ///
 /// # Errors
 /// A part that does not match its header.
-pub(super) fn positions_of(parts: &[PartFile]) -> Result<(Told, Vec<Vec<Position>>), Failure> {
+pub(super) fn positions_of(parts: &[PartFile]) -> Result<(RunFacts, Vec<Vec<Position>>), Failure> {
     let Some(first) = parts.first() else { return Err(Failure::usage("missing parts")) };
-    let told: Told = first.told()?;
-    let mut found: Vec<Vec<Position>> = vec![Vec::new(); told.files.len()];
+    let facts: RunFacts = first.facts()?;
+    let mut found: Vec<Vec<Position>> = vec![Vec::new(); facts.files.len()];
     for part in parts {
         let n_counted: usize = part.setting("predictions in a window")?;
         let window_bytes = n_counted.saturating_mul(Position::STORED_BYTES).saturating_mul(found.len());
@@ -339,23 +339,27 @@ pub(super) fn positions_of(parts: &[PartFile]) -> Result<(Told, Vec<Vec<Position
             found.extend(positions.iter().map(Position::from_bytes));
         }
     }
-    Ok((told, found))
+    Ok((facts, found))
 }
 
 /// The result of all parts.
 fn merge(args: &CompareArgs, ui: &Ui) -> Result<(), Failure> {
     let parts = part_file::open_all(&args.parts.merge, VERB)?;
-    let (told, found) = positions_of(&parts)?;
+    let (facts, found) = positions_of(&parts)?;
     let activations: String = parts[0].setting("activations")?;
     let measured = Measured {
         found,
         k: parts[0].setting("top_k")?,
         context: parts[0].setting("context")?,
         windows: parts[0].header.n_windows,
-        activations: Activations::ALL.iter().copied().find(|it| it.name() == activations).unwrap_or_default(),
+        activations: Activations::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.name() == activations)
+            .unwrap_or_default(),
     };
-    let tensors = told.files.iter().map(|_| None).collect();
-    show(args, told, measured, tensors, Ok(()), ui)
+    let tensors = facts.files.iter().map(|_| None).collect();
+    show(args, facts, measured, tensors, Ok(()), ui)
 }
 
 /// Refuses calls that ask for nothing, or for what the base cannot give.

@@ -73,7 +73,7 @@ pub fn run<I: Input>(
     // It may need the file in between as it is.
     convert::check_unfinished(&paths, args.force, args.call.resume).map_err(|error| failure(input, error))?;
     let budget = &budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, ui)?;
-    let base = Between::beside(paths, ui);
+    let base = Between::new(paths, ui);
     // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.
     let is_there = args.call.resume && base.path.exists() && convert::unfinished(&base.outputs).is_some();
     if !is_there {
@@ -122,17 +122,17 @@ struct Between<'a> {
 
 impl<'a> Between<'a> {
     /// Path next to the first output.
-    fn beside(outputs: Vec<PathBuf>, ui: &'a Ui) -> Between<'a> {
+    fn new(outputs: Vec<PathBuf>, ui: &'a Ui) -> Between<'a> {
         let first = outputs.first().map_or(Path::new(""), |path| path);
-        Between { path: calibration::base_beside(first), outputs, ui }
+        Between { path: calibration::base_path_of(first), outputs, ui }
     }
 }
 
 impl Drop for Between<'_> {
     fn drop(&mut self) {
         if convert::unfinished(&self.outputs).is_none() {
-            let gone = fs::remove_file(&self.path);
-            if let Err(error) = gone
+            let removed = fs::remove_file(&self.path);
+            if let Err(error) = removed
                 && self.path.exists()
             {
                 let path = self.path.display();

@@ -182,7 +182,7 @@ fn models_in(folder: &Path, ui: &Ui) -> Result<Vec<PathBuf>, Failure> {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_later = parse_shard_file_name(&name).is_some_and(|(_, no, _)| no > 1);
-        if name.starts_with('.') || is_later || path.extension().is_none_or(|it| it != "gguf") {
+        if name.starts_with('.') || is_later || path.extension().is_none_or(|extension| extension != "gguf") {
             continue;
         }
         let kind = Model::open(&path).ok().and_then(|model| {

@@ -129,7 +129,7 @@ fn formats() -> Vec<PossibleValue> {
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let args = ImatrixArgs::from_arg_matches(matches).map_err(Failure::usage)?;
     let format =
-        Format::ALL.iter().find(|(name, _)| *name == args.format).map_or(Format::Gguf, |(_, it)| *it);
+        Format::ALL.iter().find(|(name, _)| *name == args.format).map_or(Format::Gguf, |(_, format)| *format);
     if !args.force && !args.resume && args.output.exists() {
         let error = gguf::Error::Exists { path: args.output.clone() };
         return Err(Failure::new(error).hint(["use --force to overwrite it or --resume to continue it"]));
@@ -207,7 +207,7 @@ fn other_names(before: &Sums, added: &Sums) -> Option<String> {
 
 /// Facts about a run that do not affect its sums.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct RunFacts {
     text: String,
     /// The matrices that are to be covered.
     matrices: Vec<String>,
@@ -237,7 +237,7 @@ fn part(
     }
     // NaNs are reported with the model that produced them.
     collector.sums(args.context).map_err(|error| of_open(model, error))?;
-    let told = Told { text: text.display().to_string(), matrices: matrices(model) };
+    let facts = RunFacts { text: text.display().to_string(), matrices: matrices(model) };
     let part = NewPart {
         verb: VERB,
         number,
@@ -250,7 +250,7 @@ fn part(
             "process_output": args.process_output,
             "activations": args.run.activations.unwrap_or_default().name(),
         }),
-        told: serde_json::to_value(&told).map_err(Failure::new)?,
+        facts: serde_json::to_value(&facts).map_err(Failure::new)?,
     };
     part.write(&args.output, &collector.to_part(), true, ui)
 }
@@ -262,13 +262,13 @@ fn merge_parts(args: &ImatrixArgs, format: Format, ui: &Ui) -> Result<(), Failur
     }
     let parts = part_file::open_all(&args.merge, VERB)?;
     let collector = collected(&parts)?;
-    let (context, told): (u32, Told) = (parts[0].setting("context")?, parts[0].told()?);
+    let (context, facts): (u32, RunFacts) = (parts[0].setting("context")?, parts[0].facts()?);
     let mut sums = Sums::new(context);
-    sums.datasets.push(told.text);
+    sums.datasets.push(facts.text);
     let collected = collector.sums(context).map_err(Failure::new)?;
     sums.add(&collected).map_err(Failure::new)?;
     write(&args.output, &sums, format, ui)?;
-    report(args, &sums, (&gaps(&told.matrices, &sums), &[]), ui)
+    report(args, &sums, (&gaps(&facts.matrices, &sums), &[]), ui)
 }
 
 /// The sums of parts.

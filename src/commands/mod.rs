@@ -65,7 +65,7 @@ pub mod readers {
     pub fn is_measured_part(bytes: Vec<u8>) -> bool {
         let bytes = Mapped::from(bytes);
         let part = |verb| PartFile::parse(Path::new("part"), bytes.clone(), verb).map(|part| [part]);
-        part(perplexity::VERB).is_ok_and(|parts| perplexity::figures_of(&parts).is_ok())
+        part(perplexity::VERB).is_ok_and(|parts| perplexity::perplexity_of(&parts).is_ok())
             || part(compare::VERB).is_ok_and(|parts| compare::positions_of(&parts).is_ok())
             || part(imatrix::VERB).is_ok_and(|parts| imatrix::collected(&parts).is_ok())
     }

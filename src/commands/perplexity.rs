@@ -90,7 +90,7 @@ struct PerplexityArgs {
 
 /// Facts about a run that do not affect its metrics.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct RunFacts {
     file: String,
     text: String,
     architecture: String,
@@ -117,22 +117,23 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         None => 0..chunks.len(),
     };
     let mut progress = ProgressLine::new("chunks", range.end);
-    let (mut figures, mut found) = (Perplexity::default(), Vec::new());
+    let (mut perplexity, mut found) = (Perplexity::default(), Vec::new());
     predict(&model, &chunks, range.clone(), &mut |target, log_probability| {
-        figures.add(log_probability);
+        perplexity.add(log_probability);
         if args.parts.part.is_some() {
             found.extend(log_probability.to_le_bytes());
         }
         if target.is_last {
-            figures.n_chunks += 1;
-            progress
-                .update(ui, range.start + figures.n_chunks, || format!("perplexity {:.4}", figures.value()));
+            perplexity.n_chunks += 1;
+            progress.update(ui, range.start + perplexity.n_chunks, || {
+                format!("perplexity {:.4}", perplexity.value())
+            });
         }
     })
     .map_err(|error| at(file, error))?;
-    let n_tokens = figures.n_chunks * settings.context;
+    let n_tokens = perplexity.n_chunks * settings.context;
     ui.status(&format!("speed {:.1} tokens/s", n_tokens as f64 / start.elapsed().as_secs_f64()));
-    let told = Told {
+    let facts = RunFacts {
         file: file.display().to_string(),
         text: text.display().to_string(),
         architecture: model.architecture().to_owned(),
@@ -152,65 +153,65 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
                 "predictions in a window": n_counted(&chunks),
                 "activations": activations.name(),
             }),
-            told: serde_json::to_value(&told).map_err(Failure::new)?,
+            facts: serde_json::to_value(&facts).map_err(Failure::new)?,
         };
         return part.write(output, &found, args.force, ui);
     }
-    print(&told, activations.name(), (args.context, args.stride), &figures, args.json, ui)
+    print(&facts, activations.name(), (args.context, args.stride), &perplexity, args.json, ui)
 }
 
 /// Metrics of all parts together.
 fn merge(args: &PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
     let parts = part_file::open_all(&args.parts.merge, VERB)?;
-    let figures = figures_of(&parts)?;
+    let perplexity = perplexity_of(&parts)?;
     let activations: String = parts[0].setting("activations")?;
     let cut = (parts[0].setting("context")?, parts[0].setting("stride")?);
-    print(&parts[0].told()?, &activations, cut, &figures, args.json, ui)
+    print(&parts[0].facts()?, &activations, cut, &perplexity, args.json, ui)
 }
 
 /// Metrics of parts: their predictions are added in the order of the text, as in a single run.
 ///
 /// # Errors
 /// A part that does not match its header.
-pub(super) fn figures_of(parts: &[PartFile]) -> Result<Perplexity, Failure> {
-    let mut figures = Perplexity::default();
+pub(super) fn perplexity_of(parts: &[PartFile]) -> Result<Perplexity, Failure> {
+    let mut perplexity = Perplexity::default();
     for part in parts {
         let n_counted: usize = part.setting("predictions in a window")?;
         for found in part.payload_of(n_counted.saturating_mul(8))?.as_chunks::<8>().0 {
-            figures.add(f64::from_le_bytes(*found));
+            perplexity.add(f64::from_le_bytes(*found));
         }
-        figures.n_chunks += part.header.windows.len();
+        perplexity.n_chunks += part.header.windows.len();
     }
-    Ok(figures)
+    Ok(perplexity)
 }
 
 fn print(
-    told: &Told,
+    facts: &RunFacts,
     activations: &str,
     (context, stride): (u32, Option<u32>),
-    figures: &Perplexity,
+    perplexity: &Perplexity,
     json: bool,
     ui: &Ui,
 ) -> Result<(), Failure> {
     let text = if json {
         let value = json!({
-            "file": told.file,
-            "text": told.text,
-            "architecture": told.architecture,
+            "file": facts.file,
+            "text": facts.text,
+            "architecture": facts.architecture,
             "activations": activations,
             "context": context,
             "stride": stride,
-            "windows": figures.n_chunks,
-            "tokens_counted": figures.count,
-            "perplexity": figures.value(),
-            "perplexity_error": figures.error(),
-            "mean_log_loss": figures.mean(),
+            "windows": perplexity.n_chunks,
+            "tokens_counted": perplexity.count,
+            "perplexity": perplexity.value(),
+            "perplexity_error": perplexity.error(),
+            "mean_log_loss": perplexity.mean(),
         });
         format!("{value:#}\n")
     } else {
-        let error = figures.error().map_or(String::new(), |error| format!(" ± {error:.4}"));
-        let value = figures.value();
-        format!("perplexity {value:.4}{error} ({} chunks of {context})\n", figures.n_chunks)
+        let error = perplexity.error().map_or(String::new(), |error| format!(" ± {error:.4}"));
+        let value = perplexity.value();
+        format!("perplexity {value:.4}{error} ({} chunks of {context})\n", perplexity.n_chunks)
     };
     ui.data(&text)
 }

@@ -222,7 +222,7 @@ fn remote(address: &str, ui: &Ui) -> Result<Headers, Failure> {
 
 #[cfg(not(feature = "remote"))]
 fn remote(address: &str, _: &Ui) -> Result<Headers, Failure> {
-    let _needed_with_the_feature = tensors_of;
+    let _ = tensors_of;
     Err(Failure::new(format!("{address}: built without the feature `remote`")))
 }
 

@@ -269,7 +269,8 @@ fn architecture(model: &Model) -> Check {
             check.summary += ", only names of tensors: no graph for it";
         }
         // Named above.
-        Err(eval::Error::MissingTensor { name }) if lacking.iter().flatten().any(|it| *it == name) => {}
+        Err(eval::Error::MissingTensor { name })
+            if lacking.iter().flatten().any(|tensor| *tensor == name) => {}
         // Matrices after the pooling of sentence-transformers can belong to any model, and no graph here runs
         // them.
         Err(eval::Error::UnusedTensors { names, .. })

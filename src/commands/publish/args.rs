@@ -19,7 +19,7 @@ Examples:
   gguf-publish Llama-3.2-1B out/ --fit 8GB,12GB,16GB --fit-context 32768 --eval-text wiki.test.raw
 
 DIR gets the GGUF files, their importance matrix and recipes, metrics with a chart and a page, a model
-card and checksums. `hf upload-large-folder OWNER/NAME DIR` uploads it. DIR.work holds what is not
+card and checksums. `hf upload-large-folder OWNER/NAME DIR` uploads known. DIR.work holds what is not
 published: the base file, the state of each stage and the measurements of each token.
 
 A second call to the same folder resumes an interrupted run, measures only the additional chunks if
@@ -129,7 +129,7 @@ impl PublishArgs {
         }
         let mut types: Vec<&'static Recipe> = Vec::new();
         for recipe in &self.types {
-            if !types.iter().any(|it| it.canonical_name() == recipe.canonical_name()) {
+            if !types.iter().any(|known| known.canonical_name() == recipe.canonical_name()) {
                 types.push(recipe);
             }
         }

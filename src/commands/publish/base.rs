@@ -45,7 +45,7 @@ impl Source {
     /// # Errors
     /// What is wrong with it.
     pub fn open(src: &Path, out: &Path, ui: &Ui) -> Result<Source, Failure> {
-        if src.extension().is_some_and(|it| it == "gguf") && src.is_file() {
+        if src.extension().is_some_and(|extension| extension == "gguf") && src.is_file() {
             return Ok(Source::Gguf(src.to_owned()));
         }
         let hub = hub::input(src, hub::Wanted { weights: true, keep: false, out: Some(out) }, ui)?;
@@ -64,7 +64,7 @@ impl Source {
     /// Metadata in the head of its model card, if it has one.
     pub fn card(&self) -> Option<&Value> {
         match self {
-            Source::Checkpoint(it) => it.input.checkpoint().card.as_ref(),
+            Source::Checkpoint(checkpoint) => checkpoint.input.checkpoint().card.as_ref(),
             Source::Gguf(_) => None,
         }
     }
@@ -72,7 +72,7 @@ impl Source {
     /// The state of the repository that it comes from.
     pub fn commit(&self) -> Option<String> {
         match self {
-            Source::Checkpoint(it) => it.hub.commit.clone(),
+            Source::Checkpoint(checkpoint) => checkpoint.hub.commit.clone(),
             Source::Gguf(_) => None,
         }
     }
@@ -83,7 +83,7 @@ impl Source {
     /// As [`state_of`].
     pub fn state(&self, src: &Path) -> Result<Value, Failure> {
         match self {
-            Source::Checkpoint(it) => state_of(src, &it.hub),
+            Source::Checkpoint(checkpoint) => state_of(src, &checkpoint.hub),
             Source::Gguf(path) => state_of_files(src, path),
         }
     }
@@ -166,8 +166,8 @@ pub fn make(
     let folder = if is_published { out } else { work.folder() }.to_owned();
     let fingerprint =
         fingerprint(&json!(["base", writing.program, state, recipe.name, path_json::to_json(&folder)]));
-    if let Some(told) = work.standing("base", &fingerprint)
-        && let Some(path) = path_json::of_json(told)
+    if let Some(facts) = work.standing("base", &fingerprint)
+        && let Some(path) = path_json::of_json(facts)
     {
         return Ok(Base { path, recipe: Some(recipe), fingerprint });
     }

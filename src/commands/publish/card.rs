@@ -71,7 +71,7 @@ fn files(results: &Results) -> String {
     if has_vectors {
         header.extend(["distance", "largest distance"]);
     }
-    text += &row(&header.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+    text += &row(&header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
     text += &row(&vec!["---".to_owned(); header.len()]);
     for rung in results.rungs.iter().filter(|rung| !rung.left_out) {
         let name = rung.files.first().map_or("", |file| &file.name);

@@ -41,7 +41,7 @@ pub struct Earlier {
 impl Earlier {
     /// The values of the last call that was finished.
     pub fn of(work: &Work) -> Earlier {
-        work.standing(STAGE, STAGE).and_then(|told| Earlier::deserialize(told).ok()).unwrap_or_default()
+        work.standing(STAGE, STAGE).and_then(|facts| Earlier::deserialize(facts).ok()).unwrap_or_default()
     }
 
     /// Keeps the values of this call.
@@ -79,7 +79,8 @@ impl Earlier {
         }
         let earlier = self.types.iter().map(|name| Recipe::from_name(name).map_err(Failure::new));
         let mut types: Vec<&'static Recipe> = earlier.collect::<Result<_, Failure>>()?;
-        let has = |types: &[&'static Recipe], recipe: &Recipe| types.iter().any(|it| it.name == recipe.name);
+        let has =
+            |types: &[&'static Recipe], recipe: &Recipe| types.iter().any(|known| known.name == recipe.name);
         let names_types = !args.types.is_empty() || args.ladder.is_some() || !args.fit.is_empty();
         if !names_types && !types.is_empty() {
             return Ok(types);

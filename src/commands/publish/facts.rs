@@ -36,7 +36,7 @@ pub fn of(source: &Source, model: &eval::Model, args: &PublishArgs) -> ModelFact
 
 /// Pipeline tag of the model if its source does not name one.
 fn pipeline(source: &Source, model: &eval::Model) -> Option<&'static str> {
-    let has_projector = matches!(source, Source::Checkpoint(it) if it.projector.is_some());
+    let has_projector = matches!(source, Source::Checkpoint(checkpoint) if checkpoint.projector.is_some());
     match () {
         () if has_projector => Some("image-text-to-text"),
         () if model.need_next_token().is_ok() => Some("text-generation"),

@@ -31,7 +31,7 @@ use crate::{
 
 /// Facts about a written file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Told {
+pub struct WrittenFile {
     /// Its type.
     pub file_type: String,
     /// Its files: several where it is split.
@@ -46,7 +46,7 @@ pub struct Told {
     pub fingerprint: String,
 }
 
-impl Told {
+impl WrittenFile {
     /// The file that a program is given.
     pub fn first(&self) -> &Path {
         self.paths.first().map_or(Path::new(""), PathBuf::as_path)
@@ -92,31 +92,32 @@ pub fn make(
     writing: &Writing<'_>,
     work: &mut Work,
     ui: &Ui,
-) -> Result<Vec<Told>, Failure> {
+) -> Result<Vec<WrittenFile>, Failure> {
     let stage = |recipe: &Recipe| format!("file {}", recipe.canonical_name());
     let digest = |recipe: &Recipe| {
         fingerprint(&json!(["file", writing.program, wanted.fingerprint, recipe.name, wanted.split_max_size]))
     };
     let standing = |work: &Work, recipe: &Recipe| {
-        let told = work.standing(&stage(recipe), &digest(recipe)).or_else(|| {
+        let file_facts = work.standing(&stage(recipe), &digest(recipe)).or_else(|| {
             let of = dropped_fingerprint(&digest(recipe), wanted.dropping?);
             work.standing(&dropped(recipe), &of)
         });
-        told.and_then(|told| Told::deserialize(told).ok())
+        file_facts.and_then(|file_facts| WrittenFile::deserialize(file_facts).ok())
     };
     let missing: Vec<&'static Recipe> =
         wanted.types.iter().copied().filter(|recipe| standing(work, recipe).is_none()).collect();
     // The base may be one of the files.
-    let (same, missing): (Vec<_>, Vec<_>) =
-        missing.into_iter().partition(|recipe| base.recipe.is_some_and(|it| it.name == recipe.name));
+    let (same, missing): (Vec<_>, Vec<_>) = missing
+        .into_iter()
+        .partition(|recipe| base.recipe.is_some_and(|base_recipe| base_recipe.name == recipe.name));
     for recipe in same {
-        let told = told_of_base(base, recipe, digest(recipe))?;
-        let paths = told.paths.clone();
+        let file_facts = base_file(base, recipe, digest(recipe))?;
+        let paths = file_facts.paths.clone();
         work.done(
             &stage(recipe),
             &digest(recipe),
             &paths,
-            serde_json::to_value(told).map_err(Failure::new)?,
+            serde_json::to_value(file_facts).map_err(Failure::new)?,
         )?;
     }
     if !missing.is_empty() {
@@ -133,20 +134,20 @@ pub fn make(
                 let files: Vec<&Written> =
                     written.iter().filter(|file| file.file_type == recipe.name).collect();
                 save_recipe(recipe, &conversion.input().tensors(recipe), &files, out)?;
-                let told = Told::of(&files, digest(recipe))?;
-                let mut paths = told.paths.clone();
+                let file_facts = WrittenFile::of(&files, digest(recipe))?;
+                let mut paths = file_facts.paths.clone();
                 paths.push(recipe_path(recipe, out));
-                let told = serde_json::to_value(told).map_err(Failure::new)?;
-                work.done(&stage(recipe), &digest(recipe), &paths, told)?;
+                let file_facts = serde_json::to_value(file_facts).map_err(Failure::new)?;
+                work.done(&stage(recipe), &digest(recipe), &paths, file_facts)?;
             }
         }
     }
-    let told = |recipe: &&'static Recipe| {
+    let file_facts = |recipe: &&'static Recipe| {
         standing(work, recipe).ok_or_else(|| {
             Failure::new(format_args!("{}: missing; it was written by an earlier run", recipe.name))
         })
     };
-    wanted.types.iter().map(told).collect()
+    wanted.types.iter().map(file_facts).collect()
 }
 
 /// Types whose files are to be made, and into how many files each goes.
@@ -180,14 +181,14 @@ pub fn dropped_fingerprint(file: &str, dropping: &str) -> String {
     fingerprint(&json!(["dropped", file, dropping]))
 }
 
-fn told_of_base(base: &Base, recipe: &Recipe, fingerprint: String) -> Result<Told, Failure> {
+fn base_file(base: &Base, recipe: &Recipe, fingerprint: String) -> Result<WrittenFile, Failure> {
     let model = base::open(&base.path)?;
     let (mut n_elems, mut n_bytes) = (0, 0);
     for (_, tensor) in model.tensors() {
         n_elems += tensor.shape.n_elems();
         n_bytes += tensor.n_bytes;
     }
-    Ok(Told {
+    Ok(WrittenFile {
         file_type: recipe.canonical_name().to_owned(),
         paths: model.shards().iter().map(|(path, _)| path.clone()).collect(),
         bytes: model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
@@ -197,8 +198,8 @@ fn told_of_base(base: &Base, recipe: &Recipe, fingerprint: String) -> Result<Tol
     })
 }
 
-impl Told {
-    fn of(files: &[&Written], fingerprint: String) -> Result<Told, Failure> {
+impl WrittenFile {
+    fn of(files: &[&Written], fingerprint: String) -> Result<WrittenFile, Failure> {
         let mut bytes = 0;
         for file in files {
             let metadata =
@@ -210,7 +211,7 @@ impl Told {
         let (n_elems, n_bytes) = files
             .iter()
             .fold((0, 0), |(elems, bytes), file| (elems + file.n_elems, bytes + file.tensor_bytes));
-        Ok(Told {
+        Ok(WrittenFile {
             file_type: name.to_owned(),
             paths: files.iter().map(|file| file.path.clone()).collect(),
             bytes,
@@ -276,30 +277,32 @@ pub struct Sidecar<'a> {
 pub fn sidecar(
     sidecar: &Sidecar<'_>,
     input: impl FnOnce() -> Result<CheckpointInput, convert::Error>,
-    (out, taken): (&Path, &[Told]),
+    (out, taken): (&Path, &[WrittenFile]),
     writing: &Writing<'_>,
     work: &mut Work,
     ui: &Ui,
-) -> Result<Told, Failure> {
+) -> Result<WrittenFile, Failure> {
     let &Sidecar { kind, src, recipe, ref of } = sidecar;
     let stage = format!("{kind} {}", src.display());
     let digest = fingerprint(&json!([kind, writing.program, recipe.name, of]));
-    if let Some(told) = work.standing(&stage, &digest).and_then(|told| Told::deserialize(told).ok()) {
-        return Ok(told);
+    if let Some(file_facts) =
+        work.standing(&stage, &digest).and_then(|file_facts| WrittenFile::deserialize(file_facts).ok())
+    {
+        return Ok(file_facts);
     }
     ui.status(&format!("{kind}: {}", recipe.canonical_name()));
     let input = input().map_err(|error| failure(src, error))?;
     let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
     let planned = conversion.plan().map_err(|error| failure(src, error))?;
     for path in planned.paths(Some(out)).map_err(|error| failure(src, error))? {
-        if taken.iter().any(|told| told.paths.contains(&path)) {
+        if taken.iter().any(|file_facts| file_facts.paths.contains(&path)) {
             return Err(Failure::at(&path, format_args!("the {kind} has the name of another file")));
         }
     }
     drop(planned);
     let written = write(&conversion, (src, out), &digest, writing, ui)?;
-    let told = Told::of(&written.iter().collect::<Vec<_>>(), digest.clone())?;
-    let paths = told.paths.clone();
-    work.done(&stage, &digest, &paths, serde_json::to_value(&told).map_err(Failure::new)?)?;
-    Ok(told)
+    let file_facts = WrittenFile::of(&written.iter().collect::<Vec<_>>(), digest.clone())?;
+    let paths = file_facts.paths.clone();
+    work.done(&stage, &digest, &paths, serde_json::to_value(&file_facts).map_err(Failure::new)?)?;
+    Ok(file_facts)
 }

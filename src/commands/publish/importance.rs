@@ -37,7 +37,7 @@ const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Facts about a matrix.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Told {
+pub struct ImatrixFacts {
     pub file: String,
     pub sha256: String,
     /// Texts that it was collected on.
@@ -69,11 +69,11 @@ pub fn make(
     out: &Path,
     work: &mut Work,
     ui: &Ui,
-) -> Result<Told, Failure> {
+) -> Result<ImatrixFacts, Failure> {
     let path = out.join(NAME);
-    let told = work.standing("imatrix", fingerprint).and_then(|told| Told::deserialize(told).ok());
-    if let Some(told) = told {
-        return Ok(told);
+    let facts = work.standing("imatrix", fingerprint).and_then(|facts| ImatrixFacts::deserialize(facts).ok());
+    if let Some(facts) = facts {
+        return Ok(facts);
     }
     let part = work.path(PART);
     let (mut collector, n_done) = continued(&part, fingerprint).unwrap_or_else(|| (Collector::new(false), 0));
@@ -112,7 +112,7 @@ pub fn make(
     }
     let bytes = sums.to_bytes(Format::Gguf).map_err(|error| Failure::at(&path, error))?;
     write_result(&path, &bytes, true)?;
-    let told = Told {
+    let facts = ImatrixFacts {
         file: NAME.to_owned(),
         sha256: sha256_of(&path)?,
         texts: text.names.clone(),
@@ -122,9 +122,9 @@ pub fn make(
         gaps: gaps.len(),
         unexecuted: unexecuted.len(),
     };
-    work.done("imatrix", fingerprint, &[path], serde_json::to_value(&told).map_err(Failure::new)?)?;
-    let _unneeded = fs::remove_file(part);
-    Ok(told)
+    work.done("imatrix", fingerprint, &[path], serde_json::to_value(&facts).map_err(Failure::new)?)?;
+    let _ = fs::remove_file(part);
+    Ok(facts)
 }
 
 /// State that an interrupted run saved.

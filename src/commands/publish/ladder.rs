@@ -92,7 +92,7 @@ mod tests {
         let rungs = [rung("q2_k", 100_000), rung("q4_k_m", 200_000), rung("q8_0", 400_000)];
         let names = |budgets: &[u64]| {
             for_budgets(&rungs, budgets, &Use::default())
-                .map(|chosen| chosen.iter().map(|it| it.name).collect::<Vec<_>>())
+                .map(|chosen| chosen.iter().map(|recipe| recipe.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&[450_000, 250_000, 260_000]).unwrap(), ["Q4_K_M", "Q8_0"]);
         assert!(names(&[450_000, 50_000]).unwrap_err().message.contains("nothing fits 50.0 kB"));

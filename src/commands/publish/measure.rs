@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    files::Told,
+    files::WrittenFile,
     work::{Work, fingerprint},
 };
 use crate::{
@@ -83,7 +83,7 @@ pub struct On<'a> {
 /// A model that cannot be run, an interruption.
 pub fn measure(
     (base, base_fingerprint): (&Model, &str),
-    files: &[Told],
+    files: &[WrittenFile],
     on: &On<'_>,
     args: &RunArgs,
     work: &Work,
@@ -94,7 +94,7 @@ pub fn measure(
         return vectors(base, files, on, args, ui);
     }
     let of_window = on.windows.first().map_or(0, |window| window.counted.len()) * Position::STORED_BYTES;
-    let store = |file: &Told| store(base_fingerprint, file, on, args, work);
+    let store = |file: &WrittenFile| store(base_fingerprint, file, on, args, work);
     let mut positions: Vec<Vec<u8>> =
         files.iter().map(|file| fs::read(store(file)).unwrap_or_default()).collect();
     // A group of windows runs together, and one that is not whole is run again when there are more windows.
@@ -106,16 +106,16 @@ pub fn measure(
     }
     let n_done = |stored: &Vec<u8>| stored.len() / of_window.max(1);
     let cancel = cancel_on_interrupt();
-    let mut told = false;
+    let mut is_reported = false;
     while let Some(first) = positions.iter().map(n_done).filter(|n| *n < wanted).min() {
         // Those that are this far, up to where the next ones are.
         let which: Vec<usize> = (0..files.len()).filter(|i| n_done(&positions[*i]) == first).collect();
         let next = positions.iter().map(n_done).filter(|n| *n > first).min().unwrap_or(wanted).min(wanted);
         let others =
             which.iter().map(|i| open(files[*i].first(), args, ui)).collect::<Result<Vec<_>, Failure>>()?;
-        if !told {
+        if !is_reported {
             tell_memory(base, &others, on.context, ui);
-            told = true;
+            is_reported = true;
         }
         let mut progress = ProgressLine::new("chunks", next);
         // Sum and number of the divergences of the windows before these.
@@ -177,7 +177,13 @@ fn sum_of(stored: &[u8]) -> (f64, usize) {
 }
 
 /// Path of the stored positions of a file.
-pub fn store(base_fingerprint: &str, file: &Told, on: &On<'_>, args: &RunArgs, work: &Work) -> PathBuf {
+pub fn store(
+    base_fingerprint: &str,
+    file: &WrittenFile,
+    on: &On<'_>,
+    args: &RunArgs,
+    work: &Work,
+) -> PathBuf {
     let activations = args.activations.unwrap_or_default().name();
     let of = json!([base_fingerprint, file.fingerprint, on.digest, on.context, activations, TOP_K]);
     work.path(&format!("measured-{}-{}", file.file_type, &fingerprint(&of)[..16]))
@@ -199,7 +205,13 @@ fn tell_memory(base: &Model, others: &[Model], context: usize, ui: &Ui) {
 }
 
 /// Compares the vectors of the windows, of a model that predicts no token.
-fn vectors(base: &Model, files: &[Told], on: &On<'_>, args: &RunArgs, ui: &Ui) -> Result<Measured, Failure> {
+fn vectors(
+    base: &Model,
+    files: &[WrittenFile],
+    on: &On<'_>,
+    args: &RunArgs,
+    ui: &Ui,
+) -> Result<Measured, Failure> {
     if base.is_encoder_decoder() || base.audio_input().is_some() {
         ui.warning("skipping measurements: the model is an encoder-decoder");
         return Ok(Measured::default());
@@ -231,7 +243,7 @@ impl Figures {
     /// Computes metrics from the positions of a file over this many chunks.
     pub fn of(positions: &[Position], n_windows: usize) -> Figures {
         let all = Comparison::of(positions, TOP_K);
-        let kl: Vec<f64> = positions.iter().map(|it| it.kl).collect();
+        let kl: Vec<f64> = positions.iter().map(|position| position.kl).collect();
         let quantile = |fraction| quantile(&kl, n_windows, fraction);
         Figures {
             divergence: all.kl,
@@ -268,7 +280,7 @@ fn quantile(values: &[f64], n_windows: usize, fraction: f64) -> Estimate {
     };
     let draws: Vec<f64> = (0..DRAWS).map(drawn).collect();
     let mean = draws.iter().sum::<f64>() / DRAWS as f64;
-    let variance = draws.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / (DRAWS - 1) as f64;
+    let variance = draws.iter().map(|draw| (draw - mean).powi(2)).sum::<f64>() / (DRAWS - 1) as f64;
     Estimate { value, error: variance.sqrt() }
 }
 

@@ -40,7 +40,7 @@ use self::{
     base::{Base, Source},
     card::{PLOT, REPORT, RESULTS, SUMS, card, cost},
     earlier::Earlier,
-    files::Told,
+    files::WrittenFile,
     measure::{Figures, Measured, On, dominated, measure},
     results::{BaseFacts, Evaluation, Memory, PublishedFile, PublishedSidecar, Results, Rung},
     texts::{For, Text},
@@ -148,8 +148,8 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
                 activations
             ]);
             let digest = fingerprint(&of);
-            let told = importance::make(&model, &text, args.context(), &digest, out, &mut work, ui)?;
-            Some((told, digest))
+            let facts = importance::make(&model, &text, args.context(), &digest, out, &mut work, ui)?;
+            Some((facts, digest))
         }
     };
     let matrix = importance.as_ref().map(|_| importance::read(&out.join(importance::NAME))).transpose()?;
@@ -170,20 +170,20 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         fingerprint: &fingerprint(&of_files),
         dropping: args.drop_dominated.then_some(dropping.as_str()),
     };
-    let told = files::make(&base, &wanted, out, &writing, &mut work, ui)?;
-    let sidecars = sidecars(&source, &base, &args, (out, &told), &writing, &mut work, ui)?;
+    let written = files::make(&base, &wanted, out, &writing, &mut work, ui)?;
+    let sidecars = sidecars(&source, &base, &args, (out, &written), &writing, &mut work, ui)?;
 
     // Measured loss.
-    let measured = measure((&model, base.fingerprint.as_str()), &told, &on, &args.run, &work, ui)?;
+    let measured = measure((&model, base.fingerprint.as_str()), &written, &on, &args.run, &work, ui)?;
 
     let mut publication = Publication { out, base: &base, model: &model, args: &args, work, ui };
-    let mut rungs = publication.rungs(&told, &measured)?;
-    publication.tell_dominated(&mut rungs, &told, &measured, (&on, &dropping))?;
-    publication.verify(&rungs, &told, sidecars.iter().map(|(_, told)| told))?;
-    publication.digest(&mut rungs, &told)?;
+    let mut rungs = publication.rungs(&written, &measured)?;
+    publication.tell_dominated(&mut rungs, &written, &measured, (&on, &dropping))?;
+    publication.verify(&rungs, &written, sidecars.iter().map(|(_, written)| written))?;
+    publication.digest(&mut rungs, &written)?;
     let mut published = Vec::new();
-    for &(kind, ref told) in &sidecars {
-        let files = publication.published(told)?;
+    for &(kind, ref written) in &sidecars {
+        let files = publication.published(written)?;
         published.extend(files.into_iter().map(|file| PublishedSidecar { kind, file }));
     }
     let results = Results {
@@ -200,13 +200,13 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             .to_owned(),
             bytes: model.file().shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
         },
-        importance: importance.map(|(told, _)| told),
+        importance: importance.map(|(facts, _)| facts),
         evaluation: evaluation(&text, &measured, &args),
         rungs,
         sidecars: published,
         others: BTreeMap::new(),
     };
-    publication.write(results, &measured, &told)?;
+    publication.write(results, &measured, &written)?;
     Earlier::save(&args, &types, &mut publication.work)?;
     if let Source::Checkpoint(checkpoint) = source {
         checkpoint.hub.finish(ui)?;
@@ -235,11 +235,11 @@ fn sidecars(
     source: &Source,
     base: &Base,
     args: &PublishArgs,
-    (out, files): (&Path, &[Told]),
+    (out, files): (&Path, &[WrittenFile]),
     writing: &Writing<'_>,
     work: &mut Work,
     ui: &Ui,
-) -> Result<Vec<(&'static str, Told)>, Failure> {
+) -> Result<Vec<(&'static str, WrittenFile)>, Failure> {
     let Source::Checkpoint(checkpoint) = source else {
         return match args.draft.first() {
             Some(_) => {
@@ -257,9 +257,9 @@ fn sidecars(
         let projector =
             files::Sidecar { kind: "projector", src: &args.src, recipe, of: json!(base.fingerprint) };
         let input = || CheckpointInput::open_projector(target.clone(), &arch::Options::default());
-        let told = files::sidecar(&projector, input, (out, &taken), writing, work, ui)?;
-        taken.push(told.clone());
-        sidecars.push((projector.kind, told));
+        let written = files::sidecar(&projector, input, (out, &taken), writing, work, ui)?;
+        taken.push(written.clone());
+        sidecars.push((projector.kind, written));
     }
     for src in &args.draft {
         let hub = hub::input(src, hub::Wanted { weights: true, keep: false, out: Some(out) }, ui)?;
@@ -274,9 +274,9 @@ fn sidecars(
         let recipe = Recipe::from_name(stored).map_err(Failure::new)?;
         let of = json!([base.fingerprint, base::state_of(src, &hub)?]);
         let draft = files::Sidecar { kind: "draft", src, recipe, of };
-        let told = files::sidecar(&draft, input, (out, &taken), writing, work, ui)?;
-        taken.push(told.clone());
-        sidecars.push((draft.kind, told));
+        let written = files::sidecar(&draft, input, (out, &taken), writing, work, ui)?;
+        taken.push(written.clone());
+        sidecars.push((draft.kind, written));
         hub.finish(ui)?;
     }
     Ok(sidecars)
@@ -343,11 +343,11 @@ struct Publication<'a> {
 
 impl Publication<'_> {
     /// Facts about each file.
-    fn rungs(&self, told: &[Told], measured: &Measured) -> Result<Vec<Rung>, Failure> {
+    fn rungs(&self, written: &[WrittenFile], measured: &Measured) -> Result<Vec<Rung>, Failure> {
         // Unknown architectures have no table of memory.
         let demand = Demand::of(self.model.file()).ok();
         let mut rungs = Vec::new();
-        for (index, file) in told.iter().enumerate() {
+        for (index, file) in written.iter().enumerate() {
             let mut memory = Vec::new();
             if let Some(demand) = &demand {
                 let weights = file.tensor_bytes;
@@ -377,7 +377,7 @@ impl Publication<'_> {
     fn tell_dominated(
         &mut self,
         rungs: &mut [Rung],
-        told: &[Told],
+        written: &[WrittenFile],
         measured: &Measured,
         (on, dropping): (&On<'_>, &str),
     ) -> Result<(), Failure> {
@@ -390,10 +390,10 @@ impl Publication<'_> {
             let size = human_bytes(rung.bytes);
             self.ui.warning(&format!("{} ({size}): {better} is no larger and predicts better", rung.r#type));
             rung.dominated_by = Some(better);
-            rung.left_out = self.args.drop_dominated && told[index].first() != self.base.path;
+            rung.left_out = self.args.drop_dominated && written[index].first() != self.base.path;
             if rung.left_out {
                 let recipe = Recipe::from_name(&rung.r#type).map_err(Failure::new)?;
-                let file = &told[index];
+                let file = &written[index];
                 // As long as what was measured of it stands, the file is not wanted again.
                 if !measured.positions.is_empty() {
                     let store = measure::store(&self.base.fingerprint, file, on, &self.args.run, &self.work);
@@ -412,10 +412,10 @@ impl Publication<'_> {
     fn verify<'a>(
         &mut self,
         rungs: &[Rung],
-        told: &'a [Told],
-        sidecars: impl Iterator<Item = &'a Told>,
+        written: &'a [WrittenFile],
+        sidecars: impl Iterator<Item = &'a WrittenFile>,
     ) -> Result<(), Failure> {
-        let files = rungs.iter().zip(told).filter(|(rung, _)| !rung.left_out).map(|(_, file)| file);
+        let files = rungs.iter().zip(written).filter(|(rung, _)| !rung.left_out).map(|(_, file)| file);
         for file in files.chain(sidecars) {
             let stage = format!("verified {}", file.name());
             if self.work.standing(&stage, &file.fingerprint).is_none() {
@@ -428,19 +428,19 @@ impl Publication<'_> {
     }
 
     /// Names, sizes and digests of files.
-    fn digest(&mut self, rungs: &mut [Rung], told: &[Told]) -> Result<(), Failure> {
-        for (rung, file) in rungs.iter_mut().zip(told).filter(|(rung, _)| !rung.left_out) {
+    fn digest(&mut self, rungs: &mut [Rung], written: &[WrittenFile]) -> Result<(), Failure> {
+        for (rung, file) in rungs.iter_mut().zip(written).filter(|(rung, _)| !rung.left_out) {
             rung.files = self.published(file)?;
         }
         Ok(())
     }
 
-    fn published(&mut self, file: &Told) -> Result<Vec<PublishedFile>, Failure> {
+    fn published(&mut self, file: &WrittenFile) -> Result<Vec<PublishedFile>, Failure> {
         let stage = format!("sha256 {}", file.name());
         let known = self
             .work
             .standing(&stage, &file.fingerprint)
-            .and_then(|it| serde_json::from_value(it.clone()).ok());
+            .and_then(|value| serde_json::from_value(value.clone()).ok());
         let digests: Vec<String> = match known {
             Some(digests) => digests,
             None => {
@@ -459,7 +459,12 @@ impl Publication<'_> {
     }
 
     /// Writes everything that is not a model: charts, metrics, card, checksums.
-    fn write(&self, mut results: Results, measured: &Measured, told: &[Told]) -> Result<(), Failure> {
+    fn write(
+        &self,
+        mut results: Results,
+        measured: &Measured,
+        written: &[WrittenFile],
+    ) -> Result<(), Failure> {
         // If this is stopped half-way, what it wrote must not pass for edits.
         let _ = fs::remove_file(self.out.join(SUMS));
         let put = |name: &str, text: &str| write_result(&self.out.join(name), text.as_bytes(), true);
@@ -468,15 +473,16 @@ impl Publication<'_> {
                 Some(Plotted { name: rung.r#type.clone(), bytes: rung.bytes, cost: cost(rung)? })
             });
             put(PLOT, &size_plot(&plotted.collect::<Vec<_>>(), "divergence (nats)"))?;
-            put(REPORT, &html(&self.report(&results, measured, told)).map_err(Failure::new)?)?;
+            put(REPORT, &html(&self.report(&results, measured, written)).map_err(Failure::new)?)?;
         }
         // Digests of the other files of this call, which are not in the table of files.
-        let mut others: Vec<String> = results.importance.iter().map(|it| it.file.clone()).collect();
+        let mut others: Vec<String> =
+            results.importance.iter().map(|importance| importance.file.clone()).collect();
         if !measured.positions.is_empty() {
             others.extend([PLOT.to_owned(), REPORT.to_owned()]);
         }
         // The base has no recipe: it is what its source is.
-        let made = results.rungs.iter().zip(told).filter(|(_, file)| file.first() != self.base.path);
+        let made = results.rungs.iter().zip(written).filter(|(_, file)| file.first() != self.base.path);
         let made = made.filter(|(rung, _)| !rung.left_out);
         others.extend(made.map(|(rung, _)| format!("recipes/{}.json", rung.r#type)));
         for name in others {
@@ -496,7 +502,10 @@ impl Publication<'_> {
         // Leftovers of a killed run for files that are complete now.
         for name in sums.keys().map(String::as_str).chain([SUMS]) {
             let leftovers = Output::leftovers(&self.out.join(name));
-            leftovers.iter().filter(|it| it.path.is_file()).for_each(|it| drop(fs::remove_file(&it.path)));
+            leftovers
+                .iter()
+                .filter(|leftover| leftover.path.is_file())
+                .for_each(|leftover| drop(fs::remove_file(&leftover.path)));
         }
         put(SUMS, &sums.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect::<String>())
     }
@@ -518,8 +527,8 @@ impl Publication<'_> {
         Ok(())
     }
 
-    fn report(&self, results: &Results, measured: &Measured, told: &[Told]) -> Report {
-        let file = |(index, file): (usize, &Told)| {
+    fn report(&self, results: &Results, measured: &Measured, written: &[WrittenFile]) -> Report {
+        let file = |(index, file): (usize, &WrittenFile)| {
             let positions = measured.positions.get(index).map_or(&[][..], Vec::as_slice);
             let (kl_by_position, kl_by_window) = kl_by_place(positions, measured.windows);
             FileReport {
@@ -532,7 +541,7 @@ impl Publication<'_> {
                 tensors: None,
             }
         };
-        let kept = told.iter().enumerate().filter(|(index, _)| !results.rungs[*index].left_out);
+        let kept = written.iter().enumerate().filter(|(index, _)| !results.rungs[*index].left_out);
         Report {
             base: format!("{} ({})", results.model.name, results.base.r#type),
             base_bytes: Some(results.base.bytes),

@@ -105,7 +105,7 @@ pub struct Results {
     pub command: Vec<String>,
     pub model: ModelFacts,
     pub base: BaseFacts,
-    pub importance: Option<importance::Told>,
+    pub importance: Option<importance::ImatrixFacts>,
     pub evaluation: Option<Evaluation>,
     pub rungs: Vec<Rung>,
     /// Projectors and drafts.

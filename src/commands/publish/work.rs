@@ -30,8 +30,8 @@ struct Done {
     fingerprint: String,
     outputs: Vec<FileState>,
     /// Data that later stages use.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    told: Value,
+    #[serde(rename = "told", default, skip_serializing_if = "Value::is_null")]
+    facts: Value,
 }
 
 /// A file as a stage left it.
@@ -96,7 +96,7 @@ impl Work {
     pub fn standing(&self, stage: &str, fingerprint: &str) -> Option<&Value> {
         let done = self.stages.get(stage).filter(|done| done.fingerprint == fingerprint)?;
         let is_there = |file: &FileState| FileState::of(&file.path).as_ref() == Some(file);
-        done.outputs.iter().all(is_there).then_some(&done.told)
+        done.outputs.iter().all(is_there).then_some(&done.facts)
     }
 
     /// True if a file is as a stage left it, by its size and time.
@@ -114,13 +114,13 @@ impl Work {
         stage: &str,
         fingerprint: &str,
         outputs: &[PathBuf],
-        told: Value,
+        facts: Value,
     ) -> Result<(), Failure> {
         let state = |path: &PathBuf| {
             FileState::of(path).ok_or_else(|| Failure::at(path, "missing after it was written"))
         };
         let outputs = outputs.iter().map(state).collect::<Result<Vec<_>, Failure>>()?;
-        let done = Done { fingerprint: fingerprint.to_owned(), outputs, told };
+        let done = Done { fingerprint: fingerprint.to_owned(), outputs, facts };
         self.stages.insert(stage.to_owned(), done);
         let text = serde_json::to_string_pretty(&self.stages).map_err(Failure::new)?;
         write_result(&self.path(STATE), text.as_bytes(), true)

@@ -67,12 +67,12 @@ pub fn write<I: Input>(
     }
     paths.iter().for_each(|path| warn_of_leftovers(path, ui));
     let cancel = cancel_on_interrupt();
-    let _soon = ui.ends_soon(|| failure(Path::new(""), Error::Cancelled));
+    let _guard = ui.ends_soon(|| failure(Path::new(""), Error::Cancelled));
     let progress = ui.progress(checked.input_bytes());
     let program = || writing.program.to_owned();
     let options = vec![("stage".to_owned(), fingerprint.to_owned())];
     let origin = Origin { program: &program, options, inputs: Vec::new() };
-    let goes_on = |it: GoesOn| tell(it, ui);
+    let goes_on = |event: GoesOn| tell(event, ui);
     let losses = Arc::new(Losses::default());
     let options_of_run = writing.options.clone().losses(losses.clone());
     let run = |resume| {

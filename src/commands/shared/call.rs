@@ -58,7 +58,8 @@ impl Call {
                 ArgAction::SetTrue => "given".to_owned(),
                 _ => {
                     let values = matches.get_raw(id).into_iter().flatten();
-                    let values: Vec<String> = values.map(|it| it.to_string_lossy().into_owned()).collect();
+                    let values: Vec<String> =
+                        values.map(|value| value.to_string_lossy().into_owned()).collect();
                     values.join(",")
                 }
             };

@@ -12,7 +12,7 @@ use convert::{
 
 use crate::{
     commands::shared::{
-        calibration::{Calibration, Gained, left_beside},
+        calibration::{Calibration, Gained, leftovers},
         call::Call,
         input_kind::{self, Wanted},
         layout_notes::Notes,
@@ -253,7 +253,7 @@ fn gains<I: Input>(
     });
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| folder.join(name(path))).collect();
     let began = Instant::now();
-    let _removed = Removed(&folder, ui);
+    let _guard = Removed(&folder, ui);
     if calibration.verifies() {
         std::fs::create_dir_all(&folder)
             .map_err(|error| Failure::at(&folder, format_args!("cannot make: {error}")))?;
@@ -286,8 +286,8 @@ struct Removed<'a>(&'a Path, &'a Ui);
 
 impl Drop for Removed<'_> {
     fn drop(&mut self) {
-        let gone = std::fs::remove_dir_all(self.0);
-        if let Err(error) = gone
+        let removed = std::fs::remove_dir_all(self.0);
+        if let Err(error) = removed
             && self.0.exists()
         {
             self.1.warning(&format!("{}: cannot remove temporary files: {error}", self.0.display()));
@@ -367,7 +367,7 @@ fn unfinished(path: &Path, run: &Unfinished) -> Failure {
 /// `rm A B removes what it left`.
 fn removes(run: &Unfinished) -> String {
     let first = run.files.first().zip(run.outputs.first()).map(|(journal, out)| journal.with_file_name(out));
-    let of_texts: Vec<PathBuf> = first.iter().flat_map(|out| left_beside(out)).collect();
+    let of_texts: Vec<PathBuf> = first.iter().flat_map(|out| leftovers(out)).collect();
     let files: Vec<&Path> = run.files.iter().chain(&of_texts).map(PathBuf::as_path).collect();
     format!("`{}` removes its files", rm(&files))
 }
@@ -386,7 +386,7 @@ fn quoted(path: &Path) -> String {
 }
 
 /// Hints for an interrupted run; empty if it left nothing.
-pub fn how_to_go_on(paths: &[PathBuf]) -> Vec<String> {
+pub fn resume_hints(paths: &[PathBuf]) -> Vec<String> {
     let Some(run) = convert::unfinished(paths) else { return Vec::new() };
     let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
     vec![format!("{done} of {total} done; repeat the call with --resume to continue"), removes(&run)]

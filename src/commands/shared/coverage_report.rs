@@ -98,6 +98,8 @@ impl CoverageReport {
             _ => "?".to_owned(),
         };
         let tensors = self.coverage.tensors.iter();
-        tensors.map(|it| format!("importance matrix: {}: {}", it.name, line(&it.status))).collect()
+        tensors
+            .map(|tensor| format!("importance matrix: {}: {}", tensor.name, line(&tensor.status)))
+            .collect()
     }
 }

@@ -219,7 +219,7 @@ fn look(path: &Path) -> Found {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             !["imatrix", "mmproj"].iter().any(|start| name.starts_with(start))
         };
-        let files = names.filter(|path| path.extension().is_some_and(|it| it == "gguf"));
+        let files = names.filter(|path| path.extension().is_some_and(|extension| extension == "gguf"));
         let first = files.min_by_key(|path| (!is_model(path), path.clone()));
         return first.map_or(Found::Other, Found::FolderOfGguf);
     }
@@ -243,7 +243,10 @@ fn is_weights(path: &Path, start: &[u8]) -> bool {
     let is_safetensors = start.len() > 8 && start[5..8] == [0; 3] && start[8] == b'{';
     let is_archive = start.starts_with(b"PK") || start.first() == Some(&0x80);
     is_safetensors
-        || (is_archive && path.extension().is_some_and(|it| it == "bin" || it == "pth" || it == "pt"))
+        || (is_archive
+            && path
+                .extension()
+                .is_some_and(|extension| extension == "bin" || extension == "pth" || extension == "pt"))
 }
 
 /// Letters and what stands between them. The older form of importance matrices begins with a small number of 4 bytes, which has zeros.

@@ -68,8 +68,9 @@ pub(in crate::commands) struct Header {
     pub n_windows: usize,
     /// Settings that the metrics depend on: the same in all parts of a run.
     pub run: Map<String, Value>,
-    /// Facts about the run: paths as they were given.
-    pub told: Value,
+    /// Facts about the run: paths as given.
+    #[serde(rename = "told")]
+    pub facts: Value,
 }
 
 /// A part that was read.
@@ -88,7 +89,7 @@ pub(in crate::commands) struct NewPart<'a> {
     pub windows: Range<usize>,
     pub n_windows: usize,
     pub run: Value,
-    pub told: Value,
+    pub facts: Value,
 }
 
 impl NewPart<'_> {
@@ -110,7 +111,7 @@ impl NewPart<'_> {
             windows: self.windows.clone(),
             n_windows: self.n_windows,
             run,
-            told: self.told,
+            facts: self.facts,
         };
         let header = serde_json::to_vec(&header).map_err(Failure::new)?;
         let mut bytes = MAGIC.to_vec();
@@ -213,9 +214,9 @@ impl PartFile {
     ///
     /// # Errors
     /// A file of another form.
-    pub fn told<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Failure> {
-        let told = self.header.told.clone();
-        serde_json::from_value(told).map_err(|error| Failure::at(&self.path, error))
+    pub fn facts<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Failure> {
+        let facts = self.header.facts.clone();
+        serde_json::from_value(facts).map_err(|error| Failure::at(&self.path, error))
     }
 }
 
@@ -239,7 +240,7 @@ pub(in crate::commands) fn open_all(paths: &[PathBuf], verb: &str) -> Result<Vec
     }
     let is_there = |number: &u32| parts.iter().any(|part| part.header.part == *number);
     let missing: Vec<String> =
-        (1..=count).filter(|number| !is_there(number)).map(|it| it.to_string()).collect();
+        (1..=count).filter(|number| !is_there(number)).map(|number| number.to_string()).collect();
     if !missing.is_empty() {
         return Err(Failure::new(format_args!("missing parts of {count}: {}", missing.join(", "))));
     }

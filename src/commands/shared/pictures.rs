@@ -101,9 +101,9 @@ impl Pictures {
         let last = parts.len() - 1;
         let tokens = parts.iter().enumerate().map(|(i, part)| {
             let before = if i > 0 { end } else { "" };
-            let behind = if i < last { begin } else { "" };
+            let suffix = if i < last { begin } else { "" };
             // Marks are tokenized with the text around them: blanks of both become one token.
-            model.tokenizer().encode(format!("{before}{part}{behind}"), i == 0 && begins, true)
+            model.tokenizer().encode(format!("{before}{part}{suffix}"), i == 0 && begins, true)
         });
         tokens.collect::<Result<_, _>>().map_err(|error| Failure::at(file, error))
     }

@@ -229,7 +229,9 @@ impl PlanFile {
             let now = PlannedOutput::new(path, file);
             let tensors = planned.tensors.iter().zip(&now.tensors);
             if let Some((planned, now)) = tensors.into_iter().find(|(planned, now)| planned != now) {
-                let place = |it: &PlannedTensor| format!("{} {:?} at {}", it.dtype, it.shape, it.offset);
+                let place = |tensor: &PlannedTensor| {
+                    format!("{} {:?} at {}", tensor.dtype, tensor.shape, tensor.offset)
+                };
                 let (was, is) = (place(planned), place(now));
                 return failed(format!("tensor `{}` is {was} in the plan and {is} now", planned.name));
             }

@@ -141,7 +141,9 @@ impl Report {
             architecture: origin.architecture.to_owned(),
             dry_run,
             outputs: files.iter().map(output).collect(),
-            dropped: dropped.map(|it| Dropped { name: it.name.clone(), reason: it.reason }).collect(),
+            dropped: dropped
+                .map(|tensor| Dropped { name: tensor.name.clone(), reason: tensor.reason })
+                .collect(),
             notes: origin.notes.clone(),
             calibration: Vec::new(),
         }

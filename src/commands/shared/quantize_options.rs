@@ -315,12 +315,12 @@ impl Settings {
     ) -> Result<Settings, Failure> {
         let Some(calibration) = &self.calibration else { return Ok(self) };
         let began = Instant::now();
-        let Some((dtypes, told)) = calibration.choose_types(budget, recipe, &self, ui)? else {
+        let Some((dtypes, chosen)) = calibration.choose_types(budget, recipe, &self, ui)? else {
             return Ok(self);
         };
         self.decided = Some(dtypes);
         if let Some(calibration) = &mut self.calibration {
-            calibration.chose(told, began.elapsed());
+            calibration.chose(chosen, began.elapsed());
         }
         Ok(self)
     }
@@ -487,8 +487,9 @@ impl Settings {
             }
             let mut by_rules = Vec::new();
             for name in names.iter().filter(|name| !output.dtypes.contains_key(**name)) {
-                let of_it: Vec<_> = patterns.iter().filter(|(_, pattern)| matches(pattern, name)).collect();
-                match of_it[..] {
+                let of_tensor: Vec<_> =
+                    patterns.iter().filter(|(_, pattern)| matches(pattern, name)).collect();
+                match of_tensor[..] {
                     [] => by_rules.push(*name),
                     [(one, first), ref others @ ..] => {
                         if let Some((other, _)) = others.iter().find(|(_, other)| other.dtype != first.dtype)

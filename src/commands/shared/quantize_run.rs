@@ -84,8 +84,8 @@ pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -
         }
         conversion_run::run(open, recipes, &settings, &args, ui)
     };
-    write().inspect(|()| folder.gone(ui)).map_err(|failure| match convert::unfinished(&paths) {
-        None if folder.is_temporary || failure.code == EXIT_INTERRUPTED => failure.hint(folder.told()),
+    write().inspect(|()| folder.remove(ui)).map_err(|failure| match convert::unfinished(&paths) {
+        None if folder.is_temporary || failure.code == EXIT_INTERRUPTED => failure.hint(folder.resume_hint()),
         // Said with all else that it left, or kept by its own name.
         _ => failure,
     })

@@ -28,7 +28,7 @@ pub fn guarded<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     let (sender, receiver) = channel();
     let send = move || {
         // The receiver is gone if limits were exceeded.
-        let _unheard = sender.send(work());
+        let _ = sender.send(work());
     };
     thread::Builder::new()
         .spawn(send)

@@ -11,7 +11,7 @@ use convert::{CheckedConversion, Error, GoesOn, Input, Journaling, Losses, Origi
 use gguf::Output;
 
 use super::{
-    conversion_run::{RunArgs, failure, how_to_go_on},
+    conversion_run::{RunArgs, failure, resume_hints},
     loss_report,
     plan_report::Report,
 };
@@ -108,14 +108,15 @@ pub(in crate::commands) fn write_and_report<I: Input>(
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
     let (inputs, options) = (args.call.inputs()?, args.call.options.clone());
     let origin = Origin { program: &|| args.call.program(), options, inputs };
-    let journaling = Journaling { origin: &origin, resume: args.call.resume, goes_on: &|it| tell(it, ui) };
+    let journaling =
+        Journaling { origin: &origin, resume: args.call.resume, goes_on: &|event| tell(event, ui) };
     if args.call.resume && convert::unfinished(&paths).is_none() {
         ui.note("nothing to resume, starting from the beginning");
     }
     let cancel = cancel_on_interrupt();
     let stopped = paths.clone();
     // Disks and kernels may take longer than people wait.
-    let _soon = ui.ends_soon(move || failure(Path::new(""), Error::Cancelled).hint(how_to_go_on(&stopped)));
+    let _guard = ui.ends_soon(move || failure(Path::new(""), Error::Cancelled).hint(resume_hints(&stopped)));
     let progress = ui.progress(checked.input_bytes());
     let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
     let losses = Arc::new(Losses::default());
@@ -129,7 +130,7 @@ pub(in crate::commands) fn write_and_report<I: Input>(
         Error::NotResumable { .. } => {
             failed(error).hint(["repeat the call to continue, or use --force without --resume to start over"])
         }
-        error => failed(error).hint(how_to_go_on(&paths)),
+        error => failed(error).hint(resume_hints(&paths)),
     })?;
     loss_report::warn(&losses, ui);
     say_written(files, ui);

@@ -93,7 +93,7 @@ pub fn gather(
     let opened = match open() {
         // Leftovers of another run in a temporary folder are useless.
         Err(Error::OtherMoments { .. } | Error::BrokenMoments { .. }) if folder.is_temporary => {
-            let _gone = fs::remove_dir_all(&folder.path);
+            let _ = fs::remove_dir_all(&folder.path);
             open()
         }
         opened => opened,
@@ -141,21 +141,21 @@ fn warn(summary: &Summary, ui: &Ui) {
 }
 
 /// Temporary path of statistics next to `out`.
-fn moments_beside(out: &Path) -> PathBuf {
-    beside(out, "moments")
+fn moments_path(out: &Path) -> PathBuf {
+    hidden_path(out, "moments")
 }
 
 /// Temporary path of the converted checkpoint next to `out`.
-pub fn base_beside(out: &Path) -> PathBuf {
-    beside(out, "base")
+pub fn base_path_of(out: &Path) -> PathBuf {
+    hidden_path(out, "base")
 }
 
 /// Leftovers of a calibration next to `out`, its first output.
-pub fn left_beside(out: &Path) -> impl Iterator<Item = PathBuf> {
-    [moments_beside(out), base_beside(out)].into_iter().filter(|path| path.exists())
+pub fn leftovers(out: &Path) -> impl Iterator<Item = PathBuf> {
+    [moments_path(out), base_path_of(out)].into_iter().filter(|path| path.exists())
 }
 
-fn beside(out: &Path, what: &str) -> PathBuf {
+fn hidden_path(out: &Path, what: &str) -> PathBuf {
     let name = out.file_name().unwrap_or_default().to_string_lossy();
     out.with_file_name(format!(".{name}.{what}"))
 }
@@ -163,7 +163,7 @@ fn beside(out: &Path, what: &str) -> PathBuf {
 impl Folder {
     /// The folder of a call whose first output is `out`.
     pub fn of(kept: Option<&Path>, out: &Path) -> Folder {
-        let path = kept.map_or_else(|| moments_beside(out), Path::to_owned);
+        let path = kept.map_or_else(|| moments_path(out), Path::to_owned);
         Folder { path, is_temporary: kept.is_none() }
     }
 
@@ -180,7 +180,7 @@ impl Folder {
     }
 
     /// Hint about collected statistics, if there are any.
-    pub fn told(&self) -> Option<String> {
+    pub fn resume_hint(&self) -> Option<String> {
         let path = self.path.display();
         let removes =
             if self.is_temporary { format!("; `{}` removes it", rm(&[&self.path])) } else { String::new() };
@@ -192,12 +192,12 @@ impl Folder {
     /// Removes the folder if it is temporary. Mapped files remain on Windows.
     pub fn done(&self) {
         if self.is_temporary {
-            let _gone = fs::remove_dir_all(&self.path);
+            let _ = fs::remove_dir_all(&self.path);
         }
     }
 
     /// Removes what [`Folder::done`] could not, once nothing of it is mapped, and says what stays.
-    pub fn gone(&self, ui: &Ui) {
+    pub fn remove(&self, ui: &Ui) {
         if self.is_temporary
             && let Err(error) = fs::remove_dir_all(&self.path)
             && self.path.exists()

@@ -52,7 +52,7 @@ use crate::{
 
 pub use self::{
     gained::Gained,
-    gathered::{Folder, base_beside, left_beside},
+    gathered::{Folder, base_path_of, leftovers},
     types::BudgetArgs,
 };
 

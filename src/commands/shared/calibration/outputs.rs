@@ -63,7 +63,7 @@ pub fn gather(
     let opened = match open() {
         // Leftovers of another run in a temporary folder are useless.
         Err(Error::OtherMoments { .. } | Error::BrokenMoments { .. }) if folder.is_temporary => {
-            let _gone = std::fs::remove_dir_all(&path);
+            let _ = std::fs::remove_dir_all(&path);
             open()
         }
         opened => opened,

@@ -109,7 +109,7 @@ pub struct ChosenTypes {
 }
 
 impl ChosenTypes {
-    fn say(&self, recipe: &str, ui: &Ui) {
+    fn print(&self, recipe: &str, ui: &Ui) {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         self.tensors.values().for_each(|(dtype, _)| *counts.entry(dtype).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
@@ -174,7 +174,9 @@ struct Choices<'a> {
 impl Choices<'_> {
     /// Fails where the smallest types are too large.
     fn check(&self) -> Result<(), Failure> {
-        let smallest = |it: &Candidate<'_>| it.dtypes.iter().map(|dtype| padded(&it.facts, *dtype)).min();
+        let smallest = |candidate: &Candidate<'_>| {
+            candidate.dtypes.iter().map(|dtype| padded(&candidate.facts, *dtype)).min()
+        };
         let least = self.fixed + self.candidates.iter().filter_map(smallest).sum::<u64>();
         if least <= self.budget {
             return Ok(());
@@ -194,7 +196,7 @@ fn padded(facts: &TensorFacts<'_>, dtype: DType) -> u64 {
 }
 
 /// An importance matrix that knows every matrix, as large in the header as the one that `texts` are going to make.
-fn to_come(tensors: &[TensorFacts<'_>], texts: &[PathBuf]) -> Imatrix {
+fn pending_imatrix(tensors: &[TensorFacts<'_>], texts: &[PathBuf]) -> Imatrix {
     let mut sums = Sums::new(WINDOW as u32);
     sums.n_chunks = 1;
     sums.datasets.extend(texts.iter().map(|text| text.display().to_string()));
@@ -268,21 +270,22 @@ impl BudgetArgs {
         choices.check()?;
         let Choices { file, tensors, mut candidates, mut fixed, budget } = choices;
         // Nothing can be measured of a matrix that is not executed.
-        candidates.retain(|it| {
-            let is_executed = bench.model.is_executed(it.facts.name);
-            fixed += if is_executed { 0 } else { padded(&it.facts, it.recipe_type) };
+        candidates.retain(|candidate| {
+            let is_executed = bench.model.is_executed(candidate.facts.name);
+            fixed += if is_executed { 0 } else { padded(&candidate.facts, candidate.recipe_type) };
             is_executed
         });
-        candidates.iter_mut().for_each(|it| it.keep_made(bench.imatrix));
+        candidates.iter_mut().for_each(|candidate| candidate.keep_made(bench.imatrix));
         let (items, predicted_of_recipe) = measure(&candidates, bench, ui)?;
         let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(Failure::new)?;
-        let (dtypes, told) = told((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
-        if self.is_default && told.predicted >= told.predicted_of_recipe {
+        let (dtypes, report) =
+            report((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
+        if self.is_default && report.predicted >= report.predicted_of_recipe {
             ui.note("types are kept: no others are predicted to be better");
             return Ok(None);
         }
-        told.say(file.recipe.name, ui);
-        Ok(Some((dtypes, told)))
+        report.print(file.recipe.name, ui);
+        Ok(Some((dtypes, report)))
     }
 
     /// Fails where no types make a file that is small enough: as [`BudgetArgs::choose`] would, by a plan with an importance matrix
@@ -303,7 +306,7 @@ impl BudgetArgs {
         let [recipe] = recipes else {
             return Err(Failure::usage("types can be chosen for one file type only"));
         };
-        let pending = to_come(&input.tensors(recipe), texts);
+        let pending = pending_imatrix(&input.tensors(recipe), texts);
         let mut request = settings.request();
         request.keys.push(calibration_key(&unnamed())?);
         request.importance.get_or_insert(Importance { imatrix: &pending, path: None });
@@ -328,7 +331,8 @@ impl BudgetArgs {
         let file = plan_by(recipe, request)?;
         let tensors = input.tensors(recipe);
         let candidates = self.candidates(&file, &tensors);
-        let of_recipe: u64 = candidates.iter().map(|it| padded(&it.facts, it.recipe_type)).sum();
+        let of_recipe: u64 =
+            candidates.iter().map(|candidate| padded(&candidate.facts, candidate.recipe_type)).sum();
         let fixed = file.plan.file_len() - of_recipe;
         let budget = match (self.target_size, self.target_bpw, &self.no_larger_than_type) {
             (Some(size), ..) => size,
@@ -386,28 +390,28 @@ impl BudgetArgs {
 }
 
 /// Types of all tensors, and facts about the choice.
-fn told(
+fn report(
     (file, tensors): (&PlannedFile, &[TensorFacts<'_>]),
     (items, chosen): (&[Item], &Chosen),
     predicted_of_recipe: f64,
     (budget, fixed): (u64, u64),
 ) -> Choice {
-    let of_recipe = file.choices.iter().map(|it| (tensors[it.tensor].name.to_owned(), it.dtype));
+    let of_recipe = file.choices.iter().map(|choice| (tensors[choice.tensor].name.to_owned(), choice.dtype));
     let mut dtypes: BTreeMap<String, DType> = of_recipe.collect();
-    let mut told = BTreeMap::new();
+    let mut tensors_by_name = BTreeMap::new();
     for (item, pick) in items.iter().zip(&chosen.picks) {
         let offer = item.offers[*pick];
         dtypes.insert(item.name.clone(), offer.dtype);
-        told.insert(item.name.clone(), (offer.dtype.name(), offer.cost));
+        tensors_by_name.insert(item.name.clone(), (offer.dtype.name(), offer.cost));
     }
-    let told = ChosenTypes {
+    let report = ChosenTypes {
         budget,
         bytes: fixed + chosen.n_bytes,
         predicted: chosen.cost,
         predicted_of_recipe,
-        tensors: told,
+        tensors: tensors_by_name,
     };
-    (dtypes, told)
+    (dtypes, report)
 }
 
 /// Measures what each matrix costs at one type, and predicts the others; and the sum over the recipe's own types.
@@ -419,7 +423,7 @@ fn measure(candidates: &[Candidate<'_>], bench: &Bench<'_>, ui: &Ui) -> Result<(
     let nearest = |a: &&DType, b: &&DType| distance(a).total_cmp(&distance(b));
     let probed: Vec<DType> = candidates
         .iter()
-        .map(|it| it.dtypes.iter().min_by(nearest).copied().unwrap_or(it.recipe_type))
+        .map(|candidate| candidate.dtypes.iter().min_by(nearest).copied().unwrap_or(candidate.recipe_type))
         .collect();
     let costs = costs(candidates, &probed, bench, ui)?;
     let (mut items, mut of_recipe) = (Vec::with_capacity(candidates.len()), 0.0);
@@ -432,7 +436,7 @@ fn measure(candidates: &[Candidate<'_>], bench: &Bench<'_>, ui: &Ui) -> Result<(
         let errors = bench.refiner.stock_errors(facts.name, &all, weights(facts.name), bench.level);
         let errors = errors.map_err(|error| failed(bench.base, error))?;
         let error_of =
-            |dtype: DType| all.iter().position(|it| *it == dtype).map_or(f64::NAN, |at| errors[at]);
+            |dtype: DType| all.iter().position(|known| *known == dtype).map_or(f64::NAN, |at| errors[at]);
         let offer = |dtype: &DType| {
             let refined = if bench.refiner.wants(facts.name, *dtype) { REFINED } else { 1.0 };
             let cost = refined * predicted(cost, error_of(*dtype), error_of(*probed));
@@ -454,7 +458,7 @@ fn costs(
 ) -> Result<Vec<f64>, Failure> {
     let (folder, of) = bench.kept;
     let known = Probed::open(folder, format!("{PROBES}, {PROBE_TOKENS} by {PROBE_WINDOW} tokens\n{of}"));
-    let names = || candidates.iter().map(|it| it.facts.name);
+    let names = || candidates.iter().map(|candidate| candidate.facts.name);
     let types: BTreeMap<&str, DType> = names().zip(types.iter().copied()).collect();
     let mut new = together(names());
     new.retain(|probe| probe.iter().any(|name| known.cost(name, types[&name[..]]).is_none()));
@@ -528,10 +532,11 @@ mod tests {
             ["token_embd", "blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v", "blk.1.attn_k", "blk.1.ffn_up"]
                 .map(|name| format!("{name}.weight"));
         let probes = together(names.iter().map(String::as_str));
-        let told: Vec<String> = probes.iter().map(|probe| probe.join(" ").replace(".weight", "")).collect();
+        let printed: Vec<String> =
+            probes.iter().map(|probe| probe.join(" ").replace(".weight", "")).collect();
         let expected =
             ["token_embd", "blk.0.attn_q blk.0.attn_k", "blk.0.attn_v", "blk.1.attn_k", "blk.1.ffn_up"];
-        assert_eq!(told, expected);
+        assert_eq!(printed, expected);
     }
 
     #[test]

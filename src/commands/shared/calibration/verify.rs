@@ -51,7 +51,7 @@ pub fn compare(
     let mut progress = ProgressLine::new("chunks", windows.len());
     let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
         progress.update(ui, n_windows, || {
-            let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|it| it.kl)).value;
+            let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|position| position.kl)).value;
             let [stock, ours] = [0, 1].map(|index| found.get(index).map_or(0.0, mean));
             format!("divergence {stock:.5} -> {ours:.5}")
         });
@@ -71,7 +71,7 @@ impl Gain {
     /// Gain from the positions of two files over the same chunks.
     fn of(stock: &[Position], ours: &[Position], n_windows: usize) -> Gain {
         let figures = [stock, ours].map(|positions| Comparison::of(positions, TOP_K));
-        let mean = |positions: &[Position]| Estimate::mean(positions.iter().map(|it| it.kl));
+        let mean = |positions: &[Position]| Estimate::mean(positions.iter().map(|position| position.kl));
         let by_window = |positions: &[Position]| -> Vec<f64> {
             let of_a_window = positions.len() / n_windows.max(1);
             positions.chunks(of_a_window.max(1)).map(|window| mean(window).value).collect()
@@ -89,8 +89,9 @@ impl Gain {
     /// In a sentence.
     pub fn line(&self) -> String {
         let Gain { kl_stock, kl, ratio, .. } = self;
-        let figure =
-            |it: &Estimate, digits| format!("{} ± {}", fixed(it.value, digits), fixed(it.error, digits));
+        let figure = |estimate: &Estimate, digits| {
+            format!("{} ± {}", fixed(estimate.value, digits), fixed(estimate.error, digits))
+        };
         format!(
             "divergence {} -> {}, ratio {}; 99.9 % of positions below {:.3} -> {:.3}; same first token {:.2} % -> {:.2} %",
             figure(kl_stock, 5),
@@ -105,7 +106,7 @@ impl Gain {
 }
 
 fn share_of_same_top(positions: &[Position]) -> f64 {
-    positions.iter().filter(|it| it.same_top).count() as f64 / positions.len().max(1) as f64
+    positions.iter().filter(|position| position.same_top).count() as f64 / positions.len().max(1) as f64
 }
 
 /// The ratio of two sums over the same windows, and its error by the spread of the residuals: with `R = sum a / sum b` the

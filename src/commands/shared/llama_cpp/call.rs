@@ -39,7 +39,8 @@ pub(super) struct Call {
 impl Call {
     /// Takes an option out, and gives its value.
     pub fn take(&mut self, option: &str) -> Option<Option<OsString>> {
-        let at = self.words.iter().position(|it| matches!(it, Word::Translated(name, _) if *name == option));
+        let at =
+            self.words.iter().position(|word| matches!(word, Word::Translated(name, _) if *name == option));
         match self.words.remove(at?) {
             Word::Translated(_, value) => Some(value),
             Word::Given(_) => None,
@@ -56,14 +57,14 @@ impl Call {
         self.words.iter().any(|word| match word {
             Word::Translated(name, _) => options.contains(name),
             Word::Given(text) => text.to_str().is_some_and(|text| {
-                options.iter().any(|it| text == *it || text.starts_with(&format!("{it}=")))
+                options.iter().any(|option| text == *option || text.starts_with(&format!("{option}=")))
             }),
         })
     }
 
     /// Puts an argument before the others.
     pub fn put_first(&mut self, value: OsString) {
-        self.places = std::mem::take(&mut self.places).into_iter().map(|(at, it)| (at + 1, it)).collect();
+        self.places = std::mem::take(&mut self.places).into_iter().map(|(at, word)| (at + 1, word)).collect();
         self.places.insert(0, value);
     }
 
@@ -110,7 +111,8 @@ pub(super) fn argument<'a>(command: &'a clap::Command, option: &str) -> Option<&
     let option = option.split('=').next().unwrap_or_default();
     command.get_arguments().find(|arg| match option.strip_prefix("--") {
         Some(long) => {
-            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|it| it.contains(&long))
+            arg.get_long() == Some(long)
+                || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
         }
         None => {
             let mut letters = option.chars().skip(1);
@@ -180,7 +182,7 @@ pub fn translate(
     called: &Path,
     mut arguments: Vec<OsString>,
 ) -> Result<Vec<OsString>, Failure> {
-    let names = [called.file_name(), called.file_stem()].map(|it| it.and_then(|it| it.to_str()));
+    let names = [called.file_name(), called.file_stem()].map(|name| name.and_then(|name| name.to_str()));
     let named = PROGRAMS.iter().find(|program| {
         let stem = program.name.trim_end_matches(".py");
         program.binary == binary && names.iter().flatten().any(|name| [program.name, stem].contains(name))
@@ -189,9 +191,9 @@ pub fn translate(
     let verb = match named.and_then(|program| program.verb) {
         Some(verb) => Some(verb),
         None => {
-            let verbs = crate::commands::COMMANDS.iter().filter(|it| it.binary == binary);
-            let first = arguments.first().and_then(|it| it.to_str());
-            verbs.filter_map(|it| it.verb).find(|verb| Some(*verb) == first)
+            let verbs = crate::commands::COMMANDS.iter().filter(|command| command.binary == binary);
+            let first = arguments.first().and_then(|argument| argument.to_str());
+            verbs.filter_map(|command| command.verb).find(|verb| Some(*verb) == first)
         }
     };
     if verb.is_some() && named.is_none_or(|program| program.verb.is_none()) {
@@ -293,7 +295,7 @@ impl To {
     /// True if the option is left out with this value.
     fn leaves_out(&self, value: Option<&OsString>) -> bool {
         let To::Option(_, left_out) = self else { return false };
-        value.is_some_and(|value| left_out.iter().any(|it| value == *it))
+        value.is_some_and(|value| left_out.iter().any(|word| value == *word))
     }
 }
 
@@ -308,7 +310,7 @@ impl Call {
         let text = option.to_string_lossy();
         // Of `-n20` and `-qf` the first letter decides.
         let letters = text.char_indices().nth(2).filter(|_| !text.starts_with("--"));
-        let n_letters = letters.map_or(text.len(), |it| it.0);
+        let n_letters = letters.map_or(text.len(), |letter| letter.0);
         let found = argument(command, &text[..n_letters]);
         let is_attached = text.contains('=') || n_letters < text.len();
         self.words.push(Word::Given(option.clone()));

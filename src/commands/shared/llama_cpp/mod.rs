@@ -146,7 +146,8 @@ mod tests {
             let path = format!("{}/golden/options/{}.txt", env!("CARGO_MANIFEST_DIR"), program.name);
             let text = fs::read_to_string(path).unwrap();
             let theirs = text.lines().map(|line| Spelled { text: line.to_owned().leak() });
-            let theirs: BTreeSet<String> = theirs.map(|it| key(it.names(), it.value().is_some())).collect();
+            let theirs: BTreeSet<String> =
+                theirs.map(|option| key(option.names(), option.value().is_some())).collect();
             let options = program.options().map(|(option, _)| option).chain(program.without());
             let options: Vec<Spelled> = options.collect();
             let ours: BTreeSet<String> =
@@ -170,7 +171,11 @@ mod tests {
     #[test]
     fn tables_name_options_that_ours_have() {
         for program in PROGRAMS {
-            assert!(COMMANDS.iter().any(|it| it.binary == program.binary && it.verb == program.verb));
+            assert!(
+                COMMANDS
+                    .iter()
+                    .any(|command| command.binary == program.binary && command.verb == program.verb)
+            );
             let command = define(program.binary).unwrap();
             let verb =
                 program.verb.map_or(command.clone(), |verb| command.find_subcommand(verb).unwrap().clone());
