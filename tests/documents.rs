@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use common::{Sandbox, golden};
+use common::{Sandbox, copy_folder, golden};
 use serde_json::Value as Json;
 
 #[test]
@@ -100,21 +100,79 @@ fn the_book_has_every_page_and_its_links_lead_somewhere() {
     }
 }
 
-/// Lines of the blocks of a page that are marked with `sh`; those that need a network, or a model that is not here, are
-/// marked with `console`.
-fn commands(page: &str) -> String {
-    let blocks = page.split("\n```sh\n").skip(1).map(|rest| rest.split("\n```").next().unwrap_or_default());
+/// Text of the blocks of a page in a language: `sh` blocks need only the model in a folder, `console` blocks another model,
+/// another program or a network.
+fn blocks(page: &str, language: &str) -> String {
+    let mark = format!("\n```{language}\n");
+    let blocks = page.split(&mark).skip(1).map(|rest| rest.split("\n```").next().unwrap_or_default());
     blocks.flat_map(|block| [block, "\n"]).collect()
+}
+
+/// Our commands among the `console` blocks of a page, except those that need a network or files that no golden has.
+fn console_commands(page: &str) -> Vec<String> {
+    let text = blocks(page, "console").replace("\\\n", " ");
+    let cannot_run =
+        ["hf://", "https://", "meta-llama/", "gemma-3-4b-it", "--lora-tokenizer", "qwen3-vl.gguf"];
+    let is_run =
+        |line: &&str| line.starts_with("gguf-") && !cannot_run.iter().any(|part| line.contains(part));
+    let without_comment = |line: &str| line.split("  #").next().unwrap_or_default().to_owned();
+    text.lines().filter(is_run).map(without_comment).collect()
+}
+
+/// A sandbox with the models, adapters and texts that pages name.
+fn with_models() -> Sandbox {
+    let sandbox = Sandbox::with_projector("qwen3vl");
+    fs::rename(sandbox.path("qwen3vl"), sandbox.path("Qwen3-VL-4B-Instruct")).unwrap();
+    for name in ["Llama-3.2-1B", "Llama-3.1-70B", "Llama-3.1-405B"] {
+        copy_folder(&testkit::checkpoint("llama"), &sandbox.path(name));
+    }
+    copy_folder(&testkit::checkpoint("bert"), &sandbox.path("bert"));
+    copy_folder(&golden("lora-merged/quantized/adapter-0"), &sandbox.path("my-adapter"));
+    fs::copy(golden("vision/picture.jpg"), sandbox.path("cat.jpg")).unwrap();
+    let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(80);
+    for name in ["wiki.test.raw", "wiki.txt", "code.txt", "calibration.txt"] {
+        fs::write(sandbox.path(name), &text).unwrap();
+    }
+    fs::write(sandbox.path("lines.txt"), "A llama eats.\nA fox jumps.\n").unwrap();
+    let chat = r#"[{"role": "user", "content": "Hello"}]"#;
+    fs::write(sandbox.path("chat.json"), chat).unwrap();
+    fs::write(sandbox.path("tools.json"), "[]").unwrap();
+    for name in ["chat.jsonl", "chats.jsonl"] {
+        let turn = text.replace('"', "");
+        let line = format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"{turn}\"}}]}}\n");
+        fs::write(sandbox.path(name), line).unwrap();
+    }
+    let files = "\
+        gguf-convert Llama-3.2-1B model-{ftype}.gguf --type bf16,q4_k_m -q
+        cp model-bf16.gguf model-BF16.gguf; cp model-bf16.gguf llama-bf16.gguf; cp model-bf16.gguf model-it.gguf
+        cp model-q4_k_m.gguf model-Q4_K_M.gguf; cp model-q4_k_m.gguf llama-q4_k_m.gguf
+        gguf-eval imatrix model-bf16.gguf --text wiki.txt --output imatrix.gguf -q
+        gguf-inspect recipe model-q4_k_m.gguf --output theirs.json
+        gguf-inspect split model-q4_k_m.gguf Llama-3.1-70B-Q4_K_M --split-max-tensors 12
+        gguf-convert bert all-minilm.gguf --type f16 -q
+        gguf-convert Qwen3-VL-4B-Instruct Qwen3-VL-4B-Instruct-Q4_K_M.gguf --type q4_k_m -q
+        gguf-convert mmproj Qwen3-VL-4B-Instruct mmproj-Qwen3-VL-4B-Instruct-F16.gguf --type f16 -q
+        mkdir -p .lmstudio/models/my-name";
+    shell(&sandbox, files, "preparation");
+    sandbox
+}
+
+/// Runs a script with our programs in its path and the sandbox as home.
+fn shell(sandbox: &Sandbox, script: &str, name: &str) {
+    let programs = Path::new(env!("CARGO_BIN_EXE_gguf-convert")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), env::var("PATH").unwrap_or_default());
+    let mut command = sandbox.command("sh");
+    command.args(["-euc", script]).env("PATH", path).env("HOME", sandbox.path("."));
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{name}: {}\n{script}", String::from_utf8_lossy(&ran.stderr));
 }
 
 #[test]
 #[cfg(unix)]
-fn every_command_of_the_book_runs() {
-    let programs = Path::new(env!("CARGO_BIN_EXE_gguf-convert")).parent().unwrap();
-    let path = format!("{}:{}", programs.display(), env::var("PATH").unwrap_or_default());
+fn commands_of_the_book_run() {
     let mut n_commands = 0;
     for (name, page) in pages() {
-        let script = commands(&page);
+        let script = blocks(&page, "sh");
         let n = script.lines().filter(|line| line.starts_with("gguf-")).count();
         if n == 0 {
             assert_eq!(script, "", "{name}");
@@ -135,8 +193,26 @@ fn every_command_of_the_book_runs() {
         }
         fs::write(sandbox.path("hellaswag.txt"), "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3))
             .unwrap();
-        let ran = sandbox.command("sh").args(["-euc", &script]).env("PATH", &path).output().unwrap();
-        assert!(ran.status.success(), "{name}: {}\n{script}", String::from_utf8_lossy(&ran.stderr));
+        shell(&sandbox, &script, &name);
     }
     assert!(n_commands >= 30, "{n_commands} commands were run");
+}
+
+#[test]
+#[cfg(unix)]
+fn console_commands_of_the_book_run() {
+    let mut n_commands = 0;
+    for (name, page) in pages() {
+        let commands = console_commands(&page);
+        if commands.is_empty() || name.starts_with("docs/notes/") {
+            continue;
+        }
+        let sandbox = with_models();
+        for command in &commands {
+            // Commands of a page are alternatives or steps: a later one may replace the output of an earlier one.
+            shell(&sandbox, &format!("rm -rf out; mkdir out\n{command} || {command} --force"), &name);
+        }
+        n_commands += commands.len();
+    }
+    assert!(n_commands >= 20, "{n_commands} commands were run");
 }
