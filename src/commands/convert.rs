@@ -112,9 +112,9 @@ Examples:
   gguf-convert legacy ggml-model-q4_0.bin llama.gguf --eps 1e-6
   gguf-convert export model-Q8_0.gguf folder --type bf16
 
-A folder with the name of a command is written ./NAME.
+Write ./NAME for a folder that is named like a command.
 
-Exit codes: 0 success, 1 failure, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up. An
+Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted, 143 terminated, 129 hung up. An
 output appears under its name only when it is complete.";
 
 #[derive(Debug, Args)]

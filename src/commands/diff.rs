@@ -44,7 +44,7 @@ A line starts with - if only A has the item, + if only B has it, ~ if it differs
 tensor is sqrt(sum (b - a)^2 / sum a^2). Chat templates and other long texts are compared line by
 line. The order of keys and tensors, sharding and byte order do not matter.
 
-Exit codes: 0 no difference, 1 differences found, 2 wrong call.";
+Exit codes: 0 no difference, 1 differences found, 2 usage error.";
 
 #[derive(Debug, Args)]
 struct DiffArgs {

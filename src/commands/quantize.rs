@@ -106,9 +106,9 @@ Examples:
   gguf-quantize model-BF16.gguf model-Q4_K_M.gguf q4_k_m --calibrate chat.txt code.txt wiki.txt
   gguf-quantize model-BF16.gguf small.gguf q4_k_m --calibrate chat.txt --target-size 850MB
 
-A file with the name of a command is written ./NAME.
+Write ./NAME for a file that is named like a command.
 
-Exit codes: 0 success, 1 failure, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up. An
+Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted, 143 terminated, 129 hung up. An
 output appears under its name only when it is complete.";
 
 #[derive(Debug, Args)]

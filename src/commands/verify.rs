@@ -52,7 +52,7 @@ Examples:
 
 Unknown architectures, tokenizers and types are reported, but are not errors.
 
-Exit codes: 0 no errors (warnings are possible), 1 errors found, 2 wrong call.";
+Exit codes: 0 no errors (warnings are possible), 1 errors found, 2 usage error.";
 
 #[derive(Debug, Args)]
 struct VerifyArgs {

@@ -26,7 +26,7 @@ A second call to the same folder resumes an interrupted run, measures only the a
 --chunks grows, and adds new types to the earlier ones. Texts and lengths need not be repeated. Stages
 whose inputs changed run again.
 
-Exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated, 129 hung up.";
+Exit codes: 0 done, 1 failed, 2 usage error, 130 interrupted, 143 terminated, 129 hung up.";
 
 #[derive(Debug, Args)]
 pub struct PublishArgs {

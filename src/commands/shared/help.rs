@@ -5,7 +5,7 @@
 
 use clap::builder::StyledStr;
 
-use super::llama_cpp;
+use super::{llama_cpp, table::WIDTH};
 
 /// Heading of main options in a group with another heading.
 pub(in crate::commands) const MAIN: Option<&str> = None;
@@ -58,13 +58,28 @@ fn first_examples(text: &str) -> String {
     examples.lines().take(1 + N_EXAMPLES).collect::<Vec<_>>().join("\n")
 }
 
-/// Joins the lines of prose into paragraphs, which clap wraps to the width of the terminal; indented lines stay.
+/// Joins the lines of prose into paragraphs, which clap wraps to the width of the terminal. Indented lines stay; long
+/// examples continue on the next line, as in a shell.
 fn paragraphs(text: &str) -> String {
     let block = |block: &str| {
         let is_prose = !block.lines().any(|line| line.starts_with(' '));
-        if is_prose { block.lines().collect::<Vec<_>>().join(" ") } else { block.to_owned() }
+        match is_prose {
+            true => block.lines().collect::<Vec<_>>().join(" "),
+            false => block.lines().map(continued).collect::<Vec<_>>().join("\n"),
+        }
     };
     text.trim_end().split("\n\n").map(block).collect::<Vec<_>>().join("\n\n")
+}
+
+/// A command in lines that fit a terminal: broken before an option or, if there is none, at a space.
+fn continued(line: &str) -> String {
+    if line.chars().count() <= WIDTH || !line.starts_with("  gguf-") {
+        return line.to_owned();
+    }
+    let room = line.char_indices().nth(WIDTH - 2).map_or(line.len(), |(at, _)| at);
+    let at = line[..room].rfind(" -").filter(|at| *at > room / 2).or_else(|| line[..room].rfind(' '));
+    let (first, rest) = line.split_at(at.unwrap_or(line.len()));
+    format!("{first} \\\n     {rest}")
 }
 
 #[cfg(test)]
@@ -98,12 +113,19 @@ mod tests {
         let is_brief = n_lines <= SCREEN.0 && n_columns <= SCREEN.1;
         let long = command.render_long_help().to_string();
         let problem = format!("{name}: {n_lines} lines of up to {n_columns} columns\n{short}");
+        let is_wide = |line: &&str| line.chars().count() > SCREEN.1 || line.trim() == "gguf-";
+        if let Some(line) = long.lines().find(is_wide) {
+            return Some(format!("{name} --help: line of {} columns: {line}", line.chars().count()));
+        }
         (!is_brief || long.len() <= short.len()).then_some(problem)
     }
 
     #[test]
     fn examples_and_paragraphs() {
         assert_eq!(paragraphs("a\nb\n\n  c\n  d\n"), "a b\n\n  c\n  d");
+        let example = format!("Examples:\n  gguf-convert {} --type q4_k_m", "m".repeat(60));
+        let lines = format!("Examples:\n  gguf-convert {} \\\n      --type q4_k_m", "m".repeat(60));
+        assert_eq!(paragraphs(&example), lines);
         assert_eq!(first_examples("x\n\nExamples:\n  1\n  2\n  3\n\ny"), "Examples:\n  1");
     }
 }

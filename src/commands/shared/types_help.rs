@@ -9,18 +9,18 @@ use super::table::table;
 const MEASURED: &str = include_str!("types_measured.tsv");
 
 const EXPLANATION: &str = "\
-bits: a weight of Qwen3 14B has so many in a file of the type; divergence: what the type costs, in nats, without and with an importance
-matrix, measured on a GPT-2 of 11 million weights (microformer-mgm 0.5.8). Large models lose less: `gguf-eval compare` measures yours.";
+bits: bits per weight of Qwen3 14B; KL div: KL divergence from the original, in nats, without and with an importance matrix, measured
+on a GPT-2 of 11 million weights (microformer-mgm 0.5.8). Large models lose less; measure yours with `gguf-eval compare`.";
 
 /// The examples, then every file type of the table of recipes.
 pub(in crate::commands) fn types_help(examples: &str) -> String {
-    let header = ["  type", "number", "bits", "divergence", "with matrix", ""].map(str::to_owned).to_vec();
+    let header = ["  type", "id", "bits", "KL div", "imatrix", ""].map(str::to_owned).to_vec();
     let mut rows = vec![header];
     for recipe in RECIPES {
         let number = if recipe.copy { String::new() } else { recipe.file_type.id().to_string() };
         let about = match recipe.alias_of {
-            Some(other) => format!("another name of {other}"),
-            None if recipe.needs_imatrix => format!("{}; needs an importance matrix", recipe.about),
+            Some(other) => format!("same as {other}"),
+            None if recipe.needs_imatrix => format!("{}; needs imatrix", recipe.about),
             None => recipe.about.to_owned(),
         };
         let measured = MEASURED.lines().map(|line| line.split('\t').collect::<Vec<_>>());
@@ -39,10 +39,17 @@ pub(in crate::commands) fn types_help(examples: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::table::WIDTH, *};
 
     #[test]
-    fn what_was_measured_is_of_types_that_there_are() {
+    fn rows_of_types_fit_a_terminal() {
+        let help = types_help("");
+        let wide = help.lines().find(|line| line.starts_with("  ") && line.chars().count() > WIDTH);
+        assert_eq!(wide, None);
+    }
+
+    #[test]
+    fn measured_types_exist() {
         let names: Vec<&str> = MEASURED
             .lines()
             .filter(|line| !line.starts_with('#'))

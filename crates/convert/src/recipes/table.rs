@@ -91,7 +91,7 @@ const fn weighted(name: &'static str, file_type: FileType, default: DType, about
 }
 
 const fn alias(name: &'static str, file_type: FileType, default: DType, of: &'static str) -> Recipe {
-    Recipe { alias_of: Some(of), ..row(name, file_type, default, "the medium mix of these bits") }
+    Recipe { alias_of: Some(of), ..row(name, file_type, default, "medium mix") }
 }
 
 /// Every recipe that the reference can write, in its order.
@@ -100,33 +100,33 @@ const fn alias(name: &'static str, file_type: FileType, default: DType, of: &'st
 /// `llama_ftype_get_default_type` in `src/llama-quant.cpp`, llama.cpp as vendored in
 /// llama-cpp-python 0.3.36.
 pub const RECIPES: &[Recipe] = &[
-    row("Q1_0", FileType::Q1_0, Q1_0, "1 bit: a sign, and a scale for 128 weights"),
+    row("Q1_0", FileType::Q1_0, Q1_0, "1 bit, a scale for 128 weights"),
     row("Q2_0", FileType::Q2_0, Q2_0, "2 bits, a scale for 64 weights"),
     row("Q4_0", FileType::Q4_0, Q4_0, "4 bits, a scale for 32 weights"),
-    row("Q4_1", FileType::Q4_1, Q4_1, "4 bits, a scale and a minimum for 32 weights"),
-    row("MXFP4_MOE", FileType::MXFP4_MOE, MXFP4, "experts in mxfp4, everything else in q8_0"),
+    row("Q4_1", FileType::Q4_1, Q4_1, "4 bits, scale and minimum for 32"),
+    row("MXFP4_MOE", FileType::MXFP4_MOE, MXFP4, "experts mxfp4, the rest q8_0"),
     row("Q5_0", FileType::Q5_0, Q5_0, "5 bits, a scale for 32 weights"),
-    row("Q5_1", FileType::Q5_1, Q5_1, "5 bits, a scale and a minimum for 32 weights"),
-    weighted("IQ2_XXS", FileType::IQ2_XXS, IQ2_XXS, "2 bits by a codebook, smallest mix"),
-    weighted("IQ2_XS", FileType::IQ2_XS, IQ2_XS, "2 bits by a codebook, small mix"),
-    weighted("IQ2_S", FileType::IQ2_S, IQ2_XS, "2 bits by a codebook, medium mix"),
-    weighted("IQ2_M", FileType::IQ2_M, IQ2_S, "2 bits by a codebook, large mix"),
-    weighted("IQ1_S", FileType::IQ1_S, IQ1_S, "1 to 2 bits by a codebook, small mix"),
-    weighted("IQ1_M", FileType::IQ1_M, IQ1_M, "1 to 2 bits by a codebook, medium mix"),
+    row("Q5_1", FileType::Q5_1, Q5_1, "5 bits, scale and minimum for 32"),
+    weighted("IQ2_XXS", FileType::IQ2_XXS, IQ2_XXS, "2-bit codebook, smallest"),
+    weighted("IQ2_XS", FileType::IQ2_XS, IQ2_XS, "2-bit codebook, small"),
+    weighted("IQ2_S", FileType::IQ2_S, IQ2_XS, "2-bit codebook, medium"),
+    weighted("IQ2_M", FileType::IQ2_M, IQ2_S, "2-bit codebook, large"),
+    weighted("IQ1_S", FileType::IQ1_S, IQ1_S, "1-bit codebook, small"),
+    weighted("IQ1_M", FileType::IQ1_M, IQ1_M, "1-bit codebook, medium"),
     row("TQ1_0", FileType::TQ1_0, TQ1_0, "for ternary models"),
-    row("TQ2_0", FileType::TQ2_0, TQ2_0, "for ternary models, larger and faster"),
+    row("TQ2_0", FileType::TQ2_0, TQ2_0, "for ternary models, faster"),
     row("Q2_K", FileType::Q2_K, Q2_K, "2-bit mix, medium"),
     weighted("Q2_K_S", FileType::Q2_K_S, Q2_K, "2-bit mix, small"),
-    weighted("IQ3_XXS", FileType::IQ3_XXS, IQ3_XXS, "3 bits by a codebook, smallest mix"),
-    row("IQ3_S", FileType::IQ3_S, IQ3_S, "3 bits by a codebook"),
-    row("IQ3_M", FileType::IQ3_M, IQ3_S, "3 bits by a codebook, medium mix"),
+    weighted("IQ3_XXS", FileType::IQ3_XXS, IQ3_XXS, "3-bit codebook, smallest"),
+    row("IQ3_S", FileType::IQ3_S, IQ3_S, "3-bit codebook, medium"),
+    row("IQ3_M", FileType::IQ3_M, IQ3_S, "3-bit codebook, large"),
     alias("Q3_K", FileType::Q3_K_M, Q3_K, "Q3_K_M"),
-    weighted("IQ3_XS", FileType::IQ3_XS, IQ3_S, "3 bits by a codebook, small mix"),
+    weighted("IQ3_XS", FileType::IQ3_XS, IQ3_S, "3-bit codebook, small"),
     row("Q3_K_S", FileType::Q3_K_S, Q3_K, "3-bit mix, small"),
     row("Q3_K_M", FileType::Q3_K_M, Q3_K, "3-bit mix, medium"),
     row("Q3_K_L", FileType::Q3_K_L, Q3_K, "3-bit mix, large"),
-    row("IQ4_NL", FileType::IQ4_NL, IQ4_NL, "4 bits on uneven levels, a scale for 32 weights"),
-    row("IQ4_XS", FileType::IQ4_XS, IQ4_XS, "4 bits on uneven levels, small mix"),
+    row("IQ4_NL", FileType::IQ4_NL, IQ4_NL, "4-bit non-linear, a scale for 32"),
+    row("IQ4_XS", FileType::IQ4_XS, IQ4_XS, "4-bit non-linear, small"),
     alias("Q4_K", FileType::Q4_K_M, Q4_K, "Q4_K_M"),
     row("Q4_K_S", FileType::Q4_K_S, Q4_K, "4-bit mix, small"),
     row("Q4_K_M", FileType::Q4_K_M, Q4_K, "4-bit mix, medium"),
@@ -136,9 +136,9 @@ pub const RECIPES: &[Recipe] = &[
     row("Q6_K", FileType::Q6_K, Q6_K, "6 bits"),
     row("Q8_0", FileType::Q8_0, Q8_0, "8 bits, a scale for 32 weights"),
     row("F16", FileType::F16, F16, "half precision"),
-    row("BF16", FileType::BF16, BF16, "the upper half of f32"),
+    row("BF16", FileType::BF16, BF16, "bfloat16"),
     row("F32", FileType::F32, F32, "single precision"),
-    Recipe { copy: true, ..row("COPY", FileType::F32, F32, "every tensor as it is") },
+    Recipe { copy: true, ..row("COPY", FileType::F32, F32, "copies every tensor") },
 ];
 
 impl Recipe {
