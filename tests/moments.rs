@@ -352,7 +352,7 @@ fn statistics_of_something_else_are_refused_by_name() {
     let what = |model: &Model, texts: &Texts, options: &Options| {
         let plan = Plan::new(model, texts, options).unwrap();
         match MomentsCache::open(&folder, model, texts, options, &plan) {
-            Err(Error::OtherMoments { what, .. }) => what,
+            Err(Error::OtherMoments { quantity, .. }) => quantity,
             other => panic!("{:?}", other.map(|_| ())),
         }
     };

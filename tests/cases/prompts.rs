@@ -64,7 +64,7 @@ fn template_sees_the_padding_token() {
     let tokens = eval::chat::SpecialTokens::of(file.metadata());
     let expected = file.metadata().texts("tokenizer.ggml.tokens").unwrap().unwrap();
     let expected = String::from_utf8_lossy(expected.get(5).unwrap()).into_owned();
-    assert_eq!(tokens.others.iter().find(|(name, _)| *name == "pad_token").unwrap().1, expected);
+    assert_eq!(tokens.other_tokens.iter().find(|(name, _)| *name == "pad_token").unwrap().1, expected);
 }
 
 #[test]

@@ -97,13 +97,13 @@ pub fn resolve_adapter(
 
 /// The tokens after which an activated LoRA counts.
 fn invocation(config: &Json, keys: &mut Keys) -> Result<(), ArchError> {
-    let is_there = |key: &str| {
+    let is_set = |key: &str| {
         config
             .get(key)
             .filter(|value| !value.is_null() && **value != "" && **value != Json::Array(Vec::new()))
     };
     // An activated LoRA counts from the last place in a prompt where these tokens stand.
-    match (is_there("alora_invocation_tokens"), is_there("invocation_string")) {
+    match (is_set("alora_invocation_tokens"), is_set("invocation_string")) {
         (Some(Json::Array(tokens)), _) => {
             let ids = tokens
                 .iter()

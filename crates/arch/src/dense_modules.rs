@@ -29,11 +29,11 @@ impl Left {
         let names: Vec<String> = lost.map(|tensor| tensor.name.clone()).collect();
         if are_wanted {
             if !names.is_empty() {
-                return Err(ArchError::DenseModules { what: tensor::list_names(&names) });
+                return Err(ArchError::DenseModules { subject: tensor::list_names(&names) });
             }
             if let Some((folder, activation)) = activations(input).into_iter().next() {
-                let what = format!("activation `{activation}` of `{folder}`");
-                return Err(ArchError::DenseModules { what });
+                let subject = format!("activation `{activation}` of `{folder}`");
+                return Err(ArchError::DenseModules { subject });
             }
         }
         let folders: BTreeSet<&str> = names.iter().filter_map(|name| name.split('.').next()).collect();

@@ -83,10 +83,10 @@ pub enum ArchError {
         expected: &'static str,
     },
     /// A file from before GGUF whose header and tensors, or header and config, are of different models.
-    #[error("{what}: {found}, expected {expected}")]
+    #[error("{field}: {found}, expected {expected}")]
     BadHeader {
         /// The number.
-        what: &'static str,
+        field: &'static str,
         /// Value in the file.
         found: u64,
         /// Expected value.
@@ -123,16 +123,16 @@ pub enum ArchError {
         reason: String,
     },
     /// MTP layers are to be left out, or written alone, but there are none.
-    #[error("{what} layers that predict more than the next token")]
+    #[error("{subject} layers that predict more than the next token")]
     NoPrediction {
         /// Who has none.
-        what: String,
+        subject: String,
     },
     /// Dense modules were asked for that the file cannot hold.
-    #[error("dense modules: {what} not supported by this architecture")]
+    #[error("dense modules: {subject} not supported by this architecture")]
     DenseModules {
         /// The tensors or the activation.
-        what: String,
+        subject: String,
     },
     /// Tensors that the architecture needs are not in the checkpoint.
     #[error("{} missing tensor(s): {}", names.len(), list_names(names))]

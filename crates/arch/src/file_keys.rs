@@ -103,7 +103,7 @@ impl<'a> FileKeys<'a> {
 
     /// The shape of a tensor.
     pub(crate) fn shape(&self, name: &str) -> Option<Shape> {
-        self.tensors.iter().find(|(have, _)| have == name).map(|(_, shape)| *shape)
+        self.tensors.iter().find(|(other, _)| other == name).map(|(_, shape)| *shape)
     }
 
     /// True if a layer has a tensor (`attn_v.weight`).

@@ -29,7 +29,7 @@ pub struct Input<'a> {
     /// no longer applies.
     pub decoded: bool,
     /// Tensors that stay in the blocks that the checkpoint holds of them, by name.
-    pub kept: HashMap<String, Kept>,
+    pub stored_blocks: HashMap<String, StoredBlocks>,
     /// Compares the values of two tensors; `None` if the weights are not available, which means that no two
     /// are equal.
     pub same: Option<SameValues<'a>>,
@@ -112,7 +112,7 @@ impl fmt::Debug for SameValues<'_> {
 
 /// Blocks that the checkpoint stores, and their factors, which become separate tensors.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
+pub struct StoredBlocks {
     /// The type of the blocks.
     pub dtype: DType,
     /// The factor of the whole tensor, which its blocks lack; one for each matrix where there are several.
@@ -138,6 +138,6 @@ pub struct SourceTensor {
 impl Input<'_> {
     /// The bytes of a small file.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
-        self.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| *bytes)
+        self.files.iter().find(|(other, _)| other == name).map(|(_, bytes)| *bytes)
     }
 }

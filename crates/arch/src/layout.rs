@@ -80,7 +80,7 @@ pub struct OutTensor {
     pub float: FloatType,
     /// The type of the blocks that the file has of it whatever its type, where the checkpoint holds blocks
     /// that the reference converter leaves as they are.
-    pub kept: Option<DType>,
+    pub stored_dtype: Option<DType>,
 }
 
 /// Type of a tensor in float files.
@@ -446,7 +446,7 @@ mod tests {
             shape: Shape::new(&[1024, 4]).expect("four rows"),
             data: Data::Rows { sources: vec!["a".into()], rows, element },
             float: FloatType::OfFile,
-            kept: None,
+            stored_dtype: None,
         };
         let whole = of(RowMap::RopePermute { n_head: 2 }, ElementMap::Identity);
         assert!(whole.moves_blocks(DType::Q4_K) && whole.moves_blocks(DType::Q4_0));

@@ -125,8 +125,8 @@ fn keys(
     let name = options.model_name.as_deref().unwrap_or(&header.file_name);
     let LegacyHeader { container, n_embd, n_head, n_layer, .. } = header;
     let type_name = FILE_TYPES.get(header.file_type as usize).copied().unwrap_or("?");
-    let number = |what: &'static str, value: u64| {
-        u32::try_from(value).map_err(|_| bad(what, value, "less than 2^32".to_owned()))
+    let number = |field: &'static str, value: u64| {
+        u32::try_from(value).map_err(|_| bad(field, value, "less than 2^32".to_owned()))
     };
     let mut metadata = Metadata::new();
     metadata.set("general.architecture", "llama");
@@ -279,8 +279,8 @@ fn check_config(
     Ok(())
 }
 
-fn bad(what: &'static str, found: u64, expected: String) -> ArchError {
-    ArchError::BadHeader { what, found, expected }
+fn bad(field: &'static str, found: u64, expected: String) -> ArchError {
+    ArchError::BadHeader { field, found, expected }
 }
 
 struct Tensors {
@@ -293,7 +293,7 @@ struct Tensors {
 /// Maps tensors to their output names and checks every shape.
 fn tensors(header: &LegacyHeader<'_>) -> Result<Tensors, ArchError> {
     let sources: HashMap<&str, &SourceTensor> =
-        header.tensors.iter().map(|it| (it.name.as_str(), it)).collect();
+        header.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
     let rows_of = |name: &str| sources.get(name).map_or(0, |tensor| tensor.shape.n_rows());
     let [n_embd, n_head, n_vocab] = [header.n_embd, header.n_head, header.n_vocab].map(u64::from);
     // A file of another program may say anything; no name is made for a layer that cannot be there.
@@ -318,14 +318,14 @@ fn tensors(header: &LegacyHeader<'_>) -> Result<Tensors, ArchError> {
         ("ffn_norm", "ffn_norm", vec![n_embd]),
     ];
     for layer in 0..n_layer {
-        names.extend(of_layer.iter().map(|(meta, ours, dims)| {
-            (format!("layers.{layer}.{meta}.weight"), format!("blk.{layer}.{ours}.weight"), dims.clone())
+        names.extend(of_layer.iter().map(|(meta, gguf, dims)| {
+            (format!("layers.{layer}.{meta}.weight"), format!("blk.{layer}.{gguf}.weight"), dims.clone())
         }));
     }
     let missing: Vec<String> = names
         .iter()
         .filter(|(name, ..)| !sources.contains_key(name.as_str()))
-        .map(|it| it.0.clone())
+        .map(|(name, ..)| name.clone())
         .collect();
     if !missing.is_empty() {
         return Err(ArchError::MissingTensors { names: missing });
@@ -338,7 +338,7 @@ fn tensors(header: &LegacyHeader<'_>) -> Result<Tensors, ArchError> {
         return Err(bad("the number of rows of `layers.0.attention.wk.weight`", n_kv, expected));
     }
     let places: HashMap<&str, (&str, &[u64])> =
-        names.iter().map(|(name, ours, dims)| (name.as_str(), (ours.as_str(), &dims[..]))).collect();
+        names.iter().map(|(name, gguf, dims)| (name.as_str(), (gguf.as_str(), &dims[..]))).collect();
     let (mut tensors, mut dropped, mut unused) = (Vec::new(), Vec::new(), Vec::new());
     for source in &header.tensors {
         let Some((name, dims)) = places.get(source.name.as_str()) else {
@@ -367,5 +367,5 @@ fn out_tensor(name: &str, source: &SourceTensor) -> Result<OutTensor, ArchError>
     let (sources, rows, element) = (vec![source.name.clone()], RowMap::Concat, ElementMap::Identity);
     let data = Data::Rows { sources, rows, element };
     let float = if shape.n_dims() <= 1 { FloatType::F32 } else { FloatType::OfFile };
-    Ok(OutTensor { name: name.to_owned(), shape, data, float, kept: None })
+    Ok(OutTensor { name: name.to_owned(), shape, data, float, stored_dtype: None })
 }

@@ -32,7 +32,6 @@ mod file_keys;
 mod general;
 mod input;
 mod json;
-mod kept;
 mod key_places;
 mod keys;
 mod layout;
@@ -57,6 +56,7 @@ mod rope_llama3;
 mod row_map;
 mod saved_form;
 mod spellings;
+mod stored_blocks;
 mod tensors;
 mod text_keys;
 mod unasked;
@@ -69,7 +69,7 @@ pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted}
 pub use config::{Derived, Hparams, Rope, classes};
 pub use error::ArchError;
 pub use file_keys::FileKeys;
-pub use input::{Elements, Input, Integers, Kept, SameValues, SourceTensor, TensorValues};
+pub use input::{Elements, Input, Integers, SameValues, SourceTensor, StoredBlocks, TensorValues};
 pub use keys::{FinishedKeys, KeySource, Keys};
 pub use layout::{
     Data, Dropped, ElementMap, FloatType, Layout, Matrix, OutTensor, RowMap, RowView, UnaskedKey,

@@ -132,7 +132,7 @@ impl Projector {
 impl Towers {
     /// The number of an added token.
     pub fn token(&self, content: &str) -> Option<u64> {
-        self.added_tokens.iter().find(|(have, _)| have == content).map(|(_, number)| *number)
+        self.added_tokens.iter().find(|(other, _)| other == content).map(|(_, number)| *number)
     }
 
     /// Config that functions of the table receive: that of the vision tower, or else of the audio encoder.

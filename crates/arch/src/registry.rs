@@ -272,7 +272,7 @@ pub fn classes_of_model_type(config: &Json) -> Vec<(&'static Arch, Class)> {
         &["ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "Model", "ForMaskedLM"];
     let Some(model_type) = config.get("model_type").and_then(Json::as_str) else { return Vec::new() };
     let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
-    let wanted = plain(model_type.strip_suffix("_text").unwrap_or(model_type));
+    let family = plain(model_type.strip_suffix("_text").unwrap_or(model_type));
     // A model of several kinds is one that answers in text about something else.
     let is_wrapper = text_config(config).is_some();
     let stem = |class: &'static str| {
@@ -281,14 +281,14 @@ pub fn classes_of_model_type(config: &Json) -> Vec<(&'static Arch, Class)> {
     };
     let is_of_type = |(arch, class): &(&'static Arch, Class)| {
         // Later versions of a model may keep the `model_type` (Bailing MoE 2).
-        stem(class.name) == wanted
-            || stem(class.name).strip_prefix(&wanted).is_some_and(|rest| matches!(rest, "v2" | "v3"))
+        stem(class.name) == family
+            || stem(class.name).strip_prefix(&family).is_some_and(|rest| matches!(rest, "v2" | "v3"))
             || arch.fits.is_none() && arch.configs.iter().any(|known| known.model_type == model_type)
     };
     let mut all: Vec<_> = classes().filter(is_of_type).collect();
     all.sort_by_key(|(_, class)| {
         let at = ENDINGS.iter().position(|ending| class.name.ends_with(ending)).unwrap_or(ENDINGS.len());
-        (stem(class.name) != wanted, is_wrapper != class.name.ends_with("ForConditionalGeneration"), at)
+        (stem(class.name) != family, is_wrapper != class.name.ends_with("ForConditionalGeneration"), at)
     });
     all
 }

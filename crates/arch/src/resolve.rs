@@ -11,12 +11,12 @@ use crate::config::classes::ConfigClass;
 use crate::error::missing;
 use crate::general::{self, FileKind};
 use crate::json::{first_class, text_config};
-use crate::kept;
 use crate::key_places::{size_by_tokenizer, template_first};
 use crate::keys::Keys;
 use crate::layout::{Dropped, Layout, OutTensor, UnaskedKey};
 use crate::leftovers;
 use crate::registry;
+use crate::stored_blocks;
 use crate::tensors::{self, Context, Index};
 use crate::unknown::{no_class, unknown_class};
 use crate::vocab::{self, Route, VocabContext};
@@ -308,8 +308,8 @@ impl Resolved {
         notes.extend(built_in::notes(arch.written(), arch.built_in, arch.harmless, &hparams));
         let quantization_version_at = keys.metadata.len();
         let mut metadata = keys.metadata;
-        metadata.extend(kept::keys(&tensors, input));
-        let packed = packed.or_else(|| kept::file_type(&tensors));
+        metadata.extend(stored_blocks::keys(&tensors, input));
+        let packed = packed.or_else(|| stored_blocks::file_type(&tensors));
         let layout = Layout {
             architecture: arch.written(),
             file_type_at: keys.file_type_at,
@@ -485,16 +485,16 @@ fn select<'a>(
     let only = options.prediction == Prediction::Only;
     let known = arch.prediction.or((!only).then_some(ANY_PREDICTION));
     let Some(Predicted { keys, is_part }) = known else {
-        return Err(ArchError::NoPrediction { what: format!("architecture `{}` has no", arch.name) });
+        return Err(ArchError::NoPrediction { subject: format!("architecture `{}` has no", arch.name) });
     };
     let plain = |tensor: &SourceTensor| tensor.name.replacen("language_model.", "", 1);
     let is_part = |tensor: &SourceTensor| is_part(&hparams, &plain(tensor));
     let is_unknown = arch.prediction.is_none() && !keys.iter().any(|key| hparams.get(key).is_some());
     if is_unknown && !all.iter().any(is_part) {
-        return Err(ArchError::NoPrediction { what: format!("architecture `{}` has no", arch.name) });
+        return Err(ArchError::NoPrediction { subject: format!("architecture `{}` has no", arch.name) });
     }
     if only && !options.vocab_only && !all.iter().any(is_part) {
-        return Err(ArchError::NoPrediction { what: "the checkpoint has no".into() });
+        return Err(ArchError::NoPrediction { subject: "the checkpoint has no".into() });
     }
     // Embedding, norm and output are what both parts have.
     const SHARED: [&str; 5] = [
@@ -533,7 +533,7 @@ fn all_tensors(
         tensors.push(tensors::computed(name, &[values.len() as u64], values)?);
     }
     tensors.extend(mapped.tensors);
-    Ok((kept::first(tensors, hparams, input, arch.source_types)?, mapped.dropped))
+    Ok((stored_blocks::first(tensors, hparams, input, arch.source_types)?, mapped.dropped))
 }
 
 /// True if a model with a separate output matrix lacks it. The reference does not report this; llama.cpp then

@@ -199,8 +199,9 @@ mod tests {
         for spelled in SPELLED {
             for base in *spelled {
                 // Names of other parts, with the same end.
-                let others = ["talker.model.layers.0.mlp.up_proj.weight", "mtp.layers.0.mlp.up_proj.weight"];
-                let mut names = TensorNames::new([*base].into_iter().chain(others));
+                let other_names =
+                    ["talker.model.layers.0.mlp.up_proj.weight", "mtp.layers.0.mlp.up_proj.weight"];
+                let mut names = TensorNames::new([*base].into_iter().chain(other_names));
                 for name in *spelled {
                     assert_eq!(names.find(name), Some(*base), "{name}");
                     assert_eq!(

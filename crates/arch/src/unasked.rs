@@ -125,9 +125,9 @@ fn fits(entry: &str, key: &str, value: &Json) -> bool {
     match (entry.split_once('='), value) {
         (None, _) => entry == key,
         // Text is compared as it stands, all else as JSON (`=true`).
-        (Some((of, wanted)), Json::String(text)) => of == key && wanted == text,
-        (Some((of, wanted)), value) => {
-            of == key && serde_json::from_str::<Json>(wanted).is_ok_and(|wanted| wanted == *value)
+        (Some((of, expected)), Json::String(text)) => of == key && expected == text,
+        (Some((of, expected)), value) => {
+            of == key && serde_json::from_str::<Json>(expected).is_ok_and(|expected| expected == *value)
         }
     }
 }

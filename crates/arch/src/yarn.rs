@@ -39,7 +39,7 @@ pub fn built_in(factor: f64, log_multiplier: Option<f64>) -> f64 {
 }
 
 /// The magnitude that transformers computes.
-fn wanted(rope: Rope<'_>, factor: f64) -> Result<f64, ArchError> {
+fn magnitude(rope: Rope<'_>, factor: f64) -> Result<f64, ArchError> {
     let number = |key: &str| rope.get(key).map(|_| rope.f64_or(key, 0.0)).transpose();
     if let Some(stated) = number("attention_factor")? {
         return Ok(stated);
@@ -71,20 +71,20 @@ pub fn write_magnitude(hparams: &Hparams, harmless: &[&str], keys: &mut Keys) ->
         Some(Value::F32(multiplier)) => Some(f64::from(*multiplier)),
         _ => None,
     };
-    let wanted = wanted(rope, factor)?;
+    let magnitude = magnitude(rope, factor)?;
     // Latent attention scales scores instead, and its rotation by 1.
     let is_latent = keys.prefixed("attention.kv_lora_rank").is_some();
     let built_in = match multiplier {
         Some(_) if is_latent => 1.0,
         _ => built_in(factor, multiplier),
     };
-    let relative = wanted / built_in;
+    let relative = magnitude / built_in;
     if !relative.is_finite() || (relative - 1.0).abs() < 1e-6 {
         return Ok(());
     }
     if is_latent {
         keys.notes.push(format!(
-            "YaRN of the config has the magnitude {wanted:.6}, but llama.cpp computes {built_in:.6} for latent attention, and no \
+            "YaRN of the config has the magnitude {magnitude:.6}, but llama.cpp computes {built_in:.6} for latent attention, and no \
              metadata key changes that: results will differ from transformers"
         ));
         return Ok(());

@@ -232,7 +232,7 @@ fn gpt_oss() -> (Json, Vec<SourceTensor>) {
 #[test]
 fn blocks_that_are_kept_come_first_with_their_scales() {
     let (config, tensors) = gpt_oss();
-    let kept = |scale: f32| arch::Kept {
+    let kept = |scale: f32| arch::StoredBlocks {
         dtype: tensor::DType::MXFP4,
         scales: vec![scale],
         input_scales: vec![1.0],
@@ -240,7 +240,7 @@ fn blocks_that_are_kept_come_first_with_their_scales() {
     };
     let experts = |name: &str| format!("model.layers.0.mlp.experts.{name}_proj_blocks");
     let input = Input {
-        kept: [(experts("down"), kept(1.0)), (experts("gate_up"), kept(0.5))].into(),
+        stored_blocks: [(experts("down"), kept(1.0)), (experts("gate_up"), kept(0.5))].into(),
         config: config.clone(),
         tensors: tensors.clone(),
         ..Input::default()

@@ -190,11 +190,11 @@ fn what_lacks_is_named() {
 fn tokenizers_that_cannot_be_rebuilt() {
     let pre = Tiny::new().with("tokenizer.ggml.pre", "martian").export();
     assert!(
-        matches!(pre, Err(ExportError::Tokenizer { what: "pre-tokenizer", known, .. }) if known.contains(&"smollm"))
+        matches!(pre, Err(ExportError::Tokenizer { subject: "pre-tokenizer", known, .. }) if known.contains(&"smollm"))
     );
     let kind = Tiny::new().with("tokenizer.ggml.model", "whitespace").export();
     assert!(
-        matches!(kind, Err(ExportError::Tokenizer { what: "tokenizer", found, .. }) if found == "whitespace")
+        matches!(kind, Err(ExportError::Tokenizer { subject: "tokenizer", found, .. }) if found == "whitespace")
     );
     let bytes = Array::String(vec![b"a", b"\xff"].into());
     Tiny::new().with("tokenizer.ggml.tokens", bytes).refused("token 1 is not UTF-8");

@@ -62,16 +62,16 @@ fn every_row_of_the_table_has_a_golden() {
     assert!(without.is_empty(), "rows of ARCHES without a checkpoint in golden: {without:?}");
 }
 
-fn kept(tensor: &source::Tensor) -> Option<(String, arch::Kept)> {
-    let source::Kept { dtype, scales, input_scales, wide_activations } =
-        tensor.stored.as_ref()?.kept()?.clone();
-    Some((tensor.name.clone(), arch::Kept { dtype, scales, input_scales, wide_activations }))
+fn kept(tensor: &source::Tensor) -> Option<(String, arch::StoredBlocks)> {
+    let source::StoredBlocks { dtype, scales, input_scales, wide_activations } =
+        tensor.stored.as_ref()?.stored_blocks()?.clone();
+    Some((tensor.name.clone(), arch::StoredBlocks { dtype, scales, input_scales, wide_activations }))
 }
 
 fn input(checkpoint: &Checkpoint) -> Input<'_> {
     Input {
         decoded: checkpoint.settled,
-        kept: checkpoint.tensors.iter().filter_map(kept).collect(),
+        stored_blocks: checkpoint.tensors.iter().filter_map(kept).collect(),
         config: checkpoint.config.clone(),
         generation_config: checkpoint.generation_config.clone(),
         files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
@@ -180,7 +180,7 @@ fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
                 .collect();
             return Some(factors[0].iter().zip(&factors[1]).map(|(a, b)| a * b).collect());
         }
-        _ if tensor.kept.is_some() => return None,
+        _ if tensor.stored_dtype.is_some() => return None,
         Data::Rows { sources, rows, element } => (sources.as_slice(), rows, element, None),
         Data::Columns { source, matrix, rows, element } => {
             (std::slice::from_ref(source), rows, element, Some(matrix))
@@ -277,7 +277,7 @@ fn checkpoints_resolve_as_in_the_reference() {
                     return json!([tensor.name, tensor.shape.dims()]);
                 }
                 if let Data::Integers { values, .. } = &tensor.data {
-                    let dtype = tensor.kept.unwrap().name();
+                    let dtype = tensor.stored_dtype.unwrap().name();
                     let bytes: Vec<u8> = match dtype {
                         "i64" => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
                         _ => values.iter().flat_map(|value| (*value as i32).to_le_bytes()).collect(),

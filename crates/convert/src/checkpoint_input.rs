@@ -147,8 +147,8 @@ impl CheckpointInput {
         Ok(self.repacked.get_or_init(|| repacked))
     }
 
-    /// The types of blocks that hold what the codes of each tensor stand for, where that is wanted.
-    fn kept(&self, request: &Request<'_>) -> Result<Vec<Option<DType>>, Error> {
+    /// The types of blocks that hold what the codes of each tensor stand for, if required.
+    fn stored_dtypes(&self, request: &Request<'_>) -> Result<Vec<Option<DType>>, Error> {
         match request.repack {
             true => Ok(self.repacked()?.iter().map(Repacked::dtype).collect()),
             false => Ok(Vec::new()),
@@ -159,7 +159,7 @@ impl CheckpointInput {
     ///
     /// Source: `DeepseekV4Model.tensor_force_quant` in `conversion/deepseek.py`.
     fn forced(&self, tensor: &OutTensor) -> Option<DType> {
-        if !self.layout.source_types || tensor.kept.is_some() {
+        if !self.layout.source_types || tensor.stored_dtype.is_some() {
             return None;
         }
         let source = || match &tensor.data {
@@ -253,13 +253,14 @@ impl Input for CheckpointInput {
                     true => self.layout.tensors.iter().map(|tensor| self.forced(tensor)).collect(),
                     false => Vec::new(),
                 };
-                plan_layout(&self.layout, of_fp8, forced, self.kept(request)?, output, request)
+                plan_layout(&self.layout, of_fp8, forced, self.stored_dtypes(request)?, output, request)
             }
         }
     }
 
     fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
-        let mut tasks = layout_tasks(&self.checkpoint, &self.layout, request.via, &self.kept(request)?)?;
+        let mut tasks =
+            layout_tasks(&self.checkpoint, &self.layout, request.via, &self.stored_dtypes(request)?)?;
         if let Some(projector) = &self.projector {
             tasks.extend(layout_tasks(&self.checkpoint, projector, request.via, &[])?);
         }
@@ -324,7 +325,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
         integers: Some(arch::Integers::new(|name| integers(checkpoint, name))),
         values: Some(arch::TensorValues::new(values)),
         decoded: checkpoint.settled,
-        kept: checkpoint.tensors.iter().filter_map(kept).collect(),
+        stored_blocks: checkpoint.tensors.iter().filter_map(stored_blocks).collect(),
         config: checkpoint.config.clone(),
         generation_config: checkpoint.generation_config.clone(),
         files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
@@ -434,10 +435,10 @@ fn integers(checkpoint: &Checkpoint, name: &str) -> Option<Vec<i64>> {
 }
 
 /// A tensor that stays in blocks, by name.
-fn kept(tensor: &source::Tensor) -> Option<(String, arch::Kept)> {
-    let source::Kept { dtype, scales, input_scales, wide_activations } =
-        tensor.stored.as_ref()?.kept()?.clone();
-    Some((tensor.name.clone(), arch::Kept { dtype, scales, input_scales, wide_activations }))
+fn stored_blocks(tensor: &source::Tensor) -> Option<(String, arch::StoredBlocks)> {
+    let source::StoredBlocks { dtype, scales, input_scales, wide_activations } =
+        tensor.stored.as_ref()?.stored_blocks()?.clone();
+    Some((tensor.name.clone(), arch::StoredBlocks { dtype, scales, input_scales, wide_activations }))
 }
 
 /// Resolves a checkpoint.
@@ -481,10 +482,10 @@ fn is_converted(recipe: &Recipe) -> bool {
 pub(crate) fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'_>> {
     let tensors = layout.tensors.iter();
     tensors
-        .map(|OutTensor { name, shape, float: own, kept, .. }| TensorFacts {
+        .map(|OutTensor { name, shape, float: own, stored_dtype, .. }| TensorFacts {
             name,
             shape: *shape,
-            dtype: kept.unwrap_or_else(|| own.dtype(float)),
+            dtype: stored_dtype.unwrap_or_else(|| own.dtype(float)),
         })
         .collect()
 }
@@ -513,18 +514,18 @@ pub(crate) fn layout_tasks<'a>(
     checkpoint: &'a Checkpoint,
     layout: &'a Layout,
     via: Option<DType>,
-    kept: &[Option<DType>],
+    stored_dtypes: &[Option<DType>],
 ) -> Result<Vec<TensorTask<'a>>, Error> {
     let task = |(index, tensor): (usize, &'a OutTensor)| {
-        let kept = tensor.kept.or(kept.get(index).copied().flatten());
+        let stored_dtype = tensor.stored_dtype.or(stored_dtypes.get(index).copied().flatten());
         // Tensors that the converter keeps in f32 or as blocks are not rounded on the way; those that it
         // always stores in f16 are.
         let via = match tensor.float {
             FloatType::F16 => Some(DType::F16),
-            FloatType::OfFile => via.filter(|_| kept.is_none()),
+            FloatType::OfFile => via.filter(|_| stored_dtype.is_none()),
             FloatType::F32 | FloatType::F16OrF32 => None,
         };
-        Ok(TensorTask::rounded(tensor.name.clone(), rows_of(checkpoint, tensor, kept)?, via))
+        Ok(TensorTask::rounded(tensor.name.clone(), rows_of(checkpoint, tensor, stored_dtype)?, via))
     };
     layout.tensors.iter().enumerate().map(task).collect()
 }
@@ -533,29 +534,29 @@ pub(crate) fn layout_tasks<'a>(
 fn rows_of<'a>(
     checkpoint: &'a Checkpoint,
     tensor: &'a OutTensor,
-    kept: Option<DType>,
+    stored_dtype: Option<DType>,
 ) -> Result<Box<dyn RowSource + 'a>, Error> {
-    let wanted = |map, element| RowsFor {
+    let rows_for = |map, element| RowsFor {
         checkpoint,
         tensor: &tensor.name,
         view: tensor.row_view(),
         map,
         element,
-        kept,
+        stored_dtype,
     };
     Ok(match &tensor.data {
         Data::Computed(values) => Box::new(ValueRows(values)),
         Data::Product { sources } => {
-            Box::new(ProductRows::new(wanted(RowMap::Concat, ElementMap::Identity), sources)?)
+            Box::new(ProductRows::new(rows_for(RowMap::Concat, ElementMap::Identity), sources)?)
         }
         Data::Integers { values, .. } => {
-            Box::new(IntegerRows { values, view: tensor.row_view(), dtype: tensor.kept })
+            Box::new(IntegerRows { values, view: tensor.row_view(), dtype: tensor.stored_dtype })
         }
         Data::Rows { sources, rows, element } => {
-            Box::new(CheckpointRows::new(wanted(*rows, *element), sources)?)
+            Box::new(CheckpointRows::new(rows_for(*rows, *element), sources)?)
         }
         Data::Columns { source, matrix, rows, element } => {
-            Box::new(ColumnRows::new(wanted(*rows, *element), source, *matrix)?)
+            Box::new(ColumnRows::new(rows_for(*rows, *element), source, *matrix)?)
         }
     })
 }

@@ -386,7 +386,7 @@ impl From<source::Error> for Error {
 fn missing_parts(missing: &[(u32, String)]) -> String {
     // A few tell enough of an array that failed as a whole.
     let named: Vec<String> =
-        missing.iter().take(4).map(|(number, why)| format!("{number} ({why})")).collect();
+        missing.iter().take(4).map(|(number, reason)| format!("{number} ({reason})")).collect();
     let rest = match missing.len() - named.len() {
         0 => String::new(),
         n => format!(" and {n} more"),

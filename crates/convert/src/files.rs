@@ -70,11 +70,11 @@ pub(crate) fn plan(
     };
     // Names with their new layer numbers: the rules and the file know a pruned model by these, the input, its
     // importance matrix and recipe files by the old ones.
-    let kept: Vec<(usize, String)> =
+    let names: Vec<(usize, String)> =
         base.order.iter().filter_map(|&index| Some((index, renamed(base.tensors[index].name)?))).collect();
     let facts: Vec<TensorFacts<'_>> =
-        kept.iter().map(|(index, name)| TensorFacts { name, ..base.tensors[*index] }).collect();
-    let choices = choose(base, output, request, &model, &kept, &facts)?;
+        names.iter().map(|(index, name)| TensorFacts { name, ..base.tensors[*index] }).collect();
+    let choices = choose(base, output, request, &model, &names, &facts)?;
 
     // After the choices and in this order, as llama-quantize sets them: the order of keys is part of the bytes.
     if let Some(importance) = request.importance {
@@ -109,11 +109,11 @@ fn choose(
     output: &OutputRequest,
     request: &Request<'_>,
     model: &ModelFacts,
-    kept: &[(usize, String)],
+    names: &[(usize, String)],
     facts: &[TensorFacts<'_>],
 ) -> Result<Vec<Choice>, Error> {
     // If a recipe file names every tensor, the rules are not applied, so a later version of the rules changes nothing.
-    let named: Vec<_> = kept
+    let named: Vec<_> = names
         .iter()
         .map(|(index, name)| {
             let dtype = *output.dtypes.as_ref()?.get(base.tensors[*index].name)?;
@@ -126,13 +126,13 @@ fn choose(
         _ => {
             let has_imatrix = request.importance.is_some();
             let mut overrides = Overrides { has_imatrix, ..request.overrides.clone() };
-            overrides.tensor_types.splice(0..0, recipe_patterns(base, output, kept, &named)?);
+            overrides.tensor_types.splice(0..0, recipe_patterns(base, output, names, &named)?);
             let mut made = assign(output.recipe, model, facts, &overrides).map_err(Error::Recipe)?;
             // Each step may replace the type that the one before it chose.
             if base.converted {
                 keep_stored(&mut made, facts);
             }
-            for (assignment, (index, _)) in made.iter_mut().zip(kept) {
+            for (assignment, (index, _)) in made.iter_mut().zip(names) {
                 if let Some(dtype) = base.forced.get(*index).copied().flatten()
                     && !is_requested(assignment.reason)
                 {
@@ -141,16 +141,18 @@ fn choose(
                 }
             }
             if let Some(dtype) = request.fp8_as {
-                let of_fp8 = kept.iter().map(|(index, _)| base.of_fp8.get(*index).copied().unwrap_or(false));
+                let of_fp8 = names.iter().map(|(index, _)| base.of_fp8.get(*index).copied().unwrap_or(false));
                 let chosen = made.iter_mut().zip(facts).zip(of_fp8).filter(|(_, of_fp8)| *of_fp8);
                 chosen.for_each(|((assignment, facts), _)| choose_for_fp8(assignment, facts, dtype));
             }
-            for (assignment, (index, _)) in made.iter_mut().zip(kept) {
+            for (assignment, (index, _)) in made.iter_mut().zip(names) {
                 if let Some(dtype) = base.repacked.get(*index).copied().flatten() {
                     keep_repacked(assignment, dtype);
                 }
             }
-            let made = made.into_iter().map(|it| (it.dtype, it.reason, it.fallback, it.requires_imatrix));
+            let made = made
+                .into_iter()
+                .map(|choice| (choice.dtype, choice.reason, choice.fallback, choice.requires_imatrix));
             made.zip(named).map(|(by_rules, named)| named.unwrap_or(by_rules)).collect()
         }
     };
@@ -165,7 +167,7 @@ fn choose(
         let dtype = raised(name, choice.dtype, output.recipe.file_type);
         Ok(Choice { dtype, raised_from: Some(choice.dtype), requires_imatrix: false, ..choice })
     };
-    kept.iter().zip(assignments).map(choice).collect()
+    names.iter().zip(assignments).map(choice).collect()
 }
 
 /// Patterns for the requests of a recipe file: names of tensors, which the counts of the rules then skip, and keys that do not name
@@ -173,12 +175,13 @@ fn choose(
 fn recipe_patterns<T: Copy>(
     base: &Base<'_>,
     output: &OutputRequest,
-    kept: &[(usize, String)],
+    names: &[(usize, String)],
     named: &[Option<(DType, Reason, T, bool)>],
 ) -> Result<Vec<TensorType>, Error> {
     let Some(dtypes) = &output.dtypes else { return Ok(Vec::new()) };
     let mut patterns = Vec::new();
-    for ((_, name), (dtype, ..)) in kept.iter().zip(named).filter_map(|(kept, named)| Some((kept, (*named)?)))
+    for ((_, name), (dtype, ..)) in
+        names.iter().zip(named).filter_map(|(names, named)| Some((names, (*named)?)))
     {
         patterns.push(TensorType::of_name(name, dtype).map_err(Error::Recipe)?);
     }
@@ -226,7 +229,7 @@ fn choose_for_fp8(assignment: &mut Assignment, facts: &TensorFacts<'_>, dtype: D
     let row_elems = facts.shape.row_elems();
     let fits = row_elems.is_multiple_of(dtype.block_elems());
     assignment.dtype = if fits { dtype } else { DType::F16 };
-    assignment.fallback = (!fits).then_some(Fallback { wanted: dtype, row_elems });
+    assignment.fallback = (!fits).then_some(Fallback { preferred: dtype, row_elems });
     assignment.reason = Reason::Fp8Option;
 }
 
@@ -252,7 +255,8 @@ fn into_files(
         // Shards after the first have no key of alignment, hence the default, whatever the first states.
         let alignment = Plan::alignment_of(&metadata);
         let choices = tensors.iter().map(|tensor| tensor.choice).collect();
-        let tensors = tensors.into_iter().map(|it| (it.name, it.shape, it.choice.dtype)).collect();
+        let tensors =
+            tensors.into_iter().map(|tensor| (tensor.name, tensor.shape, tensor.choice.dtype)).collect();
         let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
         // Counted from 1 here; `split.no` counts from 0.
         let shard = is_split.then_some((no as u32 + 1, count as u32));

@@ -251,18 +251,21 @@ mod tests {
         // Without any of them, the others stay in their order.
         for unwanted in 0..16u32 {
             let is_wanted = |job: &Job| {
-                let index = jobs.iter().position(|it| it == job).unwrap();
+                let index = jobs.iter().position(|other| other == job).unwrap();
                 unwanted >> index & 1 == 0
             };
             let some = schedule.clone().only(is_wanted);
-            let kept: Vec<Job> = jobs.iter().filter(|job| is_wanted(job)).cloned().collect();
-            assert_eq!((0..).map_while(|i| some.job(i)).collect::<Vec<Job>>(), kept, "{unwanted:04b}");
-            assert_eq!(some.len(), kept.len());
+            let remaining: Vec<Job> = jobs.iter().filter(|job| is_wanted(job)).cloned().collect();
+            assert_eq!((0..).map_while(|i| some.job(i)).collect::<Vec<Job>>(), remaining, "{unwanted:04b}");
+            assert_eq!(some.len(), remaining.len());
             let n_rows = |task| {
-                kept.iter().filter(move |job| job.task == task).map(|job| job.rows.end - job.rows.start)
+                remaining.iter().filter(move |job| job.task == task).map(|job| job.rows.end - job.rows.start)
             };
             assert_eq!(some.n_rows(), [0, 1, 2].map(|task| n_rows(task).sum::<u64>()), "{unwanted:04b}");
-            assert_eq!(some.only(|job| job.task == 0).len(), kept.iter().filter(|job| job.task == 0).count());
+            assert_eq!(
+                some.only(|job| job.task == 0).len(),
+                remaining.iter().filter(|job| job.task == 0).count()
+            );
         }
     }
 

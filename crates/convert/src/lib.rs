@@ -74,7 +74,7 @@ pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
 pub use journal::{
     Done, Fingerprint, Found, InputFile, Journal, Origin, Remaining, Span, file_checksum, unfinished,
 };
-pub use resume::{GoesOn, Journaling, check_unfinished, write_resumable};
+pub use resume::{Journaling, Resumed, check_unfinished, write_resumable};
 pub use unfinished::Unfinished;
 pub use verify::verify;
 // How rows get there.

@@ -45,7 +45,9 @@ impl ModelInput {
 impl Input for ModelInput {
     fn tensors(&self, _: &Recipe) -> Vec<TensorFacts<'_>> {
         let tensors = self.model.tensors().map(|(_, tensor)| tensor);
-        tensors.map(|it| TensorFacts { name: &it.name, shape: it.shape, dtype: it.dtype }).collect()
+        tensors
+            .map(|tensor| TensorFacts { name: &tensor.name, shape: tensor.shape, dtype: tensor.dtype })
+            .collect()
     }
 
     fn sources(&self) -> Vec<Mapped> {

@@ -97,7 +97,7 @@ pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(),
         lies_inside(&real)
             || entries
                 .map(|entry| entry.path())
-                .any(|entry| fs::canonicalize(entry).is_ok_and(|it| it == real))
+                .any(|entry| fs::canonicalize(entry).is_ok_and(|path| path == real))
     });
     if lies_inside(&real_folder) || leads_inside {
         return Err(Error::OutputInsideInput { path: path.to_owned() });

@@ -77,9 +77,9 @@ impl Pruning {
                 of_all.entry(stack).or_default().push(name);
             }
         }
-        let have: BTreeSet<u32> = stacks.values().flatten().copied().collect();
-        if let Some(&layer) = prune.difference(&have).next() {
-            return Err(Error::NoSuchLayer { layer, n_layers: have.len() });
+        let existing: BTreeSet<u32> = stacks.values().flatten().copied().collect();
+        if let Some(&layer) = prune.difference(&existing).next() {
+            return Err(Error::NoSuchLayer { layer, n_layers: existing.len() });
         }
         if let Some(stack) = stacks.values().find(|stack| stack.is_subset(prune)) {
             return Err(Error::NoLayerLeft { n_layers: stack.len() });
@@ -97,7 +97,7 @@ impl Pruning {
             n_left = number + 1;
             (layer, Some(number))
         };
-        let layers: BTreeMap<u32, Option<u32>> = have.into_iter().map(number).collect();
+        let layers: BTreeMap<u32, Option<u32>> = existing.into_iter().map(number).collect();
         let moved = of_all.into_iter().filter_map(|(stack, tensors)| {
             let [name] = tensors[..] else { return None };
             let first = stacks.get(stack)?.iter().find_map(|layer| layers.get(layer).copied().flatten())?;
@@ -217,7 +217,7 @@ impl Pruning {
         n_trunk: u64,
     ) -> Vec<String> {
         let n_old = self.layers.keys().next_back().map_or(0, |last| last.saturating_add(1)).min(MAX_LAYERS);
-        let kept: Vec<u32> = (0..n_old).filter(|layer| self.stays(*layer)).collect();
+        let remaining: Vec<u32> = (0..n_old).filter(|layer| self.stays(*layer)).collect();
         let (before, after) = (positions(old, n_old), positions(metadata, self.n_left.min(MAX_LAYERS)));
         let mut lost = Vec::new();
         for (property, was) in before {
@@ -228,12 +228,12 @@ impl Pruning {
                 u64::from(**layer) < n_trunk && value(**layer).zip(now).is_some_and(|(was, now)| was != now)
             };
             let changed: Vec<String> =
-                kept.iter().enumerate().filter(is_changed).map(|(new, _)| new.to_string()).collect();
+                remaining.iter().enumerate().filter(is_changed).map(|(new, _)| new.to_string()).collect();
             if changed.is_empty() {
                 continue;
             }
             let list: Option<Vec<bool>> =
-                kept.iter().map(|layer| value(*layer).map(|value| value != 0)).collect();
+                remaining.iter().map(|layer| value(*layer).map(|value| value != 0)).collect();
             match property.list_key(architecture).zip(list) {
                 Some((key, list)) => {
                     metadata.set(format!("{architecture}.{key}"), Value::Array(Array::Bool(list)))
@@ -251,12 +251,12 @@ impl Pruning {
 
     /// Pruned layers that other layers or images depend on.
     fn lost_sources(&self, number: &impl Fn(&str) -> Option<u64>, end: u64) -> Vec<String> {
-        let goes = |layer: u64| u32::try_from(layer).is_ok_and(|layer| !self.stays(layer));
+        let is_removed = |layer: u64| u32::try_from(layer).is_ok_and(|layer| !self.stays(layer));
         let mut lost = Vec::new();
         if let Some(n) = number("attention.shared_kv_layers").filter(|n| *n > 0 && *n < end) {
             let sources = (end - n).saturating_sub(2)..end - n;
             let gone: Vec<String> =
-                sources.filter(|layer| goes(*layer)).map(|layer| layer.to_string()).collect();
+                sources.filter(|layer| is_removed(*layer)).map(|layer| layer.to_string()).collect();
             if !gone.is_empty() && self.kept_in(end - n..end) > 0 {
                 lost.push(format!(
                     "the last layers use the keys and values of different layers: layer {} is pruned",

@@ -40,10 +40,10 @@ pub(crate) fn repacked(checkpoint: &Checkpoint, layout: &Layout) -> Result<Vec<R
 }
 
 fn of_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked, Error> {
-    let decoded = |why: &str| Ok(Repacked::Decoded(why.to_owned()));
+    let decoded = |reason: &str| Ok(Repacked::Decoded(reason.to_owned()));
     let is_stored = |name: &String| checkpoint.tensor(name).is_some_and(|tensor| tensor.stored.is_some());
     // The reference keeps these blocks at float types; here they are kept at all.
-    if let Some(dtype) = tensor.kept {
+    if let Some(dtype) = tensor.stored_dtype {
         return Ok(Repacked::Kept(dtype));
     }
     let (sources, element) = match &tensor.data {
@@ -68,7 +68,7 @@ fn of_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked, Er
         }
         let types = match checkpoint.repacks_to(source).map_err(Error::Read)? {
             Some(Repacks::To(types)) => types,
-            Some(Repacks::Not(why)) => return Ok(Repacked::Decoded(why)),
+            Some(Repacks::Not(reason)) => return Ok(Repacked::Decoded(reason)),
             None => Vec::new(),
         };
         // The smallest that holds all parts: experts of one stack may need different ones.

@@ -29,7 +29,7 @@ pub struct Journaling<'a> {
     /// True to resume an earlier run, if there is one.
     pub resume: bool,
     /// Called before work begins, where there is one.
-    pub goes_on: &'a dyn Fn(GoesOn),
+    pub on_resume: &'a dyn Fn(Resumed),
 }
 
 impl std::fmt::Debug for Journaling<'_> {
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Journaling<'_> {
 /// Progress of an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct GoesOn {
+pub struct Resumed {
     /// Valid bytes of the outputs.
     pub done_bytes: u64,
     /// Bytes that its journal lists but that are invalid: they are written again.
@@ -72,11 +72,11 @@ pub fn write_resumable(
     let (journal, found) = Journal::open(&journal_path, &fingerprint).map_err(|error| at(error, first))?;
     // After taking the lock: a part of this run that has just started holds no lock on the output itself.
     Journal::check_others(&paths).inspect_err(|_| journal.remove_empty())?;
-    let mut earlier = found.filter(Found::is_worth_something);
+    let mut earlier = found.filter(Found::is_resumable);
     if let Some(found) = &earlier {
         let run = || Box::new(found.unfinished(&journal_path));
         if journaling.resume {
-            let differences = found.fingerprint.iter().flat_map(|it| fingerprint().differences(it));
+            let differences = found.fingerprint.iter().flat_map(|earlier| fingerprint().differences(earlier));
             let differences: Vec<String> = differences.collect();
             if !differences.is_empty() {
                 return Err(Error::NotResumable { path: first.clone(), differences, run: run() });
@@ -101,12 +101,12 @@ pub fn write_resumable(
             if is_worth_keeping(&error) {
                 // Work since the last entry, which is valid while the system runs. The original error matters
                 // more than one from here.
-                let _noted = journal.checkpoint(None);
+                let _ = journal.checkpoint(None);
             }
-            let has_rows = journal.is_worth_something() && is_worth_keeping(&error);
+            let has_rows = journal.is_resumable() && is_worth_keeping(&error);
             // If not all outputs were opened, nothing existing was changed.
-            let has_begun = outputs.len() == files.len();
-            if !(has_rows || (earlier.is_some() && !has_begun)) {
+            let all_open = outputs.len() == files.len();
+            if !(has_rows || (earlier.is_some() && !all_open)) {
                 outputs.into_iter().for_each(Output::discard);
                 journal.remove();
             }
@@ -125,7 +125,7 @@ pub fn check_unfinished(paths: &[PathBuf], force: bool, resume: bool) -> Result<
     Journal::check_others(paths)?;
     let path = Journal::path_of(first);
     let found = Journal::look(&path).map_err(|error| at(error, first))?;
-    match found.filter(|found| found.is_worth_something() && !force && !resume) {
+    match found.filter(|found| found.is_resumable() && !force && !resume) {
         Some(found) => Err(Error::Unfinished { path: first.clone(), run: Box::new(found.unfinished(&path)) }),
         None => Ok(()),
     }
@@ -174,7 +174,7 @@ impl Run<'_> {
     ) -> Result<(), Error> {
         // First of all, so that other processes see who holds these outputs.
         match earlier {
-            Some(found) => journal.go_on(found, paths)?,
+            Some(found) => journal.resume(found, paths)?,
             None => journal.begin(paths)?,
         }
         self.open(earlier, outputs)?;
@@ -234,13 +234,13 @@ impl Run<'_> {
 
     /// The rows of an earlier run that are intact.
     fn check(&self, found: &Found, outputs: &[Output], n_threads: usize) -> Result<Vec<Done>, Error> {
-        let said = found.done_bytes();
+        let claimed = found.done_bytes();
         let done =
             verify(found.done.clone(), self.tasks, outputs, self.options, n_threads, self.watch.cancel)?;
         let done_bytes = n_bytes(&done);
-        (self.journaling.goes_on)(GoesOn {
+        (self.journaling.on_resume)(Resumed {
             done_bytes,
-            wrong_bytes: said.saturating_sub(done_bytes),
+            wrong_bytes: claimed.saturating_sub(done_bytes),
             total_bytes: self.files.iter().map(|(_, plan)| plan.file_len()).sum(),
         });
         for done in &done {

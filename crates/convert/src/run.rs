@@ -67,7 +67,7 @@ impl Progress<'_> {
         let unsynced = self.unsynced_bytes[output].fetch_add(bytes, Ordering::Relaxed) + bytes;
         if unsynced >= SYNC_EVERY_BYTES {
             // Where a word is waiting already, it is this one too.
-            let _is_awake = self.grown.try_send(());
+            let _ = self.grown.try_send(());
         }
     }
 }

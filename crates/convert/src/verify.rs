@@ -47,7 +47,7 @@ pub fn verify(
             // Ranges differ in length, so each thread takes the next one when it is free.
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(range) = done.get(index) else { return };
-            match comparison.is_there(range, &mut buffers) {
+            match comparison.is_intact(range, &mut buffers) {
                 Ok(right) => is_right[index].store(right, Ordering::Relaxed),
                 Err(error) => {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -82,7 +82,7 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    fn is_there(&self, done: &Done, (found, buffers): &mut (Vec<u8>, Buffers)) -> Result<bool, Error> {
+    fn is_intact(&self, done: &Done, (found, buffers): &mut (Vec<u8>, Buffers)) -> Result<bool, Error> {
         // A journal may name tensors and rows that do not exist.
         let Some(places) = done.places(self.tasks) else { return Ok(false) };
         if places.iter().any(|(output, ..)| *output >= self.outputs.len()) {

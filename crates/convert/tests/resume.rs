@@ -8,8 +8,8 @@ use std::{
 };
 
 use convert::{
-    CheckedConversion, CheckpointInput, Conversion, Error, Fingerprint, GoesOn, JOB_ELEMS, Journal,
-    Journaling, Origin, RunOptions, Schedule, Watch, run_with,
+    CheckedConversion, CheckpointInput, Conversion, Error, Fingerprint, JOB_ELEMS, Journal, Journaling,
+    Origin, Resumed, RunOptions, Schedule, Watch, run_with,
 };
 use gguf::{Claim, Output};
 
@@ -60,10 +60,10 @@ fn go_on(
     checked: &CheckedConversion<'_, CheckpointInput>,
     paths: &[PathBuf],
     resume: bool,
-) -> Result<Option<GoesOn>, Error> {
+) -> Result<Option<Resumed>, Error> {
     let (origin, cancel, said) = (origin(), AtomicBool::new(false), Mutex::new(None));
-    let goes_on = |it| *said.lock().unwrap() = Some(it);
-    let journaling = Journaling { origin: &origin, resume, goes_on: &goes_on };
+    let on_resume = |resumed| *said.lock().unwrap() = Some(resumed);
+    let journaling = Journaling { origin: &origin, resume, on_resume: &on_resume };
     let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
     checked.write_resumable(paths, false, journaling, &RunOptions::default(), watch)?;
     Ok(said.into_inner().unwrap())

@@ -48,8 +48,8 @@ impl Settings {
     /// # Errors
     /// [`Error::OutOfRange`].
     pub fn check(&self) -> Result<(), Error> {
-        let wrong = |what, found: usize, expected: String| {
-            Err(Error::OutOfRange { what, found: found.to_string(), expected })
+        let wrong = |field, found: usize, expected: String| {
+            Err(Error::OutOfRange { field, found: found.to_string(), expected })
         };
         if self.context < LEAST_CONTEXT {
             return wrong(
@@ -87,7 +87,7 @@ pub struct Chunk {
 impl Chunk {
     /// Sequence for the model.
     pub fn sequence(&self) -> Sequence<'_> {
-        Sequence { tokens: &self.tokens, wanted: self.counted.clone() }
+        Sequence { tokens: &self.tokens, outputs: self.counted.clone() }
     }
 }
 
@@ -114,7 +114,7 @@ pub fn chunks_of_text(model: &Model, tokens: &[u32], settings: &Settings) -> Res
     if tokens.len() < needed {
         return Err(Error::TooShort { found: tokens.len(), needed });
     }
-    let n_chunks = settings.n_chunks.map_or(n_chunks, |wanted| wanted.min(n_chunks));
+    let n_chunks = settings.n_chunks.map_or(n_chunks, |requested| requested.min(n_chunks));
     let chunk = |i: usize| {
         let all = &tokens[i * step..i * step + len];
         let mut tokens = all.to_vec();
@@ -216,7 +216,7 @@ impl<'a> LogitBatches<'a> {
                 let observer = observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
                 self.hidden.push(model.run(&sequences, observer)?);
             }
-            self.n_rows = sequences.iter().map(|sequence| sequence.wanted.len()).sum();
+            self.n_rows = sequences.iter().map(|sequence| sequence.outputs.len()).sum();
             self.next_row = 0;
         }
         let rows = self.next_row..(self.next_row + self.rows_at_once).min(self.n_rows);

@@ -15,9 +15,9 @@ pub fn labels(model: &Model) -> &[String] {
 ///
 /// # Errors
 /// [`Error::NoPooling`] where neither says one.
-pub fn pooling(model: &Model, wanted: Option<Pooling>) -> Result<Pooling, Error> {
+pub fn pooling(model: &Model, outputs: Option<Pooling>) -> Result<Pooling, Error> {
     let no_pooling = || Error::NoPooling { key: format!("{}.pooling_type", model.architecture()) };
-    wanted.or(model.pooling()).ok_or_else(no_pooling)
+    outputs.or(model.pooling()).ok_or_else(no_pooling)
 }
 
 /// Vectors of texts, given as their tokens: for each text (n_rows, width) f32, row-major, where
@@ -46,8 +46,8 @@ pub fn embed(model: &Model, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<
     order.sort_by_key(|i| std::cmp::Reverse(texts[*i].len()));
     let mut rest = order.as_slice();
     while let Some(longest) = rest.first().map(|i| texts[*i].len()) {
-        let (batch, behind) = rest.split_at(model.sequences_at_once(longest).min(rest.len()));
-        rest = behind;
+        let (batch, after) = rest.split_at(model.sequences_at_once(longest).min(rest.len()));
+        rest = after;
         let sequences: Vec<Sequence<'_>> = batch.iter().map(|i| sequence(&texts[*i], row)).collect();
         let hidden = model.run(&sequences, None)?;
         for (at, i) in batch.iter().enumerate() {
@@ -72,12 +72,12 @@ pub fn embed(model: &Model, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<
 /// A text of at least one token, with the rows that a way of pooling looks at.
 fn sequence(tokens: &[u32], row: Pooling) -> Sequence<'_> {
     let n = tokens.len();
-    let wanted = match row {
+    let outputs = match row {
         Pooling::Cls => 0..1,
         Pooling::Last => n - 1..n,
         _ => 0..n,
     };
-    Sequence { tokens, wanted }
+    Sequence { tokens, outputs }
 }
 
 fn mean<'a>(rows: impl ExactSizeIterator<Item = &'a [f32]>, width: usize) -> Vec<f32> {
@@ -116,9 +116,9 @@ mod tests {
     #[test]
     fn sequences_want_the_rows_that_pooling_reads() {
         let tokens = [5, 6, 7];
-        assert_eq!(sequence(&tokens, Pooling::Cls).wanted, 0..1);
-        assert_eq!(sequence(&tokens, Pooling::Last).wanted, 2..3);
-        assert_eq!(sequence(&tokens, Pooling::Mean).wanted, 0..3);
+        assert_eq!(sequence(&tokens, Pooling::Cls).outputs, 0..1);
+        assert_eq!(sequence(&tokens, Pooling::Last).outputs, 2..3);
+        assert_eq!(sequence(&tokens, Pooling::Mean).outputs, 0..3);
         assert_eq!(mean([&[1.0, 4.0][..], &[3.0, 0.0][..]].into_iter(), 2), [2.0, 2.0]);
     }
 }

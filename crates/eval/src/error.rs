@@ -76,7 +76,7 @@ pub enum Error {
     },
     /// Wanted positions that a window does not have.
     #[error("positions {start} to {end} are wanted of a window of {len} tokens")]
-    WantedRange {
+    OutputRange {
         /// First position wanted.
         start: usize,
         /// End of the requested positions.
@@ -230,10 +230,10 @@ pub enum Error {
         found: usize,
     },
     /// A setting that is out of its range.
-    #[error("{what} is {found}, expected {expected}")]
+    #[error("{field} is {found}, expected {expected}")]
     OutOfRange {
         /// Name of the value.
-        what: &'static str,
+        field: &'static str,
         /// Its value.
         found: String,
         /// The range.
@@ -257,10 +257,10 @@ pub enum Error {
         weight: Option<(String, u64)>,
     },
     /// A file of saved predictions that does not hold together.
-    #[error("{what} is {found}, expected {expected}")]
+    #[error("{field} is {found}, expected {expected}")]
     LogitsFile {
         /// The problem.
-        what: &'static str,
+        field: &'static str,
         /// Expected value.
         expected: String,
         /// Value found.

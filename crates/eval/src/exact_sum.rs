@@ -31,17 +31,17 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
 
 /// Adds a value to floats that do not overlap.
 fn grow(parts: &mut Vec<f64>, value: f64) {
-    let (mut carried, mut kept) = (value, 0);
+    let (mut carried, mut n_parts) = (value, 0);
     // From the smallest up: the rounding error of an addition replaces the part that it was added to.
     for index in 0..parts.len() {
         let (sum, lost) = two_sum(parts[index], carried);
         if lost != 0.0 {
-            parts[kept] = lost;
-            kept += 1;
+            parts[n_parts] = lost;
+            n_parts += 1;
         }
         carried = sum;
     }
-    parts.truncate(kept);
+    parts.truncate(n_parts);
     if carried != 0.0 {
         parts.push(carried);
     }
@@ -75,7 +75,7 @@ pub(crate) struct Squares {
     /// (n_blocks, width): sums of blocks of rows; 0 where they may be rounded.
     sums: Vec<f64>,
     /// Columns and squares of what is 0 there.
-    others: Vec<(usize, f32)>,
+    overflows: Vec<(usize, f32)>,
 }
 
 impl Squares {
@@ -84,21 +84,21 @@ impl Squares {
         let block_elems = BLOCK_ROWS * width.max(1);
         let mut sums = vec![0.0; rows.len().div_ceil(block_elems) * width];
         let blocks = rows.par_chunks(block_elems).zip(sums.par_chunks_mut(width.max(1)));
-        let others = blocks.map(|(rows, sums)| {
+        let overflows = blocks.map(|(rows, sums)| {
             Level::detect().vectorize(
                 #[inline(always)]
                 || block_sums(rows, sums),
             );
             // Columns of mixed sizes are seldom: they are added value by value, which is exact whatever the sizes.
-            let mut others = Vec::new();
+            let mut overflows = Vec::new();
             for (column, sum) in sums.iter_mut().enumerate().filter(|(_, sum)| sum.is_nan()) {
-                others.extend(rows[column..].iter().step_by(width).map(|value| (column, value * value)));
+                overflows.extend(rows[column..].iter().step_by(width).map(|value| (column, value * value)));
                 *sum = 0.0;
             }
-            others
+            overflows
         });
-        let others: Vec<_> = others.collect();
-        Squares { width, sums, others: others.concat() }
+        let overflows: Vec<_> = overflows.collect();
+        Squares { width, sums, overflows: overflows.concat() }
     }
 }
 
@@ -178,7 +178,7 @@ impl ExactSums {
         for block in squares.sums.chunks_exact(squares.width.max(1)) {
             self.add_values(first, block, &mut lost);
         }
-        for &(column, square) in &squares.others {
+        for &(column, square) in &squares.overflows {
             self.add(first + column, f64::from(square));
         }
     }

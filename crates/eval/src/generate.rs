@@ -28,8 +28,8 @@ impl Sampling {
     /// [`Error::OutOfRange`].
     pub fn check(&self) -> Result<(), Error> {
         let Sampling { temperature, top_p, .. } = *self;
-        let wrong = |what, found: f32, expected: &str| {
-            Err(Error::OutOfRange { what, found: found.to_string(), expected: expected.to_owned() })
+        let wrong = |field, found: f32, expected: &str| {
+            Err(Error::OutOfRange { field, found: found.to_string(), expected: expected.to_owned() })
         };
         if !(temperature.is_finite() && temperature >= 0.0) {
             return wrong("the temperature", temperature, "a number from 0");
@@ -75,12 +75,12 @@ impl Sampler {
         let weight = |id: &u32| libm::exp(f64::from((logits[*id as usize] - largest) / temperature));
         let weights: Vec<f64> = ids.iter().map(weight).collect();
         let total: f64 = weights.iter().sum();
-        let mut kept = 0.0;
+        let mut mass = 0.0;
         // The token that takes the sum past top_p is still among them.
         let n = weights.iter().take_while(|weight| {
-            let is_kept = kept < f64::from(top_p) * total;
-            kept += **weight;
-            is_kept
+            let is_within = mass < f64::from(top_p) * total;
+            mass += **weight;
+            is_within
         });
         let n = n.count().max(1);
         // The inverse of the distribution function: the token in whose stretch of the sum a random number falls.
@@ -123,7 +123,7 @@ pub fn generate(
     }
     let mut session = Session::new();
     let hidden = model.begin(&mut session, prompt)?;
-    go_on(model, session, hidden, limit, sampler, watch)
+    generate_from(model, session, hidden, limit, sampler, watch)
 }
 
 /// As [`generate`], after a prompt of tokens and images.
@@ -142,11 +142,11 @@ pub fn generate_behind(
     let n: usize = prompt.iter().map(Piece::n_rows).sum();
     let mut session = Session::new();
     let hidden = model.read(&mut session, prompt, n.saturating_sub(1)..n)?;
-    go_on(model, session, hidden, limit, sampler, watch)
+    generate_from(model, session, hidden, limit, sampler, watch)
 }
 
 /// Token by token, from the rows of a prompt whose last one predicts the first.
-fn go_on(
+fn generate_from(
     model: &Model,
     mut session: Session,
     mut hidden: Hidden,

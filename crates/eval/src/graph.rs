@@ -4,10 +4,10 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, parallel::prelude::*};
 
 use crate::{
     Error,
-    kept::Kept,
     ops::{Product, Rows, mul_back, mul_mat, mul_rounded},
     pass::Pass,
     session::{Activations, Features, KeyValue},
+    state_size::StateSize,
     weights::{Weight, Weights},
 };
 
@@ -41,7 +41,7 @@ pub(crate) trait Graph: Send + Sync {
     }
 
     /// State that the parts of each layer keep per sequence.
-    fn kept(&self) -> Vec<Vec<Kept>>;
+    fn state_sizes(&self) -> Vec<Vec<StateSize>>;
 
     /// True if embeddings of images may replace tokens.
     fn takes_pictures(&self) -> bool {

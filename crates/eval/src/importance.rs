@@ -143,9 +143,9 @@ impl Collector {
             if totals.sums.len() != n_sums || totals.counts.len() != counts.len() {
                 return Err(bad("a tensor has another number of columns or of experts than in another part"));
             }
-            for (ours, theirs) in totals.counts.iter_mut().zip(counts) {
-                let sum = ours.checked_add(i64::from_le_bytes(*theirs));
-                *ours = sum.ok_or(bad("the sum of two counts is beyond 64 bits"))?;
+            for (total, count) in totals.counts.iter_mut().zip(counts) {
+                let sum = total.checked_add(i64::from_le_bytes(*count));
+                *total = sum.ok_or(bad("the sum of two counts is beyond 64 bits"))?;
             }
             for index in 0..n_sums {
                 let n_parts = number(&mut rest)?;

@@ -101,7 +101,7 @@ impl LogitsFile {
     /// [`Error::LogitsFile`].
     pub fn parse(bytes: impl Into<Mapped>) -> Result<LogitsFile, Error> {
         let bytes = bytes.into();
-        let bad = |what, expected: String, found: String| Error::LogitsFile { what, expected, found };
+        let bad = |field, expected: String, found: String| Error::LogitsFile { field, expected, found };
         if !bytes.starts_with(&MAGIC) {
             let start = bytes[..bytes.len().min(MAGIC.len())].escape_ascii().to_string();
             return Err(bad("the first bytes", "_logits_".into(), start));
@@ -114,9 +114,9 @@ impl LogitsFile {
             number.copy_from_slice(&bytes[at..at + 4]);
             i32::from_le_bytes(number)
         };
-        let count = |what, at, least: i32| match usize::try_from(number(at)) {
+        let count = |field, at, least: i32| match usize::try_from(number(at)) {
             Ok(count) if number(at) >= least => Ok(count),
-            _ => Err(bad(what, format!("a number from {least}"), number(at).to_string())),
+            _ => Err(bad(field, format!("a number from {least}"), number(at).to_string())),
         };
         // Two tokens are needed for a prediction of one, and the counts are i32 in the reference.
         let layout = Layout {
@@ -149,7 +149,7 @@ impl LogitsFile {
             let id = i32::from_le_bytes(*token);
             u32::try_from(id).ok().filter(|id| (*id as usize) < self.layout.n_vocab).ok_or_else(|| {
                 let expected = format!("from 0 to {}", self.layout.n_vocab - 1);
-                Error::LogitsFile { what: "a token", expected, found: id.to_string() }
+                Error::LogitsFile { field: "a token", expected, found: id.to_string() }
             })
         };
         tokens.iter().map(checked).collect()
@@ -223,8 +223,8 @@ impl Writer {
     /// [`Error::Gguf`] when it cannot be created; [`Error::LogitsFile`] for numbers beyond what
     /// the file can say, and for tokens of another number.
     pub fn create(path: &Path, layout: Layout, tokens: &[u32], force: bool) -> Result<Writer, Error> {
-        let bad = |what, expected: String, found: usize| Error::LogitsFile {
-            what,
+        let bad = |field, expected: String, found: usize| Error::LogitsFile {
+            field,
             expected,
             found: found.to_string(),
         };
@@ -233,13 +233,13 @@ impl Writer {
             return Err(bad("the number of tokens", expected, tokens.len()));
         }
         let mut header = MAGIC.to_vec();
-        for (what, number) in [
+        for (field, number) in [
             ("the number of tokens in a window", layout.context),
             ("the number of predicted tokens", layout.n_vocab),
             ("the number of windows", layout.n_windows),
         ] {
             let number =
-                i32::try_from(number).map_err(|_| bad(what, format!("at most {}", i32::MAX), number))?;
+                i32::try_from(number).map_err(|_| bad(field, format!("at most {}", i32::MAX), number))?;
             header.extend(number.to_le_bytes());
         }
         header.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));

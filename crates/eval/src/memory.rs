@@ -1,6 +1,6 @@
 //! Memory of a file in llama.cpp: weights, KV cache, states, and the graph.
 //!
-//! Sizes of layers come from the graph itself ([`Kept`]), so heads by layer, sliding windows, latent
+//! Sizes of layers come from the graph itself ([`StateSize`]), so heads by layer, sliding windows, latent
 //! attention and states are counted correctly. Cells are llama.cpp's:
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //! graph                       batch * (its widest point) floats, and masks of batch * cells f16
 //! ```
 //!
-//! KV cache and states are exact. The widest point of a graph is an estimate: [`Kept::graph_floats`] plus the
+//! KV cache and states are exact. The widest point of a graph is an estimate: [`StateSize::graph_floats`] plus the
 //! residual stream and its norm, or the logits. For headers of 13 architectures it is at most 10 % off, with
 //! several sequences 16 %, because some graphs copy their states; the total is at most 1 % off. Flash
 //! attention is on, as in llama.cpp by default; sequences have their own cells (`--parallel N`), and
@@ -22,7 +22,7 @@
 
 use tensor::{DType, Shape};
 
-use crate::{Error, kept::Kept, model::Parts};
+use crate::{Error, model::Parts, state_size::StateSize};
 
 /// Cells of a cache come in groups of so many.
 const CELLS: u64 = 256;
@@ -76,7 +76,7 @@ pub struct Demand {
     /// Bytes of all tensors.
     pub weights: u64,
     /// State of the parts of each layer.
-    pub layers: Vec<Vec<Kept>>,
+    pub layers: Vec<Vec<StateSize>>,
     /// Elements of a row between layers.
     pub n_embd: usize,
     /// Tokens that are predicted; 0 where nothing is.
@@ -97,7 +97,7 @@ impl Demand {
         let context_length = keys.count("context_length")?.unwrap_or(0);
         Ok(Demand {
             weights,
-            layers: prepared.graph.kept(),
+            layers: prepared.graph.state_sizes(),
             n_embd: prepared.n_embd,
             n_vocab,
             context_length,
@@ -157,7 +157,7 @@ impl Demand {
         Ok(Some(fitting * CELLS))
     }
 
-    fn parts(&self) -> impl Iterator<Item = &Kept> {
+    fn parts(&self) -> impl Iterator<Item = &StateSize> {
         self.layers.iter().flatten()
     }
 
@@ -209,14 +209,14 @@ fn cells(used: &Use, window: Option<usize>) -> u64 {
 mod tests {
     use super::*;
 
-    fn demand(layers: Vec<Vec<Kept>>) -> Demand {
+    fn demand(layers: Vec<Vec<StateSize>>) -> Demand {
         Demand { weights: 1000, layers, n_embd: 8, n_vocab: 32, context_length: 8192 }
     }
 
     #[test]
     fn the_longest_context_fits_and_the_next_does_not() {
-        let full = Kept { keys: 64, values: 64, graph_floats: 100, ..Kept::default() };
-        let demand = demand(vec![vec![full], vec![Kept { window: Some(512), ..full }]]);
+        let full = StateSize { keys: 64, values: 64, graph_floats: 100, ..StateSize::default() };
+        let demand = demand(vec![vec![full], vec![StateSize { window: Some(512), ..full }]]);
         for memory in [600_000, 1_000_000, 1_500_000, 2_000_000] {
             let total = |context| demand.bytes(&Use { context, ..Use::default() }).map(|bytes| bytes.total());
             match demand.longest_context(&Use::default(), memory).expect("f16 takes rows of any length") {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_no_whole_blocks_are_refused() {
-        let demand = demand(vec![vec![Kept { keys: 24, values: 24, ..Kept::default() }]]);
+        let demand = demand(vec![vec![StateSize { keys: 24, values: 24, ..StateSize::default() }]]);
         let used = Use { kv_type: DType::Q8_0, ..Use::default() };
         assert!(matches!(demand.bytes(&used), Err(Error::KeyValues(_))));
         assert!(demand.bytes(&Use::default()).is_ok());
@@ -240,8 +240,13 @@ mod tests {
 
     #[test]
     fn sizes_of_a_hostile_file_do_not_overflow() {
-        let huge =
-            Kept { keys: u32::MAX as usize, values: 1, rows: 1 << 40, state: 1 << 40, ..Kept::default() };
+        let huge = StateSize {
+            keys: u32::MAX as usize,
+            values: 1,
+            rows: 1 << 40,
+            state: 1 << 40,
+            ..StateSize::default()
+        };
         let demand = demand(vec![vec![huge]; 4]);
         let used = Use { context: u64::MAX / 2, parallel: u64::MAX / 2, ..Use::default() };
         assert!(matches!(demand.bytes(&used), Err(Error::KeyValues(_))));

@@ -358,7 +358,7 @@ impl Model {
     /// # Errors
     /// As [`Model::run`].
     pub fn begin(&self, session: &mut Session, prompt: &[u32]) -> Result<Hidden, Error> {
-        let spans = vec![Span { rows: 0..prompt.len(), position: 0, wanted: 0..0 }];
+        let spans = vec![Span { rows: 0..prompt.len(), position: 0, outputs: 0..0 }];
         let mut pass = Pass::new(prompt.to_vec(), spans, self.activations, None, None);
         match self.pool.install(|| self.prepared.graph.encode(&mut pass))? {
             // An encoder has read the prompt: the decoder begins with its start token. Without one the prompt is the beginning.
@@ -384,7 +384,7 @@ impl Model {
             return Err(Error::FeatureShape { expected, found, n_values });
         }
         // The encoder's second convolution takes every other frame, so that its layers have a row for each two.
-        let spans = vec![Span { rows: 0..features.n_frames / 2, position: 0, wanted: 0..0 }];
+        let spans = vec![Span { rows: 0..features.n_frames / 2, position: 0, outputs: 0..0 }];
         let mut pass = Pass::new(Vec::new(), spans, self.activations, None, None);
         let cross_kv = self.pool.install(|| self.prepared.graph.encode_audio(features, &mut pass))?;
         *session = Session::with_cross_kv(cross_kv);
@@ -400,7 +400,7 @@ impl Model {
         &self,
         session: &mut Session,
         pieces: &[Piece<'_>],
-        wanted: Range<usize>,
+        outputs: Range<usize>,
     ) -> Result<Hidden, Error> {
         let (mut tokens, mut pictures, mut grid) = (Vec::new(), Vec::new(), Vec::new());
         // Rows of an image form a plane: they share the position of the first one, and the next token is as
@@ -441,11 +441,11 @@ impl Model {
             }
         }
         let n = tokens.len();
-        if wanted.start > wanted.end || wanted.end > n {
-            return Err(Error::WantedRange { start: wanted.start, end: wanted.end, len: n });
+        if outputs.start > outputs.end || outputs.end > n {
+            return Err(Error::OutputRange { start: outputs.start, end: outputs.end, len: n });
         }
-        let (ends, end) = (vec![wanted.len()], session.n_past + n);
-        let spans = vec![Span { rows: 0..n, position: session.n_past, wanted }];
+        let (ends, end) = (vec![outputs.len()], session.n_past + n);
+        let spans = vec![Span { rows: 0..n, position: session.n_past, outputs }];
         let mut pass = Pass::new(tokens, spans, self.activations, None, Some(session));
         pass.pictures = pictures;
         pass.grid = Some(grid);
@@ -462,11 +462,11 @@ impl Model {
     /// As [`Model::run`].
     pub fn continue_with(&self, session: &mut Session, tokens: &[u32]) -> Result<Hidden, Error> {
         // Only the last row has a new prediction.
-        let wanted = tokens.len().saturating_sub(1)..tokens.len();
+        let outputs = tokens.len().saturating_sub(1)..tokens.len();
         if session.n_shared > 0 {
-            return self.read(session, &[Piece::Tokens(tokens)], wanted);
+            return self.read(session, &[Piece::Tokens(tokens)], outputs);
         }
-        let sequence = Sequence { tokens, wanted };
+        let sequence = Sequence { tokens, outputs };
         let hidden = self.pass(&[sequence], session.n_past, None, Some(session))?;
         session.n_past += tokens.len();
         Ok(hidden)
@@ -533,13 +533,13 @@ fn joined(sequences: &[Sequence<'_>], position: usize) -> Result<Joined, Error> 
     let (mut tokens, mut spans, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let mut n_wanted = 0;
     for sequence in sequences {
-        let Range { start, end } = sequence.wanted;
+        let Range { start, end } = sequence.outputs;
         if start > end || end > sequence.tokens.len() {
-            return Err(Error::WantedRange { start, end, len: sequence.tokens.len() });
+            return Err(Error::OutputRange { start, end, len: sequence.tokens.len() });
         }
         let first = tokens.len();
         tokens.extend_from_slice(sequence.tokens);
-        spans.push(Span { rows: first..tokens.len(), position, wanted: first + start..first + end });
+        spans.push(Span { rows: first..tokens.len(), position, outputs: first + start..first + end });
         n_wanted += end - start;
         ends.push(n_wanted);
     }

@@ -25,7 +25,7 @@ pub(crate) struct Span {
     /// The position of its first row.
     pub position: usize,
     /// The wanted rows, counted in the batch.
-    pub wanted: Range<usize>,
+    pub outputs: Range<usize>,
 }
 
 /// A picture's embedding in a batch.
@@ -111,11 +111,12 @@ impl<'a, 'o> Pass<'a, 'o> {
 
     /// Data for later steps, in separate memory.
     pub fn carry(self) -> Carried {
-        let kept = |(index, (key, value)): (usize, KeyValue)| (index, (key.detached(), value.detached()));
+        let detached_entry =
+            |(index, (key, value)): (usize, KeyValue)| (index, (key.detached(), value.detached()));
         Carried {
             first_values: self.first_values.map(Rows::detached),
             per_layer_inputs: self.per_layer_inputs.map(Rows::detached),
-            key_values: self.key_values.into_iter().map(kept).collect(),
+            key_values: self.key_values.into_iter().map(detached_entry).collect(),
         }
     }
 
@@ -145,8 +146,8 @@ impl<'a, 'o> Pass<'a, 'o> {
     }
 
     /// The rows that are wanted, in order.
-    pub fn wanted_rows(&self) -> Vec<usize> {
-        self.spans.iter().flat_map(|span| span.wanted.clone()).collect()
+    pub fn output_rows(&self) -> Vec<usize> {
+        self.spans.iter().flat_map(|span| span.outputs.clone()).collect()
     }
 
     /// Rows with whatever is in them, to be overwritten: (n_rows, width).

@@ -38,13 +38,13 @@ pub struct Sequence<'a> {
     /// The tokens, in order.
     pub tokens: &'a [u32],
     /// The positions whose predictions are wanted.
-    pub wanted: Range<usize>,
+    pub outputs: Range<usize>,
 }
 
 impl<'a> Sequence<'a> {
     /// A sequence whose positions are all wanted.
     pub fn new(tokens: &'a [u32]) -> Sequence<'a> {
-        Sequence { tokens, wanted: 0..tokens.len() }
+        Sequence { tokens, outputs: 0..tokens.len() }
     }
 }
 
@@ -160,7 +160,7 @@ impl Session {
 
     /// A session without tokens whose decoder sees keys and values of an encoder.
     pub(crate) fn with_cross_kv(cross_kv: Vec<KeyValue>) -> Session {
-        // Kept for long: their memory is no longer the pass's.
+        // StateSize for long: their memory is no longer the pass's.
         let cross_kv = cross_kv.into_iter().map(|(key, value)| (key.detached(), value.detached())).collect();
         Session { cross_kv: Some(Arc::new(cross_kv)), ..Session::default() }
     }

@@ -58,7 +58,7 @@ fn encode_rows(
     }
     if row_elems == 0 || !row_elems.is_multiple_of(block_elems) {
         let expected = row_elems.next_multiple_of(block_elems).max(block_elems);
-        return Err(Cause::Shape { what: "row length in elements", found: row_elems, expected }.into());
+        return Err(Cause::Shape { quantity: "row length in elements", found: row_elems, expected }.into());
     }
     let row_bytes = row_elems / block_elems * dtype.block_bytes() as usize;
     let mut out = Array2::zeros((n_rows, row_bytes));
@@ -83,7 +83,7 @@ pub fn decode(dtype: DType, blocks: ArrayView2<'_, u8>) -> Result<Array2<f32>, E
     let block_bytes = dtype.block_bytes() as usize;
     if !row_bytes.is_multiple_of(block_bytes) {
         let expected = row_bytes.next_multiple_of(block_bytes);
-        return Err(Cause::Shape { what: "row length in bytes", found: row_bytes, expected }.into());
+        return Err(Cause::Shape { quantity: "row length in bytes", found: row_bytes, expected }.into());
     }
     let row_elems = row_bytes / block_bytes * dtype.block_elems() as usize;
     let mut out = Array2::zeros((n_rows, row_elems));

@@ -46,10 +46,10 @@ pub enum Cause {
     #[error("no file type is named")]
     NoType,
     /// A matrix whose rows do not have the length of their dtype's blocks, or weights that are not one for each column.
-    #[error("{what}: {found} given, {expected} expected")]
+    #[error("{quantity}: {found} given, {expected} expected")]
     Shape {
         /// Name of the quantity with the wrong length, with its unit.
-        what: &'static str,
+        quantity: &'static str,
         /// The length that was given.
         found: usize,
         /// The length that would be right.

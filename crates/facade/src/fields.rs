@@ -151,7 +151,7 @@ fn of_source(error: &source::Error) -> Fields {
         | E::Pickle { file, .. }
         | E::Zip { file, .. }
         | E::NoTensors { file } => fields!(file: file),
-        E::NoWeights { looked_for } => fields!(expected: looked_for.join(", ")),
+        E::NoWeights { expected } => fields!(expected: expected.join(", ")),
         E::UnknownMethod { file, method } => fields!(file: file, found: method),
         E::MethodNotRead { method, .. } => fields!(found: method),
         E::CodesOfNoMethod { tensor, dtype, .. } | E::CodesWithoutScales { tensor, dtype } => {

@@ -34,13 +34,13 @@ pub fn hub_folder(
     let repo = Repo::parse(address).map_err(failed)?;
     let settings = Settings::from_environment(variable).map_err(failed)?;
     if let Some(found) =
-        cached(&settings.cache, &repo).filter(|it| settings.offline || it.lacks(true).is_none())
+        cached(&settings.cache, &repo).filter(|snapshot| settings.offline || snapshot.lacks(true).is_none())
     {
         return Ok(Folder::at(found.path).named(repo.name()));
     }
     if settings.offline {
         let (repo, cache) = (repo.to_string(), settings.cache);
-        return Err(failed(HubError::NotCached { repo, cache, why: "HF_HUB_OFFLINE is set" }));
+        return Err(failed(HubError::NotCached { repo, cache, reason: "HF_HUB_OFFLINE is set" }));
     }
     let options = RemoteOptions::new(storage, storage).cancel(cancel);
     Ok(Remote::open(&settings, &repo, &options).map_err(failed)?.folder().clone())

@@ -182,7 +182,12 @@ impl<'a> Job<'a> {
                     file_type: file.recipe.canonical_name(),
                     n_bytes: file.plan.file_len(),
                     bits_per_weight: file.bits_per_weight(),
-                    tensors: file.plan.tensors().iter().map(|it| (it.name.clone(), it.dtype)).collect(),
+                    tensors: file
+                        .plan
+                        .tensors()
+                        .iter()
+                        .map(|tensor| (tensor.name.clone(), tensor.dtype))
+                        .collect(),
                 })
                 .collect())
         })

@@ -86,22 +86,22 @@ impl Measuring<'_> {
 pub fn perplexity(
     path: impl AsRef<Path>,
     text: impl AsRef<[u8]>,
-    how: &Measuring<'_>,
+    measuring: &Measuring<'_>,
 ) -> Result<Perplexity, Error> {
     let path = path.as_ref();
-    let model = how.open(path)?;
-    let chunks = how.chunks(path, &model, text.as_ref())?;
+    let model = measuring.open(path)?;
+    let chunks = measuring.chunks(path, &model, text.as_ref())?;
     let mut figures = Perplexity::default();
     // The groups that one run has, so that stopping between them changes no figure.
     for range in groups(&[&model], &chunks) {
-        if how.is_cancelled() {
+        if measuring.is_cancelled() {
             return Err(Cause::Interrupted.into());
         }
         let found = &mut |target: &eval::chunks::Target, log_probability| {
             figures.add(log_probability);
             if target.is_last {
                 figures.n_chunks += 1;
-                how.report(figures.n_chunks, chunks.len());
+                measuring.report(figures.n_chunks, chunks.len());
             }
         };
         predict(&model, &chunks, range, found).map_err(|error| Error::at(path, error))?;
@@ -120,19 +120,19 @@ pub fn compare(
     base: impl AsRef<Path>,
     other: impl AsRef<Path>,
     text: impl AsRef<[u8]>,
-    how: &Measuring<'_>,
+    measuring: &Measuring<'_>,
 ) -> Result<Comparison, Error> {
     let (base_path, other_path) = (base.as_ref(), other.as_ref());
-    let (base, other) = (how.open(base_path)?, how.open(other_path)?);
-    let chunks = how.chunks(base_path, &base, text.as_ref())?;
+    let (base, other) = (measuring.open(base_path)?, measuring.open(other_path)?);
+    let chunks = measuring.chunks(base_path, &base, text.as_ref())?;
     let watch = &mut |done: usize, _: &[Vec<eval::stats::Position>]| {
-        how.report(done, chunks.len());
-        !how.is_cancelled()
+        measuring.report(done, chunks.len());
+        !measuring.is_cancelled()
     };
-    let (all, others) = (0..chunks.len(), [other]);
-    let found = run(&Base::Model(&base), &others, (&chunks, all), TOP_K, None, watch);
+    let (all, models) = (0..chunks.len(), [other]);
+    let found = run(&Base::Model(&base), &models, (&chunks, all), TOP_K, None, watch);
     let found = found.map_err(|error| Error::at(other_path, error))?;
-    if how.is_cancelled() {
+    if measuring.is_cancelled() {
         return Err(Cause::Interrupted.into());
     }
     Ok(Comparison::of(found.first().map_or(&[], Vec::as_slice), TOP_K))

@@ -97,8 +97,8 @@ impl Loop {
     /// Runs one mutant and adds it to a report.
     pub fn step(&self, number: u64, memory: &dyn Memory, report: &mut Report) {
         let bytes = self.mutant(number);
-        let fail = |report: &mut Report, what: String| {
-            let mutants = report.failures.entry(what).or_default();
+        let fail = |report: &mut Report, failure: String| {
+            let mutants = report.failures.entry(failure).or_default();
             if mutants.len() < NAMED {
                 mutants.push(number);
             }

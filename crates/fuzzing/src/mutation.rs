@@ -37,7 +37,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Changes an input; `others` are good inputs to take pieces of.
-    pub fn apply(self, bytes: &mut Vec<u8>, others: &[Vec<u8>], draw: &mut Draw) {
+    pub fn apply(self, bytes: &mut Vec<u8>, donors: &[Vec<u8>], draw: &mut Draw) {
         // Some of all inputs are changed without regard to their form.
         let is_blind = draw.below(5) == 0;
         match self {
@@ -45,7 +45,7 @@ impl Mutation {
             Mutation::Safetensors if !is_blind => safetensors(bytes, draw),
             Mutation::Gguf if !is_blind => gguf(bytes, draw),
             Mutation::Part if !is_blind => part(bytes, draw),
-            Mutation::Text if !is_blind => text(bytes, others, draw),
+            Mutation::Text if !is_blind => text(bytes, donors, draw),
             Mutation::Pieces => one_piece(bytes, draw),
             Mutation::Ends if draw.below(2) == 0 => {
                 let at = bytes.len() - draw.below(bytes.len().min(600) + 1);
@@ -194,7 +194,7 @@ const SIGNS: [&str; 24] = [
     "range(99999)",
 ];
 
-fn text(bytes: &mut Vec<u8>, others: &[Vec<u8>], draw: &mut Draw) {
+fn text(bytes: &mut Vec<u8>, donors: &[Vec<u8>], draw: &mut Draw) {
     for _ in 0..=draw.below(3) {
         let at = draw.below(bytes.len() + 1);
         match draw.below(5) {
@@ -205,7 +205,7 @@ fn text(bytes: &mut Vec<u8>, others: &[Vec<u8>], draw: &mut Draw) {
             }
             2 => drop(bytes.splice(at..at, draw.of(&SIGNS).bytes())),
             _ => {
-                let other = draw.of(others);
+                let other = draw.of(donors);
                 let from = draw.below(other.len() + 1);
                 let end = from + draw.below(64).min(other.len() - from);
                 drop(bytes.splice(at..at, other[from..end].iter().copied()));

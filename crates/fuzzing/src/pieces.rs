@@ -32,7 +32,7 @@ pub(crate) fn join<'a>(pieces: impl IntoIterator<Item = (&'a str, &'a [u8])>) ->
 
 /// The file of a name.
 pub(crate) fn of<'a>(pieces: &[(&str, &'a [u8])], name: &str) -> Option<&'a [u8]> {
-    pieces.iter().find(|(have, _)| *have == name).map(|(_, bytes)| *bytes)
+    pieces.iter().find(|(other, _)| *other == name).map(|(_, bytes)| *bytes)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) fn with_files<T>(
     let made = read(&folder);
     for (name, _) in files {
         // A name may be there twice.
-        let _may_be_gone = fs::remove_file(folder.join(name));
+        let _ = fs::remove_file(folder.join(name));
     }
     made
 }
@@ -34,7 +34,7 @@ pub(crate) fn with_files<T>(
 /// Removes all files of a folder, which has no other.
 pub(crate) fn empty(folder: &Path) {
     for entry in fs::read_dir(folder).expect("a temporary folder can be read").flatten() {
-        let _may_be_gone = fs::remove_file(entry.path());
+        let _ = fs::remove_file(entry.path());
     }
 }
 

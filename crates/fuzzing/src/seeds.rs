@@ -357,10 +357,10 @@ pub(crate) fn plan() -> Vec<Vec<u8>> {
 }
 
 /// A part of what a verb measured, as its file.
-fn measured(verb: &str, run: Json, told: Json, payload: &[u8]) -> Vec<u8> {
+fn measured(verb: &str, run: Json, described: Json, payload: &[u8]) -> Vec<u8> {
     let header = json!({
         "verb": verb, "program": env!("CARGO_PKG_VERSION"), "part": 1, "parts": 2, "cpu": "avx2",
-        "windows": {"start": 0, "end": 2}, "n_windows": 3, "run": run, "told": told,
+        "windows": {"start": 0, "end": 2}, "n_windows": 3, "run": run, "told": described,
     });
     sealed_part(header.to_string().as_bytes(), payload)
 }

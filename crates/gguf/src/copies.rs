@@ -46,7 +46,9 @@ fn tensors(model: &Model) -> Vec<Tensor> {
     let shards = model.shards().iter().enumerate();
     let tensors = shards.flat_map(|(shard, (_, file))| {
         let place = move |offset| (shard, file.data_offset() + offset);
-        file.tensors().iter().map(move |it| ((it.name.clone(), it.shape, it.dtype), place(it.offset)))
+        file.tensors()
+            .iter()
+            .map(move |tensor| ((tensor.name.clone(), tensor.shape, tensor.dtype), place(tensor.offset)))
     });
     tensors.collect()
 }

@@ -32,10 +32,10 @@ pub enum Error {
         found: u32,
     },
     /// The file ends inside something.
-    #[error("file ends inside {what}: {needed} bytes needed at offset {offset}, {left} left")]
+    #[error("file ends inside {item}: {needed} bytes needed at offset {offset}, {left} left")]
     Truncated {
         /// Item that was being read.
-        what: &'static str,
+        item: &'static str,
         /// Start offset.
         offset: u64,
         /// Its length in bytes, at least.
@@ -44,10 +44,10 @@ pub enum Error {
         left: u64,
     },
     /// A count that exceeds the remaining bytes even for the smallest items.
-    #[error("{what} of {count} at offset {offset} is more than the {left} bytes left can hold")]
+    #[error("{item} of {count} at offset {offset} is more than the {left} bytes left can hold")]
     CountTooLarge {
         /// Counted items.
-        what: &'static str,
+        item: &'static str,
         /// The count as read.
         count: u64,
         /// Offset of the items.
@@ -56,10 +56,10 @@ pub enum Error {
         left: u64,
     },
     /// A key or tensor name that is not UTF-8.
-    #[error("{what} {index} is not valid UTF-8: `{}`", bytes.escape_ascii())]
+    #[error("{item} {index} is not valid UTF-8: `{}`", bytes.escape_ascii())]
     NotUtf8 {
         /// `key` or `tensor name`.
-        what: &'static str,
+        item: &'static str,
         /// Index, from 0.
         index: u64,
         /// The bytes.

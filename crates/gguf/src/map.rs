@@ -162,7 +162,7 @@ fn advise(map: &memmap2::Mmap, advice: Advice, range: Range<usize>) {
     }
     let len = end - range.start;
     // A failed hint changes no result, hence the ignored errors below.
-    let _hint = match advice {
+    let _ = match advice {
         Advice::Sequential => map.advise_range(memmap2::Advice::Sequential, range.start, len),
         Advice::WillNeed => map.advise_range(memmap2::Advice::WillNeed, range.start, len),
         Advice::DoneWith => {

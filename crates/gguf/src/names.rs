@@ -80,13 +80,13 @@ static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     // A word that leaves `prefix` at one of its letters, or ends before its end.
     let not = |prefix: &str| {
         prefix.bytes().rev().fold(String::new(), |rest, letter| {
-            let others: String = (b'0'..=b'z')
+            let other_chars: String = (b'0'..=b'z')
                 .filter(|b| (b.is_ascii_alphanumeric() || *b == b'_') && *b != letter)
                 .map(char::from)
                 .collect();
             let through =
                 if rest.is_empty() { String::new() } else { format!("|{}(?:{rest})?", char::from(letter)) };
-            format!("[{others}]{word}{through}")
+            format!("[{other_chars}]{word}{through}")
         })
     };
     let first: String = (b'0'..=b'z')
@@ -333,8 +333,8 @@ mod tests {
             ("mmproj-4B-v1.gguf", None, ""),
         ] {
             let parsed = FileName::parse(name);
-            let have = parsed.as_ref().map(|parsed| (parsed.sidecar, parsed.base_name.as_str()));
-            assert_eq!(have, sidecar.map(|sidecar| (Some(sidecar), base)), "{name}");
+            let found = parsed.as_ref().map(|parsed| (parsed.sidecar, parsed.base_name.as_str()));
+            assert_eq!(found, sidecar.map(|sidecar| (Some(sidecar), base)), "{name}");
             assert!(parsed.is_none_or(|parsed| parsed.to_string() == name));
         }
     }
@@ -409,8 +409,8 @@ mod tests {
         };
         assert_eq!(naming_convention(&parts), "Smol-LM-2-135M-In-struct-v0.1-Q4_K_M-LoRA");
         assert_eq!(naming_convention(&NameParts::default()), "ggml-model");
-        let beside = NameParts { sidecar: Some(Sidecar::Projector), kind: None, ..parts };
-        assert_eq!(naming_convention(&beside), "mmproj-Smol-LM-2-135M-In-struct-v0.1-Q4_K_M");
+        let projector = NameParts { sidecar: Some(Sidecar::Projector), kind: None, ..parts };
+        assert_eq!(naming_convention(&projector), "mmproj-Smol-LM-2-135M-In-struct-v0.1-Q4_K_M");
         let named =
             NameParts { model_name: Some("a/b c"), output_type: Some("{ftype}"), ..NameParts::default() };
         assert_eq!(naming_convention(&named), "a-b-c-{FTYPE}");

@@ -340,7 +340,7 @@ impl Output {
     pub fn leftovers(final_path: &Path) -> Vec<Leftover> {
         let target = fs::canonicalize(final_path).unwrap_or_else(|_| final_path.to_owned());
         let Some(file_name) = target.file_name() else { return Vec::new() };
-        let kept = kept_name(&file_name.to_string_lossy()).to_owned();
+        let stem = kept_name(&file_name.to_string_lossy()).to_owned();
         let Ok(entries) = fs::read_dir(folder_of(&target)) else { return Vec::new() };
         let leftover = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
@@ -348,7 +348,7 @@ impl Output {
             let (numbers, of) = rest.split_once('.')?;
             let (process, number) = numbers.split_once('-')?;
             let is_number = number.bytes().all(|byte| byte.is_ascii_alphanumeric());
-            if !is_number || of != kept || is_alive(process.parse().ok()?) {
+            if !is_number || of != stem || is_alive(process.parse().ok()?) {
                 return None;
             }
             let metadata = entry.metadata().ok()?;
@@ -384,7 +384,7 @@ impl Drop for Output {
     fn drop(&mut self) {
         if self.fate == Fate::Removed {
             // Nothing better can be done about a temporary file that cannot be removed.
-            let _removed = fs::remove_file(&self.temporary_path);
+            let _ = fs::remove_file(&self.temporary_path);
         }
     }
 }
@@ -422,11 +422,11 @@ fn check_replaceable(final_path: &Path, force: bool) -> Result<PathBuf, Error> {
 /// As much of a file's name as its temporary name holds: file systems allow 255 bytes, and the final name may use
 /// them all.
 pub fn kept_name(file_name: &str) -> &str {
-    let mut kept = file_name.len().min(180);
-    while !file_name.is_char_boundary(kept) {
-        kept -= 1;
+    let mut stem = file_name.len().min(180);
+    while !file_name.is_char_boundary(stem) {
+        stem -= 1;
     }
-    &file_name[..kept]
+    &file_name[..stem]
 }
 
 /// Creates a hidden file with a free name next to `final_path` that does not end in `.gguf`.

@@ -74,7 +74,7 @@ pub fn specified_type(key: &str) -> Option<&'static str> {
             match (parts.next(), found.next()) {
                 (None, None) => return true,
                 (Some("{id}"), Some(part)) if is_number(part) => {}
-                (Some(wanted), Some(part)) if wanted == part => {}
+                (Some(expected), Some(part)) if expected == part => {}
                 _ => return false,
             }
         }

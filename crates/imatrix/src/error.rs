@@ -12,10 +12,10 @@ pub enum Error {
     #[error("cannot open: {0}")]
     Open(#[source] std::io::Error),
     /// The file ends inside something.
-    #[error("file ends inside {what}: {needed} bytes needed at offset {offset}, {left} left")]
+    #[error("file ends inside {item}: {needed} bytes needed at offset {offset}, {left} left")]
     Truncated {
         /// Item that was being read.
-        what: &'static str,
+        item: &'static str,
         /// Start offset.
         offset: u64,
         /// Its length in bytes.
@@ -24,10 +24,10 @@ pub enum Error {
         left: u64,
     },
     /// A count or length that cannot be one.
-    #[error("{what} at offset {offset} is {found}, not a number from {least}")]
+    #[error("{item} at offset {offset} is {found}, not a number from {least}")]
     BadCount {
         /// Counted items.
-        what: &'static str,
+        item: &'static str,
         /// Offset of the number.
         offset: u64,
         /// The number.
@@ -106,22 +106,22 @@ pub enum Error {
         value: f32,
     },
     /// Two matrices of different models: one entry, two sizes.
-    #[error("entry `{entry}`: {found} {what} cannot be added to {expected}")]
+    #[error("entry `{entry}`: {found} {item} cannot be added to {expected}")]
     SizesDiffer {
         /// The entry.
         entry: String,
         /// `sums` or `counts`.
-        what: &'static str,
+        item: &'static str,
         /// Number in the matrix that is added to.
         expected: usize,
         /// Number in the other.
         found: usize,
     },
     /// More entries, values or calls than the 32 bits of a format can say, or a sum beyond 64.
-    #[error("{what} is {found}, more than can be said")]
+    #[error("{item} is {found}, more than can be said")]
     TooMany {
         /// Counted items.
-        what: &'static str,
+        item: &'static str,
         /// Number found.
         found: u64,
     },

@@ -88,8 +88,8 @@ fn floats(file: &File, entry: &str, tensor: &TensorInfo) -> Result<Vec<f32>, Err
 /// Writes a file of the GGUF format: entries in the order of their names, sums before counts.
 pub(super) fn to_bytes(sums: &Sums) -> Result<Vec<u8>, Error> {
     let datasets = sums.datasets.iter().collect();
-    let number = |what, found: i64| {
-        u32::try_from(found).map_err(|_| Error::TooMany { what, found: found.unsigned_abs() })
+    let number = |item, found: i64| {
+        u32::try_from(found).map_err(|_| Error::TooMany { item, found: found.unsigned_abs() })
     };
     let metadata = Metadata::from([
         (TYPE.to_owned(), Value::String(b"imatrix".to_vec())),

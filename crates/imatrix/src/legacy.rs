@@ -50,8 +50,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Sums, Error> {
 /// Writes a file of the older format. Entries without any data are left out, matrices without
 /// data in a stack get ones; the last dataset is named.
 pub(super) fn to_bytes(matrix: &Sums) -> Result<Vec<u8>, Error> {
-    let number = |what, found: u64| {
-        i32::try_from(found).map(i32::to_le_bytes).map_err(|_| Error::TooMany { what, found })
+    let number = |item, found: u64| {
+        i32::try_from(found).map(i32::to_le_bytes).map_err(|_| Error::TooMany { item, found })
     };
     let chunk_tokens = i64::from(matrix.chunk_tokens.max(1));
     let stored: Vec<(&String, &Entry)> =
@@ -93,35 +93,35 @@ impl<'a> Cursor<'a> {
         (self.bytes.len() - self.at) as u64
     }
 
-    fn take(&mut self, n: u64, what: &'static str) -> Result<&'a [u8], Error> {
+    fn take(&mut self, n: u64, item: &'static str) -> Result<&'a [u8], Error> {
         if n > self.left() {
             let (offset, left) = (self.at as u64, self.left());
-            return Err(Error::Truncated { what, offset, needed: n, left });
+            return Err(Error::Truncated { item, offset, needed: n, left });
         }
         let taken = &self.bytes[self.at..self.at + n as usize];
         self.at += n as usize;
         Ok(taken)
     }
 
-    fn number(&mut self, what: &'static str) -> Result<i32, Error> {
+    fn number(&mut self, item: &'static str) -> Result<i32, Error> {
         let mut number = [0; 4];
-        number.copy_from_slice(self.take(4, what)?);
+        number.copy_from_slice(self.take(4, item)?);
         Ok(i32::from_le_bytes(number))
     }
 
-    fn count(&mut self, what: &'static str, least: i32) -> Result<usize, Error> {
+    fn count(&mut self, item: &'static str, least: i32) -> Result<usize, Error> {
         let offset = self.at as u64;
-        let found = self.number(what)?;
+        let found = self.number(item)?;
         match usize::try_from(found) {
             Ok(count) if found >= least => Ok(count),
-            _ => Err(Error::BadCount { what, offset, found: found.into(), least: least.into() }),
+            _ => Err(Error::BadCount { item, offset, found: found.into(), least: least.into() }),
         }
     }
 
     /// A length and so many bytes, of which those up to the first zero byte count.
-    fn text(&mut self, what: &'static str) -> Result<Vec<u8>, Error> {
+    fn text(&mut self, item: &'static str) -> Result<Vec<u8>, Error> {
         let length = self.count("the length of a text", 0)?;
-        let text = self.take(length as u64, what)?;
+        let text = self.take(length as u64, item)?;
         Ok(text.split(|byte| *byte == 0).next().unwrap_or_default().to_vec())
     }
 }
@@ -181,13 +181,13 @@ mod tests {
         assert!(matches!(bad(number(-1).to_vec()), Error::BadCount { found: -1, .. }));
         assert!(matches!(bad(number(i32::MAX).to_vec()), Error::Truncated { offset: 4, .. }));
         let long_name = [number(1), number(i32::MAX), number(0)].concat();
-        assert!(matches!(bad(long_name), Error::Truncated { what: "a name", left: 4, .. }));
+        assert!(matches!(bad(long_name), Error::Truncated { item: "a name", left: 4, .. }));
         let negative_name = [number(1), number(-5)].concat();
         assert!(matches!(bad(negative_name), Error::BadCount { found: -5, least: 0, .. }));
         let many_values = [number(1), number(0), number(1), number(i32::MAX), number(0)].concat();
-        assert!(matches!(bad(many_values), Error::Truncated { what: "values", .. }));
+        assert!(matches!(bad(many_values), Error::Truncated { item: "values", .. }));
         let no_values = [number(1), number(0), number(1), number(0)].concat();
-        assert!(matches!(bad(no_values), Error::BadCount { what: "the number of values", .. }));
+        assert!(matches!(bad(no_values), Error::BadCount { item: "the number of values", .. }));
         let name = file(&[entry(b"\xff", 1, &[1.0])], &[]);
         assert!(matches!(bad(name), Error::NameNotUtf8 { index: 0, .. }));
     }

@@ -123,11 +123,11 @@ impl Sums {
     /// additions stay.
     pub fn add(&mut self, other: &Sums) -> Result<(), Error> {
         other.check_finite()?;
-        for (name, theirs) in &other.entries {
+        for (name, other_count) in &other.entries {
             match self.entries.get_mut(name) {
-                Some(ours) => ours.add(name, theirs)?,
+                Some(own) => own.add(name, other_count)?,
                 None => {
-                    self.entries.insert(name.clone(), theirs.clone());
+                    self.entries.insert(name.clone(), other_count.clone());
                 }
             }
         }
@@ -174,24 +174,25 @@ impl Sums {
 impl Entry {
     fn add(&mut self, name: &str, other: &Entry) -> Result<(), Error> {
         let differ =
-            |what, expected, found| Error::SizesDiffer { entry: name.to_owned(), what, expected, found };
+            |item, expected, found| Error::SizesDiffer { entry: name.to_owned(), item, expected, found };
         if self.sums.len() != other.sums.len() {
             return Err(differ("sums", self.sums.len(), other.sums.len()));
         }
-        let (ours, theirs) = (self.counts.len(), other.counts.len());
-        if ours != theirs && ours != 1 && theirs != 1 {
-            return Err(differ("counts", ours, theirs));
+        let (own, other_count) = (self.counts.len(), other.counts.len());
+        if own != other_count && own != 1 && other_count != 1 {
+            return Err(differ("counts", own, other_count));
         }
-        if ours == 1 && theirs > 1 {
-            self.counts = vec![self.counts[0]; theirs];
+        if own == 1 && other_count > 1 {
+            self.counts = vec![self.counts[0]; other_count];
         }
         for (index, count) in self.counts.iter_mut().enumerate() {
-            let theirs = other.counts.get(index).or(other.counts.first()).copied().unwrap_or(0);
-            let found = count.unsigned_abs().saturating_add(theirs.unsigned_abs());
-            *count =
-                count.checked_add(theirs).ok_or(Error::TooMany { what: "the sum of two counts", found })?;
+            let other_count = other.counts.get(index).or(other.counts.first()).copied().unwrap_or(0);
+            let found = count.unsigned_abs().saturating_add(other_count.unsigned_abs());
+            *count = count
+                .checked_add(other_count)
+                .ok_or(Error::TooMany { item: "the sum of two counts", found })?;
         }
-        self.sums.iter_mut().zip(&other.sums).for_each(|(ours, theirs)| *ours += theirs);
+        self.sums.iter_mut().zip(&other.sums).for_each(|(own, other_count)| *own += other_count);
         Ok(())
     }
 }

@@ -63,5 +63,5 @@ fn matrices_of_two_models_do_not_add() {
     let mut one = Sums::parse(golden("cli/llama.imatrix.gguf")).unwrap();
     let other = Sums::parse(golden("imatrix/smollm2.gguf")).unwrap();
     let error = one.add(&other).unwrap_err();
-    assert!(matches!(error, Error::SizesDiffer { what: "sums", .. }), "{error}");
+    assert!(matches!(error, Error::SizesDiffer { item: "sums", .. }), "{error}");
 }

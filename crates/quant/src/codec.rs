@@ -116,10 +116,10 @@ pub enum CodecError {
         dtype: DType,
     },
     /// Lengths of input, weights or output do not agree.
-    #[error("{what}: {found} given, {expected} expected ({dtype})")]
+    #[error("{quantity}: {found} given, {expected} expected ({dtype})")]
     Length {
         /// Item with the wrong length, with its unit.
-        what: &'static str,
+        quantity: &'static str,
         /// The length that was given.
         found: usize,
         /// The length that would be right.
@@ -147,7 +147,7 @@ pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Res
     }
     // Kernels trust lengths, so all are checked here, once for each call.
     let block_elems = dtype.block_elems() as usize;
-    let length = |what, found, expected| Err(CodecError::Length { what, found, expected, dtype });
+    let length = |quantity, found, expected| Err(CodecError::Length { quantity, found, expected, dtype });
     if rows.row_elems == 0 || !rows.row_elems.is_multiple_of(block_elems) {
         return length(
             "row length in elements",
@@ -182,7 +182,7 @@ pub fn encode(dtype: DType, level: Level, rows: Rows<'_>, out: &mut [u8]) -> Res
 pub fn decode(dtype: DType, level: Level, blocks: &[u8], out: &mut [f32]) -> Result<(), CodecError> {
     let codec = codec(dtype).ok_or(CodecError::NoCodec { dtype, verb: "decode" })?;
     let (block_elems, block_bytes) = (dtype.block_elems() as usize, dtype.block_bytes() as usize);
-    let length = |what, found, expected| Err(CodecError::Length { what, found, expected, dtype });
+    let length = |quantity, found, expected| Err(CodecError::Length { quantity, found, expected, dtype });
     if !blocks.len().is_multiple_of(block_bytes) {
         return length("blocks in bytes", blocks.len(), blocks.len().next_multiple_of(block_bytes));
     }

@@ -160,8 +160,8 @@ mod tests {
         let n_bytes = dtype.block_bytes() as usize;
         let mut blocks: Vec<u8> = (0..n_blocks * n_bytes).map(|i| testkit::mix(7, i as u64) as u8).collect();
         for (index, block) in blocks.chunks_exact_mut(n_bytes).enumerate() {
-            for (which, &at) in half_scales(dtype).iter().enumerate() {
-                let bits = testkit::mix(8, (2 * index + which) as u64) as u16;
+            for (scale_index, &at) in half_scales(dtype).iter().enumerate() {
+                let bits = testkit::mix(8, (2 * index + scale_index) as u64) as u16;
                 block[at..at + 2].copy_from_slice(&(bits & 0xbbff).to_le_bytes());
             }
         }

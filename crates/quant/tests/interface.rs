@@ -31,7 +31,7 @@ fn encode_one(
 #[test]
 fn wrong_lengths_are_refused() {
     let found = |error| match error {
-        CodecError::Length { what, found, expected, .. } => (what, found, expected),
+        CodecError::Length { quantity, found, expected, .. } => (quantity, found, expected),
         other => panic!("{other}"),
     };
     assert_eq!(found(encode_one(DType::Q4_K, 300, 300, None, 144)), ("row length in elements", 300, 512));

@@ -47,10 +47,10 @@ pub enum Error {
         dtype: tensor::DType,
     },
     /// Lengths of weights, blocks and Hessian do not agree.
-    #[error("{what}: expected {expected}, found {found}")]
+    #[error("{quantity}: expected {expected}, found {found}")]
     Length {
         /// Name of the quantity with the wrong length, with its unit.
-        what: &'static str,
+        quantity: &'static str,
         /// The length found.
         found: usize,
         /// The expected length.
@@ -106,12 +106,12 @@ pub enum Error {
         problem: String,
     },
     /// Statistics of another model, text or setting.
-    #[error("statistics in `{path}` belong to another {what}: expected {expected}, found {found}")]
+    #[error("statistics in `{path}` belong to another {quantity}: expected {expected}, found {found}")]
     OtherMoments {
         /// The file.
         path: PathBuf,
         /// Difference.
-        what: &'static str,
+        quantity: &'static str,
         /// Its value in the file.
         found: String,
         /// Its value now.

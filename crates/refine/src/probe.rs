@@ -76,9 +76,9 @@ pub fn probe(
     let rows =
         |logits| <[f32]>::par_chunks(logits, model.n_vocab()).map(|row| Prediction::of(row, 1)).collect();
     let of_base: Vec<Vec<Prediction<'_>>> =
-        model.install(|| of_base.iter().map(|it| rows(&it[..])).collect());
+        model.install(|| of_base.iter().map(|logits| rows(&logits[..])).collect());
     let step_of = steps_of(model, steps.n_steps());
-    let begins = |tensors: &Vec<String>| tensors.iter().map(|it| step_of(it)).min().unwrap_or(0);
+    let begins = |tensors: &Vec<String>| tensors.iter().map(|name| step_of(name)).min().unwrap_or(0);
     let begins: Vec<usize> = probes.iter().map(begins).collect();
     let mut n_done = 0;
     // One more step than the model has: the last one has only the output matrix.

@@ -60,7 +60,7 @@ pub struct Outcome {
     /// Its type.
     pub dtype: DType,
     /// The rounding options, or the reason for keeping the codec's blocks.
-    pub how: Result<RoundingOptions, Left>,
+    pub result: Result<RoundingOptions, Left>,
     /// Mean squared output error on held-out tokens, over sampled rows: of the codec and after rounding.
     pub held_out: Option<(f64, f64)>,
     /// `tr(G E C E^T)` on held-out tokens, over sampled rows, with input statistics alone and with input and
@@ -206,7 +206,7 @@ impl Refiner {
                     let blocks = &mut blocks[at.start * row_bytes..at.end * row_bytes];
                     let whole = all.get(first..first + blocks.len());
                     let (found, expected) = (all.len(), first + blocks.len());
-                    let length = || Error::Length { what: "blocks in bytes", found, expected };
+                    let length = || Error::Length { quantity: "blocks in bytes", found, expected };
                     blocks.copy_from_slice(whole.ok_or_else(length)?);
                 }
                 Ok(Some(Made::ByRows(rounding))) => {
@@ -352,13 +352,14 @@ impl Refiner {
     /// The slot of a matrix's shared data. The first thread fills it; others wait.
     fn prepared(&self, rows: &StockRows<'_>, expert: usize) -> Arc<Prepared> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |it: &Ready| it.key.0 == rows.tensor && it.key.1 == expert && it.key.2 == rows.dtype;
-        if let Some(found) = ready.iter().find(|it| is_it(it)) {
+        let is_same =
+            |slot: &Ready| slot.key.0 == rows.tensor && slot.key.1 == expert && slot.key.2 == rows.dtype;
+        if let Some(found) = ready.iter().find(|slot| is_same(slot)) {
             return Arc::clone(&found.prepared);
         }
         // Jobs come in tensor order, so the oldest unused slot is unlikely to be needed again.
         while ready.len() >= KEPT
-            && let Some(unused) = ready.iter().position(|it| Arc::strong_count(&it.prepared) == 1)
+            && let Some(unused) = ready.iter().position(|slot| Arc::strong_count(&slot.prepared) == 1)
         {
             ready.remove(unused);
         }
@@ -377,10 +378,17 @@ impl Refiner {
         n_columns: usize,
     ) -> Result<Option<Made>, Error> {
         let of_stack = self.base.tensor(rows.tensor).is_some_and(|(_, info)| info.shape.dim(2) > 1);
-        let note = |how, held_out| {
+        let note = |result, held_out| {
             let (tensor, dtype) = (rows.tensor.to_owned(), rows.dtype);
-            let outcome =
-                Outcome { tensor, expert: expert as usize, of_stack, dtype, how, held_out, both_sides: None };
+            let outcome = Outcome {
+                tensor,
+                expert: expert as usize,
+                of_stack,
+                dtype,
+                result,
+                held_out,
+                both_sides: None,
+            };
             let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes.insert((rows.tensor.to_owned(), expert as usize, dtype), outcome);
         };
@@ -427,7 +435,8 @@ impl Refiner {
                         let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                         let key = (rows.tensor.to_owned(), expert as usize, rows.dtype);
                         if let Some(outcome) = outcomes.get_mut(&key) {
-                            (outcome.how, outcome.both_sides) = (Ok(rounded.options), Some(rounded.held_out));
+                            (outcome.result, outcome.both_sides) =
+                                (Ok(rounded.options), Some(rounded.held_out));
                         }
                         return Ok(Some(Made::Whole(rounded.blocks)));
                     }
@@ -459,7 +468,7 @@ impl Refiner {
     fn decoded(
         &self,
         tensor: &str,
-        wanted: &[u64],
+        source_rows: &[u64],
         n_columns: usize,
         level: Level,
     ) -> Result<Vec<f32>, Error> {
@@ -467,8 +476,8 @@ impl Refiner {
         let bytes = file.data(info)?;
         let n_rows = info.shape.n_elems() / info.shape.row_elems().max(1);
         let row_bytes = bytes.len() / (n_rows as usize).max(1);
-        let mut values = vec![0.0; wanted.len() * n_columns];
-        for (row, out) in wanted.iter().zip(values.chunks_exact_mut(n_columns.max(1))) {
+        let mut values = vec![0.0; source_rows.len() * n_columns];
+        for (row, out) in source_rows.iter().zip(values.chunks_exact_mut(n_columns.max(1))) {
             let at = *row as usize * row_bytes;
             let stored = file.endian().to_little(info.dtype, &bytes[at..at + row_bytes]);
             quant::decode(info.dtype, level, &stored, out)?;

@@ -157,7 +157,7 @@ impl Checkpoint {
 
     /// The bytes of a small file.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
-        self.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| bytes.as_slice())
+        self.files.iter().find(|(other, _)| other == name).map(|(_, bytes)| bytes.as_slice())
     }
 
     /// The tensor of this name.

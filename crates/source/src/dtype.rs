@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn the_table_agrees_with_the_safetensors_crate() {
         for dtype in Dtype::ALL {
-            let theirs: safetensors::Dtype = serde_json::from_value(dtype.name().into()).unwrap();
-            assert_eq!(dtype.bits(), theirs.bitsize() as u64, "{dtype}");
+            let reference: safetensors::Dtype = serde_json::from_value(dtype.name().into()).unwrap();
+            assert_eq!(dtype.bits(), reference.bitsize() as u64, "{dtype}");
             assert_eq!(Dtype::from_name(dtype.name()), Some(*dtype));
         }
         // Their list, so that a type which they add later is seen when the crate is updated.

@@ -31,10 +31,10 @@ pub enum Error {
     #[error("not a folder")]
     NotAFolder,
     /// No file of any known format.
-    #[error("no weights found; looked for {}", .looked_for.join(", "))]
+    #[error("no weights found; looked for {}", .expected.join(", "))]
     NoWeights {
         /// File patterns of every format.
-        looked_for: Vec<&'static str>,
+        expected: Vec<&'static str>,
     },
     /// A folder without weights that has them in a folder below.
     #[error("no weights found in the folder itself; `{folder}` has weights")]
@@ -182,12 +182,12 @@ pub enum Error {
         is_adapter: bool,
     },
     /// A checkpoint of mlx-lm whose weights differ from Hugging Face's form.
-    #[error("an MLX checkpoint of `{family}`, which is not supported: {what}")]
+    #[error("an MLX checkpoint of `{family}`, which is not supported: {difference}")]
     MlxLayout {
         /// Its `model_type`.
         family: String,
         /// The difference of its weights.
-        what: &'static str,
+        difference: &'static str,
     },
     /// An adapter of mlx-lm that has no counterpart in PEFT.
     #[error("an MLX adapter: {problem}")]

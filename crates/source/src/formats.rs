@@ -112,9 +112,9 @@ pub(crate) fn detect(
     listing: &Listing,
     mistral: bool,
 ) -> Result<(&'static Format, Open, Option<String>), Error> {
-    let wanted = FORMATS.iter().filter(|format| !mistral || format.name == MISTRAL);
+    let candidates = FORMATS.iter().filter(|format| !mistral || format.name == MISTRAL);
     let mut found: Vec<(&'static Format, String)> =
-        wanted.filter_map(|format| Some((format, (format.detect)(listing)?))).collect();
+        candidates.filter_map(|format| Some((format, (format.detect)(listing)?))).collect();
     // An index alone is a leftover if there are weights of another format.
     let is_index = |file: &str| file.ends_with(".index.json");
     if found.iter().any(|(format, file)| format.is_read() && !is_index(file)) {
@@ -127,7 +127,7 @@ pub(crate) fn detect(
                 return Err(Error::Foreign { format: name, file, advice });
             }
         }
-        return Err(Error::NoWeights { looked_for: FORMATS.iter().map(|format| format.files).collect() });
+        return Err(Error::NoWeights { expected: FORMATS.iter().map(|format| format.files).collect() });
     };
     let Some(open) = format.open else {
         return Err(Error::NotReadYet { format: format.name, file });

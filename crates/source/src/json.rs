@@ -24,7 +24,7 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Json, Error> {
 /// The same text with special floats outside strings written as objects; `None` if there are none.
 fn respell_special_floats(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    let (mut at, mut kept) = (0, 0);
+    let (mut at, mut copied) = (0, 0);
     let mut in_string = false;
     while at < bytes.len() {
         match bytes[at] {
@@ -36,18 +36,18 @@ fn respell_special_floats(bytes: &[u8]) -> Option<Vec<u8>> {
                     .into_iter()
                     .find(|w| bytes[at..].starts_with(w.as_bytes()));
                 if let Some(word) = word {
-                    out.extend_from_slice(&bytes[kept..at]);
+                    out.extend_from_slice(&bytes[copied..at]);
                     out.extend_from_slice(format!("{{\"__float__\":\"{word}\"}}").as_bytes());
                     at += word.len();
-                    kept = at;
+                    copied = at;
                     continue;
                 }
             }
         }
         at += 1;
     }
-    out.extend_from_slice(&bytes[kept..]);
-    (kept > 0).then_some(out)
+    out.extend_from_slice(&bytes[copied..]);
+    (copied > 0).then_some(out)
 }
 
 /// Kind of a value, for messages.

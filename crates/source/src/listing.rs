@@ -69,7 +69,7 @@ impl Listing {
 
     /// True if there is a file of this name.
     pub fn has(&self, name: &str) -> bool {
-        self.names.binary_search_by(|have| have.as_str().cmp(name)).is_ok()
+        self.names.binary_search_by(|other| other.as_str().cmp(name)).is_ok()
     }
 
     /// Names that begin and end like this, sorted.

@@ -53,8 +53,8 @@ pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
     files.sort_by(|a, b| a.0.cmp(&b.0));
     let mut notes = Vec::new();
     let readme = files.iter().find(|(name, _)| name == "README.md");
-    let card = readme.map_or(Ok(None), |(_, bytes)| card::front_matter(bytes)).unwrap_or_else(|why| {
-        notes.push(format!("`README.md`: the model card's head is left aside: {why}"));
+    let card = readme.map_or(Ok(None), |(_, bytes)| card::front_matter(bytes)).unwrap_or_else(|error| {
+        notes.push(format!("`README.md`: the model card's head is left aside: {error}"));
         None
     });
     // A file of safetensors lists its tensors by name.
@@ -99,7 +99,7 @@ pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
 
 /// Takes a JSON object out of the small files.
 fn take_object(files: &mut Vec<(String, Vec<u8>)>, name: &str) -> Result<Option<Json>, Error> {
-    let Some(at) = files.iter().position(|(have, _)| have == name) else { return Ok(None) };
+    let Some(at) = files.iter().position(|(other, _)| other == name) else { return Ok(None) };
     let (file, bytes) = files.swap_remove(at);
     let value = json::parse(&file, &bytes)?;
     if !value.is_object() {

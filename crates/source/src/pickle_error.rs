@@ -5,12 +5,12 @@
 #[non_exhaustive]
 pub enum PickleError {
     /// The end comes too early.
-    #[error("byte {at} of the pickle: {wanted} more bytes are needed, the pickle ends")]
+    #[error("byte {at} of the pickle: {needed} more bytes are needed, the pickle ends")]
     Cut {
         /// The place.
         at: u64,
         /// Bytes that the instruction needs.
-        wanted: u64,
+        needed: u64,
     },
     /// A version whose instructions are not read.
     #[error("byte {at} of the pickle: protocol {version}, only 2 is read")]

@@ -70,9 +70,9 @@ impl Shards {
                 else {
                     return Err(error);
                 };
-                let have: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+                let names: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
                 let n_absent = |index: &BTreeMap<String, String>| {
-                    index.keys().filter(|name| !have.contains(name.as_str())).count()
+                    index.keys().filter(|name| !names.contains(name.as_str())).count()
                 };
                 // An output that is tied may be in the shards alone.
                 if index.as_ref().is_some_and(|index| n_absent(index) > 1) {

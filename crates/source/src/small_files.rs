@@ -60,8 +60,8 @@ pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) ->
     if !listing.has("README.md") {
         return Ok(None);
     }
-    Ok(card::front_matter(&read_small_file(dir, "README.md")?).unwrap_or_else(|why| {
-        notes.push(format!("`README.md`: the model card's head is left aside: {why}"));
+    Ok(card::front_matter(&read_small_file(dir, "README.md")?).unwrap_or_else(|error| {
+        notes.push(format!("`README.md`: the model card's head is left aside: {error}"));
         None
     }))
 }

@@ -50,7 +50,7 @@ pub trait Stored: fmt::Debug + Send + Sync {
 
     /// Blocks for a tensor that stays in blocks whatever type is requested, because the reference's converter
     /// keeps them.
-    fn kept(&self) -> Option<&Kept> {
+    fn stored_blocks(&self) -> Option<&StoredBlocks> {
         None
     }
 
@@ -100,7 +100,7 @@ pub enum Repacks {
 ///
 /// The blocks encode `value / scales`; the factors are separate tensors in the output.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
+pub struct StoredBlocks {
     /// The type of the blocks, which [`Stored::repack`] makes.
     pub dtype: DType,
     /// The factor of the whole tensor; one for each matrix where there are several.
@@ -111,15 +111,15 @@ pub struct Kept {
     pub wide_activations: bool,
 }
 
-impl Kept {
+impl StoredBlocks {
     /// The same of one matrix of a stack.
-    pub(crate) fn of_matrix(&self, index: u64) -> Kept {
+    pub(crate) fn of_matrix(&self, index: u64) -> StoredBlocks {
         // One factor holds for each of them.
         let own = |factors: &[f32]| match factors {
             [_] | [] => factors.to_vec(),
             factors => factors.get(index as usize).copied().into_iter().collect(),
         };
         let (scales, input_scales) = (own(&self.scales), own(&self.input_scales));
-        Kept { scales, input_scales, ..self.clone() }
+        StoredBlocks { scales, input_scales, ..self.clone() }
     }
 }

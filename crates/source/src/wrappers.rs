@@ -35,11 +35,11 @@ const OUTSIDE: &[&str] = &["v_head.", "score.", "value_head."];
 pub(crate) fn unwrap(tensors: &mut [Tensor], parts: &[Part], notes: &mut Vec<String>) -> Result<(), Error> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     for tensor in tensors.iter_mut() {
-        let inserted = INSERTED.iter().filter(|(part, _)| tensor.name.split('.').any(|have| have == *part));
+        let inserted = INSERTED.iter().filter(|(part, _)| tensor.name.split('.').any(|other| other == *part));
         let inserted: Vec<_> = inserted.copied().collect();
         if !inserted.is_empty() {
-            let is_kept = |part: &&str| !inserted.iter().any(|(inserted, _)| inserted == part);
-            tensor.name = tensor.name.split('.').filter(is_kept).collect::<Vec<_>>().join(".");
+            let stays = |part: &&str| !inserted.iter().any(|(inserted, _)| inserted == part);
+            tensor.name = tensor.name.split('.').filter(stays).collect::<Vec<_>>().join(".");
             found.extend(
                 inserted.into_iter().filter(|inserted| !found.contains(inserted)).collect::<Vec<_>>(),
             );

@@ -276,9 +276,7 @@ fn numbered_files_without_an_index() {
 #[test]
 fn folders_that_are_not_checkpoints() {
     let dir = folder(&[]);
-    assert!(
-        matches!(source::open(dir.path()), Err(Error::NoWeights { looked_for }) if looked_for.len() == 8)
-    );
+    assert!(matches!(source::open(dir.path()), Err(Error::NoWeights { expected }) if expected.len() == 8));
     assert!(matches!(source::open(&dir.path().join("config.json")), Err(Error::NotAFolder)));
     assert!(matches!(source::open(&dir.path().join("none")), Err(Error::Io { .. })));
     for (name, format) in [("adapter_model.safetensors", "a LoRA adapter"), ("x.gguf", "GGUF")] {

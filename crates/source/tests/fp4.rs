@@ -99,7 +99,7 @@ fn scales_of_tensors_are_one_or_one_for_each_matrix() {
 fn what_no_block_holds_is_decoded_with_a_note() {
     let checkpoint = nvfp4(48, 0x38, &[], 0x3c).unwrap();
     let stored = checkpoint.tensor("a.weight").unwrap().stored.clone().unwrap();
-    assert_eq!(stored.kept(), None);
+    assert_eq!(stored.stored_blocks(), None);
     let note = "1 matrices of NVFP4 are decoded: rows that are no multiple of 64, or columns with their own factors, do \
                 not fit a block";
     assert!(checkpoint.notes.iter().any(|line| line == note), "{:?}", checkpoint.notes);

@@ -263,11 +263,11 @@ fn string(text: &str) -> usize {
 /// Takes `#[cfg(test)] mod NAME { .. }` out, and notes which files are tests by `#[cfg(test)] mod NAME;`.
 fn without_tests(tokens: Vec<String>, module: &[String], tests: &mut BTreeSet<Vec<String>>) -> Vec<String> {
     const MARK: [&str; 8] = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
-    let mut kept = Vec::new();
+    let mut remaining = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
         if tokens.len() < at + 10 || tokens[at..at + 8] != MARK {
-            kept.push(tokens[at].clone());
+            remaining.push(tokens[at].clone());
             at += 1;
             continue;
         }
@@ -289,7 +289,7 @@ fn without_tests(tokens: Vec<String>, module: &[String], tests: &mut BTreeSet<Ve
             }
         }
     }
-    kept
+    remaining
 }
 
 /// The paths of a file's tokens.

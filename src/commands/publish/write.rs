@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use convert::{Choice, Conversion, Error, GoesOn, Input, Journaling, Losses, Origin, RunOptions, Watch};
+use convert::{Choice, Conversion, Error, Input, Journaling, Losses, Origin, Resumed, RunOptions, Watch};
 
 use crate::{
     commands::shared::{
@@ -72,11 +72,11 @@ pub fn write<I: Input>(
     let program = || writing.program.to_owned();
     let options = vec![("stage".to_owned(), fingerprint.to_owned())];
     let origin = Origin { program: &program, options, inputs: Vec::new() };
-    let goes_on = |event: GoesOn| tell(event, ui);
+    let on_resume = |event: Resumed| tell(event, ui);
     let losses = Arc::new(Losses::default());
     let options_of_run = writing.options.clone().losses(losses.clone());
     let run = |resume| {
-        let journaling = Journaling { origin: &origin, resume, goes_on: &goes_on };
+        let journaling = Journaling { origin: &origin, resume, on_resume: &on_resume };
         let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
         checked.write_resumable(&paths, true, journaling, &options_of_run, watch)
     };

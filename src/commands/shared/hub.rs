@@ -126,11 +126,11 @@ fn of_hub(text: &str, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
     if is_asked {
         return remote(&repo, &settings, wanted, ui);
     }
-    let why = match settings.offline {
+    let reason = match settings.offline {
         true => "HF_HUB_OFFLINE is set",
         false => "built without the feature `remote`",
     };
-    Err(failure(HubError::NotCached { repo: repo.to_string(), cache: settings.cache, why }))
+    Err(failure(HubError::NotCached { repo: repo.to_string(), cache: settings.cache, reason }))
 }
 
 #[cfg(feature = "remote")]

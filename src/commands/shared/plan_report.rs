@@ -117,7 +117,7 @@ impl Report {
                     offset: planned.offset,
                     bytes: planned.n_bytes,
                     reason: reason(choice),
-                    fallback_from: choice.fallback.map(|fallback| fallback.wanted.name()),
+                    fallback_from: choice.fallback.map(|fallback| fallback.preferred.name()),
                     requires_imatrix: choice.requires_imatrix,
                     repack: origin.repacked.get(choice.tensor).and_then(|made| repack(choice, made)),
                 }

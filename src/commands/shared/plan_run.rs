@@ -87,7 +87,7 @@ impl<I: Input> Planned<'_, I> {
             place,
             rates: &rates,
             fingerprint: &fingerprint,
-            goes_on: &|goes_on| tell(goes_on, ui),
+            on_resume: &|resumed| tell(resumed, ui),
         };
         let cancel = cancel_on_interrupt();
         let progress = ui.progress(self.checked.part_bytes(&rates, number));

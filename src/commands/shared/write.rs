@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use convert::{CheckedConversion, Error, GoesOn, Input, Journaling, Losses, Origin, PlannedFile, Watch};
+use convert::{CheckedConversion, Error, Input, Journaling, Losses, Origin, PlannedFile, Resumed, Watch};
 use gguf::Output;
 
 use super::{
@@ -109,7 +109,7 @@ pub(in crate::commands) fn write_and_report<I: Input>(
     let (inputs, options) = (args.call.inputs()?, args.call.options.clone());
     let origin = Origin { program: &|| args.call.program(), options, inputs };
     let journaling =
-        Journaling { origin: &origin, resume: args.call.resume, goes_on: &|event| tell(event, ui) };
+        Journaling { origin: &origin, resume: args.call.resume, on_resume: &|event| tell(event, ui) };
     if args.call.resume && convert::unfinished(&paths).is_none() {
         ui.note("nothing to resume, starting from the beginning");
     }
@@ -150,8 +150,8 @@ pub(in crate::commands) fn say_written(files: &[(PathBuf, &PlannedFile)], ui: &U
 }
 
 /// Says what an earlier run did.
-pub(in crate::commands) fn tell(goes_on: GoesOn, ui: &Ui) {
-    let GoesOn { done_bytes, wrong_bytes, total_bytes, .. } = goes_on;
+pub(in crate::commands) fn tell(resumed: Resumed, ui: &Ui) {
+    let Resumed { done_bytes, wrong_bytes, total_bytes, .. } = resumed;
     let (done, total) = (human_bytes(done_bytes), human_bytes(total_bytes));
     ui.note(&format!("resuming: {done} of {total} are verified"));
     if wrong_bytes > 0 {

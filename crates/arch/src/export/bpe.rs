@@ -110,7 +110,7 @@ pub fn find(name: &str) -> Result<Pre, ExportError> {
         }),
         None => {
             let known = pre::names().filter(|name| pre::splits_of(name).is_some()).collect();
-            Err(ExportError::Tokenizer { what: "pre-tokenizer", found: name.to_owned(), known })
+            Err(ExportError::Tokenizer { subject: "pre-tokenizer", found: name.to_owned(), known })
         }
     }
 }

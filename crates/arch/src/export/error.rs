@@ -29,10 +29,10 @@ pub enum ExportError {
     #[error(transparent)]
     Key(#[from] gguf::KeyError),
     /// Something that the checkpoint's format cannot say.
-    #[error("{what} cannot be said in a Hugging Face config of this architecture")]
+    #[error("{subject} cannot be said in a Hugging Face config of this architecture")]
     NotExpressible {
         /// The item, with its numbers.
-        what: String,
+        subject: String,
     },
     /// Tensors that the architecture does not have.
     #[error("{} tensor(s) without a place in a checkpoint: {}", names.len(), list_names(names))]
@@ -73,10 +73,10 @@ pub enum ExportError {
         expected: String,
     },
     /// A kind of tokenizer, or a pre-tokenizer, that cannot be exported.
-    #[error("{what} `{found}` cannot be written as tokenizer.json; known: {}", known.join(", "))]
+    #[error("{subject} `{found}` cannot be written as tokenizer.json; known: {}", known.join(", "))]
     Tokenizer {
         /// `tokenizer` or `pre-tokenizer`.
-        what: &'static str,
+        subject: &'static str,
         /// Its name in the file.
         found: String,
         /// The names that can.

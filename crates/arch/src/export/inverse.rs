@@ -60,7 +60,8 @@ pub fn read(file: &ArchFile<'_>) -> Result<Checkpoint, ExportError> {
             }
         }
     }
-    Err(first_error.unwrap_or(ExportError::NotExpressible { what: format!("architecture `{}`", arch.name) }))
+    Err(first_error
+        .unwrap_or(ExportError::NotExpressible { subject: format!("architecture `{}`", arch.name) }))
 }
 
 /// The flags of a config class, each with the value that is not its default.
@@ -169,15 +170,15 @@ fn number(file: &ArchFile<'_>, name: &str) -> Option<f32> {
 
 /// True if the conversion gives the same hyperparameters.
 fn same_keys(file: &ArchFile<'_>, made: &Metadata) -> Result<(), ExportError> {
-    let have = file.input.metadata;
+    let original = file.input.metadata;
     let own = |(key, _): &&(String, Value)| file.is_own(key);
-    let keys = have.iter().filter(own).chain(made.iter().filter(own)).map(|(key, _)| key);
+    let keys = original.iter().filter(own).chain(made.iter().filter(own)).map(|(key, _)| key);
     for key in keys {
-        let (have, made) = (have.get(key), made.get(key));
-        if have != made {
+        let (original, made) = (original.get(key), made.get(key));
+        if original != made {
             let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), |value| format!("{value}"));
-            let what = format!("metadata key `{key}`, {}, which would be {},", text(have), text(made));
-            return Err(ExportError::NotExpressible { what });
+            let subject = format!("metadata key `{key}`, {}, which would be {},", text(original), text(made));
+            return Err(ExportError::NotExpressible { subject });
         }
     }
     Ok(())
@@ -189,18 +190,18 @@ impl Converted {
     /// # Errors
     /// [`ExportError::UnusedTensors`], [`ExportError::MissingTensors`] where the file has other tensors than come
     /// out; [`ExportError::NotExpressible`] for rows that conversion loses.
-    pub fn tensors(&self, file: &ArchFile<'_>, which: Rows) -> Result<Vec<ExportTensor>, ExportError> {
+    pub fn tensors(&self, file: &ArchFile<'_>, rows: Rows) -> Result<Vec<ExportTensor>, ExportError> {
         let made: HashSet<(&str, Shape)> =
             self.layout.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape)).collect();
-        let have: HashSet<(&str, Shape)> =
+        let original: HashSet<(&str, Shape)> =
             file.input.tensors.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
         let names = |of: &HashSet<(&str, Shape)>, without: &HashSet<(&str, Shape)>| {
             let mut names: Vec<String> = of.difference(without).map(|(name, _)| (*name).to_owned()).collect();
             names.sort();
             names
         };
-        let (mut extra, absent) = (names(&have, &made), names(&made, &have));
-        if which == Rows::LeaveComputed {
+        let (mut extra, absent) = (names(&original, &made), names(&made, &original));
+        if rows == Rows::LeaveComputed {
             extra.retain(|name| !is_computed(name));
         }
         if !extra.is_empty() {
@@ -219,7 +220,9 @@ impl Converted {
                     (std::slice::from_ref(source), *rows, *element, Some(*matrix))
                 }
                 Data::Computed(_) if is_computed(&tensor.name) => continue,
-                _ => return Err(ExportError::NotExpressible { what: format!("tensor `{}`", tensor.name) }),
+                _ => {
+                    return Err(ExportError::NotExpressible { subject: format!("tensor `{}`", tensor.name) });
+                }
             };
             let view = tensor.row_view();
             let n_rows = view.n_rows / (names.len() as u64).max(1);
@@ -245,7 +248,7 @@ impl Converted {
             let of_parts: u64 = parts.iter().map(|part| part.n_rows.saturating_mul(part.row_elems)).sum();
             if of_parts != source.shape.n_elems() {
                 return Err(ExportError::NotExpressible {
-                    what: format!("tensor `{}`, of which rows are lost,", source.name),
+                    subject: format!("tensor `{}`, of which rows are lost,", source.name),
                 });
             }
             Ok(ExportTensor { name: source.name.clone(), shape: source.shape, parts, values: Vec::new() })

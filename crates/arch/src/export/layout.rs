@@ -152,7 +152,7 @@ impl<'a> ArchFile<'a> {
 
     /// The shape of a tensor.
     pub(super) fn shape(&self, name: &str) -> Option<Shape> {
-        self.input.tensors.iter().find(|(have, _)| have == name).map(|(_, shape)| *shape)
+        self.input.tensors.iter().find(|(other, _)| other == name).map(|(_, shape)| *shape)
     }
 
     /// True if a tensor's name has this suffix.

@@ -28,7 +28,7 @@ pub fn read(file: &ArchFile<'_>, understood: &[&str]) -> Result<Checkpoint, Expo
     let (class, config) = config(file)?;
     let class = file.arch.classes.iter().find(|known| known.name == class);
     let class =
-        class.copied().ok_or(ExportError::NotExpressible { what: "this kind of llama".to_owned() })?;
+        class.copied().ok_or(ExportError::NotExpressible { subject: "this kind of llama".to_owned() })?;
     let given = Input { config: Json::Object(config), ..Input::default() };
     let converted = inverse::convert(file, class, given)?;
     let notes = compare(file, &converted.metadata, understood)?;
@@ -112,8 +112,8 @@ fn head_dim(file: &ArchFile<'_>, hidden: u64, n_head: u64) -> Result<u64, Export
         if let Some(found) = file.count(key)?
             && found != head_dim
         {
-            let what = format!("`{}` {found} with heads of {head_dim}", file.key(key));
-            return Err(ExportError::NotExpressible { what });
+            let subject = format!("`{}` {found} with heads of {head_dim}", file.key(key));
+            return Err(ExportError::NotExpressible { subject });
         }
     }
     if head_dim == 0 || !head_dim.is_multiple_of(2) {
@@ -158,7 +158,7 @@ fn check_heads(file: &ArchFile<'_>, part: &str, n_head: u64, head_dim: u64) -> R
 /// [`ExportError::NotExpressible`] for a key to which it gives another value.
 fn compare(file: &ArchFile<'_>, made: &Metadata, understood: &[&str]) -> Result<Vec<String>, ExportError> {
     let mut notes = Vec::new();
-    for (key, have) in file.input.metadata {
+    for (key, original) in file.input.metadata {
         let is_understood = || understood.iter().any(|known| file.key(known) == *key);
         if !file.is_own(key) || is_understood() {
             continue;
@@ -166,10 +166,10 @@ fn compare(file: &ArchFile<'_>, made: &Metadata, understood: &[&str]) -> Result<
         // Keys that only the conversion writes are not a loss: older files rely on llama.cpp's defaults,
         // which the config states.
         match made.get(key) {
-            Some(made) if is_same(have, made) => {}
+            Some(made) if is_same(original, made) => {}
             Some(made) => {
-                let what = format!("metadata key `{key}`, {have}, which would be {made},");
-                return Err(ExportError::NotExpressible { what });
+                let subject = format!("metadata key `{key}`, {original}, which would be {made},");
+                return Err(ExportError::NotExpressible { subject });
             }
             None => {
                 notes.push(format!("metadata key `{key}` has no counterpart in a config and is left out"));

@@ -79,8 +79,8 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
             }
         }
         (kind, _) => {
-            let what = format!("rotary scaling of type `{}`", kind.unwrap_or("none"));
-            return Err(ExportError::NotExpressible { what });
+            let subject = format!("rotary scaling of type `{}`", kind.unwrap_or("none"));
+            return Err(ExportError::NotExpressible { subject });
         }
     }
     // How many of the rotated pairs turn by time, height and width; the fourth number is no model's.
@@ -101,7 +101,7 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
     {
         if !scaling.is_empty() {
             return Err(ExportError::NotExpressible {
-                what: "`rope_freqs.weight` together with rotary scaling".to_owned(),
+                subject: "`rope_freqs.weight` together with rotary scaling".to_owned(),
             });
         }
         scaling = llama3(arch, config, freqs)?;
@@ -199,7 +199,7 @@ fn llama3(arch: &Arch, config: &Map<String, Json>, freqs: &[f32]) -> Result<Map<
     match best {
         Some((worst, scaling)) if worst <= NEARLY => Ok(scaling),
         _ => Err(ExportError::NotExpressible {
-            what: format!("`{ROPE_FREQS}` with {} divisors up to {factor}", freqs.len()),
+            subject: format!("`{ROPE_FREQS}` with {} divisors up to {factor}", freqs.len()),
         }),
     }
 }

@@ -33,7 +33,7 @@ pub fn complete(
     let mut trials = 0;
     'better: while nearest.wrong > 0 || nearest.missing.is_some() {
         // The file's value itself first, then its other spellings; extrapolation needs the first one's result.
-        for (key, name) in nearest.wanted(file) {
+        for (key, name) in nearest.target(file) {
             let mut values = spellings(file, &key);
             let mut next = 0;
             while let Some(value) = values.get(next).cloned() {
@@ -69,7 +69,7 @@ fn solved(file: &ArchFile<'_>, key: &str, value: &Json, made: Option<&Value>) ->
         Value::F32(value) => Some(f64::from(*value)),
         value => value.as_u64().map(|count| count as f64),
     };
-    let (Some(wanted), Some(made)) = (file.input.metadata.get(key).and_then(number), made.and_then(number))
+    let (Some(target), Some(made)) = (file.input.metadata.get(key).and_then(number), made.and_then(number))
     else {
         return Vec::new();
     };
@@ -85,7 +85,7 @@ fn solved(file: &ArchFile<'_>, key: &str, value: &Json, made: Option<&Value>) ->
     };
     // With `made = f(wanted)` for the unknown f, the x of `f(x) = wanted` is: for f(x) = x + c, 2 wanted - made; for
     // f(x) = c x, wanted^2 / made; for f(x) = c / x, made itself.
-    [2.0 * wanted - made, wanted * wanted / made, made]
+    [2.0 * target - made, target * target / made, made]
         .into_iter()
         .filter(|number| number.is_finite())
         .flat_map(of)
@@ -113,21 +113,21 @@ fn set(config: &mut Map<String, Json>, name: &str, value: Json) {
 /// A value of the file as a config may have it: a number with a point, a whole one, and what stands for a
 /// number in words.
 fn spellings(file: &ArchFile<'_>, key: &str) -> Vec<Json> {
-    let Some(have) = file.input.metadata.get(key) else {
+    let Some(original) = file.input.metadata.get(key) else {
         // A key that the file lacks must not come out of the config either.
         return vec![Json::Null];
     };
-    let value = json_of(have);
+    let value = json_of(original);
     let float = value.as_ref().filter(|value| value.is_f64()).and_then(Json::as_f64);
     let whole = float
         .filter(|number| number.fract() == 0.0 && *number >= 0.0)
         .map(|number| Json::from(number as u64));
-    let named = match have {
+    let named = match original {
         Value::Array(Array::String(labels)) => {
             let label = |(id, label): (usize, &[u8])| (id.to_string(), String::from_utf8_lossy(label).into());
             Some(Json::Object(labels.iter().enumerate().map(label).collect()))
         }
-        have => {
+        original => {
             let words: &[(&str, u64, &str)] = &[
                 (".expert_gating_func", 1, "softmax"),
                 (".expert_gating_func", 2, "sigmoid"),
@@ -136,7 +136,7 @@ fn spellings(file: &ArchFile<'_>, key: &str) -> Vec<Json> {
                 (".classifier.pooling_type", 2, "cls"),
                 (".ssm.dt_b_c_rms", 1, "falcon_mamba"),
             ];
-            let id = if *have == Value::Bool(true) { Some(1) } else { have.as_u64() };
+            let id = if *original == Value::Bool(true) { Some(1) } else { original.as_u64() };
             let word = words.iter().find(|(end, of, _)| key.ends_with(end) && id == Some(*of));
             word.map(|(.., word)| (*word).into())
         }
@@ -192,7 +192,7 @@ impl Rerun {
     }
 
     /// Keys of the file, and names in a config that may give them.
-    fn wanted(&self, file: &ArchFile<'_>) -> Vec<(String, String)> {
+    fn target(&self, file: &ArchFile<'_>) -> Vec<(String, String)> {
         let of_missing = |name: &String| {
             let rows = NAMES.iter().filter(|(_, names)| names.contains(&name.as_str()));
             let rows = rows.map(|(key, _)| (file.key(key), name.clone()));

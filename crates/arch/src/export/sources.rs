@@ -96,7 +96,7 @@ pub fn sources(
             })
         };
         let dims = candidates(&made).into_iter().find(fits).ok_or_else(|| ExportError::NotExpressible {
-            what: format!("tensor `{}` of shape {}", made[0].name, made[0].shape),
+            subject: format!("tensor `{}` of shape {}", made[0].name, made[0].shape),
         })?;
         sources.insert(name, dims);
     }
@@ -107,7 +107,7 @@ pub fn sources(
             let name = name.strip_prefix(class.prefix).unwrap_or(&name).to_owned();
             Ok(SourceTensor { name, shape, folded: None })
         }
-        Err(_) => Err(ExportError::NotExpressible { what: format!("tensor `{name}` of shape {dims:?}") }),
+        Err(_) => Err(ExportError::NotExpressible { subject: format!("tensor `{name}` of shape {dims:?}") }),
     };
     sources.into_iter().map(source).collect()
 }

@@ -138,11 +138,12 @@ pub fn model(tokens: &Tokens, scores: &[f32], unigram: Option<&Normalization>) -
     // `NormalizerSpec`: 1 name, 2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces,
     // 5 escape_whitespaces.
     let mut normalizer = Message::default();
-    let charsmap = unigram.map_or(&[][..], |how| &how.charsmap);
+    let charsmap = unigram.map_or(&[][..], |normalization| &normalization.charsmap);
     normalizer.bytes(1, if charsmap.is_empty() { b"identity" } else { b"nmt_nfkc" });
     normalizer.bytes(2, charsmap);
     normalizer.number(3, i64::from(tokens.space_prefix.unwrap_or(true)));
-    normalizer.number(4, i64::from(unigram.is_some_and(|how| how.remove_extra_whitespaces)));
+    normalizer
+        .number(4, i64::from(unigram.is_some_and(|normalization| normalization.remove_extra_whitespaces)));
     normalizer.number(5, 1);
     message.bytes(3, &normalizer.0);
     Ok(message.0)

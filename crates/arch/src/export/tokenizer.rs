@@ -43,7 +43,7 @@ pub fn files(
             Some(bpe::find(&text(keys, "tokenizer.ggml.pre")?.unwrap_or_else(|| "default".to_owned()))?)
         }
         kind if known.contains(&kind) => None,
-        _ => return Err(ExportError::Tokenizer { what: "tokenizer", found: kind, known }),
+        _ => return Err(ExportError::Tokenizer { subject: "tokenizer", found: kind, known }),
     };
     let adds_bos = is_spm || pre.as_ref().is_some_and(|pre| pre.adds_bos);
     let is_wordpiece = kind == "bert";
@@ -76,14 +76,14 @@ pub fn files(
                     _ => Vec::new(),
                 };
             let remove = keys.flag("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
-            let how = unigram::Normalization { charsmap, remove_extra_whitespaces: remove };
+            let normalization = unigram::Normalization { charsmap, remove_extra_whitespaces: remove };
             files.push((
                 "tokenizer.json".to_owned(),
-                pretty(&unigram::tokenizer_json(&tokens, &scores, &how)),
+                pretty(&unigram::tokenizer_json(&tokens, &scores, &normalization)),
             ));
-            match spm::model(&tokens, &scores, Some(&how)) {
+            match spm::model(&tokens, &scores, Some(&normalization)) {
                 Ok(bytes) => files.push(("spiece.model".to_owned(), bytes)),
-                Err(why) => checkpoint.notes.push(format!("spiece.model is left out: {why}")),
+                Err(error) => checkpoint.notes.push(format!("spiece.model is left out: {error}")),
             }
         }
         Some(pre) => {
@@ -98,7 +98,7 @@ pub fn files(
                     files.push(("tokenizer.model".to_owned(), bytes));
                     spm::keep_kind_of_unknown(&tokens, &mut config);
                 }
-                Err(why) => checkpoint.notes.push(format!("tokenizer.model is left out: {why}")),
+                Err(error) => checkpoint.notes.push(format!("tokenizer.model is left out: {error}")),
             }
         }
     }
@@ -229,7 +229,7 @@ fn class(kind: &str, route: Route) -> &'static str {
 pub fn fits(route: Route, kind: &str, keys: &Metadata) -> bool {
     let has = |token: &str| {
         let tokens = keys.get("tokenizer.ggml.tokens").and_then(|value| value.as_array());
-        matches!(tokens, Some(Array::String(tokens)) if tokens.iter().any(|have| have == token.as_bytes()))
+        matches!(tokens, Some(Array::String(tokens)) if tokens.iter().any(|other| other == token.as_bytes()))
     };
     match route {
         // Files of GLM 4.5, which has no such token, have the same keys.

@@ -15,7 +15,7 @@ pub struct Normalization {
 }
 
 /// tokenizer.json.
-pub fn tokenizer_json(tokens: &Tokens, scores: &[f32], how: &Normalization) -> Json {
+pub fn tokenizer_json(tokens: &Tokens, scores: &[f32], normalization: &Normalization) -> Json {
     // Trailing fillers are left out: a conversion inserts as many as the embedding has rows.
     let n_tokens = (0..tokens.texts.len()).rev().find(|id| !tokens.is_filler(*id)).map_or(0, |last| last + 1);
     let vocab: Vec<Json> = (0..n_tokens)
@@ -23,11 +23,12 @@ pub fn tokenizer_json(tokens: &Tokens, scores: &[f32], how: &Normalization) -> J
         .collect();
     // In the order of SentencePiece: characters, then the end of the text, then runs of spaces.
     let mut normalizers = Vec::new();
-    if !how.charsmap.is_empty() {
-        normalizers
-            .push(json!({"type": "Precompiled", "precompiled_charsmap": base64::encode(&how.charsmap)}));
+    if !normalization.charsmap.is_empty() {
+        normalizers.push(
+            json!({"type": "Precompiled", "precompiled_charsmap": base64::encode(&normalization.charsmap)}),
+        );
     }
-    if how.remove_extra_whitespaces {
+    if normalization.remove_extra_whitespaces {
         normalizers.push(json!({"type": "Strip", "strip_left": false, "strip_right": true}));
         normalizers.push(json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u{2581}"}));
     }

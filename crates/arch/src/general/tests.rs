@@ -56,7 +56,7 @@ fn cards_give_the_keys_of_the_reference() {
             shape: tensor::Shape::new(&[entry["total_params"].as_u64().unwrap()]).unwrap(),
             data: crate::Data::Computed(Vec::new()),
             float: FloatType::F32,
-            kept: None,
+            stored_dtype: None,
         };
         let mut keys = Keys::new("llama");
         super::keys(&input, &options, FileKind::Model, &[tensor], &mut keys).unwrap();

@@ -356,10 +356,10 @@ impl<'a> Facts<'a> {
                 };
                 scalar(value, index)
             }
-            Expr::AboutKey(what, key) => {
+            Expr::AboutKey(question, key) => {
                 let value = self.metadata.get(&self.key(key));
                 let list = value.and_then(Value::as_array);
-                Some(Scalar::Int(match *what {
+                Some(Scalar::Int(match *question {
                     "has" => value.is_some().into(),
                     "is" => list.is_some().into(),
                     _ => list.map_or(0, Array::len) as i64,

@@ -63,9 +63,10 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let shared = hparams.get_u64("num_shared_experts")?.unwrap_or(0);
     keys.derived_from("expert_shared_count", &["num_shared_experts"]);
     if shared > 0 {
-        let how = hparams.get("shared_expert_combination_strategy").filter(|how| *how != "average");
-        if let Some(how) = how {
-            return Err(bad("shared_expert_combination_strategy", how, "average"));
+        let strategy =
+            hparams.get("shared_expert_combination_strategy").filter(|strategy| *strategy != "average");
+        if let Some(strategy) = strategy {
+            return Err(bad("shared_expert_combination_strategy", strategy, "average"));
         }
         keys.set_derived("expert_shared_count", "num_shared_experts", shared)?;
         // Shared experts side by side: n experts of length f are one of n f.

@@ -49,8 +49,8 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
         let mut hparams = hparams;
         for size in SIZES {
             let tensor = if size.starts_with("dense_2") { "2_Dense" } else { "3_Dense" };
-            let is_it = |source: &&SourceTensor| source.name == format!("{tensor}.linear.weight");
-            if let Some(source) = tensors.iter().find(is_it) {
+            let is_weight = |source: &&SourceTensor| source.name == format!("{tensor}.linear.weight");
+            if let Some(source) = tensors.iter().find(is_weight) {
                 // (out, in) rows first.
                 let n = if size.ends_with("_in") { source.shape.row_elems() } else { source.shape.n_rows() };
                 hparams = hparams.with(size, n.into());

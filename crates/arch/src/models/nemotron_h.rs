@@ -296,11 +296,11 @@ fn count_layers(hparams: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, A
         return Err(missing("layers_block_type"));
     }
     let predicted = hparams.get_u64(PREDICTED)?.unwrap_or(0);
-    let is_there = tensors.iter().any(|tensor| tensor.name.starts_with("mtp.layers."));
+    let has_mtp = tensors.iter().any(|tensor| tensor.name.starts_with("mtp.layers."));
     // In an exported file the names are those of the table.
     let last = format!("backbone.layers.{n_layers}.");
-    let is_there = is_there || tensors.iter().any(|tensor| tensor.name.starts_with(&last));
-    if predicted == 0 || !is_there {
+    let has_mtp = has_mtp || tensors.iter().any(|tensor| tensor.name.starts_with(&last));
+    if predicted == 0 || !has_mtp {
         let hparams = glm4moe::without_predicted(hparams, PREDICTED, predicted);
         return Ok(hparams.with("num_hidden_layers", n_layers.into()));
     }

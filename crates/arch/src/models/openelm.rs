@@ -48,11 +48,11 @@ const LAYERS: &[TensorRule] = &[
 /// Rows of a feed-forward part: so many widths, rounded to the nearest multiple of the divisor but by no more than a tenth
 /// downwards.
 fn length(multiplier: f64, width: f64, divisor: f64) -> f64 {
-    let wanted = multiplier * width;
+    let exact = multiplier * width;
     // `trunc` and `floor` stand for Python's `int(wanted + divisor / 2) // divisor`.
-    let rounded = ((wanted + divisor / 2.0).trunc() / divisor).floor() * divisor;
+    let rounded = ((exact + divisor / 2.0).trunc() / divisor).floor() * divisor;
     let rounded = rounded.max(divisor);
-    if rounded < 0.9 * wanted { rounded + divisor } else { rounded }
+    if rounded < 0.9 * exact { rounded + divisor } else { rounded }
 }
 
 fn by_layer(hparams: &Hparams, name: &'static str) -> Result<Vec<Json>, ArchError> {

@@ -143,7 +143,7 @@ impl Context<'_> {
         Ok(OutTensor {
             shape: shape_of(&name, dims)?,
             float: self.float(found, &name, dims.len()),
-            kept: None,
+            stored_dtype: None,
             name,
             data: Data::Rows {
                 sources: parts.values().map(|part| part.name.clone()).collect(),
@@ -166,7 +166,7 @@ impl Context<'_> {
         }
         let shape = shape_of(&name, &[n_elems])?;
         let data = Data::Product { sources: parts.values().map(|part| part.name.clone()).collect() };
-        Ok(OutTensor { name, shape, data, float: FloatType::F32, kept: None })
+        Ok(OutTensor { name, shape, data, float: FloatType::F32, stored_dtype: None })
     }
 
     /// The rows of several tensors one after the other.
@@ -239,8 +239,11 @@ impl Context<'_> {
                 (whole, Some(matrix))
             }
             RowRule::Transposed(transpose) => {
-                let how = transpose(self.hparams, &source.shape)?;
-                (transposed::transposed_parts(&source.shape, &how).map_err(wrong)?, Some(how.matrix))
+                let transposed = transpose(self.hparams, &source.shape)?;
+                (
+                    transposed::transposed_parts(&source.shape, &transposed).map_err(wrong)?,
+                    Some(transposed.matrix),
+                )
             }
             _ => (source.shape, None),
         };
@@ -256,7 +259,7 @@ impl Context<'_> {
         let name_of = || source.name.clone();
         let out = OutTensor {
             float: self.float(found, &name, shape.n_dims()),
-            kept: None,
+            stored_dtype: None,
             name,
             shape,
             data: match matrix {
@@ -317,7 +320,13 @@ impl Context<'_> {
         };
         let shape = shape_of(&name, &dims)?;
         let data = Data::Rows { sources: vec![source.name.clone()], rows, element: ElementMap::Identity };
-        Ok(OutTensor { float: self.float(found, &name, shape.n_dims()), kept: None, name, shape, data })
+        Ok(OutTensor {
+            float: self.float(found, &name, shape.n_dims()),
+            stored_dtype: None,
+            name,
+            shape,
+            data,
+        })
     }
 
     /// A tensor of integers.
@@ -353,7 +362,7 @@ impl Context<'_> {
             return Err(bad(format!("{id}, which 32 bits do not hold")));
         }
         let data = Data::Integers { source: source.name.clone(), values };
-        Ok(OutTensor { name, shape, data, float: FloatType::OfFile, kept: Some(rule.dtype) })
+        Ok(OutTensor { name, shape, data, float: FloatType::OfFile, stored_dtype: Some(rule.dtype) })
     }
 
     /// Makes the tensors of a layer's experts.
@@ -381,7 +390,7 @@ impl Context<'_> {
             tensors.push(OutTensor {
                 shape: shape_of(&name, &dims)?,
                 float: drops::float(&name, dims.len()),
-                kept: None,
+                stored_dtype: None,
                 name,
                 data: Data::Rows {
                     sources: parts.iter().map(|part| part.name.clone()).collect(),
@@ -401,7 +410,7 @@ impl Context<'_> {
 /// [`ArchError::Shape`] for dimensions that ggml has no tensor of.
 pub fn computed(name: &str, dims: &[u64], values: Vec<f32>) -> Result<OutTensor, ArchError> {
     let (shape, data) = (shape_of(name, dims)?, Data::Computed(values));
-    Ok(OutTensor { name: name.to_owned(), shape, data, float: FloatType::F32, kept: None })
+    Ok(OutTensor { name: name.to_owned(), shape, data, float: FloatType::F32, stored_dtype: None })
 }
 
 /// Shape of the part of a source that a map takes: that of the source, with fewer rows if only some are

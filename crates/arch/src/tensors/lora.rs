@@ -211,7 +211,7 @@ type Sorted<'a> = (Vec<(String, Both<'a>)>, Vec<(String, &'a SourceTensor)>, Vec
 fn sort_out(sources: &[SourceTensor]) -> Result<Sorted<'_>, ArchError> {
     let mut pairs: Vec<Pair<'_>> = Vec::new();
     let mut index: HashMap<String, usize> = HashMap::new();
-    let (mut whole, mut dropped, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut whole, mut dropped, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for source in sources {
         let name = source.name.as_str();
         // PEFT names a half after its matrix: `base_model.model.X.lora_A.weight` for `X.weight`.
@@ -224,7 +224,7 @@ fn sort_out(sources: &[SourceTensor]) -> Result<Sorted<'_>, ArchError> {
             } else if name.contains("_layernorm") || name.contains(".norm") {
                 whole.push((target_of(name), source));
             } else {
-                others.push(source.name.clone());
+                unknown.push(source.name.clone());
             }
             continue;
         }
@@ -236,8 +236,8 @@ fn sort_out(sources: &[SourceTensor]) -> Result<Sorted<'_>, ArchError> {
         });
         *(if is_a { &mut pairs[at].a } else { &mut pairs[at].b }) = Some(source);
     }
-    if !others.is_empty() {
-        return Err(ArchError::NotLora { names: others });
+    if !unknown.is_empty() {
+        return Err(ArchError::NotLora { names: unknown });
     }
     let mut missing = Vec::new();
     let mut whole_pairs = Vec::with_capacity(pairs.len());
@@ -347,7 +347,7 @@ fn pair(
     }
     for (half, (shape, data)) in [("a", a), ("b", b)] {
         let name = format!("{name}.lora_{half}");
-        tensors.push(OutTensor { name, shape, data, float: FloatType::OfFile, kept: None });
+        tensors.push(OutTensor { name, shape, data, float: FloatType::OfFile, stored_dtype: None });
     }
     Ok(())
 }
@@ -400,7 +400,7 @@ fn stacked(
                 shape,
                 data: rows(&sources, element),
                 float: FloatType::OfFile,
-                kept: None,
+                stored_dtype: None,
             });
         }
     }

@@ -69,7 +69,7 @@ impl Context<'_> {
         n_experts: u64,
     ) -> Result<(), ArchError> {
         // Needed are outputs, not sources: any of the alternative names of a rule makes its output.
-        let have: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+        let present: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
         let mut names = unfused;
         // The number of layers comes out of a file and may be anything: no more of them are looked at
         // than it takes to show that something is missing.
@@ -79,7 +79,7 @@ impl Context<'_> {
             let first_missing = (first..layers)
                 .take(tensors.len() + 1)
                 .filter(|bid| rule.needed(self.hparams, n_experts, *bid))
-                .filter(|bid| !have.contains((rules::fill(rule.gguf, *bid, 0) + rule.ending()).as_str()));
+                .filter(|bid| !present.contains((rules::fill(rule.gguf, *bid, 0) + rule.ending()).as_str()));
             for bid in first_missing {
                 let experts = if matches!(rule.rows, RowRule::StackExperts) { n_experts } else { 1 };
                 let stack = stacks.get(&bid);

@@ -21,8 +21,8 @@ pub(super) fn transposed(source: &Shape) -> Result<(Shape, Matrix), String> {
 
 /// The shape of matrices that are transposed as `how` says, in three dimensions always: (rows of a matrix,
 /// columns, number of matrices).
-pub(super) fn transposed_parts(source: &Shape, how: &Transposed) -> Result<Shape, String> {
-    let Transposed { matrix: Matrix { group, start }, rows, .. } = *how;
+pub(super) fn transposed_parts(source: &Shape, transposed: &Transposed) -> Result<Shape, String> {
+    let Transposed { matrix: Matrix { group, start }, rows, .. } = *transposed;
     let all: u64 = source.dims().iter().skip(1).product();
     // `rows` source rows of every `group` from `start` on are one matrix, and every source row is in a
     // group.

@@ -49,8 +49,11 @@ impl AddedVocab {
             // A new token may be given the id of another one, where the vocabulary has holes.
             let known = texts.contains_key(&token.content) || ids.contains_key(token.content.as_str());
             let id = all.add(token.clone(), &mut texts, ids);
-            let taken =
-                if !known && id <= last_of_model { ids.iter().find(|(_, have)| **have == id) } else { None };
+            let taken = if !known && id <= last_of_model {
+                ids.iter().find(|(_, other)| **other == id)
+            } else {
+                None
+            };
             if let Some((text, _)) = taken {
                 return Err(VocabError::RepeatedId {
                     id: id.into(),
@@ -247,8 +250,8 @@ fn listed_tokens(
         let listed =
             listed.as_object().ok_or_else(|| malformed(file, &"`added_tokens_decoder` is not an object"))?;
         for (id, token) in listed {
-            let problem = |what: &dyn std::fmt::Display| {
-                malformed(file, &format!("`added_tokens_decoder.{id}`: {what}"))
+            let problem = |error: &dyn std::fmt::Display| {
+                malformed(file, &format!("`added_tokens_decoder.{id}`: {error}"))
             };
             let number = id.parse::<u32>().map_err(|error| problem(&error))?;
             tokens.insert(number, serde_json::from_value(token.clone()).map_err(|error| problem(&error))?);

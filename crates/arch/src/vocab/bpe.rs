@@ -204,10 +204,10 @@ fn tokens(
     let listed = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str()));
     for (id, text) in listed.chain(added.by_id.iter().map(|(id, token)| (*id, token.content.as_str()))) {
         match slots.get_mut(id as usize) {
-            Some(Some(have)) if *have != text => {
+            Some(Some(first)) if *first != text => {
                 return Err(VocabError::RepeatedId {
                     id: id.into(),
-                    first: (*have).to_owned(),
+                    first: (*first).to_owned(),
                     second: text.to_owned(),
                 });
             }

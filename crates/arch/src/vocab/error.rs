@@ -7,16 +7,16 @@ use tensor::list_names;
 #[non_exhaustive]
 pub enum VocabError {
     /// A kind of tokenizer that this program does not convert.
-    #[error("{what}: not supported")]
+    #[error("{subject}: not supported")]
     NotSupported {
         /// The kind, with the file that it was found in.
-        what: String,
+        subject: String,
     },
     /// None of the files that a vocabulary could come from is there.
-    #[error("no tokenizer: looked for {looked_for}")]
+    #[error("no tokenizer: looked for {expected}")]
     NoTokenizer {
         /// The files that were looked for.
-        looked_for: &'static str,
+        expected: &'static str,
     },
     /// A file that is not what its name says.
     #[error("`{file}`: {problem}")]

@@ -215,7 +215,7 @@ impl<'de> Deserialize<'de> for Merge {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Merge, A::Error> {
-                let short = |have| serde::de::Error::invalid_length(have, &"two tokens");
+                let short = |len| serde::de::Error::invalid_length(len, &"two tokens");
                 let left = seq.next_element()?.ok_or_else(|| short(0))?;
                 let right = seq.next_element()?.ok_or_else(|| short(1))?;
                 match seq.next_element::<serde::de::IgnoredAny>()? {
@@ -274,12 +274,12 @@ impl HfTokenizer {
     }
 
     /// An error if the model is of another kind; a file that states none is taken for a BPE.
-    pub(super) fn needs_kind(&self, wanted: &str) -> Result<(), VocabError> {
+    pub(super) fn needs_kind(&self, expected: &str) -> Result<(), VocabError> {
         match self.model.kind.as_deref().unwrap_or("BPE") {
-            kind if kind == wanted => Ok(()),
+            kind if kind == expected => Ok(()),
             kind => Err(VocabError::NotSupported {
-                what: format!(
-                    "`{}`: a tokenizer of kind `{kind}` where this architecture has `{wanted}`",
+                subject: format!(
+                    "`{}`: a tokenizer of kind `{kind}` where this architecture has `{expected}`",
                     self.file
                 ),
             }),

@@ -76,7 +76,7 @@ struct Special {
 }
 
 /// True if the checkpoint has a file that only this module reads.
-pub(super) fn is_there(input: &Input<'_>) -> bool {
+pub(super) fn exists(input: &Input<'_>) -> bool {
     input.file(TEKKEN).is_some() || versioned(input).is_some()
 }
 
@@ -108,7 +108,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, native: bool) -> Resu
         ("1".to_owned(), "")
     } else {
         return Err(VocabError::NoTokenizer {
-            looked_for: "`tekken.json`; `tokenizer.model` with or without a version",
+            expected: "`tekken.json`; `tokenizer.model` with or without a version",
         });
     };
     writer.set(keys::ADD_BOS, true);
@@ -176,7 +176,7 @@ fn write_tekken(writer: &mut TokenizerWriter<'_>, bytes: &[u8]) -> Result<String
     writer.set(keys::PRE, pre);
     writer.set(keys::MERGES, Array::String(all_merges(&ranks)?.into()));
     let id_of =
-        |text: &str| specials.iter().position(|have| have == text).and_then(|id| u32::try_from(id).ok());
+        |text: &str| specials.iter().position(|other| other == text).and_then(|id| u32::try_from(id).ok());
     for (key, text) in
         [(keys::BOS_ID, "<s>"), (keys::EOS_ID, "</s>"), (keys::UNK_ID, "<unk>"), (keys::PAD_ID, "<pad>")]
     {

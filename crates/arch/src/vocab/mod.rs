@@ -111,8 +111,8 @@ pub(crate) fn token_ids<const N: usize>(input: &Input<'_>, texts: [&str; N]) -> 
     let added = whole.as_ref().and_then(|whole| whole.get("added_tokens")).and_then(Json::as_array);
     let of_model = whole.as_ref().and_then(|whole| whole.get("model")?.get("vocab"));
     let id = |text: &str| {
-        let is_it = |token: &&Json| token.get("content").is_some_and(|content| content == text);
-        let added = added.into_iter().flatten().find(is_it).and_then(|token| token.get("id"));
+        let has_text = |token: &&Json| token.get("content").is_some_and(|content| content == text);
+        let added = added.into_iter().flatten().find(has_text).and_then(|token| token.get("id"));
         let id = added.or_else(|| of_model.or(plain.as_ref())?.get(text));
         id.and_then(Json::as_u64)
     };

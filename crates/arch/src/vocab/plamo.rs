@@ -22,11 +22,11 @@ const EOT: u32 = 4;
 
 /// Writes the keys of a PLaMo tokenizer.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`tokenizer.jsonl`" })?;
+    let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.jsonl`" })?;
     let mut table = TokenTable::default();
     let lines = bytes.split(|byte| *byte == b'\n').enumerate();
     for (index, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
-        let problem = |what: &dyn std::fmt::Display| malformed(FILE, &format!("line {}: {what}", index + 1));
+        let problem = |text: &dyn std::fmt::Display| malformed(FILE, &format!("line {}: {text}", index + 1));
         let entry: Vec<Json> = serde_json::from_slice(line).map_err(|error| problem(&error))?;
         let text = entry.first().and_then(Json::as_str).ok_or_else(|| problem(&"no token"))?;
         let score = entry
@@ -44,9 +44,9 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         table.push_scored(text, kind, score as f32);
     }
     // The reference numbers these from 1.
-    let have = table.len();
-    let wanted = bpe::slots_len(writer.ctx.vocab_size.unwrap_or(have as u64), FILE)?;
-    for number in 1..=wanted.saturating_sub(have) {
+    let n_tokens = table.len();
+    let n_slots = bpe::slots_len(writer.ctx.vocab_size.unwrap_or(n_tokens as u64), FILE)?;
+    for number in 1..=n_slots.saturating_sub(n_tokens) {
         table.push_scored(format!("[PAD{number}]"), TokenType::Unused, -1000.0);
     }
     writer.pad_to_rows(&mut table, Some(-1000.0))?;
@@ -61,7 +61,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     ] {
         // Ids are found by text: the file has no numbers.
         let Some(text) = config.get(name).and_then(Json::as_str) else { continue };
-        let at = table.texts.iter().position(|have| have == text.as_bytes());
+        let at = table.texts.iter().position(|other| other == text.as_bytes());
         match at.and_then(|at| u32::try_from(at).ok()) {
             Some(id) => ids.push((key, id)),
             None => {

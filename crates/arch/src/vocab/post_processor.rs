@@ -12,7 +12,7 @@ pub(super) type ByName<T> = Vec<(&'static str, T)>;
 
 /// Sets a value; an existing name keeps its position.
 pub(super) fn set<T>(list: &mut ByName<T>, name: &'static str, value: T) {
-    match list.iter_mut().find(|(have, _)| *have == name) {
+    match list.iter_mut().find(|(other, _)| *other == name) {
         Some((_, old)) => *old = value,
         None => list.push((name, value)),
     }
@@ -20,7 +20,7 @@ pub(super) fn set<T>(list: &mut ByName<T>, name: &'static str, value: T) {
 
 /// Sets a value for a name that has none.
 pub(super) fn set_default<T>(list: &mut ByName<T>, name: &'static str, value: T) {
-    if !list.iter().any(|(have, _)| *have == name) {
+    if !list.iter().any(|(other, _)| *other == name) {
         list.push((name, value));
     }
 }

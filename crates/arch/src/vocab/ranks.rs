@@ -135,7 +135,7 @@ pub(super) fn text_of(bytes: &[u8]) -> String {
 
 /// The bytes that a text of this alphabet stands for; nothing for a text with another character.
 pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
-    text.chars().map(|wanted| (0..=u8::MAX).find(|byte| char_of(*byte) == wanted)).collect()
+    text.chars().map(|c| (0..=u8::MAX).find(|byte| char_of(*byte) == c)).collect()
 }
 
 fn char_of(byte: u8) -> char {

@@ -14,7 +14,7 @@ use super::{bpe, llama_hf, mistral, plamo, rwkv, special, spm, template, tiktoke
 use crate::json::is_truthy;
 
 const NO_TOKENIZER: VocabError = VocabError::NoTokenizer {
-    looked_for: "`tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`",
+    expected: "`tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`",
 };
 
 /// The template that the reference gives Qwen 3 ASR, whose own is for sound.
@@ -211,7 +211,7 @@ impl TokenizerWriter<'_> {
     fn gpt2_of(&mut self, hf: Option<HfTokenizer>, style: &bpe::Style) -> Result<(), VocabError> {
         match hf {
             Some(hf) => bpe::write_keys(self, hf, style),
-            None if tiktoken::is_there(self.input) => tiktoken::write_keys(self),
+            None if tiktoken::exists(self.input) => tiktoken::write_keys(self),
             None => Err(NO_TOKENIZER),
         }
     }
@@ -219,7 +219,9 @@ impl TokenizerWriter<'_> {
     fn llama_hf(&mut self) -> Result<(), VocabError> {
         let hf = self.tokenizer_json()?;
         if !llama_hf::is_one(&hf) {
-            return Err(VocabError::NotSupported { what: format!("`{}`: not a llama tokenizer", hf.file) });
+            return Err(VocabError::NotSupported {
+                subject: format!("`{}`: not a llama tokenizer", hf.file),
+            });
         }
         llama_hf::write_keys(self, &hf)
     }
@@ -242,7 +244,7 @@ impl TokenizerWriter<'_> {
     /// The id of a token of the vocabulary that has been written.
     fn token_id(&self, token: &str) -> Option<u32> {
         let Value::Array(Array::String(tokens)) = self.entries.get(keys::TOKENS)? else { return None };
-        u32::try_from(tokens.iter().position(|have| have == token.as_bytes())?).ok()
+        u32::try_from(tokens.iter().position(|other| other == token.as_bytes())?).ok()
     }
 
     /// `Qwen3ASRTextModel.set_vocab` and `Qwen3OmniMoeTextModel.set_vocab` in `conversion/qwen3vl.py`.
@@ -256,8 +258,8 @@ impl TokenizerWriter<'_> {
         }
         let config = hf::tokenizer_config(self.input)?.unwrap_or_default();
         let listed = config.get("added_tokens_decoder").and_then(Json::as_object);
-        let is_it = |token: &Json| token.get("content").and_then(Json::as_str) == Some("<|im_end|>");
-        let turn_end = listed.and_then(|listed| listed.iter().find(|(_, token)| is_it(token)));
+        let is_im_end = |token: &Json| token.get("content").and_then(Json::as_str) == Some("<|im_end|>");
+        let turn_end = listed.and_then(|listed| listed.iter().find(|(_, token)| is_im_end(token)));
         if let Some(id) = turn_end.and_then(|(id, _)| id.parse::<u32>().ok()) {
             self.set(keys::BOS_ID, id);
             self.set(keys::EOS_ID, id);
@@ -286,7 +288,7 @@ impl TokenizerWriter<'_> {
         // Mistral's own files count only where Hugging Face's are not there.
         let json = self.file("tokenizer.json").is_some();
         let no_other = self.file("tokenizer.model").is_none() && self.file("vocab.json").is_none();
-        if !json && (self.file("tekken.json").is_some() || (no_other && mistral::is_there(input))) {
+        if !json && (self.file("tekken.json").is_some() || (no_other && mistral::exists(input))) {
             return mistral::write_keys(self, false);
         }
         self.add_prefix_space()?;
@@ -297,7 +299,7 @@ impl TokenizerWriter<'_> {
                     "the vocabulary comes from `tokenizer.model`; `tokenizer.json` gives special tokens only",
                 );
             }
-        } else if tiktoken::is_there(input) && !json {
+        } else if tiktoken::exists(input) && !json {
             self.note("`tokenizer.model` is a tiktoken file, not a SentencePiece model");
             tiktoken::write_keys(self)?;
         } else {
@@ -386,7 +388,7 @@ impl TokenizerWriter<'_> {
             self.gpt2(&bpe::Style::GPT2)
         } else {
             Err(VocabError::NotSupported {
-                what: "a model without tokenizer files, whose tokenizer is that of GPT-NeoX: put its `tokenizer.json` into the folder".into(),
+                subject: "a model without tokenizer files, whose tokenizer is that of GPT-NeoX: put its `tokenizer.json` into the folder".into(),
             })
         }
     }
@@ -426,7 +428,7 @@ impl TokenizerWriter<'_> {
                 Ok(())
             }
             class => Err(VocabError::NotSupported {
-                what: format!("`tokenizer_config.json`: tokenizer class `{class}` for this architecture"),
+                subject: format!("`tokenizer_config.json`: tokenizer class `{class}` for this architecture"),
             }),
         }
     }
@@ -443,8 +445,8 @@ impl TokenizerWriter<'_> {
         // A chat model's turn ends with a token that its config does not call eos.
         let turn_end = config.get("added_tokens_decoder").and_then(Json::as_object).and_then(|listed| {
             let special = |token: &Json| token.get("special").is_some_and(is_truthy);
-            let is_it = |token: &Json| token.get("content").and_then(Json::as_str) == Some("<|im_end|>");
-            listed.iter().find(|(_, token)| is_it(token) && special(token))?.0.parse::<u32>().ok()
+            let is_im_end = |token: &Json| token.get("content").and_then(Json::as_str) == Some("<|im_end|>");
+            listed.iter().find(|(_, token)| is_im_end(token) && special(token))?.0.parse::<u32>().ok()
         });
         if let (Some(id), true) = (turn_end, self.has(keys::EOS_ID)) {
             self.set(keys::EOS_ID, id);

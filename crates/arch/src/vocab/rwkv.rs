@@ -23,7 +23,7 @@ const TEMPLATE: &str = include_str!("rwkv_world.jinja");
 /// Writes the keys of a world vocabulary.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     let bytes =
-        writer.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`rwkv_vocab_v20230424.txt`" })?;
+        writer.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`rwkv_vocab_v20230424.txt`" })?;
     let text = std::str::from_utf8(bytes).map_err(|error| malformed(FILE, &error))?;
     let vocab_size = writer.ctx.vocab_size.unwrap_or(65536);
     let n_tokens = bpe::slots_len(vocab_size, FILE)?;

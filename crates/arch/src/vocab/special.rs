@@ -117,7 +117,7 @@ pub(super) fn write_keys(
         set(&mut special.ids, name, id);
     }
     for &(name, id) in &options.replacements {
-        if special.ids.iter().any(|(have, _)| *have == name) {
+        if special.ids.iter().any(|(other, _)| *other == name) {
             set(&mut special.ids, name, id);
         }
     }
@@ -141,7 +141,7 @@ impl Special<'_, '_> {
     /// `SpecialVocab.add_to_gguf`: ids, then flags; names without a key are passed over.
     fn write_ids_and_flags(&mut self, n_tokens: usize) {
         for (name, id) in std::mem::take(&mut self.ids) {
-            if let Some((_, key)) = ID_KEYS.iter().find(|(have, _)| *have == name) {
+            if let Some((_, key)) = ID_KEYS.iter().find(|(other, _)| *other == name) {
                 if id as usize >= n_tokens {
                     self.writer.note(format!("`{key}` is {id}, but there are {n_tokens} tokens"));
                 }
@@ -149,7 +149,7 @@ impl Special<'_, '_> {
             }
         }
         for (name, value) in &self.add {
-            if let Some((_, key)) = ADD_KEYS.iter().find(|(have, _)| have == name) {
+            if let Some((_, key)) = ADD_KEYS.iter().find(|(other, _)| other == name) {
                 self.writer.set(key, Value::Bool(*value));
             }
         }
@@ -185,14 +185,14 @@ impl Special<'_, '_> {
         added_tokens: &[AddedToken],
     ) -> Result<(), VocabError> {
         for name in self.types.clone() {
-            if let Some(Json::Bool(wanted)) = config.get(&format!("add_{name}_token")) {
+            if let Some(Json::Bool(adds)) = config.get(&format!("add_{name}_token")) {
                 // The post-processor takes precedence over the config.
-                match self.add.iter().find(|(have, _)| *have == name) {
-                    None => self.add.push((name, *wanted)),
-                    Some((_, does)) if does != wanted => {
+                match self.add.iter().find(|(other, _)| *other == name) {
+                    None => self.add.push((name, *adds)),
+                    Some((_, does)) if does != adds => {
                         let does = *does;
                         self.writer.note(format!(
-                            "tokenizer_config.json says `add_{name}_token` = {wanted}, the post-processor does {does}: the latter counts"
+                            "tokenizer_config.json says `add_{name}_token` = {adds}, the post-processor does {does}: the latter counts"
                         ));
                     }
                     Some(_) => {}
@@ -216,8 +216,8 @@ impl Special<'_, '_> {
         for name in self.types.clone() {
             let key = format!("{name}_token_id");
             // A null at the top lets the one of `text_config` count.
-            let is_there = |value: &&Json| !value.is_null();
-            let id = config.get(&key).filter(is_there).or_else(|| config.get("text_config")?.get(&key));
+            let is_set = |value: &&Json| !value.is_null();
+            let id = config.get(&key).filter(is_set).or_else(|| config.get("text_config")?.get(&key));
             self.set_id(name, "config.json", id)?;
         }
         Ok(())

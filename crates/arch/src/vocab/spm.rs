@@ -42,7 +42,7 @@ pub(super) enum Style {
 
 /// Writes the keys of tokenizer.model.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, style: Style) -> Result<(), VocabError> {
-    let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { looked_for: "`tokenizer.model`" })?;
+    let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.model`" })?;
     write_model(writer, bytes, style)
 }
 
@@ -183,7 +183,7 @@ fn listed(input: &Input<'_>) -> Result<Vec<(u64, String, Json)>, VocabError> {
     let Some(Json::Object(listed)) = config.remove("added_tokens_decoder") else { return Ok(Vec::new()) };
     let mut tokens = Vec::with_capacity(listed.len());
     for (id, token) in listed {
-        let problem = |what: &str| malformed(file, &format!("`added_tokens_decoder.{id}`: {what}"));
+        let problem = |text: &str| malformed(file, &format!("`added_tokens_decoder.{id}`: {text}"));
         let number = id.parse::<u64>().map_err(|_| problem("not a token id"))?;
         let text = token.get("content").and_then(Json::as_str).ok_or_else(|| problem("no `content`"))?;
         tokens.push((number, text.to_owned(), token));

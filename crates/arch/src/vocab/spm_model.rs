@@ -212,11 +212,11 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, len: u64) -> Result<&'a [u8], String> {
-        let have = self.rest.len();
+        let left = self.rest.len();
         let (taken, rest) = usize::try_from(len)
             .ok()
             .and_then(|len| self.rest.split_at_checked(len))
-            .ok_or_else(|| format!("a field of {len} bytes where {have} are left"))?;
+            .ok_or_else(|| format!("a field of {len} bytes where {left} are left"))?;
         self.rest = rest;
         Ok(taken)
     }

@@ -75,7 +75,7 @@ fn goldens() {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let folder = Folder::open(&path);
         let vocab = folder.metadata(&folder.context()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let ours: Vec<Json> = vocab
+        let converted: Vec<Json> = vocab
             .entries
             .iter()
             .map(|(key, value)| {
@@ -90,10 +90,10 @@ fn goldens() {
             .collect();
         let expected = folder.json("expected.json");
         let expected = expected["metadata"].as_array().unwrap();
-        for (at, (have, want)) in ours.iter().zip(expected).enumerate() {
-            assert_eq!(have, want, "{name}, key {at}; notes: {:#?}", vocab.notes);
+        for (at, (found, want)) in converted.iter().zip(expected).enumerate() {
+            assert_eq!(found, want, "{name}, key {at}; notes: {:#?}", vocab.notes);
         }
-        assert_eq!(ours.len(), expected.len(), "{name}: {:?}", ours.last());
+        assert_eq!(converted.len(), expected.len(), "{name}: {:?}", converted.last());
         n_seen += 1;
     }
     assert_eq!(n_seen, 39, "a golden was added or lost");
@@ -359,8 +359,8 @@ fn templates_that_do_not_parse_are_kept_with_a_note() {
     let notes = notes_of("bpe-gpt2", with(bad));
     assert_has(&notes, "`chat_template` is not a valid Jinja template: ");
     assert_has(&notes, "it is kept as it is");
-    let kept = value_of("bpe-gpt2", keys::CHAT_TEMPLATE, with(bad)).unwrap();
-    assert_eq!(kept.as_str(), Some(bad));
+    let template = value_of("bpe-gpt2", keys::CHAT_TEMPLATE, with(bad)).unwrap();
+    assert_eq!(template.as_str(), Some(bad));
     for good in [
         "mistral-v3",
         "{% for m in messages %}{% generation %}{{ m }}{%- endgeneration -%}{% endfor %}",
@@ -435,7 +435,7 @@ fn unknown_pre_tokenizers_name_the_nearest() {
 
 #[test]
 fn rounding_up_stops_at_the_embedding() {
-    for (rows, wanted) in [(None, 312), (Some(320), 320), (Some(301), 301)] {
+    for (rows, expected) in [(None, 312), (Some(320), 320), (Some(301), 301)] {
         let tokens = value_of("bpe-gpt2", keys::TOKENS, |folder, ctx| {
             folder.edit("config.json", |json| json["pad_vocab_size_multiple"] = json!(8));
             (ctx.route, ctx.vocab_size, ctx.embedding_rows) =
@@ -444,7 +444,7 @@ fn rounding_up_stops_at_the_embedding() {
                 (ctx.vocab_size, ctx.embedding_rows) = (Some(301), Some(301));
             }
         });
-        assert_eq!(tokens.unwrap().as_array().unwrap().len(), wanted, "{rows:?}");
+        assert_eq!(tokens.unwrap().as_array().unwrap().len(), expected, "{rows:?}");
     }
 }
 
@@ -489,7 +489,7 @@ fn pre_tokenizer_follows_ignore_merges() {
     });
     assert_has(&notes, "pre-tokenizer `llama-bpe`: by its expressions");
     // A chosen name is used, with a note about its effect.
-    for (pre, ignore_merges, what) in [
+    for (pre, ignore_merges, note) in [
         ("smaug-bpe", true, "`smaug-bpe`: `ignore_merges` is set"),
         ("llama-bpe", false, "`llama-bpe`: `ignore_merges` is not set"),
     ] {
@@ -497,7 +497,7 @@ fn pre_tokenizer_follows_ignore_merges() {
             folder.edit("tokenizer.json", |json| json["model"]["ignore_merges"] = json!(ignore_merges));
             ctx.pre = Some(pre.to_owned());
         });
-        assert_has(&notes, what);
+        assert_has(&notes, note);
     }
 }
 

@@ -183,7 +183,7 @@ fn llama4_specials(_: usize) -> Vec<String> {
 }
 
 /// True if the checkpoint has a file of ranks that [`write_keys`] would read.
-pub(super) fn is_there(input: &Input<'_>) -> bool {
+pub(super) fn exists(input: &Input<'_>) -> bool {
     find(input).is_some()
 }
 
@@ -198,7 +198,7 @@ fn find<'a>(input: &Input<'a>) -> Option<(&'static str, &'a [u8])> {
 /// Writes the keys of a tiktoken file.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     let (file, bytes) = find(writer.input).ok_or(VocabError::NoTokenizer {
-        looked_for: "`qwen.tiktoken`; `hy.tiktoken`; `tiktoken.model`; `tokenizer.model` with ranks",
+        expected: "`qwen.tiktoken`; `hy.tiktoken`; `tiktoken.model`; `tokenizer.model` with ranks",
     })?;
     let ranks = Ranks::read(file, bytes)?;
     let n_ranks = ranks.tokens.len();
@@ -255,7 +255,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     let merges = hf.model.merges.0.iter().map(|(left, right)| format!("{left} {right}")).collect();
     writer.set(keys::MERGES, Array::String(merges));
     let id_of = |&(name, text): &(&'static str, &str)| {
-        specials.iter().find(|(_, have)| have == text).map(|(id, _)| (name, *id))
+        specials.iter().find(|(_, other)| other == text).map(|(id, _)| (name, *id))
     };
     let options = special::Options {
         if_none: family.ids_if_none.iter().filter_map(id_of).collect(),
@@ -298,7 +298,7 @@ fn specials(
         config.get("added_tokens_decoder").and_then(|map| map.as_object()).into_iter().flatten()
     {
         let problem =
-            |what: &str| malformed("tokenizer_config.json", &format!("`added_tokens_decoder.{id}`: {what}"));
+            |text: &str| malformed("tokenizer_config.json", &format!("`added_tokens_decoder.{id}`: {text}"));
         let number = id.parse::<u32>().map_err(|_| problem("not a token id"))?;
         let text =
             token.get("content").and_then(|text| text.as_str()).ok_or_else(|| problem("no `content`"))?;
@@ -329,10 +329,10 @@ fn tokens(
     for (id, text, kind) in listed() {
         match slots.get_mut(id as usize) {
             Some(slot @ None) => *slot = Some((text, kind)),
-            Some(Some((have, _))) => {
+            Some(Some((first, _))) => {
                 return Err(VocabError::RepeatedId {
                     id: id.into(),
-                    first: (*have).to_owned(),
+                    first: (*first).to_owned(),
                     second: text.to_owned(),
                 });
             }

@@ -50,18 +50,18 @@ pub(super) fn write_t5(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabErro
     let found = T5_FILES.into_iter().find_map(|file| writer.file(file).map(|bytes| (file, bytes)));
     let Some((file, bytes)) = found else {
         let hf = HfTokenizer::read(writer.input)?.ok_or(VocabError::NoTokenizer {
-            looked_for: "`tokenizer.model`; `spiece.model`; `tokenizer.json`",
+            expected: "`tokenizer.model`; `spiece.model`; `tokenizer.json`",
         })?;
         writer.note("the vocabulary comes from `tokenizer.json`: there is no SentencePiece model");
-        let (table, how) = from_json(writer, &hf)?;
-        return write_keys(writer, table, &how, false);
+        let (table, normalization) = from_json(writer, &hf)?;
+        return write_keys(writer, table, &normalization, false);
     };
     let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
     match model.kind {
         SpmModelType::Bpe => return spm::write_keys(writer, Style::Plain),
         SpmModelType::Unigram => {}
         other => {
-            return Err(VocabError::NotSupported { what: format!("`{file}`: a {} model", other.name()) });
+            return Err(VocabError::NotSupported { subject: format!("`{file}`: a {} model", other.name()) });
         }
     }
     let vocab_size = writer.ctx.vocab_size.unwrap_or(model.pieces.len() as u64);
@@ -78,20 +78,20 @@ pub(super) fn write_t5(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabErro
 /// XLM-RoBERTa: the SentencePiece model, whose ids are not the ones of the network, else
 /// tokenizer.json, which has them right.
 pub(super) fn write_xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    let (table, how) = xlm_roberta(writer)?;
-    write_keys(writer, table, &how, true)
+    let (table, normalization) = xlm_roberta(writer)?;
+    write_keys(writer, table, &normalization, true)
 }
 
 fn xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normalization), VocabError> {
     let Some(bytes) = writer.file(XLMR_FILE) else {
         let hf = HfTokenizer::read(writer.input)?
-            .ok_or(VocabError::NoTokenizer { looked_for: "`sentencepiece.bpe.model`; `tokenizer.json`" })?;
+            .ok_or(VocabError::NoTokenizer { expected: "`sentencepiece.bpe.model`; `tokenizer.json`" })?;
         return from_json(writer, &hf);
     };
     let model = SpmModel::read(bytes).map_err(|problem| malformed(XLMR_FILE, &problem))?;
     if model.kind != SpmModelType::Unigram {
         return Err(VocabError::NotSupported {
-            what: format!(
+            subject: format!(
                 "`{XLMR_FILE}`: a {} model where this architecture has a unigram",
                 model.kind.name()
             ),
@@ -123,7 +123,7 @@ fn xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normaliz
 pub(super) fn write_nomic(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     /// Id of the mask token in XLM-RoBERTa's vocabulary: after its 250,000 pieces, moved by one.
     const MASK: usize = 250_001;
-    let (mut table, how) = xlm_roberta(writer)?;
+    let (mut table, normalization) = xlm_roberta(writer)?;
     // tokenizer.json has the mask token; in a model a filler stands in for it, if there is room.
     if writer.file(XLMR_FILE).is_some() {
         writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
@@ -133,7 +133,7 @@ pub(super) fn write_nomic(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabE
             table.types[MASK] = TokenType::Control;
         }
     }
-    write_keys(writer, table, &how, true)
+    write_keys(writer, table, &normalization, true)
 }
 
 /// Tokens and normalization of a unigram in tokenizer.json.
@@ -196,7 +196,7 @@ fn from_json(
             hf.file
         ));
     }
-    let how = Normalization {
+    let normalization = Normalization {
         add_space_prefix: config.get("add_prefix_space").and_then(Json::as_bool).unwrap_or(true),
         // The reference derives it from an unrelated value, but the key matters.
         remove_extra_whitespaces: config
@@ -205,7 +205,7 @@ fn from_json(
             .unwrap_or(false),
         charsmap,
     };
-    Ok((table, how))
+    Ok((table, normalization))
 }
 
 /// The table of replacements of a normalizer, wherever in a sequence it stands.
@@ -232,19 +232,19 @@ fn charsmap_of(normalizer: &Json) -> Result<Vec<u8>, VocabError> {
 fn write_keys(
     writer: &mut TokenizerWriter<'_>,
     mut table: TokenTable,
-    how: &Normalization,
+    normalization: &Normalization,
     bert: bool,
 ) -> Result<(), VocabError> {
     writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
     writer.set(keys::MODEL, "t5");
     writer.set(keys::PRE, "default");
     let n_tokens = writer.set_tokens(table);
-    writer.set(keys::ADD_SPACE_PREFIX, how.add_space_prefix);
+    writer.set(keys::ADD_SPACE_PREFIX, normalization.add_space_prefix);
     if bert {
         writer.set(keys::TOKEN_TYPE_COUNT, writer.ctx.token_types());
     }
-    writer.set(keys::REMOVE_EXTRA_WHITESPACES, how.remove_extra_whitespaces);
-    writer.set(keys::PRECOMPILED_CHARSMAP, Array::U8(how.charsmap.clone()));
+    writer.set(keys::REMOVE_EXTRA_WHITESPACES, normalization.remove_extra_whitespaces);
+    writer.set(keys::PRECOMPILED_CHARSMAP, Array::U8(normalization.charsmap.clone()));
     let hf = HfTokenizer::read_without_model(writer.input)?;
     let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
     special::write_keys(writer, hf.as_ref(), &options, n_tokens)

@@ -67,7 +67,7 @@ impl<'w> TokenizerWriter<'w> {
 
     /// Inserts a new key right after another.
     pub(super) fn set_behind(&mut self, before: &str, key: &str, value: impl Into<Value>) {
-        let at = self.entries.iter().position(|(have, _)| have == before);
+        let at = self.entries.iter().position(|(n_rows, _)| n_rows == before);
         self.entries.set_at(at.map_or(self.entries.len(), |at| at + 1), key, value);
     }
 
@@ -110,13 +110,13 @@ impl<'w> TokenizerWriter<'w> {
         table: &mut TokenTable,
         score: Option<f32>,
     ) -> Result<(), VocabError> {
-        let have = table.len();
-        self.check_rows(have)?;
+        let n_rows = table.len();
+        self.check_rows(n_rows)?;
         let rows = self.ctx.embedding_rows.and_then(|rows| usize::try_from(rows).ok());
-        if let Some(rows) = rows.filter(|rows| *rows > have) {
+        if let Some(rows) = rows.filter(|rows| *rows > n_rows) {
             table.fill(rows, score);
             self.note(format!(
-                "the embedding has {rows} rows for {have} tokens: unused tokens `[PAD{have}]` and following were added"
+                "the embedding has {rows} rows for {n_rows} tokens: unused tokens `[PAD{n_rows}]` and following were added"
             ));
         }
         Ok(())

@@ -23,12 +23,12 @@ pub enum ExportError {
         dtype: DType,
     },
     /// The existing output is kept.
-    #[error("`{}` is not replaced: {why}", path.display())]
+    #[error("`{}` is not replaced: {reason}", path.display())]
     NotReplaceable {
         /// The output.
         path: PathBuf,
         /// The reason.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The output would replace the folder that contains its input.
     #[error("the input lies inside the output `{}`", path.display())]

@@ -33,7 +33,7 @@ impl Folder {
     /// [`ExportError::NotReplaceable`], [`ExportError::InputInside`], [`ExportError::Io`].
     pub fn create(final_path: &Path, input: &Path, force: bool) -> Result<Folder, ExportError> {
         let not_a_name =
-            || ExportError::NotReplaceable { path: final_path.to_owned(), why: "it has no name" };
+            || ExportError::NotReplaceable { path: final_path.to_owned(), reason: "it has no name" };
         let name = final_path.file_name().ok_or_else(not_a_name)?.to_string_lossy();
         let parent = match final_path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -113,7 +113,7 @@ impl Folder {
 /// Checks that the path is free, or may be replaced.
 fn check(path: &Path, input: &Path, force: bool) -> Result<(), ExportError> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
-    let not_replaceable = |why| Err(ExportError::NotReplaceable { path: path.to_owned(), why });
+    let not_replaceable = |reason| Err(ExportError::NotReplaceable { path: path.to_owned(), reason });
     if !metadata.is_dir() {
         return not_replaceable("it is not a folder");
     }

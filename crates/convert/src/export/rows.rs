@@ -200,14 +200,14 @@ impl Part<'_> {
         };
         let mut values = vec![0.0; row_elems as usize];
         // Neighbours are mostly in one row of the file, which is decoded once.
-        let mut have = None;
+        let mut current = None;
         for (element, out) in range.zip(out) {
             let Some((row, at)) = place(element) else { continue };
             let stored_row = at / row_elems;
             // Neighbours are mostly in one row of the file, which is decoded once.
-            if have != Some(stored_row) {
+            if current != Some(stored_row) {
                 self.rows.read(stored_row..stored_row + 1, level, &mut values)?;
-                have = Some(stored_row);
+                current = Some(stored_row);
             }
             *out = values[(at % row_elems) as usize];
             self.undo(if by_element { 0 } else { row }, std::slice::from_mut(out));

@@ -83,8 +83,9 @@ impl Coverage {
     pub fn is_of_another_model(&self) -> bool {
         let fits = |row: &TensorCoverage| matches!(row.status, Status::Covered { .. });
         // An empty matrix, or one that filters left empty, fits any model.
-        let says = !self.unused.is_empty() || self.tensors.iter().any(|row| row.status != Status::Missing);
-        says && !self.tensors.is_empty() && !self.tensors.iter().any(fits)
+        let is_useful =
+            !self.unused.is_empty() || self.tensors.iter().any(|row| row.status != Status::Missing);
+        is_useful && !self.tensors.is_empty() && !self.tensors.iter().any(fits)
     }
 }
 

@@ -27,8 +27,8 @@ pub fn provenance(imatrix: &Imatrix, path: Option<&str>, whole_texts: bool) -> M
         let bytes = text.as_bytes();
         // The reference keeps a C string, which ends at the first zero byte.
         let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        let kept = if whole_texts { bytes.len() } else { bytes.len().min(REFERENCE_TEXT_BYTES) };
-        Value::String(bytes[..kept].to_vec())
+        let n_bytes = if whole_texts { bytes.len() } else { bytes.len().min(REFERENCE_TEXT_BYTES) };
+        Value::String(bytes[..n_bytes].to_vec())
     };
     if let Some(path) = path {
         keys.set("quantize.imatrix.file", text(path));

@@ -232,10 +232,12 @@ mod tests {
             of_job(3..4, [None, None]),
         ];
         let ranges = merged(jobs.to_vec());
-        let checksums: Vec<(Range<u64>, Option<u64>, Option<u64>)> =
-            ranges.iter().map(|it| (it.rows.clone(), it.spans[0].checksum, it.spans[1].checksum)).collect();
+        let checksums: Vec<(Range<u64>, Option<u64>, Option<u64>)> = ranges
+            .iter()
+            .map(|range| (range.rows.clone(), range.spans[0].checksum, range.spans[1].checksum))
+            .collect();
         assert_eq!(checksums, [(0..2, None, Some(checksum_of(&[3, 4]))), (2..4, None, None)]);
-        assert!(ranges.iter().flat_map(|it| &it.spans).all(|span| span.n_bytes == 10));
+        assert!(ranges.iter().flat_map(|range| &range.spans).all(|span| span.n_bytes == 10));
         for range in &ranges {
             assert_eq!(Done::from_json(&range.to_json()).as_ref(), Some(range));
         }

@@ -46,7 +46,7 @@ pub struct Found {
 
 impl Found {
     /// True if the run can be resumed.
-    pub fn is_worth_something(&self) -> bool {
+    pub fn is_resumable(&self) -> bool {
         self.fingerprint.is_some() && (self.is_whole || !self.done.is_empty())
     }
 
@@ -128,7 +128,7 @@ impl Found {
 /// The interrupted run to these outputs that can be resumed.
 pub fn unfinished(paths: &[PathBuf]) -> Option<Unfinished> {
     let path = Journal::path_of(paths.first()?);
-    let found = Found::read(&path).filter(Found::is_worth_something)?;
+    let found = Found::read(&path).filter(Found::is_resumable)?;
     Some(found.unfinished(&path))
 }
 
@@ -250,7 +250,7 @@ impl<'a> Journal<'a> {
             let output = path.with_file_name(output);
             match LockedFile::open(&path, Share::Many) {
                 Err(gguf::Error::Busy { .. }) => return Err(found.busy(&output)),
-                Ok(_) if found.is_worth_something() => {
+                Ok(_) if found.is_resumable() => {
                     let run = Box::new(found.unfinished(&path));
                     return Err(Error::Unfinished { path: output, run });
                 }
@@ -274,7 +274,7 @@ impl<'a> Journal<'a> {
     ///
     /// # Errors
     /// [`Error::Gguf`].
-    pub fn go_on(&self, found: &Found, outputs: &[PathBuf]) -> Result<(), Error> {
+    pub fn resume(&self, found: &Found, outputs: &[PathBuf]) -> Result<(), Error> {
         // The remains of an incomplete line would hide everything after it.
         self.locked.file().set_len(found.n_bytes).map_err(|source| self.error("cut", source))?;
         self.state().is_described = found.fingerprint.is_some();
@@ -315,7 +315,7 @@ impl<'a> Journal<'a> {
     }
 
     /// True if there is anything that a later run could use.
-    pub(crate) fn is_worth_something(&self) -> bool {
+    pub(crate) fn is_resumable(&self) -> bool {
         self.state().is_described
     }
 
@@ -334,7 +334,7 @@ impl<'a> Journal<'a> {
     /// Removes the file if nothing is in it.
     pub(crate) fn remove_empty(&self) {
         if self.locked.file().metadata().is_ok_and(|metadata| metadata.len() == 0) {
-            let _already_gone = fs::remove_file(self.locked.path());
+            let _ = fs::remove_file(self.locked.path());
         }
     }
 
@@ -342,7 +342,7 @@ impl<'a> Journal<'a> {
     pub fn remove(self) {
         // While the lock is held, so that no process opens a file that is being removed. If removing fails,
         // the file stays.
-        let _already_gone = fs::remove_file(self.locked.path());
+        let _ = fs::remove_file(self.locked.path());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -355,7 +355,7 @@ impl<'a> Journal<'a> {
 
     fn append(&self, value: &Value) -> Result<(), Error> {
         let line = lines::line(value);
-        let _alone = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = self.locked.file();
         // In one write, so that a line is there or cut.
         let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(line.as_bytes()));

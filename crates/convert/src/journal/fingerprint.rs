@@ -235,8 +235,9 @@ impl Fingerprint {
     /// As it stands in journals and plans.
     pub fn to_json(&self) -> Value {
         let options: Vec<Value> = self.options.iter().map(|(name, value)| json!([name, value])).collect();
-        let input = |it: &InputFile| json!({"name": it.name, "bytes": it.n_bytes, "modified": it.modified, "tag": it.tag});
-        let output = |it: &OutputFile| json!({"name": it.name, "bytes": it.n_bytes, "header": it.header});
+        let input = |file: &InputFile| json!({"name": file.name, "bytes": file.n_bytes, "modified": file.modified, "tag": file.tag});
+        let output =
+            |file: &OutputFile| json!({"name": file.name, "bytes": file.n_bytes, "header": file.header});
         json!({
             "program": self.program,
             "options": options,
@@ -328,20 +329,23 @@ mod tests {
         assert_eq!(Fingerprint::from_json(&earlier.to_json()).as_ref(), Some(&earlier));
         type Change = fn(&mut Fingerprint);
         let changes: [(Change, &str); 11] = [
-            (|it| it.program = "x".to_owned(), "the program was gguf-convert 1 and is x"),
-            (|it| it.options[0].1 = "q8_0".to_owned(), "`type` was `q4_k_m` and is `q8_0`"),
-            (|it| it.options.clear(), "`type` was `q4_k_m` and is not given"),
+            (|changed| changed.program = "x".to_owned(), "the program was gguf-convert 1 and is x"),
+            (|changed| changed.options[0].1 = "q8_0".to_owned(), "`type` was `q4_k_m` and is `q8_0`"),
+            (|changed| changed.options.clear(), "`type` was `q4_k_m` and is not given"),
             (
-                |it| it.options.push(("pure".to_owned(), "given".to_owned())),
+                |changed| changed.options.push(("pure".to_owned(), "given".to_owned())),
                 "`pure` was not given and is `given`",
             ),
-            (|it| it.inputs[1].n_bytes = 8, "`model.safetensors` had 7 bytes and has 8"),
-            (|it| it.inputs[0].modified = Some(6), "`config.json` was written to since"),
-            (|it| it.inputs[0].tag = Some("commit b".to_owned()), "`config.json` was a file and is commit b"),
-            (|it| drop(it.inputs.pop()), "`model.safetensors` is not read any more"),
-            (|it| drop(it.outputs.pop()), "outputs were `a.gguf`, `b.gguf` and are `a.gguf`"),
-            (|it| it.outputs[1].header = 8, "metadata or tensors of `b.gguf` are others"),
-            (|it| it.plan = 4, "the plan of what becomes of each tensor is another"),
+            (|changed| changed.inputs[1].n_bytes = 8, "`model.safetensors` had 7 bytes and has 8"),
+            (|changed| changed.inputs[0].modified = Some(6), "`config.json` was written to since"),
+            (
+                |changed| changed.inputs[0].tag = Some("commit b".to_owned()),
+                "`config.json` was a file and is commit b",
+            ),
+            (|changed| drop(changed.inputs.pop()), "`model.safetensors` is not read any more"),
+            (|changed| drop(changed.outputs.pop()), "outputs were `a.gguf`, `b.gguf` and are `a.gguf`"),
+            (|changed| changed.outputs[1].header = 8, "metadata or tensors of `b.gguf` are others"),
+            (|changed| changed.plan = 4, "the plan of what becomes of each tensor is another"),
         ];
         for (change, expected) in changes {
             let mut now = earlier.clone();

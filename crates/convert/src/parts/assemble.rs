@@ -94,10 +94,10 @@ fn open<'a>(
     for number in (1..=count).filter_map(|number| PartNumber::new(number, count)) {
         // All parts are looked at before the first is complained about, so that one call tells what is left to do.
         let (mut whole, mut state) = (None, "not started".to_owned());
-        for ((_, path), place) in journals.iter().filter(|((it, _), _)| *it == number) {
+        for ((_, path), place) in journals.iter().filter(|((found, _), _)| *found == number) {
             let (journal, found) = Journal::open(path, describe)
                 .map_err(|error| names::busy(error, &part_path(first, number)))?;
-            let Some(found) = found.filter(Found::is_worth_something) else { continue };
+            let Some(found) = found.filter(Found::is_resumable) else { continue };
             same_plan(&found, fingerprint, path)?;
             match found.is_whole {
                 // A part that was done in both ways is there all the same; one of the two is enough.
@@ -205,9 +205,9 @@ fn compare(
         return Err(exists(path));
     }
     let of_job = |done: &Done| done.task == job.task && done.rows.contains(&job.rows.start);
-    let mut said = parts.iter().flat_map(|part| part.done.iter().map(move |done| (part, done)));
-    let said = said.find(|(_, done)| of_job(done) && !right.contains(done));
-    Err(match said {
+    let mut claimed = parts.iter().flat_map(|part| part.done.iter().map(move |done| (part, done)));
+    let claimed = claimed.find(|(_, done)| of_job(done) && !right.contains(done));
+    Err(match claimed {
         Some((part, done)) => damaged(part, done, tasks, files),
         None => Error::PartGap { tensor: tasks[job.task].name.clone(), row: job.rows.start },
     })

@@ -76,10 +76,10 @@ fn number_in(name: &str) -> Option<PartNumber> {
 
 /// Fails where parts of another number of the same output are there: their shares are cut elsewhere.
 pub(super) fn check_count(first: &Path, number: PartNumber) -> Result<(), Error> {
-    match journals(first).into_keys().find(|(there, _)| there.count() != number.count()) {
+    match journals(first).into_keys().find(|(found, _)| found.count() != number.count()) {
         None => Ok(()),
-        Some((there, path)) => {
-            Err(Error::PartsDiffer { path, found: there.count(), expected: number.count() })
+        Some((found, path)) => {
+            Err(Error::PartsDiffer { path, found: found.count(), expected: number.count() })
         }
     }
 }

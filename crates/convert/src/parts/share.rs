@@ -108,13 +108,13 @@ impl Share {
         //   before + cost / 2 >= total (k - 1) / N.
         // Integers only, so that all machines round alike.
         let mut first = vec![None; part.count() as usize];
-        let (mut before, mut begun) = (0u128, 0u128);
+        let (mut before, mut n_begun) = (0u128, 0u128);
         for job in jobs() {
             let cost = cost(&job);
             let middle = 2 * before + cost;
-            while begun < count && middle * count >= 2 * total * begun {
-                first[begun as usize] = Some((job.task, job.rows.start));
-                begun += 1;
+            while n_begun < count && middle * count >= 2 * total * n_begun {
+                first[n_begun as usize] = Some((job.task, job.rows.start));
+                n_begun += 1;
             }
             before += cost;
         }

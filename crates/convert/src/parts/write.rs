@@ -18,7 +18,7 @@ use crate::{
     job::{JOB_ELEMS, Schedule, TensorTask},
     journal::{Done, Fingerprint, Found, Journal, Remaining, n_bytes},
     output::{place, prepare},
-    resume::GoesOn,
+    resume::Resumed,
     run::{Watch, run_with},
     run_options::RunOptions,
     verify::verify,
@@ -37,7 +37,7 @@ pub struct Part<'a> {
     /// this run.
     pub fingerprint: &'a Fingerprint,
     /// Called before work begins, where the part was stopped before.
-    pub goes_on: &'a dyn Fn(GoesOn),
+    pub on_resume: &'a dyn Fn(Resumed),
 }
 
 impl std::fmt::Debug for Part<'_> {
@@ -94,7 +94,7 @@ pub fn write_part(
     }
     let journal = journal.for_others();
     // A journal without any rows is not binding.
-    let earlier = found.filter(|found| found.is_worth_something() && !force);
+    let earlier = found.filter(|found| found.is_resumable() && !force);
     // Rows of another plan may lie elsewhere in the file: resuming would mix both.
     if let Some(found) = &earlier {
         same_plan(found, part.fingerprint, &journal_path)?;
@@ -108,13 +108,13 @@ pub fn write_part(
         .collect();
     // A scheduler may restart a finished part because it missed the end, or a node may have lost the file in
     // a power cut: the journal alone does not decide.
-    if earlier.as_ref().is_some_and(|found| found.is_whole) && is_there(&paths, part.place) {
+    if earlier.as_ref().is_some_and(|found| found.is_whole) && exists(&paths, part.place) {
         return Ok(Written::Before);
     }
     check_open_files(files.len())?;
     // The journal comes first, so that other processes see that this part is taken.
     match &earlier {
-        Some(found) => journal.go_on(found, &paths)?,
+        Some(found) => journal.resume(found, &paths)?,
         None => journal.begin(&paths)?,
     }
     let claim = match part.place {
@@ -145,7 +145,7 @@ pub fn write_part(
     if let Err(error) = run_with(tasks, &schedule, &outputs, Some(&journal), options, watch) {
         // Records the work since the last line, in case the system survives. The first error matters more
         // than an error here.
-        let _noted = journal.checkpoint(None);
+        let _ = journal.checkpoint(None);
         return Err(error);
     }
     match part.place {
@@ -166,7 +166,7 @@ pub fn write_part(
 }
 
 /// True if all files of a complete part are in place.
-fn is_there(paths: &[PathBuf], place: Place) -> bool {
+fn exists(paths: &[PathBuf], place: Place) -> bool {
     paths.iter().all(|path| match place {
         Place::Shared => Output::temporary_path_of(path).exists(),
         // It has this name only when it is whole.
@@ -183,10 +183,10 @@ fn check(
     (options, n_threads, cancel): (&RunOptions, usize, &AtomicBool),
 ) -> Result<Vec<Done>, Error> {
     // Rows that the journal lists but the disk lacks are computed again and reported.
-    let said = found.done_bytes();
+    let claimed = found.done_bytes();
     let done = verify(found.done.clone(), tasks, outputs, options, n_threads, cancel)?;
     let done_bytes = n_bytes(&done);
     let total_bytes = part.fingerprint.output_bytes();
-    (part.goes_on)(GoesOn { done_bytes, wrong_bytes: said.saturating_sub(done_bytes), total_bytes });
+    (part.on_resume)(Resumed { done_bytes, wrong_bytes: claimed.saturating_sub(done_bytes), total_bytes });
     Ok(done)
 }

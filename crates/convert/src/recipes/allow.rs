@@ -2,7 +2,7 @@
 
 use tensor::Shape;
 
-use super::{Kept, Overrides};
+use super::{KeepReason, Overrides};
 
 /// Parts of the names of tensors that no recipe touches, and what they are.
 ///
@@ -78,18 +78,23 @@ const SENSITIVE_PARTS_OF: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Why the tensor keeps its dtype, or `None` when a recipe may choose.
-pub fn kept(architecture: &str, name: &str, shape: &Shape, overrides: &Overrides) -> Option<Kept> {
+pub fn keep_reason(
+    architecture: &str,
+    name: &str,
+    shape: &Shape,
+    overrides: &Overrides,
+) -> Option<KeepReason> {
     if overrides.only_copy {
-        return Some(Kept::Copy);
+        return Some(KeepReason::Copy);
     }
     if shape.n_dims_effective() < 2 {
-        return Some(Kept::Vector);
+        return Some(KeepReason::Vector);
     }
     if !ends_with_weight(name) {
-        return Some(Kept::NotAWeight);
+        return Some(KeepReason::NotAWeight);
     }
     if overrides.leave_output && name == "output.weight" {
-        return Some(Kept::OutputOnRequest);
+        return Some(KeepReason::OutputOnRequest);
     }
     let whole = SENSITIVE_NAMES.iter().find(|(whole, _)| *whole == name).map(|row| row.1);
     let part = || SENSITIVE_PARTS.iter().find(|(part, _)| name.contains(part)).map(|row| row.1);
@@ -97,7 +102,7 @@ pub fn kept(architecture: &str, name: &str, shape: &Shape, overrides: &Overrides
         let row = SENSITIVE_PARTS_OF.iter().find(|row| row.0 == architecture)?;
         row.1.iter().any(|part| name.contains(part)).then_some(row.2)
     };
-    whole.or_else(part).or_else(own).map(Kept::Sensitive)
+    whole.or_else(part).or_else(own).map(KeepReason::Sensitive)
 }
 
 /// The reference compares the place of the last `weight` with the length less six, unsigned:
@@ -115,20 +120,20 @@ mod tests {
         let matrix = Shape::new(&[256, 4]).unwrap();
         let vector = Shape::new(&[256, 1, 1]).unwrap();
         let plain = Overrides::default();
-        let verdict = |name: &str| kept("llama", name, &matrix, &plain);
+        let verdict = |name: &str| keep_reason("llama", name, &matrix, &plain);
         assert_eq!(verdict("blk.0.attn_q.weight"), None);
         assert_eq!(verdict("blk.0.ffn_gate_inp_shexp.weight"), None);
-        assert_eq!(verdict("blk.0.ffn_gate_inp.weight"), Some(Kept::Sensitive("an expert router")));
-        assert_eq!(verdict("blk.0.attn_q.bias"), Some(Kept::NotAWeight));
-        assert_eq!(verdict("blk.0.weight_scale"), Some(Kept::NotAWeight));
+        assert_eq!(verdict("blk.0.ffn_gate_inp.weight"), Some(KeepReason::Sensitive("an expert router")));
+        assert_eq!(verdict("blk.0.attn_q.bias"), Some(KeepReason::NotAWeight));
+        assert_eq!(verdict("blk.0.weight_scale"), Some(KeepReason::NotAWeight));
         assert_eq!(verdict("x.y.z"), None);
-        assert_eq!(verdict("position_embd.weight"), Some(Kept::Sensitive("a position embedding")));
-        assert_eq!(kept("llama", "blk.0.attn_q.weight", &vector, &plain), Some(Kept::Vector));
+        assert_eq!(verdict("position_embd.weight"), Some(KeepReason::Sensitive("a position embedding")));
+        assert_eq!(keep_reason("llama", "blk.0.attn_q.weight", &vector, &plain), Some(KeepReason::Vector));
         assert_eq!(verdict("blk.0.attn_k_b.weight"), None);
-        assert!(kept("glm5-next", "blk.0.attn_k_b.weight", &matrix, &plain).is_some());
+        assert!(keep_reason("glm5-next", "blk.0.attn_k_b.weight", &matrix, &plain).is_some());
         let leave = Overrides { leave_output: true, ..Overrides::default() };
-        assert_eq!(kept("llama", "output.weight", &matrix, &leave), Some(Kept::OutputOnRequest));
+        assert_eq!(keep_reason("llama", "output.weight", &matrix, &leave), Some(KeepReason::OutputOnRequest));
         let copy = Overrides { only_copy: true, ..Overrides::default() };
-        assert_eq!(kept("llama", "blk.0.attn_q.weight", &matrix, &copy), Some(Kept::Copy));
+        assert_eq!(keep_reason("llama", "blk.0.attn_q.weight", &matrix, &copy), Some(KeepReason::Copy));
     }
 }

@@ -4,7 +4,7 @@ use tensor::DType;
 
 use super::{
     Assignment, Category, FileType, ModelFacts, Overrides, Reason, Recipe, RecipeError, TensorFacts,
-    choose::Chooser, fallback, kept,
+    choose::Chooser, fallback, keep_reason,
 };
 
 /// Chooses a dtype for every tensor. `tensors` must come in the order in which they are
@@ -38,20 +38,23 @@ fn assign_one(
     let only_copy = Overrides { only_copy: true, ..Overrides::default() };
     let allowed_by = if recipe.copy { &only_copy } else { overrides };
     // Tensors that no recipe touches are decided before every option, so that no pattern can quantize a norm.
-    if let Some(kept) = kept(&model.architecture, tensor.name, &tensor.shape, allowed_by) {
-        let reason = Reason::Kept(kept);
+    if let Some(reason) = keep_reason(&model.architecture, tensor.name, &tensor.shape, allowed_by) {
+        let reason = Reason::Kept(reason);
         return Ok(Assignment { dtype: tensor.dtype, reason, fallback: None, requires_imatrix: false });
     }
-    let (wanted, reason, checked) = wanted(recipe, tensor, overrides, chooser)?;
+    let (preferred, reason, checked) = preferred(recipe, tensor, overrides, chooser)?;
     // The rules ignore row lengths; their choice must still fit whole blocks.
-    let (dtype, fallback) =
-        if checked { fallback::fit(tensor.name, tensor.shape.row_elems(), wanted)? } else { (wanted, None) };
+    let (dtype, fallback) = if checked {
+        fallback::fit(tensor.name, tensor.shape.row_elems(), preferred)?
+    } else {
+        (preferred, None)
+    };
     let requires_imatrix = requires_imatrix(tensor.name, dtype, recipe.file_type);
     Ok(Assignment { dtype, reason, fallback, requires_imatrix })
 }
 
 /// The dtype before the row length is looked at, and whether it is to be.
-fn wanted(
+fn preferred(
     recipe: &Recipe,
     tensor: &TensorFacts<'_>,
     overrides: &Overrides,

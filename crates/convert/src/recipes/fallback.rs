@@ -9,7 +9,7 @@ use super::RecipeError;
 #[non_exhaustive]
 pub struct Fallback {
     /// The dtype that would have been taken.
-    pub wanted: DType,
+    pub preferred: DType,
     /// Elements in a row of the tensor, no multiple of a block of `wanted`.
     pub row_elems: u64,
 }
@@ -20,21 +20,21 @@ pub struct Fallback {
 pub(super) fn fit(
     name: &str,
     row_elems: u64,
-    wanted: DType,
+    preferred: DType,
 ) -> Result<(DType, Option<Fallback>), RecipeError> {
-    if row_elems.is_multiple_of(wanted.block_elems()) {
-        return Ok((wanted, None));
+    if row_elems.is_multiple_of(preferred.block_elems()) {
+        return Ok((preferred, None));
     }
     // Blocks of 256 give way to blocks of 32 of about the same size. A type whose blocks are small already has nothing to
     // give way to: it stays for now, and the next line sees that it does not fit either.
-    let dtype = match wanted.smaller_block() {
+    let dtype = match preferred.smaller_block() {
         Some(dtype) => dtype,
-        None if wanted.block_elems() <= 32 => wanted,
-        None => return Err(RecipeError::NoFallback { name: name.to_owned(), row_elems, dtype: wanted }),
+        None if preferred.block_elems() <= 32 => preferred,
+        None => return Err(RecipeError::NoFallback { name: name.to_owned(), row_elems, dtype: preferred }),
     };
     // f16 has blocks of one element: it fits every row, as the last resort.
     let dtype = if row_elems.is_multiple_of(dtype.block_elems()) { dtype } else { DType::F16 };
-    Ok((dtype, Some(Fallback { wanted, row_elems })))
+    Ok((dtype, Some(Fallback { preferred, row_elems })))
 }
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn replacements() {
-        for (row_elems, wanted, expected) in [
+        for (row_elems, preferred, expected) in [
             (256, Q4_K, Q4_K),
             (64, Q4_K, Q5_0),
             (64, IQ4_XS, IQ4_NL),
@@ -54,7 +54,7 @@ mod tests {
             (48, Q8_0, F16),
             (48, MXFP4, F16),
         ] {
-            assert_eq!(fit("x", row_elems, wanted).unwrap().0, expected, "{row_elems} {wanted}");
+            assert_eq!(fit("x", row_elems, preferred).unwrap().0, expected, "{row_elems} {preferred}");
         }
         assert!(matches!(fit("x", 64, Q1_0), Err(RecipeError::NoFallback { row_elems: 64, .. })));
     }

@@ -26,7 +26,7 @@ mod stated;
 mod table;
 
 pub use self::{
-    allow::kept,
+    allow::keep_reason,
     assign::{assign, requires_imatrix},
     category::Category,
     error::RecipeError,
@@ -36,7 +36,7 @@ pub use self::{
     model::{ModelFacts, is_70b},
     options::{Differences, Overrides, TensorType},
     order::{compare_names, layer_of, reference_order},
-    reason::{Kept, Reason},
+    reason::{KeepReason, Reason},
     rules::When,
     stated::{CALIBRATION_METHODS, StatedType, stated_type},
     table::{FileType, RECIPES, Recipe},

@@ -7,7 +7,7 @@ use super::{Category, rules::When};
 /// Reason to keep a tensor unquantized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kept {
+pub enum KeepReason {
     /// Everything is only copied.
     Copy,
     /// One dimension: a vector is too small to gain anything.
@@ -25,7 +25,7 @@ pub enum Kept {
 #[non_exhaustive]
 pub enum Reason {
     /// It stays as it is.
-    Kept(Kept),
+    Kept(KeepReason),
     /// The option for token embeddings.
     TokenEmbeddingOption,
     /// The option for the output matrix.
@@ -55,14 +55,14 @@ pub enum Reason {
     RecipeFile,
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for KeepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kept::Copy => "copied",
-            Kept::Vector => "a vector",
-            Kept::NotAWeight => "name does not end in `weight`",
-            Kept::OutputOnRequest => "output matrix, on request",
-            Kept::Sensitive(what) => what,
+            KeepReason::Copy => "copied",
+            KeepReason::Vector => "a vector",
+            KeepReason::NotAWeight => "name does not end in `weight`",
+            KeepReason::OutputOnRequest => "output matrix, on request",
+            KeepReason::Sensitive(tensor) => tensor,
         })
     }
 }
@@ -90,7 +90,7 @@ impl fmt::Display for Reason {
     /// One line without the dtype.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Kept(kept) => write!(f, "kept: {kept}"),
+            Reason::Kept(reason) => write!(f, "kept: {reason}"),
             Reason::TokenEmbeddingOption => f.write_str("requested: token embedding type"),
             Reason::OutputOption => f.write_str("requested: output tensor type"),
             Reason::TensorType(index) => write!(f, "requested: tensor type {}", index + 1),

@@ -69,12 +69,12 @@ pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedTy
         Some(Ok(mix)) => mix,
     };
     let matrices: Vec<&TensorFacts<'_>> =
-        tensors.iter().filter(|it| it.shape.n_dims_effective() > 1).collect();
+        tensors.iter().filter(|tensor| tensor.shape.n_dims_effective() > 1).collect();
     let elems = |of: &dyn Fn(DType) -> bool| -> u64 {
-        let sizes = matrices.iter().filter(|it| of(it.dtype)).map(|it| it.shape.n_elems());
+        let sizes = matrices.iter().filter(|tensor| of(tensor.dtype)).map(|tensor| tensor.shape.n_elems());
         sizes.fold(0, u64::saturating_add)
     };
-    let most = DType::ALL.iter().copied().max_by_key(|dtype| elems(&|it| it == *dtype));
+    let most = DType::ALL.iter().copied().max_by_key(|dtype| elems(&|found| found == *dtype));
     let Some(found) = most.filter(|_| !matrices.is_empty()) else { return StatedType::NoMatrices };
     // The rules of mixes count tensors in the order in which the reference goes through them.
     let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
@@ -92,8 +92,8 @@ pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedTy
             _ => StatedType::Differs { name, expected: default, found },
         };
     }
-    let others = own_names().filter(|recipe| recipe.name != name && recipe.default == default);
-    match others.filter(|_| stated < 1.0).find(|recipe| as_ruled(recipe) == 1.0) {
+    let alternatives = own_names().filter(|recipe| recipe.name != name && recipe.default == default);
+    match alternatives.filter(|_| stated < 1.0).find(|recipe| as_ruled(recipe) == 1.0) {
         Some(other) => StatedType::OfOther { name, other: other.name },
         None => StatedType::Agrees { name },
     }
@@ -118,7 +118,9 @@ fn is_calibrated(metadata: &Metadata) -> bool {
 pub(crate) fn label_warning(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Option<String> {
     // Cheaper than comparing with the rules of all mixes, which is rarely needed.
     let (_, default) = named_mix(metadata)?.ok()?;
-    let has = |dtype: DType| tensors.iter().any(|it| it.dtype == dtype && it.shape.n_dims_effective() > 1);
+    let has = |dtype: DType| {
+        tensors.iter().any(|tensor| tensor.dtype == dtype && tensor.shape.n_dims_effective() > 1)
+    };
     if stand_ins(default).any(has) {
         return None;
     }

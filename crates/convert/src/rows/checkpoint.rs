@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Rows of tensors of a checkpoint, moved by a [`RowMap`] and changed by an [`ElementMap`].
 #[derive(Debug, Clone)]
 pub struct CheckpointRows<'a> {
-    wanted: RowsFor<'a>,
+    request: RowsFor<'a>,
     parts: Vec<Part<'a>>,
     /// Bytes of all parts in their files.
     n_bytes: u64,
@@ -40,46 +40,46 @@ struct Run {
 }
 
 impl<'a> CheckpointRows<'a> {
-    /// Rows of the tensors `names`, one after the other, as many and as long as is wanted.
+    /// Rows of the tensors `names`, one after the other, as many and as long as is required.
     ///
     /// # Errors
     /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] where the sources do not hold rows of
     /// that length, or fewer than the map asks for.
-    pub fn new(wanted: RowsFor<'a>, names: &[String]) -> Result<CheckpointRows<'a>, Error> {
+    pub fn new(request: RowsFor<'a>, names: &[String]) -> Result<CheckpointRows<'a>, Error> {
         // A map that moves pieces of rows counts these: they are the rows here.
-        let row_elems = wanted.view.row_elems / wanted.map.pieces();
+        let row_elems = request.view.row_elems / request.map.pieces();
         let mut parts = Vec::with_capacity(names.len());
         let mut first_row = 0;
         for name in names {
-            let tensor = wanted.source(name)?;
+            let tensor = request.source(name)?;
             let n_elems: u64 = tensor.shape.iter().product();
             // The dimensions of the source do not matter, only that rows of the output do not
             // cross from one source into the next: a stack of experts is many rows of each.
             if row_elems == 0 || !n_elems.is_multiple_of(row_elems) {
-                return Err(wanted.differs(name, n_elems, row_elems, "elements in whole rows"));
+                return Err(request.differs(name, n_elems, row_elems, "elements in whole rows"));
             }
             let n_rows = n_elems / row_elems;
-            let checkpoint = wanted.checkpoint;
+            let checkpoint = request.checkpoint;
             parts.push(Part { checkpoint, tensor, shape: [n_rows, row_elems], first_row });
             first_row += n_rows;
         }
-        let needed = wanted.n_source_rows();
+        let needed = request.n_source_rows();
         // A slice may leave rows over; every other map accounts for all of its source.
-        let exact = !matches!(wanted.map, RowMap::Slice { .. });
+        let exact = !matches!(request.map, RowMap::Slice { .. });
         if needed > first_row || (exact && needed != first_row) {
-            return Err(wanted.differs(&names.join("`, `"), first_row, needed, "rows"));
+            return Err(request.differs(&names.join("`, `"), first_row, needed, "rows"));
         }
         let n_bytes = parts.iter().map(|part| part.checkpoint.stored_bytes(part.tensor)).sum();
-        Ok(CheckpointRows { wanted, parts, n_bytes })
+        Ok(CheckpointRows { request, parts, n_bytes })
     }
 
     /// Source rows for output rows `rows`, in output order, merged into the longest runs.
     fn runs(&self, rows: Range<u64>) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         let mut part = 0;
-        let pieces = self.wanted.map.pieces();
+        let pieces = self.request.map.pieces();
         for row in rows.start * pieces..rows.end * pieces {
-            let row = self.wanted.source_row(row);
+            let row = self.request.source_row(row);
             let holds = |part: &Part<'_>| row >= part.first_row && row - part.first_row < part.shape[0];
             // Neighbours are mostly in the same part, so that the search is rare.
             if !self.parts.get(part).is_some_and(holds) {
@@ -100,7 +100,7 @@ impl<'a> CheckpointRows<'a> {
 
     /// Codes of the checkpoint as blocks of `dtype`, which hold the same values.
     fn repacked(&self, dtype: DType, rows: Range<u64>) -> Result<Cow<'_, [u8]>, Error> {
-        let (mut blocks, mut whole, mut have) = (Vec::new(), Vec::new(), None);
+        let (mut blocks, mut whole, mut current) = (Vec::new(), Vec::new(), None);
         let (block_elems, block_bytes) = (dtype.block_elems(), dtype.block_bytes());
         let n_bytes = |n_elems: u64| (n_elems / block_elems * block_bytes) as usize;
         for run in self.runs(rows) {
@@ -110,10 +110,10 @@ impl<'a> CheckpointRows<'a> {
             let elems = run.first_row * part.shape[1]..(run.first_row + run.n_rows) * part.shape[1];
             let rows = elems.start / own..elems.end.div_ceil(own);
             // Pieces of one row follow each other, in another order.
-            if have.as_ref() != Some(&(run.part, rows.clone())) {
+            if current.as_ref() != Some(&(run.part, rows.clone())) {
                 whole.clear();
                 part.checkpoint.repack(part.tensor, dtype, rows.clone(), &mut whole).map_err(Error::Read)?;
-                have = Some((run.part, rows.clone()));
+                current = Some((run.part, rows.clone()));
             }
             let first = rows.start * own;
             blocks.extend_from_slice(&whole[n_bytes(elems.start - first)..n_bytes(elems.end - first)]);
@@ -123,7 +123,7 @@ impl<'a> CheckpointRows<'a> {
 
     /// The dtype whose blocks the stored bytes of every part are, if there is one.
     fn stored_dtype(&self) -> Option<DType> {
-        if self.wanted.element != ElementMap::Identity {
+        if self.request.element != ElementMap::Identity {
             return None;
         }
         let first = self.parts.first()?.tensor.dtype;
@@ -141,20 +141,20 @@ impl<'a> CheckpointRows<'a> {
 
 impl RowSource for CheckpointRows<'_> {
     fn view(&self) -> RowView {
-        self.wanted.view
+        self.request.view
     }
 
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
-        let row_elems = self.wanted.view.row_elems;
-        if let Some(dtype) = self.wanted.kept {
+        let row_elems = self.request.view.row_elems;
+        if let Some(dtype) = self.request.stored_dtype {
             // The value of the blocks alone: the checkpoint's tensor may have an additional scale, which is a
             // separate output tensor.
             let blocks = self.repacked(dtype, rows)?;
             return quant::decode(dtype, level, &blocks, out)
-                .map_err(|error| Error::Encode { tensor: self.wanted.tensor.to_owned(), error });
+                .map_err(|error| Error::Encode { tensor: self.request.tensor.to_owned(), error });
         }
         let mut left = &mut *out;
-        let piece = row_elems / self.wanted.map.pieces();
+        let piece = row_elems / self.request.map.pieces();
         for run in self.runs(rows.clone()) {
             let (now, later) = left.split_at_mut((run.n_rows * piece) as usize);
             match self.parts.get(run.part) {
@@ -164,12 +164,12 @@ impl RowSource for CheckpointRows<'_> {
             left = later;
         }
         let half = self.parts.iter().any(|part| part.tensor.dtype == source::Dtype::F16);
-        map_elements(self.wanted.element, half, rows.start, row_elems, out);
+        map_elements(self.request.element, half, rows.start, row_elems, out);
         Ok(())
     }
 
     fn stored(&self, dtype: DType, rows: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
-        if self.wanted.kept == Some(dtype) {
+        if self.request.stored_dtype == Some(dtype) {
             return self.repacked(dtype, rows).map(Some);
         }
         if self.stored_dtype() != Some(dtype) {
@@ -180,7 +180,7 @@ impl RowSource for CheckpointRows<'_> {
             // Rows that stay together are written straight from the map.
             [run] if run.part < self.parts.len() => Cow::Borrowed(self.parts[run.part].raw(run)?),
             runs => {
-                let row_bytes = self.wanted.view.row_elems / self.wanted.map.pieces() * dtype.block_bytes();
+                let row_bytes = self.request.view.row_elems / self.request.map.pieces() * dtype.block_bytes();
                 let mut bytes = Vec::new();
                 for run in runs {
                     match self.parts.get(run.part) {
@@ -223,20 +223,20 @@ impl RowSource for CheckpointRows<'_> {
     }
 
     fn is_fetched(&self) -> bool {
-        self.wanted.checkpoint.is_fetched()
+        self.request.checkpoint.is_fetched()
     }
 
     fn input_bytes(&self, n_rows: u64) -> u64 {
         // Of rows on the average: codes and scales of a quantized tensor have no fixed size a row.
         let pieces: u64 = self.parts.iter().map(|part| part.shape[0]).sum();
-        let all_rows = pieces / self.wanted.map.pieces();
+        let all_rows = pieces / self.request.map.pieces();
         (u128::from(self.n_bytes) * u128::from(n_rows) / u128::from(all_rows.max(1))) as u64
     }
 
     fn granularity(&self) -> Granularity {
-        let group_rows = match self.wanted.map {
+        let group_rows = match self.request.map {
             // Rows move within a head, so the rows of whole heads are a run of the source.
-            RowMap::RopePermute { n_head } => (self.wanted.view.n_rows / n_head.max(1)).max(1),
+            RowMap::RopePermute { n_head } => (self.request.view.n_rows / n_head.max(1)).max(1),
             RowMap::RopeHalves { head, .. } => head.max(1),
             _ => 1,
         };

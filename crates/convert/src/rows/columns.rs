@@ -25,7 +25,7 @@ const TILE_ROWS: usize = 16;
 /// [`ElementMap`](arch::ElementMap).
 #[derive(Debug, Clone)]
 pub struct ColumnRows<'a> {
-    wanted: RowsFor<'a>,
+    request: RowsFor<'a>,
     tensor: &'a source::Tensor,
     /// Columns of a matrix; its rows are as many as an output row has elements.
     n_columns: u64,
@@ -36,32 +36,32 @@ pub struct ColumnRows<'a> {
 }
 
 impl<'a> ColumnRows<'a> {
-    /// The columns of the tensor `name`, as many and as long as is wanted.
+    /// The columns of the tensor `name`, as many and as long as is required.
     ///
     /// # Errors
     /// [`Error::NoSuchTensor`]; [`Error::RowsDiffer`] where the source does not hold matrices of
     /// such columns.
-    pub fn new(wanted: RowsFor<'a>, name: &str, matrix: Matrix) -> Result<ColumnRows<'a>, Error> {
-        let tensor = wanted.source(name)?;
-        let differs = |found, expected, unit| wanted.differs(name, found, expected, unit);
+    pub fn new(request: RowsFor<'a>, name: &str, matrix: Matrix) -> Result<ColumnRows<'a>, Error> {
+        let tensor = request.source(name)?;
+        let differs = |found, expected, unit| request.differs(name, found, expected, unit);
         // All outer dimensions together are rows: experts are matrices one below the other.
         let [.., n_columns] = tensor.shape[..] else {
             return Err(differs(tensor.shape.len() as u64, 2, "dimensions"));
         };
         let n_rows: u64 = tensor.shape.iter().rev().skip(1).product();
-        // `group` rows of the source are a matrix, of which `row_elems` rows from `start` on are wanted.
+        // `group` rows of the source are a matrix, of which `row_elems` rows from `start` on are required.
         let Matrix { group, start } = matrix;
-        let is_outside = start.saturating_add(wanted.view.row_elems) > group;
+        let is_outside = start.saturating_add(request.view.row_elems) > group;
         if group == 0 || !n_rows.is_multiple_of(group) || is_outside {
             return Err(differs(n_rows, group, "rows in whole matrices"));
         }
         let n_matrices = n_rows / group;
-        let n_taken = wanted.n_source_rows();
+        let n_taken = request.n_source_rows();
         if n_taken != n_matrices * n_columns {
             return Err(differs(n_matrices * n_columns, n_taken, "columns"));
         }
-        let n_bytes = wanted.checkpoint.stored_bytes(tensor);
-        Ok(ColumnRows { wanted, tensor, n_columns, matrix, n_bytes })
+        let n_bytes = request.checkpoint.stored_bytes(tensor);
+        Ok(ColumnRows { request, tensor, n_columns, matrix, n_bytes })
     }
 
     /// Runs of neighboring columns of one matrix for output rows `rows`, in output order; columns are counted
@@ -69,7 +69,7 @@ impl<'a> ColumnRows<'a> {
     fn panels(&self, rows: Range<u64>) -> Vec<Range<u64>> {
         let mut panels: Vec<Range<u64>> = Vec::new();
         for row in rows {
-            let column = self.wanted.source_row(row);
+            let column = self.request.source_row(row);
             match panels.last_mut() {
                 // The first column of a matrix is no neighbour of the last one of the matrix before.
                 Some(last) if last.end == column && !column.is_multiple_of(self.n_columns) => last.end += 1,
@@ -81,10 +81,10 @@ impl<'a> ColumnRows<'a> {
 
     /// Reads columns of one matrix into `out`, which is (columns, row_elems).
     fn read_panel(&self, columns: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
-        let row_elems = self.wanted.view.row_elems as usize;
+        let row_elems = self.request.view.row_elems as usize;
         let width = (columns.end - columns.start) as usize;
         let (matrix, first) = (columns.start / self.n_columns, columns.start % self.n_columns);
-        let checkpoint = self.wanted.checkpoint;
+        let checkpoint = self.request.checkpoint;
         // (TILE_ROWS, width): read by rows of the source, written by rows of the output, so that both sides
         // move whole cache lines and only the tile is walked across.
         let mut tile = vec![0.0; TILE_ROWS.min(row_elems) * width];
@@ -107,11 +107,11 @@ impl<'a> ColumnRows<'a> {
 
 impl RowSource for ColumnRows<'_> {
     fn view(&self) -> RowView {
-        self.wanted.view
+        self.request.view
     }
 
     fn read(&self, rows: Range<u64>, _: Level, out: &mut [f32]) -> Result<(), Error> {
-        let row_elems = self.wanted.view.row_elems as usize;
+        let row_elems = self.request.view.row_elems as usize;
         let mut left = &mut *out;
         for panel in self.panels(rows.clone()) {
             let n_columns = (panel.end - panel.start) as usize;
@@ -120,7 +120,7 @@ impl RowSource for ColumnRows<'_> {
             left = later;
         }
         let half = self.tensor.dtype == source::Dtype::F16;
-        map_elements(self.wanted.element, half, rows.start, self.wanted.view.row_elems, out);
+        map_elements(self.request.element, half, rows.start, self.request.view.row_elems, out);
         Ok(())
     }
 
@@ -128,22 +128,22 @@ impl RowSource for ColumnRows<'_> {
     /// panel needs it.
     fn advise(&self, _: Range<u64>, advice: Advice) {
         if self.is_fetched() {
-            self.wanted.checkpoint.advise_whole(self.tensor, advice);
+            self.request.checkpoint.advise_whole(self.tensor, advice);
         }
     }
 
     fn all_done(&self) {
         if !self.is_fetched() {
-            self.wanted.checkpoint.advise_whole(self.tensor, Advice::DoneWith);
+            self.request.checkpoint.advise_whole(self.tensor, Advice::DoneWith);
         }
     }
 
     fn is_fetched(&self) -> bool {
-        self.wanted.checkpoint.is_fetched()
+        self.request.checkpoint.is_fetched()
     }
 
     fn input_bytes(&self, n_rows: u64) -> u64 {
-        (u128::from(self.n_bytes) * u128::from(n_rows) / u128::from(self.wanted.view.n_rows.max(1))) as u64
+        (u128::from(self.n_bytes) * u128::from(n_rows) / u128::from(self.request.view.n_rows.max(1))) as u64
     }
 
     fn granularity(&self) -> Granularity {
@@ -159,8 +159,8 @@ mod tests {
     use super::*;
 
     /// Rows of the tensor `out`, whose elements stay as they are.
-    fn wanted(checkpoint: &Checkpoint, map: RowMap, view: RowView) -> RowsFor<'_> {
-        RowsFor { checkpoint, tensor: "out", view, map, element: ElementMap::Identity, kept: None }
+    fn request(checkpoint: &Checkpoint, map: RowMap, view: RowView) -> RowsFor<'_> {
+        RowsFor { checkpoint, tensor: "out", view, map, element: ElementMap::Identity, stored_dtype: None }
     }
 
     /// A folder with one tensor `t` of f32, whose elements are their own places.
@@ -196,7 +196,7 @@ mod tests {
             let n_matrices = if n == 3 { shape[0] } else { 1 };
             let view = RowView { n_rows: n_matrices * n_columns, row_elems: n_rows };
             let matrix = Matrix { group: n_rows, start: 0 };
-            let columns = ColumnRows::new(wanted(&checkpoint, map, view), "t", matrix).expect("fits");
+            let columns = ColumnRows::new(request(&checkpoint, map, view), "t", matrix).expect("fits");
             let expected: Vec<f32> = (0..view.n_rows)
                 .map(|row| map.source_row(row, view.n_rows))
                 .flat_map(|column| {
@@ -225,7 +225,7 @@ mod tests {
             (Matrix { group: 5, start: 1 }, RowMap::Groups { group: 2, start: 1, rows: 1, n_head: 0 }, 2),
         ] {
             let view = RowView { n_rows: 3 * n_columns, row_elems: 3 };
-            let columns = ColumnRows::new(wanted(&checkpoint, map, view), "t", matrix).expect("fits");
+            let columns = ColumnRows::new(request(&checkpoint, map, view), "t", matrix).expect("fits");
             let expected: Vec<f32> = (0..3)
                 .flat_map(|group| (0..n_columns).map(move |column| (group, column)))
                 .flat_map(|(group, column)| {
@@ -245,7 +245,7 @@ mod tests {
         let make = |name, n_rows, row_elems| {
             let view = RowView { n_rows, row_elems };
             let matrix = Matrix { group: 4, start: 0 };
-            ColumnRows::new(wanted(&checkpoint, RowMap::Concat, view), name, matrix)
+            ColumnRows::new(request(&checkpoint, RowMap::Concat, view), name, matrix)
         };
         assert!(make("t", 6, 4).is_ok());
         assert!(matches!(make("t", 4, 6), Err(Error::RowsDiffer { found: 4, expected: 4, .. })));

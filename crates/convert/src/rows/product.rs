@@ -20,9 +20,9 @@ impl<'a> ProductRows<'a> {
     ///
     /// # Errors
     /// As [`CheckpointRows::new`].
-    pub fn new(wanted: RowsFor<'a>, names: &[String]) -> Result<ProductRows<'a>, Error> {
-        let factor = |name: &String| CheckpointRows::new(wanted, std::slice::from_ref(name));
-        Ok(ProductRows { factors: names.iter().map(factor).collect::<Result<_, _>>()?, view: wanted.view })
+    pub fn new(request: RowsFor<'a>, names: &[String]) -> Result<ProductRows<'a>, Error> {
+        let factor = |name: &String| CheckpointRows::new(request, std::slice::from_ref(name));
+        Ok(ProductRows { factors: names.iter().map(factor).collect::<Result<_, _>>()?, view: request.view })
     }
 }
 

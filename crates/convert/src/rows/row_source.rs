@@ -89,7 +89,7 @@ pub struct RowsFor<'a> {
     /// Function of their elements.
     pub element: ElementMap,
     /// The type whose blocks hold what the checkpoint stores, where they are taken as they are.
-    pub kept: Option<DType>,
+    pub stored_dtype: Option<DType>,
 }
 
 impl<'a> RowsFor<'a> {

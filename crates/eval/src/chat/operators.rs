@@ -183,8 +183,8 @@ fn contains(needle: Value, container: Value) -> Result<bool, Error> {
     }
 }
 
-fn undefined(what: &str) -> Error {
-    Error::new(ErrorKind::UndefinedError, format!("{what} of an undefined value"))
+fn undefined(subject: &str) -> Error {
+    Error::new(ErrorKind::UndefinedError, format!("{subject} of an undefined value"))
 }
 
 fn item(object: Value, key: Value) -> Result<Value, Error> {

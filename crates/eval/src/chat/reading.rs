@@ -229,8 +229,9 @@ impl Chat {
             ("bos_token", Value::from(&settings.tokens.bos[..])),
             ("eos_token", Value::from(&settings.tokens.eos[..])),
         ];
-        let others = settings.tokens.others.iter().map(|(name, text)| (*name, Value::from(&text[..])));
-        let fixed = fixed.into_iter().chain(others).map(|(name, value)| (Value::from(name), value));
+        let other_tokens =
+            settings.tokens.other_tokens.iter().map(|(name, text)| (*name, Value::from(&text[..])));
+        let fixed = fixed.into_iter().chain(other_tokens).map(|(name, value)| (Value::from(name), value));
         let further = self.variables.iter().map(|(name, value)| (Value::from(&name[..]), value.clone()));
         fixed.chain(further).collect()
     }

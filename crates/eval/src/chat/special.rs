@@ -12,7 +12,7 @@ pub struct SpecialTokens {
     /// The token that ends a text, or an empty string.
     pub eos: String,
     /// Further tokens by their variable, for example `pad_token`.
-    pub others: Vec<(&'static str, String)>,
+    pub other_tokens: Vec<(&'static str, String)>,
 }
 
 /// Variables of transformers and the keys with their ids.
@@ -28,7 +28,7 @@ const OTHERS: [(&str, &str); 5] = [
 impl SpecialTokens {
     /// Only the tokens that begin and end a text.
     pub fn new(bos: &str, eos: &str) -> SpecialTokens {
-        SpecialTokens { bos: bos.to_owned(), eos: eos.to_owned(), others: Vec::new() }
+        SpecialTokens { bos: bos.to_owned(), eos: eos.to_owned(), other_tokens: Vec::new() }
     }
 
     /// The special tokens named in the metadata of a file.
@@ -41,7 +41,7 @@ impl SpecialTokens {
         SpecialTokens {
             bos: token("tokenizer.ggml.bos_token_id").unwrap_or_default(),
             eos: token("tokenizer.ggml.eos_token_id").unwrap_or_default(),
-            others: OTHERS.iter().filter_map(|(name, key)| Some((*name, token(key)?))).collect(),
+            other_tokens: OTHERS.iter().filter_map(|(name, key)| Some((*name, token(key)?))).collect(),
         }
     }
 

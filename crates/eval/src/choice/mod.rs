@@ -125,7 +125,7 @@ impl Sequences {
         // The logits at the last shared token predict the first token that differs.
         let first = self.n_shared.saturating_sub(1);
         let sequences: Vec<Sequence<'_>> =
-            self.tokens.iter().map(|tokens| Sequence { tokens, wanted: first..tokens.len() }).collect();
+            self.tokens.iter().map(|tokens| Sequence { tokens, outputs: first..tokens.len() }).collect();
         let hidden = model.run(&sequences, None)?;
         let n_vocab = model.n_vocab();
         let logits = (0..sequences.len()).map(|sequence| {

@@ -104,7 +104,7 @@ impl<'a> Cursor<'a> {
     fn task(&mut self) -> Option<Task> {
         let question = self.text()?;
         let (answers, is_right) = self.answers()?;
-        let _several_right = self.answers()?;
+        let _ = self.answers()?;
         let is_whole = !question.is_empty() && answers.iter().all(|answer| !answer.is_empty());
         let answers = if is_whole { answers } else { Vec::new() };
         let text = |answer: &&[u8]| [question, b" ", answer].concat();

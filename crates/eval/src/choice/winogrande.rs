@@ -97,9 +97,9 @@ impl Tasks for Winogrande {
         let skips_word = sequences.tokens.iter().all(|tokens| tokens.len() - n_shared > LEAST_TRAILING);
         let logits = sequences.run(model)?;
         let mut scores = Vec::new();
-        for (which, tokens) in sequences.tokens.iter().enumerate() {
+        for (option, tokens) in sequences.tokens.iter().enumerate() {
             let start = if skips_word {
-                let with_word = [&task.before[..], &task.words[which]].concat();
+                let with_word = [&task.before[..], &task.words[option]].concat();
                 let n_tokens = model.tokenizer().encode(with_word, true, false)?.len();
                 // Where the word and what follows are one token there is nothing to leave out.
                 n_tokens.clamp(n_shared, tokens.len() - 1)
@@ -111,11 +111,11 @@ impl Tasks for Winogrande {
             let mut sum = 0.0f32;
             for (at, &token) in tokens.iter().enumerate().take(end).skip(start) {
                 // A mistake of the reference: see the top of this file.
-                let misplaced = which == 1 && at == n_shared;
+                let misplaced = option == 1 && at == n_shared;
                 sum += if misplaced {
                     logits[0].log_prob(sequences.tokens[0].len() - 1, token)
                 } else {
-                    logits[which].log_prob(at - 1, token)
+                    logits[option].log_prob(at - 1, token)
                 };
             }
             scores.push(f64::from(sum / (end - start) as f32));

@@ -24,10 +24,10 @@ use super::{
 };
 use crate::{
     Error,
-    kept::Kept,
     keys::Keys,
     ops::{self, Activation, Mask, Norm, NormKind, Rope, RopeKind, Rows},
     pass::Pass,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -290,7 +290,7 @@ impl Mixer for Attention {
         2 * self.n_head * self.key_width + self.n_head_kv * (self.key_width + self.value_width)
     }
 
-    fn kept(&self) -> Kept {
+    fn state_size(&self) -> StateSize {
         let (n_query, n_key) = (self.n_head * self.key_width, self.n_head_kv * self.key_width);
         let n_value = self.n_head_kv * self.value_width;
         let projected = n_query + n_key + n_value;
@@ -304,12 +304,14 @@ impl Mixer for Attention {
             Mask::Causal => None,
             Mask::SlidingWindow(n) | Mask::Chunk(n) => Some(n),
             // Where tokens see later ones, all are run at once and nothing is kept.
-            Mask::All | Mask::SymmetricWindow(_) => return Kept { graph_floats, ..Kept::default() },
+            Mask::All | Mask::SymmetricWindow(_) => {
+                return StateSize { graph_floats, ..StateSize::default() };
+            }
         };
         match &self.projections {
             // Keys and values are another layer's.
-            Projections::QueriesAlone(_) => Kept { graph_floats, ..Kept::default() },
-            _ => Kept { keys: n_key, values: n_value, window, graph_floats, ..Kept::default() },
+            Projections::QueriesAlone(_) => StateSize { graph_floats, ..StateSize::default() },
+            _ => StateSize { keys: n_key, values: n_value, window, graph_floats, ..StateSize::default() },
         }
     }
 
@@ -547,7 +549,7 @@ mod tests {
         assert_eq!(axes(&[2, 1, 1, 0], 4, true), [0, 1, 2, 0]);
         // Qwen 3 VL: 24, 20 and 20 pairs, the last ones by time.
         let axes = axes(&[24, 20, 20, 0], 64, true);
-        assert_eq!([0, 1, 2].map(|axis| axes.iter().filter(|it| **it == axis).count()), [24, 20, 20]);
+        assert_eq!([0, 1, 2].map(|axis| axes.iter().filter(|found| **found == axis).count()), [24, 20, 20]);
         assert_eq!(axes[57..], [0, 1, 2, 0, 0, 0, 0]);
     }
 

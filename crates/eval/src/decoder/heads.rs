@@ -33,11 +33,11 @@ impl Heads {
             return Ok(Heads { source, is_source, ..own });
         }
         // Keys and values are those of the source, so that it says how wide they are.
-        let theirs = Self::of_layer(params, keys, weights, source)?;
-        if own.n_head % theirs.n_head_kv != 0 {
+        let shared = Self::of_layer(params, keys, weights, source)?;
+        if own.n_head % shared.n_head_kv != 0 {
             return Err(keys.wrong("attention.head_count_kv", "a divisor of the number of heads"));
         }
-        Ok(Heads { n_head: own.n_head, source, is_source, ..theirs })
+        Ok(Heads { n_head: own.n_head, source, is_source, ..shared })
     }
 
     /// Values of layer `i` from its own keys and tensors.

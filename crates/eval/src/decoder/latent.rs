@@ -28,10 +28,10 @@ use ndarray::s;
 use super::{linear::Linear, mixer::Mixer, params::DecoderParams, rope_scaling, spec::Temperature};
 use crate::{
     Error,
-    kept::Kept,
     keys::Keys,
     ops::{Attention, Mask, Norm, Product, Rope, Rows},
     pass::Pass,
+    state_size::StateSize,
     weights::{Weight, Weights},
 };
 
@@ -142,13 +142,13 @@ impl Mixer for Latent {
         self.n_head * (2 * self.key_width + 2 * self.rank) + 2 * self.rank
     }
 
-    fn kept(&self) -> Kept {
+    fn state_size(&self) -> StateSize {
         let width = self.rank + self.key_width - self.n_nope;
-        Kept {
+        StateSize {
             // The latent row is key and value.
             keys: width,
             graph_floats: self.n_head * (self.key_width + 2 * width) + width,
-            ..Kept::default()
+            ..StateSize::default()
         }
     }
 

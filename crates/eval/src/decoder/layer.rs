@@ -32,10 +32,10 @@ use super::{
 };
 use crate::{
     Error,
-    kept::Kept,
     keys::Keys,
     ops::{Norm, Rows},
     pass::Pass,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -148,9 +148,9 @@ impl Layer {
     }
 
     /// State of its parts per sequence.
-    pub fn kept(&self) -> Vec<Kept> {
-        let mixers = self.mixers.iter().map(|mixer| mixer.kept());
-        mixers.chain(self.feed_forward.as_ref().map(FeedForward::kept)).collect()
+    pub fn state_sizes(&self) -> Vec<StateSize> {
+        let mixers = self.mixers.iter().map(|mixer| mixer.state_size());
+        mixers.chain(self.feed_forward.as_ref().map(FeedForward::state_size)).collect()
     }
 
     /// Adds what the mixers and the feed-forward part make of `x` (n, n_embd) to it.
@@ -273,14 +273,14 @@ impl FeedForward {
         }
     }
 
-    fn kept(&self) -> Kept {
+    fn state_size(&self) -> StateSize {
         let graph_floats = match self {
             FeedForward::Mlp(mlp) => mlp.graph_floats(),
             FeedForward::Experts(experts) => experts.graph_floats(),
             FeedForward::MlpBesideExperts(both) => both.graph_floats(),
-            FeedForward::ChannelMix(mix) => return mix.kept(),
+            FeedForward::ChannelMix(mix) => return mix.state_size(),
         };
-        Kept { graph_floats, ..Kept::default() }
+        StateSize { graph_floats, ..StateSize::default() }
     }
 
     /// `x (n, n_embd)`, the residual stream, and `h`, the same normalized, `-> (n, n_embd)`.

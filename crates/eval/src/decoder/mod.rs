@@ -24,10 +24,10 @@ use quant::Level;
 use crate::{
     Error,
     graph::{Graph, Head, Prepared},
-    kept::Kept,
     keys::Keys,
     ops::{Norm, Rows},
     pass::Pass,
+    state_size::StateSize,
     weights::{Weight, Weights},
 };
 use altup::AltUp;
@@ -172,11 +172,11 @@ impl Decoder {
             None => streams.swap_remove(0),
         };
         // From here on only the wanted rows count: for perplexity half of them, in generation one.
-        let mut wanted = x.select_rows(&pass.wanted_rows());
+        let mut outputs = x.select_rows(&pass.output_rows());
         if let Some(norm) = &self.output_norm {
-            norm.apply(&mut wanted);
+            norm.apply(&mut outputs);
         }
-        wanted
+        outputs
     }
 }
 
@@ -238,7 +238,7 @@ impl Graph for Decoder {
         true
     }
 
-    fn kept(&self) -> Vec<Vec<Kept>> {
-        self.layers.iter().map(Layer::kept).collect()
+    fn state_sizes(&self) -> Vec<Vec<StateSize>> {
+        self.layers.iter().map(Layer::state_sizes).collect()
     }
 }

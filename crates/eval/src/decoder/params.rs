@@ -37,7 +37,9 @@ impl DecoderParams {
         }
         weights.ignore_layers(n_layer, n_all);
         // Command A+ has either kind, and the key of one.
-        if spec.norm_is_by_key && keys.float("attention.layer_norm_rms_epsilon")?.is_some_and(|it| it > 0.0) {
+        if spec.norm_is_by_key
+            && keys.float("attention.layer_norm_rms_epsilon")?.is_some_and(|epsilon| epsilon > 0.0)
+        {
             spec.norm = NormKind::Rms;
         }
         let epsilon = match spec.norm {
@@ -125,8 +127,8 @@ impl DecoderParams {
             None => weights.vector(name, n)?,
         };
         let bias = weights.vector(&format!("{name}.bias"), n)?;
-        let is_there = weight.is_some() || bias.is_some();
-        Ok(is_there.then_some(Norm { kind: self.spec.norm, epsilon: self.epsilon, weight, bias }))
+        let exists = weight.is_some() || bias.is_some();
+        Ok(exists.then_some(Norm { kind: self.spec.norm, epsilon: self.epsilon, weight, bias }))
     }
 }
 

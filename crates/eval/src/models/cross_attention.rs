@@ -9,10 +9,10 @@
 use crate::{
     Error,
     decoder::{Linear, Mlp},
-    kept::Kept,
     ops::{Attention, Mask, Norm, Rows},
     pass::Pass,
     session::KeyValue,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -125,12 +125,12 @@ pub(super) fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>
 }
 
 /// State of each layer's parts per sequence; the encoder's output belongs to the prompt and is not counted.
-pub(super) fn kept(layers: &[Layer], heads: Heads) -> Vec<Vec<Kept>> {
+pub(super) fn state_sizes(layers: &[Layer], heads: Heads) -> Vec<Vec<StateSize>> {
     // Each head of these decoders has its own keys and values.
     let (keys, values) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
     let of_layer = |layer: &Layer| {
-        let attention = Kept { keys, values, graph_floats: 2 * keys + values, ..Kept::default() };
-        vec![attention, Kept { graph_floats: layer.mlp.graph_floats(), ..Kept::default() }]
+        let attention = StateSize { keys, values, graph_floats: 2 * keys + values, ..StateSize::default() };
+        vec![attention, StateSize { graph_floats: layer.mlp.graph_floats(), ..StateSize::default() }]
     };
     layers.iter().map(of_layer).collect()
 }

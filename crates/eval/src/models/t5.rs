@@ -20,11 +20,11 @@ use crate::{
     Error,
     decoder::Mlp,
     graph::{Encoded, Graph, Head, Prepared},
-    kept::Kept,
     keys::Keys,
     ops::{Activation, Attention, Mask, Norm, NormKind, Rows},
     pass::Pass,
     session::KeyValue,
+    state_size::StateSize,
     weights::{Weight, Weights},
 };
 
@@ -157,7 +157,7 @@ impl Stack {
             let bias = |head: usize, key: usize, query: usize| {
                 // The decoder never sees keys after the query; its buckets for them are unused.
                 let (before, distance) = (key <= query, key.abs_diff(query));
-                let bucket = if before { buckets.before[distance] } else { buckets.behind[distance] };
+                let bucket = if before { buckets.before[distance] } else { buckets.after[distance] };
                 biases.map_or(0.0, |biases| biases[bucket * n_head + head])
             };
             let own = Attention { bias: Some(&bias), ..self.heads.attention(mask) };
@@ -171,7 +171,7 @@ impl Stack {
 /// Bucket of each distance: for keys at or before the query, and for keys after it.
 struct Buckets {
     before: Vec<usize>,
-    behind: Vec<usize>,
+    after: Vec<usize>,
 }
 
 /// Buckets of all distances below `end`. Where both directions are seen, each has half of them.
@@ -191,8 +191,8 @@ fn buckets(n_buckets: usize, both: bool, end: usize) -> Buckets {
         n_near.saturating_add(far as usize).min(n - 1)
     };
     let before: Vec<usize> = (0..end).map(bucket).collect();
-    let behind = before.iter().map(|bucket| if both { n + bucket } else { 0 }).collect();
-    Buckets { before, behind }
+    let after = before.iter().map(|bucket| if both { n + bucket } else { 0 }).collect();
+    Buckets { before, after }
 }
 
 impl Graph for T5 {
@@ -218,12 +218,12 @@ impl Graph for T5 {
                 decoder.run(x, &cross_kv, pass)
             }
         };
-        Ok(x.select_rows(&pass.wanted_rows()))
+        Ok(x.select_rows(&pass.output_rows()))
     }
 
-    fn kept(&self) -> Vec<Vec<Kept>> {
+    fn state_sizes(&self) -> Vec<Vec<StateSize>> {
         let decoder = self.decoder.as_ref();
-        decoder.map_or_else(Vec::new, |(stack, _)| cross_attention::kept(&stack.layers, stack.heads))
+        decoder.map_or_else(Vec::new, |(stack, _)| cross_attention::state_sizes(&stack.layers, stack.heads))
     }
 
     fn is_encoder_decoder(&self) -> bool {
@@ -252,7 +252,7 @@ mod tests {
             (0..200).filter(|i| *i == 0 || buckets[*i] != buckets[*i - 1]).collect()
         };
         assert_eq!(first(&both.before), BOTH);
-        assert_eq!((both.before[199], both.behind[1], both.behind[199]), (15, 17, 31));
+        assert_eq!((both.before[199], both.after[1], both.after[199]), (15, 17, 31));
         assert_eq!(first(&buckets(32, false, 200).before), BEFORE);
     }
 

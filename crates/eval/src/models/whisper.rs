@@ -18,11 +18,11 @@ use crate::{
     Error,
     decoder::Mlp,
     graph::{Graph, Head, Prepared},
-    kept::Kept,
     keys::Keys,
     ops::{Activation, Mask, Norm, NormKind, Rows, dense},
     pass::Pass,
     session::{Features, KeyValue},
+    state_size::StateSize,
     weights::{Weight, Weights},
 };
 
@@ -206,11 +206,11 @@ impl Graph for Whisper {
         let cross_kv = cross_kv.ok_or_else(|| Error::NoFeatures { architecture: "whisper".to_owned() })?;
         let x = pass.embed(&self.embedding)?;
         let x = self.decoder.run(x, &cross_kv, pass)?;
-        Ok(x.select_rows(&pass.wanted_rows()))
+        Ok(x.select_rows(&pass.output_rows()))
     }
 
-    fn kept(&self) -> Vec<Vec<Kept>> {
-        cross_attention::kept(&self.decoder.layers, self.decoder.heads)
+    fn state_sizes(&self) -> Vec<Vec<StateSize>> {
+        cross_attention::state_sizes(&self.decoder.layers, self.decoder.heads)
     }
 
     /// Two frames for each position of the encoder: its second convolution takes every other one.

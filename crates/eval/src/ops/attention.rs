@@ -154,9 +154,9 @@ impl Attention<'_> {
         // Every task owns the cells that it writes: the columns of some heads in a block of rows of a sequence.
         for sequence in sequences {
             let Queries { start, end, .. } = sequence.queries;
-            let (_, behind) = rest.split_at(Axis(0), start - at);
-            let (mut own, behind) = behind.split_at(Axis(0), end - start);
-            (rest, at) = (behind, end);
+            let (_, after) = rest.split_at(Axis(0), start - at);
+            let (mut own, after) = after.split_at(Axis(0), end - start);
+            (rest, at) = (after, end);
             for first in (0..end - start).step_by(BLOCK_ROWS) {
                 let rows = first..(first + BLOCK_ROWS).min(end - start);
                 // Heads that share keys and values share what kernels make of these, where that is worth a task less for each.
@@ -164,8 +164,8 @@ impl Attention<'_> {
                 let (mut block, below) = own.split_at(Axis(0), rows.len());
                 own = below;
                 for head in (0..self.n_head).step_by(at_once) {
-                    let (out, others) = block.split_at(Axis(1), at_once * self.value_width);
-                    block = others;
+                    let (out, remaining) = block.split_at(Axis(1), at_once * self.value_width);
+                    block = remaining;
                     tasks.push(Task { sequence, heads: head..head + at_once, rows: rows.clone(), out });
                 }
             }

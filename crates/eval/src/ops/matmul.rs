@@ -177,8 +177,9 @@ pub(crate) fn mul_rounded(x: ArrayView2<'_, f32>, mut products: Vec<Product<'_>>
     // Weights of different types see the same input rounded differently: one round for each type.
     let kind = |weight: &Weight| (weight.activation_dtype(), weight.block_form());
     while let Some((dtype, form)) = products.first().map(|product| kind(product.weight)) {
-        let (same, others) = products.into_iter().partition(|product| kind(product.weight) == (dtype, form));
-        products = others;
+        let (same, remaining) =
+            products.into_iter().partition(|product| kind(product.weight) == (dtype, form));
+        products = remaining;
         match (dtype, form) {
             (Some(dtype), Some(form)) => mul_integers(&quantize(x, dtype, form), x.nrows(), same),
             (Some(dtype), None) => {
@@ -213,9 +214,9 @@ fn tiles(n_rows: usize, products: Vec<Product<'_>>) -> Vec<Tile<'_>> {
         let mut rest = out;
         while rest.ncols() > 0 {
             let n = tile_rows.min(rest.ncols());
-            let (out, others) = rest.split_at(Axis(1), n);
+            let (out, remaining) = rest.split_at(Axis(1), n);
             tiles.push(Tile { weight, rows: first..first + n, out });
-            (rest, first) = (others, first + n);
+            (rest, first) = (remaining, first + n);
         }
     }
     tiles

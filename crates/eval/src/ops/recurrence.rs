@@ -24,15 +24,15 @@ pub(crate) fn recur(
     let mut rest = out.view_mut();
     // Every task owns the cells that it writes: the columns of a head in the rows of a sequence, and the head's state.
     for (sequence, state) in sequences.iter().zip(states) {
-        let (mut own, behind) = rest.split_at(Axis(0), sequence.len());
-        rest = behind;
+        let (mut own, after) = rest.split_at(Axis(0), sequence.len());
+        rest = after;
         // States of heads are equally large: (n_head, state_elems).
         let state_elems = state.len() / n_head;
         let mut state = &mut state[..];
         for head in 0..n_head {
-            let (columns, others) = own.split_at(Axis(1), width);
+            let (columns, remaining) = own.split_at(Axis(1), width);
             let (of_head, of_others) = state.split_at_mut(state_elems);
-            (own, state) = (others, of_others);
+            (own, state) = (remaining, of_others);
             tasks.push((head, sequence.clone(), of_head, columns));
         }
     }

@@ -149,7 +149,10 @@ impl FileView {
 
 fn rows(file: &FileReport) -> Vec<Row> {
     let figures = file.predictions.as_ref().map(Comparison::figures).unwrap_or_default();
-    figures.into_iter().map(|it| Row { name: it.name, value: it.value, error: it.error }).collect()
+    figures
+        .into_iter()
+        .map(|figure| Row { name: figure.name, value: figure.value, error: figure.error })
+        .collect()
 }
 
 fn quantiles(file: &FileReport) -> Vec<QuantileRow> {

@@ -170,9 +170,9 @@ const LEAST_LOG_P: f32 = -16.0;
 
 /// Number of the base's most likely tokens that are among as many of the other's.
 fn n_shared(top: &[(f32, u32)], other: &[f32]) -> u32 {
-    let mut theirs = Vec::with_capacity(top.len());
-    top_k(other, top.len(), &mut theirs);
-    top.iter().filter(|(_, token)| theirs.iter().any(|(_, other)| other == token)).count() as u32
+    let mut other_top = Vec::with_capacity(top.len());
+    top_k(other, top.len(), &mut other_top);
+    top.iter().filter(|(_, token)| other_top.iter().any(|(_, other)| other == token)).count() as u32
 }
 
 /// Percentiles: the values below which a given share of all values is.

@@ -60,26 +60,26 @@ fn first_with(values: &[f32], holds: impl Fn(f32) -> bool) -> Option<usize> {
 }
 
 /// The tokens of the `k` largest values, in no order. Where values are equal the first counts.
-pub(super) fn top_k(values: &[f32], k: usize, kept: &mut Vec<(f32, u32)>) {
-    kept.clear();
+pub(super) fn top_k(values: &[f32], k: usize, top: &mut Vec<(f32, u32)>) {
+    top.clear();
     if k == 0 {
         return;
     }
     for (token, &value) in (0u32..).zip(values).take(k) {
-        kept.push((value, token));
+        top.push((value, token));
     }
-    kept.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut at = kept.len();
+    top.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut at = top.len();
     // Few of a vocabulary are larger than the last that is kept, so that insertion costs less than a heap.
-    while let Some(last) = kept.last()
+    while let Some(last) = top.last()
         && let Some(next) = first_with(&values[at..], |value| value > last.0)
     {
         at += next;
-        // Kept values are in descending order; the new one goes after its equals, so the first of equals
+        // StateSize values are in descending order; the new one goes after its equals, so the first of equals
         // stays first.
-        kept.pop();
-        let place = kept.partition_point(|other| other.0 >= values[at]);
-        kept.insert(place, (values[at], at as u32));
+        top.pop();
+        let place = top.partition_point(|other| other.0 >= values[at]);
+        top.insert(place, (values[at], at as u32));
         at += 1;
     }
 }
@@ -102,13 +102,13 @@ mod tests {
 
     #[test]
     fn the_largest_are_kept_and_the_first_of_equals() {
-        let mut kept = Vec::new();
-        top_k(&[3.0, 1.0, 3.0, 9.0, 3.0, 2.0], 3, &mut kept);
-        assert_eq!(kept, [(9.0, 3), (3.0, 0), (3.0, 2)]);
-        top_k(&[1.0, 2.0], 5, &mut kept);
-        assert_eq!(kept.len(), 2);
-        top_k(&[1.0, 2.0], 0, &mut kept);
-        assert!(kept.is_empty());
+        let mut top = Vec::new();
+        top_k(&[3.0, 1.0, 3.0, 9.0, 3.0, 2.0], 3, &mut top);
+        assert_eq!(top, [(9.0, 3), (3.0, 0), (3.0, 2)]);
+        top_k(&[1.0, 2.0], 5, &mut top);
+        assert_eq!(top.len(), 2);
+        top_k(&[1.0, 2.0], 0, &mut top);
+        assert!(top.is_empty());
     }
 
     #[test]
@@ -116,10 +116,10 @@ mod tests {
         let values: Vec<f32> = (0..5000).map(|i| (testkit::mix(3, i) % 700) as f32).collect();
         let mut sorted: Vec<(f32, u32)> = values.iter().copied().zip(0..).collect();
         sorted.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut kept = Vec::new();
+        let mut top = Vec::new();
         for k in [1, 10, 100] {
-            top_k(&values, k, &mut kept);
-            assert_eq!(kept, sorted[..k]);
+            top_k(&values, k, &mut top);
+            assert_eq!(top, sorted[..k]);
         }
         let softmax = LogSoftmax::of(&values);
         assert_eq!((softmax.top as u32, softmax.max, softmax.min), (sorted[0].1, sorted[0].0, 0.0));

@@ -59,13 +59,14 @@ impl Specials {
         if !text.is_empty() {
             fragments.push(Fragment::Text(text));
         }
-        let wanted =
+        let is_split =
             |id: u32| parse_special || vocab.tokens[id as usize].attr & (attr::CONTROL | attr::UNKNOWN) == 0;
         // A vocabulary may have a thousand special tokens, of which a text holds two or three: one pass of the automaton
         // says which, and only those are searched for.
         let mut present = vec![true; self.tokens.len()];
         if let Some(search) = &self.search {
-            if search.match_kind() == MatchKind::LeftmostLongest && self.tokens.iter().all(|id| wanted(*id)) {
+            if search.match_kind() == MatchKind::LeftmostLongest && self.tokens.iter().all(|id| is_split(*id))
+            {
                 return self.leftmost(text, search);
             }
             if search.match_kind() == MatchKind::Standard {
@@ -77,7 +78,7 @@ impl Specials {
             }
         }
         // Each token splits the texts that remain after the longer ones. Fragments that are tokens stay as they are.
-        for (&id, _) in self.tokens.iter().zip(present).filter(|(id, present)| *present && wanted(**id)) {
+        for (&id, _) in self.tokens.iter().zip(present).filter(|(id, present)| *present && is_split(**id)) {
             let token = &vocab.tokens[id as usize];
             fragments = fragments
                 .into_iter()

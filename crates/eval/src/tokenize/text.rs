@@ -109,7 +109,7 @@ categories! {
     /// Control, format and private characters in the same tables.
     old_others = r"[[\p{Cc}\p{Cf}\p{Co}]&&\p{Age:8.0}]";
     /// Control, format, surrogate and private characters, and those that are not assigned.
-    others = r"\p{C}";
+    other_category = r"\p{C}";
     /// Characters that are not assigned.
     unassigned = r"\p{Cn}";
 }
@@ -152,7 +152,7 @@ mod tests {
         assert!(marks().has('\u{c3c}') && !old_nonspacing_marks().has('\u{c3c}'));
         assert!(old_nonspacing_marks().has('\u{301}') && old_punctuation().has('\u{2e3a}'));
         assert!(old_others().has('\u{e000}') && old_others().has('\u{200d}') && !old_others().has('\u{378}'));
-        assert!(others().has('\u{200d}') && !unassigned().has('\u{200d}'));
+        assert!(other_category().has('\u{200d}') && !unassigned().has('\u{200d}'));
         assert!(!Category::new("(").has('('));
     }
 }

@@ -273,14 +273,14 @@ impl Vocab {
     /// Special ids and which of them are added. llama.cpp passes over ids beyond the vocabulary.
     fn read_special(&mut self, keys: &Metadata, pre_name: &str, reading: Reading) -> Result<(), Error> {
         let tokens = self.tokens.len();
-        let is_there = |id: &u64| *id < tokens as u64;
+        let is_known = |id: &u64| *id < tokens as u64;
         let read = |key: &str, default: Option<u32>| {
             let given = keys.get(key).and_then(Value::as_u64);
-            if let (Reading::Model, Some(id)) = (reading, given.filter(|id| !is_there(id))) {
+            if let (Reading::Model, Some(id)) = (reading, given.filter(|id| !is_known(id))) {
                 return Err(Error::SpecialIdOutOfRange { key: key.into(), id, tokens });
             }
-            let given = given.filter(is_there).map(|id| id as u32);
-            Ok(given.or(default.filter(|id| is_there(&u64::from(*id)))))
+            let given = given.filter(is_known).map(|id| id as u32);
+            Ok(given.or(default.filter(|id| is_known(&u64::from(*id)))))
         };
         self.bos = read("tokenizer.ggml.bos_token_id", self.bos)?;
         self.eos = read("tokenizer.ggml.eos_token_id", self.eos)?;

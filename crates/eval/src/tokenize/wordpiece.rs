@@ -10,7 +10,7 @@ use super::{
     Reading,
     error::Error,
     text::{
-        marks, old_nonspacing_marks, old_others, old_punctuation, others, punctuation, replaced,
+        marks, old_nonspacing_marks, old_others, old_punctuation, other_category, punctuation, replaced,
         simple_lower, unassigned,
     },
     vocab::Vocab,
@@ -95,7 +95,7 @@ fn words_of_llama_cpp(vocab: &Vocab, text: &str) -> Vec<String> {
             continue;
         }
         // Unassigned characters are in `\p{C}`, but the reference's table of control characters lacks them.
-        let is_control = others().has(c) && !unassigned().has(c);
+        let is_control = other_category().has(c) && !unassigned().has(c);
         if c == '\0' || c == '\u{fffd}' || is_control || (vocab.strip_accents && marks().has(c)) {
             continue;
         }

@@ -135,7 +135,7 @@ impl Projector {
         self.pool.install(|| {
             let resized = resample::resize(picture, size, *filter)?;
             let (rows, columns) = tower.grid(size);
-            let spans = vec![Span { rows: 0..rows * columns, position: 0, wanted: 0..0 }];
+            let spans = vec![Span { rows: 0..rows * columns, position: 0, outputs: 0..0 }];
             let mut pass = Pass::new(Vec::new(), spans, self.activations, None, None);
             tower.run(&resized, &mut pass)
         })

@@ -167,12 +167,12 @@ mod tests {
         let mut n = 0;
         // Lines of `"FILTER WIDTH HEIGHT": "DIGEST"`.
         for line in resized.lines().filter(|line| line.contains(':')) {
-            let (what, digest) = line.trim().trim_end_matches(',').split_once(": ").unwrap();
-            let what: Vec<&str> = what.trim_matches('"').split(' ').collect();
-            let filter = if what[0] == "bicubic" { Filter::Bicubic } else { Filter::Bilinear };
-            let size = (what[1].parse().unwrap(), what[2].parse().unwrap());
+            let (case, digest) = line.trim().trim_end_matches(',').split_once(": ").unwrap();
+            let case: Vec<&str> = case.trim_matches('"').split(' ').collect();
+            let filter = if case[0] == "bicubic" { Filter::Bicubic } else { Filter::Bilinear };
+            let size = (case[1].parse().unwrap(), case[2].parse().unwrap());
             let resized = resize(&picture, size, filter).unwrap();
-            assert_eq!(testkit::sha256(resized.pixels()), digest.trim_matches('"'), "{what:?}");
+            assert_eq!(testkit::sha256(resized.pixels()), digest.trim_matches('"'), "{case:?}");
             n += 1;
         }
         assert_eq!(n, 14);

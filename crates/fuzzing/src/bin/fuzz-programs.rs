@@ -211,8 +211,8 @@ fn run(programs: &Path, place: &Path, call: &[&str]) -> String {
         match child.try_wait().expect("a child can be waited for") {
             Some(status) => return status.code().map_or_else(|| status.to_string(), |code| code.to_string()),
             None if begin.elapsed() > MAX_TIME => {
-                let _may_be_gone = child.kill();
-                let _may_be_gone = child.wait();
+                let _ = child.kill();
+                let _ = child.wait();
                 return format!("more than {} s", MAX_TIME.as_secs());
             }
             None => thread::sleep(Duration::from_micros(500)),

@@ -39,8 +39,11 @@ impl Run {
         let mut tasks: Vec<TensorTask<'_>> = source.tensors().iter().map(task).collect();
         let mut plans = Vec::new();
         for (output, (_, dtypes)) in OUTPUTS.iter().enumerate() {
-            let sized =
-                source.tensors().iter().zip(dtypes).map(|(it, dtype)| (it.name.clone(), it.shape, *dtype));
+            let sized = source
+                .tensors()
+                .iter()
+                .zip(dtypes)
+                .map(|(tensor, dtype)| (tensor.name.clone(), tensor.shape, *dtype));
             let plan =
                 Plan::new(source.metadata(), sized.collect(), Endian::Little, 32).expect("three tensors");
             for ((task, dtype), place) in tasks.iter_mut().zip(dtypes).zip(plan.tensors()) {
@@ -76,9 +79,9 @@ fn options() -> RunOptions {
 
 /// Writes both files, or resumes from the files present. Whatever they contain: a file under its final name
 /// must be correct.
-fn go_on(folder: &Path, cancel: &AtomicBool) -> bool {
+fn resume(folder: &Path, cancel: &AtomicBool) -> bool {
     let (run, paths, origin) = (Run::new(), paths(folder), origin());
-    let journaling = Journaling { origin: &origin, resume: true, goes_on: &|_| {} };
+    let journaling = Journaling { origin: &origin, resume: true, on_resume: &|_| {} };
     let watch = Watch { cancel, done: &|_, _| {}, sources: &[] };
     write_resumable(&run.tasks, &run.files(&paths), false, journaling, &options(), watch).is_ok()
 }
@@ -88,7 +91,7 @@ fn expected() -> &'static [Vec<u8>; 2] {
     static EXPECTED: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
     EXPECTED.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        assert!(go_on(folder.path(), &AtomicBool::new(false)), "the run itself");
+        assert!(resume(folder.path(), &AtomicBool::new(false)), "the run itself");
         OUTPUTS.map(|(name, _)| fs::read(folder.path().join(name)).expect("an output"))
     })
 }
@@ -120,7 +123,7 @@ fn with_pieces(target: &'static str, bytes: &[u8], names: &[&str], run: impl FnO
 const OF_RUN: &[&str] = &[".a.journal", ".a.partial", ".b.partial", "b"];
 
 pub(super) fn journal(bytes: &[u8]) -> bool {
-    with_pieces("journal", bytes, OF_RUN, |folder| go_on(folder, &AtomicBool::new(false)))
+    with_pieces("journal", bytes, OF_RUN, |folder| resume(folder, &AtomicBool::new(false)))
 }
 
 const OF_PARTS: &[&str] = &[
@@ -194,7 +197,7 @@ pub(crate) fn left_of_parts() -> Vec<Vec<u8>> {
         let (rates, fingerprint) = (Rates::default(), run.fingerprint(&paths));
         for (number, place) in [(1, Place::Shared), (2, second)] {
             let number = PartNumber::new(number, 2).expect("one of two");
-            let part = Part { number, place, rates: &rates, fingerprint: &fingerprint, goes_on: &|_| {} };
+            let part = Part { number, place, rates: &rates, fingerprint: &fingerprint, on_resume: &|_| {} };
             let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
             let written = parts::write_part(&run.tasks, &run.files(&paths), &part, false, &options(), watch);
             written.expect("a part of three tensors");

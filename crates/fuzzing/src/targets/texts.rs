@@ -6,7 +6,7 @@ use gguf_tools::commands::readers::{RecipeFile, metadata_of_json};
 pub(super) fn template(bytes: &[u8]) -> bool {
     let Ok(template) = std::str::from_utf8(bytes) else { return false };
     let renders = |conversation| render(template, &conversation, "<s>", "</s>").is_ok();
-    Conversation::fixed().into_iter().filter(|it| renders(it.clone())).count() > 0
+    Conversation::fixed().into_iter().filter(|chat| renders(chat.clone())).count() > 0
 }
 
 pub(super) fn recipe(bytes: &[u8]) -> bool {

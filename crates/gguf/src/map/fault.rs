@@ -47,7 +47,7 @@ pub fn remove_temporary_files() {
         let path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path));
         #[cfg(not(unix))]
         let Ok(path) = std::str::from_utf8(path) else { return };
-        let _already_gone = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(path);
     });
 }
 
@@ -90,7 +90,7 @@ mod unix {
         // atomics: no lock, no allocation, no panic.
         let result = unsafe { libc::sigaction(libc::SIGBUS, &action, &mut before) };
         if result == 0 {
-            let _installed_twice = BEFORE.set(before);
+            let _ = BEFORE.set(before);
         }
     }
 
@@ -105,7 +105,7 @@ mod unix {
                 is_shorter = ends_before(path, address - addresses.start);
                 // Several threads may meet the end of the same file at once; one of them speaks.
                 if !SAID.swap(true, Ordering::Relaxed) {
-                    say(path.strip_suffix(b"\0").unwrap_or(path), is_shorter);
+                    print_error(path.strip_suffix(b"\0").unwrap_or(path), is_shorter);
                 }
             }
         });
@@ -135,16 +135,16 @@ mod unix {
     fn remove(files: &Slots) {
         files.for_each(|_, path| {
             if let Ok(path) = CStr::from_bytes_until_nul(path) {
-                let _already_gone = rustix::fs::unlink(path);
+                let _ = rustix::fs::unlink(path);
             }
         });
     }
 
     /// Writes the message in one piece.
-    fn say(name: &[u8], is_shorter: bool) {
+    fn print_error(name: &[u8], is_shorter: bool) {
         let mut line = [0; 1024];
         let mut n_bytes = 0;
-        let (what, hint) = match is_shorter {
+        let (verb, hint) = match is_shorter {
             true => (
                 b": became shorter while it was read\n".as_slice(),
                 b"hint: nothing was written; run again when no other program changes the file\n".as_slice(),
@@ -156,7 +156,7 @@ mod unix {
         };
         // Truncated to the buffer; the end of a path is more informative than its start.
         let name = &name[name.len().saturating_sub(700)..];
-        for (part, is_text) in [(b"error: ".as_slice(), true), (name, false), (what, true), (hint, true)] {
+        for (part, is_text) in [(b"error: ".as_slice(), true), (name, false), (verb, true), (hint, true)] {
             for byte in part {
                 // A name could move the terminal's cursor.
                 let byte = if !is_text && byte.is_ascii_control() { b'?' } else { *byte };
@@ -166,6 +166,6 @@ mod unix {
                 }
             }
         }
-        let _closed = rustix::io::write(rustix::stdio::stderr(), &line[..n_bytes]);
+        let _ = rustix::io::write(rustix::stdio::stderr(), &line[..n_bytes]);
     }
 }

@@ -63,7 +63,7 @@ impl Slots {
         if bytes.len() > MAX_BYTES {
             return None;
         }
-        let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slot: &'static Slot = self.first.get_or_init(Slot::new);
         while slot.end.load(Ordering::Acquire) != 0 {
             slot = slot.next.get_or_init(Slot::new);

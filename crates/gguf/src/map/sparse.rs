@@ -304,8 +304,8 @@ mod tests {
         file.advise(Advice::DoneWith, parts[0].clone());
         assert!(file.has(0), "the second half has not been used");
         file.advise(Advice::DoneWith, parts[1].clone());
-        let goes = cfg!(any(target_os = "linux", target_os = "android"));
-        assert_eq!([0, 1, 2].map(|block| file.has(block)), [!goes, !goes, true]);
+        let is_released = cfg!(any(target_os = "linux", target_os = "android"));
+        assert_eq!([0, 1, 2].map(|block| file.has(block)), [!is_released, !is_released, true]);
         #[cfg(target_os = "linux")]
         {
             use std::os::unix::fs::MetadataExt;

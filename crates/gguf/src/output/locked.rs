@@ -39,7 +39,7 @@ impl std::ops::Deref for Unlocking {
 impl Drop for Unlocking {
     fn drop(&mut self) {
         // A file without a lock, or on a file system without locks, has nothing to end.
-        let _unlocked = self.0.unlock();
+        let _ = self.0.unlock();
     }
 }
 
@@ -155,8 +155,8 @@ fn has_no_locks(error: &io::Error) -> bool {
 fn is_at(file: &fs::File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let (open, there) = (file.metadata().map(place).ok(), fs::symlink_metadata(path).map(place).ok());
-    open.is_some() && open == there
+    let (open, current) = (file.metadata().map(place).ok(), fs::symlink_metadata(path).map(place).ok());
+    open.is_some() && open == current
 }
 
 #[cfg(not(unix))]
@@ -164,7 +164,7 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
     use same_file::Handle;
     // Files are opened with `FILE_SHARE_DELETE`, so that they can be renamed and removed while they are open.
     let open = file.try_clone().and_then(Handle::from_file);
-    open.ok().zip(Handle::from_path(path).ok()).is_some_and(|(open, there)| open == there)
+    open.ok().zip(Handle::from_path(path).ok()).is_some_and(|(open, current)| open == current)
 }
 
 /// Hidden path of a file that belongs to the output at `final_path`: `.NAME.EXTENSION` next to it, after
@@ -172,15 +172,15 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
 pub fn hidden_path(final_path: &Path, extension: &str) -> PathBuf {
     let target = fs::canonicalize(final_path).unwrap_or_else(|_| final_path.to_owned());
     let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let kept = kept_name(&name);
+    let stem = kept_name(&name);
     // Two long names with the same beginning stay two.
-    let rest = match &name[kept.len()..] {
+    let rest = match &name[stem.len()..] {
         "" => String::new(),
         rest => {
             format!("~{:08x}", rest.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte)))
         }
     };
-    target.with_file_name(format!(".{kept}{rest}.{extension}"))
+    target.with_file_name(format!(".{stem}{rest}.{extension}"))
 }
 
 /// Number of this process and name of its machine, for processes that find its locks.

@@ -61,7 +61,8 @@ fn disk_of(folder: &Path) -> Option<Disk> {
 #[cfg(unix)]
 fn allocated(path: &Path) -> u64 {
     // `st_blocks` counts 512 bytes, whatever the file system's own blocks are.
-    std::fs::symlink_metadata(path).map_or(0, |it| std::os::unix::fs::MetadataExt::blocks(&it) * 512)
+    std::fs::symlink_metadata(path)
+        .map_or(0, |metadata| std::os::unix::fs::MetadataExt::blocks(&metadata) * 512)
 }
 
 #[cfg(not(unix))]

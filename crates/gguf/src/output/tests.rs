@@ -107,12 +107,12 @@ fn what_dead_processes_left_is_found() {
         fs::write(path(&name), "left").unwrap();
     }
     let found = Output::leftovers(&path("x.gguf"));
-    let paths: Vec<&Path> = found.iter().map(|it| it.path.as_path()).collect();
+    let paths: Vec<&Path> = found.iter().map(|left| left.path.as_path()).collect();
     assert_eq!(
         paths,
         [path(&format!(".{dead}-0.x.gguf.partial")), path(&format!(".{dead}-12.x.gguf.partial"))]
     );
-    assert!(found.iter().all(|it| it.n_bytes == 4 && it.age.is_some()));
+    assert!(found.iter().all(|left| left.n_bytes == 4 && left.age.is_some()));
     assert!(Output::leftovers(&path("none/x.gguf")).is_empty());
 }
 

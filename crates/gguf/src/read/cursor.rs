@@ -58,10 +58,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `len` bytes.
-    pub(super) fn take(&mut self, len: u64, what: &'static str) -> Result<&'a [u8], Error> {
+    pub(super) fn take(&mut self, len: u64, item: &'static str) -> Result<&'a [u8], Error> {
         let left = self.left() as u64;
         if len > left {
-            return Err(Error::Truncated { what, offset: self.at(), needed: len, left });
+            return Err(Error::Truncated { item, offset: self.at(), needed: len, left });
         }
         let taken = &self.bytes[self.at..self.at + len as usize];
         self.at += len as usize;
@@ -69,33 +69,33 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next number.
-    pub(super) fn number<T: Number>(&mut self, what: &'static str) -> Result<T, Error> {
-        Ok(T::from_bytes(self.take(T::WIDTH as u64, what)?, self.endian))
+    pub(super) fn number<T: Number>(&mut self, item: &'static str) -> Result<T, Error> {
+        Ok(T::from_bytes(self.take(T::WIDTH as u64, item)?, self.endian))
     }
 
     /// The next `count` numbers; nothing is allocated before they are known to be there.
-    pub(super) fn numbers<T: Number>(&mut self, count: u64, what: &'static str) -> Result<Vec<T>, Error> {
-        self.check_count(count, T::WIDTH as u64, what)?;
-        let bytes = self.take(count * T::WIDTH as u64, what)?;
+    pub(super) fn numbers<T: Number>(&mut self, count: u64, item: &'static str) -> Result<Vec<T>, Error> {
+        self.check_count(count, T::WIDTH as u64, item)?;
+        let bytes = self.take(count * T::WIDTH as u64, item)?;
         Ok(bytes.chunks_exact(T::WIDTH).map(|bytes| T::from_bytes(bytes, self.endian)).collect())
     }
 
     /// The next count or length, in the width of the file's version.
-    pub(super) fn count(&mut self, what: &'static str) -> Result<u64, Error> {
-        if self.wide_counts { self.number(what) } else { self.number::<u32>(what).map(u64::from) }
+    pub(super) fn count(&mut self, item: &'static str) -> Result<u64, Error> {
+        if self.wide_counts { self.number(item) } else { self.number::<u32>(item).map(u64::from) }
     }
 
     /// The next length and the bytes that follow.
-    pub(super) fn string(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
-        let len = self.count(what)?;
-        self.take(len, what)
+    pub(super) fn string(&mut self, item: &'static str) -> Result<&'a [u8], Error> {
+        let len = self.count(item)?;
+        self.take(len, item)
     }
 
     /// Refuses a count of items of at least `min_bytes` each that the rest cannot hold.
-    pub(super) fn check_count(&self, count: u64, min_bytes: u64, what: &'static str) -> Result<(), Error> {
+    pub(super) fn check_count(&self, count: u64, min_bytes: u64, item: &'static str) -> Result<(), Error> {
         let left = self.left() as u64;
         if count > left / min_bytes {
-            return Err(Error::CountTooLarge { what, count, offset: self.at(), left });
+            return Err(Error::CountTooLarge { item, count, offset: self.at(), left });
         }
         Ok(())
     }

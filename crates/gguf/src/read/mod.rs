@@ -299,10 +299,10 @@ impl Header {
     }
 }
 
-fn utf8(bytes: &[u8], what: &'static str, index: u64) -> Result<String, Error> {
+fn utf8(bytes: &[u8], item: &'static str, index: u64) -> Result<String, Error> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text.to_owned()),
-        Err(_) => Err(Error::NotUtf8 { what, index, bytes: bytes.to_vec() }),
+        Err(_) => Err(Error::NotUtf8 { item, index, bytes: bytes.to_vec() }),
     }
 }
 

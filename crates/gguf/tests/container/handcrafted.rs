@@ -205,20 +205,20 @@ fn cases() -> Vec<(&'static str, Section, Plan, Verdict)> {
             "HEADER_BAD_N_TENSORS",
             Head,
             Plan { n_tensors: Some(u64::MAX), ..good() },
-            bad!(Error::CountTooLarge { what: "number of tensors", .. }),
+            bad!(Error::CountTooLarge { item: "number of tensors", .. }),
         ),
         (
             "HEADER_BAD_N_KV",
             Head,
             Plan { n_keys: Some(u64::MAX), ..good() },
-            bad!(Error::CountTooLarge { what: "number of metadata keys", .. }),
+            bad!(Error::CountTooLarge { item: "number of metadata keys", .. }),
         ),
         ("HEADER_EMPTY", Head, good(), Good),
         (
             "KV_BAD_KEY_SIZE",
             Keys,
             Plan { key_len: Some(u64::MAX), ..good() },
-            bad!(Error::Truncated { what: "a metadata key", .. }),
+            bad!(Error::Truncated { item: "a metadata key", .. }),
         ),
         (
             "KV_EMPTY_KEY",

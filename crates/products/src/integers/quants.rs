@@ -210,6 +210,6 @@ pub(super) fn pair(low: i16, high: i16) -> i32 {
 }
 
 /// One of the two.
-pub(super) fn half(pair: i32, which: usize) -> i32 {
-    i32::from((pair >> (16 * (which % 2))) as i16)
+pub(super) fn half(pair: i32, index: usize) -> i32 {
+    i32::from((pair >> (16 * (index % 2))) as i16)
 }

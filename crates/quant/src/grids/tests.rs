@@ -95,7 +95,7 @@ fn neighbour_lists_follow_the_rule() {
         (Codebook::iq3_xxs(), 4, 3, 8, 2),
         (Codebook::iq3_s(), 4, 3, 8, 3),
     ];
-    for (codebook, dims, bits, levels, wanted) in codebooks {
+    for (codebook, dims, bits, levels, rank) in codebooks {
         let level = |code: u16, dim: u32| i32::from(code >> (bits * dim)) & ((1 << bits) - 1);
         let mut n_lists = 0;
         for code in 0..=((1u32 << (dims * bits)) - 1) as u16 {
@@ -119,7 +119,7 @@ fn neighbour_lists_follow_the_rule() {
             let mut distances: Vec<i32> = points.iter().map(|point| point.0).collect();
             distances.dedup();
             let expected: Vec<u16> = (points.iter())
-                .filter(|point| point.0 <= distances[wanted - 1])
+                .filter(|point| point.0 <= distances[rank - 1])
                 .map(|&(_, index)| codebook.codes[index])
                 .collect();
             assert_eq!(list, expected, "code {code:#x}");

@@ -187,9 +187,9 @@ fn start<S: Simd>(
     found.inv_scale = found.empty.select(zero, splat(-f32::from(half)) / max);
     // `lx = sum w x q` and `l2 = sum w q^2` with `w = x^2`.
     let (mut sum_lx, mut sum_l2) = (zero, zero);
-    for (x, (kept, share)) in x.iter().zip(&mut *shares) {
+    for (x, (chosen, share)) in x.iter().zip(&mut *shares) {
         let (x, w, level) = (*x, *x * *x, rounded(simd, *x, found.inv_scale, half));
-        (*kept, *share) = (level, w * x * level);
+        (*chosen, *share) = (level, w * x * level);
         sum_lx += *share;
         sum_l2 += w * level * level;
     }
@@ -311,7 +311,7 @@ fn advance<S: Simd>(
     simd: S,
     scratch: &mut Scratch,
     half: u8,
-    which: Range<usize>,
+    group: Range<usize>,
     mut n_left: usize,
 ) -> usize {
     const ELEMS: [u32; SUB_ELEMS] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -319,7 +319,7 @@ fn advance<S: Simd>(
     // Gather the element whose step is next, a sub-block a lane.
     let (mut x, mut level) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
     let (mut sum_lx, mut sum_l2) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
-    for (lane, open) in scratch.open[which.clone()].iter().enumerate().take(MAX_LANES) {
+    for (lane, open) in scratch.open[group.clone()].iter().enumerate().take(MAX_LANES) {
         let row = &scratch.rows[open.row()];
         x[lane] = row.x[open.elem()];
         level[lane] = row.levels[open.elem()];
@@ -336,8 +336,8 @@ fn advance<S: Simd>(
     for (by_lane, vector) in by_lane.iter_mut().zip([sum_lx, sum_l2, range[0], range[1], bound, new]) {
         vector.store_slice(&mut by_lane[..lanes]);
     }
-    for (lane, at) in which.enumerate().take(MAX_LANES) {
-        let splat = |what: usize| S::f32s::splat(simd, by_lane[what][lane]);
+    for (lane, at) in group.enumerate().take(MAX_LANES) {
+        let splat = |row: usize| S::f32s::splat(simd, by_lane[row][lane]);
         let open = scratch.open[at];
         let number = open.number();
         scratch.sum_lx[number] = by_lane[0][lane];
@@ -357,9 +357,9 @@ fn advance<S: Simd>(
             let cube = S::f32s::from_slice(simd, &row.cubes[part]);
             may_move |= test.may_move(x, cube, level) << at;
         }
-        let (open, goes_on) = open.after(moved >> lane & 1 == 1, may_move);
+        let (open, continues) = open.after(moved >> lane & 1 == 1, may_move);
         scratch.open[n_left % NUMBERS] = open;
-        n_left += usize::from(goes_on);
+        n_left += usize::from(continues);
     }
     n_left
 }

@@ -39,8 +39,8 @@ fn changes(items: &[Item], picks: &[usize]) -> Vec<Change> {
             bytes: i128::from(offer.n_bytes) - i128::from(now.n_bytes),
             cost: offer.cost - now.cost,
         };
-        let others = of.offers.iter().enumerate().filter(|(to, _)| to != pick);
-        others.map(change).collect::<Vec<_>>()
+        let alternatives = of.offers.iter().enumerate().filter(|(to, _)| to != pick);
+        alternatives.map(change).collect::<Vec<_>>()
     };
     items.iter().zip(picks).enumerate().flat_map(of_item).collect()
 }

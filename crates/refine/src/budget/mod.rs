@@ -74,11 +74,11 @@ pub enum BudgetError {
 /// Predicts the divergence at one type from the one `measured` at another. For small errors it is a quadratic
 /// form, so it scales with the mean squared errors: `wanted` of the predicted type, `probed` of the measured
 /// one.
-pub fn predicted(measured: f64, wanted: f64, probed: f64) -> f64 {
+pub fn predicted(measured: f64, target: f64, probed: f64) -> f64 {
     // The measured divergence of an insensitive matrix can be negative by rounding.
     let measured = measured.max(0.0);
     // If the probed type is lossless, the measurement is noise.
-    if wanted.is_finite() && probed > 0.0 { measured * wanted / probed } else { measured }
+    if target.is_finite() && probed > 0.0 { measured * target / probed } else { measured }
 }
 
 /// Chooses one offer per item, at most `budget` bytes together, with a small sum of costs.

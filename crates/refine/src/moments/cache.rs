@@ -152,11 +152,11 @@ impl MomentsCache {
     }
 
     /// Some inputs of a step, in name order.
-    pub(super) fn inputs(&self, step: usize, wanted: &[PlannedInput]) -> Result<Vec<Input>, Error> {
+    pub(super) fn inputs(&self, step: usize, planned: &[PlannedInput]) -> Result<Vec<Input>, Error> {
         let file = self.file(step)?;
         let mut at: Vec<(&Matrices, usize)> =
             file.inputs.iter().enumerate().map(|(at, input)| (&input.of, at)).collect();
-        at.retain(|(of, _)| wanted.iter().any(|input| input.of == **of));
+        at.retain(|(of, _)| planned.iter().any(|input| input.of == **of));
         at.sort();
         at.into_iter().map(|(_, at)| file.input(at)).collect()
     }

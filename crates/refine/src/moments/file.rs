@@ -56,27 +56,27 @@ fn key(name: &str) -> String {
 impl Identity {
     /// The first difference from `other`: its name, our value, the other value.
     fn difference(&self, other: &Identity) -> Option<(&'static str, String, String)> {
-        let fields = |it: &Identity| {
+        let fields = |identity: &Identity| {
             [
-                ("model", it.model.clone()),
-                ("text", it.texts.join(" + ")),
-                ("share of held-out chunks", it.held_every.to_string()),
-                ("treatment of the output matrix", it.with_output.to_string()),
-                ("kind of activations", it.activations.clone()),
-                ("number of steps", it.n_steps.to_string()),
-                ("kind of statistics", if it.of_outputs { "outputs" } else { "inputs" }.to_owned()),
+                ("model", identity.model.clone()),
+                ("text", identity.texts.join(" + ")),
+                ("share of held-out chunks", identity.held_every.to_string()),
+                ("treatment of the output matrix", identity.with_output.to_string()),
+                ("kind of activations", identity.activations.clone()),
+                ("number of steps", identity.n_steps.to_string()),
+                ("kind of statistics", if identity.of_outputs { "outputs" } else { "inputs" }.to_owned()),
             ]
         };
         let mut both = fields(self).into_iter().zip(fields(other));
-        both.find(|(a, b)| a.1 != b.1).map(|((what, a), (_, b))| (what, a, b))
+        both.find(|(a, b)| a.1 != b.1).map(|((quantity, a), (_, b))| (quantity, a, b))
     }
 
     /// Fails if statistics in `path` have another origin than expected.
     pub fn check(&self, expected: &Identity, path: &Path) -> Result<(), Error> {
         match self.difference(expected) {
             None => Ok(()),
-            Some((what, found, expected)) => {
-                Err(Error::OtherMoments { path: path.to_owned(), what, found, expected })
+            Some((quantity, found, expected)) => {
+                Err(Error::OtherMoments { path: path.to_owned(), quantity, found, expected })
             }
         }
     }
@@ -294,7 +294,7 @@ impl StepFile {
         let version = count("version")?;
         if version != VERSION {
             let (found, expected) = (version.to_string(), VERSION.to_string());
-            return Err(Error::OtherMoments { path: path.to_owned(), what: "version", found, expected });
+            return Err(Error::OtherMoments { path: path.to_owned(), quantity: "version", found, expected });
         }
         let identity = Identity {
             model: text("model")?.to_owned(),

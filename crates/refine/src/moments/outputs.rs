@@ -136,7 +136,7 @@ pub fn gather_outputs(
                 let next = engine.back(step, &sequences, entered, gradients, seen)?;
                 if let Some(gatherer) = &mut gatherer {
                     gatherer
-                        .check(batch.clone(), sequences.iter().map(|it| it.len()))
+                        .check(batch.clone(), sequences.iter().map(|sequence| sequence.len()))
                         .map_err(of_gradient)?;
                 }
                 if is_last {

@@ -76,9 +76,9 @@ impl Refiner {
         // Evenly spread rows, treated as if the matrix had no others.
         let n_sampled = n_rows.min(SAMPLE_ROWS);
         let sampled: Vec<usize> = (0..n_sampled).map(|index| index * n_rows / n_sampled).collect();
-        let encoded = |wanted: &[usize]| -> Result<(Vec<f32>, Vec<u8>), Error> {
-            let wanted: Vec<u64> = wanted.iter().map(|row| *row as u64).collect();
-            let values = self.decoded(rows.tensor, &wanted, n_columns, rows.level)?;
+        let encoded = |rows_of: &[usize]| -> Result<(Vec<f32>, Vec<u8>), Error> {
+            let rows_of: Vec<u64> = rows_of.iter().map(|row| *row as u64).collect();
+            let values = self.decoded(rows.tensor, &rows_of, n_columns, rows.level)?;
             let blocks = self.encode(&values, n_columns, rows)?;
             Ok((values, blocks))
         };

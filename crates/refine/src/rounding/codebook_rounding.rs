@@ -172,7 +172,7 @@ fn cost(metric: &Small, x: &Eight) -> (Lanes, Eight) {
 }
 
 /// Eight columns and their target.
-struct Wanted<'a> {
+struct Goal<'a> {
     search: &'a Search,
     metric: &'a Small,
     weights: Eight,
@@ -181,7 +181,7 @@ struct Wanted<'a> {
     scales: Lanes,
 }
 
-impl Wanted<'_> {
+impl Goal<'_> {
     /// The point nearest to `target` by a diagonal, with its cost by the whole metric.
     #[inline(always)]
     fn candidate(&self, target: &Eight, diagonal: &[f32; COLUMNS]) -> (Candidate, Eight) {
@@ -327,8 +327,8 @@ fn feedback_of_eight(
         }
     }
     let scales = tile.scales(column, lane);
-    let wanted = Wanted { search, metric: &metric, weights: tile.weights(column, lane), beyond, scales };
-    let best = wanted.best();
+    let goal = Goal { search, metric: &metric, weights: tile.weights(column, lane), beyond, scales };
+    let best = goal.best();
     let taken = scales.map(|scale| scale != 0.0);
     tile.put(search, column, lane, &best, &taken);
     let now = tile.errors(column, lane);
@@ -412,7 +412,7 @@ fn sweep_eight(
         }
     }
     let here = cost(&small, &left).0;
-    let best = Wanted { search, metric: &small, weights, beyond, scales }.best();
+    let best = Goal { search, metric: &small, weights, beyond, scales }.best();
     let mut taken = [false; LANES];
     for row in 0..LANES {
         taken[row] = scales[row] != 0.0 && best.cost[row] < here[row];

@@ -83,15 +83,15 @@ impl Search {
 
     /// The point nearest to `wanted`, in units of the scale, with weights per column.
     #[inline(always)]
-    pub fn nearest(&self, wanted: &[Lanes; COLUMNS], weights: &[f32; COLUMNS]) -> Found {
+    pub fn nearest(&self, target: &[Lanes; COLUMNS], weights: &[f32; COLUMNS]) -> Found {
         let n_levels = self.levels.len();
         let mut signs = [[1.0; LANES]; COLUMNS];
         let mut sizes = [[0.0; LANES]; COLUMNS];
         let mut product = [1.0; LANES];
         for i in 0..COLUMNS {
             for row in 0..LANES {
-                signs[i][row] = if wanted[i][row] < 0.0 { -1.0 } else { 1.0 };
-                sizes[i][row] = wanted[i][row].abs();
+                signs[i][row] = if target[i][row] < 0.0 { -1.0 } else { 1.0 };
+                sizes[i][row] = target[i][row].abs();
                 product[row] *= signs[i][row];
             }
         }

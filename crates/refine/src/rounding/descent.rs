@@ -61,12 +61,12 @@ fn sweep_panel(
             let (sum, to_come) = sums[j..n].split_first_mut().expect("column `j` is one of them");
             let (column, points, errors) = tile.column(first + j, lane);
             // The best error, and the value that gives it.
-            let (mut best, mut wanted) = ([0.0; LANES], [0.0; LANES]);
+            let (mut best, mut target) = ([0.0; LANES], [0.0; LANES]);
             for i in 0..LANES {
                 best[i] = errors[i] - sum[i] * inverse_diagonal[j];
-                wanted[i] = column.weights[i] - best[i];
+                target[i] = column.weights[i] - best[i];
             }
-            let (found, left) = column.nearest(nearest, &wanted, points);
+            let (found, left) = column.nearest(nearest, &target, points);
             let mut change = [0.0; LANES];
             let mut any = false;
             for i in 0..LANES {

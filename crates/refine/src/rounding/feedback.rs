@@ -67,11 +67,11 @@ fn round_panel(
         for j in 0..n {
             let (sum, to_come) = sums[j..n].split_first_mut().expect("column `j` is one of them");
             let (column, points, _) = tile.column(factor.order()[first + j], lane);
-            let mut wanted: Lanes = *column.weights;
+            let mut target: Lanes = *column.weights;
             for i in 0..LANES {
-                wanted[i] += sum[i];
+                target[i] += sum[i];
             }
-            let (found, error) = column.nearest(nearest, &wanted, points);
+            let (found, error) = column.nearest(nearest, &target, points);
             *points = found;
             *lanes_mut(errors, j * n_lanes + lane) = error;
             add_products(level, to_come, &factor.within(first + j)[j + 1..], &error);

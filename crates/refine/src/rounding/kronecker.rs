@@ -91,7 +91,7 @@ impl KroneckerRounding {
         let codec = frozen(dtype).ok_or(Error::NotRefinable { dtype })?;
         let (found, expected) = (weights.len() / n_columns, order.len());
         if found != expected {
-            return Err(Error::Length { what: "rows of a matrix", found, expected });
+            return Err(Error::Length { quantity: "rows of a matrix", found, expected });
         }
         // Rows in the factor's order.
         let mut sorted = Vec::with_capacity(weights.len());
@@ -195,12 +195,12 @@ impl KroneckerRounding {
             for group in (0..n).step_by(LANES) {
                 let (column, points, _) = tile.column(self.of_inputs.order()[first + j], top + group);
                 for i in 0..LANES.min(n - group) {
-                    let mut wanted = *column.weights;
+                    let mut target = *column.weights;
                     for lane in 0..LANES {
-                        wanted[lane] += now[group + lane] + shift[group + lane];
+                        target[lane] += now[group + lane] + shift[group + lane];
                     }
                     // Sixteen lanes cost no more than the one that is used.
-                    let (found, left) = column.nearest(nearest, &wanted, points);
+                    let (found, left) = column.nearest(nearest, &target, points);
                     let row = group + i;
                     (points[i], error[row]) = (found[i], left[i]);
                     let factors: &TileRow = tile_row(Some(self.of_outputs.within(top + row)));
@@ -296,13 +296,13 @@ impl KroneckerRounding {
                 let (column, points, errors) = tile.column(first + j, top + group);
                 let (mut from, end) = (0, LANES.min(n - group));
                 while from < end {
-                    let (mut best, mut wanted) = ([0.0; LANES], [0.0; LANES]);
+                    let (mut best, mut target) = ([0.0; LANES], [0.0; LANES]);
                     for lane in 0..LANES {
                         let step = now[group + lane] * (inverse_h[j] * inverse_g[group + lane]);
                         best[lane] = errors[lane] - step;
-                        wanted[lane] = column.weights[lane] - best[lane];
+                        target[lane] = column.weights[lane] - best[lane];
                     }
-                    let (found, left) = column.nearest(nearest, &wanted, points);
+                    let (found, left) = column.nearest(nearest, &target, points);
                     let better = |lane: &usize| {
                         (left[*lane] - best[*lane]).abs() < (errors[*lane] - best[*lane]).abs()
                     };
@@ -387,7 +387,7 @@ pub fn divergence(
     row_bytes(dtype, weights, blocks, n_columns)?;
     if weights.len() != n_rows * n_columns {
         let (found, expected) = (weights.len() / n_columns, n_rows);
-        return Err(Error::Length { what: "rows of a matrix", found, expected });
+        return Err(Error::Length { quantity: "rows of a matrix", found, expected });
     }
     let mut errors = Array2::<f32>::zeros((n_rows, n_columns));
     let values = errors.as_slice_mut().expect("whole rows");

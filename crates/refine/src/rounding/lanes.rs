@@ -98,7 +98,7 @@ impl Vectors for Taken<'_> {
 /// Finds the nearest point of a type.
 pub trait Nearest: Sync {
     /// The point nearest to each number, any of two equally near; an arbitrary one for NaN.
-    fn nearest(&self, wanted: &Lanes) -> Lanes;
+    fn nearest(&self, target: &Lanes) -> Lanes;
 }
 
 /// Points at consecutive integers.
@@ -121,8 +121,8 @@ const MAGIC: f32 = 12_582_912.0;
 
 impl Nearest for Steps {
     #[inline(always)]
-    fn nearest(&self, wanted: &Lanes) -> Lanes {
-        let mut points = *wanted;
+    fn nearest(&self, target: &Lanes) -> Lanes {
+        let mut points = *target;
         for point in &mut points {
             // In this order NaN becomes the lowest point.
             let bounded = if *point > self.lowest { *point } else { self.lowest };
@@ -156,12 +156,12 @@ impl Table {
 
 impl Nearest for Table {
     #[inline(always)]
-    fn nearest(&self, wanted: &Lanes) -> Lanes {
+    fn nearest(&self, target: &Lanes) -> Lanes {
         // Starts at the first entry; each lower midpoint adds the gap after it.
         let mut points = [self.first; LANES];
         for (middle, gap) in self.middles.iter().zip(&self.gaps) {
             for lane in 0..LANES {
-                points[lane] += if wanted[lane] > *middle { *gap } else { 0.0 };
+                points[lane] += if target[lane] > *middle { *gap } else { 0.0 };
             }
         }
         points
@@ -192,10 +192,10 @@ impl Column<'_> {
     /// The points whose values are nearest to `wanted`, and the resulting errors `weight - value`. A row with
     /// scale zero keeps its point.
     #[inline(always)]
-    pub fn nearest(self, nearest: &impl Nearest, wanted: &Lanes, points: &Lanes) -> (Lanes, Lanes) {
+    pub fn nearest(self, nearest: &impl Nearest, target: &Lanes, points: &Lanes) -> (Lanes, Lanes) {
         let mut steps = [0.0; LANES];
         for lane in 0..LANES {
-            steps[lane] = (wanted[lane] - self.offsets[lane]) / self.scales[lane];
+            steps[lane] = (target[lane] - self.offsets[lane]) / self.scales[lane];
         }
         let mut found = nearest.nearest(&steps);
         let mut errors = [0.0; LANES];

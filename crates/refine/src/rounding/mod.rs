@@ -233,7 +233,7 @@ pub fn is_refinable(dtype: DType) -> bool {
 /// Bytes of a row, after checking that all lengths agree.
 fn row_bytes(dtype: DType, weights: &[f32], blocks: &[u8], n_columns: usize) -> Result<usize, Error> {
     let (block_elems, block_bytes) = (dtype.block_elems() as usize, dtype.block_bytes() as usize);
-    let length = |what, found, expected| Err(Error::Length { what, found, expected });
+    let length = |quantity, found, expected| Err(Error::Length { quantity, found, expected });
     if n_columns == 0 || !n_columns.is_multiple_of(block_elems) {
         return length(
             "row length in elements",

@@ -26,7 +26,7 @@ pub fn output_error(
     let level = Level::detect();
     if gram.n_columns() != n_columns {
         return Err(Error::Length {
-            what: "row length in elements",
+            quantity: "row length in elements",
             found: n_columns,
             expected: gram.n_columns(),
         });

@@ -44,8 +44,8 @@ fn candidate(
         Codes::None => None,
         Codes::Integers { lowest, highest, zero } => {
             let code = i32::from(code) + step;
-            let there = (i32::from(lowest)..=i32::from(highest)).contains(&code);
-            (there && !(is_scale && code == i32::from(zero))).then_some(code as u16)
+            let in_range = (i32::from(lowest)..=i32::from(highest)).contains(&code);
+            (in_range && !(is_scale && code == i32::from(zero))).then_some(code as u16)
         }
         Codes::Halves => {
             let value = f16_to_f32(code);
@@ -176,12 +176,12 @@ fn choose(
             for j in 0..n {
                 let (of_rows, _, _) = tile.column(group + j, lane);
                 let column = Column { scales: &candidate.scales, offsets: &candidate.offsets, ..of_rows };
-                let (mut best, mut wanted) = ([0.0; LANES], [0.0; LANES]);
+                let (mut best, mut target) = ([0.0; LANES], [0.0; LANES]);
                 for i in 0..LANES {
                     best[i] = errors[j][i] - gradients[j][i] * inverse_diagonal[from + j];
-                    wanted[i] = column.weights[i] - best[i];
+                    target[i] = column.weights[i] - best[i];
                 }
-                let (found, left) = column.nearest(nearest, &wanted, &points[j]);
+                let (found, left) = column.nearest(nearest, &target, &points[j]);
                 let h_row = h_row(j);
                 let mut change = [0.0; LANES];
                 for i in 0..LANES {

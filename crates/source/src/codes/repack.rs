@@ -62,7 +62,7 @@ impl CodedWeights {
 
     /// Types that can hold all values, smallest first, or the reason that there is none.
     pub(super) fn repack_types(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
-        let not = |why: &str| Ok(Repacks::Not(why.to_owned()));
+        let not = |reason: &str| Ok(Repacks::Not(reason.to_owned()));
         if self.fold.is_some() {
             return not("each column has its own factor");
         }

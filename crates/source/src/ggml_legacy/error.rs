@@ -23,12 +23,12 @@ pub enum LegacyError {
         found: [u8; 4],
     },
     /// A file of another program or for another purpose, by its magic and version.
-    #[error("`{file}`: {what}, which is not read")]
+    #[error("`{file}`: {item}, which is not read")]
     Foreign {
         /// The file.
         file: String,
         /// Recognized format.
-        what: &'static str,
+        item: &'static str,
         /// Suggested remedy.
         advice: &'static str,
     },
@@ -45,12 +45,12 @@ pub enum LegacyError {
         max: u32,
     },
     /// The file ends too early.
-    #[error("`{file}`: {what} at byte {offset} needs {needed} bytes; {left} are left")]
+    #[error("`{file}`: {item} at byte {offset} needs {needed} bytes; {left} are left")]
     Truncated {
         /// The file.
         file: String,
         /// Item being read.
-        what: &'static str,
+        item: &'static str,
         /// Start of the item.
         offset: u64,
         /// Bytes that it needs.
@@ -59,26 +59,26 @@ pub enum LegacyError {
         left: u64,
     },
     /// A number of the header that no LLaMA model has.
-    #[error("`{file}`: {what} is {found}, expected {expected}: not a LLaMA model")]
+    #[error("`{file}`: {item} is {found}, expected {expected}: not a LLaMA model")]
     Header {
         /// The file.
         file: String,
         /// Meaning of the number.
-        what: &'static str,
+        item: &'static str,
         /// The number.
         found: u64,
         /// Expected value.
         expected: String,
     },
     /// A number of a tensor's header that cannot be.
-    #[error("`{file}`: tensor {index}: {what} is {found}, expected {expected}")]
+    #[error("`{file}`: tensor {index}: {item} is {found}, expected {expected}")]
     TensorHeader {
         /// The file.
         file: String,
         /// Index of the tensor in the file.
         index: u64,
         /// Meaning of the number.
-        what: &'static str,
+        item: &'static str,
         /// The number.
         found: u64,
         /// Expected value.
@@ -129,22 +129,22 @@ pub enum LegacyError {
         block_elems: u64,
     },
     /// The parts of a model do not fit together.
-    #[error("`{file}`: tensor `{tensor}` differs from that of the first part: {what}")]
+    #[error("`{file}`: tensor `{tensor}` differs from that of the first part: {item}")]
     PartsDiffer {
         /// The part.
         file: String,
         /// The tensor.
         tensor: String,
         /// In what.
-        what: &'static str,
+        item: &'static str,
     },
     /// A part has another number of tensors, or another header.
-    #[error("`{file}`: {what} differ from those of the first part")]
+    #[error("`{file}`: {item} differ from those of the first part")]
     PartHeader {
         /// The part.
         file: String,
         /// Differing property.
-        what: &'static str,
+        item: &'static str,
     },
     /// The size of the embedding does not say how many parts there are.
     #[error("`{file}`: {n_embd} is not a multiple of the {found} columns of `tok_embeddings.weight`")]

@@ -104,19 +104,19 @@ impl<'a> Cursor<'a> {
         (self.bytes.len() - self.at) as u64
     }
 
-    fn take(&mut self, needed: u64, what: &'static str) -> Result<&'a [u8], LegacyError> {
+    fn take(&mut self, needed: u64, item: &'static str) -> Result<&'a [u8], LegacyError> {
         let (offset, left) = (self.at as u64, self.left());
         if needed > left {
-            return Err(LegacyError::Truncated { file: self.file.to_owned(), what, offset, needed, left });
+            return Err(LegacyError::Truncated { file: self.file.to_owned(), item, offset, needed, left });
         }
         let taken = &self.bytes[self.at..self.at + needed as usize];
         self.at += needed as usize;
         Ok(taken)
     }
 
-    fn u32(&mut self, what: &'static str) -> Result<u32, LegacyError> {
+    fn u32(&mut self, item: &'static str) -> Result<u32, LegacyError> {
         let mut bytes = [0; 4];
-        bytes.copy_from_slice(self.take(4, what)?);
+        bytes.copy_from_slice(self.take(4, item)?);
         Ok(u32::from_le_bytes(bytes))
     }
 }
@@ -147,9 +147,9 @@ fn container(cursor: &mut Cursor<'_>) -> Result<Container, LegacyError> {
         GGMF => ("ggmf", 1),
         GGJT => ("ggjt", 3),
         GGLA => {
-            let what = "a LoRA adapter of llama.cpp before GGUF (magic `ggla`)";
+            let item = "a LoRA adapter of llama.cpp before GGUF (magic `ggla`)";
             let advice = "convert the adapter as PEFT saved it: `adapter_model.safetensors`";
-            return Err(LegacyError::Foreign { file: file(), what, advice });
+            return Err(LegacyError::Foreign { file: file(), item, advice });
         }
         found => return Err(LegacyError::Magic { file: file(), found }),
     };
@@ -157,9 +157,9 @@ fn container(cursor: &mut Cursor<'_>) -> Result<Container, LegacyError> {
     match cursor.u32("the version")? {
         version @ (100 | 101) if name == "ggmf" => {
             let _ = version;
-            let what = "a file of rwkv.cpp (magic `ggmf`, version 100 or 101)";
+            let item = "a file of rwkv.cpp (magic `ggmf`, version 100 or 101)";
             let advice = "convert the model as it was released: RWKV 4, 6 and 7 are read";
-            Err(LegacyError::Foreign { file, what, advice })
+            Err(LegacyError::Foreign { file, item, advice })
         }
         version if version == 0 || version > max => {
             Err(LegacyError::Version { file, container: name, version, max })
@@ -174,8 +174,8 @@ fn hyperparameters(cursor: &mut Cursor<'_>) -> Result<Hyperparameters, LegacyErr
         *number = cursor.u32("the hyperparameters")?;
     }
     let [n_vocab, n_embd, n_mult, n_head, n_layer, n_rot, file_type] = numbers;
-    let wrong = |what, found: u32, expected: String| {
-        Err(LegacyError::Header { file: cursor.file.to_owned(), what, found: found.into(), expected })
+    let wrong = |item, found: u32, expected: String| {
+        Err(LegacyError::Header { file: cursor.file.to_owned(), item, found: found.into(), expected })
     };
     // Tells files of other models apart, which begin with the same magic and other numbers.
     if n_vocab == 0 || n_embd == 0 || n_layer == 0 {
@@ -205,8 +205,8 @@ fn vocabulary(
     if u64::from(n_vocab) > cursor.left() / least {
         let (found, expected) =
             (n_vocab.into(), format!("at most {}, for which there is room", cursor.left() / least));
-        let (file, what) = (cursor.file.to_owned(), "the number of tokens");
-        return Err(LegacyError::Header { file, what, found, expected });
+        let (file, item) = (cursor.file.to_owned(), "the number of tokens");
+        return Err(LegacyError::Header { file, item, found, expected });
     }
     let (mut tokens, mut scores) = (Strings::new(), Vec::new());
     for index in 0..n_vocab {
@@ -234,9 +234,9 @@ fn tensor(cursor: &mut Cursor<'_>, container: Container, index: u64) -> Result<F
     const HEADER: &str = "a tensor's header";
     let [n_dims, name_len, id] = [cursor.u32(HEADER)?, cursor.u32(HEADER)?, cursor.u32(HEADER)?];
     let file = || cursor.file.to_owned();
-    let wrong = |what, found: u32, expected: &str| {
+    let wrong = |item, found: u32, expected: &str| {
         let (found, expected) = (found.into(), expected.to_owned());
-        Err(LegacyError::TensorHeader { file: file(), index, what, found, expected })
+        Err(LegacyError::TensorHeader { file: file(), index, item, found, expected })
     };
     if !(1..=2).contains(&n_dims) {
         return wrong("the number of dimensions", n_dims, "1 or 2");
@@ -259,8 +259,8 @@ fn tensor(cursor: &mut Cursor<'_>, container: Container, index: u64) -> Result<F
     };
     let (row_elems, n_rows) = (dims[0], dims.get(1).copied().unwrap_or(1));
     if row_elems == 0 || n_rows == 0 {
-        let what = "a dimension";
-        return Err(LegacyError::TensorHeader { file, index, what, found: 0, expected: "more".to_owned() });
+        let item = "a dimension";
+        return Err(LegacyError::TensorHeader { file, index, item, found: 0, expected: "more".to_owned() });
     }
     if !row_elems.is_multiple_of(blocks.n_elems()) {
         let (type_name, block_elems) = (blocks.name(), blocks.n_elems());

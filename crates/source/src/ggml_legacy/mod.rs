@@ -112,12 +112,12 @@ pub fn parse_legacy(parts: Vec<(String, Vec<u8>)>) -> Result<LegacyModel, Legacy
     let part = |(file, bytes): (String, Vec<u8>)| Part::mapped(file, bytes.into());
     let parts: Vec<Part> = parts.into_iter().map(part).collect();
     let Some(part) = parts.first() else {
-        let (file, what) = (String::new(), "the magic");
-        return Err(LegacyError::Truncated { file, what, offset: 0, needed: 4, left: 0 });
+        let (file, item) = (String::new(), "the magic");
+        return Err(LegacyError::Truncated { file, item, offset: 0, needed: 4, left: 0 });
     };
     let first = header_of(part)?;
     if n_parts(&part.file, &first)? != parts.len() as u64 {
-        return Err(LegacyError::PartHeader { file: part.file.clone(), what: "the number of parts" });
+        return Err(LegacyError::PartHeader { file: part.file.clone(), item: "the number of parts" });
     }
     joined(first, parts, Vec::new())
 }
@@ -131,8 +131,11 @@ fn header_of(part: &Part) -> Result<Header, LegacyError> {
 fn n_parts(file: &str, first: &Header) -> Result<u64, LegacyError> {
     let n_embd = u64::from(first.hyperparameters.n_embd);
     // The caller checks that there is an embedding at all.
-    let columns =
-        first.tensors.iter().find(|tensor| tensor.name == EMBEDDING).map_or(n_embd, |it| it.dims[0]);
+    let columns = first
+        .tensors
+        .iter()
+        .find(|tensor| tensor.name == EMBEDDING)
+        .map_or(n_embd, |embedding| embedding.dims[0]);
     // ggjt files are never split: a problem with their embedding is unrelated to parts.
     if first.container.name == "ggjt" || columns >= n_embd {
         return Ok(1);
@@ -146,10 +149,10 @@ fn n_parts(file: &str, first: &Header) -> Result<u64, LegacyError> {
 /// Puts the parts of a model together.
 fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<LegacyModel, LegacyError> {
     let mut tensors: Vec<LegacyTensor> =
-        first.tensors.iter().map(|it| of_one_file(it, parts.len())).collect();
+        first.tensors.iter().map(|tensor| of_one_file(tensor, parts.len())).collect();
     for (index, part) in parts.iter().enumerate().skip(1) {
         let header = header_of(part)?;
-        let differs = |what| Err(LegacyError::PartHeader { file: part.file.clone(), what });
+        let differs = |item| Err(LegacyError::PartHeader { file: part.file.clone(), item });
         if (header.container, header.hyperparameters) != (first.container, first.hyperparameters) {
             return differs("container or hyperparameters");
         }
@@ -157,8 +160,8 @@ fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<Legacy
             return differs("tensors");
         }
         for ((found, expected), tensor) in header.tensors.iter().zip(&first.tensors).zip(&mut tensors) {
-            let differs = |what| {
-                Err(LegacyError::PartsDiffer { file: part.file.clone(), tensor: expected.name.clone(), what })
+            let differs = |item| {
+                Err(LegacyError::PartsDiffer { file: part.file.clone(), tensor: expected.name.clone(), item })
             };
             if found.name != expected.name {
                 return differs("its place in the file");
@@ -168,8 +171,8 @@ fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<Legacy
             }
             // A vector is whole in every part.
             if tensor.n_rows.is_none() {
-                let bytes = |part: &Part, it: &FileTensor| {
-                    part.slice(it.begin..it.begin + it.n_bytes).map(<[u8]>::to_vec)
+                let bytes = |part: &Part, tensor: &FileTensor| {
+                    part.slice(tensor.begin..tensor.begin + tensor.n_bytes).map(<[u8]>::to_vec)
                 };
                 if bytes(part, found).ok() != bytes(&parts[0], expected).ok() {
                     return differs("its values");
@@ -194,7 +197,7 @@ fn span(part: usize, tensor: &FileTensor) -> Span {
 fn of_one_file(tensor: &FileTensor, n_parts: usize) -> LegacyTensor {
     let by_columns = [EMBEDDING, ".attention.wo.weight", ".feed_forward.w2.weight"]
         .iter()
-        .any(|it| tensor.name.ends_with(it));
+        .any(|ending| tensor.name.ends_with(ending));
     let (columns, rows) = if by_columns { (n_parts as u64, 1) } else { (1, n_parts as u64) };
     let n_rows = tensor.dims.get(1).map(|n_rows| n_rows * rows);
     LegacyTensor {

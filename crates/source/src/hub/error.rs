@@ -8,22 +8,22 @@ use std::{io, path::PathBuf};
 #[non_exhaustive]
 pub enum HubError {
     /// A text that names no model.
-    #[error("`{text}` does not name a model of the Hub: {why}")]
+    #[error("`{text}` does not name a model of the Hub: {reason}")]
     Name {
         /// The text.
         text: String,
         /// Reason it is invalid.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The cache does not have the model, and the Hub is not to be asked.
-    #[error("`{repo}` is not in the Hub's cache `{}`, and {why}", .cache.display())]
+    #[error("`{repo}` is not in the Hub's cache `{}`, and {reason}", .cache.display())]
     NotCached {
         /// The model, with its revision.
         repo: String,
         /// The folder that was looked into.
         cache: PathBuf,
         /// Why the Hub is not asked.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A file of this machine: the user's settings, the cache, or what has arrived.
     #[error("`{}`: {error}", .path.display())]
@@ -48,38 +48,38 @@ pub enum HubError {
         is_gated: bool,
     },
     /// An answer that is of no use, after several attempts where another one could have been.
-    #[error("{address}: {what}")]
+    #[error("{address}: {problem}")]
     Answer {
         /// Requested address.
         address: String,
         /// Problem with the answer.
-        what: String,
+        problem: String,
     },
     /// The server's certificate is not trusted.
-    #[error("{address}: its certificate is not trusted: {what}")]
+    #[error("{address}: its certificate is not trusted: {problem}")]
     Certificate {
         /// Requested address.
         address: String,
         /// Problem with the certificate.
-        what: String,
+        problem: String,
     },
     /// A redirect that is not followed.
-    #[error("{address}: is redirected to `{to}`, {why}")]
+    #[error("{address}: is redirected to `{to}`, {reason}")]
     Redirect {
         /// Requested address.
         address: String,
         /// Target of the redirect.
         to: String,
         /// Why that place is not asked.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A file is another one than it was when the model was listed.
-    #[error("{address}: {what} was {expected} and is {found} now")]
+    #[error("{address}: {property} was {expected} and is {found} now")]
     Changed {
         /// The file.
         address: String,
         /// Changed property: the length or the tag.
-        what: &'static str,
+        property: &'static str,
         /// As it was listed or first seen.
         expected: String,
         /// As it is.

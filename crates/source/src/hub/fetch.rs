@@ -39,7 +39,7 @@ struct Shared {
     /// There is something to fetch, or nothing ever will be.
     work: Condvar,
     /// Something has arrived, or nothing ever will.
-    news: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl Fetcher {
                 Err(error) => {
                     let error = HubError::Io { path: file.path.clone(), error };
                     state.failed.get_or_insert(read_error(file, &error));
-                    self.shared.news.notify_all();
+                    self.shared.changed.notify_all();
                     return;
                 }
             }
@@ -137,7 +137,7 @@ impl Shared {
                 state.failed.get_or_insert(read_error(&file, &error));
             }
             drop(state);
-            self.news.notify_all();
+            self.changed.notify_all();
         }
     }
 
@@ -176,7 +176,7 @@ impl Shared {
 
     /// Fetches the whole file, if it is not another thread that does; `blocks` are there in the end.
     fn fetch_whole(&self, file: &File, blocks: &Range<u64>) -> Result<(), HubError> {
-        let _alone = lock(&file.whole);
+        let _guard = lock(&file.whole);
         if blocks.clone().all(|block| file.sparse.has(block)) {
             return Ok(());
         }
@@ -201,11 +201,11 @@ impl<'a> Filler<'a> {
     fn take(&mut self, mut piece: &[u8]) -> Result<(), HubError> {
         while !piece.is_empty() {
             let place = self.file.sparse.bytes_of(self.block);
-            let wanted = (place.end - place.start) as usize - self.bytes.len();
-            let (now, later) = piece.split_at(wanted.min(piece.len()));
-            self.bytes.extend_from_slice(now);
-            piece = later;
-            if now.len() < wanted {
+            let missing = (place.end - place.start) as usize - self.bytes.len();
+            let (head, tail) = piece.split_at(missing.min(piece.len()));
+            self.bytes.extend_from_slice(head);
+            piece = tail;
+            if head.len() < missing {
                 break;
             }
             let io = |error| HubError::Io { path: self.file.path.clone(), error };
@@ -214,7 +214,7 @@ impl<'a> Filler<'a> {
             self.block += 1;
             // With the lock, so that it is not missed between a look and a wait.
             drop(lock(&self.shared.state));
-            self.shared.news.notify_all();
+            self.shared.changed.notify_all();
         }
         Ok(())
     }
@@ -275,7 +275,7 @@ impl FetchedFile {
                 return Err(ReadError::Interrupted);
             }
             self.fetcher.ask(&mut state, &self.file, &range, true);
-            state = shared.news.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            state = shared.changed.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

@@ -35,7 +35,7 @@ impl RemoteHead {
         let address = match address.strip_prefix("hf://") {
             Some(path) => {
                 let wrong =
-                    || HubError::Name { text: address.to_owned(), why: "a file is hf://OWNER/MODEL/FILE" };
+                    || HubError::Name { text: address.to_owned(), reason: "a file is hf://OWNER/MODEL/FILE" };
                 let mut parts = path.splitn(3, '/');
                 let (Some(owner), Some(model), Some(file)) = (parts.next(), parts.next(), parts.next())
                 else {
@@ -79,7 +79,7 @@ impl RemoteHead {
         client.persist(|has_progress| {
             let begin = bytes.len() as u64;
             let later =
-                |what: String| Attempt::Later(HubError::Answer { address: shown(address), what }, None);
+                |problem: String| Attempt::Later(HubError::Answer { address: shown(address), problem }, None);
             let mut answer = client.get(address, Some(&(begin..end)))?;
             let headers = answer.response.headers();
             if let Some(found) = text(headers, "etag").map(plain_tag) {
@@ -89,7 +89,7 @@ impl RemoteHead {
                     let address = shown(address);
                     return Err(Attempt::Never(HubError::Changed {
                         address,
-                        what: "the tag",
+                        property: "the tag",
                         expected,
                         found,
                     }));
@@ -110,16 +110,16 @@ impl RemoteHead {
             let end = n_bytes.map_or(end, |whole| whole.min(end));
             while (bytes.len() as u64) < end {
                 client.check_cancelled().map_err(Attempt::Never)?;
-                let wanted = (skip + end - bytes.len() as u64).min(piece.len() as u64) as usize;
-                match body.read(&mut piece[..wanted]) {
+                let limit = (skip + end - bytes.len() as u64).min(piece.len() as u64) as usize;
+                match body.read(&mut piece[..limit]) {
                     // A server that states no length ends the file this way.
                     Ok(0) if n_bytes.is_none() => break,
                     Ok(0) => return Err(later(format!("the connection ended at byte {}", bytes.len()))),
-                    Ok(came) => {
-                        let skipped = skip.min(came as u64) as usize;
+                    Ok(n_read) => {
+                        let skipped = skip.min(n_read as u64) as usize;
                         skip -= skipped as u64;
-                        bytes.extend_from_slice(&piece[skipped..came]);
-                        *has_progress |= came > skipped;
+                        bytes.extend_from_slice(&piece[skipped..n_read]);
+                        *has_progress |= n_read > skipped;
                     }
                     Err(error) => return Err(later(error.to_string())),
                 }

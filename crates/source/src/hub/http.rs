@@ -105,7 +105,7 @@ impl Client {
         &self,
         mut attempt: impl FnMut(&mut bool) -> Result<T, Attempt>,
     ) -> Result<T, HubError> {
-        let mut n_vain = 0;
+        let mut n_failed = 0;
         loop {
             self.check_cancelled()?;
             let mut has_progress = false;
@@ -114,14 +114,14 @@ impl Client {
                 Err(Attempt::Never(error)) => return Err(error),
                 Err(Attempt::Later(error, asked)) => {
                     if has_progress {
-                        n_vain = 0;
+                        n_failed = 0;
                         continue;
                     }
-                    n_vain += 1;
-                    if n_vain >= MAX_ATTEMPTS {
+                    n_failed += 1;
+                    if n_failed >= MAX_ATTEMPTS {
                         return Err(error);
                     }
-                    self.wait(asked.unwrap_or(FIRST_WAIT * (1 << (n_vain - 1))).min(LONGEST_WAIT))?;
+                    self.wait(asked.unwrap_or(FIRST_WAIT * (1 << (n_failed - 1))).min(LONGEST_WAIT))?;
                 }
             }
         }
@@ -158,8 +158,8 @@ impl Client {
                 _ => return Err(self.failure(&uri, response)),
             }
         }
-        let what = format!("more than {MAX_REDIRECTS} redirects");
-        Err(Attempt::Never(HubError::Answer { address: shown(&uri), what }))
+        let problem = format!("more than {MAX_REDIRECTS} redirects");
+        Err(Attempt::Never(HubError::Answer { address: shown(&uri), problem }))
     }
 
     /// True for the Hub itself, false for servers that it redirects to.
@@ -178,11 +178,11 @@ impl Client {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         request.call().map_err(|error| {
-            let error_text = HubError::Answer { address: shown(uri), what: error.to_string() };
+            let error_text = HubError::Answer { address: shown(uri), problem: error.to_string() };
             match error {
                 // TLS problems have this kind; closed connections have others.
                 ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    Attempt::Never(HubError::Certificate { address: shown(uri), what: error.to_string() })
+                    Attempt::Never(HubError::Certificate { address: shown(uri), problem: error.to_string() })
                 }
                 ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
                     Attempt::Never(error_text)
@@ -194,9 +194,9 @@ impl Client {
 
     fn target_of(&self, from: &Uri, response: &Response<Body>) -> Result<Uri, Attempt> {
         let to = text(response.headers(), "location").unwrap_or_default();
-        let redirect = |why| {
+        let redirect = |reason| {
             let to = to.split('?').next().unwrap_or_default().to_owned();
-            Attempt::Never(HubError::Redirect { address: shown(from), to, why })
+            Attempt::Never(HubError::Redirect { address: shown(from), to, reason })
         };
         let absolute = match (from.scheme(), from.authority()) {
             (Some(scheme), Some(authority)) if to.starts_with('/') && !to.starts_with("//") => {
@@ -219,11 +219,11 @@ impl Client {
         let headers = response.headers();
         let is_hub = self.is_hub(uri);
         let code = text(headers, "x-error-code").unwrap_or_default().to_owned();
-        let says = text(headers, "x-error-message").map(str::to_owned);
+        let message = text(headers, "x-error-message").map(str::to_owned);
         let asked = text(headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
         let address = shown(uri);
         // A connection can be reused once its body was read; a long body is not worth reading.
-        let _rest = response.body_mut().as_reader().take(16 << 10).read_to_end(&mut Vec::new());
+        let _ = response.body_mut().as_reader().take(16 << 10).read_to_end(&mut Vec::new());
         match status {
             // From another server the same status may mean that a signature has expired.
             401 | 403 | 404 | 410 if is_hub => {
@@ -235,17 +235,17 @@ impl Client {
                     (403, _) => "no access",
                     _ => "no such model",
                 };
-                let reason = says.unwrap_or_else(|| meaning.to_owned());
+                let reason = message.unwrap_or_else(|| meaning.to_owned());
                 let (has_token, is_gated) = (self.token.is_some(), code == "GatedRepo");
                 Attempt::Never(HubError::Refused { address, status, reason, has_token, is_gated })
             }
             401 | 403 | 404 | 408 | 410 | 429 | 500..=599 => {
-                let what = format!("the answer is status {status}");
-                Attempt::Later(HubError::Answer { address, what }, asked.map(Duration::from_secs))
+                let problem = format!("the answer is status {status}");
+                Attempt::Later(HubError::Answer { address, problem }, asked.map(Duration::from_secs))
             }
             _ => {
-                let what = format!("the answer is status {status}");
-                Attempt::Never(HubError::Answer { address, what })
+                let problem = format!("the answer is status {status}");
+                Attempt::Never(HubError::Answer { address, problem })
             }
         }
     }
@@ -256,12 +256,12 @@ impl Client {
             let mut answer = self.get(uri, None)?;
             let mut bytes = Vec::new();
             let broken = |error: std::io::Error| {
-                Attempt::Later(HubError::Answer { address: shown(uri), what: error.to_string() }, None)
+                Attempt::Later(HubError::Answer { address: shown(uri), problem: error.to_string() }, None)
             };
             answer.response.body_mut().as_reader().take(limit + 1).read_to_end(&mut bytes).map_err(broken)?;
             if bytes.len() as u64 > limit {
-                let what = format!("the answer has more than {limit} bytes");
-                return Err(Attempt::Never(HubError::Answer { address: shown(uri), what }));
+                let problem = format!("the answer has more than {limit} bytes");
+                return Err(Attempt::Never(HubError::Answer { address: shown(uri), problem }));
             }
             Ok((answer.response.headers().clone(), bytes))
         })
@@ -270,7 +270,7 @@ impl Client {
 
 /// The certificates of a file of PEM.
 fn certificates_in(file: &Path) -> io::Result<RootCerts> {
-    let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
     let bytes = fs::read(file)?;
     let items = parse_pem(&bytes).collect::<Result<Vec<_>, _>>().map_err(|error| wrong(error.to_string()))?;
     let certificates = items.into_iter().filter_map(|item| match item {
@@ -295,7 +295,7 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 fn parse(address: &str, shown: &str) -> Result<Uri, HubError> {
-    let wrong = || HubError::Answer { address: shown.to_owned(), what: "it is no address".to_owned() };
+    let wrong = || HubError::Answer { address: shown.to_owned(), problem: "it is no address".to_owned() };
     let uri: Uri = address.parse().map_err(|_| wrong())?;
     if uri.scheme().is_none() || uri.host().is_none() { Err(wrong()) } else { Ok(uri) }
 }

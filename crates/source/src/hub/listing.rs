@@ -69,7 +69,7 @@ pub(super) fn tree_of(client: &Client, repo: &Repo) -> Result<Tree, HubError> {
         let (headers, bytes) = client.get_whole(&uri, MAX_PAGE_BYTES)?;
         let page = parse(&uri, &bytes)?;
         for entry in page.as_array().ok_or_else(|| odd(&uri, "it is no list of files"))? {
-            files.extend(entry_of(entry).map_err(|what| odd(&uri, what))?);
+            files.extend(entry_of(entry).map_err(|problem| odd(&uri, problem))?);
         }
         next = match text(&headers, "link").and_then(next_page) {
             // The token goes with it, so that it has to be the Hub's.
@@ -83,8 +83,8 @@ pub(super) fn tree_of(client: &Client, repo: &Repo) -> Result<Tree, HubError> {
     Err(odd(&client.address("")?, "the list of files does not end"))
 }
 
-fn odd(uri: &Uri, what: &str) -> HubError {
-    HubError::Answer { address: shown(uri), what: format!("the answer is not understood: {what}") }
+fn odd(uri: &Uri, problem: &str) -> HubError {
+    HubError::Answer { address: shown(uri), problem: format!("the answer is not understood: {problem}") }
 }
 
 fn parse(uri: &Uri, bytes: &[u8]) -> Result<Json, HubError> {

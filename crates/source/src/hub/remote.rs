@@ -102,7 +102,8 @@ impl CacheFolder {
 
     /// True if the cache has a file.
     fn has(&self, entry: &Entry) -> bool {
-        fs::metadata(self.blob(entry)).is_ok_and(|it| it.is_file() && it.len() == entry.n_bytes)
+        fs::metadata(self.blob(entry))
+            .is_ok_and(|metadata| metadata.is_file() && metadata.len() == entry.n_bytes)
     }
 }
 
@@ -120,12 +121,15 @@ impl Remote {
         let client = Arc::new(Client::new(settings, Arc::clone(&options.cancel))?);
         let Tree { commit, files } = tree_of(&client, repo)?;
         let cache = CacheFolder(settings.cache.join(repo.cache_folder()));
-        let by_ranges: Vec<Entry> = files.iter().filter(|it| is_read_by_ranges(&it.path)).cloned().collect();
+        let by_ranges: Vec<Entry> =
+            files.iter().filter(|entry| is_read_by_ranges(&entry.path)).cloned().collect();
         // Where safetensors are there, other copies of the same weights are left aside.
         let takes_whole = options.whole_weights && by_ranges.is_empty();
-        let whole: Vec<Entry> =
-            files.into_iter().filter(|it| is_small(it) || (takes_whole && is_weights(&it.path))).collect();
-        let has_weights = whole.iter().any(|it| is_weights(&it.path));
+        let whole: Vec<Entry> = files
+            .into_iter()
+            .filter(|entry| is_small(entry) || (takes_whole && is_weights(&entry.path)))
+            .collect();
+        let has_weights = whole.iter().any(|entry| is_weights(&entry.path));
         if options.keep {
             fs::create_dir_all(cache.blobs()).map_err(io_error(&cache.blobs()))?;
         }
@@ -199,12 +203,12 @@ impl Remote {
     /// # Errors
     /// [`HubError`]; files already in the cache stay there.
     pub fn keep(self) -> Result<PathBuf, HubError> {
-        let mut kept = self.whole;
+        let mut stored = self.whole;
         for (file, incomplete) in self.fetched.iter().zip(self.incomplete) {
             let entry = file.remote().entry();
             file.complete().map_err(|error| match error {
                 ReadError::Interrupted => HubError::Interrupted,
-                error => HubError::Answer { address: entry.path.clone(), what: error.to_string() },
+                error => HubError::Answer { address: entry.path.clone(), problem: error.to_string() },
             })?;
             let found = {
                 let mut bytes = fs::File::open(&incomplete).map_err(io_error(&incomplete))?;
@@ -212,10 +216,10 @@ impl Remote {
             };
             check(entry, found)?;
             persist(incomplete, &self.cache.blob(entry))?;
-            kept.push(entry.clone());
+            stored.push(entry.clone());
         }
         let snapshot = self.cache.0.join("snapshots").join(&self.commit);
-        for entry in &kept {
+        for entry in &stored {
             let path = snapshot.join(&entry.path);
             let parent = path.parent().unwrap_or(&snapshot);
             fs::create_dir_all(parent).map_err(io_error(parent))?;

@@ -32,7 +32,7 @@ impl Repo {
     /// # Errors
     /// [`HubError::Name`].
     pub fn parse(text: &str) -> Result<Repo, HubError> {
-        let wrong = |why| HubError::Name { text: text.to_owned(), why };
+        let wrong = |reason| HubError::Name { text: text.to_owned(), reason };
         let rest = text.strip_prefix(SCHEME).unwrap_or(text);
         let rest = rest.strip_prefix("models/").unwrap_or(rest);
         let (id, revision) = match rest.split_once('@') {

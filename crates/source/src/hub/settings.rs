@@ -105,15 +105,15 @@ fn expanded(text: &str, get: &impl Fn(&str) -> Option<String>) -> String {
     while let Some((before, after)) = rest.split_once('$') {
         expanded += before;
         let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let (name, behind) = match after.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+        let (name, tail) = match after.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
             Some(pair) => pair,
             None => after.split_at(after.find(|c| !is_inner(c)).unwrap_or(after.len())),
         };
         match get(name) {
             Some(value) => expanded += &value,
-            None => expanded += &text[text.len() - after.len() - 1..text.len() - behind.len()],
+            None => expanded += &text[text.len() - after.len() - 1..text.len() - tail.len()],
         }
-        rest = behind;
+        rest = tail;
     }
     expanded + rest
 }
@@ -124,7 +124,7 @@ mod tests {
 
     fn settings(variables: &[(&str, &str)]) -> Settings {
         Settings::from_environment(|name| {
-            variables.iter().find(|(have, _)| *have == name).map(|(_, value)| (*value).to_owned())
+            variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
         })
         .unwrap()
     }

@@ -91,27 +91,27 @@ impl RemoteFile {
         while *next < end {
             self.client.check_cancelled().map_err(Attempt::Never)?;
             // Not beyond what is wanted: the connection ends there, or is of no more use.
-            let wanted = piece.len().min((end - place) as usize);
-            let n_bytes = match reader.read(&mut piece[..wanted]) {
+            let limit = piece.len().min((end - place) as usize);
+            let n_bytes = match reader.read(&mut piece[..limit]) {
                 Ok(0) => return Err(self.later(format!("the connection ended at byte {place} of {end}"))),
                 Ok(n_bytes) => n_bytes,
                 Err(error) => return Err(self.later(format!("at byte {place}: {error}"))),
             };
-            let came = place..place + n_bytes as u64;
-            place = came.end;
+            let received = place..place + n_bytes as u64;
+            place = received.end;
             // If ranges are ignored, the bytes before the range come first.
-            if came.end > *next {
-                let new = &piece[(*next - came.start.min(*next)) as usize..n_bytes];
+            if received.end > *next {
+                let new = &piece[(*next - received.start.min(*next)) as usize..n_bytes];
                 let skipped = (n_bytes - new.len()) as u64;
-                sink(came.start + skipped, new).map_err(Attempt::Never)?;
-                *next = came.end;
+                sink(received.start + skipped, new).map_err(Attempt::Never)?;
+                *next = received.end;
                 *has_progress = true;
             }
         }
         if is_range {
             // A connection can only be reused once the end of its body was read. The bytes themselves do not
             // matter.
-            let _end = reader.read(&mut piece[..1]);
+            let _ = reader.read(&mut piece[..1]);
         }
         Ok(())
     }
@@ -174,9 +174,9 @@ impl RemoteFile {
             }
             return Ok(0);
         }
-        let came = text(headers, "content-range").unwrap_or_default();
-        let Some((first, last, length)) = parse_range(came) else {
-            return Err(self.later(format!("`{came}` is no range of bytes")));
+        let received = text(headers, "content-range").unwrap_or_default();
+        let Some((first, last, length)) = parse_range(received) else {
+            return Err(self.later(format!("`{received}` is no range of bytes")));
         };
         if let Some(length) = length.filter(|length| *length != n_bytes) {
             return Err(self.changed("the length", &n_bytes.to_string(), &length.to_string()));
@@ -192,13 +192,13 @@ impl RemoteFile {
         self.signed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn later(&self, what: String) -> Attempt {
-        Attempt::Later(HubError::Answer { address: shown(&self.address), what }, None)
+    fn later(&self, problem: String) -> Attempt {
+        Attempt::Later(HubError::Answer { address: shown(&self.address), problem }, None)
     }
 
-    fn changed(&self, what: &'static str, expected: &str, found: &str) -> Attempt {
+    fn changed(&self, property: &'static str, expected: &str, found: &str) -> Attempt {
         let (expected, found) = (expected.to_owned(), found.to_owned());
-        Attempt::Never(HubError::Changed { address: shown(&self.address), what, expected, found })
+        Attempt::Never(HubError::Changed { address: shown(&self.address), property, expected, found })
     }
 }
 

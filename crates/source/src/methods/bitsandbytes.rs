@@ -183,9 +183,9 @@ fn take_state<'a>(
     let State { block, shape, n_elems, nested, is_fp4 } = read_state(parts, state)?;
     let codes = assembly.get(name);
     let codes = codes.ok_or_else(|| Error::ScalesWithoutCodes { tensor: state.name.clone() })?;
-    let beside = |assembly: &Assembly<'a>, ending: &str| {
-        let wanted = format!("{name}{before}{ending}");
-        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}`"), "no such tensor"))
+    let companion = |assembly: &Assembly<'a>, ending: &str| {
+        let sibling = format!("{name}{before}{ending}");
+        assembly.get(&sibling).ok_or_else(|| unfit(codes, format!("`{sibling}`"), "no such tensor"))
     };
     // The bytes count, whatever the type says; a wider one may leave some of its last element unused.
     let (bytes, found) = (n_elems.div_ceil(2), codes.n_bytes());
@@ -196,7 +196,7 @@ fn take_state<'a>(
             format!("{found} bytes"),
         ));
     }
-    let (map, absmax) = (beside(assembly, "quant_map")?, beside(assembly, "absmax")?);
+    let (map, absmax) = (companion(assembly, "quant_map")?, companion(assembly, "absmax")?);
     expect_elems(map, &[Dtype::F32], 16)?;
     let values = finite_values(parts, map)?;
     let table: [f32; 16] = std::array::from_fn(|code| values[code]);
@@ -210,7 +210,8 @@ fn take_state<'a>(
             Absmax::Plain(absmax.span())
         }
         Some((outer_block, offset)) => {
-            let (outer, map) = (beside(assembly, "nested_absmax")?, beside(assembly, "nested_quant_map")?);
+            let (outer, map) =
+                (companion(assembly, "nested_absmax")?, companion(assembly, "nested_quant_map")?);
             expect_elems(absmax, &[Dtype::U8], blocks)?;
             expect_elems(outer, &[Dtype::F32], blocks.div_ceil(outer_block))?;
             expect_elems(map, &[Dtype::F32], 256)?;

@@ -8,14 +8,14 @@ use std::{ops::Range, sync::Arc};
 
 use tensor::DType;
 
-use crate::{Dtype, Kept, Part, ReadError, Repacks, Span, Stored, Tensor};
+use crate::{Dtype, Part, ReadError, Repacks, Span, Stored, StoredBlocks, Tensor};
 
 /// Some rows of a tensor, presented as a separate tensor.
 #[derive(Debug)]
 struct RowsOf {
     whole: Arc<dyn Stored>,
     first_row: u64,
-    kept: Option<Kept>,
+    stored_blocks: Option<StoredBlocks>,
 }
 
 impl RowsOf {
@@ -51,8 +51,8 @@ impl Stored for RowsOf {
         self.whole.description()
     }
 
-    fn kept(&self) -> Option<&Kept> {
-        self.kept.as_ref()
+    fn stored_blocks(&self) -> Option<&StoredBlocks> {
+        self.stored_blocks.as_ref()
     }
 
     fn repacks_to(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
@@ -115,8 +115,8 @@ fn experts_of(stack: &Tensor, before: &str, after: &str) -> Vec<Tensor> {
     let n_bytes = stack.n_bytes() / n_experts.max(1);
     let expert = |index: u64| {
         let stored = stack.stored.clone().map(|whole| -> Arc<dyn Stored> {
-            let kept = whole.kept().map(|kept| kept.of_matrix(index));
-            Arc::new(RowsOf { whole, first_row: index * n_rows, kept })
+            let stored_blocks = whole.stored_blocks().map(|blocks| blocks.of_matrix(index));
+            Arc::new(RowsOf { whole, first_row: index * n_rows, stored_blocks })
         });
         let begin = stack.begin + index * n_bytes;
         Tensor {

@@ -33,7 +33,7 @@ use super::{
     number_tables::Numbers,
     scale_order::ScaleOrder,
 };
-use crate::{Dtype, Error, Kept, Tensor};
+use crate::{Dtype, Error, StoredBlocks, Tensor};
 
 /// The experts of gpt-oss.
 pub(super) const GPT_OSS: Method = Method {
@@ -148,7 +148,7 @@ impl<'a> Parts<'a> {
             return Err(wrong_shape(columns, format!("[{row_elems}]"), codes));
         }
         let dtype = format.block(row_elems).filter(|_| self.stays && self.columns.is_none());
-        let kept = dtype.map(|dtype: DType| Kept {
+        let stored_blocks = dtype.map(|dtype: DType| StoredBlocks {
             dtype,
             scales: tensor_scales.clone(),
             input_scales,
@@ -166,15 +166,15 @@ impl<'a> Parts<'a> {
             order,
             tensor_scales,
             columns: self.columns.cloned(),
-            kept,
+            stored_blocks,
         };
-        let is_kept = stored.kept.is_some();
-        let parts = [Some(scales), tensor_scale, input_scale.filter(|_| is_kept), self.columns];
+        let is_stored = stored.stored_blocks.is_some();
+        let parts = [Some(scales), tensor_scale, input_scale.filter(|_| is_stored), self.columns];
         for part in parts.into_iter().flatten() {
             assembly.used(part);
         }
         assembly.put(codes, name, shape, Arc::new(stored));
-        Ok(is_kept)
+        Ok(is_stored)
     }
 }
 
@@ -224,8 +224,8 @@ pub(super) fn take_with(
                 || keeps_experts && codes.name.contains(".experts."),
             wide_activations: is_nvfp4 && wide_activations(codes),
         };
-        let is_kept = parts.put(assembly)?;
-        n_decoded += usize::from(is_nvfp4 && !is_kept);
+        let is_stored = parts.put(assembly)?;
+        n_decoded += usize::from(is_nvfp4 && !is_stored);
     }
     note_decoded(assembly, n_decoded);
     Ok(())

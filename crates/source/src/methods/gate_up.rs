@@ -16,7 +16,7 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use tensor::DType;
 
 use super::code_parts::shape_error;
-use crate::{Dtype, Error, Kept, Part, ReadError, Repacks, Span, Stored, Tensor, read_columns};
+use crate::{Dtype, Error, Part, ReadError, Repacks, Span, Stored, StoredBlocks, Tensor, read_columns};
 
 /// Two tensors of one shape that alternate: row by row, or element by element.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct Alternating {
     /// The first has what is even.
     both: [Tensor; 2],
     by_rows: bool,
-    kept: Option<Kept>,
+    stored_blocks: Option<StoredBlocks>,
 }
 
 impl Alternating {
@@ -57,14 +57,14 @@ impl Stored for Alternating {
             }
             return Ok(());
         }
-        let of_each = columns.start / 2..columns.end.div_ceil(2);
-        let mut values = vec![0.0; (of_each.end - of_each.start) as usize];
+        let halves = columns.start / 2..columns.end.div_ceil(2);
+        let mut values = vec![0.0; (halves.end - halves.start) as usize];
         for (row, out) in rows.zip(out.chunks_exact_mut(width)) {
-            for (which, source) in self.both.iter().enumerate() {
-                read_columns(parts, source, row..row + 1, of_each.clone(), &mut values)?;
+            for (parity, source) in self.both.iter().enumerate() {
+                read_columns(parts, source, row..row + 1, halves.clone(), &mut values)?;
                 // Its elements are in every second column, counted from the first that is even.
                 let skip = (columns.start % 2) as usize;
-                let places = out.iter_mut().zip(skip..).filter(|(_, column)| column % 2 == which);
+                let places = out.iter_mut().zip(skip..).filter(|(_, column)| column % 2 == parity);
                 places.for_each(|(out, column)| *out = values[column / 2]);
             }
         }
@@ -72,8 +72,8 @@ impl Stored for Alternating {
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {
-        let of_both = self.both.iter().zip(self.rows(&rows));
-        of_both.flat_map(|(tensor, rows)| tensor.spans(rows)).collect()
+        let parts = self.both.iter().zip(self.rows(&rows));
+        parts.flat_map(|(tensor, rows)| tensor.spans(rows)).collect()
     }
 
     fn codes(&self) -> Option<Dtype> {
@@ -88,8 +88,8 @@ impl Stored for Alternating {
         Some(self.both[0].stored_as())
     }
 
-    fn kept(&self) -> Option<&Kept> {
-        self.kept.as_ref()
+    fn stored_blocks(&self) -> Option<&StoredBlocks> {
+        self.stored_blocks.as_ref()
     }
 
     fn repacks_to(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
@@ -100,7 +100,7 @@ impl Stored for Alternating {
             (Repacks::To(of_gate), Repacks::To(of_up)) => {
                 Repacks::To(of_gate.into_iter().filter(|dtype| of_up.contains(dtype)).collect())
             }
-            (Repacks::Not(why), _) | (_, Repacks::Not(why)) => Repacks::Not(why),
+            (Repacks::Not(reason), _) | (_, Repacks::Not(reason)) => Repacks::Not(reason),
         })
     }
 
@@ -170,12 +170,15 @@ fn join(gate: &Tensor, up: &Tensor, name: String) -> Result<Tensor, Error> {
     };
     // Of tensors that have bytes, which are fewer than a file can have.
     *dim = dim.saturating_mul(2);
-    let kept = |tensor: &Tensor| tensor.stored.as_ref()?.kept().cloned();
+    let stored_blocks = |tensor: &Tensor| tensor.stored.as_ref()?.stored_blocks().cloned();
     // Their factors would have to alternate too: MXFP4 has none.
-    let kept = kept(gate).filter(|of_gate| {
-        kept(up).as_ref() == Some(of_gate) && of_gate.scales == [1.0] && of_gate.input_scales == [1.0]
+    let stored_blocks = stored_blocks(gate).filter(|of_gate| {
+        stored_blocks(up).as_ref() == Some(of_gate)
+            && of_gate.scales == [1.0]
+            && of_gate.input_scales == [1.0]
     });
     let Tensor { part, begin, end, .. } = *gate;
-    let stored: Arc<dyn Stored> = Arc::new(Alternating { both: [gate.clone(), up.clone()], by_rows, kept });
+    let stored: Arc<dyn Stored> =
+        Arc::new(Alternating { both: [gate.clone(), up.clone()], by_rows, stored_blocks });
     Ok(Tensor { name, dtype: Dtype::F32, shape, part, begin, end, stored: Some(stored) })
 }

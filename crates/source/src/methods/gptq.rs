@@ -89,8 +89,10 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 /// True if `meta.quantizer` names GPTQModel, alone or in a list.
 fn is_by_gptqmodel(config: Option<&Json>) -> bool {
     let quantizer = config.and_then(|config| config.get("meta")?.get("quantizer"));
-    let is_it = |value: &Json| value.as_str().is_some_and(|name| name.starts_with("gptqmodel"));
-    quantizer.is_some_and(|value| is_it(value) || value.as_array().is_some_and(|all| all.iter().any(is_it)))
+    let is_gptqmodel = |value: &Json| value.as_str().is_some_and(|name| name.starts_with("gptqmodel"));
+    quantizer.is_some_and(|value| {
+        is_gptqmodel(value) || value.as_array().is_some_and(|all| all.iter().any(is_gptqmodel))
+    })
 }
 
 /// Every group size of a config: that of all, and those of overrides.

@@ -94,9 +94,9 @@ fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 
 fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str) -> Result<(), Error> {
     let parts = assembly.quantized.parts;
-    let beside = |assembly: &Assembly<'a>, ending: &str| {
-        let wanted = format!("{module}.{ending}");
-        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}`"), "no such tensor"))
+    let companion = |assembly: &Assembly<'a>, ending: &str| {
+        let sibling = format!("{module}.{ending}");
+        assembly.get(&sibling).ok_or_else(|| unfit(codes, format!("`{sibling}`"), "no such tensor"))
     };
     for flag in ["quant_scale", "quant_zero"] {
         if let Some(flag) = assembly.get(&format!("{module}.{flag}"))
@@ -105,13 +105,13 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
             return Err(unfit(flag, "0: scales and zeros that are not quantized themselves", "1"));
         }
     }
-    let shape = shape_of(parts, beside(assembly, "shape")?)?;
+    let shape = shape_of(parts, companion(assembly, "shape")?)?;
     let [n_rows, row_elems] = shape;
     // Its factors were read from 8 bytes each, but the product has to fit.
     let n_elems = n_rows.checked_mul(row_elems).filter(|n| *n > 0);
     let n_elems = n_elems.ok_or_else(|| unfit(codes, "a matrix", format!("shape {shape:?}")))?;
-    let packing = packing_of(parts, beside(assembly, "packing")?)?;
-    let axis = beside(assembly, "axis")?;
+    let packing = packing_of(parts, companion(assembly, "packing")?)?;
+    let axis = companion(assembly, "axis")?;
     let groups = match small_number(parts, axis)? {
         0 => Groups::Columns,
         1 => Groups::Rows,
@@ -145,7 +145,7 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
         return Err(unfit(codes, expected, format!("{} bytes", codes.n_bytes())));
     }
     let n_groups = if groups == Groups::Rows { rows } else { columns };
-    let (scale, zero) = (beside(assembly, "scale")?, beside(assembly, "zero")?);
+    let (scale, zero) = (companion(assembly, "scale")?, companion(assembly, "zero")?);
     let floats = |tensor: &Tensor| {
         expect_elems(tensor, &[Dtype::F16, Dtype::BF16, Dtype::F32], n_groups)?;
         Scales::of(tensor).ok_or_else(|| unfit(tensor, "floats", tensor.dtype.name()))

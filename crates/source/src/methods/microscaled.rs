@@ -20,7 +20,7 @@ use std::{borrow::Cow, ops::Range};
 use tensor::DType;
 
 use super::{number_tables::Numbers, scale_order::ScaleOrder};
-use crate::{Dtype, Kept, Part, ReadError, Repacks, Span, Stored, Tensor, rows::read_elems};
+use crate::{Dtype, Part, ReadError, Repacks, Span, Stored, StoredBlocks, Tensor, rows::read_elems};
 
 /// Format of codes and scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +168,7 @@ pub(super) struct Microscaled {
     /// Factors applied to each column afterwards: row_elems numbers.
     pub columns: Option<Tensor>,
     /// Blocks of the file, if it holds them unchanged.
-    pub kept: Option<Kept>,
+    pub stored_blocks: Option<StoredBlocks>,
 }
 
 impl Microscaled {
@@ -312,8 +312,8 @@ impl Stored for Microscaled {
         Some(self.format.name().to_owned())
     }
 
-    fn kept(&self) -> Option<&Kept> {
-        self.kept.as_ref()
+    fn stored_blocks(&self) -> Option<&StoredBlocks> {
+        self.stored_blocks.as_ref()
     }
 
     fn repacks_to(&self, _: &[Part]) -> Result<Repacks, ReadError> {

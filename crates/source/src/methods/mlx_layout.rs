@@ -50,16 +50,20 @@ struct Changed {
     families: &'static [&'static str],
     /// A part of the names of tensors that are changed, if not all files of MLX are.
     part: Option<&'static str>,
-    what: &'static str,
+    difference: &'static str,
 }
 
 impl Changed {
-    const fn family(families: &'static [&'static str], what: &'static str) -> Changed {
-        Changed { families, part: None, what }
+    const fn family(families: &'static [&'static str], difference: &'static str) -> Changed {
+        Changed { families, part: None, difference }
     }
 
-    const fn with(families: &'static [&'static str], part: &'static str, what: &'static str) -> Changed {
-        Changed { families, part: Some(part), what }
+    const fn with(
+        families: &'static [&'static str],
+        part: &'static str,
+        difference: &'static str,
+    ) -> Changed {
+        Changed { families, part: Some(part), difference }
     }
 }
 
@@ -96,29 +100,29 @@ const SHIFTED: (&[&str], &[&str]) = (
 pub(super) fn undo(config: &Json, parts: &[Part], tensors: &mut Vec<Tensor>) -> Result<(), Error> {
     let kind = |config: &Json| config.get("model_type").and_then(Json::as_str).unwrap_or_default().to_owned();
     let kinds = [kind(config), config.get("text_config").map(kind).unwrap_or_default()];
-    let is_of = |families: &[&str]| families.iter().any(|family| kinds.iter().any(|kind| kind == family));
+    let matches = |families: &[&str]| families.iter().any(|family| kinds.iter().any(|kind| kind == family));
     let is_mlx = parts.iter().any(|part| part.metadata.get("format").is_some_and(|format| format == "mlx"));
     let is_turned = tensors.iter().any(is_turned_kernel);
     if is_mlx || is_turned {
         let has = |part: &str| tensors.iter().any(|tensor| tensor.name.contains(part));
         let changed = CHANGED.iter().find(|changed| {
-            (changed.families.is_empty() || is_of(changed.families)) && changed.part.is_none_or(has)
+            (changed.families.is_empty() || matches(changed.families)) && changed.part.is_none_or(has)
         });
-        if let Some(Changed { what, .. }) = changed {
+        if let Some(Changed { difference, .. }) = changed {
             let family = kinds.into_iter().find(|kind| !kind.is_empty()).unwrap_or_default();
-            return Err(Error::MlxLayout { family, what });
+            return Err(Error::MlxLayout { family, difference });
         }
     }
-    split_experts(tensors, is_mlx && !is_of(&["gpt_oss"]));
+    split_experts(tensors, is_mlx && !matches(&["gpt_oss"]));
     if is_mlx {
-        if is_of(&["gpt_oss"]) && tensors.iter().any(|tensor| tensor.name.contains(".experts.gate_proj.")) {
+        if matches(&["gpt_oss"]) && tensors.iter().any(|tensor| tensor.name.contains(".experts.gate_proj.")) {
             join_gate_and_up(tensors)?;
         }
-        for (_, theirs, ours) in RENAMED.iter().filter(|(families, ..)| is_of(families)) {
+        for (_, mlx, peft) in RENAMED.iter().filter(|(families, ..)| matches(families)) {
             for tensor in tensors.iter_mut() {
                 // Without a dot in front it is the beginning of a name.
-                if theirs.starts_with('.') || tensor.name.starts_with(theirs) {
-                    tensor.name = tensor.name.replacen(theirs, ours, 1);
+                if mlx.starts_with('.') || tensor.name.starts_with(mlx) {
+                    tensor.name = tensor.name.replacen(mlx, peft, 1);
                 }
             }
         }
@@ -129,7 +133,7 @@ pub(super) fn undo(config: &Json, parts: &[Part], tensors: &mut Vec<Tensor>) -> 
             tensor.shape.swap(1, 2);
         }
         let is_norm = tensor.shape.len() == 1 && norms.iter().any(|end| tensor.name.ends_with(end));
-        if is_norm && is_of(families) {
+        if is_norm && matches(families) {
             tensor.stored = Some(Arc::new(LessOne(tensor.clone())));
         }
     }

@@ -163,11 +163,11 @@ mod tests {
             let mut rows = [0.0; 256];
             read_rows(&View { name: "t", dtype, shape: &[256], bytes: &bytes }, 0, 1, &mut rows).unwrap();
             let mut n_compared = 0;
-            for (code, (ours, row)) in numbers.table().iter().zip(rows).enumerate() {
+            for (code, (expected, row)) in numbers.table().iter().zip(rows).enumerate() {
                 let refused = numbers.not_a_number(&[code as u8]).is_some();
                 assert_eq!(refused, !row.is_finite(), "{dtype} {code}");
                 if !refused {
-                    assert_eq!(ours.to_bits(), row.to_bits(), "{dtype} {code}");
+                    assert_eq!(expected.to_bits(), row.to_bits(), "{dtype} {code}");
                     n_compared += 1;
                 }
             }

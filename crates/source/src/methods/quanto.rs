@@ -53,11 +53,11 @@ fn packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 }
 
 fn take_packed<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, name: &str) -> Result<(), Error> {
-    let beside = |ending: &str| {
-        let wanted = format!("{name}.{ending}");
-        assembly.get(&wanted).ok_or_else(|| unfit(codes, format!("`{wanted}`"), "no such tensor"))
+    let companion = |ending: &str| {
+        let sibling = format!("{name}.{ending}");
+        assembly.get(&sibling).ok_or_else(|| unfit(codes, format!("`{sibling}`"), "no such tensor"))
     };
-    let (scales, shifts) = (beside("_scale")?, beside("_shift")?);
+    let (scales, shifts) = (companion("_scale")?, companion("_shift")?);
     expect_dtype(codes, &[Dtype::U8])?;
     let [packed_rows, group] = codes.shape[..] else {
         return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));

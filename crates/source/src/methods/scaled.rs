@@ -85,7 +85,7 @@ impl Stored for Scaled {
         let whole = if is_whole { Some(self.bytes(&rows, &columns).of(parts)?) } else { None };
         let block_columns = columns.start / self.grid.block[1]..columns.end.div_ceil(self.grid.block[1]);
         // Scales of the row of blocks at hand: (block columns), one for all where they do not differ.
-        let (mut scales, mut have) = (Vec::new(), None);
+        let (mut scales, mut current) = (Vec::new(), None);
         for (index, (row, out)) in rows.zip(out.chunks_exact_mut(width)).enumerate() {
             let codes = match whole {
                 Some(whole) => &whole[index * width..(index + 1) * width],
@@ -95,10 +95,10 @@ impl Stored for Scaled {
                 return Err(ReadError::no_value(&self.name, row, "finite codes", found));
             }
             let first = self.grid.place(row, block_columns.start);
-            if have != Some(first) {
+            if current != Some(first) {
                 let n = if self.grid.steps[2] == 0 { 1 } else { block_columns.end - block_columns.start };
                 self.grid.scales.read(parts, first..first + n, &mut scales)?;
-                have = Some(first);
+                current = Some(first);
             }
             self.row(codes, &scales, columns.start, out);
         }

@@ -66,8 +66,8 @@ impl Tiled {
             return Err(shape_error(both, codes, "(groups, padded rows, 2)"));
         }
         let scales = Strided { row_stride: 2, group_stride: 2 * padded_rows, ..Strided::one(both) };
-        let behind = both.dtype.bits() / 8;
-        let zeros = Strided { span: scales.span.part_of(behind..both.n_bytes()), ..scales.clone() };
+        let zeros_start = both.dtype.bits() / 8;
+        let zeros = Strided { span: scales.span.part_of(zeros_start..both.n_bytes()), ..scales.clone() };
         let n_groups = row_elems.div_ceil(group);
         Ok(Tiled {
             codes: codes.span(),

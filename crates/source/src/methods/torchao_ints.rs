@@ -63,8 +63,8 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             continue;
         }
         if let Some(kind) = Kind::of(kind) {
-            let is_kept = kind.put(assembly, codes, stem, name, module.entry.as_ref())?;
-            n_decoded += usize::from(kind == Kind::Nvfp4 && !is_kept);
+            let is_stored = kind.put(assembly, codes, stem, name, module.entry.as_ref())?;
+            n_decoded += usize::from(kind == Kind::Nvfp4 && !is_stored);
             continue;
         }
         let (shape, stored): (Vec<u64>, Arc<dyn Stored>) = match kind {

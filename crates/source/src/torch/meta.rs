@@ -172,7 +172,7 @@ fn name_of_copy(name: &str) -> String {
 /// The tensors that shards make; those of the first shard give the names.
 fn merged(parts: &[Part], mut shards: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>, Error> {
     let first = shards.remove(0);
-    let mut others: Vec<HashMap<String, Tensor>> = Vec::with_capacity(shards.len());
+    let mut rest_shards: Vec<HashMap<String, Tensor>> = Vec::with_capacity(shards.len());
     for (shard, part) in shards.into_iter().zip(&parts[1..]) {
         let shard: HashMap<_, _> = shard.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
         if let Some(tensor) = first.iter().find(|tensor| !shard.contains_key(&tensor.name)) {
@@ -182,18 +182,18 @@ fn merged(parts: &[Part], mut shards: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>, E
         {
             return Err(differ(parts, name, format!("`{}` lacks it", parts[0].file)));
         }
-        others.push(shard);
+        rest_shards.push(shard);
     }
     // The width of the model, by which the embedding shows how it is split.
     let dim = first.iter().find(|tensor| tensor.name == "norm.weight").map(Tensor::row_elems);
     first
         .into_iter()
         .map(|tensor| {
-            if others.is_empty() {
+            if rest_shards.is_empty() {
                 return Ok(tensor);
             }
             let name = tensor.name.clone();
-            let rest = others.iter_mut().filter_map(|shard| shard.remove(&name));
+            let rest = rest_shards.iter_mut().filter_map(|shard| shard.remove(&name));
             let pieces: Vec<Tensor> = [tensor].into_iter().chain(rest).collect();
             merge(parts, pieces, dim)
         })
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_copy_that_orders_them() {
-        for (ours, theirs) in [
+        for (copy, original) in [
             ("tok_embeddings.weight", "model.embed_tokens.weight"),
             ("norm.weight", "model.norm.weight"),
             ("output.weight", "lm_head.weight"),
@@ -336,7 +336,7 @@ mod tests {
                 "model.layers.2.block_sparse_moe.experts.1.w3.weight",
             ),
         ] {
-            assert_eq!(name_of_copy(ours), theirs);
+            assert_eq!(name_of_copy(copy), original);
         }
     }
 

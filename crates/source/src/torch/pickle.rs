@@ -453,7 +453,7 @@ impl<'a> Machine<'a> {
 
     fn take(&mut self, n: usize) -> Result<&'a [u8], PickleError> {
         let end = self.at.checked_add(n).filter(|end| *end <= self.bytes.len());
-        let end = end.ok_or(PickleError::Cut { at: self.at as u64, wanted: n as u64 })?;
+        let end = end.ok_or(PickleError::Cut { at: self.at as u64, needed: n as u64 })?;
         let bytes = &self.bytes[self.at..end];
         self.at = end;
         Ok(bytes)
@@ -464,7 +464,7 @@ impl<'a> Machine<'a> {
         let at = self.at as u64;
         let rest = &self.bytes[self.at..];
         let rest = &rest[..rest.len().min(MAX_TEXT_BYTES)];
-        let n = rest.iter().position(|byte| *byte == b'\n').ok_or(PickleError::Cut { at, wanted: 1 })?;
+        let n = rest.iter().position(|byte| *byte == b'\n').ok_or(PickleError::Cut { at, needed: 1 })?;
         let bytes = self.take(n + 1)?;
         std::str::from_utf8(&bytes[..n]).map_err(|_| PickleError::Text { at, bytes: n as u64 })
     }

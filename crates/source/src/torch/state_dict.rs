@@ -80,10 +80,10 @@ pub(super) fn find<'a>(pickle: &Pickle<'a>) -> Result<StateDict<'a>, PickleError
         let dict = WRAPPERS.iter().find_map(|key| Some((key, pickle.pairs(under(key)?)?)));
         let (key, inner) =
             dict.ok_or_else(|| none("found no tensor in it, and none of the keys that one lies under"))?;
-        let beside: Vec<&str> =
+        let ignored: Vec<&str> =
             top.iter().filter_map(|(name, _)| pickle.text(*name)).filter(|name| name != key).collect();
-        if !beside.is_empty() {
-            notes.push(format!("tensors lie under `{key}`; ignored: {}", listed(&beside)));
+        if !ignored.is_empty() {
+            notes.push(format!("tensors lie under `{key}`; ignored: {}", listed(&ignored)));
         }
         pairs = inner;
     }

@@ -133,7 +133,7 @@ fn factors_of_stacks_go_with_their_experts() {
         let checkpoint = source::open(edited.folder().path()).unwrap();
         let kept = |expert: u32| {
             let tensor = checkpoint.tensor(&format!("scaled.mlp.experts.{expert}.up_proj.weight")).unwrap();
-            let kept = tensor.stored.as_ref().unwrap().kept().unwrap().clone();
+            let kept = tensor.stored.as_ref().unwrap().stored_blocks().unwrap().clone();
             assert_eq!(
                 (kept.dtype, kept.input_scales, kept.wide_activations),
                 (DType::NVFP4, vec![1.0], true)
@@ -149,7 +149,7 @@ fn factors_of_stacks_go_with_their_experts() {
     edited.config["quantize_activations"] = json!(true);
     let checkpoint = source::open(edited.folder().path()).unwrap();
     let stored = checkpoint.tensor("nvfp4.own.weight").unwrap().stored.clone().unwrap();
-    assert!(!stored.kept().unwrap().wide_activations);
+    assert!(!stored.stored_blocks().unwrap().wide_activations);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn gate_and_up_of_gpt_oss_belong_together() {
     // Of other types than its own too.
     let blocks = checkpoint.tensor("model.layers.0.mlp.experts.gate_up_proj_blocks").unwrap();
     assert_eq!(blocks.shape, [3, 128, 32]);
-    assert_eq!(blocks.stored.as_ref().unwrap().kept().unwrap().dtype, DType::MXFP4);
+    assert_eq!(blocks.stored.as_ref().unwrap().stored_blocks().unwrap().dtype, DType::MXFP4);
 }
 
 /// Changes a tensor's entry in `__metadata__`.

@@ -89,7 +89,7 @@ impl Gained {
                 of_role.held_out += ours;
             }
             of_role.both_sides += usize::from(outcome.both_sides.is_some());
-            if let Err(reason) = outcome.how {
+            if let Err(reason) = outcome.result {
                 of_role.left += 1;
                 left.push(LeftAlone {
                     tensor: outcome.tensor.clone(),

@@ -25,7 +25,7 @@ const TEST_TEXT: &str = include_str!("test_text.txt");
 /// The name that the reference gives to a hash; of several, it takes the last.
 pub(super) fn name_of(hash: &str) -> Option<&'static str> {
     let lines = include_str!("hashes.txt").lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| line.split_once(' ')).rfind(|(have, _)| *have == hash).map(|(_, name)| name)
+    lines.filter_map(|line| line.split_once(' ')).rfind(|(other, _)| *other == hash).map(|(_, name)| name)
 }
 
 /// Hashes of the test text's ids: as the tokenizer says; with bos and eos as the flags of
@@ -49,15 +49,15 @@ pub(super) fn hashes(
     let (full, bare) =
         encoded.unwrap_or_else(|| Err("none: the tokenizers library fails on the file's contents".into()))?;
     let config = tokenizer_config(input).ok().flatten().unwrap_or_default();
-    let wanted = |name: &str| -> Option<u32> {
-        config.get(&format!("add_{name}_token")).and_then(Json::as_bool).filter(|wanted| *wanted)?;
+    let added_id = |name: &str| -> Option<u32> {
+        config.get(&format!("add_{name}_token")).and_then(Json::as_bool).filter(|is_added| *is_added)?;
         let token = config.get(&format!("{name}_token"))?;
         let text = token.as_str().or_else(|| token.get("content")?.as_str())?;
         let by_text = |id: &u32| added.by_id.get(id).is_some_and(|token| token.content == text);
         ids.get(text).copied().or_else(|| added.by_id.keys().copied().find(by_text))
     };
     let flagged: Vec<u32> =
-        wanted("bos").into_iter().chain(bare.iter().copied()).chain(wanted("eos")).collect();
+        added_id("bos").into_iter().chain(bare.iter().copied()).chain(added_id("eos")).collect();
     // In look-up order: tokens of transformers 5, of transformers 4, none.
     let mut all = vec![hash_of(&full)];
     for other in [flagged, bare] {
@@ -149,7 +149,7 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
 
 /// The test text as the model sees it, all its words in one.
 fn text_of_model(hf: &HfTokenizer) -> Result<String, String> {
-    let problem = |what: &str, error: &dyn std::fmt::Display| format!("none: `{what}`: {error}");
+    let problem = |part: &str, error: &dyn std::fmt::Display| format!("none: `{part}`: {error}");
     let mut text = NormalizedString::from(TEST_TEXT);
     if !hf.normalizer.is_null() {
         let normalizer: NormalizerWrapper =

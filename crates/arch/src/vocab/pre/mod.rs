@@ -100,7 +100,7 @@ pub(super) fn recognize(
                 found: steps.to_string(),
                 hash,
                 nearest: nearest
-                    .map(|(name, how)| format!("; nearest known is `{name}`: {how}"))
+                    .map(|(name, difference)| format!("; nearest known is `{name}`: {difference}"))
                     .unwrap_or_default(),
             })
         }

@@ -81,7 +81,7 @@ pub(super) fn loaded() -> &'static [Loaded] {
 /// llama.cpp.
 pub(crate) fn splits_of(name: &str) -> Option<(Vec<&'static str>, bool)> {
     // Kimi's expression stands for a function (`unicode_regex_split_custom_kimi_k2`).
-    let row = loaded().iter().find(|row| row.names.iter().any(|have| have == name));
+    let row = loaded().iter().find(|row| row.names.iter().any(|other| other == name));
     let row = row.filter(|row| row.byte_level && name != "kimi-k2")?;
     let own = KNOWN.iter().find(|known| known.name == name);
     let splits =
@@ -102,7 +102,7 @@ pub(super) fn by_steps(steps: &Steps, ignore_merges: bool) -> Option<&'static st
     }
     let fits = |known: &&Known| {
         known.ignore_merges.is_none_or(|wanted| wanted == ignore_merges)
-            && known.normalizer.is_none_or(|wanted| steps.normalizers.iter().any(|have| have == wanted))
+            && known.normalizer.is_none_or(|wanted| steps.normalizers.iter().any(|other| other == wanted))
     };
     let to_the_letter = |known: &&Known| known.splits.iter().eq(steps.splits.iter());
     if let Some(known) = KNOWN.iter().filter(to_the_letter).find(fits) {
@@ -119,14 +119,14 @@ pub(super) fn by_steps(steps: &Steps, ignore_merges: bool) -> Option<&'static st
 
 /// `ignore_merges` of llama.cpp under this name.
 pub(super) fn ignores_merges(name: &str) -> Option<bool> {
-    let row = loaded().iter().find(|row| row.names.iter().any(|have| have == name));
+    let row = loaded().iter().find(|row| row.names.iter().any(|other| other == name));
     row.map(|row| row.ignore_merges)
 }
 
 /// True if two names stand for the same expressions.
 pub(super) fn same_steps(one: &str, other: &str) -> bool {
     let splits_of = |name: &str| {
-        let row = loaded().iter().find(|row| row.names.iter().any(|have| have == name));
+        let row = loaded().iter().find(|row| row.names.iter().any(|other| other == name));
         row.map(|row| canonical_splits(&row.splits))
     };
     one == other || splits_of(one).is_some_and(|splits| splits_of(other) == Some(splits))
@@ -135,24 +135,25 @@ pub(super) fn same_steps(one: &str, other: &str) -> bool {
 /// The known name whose steps are most like these, and in what they differ.
 pub(super) fn nearest(steps: &Steps) -> Option<(&'static str, String)> {
     let splits = canonical_splits(&steps.splits);
-    let normalizes = |wanted: &str| steps.normalizers.iter().any(|have| have == wanted);
+    let normalizes = |wanted: &str| steps.normalizers.iter().any(|other| other == wanted);
     let own = KNOWN.iter().filter(|known| known.normalizer.is_none_or(normalizes));
     let own = own.map(|known| (known.name, canonical_splits(known.splits)));
-    let theirs = loaded().iter().filter(|row| row.byte_level);
-    let theirs = theirs.filter_map(|row| Some((row.names.first()?.as_str(), canonical_splits(&row.splits))));
+    let reference = loaded().iter().filter(|row| row.byte_level);
+    let reference =
+        reference.filter_map(|row| Some((row.names.first()?.as_str(), canonical_splits(&row.splits))));
     // The distance counts alternatives that only one side has, step by step; the fewest are nearest.
-    own.chain(theirs)
+    own.chain(reference)
         .map(|(name, known)| {
             let (mut lacks, mut has) = (Vec::new(), Vec::new());
             for at in 0..splits.len().max(known.len()) {
                 // A step that one side lacks altogether has all its alternatives missing there.
-                let (ours, theirs) = (splits.get(at), known.get(at));
+                let (own, reference) = (splits.get(at), known.get(at));
                 let missing = |from: Option<&Vec<String>>, of: Option<&Vec<String>>| -> Vec<String> {
                     let absent = |part: &&String| !of.is_some_and(|of| of.contains(part));
                     from.into_iter().flatten().filter(absent).cloned().collect()
                 };
-                lacks.extend(missing(theirs, ours));
-                has.extend(missing(ours, theirs));
+                lacks.extend(missing(reference, own));
+                has.extend(missing(own, reference));
             }
             (name, lacks, has)
         })

@@ -28,11 +28,11 @@ use super::{Mixer, conv::CausalConv, need_size, need_state};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
-    kept::Kept,
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, exp, recur, sigmoid, softplus},
     pass::Pass,
     session::StateKind,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -119,13 +119,13 @@ impl Mixer for DeltaNet {
         2 * self.w_qkv.weight.n_out + 2 * self.w_z.weight.n_out
     }
 
-    fn kept(&self) -> Kept {
+    fn state_size(&self) -> StateSize {
         let (n_input, n_output) = (self.w_qkv.weight.n_out, self.w_z.weight.n_out);
-        Kept {
+        StateSize {
             rows: self.conv.kept_elems(n_input),
             state: self.n_state,
             graph_floats: 4 * n_input + n_output,
-            ..Kept::default()
+            ..StateSize::default()
         }
     }
 

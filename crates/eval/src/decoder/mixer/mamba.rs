@@ -19,11 +19,11 @@ use super::{Mixer, conv::CausalConv, need_size};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
-    kept::Kept,
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, dot, exp, recur, softplus},
     pass::Pass,
     session::StateKind,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -93,13 +93,13 @@ impl Mixer for Mamba {
         6 * self.d_inner
     }
 
-    fn kept(&self) -> Kept {
+    fn state_size(&self) -> StateSize {
         let rows = self.conv.kept_elems(self.d_inner);
-        Kept {
+        StateSize {
             rows,
             state: self.d_inner * self.d_state,
             graph_floats: 9 * self.d_inner / 2,
-            ..Kept::default()
+            ..StateSize::default()
         }
     }
 

@@ -18,11 +18,11 @@ use super::{Mixer, conv::CausalConv, need_size, need_state};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
-    kept::Kept,
     keys::Keys,
     ops::{Activation, Norm, NormKind, Rows, dot, exp, recur, softplus},
     pass::Pass,
     session::StateKind,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -94,13 +94,13 @@ impl Mixer for Mamba2 {
         3 * self.w_in.weight.n_out
     }
 
-    fn kept(&self) -> Kept {
+    fn state_size(&self) -> StateSize {
         let n_input = self.d_inner + 2 * self.n_group * self.d_state;
-        Kept {
+        StateSize {
             rows: self.conv.kept_elems(n_input),
             state: self.n_state,
             graph_floats: self.w_in.weight.n_out + 2 * n_input + self.d_inner,
-            ..Kept::default()
+            ..StateSize::default()
         }
     }
 

@@ -11,7 +11,7 @@ mod rwkv7;
 mod shift;
 mod short_conv;
 
-use crate::{Error, kept::Kept, keys::Keys, ops::Rows, pass::Pass};
+use crate::{Error, keys::Keys, ops::Rows, pass::Pass, state_size::StateSize};
 pub(super) use {
     delta_net::DeltaNet, mamba::Mamba, mamba2::Mamba2, rwkv4::TimeMix4, rwkv6::TimeMix6, rwkv7::TimeMix7,
     shift::ChannelMix, short_conv::ShortConv,
@@ -23,7 +23,7 @@ pub(super) trait Mixer: Send + Sync {
     fn row_floats(&self) -> usize;
 
     /// State per sequence.
-    fn kept(&self) -> Kept;
+    fn state_size(&self) -> StateSize;
 
     /// `h (n, n_embd) -> (n, n_embd)`, in layer `index`.
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows;

@@ -17,10 +17,10 @@ use super::{Mixer, shift};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
-    kept::Kept,
     ops::{Rows, exp, recur, sigmoid},
     pass::Pass,
     session::StateKind,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -65,9 +65,9 @@ impl Mixer for TimeMix4 {
         6 * self.log_w.len()
     }
 
-    fn kept(&self) -> Kept {
+    fn state_size(&self) -> StateSize {
         let n = self.log_w.len();
-        Kept { rows: n, state: n * STATE_ELEMS, graph_floats: 6 * n, ..Kept::default() }
+        StateSize { rows: n, state: n * STATE_ELEMS, graph_floats: 6 * n, ..StateSize::default() }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

@@ -25,11 +25,11 @@ use super::{Mixer, need_size, rwkv6::head_norm, shift};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
-    kept::Kept,
     keys::Keys,
     ops::{Norm, Rows, dot, exp, recur, sigmoid},
     pass::Pass,
     session::StateKind,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -149,9 +149,9 @@ impl Mixer for TimeMix7 {
         10 * self.n_embd
     }
 
-    fn kept(&self) -> Kept {
+    fn state_size(&self) -> StateSize {
         let n = self.n_embd;
-        Kept { rows: n, state: n * self.head_size, graph_floats: 15 * n, ..Kept::default() }
+        StateSize { rows: n, state: n * self.head_size, graph_floats: 15 * n, ..StateSize::default() }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

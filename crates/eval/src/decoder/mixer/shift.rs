@@ -16,10 +16,10 @@ use rayon::prelude::*;
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams, spec::Spec},
-    kept::Kept,
     ops::{Activation, Rows, sigmoid},
     pass::Pass,
     session::StateKind,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -118,9 +118,9 @@ impl ChannelMix {
     }
 
     /// State per sequence: one row.
-    pub fn kept(&self) -> Kept {
+    pub fn state_size(&self) -> StateSize {
         let (n_ff, n_embd) = (self.w_k.weight.n_out, self.w_k.weight.n_in);
-        Kept { rows: n_embd, graph_floats: n_ff + 4 * n_embd, ..Kept::default() }
+        StateSize { rows: n_embd, graph_floats: n_ff + 4 * n_embd, ..StateSize::default() }
     }
 
     /// `h (n, n_embd) -> (n, n_embd)`.

@@ -13,10 +13,10 @@ use super::{Mixer, conv::CausalConv};
 use crate::{
     Error,
     decoder::{linear::Linear, params::DecoderParams},
-    kept::Kept,
     keys::Keys,
     ops::Rows,
     pass::Pass,
+    state_size::StateSize,
     weights::Weights,
 };
 
@@ -54,9 +54,13 @@ impl Mixer for ShortConv {
         5 * self.n_embd
     }
 
-    fn kept(&self) -> Kept {
+    fn state_size(&self) -> StateSize {
         // Where tokens see later ones, all are run at once and nothing is kept.
-        Kept { rows: self.conv.kept_elems(self.n_embd), graph_floats: 5 * self.n_embd, ..Kept::default() }
+        StateSize {
+            rows: self.conv.kept_elems(self.n_embd),
+            graph_floats: 5 * self.n_embd,
+            ..StateSize::default()
+        }
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {

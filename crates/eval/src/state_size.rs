@@ -2,7 +2,7 @@
 
 /// State of one part of a layer per sequence, in elements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct StateSize {
     /// Key of each token, over all heads of the layer.
     pub keys: usize,
     /// Value of each token; 0 if values are a part of the keys (latent attention).

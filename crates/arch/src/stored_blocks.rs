@@ -12,7 +12,7 @@ use tensor::DType;
 
 use crate::ArchError;
 use crate::config::Hparams;
-use crate::input::{Input, Kept};
+use crate::input::{Input, StoredBlocks};
 use crate::layout::{Data, OutTensor};
 use crate::tensors::computed;
 
@@ -27,16 +27,16 @@ pub fn first(
     input: &Input<'_>,
     by_layer: bool,
 ) -> Result<Vec<OutTensor>, ArchError> {
-    if input.kept.is_empty() {
+    if input.stored_blocks.is_empty() {
         return Ok(tensors);
     }
     let places: HashMap<&str, usize> =
         input.tensors.iter().enumerate().map(|(place, tensor)| (tensor.name.as_str(), place)).collect();
     // Without this number the reference does not see which expert is the last: it writes stacks at the end.
     let counts_experts = hparams.find(&["num_local_experts", "num_experts"]).is_some();
-    let (mut kept, mut others) = (Vec::new(), Vec::new());
+    let (mut stored, mut others) = (Vec::new(), Vec::new());
     for tensor in tensors {
-        let Some(of_sources) = blocks_of(&tensor, input) else {
+        let Some(blocks_of_sources) = blocks_of(&tensor, input) else {
             others.push(tensor);
             continue;
         };
@@ -48,15 +48,15 @@ pub fn first(
             true => (1, places.min()),
             false => (0, places.max()),
         };
-        let group = with_scales(tensor, &of_sources)?;
-        kept.push((place, group));
+        let group = with_scales(tensor, &blocks_of_sources)?;
+        stored.push((place, group));
     }
     // A stable sort: parts of one source stay in the order of the table.
-    kept.sort_by_key(|(place, _)| *place);
+    stored.sort_by_key(|(place, _)| *place);
     let is_integers = |tensor: &OutTensor| matches!(tensor.data, Data::Integers { .. });
     let n_first = others.iter().take_while(|tensor| is_integers(tensor)).count();
     let rest = others.split_off(n_first);
-    Ok(others.into_iter().chain(kept.into_iter().flat_map(|(_, group)| group)).chain(rest).collect())
+    Ok(others.into_iter().chain(stored.into_iter().flat_map(|(_, group)| group)).chain(rest).collect())
 }
 
 /// The layer in the name of a tensor of the file.
@@ -74,30 +74,34 @@ fn sources(tensor: &OutTensor) -> &[String] {
 
 /// The blocks of each source of a tensor, where the tensor can have them as they are and has one source or is a stack of
 /// matrices of one type.
-fn blocks_of<'a>(tensor: &OutTensor, input: &'a Input<'_>) -> Option<Vec<&'a Kept>> {
+fn blocks_of<'a>(tensor: &OutTensor, input: &'a Input<'_>) -> Option<Vec<&'a StoredBlocks>> {
     let sources = sources(tensor);
-    let of_sources: Vec<&Kept> = sources.iter().map(|name| input.kept.get(name)).collect::<Option<_>>()?;
-    let dtype = of_sources.first()?.dtype;
+    let blocks_of_sources: Vec<&StoredBlocks> =
+        sources.iter().map(|name| input.stored_blocks.get(name)).collect::<Option<_>>()?;
+    let dtype = blocks_of_sources.first()?.dtype;
     let is_stack = tensor.shape.n_dims() == 3 && tensor.shape.dim(2) == sources.len() as u64;
-    let fits = of_sources.iter().all(|kept| kept.dtype == dtype)
+    let fits = blocks_of_sources.iter().all(|blocks| blocks.dtype == dtype)
         && (sources.len() == 1 || is_stack)
         && tensor.shape.n_dims() >= 2
         && tensor.moves_blocks(dtype);
-    fits.then_some(of_sources)
+    fits.then_some(blocks_of_sources)
 }
 
 /// A tensor in blocks, and the scales that are not one.
-fn with_scales(mut tensor: OutTensor, of_sources: &[&Kept]) -> Result<Vec<OutTensor>, ArchError> {
+fn with_scales(
+    mut tensor: OutTensor,
+    blocks_of_sources: &[&StoredBlocks],
+) -> Result<Vec<OutTensor>, ArchError> {
     let n_matrices = if tensor.shape.n_dims() > 2 { tensor.shape.dim(2) as usize } else { 1 };
-    tensor.kept = of_sources.first().map(|kept| kept.dtype);
+    tensor.stored_dtype = blocks_of_sources.first().map(|blocks| blocks.dtype);
     let mut group = Vec::with_capacity(3);
-    let scales = |of: fn(&Kept) -> &[f32]| -> Vec<f32> {
-        let all: Vec<f32> = of_sources.iter().flat_map(|kept| of(kept).iter().copied()).collect();
+    let scales = |of: fn(&StoredBlocks) -> &[f32]| -> Vec<f32> {
+        let all: Vec<f32> = blocks_of_sources.iter().flat_map(|blocks| of(blocks).iter().copied()).collect();
         // One scale of a stack that is one tensor in the checkpoint holds for each of its matrices.
         if let [scale] = all[..] { vec![scale; n_matrices] } else { all }
     };
     for (ending, values) in
-        [(".scale", scales(|kept| &kept.scales)), (".input_scale", scales(|kept| &kept.input_scales))]
+        [(".scale", scales(|blocks| &blocks.scales)), (".input_scale", scales(|blocks| &blocks.input_scales))]
     {
         if are_ones(&values) {
             continue;
@@ -121,8 +125,8 @@ fn are_ones(scales: &[f32]) -> bool {
 /// The keys that name tensors whose activations are not to be rounded to 4 bits.
 pub fn keys(tensors: &[OutTensor], input: &Input<'_>) -> Metadata {
     let is_wide = |tensor: &&OutTensor| {
-        let of_sources = sources(tensor).iter().filter_map(|name| input.kept.get(name));
-        tensor.kept.is_some() && of_sources.into_iter().any(|kept| kept.wide_activations)
+        let blocks_of_sources = sources(tensor).iter().filter_map(|name| input.stored_blocks.get(name));
+        tensor.stored_dtype.is_some() && blocks_of_sources.into_iter().any(|blocks| blocks.wide_activations)
     };
     let mut names: Vec<&str> = tensors.iter().filter(is_wide).map(|tensor| tensor.name.as_str()).collect();
     names.sort_unstable();
@@ -138,7 +142,7 @@ pub fn keys(tensors: &[OutTensor], input: &Input<'_>) -> Metadata {
 
 /// The file type of files with such tensors, by their blocks.
 pub fn file_type(tensors: &[OutTensor]) -> Option<(u32, &'static str)> {
-    let has = |dtype: DType| tensors.iter().any(|tensor| tensor.kept == Some(dtype));
+    let has = |dtype: DType| tensors.iter().any(|tensor| tensor.stored_dtype == Some(dtype));
     match () {
         () if has(DType::NVFP4) => Some((39, "NVFP4")),
         () if has(DType::MXFP4) => Some((38, "MXFP4_MOE")),
