@@ -119,32 +119,122 @@ pub fn encode_weighted_rows<const E: usize, const B: usize, S: Copy>(
     }
 }
 
-/// Decodes block after block with the instructions of a level: `decode_block(block, values)`, which must be
-/// `#[inline(always)]`. One source for all levels is enough: each element is decoded by itself, so the compiler
-/// makes vectors of the plain loops, and they are as fast as the memory.
-macro_rules! decode_at_level {
-    ($level:expr, $blocks:expr, $out:expr, $decode_block:expr) => {
-        $crate::level::at_level!(
-            $level,
-            _simd => $crate::block::decode_blocks($blocks, $out, $decode_block),
-            $crate::block::decode_blocks($blocks, $out, $decode_block)
+/// The encoder of a type, made of its modules: `lanes` at the vector levels and `scalar` elsewhere.
+macro_rules! encoder {
+    // The scale follows from the values alone, so importance weights change nothing.
+    (lanes) => {
+        |level, rows, out| {
+            $crate::level::at_level!(
+                level,
+                simd => lanes::encode(simd, rows.values, out),
+                $crate::block::encode_blocks(rows.values, out, scalar::encode)
+            )
+        }
+    };
+    // The same, with one source for all levels: the compiler makes vectors of the plain loops.
+    (loops) => {
+        |level, rows, out| {
+            $crate::level::at_level!(
+                level,
+                _simd => $crate::block::encode_blocks(
+                    rows.values,
+                    out,
+                    #[inline(always)]
+                    |values, block| { scalar::encode(values, block); },
+                ),
+                $crate::block::encode_blocks(rows.values, out, scalar::encode)
+            )
+        }
+    };
+    // The search with importance weights examines a block.
+    (weighted blocks) => {
+        |level, rows, out| $crate::block::encoder!(
+            @ level, rows, out,
+            $crate::block::encode_blocks(rows.values, out, scalar::encode),
+            weights => $crate::block::encode_weighted_blocks(rows, weights, out, scalar::encode_weighted)
         )
     };
-    // As above with a lane kernel: `decode_lanes(simd, block, values)`.
-    ($level:expr, $blocks:expr, $out:expr, $decode_lanes:path, $decode_block:path) => {
-        $crate::level::at_level!(
-            $level,
-            simd => $crate::block::decode_blocks(
-                $blocks,
-                $out,
-                #[inline(always)]
-                |block, values| $decode_lanes(simd, block, values)
-            ),
-            $crate::block::decode_blocks($blocks, $out, $decode_block)
+    // The search with importance weights needs the mean square of the row.
+    (weighted rows) => {
+        |level, rows, out| $crate::block::encoder!(
+            @ level, rows, out,
+            $crate::block::encode_blocks(rows.values, out, scalar::encode),
+            weights => $crate::block::encode_weighted_rows(
+                rows,
+                weights,
+                out,
+                $crate::fit::mean_square,
+                scalar::encode_weighted,
+            )
         )
+    };
+    // One scalar search serves with and without importance weights.
+    (optional weights) => {
+        |level, rows, out| $crate::block::encoder!(
+            @ level, rows, out,
+            scalar::encode(rows, out),
+            _weights => scalar::encode(rows, out)
+        )
+    };
+    // `recipe` and `pack` of the type describe the search of IQ2 and IQ3.
+    (codebook) => {
+        |level, rows, out| {
+            static POINTS: std::sync::OnceLock<$crate::iq_fit::lanes::Points> = std::sync::OnceLock::new();
+            let recipe = scalar::recipe();
+            $crate::level::at_level!(
+                level,
+                simd => $crate::iq_fit::lanes::encode(simd, &recipe, &POINTS, rows, out, scalar::pack),
+                recipe.encode(rows, out, scalar::pack)
+            )
+        }
+    };
+    (@ $level:ident, $rows:ident, $out:ident, $plain:expr, $weights:ident => $weighted:expr) => {
+        match $rows.weights {
+            None => $crate::level::at_level!(
+                $level,
+                simd => lanes::encode(simd, $rows.values, $out),
+                $plain
+            ),
+            Some($weights) => $crate::level::at_level!(
+                $level,
+                simd => lanes::encode_weighted(simd, $rows, $weights, $out),
+                $weighted
+            ),
+        }
     };
 }
-pub(crate) use decode_at_level;
+pub(crate) use encoder;
+
+/// The decoder of a type, made of its modules. Decodes block after block with the instructions of a level.
+macro_rules! decoder {
+    // One source for all levels: each element is decoded by itself, so the compiler makes vectors of the plain
+    // loops, and they are as fast as the memory. `scalar::decode` must be `#[inline(always)]`.
+    (loops) => {
+        |level, blocks, out| {
+            $crate::level::at_level!(
+                level,
+                _simd => $crate::block::decode_blocks(blocks, out, scalar::decode),
+                $crate::block::decode_blocks(blocks, out, scalar::decode)
+            )
+        }
+    };
+    // With a lane kernel.
+    (lanes) => {
+        |level, blocks, out| {
+            $crate::level::at_level!(
+                level,
+                simd => $crate::block::decode_blocks(
+                    blocks,
+                    out,
+                    #[inline(always)]
+                    |block, values| decode::decode(simd, block, values)
+                ),
+                $crate::block::decode_blocks(blocks, out, scalar::decode)
+            )
+        }
+    };
+}
+pub(crate) use decoder;
 
 /// Signed bytes, each times the scale.
 #[inline(always)]
@@ -155,7 +245,7 @@ pub fn decode_signed<const N: usize>(levels: &[u8; N], scale: f32, values: &mut 
     }
 }
 
-/// The loop of [`decode_at_level`].
+/// The loop of [`decoder`].
 #[inline(always)]
 pub fn decode_blocks<const E: usize, const B: usize>(
     blocks: &[u8],

@@ -10,7 +10,8 @@ use tensor::DType;
 
 use crate::{
     Level,
-    block::{array_at, array_at_mut, assert_sizes},
+    block::{array_at, array_at_mut, assert_sizes, put_u16, u16_at},
+    round::f16_to_f32,
     valid::half_scales,
 };
 
@@ -85,17 +86,27 @@ pub trait Frozen<const E: usize, const B: usize> {
     /// Values of levels.
     const POINTS: Points;
 
-    /// Codes of a group's scale and of its offset.
-    const CODES: [Codes; 2];
+    /// Codes of a group's scale and of its offset. By default a block begins with its one scale in half precision
+    /// and has no offset.
+    const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
 
     /// Codes of a group's scale and of its offset; 0 if there is none.
-    fn codes(block: &[u8; B], group: usize) -> [u16; 2];
+    #[inline(always)]
+    fn codes(block: &[u8; B], _group: usize) -> [u16; 2] {
+        [u16_at(block, 0), 0]
+    }
 
     /// Scale and offset that such codes stand for in this block, as the decoder computes them.
-    fn scale(block: &[u8; B], codes: [u16; 2]) -> [f32; 2];
+    #[inline(always)]
+    fn scale(_block: &[u8; B], [scale, _]: [u16; 2]) -> [f32; 2] {
+        [f16_to_f32(scale), NO_OFFSET]
+    }
 
     /// Writes the codes of a group and leaves all other bits as they are.
-    fn put_codes(codes: [u16; 2], block: &mut [u8; B], group: usize);
+    #[inline(always)]
+    fn put_codes([scale, _]: [u16; 2], block: &mut [u8; B], _group: usize) {
+        put_u16(block, 0, scale);
+    }
 
     /// The levels of a block.
     fn levels(block: &[u8; B]) -> [u8; E];

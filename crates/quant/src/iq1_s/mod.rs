@@ -21,7 +21,7 @@ use tensor::DType;
 
 use crate::{
     Codec, Level, Rows, Search,
-    block::{assert_sizes, decode_at_level},
+    block::{assert_sizes, decoder},
     level::at_level,
 };
 
@@ -31,8 +31,13 @@ const BYTES: usize = 50;
 const _: () = assert_sizes(DType::IQ1_S, 256, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec =
-    Codec { dtype: DType::IQ1_S, needs_weights: true, search: Search::Always, encode: Some(encode), decode };
+pub const CODEC: Codec = Codec {
+    dtype: DType::IQ1_S,
+    needs_weights: true,
+    search: Search::Always,
+    encode: Some(encode),
+    decode: decoder!(lanes),
+};
 
 fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
     let weights = rows.weights.expect("`needs_weights` is checked before");
@@ -41,8 +46,4 @@ fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
         simd => lanes::encode(simd, rows, weights, out),
         scalar::encode(rows, weights, out)
     );
-}
-
-fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
 }

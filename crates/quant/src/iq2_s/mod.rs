@@ -17,15 +17,11 @@ mod codebook_block;
 mod decode;
 mod scalar;
 
-use std::sync::OnceLock;
-
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows, Search,
-    block::{assert_sizes, decode_at_level},
-    iq_fit::lanes::{self, Points},
-    level::at_level,
+    Codec, Search,
+    block::{assert_sizes, decoder, encoder},
 };
 
 pub use codebook_block::Block;
@@ -36,19 +32,10 @@ const BYTES: usize = 82;
 const _: () = assert_sizes(DType::IQ2_S, 256, BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec =
-    Codec { dtype: DType::IQ2_S, needs_weights: false, search: Search::Always, encode: Some(encode), decode };
-
-fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    static POINTS: OnceLock<Points> = OnceLock::new();
-    let recipe = scalar::recipe();
-    at_level!(
-        level,
-        simd => lanes::encode(simd, &recipe, &POINTS, rows, out, scalar::pack, scalar::encode_block),
-        scalar::encode(rows, out)
-    );
-}
-
-fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
-}
+pub const CODEC: Codec = Codec {
+    dtype: DType::IQ2_S,
+    needs_weights: false,
+    search: Search::Always,
+    encode: Some(encoder!(codebook)),
+    decode: decoder!(lanes),
+};

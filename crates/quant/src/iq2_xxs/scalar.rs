@@ -1,7 +1,6 @@
 //! IQ2_XXS, plainly.
 
 use crate::{
-    Rows,
     block::{f16_at, put_f16, put_u32, u32_at},
     fit,
     grids::{Codebook, IQ2_XXS_VALUES, even_signs},
@@ -29,24 +28,6 @@ pub fn recipe() -> Recipe<SUB, 8, 4> {
         smallest: fit::SMALLEST_GROUP,
         start: Start::Fitted,
     }
-}
-
-/// Encodes rows.
-pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
-    let recipe = recipe();
-    iq_fit::encode_weighted_blocks(rows, out, |values, importance, block| {
-        encode_block(&recipe, values, Some(importance), block);
-    });
-}
-
-/// Encodes one block.
-pub fn encode_block(
-    recipe: &Recipe<SUB, 8, 4>,
-    values: &[f32; SUPER],
-    importance: Option<&[f32; SUPER]>,
-    block: &mut [u8; super::BYTES],
-) {
-    pack(recipe.lattice.codebook, &recipe.search(values, importance), block);
 }
 
 /// Writes what was found.

@@ -1,7 +1,6 @@
 //! IQ3_XXS, plainly.
 
 use crate::{
-    Rows,
     block::{f16_at, put_f16, put_u32, u32_at},
     grids::{Codebook, IQ3_XXS_VALUES, even_signs},
     iq_fit::{
@@ -31,24 +30,6 @@ pub fn recipe() -> Recipe<SUB, 4, 8> {
         smallest: SMALLEST_GROUP,
         start: Start::Largest,
     }
-}
-
-/// Encodes rows.
-pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
-    let recipe = recipe();
-    iq_fit::encode_blocks(rows, out, |values, importance, block| {
-        encode_block(&recipe, values, importance, block);
-    });
-}
-
-/// Encodes one block.
-pub fn encode_block(
-    recipe: &Recipe<SUB, 4, 8>,
-    values: &[f32; SUPER],
-    importance: Option<&[f32; SUPER]>,
-    block: &mut [u8; super::BYTES],
-) {
-    pack(recipe.lattice.codebook, &recipe.search(values, importance), block);
 }
 
 /// Writes what was found.

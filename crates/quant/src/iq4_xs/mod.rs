@@ -22,9 +22,8 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows, Search,
-    block::{assert_sizes, decode_at_level},
-    level::at_level,
+    Codec, Search,
+    block::{assert_sizes, decoder, encoder},
 };
 
 pub use frozen::Block;
@@ -39,25 +38,6 @@ pub const CODEC: Codec = Codec {
     dtype: DType::IQ4_XS,
     needs_weights: false,
     search: Search::Always,
-    encode: Some(encode),
-    decode,
+    encode: Some(encoder!(optional weights)),
+    decode: decoder!(lanes),
 };
-
-fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    match rows.weights {
-        None => at_level!(
-            level,
-            simd => lanes::encode(simd, rows.values, out),
-            scalar::encode(rows, out)
-        ),
-        Some(weights) => at_level!(
-            level,
-            simd => lanes::encode_weighted(simd, rows, weights, out),
-            scalar::encode(rows, out)
-        ),
-    }
-}
-
-fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
-}

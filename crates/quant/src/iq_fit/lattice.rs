@@ -1,8 +1,8 @@
 //! The search of IQ2 and IQ3: one scale for a sub-block whose groups of magnitudes must be points of a codebook.
 
-use super::{SUPER, larger, nearest_point};
+use super::{SUPER, encode_blocks, larger, nearest_point};
 use crate::{
-    fit,
+    Rows, fit,
     grids::{Codebook, Place},
     round::nearest_int,
 };
@@ -56,6 +56,30 @@ pub struct Choice {
 }
 
 impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS, LEVELS> {
+    /// Encodes rows; `pack` writes the choices of a block.
+    pub fn encode<const N_SUBS: usize, const B: usize>(
+        &self,
+        rows: Rows<'_>,
+        out: &mut [u8],
+        pack: impl Fn(&Codebook, &[Choice; N_SUBS], &mut [u8; B]),
+    ) {
+        encode_blocks(rows, out, |values, importance, block| {
+            self.encode_block(values, importance, block, &pack);
+        });
+    }
+
+    /// Encodes a block; never inlined, because lanes call it for the few blocks that they cannot encode.
+    #[inline(never)]
+    pub fn encode_block<const N_SUBS: usize, const B: usize>(
+        &self,
+        values: &[f32; SUPER],
+        importance: Option<&[f32; SUPER]>,
+        block: &mut [u8; B],
+        pack: &impl Fn(&Codebook, &[Choice; N_SUBS], &mut [u8; B]),
+    ) {
+        pack(self.lattice.codebook, &self.search(values, importance), block);
+    }
+
     /// Searches all sub-blocks of a super-block.
     #[inline(always)]
     pub fn search<const N_SUBS: usize>(

@@ -32,17 +32,6 @@ pub fn encode_blocks<const E: usize, const B: usize>(
     }
 }
 
-/// Encodes block after block of a type that is never encoded without importance weights.
-#[inline(always)]
-pub fn encode_weighted_blocks<const E: usize, const B: usize>(
-    rows: Rows<'_>,
-    out: &mut [u8],
-    encode: impl Fn(&[f32; E], &[f32; E], &mut [u8; B]),
-) {
-    let weights = rows.weights.expect("`needs_weights` is checked before");
-    block::encode_weighted_blocks(rows, weights, out, encode);
-}
-
 /// The larger of two as the reference's `MAX` has it: the second where they do not compare.
 #[inline(always)]
 pub fn larger(a: f32, b: f32) -> f32 {

@@ -119,7 +119,7 @@ pub fn fit_weighted<S: Simd>(
         numbers[1][sub] = found[sub].min;
     }
     let mut ideal = [[S::u32s::splat(simd, 0); SUBS]; 2];
-    let [scale, min] = unsigned(simd, &numbers, &sum_w, 63, &mut ideal);
+    let [scale, min] = unsigned(simd, numbers.each_ref(), [&sum_w; 2], 63, &mut ideal);
     // The sign of a NaN may differ from the scalar code.
     wild |= !(scale.simd_eq(scale) & min.simd_eq(min));
     let (scale_bits, scale) = half(simd, scale);

@@ -1,4 +1,5 @@
-//! [`fit::unsigned`](crate::fit::unsigned), a block a lane: the scales of a block's scales.
+//! [`fit::unsigned`](crate::fit::unsigned), a block a lane: the scales of a block's scales, and the start of the
+//! search of IQ2_XXS.
 
 use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
@@ -6,16 +7,16 @@ use fearless_simd_macros::simd;
 use super::{MAGIC, nearest_int};
 use crate::fit::SMALLEST_GROUP;
 
-/// Numbers that are fitted side by side: scales and minima.
+/// Numbers that are fitted side by side (scales and minima, or two sub-blocks), so that the divisions of one are
+/// hidden by the other.
 const SIDES: usize = 2;
 
-/// Fits both sides at once; the weights are those of both. Gives the scales; equal for every input, but for
-/// the sign of a NaN.
+/// Fits both sides at once and returns the scales; equal for every input, except for the sign of a NaN.
 #[simd]
 pub fn unsigned<S: Simd, const N: usize>(
     simd: S,
-    values: &[[S::f32s; N]; SIDES],
-    weights: &[S::f32s; N],
+    values: [&[S::f32s; N]; SIDES],
+    weights: [&[S::f32s; N]; SIDES],
     max_level: u8,
     levels: &mut [[S::u32s; N]; SIDES],
 ) -> [S::f32s; SIDES] {
@@ -40,7 +41,7 @@ pub fn unsigned<S: Simd, const N: usize>(
         for i in 0..N {
             let level: S::f32s = (nearest_int(simd, inv_scale[g] * values[g][i]) & low_byte).to_float();
             let miss = values[g][i] - scale * level;
-            best_error[g] += weights[i] * miss * miss;
+            best_error[g] += weights[g][i] * miss * miss;
         }
     }
     // Eight more tries around it, in steps of a tenth of a level, here with levels bounded above and not
@@ -57,7 +58,7 @@ pub fn unsigned<S: Simd, const N: usize>(
                 let x = values[g][i];
                 let level: S::f32s = bounded(simd, trial[g] * x, max_level).to_float();
                 let miss = x - scale[g] * level;
-                error[g] += weights[i] * miss * miss;
+                error[g] += weights[g][i] * miss * miss;
             }
         }
         for g in 0..SIDES {
@@ -76,9 +77,9 @@ pub fn unsigned<S: Simd, const N: usize>(
         for g in 0..SIDES {
             let found = bounded(simd, inv_scale[g] * values[g][i], max_level);
             let signed: S::f32s = found.to_float();
-            weighted[g][i] = weights[i] * values[g][i];
+            weighted[g][i] = weights[g][i] * values[g][i];
             sum_lx[g] += weighted[g][i] * signed;
-            sum_l2[g] += weights[i] * signed * signed;
+            sum_l2[g] += weights[g][i] * signed * signed;
             level[g][i] = (found.bitcast::<S::u32s>() & low_byte).to_float();
         }
     }
@@ -87,7 +88,7 @@ pub fn unsigned<S: Simd, const N: usize>(
         let mut changed = S::mask32s::splat(simd, false);
         for i in 0..N {
             for g in 0..SIDES {
-                let (x, w, wx, old) = (values[g][i], weights[i], weighted[g][i], level[g][i]);
+                let (x, w, wx, old) = (values[g][i], weights[g][i], weighted[g][i], level[g][i]);
                 // The sums without the number, the level `x l2 / lx` that suits the rest best, and the sums
                 // with that.
                 let mut lx = sum_lx[g] - wx * old;

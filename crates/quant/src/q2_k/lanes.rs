@@ -104,7 +104,7 @@ fn fit_weighted<S: Simd>(
         ideal[1][sub] = found.min;
     }
     let mut numbers = [[S::u32s::splat(simd, 0); SUBS]; 2];
-    let [scale, min] = unsigned(simd, &ideal, &sum_w, 15, &mut numbers);
+    let [scale, min] = unsigned(simd, ideal.each_ref(), [&sum_w; 2], 15, &mut numbers);
     finish(simd, x, [scale, min], &numbers, found.as_flattened(), words);
     wild | !(scale.simd_eq(scale) & min.simd_eq(min))
 }

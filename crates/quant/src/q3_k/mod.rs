@@ -21,9 +21,8 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows, Search,
-    block::{assert_sizes, decode_at_level, encode_blocks, encode_weighted_blocks},
-    level::at_level,
+    Codec, Search,
+    block::{assert_sizes, decoder, encoder},
 };
 
 pub use frozen::Block;
@@ -31,24 +30,10 @@ pub use frozen::Block;
 const _: () = assert_sizes(DType::Q3_K, scalar::ELEMS, scalar::BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec =
-    Codec { dtype: DType::Q3_K, needs_weights: false, search: Search::Always, encode: Some(encode), decode };
-
-fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    match rows.weights {
-        None => at_level!(
-            level,
-            simd => lanes::encode(simd, rows.values, out),
-            encode_blocks(rows.values, out, scalar::encode)
-        ),
-        Some(weights) => at_level!(
-            level,
-            simd => lanes::encode_weighted(simd, rows, weights, out),
-            encode_weighted_blocks(rows, weights, out, scalar::encode_weighted)
-        ),
-    }
-}
-
-fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
-}
+pub const CODEC: Codec = Codec {
+    dtype: DType::Q3_K,
+    needs_weights: false,
+    search: Search::Always,
+    encode: Some(encoder!(weighted blocks)),
+    decode: decoder!(lanes),
+};

@@ -4,10 +4,9 @@ use tensor::DType;
 
 use super::scalar::{BYTES, ELEMS};
 use crate::{
-    block::{array_at, array_at_mut, put_u16, u16_at},
-    frozen::{Codes, Frozen, NO_OFFSET, Points},
+    block::{array_at, array_at_mut},
+    frozen::{Frozen, Points},
     nibbles,
-    round::f16_to_f32,
 };
 
 /// A block, for the table of such types.
@@ -18,22 +17,6 @@ impl Frozen<ELEMS, BYTES> for Block {
     const GROUP: usize = ELEMS;
     // Level 0 stands for -8 and has no counterpart at the other end, which the encoder uses for the value of the largest magnitude.
     const POINTS: Points = Points::Steps { zero: 8, lowest: 0, highest: 15 };
-    const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
-
-    #[inline(always)]
-    fn codes(block: &[u8; BYTES], _group: usize) -> [u16; 2] {
-        [u16_at(block, 0), 0]
-    }
-
-    #[inline(always)]
-    fn scale(_block: &[u8; BYTES], [scale, _]: [u16; 2]) -> [f32; 2] {
-        [f16_to_f32(scale), NO_OFFSET]
-    }
-
-    #[inline(always)]
-    fn put_codes([scale, _]: [u16; 2], block: &mut [u8; BYTES], _group: usize) {
-        put_u16(block, 0, scale);
-    }
 
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {

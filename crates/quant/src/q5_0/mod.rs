@@ -17,10 +17,8 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows, Search,
-    block::{assert_sizes, decode_at_level, encode_blocks, encode_weighted_rows},
-    fit::mean_square,
-    level::at_level,
+    Codec, Search,
+    block::{assert_sizes, decoder, encoder},
 };
 
 pub use frozen::Block;
@@ -32,25 +30,6 @@ pub const CODEC: Codec = Codec {
     dtype: DType::Q5_0,
     needs_weights: false,
     search: Search::Weighted,
-    encode: Some(encode),
-    decode,
+    encode: Some(encoder!(weighted rows)),
+    decode: decoder!(lanes),
 };
-
-fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    match rows.weights {
-        None => at_level!(
-            level,
-            simd => lanes::encode(simd, rows.values, out),
-            encode_blocks(rows.values, out, scalar::encode)
-        ),
-        Some(weights) => at_level!(
-            level,
-            simd => lanes::encode_weighted(simd, rows, weights, out),
-            encode_weighted_rows(rows, weights, out, mean_square, scalar::encode_weighted)
-        ),
-    }
-}
-
-fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
-}

@@ -4,9 +4,8 @@ use tensor::DType;
 
 use super::scalar::{BYTES, ELEMS};
 use crate::{
-    block::{array_at, array_at_mut, put_u16, u16_at},
-    frozen::{Codes, Frozen, NO_OFFSET, Points},
-    round::f16_to_f32,
+    block::{array_at, array_at_mut},
+    frozen::{Frozen, Points},
 };
 
 /// A block, for the table of such types.
@@ -16,22 +15,6 @@ impl Frozen<ELEMS, BYTES> for Block {
     const DTYPE: DType = DType::Q8_0;
     const GROUP: usize = ELEMS;
     const POINTS: Points = Points::Steps { zero: 128, lowest: 1, highest: 255 };
-    const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
-
-    #[inline(always)]
-    fn codes(block: &[u8; BYTES], _group: usize) -> [u16; 2] {
-        [u16_at(block, 0), 0]
-    }
-
-    #[inline(always)]
-    fn scale(_block: &[u8; BYTES], [scale, _]: [u16; 2]) -> [f32; 2] {
-        [f16_to_f32(scale), NO_OFFSET]
-    }
-
-    #[inline(always)]
-    fn put_codes([scale, _]: [u16; 2], block: &mut [u8; BYTES], _group: usize) {
-        put_u16(block, 0, scale);
-    }
 
     // Levels are the signed bytes, lifted by 128. The reference never gives -128, and some of its kernels take the magnitude of a byte.
     #[inline(always)]

@@ -13,21 +13,17 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows, Search,
-    block::{assert_sizes, decode_at_level, encode_blocks},
+    Codec, Search,
+    block::{assert_sizes, decoder, encode_blocks},
 };
 
 const _: () = assert_sizes(DType::Q8_1, scalar::ELEMS, scalar::BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec =
-    Codec { dtype: DType::Q8_1, needs_weights: false, search: Search::Never, encode: Some(encode), decode };
-
-/// Importance weights change nothing: the scale follows from the values alone.
-fn encode(_level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    encode_blocks(rows.values, out, scalar::encode);
-}
-
-fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, scalar::decode);
-}
+pub const CODEC: Codec = Codec {
+    dtype: DType::Q8_1,
+    needs_weights: false,
+    search: Search::Never,
+    encode: Some(|_, rows, out| encode_blocks(rows.values, out, scalar::encode)),
+    decode: decoder!(loops),
+};

@@ -14,31 +14,17 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows, Search,
-    block::{assert_sizes, decode_at_level, encode_blocks},
-    level::at_level,
+    Codec, Search,
+    block::{assert_sizes, decoder, encoder},
 };
 
 const _: () = assert_sizes(DType::TQ2_0, scalar::ELEMS, scalar::BYTES);
 
 /// The row of this type.
-pub const CODEC: Codec =
-    Codec { dtype: DType::TQ2_0, needs_weights: false, search: Search::Never, encode: Some(encode), decode };
-
-/// Importance weights change nothing: the scale follows from the values alone.
-fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    at_level!(
-        level,
-        _simd => encode_blocks(
-            rows.values,
-            out,
-            #[inline(always)]
-            |values, block| { scalar::encode(values, block); },
-        ),
-        encode_blocks(rows.values, out, scalar::encode)
-    );
-}
-
-fn decode(level: Level, blocks: &[u8], out: &mut [f32]) {
-    decode_at_level!(level, blocks, out, decode::decode, scalar::decode);
-}
+pub const CODEC: Codec = Codec {
+    dtype: DType::TQ2_0,
+    needs_weights: false,
+    search: Search::Never,
+    encode: Some(encoder!(loops)),
+    decode: decoder!(lanes),
+};

@@ -10,7 +10,6 @@
 mod lookup;
 mod points;
 mod search;
-mod start;
 
 use std::sync::OnceLock;
 
@@ -19,13 +18,13 @@ use fearless_simd_macros::simd;
 
 pub use self::{lookup::Lookup, points::Points};
 use super::{
-    SUPER, encode_blocks,
+    SUPER,
     lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted},
 };
 use crate::{
     Rows,
     grids::Codebook,
-    lanes::{MAX_LANES, sum_of_squares, transpose},
+    lanes::{MAX_LANES, sum_of_squares, transpose, unsigned::unsigned},
 };
 
 /// Sub-blocks that are made ready at once.
@@ -86,8 +85,8 @@ struct Found<S: Simd> {
 }
 
 /// Encodes rows. `points` is the type's own cell for the lists of its codebook, filled at first use;
-/// `pack(codebook, choices, block)` writes what was found for a block, and `scalar(recipe, values, importance, block)`
-/// encodes a wild one, or all where the level has no table lookups.
+/// `pack(codebook, choices, block)` writes the choices of a block. Wild blocks, and all if the level has no table
+/// lookups, are encoded by [`Recipe::encode_block`].
 #[simd]
 pub fn encode<
     S: Lookup,
@@ -103,13 +102,10 @@ pub fn encode<
     rows: Rows<'_>,
     out: &mut [u8],
     pack: impl Fn(&Codebook, &[Choice; N_SUBS], &mut [u8; B]),
-    scalar: impl Fn(&Recipe<SUB, DIMS, LEVELS>, &[f32; SUPER], Option<&[f32; SUPER]>, &mut [u8; B]),
 ) {
     const { assert!(N_SUBS * SUB == SUPER && N_SUBS.is_multiple_of(SIDES)) };
-    let scalar =
-        |values: &_, importance: Option<&_>, block: &mut _| scalar(recipe, values, importance, block);
     if !S::AVAILABLE {
-        return encode_blocks(rows, out, scalar);
+        return recipe.encode(rows, out, pack);
     }
     let points = points.get_or_init(|| Points::of(&recipe.lattice));
     let lanes = S::f32s::LEN;
@@ -161,7 +157,8 @@ pub fn encode<
         for (lane, block) in blocks.iter_mut().enumerate() {
             if wild >> lane & 1 == 1 {
                 let index = unit * lanes + lane;
-                scalar(&values[index], weights.map(|weights| &weights[index % weights.len()]), block);
+                let weights = weights.map(|weights| &weights[index % weights.len()]);
+                recipe.encode_block(&values[index], weights, block, &pack);
             } else {
                 let choices = std::array::from_fn(
                     #[inline(always)]
@@ -265,7 +262,10 @@ fn starts<S: Simd, const SUB: usize, const DIMS: usize, const LEVELS: usize>(
     let splat = |value: f32| S::f32s::splat(simd, value);
     let top = (2 * Lattice::<SUB, DIMS, LEVELS>::TOP + 1) as f32;
     let fitted = match recipe.start {
-        Start::Fitted => start::scales(simd, subs, 4),
+        Start::Fitted => {
+            let (x, w) = (subs.each_ref().map(|sub| &sub.x), subs.each_ref().map(|sub| &sub.w));
+            unsigned(simd, x, w, 4, &mut [[S::u32s::splat(simd, 0); SUB]; SIDES])
+        }
         Start::Largest => [splat(0.0); SIDES],
     };
     std::array::from_fn(
