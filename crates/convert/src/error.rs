@@ -12,7 +12,7 @@ use crate::unfinished::Unfinished;
 pub enum Error {
     /// The checkpoint cannot be read.
     #[error(transparent)]
-    Source(source::Error),
+    Source(#[from] source::Error),
     /// An adapter cannot be merged into the checkpoint.
     #[error("adapter `{}`: {error}", folder.display())]
     Merge {
@@ -29,10 +29,10 @@ pub enum Error {
     Legacy(#[from] source::LegacyError),
     /// The checkpoint does not make a model.
     #[error(transparent)]
-    Arch(arch::ArchError),
+    Arch(#[from] arch::ArchError),
     /// No dtypes could be chosen.
     #[error(transparent)]
-    Recipe(crate::recipes::RecipeError),
+    Recipe(#[from] crate::recipes::RecipeError),
     /// The recipe that only copies has nothing to copy from a checkpoint.
     #[error("recipe `COPY` takes a gguf file, not a checkpoint")]
     CopyOfCheckpoint,
@@ -134,7 +134,7 @@ pub enum Error {
     Read(source::ReadError),
     /// A GGUF file, a plan or an output is wrong.
     #[error(transparent)]
-    Gguf(gguf::Error),
+    Gguf(#[from] gguf::Error),
     /// Rows cannot be encoded or decoded.
     #[error("tensor `{tensor}`: {error}")]
     Encode {
@@ -355,30 +355,6 @@ impl Error {
             _ => return None,
         };
         Some(hint.to_owned())
-    }
-}
-
-impl From<arch::ArchError> for Error {
-    fn from(error: arch::ArchError) -> Error {
-        Error::Arch(error)
-    }
-}
-
-impl From<crate::recipes::RecipeError> for Error {
-    fn from(error: crate::recipes::RecipeError) -> Error {
-        Error::Recipe(error)
-    }
-}
-
-impl From<gguf::Error> for Error {
-    fn from(error: gguf::Error) -> Error {
-        Error::Gguf(error)
-    }
-}
-
-impl From<source::Error> for Error {
-    fn from(error: source::Error) -> Error {
-        Error::Source(error)
     }
 }
 

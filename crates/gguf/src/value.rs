@@ -218,35 +218,17 @@ impl From<String> for Value {
     }
 }
 
-impl From<u32> for Value {
-    fn from(value: u32) -> Self {
-        Value::U32(value)
-    }
+/// Values of these types as the variants that hold them.
+macro_rules! values {
+    ($($ty:ty => $variant:ident),*) => {
+        $(impl From<$ty> for Value {
+            fn from(value: $ty) -> Self {
+                Value::$variant(value)
+            }
+        })*
+    };
 }
-
-impl From<u64> for Value {
-    fn from(value: u64) -> Self {
-        Value::U64(value)
-    }
-}
-
-impl From<f32> for Value {
-    fn from(value: f32) -> Self {
-        Value::F32(value)
-    }
-}
-
-impl From<bool> for Value {
-    fn from(value: bool) -> Self {
-        Value::Bool(value)
-    }
-}
-
-impl From<Array> for Value {
-    fn from(array: Array) -> Self {
-        Value::Array(array)
-    }
-}
+values!(u32 => U32, u64 => U64, f32 => F32, bool => Bool, Array => Array);
 
 /// The name of a value type id (`u32`, `str`, `arr`), as gguf-dump style listings show it.
 pub const fn type_name(type_id: u32) -> Option<&'static str> {

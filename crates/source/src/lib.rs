@@ -70,5 +70,5 @@ pub use pickle_error::{PickleError, ZipError};
 pub use read_error::ReadError;
 pub use rows::{read_columns, read_rows};
 pub use small_files::MAX_FILE_BYTES;
-pub use stored::{Repacks, Stored, StoredBlocks};
+pub use stored::{Region, Repacks, Stored, StoredBlocks};
 pub(crate) use weights::Weights;

@@ -11,7 +11,7 @@ use std::{ops::Range, sync::Arc};
 
 use serde_json::{Value as Json, json};
 
-use crate::{Dtype, Error, Part, ReadError, Span, Stored, Tensor, read_columns};
+use crate::{Dtype, Error, Part, ReadError, Region, Span, Stored, Tensor, read_columns};
 
 /// The weights file.
 pub(crate) const WEIGHTS: &str = "adapters.safetensors";
@@ -93,13 +93,8 @@ fn peft_tensor(tensor: Tensor) -> Result<Tensor, Error> {
 struct Transposed(Tensor);
 
 impl Stored for Transposed {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         let (n_rows, n_columns) = ((rows.end - rows.start) as usize, (columns.end - columns.start) as usize);
         // (columns, rows)
         let mut values = vec![0.0; out.len()];

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use tensor::half::{bf16_to_f32, f16_to_f32};
 
-use crate::{Dtype, Part, ReadError, Tensor, View};
+use crate::{Dtype, Part, ReadError, Region, Tensor, View};
 
 /// Reads rows `first_row .. first_row + n_rows` into `out`, which is (n_rows, row_elems) f32.
 ///
@@ -60,7 +60,7 @@ pub fn read_columns(
     check_range(tensor, &rows, tensor.n_rows(), n_columns, out)?;
     match &tensor.stored {
         _ if out.is_empty() => Ok(()),
-        Some(stored) => stored.read(parts, rows, columns, out),
+        Some(stored) => stored.read(parts, Region { rows, columns }, out),
         None => read_runs(row_elems, rows, columns, out, |first, out| read_elems(parts, tensor, first, out)),
     }
 }

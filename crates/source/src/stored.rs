@@ -6,23 +6,26 @@ use tensor::DType;
 
 use crate::{Dtype, Part, ReadError, Span};
 
+/// Some columns of some rows.
+#[derive(Debug, Clone)]
+pub struct Region {
+    /// The rows.
+    pub rows: Range<u64>,
+    /// The columns.
+    pub columns: Range<u64>,
+}
+
 /// Computes the values of one tensor from the contents of its files.
 ///
 /// The tensor is viewed as rows over all outer dimensions; any rows and columns can be read from any thread.
 /// Nothing is kept between two calls, so the caller's buffer is the only memory.
 pub trait Stored: fmt::Debug + Send + Sync {
-    /// Reads columns `columns` of rows `rows` into `out`, which is (rows, columns) f32. The caller has
-    /// checked that both ranges are inside the tensor and that `out` has their size.
+    /// Reads a region into `out`, which is (rows, columns) f32. The caller has checked that the region is inside the
+    /// tensor and that `out` has its size.
     ///
     /// # Errors
     /// [`ReadError`]: stored bytes without a numeric value, such as a scale that is NaN.
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError>;
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError>;
 
     /// The bytes that rows `rows` are made of, each once, for progress and for advice to the system.
     fn spans(&self, rows: Range<u64>) -> Vec<Span>;

@@ -15,7 +15,7 @@ pub enum ExportError {
     Layout(arch::export::ExportError),
     /// Reading, encoding or writing failed.
     #[error(transparent)]
-    Convert(Error),
+    Convert(#[from] Error),
     /// Weights of a checkpoint are plain floats.
     #[error("weights cannot be written as {dtype}; f32, f16 and bf16 can")]
     Dtype {
@@ -44,12 +44,6 @@ pub enum ExportError {
         /// The system's error.
         error: io::Error,
     },
-}
-
-impl From<Error> for ExportError {
-    fn from(error: Error) -> ExportError {
-        ExportError::Convert(error)
-    }
 }
 
 impl ExportError {

@@ -21,7 +21,7 @@
 use std::{ops::Range, sync::OnceLock};
 
 use quant::Level;
-use source::{Part, ReadError, Span, Stored, Tensor, read_columns};
+use source::{Part, ReadError, Region, Span, Stored, Tensor, read_columns};
 
 /// Columns of R that are read at once: 16 kB of rank 16.
 const TILE: usize = 256;
@@ -81,13 +81,8 @@ pub(super) struct Merged {
 }
 
 impl Stored for Merged {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         read_columns(parts, &self.base, rows.clone(), columns.clone(), out)?;
         self.change.add(parts, rows.clone(), columns.clone(), out)?;
         match &self.dora {

@@ -14,6 +14,7 @@ use crate::fit::Candidates;
 const PAIR: usize = 2;
 
 /// Result of the search for one vector of (sub-)blocks.
+#[derive(Clone, Copy)]
 pub struct Found<S: Simd> {
     /// The scale; 0 where the values are flat.
     pub scale: S::f32s,
@@ -23,14 +24,6 @@ pub struct Found<S: Simd> {
     pub inv_scale: S::f32s,
     /// See `inv_scale`.
     pub base: S::f32s,
-}
-
-impl<S: Simd> Copy for Found<S> {}
-
-impl<S: Simd> Clone for Found<S> {
-    fn clone(&self) -> Self {
-        *self
-    }
 }
 
 impl<S: Simd> Found<S> {

@@ -10,6 +10,7 @@ use super::{MAGIC, nearest_int};
 use crate::fit::SMALLEST_GROUP;
 
 /// Result of the search for one vector of (sub-)blocks.
+#[derive(Clone, Copy)]
 pub struct Found<S: Simd> {
     /// The scale; 0 where the values are as good as zero.
     pub scale: S::f32s,
@@ -17,14 +18,6 @@ pub struct Found<S: Simd> {
     pub inv_scale: S::f32s,
     /// Lanes whose values are practically zero and whose levels are all stored as 0.
     pub empty: S::mask32s,
-}
-
-impl<S: Simd> Copy for Found<S> {}
-
-impl<S: Simd> Clone for Found<S> {
-    fn clone(&self) -> Self {
-        *self
-    }
 }
 
 impl<S: Simd> Found<S> {

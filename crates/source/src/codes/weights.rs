@@ -8,7 +8,7 @@ use super::{
     packing::{Axis, Codes, Packing, RUN},
     strided::Strided,
 };
-use crate::{Dtype, Part, ReadError, Repacks, Span, Stored};
+use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored};
 
 /// A tensor of which files hold codes, scales and zeros: (matrices, rows, columns), rows of all matrices being the
 /// rows of the tensor.
@@ -273,13 +273,8 @@ impl CodedWeights {
 }
 
 impl Stored for CodedWeights {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         let width = (columns.end - columns.start) as usize;
         if width == 0 {
             return Ok(());

@@ -28,7 +28,7 @@ use super::{
     checks::{expect_elems, finite_values, small_number, unfit},
     method::{Method, Reading},
 };
-use crate::{Dtype, Error, Part, ReadError, Span, Stored, Tensor, json, rows::read_runs};
+use crate::{Dtype, Error, Part, ReadError, Region, Span, Stored, Tensor, json, rows::read_runs};
 
 /// The factor of int8: 1/127 as bitsandbytes rounds it, which is not what a division gives.
 const ONE_127TH: f32 = 0.007_874_016;
@@ -356,13 +356,8 @@ impl Absmax {
 }
 
 impl Stored for Blocks {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         read_runs(self.row_elems, rows, columns, out, |first, out| self.read_flat(parts, first, out))
     }
 
@@ -413,13 +408,8 @@ fn take_8bit(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 }
 
 impl Stored for ScaledRows {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         let scales = self.scales.part_of(rows.start * 4..rows.end * 4).of(parts)?;
         let codes = self.codes.part_of(rows.start * self.row_elems..rows.end * self.row_elems).of(parts)?;
         let (scales, _) = scales.as_chunks();

@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc};
 
 use tensor::DType;
 
-use crate::{Dtype, Part, ReadError, Repacks, Span, Stored, StoredBlocks, Tensor};
+use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored, StoredBlocks, Tensor};
 
 /// Some rows of a tensor, presented as a separate tensor.
 #[derive(Debug)]
@@ -25,14 +25,9 @@ impl RowsOf {
 }
 
 impl Stored for RowsOf {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
-        self.whole.read(parts, self.place(rows), columns, out)
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
+        self.whole.read(parts, Region { rows: self.place(rows), columns }, out)
     }
 
     fn spans(&self, rows: Range<u64>) -> Vec<Span> {

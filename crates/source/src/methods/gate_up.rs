@@ -16,7 +16,9 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use tensor::DType;
 
 use super::code_parts::shape_error;
-use crate::{Dtype, Error, Part, ReadError, Repacks, Span, Stored, StoredBlocks, Tensor, read_columns};
+use crate::{
+    Dtype, Error, Part, ReadError, Region, Repacks, Span, Stored, StoredBlocks, Tensor, read_columns,
+};
 
 /// Two tensors of one shape that alternate: row by row, or element by element.
 #[derive(Debug)]
@@ -39,13 +41,8 @@ impl Alternating {
 }
 
 impl Stored for Alternating {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         let width = (columns.end - columns.start) as usize;
         if width == 0 {
             return Ok(());

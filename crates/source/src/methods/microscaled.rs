@@ -20,7 +20,7 @@ use std::{borrow::Cow, ops::Range};
 use tensor::DType;
 
 use super::{number_tables::Numbers, scale_order::ScaleOrder};
-use crate::{Dtype, Part, ReadError, Repacks, Span, Stored, StoredBlocks, Tensor, rows::read_elems};
+use crate::{Dtype, Part, ReadError, Region, Repacks, Span, Stored, StoredBlocks, Tensor, rows::read_elems};
 
 /// Format of codes and scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -269,13 +269,8 @@ fn halves<const HALF: usize>(codes: &[u8]) -> [u8; HALF] {
 }
 
 impl Stored for Microscaled {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         let width = (columns.end - columns.start) as usize;
         if width == 0 {
             return Ok(());

@@ -18,7 +18,7 @@ use std::{ops::Range, sync::Arc};
 use serde_json::Value as Json;
 
 use super::{experts::split_experts, gate_up::join_gate_and_up};
-use crate::{Error, Part, ReadError, Span, Stored, Tensor, read_columns};
+use crate::{Error, Part, ReadError, Region, Span, Stored, Tensor, read_columns};
 
 /// Families whose weights mlx-lm changes in a way that is not undone here, with the change. A family without `part` is
 /// refused if the metadata names MLX as the writer.
@@ -151,13 +151,8 @@ fn is_turned_kernel(tensor: &Tensor) -> bool {
 struct LessOne(Tensor);
 
 impl Stored for LessOne {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         read_columns(parts, &self.0, rows, columns, out)?;
         out.iter_mut().for_each(|value| *value -= 1.0);
         Ok(())

@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use super::number_tables::Scales;
-use crate::{Part, ReadError, Span, Stored, rows::read_runs};
+use crate::{Part, ReadError, Region, Span, Stored, rows::read_runs};
 
 /// A tensor of such codes.
 #[derive(Debug)]
@@ -141,13 +141,8 @@ fn each(out: &mut [f32], scales: &[f32], offsets: &[f32], value: impl Fn(f32, f3
 }
 
 impl Stored for Planes {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         read_runs(self.row_elems, rows, columns, out, |first, out| self.read_flat(parts, first, out))
     }
 

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use super::{grid::Grid, number_tables::Numbers};
-use crate::{Dtype, Part, ReadError, Span, Stored};
+use crate::{Dtype, Part, ReadError, Region, Span, Stored};
 
 /// Codes and where their scales are.
 #[derive(Debug)]
@@ -70,13 +70,8 @@ fn multiply(table: &[f32; 256], codes: &[u8], scale: f32, out: &mut [f32]) {
 }
 
 impl Stored for Scaled {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         let width = (columns.end - columns.start) as usize;
         if width == 0 || rows.is_empty() {
             return Ok(());

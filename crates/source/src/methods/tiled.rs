@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use super::{checks::unfit, code_parts::shape_error};
-use crate::{Error, Part, ReadError, Span, Stored, Tensor, codes::Strided};
+use crate::{Error, Part, ReadError, Region, Span, Stored, Tensor, codes::Strided};
 
 /// Rows of a tile, columns of the words of a lane, and words of all lanes of a tile.
 const TILE_ROWS: u64 = 8;
@@ -131,13 +131,8 @@ impl Tiled {
 }
 
 impl Stored for Tiled {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         let mut out = out.iter_mut();
         for row in rows {
             self.each(parts, row, &columns, |code, scale, zero| {

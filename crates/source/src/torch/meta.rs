@@ -29,7 +29,7 @@ use std::{
 };
 
 use super::{parse, strided::Strided};
-use crate::{Error, Listing, Part, ReadError, Span, Stored, Tensor, Weights, read_columns};
+use crate::{Error, Listing, Part, ReadError, Region, Span, Stored, Tensor, Weights, read_columns};
 
 const PREFIX: &str = "consolidated.";
 /// Meta's, and that of the first Mixtral.
@@ -276,13 +276,8 @@ impl Merged {
 }
 
 impl Stored for Merged {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         let width = (columns.end - columns.start) as usize;
         for (at, piece) in self.pieces.iter().enumerate() {
             let (own_rows, own_columns) = self.part_of(at, &rows, &columns);

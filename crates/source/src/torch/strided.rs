@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Dtype, Part, ReadError, Span, Stored, View, read_rows};
+use crate::{Dtype, Part, ReadError, Region, Span, Stored, View, read_rows};
 
 /// Elements that are gathered before they are converted.
 const CHUNK: usize = 1024;
@@ -66,13 +66,8 @@ impl Strided {
 }
 
 impl Stored for Strided {
-    fn read(
-        &self,
-        parts: &[Part],
-        rows: Range<u64>,
-        columns: Range<u64>,
-        out: &mut [f32],
-    ) -> Result<(), ReadError> {
+    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
+        let Region { rows, columns } = region;
         let bytes = self.storage.of(parts)?;
         let width = (columns.end - columns.start) as usize;
         let step = self.step();
