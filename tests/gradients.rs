@@ -93,7 +93,7 @@ fn both_sides(model: &Model) -> (Shown, Shown) {
     }
     let mut gradients = steps.loss_back(&between, &mut |row, p| target(row, p.len())).unwrap();
     for (step, entered) in entered.into_iter().enumerate().rev() {
-        gradients = steps.back(step, &sequences, entered, gradients, Some(&mut outputs)).unwrap();
+        gradients = steps.backward(step, &sequences, entered, gradients, Some(&mut outputs)).unwrap();
     }
     (inputs, outputs)
 }
@@ -238,7 +238,7 @@ fn gathered(
 
 fn texts(model: &Model) -> Texts {
     let [long, short] = sequences(model);
-    Texts::of_windows(vec![long.clone(), short, long[3..12].to_vec(), long[..7].to_vec()])
+    Texts::from_chunks(vec![long.clone(), short, long[3..12].to_vec(), long[..7].to_vec()])
 }
 
 /// Draws like the crate: SplitMix64 of chunk and token, into consecutive probabilities.
@@ -265,7 +265,7 @@ fn moments_are_sums_over_tokens_that_are_drawn() {
     // The same, a window after the other, in double precision.
     let steps = Steps::new(&model).unwrap();
     let mut sums: BTreeMap<(String, bool), (Vec<f64>, u64)> = BTreeMap::new();
-    for (window, tokens) in texts(&model).windows().iter().enumerate() {
+    for (window, tokens) in texts(&model).chunks().iter().enumerate() {
         let (mut between, mut entered, mut shown) = (Between::default(), Vec::new(), Shown::default());
         for step in 0..steps.n_steps() {
             entered.push(between.clone());
@@ -274,7 +274,7 @@ fn moments_are_sums_over_tokens_that_are_drawn() {
         let mut choose = |row: usize, p: &[f32]| drawn(window as u64, row as u64, p);
         let mut gradients = steps.loss_back(&between, &mut choose).unwrap();
         for (step, entered) in entered.into_iter().enumerate().rev() {
-            gradients = steps.back(step, &[tokens], entered, gradients, Some(&mut shown)).unwrap();
+            gradients = steps.backward(step, &[tokens], entered, gradients, Some(&mut shown)).unwrap();
         }
         for ((tensor, _), (rows, n)) in shown.0 {
             // Every third window is held out.
@@ -368,7 +368,7 @@ fn models_without_a_way_back_say_what_is_in_the_way() {
         let sandbox = Sandbox::with_golden(name);
         assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
         let model = open(&sandbox, 1);
-        let error = Steps::new(&model).unwrap().need_way_back().unwrap_err().to_string();
+        let error = Steps::new(&model).unwrap().need_backward().unwrap_err().to_string();
         assert!(error.ends_with(part), "{name}: {error}");
     }
 }

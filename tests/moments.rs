@@ -111,7 +111,7 @@ fn sums_are_those_of_a_plain_loop() {
     for name in DIRECT {
         let (_sandbox, model) = converted(name, 2);
         let windows = windows(&model, 3, 9, 7);
-        let texts = Texts::of_windows(windows.clone());
+        let texts = Texts::from_chunks(windows.clone());
         let (inputs, _) = gathered(&model, &texts, &options()).unwrap();
         let (mut fit, mut held) = (Direct::default(), Direct::default());
         for (index, window) in windows.iter().enumerate() {
@@ -174,7 +174,7 @@ fn every_graph_gathers_and_the_importance_matrix_comes_with_it() {
         let (_sandbox, model) = converted(name, 1);
         // More than one batch would be had of thousands of tokens alone; small models are not wide enough for that.
         let windows = windows(&model, 5, 3, 9);
-        let texts = Texts::of_windows(windows.clone());
+        let texts = Texts::from_chunks(windows.clone());
         if model.audio_input().is_some() {
             let refused = Plan::new(&model, &texts, &options());
             assert!(matches!(refused, Err(Error::Eval(eval::Error::NoFeatures { .. }))), "{name}");
@@ -206,7 +206,7 @@ fn neither_threads_nor_memory_change_a_bit() {
     // Batches of mixtures have four times the rows.
     for (name, n_windows) in [("llama", 40), ("gemma3n", 40), ("qwen2moe", 160), ("t5", 40)] {
         let (sandbox, model) = converted(name, 1);
-        let texts = Texts::of_windows(windows(&model, 11, n_windows, 90));
+        let texts = Texts::from_chunks(windows(&model, 11, n_windows, 90));
         let plan = Plan::new(&model, &texts, &options()).unwrap();
         assert!(plan.n_batches() > 1, "{name}: one batch would show little");
         let (expected, summary) = gathered(&model, &texts, &options()).unwrap();
@@ -268,7 +268,7 @@ fn cached(
 fn a_run_goes_on_behind_the_steps_that_are_there() {
     for name in ["gemma3n", "qwen2moe"] {
         let (sandbox, model) = converted(name, 2);
-        let texts = Texts::of_windows(windows(&model, 7, 9, 20));
+        let texts = Texts::from_chunks(windows(&model, 7, 9, 20));
         let (expected, summary) = gathered(&model, &texts, &options()).unwrap();
         let whole = sandbox.path("whole");
         let (found, _) = cached(&model, &texts, &whole, None).unwrap();
@@ -312,7 +312,7 @@ fn a_run_goes_on_behind_the_steps_that_are_there() {
 fn two_halves_add_up() {
     let (sandbox, model) = converted("qwen2moe", 2);
     let all = windows(&model, 13, 16, 10);
-    let (first, second) = (Texts::of_windows(all[..8].to_vec()), Texts::of_windows(all[8..].to_vec()));
+    let (first, second) = (Texts::from_chunks(all[..8].to_vec()), Texts::from_chunks(all[8..].to_vec()));
     let both = Texts::joined([first.clone(), second.clone()]);
     let path = |name: &str| sandbox.path(name);
     let (a, _) = cached(&model, &first, &path("a"), None).unwrap();
@@ -346,7 +346,7 @@ fn two_halves_add_up() {
 #[test]
 fn statistics_of_something_else_are_refused_by_name() {
     let (sandbox, model) = converted("llama", 1);
-    let texts = Texts::of_windows(windows(&model, 17, 3, 10));
+    let texts = Texts::from_chunks(windows(&model, 17, 3, 10));
     let folder = sandbox.path("moments");
     cached(&model, &texts, &folder, None).unwrap();
     let what = |model: &Model, texts: &Texts, options: &Options| {
@@ -358,7 +358,7 @@ fn statistics_of_something_else_are_refused_by_name() {
     };
     let (_other_sandbox, other) = converted("qwen2", 1);
     assert_eq!(what(&other, &texts, &options()), "model");
-    assert_eq!(what(&model, &Texts::of_windows(windows(&model, 18, 3, 10)), &options()), "text");
+    assert_eq!(what(&model, &Texts::from_chunks(windows(&model, 18, 3, 10)), &options()), "text");
     let held = Options { held_every: 4, ..options() };
     assert_eq!(what(&model, &texts, &held), "share of held-out chunks");
     assert_eq!(
@@ -377,7 +377,7 @@ fn statistics_of_something_else_are_refused_by_name() {
 #[test]
 fn damaged_statistics_are_errors() {
     let (sandbox, model) = converted("qwen2moe", 1);
-    let texts = Texts::of_windows(windows(&model, 17, 3, 10));
+    let texts = Texts::from_chunks(windows(&model, 17, 3, 10));
     let folder = sandbox.path("moments");
     cached(&model, &texts, &folder, None).unwrap();
     let path = folder.join("step-00001.gguf");
@@ -437,15 +437,15 @@ fn what_is_no_number_is_named_with_its_token() {
     bytes[at..at + 4].copy_from_slice(&f32::INFINITY.to_le_bytes());
     fs::write(sandbox.path("y.gguf"), &bytes).unwrap();
     let model = open(&sandbox.path("y.gguf"), 1);
-    let error = gathered(&model, &Texts::of_windows(windows), &options()).unwrap_err();
-    let Error::NotFiniteInput { tensor, window, token, .. } = error else { panic!("{error}") };
+    let error = gathered(&model, &Texts::from_chunks(windows), &options()).unwrap_err();
+    let Error::NotFiniteInput { tensor, chunk: window, token, .. } = error else { panic!("{error}") };
     assert_eq!((tensor.as_str(), window, token), ("blk.0.attn_q.weight", 2, 3));
 }
 
 #[test]
 fn short_texts_and_experts_without_tokens_are_told() {
     let (_sandbox, model) = converted("qwen2moe", 1);
-    let texts = Texts::of_windows(windows(&model, 19, 2, 4));
+    let texts = Texts::from_chunks(windows(&model, 19, 2, 4));
     let refused = gathered(&model, &texts, &Options::default());
     assert!(matches!(refused, Err(Error::TooFewTokens { found: 4, .. })), "{:?}", refused.map(|_| ()));
     let (inputs, summary) = gathered(&model, &texts, &options()).unwrap();
@@ -456,7 +456,7 @@ fn short_texts_and_experts_without_tokens_are_told() {
     let without = inputs.iter().filter(|input| input.fit.n_tokens() == 0).count();
     assert_eq!(summary.unreached.len(), without);
     assert!(matches!(
-        gathered(&model, &Texts::of_windows(Vec::new()), &options()),
+        gathered(&model, &Texts::from_chunks(Vec::new()), &options()),
         Err(Error::TooFewTokens { found: 0, needed: 1, .. })
     ));
 }
@@ -470,13 +470,13 @@ fn chats_are_written_as_the_template_says() {
         r#"{"messages": [{"role": "user", "content": "Bye"}], "id": 7}"#,
         "\n"
     );
-    let texts = Texts::of_chats(&model, lines.as_bytes(), 8).unwrap();
-    assert!(texts.windows().len() > 2 && texts.windows().iter().all(|window| window.len() <= 8));
+    let texts = Texts::from_chats(&model, lines.as_bytes(), 8).unwrap();
+    assert!(texts.chunks().len() > 2 && texts.chunks().iter().all(|window| window.len() <= 8));
     let text: Vec<u8> =
-        texts.windows().iter().flat_map(|window| model.tokenizer().decode(window).unwrap()).collect();
+        texts.chunks().iter().flat_map(|window| model.tokenizer().decode(window).unwrap()).collect();
     // Each begins a new chunk, and no turn starts after the last.
     assert_eq!(String::from_utf8(text).unwrap(), "[user] Hello there\n[assistant] Good day\n[user] Bye\n");
-    let wrong = |line: &str| match Texts::of_chats(&model, line.as_bytes(), 8) {
+    let wrong = |line: &str| match Texts::from_chats(&model, line.as_bytes(), 8) {
         Err(Error::Chat { line, problem }) => (line, problem),
         other => panic!("{other:?}"),
     };
@@ -484,6 +484,6 @@ fn chats_are_written_as_the_template_says() {
     assert!(wrong("{\"text\": \"x\"}").1.contains("missing `messages`"));
     assert!(wrong("{\"messages\": [{\"role\": \"user\"}]}").1.contains("missing `content`"));
     let (_other, without) = converted("bert", 1);
-    let absent = Texts::of_chats(&without, lines.as_bytes(), 8).unwrap_err();
+    let absent = Texts::from_chats(&without, lines.as_bytes(), 8).unwrap_err();
     assert_eq!(absent.to_string(), "line 1: `tokenizer.chat_template` is absent");
 }

@@ -8,7 +8,7 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
     Activations,
-    chunks::{Settings, chunks_of_text},
+    chunks::{Settings, text_chunks},
     compare::{Base, run as run_chunks},
     perplexity::measure,
     stats::{Comparison, fixed},
@@ -278,7 +278,7 @@ fn read(path: &Path) -> Result<Baseline, Failure> {
 fn metrics(args: &CheckArgs, settings: &Settings, ui: &Ui) -> Result<(usize, f64, Option<f64>), Failure> {
     let model = open(&args.file, &args.run, ui)?;
     let tokens = tokens(&model, &args.text, ui)?;
-    let chunks = chunks_of_text(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
+    let chunks = text_chunks(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
     warn_of_length(&model, settings.context, ui);
     let mut progress = ProgressLine::new("chunks", chunks.len());
     match &args.base {

@@ -8,8 +8,8 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
     Activations, Model,
-    chunks::{Chunk, Settings, chunks_of_text},
-    compare::{Base, chunks_of_file, run as run_chunks},
+    chunks::{Chunk, Settings, text_chunks},
+    compare::{Base, file_chunks, run as run_chunks},
     logits_file::{Layout, LogitsFile, Writer},
     report::{FileReport, Report, html, kl_by_place, labels},
     stats::{Comparison, Estimate, Position, fixed},
@@ -393,22 +393,22 @@ fn plan(
         let all = 0..chunks.len();
         let range = match (args.parts.part, base) {
             (None, _) => all,
-            (Some(part), Opened::Model(model)) => Base::Model(model).chunks_of_part(others, &chunks, part),
-            (Some(part), Opened::Logits(file)) => Base::File(file).chunks_of_part(others, &chunks, part),
+            (Some(part), Opened::Model(model)) => Base::Model(model).part_chunks(others, &chunks, part),
+            (Some(part), Opened::Logits(file)) => Base::File(file).part_chunks(others, &chunks, part),
         };
         Plan { chunks, range, text, context }
     };
     match (base, &args.text, others.first()) {
         (Opened::Logits(file), _, Some(other)) => {
             let n_chunks = args.chunks.map(|n| n as usize);
-            let chunks = chunks_of_file(other, file, n_chunks).map_err(|error| at(base_path, error))?;
+            let chunks = file_chunks(other, file, n_chunks).map_err(|error| at(base_path, error))?;
             Ok(plan(chunks, None, file.layout().context))
         }
         (Opened::Model(model), Some(text), _) => {
             let tokens = tokens(model, text, ui)?;
             let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
             let settings = Settings { context, n_chunks, stride: None };
-            let chunks = chunks_of_text(model, &tokens, &settings).map_err(|error| at(text, error))?;
+            let chunks = text_chunks(model, &tokens, &settings).map_err(|error| at(text, error))?;
             Ok(plan(chunks, Some(text.display().to_string()), context))
         }
         _ => Ok(plan(Vec::new(), None, args.context as usize)),
@@ -472,7 +472,7 @@ fn predictions(
 
 /// The file of the base's predictions, with the tokens as they were before a BOS was put in.
 fn create(path: &Path, model: &Model, tokens: &[u32], plan: &Plan, force: bool) -> Result<Writer, Failure> {
-    let layout = Layout { context: plan.context, n_vocab: model.n_vocab(), n_windows: plan.chunks.len() };
+    let layout = Layout { context: plan.context, n_vocab: model.n_vocab(), n_chunks: plan.chunks.len() };
     let tokens = &tokens[..plan.context * plan.chunks.len()];
     Writer::create(path, layout, tokens, force).map_err(|error| at(path, error))
 }
@@ -503,7 +503,7 @@ fn listing(report: &Report, shows_tensors: bool, full: bool) -> String {
         let (size, bits) = (human_bytes(file.bytes), file.bits_per_weight);
         text += &format!("\n{} ({size}, {bits:.2} bits/weight)\n", file.file);
         if let Some(found) = details {
-            let metrics = found.figures().into_iter();
+            let metrics = found.metrics().into_iter();
             let rows: Vec<_> = metrics.map(|metric| vec![metric.name, metric.value, metric.error]).collect();
             text += &format!("\n{}\n", table(&rows, &[1, 2]));
             let mut rows = vec![["", "KL divergence", "change of probability"].map(str::to_owned).to_vec()];

@@ -116,7 +116,7 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let base = source::open(base.clone())
         .or_else(|_| source::open_without_weights(base.clone()))
         .map_err(Error::Source)
-        .and_then(|base| convert::in_usual_form(base, &arch))
+        .and_then(|base| convert::normalized(base, &arch))
         .map_err(|error| failure(base.path(), error))?;
     let adapter = AdapterInput::new(input.folder.path(), adapter, &base, &arch).map_err(failed)?;
     let (stored, layout) = (adapter.adapter(), adapter.layout());

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Instant};
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
     Model, Piece, chat,
-    generate::{Sampler, Sampling, generate, generate_behind},
+    generate::{Sampler, Sampling, generate, generate_from_pieces},
 };
 use gguf::Value;
 
@@ -135,7 +135,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let made = match &pieces[..] {
         // A model with an encoder reads tokens alone.
         [Piece::Tokens(tokens)] => generate(&model, tokens, limit, sampler, &mut watch),
-        pieces => generate_behind(&model, pieces, limit, sampler, &mut watch),
+        pieces => generate_from_pieces(&model, pieces, limit, sampler, &mut watch),
     };
     let ids = made.map_err(|error| at(&args.file, error))?;
     if let Some(failure) = failure {

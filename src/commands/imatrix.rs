@@ -8,7 +8,7 @@ use std::{
 use clap::{ArgMatches, Args, FromArgMatches, builder::PossibleValue};
 use eval::{
     Model,
-    chunks::{Chunk, Settings, chunks_of_part, chunks_of_text},
+    chunks::{Chunk, Settings, part_chunks, text_chunks},
     importance::{Collector, Gap, gaps, matrices},
 };
 use gguf::PartNumber;
@@ -175,7 +175,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     };
     let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
     let settings = Settings { context, n_chunks, stride: None };
-    let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(text, error))?;
+    let chunks = text_chunks(&model, &tokens, &settings).map_err(|error| at(text, error))?;
     warn_of_length(&model, context, ui);
     if let Some(number) = args.part {
         return part(&args, number, &model, &chunks, text, ui);
@@ -222,7 +222,7 @@ fn part(
     text: &Path,
     ui: &Ui,
 ) -> Result<(), Failure> {
-    let range = chunks_of_part(&[model], chunks, number);
+    let range = part_chunks(&[model], chunks, number);
     let mut collector = Collector::new(args.process_output);
     let cancel = cancel_on_interrupt();
     let mut progress = ProgressLine::new("chunks", range.end);

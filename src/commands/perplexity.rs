@@ -7,7 +7,7 @@ use std::{
 
 use clap::{ArgMatches, Args, FromArgMatches};
 use eval::{
-    chunks::{Settings, chunks_of_part, chunks_of_text},
+    chunks::{Settings, part_chunks, text_chunks},
     perplexity::{Perplexity, predict},
 };
 use serde::{Deserialize, Serialize};
@@ -110,10 +110,10 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let model = open(file, &args.run, ui)?;
     let tokens = tokens(&model, text, ui)?;
     let start = Instant::now();
-    let chunks = chunks_of_text(&model, &tokens, &settings).map_err(|error| at(text, error))?;
+    let chunks = text_chunks(&model, &tokens, &settings).map_err(|error| at(text, error))?;
     warn_of_length(&model, chunks.first().map_or(0, |chunk| chunk.tokens.len()), ui);
     let range = match args.parts.part {
-        Some(part) => chunks_of_part(&[&model], &chunks, part),
+        Some(part) => part_chunks(&[&model], &chunks, part),
         None => 0..chunks.len(),
     };
     let mut progress = ProgressLine::new("chunks", range.end);

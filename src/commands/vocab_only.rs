@@ -126,7 +126,7 @@ fn make(
     let checkpoint = source::open(folder.clone())
         .or_else(|_| source::open_without_weights(folder.clone()))
         .map_err(Error::Source)?;
-    let checkpoint = convert::in_usual_form(checkpoint, options)?;
+    let checkpoint = convert::normalized(checkpoint, options)?;
     let layout = convert::resolve(&checkpoint, options)?;
     let file_type = file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
     let plan = convert::plan_vocab(&layout, file_type, byte_order(args.big_endian))?;

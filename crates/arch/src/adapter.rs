@@ -91,7 +91,7 @@ pub fn resolve_adapter(
         notes,
         details: Vec::new(),
         other_pre: None,
-        unasked: Vec::new(),
+        unread_keys: Vec::new(),
     })
 }
 

@@ -39,7 +39,7 @@ pub struct Layout {
     /// text differently.
     pub other_pre: Option<String>,
     /// Keys of the config that the architecture does not ask for.
-    pub unasked: Vec<UnaskedKey>,
+    pub unread_keys: Vec<UnreadKey>,
     /// True if float files have the types of the checkpoint (Q8_0 for FP8), whatever type is requested.
     pub source_types: bool,
     /// True if the file has only MTP layers.
@@ -58,7 +58,7 @@ pub struct Dropped {
 /// A key of a config that the architecture does not ask for.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct UnaskedKey {
+pub struct UnreadKey {
     /// The key, with `rope_parameters.` before those of rotary parameters.
     pub key: String,
     /// Its value.

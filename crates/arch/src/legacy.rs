@@ -94,7 +94,7 @@ pub fn resolve_legacy(
         notes,
         details: Vec::new(),
         other_pre: None,
-        unasked: Vec::new(),
+        unread_keys: Vec::new(),
     })
 }
 

@@ -59,8 +59,8 @@ mod spellings;
 mod stored_blocks;
 mod tensors;
 mod text_keys;
-mod unasked;
 mod unknown;
+mod unread_keys;
 pub mod vocab;
 mod yarn;
 
@@ -72,7 +72,7 @@ pub use file_keys::FileKeys;
 pub use input::{Elements, Input, Integers, SameValues, SourceTensor, StoredBlocks, TensorValues};
 pub use keys::{FinishedKeys, KeySource, Keys};
 pub use layout::{
-    Data, Dropped, ElementMap, FloatType, Layout, Matrix, OutTensor, RowMap, RowView, UnaskedKey,
+    Data, Dropped, ElementMap, FloatType, Layout, Matrix, OutTensor, RowMap, RowView, UnreadKey,
 };
 pub use legacy::{DEFAULT_CONTEXT, DEFAULT_EPSILON, LegacyHeader, LegacyOptions, resolve_legacy};
 pub use mtp::{mtp_layer_of, mtp_layers};

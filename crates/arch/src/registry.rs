@@ -445,11 +445,11 @@ mod tests {
         let names: Vec<&str> = ARCHES.iter().map(|arch| arch.name).collect();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         // A class may have several rows, if all but one ask what else a config says.
-        let unasked = || ARCHES.iter().filter(|arch| arch.fits.is_none());
+        let unread_keys = || ARCHES.iter().filter(|arch| arch.fits.is_none());
         let mut classes: Vec<&str> =
-            unasked().flat_map(|arch| arch.classes).map(|class| class.name).collect();
+            unread_keys().flat_map(|arch| arch.classes).map(|class| class.name).collect();
         let mut configs: Vec<&str> =
-            unasked().flat_map(|arch| arch.configs).map(|class| class.model_type).collect();
+            unread_keys().flat_map(|arch| arch.configs).map(|class| class.model_type).collect();
         for list in [&mut classes, &mut configs] {
             let n = list.len();
             list.sort_unstable();

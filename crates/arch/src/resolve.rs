@@ -13,7 +13,7 @@ use crate::general::{self, FileKind};
 use crate::json::{first_class, text_config};
 use crate::key_places::{size_by_tokenizer, template_first};
 use crate::keys::Keys;
-use crate::layout::{Dropped, Layout, OutTensor, UnaskedKey};
+use crate::layout::{Dropped, Layout, OutTensor, UnreadKey};
 use crate::leftovers;
 use crate::registry;
 use crate::stored_blocks;
@@ -22,7 +22,7 @@ use crate::unknown::{no_class, unknown_class};
 use crate::vocab::{self, Route, VocabContext};
 use crate::{
     ArchError, Input, Options, Prediction, SourceTensor, Target, built_in, dense_modules, loadable, pooling,
-    unasked, yarn,
+    unread_keys, yarn,
 };
 
 /// Resolves a checkpoint.
@@ -82,9 +82,9 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
             scores_from_merges: options.scores_from_merges,
         },
     )?;
-    let unasked = unasked_keys(&resolved, input, options);
+    let unread_keys = unasked_keys(&resolved, input, options);
     let is_tied = resolved.is_tied();
-    let mut layout = Layout { unasked, ..resolved.layout };
+    let mut layout = Layout { unread_keys, ..resolved.layout };
     let mut vocab = vocab;
     let mask = resolved.arch.draft.and_then(|draft| (draft.mask)(&resolved.hparams));
     if let Some(id) = mask.and_then(|id| u32::try_from(id).ok()) {
@@ -117,7 +117,7 @@ fn make_loadable(layout: &mut Layout, arch: &Arch, is_tied: bool, options: &Opti
 
 /// Config keys that nothing read. With an explicitly named architecture, the defaults are those of that
 /// architecture, not of the config's own class.
-fn unasked_keys(resolved: &Resolved, input: &Input<'_>, options: &Options) -> Vec<UnaskedKey> {
+fn unasked_keys(resolved: &Resolved, input: &Input<'_>, options: &Options) -> Vec<UnreadKey> {
     let part = text_config(&input.config).unwrap_or(&input.config);
     let model_type = part.get("model_type").and_then(Json::as_str);
     let class = match options.arch_as {
@@ -127,7 +127,7 @@ fn unasked_keys(resolved: &Resolved, input: &Input<'_>, options: &Options) -> Ve
             model_type.and_then(registry::config_class).or_else(own).copied()
         }
     };
-    unasked::unasked(&resolved.hparams, &input.config, class.as_ref(), resolved.arch.harmless)
+    unread_keys::unread_keys(&resolved.hparams, &input.config, class.as_ref(), resolved.arch.harmless)
 }
 
 /// The tokenizer of a draft: the files of the target, and the route by which they are read.
@@ -271,7 +271,7 @@ impl Resolved {
             true => (Vec::new(), Vec::new()),
             false => {
                 let mapped = all_tensors(arch, &context, input, &sources);
-                let mapped = mapped.map_err(|error| of_prediction(error, (arch, class), &hparams, trunk))?;
+                let mapped = mapped.map_err(|error| prediction_row(error, (arch, class), &hparams, trunk))?;
                 check_prediction(&mapped.0, &hparams, trunk)?;
                 mapped
             }
@@ -322,7 +322,7 @@ impl Resolved {
             notes,
             details: Vec::new(),
             other_pre: None,
-            unasked: Vec::new(),
+            unread_keys: Vec::new(),
             prediction_only: options.prediction == Prediction::Only,
             source_types: arch.source_types,
         };
@@ -431,7 +431,7 @@ fn layer_of(name: &str) -> Option<u64> {
 }
 
 /// The error for missing tensors that all belong to layers of a prediction.
-fn of_prediction(
+fn prediction_row(
     error: ArchError,
     (arch, class): (&Arch, Class),
     hparams: &Hparams,

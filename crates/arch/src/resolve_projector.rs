@@ -78,7 +78,7 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
         notes: keys.notes,
         details: Vec::new(),
         other_pre: None,
-        unasked: Vec::new(),
+        unread_keys: Vec::new(),
     })
 }
 

@@ -137,7 +137,7 @@ fn keys_that_change_mathematics_are_asked_for_or_told() {
         let checkpoint = source::open(&folder).unwrap();
         let options = options(&expected_of(&folder));
         let Ok(layout) = arch::resolve(&input(&checkpoint), &options) else { continue };
-        for key in layout.unasked.iter().filter(|key| key.is_mathematics) {
+        for key in layout.unread_keys.iter().filter(|key| key.is_mathematics) {
             let name = folder.file_name().unwrap().to_string_lossy().into_owned();
             found.push((name, key.key.clone(), key.value.to_string()));
         }

@@ -11,7 +11,7 @@ const FLOORS: &[&[&str]] = &[
     &["error"],
     &["config", "leftovers"],
     &["keys", "quantile", "tensors", "rope_llama3"],
-    &["text_keys", "pooling", "general", "stored_blocks", "unasked", "built_in", "yarn", "dense_modules"],
+    &["text_keys", "pooling", "general", "stored_blocks", "unread_keys", "built_in", "yarn", "dense_modules"],
     &["arch", "projector"],
     &["models", "projectors"],
     &["registry"],

@@ -27,7 +27,7 @@ use crate::{
     input::Input,
     job::TensorTask,
     merge::{LoraAdapter, merge},
-    output::{check_output, check_output_beside},
+    output::{check_output, check_output_file},
     planned::{FileOf, PlannedFile},
     recipes::{
         FileType, QUANTIZATION_VERSION, Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order,
@@ -69,7 +69,7 @@ impl CheckpointInput {
         options: &arch::Options,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
-        let checkpoint = in_usual_form(source::open(folder.clone())?, options)?;
+        let checkpoint = normalized(source::open(folder.clone())?, options)?;
         let checkpoint =
             merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
         let layout = resolve(&checkpoint, options)?;
@@ -82,15 +82,18 @@ impl CheckpointInput {
     ///
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
-    pub fn of_checkpoint(checkpoint: Checkpoint, options: &arch::Options) -> Result<CheckpointInput, Error> {
-        let checkpoint = in_usual_form(checkpoint, options)?;
+    pub fn from_checkpoint(
+        checkpoint: Checkpoint,
+        options: &arch::Options,
+    ) -> Result<CheckpointInput, Error> {
+        let checkpoint = normalized(checkpoint, options)?;
         let layout = resolve(&checkpoint, options)?;
-        Ok(CheckpointInput::of_layout(checkpoint, layout))
+        Ok(CheckpointInput::from_layout(checkpoint, layout))
     }
 
     /// Uses a checkpoint with a layout made from it, for example by [`arch::resolve_as`]. If its files are in
     /// a folder, outputs may be written there.
-    pub fn of_layout(checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
+    pub fn from_layout(checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
         let (folders, repacked) = (Vec::new(), OnceLock::new());
         CheckpointInput { folders, checkpoint, layout, projector: None, repacked }
     }
@@ -104,7 +107,7 @@ impl CheckpointInput {
         options: &arch::Options,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
-        let checkpoint = in_usual_form(source::open(folder.clone())?, options)?;
+        let checkpoint = normalized(source::open(folder.clone())?, options)?;
         let layout = resolve_projector(&checkpoint, options)?;
         let (folders, repacked) = (vec![folder.path().to_owned()], OnceLock::new());
         Ok(CheckpointInput { folders, checkpoint, layout, projector: None, repacked })
@@ -222,7 +225,7 @@ impl Input for CheckpointInput {
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
         self.folders.iter().try_for_each(|folder| check_output(path, folder, force))?;
         // Where no folder is read, there is still the one that is written to.
-        check_output_beside(path, &[], force)
+        check_output_file(path, &[], force)
     }
 
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
@@ -340,7 +343,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<arch::Input<'_>, Error> {
 ///
 /// # Errors
 /// As [`arch_input`], and [`Error::Source`] for weights without elements.
-pub fn in_usual_form(mut checkpoint: Checkpoint, options: &arch::Options) -> Result<Checkpoint, Error> {
+pub fn normalized(mut checkpoint: Checkpoint, options: &arch::Options) -> Result<Checkpoint, Error> {
     checkpoint.check_elements()?;
     let arch::SavedForm { class, renamed, notes, .. } = arch::saved_form(&arch_input(&checkpoint)?, options);
     if let Some(class) = class {

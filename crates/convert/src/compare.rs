@@ -158,7 +158,7 @@ pub fn compare(
     let schedule = Schedule::new(tasks, JOB_ELEMS);
     // Conclusions that need no row data.
     let known: Vec<Option<Agreement>> =
-        tasks.iter().zip(facts).map(|(task, facts)| of_headers(task, facts, model)).collect();
+        tasks.iter().zip(facts).map(|(task, facts)| header_agreement(task, facts, model)).collect();
     let tallies: Vec<Mutex<Tally>> = tasks.iter().map(|_| Mutex::default()).collect();
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     let next = AtomicUsize::new(0);
@@ -206,7 +206,7 @@ pub fn compare(
 }
 
 /// Conclusion from names, shapes and types of a tensor.
-fn of_headers(task: &TensorTask<'_>, facts: &TensorFacts<'_>, model: &Model) -> Option<Agreement> {
+fn header_agreement(task: &TensorTask<'_>, facts: &TensorFacts<'_>, model: &Model) -> Option<Agreement> {
     let Some((_, info)) = model.tensor(&task.name) else { return Some(Agreement::Missing) };
     let n_dims = info.shape.n_dims_effective().max(facts.shape.n_dims_effective());
     // Dimensions of 1 at the end are written by some programs and not by others.

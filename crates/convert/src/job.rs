@@ -38,7 +38,7 @@ impl<'a> TensorTask<'a> {
 
     /// Who changes the blocks of a target of this type.
     pub(crate) fn encoder_of(&self, dtype: DType) -> Option<&'a dyn RowEncoder> {
-        self.encoder.filter(|encoder| dtype.is_quantized() && encoder.wants(&self.name, dtype))
+        self.encoder.filter(|encoder| dtype.is_quantized() && encoder.applies_to(&self.name, dtype))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     files::{self, Base},
     input::Input,
     job::TensorTask,
-    output::check_output_beside,
+    output::check_output_file,
     planned::PlannedFile,
     recipes::{Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order},
     request::{OutputRequest, Request},
@@ -84,7 +84,7 @@ impl LegacyInput {
 
     /// True if a tensor has a type that no current type can hold.
     fn has_decoded(&self) -> bool {
-        self.model.tensors.iter().any(|tensor| tensor.today.is_none())
+        self.model.tensors.iter().any(|tensor| tensor.current_dtype.is_none())
     }
 }
 
@@ -120,7 +120,7 @@ fn header(model: &LegacyModel) -> Result<LegacyHeader<'_>, Error> {
 /// Says which tensors no type of today holds.
 fn decoded_note(model: &LegacyModel) -> Option<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for tensor in model.tensors.iter().filter(|tensor| tensor.today.is_none()) {
+    for tensor in model.tensors.iter().filter(|tensor| tensor.current_dtype.is_none()) {
         *counts.entry(tensor.blocks.name()).or_default() += 1;
     }
     let counts: Vec<String> = counts.iter().map(|(name, n)| format!("{n} of {name}")).collect();
@@ -142,7 +142,7 @@ impl Input for LegacyInput {
             .map(|(tensor, source)| TensorFacts {
                 name: &tensor.name,
                 shape: tensor.shape,
-                dtype: self.model.tensors[*source].today.unwrap_or(DType::F32),
+                dtype: self.model.tensors[*source].current_dtype.unwrap_or(DType::F32),
             })
             .collect()
     }
@@ -157,7 +157,7 @@ impl Input for LegacyInput {
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
         let paths: Vec<&Path> = self.model.paths.iter().map(|path| path.as_path()).collect();
-        check_output_beside(path, &paths, force)
+        check_output_file(path, &paths, force)
     }
 
     /// As `llama-quantize` writes files of a file; the recipe that copies keeps what a type of today holds, and has

@@ -17,7 +17,6 @@
 )]
 
 mod adapter_input;
-mod ahead;
 mod checkpoint_input;
 mod compare;
 mod conversion;
@@ -38,6 +37,7 @@ mod model_input;
 mod output;
 pub mod parts;
 mod planned;
+mod prefetch;
 mod prune;
 pub mod recipes;
 mod repack;
@@ -59,7 +59,7 @@ pub use error::Error;
 pub use planned::{Choice, FileOf, PlannedFile};
 // Inputs.
 pub use adapter_input::AdapterInput;
-pub use checkpoint_input::{CheckpointInput, arch_input, in_usual_form, resolve, resolve_projector, target};
+pub use checkpoint_input::{CheckpointInput, arch_input, normalized, resolve, resolve_projector, target};
 pub use input::Input;
 pub use legacy_input::LegacyInput;
 pub use model_input::ModelInput;
@@ -68,7 +68,7 @@ pub use key_override::KeyOverride;
 pub use repack::Repacked;
 pub use request::{Importance, OutputRequest, Request, Shards};
 // Where it goes.
-pub use output::{check_output, check_output_beside, output_path, real_output, write};
+pub use output::{check_output, check_output_file, output_path, real_output, write};
 pub use vocab_only::{guessed_file_type, plan_vocab, write_vocab};
 // Resuming.
 pub use journal::{

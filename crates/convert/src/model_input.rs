@@ -12,7 +12,7 @@ use crate::{
     files::{self, Base},
     input::Input,
     job::TensorTask,
-    output::check_output_beside,
+    output::check_output_file,
     planned::PlannedFile,
     recipes::{Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order, stored_file_type},
     request::{OutputRequest, Request, Shards},
@@ -59,7 +59,7 @@ impl Input for ModelInput {
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
-        check_output_beside(path, &self.paths(), force)
+        check_output_file(path, &self.paths(), force)
     }
 
     fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {

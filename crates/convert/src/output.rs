@@ -92,14 +92,14 @@ pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(),
     let lies_inside = |path: &Path| fs::canonicalize(input_folder).is_ok_and(|input| path.starts_with(input));
     // The output itself may be a link too: with `force` its file is replaced. It may even lead to a file that
     // the input folder links to, as the folders of a Hub cache do.
-    let leads_inside = fs::canonicalize(path).is_ok_and(|real| {
+    let points_inside = fs::canonicalize(path).is_ok_and(|real| {
         let entries = fs::read_dir(input_folder).into_iter().flatten().flatten();
         lies_inside(&real)
             || entries
                 .map(|entry| entry.path())
                 .any(|entry| fs::canonicalize(entry).is_ok_and(|path| path == real))
     });
-    if lies_inside(&real_folder) || leads_inside {
+    if lies_inside(&real_folder) || points_inside {
         return Err(Error::OutputInsideInput { path: path.to_owned() });
     }
     check_absent(path, force)
@@ -109,7 +109,7 @@ pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(),
 ///
 /// # Errors
 /// As [`check_output`], and [`Error::OutputIsInput`] even with `force`.
-pub fn check_output_beside(path: &Path, inputs: &[&Path], force: bool) -> Result<(), Error> {
+pub fn check_output_file(path: &Path, inputs: &[&Path], force: bool) -> Result<(), Error> {
     real_folder_of(path)?;
     if let Ok(real) = fs::canonicalize(path)
         && inputs.iter().any(|input| fs::canonicalize(input).is_ok_and(|input| input == real))

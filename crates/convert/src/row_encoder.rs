@@ -40,7 +40,7 @@ pub trait RowEncoder: Debug + Sync {
     fn fingerprint(&self) -> u64;
 
     /// True if it improves a tensor of this name in the input that becomes `dtype`.
-    fn wants(&self, tensor: &str, dtype: DType) -> bool;
+    fn applies_to(&self, tensor: &str, dtype: DType) -> bool;
 
     /// Changes `blocks`, which the codec made of these rows, in place. Called by several threads at once.
     ///

@@ -21,10 +21,10 @@ use gguf::Output;
 
 use crate::{
     Error,
-    ahead::Ahead,
     job::{Job, RowsLeft, Schedule, TensorTask},
     job_bytes::{Buffers, JobBytes, Made, row_bytes},
     journal::{Journal, Span},
+    prefetch::Prefetch,
     run_options::RunOptions,
 };
 
@@ -115,15 +115,15 @@ pub fn run_with(
         }
         stop.store(true, Ordering::Relaxed);
     };
-    let ahead = Ahead::new(tasks, schedule);
+    let prefetch = Prefetch::new(tasks, schedule);
     let left = RowsLeft::new(schedule.n_rows());
     let take_jobs = |progress: Progress<'_>| {
         let (mut buffers, mut spans) = (Buffers::default(), Vec::new());
         while !stop.load(Ordering::Relaxed) && !watch.cancel.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = schedule.job(index) else { break };
-            if let Some(ahead) = &ahead {
-                ahead.taken(index);
+            if let Some(prefetch) = &prefetch {
+                prefetch.taken(index);
             }
             let noted = journal.map(|journal| (journal, &mut spans));
             match run_job(&tasks[job.task], &job, outputs, options, &progress, &mut buffers, noted) {
@@ -132,8 +132,8 @@ pub fn run_with(
                     if let Some(journal) = journal {
                         journal.wrote(job.task, job.rows.clone(), std::mem::take(&mut spans));
                     }
-                    if let Some(ahead) = &ahead {
-                        ahead.done(input_bytes);
+                    if let Some(prefetch) = &prefetch {
+                        prefetch.done(input_bytes);
                     }
                     (watch.done)(&job, input_bytes);
                 }

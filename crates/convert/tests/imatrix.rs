@@ -72,7 +72,7 @@ fn coverage_names_the_expert_that_saw_nothing() {
     assert!(matches!(&report.tensors[1].status, Status::Covered { seen: (192, 192), .. }));
     assert_eq!(report.tensors[2].status, Status::Missing);
     assert_eq!(report.unused.len(), 14);
-    assert!(!report.is_of_another_model());
+    assert!(!report.is_for_another_model());
 }
 
 #[test]

@@ -11,7 +11,7 @@ const FLOORS: &[&[&str]] = &[
     &["finite", "key_override", "losses", "planned", "prune", "repack", "row_encoder", "rows"],
     // Requests and jobs.
     &["job", "request"],
-    &["ahead", "files", "journal", "run_options", "targets"],
+    &["prefetch", "files", "journal", "run_options", "targets"],
     &["job_bytes"],
     &["run", "verify"],
     &["compare", "output"],

@@ -20,7 +20,7 @@ impl RowEncoder for Marks {
         self.fingerprint
     }
 
-    fn wants(&self, tensor: &str, dtype: DType) -> bool {
+    fn applies_to(&self, tensor: &str, dtype: DType) -> bool {
         tensor.contains(self.part) && dtype == DType::Q4_K
     }
 

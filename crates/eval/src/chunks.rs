@@ -96,7 +96,7 @@ impl Chunk {
 /// # Errors
 /// As [`Settings::check`]; [`Error::TooShort`] when there are fewer than two chunks' worth of tokens, as the
 /// reference refuses it.
-pub fn chunks_of_text(model: &Model, tokens: &[u32], settings: &Settings) -> Result<Vec<Chunk>, Error> {
+pub fn text_chunks(model: &Model, tokens: &[u32], settings: &Settings) -> Result<Vec<Chunk>, Error> {
     settings.check()?;
     let context = settings.context;
     let tokenizer = model.tokenizer();
@@ -150,7 +150,7 @@ fn groups_of(n_chunks: usize, at_once: usize) -> impl Iterator<Item = Range<usiz
 ///
 /// Parts are whole groups of chunks that run together, the same groups that one run has: products of up to three rows add in
 /// another order than those of more, so that other groups could give other last digits.
-pub fn chunks_of_part(models: &[&Model], chunks: &[Chunk], part: PartNumber) -> Range<usize> {
+pub fn part_chunks(models: &[&Model], chunks: &[Chunk], part: PartNumber) -> Range<usize> {
     let at_once = chunks_at_once(models, chunks.first().map_or(1, |chunk| chunk.tokens.len()));
     let groups = part.range(chunks.len().div_ceil(at_once));
     let first = |group: usize| (group * at_once).min(chunks.len());

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use crate::{
     Error, Model,
-    chunks::{Chunk, LogitBatches, Settings, Target, chunks_of_part, chunks_of_text},
+    chunks::{Chunk, LogitBatches, Settings, Target, part_chunks, text_chunks},
     logits_file::{LogitsFile, Writer},
     nonfinite::{not_finite_prediction, place_of},
     stats::{Position, Prediction, compare_packed},
@@ -27,12 +27,12 @@ pub enum Base<'a> {
 
 impl Base<'_> {
     /// The chunks of one part of a comparison, as [`chunks_of_part`] of all the models that run.
-    pub fn chunks_of_part(&self, others: &[Model], chunks: &[Chunk], part: PartNumber) -> Range<usize> {
+    pub fn part_chunks(&self, others: &[Model], chunks: &[Chunk], part: PartNumber) -> Range<usize> {
         let base = match self {
             Base::Model(model) => Some(*model),
             Base::File(_) => None,
         };
-        chunks_of_part(&base.into_iter().chain(others).collect::<Vec<_>>(), chunks, part)
+        part_chunks(&base.into_iter().chain(others).collect::<Vec<_>>(), chunks, part)
     }
 
     fn n_vocab(&self) -> usize {
@@ -47,13 +47,9 @@ impl Base<'_> {
 ///
 /// # Errors
 /// [`Error::LogitsFile`] for tokens that are not in its vocabulary; as [`chunks_of_text`].
-pub fn chunks_of_file(
-    model: &Model,
-    file: &LogitsFile,
-    n_chunks: Option<usize>,
-) -> Result<Vec<Chunk>, Error> {
+pub fn file_chunks(model: &Model, file: &LogitsFile, n_chunks: Option<usize>) -> Result<Vec<Chunk>, Error> {
     let settings = Settings { context: file.layout().context, n_chunks, stride: None };
-    chunks_of_text(model, &file.tokens()?, &settings)
+    text_chunks(model, &file.tokens()?, &settings)
 }
 
 /// Runs the base and the others over the chunks in `range`. `watch` receives all positions so far, a list per

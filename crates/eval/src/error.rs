@@ -100,7 +100,7 @@ pub enum Error {
     },
     /// The backward pass does not support the graph.
     #[error("architecture `{architecture}`: no backward pass for {part}")]
-    NoWayBack {
+    NoBackwardPass {
         /// The architecture.
         architecture: String,
         /// The unsupported part.

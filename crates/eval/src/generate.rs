@@ -130,7 +130,7 @@ pub fn generate(
 ///
 /// # Errors
 /// As [`generate`] and [`Model::read`].
-pub fn generate_behind(
+pub fn generate_from_pieces(
     model: &Model,
     prompt: &[Piece<'_>],
     limit: usize,

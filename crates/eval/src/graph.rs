@@ -4,7 +4,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, parallel::prelude::*};
 
 use crate::{
     Error,
-    ops::{Product, Rows, mul_back, mul_mat, mul_rounded},
+    ops::{Product, Rows, mul_backward, mul_mat, mul_rounded},
     pass::Pass,
     session::{Activations, Features, KeyValue},
     state_size::StateSize,
@@ -29,7 +29,7 @@ pub(crate) trait Graph: Send + Sync {
     }
 
     /// The part that the backward pass does not support, if any.
-    fn no_way_back(&self) -> Option<&'static str> {
+    fn no_backward(&self) -> Option<&'static str> {
         Some("its graph")
     }
 
@@ -126,7 +126,7 @@ impl Head {
 
     /// Backward pass: from `logits` (n, n_vocab) and gradients of the same shape, which are overwritten, to
     /// gradients of `x` (n, n_embd).
-    pub fn back(
+    pub fn backward(
         &self,
         logits: ArrayView2<'_, f32>,
         mut gradients: ArrayViewMut2<'_, f32>,
@@ -142,7 +142,7 @@ impl Head {
             None => gradients *= self.scale,
         });
         // The bias is a sum, which gradients pass unchanged.
-        mul_back(gradients.view(), (&self.weight, 0), false, out);
+        mul_backward(gradients.view(), (&self.weight, 0), false, out);
     }
 
     /// `x (n, n_embd) -> out (n, n_vocab)`.

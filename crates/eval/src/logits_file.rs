@@ -38,7 +38,7 @@ pub struct Layout {
     /// Tokens that are predicted.
     pub n_vocab: usize,
     /// Windows.
-    pub n_windows: usize,
+    pub n_chunks: usize,
 }
 
 impl Layout {
@@ -53,11 +53,11 @@ impl Layout {
     }
 
     fn tokens_bytes(&self) -> Option<usize> {
-        self.n_windows.checked_mul(self.context)?.checked_mul(4)
+        self.n_chunks.checked_mul(self.context)?.checked_mul(4)
     }
 
     /// Start of the predictions of chunk `index`.
-    fn window_at(&self, index: usize) -> Option<usize> {
+    fn chunk_at(&self, index: usize) -> Option<usize> {
         // Every product is checked: the three counts are read from the file and may multiply beyond usize.
         let before = self.position_bytes()?.checked_mul(self.n_positions())?.checked_mul(index)?;
         HEADER_BYTES.checked_add(self.tokens_bytes()?)?.checked_add(before)
@@ -65,7 +65,7 @@ impl Layout {
 
     /// Bytes of the whole file; none where that is more than a machine addresses.
     pub fn file_bytes(&self) -> Option<usize> {
-        self.window_at(self.n_windows)
+        self.chunk_at(self.n_chunks)
     }
 }
 
@@ -122,7 +122,7 @@ impl LogitsFile {
         let layout = Layout {
             context: count("the number of tokens in a window", 8, 2)?,
             n_vocab: count("the number of predicted tokens", 12, 1)?,
-            n_windows: count("the number of windows", 16, 0)?,
+            n_chunks: count("the number of windows", 16, 0)?,
         };
         match layout.file_bytes() {
             Some(expected) if expected == bytes.len() => Ok(LogitsFile { bytes, layout }),
@@ -143,7 +143,7 @@ impl LogitsFile {
     /// # Errors
     /// [`Error::LogitsFile`] for a token that is not in the vocabulary.
     pub fn tokens(&self) -> Result<Vec<u32>, Error> {
-        let end = self.layout.window_at(0).expect("the length was checked");
+        let end = self.layout.chunk_at(0).expect("the length was checked");
         let tokens = self.bytes[HEADER_BYTES..end].as_chunks::<4>().0;
         let checked = |token: &[u8; 4]| {
             let id = i32::from_le_bytes(*token);
@@ -159,10 +159,10 @@ impl LogitsFile {
     ///
     /// # Panics
     /// If there is no such chunk or position.
-    pub fn position(&self, window: usize, index: usize) -> PackedLogProbs<'_> {
-        assert!(window < self.layout.n_windows && index < self.layout.n_positions());
+    pub fn position(&self, chunk: usize, index: usize) -> PackedLogProbs<'_> {
+        assert!(chunk < self.layout.n_chunks && index < self.layout.n_positions());
         let size = self.layout.position_bytes().expect("the length was checked");
-        let at = self.layout.window_at(window).expect("the length was checked") + index * size;
+        let at = self.layout.chunk_at(chunk).expect("the length was checked") + index * size;
         PackedLogProbs { bytes: &self.bytes[at..at + size], n_vocab: self.layout.n_vocab }
     }
 }
@@ -228,15 +228,15 @@ impl Writer {
             expected,
             found: found.to_string(),
         };
-        if tokens.len() != layout.n_windows * layout.context {
-            let expected = (layout.n_windows * layout.context).to_string();
+        if tokens.len() != layout.n_chunks * layout.context {
+            let expected = (layout.n_chunks * layout.context).to_string();
             return Err(bad("the number of tokens", expected, tokens.len()));
         }
         let mut header = MAGIC.to_vec();
         for (field, number) in [
             ("the number of tokens in a window", layout.context),
             ("the number of predicted tokens", layout.n_vocab),
-            ("the number of windows", layout.n_windows),
+            ("the number of windows", layout.n_chunks),
         ] {
             let number =
                 i32::try_from(number).map_err(|_| bad(field, format!("at most {}", i32::MAX), number))?;
@@ -245,7 +245,7 @@ impl Writer {
         header.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
         // The whole length is reserved now, so that a full disk is found before the model runs.
         let Some(n_bytes) = layout.file_bytes() else {
-            return Err(bad("the number of windows", "less".into(), layout.n_windows));
+            return Err(bad("the number of windows", "less".into(), layout.n_chunks));
         };
         let output = Output::create(path, n_bytes as u64, force)?;
         output.write_at(0, &header)?;
@@ -260,13 +260,13 @@ impl Writer {
     ///
     /// # Panics
     /// If there is no such chunk or position, or for another number of logits.
-    pub fn position(&self, window: usize, index: usize, logits: &[f32]) -> Result<(), Error> {
-        let Layout { n_vocab, n_windows, .. } = self.layout;
-        assert!(window < n_windows && index < self.layout.n_positions() && logits.len() == n_vocab);
+    pub fn position(&self, chunk: usize, index: usize, logits: &[f32]) -> Result<(), Error> {
+        let Layout { n_vocab, n_chunks, .. } = self.layout;
+        assert!(chunk < n_chunks && index < self.layout.n_positions() && logits.len() == n_vocab);
         let mut bytes = Vec::new();
         pack(logits, &mut bytes);
         // Every position has its own place, so that threads write in any order.
-        let at = self.layout.window_at(window).expect("checked when the file was created");
+        let at = self.layout.chunk_at(chunk).expect("checked when the file was created");
         Ok(self.output.write_at((at + index * bytes.len()) as u64, &bytes)?)
     }
 
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     fn layout() -> Layout {
-        Layout { context: 4, n_vocab: 3, n_windows: 2 }
+        Layout { context: 4, n_vocab: 3, n_chunks: 2 }
     }
 
     fn whole() -> Vec<u8> {

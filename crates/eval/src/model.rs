@@ -18,7 +18,7 @@ use crate::{
     graph::Prepared,
     keys::Keys,
     models,
-    observe::{Observer, Part},
+    observer::{Observer, Part},
     ops::Rows,
     pass::{Pass, Placed, Span},
     pooling::Pooling,

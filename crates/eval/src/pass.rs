@@ -8,9 +8,9 @@ use tensor::DType;
 
 use crate::{
     Error,
-    observe::{Multiplied, Observer, Part},
+    observer::{Multiplied, Observer, Part},
     ops::{
-        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_back, mul_mat,
+        Attention, Buffers, KvView, Mask, Product, Queries, Rope, RopeCache, Rows, mul_backward, mul_mat,
         mul_rounded, round,
     },
     session::{Activations, Embedding, KeyValue, Seen, Session, StateKind},
@@ -276,12 +276,12 @@ impl<'a, 'o> Pass<'a, 'o> {
 
     /// Backward pass through products with the same input: takes the gradients (n, n_out) at the output of
     /// each weight, which the observer receives, and returns the sum at the input: (n, n_in).
-    pub fn mul_back(&mut self, products: &[(&Weight, &Rows)]) -> Rows {
-        self.mul_back_of(0, products)
+    pub fn mul_backward(&mut self, products: &[(&Weight, &Rows)]) -> Rows {
+        self.mul_backward_of(0, products)
     }
 
     /// The same with matrix `index` of each stack.
-    pub fn mul_back_of(&mut self, index: usize, products: &[(&Weight, &Rows)]) -> Rows {
+    pub fn mul_backward_of(&mut self, index: usize, products: &[(&Weight, &Rows)]) -> Rows {
         let (n_rows, n_in) =
             products.first().map_or((0, 0), |(weight, gradients)| (gradients.nrows(), weight.n_in));
         let mut out = self.scratch(n_rows, n_in);
@@ -292,7 +292,7 @@ impl<'a, 'o> Pass<'a, 'o> {
                 let (rows, n_in, tokens) = (gradients.as_slice(), weight.n_out, self.routed.as_deref());
                 observer.multiplied(&Multiplied { by: &by, rows, n_in, tokens });
             }
-            mul_back(gradients.view(), (weight, index), at > 0, out.view_mut());
+            mul_backward(gradients.view(), (weight, index), at > 0, out.view_mut());
         }
         out
     }
@@ -313,7 +313,7 @@ impl<'a, 'o> Pass<'a, 'o> {
             blocks: &[],
         });
         let views: Vec<KvView<'_>> = views.collect();
-        attention.back(query, &views, gradients, &mut out);
+        attention.backward(query, &views, gradients, &mut out);
         out
     }
 

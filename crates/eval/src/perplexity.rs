@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use crate::{
     Error, Model,
-    chunks::{Chunk, LogitBatches, Settings, Target, chunks_of_text},
+    chunks::{Chunk, LogitBatches, Settings, Target, text_chunks},
     nonfinite::not_finite_prediction,
 };
 
@@ -74,16 +74,16 @@ pub fn measure(
     watch: &mut dyn FnMut(&Perplexity),
 ) -> Result<Perplexity, Error> {
     model.need_next_token()?;
-    let chunks = chunks_of_text(model, tokens, settings)?;
-    let mut figures = Perplexity::default();
+    let chunks = text_chunks(model, tokens, settings)?;
+    let mut perplexity = Perplexity::default();
     predict(model, &chunks, 0..chunks.len(), &mut |target, log_probability| {
-        figures.add(log_probability);
+        perplexity.add(log_probability);
         if target.is_last {
-            figures.n_chunks += 1;
-            watch(&figures);
+            perplexity.n_chunks += 1;
+            watch(&perplexity);
         }
     })?;
-    Ok(figures)
+    Ok(perplexity)
 }
 
 /// Runs those in `range` of a text's chunks; `found` gets each prediction in the order of the text with the natural logarithm of

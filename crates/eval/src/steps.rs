@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::{
     Error, Hidden, Model, Observer, Sequence,
-    observe::{Multiplied, Part},
+    observer::{Multiplied, Part},
     ops::{Buffers, Rows, softmax},
     pass::Carried,
 };
@@ -189,11 +189,13 @@ impl<'m> Steps<'m> {
     ///
     /// # Errors
     /// [`Error::NoWayBack`], and those of [`Model::need_next_token`].
-    pub fn need_way_back(&self) -> Result<(), Error> {
+    pub fn need_backward(&self) -> Result<(), Error> {
         self.model.need_next_token()?;
-        match self.model.prepared().graph.no_way_back() {
+        match self.model.prepared().graph.no_backward() {
             None => Ok(()),
-            Some(part) => Err(Error::NoWayBack { architecture: self.model.architecture().to_owned(), part }),
+            Some(part) => {
+                Err(Error::NoBackwardPass { architecture: self.model.architecture().to_owned(), part })
+            }
         }
     }
 
@@ -210,7 +212,7 @@ impl<'m> Steps<'m> {
         last: &Between,
         choose: &mut (dyn FnMut(usize, &[f32]) -> usize + Send),
     ) -> Result<Between, Error> {
-        self.need_way_back()?;
+        self.need_backward()?;
         // A graph with a backward pass has one stream, and a model that predicts tokens has a head.
         let (Some(head), [x]) = (&self.model.prepared().head, &last.streams[..]) else {
             return Ok(Between::default());
@@ -234,7 +236,7 @@ impl<'m> Steps<'m> {
                     let target = choose(row, p.as_slice().expect("whole rows are contiguous"));
                     p[target] -= 1.0;
                 }
-                head.back(logits.view(), of_logits, gradients.slice_mut(s![rows, ..]));
+                head.backward(logits.view(), of_logits, gradients.slice_mut(s![rows, ..]));
             }
         });
         Ok(Between { streams: vec![gradients], carried: Carried::default() })
@@ -247,7 +249,7 @@ impl<'m> Steps<'m> {
     ///
     /// # Errors
     /// As [`Steps::need_way_back`] and [`Model::run`].
-    pub fn back(
+    pub fn backward(
         &self,
         index: usize,
         sequences: &[&[u32]],
@@ -255,7 +257,7 @@ impl<'m> Steps<'m> {
         gradients: Between,
         observer: Option<&mut dyn Observer>,
     ) -> Result<Between, Error> {
-        self.need_way_back()?;
+        self.need_backward()?;
         let sequences: Vec<Sequence<'_>> = sequences.iter().map(|tokens| Sequence::new(tokens)).collect();
         let stream = |mut between: Between| between.streams.pop().unwrap_or_default();
         let (entered, gradients) = (stream(entered), stream(gradients));

@@ -25,7 +25,7 @@ pub struct TensorError {
 
 /// Errors of elements added up.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-#[serde(into = "Figures")]
+#[serde(into = "Metrics")]
 pub struct ElementError {
     n_elems: u64,
     /// Sums of the squares of the base, the other, their difference, and of their product.
@@ -38,7 +38,7 @@ pub struct ElementError {
 
 /// Reported metrics.
 #[derive(Serialize)]
-struct Figures {
+struct Metrics {
     elements: u64,
     rmse: f64,
     base_rms: f64,
@@ -48,9 +48,9 @@ struct Figures {
     max_error: f64,
 }
 
-impl From<ElementError> for Figures {
-    fn from(error: ElementError) -> Figures {
-        Figures {
+impl From<ElementError> for Metrics {
+    fn from(error: ElementError) -> Metrics {
+        Metrics {
             elements: error.n_elems,
             rmse: error.rmse(),
             base_rms: error.base_rms(),

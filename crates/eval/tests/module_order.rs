@@ -6,7 +6,7 @@ use std::path::Path;
 const FLOORS: &[&[&str]] = &[
     &["tokenize"],
     &["error"],
-    &["keys", "observe", "threads", "weights", "exact_sum", "state_size"],
+    &["keys", "observer", "threads", "weights", "exact_sum", "state_size"],
     &["ops"],
     &["session", "pooling"],
     &["pass"],

@@ -32,12 +32,12 @@ impl Fields {
     /// Fields of a cause.
     pub(crate) fn of(cause: &Cause) -> Fields {
         match cause {
-            Cause::Conversion(error) => of_conversion(error),
-            Cause::Container(error) => of_container(error),
-            Cause::Evaluation(error) => of_evaluation(error),
-            Cause::Codec(error) => of_codec(error),
+            Cause::Conversion(error) => conversion_fields(error),
+            Cause::Container(error) => container_fields(error),
+            Cause::Evaluation(error) => evaluation_fields(error),
+            Cause::Codec(error) => codec_fields(error),
             Cause::DType(tensor::DTypeError::UnknownName { name }) => fields!(found: name),
-            Cause::Imatrix(error) => of_imatrix(error),
+            Cause::Imatrix(error) => imatrix_fields(error),
             Cause::Shape { found, expected, .. } => fields!(found: found, expected: expected),
             _ => Fields::default(),
         }
@@ -48,16 +48,16 @@ impl Fields {
     }
 }
 
-fn of_conversion(error: &convert::Error) -> Fields {
+fn conversion_fields(error: &convert::Error) -> Fields {
     use convert::Error as E;
     match error {
-        E::Source(error) => of_source(error),
-        E::Arch(error) => of_arch(error),
-        E::Read(error) => of_read(error),
-        E::Gguf(error) => of_container(error),
-        E::Imatrix(error) => of_imatrix(error),
-        E::Recipe(error) => of_recipe(error),
-        E::Encode { tensor, error } => of_codec(error).with_tensor(tensor),
+        E::Source(error) => source_fields(error),
+        E::Arch(error) => arch_fields(error),
+        E::Read(error) => read_fields(error),
+        E::Gguf(error) => container_fields(error),
+        E::Imatrix(error) => imatrix_fields(error),
+        E::Recipe(error) => recipe_fields(error),
+        E::Encode { tensor, error } => codec_fields(error).with_tensor(tensor),
         E::NeedsImatrix { tensor, .. } => fields!(tensor: tensor, expected: "an importance matrix"),
         E::NotInImatrix { tensor, .. } => {
             fields!(tensor: tensor, expected: "an entry of the importance matrix")
@@ -83,11 +83,11 @@ fn of_conversion(error: &convert::Error) -> Fields {
     }
 }
 
-fn of_recipe(error: &convert::recipes::RecipeError) -> Fields {
+fn recipe_fields(error: &convert::recipes::RecipeError) -> Fields {
     use convert::recipes::RecipeError as E;
     match error {
         E::UnknownRecipe { name } => fields!(found: name),
-        E::Key(error) => of_key(error),
+        E::Key(error) => key_fields(error),
         E::NoLayer { name } => fields!(tensor: name),
         E::LayerOutOfRange { name, layer, n_layer } => {
             fields!(tensor: name, expected: format_args!("a layer below {n_layer}"), found: layer)
@@ -97,7 +97,7 @@ fn of_recipe(error: &convert::recipes::RecipeError) -> Fields {
     }
 }
 
-fn of_imatrix(error: &ImatrixError) -> Fields {
+fn imatrix_fields(error: &ImatrixError) -> Fields {
     match error {
         ImatrixError::NonFinite { entry, value, .. } => {
             fields!(tensor: entry, expected: "a finite number", found: value)
@@ -112,7 +112,7 @@ fn of_imatrix(error: &ImatrixError) -> Fields {
     }
 }
 
-fn of_codec(error: &quant::CodecError) -> Fields {
+fn codec_fields(error: &quant::CodecError) -> Fields {
     match error {
         quant::CodecError::Length { found, expected, .. } => fields!(expected: expected, found: found),
         quant::CodecError::NeedsWeights { .. } => fields!(expected: "importance weights"),
@@ -120,7 +120,7 @@ fn of_codec(error: &quant::CodecError) -> Fields {
     }
 }
 
-fn of_read(error: &source::ReadError) -> Fields {
+fn read_fields(error: &source::ReadError) -> Fields {
     use source::ReadError as E;
     match error {
         E::Unreadable { tensor, dtype } => fields!(tensor: tensor, found: dtype),
@@ -135,10 +135,10 @@ fn of_read(error: &source::ReadError) -> Fields {
     }
 }
 
-fn of_source(error: &source::Error) -> Fields {
+fn source_fields(error: &source::Error) -> Fields {
     use source::Error as E;
     match error {
-        E::Read(error) => of_read(error),
+        E::Read(error) => read_fields(error),
         E::Io { file, .. }
         | E::NotReadYet { file, .. }
         | E::Foreign { file, .. }
@@ -196,7 +196,7 @@ fn of_source(error: &source::Error) -> Fields {
     }
 }
 
-fn of_arch(error: &arch::ArchError) -> Fields {
+fn arch_fields(error: &arch::ArchError) -> Fields {
     use arch::ArchError as E;
     match error {
         E::UnknownClass { class, nearest, .. } | E::NoProjector { class, nearest } => {
@@ -222,7 +222,7 @@ fn of_arch(error: &arch::ArchError) -> Fields {
     }
 }
 
-fn of_key(error: &gguf::KeyError) -> Fields {
+fn key_fields(error: &gguf::KeyError) -> Fields {
     match error {
         gguf::KeyError::Missing { key } => fields!(key: key),
         gguf::KeyError::Value { key, expected, found } => {
@@ -232,7 +232,7 @@ fn of_key(error: &gguf::KeyError) -> Fields {
     }
 }
 
-fn of_container(error: &gguf::Error) -> Fields {
+fn container_fields(error: &gguf::Error) -> Fields {
     use gguf::Error as E;
     match error {
         E::Magic { found } => fields!(expected: "GGUF", found: found.escape_ascii()),
@@ -268,7 +268,7 @@ fn of_container(error: &gguf::Error) -> Fields {
             fields!(file: path.display(), expected: expected, found: found)
         }
         E::Shard { path, source } => {
-            Fields { file: Some(path.display().to_string()), ..of_container(source) }
+            Fields { file: Some(path.display().to_string()), ..container_fields(source) }
         }
         E::ShardMissing { path, .. } | E::ShardName { path, .. } => fields!(file: path.display()),
         E::ShardKey { path, key, expected, found } => {
@@ -282,11 +282,11 @@ fn of_container(error: &gguf::Error) -> Fields {
     }
 }
 
-fn of_evaluation(error: &eval::Error) -> Fields {
+fn evaluation_fields(error: &eval::Error) -> Fields {
     use eval::Error as E;
     match error {
-        E::Gguf(error) => of_container(error),
-        E::Key(error) => of_key(error),
+        E::Gguf(error) => container_fields(error),
+        E::Key(error) => key_fields(error),
         E::UnknownArchitecture { name } => fields!(key: "general.architecture", found: name),
         E::MissingTensor { name } => fields!(tensor: name),
         E::TensorShape { name, expected, found } => {

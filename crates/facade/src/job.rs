@@ -277,11 +277,11 @@ impl<'a> Job<'a> {
             From::Memory(memory) => source::open_memory(memory).map_err(source_error)?,
         };
         let Some(architecture) = self.architecture else {
-            return Ok(Box::new(CheckpointInput::of_checkpoint(checkpoint, &options)?));
+            return Ok(Box::new(CheckpointInput::from_checkpoint(checkpoint, &options)?));
         };
         let layout = arch::resolve_as(&convert::arch_input(&checkpoint)?, &options, architecture)
             .map_err(convert::Error::Arch)?;
-        Ok(Box::new(CheckpointInput::of_layout(checkpoint, layout)))
+        Ok(Box::new(CheckpointInput::from_layout(checkpoint, layout)))
     }
 }
 

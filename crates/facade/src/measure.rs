@@ -7,7 +7,7 @@ use std::{
 
 use eval::{
     Activations, Model, Options,
-    chunks::{Chunk, Settings, chunks_of_text, groups},
+    chunks::{Chunk, Settings, groups, text_chunks},
     compare::{Base, run},
     perplexity::{Perplexity, predict},
     stats::Comparison,
@@ -50,7 +50,7 @@ impl Measuring<'_> {
         let failed = |error: eval::Error| Error::at(path, error);
         let tokens = model.tokenizer().encode(text, true, false);
         let settings = Settings { context: self.context, n_chunks: self.windows, stride: None };
-        chunks_of_text(model, &tokens.map_err(|error| failed(error.into()))?, &settings).map_err(failed)
+        text_chunks(model, &tokens.map_err(|error| failed(error.into()))?, &settings).map_err(failed)
     }
 
     fn is_cancelled(&self) -> bool {
@@ -91,22 +91,22 @@ pub fn perplexity(
     let path = path.as_ref();
     let model = measuring.open(path)?;
     let chunks = measuring.chunks(path, &model, text.as_ref())?;
-    let mut figures = Perplexity::default();
+    let mut perplexity = Perplexity::default();
     // The groups that one run has, so that stopping between them changes no figure.
     for range in groups(&[&model], &chunks) {
         if measuring.is_cancelled() {
             return Err(Cause::Interrupted.into());
         }
         let found = &mut |target: &eval::chunks::Target, log_probability| {
-            figures.add(log_probability);
+            perplexity.add(log_probability);
             if target.is_last {
-                figures.n_chunks += 1;
-                measuring.report(figures.n_chunks, chunks.len());
+                perplexity.n_chunks += 1;
+                measuring.report(perplexity.n_chunks, chunks.len());
             }
         };
         predict(&model, &chunks, range, found).map_err(|error| Error::at(path, error))?;
     }
-    Ok(figures)
+    Ok(perplexity)
 }
 
 /// The number of most likely tokens that are compared as sets.

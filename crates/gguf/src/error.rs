@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use tensor::{DTypeError, ShapeError};
 
-use crate::{OtherKind, keys::KeyProblem};
+use crate::{BrokenDownload, keys::KeyProblem};
 
 /// Errors of a GGUF file, a plan, an output or a set of shards.
 ///
@@ -21,9 +21,9 @@ pub enum Error {
     },
     /// A file left by a broken download.
     #[error("not a gguf file: found {}", kind.name())]
-    OtherKind {
+    BrokenDownload {
         /// The kind.
-        kind: OtherKind,
+        kind: BrokenDownload,
     },
     /// An unknown version.
     #[error("gguf version {found} is not known (known are 1 to 3, in either byte order)")]
@@ -391,7 +391,7 @@ impl Error {
             Error::Magic {
                 found: [b'l' | b'f', b'm', b'g', b'g'] | [b't', b'j', b'g', b'g'] | [b'a', b'l', b'g', b'g'],
             } => "this is a file of the time before gguf",
-            Error::OtherKind { kind } => kind.hint(),
+            Error::BrokenDownload { kind } => kind.hint(),
             Error::Truncated { .. } | Error::OutOfFile { .. } | Error::CountTooLarge { .. } => {
                 "was the download or copy complete?"
             }

@@ -12,16 +12,17 @@
     )
 )]
 
+mod broken_download;
 mod check;
 mod copies;
 mod edit;
 mod endian;
 mod error;
+mod key_types;
 mod keys;
 mod map;
 mod metadata;
 mod names;
-mod other_kind;
 mod output;
 mod part_number;
 mod plan;
@@ -29,25 +30,25 @@ mod read;
 mod scales;
 #[cfg(unix)]
 mod signals;
-mod specified;
 mod split;
 mod strings;
 mod threads;
 mod value;
 mod write;
 
+pub use broken_download::BrokenDownload;
 pub use check::{Finding, Severity, check, foreign_type, is_shard};
 pub use copies::{CopyPlan, SplitLimits, write_copies};
 pub use edit::{Edit, SLACK_KEY, Slack, backup_path};
 pub use endian::{Endian, swap_blocks};
 pub use error::Error;
+pub use key_types::{is_of_type, specified_type};
 pub use keys::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyProblem, MAX_KEY_BYTES, check_key};
 pub use map::{Advice, Mapped, SparseFile, exit_on_bus_error, remove_temporary_files};
 pub use metadata::{KeyError, Metadata};
 pub use names::{
     FileName, Kind, NameParts, Sidecar, naming_convention, rounded_count, safe_file_name, size_label,
 };
-pub use other_kind::OtherKind;
 pub use output::{
     Claim, Leftover, LockedFile, Output, Share, check_open_files, check_space, hidden_path, is_alive,
     kept_name, raise_open_files, this_process,
@@ -61,7 +62,6 @@ pub use read::{
 pub use scales::may_have_scale;
 #[cfg(unix)]
 pub use signals::is_signal_ignored;
-pub use specified::{is_of_type, specified_type};
 pub use split::{
     Model, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, parse_shard_file_name, shard_file_name,
 };

@@ -44,10 +44,10 @@ fn main() {
     let model = open();
     let windows = |path: &str, most: usize| -> Vec<Vec<u32>> {
         let text = std::fs::read(path).unwrap();
-        let all = Texts::of_text(&model, &text, &Settings::default()).unwrap();
-        all.windows()[..most.min(all.windows().len())].to_vec()
+        let all = Texts::from_text(&model, &text, &Settings::default()).unwrap();
+        all.chunks()[..most.min(all.chunks().len())].to_vec()
     };
-    let texts = Texts::of_windows(windows(text, n_tokens.parse::<usize>().unwrap() / 512));
+    let texts = Texts::from_chunks(windows(text, n_tokens.parse::<usize>().unwrap() / 512));
     let options = Options::default();
     let plan = Plan::new(&model, &texts, &options).unwrap();
     let inputs = || MomentsCache::open(folder, &model, &texts, &options, &plan).unwrap();
@@ -89,7 +89,7 @@ fn main() {
         let n_rows = info.shape.n_elems() / info.shape.row_elems();
         for (at, refiner) in [&one, &both].into_iter().enumerate() {
             let mut blocks = stock.blocks.clone();
-            if refiner.wants(tensor, info.dtype) {
+            if refiner.applies_to(tensor, info.dtype) {
                 let begun = Instant::now();
                 let (dtype, values) = (info.dtype, &values[..]);
                 let rows = StockRows { tensor, dtype, rows: 0..n_rows, values, weights, level };
@@ -100,7 +100,7 @@ fn main() {
         }
     }
     let outcomes = both.outcomes();
-    let n_both = outcomes.iter().filter(|outcome| outcome.both_sides.is_some()).count();
+    let n_both = outcomes.iter().filter(|outcome| outcome.kronecker.is_some()).count();
     let [of_one, of_both] = seconds;
     println!(
         "one side in {of_one:.1} s, both in {of_both:.1} s; {n_both} of {} matrices by both",

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let threads = rest.first().map(|threads| threads.parse()).transpose()?;
     let model = Model::open(Path::new(file), &eval::Options { threads, ..Default::default() })?;
     let settings = Settings { n_chunks: Some(n_windows.parse()?), ..Settings::default() };
-    let texts = Texts::of_text(&model, &std::fs::read(text)?, &settings)?;
+    let texts = Texts::from_text(&model, &std::fs::read(text)?, &settings)?;
     let options = Options::default();
     let plan = Plan::new(&model, &texts, &options)?;
     let mb = |n_bytes: u64| n_bytes as f64 / 1e6;

@@ -107,10 +107,10 @@ fn main() {
     let model = Model::open(Path::new(path), &eval::Options { threads: Some(1), ..eval::Options::default() })
         .unwrap();
     let text = fs::read(text).unwrap();
-    let all =
-        Texts::of_text(&model, &text[..400_000.min(text.len())], &eval::chunks::Settings::default()).unwrap();
+    let all = Texts::from_text(&model, &text[..400_000.min(text.len())], &eval::chunks::Settings::default())
+        .unwrap();
     let n_windows = n_tokens.parse::<usize>().unwrap() / 512;
-    let texts = Texts::of_windows(all.windows()[..n_windows.min(all.windows().len())].to_vec());
+    let texts = Texts::from_chunks(all.chunks()[..n_windows.min(all.chunks().len())].to_vec());
     let base = RoundingOptions::default();
     let frozen = RoundingOptions { scale_sweeps: 0, sweeps: 2, ..base };
     let before = RoundingOptions { feedback: false, sweeps: 0, ..base };

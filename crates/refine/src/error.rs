@@ -60,7 +60,7 @@ pub enum Error {
     #[error(transparent)]
     Gguf(#[from] gguf::Error),
     /// An input of a matrix is not finite.
-    #[error("tensor `{tensor}`: input {value} in column {column}, at token {token} of chunk {window}")]
+    #[error("tensor `{tensor}`: input {value} in column {column}, at token {token} of chunk {chunk}")]
     NotFiniteInput {
         /// The tensor.
         tensor: String,
@@ -69,12 +69,12 @@ pub enum Error {
         /// Column, from 0.
         column: usize,
         /// Chunk of the text, from 1.
-        window: usize,
+        chunk: usize,
         /// Token in the chunk, from 1.
         token: usize,
     },
     /// A gradient at the output of a matrix is not finite.
-    #[error("tensor `{tensor}`: output gradient {value} in row {row}, at token {token} of chunk {window}")]
+    #[error("tensor `{tensor}`: output gradient {value} in row {row}, at token {token} of chunk {chunk}")]
     NotFiniteGradient {
         /// The tensor.
         tensor: String,
@@ -83,7 +83,7 @@ pub enum Error {
         /// Row, from 0.
         row: usize,
         /// Chunk of the text, from 1.
-        window: usize,
+        chunk: usize,
         /// Token in the chunk, from 1.
         token: usize,
     },

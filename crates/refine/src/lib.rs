@@ -29,7 +29,7 @@ pub use error::Error;
 pub use fingerprint::{fingerprint, fingerprint_of, hex};
 pub use gram::Gram;
 pub use probe::{Prober, Replacement, probe};
-pub use refiner::{Left, Outcome, Refiner, Spent, StockRows};
+pub use refiner::{Outcome, Refiner, Spent, StockRows, Unrounded};
 pub use rounding::{
     Choice, KroneckerRounding, Rounding, RoundingOptions, choose, divergence, is_refinable, output_error,
 };

@@ -45,7 +45,7 @@ pub trait Prober {
 
 /// A batch of chunks.
 struct Batch<'a> {
-    windows: Vec<&'a [u32]>,
+    chunks: Vec<&'a [u32]>,
     /// Rows to compare.
     rows: Vec<usize>,
     /// State of the base before the current step.
@@ -60,7 +60,7 @@ struct Batch<'a> {
 /// `prober`.
 pub fn probe(
     model: &Model,
-    windows: &[Vec<u32>],
+    chunks: &[Vec<u32>],
     probes: &[Vec<String>],
     prober: &mut dyn Prober,
 ) -> Result<(), Error> {
@@ -69,7 +69,7 @@ pub fn probe(
         return Ok(());
     }
     let steps = Steps::new(model)?;
-    let mut batches = batches(model, &steps, windows)?;
+    let mut batches = batches(model, &steps, chunks)?;
     let of_base = |batch: &Batch<'_>| logits(&steps, model, batch, 0);
     let of_base: Vec<Vec<f32>> = batches.iter().map(of_base).collect::<Result<_, _>>()?;
     // Computed once for all probes.
@@ -99,7 +99,7 @@ pub fn probe(
         }
         for batch in batches.iter_mut().filter(|_| step < steps.n_steps()) {
             let between = std::mem::take(&mut batch.between);
-            batch.between = steps.run(step, &batch.windows, between, None)?;
+            batch.between = steps.run(step, &batch.chunks, between, None)?;
         }
     }
     Ok(())
@@ -121,36 +121,36 @@ fn steps_of(model: &Model, n_steps: usize) -> impl Fn(&str) -> usize {
     }
 }
 
-fn batches<'a>(model: &Model, steps: &Steps<'_>, windows: &'a [Vec<u32>]) -> Result<Vec<Batch<'a>>, Error> {
-    if windows.is_empty() || windows.iter().any(Vec::is_empty) {
+fn batches<'a>(model: &Model, steps: &Steps<'_>, chunks: &'a [Vec<u32>]) -> Result<Vec<Batch<'a>>, Error> {
+    if chunks.is_empty() || chunks.iter().any(Vec::is_empty) {
         return Err(Error::NoTokens);
     }
     // Evenly spaced positions, as many as fit into memory.
     let n_kept = (LOGIT_BYTES / (model.n_vocab().max(1) * size_of::<f32>())).max(1);
-    let n_positions: usize = windows.iter().map(|window| compared(window).len()).sum();
+    let n_positions: usize = chunks.iter().map(|chunk| compared(chunk).len()).sum();
     let stride = n_positions.div_ceil(n_kept);
     let batch = |of: Range<usize>| {
-        let windows: Vec<&[u32]> = windows[of].iter().map(Vec::as_slice).collect();
+        let chunks: Vec<&[u32]> = chunks[of].iter().map(Vec::as_slice).collect();
         let (mut rows, mut first) = (Vec::new(), 0);
-        for window in &windows {
-            rows.extend(compared(window).step_by(stride).map(|row| first + row));
-            first += window.len();
+        for chunk in &chunks {
+            rows.extend(compared(chunk).step_by(stride).map(|row| first + row));
+            first += chunk.len();
         }
-        Batch { windows, rows, between: Between::default() }
+        Batch { chunks, rows, between: Between::default() }
     };
-    Ok(batches_of(windows, steps.rows_at_once()).into_iter().map(batch).collect())
+    Ok(batches_of(chunks, steps.rows_at_once()).into_iter().map(batch).collect())
 }
 
 /// Positions of a chunk whose predictions are compared.
-fn compared(window: &[u32]) -> Range<usize> {
-    window.len() / 8..window.len()
+fn compared(chunk: &[u32]) -> Range<usize> {
+    chunk.len() / 8..chunk.len()
 }
 
 /// Logits of a batch's rows, run from a step on: (rows, n_vocab).
 fn logits(steps: &Steps<'_>, model: &Model, batch: &Batch<'_>, from: usize) -> Result<Vec<f32>, Error> {
     let mut between = batch.between.clone();
     for step in from..steps.n_steps() {
-        between = steps.run(step, &batch.windows, between, None)?;
+        between = steps.run(step, &batch.chunks, between, None)?;
     }
     let hidden = steps.hidden(&between, &batch.rows);
     let mut out = vec![0.0; hidden.n_rows() * model.n_vocab()];

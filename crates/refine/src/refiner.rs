@@ -60,17 +60,17 @@ pub struct Outcome {
     /// Its type.
     pub dtype: DType,
     /// The rounding options, or the reason for keeping the codec's blocks.
-    pub result: Result<RoundingOptions, Left>,
+    pub result: Result<RoundingOptions, Unrounded>,
     /// Mean squared output error on held-out tokens, over sampled rows: of the codec and after rounding.
     pub held_out: Option<(f64, f64)>,
     /// `tr(G E C E^T)` on held-out tokens, over sampled rows, with input statistics alone and with input and
     /// output statistics.
-    pub both_sides: Option<(f64, f64)>,
+    pub kronecker: Option<(f64, f64)>,
 }
 
 /// Reason for keeping the codec's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum Unrounded {
     /// No token reached the matrix.
     NotReached,
     /// Nothing was better on held-out tokens.
@@ -171,7 +171,7 @@ impl Refiner {
     }
 
     /// True if a tensor that becomes `dtype` can be rounded.
-    pub fn wants(&self, tensor: &str, dtype: DType) -> bool {
+    pub fn applies_to(&self, tensor: &str, dtype: DType) -> bool {
         // Rows that are only looked up have no Hessian.
         let is_multiplied = tensor != EMBEDDING || self.moments.knows(tensor);
         is_multiplied && is_refinable(dtype) && self.base.tensor(tensor).is_some()
@@ -387,7 +387,7 @@ impl Refiner {
                 dtype,
                 result,
                 held_out,
-                both_sides: None,
+                kronecker: None,
             };
             let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes.insert((rows.tensor.to_owned(), expert as usize, dtype), outcome);
@@ -396,7 +396,7 @@ impl Refiner {
         // Matrices without statistics were reported when statistics were collected.
         let Some((fit, held)) = grams else { return Ok(None) };
         if fit.n_tokens() == 0 || held.n_tokens() == 0 {
-            note(Err(Left::NotReached), None);
+            note(Err(Unrounded::NotReached), None);
             return Ok(None);
         }
         let named = |error| Error::At { tensor: rows.tensor.to_owned(), error: Box::new(error) };
@@ -413,7 +413,7 @@ impl Refiner {
         match chosen {
             // Columns whose inputs are all zero do not affect the output.
             Err(Error::InputsAreZero) => {
-                note(Err(Left::NotReached), None);
+                note(Err(Unrounded::NotReached), None);
                 return Ok(None);
             }
             chosen => chosen.map_err(named),
@@ -421,7 +421,7 @@ impl Refiner {
         .and_then(|chosen| match chosen {
             None => {
                 let stock = output_error(&held, rows.dtype, &values, &blocks, n_columns).map_err(named)?;
-                note(Err(Left::NoBetter), Some((stock, stock)));
+                note(Err(Unrounded::NoBetter), Some((stock, stock)));
                 Ok(None)
             }
             Some(Choice { options, stock_error, error }) => {
@@ -435,7 +435,7 @@ impl Refiner {
                         let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                         let key = (rows.tensor.to_owned(), expert as usize, rows.dtype);
                         if let Some(outcome) = outcomes.get_mut(&key) {
-                            (outcome.result, outcome.both_sides) =
+                            (outcome.result, outcome.kronecker) =
                                 (Ok(rounded.options), Some(rounded.held_out));
                         }
                         return Ok(Some(Made::Whole(rounded.blocks)));

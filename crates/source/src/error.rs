@@ -2,7 +2,7 @@
 
 use std::io;
 
-use gguf::OtherKind;
+use gguf::BrokenDownload;
 use tensor::list_names;
 
 use crate::{Dtype, PickleError, ReadError, ZipError};
@@ -21,11 +21,11 @@ pub enum Error {
     },
     /// A remnant of a broken download instead of a file.
     #[error("`{file}` is {}, expected the file itself", kind.name())]
-    OtherKind {
+    BrokenDownload {
         /// The file.
         file: String,
         /// The kind.
-        kind: OtherKind,
+        kind: BrokenDownload,
     },
     /// The source is not a folder.
     #[error("not a folder")]
@@ -495,7 +495,7 @@ impl Error {
             Error::SeveralAdapters { .. } => {
                 Some("save each one with PEFT's `save_pretrained(selected_adapters=[NAME])`")
             }
-            Error::OtherKind { kind, .. } => Some(kind.hint()),
+            Error::BrokenDownload { kind, .. } => Some(kind.hint()),
             Error::NotAFolder => Some("give the folder that holds config.json and the weights"),
             _ => None,
         }

@@ -59,7 +59,7 @@ pub use folder::Folder;
 pub use foreign::{FOREIGN, Foreign};
 pub use formats::{FORMATS, Format};
 pub use ggml_legacy::{
-    Blocks, Container, Hyperparameters, LegacyError, LegacyModel, LegacyTensor, OldBlock, is_legacy,
+    Blocks, Container, Hyperparameters, LegacyBlock, LegacyError, LegacyModel, LegacyTensor, is_legacy,
     open_legacy, parse_legacy,
 };
 pub use listing::Listing;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
-use gguf::{Mapped, OtherKind};
+use gguf::{BrokenDownload, Mapped};
 
 use crate::{Error, Part, links, part::Fetched};
 
@@ -48,7 +48,7 @@ impl Listing {
     /// Opens a weights file of the folder `dir` that was listed.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::LinkOutside`], [`Error::OtherKind`].
+    /// [`Error::Io`], [`Error::LinkOutside`], [`Error::BrokenDownload`].
     pub(crate) fn open(&self, dir: &Path, name: &str) -> Result<Part, Error> {
         if let Some(fetched) = self.fetched.get(name) {
             return Ok(Part::fetched(name.to_owned(), Arc::clone(fetched)));
@@ -56,8 +56,8 @@ impl Listing {
         links::check(dir, name)?;
         let io = |error| Error::Io { file: name.to_owned(), error };
         let mapped = Mapped::open(&dir.join(name)).map_err(io)?;
-        if let Some(kind) = OtherKind::of(&mapped) {
-            return Err(Error::OtherKind { file: name.to_owned(), kind });
+        if let Some(kind) = BrokenDownload::of(&mapped) {
+            return Err(Error::BrokenDownload { file: name.to_owned(), kind });
         }
         Ok(Part::mapped(name.to_owned(), mapped))
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, io::Read, path::Path};
 
-use gguf::OtherKind;
+use gguf::BrokenDownload;
 use serde_json::Value as Json;
 
 use crate::{Error, Listing, card, json, links};
@@ -117,8 +117,8 @@ pub(crate) fn read_small_file(dir: &Path, name: &str) -> Result<Vec<u8>, Error> 
     let mut bytes = Vec::new();
     // Even a file that grows meanwhile is not read past the limit.
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
-    if let Some(kind) = OtherKind::of(&bytes) {
-        return Err(Error::OtherKind { file: name.to_owned(), kind });
+    if let Some(kind) = BrokenDownload::of(&bytes) {
+        return Err(Error::BrokenDownload { file: name.to_owned(), kind });
     }
     Ok(bytes)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use eval::{
     Model,
-    chunks::{Chunk, Settings, chunks_of_text},
+    chunks::{Chunk, Settings, text_chunks},
 };
 use sha2::{Digest, Sha256};
 
@@ -76,7 +76,7 @@ pub fn read(
     let mut hasher = Sha256::new();
     tokens.iter().for_each(|token| hasher.update(token.to_le_bytes()));
     let settings = Settings { context, n_chunks: None, stride: None };
-    let windows = chunks_of_text(model, &tokens, &settings)
+    let windows = text_chunks(model, &tokens, &settings)
         .map_err(|error| at(&PathBuf::from(printable(&names.join(", "))), error))?;
     Ok(Text { names, digest: hex(&hasher.finalize()), windows })
 }

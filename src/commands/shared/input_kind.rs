@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf::{OtherKind, Value};
+use gguf::{BrokenDownload, Value};
 
 use crate::failure::Failure;
 
@@ -192,10 +192,10 @@ pub(in crate::commands) fn not_an_imatrix(path: &Path, error: impl std::fmt::Dis
 }
 
 /// Remains of a broken download at `path`.
-fn broken_download(path: &Path) -> Option<OtherKind> {
+fn broken_download(path: &Path) -> Option<BrokenDownload> {
     let mut start = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(2048).read_to_end(&mut start));
-    read.ok().and_then(|_| OtherKind::of(&start))
+    read.ok().and_then(|_| BrokenDownload::of(&start))
 }
 
 /// True for the name of a piece of a file that was cut without regard to its contents (`x.gguf.part1of2`, `x.gguf-split-a`).

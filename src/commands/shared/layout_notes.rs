@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use arch::{Layout, UnaskedKey};
+use arch::{Layout, UnreadKey};
 use source::{Checkpoint, Dtype};
 
 use crate::ui::Ui;
@@ -61,9 +61,9 @@ pub fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
 /// Reports keys of the config that were not read: those that may affect the computation as a note, or as a
 /// warning if the architecture was forced; all others as details.
 pub fn tell_unasked(layout: &Layout, is_forced: bool, ui: &Ui) -> Vec<String> {
-    let (mathematics, others): (Vec<&UnaskedKey>, Vec<&UnaskedKey>) =
-        layout.unasked.iter().partition(|key| key.is_mathematics);
-    let list = |keys: &[&UnaskedKey]| {
+    let (mathematics, others): (Vec<&UnreadKey>, Vec<&UnreadKey>) =
+        layout.unread_keys.iter().partition(|key| key.is_mathematics);
+    let list = |keys: &[&UnreadKey]| {
         let keys: Vec<String> = keys.iter().map(|key| format!("`{}` {}", key.key, key.value)).collect();
         keys.join(", ")
     };

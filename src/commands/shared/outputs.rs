@@ -31,7 +31,7 @@ pub(in crate::commands) fn check_outputs(
             return Err(Failure::usage(format_args!("two options write {}", path.display())));
         }
         // With --force the input would be gone after the run, and a mapped input must not change during it.
-        convert::check_output_beside(path, inputs, force).map_err(|error| output_failure(path, error))?;
+        convert::check_output_file(path, inputs, force).map_err(|error| output_failure(path, error))?;
         check_writable(path, force)?;
     }
     Ok(())

@@ -445,7 +445,7 @@ impl Settings {
         let used = self.recipe_file.imatrix.clone().unwrap_or_default();
         let report = CoverageReport::new(importance.imatrix, tensors, files);
         let is_filtered = !(used.include_weights.is_empty() && used.exclude_weights.is_empty());
-        if report.coverage.is_of_another_model() && !is_filtered {
+        if report.coverage.is_for_another_model() && !is_filtered {
             let message = "the importance matrix belongs to another model: no entry matches a tensor";
             let hint =
                 report.coverage.unused.first().map(|name| format!("it has an entry `{name}`, for example"));

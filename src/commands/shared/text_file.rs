@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use gguf::OtherKind;
+use gguf::BrokenDownload;
 
 use crate::{failure::Failure, ui::Ui};
 
@@ -13,7 +13,7 @@ use crate::{failure::Failure, ui::Ui};
 pub(in crate::commands) fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = fs::read(path).map_err(|error| Failure::cannot_open(path, error))?;
     // A page may be a text that is meant.
-    match OtherKind::of(&bytes).filter(|kind| *kind != OtherKind::WebPage) {
+    match BrokenDownload::of(&bytes).filter(|kind| *kind != BrokenDownload::WebPage) {
         Some(kind) => {
             Err(Failure::at(path, format_args!("{}, expected a text", kind.name())).hint([kind.hint()]))
         }

@@ -67,7 +67,7 @@ pub const NEMOTRON_H_MOE: Arch = Arch {
         let suffix = name.strip_prefix(&format!("backbone.layers.{last}."))?;
         let special = SPECIAL.iter().find(|(_, of_file)| suffix.strip_suffix(".weight") == Some(of_file));
         Some(match special {
-            Some((of_checkpoint, _)) => format!("mtp.layers.{of_checkpoint}.weight"),
+            Some((from_checkpoint, _)) => format!("mtp.layers.{from_checkpoint}.weight"),
             // Attention is the first of its two layers, the mixture the second.
             None if is_of_attention(suffix) => format!("mtp.layers.0.{suffix}"),
             None => format!("mtp.layers.1.{suffix}"),
@@ -320,7 +320,7 @@ fn predicted(hparams: &Hparams, name: &str) -> Option<String> {
     let rest = name.strip_prefix("mtp.layers.")?;
     let last = hparams.n_layers().ok()?.checked_sub(1)?;
     let special =
-        SPECIAL.iter().find(|(of_checkpoint, _)| rest.strip_suffix(".weight") == Some(of_checkpoint));
+        SPECIAL.iter().find(|(from_checkpoint, _)| rest.strip_suffix(".weight") == Some(from_checkpoint));
     match special {
         Some((_, of_file)) => Some(format!("backbone.layers.{last}.{of_file}.weight")),
         None => {

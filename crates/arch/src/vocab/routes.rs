@@ -440,7 +440,7 @@ impl TokenizerWriter<'_> {
         // The reference writes this key after the arrays and before the ids. A tokenizer.json alone may
         // already have set it.
         if let Some(value) = config.get("add_prefix_space").filter(|_| !self.has(keys::ADD_SPACE_PREFIX)) {
-            self.set_behind(keys::TOKEN_TYPE, keys::ADD_SPACE_PREFIX, is_truthy(value));
+            self.set_after(keys::TOKEN_TYPE, keys::ADD_SPACE_PREFIX, is_truthy(value));
         }
         // A chat model's turn ends with a token that its config does not call eos.
         let turn_end = config.get("added_tokens_decoder").and_then(Json::as_object).and_then(|listed| {

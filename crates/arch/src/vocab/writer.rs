@@ -66,7 +66,7 @@ impl<'w> TokenizerWriter<'w> {
     }
 
     /// Inserts a new key right after another.
-    pub(super) fn set_behind(&mut self, before: &str, key: &str, value: impl Into<Value>) {
+    pub(super) fn set_after(&mut self, before: &str, key: &str, value: impl Into<Value>) {
         let at = self.entries.iter().position(|(n_rows, _)| n_rows == before);
         self.entries.set_at(at.map_or(self.entries.len(), |at| at + 1), key, value);
     }

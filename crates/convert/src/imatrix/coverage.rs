@@ -80,7 +80,7 @@ fn status_of(entry: &Entry, expected: u64) -> Status {
 
 impl Coverage {
     /// True if the matrix most likely belongs to another model: it has entries, and none matches.
-    pub fn is_of_another_model(&self) -> bool {
+    pub fn is_for_another_model(&self) -> bool {
         let fits = |row: &TensorCoverage| matches!(row.status, Status::Covered { .. });
         // An empty matrix, or one that filters left empty, fits any model.
         let is_useful =
@@ -116,7 +116,7 @@ mod tests {
         let partial = Status::Covered { seen: (0, 7), experts_without_data: vec![1], n_experts: 3 };
         assert_eq!(statuses, [&partial, &Status::WrongSize { expected: 8, found: 4 }, &Status::Missing]);
         assert_eq!(report.unused, ["z"]);
-        assert!(!report.is_of_another_model());
-        assert!(coverage(&imatrix, &[tensor("c", &[8, 2])]).is_of_another_model());
+        assert!(!report.is_for_another_model());
+        assert!(coverage(&imatrix, &[tensor("c", &[8, 2])]).is_for_another_model());
     }
 }

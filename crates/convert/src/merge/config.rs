@@ -116,8 +116,8 @@ impl Config {
         for target in &self.parameters {
             let last = target.rsplit('.').next().unwrap_or(target);
             let key = format!("{module}.{last}");
-            let is_its = key == *target || key.ends_with(&format!(".{target}"));
-            if is_its && !of_module.contains(&last) {
+            let is_match = key == *target || key.ends_with(&format!(".{target}"));
+            if is_match && !of_module.contains(&last) {
                 of_module.push(last);
             }
         }

@@ -170,7 +170,7 @@ impl Merging {
             let (found, reason) = ((*module).clone(), "its matrix has a pair as well");
             return Err(MergeError::Unsupported { key: "trainable_token_indices", found, reason });
         }
-        let twin = self.twin_of_output(&index);
+        let twin = self.output_twin(&index);
         let mut counts = Counts::default();
         for (at, tensor) in whole {
             let Some(at) = at else { continue };
@@ -255,7 +255,7 @@ impl Merging {
     }
 
     /// The embedding and the output where a base model that takes one for the other has both in its files.
-    fn twin_of_output(&self, index: &HashMap<&str, usize>) -> Option<(usize, usize)> {
+    fn output_twin(&self, index: &HashMap<&str, usize>) -> Option<(usize, usize)> {
         let output = *index.get(OUTPUT).filter(|_| self.is_tied())?;
         Some((self.embedding()?, output))
     }

@@ -8,7 +8,7 @@ use std::{
 use gguf::{Claim, Output, PartNumber, Plan, check_open_files};
 
 use super::{
-    found::{same_plan, tell_done},
+    found::{report_done, same_plan},
     names::{self, Place, part_path},
 };
 use crate::{
@@ -193,7 +193,7 @@ fn compare(
     let mut right = Vec::new();
     for part in parts {
         let found = verify(part.done.clone(), tasks, outputs, options, n_threads, watch.cancel)?;
-        found.iter().for_each(|done| tell_done(done, tasks, watch));
+        found.iter().for_each(|done| report_done(done, tasks, watch));
         right.extend(found);
     }
     // A part that was stopped may have computed some rows again: earlier journal entries for them are void.

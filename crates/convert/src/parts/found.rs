@@ -21,7 +21,7 @@ pub(super) fn same_plan(found: &Found, fingerprint: &Fingerprint, journal: &Path
 }
 
 /// Rows that need not be done are progress too.
-pub(super) fn tell_done(done: &Done, tasks: &[TensorTask<'_>], watch: Watch<'_>) {
+pub(super) fn report_done(done: &Done, tasks: &[TensorTask<'_>], watch: Watch<'_>) {
     // The bar counts input, whatever is done with it.
     let rows = done.rows.clone();
     let input_bytes = tasks[done.task].rows.input_bytes(rows.end - rows.start);

@@ -9,7 +9,7 @@ use std::{
 use gguf::{Claim, Output, PartNumber, Plan, check_open_files};
 
 use super::{
-    found::{same_plan, tell_done},
+    found::{report_done, same_plan},
     names::{self, Place, part_path},
     share::{Rates, Share},
 };
@@ -137,7 +137,7 @@ pub fn write_part(
         Some(found) => check(found, tasks, &outputs, part, (options, n_threads, watch.cancel))?,
         None => Vec::new(),
     };
-    done.iter().for_each(|done| tell_done(done, tasks, watch));
+    done.iter().for_each(|done| report_done(done, tasks, watch));
     // Jobs of the share are those of one run, so that neither their rows nor their bytes depend on the number of parts.
     let remaining = Remaining::without(&done, tasks.len());
     let share = Share::new(tasks, &schedule, part.rates, part.number);

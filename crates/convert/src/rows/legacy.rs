@@ -44,10 +44,10 @@ impl RowSource for LegacyRows<'_> {
     }
 
     fn stored(&self, dtype: DType, rows: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
-        if self.tensor.today != Some(dtype) {
+        if self.tensor.current_dtype != Some(dtype) {
             return Ok(None);
         }
-        self.model.blocks_of_today(self.tensor, rows).map_err(Error::Read)
+        self.model.current_blocks(self.tensor, rows).map_err(Error::Read)
     }
 
     fn advise(&self, rows: Range<u64>, advice: Advice) {

@@ -4,7 +4,7 @@ use super::expression::{LAZY_FILTERS, Parser};
 
 impl Parser {
     /// Filters of a block, for example `upper|replace("a", "b")`. The engine applies them to the text of the block.
-    pub(super) fn filters_of_block(&mut self) -> Result<String, String> {
+    pub(super) fn block_filters(&mut self) -> Result<String, String> {
         let mut filters = Vec::new();
         loop {
             let name = self.any_name()?;
@@ -35,7 +35,7 @@ impl Parser {
     }
 
     /// The call of a `call` block, preceded by the parameters of the block.
-    pub(super) fn call_of_block(&mut self) -> Result<String, String> {
+    pub(super) fn block_call(&mut self) -> Result<String, String> {
         let mut parameters = String::new();
         if self.sign("(") {
             let mut names = Vec::new();

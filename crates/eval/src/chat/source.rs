@@ -94,14 +94,14 @@ fn statement(tokens: Vec<Token>, begin: &str, end: &str) -> Result<String, Strin
             let target = parser.target()?;
             match parser.sign("=") {
                 true => format!("set {target} = {}", parser.tuple(true)?),
-                false if parser.sign("|") => format!("set {target} | {}", parser.filters_of_block()?),
+                false if parser.sign("|") => format!("set {target} | {}", parser.block_filters()?),
                 false => format!("set {target}"),
             }
         }
         "macro" => return macro_tag(parser, begin, end),
         "with" => format!("with {}", parser.assignments()?),
-        "filter" => format!("filter {}", parser.filters_of_block()?),
-        "call" => format!("call{}", parser.call_of_block()?),
+        "filter" => format!("filter {}", parser.block_filters()?),
+        "call" => format!("call{}", parser.block_call()?),
         "autoescape" if !parser.name("false") && !parser.name("False") => {
             return Err("`autoescape` is not supported".to_owned());
         }

@@ -73,7 +73,7 @@ impl AltUp {
         let layers = (0..params.n_layer).map(|i| {
             let blk = |name: &str| format!("blk.{i}.altup_{name}");
             Ok::<_, Error>(AltUpLayer {
-                router_norm: params.norm_if_there(weights, &blk("router_norm"), n_embd)?,
+                router_norm: params.optional_norm(weights, &blk("router_norm"), n_embd)?,
                 router: Linear::need(weights, &blk("router"), n_embd, n)?,
                 predict: Linear::need(weights, &blk("predict_coef"), n, n * n)?,
                 correct: Linear::need(weights, &blk("correct_coef"), n, n)?,
@@ -115,8 +115,8 @@ impl AltUp {
         let mut merged = pass.scratch(streams[0].nrows(), streams[0].ncols());
         merged.copy_from(&streams[0]);
         for (i, stream) in streams[1..].iter().enumerate() {
-            let back = as_long_as(&streams[0], stream, &self.merge, i, pass);
-            merged.add_scaled(1.0, &back);
+            let backward = as_long_as(&streams[0], stream, &self.merge, i, pass);
+            merged.add_scaled(1.0, &backward);
         }
         merged *= 1.0 / self.n_streams() as f32;
         merged

@@ -10,14 +10,14 @@
 //! `attend` and its masks, caps, sinks and biases are in [`ops::Attention`]; h (n_embd), q (n_head * key_width),
 //! k (n_head_kv * key_width), v (n_head_kv * value_width).
 
-mod back;
+mod backward;
 
 use ndarray::{Axis, s};
 
 use super::{
-    heads::{Heads, count_of_kind, sliding_window},
+    heads::{Heads, kind_count, sliding_window},
     linear::Linear,
-    mixer::{Mixer, WayBack},
+    mixer::{Backward, Mixer},
     params::{DecoderParams, soft_cap},
     rope_scaling,
     spec::{Alibi, RopeLayers, ScoreScale, Temperature},
@@ -129,7 +129,7 @@ impl Attention {
         let mut head_norm = |name: &str, n: usize| {
             let stored = weights.shape(&blk(&format!("{name}.weight"))).map(|shape| shape.n_elems() as usize);
             let n = if stored == Some(key_width) { key_width } else { n };
-            params.norm_if_there(weights, &blk(name), n)
+            params.optional_norm(weights, &blk(name), n)
         };
         let query_norm = head_norm("attn_q_norm", n_query)?;
         let key_norm = if source == i { head_norm("attn_k_norm", n_key)? } else { None };
@@ -221,7 +221,7 @@ impl Attention {
     }
 
     /// Scores, softmax and values of every head, as `ops::Attention` states them.
-    fn of_heads(&self) -> ops::Attention<'_> {
+    fn head_attention(&self) -> ops::Attention<'_> {
         ops::Attention {
             n_head: self.n_head,
             n_head_kv: self.n_head_kv,
@@ -315,8 +315,8 @@ impl Mixer for Attention {
         }
     }
 
-    fn way_back(&self) -> Option<&dyn WayBack> {
-        self.has_way_back().then_some(self)
+    fn backward(&self) -> Option<&dyn Backward> {
+        self.has_backward().then_some(self)
     }
 
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
@@ -354,7 +354,7 @@ impl Mixer for Attention {
         if let Some(temperature) = self.temperature {
             temperature.apply(&mut query, pass.positions());
         }
-        let attention = self.of_heads();
+        let attention = self.head_attention();
         let mut attended = match own {
             None => pass.attend_to(self.source, &attention, &query),
             Some([key, value]) if self.is_source => {
@@ -394,7 +394,7 @@ impl Ropes {
     ) -> Result<Option<Ropes>, Error> {
         let spec = &params.spec;
         // Only the first n_rot elements of a head rotate (0.25 of them in GPT-NeoX, half in ChatGLM).
-        let stated = count_of_kind(keys, "rope.dimension_count", window)?;
+        let stated = kind_count(keys, "rope.dimension_count", window)?;
         let n_rot = stated.filter(|n| *n > 0 || !spec.zero_rotates_all).unwrap_or(key_width);
         // Divisors may be there for all of a head although a part of it rotates; its pairs have the first of them.
         let n_divisors = n_rot / 2;

@@ -18,7 +18,7 @@
 //!
 //! Source: `llm_graph_context::build_moe_ffn` of llama.cpp (llama-cpp-python 0.3.36).
 
-mod back;
+mod backward;
 
 use rayon::prelude::*;
 

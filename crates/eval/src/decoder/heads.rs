@@ -59,7 +59,7 @@ impl Heads {
         let width = |key: &str, tensor: &str, n: usize| -> Result<usize, Error> {
             let rows = weights.shape(&format!("blk.{i}.{tensor}.weight")).map(|shape| shape.dim(1) as usize);
             let stored = || rows.map_or(params.n_embd / n_head, |rows| rows / n);
-            Ok(count_of_kind(keys, key, window)?.unwrap_or_else(stored))
+            Ok(kind_count(keys, key, window)?.unwrap_or_else(stored))
         };
         let key_width = width("attention.key_length", "attn_q", n_head)?;
         let value_width = width("attention.value_length", "attn_v", n_head_kv)?;
@@ -71,11 +71,7 @@ impl Heads {
 }
 
 /// A count that sliding layers have under a separate key, if the file states one.
-pub(super) fn count_of_kind(
-    keys: &Keys<'_>,
-    key: &str,
-    window: Option<usize>,
-) -> Result<Option<usize>, Error> {
+pub(super) fn kind_count(keys: &Keys<'_>, key: &str, window: Option<usize>) -> Result<Option<usize>, Error> {
     let with_window = match window {
         Some(_) => keys.count(&format!("{key}_swa"))?,
         None => None,

@@ -99,7 +99,7 @@ impl Latent {
             Some(stored) => {
                 let query_rank = stored.dim(1) as usize;
                 let w_dq = Linear::need(weights, &blk("attn_q_a"), n_embd, query_rank)?;
-                let norm = params.norm_if_there(weights, &blk("attn_q_a_norm"), query_rank)?;
+                let norm = params.optional_norm(weights, &blk("attn_q_a_norm"), query_rank)?;
                 let w_uq = Linear::need(weights, &blk("attn_q_b"), query_rank, n_query)?;
                 Query::LowRank(Box::new((w_dq, norm, w_uq)))
             }
@@ -120,7 +120,7 @@ impl Latent {
         Ok(Some(Latent {
             query,
             kv_a: Linear::need(weights, &blk("attn_kv_a_mqa"), n_embd, rank + n_rot)?,
-            kv_norm: params.norm_if_there(weights, &blk("attn_kv_a_norm"), rank)?,
+            kv_norm: params.optional_norm(weights, &blk("attn_kv_a_norm"), rank)?,
             w_uk,
             w_uv,
             output: Linear::need(weights, &blk("attn_output"), n_head * value_width, n_embd)?,

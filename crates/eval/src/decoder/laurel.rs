@@ -35,7 +35,7 @@ impl Laurel {
         Ok(Some(Laurel {
             left: Linear::need(weights, &blk("laurel_l"), n_embd, rank)?,
             right: Linear::need(weights, &blk("laurel_r"), rank, n_embd)?,
-            norm: params.norm_if_there(weights, &blk("laurel_post_norm"), n_embd)?,
+            norm: params.optional_norm(weights, &blk("laurel_post_norm"), n_embd)?,
         }))
     }
 

@@ -18,14 +18,14 @@
 //! Gemma 3n adds a second path after the mixers, Gemma 4 the layer's own input after the feed-forward part.
 //! Granite and MiniCPM scale each contribution to `x`.
 
-mod back;
+mod backward;
 
 use super::{
     experts::Experts,
     laurel::Laurel,
     mixer::{ChannelMix, Mixer},
     mlp::Mlp,
-    mlp_beside_experts::MlpBesideExperts,
+    mlp_with_experts::MlpWithExperts,
     params::DecoderParams,
     per_layer_input::PerLayerInput,
     select,
@@ -69,7 +69,7 @@ pub(super) struct Layer {
 enum FeedForward {
     Mlp(Box<Mlp>),
     Experts(Box<Experts>),
-    MlpBesideExperts(Box<MlpBesideExperts>),
+    MlpWithExperts(Box<MlpWithExperts>),
     ChannelMix(Box<ChannelMix>),
 }
 
@@ -88,12 +88,12 @@ impl Layer {
         // stored under a name, that name is not the norm after attention.
         let attention_post_norm = match params.spec.mlp_norm {
             "post_attention_norm" => None,
-            _ => params.norm_if_there(weights, &blk("post_attention_norm"), n_embd)?,
+            _ => params.optional_norm(weights, &blk("post_attention_norm"), n_embd)?,
         };
-        let mlp_post_norm = params.norm_if_there(weights, &blk("post_ffw_norm"), n_embd)?;
+        let mlp_post_norm = params.optional_norm(weights, &blk("post_ffw_norm"), n_embd)?;
         let stream_norm = match params.spec.mlp_norm {
             "attn_output_norm" => None,
-            _ => params.norm_if_there(weights, &blk("attn_output_norm"), n_embd)?,
+            _ => params.optional_norm(weights, &blk("attn_output_norm"), n_embd)?,
         };
         let mixers = match params.has_mixers(i) {
             true => select::mixers(params, keys, weights, i)?,
@@ -105,7 +105,7 @@ impl Layer {
         };
         // The role of `attn_norm_2` depends on the family: in Jina's code embeddings a further norm of the
         // stream, in RWKV the one before the feed-forward part, in Falcon 40B the one before attention.
-        let second_norm = params.norm_if_there(weights, &blk("attn_norm_2"), n_embd)?;
+        let second_norm = params.optional_norm(weights, &blk("attn_norm_2"), n_embd)?;
         let (second_norm, second_stream_norm, mlp_norm) = match &feed_forward {
             _ if stream_norm.is_some() => (None, second_norm, mlp_norm),
             Some(FeedForward::ChannelMix(_)) => (None, None, mlp_norm.or(second_norm)),
@@ -134,7 +134,7 @@ impl Layer {
             feed_forward,
             mlp_post_norm,
             per_layer_input,
-            end_norm: params.norm_if_there(weights, &blk("layer_output_norm"), n_embd)?,
+            end_norm: params.optional_norm(weights, &blk("layer_output_norm"), n_embd)?,
             is_parallel: shares_norm || keys.flag("use_parallel_residual", false)?,
             residual_scale: params.residual_scale,
             rescale: scale.or(halved),
@@ -240,8 +240,8 @@ impl FeedForward {
         if let Some(mix) = ChannelMix::open(params, weights, i)? {
             return Ok(Some(FeedForward::ChannelMix(Box::new(mix))));
         }
-        if let Some(both) = MlpBesideExperts::open(params, keys, weights, i)? {
-            return Ok(Some(FeedForward::MlpBesideExperts(Box::new(both))));
+        if let Some(both) = MlpWithExperts::open(params, keys, weights, i)? {
+            return Ok(Some(FeedForward::MlpWithExperts(Box::new(both))));
         }
         if let Some(experts) = Experts::open(params, keys, weights, i)? {
             return Ok(Some(FeedForward::Experts(Box::new(experts))));
@@ -268,7 +268,7 @@ impl FeedForward {
         match self {
             FeedForward::Mlp(mlp) => mlp.row_floats(),
             FeedForward::Experts(experts) => experts.row_floats(),
-            FeedForward::MlpBesideExperts(both) => both.row_floats(),
+            FeedForward::MlpWithExperts(both) => both.row_floats(),
             FeedForward::ChannelMix(mix) => mix.row_floats(),
         }
     }
@@ -277,7 +277,7 @@ impl FeedForward {
         let graph_floats = match self {
             FeedForward::Mlp(mlp) => mlp.graph_floats(),
             FeedForward::Experts(experts) => experts.graph_floats(),
-            FeedForward::MlpBesideExperts(both) => both.graph_floats(),
+            FeedForward::MlpWithExperts(both) => both.graph_floats(),
             FeedForward::ChannelMix(mix) => return mix.state_size(),
         };
         StateSize { graph_floats, ..StateSize::default() }
@@ -288,7 +288,7 @@ impl FeedForward {
         match self {
             FeedForward::Mlp(mlp) => mlp.run(h, pass),
             FeedForward::Experts(experts) => experts.run(h, pass),
-            FeedForward::MlpBesideExperts(both) => both.run(x, h, pass),
+            FeedForward::MlpWithExperts(both) => both.run(x, h, pass),
             FeedForward::ChannelMix(mix) => mix.run(index, h, pass),
         }
     }

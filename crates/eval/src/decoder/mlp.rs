@@ -62,28 +62,28 @@ impl Mlp {
     }
 
     /// True if the backward pass supports it.
-    pub fn has_way_back(&self) -> bool {
+    pub fn has_backward(&self) -> bool {
         self.sparsity.is_none() && self.activation.has_slope()
     }
 
     /// Backward pass: `h` (n, n_embd) was the input; gradients of the output become those of `h`. Gate and up
     /// are computed again.
-    pub fn back(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        let mut of_inner = pass.mul_back(&[(&self.down.weight, &gradients)]);
+    pub fn backward(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+        let mut of_inner = pass.mul_backward(&[(&self.down.weight, &gradients)]);
         drop(gradients);
         let Some(gate) = &self.gate else {
             let mut up = pass.unseen(|pass| self.up.run(h, pass));
             if !self.is_fused {
-                self.activation.back(&up, &mut of_inner);
-                return pass.mul_back(&[(&self.up.weight, &of_inner)]);
+                self.activation.backward(&up, &mut of_inner);
+                return pass.mul_backward(&[(&self.up.weight, &of_inner)]);
             }
-            self.activation.back_halves(&mut up, self.gate_first, &mut of_inner);
-            return pass.mul_back(&[(&self.up.weight, &up)]);
+            self.activation.backward_halves(&mut up, self.gate_first, &mut of_inner);
+            return pass.mul_backward(&[(&self.up.weight, &up)]);
         };
         let [mut of_gate, up] = pass.unseen(|pass| Linear::run_all([gate, &self.up], h, pass));
-        self.activation.back_gated(&mut of_gate, &up, &mut of_inner);
+        self.activation.backward_gated(&mut of_gate, &up, &mut of_inner);
         drop(up);
-        pass.mul_back(&[(&gate.weight, &of_gate), (&self.up.weight, &of_inner)])
+        pass.mul_backward(&[(&gate.weight, &of_gate), (&self.up.weight, &of_inner)])
     }
 
     /// `h (n, n_embd) -> (n, n_embd)`.

@@ -12,7 +12,7 @@ mod layer;
 mod linear;
 mod mixer;
 mod mlp;
-mod mlp_beside_experts;
+mod mlp_with_experts;
 mod params;
 mod per_layer_input;
 mod rope_scaling;
@@ -67,7 +67,7 @@ pub(crate) fn open(spec: Spec, keys: &Keys<'_>, weights: &mut Weights<'_>) -> Re
     let n_positions = weights.shape("position_embd.weight").map_or(0, |shape| shape.dim(1) as usize);
     let positions = weights.matrix("position_embd.weight", n_embd, n_positions)?;
     let token_type = token_type(weights, n_embd)?;
-    let embedding_norm = params.norm_if_there(weights, "token_embd_norm", n_embd)?;
+    let embedding_norm = params.optional_norm(weights, "token_embd_norm", n_embd)?;
     let head = match spec.has_lm_head {
         true => Some(head(&spec, keys, weights, &embedding)?),
         false => None,
@@ -211,23 +211,23 @@ impl Graph for Decoder {
         }
     }
 
-    fn no_way_back(&self) -> Option<&'static str> {
+    fn no_backward(&self) -> Option<&'static str> {
         let whole = match () {
             () if self.altup.is_some() => Some("its several residual streams"),
             () if self.per_layer_inputs.is_some() => Some("the per-layer token inputs"),
             () => None,
         };
-        whole.or_else(|| self.layers.iter().find_map(Layer::no_way_back))
+        whole.or_else(|| self.layers.iter().find_map(Layer::no_backward))
     }
 
     fn step_back(&self, index: usize, entered: Rows, mut gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         match index.checked_sub(1) {
             // Nothing is multiplied before the layers.
             None => gradients,
-            Some(i) if i < self.layers.len() => self.layers[i].back(i, &entered, gradients, pass),
+            Some(i) if i < self.layers.len() => self.layers[i].backward(i, &entered, gradients, pass),
             Some(_) => {
                 if let Some(norm) = &self.output_norm {
-                    norm.back(&entered, &mut gradients);
+                    norm.backward(&entered, &mut gradients);
                 }
                 gradients
             }

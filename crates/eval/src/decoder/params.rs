@@ -110,12 +110,12 @@ impl DecoderParams {
     /// The norm of this name, if its weights or its bias are there, or if the family normalizes without.
     pub fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
         let weightless = Norm { kind: self.spec.norm, epsilon: self.epsilon, weight: None, bias: None };
-        let norm = self.norm_if_there(weights, name, n)?;
+        let norm = self.optional_norm(weights, name, n)?;
         Ok(norm.or(self.spec.weightless_norms.then_some(weightless)))
     }
 
     /// The norm of this name, if its weights or its bias are there.
-    pub fn norm_if_there(
+    pub fn optional_norm(
         &self,
         weights: &mut Weights<'_>,
         name: &str,

@@ -54,7 +54,7 @@ impl PerLayerInputs {
         Ok(Some(PerLayerInputs {
             embedding: weights.need_matrix(name, all, n_vocab)?,
             projection: Linear::need(weights, "per_layer_model_proj", params.n_embd, all)?,
-            norm: params.norm_if_there(weights, "per_layer_proj_norm", width)?,
+            norm: params.optional_norm(weights, "per_layer_proj_norm", width)?,
             width,
         }))
     }
@@ -101,7 +101,7 @@ impl PerLayerInput {
             activation: params.spec.activation,
             gate: Linear::need(weights, &blk("inp_gate"), n_embd, width)?,
             output: Linear::need(weights, &blk("proj"), width, n_embd)?,
-            norm: params.norm_if_there(weights, &blk("post_norm"), n_embd)?,
+            norm: params.optional_norm(weights, &blk("post_norm"), n_embd)?,
             start: i * width,
         }))
     }

@@ -16,7 +16,7 @@
 //! Queries are taken in blocks, and a block is multiplied only with the keys that its mask lets it
 //! see, so that half of a causal square is never computed.
 
-mod back;
+mod backward;
 
 use std::{cell::Cell, ops::Range};
 

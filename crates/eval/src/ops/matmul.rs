@@ -55,7 +55,7 @@ const FEW_ROWS: usize = 3;
 ///
 /// Rows of the weight are decoded in stretches of whole blocks of the sum's order ([`products::BLOCK`]), so
 /// the division changes no bit.
-pub(crate) fn mul_back(
+pub(crate) fn mul_backward(
     gradients: ArrayView2<'_, f32>,
     (weight, index): (&Weight, usize),
     add: bool,

@@ -11,7 +11,7 @@ mod rows;
 
 pub(crate) use activation::{Activation, exp, log_sum_exp, smallest};
 pub(crate) use attention::{Attention, KvView, Mask, Queries, softmax};
-pub(crate) use matmul::{Product, dense, mul_back, mul_mat, mul_rounded};
+pub(crate) use matmul::{Product, dense, mul_backward, mul_mat, mul_rounded};
 pub(crate) use norm::{Norm, NormKind};
 pub(crate) use recurrence::{dot, recur, sigmoid, softplus};
 pub(crate) use rope::{Rope, RopeCache, RopeKind, RopeScaling};

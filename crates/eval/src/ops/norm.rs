@@ -68,7 +68,7 @@ impl Norm {
     /// rms:    d_i <- (d_i - c_i mean(d c) / s^2) / s
     /// layer:  d_i <- (d_i - mean(d) - c_i mean(d c) / s^2) / s
     /// ```
-    pub fn back_groups(&self, x: &Rows, gradients: &mut Rows, width: usize) {
+    pub fn backward_groups(&self, x: &Rows, gradients: &mut Rows, width: usize) {
         let row_width = x.ncols().max(1);
         let x = x.as_slice().par_chunks(row_width);
         gradients.as_mut_slice().par_chunks_mut(row_width).zip(x).for_each(|(gradients, x)| {
@@ -77,18 +77,18 @@ impl Norm {
             let groups = gradients.chunks_exact_mut(width).zip(x.chunks_exact(width)).enumerate();
             for (g, (gradients, x)) in groups {
                 centred.copy_from_slice(x);
-                self.back_group(g * width, &mut centred, gradients);
+                self.backward_group(g * width, &mut centred, gradients);
             }
         });
     }
 
     /// The same of whole rows.
-    pub fn back(&self, x: &Rows, gradients: &mut Rows) {
-        self.back_groups(x, gradients, x.ncols().max(1));
+    pub fn backward(&self, x: &Rows, gradients: &mut Rows) {
+        self.backward_groups(x, gradients, x.ncols().max(1));
     }
 
     /// One group: `c` comes as `x`.
-    fn back_group(&self, at: usize, c: &mut [f32], d: &mut [f32]) {
+    fn backward_group(&self, at: usize, c: &mut [f32], d: &mut [f32]) {
         let n = c.len() as f32;
         let mean = |values: &[f32]| sum(values, |x| x) / n;
         if let Some(weight) = &self.weight {

@@ -148,10 +148,10 @@ impl FileView {
 }
 
 fn rows(file: &FileReport) -> Vec<Row> {
-    let figures = file.predictions.as_ref().map(Comparison::figures).unwrap_or_default();
-    figures
+    let metrics = file.predictions.as_ref().map(Comparison::metrics).unwrap_or_default();
+    metrics
         .into_iter()
-        .map(|figure| Row { name: figure.name, value: figure.value, error: figure.error })
+        .map(|metric| Row { name: metric.name, value: metric.value, error: metric.error })
         .collect()
 }
 

@@ -5,13 +5,13 @@
 //! positions in f32.
 
 mod divergence;
-mod figures;
+mod metrics;
 mod softmax;
 
 use serde::{Deserialize, Serialize};
 
 pub use divergence::{Comparison, Position, Prediction, Quantiles, compare_logits, compare_packed};
-pub use figures::{Figure, fixed};
+pub use metrics::{Metric, fixed};
 pub use softmax::LogSoftmax;
 
 /// A mean and its standard error, or what is derived from them.

@@ -28,8 +28,8 @@ pub(super) fn encode(
 ) -> Result<(), Error> {
     let text = replaced(text);
     let words = match reading {
-        Reading::LlamaCpp => words_of_llama_cpp(vocab, &text),
-        Reading::Model => words_of_model(vocab, &text),
+        Reading::LlamaCpp => llama_cpp_words(vocab, &text),
+        Reading::Model => model_words(vocab, &text),
     };
     for word in words {
         let from = output.len();
@@ -85,11 +85,11 @@ impl Words {
 
 /// The reference takes the first character of a decomposition and drops the others, and has no
 /// lower case of several characters.
-fn words_of_llama_cpp(vocab: &Vocab, text: &str) -> Vec<String> {
+fn llama_cpp_words(vocab: &Vocab, text: &str) -> Vec<String> {
     let mut words = Words::default();
     for c in text.chars() {
         // A letter with an accent decomposes into the letter and a mark.
-        let c = if vocab.strip_accents { first_of_decomposition(c) } else { c };
+        let c = if vocab.strip_accents { first_decomposed(c) } else { c };
         if c.is_whitespace() {
             words.end();
             continue;
@@ -112,7 +112,7 @@ fn words_of_llama_cpp(vocab: &Vocab, text: &str) -> Vec<String> {
 
 /// Clean, Chinese characters apart, decomposed without marks, lower case; then cut at whitespace
 /// and around punctuation.
-fn words_of_model(vocab: &Vocab, text: &str) -> Vec<String> {
+fn model_words(vocab: &Vocab, text: &str) -> Vec<String> {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -145,7 +145,7 @@ fn words_of_model(vocab: &Vocab, text: &str) -> Vec<String> {
     words.finish()
 }
 
-fn first_of_decomposition(c: char) -> char {
+fn first_decomposed(c: char) -> char {
     std::iter::once(c).nfd().next().map_or(c, |(c, _)| c)
 }
 

@@ -83,11 +83,11 @@ impl Form {
     /// [`Error::MissingTensor`], [`Error::TensorShape`].
     pub fn norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Norm, Error> {
         let missing = || Error::MissingTensor { name: format!("{name}.weight") };
-        self.norm_if_there(weights, name, n)?.ok_or_else(missing)
+        self.optional_norm(weights, name, n)?.ok_or_else(missing)
     }
 
     /// The norm of this name over `n` elements, if its weights are there.
-    fn norm_if_there(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
+    fn optional_norm(&self, weights: &mut Weights<'_>, name: &str, n: usize) -> Result<Option<Norm>, Error> {
         let Some(weight) = weights.vector(&format!("{name}.weight"), n)? else { return Ok(None) };
         let bias = weights.vector(&format!("{name}.bias"), n)?;
         Ok(Some(Norm { kind: self.norm, epsilon: self.epsilon, weight: Some(weight), bias }))
@@ -191,15 +191,15 @@ impl Layer {
         Ok(Layer {
             attention_norm: form.norm(weights, &blk("ln1"), n_embd)?,
             projections,
-            query_norm: form.norm_if_there(weights, &blk("attn_q_norm"), form.head_width)?,
-            key_norm: form.norm_if_there(weights, &blk("attn_k_norm"), form.head_width)?,
+            query_norm: form.optional_norm(weights, &blk("attn_q_norm"), form.head_width)?,
+            key_norm: form.optional_norm(weights, &blk("attn_k_norm"), form.head_width)?,
             output: Matrix::need(weights, &blk("attn_out"), n_embd, n_embd)?,
-            attention_post_norm: form.norm_if_there(weights, &blk("attn_post_norm"), n_embd)?,
+            attention_post_norm: form.optional_norm(weights, &blk("attn_post_norm"), n_embd)?,
             mlp_norm: form.norm(weights, &blk("ln2"), n_embd)?,
             gate: Matrix::open(weights, &blk("ffn_gate"), n_embd, n_ff)?,
             up: Matrix::need(weights, &blk("ffn_up"), n_embd, n_ff)?,
             down: Matrix::need(weights, &blk("ffn_down"), n_ff, n_embd)?,
-            mlp_post_norm: form.norm_if_there(weights, &blk("ffn_post_norm"), n_embd)?,
+            mlp_post_norm: form.optional_norm(weights, &blk("ffn_post_norm"), n_embd)?,
             out_scale: weights.vector(&blk("out_scale.weight"), n_embd)?,
         })
     }

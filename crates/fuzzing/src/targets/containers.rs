@@ -85,8 +85,8 @@ pub(super) fn logits(bytes: &[u8]) -> bool {
     let Ok(file) = LogitsFile::parse(bytes.to_vec()) else { return false };
     let layout = file.layout();
     let _ = file.tokens();
-    if layout.n_windows > 0 && layout.n_positions() > 0 {
-        file.position(layout.n_windows - 1, layout.n_positions() - 1).decode();
+    if layout.n_chunks > 0 && layout.n_positions() > 0 {
+        file.position(layout.n_chunks - 1, layout.n_positions() - 1).decode();
     }
     true
 }

@@ -3,7 +3,7 @@
 mod architectures;
 mod checkpoints;
 mod containers;
-mod left_behind;
+mod journals;
 mod texts;
 
 use crate::{MAX_BYTES, Mutation, Target, seeds};
@@ -206,23 +206,23 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "journal",
         reads: "the journal of a run with the files that it is about, gone on with",
-        run: left_behind::journal,
-        seeds: left_behind::left_of_run,
+        run: journals::journal,
+        seeds: journals::interrupted_runs,
         mutation: Mutation::Pieces,
         max_bytes: MAX_BYTES,
     },
     Target {
         name: "parts",
         reads: "journals and files of two parts, put together",
-        run: left_behind::parts,
-        seeds: left_behind::left_of_parts,
+        run: journals::parts,
+        seeds: journals::interrupted_parts,
         mutation: Mutation::Pieces,
         max_bytes: MAX_BYTES,
     },
     Target {
         name: "plan",
         reads: "plans for many machines, and the shares that follow from them",
-        run: left_behind::plan,
+        run: journals::plan,
         seeds: seeds::plan,
         mutation: Mutation::Json,
         max_bytes: MAX_BYTES,
@@ -230,7 +230,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "measured_part",
         reads: "parts of measurements: perplexity, comparison, importance matrix",
-        run: left_behind::measured_part,
+        run: journals::measured_part,
         seeds: seeds::measured_part,
         mutation: Mutation::Part,
         max_bytes: MAX_BYTES,

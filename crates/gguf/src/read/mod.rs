@@ -19,8 +19,8 @@ use tensor::{DType, DTypeError, MAX_DIMS, Shape, ShapeError};
 
 use self::{cursor::Cursor, values::read_value};
 use crate::{
-    ALIGNMENT_KEY, Advice, DEFAULT_ALIGNMENT, Endian, Error, KeyProblem, MAX_KEY_BYTES, Mapped, Metadata,
-    OtherKind, Value, type_name,
+    ALIGNMENT_KEY, Advice, BrokenDownload, DEFAULT_ALIGNMENT, Endian, Error, KeyProblem, MAX_KEY_BYTES,
+    Mapped, Metadata, Value, type_name,
 };
 
 pub use values::MAX_ARRAY_DEPTH;
@@ -213,8 +213,8 @@ impl Header {
         let mut magic = [0; 4];
         magic.copy_from_slice(start.take(4, "the magic bytes")?);
         if magic != MAGIC {
-            return Err(match OtherKind::of(bytes) {
-                Some(kind) => Error::OtherKind { kind },
+            return Err(match BrokenDownload::of(bytes) {
+                Some(kind) => Error::BrokenDownload { kind },
                 None => Error::Magic { found: magic },
             });
         }

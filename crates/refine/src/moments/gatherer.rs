@@ -113,23 +113,23 @@ impl Gatherer {
     }
 
     /// Starts a batch of these chunks, each with its number of tokens and whether it is held out.
-    pub fn begin(&mut self, windows: impl Iterator<Item = (usize, bool)>) {
+    pub fn begin(&mut self, chunks: impl Iterator<Item = (usize, bool)>) {
         self.is_held.clear();
-        windows.for_each(|(n_tokens, is_held)| self.is_held.extend(std::iter::repeat_n(is_held, n_tokens)));
+        chunks.for_each(|(n_tokens, is_held)| self.is_held.extend(std::iter::repeat_n(is_held, n_tokens)));
     }
 
     /// Fails if a value was not finite. `batch` are the chunks that ran, and `lengths` their numbers of
     /// tokens.
     pub fn check(&mut self, batch: Range<usize>, lengths: impl Iterator<Item = usize>) -> Result<(), Error> {
         let Some(Fault { tensor, value, column, row }) = self.fault.take() else { return Ok(()) };
-        let (mut window, mut token) = (batch.start, row);
+        let (mut chunk, mut token) = (batch.start, row);
         for n_tokens in lengths {
             if token < n_tokens {
                 break;
             }
-            (window, token) = (window + 1, token - n_tokens);
+            (chunk, token) = (chunk + 1, token - n_tokens);
         }
-        Err(Error::NotFiniteInput { tensor, value, column, window: window + 1, token: token + 1 })
+        Err(Error::NotFiniteInput { tensor, value, column, chunk: chunk + 1, token: token + 1 })
     }
 
     /// Collected sums, in name order.

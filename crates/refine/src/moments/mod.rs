@@ -239,11 +239,11 @@ fn run(
     between: Between,
     gatherer: Option<&mut Gatherer>,
 ) -> Result<Between, Error> {
-    let windows = texts.windows();
-    let sequences: Vec<&[u32]> = windows[batch.clone()].iter().map(Vec::as_slice).collect();
+    let chunks = texts.chunks();
+    let sequences: Vec<&[u32]> = chunks[batch.clone()].iter().map(Vec::as_slice).collect();
     let Some(gatherer) = gatherer else { return Ok(engine.run(step, &sequences, between, None)?) };
-    let is_held = |window: usize| is_held(window, windows.len(), options.held_every);
-    gatherer.begin(batch.clone().map(|window| (windows[window].len(), is_held(window))));
+    let is_held = |chunk: usize| is_held(chunk, chunks.len(), options.held_every);
+    gatherer.begin(batch.clone().map(|chunk| (chunks[chunk].len(), is_held(chunk))));
     let next = engine.run(step, &sequences, between, Some(&mut *gatherer as &mut dyn Observer))?;
     gatherer.check(batch, sequences.iter().map(|sequence| sequence.len()))?;
     Ok(next)

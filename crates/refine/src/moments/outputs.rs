@@ -31,7 +31,7 @@ impl Plan {
     /// [`Error::Eval`] if the backward pass does not support the model.
     pub fn of_outputs(&self, model: &Model, options: &Options) -> Result<Plan, Error> {
         let engine = Steps::new(model)?;
-        engine.need_way_back()?;
+        engine.need_backward()?;
         let last = engine.n_steps().saturating_sub(1);
         let rows = |(tensor, part): &(String, Part)| {
             let (_, info) = model.file().tensor(tensor)?;
@@ -77,7 +77,7 @@ pub fn gather_outputs(
     watch: &mut dyn Watch,
 ) -> Result<(), Error> {
     let engine = Steps::new(model)?;
-    engine.need_way_back()?;
+    engine.need_backward()?;
     let has_none = |index: usize| plan.steps[index].rounds.iter().all(Vec::is_empty);
     let is_known: Vec<bool> = (0..plan.steps.len())
         .map(|index| cache.as_ref().is_some_and(|cache| cache.has(index, &plan.steps[index].rounds.concat())))
@@ -91,25 +91,25 @@ pub fn gather_outputs(
     });
     let n_batches = plan.batches.len();
     let (mut done, of) = (0, if first.is_some() { (n_back + 1) * n_batches } else { 0 });
-    let windows = texts.windows();
+    let chunks = texts.chunks();
     let mut step_done = |watch: &mut dyn Watch| {
         done += 1;
         if watch.progress(done, of) { Ok(()) } else { Err(Error::Interrupted) }
     };
     if first.is_some() {
         for (index, batch) in plan.batches.iter().enumerate() {
-            let sequences: Vec<&[u32]> = windows[batch.clone()].iter().map(Vec::as_slice).collect();
+            let sequences: Vec<&[u32]> = chunks[batch.clone()].iter().map(Vec::as_slice).collect();
             let mut between = Between::default();
             for step in 0..engine.n_steps() {
                 let next = engine.run(step, &sequences, between.clone(), None)?;
                 stack.put((step, index), std::mem::replace(&mut between, next)).map_err(spill)?;
             }
             let mut places =
-                batch.clone().flat_map(|window| (0..windows[window].len()).map(move |token| (window, token)));
+                batch.clone().flat_map(|chunk| (0..chunks[chunk].len()).map(move |token| (chunk, token)));
             // Rows come in order.
             let mut choose = |_: usize, p: &[f32]| {
-                let (window, token) = places.next().unwrap_or_default();
-                drawn(p, uniform(window as u64, token as u64))
+                let (chunk, token) = places.next().unwrap_or_default();
+                drawn(p, uniform(chunk as u64, token as u64))
             };
             let gradients = engine.loss_back(&between, &mut choose)?;
             states.put(index, gradients).map_err(spill)?;
@@ -125,19 +125,19 @@ pub fn gather_outputs(
             let mut gatherer = (!is_known[step]).then(|| Gatherer::new(&planned.rounds[round], None));
             for (index, batch) in plan.batches.iter().enumerate() {
                 let is_last = round + 1 == n_rounds;
-                let sequences: Vec<&[u32]> = windows[batch.clone()].iter().map(Vec::as_slice).collect();
+                let sequences: Vec<&[u32]> = chunks[batch.clone()].iter().map(Vec::as_slice).collect();
                 let entered = stack.get((step, index)).map_err(spill)?;
                 let gradients = states.get(index, is_last).map_err(spill)?;
                 let seen = gatherer.as_mut().map(|gatherer| {
-                    let is_held = |window: usize| is_held(window, windows.len(), options.held_every);
-                    gatherer.begin(batch.clone().map(|window| (windows[window].len(), is_held(window))));
+                    let is_held = |chunk: usize| is_held(chunk, chunks.len(), options.held_every);
+                    gatherer.begin(batch.clone().map(|chunk| (chunks[chunk].len(), is_held(chunk))));
                     gatherer as &mut dyn Observer
                 });
-                let next = engine.back(step, &sequences, entered, gradients, seen)?;
+                let next = engine.backward(step, &sequences, entered, gradients, seen)?;
                 if let Some(gatherer) = &mut gatherer {
                     gatherer
                         .check(batch.clone(), sequences.iter().map(|sequence| sequence.len()))
-                        .map_err(of_gradient)?;
+                        .map_err(gradient_error)?;
                 }
                 if is_last {
                     states.put(index, next).map_err(spill)?;
@@ -169,10 +169,10 @@ pub fn gather_outputs(
     Ok(())
 }
 
-fn of_gradient(error: Error) -> Error {
+fn gradient_error(error: Error) -> Error {
     match error {
-        Error::NotFiniteInput { tensor, value, column, window, token } => {
-            Error::NotFiniteGradient { tensor, value, row: column, window, token }
+        Error::NotFiniteInput { tensor, value, column, chunk, token } => {
+            Error::NotFiniteGradient { tensor, value, row: column, chunk, token }
         }
         error => error,
     }
@@ -195,8 +195,8 @@ fn drawn(p: &[f32], u: f64) -> usize {
 ///
 /// Source: the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 /// generators", 2014).
-fn uniform(window: u64, token: u64) -> f64 {
-    let mut z = (window << 32 | token).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+fn uniform(chunk: u64, token: u64) -> f64 {
+    let mut z = (chunk << 32 | token).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^= z >> 31;
@@ -211,9 +211,9 @@ mod tests {
     fn tokens_are_drawn_as_often_as_they_are_likely() {
         let p = [0.1, 0.0, 0.5, 0.4];
         let mut counts = [0; 4];
-        for window in 0..40 {
+        for chunk in 0..40 {
             for token in 0..250 {
-                counts[drawn(&p, uniform(window, token))] += 1;
+                counts[drawn(&p, uniform(chunk, token))] += 1;
             }
         }
         // Four standard deviations of 10,000 draws are at most 200.

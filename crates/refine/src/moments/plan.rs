@@ -112,9 +112,9 @@ impl Plan {
             token_bytes = between.n_bytes().max(token_bytes);
             steps.push(planned(probe.inputs, options));
         }
-        let n_held: usize = (0..texts.windows().len())
-            .filter(|window| is_held(*window, texts.windows().len(), options.held_every))
-            .map(|window| texts.windows()[window].len())
+        let n_held: usize = (0..texts.chunks().len())
+            .filter(|chunk| is_held(*chunk, texts.chunks().len(), options.held_every))
+            .map(|chunk| texts.chunks()[chunk].len())
             .sum();
         check_length(&steps, texts.n_tokens() - n_held, options.least_per_column)?;
         let bytes = |inputs: &[PlannedInput]| inputs.iter().map(PlannedInput::gram_bytes).sum::<u64>();
@@ -133,7 +133,7 @@ impl Plan {
             // Files store one triangle of each sum.
             file_bytes: all_bytes / 2,
             is_of_outputs: false,
-            batches: batches(texts.windows(), rows_at_once),
+            batches: batches(texts.chunks(), rows_at_once),
             steps,
         })
     }
@@ -155,9 +155,9 @@ impl Plan {
 }
 
 /// True if a chunk is held out: the last of every `every` chunks, or the last chunk if there are fewer.
-pub(super) fn is_held(window: usize, n_windows: usize, every: usize) -> bool {
-    let every = every.min(n_windows);
-    every > 1 && window % every == every - 1
+pub(super) fn is_held(chunk: usize, n_chunks: usize, every: usize) -> bool {
+    let every = every.min(n_chunks);
+    every > 1 && chunk % every == every - 1
 }
 
 /// Groups inputs into rounds of limited size, in order. A larger input has its own round.
@@ -180,17 +180,17 @@ pub(super) fn planned(inputs: Vec<PlannedInput>, options: &Options) -> PlannedSt
 
 /// Chunks that run together: as many as `rows_at_once` tokens allow, at least one. For chunks of equal length
 /// the groups are those of [`Model::sequences_at_once`].
-pub(crate) fn batches(windows: &[Vec<u32>], rows_at_once: usize) -> Vec<std::ops::Range<usize>> {
+pub(crate) fn batches(chunks: &[Vec<u32>], rows_at_once: usize) -> Vec<std::ops::Range<usize>> {
     let (mut batches, mut first, mut n_rows) = (Vec::new(), 0, 0);
-    for (index, window) in windows.iter().enumerate() {
-        if index > first && n_rows + window.len() > rows_at_once {
+    for (index, chunk) in chunks.iter().enumerate() {
+        if index > first && n_rows + chunk.len() > rows_at_once {
             batches.push(first..index);
             (first, n_rows) = (index, 0);
         }
-        n_rows += window.len();
+        n_rows += chunk.len();
     }
-    if first < windows.len() {
-        batches.push(first..windows.len());
+    if first < chunks.len() {
+        batches.push(first..chunks.len());
     }
     batches
 }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_eighth_window_is_held_out_and_one_of_fewer() {
-        let held = |n: usize, every| (0..n).filter(|window| is_held(*window, n, every)).collect::<Vec<_>>();
+        let held = |n: usize, every| (0..n).filter(|chunk| is_held(*chunk, n, every)).collect::<Vec<_>>();
         assert_eq!(held(17, 8), [7, 15]);
         assert_eq!(held(3, 8), [2]);
         assert_eq!(held(1, 8), [0; 0]);
@@ -223,8 +223,8 @@ mod tests {
 
     #[test]
     fn windows_run_together_up_to_so_many_rows() {
-        let windows: Vec<Vec<u32>> = [3, 3, 5, 9, 1, 1].map(|n| vec![0; n]).to_vec();
-        assert_eq!(batches(&windows, 6), [0..2, 2..3, 3..4, 4..6]);
+        let chunks: Vec<Vec<u32>> = [3, 3, 5, 9, 1, 1].map(|n| vec![0; n]).to_vec();
+        assert_eq!(batches(&chunks, 6), [0..2, 2..3, 3..4, 4..6]);
         assert!(batches(&[], 6).is_empty());
     }
 

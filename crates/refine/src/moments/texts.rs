@@ -12,31 +12,31 @@ use crate::{Error, fingerprint::hex};
 /// Chunks of tokens, each a separate sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts {
-    windows: Vec<Vec<u32>>,
+    chunks: Vec<Vec<u32>>,
     digests: Vec<String>,
     warnings: Vec<String>,
 }
 
 impl Texts {
     /// Texts from given chunks.
-    pub fn of_windows(windows: Vec<Vec<u32>>) -> Texts {
+    pub fn from_chunks(chunks: Vec<Vec<u32>>) -> Texts {
         let mut digest = Sha256::new();
-        for window in &windows {
-            digest.update((window.len() as u64).to_le_bytes());
-            window.iter().for_each(|token| digest.update(token.to_le_bytes()));
+        for chunk in &chunks {
+            digest.update((chunk.len() as u64).to_le_bytes());
+            chunk.iter().for_each(|token| digest.update(token.to_le_bytes()));
         }
         let digests = vec![hex(&digest.finalize())];
-        Texts { windows, digests, warnings: Vec::new() }
+        Texts { chunks, digests, warnings: Vec::new() }
     }
 
     /// Cuts a text as for an importance matrix (`gguf-eval imatrix`).
     ///
     /// # Errors
     /// Errors of the tokenizer; [`eval::Error::TooShort`], [`eval::Error::OutOfRange`].
-    pub fn of_text(model: &Model, text: &[u8], settings: &chunks::Settings) -> Result<Texts, Error> {
+    pub fn from_text(model: &Model, text: &[u8], settings: &chunks::Settings) -> Result<Texts, Error> {
         let tokens = model.tokenizer().encode(text, true, false).map_err(eval::Error::from)?;
-        let chunks = chunks::chunks_of_text(model, &tokens, settings)?;
-        Ok(Texts::of_windows(chunks.into_iter().map(|chunk| chunk.tokens).collect()))
+        let chunks = chunks::text_chunks(model, &tokens, settings)?;
+        Ok(Texts::from_chunks(chunks.into_iter().map(|chunk| chunk.tokens).collect()))
     }
 
     /// Chats in JSON, one per line (see [`chat::Chat::parse`]), rendered with the model's template. Each chat
@@ -45,32 +45,32 @@ impl Texts {
     /// # Errors
     /// [`Error::Chat`] for a line that is not a chat or that the template rejects; errors of the tokenizer;
     /// [`eval::Error::OutOfRange`] for chunks without tokens.
-    pub fn of_chats(model: &Model, lines: &[u8], context: usize) -> Result<Texts, Error> {
+    pub fn from_chats(model: &Model, lines: &[u8], context: usize) -> Result<Texts, Error> {
         chunks::Settings { context, ..chunks::Settings::default() }.check()?;
         let template = model.file().metadata().text("tokenizer.chat_template").map_err(eval::Error::from)?;
         let chats = chat::transcripts(template, &SpecialTokens::of_model(model), lines)
             .map_err(|(line, problem)| Error::Chat { line, problem })?;
-        Texts::of_transcripts(model, &chats, context)
+        Texts::from_transcripts(model, &chats, context)
     }
 
     /// Rendered chats, cut like those of [`Texts::of_chats`].
     ///
     /// # Errors
     /// Errors of the tokenizer; [`eval::Error::OutOfRange`] for chunks without tokens.
-    pub fn of_transcripts(model: &Model, chats: &Transcripts, context: usize) -> Result<Texts, Error> {
+    pub fn from_transcripts(model: &Model, chats: &Transcripts, context: usize) -> Result<Texts, Error> {
         chunks::Settings { context, ..chunks::Settings::default() }.check()?;
-        let mut windows = Vec::new();
+        let mut chunks = Vec::new();
         for tokens in chats.encode(model.tokenizer()).map_err(eval::Error::from)? {
-            windows.extend(tokens.chunks(context).map(<[u32]>::to_vec));
+            chunks.extend(tokens.chunks(context).map(<[u32]>::to_vec));
         }
-        Ok(Texts { warnings: chats.warning().into_iter().collect(), ..Texts::of_windows(windows) })
+        Ok(Texts { warnings: chats.warning().into_iter().collect(), ..Texts::from_chunks(chunks) })
     }
 
     /// Concatenates the chunks of several texts.
     pub fn joined(texts: impl IntoIterator<Item = Texts>) -> Texts {
-        let mut all = Texts { windows: Vec::new(), digests: Vec::new(), warnings: Vec::new() };
+        let mut all = Texts { chunks: Vec::new(), digests: Vec::new(), warnings: Vec::new() };
         for text in texts {
-            all.windows.extend(text.windows);
+            all.chunks.extend(text.chunks);
             all.digests.extend(text.digests);
             all.warnings.extend(text.warnings);
         }
@@ -83,13 +83,13 @@ impl Texts {
     }
 
     /// The chunks.
-    pub fn windows(&self) -> &[Vec<u32>] {
-        &self.windows
+    pub fn chunks(&self) -> &[Vec<u32>] {
+        &self.chunks
     }
 
     /// Tokens of all chunks.
     pub fn n_tokens(&self) -> usize {
-        self.windows.iter().map(Vec::len).sum()
+        self.chunks.iter().map(Vec::len).sum()
     }
 
     /// SHA-256 of the tokens of each text.

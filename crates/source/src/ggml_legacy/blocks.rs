@@ -24,12 +24,12 @@ pub enum Blocks {
     /// As today.
     Today(DType),
     /// Blocks in an obsolete format.
-    Old(&'static OldBlock),
+    Old(&'static LegacyBlock),
 }
 
 /// An obsolete block format.
 #[derive(Debug, PartialEq, Eq)]
-pub struct OldBlock {
+pub struct LegacyBlock {
     /// The name of its type then.
     name: &'static str,
     /// Elements of a block.
@@ -43,7 +43,7 @@ pub struct OldBlock {
     /// True if a byte holds neighbours rather than elements of both halves.
     neighbours: bool,
     /// Today's type that holds the same where scales and minima fit f16.
-    today: Option<DType>,
+    current_dtype: Option<DType>,
 }
 
 const fn old(
@@ -53,20 +53,20 @@ const fn old(
     has_min: bool,
     bits: u32,
     neighbours: bool,
-    today: Option<DType>,
-) -> OldBlock {
-    OldBlock { name, n_elems, scale_bytes, has_min, bits, neighbours, today }
+    current_dtype: Option<DType>,
+) -> LegacyBlock {
+    LegacyBlock { name, n_elems, scale_bytes, has_min, bits, neighbours, current_dtype }
 }
 
-static Q4_0_A: OldBlock = old("q4_0", 32, 4, false, 4, true, Some(DType::Q4_0));
-static Q4_1_A: OldBlock = old("q4_1", 32, 4, true, 4, true, Some(DType::Q4_1));
-static Q4_2_A: OldBlock = old("q4_2", 16, 2, false, 4, true, None);
-static Q4_3_A: OldBlock = old("q4_3", 16, 2, true, 4, true, None);
-static Q5_0_A: OldBlock = old("q5_0", 32, 2, false, 5, true, Some(DType::Q5_0));
-static Q5_1_A: OldBlock = old("q5_1", 32, 2, true, 5, true, Some(DType::Q5_1));
-static Q4_0_B: OldBlock = old("q4_0", 32, 4, false, 4, false, Some(DType::Q4_0));
-static Q4_1_B: OldBlock = old("q4_1", 32, 4, true, 4, false, Some(DType::Q4_1));
-static Q8_0_AB: OldBlock = old("q8_0", 32, 4, false, 8, false, Some(DType::Q8_0));
+static Q4_0_A: LegacyBlock = old("q4_0", 32, 4, false, 4, true, Some(DType::Q4_0));
+static Q4_1_A: LegacyBlock = old("q4_1", 32, 4, true, 4, true, Some(DType::Q4_1));
+static Q4_2_A: LegacyBlock = old("q4_2", 16, 2, false, 4, true, None);
+static Q4_3_A: LegacyBlock = old("q4_3", 16, 2, true, 4, true, None);
+static Q5_0_A: LegacyBlock = old("q5_0", 32, 2, false, 5, true, Some(DType::Q5_0));
+static Q5_1_A: LegacyBlock = old("q5_1", 32, 2, true, 5, true, Some(DType::Q5_1));
+static Q4_0_B: LegacyBlock = old("q4_0", 32, 4, false, 4, false, Some(DType::Q4_0));
+static Q4_1_B: LegacyBlock = old("q4_1", 32, 4, true, 4, false, Some(DType::Q4_1));
+static Q8_0_AB: LegacyBlock = old("q8_0", 32, 4, false, 8, false, Some(DType::Q8_0));
 
 impl Blocks {
     /// Type with this `id` in a version of the blocks (0, 1 or 2, as in the table above); `None` if the id is
@@ -121,7 +121,7 @@ impl Blocks {
     }
 }
 
-impl OldBlock {
+impl LegacyBlock {
     /// Bytes before the codes: scale and minimum.
     fn head_bytes(&self) -> usize {
         self.scale_bytes * (1 + usize::from(self.has_min))
@@ -133,8 +133,8 @@ impl OldBlock {
     }
 
     /// Today's type that holds the same values where every scale fits f16.
-    pub(super) fn today(&self) -> Option<DType> {
-        self.today
+    pub(super) fn current_dtype(&self) -> Option<DType> {
+        self.current_dtype
     }
 
     /// Scale and minimum of a block; a minimum that is not there is 0.

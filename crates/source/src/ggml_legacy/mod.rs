@@ -25,7 +25,7 @@ use crate::{Part, ReadError, Span};
 use self::file::{FileTensor, Header};
 
 pub use self::{
-    blocks::{Blocks, OldBlock},
+    blocks::{Blocks, LegacyBlock},
     error::LegacyError,
     file::{Container, Hyperparameters},
 };
@@ -66,7 +66,7 @@ pub struct LegacyTensor {
     /// Layout of its elements in the file.
     pub blocks: Blocks,
     /// Today's type that holds the same values bit for bit, if there is one.
-    pub today: Option<DType>,
+    pub current_dtype: Option<DType>,
     /// Location of its pieces, part by part.
     pieces: Vec<Span>,
     /// True if pieces are columns rather than rows.
@@ -149,7 +149,7 @@ fn n_parts(file: &str, first: &Header) -> Result<u64, LegacyError> {
 /// Puts the parts of a model together.
 fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<LegacyModel, LegacyError> {
     let mut tensors: Vec<LegacyTensor> =
-        first.tensors.iter().map(|tensor| of_one_file(tensor, parts.len())).collect();
+        first.tensors.iter().map(|tensor| from_file(tensor, parts.len())).collect();
     for (index, part) in parts.iter().enumerate().skip(1) {
         let header = header_of(part)?;
         let differs = |item| Err(LegacyError::PartHeader { file: part.file.clone(), item });
@@ -184,8 +184,13 @@ fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<Legacy
     }
     let Header { container, hyperparameters, tokens, scores, .. } = first;
     let mut model = LegacyModel { container, hyperparameters, tokens, scores, parts, paths, tensors };
-    let today: Vec<Option<DType>> = model.tensors.iter().map(|tensor| model.today(tensor)).collect();
-    model.tensors.iter_mut().zip(today).for_each(|(tensor, today)| tensor.today = today);
+    let current_dtype: Vec<Option<DType>> =
+        model.tensors.iter().map(|tensor| model.current_dtype(tensor)).collect();
+    model
+        .tensors
+        .iter_mut()
+        .zip(current_dtype)
+        .for_each(|(tensor, current_dtype)| tensor.current_dtype = current_dtype);
     Ok(model)
 }
 
@@ -194,7 +199,7 @@ fn span(part: usize, tensor: &FileTensor) -> Span {
 }
 
 /// Creates a tensor from its entry in the first of `n_parts` files.
-fn of_one_file(tensor: &FileTensor, n_parts: usize) -> LegacyTensor {
+fn from_file(tensor: &FileTensor, n_parts: usize) -> LegacyTensor {
     let by_columns = [EMBEDDING, ".attention.wo.weight", ".feed_forward.w2.weight"]
         .iter()
         .any(|ending| tensor.name.ends_with(ending));
@@ -205,7 +210,7 @@ fn of_one_file(tensor: &FileTensor, n_parts: usize) -> LegacyTensor {
         row_elems: tensor.dims[0] * if n_rows.is_some() { columns } else { 1 },
         n_rows,
         blocks: tensor.blocks,
-        today: None,
+        current_dtype: None,
         pieces: vec![span(0, tensor)],
         by_columns,
     }
@@ -265,13 +270,13 @@ impl LegacyModel {
     ///
     /// # Errors
     /// As [`LegacyModel::blocks`].
-    pub fn blocks_of_today(
+    pub fn current_blocks(
         &self,
         tensor: &LegacyTensor,
         rows: Range<u64>,
     ) -> Result<Option<Cow<'_, [u8]>>, ReadError> {
         let blocks = self.blocks(tensor, rows)?;
-        Ok(match (tensor.today, tensor.blocks) {
+        Ok(match (tensor.current_dtype, tensor.blocks) {
             (None, _) => None,
             (Some(_), Blocks::Today(_)) => Some(blocks),
             (Some(_), Blocks::Old(old)) => {
@@ -293,12 +298,12 @@ impl LegacyModel {
 
     /// Today's type that holds the values of a tensor bit for bit. Old blocks are looked through for a scale that does
     /// not fit; in nearly every file that is the first one.
-    fn today(&self, tensor: &LegacyTensor) -> Option<DType> {
+    fn current_dtype(&self, tensor: &LegacyTensor) -> Option<DType> {
         let old = match tensor.blocks {
             Blocks::Today(dtype) => return Some(dtype),
             Blocks::Old(old) => old,
         };
         let fits = |piece: &Span| piece.of(&self.parts).is_ok_and(|blocks| old.fits(blocks));
-        old.today().filter(|_| tensor.pieces.iter().all(fits))
+        old.current_dtype().filter(|_| tensor.pieces.iter().all(fits))
     }
 }

@@ -97,7 +97,7 @@ pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
     let is_split = !have_other_tensors(&shards);
     let tensors = if is_split { merged(&parts, shards)? } else { shards.concat() };
     let mut tensors = experts_apart(&parts, tensors)?;
-    tensors.sort_by_cached_key(|tensor| name_of_copy(&tensor.name));
+    tensors.sort_by_cached_key(|tensor| renamed(&tensor.name));
     if is_split && parts.len() > 1 {
         notes.push(format!("{} shards are merged", parts.len()));
     }
@@ -159,7 +159,7 @@ fn turned(matrix: Tensor) -> Tensor {
 }
 
 /// Hugging Face's name of a tensor.
-fn name_of_copy(name: &str) -> String {
+fn renamed(name: &str) -> String {
     if let Some((end, _, other)) = MATRICES.iter().find(|(end, ..)| name.ends_with(end)) {
         let start = name.strip_suffix(end).unwrap_or_default();
         return if start.is_empty() { (*other).to_owned() } else { format!("model.{start}{other}") };
@@ -331,7 +331,7 @@ mod tests {
                 "model.layers.2.block_sparse_moe.experts.1.w3.weight",
             ),
         ] {
-            assert_eq!(name_of_copy(copy), original);
+            assert_eq!(renamed(copy), original);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use refine::{Left, Outcome};
+use refine::{Outcome, Unrounded};
 use serde::Serialize;
 
 use super::{types::ChosenTypes, verify::Gain};
@@ -88,15 +88,15 @@ impl Gained {
                 of_role.held_out_stock += stock;
                 of_role.held_out += ours;
             }
-            of_role.both_sides += usize::from(outcome.both_sides.is_some());
+            of_role.both_sides += usize::from(outcome.kronecker.is_some());
             if let Err(reason) = outcome.result {
                 of_role.left += 1;
                 left.push(LeftAlone {
                     tensor: outcome.tensor.clone(),
                     expert: outcome.of_stack.then_some(outcome.expert),
                     reason: match reason {
-                        Left::NotReached => "it received no token",
-                        Left::NoBetter => "no better on held-out tokens",
+                        Unrounded::NotReached => "it received no token",
+                        Unrounded::NoBetter => "no better on held-out tokens",
                     },
                 });
             }

@@ -295,7 +295,7 @@ impl Calibration {
             model: &model,
             refiner: &self.encoder.refiner,
             imatrix: &self.imatrix,
-            windows: self.texts.windows(),
+            windows: self.texts.chunks(),
             level: self.level,
             kept: (&self.folder.path, &self.gathered),
         };
@@ -386,8 +386,8 @@ impl RowEncoder for Rounder {
         self.fingerprint
     }
 
-    fn wants(&self, tensor: &str, dtype: DType) -> bool {
-        self.refiner.wants(tensor, dtype)
+    fn applies_to(&self, tensor: &str, dtype: DType) -> bool {
+        self.refiner.applies_to(tensor, dtype)
     }
 
     fn encode(

@@ -38,7 +38,7 @@ pub fn gather(
     let plan = match inputs.of_outputs(model, &options) {
         // Nor is there one in what predicts no next token.
         Err(Error::Eval(
-            error @ (eval::Error::NoWayBack { .. }
+            error @ (eval::Error::NoBackwardPass { .. }
             | eval::Error::NoNextToken { .. }
             | eval::Error::NoLogits { .. }),
         )) => {

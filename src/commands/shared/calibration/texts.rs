@@ -68,7 +68,7 @@ pub fn windows(
         );
     }
     let rest = of_texts.into_iter().flatten().filter_map(chunk).collect();
-    Ok(Windows { calibration: Texts::of_windows(taken), rest })
+    Ok(Windows { calibration: Texts::from_chunks(taken), rest })
 }
 
 /// All windows of a text to verify on.
@@ -89,16 +89,16 @@ fn windows_of(model: &Model, text: &Path, ui: &Ui) -> Result<Vec<Vec<u32>>, Fail
         true => {
             let chats = chats::rendered(model, &bytes);
             let chats = chats.map_err(|problem| Failure::new(format!("{}: {problem}", text.display())))?;
-            Texts::of_transcripts(model, &chats, WINDOW)
+            Texts::from_transcripts(model, &chats, WINDOW)
         }
-        false => Texts::of_text(model, &bytes, &Settings { context: WINDOW, n_chunks: None, stride: None }),
+        false => Texts::from_text(model, &bytes, &Settings { context: WINDOW, n_chunks: None, stride: None }),
     };
     let made = made.map_err(|error| match error {
         Error::Eval(error) => crate::commands::shared::eval_model::at(text, error),
         error => failed(text, error),
     })?;
     made.warnings().iter().for_each(|warning| ui.warning(&format!("{}: {warning}", text.display())));
-    Ok(made.windows().to_vec())
+    Ok(made.chunks().to_vec())
 }
 
 /// A window whose second half is predicted; none of one that is not full.

@@ -438,7 +438,7 @@ fn measure(candidates: &[Candidate<'_>], bench: &Bench<'_>, ui: &Ui) -> Result<(
         let error_of =
             |dtype: DType| all.iter().position(|known| *known == dtype).map_or(f64::NAN, |at| errors[at]);
         let offer = |dtype: &DType| {
-            let refined = if bench.refiner.wants(facts.name, *dtype) { REFINED } else { 1.0 };
+            let refined = if bench.refiner.applies_to(facts.name, *dtype) { REFINED } else { 1.0 };
             let cost = refined * predicted(cost, error_of(*dtype), error_of(*probed));
             Offer { dtype: *dtype, n_bytes: padded(facts, *dtype), cost }
         };

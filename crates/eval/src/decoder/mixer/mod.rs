@@ -29,16 +29,16 @@ pub(super) trait Mixer: Send + Sync {
     fn run(&self, index: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> Rows;
 
     /// The backward pass, if it is supported.
-    fn way_back(&self) -> Option<&dyn WayBack> {
+    fn backward(&self) -> Option<&dyn Backward> {
         None
     }
 }
 
 /// A part of a layer that gradients find back through.
-pub(super) trait WayBack {
+pub(super) trait Backward {
     /// `h` (n, n_embd) went in: gradients of what came out, (n, n_embd), become those of `h`. The observer is shown the
     /// gradients of what comes out of each matrix.
-    fn back(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows;
+    fn backward(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows;
 }
 
 /// A count above 0 that must be there.

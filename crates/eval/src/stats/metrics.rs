@@ -4,7 +4,7 @@ use super::{Comparison, Estimate};
 
 /// One metric, formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Figure {
+pub struct Metric {
     /// Name of the metric.
     pub name: String,
     /// Its value with its unit.
@@ -15,9 +15,9 @@ pub struct Figure {
 
 impl Comparison {
     /// Every metric except the percentiles, the most informative first.
-    pub fn figures(&self) -> Vec<Figure> {
-        let number = |name: &str, estimate: Estimate| figure(name, estimate, 1.0, "");
-        let percent = |name: &str, estimate: Estimate| figure(name, estimate, 100.0, " %");
+    pub fn metrics(&self) -> Vec<Metric> {
+        let number = |name: &str, estimate: Estimate| metric(name, estimate, 1.0, "");
+        let percent = |name: &str, estimate: Estimate| metric(name, estimate, 100.0, " %");
         vec![
             number("KL divergence, mean", self.kl),
             number("perplexity", self.perplexity),
@@ -25,7 +25,7 @@ impl Comparison {
             number("perplexity / base", self.perplexity_ratio),
             number("ln(perplexity / base)", self.ln_perplexity_ratio),
             number("perplexity - base", self.perplexity_difference),
-            Figure {
+            Metric {
                 name: "correlation of log-likelihoods".to_owned(),
                 value: format!("{} %", fixed(self.correlation * 100.0, 4)),
                 error: String::new(),
@@ -38,8 +38,8 @@ impl Comparison {
     }
 }
 
-fn figure(name: &str, estimate: Estimate, factor: f64, unit: &str) -> Figure {
-    Figure {
+fn metric(name: &str, estimate: Estimate, factor: f64, unit: &str) -> Metric {
+    Metric {
         name: name.to_owned(),
         value: format!("{}{unit}", fixed(estimate.value * factor, 6)),
         error: format!("± {}{unit}", fixed(estimate.error * factor, 6)),

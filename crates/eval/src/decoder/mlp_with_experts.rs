@@ -17,7 +17,7 @@ use crate::{
     weights::Weights,
 };
 
-pub(super) struct MlpBesideExperts {
+pub(super) struct MlpWithExperts {
     mlp: Mlp,
     mlp_post_norm: Option<Norm>,
     experts_norm: Norm,
@@ -26,17 +26,17 @@ pub(super) struct MlpBesideExperts {
     experts_post_norm: Option<Norm>,
 }
 
-impl MlpBesideExperts {
+impl MlpWithExperts {
     /// The part of layer `i`, if it is of this kind.
     pub fn open(
         params: &DecoderParams,
         keys: &Keys<'_>,
         weights: &mut Weights<'_>,
         i: usize,
-    ) -> Result<Option<MlpBesideExperts>, Error> {
+    ) -> Result<Option<MlpWithExperts>, Error> {
         let blk = |name: &str| format!("blk.{i}.{name}");
         let n_embd = params.n_embd;
-        let Some(experts_norm) = params.norm_if_there(weights, &blk("pre_ffw_norm_2"), n_embd)? else {
+        let Some(experts_norm) = params.optional_norm(weights, &blk("pre_ffw_norm_2"), n_embd)? else {
             return Ok(None);
         };
         // The router's factors and its constant are weights of its norm.
@@ -45,9 +45,9 @@ impl MlpBesideExperts {
         let router = blk("ffn_gate_inp.weight");
         let experts = Experts::open(params, keys, weights, i)?;
         let names = ["gate", "up", "down"].map(|part| blk(&format!("ffn_{part}")));
-        Ok(Some(MlpBesideExperts {
+        Ok(Some(MlpWithExperts {
             mlp: Mlp::open(params.spec.activation, n_embd, weights, names)?,
-            mlp_post_norm: params.norm_if_there(weights, &blk("post_ffw_norm_1"), n_embd)?,
+            mlp_post_norm: params.optional_norm(weights, &blk("post_ffw_norm_1"), n_embd)?,
             experts_norm,
             router_norm: Norm {
                 kind: NormKind::Rms,
@@ -56,7 +56,7 @@ impl MlpBesideExperts {
                 bias: None,
             },
             experts: experts.ok_or(Error::MissingTensor { name: router })?,
-            experts_post_norm: params.norm_if_there(weights, &blk("post_ffw_norm_2"), n_embd)?,
+            experts_post_norm: params.optional_norm(weights, &blk("post_ffw_norm_2"), n_embd)?,
         }))
     }
 

@@ -37,7 +37,7 @@ struct Task<'a, 'k> {
 impl Attention<'_> {
     /// Gradients of queries, keys and values, added to zeros of their shapes, by those of what came out. Every sequence saw its own
     /// rows alone: `gradients (n, n_head * value_width)`.
-    pub fn back(
+    pub fn backward(
         &self,
         queries: &Rows,
         sequences: &[KvView<'_>],
@@ -70,13 +70,13 @@ impl Attention<'_> {
         tasks.into_par_iter().with_max_len(1).for_each(|mut task| {
             // One task for all heads that share keys and values: no two tasks add to the same gradients.
             for head in task.kv * group..(task.kv + 1) * group {
-                self.back_head(queries, gradients, head, &mut task);
+                self.backward_head(queries, gradients, head, &mut task);
             }
         });
     }
 
     /// One head of one sequence. Its contribution to keys and values follows those of earlier heads.
-    fn back_head(&self, queries: &Rows, gradients: &Rows, head: usize, task: &mut Task<'_, '_>) {
+    fn backward_head(&self, queries: &Rows, gradients: &Rows, head: usize, task: &mut Task<'_, '_>) {
         let (kw, vw, level) = (self.key_width, self.value_width, Level::detect());
         let sequence = task.sequence;
         let Queries { start, end, position } = sequence.queries;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::config::{Hparams, classes::ConfigClass, full_name};
 use crate::json::text_config;
-use crate::layout::UnaskedKey;
+use crate::layout::UnreadKey;
 
 /// Parts of key names that change the result of a model. Biases are not among them: if there is one, its
 /// tensor shows it.
@@ -66,22 +66,22 @@ const HARMLESS: &[&str] = &[
 
 /// Config keys that were never read from `hparams`, in their order. `class` has the defaults for which the
 /// architecture was written, `harmless` is [`crate::Arch::harmless`].
-pub(crate) fn unasked(
+pub(crate) fn unread_keys(
     hparams: &Hparams,
     config: &Json,
     class: Option<&ConfigClass>,
     harmless: &[&str],
-) -> Vec<UnaskedKey> {
+) -> Vec<UnreadKey> {
     let part = text_config(config).unwrap_or(config);
     // Without this switch the windows of the Qwen 2 line are not used.
     let has_no_window = part.get("use_sliding_window").is_some_and(|on| *on == Json::Bool(false));
-    let mut unasked: Vec<UnaskedKey> = Vec::new();
+    let mut unread_keys: Vec<UnreadKey> = Vec::new();
     let mut tell = |key: String, value: &Json| {
         let is_known = hparams.was_asked(&key)
             || HARMLESS.contains(&key.as_str())
             // An entry of a row may be about one value only: `hidden_act=silu`.
             || harmless.iter().any(|entry| fits(entry, &key, value))
-            || unasked.iter().any(|known| known.key == key);
+            || unread_keys.iter().any(|known| known.key == key);
         if is_known || value.is_null() {
             return;
         }
@@ -89,7 +89,7 @@ pub(crate) fn unasked(
         // Parts of names decide, so that unknown keys are reported as loudly.
         let is_mathematics =
             !is_unused && !is_neutral(&key, value) && MATHEMATICS.iter().any(|part| key.contains(part));
-        unasked.push(UnaskedKey { key, value: value.clone(), is_mathematics });
+        unread_keys.push(UnreadKey { key, value: value.clone(), is_mathematics });
     };
     for (key, value) in part.as_object().into_iter().flatten() {
         match value {
@@ -108,7 +108,7 @@ pub(crate) fn unasked(
             }
         }
     }
-    unasked
+    unread_keys
 }
 
 /// Rotary parameters, those of each kind of layer too.

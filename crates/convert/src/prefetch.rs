@@ -13,7 +13,7 @@ const AHEAD_BYTES: u64 = 64 << 20;
 const AHEAD_JOBS: usize = 1024;
 
 /// Announces jobs in their order, ahead of those who take them.
-pub(crate) struct Ahead<'a> {
+pub(crate) struct Prefetch<'a> {
     tasks: &'a [TensorTask<'a>],
     schedule: &'a Schedule,
     state: Mutex<State>,
@@ -27,11 +27,11 @@ struct State {
     bytes: u64,
 }
 
-impl<'a> Ahead<'a> {
+impl<'a> Prefetch<'a> {
     /// For the jobs of a run; none where all inputs are on this machine, whose system reads ahead by itself.
-    pub(crate) fn new(tasks: &'a [TensorTask<'a>], schedule: &'a Schedule) -> Option<Ahead<'a>> {
+    pub(crate) fn new(tasks: &'a [TensorTask<'a>], schedule: &'a Schedule) -> Option<Prefetch<'a>> {
         let is_fetched = tasks.iter().any(|task| task.rows.is_fetched());
-        is_fetched.then(|| Ahead { tasks, schedule, state: Mutex::default() })
+        is_fetched.then(|| Prefetch { tasks, schedule, state: Mutex::default() })
     }
 
     /// Records that the job at `index` was taken. It is announced now if it was not before, and so is the

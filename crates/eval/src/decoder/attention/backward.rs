@@ -4,7 +4,7 @@ use ndarray::s;
 
 use super::{Attention, Linear, Projections};
 use crate::{
-    decoder::mixer::WayBack,
+    decoder::mixer::Backward,
     ops::{Norm, Rows},
     pass::Pass,
 };
@@ -19,7 +19,7 @@ enum Done {
 
 impl Attention {
     /// True if the backward pass supports it: not with keys and values of another layer, gates or clamps.
-    pub(super) fn has_way_back(&self) -> bool {
+    pub(super) fn has_backward(&self) -> bool {
         matches!(self.projections, Projections::Apart(_) | Projections::Fused(_))
             && !self.is_source
             && !self.is_gated
@@ -41,10 +41,10 @@ impl Attention {
     }
 }
 
-impl WayBack for Attention {
-    fn back(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+impl Backward for Attention {
+    fn backward(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         // Biases are added to what comes out of a product, so that gradients pass them by.
-        let mut of_attended = pass.mul_back(&[(&self.output.weight, &gradients)]);
+        let mut of_attended = pass.mul_backward(&[(&self.output.weight, &gradients)]);
         drop(gradients);
         if let Some(scale) = self.value_scale {
             *of_attended *= scale;
@@ -54,12 +54,12 @@ impl WayBack for Attention {
         let [mut key, mut value] =
             own.unwrap_or_else(|| [0, 1].map(|_| Rows::zeros(h.nrows(), query.ncols())));
         let mut done = Vec::new();
-        let of_heads = [
+        let head_attention = [
             self.query_norm.as_ref().map(|norm| (norm, self.norm_widths.0)),
             self.key_norm.as_ref().map(|norm| (norm, self.norm_widths.1)),
         ];
         if !self.norms_after_rope {
-            self.norms(of_heads, [&mut query, &mut key], &mut done);
+            self.norms(head_attention, [&mut query, &mut key], &mut done);
         }
         let entered_value = self.value_norm.as_ref().map(|norm| {
             let entered = value.clone();
@@ -75,13 +75,13 @@ impl WayBack for Attention {
             done.push(Done::Rotation);
         }
         if self.norms_after_rope {
-            self.norms(of_heads, [&mut query, &mut key], &mut done);
+            self.norms(head_attention, [&mut query, &mut key], &mut done);
         }
         if let Some(norm) = &self.post_rope_norm {
             self.norms([Some((norm, self.key_width)); 2], [&mut query, &mut key], &mut done);
         }
         let [mut of_query, mut of_key, mut of_value] =
-            pass.attend_back(&self.of_heads(), [&query, &key, &value], &of_attended);
+            pass.attend_back(&self.head_attention(), [&query, &key, &value], &of_attended);
         drop((query, key, value, of_attended));
         // The last step first.
         for done in done.into_iter().rev() {
@@ -89,7 +89,7 @@ impl WayBack for Attention {
                 (Done::Norms(norms), _) => {
                     for (norm, gradients) in norms.into_iter().zip([&mut of_query, &mut of_key]) {
                         if let Some((norm, width, entered)) = norm {
-                            norm.back_groups(&entered, gradients, width);
+                            norm.backward_groups(&entered, gradients, width);
                         }
                     }
                 }
@@ -101,12 +101,12 @@ impl WayBack for Attention {
             }
         }
         if let (Some(norm), Some(entered)) = (&self.value_norm, entered_value) {
-            norm.back_groups(&entered, &mut of_value, self.value_width);
+            norm.backward_groups(&entered, &mut of_value, self.value_width);
         }
         match &self.projections {
             Projections::Apart(apart) => {
                 let [query, key, value] = apart.each_ref().map(|linear: &Linear| &linear.weight);
-                pass.mul_back(&[(query, &of_query), (key, &of_key), (value, &of_value)])
+                pass.mul_backward(&[(query, &of_query), (key, &of_key), (value, &of_value)])
             }
             Projections::Fused(fused) => {
                 // The columns lie as `project` finds them.
@@ -121,7 +121,7 @@ impl WayBack for Attention {
                     }
                     at += width;
                 }
-                pass.mul_back(&[(&fused.weight, &all)])
+                pass.mul_backward(&[(&fused.weight, &all)])
             }
             // `has_way_back` excludes these.
             Projections::KeysAsValues(_) | Projections::QueriesAlone(_) => pass.zeros(h.nrows(), h.ncols()),

@@ -153,7 +153,7 @@ fn joined(folder: &Path, names: &[&'static str]) -> Vec<u8> {
 }
 
 /// Files of a run that was stopped at the start, before its end, and between renaming its files.
-pub(crate) fn left_of_run() -> Vec<Vec<u8>> {
+pub(crate) fn interrupted_runs() -> Vec<Vec<u8>> {
     let run = Run::new();
     let left = |is_whole: bool| {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -189,7 +189,7 @@ pub(crate) fn left_of_run() -> Vec<Vec<u8>> {
 }
 
 /// Files of two parts: in one shared file, and the second part in its own files.
-pub(crate) fn left_of_parts() -> Vec<Vec<u8>> {
+pub(crate) fn interrupted_parts() -> Vec<Vec<u8>> {
     let run = Run::new();
     let left = |second: Place| {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -16,7 +16,7 @@ use crate::{ops::Rows, pass::Pass};
 
 impl Experts {
     /// True if the backward pass supports it.
-    pub fn has_way_back(&self) -> bool {
+    pub fn has_backward(&self) -> bool {
         // SparseMixer's weights depend on more than one choice. The others have not been compared with
         // differences yet.
         let mut stacks = [self.gate.as_ref(), Some(&self.up), Some(&self.down)].into_iter().flatten();
@@ -25,12 +25,12 @@ impl Experts {
             && self.latent.is_none()
             && stacks.all(|stack| stack.scale.is_none())
             && self.activation.has_slope()
-            && self.shared.as_ref().is_none_or(Mlp::has_way_back)
+            && self.shared.as_ref().is_none_or(Mlp::has_backward)
     }
 
     /// Backward pass: `h` (n, n_embd) was the input; gradients of the output become those of `h`. Everything
     /// is computed again.
-    pub fn back(&self, h: &Rows, mut gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+    pub fn backward(&self, h: &Rows, mut gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         if self.sum_scale != 1.0 {
             *gradients *= self.sum_scale;
         }
@@ -38,12 +38,12 @@ impl Experts {
         let logits = pass.unseen(|pass| self.router.run(h, pass));
         let routed = self.routing.route_all(&logits);
         let mut of_weights = pass.zeros(logits.nrows(), logits.ncols());
-        let mut of_h = self.back_routed(&routed, [h, &gradients], &mut of_weights, pass);
+        let mut of_h = self.backward_routed(&routed, [h, &gradients], &mut of_weights, pass);
         // Step 2: the router.
         let width = logits.ncols().max(1);
         let rows = of_weights.as_mut_slice().par_chunks_mut(width).zip(logits.as_slice().par_chunks(width));
-        rows.for_each(|(of_row, logits)| self.routing.back(logits, of_row));
-        of_h += &pass.mul_back(&[(&self.router.weight, &of_weights)]);
+        rows.for_each(|(of_row, logits)| self.routing.backward(logits, of_row));
+        of_h += &pass.mul_backward(&[(&self.router.weight, &of_weights)]);
         // Step 3: the shared expert.
         if let Some(shared) = &self.shared {
             if let Some(gate) = &self.shared_gate {
@@ -55,16 +55,16 @@ impl Experts {
                     *gate = s * (1.0 - s) * of_y.dot(&y);
                     of_y *= s;
                 }
-                of_h += &pass.mul_back(&[(&gate.weight, &of_gate)]);
+                of_h += &pass.mul_backward(&[(&gate.weight, &of_gate)]);
             }
-            of_h += &shared.back(h, gradients, pass);
+            of_h += &shared.backward(h, gradients, pass);
         }
         of_h
     }
 
     /// Through the experts that rows were routed to: `h` went in, and gradients of the sum become those of `h`; those of the weights go
     /// where they belong in `of_weights` (n, E).
-    fn back_routed(
+    fn backward_routed(
         &self,
         routed: &[Routed],
         [h, gradients]: [&Rows; 2],
@@ -84,7 +84,7 @@ impl Experts {
                 true => pass.select_rows(h, rows),
                 false => pass.unseen(|pass| self.give(expert, gate.clone(), up.clone(), pass)),
             };
-            let of_x = self.back_one(expert, gate, up, of_y, pass);
+            let of_x = self.backward_one(expert, gate, up, of_y, pass);
             pass.routed = None;
             for (at, row) in rows.iter().enumerate() {
                 let meets = if self.scale_input { of_x.row(at) } else { gradients.row(*row) };
@@ -97,7 +97,7 @@ impl Experts {
     }
 
     /// Through one expert, by what its function read: gradients of what came out become those of what went in.
-    fn back_one(
+    fn backward_one(
         &self,
         expert: usize,
         gate: Option<Rows>,
@@ -105,21 +105,21 @@ impl Experts {
         of_y: Rows,
         pass: &mut Pass<'_, '_>,
     ) -> Rows {
-        let mut of_inner = pass.mul_back_of(expert, &[(&self.down.weight, &of_y)]);
+        let mut of_inner = pass.mul_backward_of(expert, &[(&self.down.weight, &of_y)]);
         drop(of_y);
         let (Some(gates), Some(mut gate)) = (&self.gate, gate) else {
-            self.activation.back_halves(&mut up, true, &mut of_inner);
-            return pass.mul_back_of(expert, &[(&self.up.weight, &up)]);
+            self.activation.backward_halves(&mut up, true, &mut of_inner);
+            return pass.mul_backward_of(expert, &[(&self.up.weight, &up)]);
         };
-        self.activation.back_gated(&mut gate, &up, &mut of_inner);
+        self.activation.backward_gated(&mut gate, &up, &mut of_inner);
         drop(up);
-        pass.mul_back_of(expert, &[(&gates.weight, &gate), (&self.up.weight, &of_inner)])
+        pass.mul_backward_of(expert, &[(&gates.weight, &gate), (&self.up.weight, &of_inner)])
     }
 }
 
 impl Routing {
     /// Gradients of the weights of a row, 0 for experts that were not chosen, become those of its logits.
-    fn back(&self, logits: &[f32], gradients: &mut [f32]) {
+    fn backward(&self, logits: &[f32], gradients: &mut [f32]) {
         let mut p = logits.to_vec();
         self.make_probabilities(&mut p);
         let chosen: Vec<usize> = self.route(logits.to_vec()).into_iter().map(|(expert, _)| expert).collect();
@@ -190,7 +190,7 @@ mod tests {
                 for (expert, _) in routing.route(logits.to_vec()) {
                     gradients[expert] = met[expert];
                 }
-                routing.back(&logits, &mut gradients);
+                routing.backward(&logits, &mut gradients);
                 for (expert, found) in gradients.into_iter().enumerate() {
                     let moved = |by: f32| {
                         let mut logits = logits;

@@ -17,17 +17,17 @@ use crate::{
 
 impl Layer {
     /// The part that the backward pass does not support.
-    pub fn no_way_back(&self) -> Option<&'static str> {
+    pub fn no_backward(&self) -> Option<&'static str> {
         let mixers = match &self.mixers[..] {
             [] => None,
-            [mixer] if mixer.way_back().is_some() => None,
+            [mixer] if mixer.backward().is_some() => None,
             _ => Some("what its layers mix tokens with"),
         };
         let feed_forward = match &self.feed_forward {
             None => None,
-            Some(FeedForward::Mlp(mlp)) if mlp.has_way_back() => None,
+            Some(FeedForward::Mlp(mlp)) if mlp.has_backward() => None,
             Some(FeedForward::Mlp(_)) => Some("the function of its feed-forward parts"),
-            Some(FeedForward::Experts(experts)) if experts.has_way_back() => None,
+            Some(FeedForward::Experts(experts)) if experts.has_backward() => None,
             Some(_) => Some("its experts"),
         };
         let stream = self.stream_norm.is_some()
@@ -39,7 +39,7 @@ impl Layer {
     }
 
     /// `x` (n, n_embd) entered layer `index`; gradients of what left become those of `x`.
-    pub fn back(&self, index: usize, x: &Rows, mut gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
+    pub fn backward(&self, index: usize, x: &Rows, mut gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         if let Some(rescale) = self.rescale {
             *gradients *= rescale;
         }
@@ -50,8 +50,8 @@ impl Layer {
             // As in `run`: with one norm alone both parts read the same rows.
             let norm = self.mlp_norm.as_ref().or(self.attention_norm.as_ref());
             // Both read the gradients as they came, so neither is added before the other is made.
-            let of_fed = self.back_feed_forward(index, norm, x, &gradients, pass);
-            let of_mixed = self.back_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
+            let of_fed = self.backward_feed_forward(index, norm, x, &gradients, pass);
+            let of_mixed = self.backward_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
             gradients.add_scaled(1.0, &of_fed);
             gradients.add_scaled(1.0, &of_mixed);
             return gradients;
@@ -65,36 +65,36 @@ impl Layer {
         // As in `run`, but that the sum has its terms the other way round.
         *between *= self.residual_scale;
         between.add_scaled(1.0, x);
-        let of_fed = self.back_feed_forward(index, self.mlp_norm.as_ref(), &between, &gradients, pass);
+        let of_fed = self.backward_feed_forward(index, self.mlp_norm.as_ref(), &between, &gradients, pass);
         gradients.add_scaled(1.0, &of_fed);
         drop((of_fed, between));
-        let of_mixed = self.back_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
+        let of_mixed = self.backward_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
         gradients.add_scaled(1.0, &of_mixed);
         gradients
     }
 
     /// Backward pass through the mixer and its norms: `x` became `h`, and that `mixed`; gradients of the
     /// residual stream after it are turned into the contribution to those of `x`.
-    fn back_mixer(
+    fn backward_mixer(
         &self,
         norm: Option<&Norm>,
         [x, h, mixed]: [&Rows; 3],
         gradients: &Rows,
         pass: &mut Pass<'_, '_>,
     ) -> Rows {
-        let Some(mixer) = self.mixers.first().and_then(|mixer| mixer.way_back()) else {
+        let Some(mixer) = self.mixers.first().and_then(|mixer| mixer.backward()) else {
             return pass.zeros(x.nrows(), x.ncols());
         };
         let of_mixed = self.of_part(self.attention_post_norm.as_ref(), mixed, gradients, pass);
-        let mut of_h = mixer.back(h, of_mixed, pass);
+        let mut of_h = mixer.backward(h, of_mixed, pass);
         if let Some(norm) = norm {
-            norm.back(x, &mut of_h);
+            norm.backward(x, &mut of_h);
         }
         of_h
     }
 
     /// Through the feed-forward part and the norms around it: it read `x`, normalized.
-    fn back_feed_forward(
+    fn backward_feed_forward(
         &self,
         index: usize,
         norm: Option<&Norm>,
@@ -113,13 +113,13 @@ impl Layer {
         };
         let of_y = self.of_part(self.mlp_post_norm.as_ref(), &y, gradients, pass);
         let mut of_h = match part {
-            FeedForward::Mlp(mlp) => mlp.back(&h, of_y, pass),
-            FeedForward::Experts(experts) => experts.back(&h, of_y, pass),
+            FeedForward::Mlp(mlp) => mlp.backward(&h, of_y, pass),
+            FeedForward::Experts(experts) => experts.backward(&h, of_y, pass),
             // These have no backward pass, which is checked before.
-            FeedForward::MlpBesideExperts(_) | FeedForward::ChannelMix(_) => pass.zeros(x.nrows(), x.ncols()),
+            FeedForward::MlpWithExperts(_) | FeedForward::ChannelMix(_) => pass.zeros(x.nrows(), x.ncols()),
         };
         if let Some(norm) = norm {
-            norm.back(x, &mut of_h);
+            norm.backward(x, &mut of_h);
         }
         of_h
     }
@@ -132,7 +132,7 @@ impl Layer {
             *of_y *= self.residual_scale;
         }
         if let Some(norm) = norm {
-            norm.back(y, &mut of_y);
+            norm.backward(y, &mut of_y);
         }
         of_y
     }

@@ -3,7 +3,7 @@
 /// A file that a broken download leaves instead of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OtherKind {
+pub enum BrokenDownload {
     /// The text file that Git LFS leaves in place of a large file.
     LfsPointer,
     /// A web page, such as that of a login or of an error.
@@ -19,26 +19,28 @@ const LFS_POINTER_BYTES: usize = 1024;
 /// Zeros at the start of a file that has not been written.
 const N_ZEROS: usize = 64;
 
-impl OtherKind {
+impl BrokenDownload {
     /// The kind of a file with these bytes, or `None` for other content. The first 2048 bytes are enough.
     ///
     /// ```
     /// let page = b"<!DOCTYPE html><html>";
-    /// assert_eq!(gguf::OtherKind::of(page), Some(gguf::OtherKind::WebPage));
-    /// assert_eq!(gguf::OtherKind::of(b"GGUF"), None);
+    /// assert_eq!(gguf::BrokenDownload::of(page), Some(gguf::BrokenDownload::WebPage));
+    /// assert_eq!(gguf::BrokenDownload::of(b"GGUF"), None);
     /// ```
-    pub fn of(bytes: &[u8]) -> Option<OtherKind> {
+    pub fn of(bytes: &[u8]) -> Option<BrokenDownload> {
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
         let begins = |with: &str| {
             text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
         };
         match bytes {
             _ if bytes.len() < LFS_POINTER_BYTES && bytes.starts_with(LFS_POINTER) => {
-                Some(OtherKind::LfsPointer)
+                Some(BrokenDownload::LfsPointer)
             }
-            _ if begins("<!doctype html") || begins("<html") || begins("<head") => Some(OtherKind::WebPage),
+            _ if begins("<!doctype html") || begins("<html") || begins("<head") => {
+                Some(BrokenDownload::WebPage)
+            }
             _ if bytes.get(..N_ZEROS).is_some_and(|start| start.iter().all(|byte| *byte == 0)) => {
-                Some(OtherKind::Zeros)
+                Some(BrokenDownload::Zeros)
             }
             _ => None,
         }
@@ -47,20 +49,20 @@ impl OtherKind {
     /// Name of this kind of file, for error messages.
     pub fn name(self) -> &'static str {
         match self {
-            OtherKind::LfsPointer => "a Git LFS pointer",
-            OtherKind::WebPage => "an HTML page",
-            OtherKind::Zeros => "a file that starts with zeros",
+            BrokenDownload::LfsPointer => "a Git LFS pointer",
+            BrokenDownload::WebPage => "an HTML page",
+            BrokenDownload::Zeros => "a file that starts with zeros",
         }
     }
 
     /// Advice for the user.
     pub fn hint(self) -> &'static str {
         match self {
-            OtherKind::LfsPointer => "run `git lfs pull` in the folder, or download the file again",
-            OtherKind::WebPage => {
+            BrokenDownload::LfsPointer => "run `git lfs pull` in the folder, or download the file again",
+            BrokenDownload::WebPage => {
                 "download the file again, from the address of the file and not of a page about it"
             }
-            OtherKind::Zeros => {
+            BrokenDownload::Zeros => {
                 "the download reserved the space and did not fill it; download the file again"
             }
         }
