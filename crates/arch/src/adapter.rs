@@ -78,20 +78,14 @@ pub fn resolve_adapter(
     let keys = keys.finish();
     notes.extend(keys.notes);
     Ok(Layout {
-        prediction_only: false,
-        source_types: false,
         architecture: model.layout.architecture,
-        file_type_at: None,
-        packed_file_type: None,
         quantization_version_at: keys.metadata.len(),
         metadata: keys.metadata,
         tensors,
         dropped,
         warnings,
         notes,
-        details: Vec::new(),
-        other_pre: None,
-        unread_keys: Vec::new(),
+        ..Layout::default()
     })
 }
 

@@ -8,7 +8,7 @@ use tensor::{DType, Shape};
 pub use crate::row_map::RowMap;
 
 /// A resolved model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Layout {
     /// The name that `general.architecture` holds (`llama`).
     pub architecture: &'static str,

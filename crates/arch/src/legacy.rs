@@ -81,20 +81,13 @@ pub fn resolve_legacy(
         None => keys(header, options, n_ff, n_head_kv, &mut notes)?,
     };
     Ok(Layout {
-        prediction_only: false,
-        source_types: false,
         architecture: "llama",
-        file_type_at: None,
         quantization_version_at: metadata.len(),
         metadata,
-        packed_file_type: None,
         tensors,
         dropped,
-        warnings: Vec::new(),
         notes,
-        details: Vec::new(),
-        other_pre: None,
-        unread_keys: Vec::new(),
+        ..Layout::default()
     })
 }
 

@@ -320,11 +320,9 @@ impl Resolved {
             dropped,
             warnings,
             notes,
-            details: Vec::new(),
-            other_pre: None,
-            unread_keys: Vec::new(),
             prediction_only: options.prediction == Prediction::Only,
             source_types: arch.source_types,
+            ..Layout::default()
         };
         Ok(Resolved { arch, class, hparams, layout })
     }

@@ -65,20 +65,14 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     keys.check_numbers()?;
     let keys = keys.finish();
     Ok(Layout {
-        prediction_only: false,
-        source_types: false,
         architecture: WRITTEN,
         file_type_at: keys.file_type_at,
-        packed_file_type: None,
         quantization_version_at: keys.metadata.len(),
         metadata: keys.metadata,
         tensors,
         dropped: mapped.dropped,
-        warnings: Vec::new(),
         notes: keys.notes,
-        details: Vec::new(),
-        other_pre: None,
-        unread_keys: Vec::new(),
+        ..Layout::default()
     })
 }
 

@@ -86,26 +86,30 @@ pub trait Frozen<const E: usize, const B: usize> {
     /// Values of levels.
     const POINTS: Points;
 
-    /// Codes of a group's scale and of its offset. By default a block begins with its one scale in half precision
-    /// and has no offset.
+    /// Codes of a group's scale and of its offset. By default a block begins with its one scale in half precision,
+    /// which the offset follows if there is one.
     const CODES: [Codes; 2] = [Codes::Halves, Codes::None];
 
     /// Codes of a group's scale and of its offset; 0 if there is none.
     #[inline(always)]
     fn codes(block: &[u8; B], _group: usize) -> [u16; 2] {
-        [u16_at(block, 0), 0]
+        [u16_at(block, 0), if Self::CODES[1] == Codes::None { 0 } else { u16_at(block, 2) }]
     }
 
     /// Scale and offset that such codes stand for in this block, as the decoder computes them.
     #[inline(always)]
-    fn scale(_block: &[u8; B], [scale, _]: [u16; 2]) -> [f32; 2] {
-        [f16_to_f32(scale), NO_OFFSET]
+    fn scale(_block: &[u8; B], [scale, offset]: [u16; 2]) -> [f32; 2] {
+        let offset = if Self::CODES[1] == Codes::None { NO_OFFSET } else { f16_to_f32(offset) };
+        [f16_to_f32(scale), offset]
     }
 
     /// Writes the codes of a group and leaves all other bits as they are.
     #[inline(always)]
-    fn put_codes([scale, _]: [u16; 2], block: &mut [u8; B], _group: usize) {
+    fn put_codes([scale, offset]: [u16; 2], block: &mut [u8; B], _group: usize) {
         put_u16(block, 0, scale);
+        if Self::CODES[1] != Codes::None {
+            put_u16(block, 2, offset);
+        }
     }
 
     /// The levels of a block.

@@ -4,10 +4,9 @@ use tensor::DType;
 
 use super::scalar::{BYTES, ELEMS};
 use crate::{
-    block::{array_at, array_at_mut, put_u16, u16_at},
+    block::{array_at, array_at_mut},
     frozen::{Codes, Frozen, Points},
     nibbles,
-    round::f16_to_f32,
 };
 
 /// A block, for the table of such types.
@@ -19,23 +18,6 @@ impl Frozen<ELEMS, BYTES> for Block {
     // The minimum is a separate number, so levels count up from it.
     const POINTS: Points = Points::Steps { zero: 0, lowest: 0, highest: 15 };
     const CODES: [Codes; 2] = [Codes::Halves, Codes::Halves];
-
-    #[inline(always)]
-    fn codes(block: &[u8; BYTES], _group: usize) -> [u16; 2] {
-        [u16_at(block, 0), u16_at(block, 2)]
-    }
-
-    #[inline(always)]
-    fn scale(_block: &[u8; BYTES], codes: [u16; 2]) -> [f32; 2] {
-        // The decoder adds the minimum, so that it is an offset as it stands.
-        codes.map(f16_to_f32)
-    }
-
-    #[inline(always)]
-    fn put_codes([scale, min]: [u16; 2], block: &mut [u8; BYTES], _group: usize) {
-        put_u16(block, 0, scale);
-        put_u16(block, 2, min);
-    }
 
     #[inline(always)]
     fn levels(block: &[u8; BYTES]) -> [u8; ELEMS] {
