@@ -1,6 +1,6 @@
 //! A checkpoint of many experts: rows of the table are found by one look-up a tensor.
-
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+//! Alone in its program, so that no other test takes its time.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::time::{Duration, Instant};
 

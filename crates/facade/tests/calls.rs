@@ -1,5 +1,5 @@
 //! Each call once, as a program that uses the library makes it.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{
     fs,

@@ -10,7 +10,7 @@ use testkit::{Draw, mutate, number};
 use self::random::{Content, Random};
 
 #[cfg(test)]
-#[path = "container/random.rs"]
+#[path = "all/random.rs"]
 mod random;
 
 /// The largest size of this process's memory so far, touched or not, in bytes.

@@ -1,6 +1,6 @@
 //! Files that the reference's `llama-imatrix` wrote (`golden/MANIFEST`), read and written again.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{fs, path::PathBuf};
 

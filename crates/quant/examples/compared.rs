@@ -1,6 +1,6 @@
 //! Compares every codec with the goldens and prints how many elements were really compared.
 
-#[path = "../tests/golden/compare.rs"]
+#[path = "../tests/all/golden/compare.rs"]
 mod compare;
 
 use quant::{LEVEL_NAMES, Level};

@@ -1,5 +1,6 @@
 //! Files of `torch.save` with bytes changed at random: each is read or refused, nothing panics, and memory stays small.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! Alone in its program, so that no other test's memory is counted.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
 //! `golden/MANIFEST` against the folder and against the makers.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -1,0 +1,11 @@
+//! Layouts of every family, and errors for checkpoints without one.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+mod configs;
+mod documented;
+mod errors;
+mod export;
+mod golden;
+mod module_order;
+mod routes;
+mod saved_form;

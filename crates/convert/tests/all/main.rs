@@ -1,0 +1,17 @@
+//! The conversion through the public API of the crate.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+mod codes;
+mod export;
+mod families;
+mod forms;
+mod imatrix;
+mod module_order;
+mod pipeline;
+mod projectors;
+mod recipes;
+mod repack;
+mod resume;
+mod row_encoder;
+mod torch;
+mod wide;

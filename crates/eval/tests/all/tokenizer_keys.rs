@@ -1,0 +1,194 @@
+//! Messages about contradictory tokenizer keys.
+
+use eval::tokenize::{Error, Reading, Tokenizer};
+use gguf::{Array, Metadata, Value};
+
+fn texts(items: &[&str]) -> Value {
+    Value::Array(Array::String(items.iter().collect()))
+}
+
+/// Six tokens of byte-level BPE, one of them merged.
+fn bpe() -> Metadata {
+    Metadata::from([
+        ("tokenizer.ggml.model".into(), Value::from("gpt2")),
+        ("tokenizer.ggml.pre".into(), Value::from("gpt-2")),
+        ("tokenizer.ggml.tokens".into(), texts(&["a", "b", "ab", "<|end|>", "\u{120}", "\u{120}a"])),
+        ("tokenizer.ggml.token_type".into(), Value::Array(Array::I32(vec![1, 1, 1, 3, 1, 1]))),
+        ("tokenizer.ggml.merges".into(), texts(&["a b", "\u{120} a"])),
+        ("tokenizer.ggml.eos_token_id".into(), Value::U32(3)),
+    ])
+}
+
+/// Four pieces of a SentencePiece model.
+fn spm() -> Metadata {
+    Metadata::from([
+        ("tokenizer.ggml.model".into(), Value::from("llama")),
+        ("tokenizer.ggml.tokens".into(), texts(&["<unk>", "<s>", "</s>", "\u{2581}a"])),
+        ("tokenizer.ggml.scores".into(), Value::Array(Array::F32(vec![0.0, 0.0, 0.0, -1.0]))),
+        ("tokenizer.ggml.token_type".into(), Value::Array(Array::I32(vec![2, 3, 3, 1]))),
+    ])
+}
+
+/// The error of both readings, after one key was changed or taken away.
+fn error(mut keys: Metadata, key: &str, value: Option<Value>) -> String {
+    let both = [Reading::Model, Reading::LlamaCpp].map(|reading| {
+        keys.remove(key);
+        keys.extend(value.clone().map(|value| (key.to_owned(), value)));
+        refused(&keys, reading).unwrap().to_string()
+    });
+    assert_eq!(both[0], both[1]);
+    both[0].clone()
+}
+
+fn refused(keys: &Metadata, reading: Reading) -> Option<Error> {
+    Tokenizer::from_metadata_as(keys, reading).err()
+}
+
+#[test]
+fn the_keys_that_are_changed_below_are_good() {
+    for keys in [bpe(), spm()] {
+        for reading in [Reading::Model, Reading::LlamaCpp] {
+            assert_eq!(refused(&keys, reading), None);
+        }
+    }
+    let tokenizer = Tokenizer::from_metadata(&bpe()).unwrap();
+    assert_eq!(tokenizer.encode("ab a", false, false).unwrap(), [2, 5]);
+}
+
+#[test]
+fn absent_keys_and_wrong_types() {
+    for key in ["tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.merges"] {
+        assert_eq!(error(bpe(), key, None), format!("metadata key `{key}` is missing"));
+    }
+    for (key, expected) in [
+        ("tokenizer.ggml.model", "text"),
+        ("tokenizer.ggml.pre", "text"),
+        ("tokenizer.ggml.tokens", "a list of texts"),
+        ("tokenizer.ggml.merges", "a list of texts"),
+        ("tokenizer.ggml.token_type", "a list of i32"),
+        ("tokenizer.ggml.scores", "a list of f32 or i32"),
+        ("tokenizer.ggml.add_bos_token", "a boolean"),
+    ] {
+        let expected = format!("metadata key `{key}`: expected {expected}, found 1");
+        assert_eq!(error(bpe(), key, Some(Value::U32(1))), expected);
+    }
+    let unknown = error(bpe(), "tokenizer.ggml.model", Some(Value::from("hybriddna")));
+    assert_eq!(unknown, "tokenizer model `hybriddna`: not supported");
+    let unknown = error(bpe(), "tokenizer.ggml.pre", Some(Value::from("nonsense")));
+    assert_eq!(unknown, "pre-tokenizer `nonsense`: llama.cpp does not know it");
+}
+
+#[test]
+fn lists_of_the_wrong_length() {
+    let short = |key, value| error(spm(), key, Some(Value::Array(value)));
+    assert_eq!(
+        short("tokenizer.ggml.scores", Array::F32(vec![0.0; 3])),
+        "`tokenizer.ggml.scores` has 3 items for 4 tokens"
+    );
+    assert_eq!(
+        short("tokenizer.ggml.token_type", Array::I32(vec![1])),
+        "`tokenizer.ggml.token_type` has 1 items for 4 tokens"
+    );
+}
+
+#[test]
+fn scores_that_are_not_numbers() {
+    let scores = Value::Array(Array::F32(vec![0.0, 0.0, 0.0, f32::NAN]));
+    assert_eq!(
+        error(spm(), "tokenizer.ggml.scores", Some(scores)),
+        "`tokenizer.ggml.scores`: the score of token 3 (`\u{2581}a`) is NaN"
+    );
+}
+
+#[test]
+fn merges_that_are_none_or_name_absent_tokens() {
+    assert_eq!(
+        error(bpe(), "tokenizer.ggml.merges", Some(texts(&["a b", "ab"]))),
+        "`tokenizer.ggml.merges`: merge 1 is not two tokens: `ab`"
+    );
+    let mut keys = bpe();
+    keys.remove("tokenizer.ggml.merges");
+    keys.set("tokenizer.ggml.merges", texts(&["a b", "b a"]));
+    assert_eq!(
+        refused(&keys, Reading::Model).unwrap().to_string(),
+        "`tokenizer.ggml.merges`: merge 1 (`b a`) needs token `ba`, which is not in the vocabulary"
+    );
+    // llama.cpp joins texts, and cuts what is no token into characters again.
+    let tokenizer = Tokenizer::from_metadata(&keys).unwrap();
+    assert_eq!(tokenizer.encode("ba", false, false).unwrap(), [1, 0]);
+}
+
+#[test]
+fn special_ids_beyond_the_vocabulary() {
+    for name in ["bos", "eos", "unknown", "seperator"] {
+        let key = format!("tokenizer.ggml.{name}_token_id");
+        let mut keys = bpe();
+        keys.remove(&key);
+        keys.set(key.clone(), Value::U32(6));
+        assert_eq!(
+            refused(&keys, Reading::Model).unwrap().to_string(),
+            format!("`{key}` is 6, but there are 6 tokens")
+        );
+        // llama.cpp ignores it.
+        assert_eq!(refused(&keys, Reading::LlamaCpp), None, "{key}");
+    }
+}
+
+#[test]
+fn tokens_that_are_listed_twice() {
+    assert_eq!(
+        error(bpe(), "tokenizer.ggml.tokens", Some(texts(&["a", "b", "ab", "x", "\u{120}", "b"]))),
+        "tokens 1 and 5 are both `b`"
+    );
+}
+
+#[test]
+fn unknown_names_of_pre_tokenizers_are_seen_where_none_is_used() {
+    let mut keys = spm();
+    assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), None);
+    keys.set("tokenizer.ggml.pre", "foo");
+    assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), Some("foo"));
+    keys.set("tokenizer.ggml.pre", "default");
+    assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), None);
+}
+
+#[test]
+fn what_is_added_must_be_named() {
+    let mut keys = bpe();
+    keys.set("tokenizer.ggml.add_bos_token", true);
+    let tokenizer = Tokenizer::from_metadata(&keys).unwrap();
+    let error = tokenizer.encode("a", true, false).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`tokenizer.ggml.bos_token_id` is absent, although the token is to be added"
+    );
+}
+
+#[test]
+fn plamo_needs_all_bytes() {
+    let mut keys = spm();
+    keys.set("tokenizer.ggml.model", "plamo2");
+    assert_eq!(refused(&keys, Reading::Model).unwrap().to_string(), "byte 0x00 has no token");
+}
+
+/// Source: `llama_vocab::impl::load` of llama.cpp b11312.
+#[test]
+fn end_tokens_follow_keys_texts_and_exceptions() {
+    let ends = |tokens: &[&str], further: &[(&str, u32)]| {
+        let mut keys = bpe();
+        let all: Vec<&str> =
+            ["a", "b", "ab", "\u{120}", "\u{120}a", "e"].iter().chain(tokens).copied().collect();
+        keys.set("tokenizer.ggml.token_type", Value::Array(Array::I32(vec![1; all.len()])));
+        keys.set("tokenizer.ggml.tokens", texts(&all));
+        keys.set("tokenizer.ggml.eos_token_id", Value::U32(5));
+        keys.extend(further.iter().map(|(key, id)| (format!("tokenizer.ggml.{key}"), Value::U32(*id))));
+        Tokenizer::from_metadata(&keys).unwrap().ends()
+    };
+    assert_eq!(ends(&["x"], &[]), [5]);
+    assert_eq!(ends(&["x", "y"], &[("eot_token_id", 6), ("eom_token_id", 7)]), [5, 6, 7]);
+    assert_eq!(ends(&["<turn|>", "<|fim_pad|>", "<|fim_prefix|>", "[e~["], &[]), [5, 6, 7, 9]);
+    assert_eq!(ends(&["<|end|>"], &[]), [5, 6]);
+    assert_eq!(ends(&["<|end|>", "<|return|>", "<|call|>"], &[]), [5, 7, 8]);
+    assert_eq!(ends(&["<|end|>", "<|flush|>", "<|calls|>"], &[]), [5, 7, 8]);
+    assert_eq!(ends(&["</s>", "<|tool_response>"], &[]), [5, 7]);
+}

@@ -1,0 +1,11 @@
+//! The container from outside: bytes in, verdicts and bytes out.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+mod errors;
+mod goldens;
+mod handcrafted;
+mod names;
+mod random;
+mod raw;
+mod roundtrip;
+mod split;

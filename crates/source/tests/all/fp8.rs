@@ -1,0 +1,277 @@
+//! FP8: how it is recognized, scales in another file, and what is wrong, refused before a number is made.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use serde_json::{Map, Value as Json, json};
+use source::{Checkpoint, Dtype, Error};
+
+/// Name, type and shape of a tensor of zeros.
+type Zeros<'a> = (&'a str, Dtype, &'a [u64]);
+
+/// Opens a checkpoint of zeros whose config.json has this quantization config.
+fn open(quantization: Json, tensors: &[Zeros<'_>]) -> Result<Checkpoint, Error> {
+    open_with(&[("config.json", json!({"quantization_config": quantization}))], tensors)
+}
+
+fn open_with(files: &[(&str, Json)], tensors: &[Zeros<'_>]) -> Result<Checkpoint, Error> {
+    let (mut header, mut at) = (Map::new(), 0);
+    for (name, dtype, shape) in tensors {
+        let end = at + dtype.n_bytes(shape.iter().product()).unwrap();
+        let entry = json!({"dtype": dtype.name(), "shape": shape, "data_offsets": [at, end]});
+        header.insert((*name).to_owned(), entry);
+        at = end;
+    }
+    let header = Json::from(header).to_string();
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.resize(bytes.len() + at as usize, 0);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.json"), "{}").unwrap();
+    for (name, json) in files {
+        fs::write(folder.path().join(name), json.to_string()).unwrap();
+    }
+    fs::write(folder.path().join("model.safetensors"), bytes).unwrap();
+    source::open(folder.path())
+}
+
+fn fine_grained() -> Json {
+    json!({"quant_method": "fp8", "weight_block_size": [128, 128]})
+}
+
+/// One matrix in each layout, with its other parts; no config names the method.
+#[test]
+fn tensors_say_what_they_are_where_no_config_does() {
+    const F8: Dtype = Dtype::F8_E4M3;
+    let grid: &[u64] = &[2, 3];
+    for (method, codes, scales, shape, value) in [
+        ("FP8", "a.weight", "a.weight_scale_inv", grid, "a.weight"),
+        ("FP8", "a.weight", "a.weight_scale", &[200, 1], "a.weight"),
+        ("FP8", "a.weight", "a.qscale_weight", &[], "a.weight"),
+        ("quanto", "a.weight._data", "a.weight._scale", &[200, 1], "a.weight"),
+        ("torchao", "a._weight_qdata", "a._weight_scale", &[200, 1], "a.weight"),
+    ] {
+        let tensors = [(codes, F8, &[200, 300][..]), (scales, Dtype::F32, shape)];
+        let checkpoint = open(Json::Null, &tensors).unwrap_or_else(|error| panic!("{codes}: {error}"));
+        assert_eq!(checkpoint.method, Some(method), "{codes} {scales}");
+        assert_eq!(checkpoint.tensor(value).map(|tensor| tensor.shape.clone()), Some(vec![200, 300]));
+    }
+    // The same with a config that names no method: ModelOpt's separate file.
+    let tensors = [CODES, ("a.weight_scale", Dtype::F32, &[][..])];
+    let checkpoint =
+        open_with(&[("hf_quant_config.json", json!({"quantization": {"quant_algo": "FP8"}}))], &tensors);
+    assert_eq!(checkpoint.unwrap().method, Some("ModelOpt"));
+}
+
+#[test]
+fn bytes_are_codes_where_modelopt_says_so() {
+    let bytes = [("a.weight", Dtype::U8, &[200, 300][..]), ("a.weight_scale", Dtype::F32, &[])];
+    let config = |algorithm: &str| json!({"quant_method": "modelopt", "quant_algo": algorithm});
+    assert!(open(config("FP8"), &bytes).unwrap().tensors[0].is_of_fp8());
+    let mixed = json!({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+                       "quantized_layers": {"a": {"quant_algo": "FP8"}}});
+    assert!(open(mixed, &bytes).unwrap().tensors[0].is_of_fp8());
+    let other = json!({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+                       "quantized_layers": {"b": {"quant_algo": "FP8"}}});
+    assert!(open(other, &bytes).is_err());
+}
+
+const CODES: Zeros<'_> = ("a.weight", Dtype::F8_E4M3, &[200, 300]);
+
+/// Opens codes (200, 300) with these scales.
+fn with_scales(dtype: Dtype, shape: &[u64]) -> Result<Checkpoint, Error> {
+    open(fine_grained(), &[CODES, ("a.weight_scale_inv", dtype, shape)])
+}
+
+/// A safetensors file of these entries of another one.
+fn write_some(path: &Path, header: &Map<String, Json>, data: &[u8], wanted: impl Fn(&str) -> bool) {
+    let (mut entries, mut body) = (Map::new(), Vec::new());
+    for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__" && wanted(name)) {
+        let at = |i: usize| entry["data_offsets"][i].as_u64().unwrap() as usize;
+        let (begin, mut entry) = (body.len(), entry.clone());
+        body.extend_from_slice(&data[at(0)..at(1)]);
+        entry["data_offsets"] = json!([begin, body.len()]);
+        entries.insert(name.clone(), entry);
+    }
+    let header = Json::from(entries).to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(path, [&length[..], header.as_bytes(), &body].concat()).unwrap();
+}
+
+fn bits_of(checkpoint: &Checkpoint, name: &str) -> Vec<u32> {
+    let tensor = checkpoint.tensor(name).unwrap();
+    let mut values = vec![f32::NAN; (tensor.n_rows() * tensor.row_elems()) as usize];
+    checkpoint.read_rows(tensor, tensor.row_elems(), 0..tensor.n_rows(), &mut values).unwrap();
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Shards are cut by size: a matrix and its scales may be in two of them.
+#[test]
+fn scales_may_be_in_another_file_than_codes() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects/fp8-blocks");
+    let file = fs::read(golden.join("model.safetensors")).unwrap();
+    let (length, rest) = file.split_first_chunk().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let header: Map<String, Json> = serde_json::from_slice(header).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(golden.join("config.json"), folder.path().join("config.json")).unwrap();
+    let is_scale = |name: &str| name.contains("scale");
+    write_some(&folder.path().join("model-00001-of-00002.safetensors"), &header, data, is_scale);
+    write_some(&folder.path().join("model-00002-of-00002.safetensors"), &header, data, |name| {
+        !is_scale(name)
+    });
+    let (whole, sharded) = (source::open(&golden).unwrap(), source::open(folder.path()).unwrap());
+    let decoded: Vec<&str> =
+        whole.tensors.iter().filter(|tensor| tensor.is_of_fp8()).map(|tensor| tensor.name.as_str()).collect();
+    assert_eq!(decoded.len(), 4);
+    for name in decoded {
+        assert_eq!(bits_of(&sharded, name), bits_of(&whole, name), "{name}");
+        let parts: BTreeSet<usize> = sharded
+            .tensor(name)
+            .unwrap()
+            .stored
+            .as_ref()
+            .unwrap()
+            .spans(0..1)
+            .iter()
+            .map(|s| s.part)
+            .collect();
+        assert_eq!(parts, BTreeSet::from([0, 1]), "{name}");
+    }
+}
+
+#[test]
+fn grids_that_fit() {
+    for (shape, dtype) in [
+        (&[2, 3][..], Dtype::F32),
+        (&[2, 3], Dtype::BF16),
+        (&[2, 3], Dtype::F8_E8M0),
+        (&[2, 3], Dtype::U8),
+        (&[4, 4], Dtype::F32),
+        (&[200, 1], Dtype::F32),
+        (&[1, 300], Dtype::F32),
+        (&[200], Dtype::F16),
+        (&[1], Dtype::F32),
+        (&[1, 1], Dtype::F32),
+        (&[], Dtype::F32),
+        (&[2, 1, 3, 1], Dtype::F32),
+    ] {
+        let checkpoint = with_scales(dtype, shape).unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+        let tensor = checkpoint.tensor("a.weight").unwrap();
+        assert_eq!((tensor.dtype, &tensor.shape[..]), (Dtype::F32, &[200, 300][..]));
+        assert!(tensor.is_of_fp8());
+        assert_eq!(checkpoint.tensors.len(), 1);
+        let mut values = vec![f32::NAN; 200 * 300];
+        checkpoint.read_rows(tensor, 300, 0..200, &mut values).unwrap();
+        assert!(values.iter().all(|value| *value == 0.0), "{shape:?}");
+    }
+}
+
+#[test]
+fn grids_that_do_not_fit() {
+    for shape in [
+        &[1, 3][..],
+        &[2, 2],
+        &[2],
+        &[300],
+        &[3],
+        &[2, 3, 1],
+        &[1, 2, 3],
+        &[300, 1],
+        &[1, 200],
+        &[0, 3],
+        &[2, 3, 1, 1],
+    ] {
+        let error = with_scales(Dtype::F32, shape).expect_err("the grid does not fit");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "tensor `a.weight_scale_inv`: shape {shape:?}, expected one scale for each tensor, row, column or \
+                 block of 128 x 128 for `a.weight` of shape [200, 300]"
+            )
+        );
+    }
+    // Blocks as large as a half would be an even division of 200 rows; the config says otherwise.
+    let halves = json!({"quant_method": "fp8", "weight_block_size": [64, 128]});
+    let tensors = [CODES, ("a.weight_scale_inv", Dtype::F32, &[2, 3][..])];
+    assert!(matches!(open(halves, &tensors), Err(Error::PartShape { .. })));
+    // Without a config only blocks in use are known.
+    let tensors = [CODES, ("a.weight_scale", Dtype::F32, &[4, 4][..])];
+    assert!(matches!(open(json!({"quant_method": "fp8"}), &tensors), Err(Error::PartShape { .. })));
+}
+
+#[test]
+fn types_that_are_none_of_scales() {
+    for dtype in [Dtype::I32, Dtype::F64, Dtype::F8_E4M3, Dtype::I8, Dtype::BOOL] {
+        let error = with_scales(dtype, &[2, 3]).expect_err("no type of scales");
+        let expected = format!(
+            "tensor `a.weight_scale_inv`: expected scales of F32, F16, BF16, F8_E8M0 or U8, found {dtype}"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn parts_that_are_alone() {
+    let scale = ("a.weight_scale_inv", Dtype::F32, &[2, 3][..]);
+    let error = open(fine_grained(), &[CODES]).expect_err("no scales");
+    assert_eq!(error.to_string(), "tensor `a.weight`: codes of F8_E4M3 without scales");
+    // Codes of one matrix have scales, those of the other have none.
+    let error =
+        open(fine_grained(), &[CODES, scale, ("b.weight", Dtype::F8_E5M2, &[4, 4])]).expect_err("no scales");
+    assert_eq!(error.to_string(), "tensor `b.weight`: codes of F8_E5M2 without scales");
+    let error = open(fine_grained(), &[("b.weight", Dtype::BF16, &[4, 4]), scale]).expect_err("no codes");
+    let alone = "tensor `a.weight_scale_inv`: a part of quantized weights whose codes are not there, or are of another type";
+    assert_eq!(error.to_string(), alone);
+    // Plain weights with scales: it is ambiguous whether to multiply.
+    let error = open(fine_grained(), &[("a.weight", Dtype::BF16, &[200, 300]), scale]).expect_err("no codes");
+    assert_eq!(error.to_string(), alone);
+    // Two kinds of scales for one matrix.
+    let two = [CODES, scale, ("a.weight_scale", Dtype::F32, &[1][..])];
+    assert!(
+        matches!(open(fine_grained(), &two), Err(Error::ScalesWithoutCodes { tensor }) if tensor == "a.weight_scale")
+    );
+    let zeros = [CODES, scale, ("a.weight_zero_point", Dtype::F32, &[1][..])];
+    assert!(matches!(open(fine_grained(), &zeros), Err(Error::ScalesWithoutCodes { .. })));
+}
+
+#[test]
+fn blocks_of_the_config() {
+    for size in [json!([0, 128]), json!([128]), json!(128), json!([128, -1]), json!("128"), json!([1, 2, 3])]
+    {
+        let quantization = json!({"quant_method": "fp8", "weight_block_size": size});
+        let error =
+            open(quantization, &[CODES, ("a.weight_scale_inv", Dtype::F32, &[2, 3])]).expect_err("no block");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "`config.json`: expected rows and columns of a block, above 0, at `weight_block_size`, found {size}"
+            )
+        );
+    }
+    // The largest numbers that JSON holds: one block for all.
+    let huge = json!({"quant_method": "fp8", "weight_block_size": [u64::MAX, u64::MAX]});
+    let checkpoint = open(huge, &[CODES, ("a.weight_scale_inv", Dtype::F32, &[1, 1])]).unwrap();
+    let mut row = [f32::NAN; 300];
+    checkpoint.read_rows(&checkpoint.tensors[0], 300, 199..200, &mut row).unwrap();
+    assert_eq!(row, [0.0; 300]);
+}
+
+#[test]
+fn shapes_of_codes() {
+    // No dimension, one, and none of a length.
+    for shape in [&[][..], &[7], &[0, 300], &[200, 0], &[0, 0, 0]] {
+        let codes = ("a.weight", Dtype::F8_E4M3, shape);
+        let checkpoint = open(fine_grained(), &[codes, ("a.weight_scale_inv", Dtype::F32, &[])]).unwrap();
+        let tensor = checkpoint.tensor("a.weight").unwrap();
+        let mut values = vec![f32::NAN; (tensor.n_rows() * tensor.row_elems()) as usize];
+        checkpoint.read_columns(tensor, 0..tensor.n_rows(), 0..tensor.row_elems(), &mut values).unwrap();
+        assert!(values.iter().all(|value| *value == 0.0));
+        assert!(checkpoint.stored_bytes(tensor) <= 4 + values.len() as u64);
+    }
+    let error =
+        open(fine_grained(), &[("a.weight", Dtype::F8_E4M3, &[7]), ("a.weight_scale_inv", Dtype::F32, &[7])]);
+    assert!(matches!(error, Err(Error::PartShape { .. })));
+    // Scales without a number.
+    let error = open(fine_grained(), &[CODES, ("a.weight_scale_inv", Dtype::F32, &[0])]);
+    assert!(matches!(error, Err(Error::PartShape { .. })));
+}

@@ -1,0 +1,110 @@
+//! Files from before GGUF with one defect each, and their errors.
+
+use std::{fs, path::PathBuf};
+
+use source::{LegacyError, LegacyModel, parse_legacy};
+
+fn golden(name: &str) -> Vec<u8> {
+    fs::read(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/ggml").join(name)).unwrap()
+}
+
+fn parse(bytes: Vec<u8>) -> Result<LegacyModel, LegacyError> {
+    parse_legacy(vec![("x.bin".to_owned(), bytes)])
+}
+
+/// Offset of the first tensor in a ggjt file.
+fn first_tensor(bytes: &[u8]) -> usize {
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    (0..number(8)).fold(36, |at, _| at + 8 + number(at))
+}
+
+fn set(bytes: &mut [u8], at: usize, number: u32) {
+    bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_is_refused_or_ends_with_a_tensor() {
+    let whole = golden("ggjt1-all.bin");
+    let n_tensors = parse(whole.clone()).unwrap().tensors.len();
+    let mut n_read = 0;
+    for len in 0..whole.len() {
+        match parse(whole[..len].to_vec()) {
+            Ok(model) => {
+                assert!(model.tensors.len() < n_tensors, "{len} bytes");
+                n_read += 1;
+            }
+            Err(error) => {
+                // A header without a vocabulary is reported before any of it is read.
+                let is_cut = matches!(error, LegacyError::Truncated { .. });
+                assert!(is_cut || matches!(error, LegacyError::Header { .. }), "{len} bytes: {error}");
+            }
+        }
+    }
+    // With no tensor, with one, .., with all but the last.
+    assert_eq!(n_read, n_tensors);
+}
+
+#[test]
+fn numbers_that_cannot_be() {
+    let whole = golden("ggjt1-all.bin");
+    let tensor = first_tensor(&whole);
+    for (at, number, says) in [
+        (8, u32::MAX, "`x.bin`: the number of tokens is 4294967295, expected at most"),
+        (8, 0, "`x.bin`: a size is 0, expected more"),
+        (12, 33, "`x.bin`: the number of heads is 4, expected a divisor of 33"),
+        (20, 0, "`x.bin`: the number of heads is 0"),
+        (28, 7, "`x.bin`: the rotated part of a head is 7, expected 8"),
+        (32, 19, "`x.bin`: the file type is 19, expected 0 to 18"),
+        (36, u32::MAX, "`x.bin`: a token at byte 40 needs 4294967295 bytes"),
+        (tensor, 0, "`x.bin`: tensor 0: the number of dimensions is 0, expected 1 or 2"),
+        (tensor, 3, "`x.bin`: tensor 0: the number of dimensions is 3, expected 1 or 2"),
+        (tensor + 4, 0, "`x.bin`: tensor 0: the length of the name is 0, expected 1 to 256"),
+        (tensor + 4, u32::MAX, "`x.bin`: tensor 0: the length of the name is 4294967295"),
+        (tensor + 8, 9, "`x.bin`: tensor `tok_embeddings.weight`: type 9, which ggjt 1 does not have"),
+        (tensor + 8, 12, "`x.bin`: tensor `tok_embeddings.weight`: type 12, which ggjt 1 does not have"),
+        (tensor + 8, u32::MAX, "`x.bin`: tensor `tok_embeddings.weight`: type 4294967295"),
+        (tensor + 12, 0, "`x.bin`: tensor 0: a dimension is 0, expected more"),
+        (
+            tensor + 12,
+            33,
+            "`x.bin`: tensor `tok_embeddings.weight`: rows of 33 elements are not whole q4_0 blocks of 32",
+        ),
+        (tensor + 12, u32::MAX - 31, "`x.bin`: a tensor's data at byte"),
+        (tensor + 16, u32::MAX, "`x.bin`: a tensor's data at byte"),
+        (tensor + 20, 0xffff_ffff, "`x.bin`: tensor 0: its name is not UTF-8"),
+    ] {
+        let mut bytes = whole.clone();
+        set(&mut bytes, at, number);
+        let error = parse(bytes).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{at} {number}: {error}");
+    }
+    // A number of both dimensions that no file holds.
+    let mut bytes = whole.clone();
+    (12..20).step_by(4).for_each(|at| set(&mut bytes, tensor + at, u32::MAX - 31));
+    assert!(matches!(parse(bytes), Err(LegacyError::Truncated { .. })));
+    // The second tensor under the name of the first, which is as long.
+    let twice = [&whole[..], &whole[tensor..]].concat();
+    assert!(parse(twice).is_err());
+}
+
+#[test]
+fn types_of_the_file_count_without_a_version() {
+    let file_type = |name| parse(golden(name)).unwrap().hyperparameters.file_type;
+    // 2002 in the file.
+    assert_eq!(file_type("ggjt3-all.bin"), 2);
+    assert_eq!(file_type("ggjt1-fits.bin"), 8);
+}
+
+#[test]
+fn the_first_model_of_gpt4all_holds_a_token_less_than_it_says() {
+    let mut bytes = b"lmgg".to_vec();
+    let mut put = |numbers: &[u32]| bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    put(&[32001, 32, 256, 4, 1, 8, 0]);
+    (0..32000).for_each(|_| put(&[0]));
+    put(&[1, 11, 0, 2]);
+    bytes.extend(b"norm.weight");
+    bytes.extend([0; 8]);
+    let model = parse(bytes).unwrap();
+    assert_eq!((model.tokens.len(), model.scores.len(), model.tensors.len()), (32001, 32001, 1));
+    assert_eq!(model.tokens.last(), Some(&b""[..]));
+}

@@ -1,0 +1,339 @@
+//! Every way in which a pickle and the archive around it can be wrong.
+
+use std::fs;
+
+use source::Error;
+use testkit::{Pickler, zip};
+
+use super::{FILE, folder, golden, open};
+
+/// An archive with this pickle and one storage of 48 bytes under the key `0`.
+fn archive(pickle: &[u8]) -> Vec<u8> {
+    zip(&[("archive/data.pkl", pickle), ("archive/data/0", &[0; 48]), ("archive/version", b"3\n")])
+}
+
+/// A state dict of one tensor `w` of the storage `0`.
+fn of_one(storage: (&str, &str, i64), offset: i64, shape: &[i64], strides: &[i64]) -> Vec<u8> {
+    archive(&Pickler::new().raw(b"}").text("w").tensor(storage, offset, shape, strides).raw(b"s").stop())
+}
+
+#[track_caller]
+fn says(bytes: &[u8], expected: &str) {
+    let error = open(bytes).unwrap_err();
+    assert_eq!(error.to_string(), format!("`{FILE}`: {expected}"), "{error:?}");
+}
+
+const FLOATS: (&str, &str, i64) = ("FloatStorage", "0", 12);
+
+#[test]
+fn shapes_and_strides_beyond_the_storage() {
+    assert_eq!(open(&of_one(FLOATS, 0, &[3, 4], &[4, 1])).unwrap().tensors.len(), 1);
+    assert!(open(&of_one(FLOATS, 3, &[3, 3], &[3, 1])).is_ok());
+    assert!(open(&of_one(FLOATS, 12, &[0, 4], &[4, 1])).is_ok(), "nothing is nowhere");
+    let beyond = |offset: i64, shape: &[i64], strides: &[i64]| {
+        format!(
+            "tensor `w`: offset {offset}, shape {shape:?} and strides {strides:?} reach beyond its storage of 12 elements"
+        )
+    };
+    let max = i64::MAX;
+    for (offset, shape, strides) in [
+        (1, vec![3, 4], vec![4, 1]),
+        (0, vec![3, 4], vec![5, 1]),
+        (12, vec![1], vec![1]),
+        (max, vec![2], vec![1]),
+        (0, vec![2, 2], vec![max, 1]),
+        (0, vec![3, 3], vec![max, max]),
+        (max, vec![], vec![]),
+    ] {
+        says(&of_one(FLOATS, offset, &shape, &strides), &beyond(offset, &shape, &strides));
+    }
+    says(
+        &of_one(FLOATS, 0, &[max, max], &[0, 0]),
+        &format!("tensor `w`: shape [{max}, {max}] of F32 is not a size in bytes"),
+    );
+    says(
+        &of_one(FLOATS, 0, &[-1, 2], &[2, 1]),
+        "tensor `w`: its dimensions are not counts that are 0 or more",
+    );
+    says(&of_one(FLOATS, 0, &[2, 2], &[-2, 1]), "tensor `w`: its strides are not counts that are 0 or more");
+    says(&of_one(FLOATS, -1, &[2, 2], &[2, 1]), "tensor `w`: its offset is not a count that is 0 or more");
+    says(&of_one(FLOATS, 0, &[2, 2], &[1]), "tensor `w`: 2 dimensions and 1 strides");
+    // Any size may be claimed of a dimension that repeats one element: it costs nothing before it is read.
+    let wide = open(&of_one(FLOATS, 0, &[1 << 40, 4], &[0, 1])).unwrap();
+    let mut last = [1.0; 4];
+    let n_rows = 1 << 40;
+    wide.read_rows(&wide.tensors[0], 4, n_rows - 1..n_rows, &mut last).unwrap();
+    assert_eq!(last, [0.0; 4]);
+}
+
+#[test]
+fn storages_that_are_not_what_the_pickle_says() {
+    let one = |class: &str, key: &str, numel: i64| of_one((class, key, numel), 0, &[2], &[1]);
+    says(&one("FloatStorage", "0", 13), "tensor `w`: storage `0` of 13 F32 has 48 bytes");
+    says(
+        &one("DoubleStorage", "0", i64::MAX),
+        "tensor `w`: storage `0` of 9223372036854775807 F64 has 48 bytes",
+    );
+    says(&one("FloatStorage", "1", 12), "there is no entry `archive/data/1`");
+    says(&one("FloatStorage", "../data/0", 12), "there is no entry `archive/data/../data/0`");
+    says(&one("FloatStorage", "0", -1), "tensor `w`: a storage that is not named as torch does");
+    says(&one("Size", "0", 12), "tensor `w`: a storage that is not named as torch does");
+    let untyped =
+        Pickler::new().raw(b"}").text("w").raw(b"ctorch._utils\n_rebuild_tensor_v2\n((").text("storage");
+    let untyped = untyped.raw(b"ctorch.storage\nUntypedStorage\n").text("0").text("cpu").int(48).raw(b"tQ");
+    let untyped = untyped.int(0).ints(&[2]).ints(&[1]).raw(b"\x89NtRs").stop();
+    says(&archive(&untyped), "tensor `w`: its storage is of bytes and its type is not said");
+}
+
+#[test]
+fn tensors_that_are_none() {
+    let dict = |value: &[u8]| archive(&Pickler::new().raw(b"}").text("w").raw(value).raw(b"s").stop());
+    let call = |arguments: &[u8]| dict(&[b"ctorch._utils\n_rebuild_tensor_v2\n(", arguments, b"tR"].concat());
+    // A top-level value that is not a tensor is searched for tensors.
+    let nothing =
+        "expected a dictionary of tensors, found no tensor in it, and none of the keys that one lies under";
+    says(&dict(b"N"), nothing);
+    says(&call(b"N"), "tensor `w`: fewer than four arguments");
+    says(&call(b"NK\0))"), "tensor `w`: its first argument is no storage");
+    says(&archive(&Pickler::new().raw(b"N").stop()), "expected a dictionary of tensors, found another value");
+    let numbered = Pickler::new().raw(b"}K\x01").tensor(FLOATS, 0, &[2], &[1]).raw(b"s").stop();
+    says(&archive(&numbered), "expected a dictionary of tensors, found a key that is no text");
+    let twice = ["w", "w"]
+        .iter()
+        .fold(Pickler::new().raw(b"}("), |pickler, name| pickler.text(name).tensor(FLOATS, 0, &[2], &[1]));
+    let error = open(&archive(&twice.raw(b"u").stop())).unwrap_err();
+    assert!(matches!(error, Error::DuplicateTensor { .. }), "{error}");
+    // A parameter around a parameter around ...: deeper than any real file.
+    let deep = b"ctorch._utils\n_rebuild_parameter\n".repeat(9);
+    let deep =
+        Pickler::new().raw(b"}").text("w").raw(&deep).tensor(FLOATS, 0, &[2], &[1]).raw(&b"\x85R".repeat(9));
+    says(&archive(&deep.raw(b"s").stop()), nothing);
+}
+
+#[test]
+fn instructions_that_no_pickle_of_tensors_needs() {
+    let pickle = |bytes: &[u8]| archive(&Pickler::new().raw(bytes).stop());
+    let byte = |at: u64, rest: &str| format!("byte {at} of the pickle{rest}");
+    for (bytes, at, rest) in [
+        (
+            &b"cos\nsystem\n(X\x02\0\0\0ls\x85R"[..],
+            2,
+            " imports `os.system`, which no pickle of tensors needs",
+        ),
+        (b"cbuiltins\neval\n", 2, " imports `builtins.eval`, which no pickle of tensors needs"),
+        (b"ctorch.nn\nLinear\n", 2, " imports `torch.nn.Linear`, which no pickle of tensors needs"),
+        (b"NNios\nsystem\n", 4, ": instruction 0x69 has no place in a pickle of tensors"),
+        (b"\x93", 2, ": instruction 0x93 has no place in a pickle of tensors"),
+        (b"\x82\x01", 2, ": instruction 0x82 has no place in a pickle of tensors"),
+        (b"P1\n", 2, ": instruction 0x50 has no place in a pickle of tensors"),
+        (b"\x80\x05", 2, ": protocol 5, only 2 is read"),
+        (b"R", 2, ": instruction 0x52 finds too few values on the stack"),
+        (b"N(\x85", 4, ": instruction 0x85 finds too few values on the stack"),
+        (b"N(0", 4, ": instruction 0x30 has no place in a pickle of tensors"),
+        (b"Nt", 3, ": there is no mark on the stack"),
+        (b"h\x01", 2, ": value 1 of the memo was never stored"),
+        (b"q\x01", 2, ": instruction 0x71 finds too few values on the stack"),
+        (b"NNR", 4, ": expected a name to call"),
+        (b"ctorch\nSize\nNR", 15, ": expected a tuple of arguments"),
+        (b"ctorch\nSize\nN\x85R", 16, ": expected a tuple of dimensions"),
+        (b"NQ", 3, ": expected a tuple that names a storage"),
+        (b"NNb", 4, ": expected a dictionary to give attributes"),
+        (b"NNNs", 5, ": expected a dictionary for keys and values"),
+        (b"}(Nu", 5, ": expected a dictionary for keys and values"),
+        (b"}Na", 4, ": expected a list for items"),
+        (b"\x8a\x0a0123456789", 2, ": an integer of 10 bytes, at most 64 bits are read"),
+        (b"\x8a\x0912345678\x01", 2, ": an integer of 9 bytes, at most 64 bits are read"),
+        (b"X\x02\0\0\0\xff\xff", 2, ": a text of 2 bytes that is not UTF-8 or longer than 65536"),
+        (b"X\x01\0\x01\0", 2, ": a text of 65537 bytes that is not UTF-8 or longer than 65536"),
+        (b"X\xff\0\0\0a", 7, ": 255 more bytes are needed, the pickle ends"),
+        (b"ctorch", 3, ": 1 more bytes are needed, the pickle ends"),
+        (b"N(", 4, ": instruction 0x2e finds too few values on the stack"),
+    ] {
+        says(&pickle(bytes), &byte(at, rest));
+    }
+    says(&archive(b""), &byte(0, ": 1 more bytes are needed, the pickle ends"));
+    says(&archive(b"\x80\x02N"), &byte(3, ": 1 more bytes are needed, the pickle ends"));
+}
+
+/// Little that would become much: copies of copies, lists in lists, values without end.
+#[test]
+fn small_pickles_that_would_be_large() {
+    let pickle = |pickler: Pickler| archive(&pickler.stop());
+    // Each line makes a tuple of the one before, twice.
+    let mut doubling = Pickler::new().raw(b")q\0");
+    for _ in 0..1000 {
+        doubling = doubling.raw(b"h\0h\0\x86q\0");
+    }
+    assert!(matches!(open(&pickle(doubling.clone())), Err(Error::Pickle { .. })));
+    // The same next to a tensor: searched for tensors once, not 2^1000 times.
+    let beside = Pickler::new().raw(b"}(").text("w").tensor(FLOATS, 0, &[2], &[1]).text("more");
+    let beside = beside.raw(b"(").raw(&doubling.bytes[2..]).raw(b"t");
+    let opened = open(&pickle(beside.raw(b"u"))).unwrap();
+    assert_eq!(opened.notes, ["`pytorch_model.bin`: values that are no tensors are left aside: `more`"]);
+    // A list that holds itself.
+    let own = Pickler::new().raw(b"}(").text("w").tensor(FLOATS, 0, &[2], &[1]).text("own").raw(b"]q\0h\0a");
+    assert_eq!(open(&pickle(own.raw(b"u"))).unwrap().tensors.len(), 1);
+    // As deep as it goes.
+    let deep = Pickler::new().raw(&b"(".repeat(1 << 20)).raw(&b"t".repeat(1 << 20));
+    assert!(matches!(open(&pickle(deep)), Err(Error::Pickle { .. })));
+    // A list of a million pairs, copied by every call; and values without end.
+    let pairs = Pickler::new().raw(b"](").raw(&b"NN\x86".repeat(1 << 17)).raw(b"eq\0");
+    let copies = pairs.raw(&b"ccollections\nOrderedDict\nh\0\x85R".repeat(100));
+    for (many, bytes) in [(copies, 395_021), (Pickler::new().raw(&b"N".repeat((8 << 20) + 9)), 8_388_611)] {
+        let error = open(&pickle(many)).unwrap_err().to_string();
+        let limits = "at most 8388608 values and 67108864 bytes are read";
+        assert!(error.contains(limits) && error.contains(&format!("in its first {bytes} bytes")), "{error}");
+    }
+}
+
+#[test]
+fn archives_that_lie() {
+    let good = of_one(FLOATS, 0, &[3, 4], &[4, 1]);
+    let pickle = Pickler::new().raw(b"}").text("w").tensor(FLOATS, 0, &[3, 4], &[4, 1]).raw(b"s").stop();
+    let entry: (&str, &[u8]) = ("archive/data.pkl", &pickle);
+    says(
+        &zip(&[entry, ("archive/data/0", &[0; 48]), ("archive/data/0", &[1; 48])]),
+        "entry `archive/data/0` is there twice",
+    );
+    says(&zip(&[entry, ("other/data.pkl", &pickle)]), "entry `other/data.pkl` is there twice");
+    says(&zip(&[("archive/data/0", &[0; 48])]), "there is no entry `*/data.pkl`");
+    let script = "entry `archive/constants.pkl` makes this a TorchScript archive, which holds a program and not only weights";
+    says(&zip(&[entry, ("archive/constants.pkl", b"")]), script);
+    // Fields of the directory, whose last entries are `archive/data/0` and `archive/version`.
+    let directory = good.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    let second = directory + 46 + "archive/data.pkl".len();
+    let changed = |at: usize, value: &[u8]| {
+        let mut bytes = good.clone();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        bytes
+    };
+    // It begins where the pickle does.
+    let overlap = open(&changed(second + 42, &0u32.to_le_bytes())).unwrap_err().to_string();
+    assert!(overlap.starts_with("`pytorch_model.bin`: entries `archive/data"), "{overlap}");
+    assert!(overlap.ends_with("overlap at byte 0"), "{overlap}");
+    // As large as it can be said.
+    let sizes = [0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f];
+    let begin = 30 + "archive/data.pkl".len() + pickle.len();
+    let end = begin as u64 + 0x7fff_ffff;
+    says(
+        &changed(second + 20, &sizes),
+        &format!("entry `archive/data/0` takes bytes {begin} to {end}, the file has {}", good.len()),
+    );
+    // Encrypted; of two sizes; with an unknown method.
+    let not_stored =
+        "entry `archive/data/0` is compressed or encrypted, entries of a checkpoint are stored as they are";
+    says(&changed(second + 8, &[1]), not_stored);
+    says(&changed(second + 24, &[47]), not_stored);
+    says(&changed(second + 10, &[99]), not_stored);
+    let mut cut = good.clone();
+    cut.truncate(directory);
+    assert!(
+        open(&cut)
+            .unwrap_err()
+            .to_string()
+            .starts_with("`pytorch_model.bin`: the archive's directory is broken")
+    );
+    says_not_a_pickle(b"");
+    says_not_a_pickle(b"version https://git-lfs");
+}
+
+#[track_caller]
+fn says_not_a_pickle(bytes: &[u8]) {
+    let error = open(bytes).unwrap_err();
+    assert_eq!(error.to_string(), "`pytorch_model.bin` is not a file of torch.save: found something else");
+    assert!(error.hint().unwrap().contains("git-lfs"));
+}
+
+#[test]
+fn files_that_end_early_are_refused_at_every_byte() {
+    for name in ["module.bin", "module-legacy.bin"] {
+        let whole = fs::read(golden("forms").join(name)).unwrap();
+        let dir = folder(&[]);
+        for n in 0..whole.len() {
+            fs::write(dir.path().join(FILE), &whole[..n]).unwrap();
+            assert!(source::open(dir.path()).is_err(), "{name}: {n} bytes of {}", whole.len());
+        }
+    }
+}
+
+#[test]
+fn legacy_files_that_contradict_themselves() {
+    let good = fs::read(golden("forms/module-legacy.bin")).unwrap();
+    let at = |text: &[u8]| good.windows(text.len()).position(|bytes| bytes == text).unwrap();
+    let changed = |place: usize, value: &[u8]| {
+        let mut bytes = good.clone();
+        bytes[place..place + value.len()].copy_from_slice(value);
+        bytes
+    };
+    assert!(open(&good).is_ok());
+    says(&changed(18, &[0xea]), "protocol version 1001 was expected after the magic number");
+    // NEWTRUE after the key and its place in the memo.
+    let little = at(b"little_endian") + "little_endian".len() + 2;
+    assert_eq!(good[little], 0x88);
+    says(&changed(little, &[0x89]), "`little_endian` is not true, other orders of bytes are not read");
+    says(
+        &[&good[..], b"\0"].concat(),
+        &format!("storages end at byte {}, the file has {}", good.len(), good.len() + 1),
+    );
+    // The list of keys is the last pickle; the first storage, with its length, follows it.
+    let list = good.windows(3).rposition(|bytes| bytes == [0x80, 2, b']']).unwrap();
+    let first = list + good[list..].windows(2).position(|bytes| bytes == b"e.").unwrap() + 2;
+    for numel in [-1, i64::MAX, 1 << 40] {
+        let error = open(&changed(first, &i64::to_le_bytes(numel))).unwrap_err().to_string();
+        assert!(error.contains("does not end within the file's"), "{error}");
+    }
+    let key = list + good[list..].iter().position(|byte| byte.is_ascii_digit()).unwrap();
+    let error = open(&changed(key, b"x")).unwrap_err().to_string();
+    assert!(error.contains("is listed, and no tensor names it"), "{error}");
+}
+
+#[test]
+fn shards_and_the_index() {
+    let part = |name: &str| {
+        archive(&Pickler::new().raw(b"}").text(name).tensor(FLOATS, 0, &[2], &[1]).raw(b"s").stop())
+    };
+    let (a, b) = (part("a"), part("b"));
+    let [first, second] = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"];
+    let index = "pytorch_model.bin.index.json";
+    let error = |files: &[(&str, &[u8])]| source::open(folder(files).path()).unwrap_err().to_string();
+    assert_eq!(source::open(folder(&[(first, &a), (second, &b)]).path()).unwrap().tensors.len(), 2);
+    assert_eq!(
+        error(&[(first, &a)]),
+        format!("weights file `{second}` is missing: `{first}` counts 2 files")
+    );
+    assert_eq!(
+        error(&[(first, &a), (second, &a)]),
+        format!("tensor `a` is both in `{first}` and in `{second}`")
+    );
+    let listed = format!(r#"{{"weight_map":{{"a":"{first}","b":"{second}","c":"{second}"}}}}"#);
+    assert_eq!(
+        error(&[(first, &a), (second, &b), (index, listed.as_bytes())]),
+        format!("`{index}` and the weights files differ: no file holds `c`")
+    );
+    let listed = format!(r#"{{"weight_map":{{"a":"{first}"}}}}"#);
+    assert_eq!(
+        source::open(folder(&[(first, &a), (second, &b), (index, listed.as_bytes())]).path())
+            .unwrap()
+            .tensors
+            .len(),
+        1
+    );
+    let empty = archive(&Pickler::new().raw(b"}").text("model").raw(b"}s").stop());
+    assert_eq!(error(&[(FILE, &empty)]), format!("`{FILE}` holds no tensors"));
+}
+
+#[test]
+fn safetensors_win_and_a_note_says_so() {
+    let header = br#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let safetensors = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 4]].concat();
+    let bin = of_one(FLOATS, 0, &[3, 4], &[4, 1]);
+    let checkpoint =
+        source::open(folder(&[("model.safetensors", &safetensors), (FILE, &bin)]).path()).unwrap();
+    assert_eq!(checkpoint.format, "safetensors");
+    assert_eq!(
+        checkpoint.notes,
+        [
+            "weights are read from `model.safetensors` (safetensors); left aside: `pytorch_model.bin` (torch pickles)"
+        ]
+    );
+}

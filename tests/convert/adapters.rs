@@ -1,0 +1,120 @@
+//! `gguf-convert adapter DIR --base MODEL`: LoRA adapters.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, copy_folder, golden, sha256};
+
+/// The base model of an adapter, and its lines: type, file name, bytes, digest.
+fn expected(name: &str) -> (String, Vec<[String; 4]>) {
+    let text = fs::read_to_string(golden("lora").join(name).join("expected.txt")).unwrap();
+    let mut lines = text.lines();
+    let base = lines.next().unwrap().strip_prefix("# base ").unwrap().to_owned();
+    let row = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>().try_into().unwrap();
+    (base, lines.map(row).collect())
+}
+
+#[test]
+fn adapters_are_byte_for_byte_the_reference() {
+    let mut names: Vec<String> = fs::read_dir(golden("lora"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 5, "{names:?}");
+    for name in names {
+        let sandbox = Sandbox::new();
+        let (base, rows) = expected(&name);
+        copy_folder(&golden("lora").join(&name), &sandbox.path(&name));
+        copy_folder(&testkit::checkpoint(&base), &sandbox.path("base"));
+        let listed: Vec<&str> = rows.iter().map(|[outtype, ..]| outtype.as_str()).collect();
+        fs::create_dir(sandbox.path("out")).unwrap();
+        let ran = sandbox.convert(&[&name, "out", "--base", "base", "-t", &listed.join(","), "-q"]);
+        assert_eq!(ran, Output { code: Some(0), stdout: String::new(), stderr: String::new() }, "{name}");
+        for [outtype, file, bytes, digest] in &rows {
+            let have = fs::read(sandbox.path("out").join(file))
+                .unwrap_or_else(|_| panic!("{:?}", sandbox.outputs()));
+            assert_eq!((&have.len().to_string(), &sha256(&have)), (bytes, digest), "{name} {outtype}");
+        }
+        // The config of the base model is enough, and f32 is the type if none is given.
+        fs::create_dir(sandbox.path("config")).unwrap();
+        fs::copy(sandbox.path("base/config.json"), sandbox.path("config/config.json")).unwrap();
+        let ran = sandbox.convert(&[&name, "out/again.gguf", "--base", "config", "-q"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
+        let again = fs::read(sandbox.path("out/again.gguf")).unwrap();
+        assert_eq!(Some(sha256(&again)), rows.iter().find(|row| row[0] == "f32").map(|row| row[3].clone()));
+    }
+}
+
+/// A sandbox with the adapter of llama and another base model.
+fn place_with(base: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    copy_folder(&golden("lora/llama"), &sandbox.path("adapter"));
+    copy_folder(&testkit::checkpoint(base), &sandbox.path("base"));
+    fs::create_dir(sandbox.path("out")).unwrap();
+    sandbox
+}
+
+#[track_caller]
+fn refused(sandbox: &Sandbox, args: &[&str], stderr: &str) {
+    let ran = sandbox.convert(&[&["adapter", "adapter", "out/x.gguf", "-q"], args].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with(stderr), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+}
+
+const BASE: &[&str] = &["--base", "base"];
+
+#[test]
+fn what_does_not_fit_is_named() {
+    // By the base model's weights, and by its config where it has none.
+    let sandbox = place_with("llama");
+    let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_A.weight`: shape [96, 4], expected 512 columns of the matrix: those of `model.layers.0.mlp.down_proj.weight`, ";
+    refused(&sandbox, BASE, start);
+    fs::remove_file(sandbox.path("base/model.safetensors")).unwrap();
+    let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_B.weight`: shape [4, 64], expected 256 rows of the matrix: the width of the base model\n";
+    refused(&sandbox, BASE, start);
+
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit("base/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#);
+    refused(&sandbox, BASE, "error: adapter: 7 tensor(s) without a place in the base model: ");
+
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit("adapter/adapter_config.json", r#""peft_type": "LORA""#, r#""peft_type": "LOHA""#);
+    refused(
+        &sandbox,
+        BASE,
+        "error: adapter: adapter_config.json: `peft_type` is LOHA: only LoRA adapters are read\n",
+    );
+
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit("adapter/adapter_config.json", r#""lora_alpha""#, r#""lora_omega""#);
+    refused(&sandbox, BASE, "error: adapter: adapter_config.json: missing key `lora_alpha`\n");
+
+    // A half without the other, and a whole weight. The names have as many letters as before.
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit(
+        "adapter/adapter_model.safetensors",
+        "layers.1.self_attn.q_proj.lora_B",
+        "layers.1.self_attn.r_proj.lora_B",
+    );
+    refused(&sandbox, BASE, "error: adapter: 2 missing tensor(s): `");
+    let sandbox = place_with("llama-head-dim");
+    sandbox.edit(
+        "adapter/adapter_model.safetensors",
+        "layers.1.self_attn.q_proj.lora_B.weight",
+        "layers.1.self_attn.q_proj.whole_.weight",
+    );
+    let start = "error: adapter: 1 tensor(s) of the adapter are no halves of LoRA pairs: `base_model.model.model.layers.1.self_attn.q_proj.whole_.weight`\nhint: whole weights";
+    refused(&sandbox, BASE, start);
+
+    let sandbox = place_with("llama-head-dim");
+    let stderr = "error: adapter: missing config of the base model `some-org/llama-head-dim`\nhint: pass its folder with --base; config.json is enough\n";
+    refused(&sandbox, &[], stderr);
+    // A base model that the adapter names and that is here is found.
+    sandbox.edit("adapter/adapter_config.json", "some-org/llama-head-dim", "base");
+    assert_eq!(sandbox.convert(&["adapter", "adapter", "out/x.gguf", "-q"]).code, Some(0));
+    for wrong in [&["-t", "q4_k_m"][..], &["--pure"], &["--to", "hf"]] {
+        let ran = sandbox.convert(&[&["adapter", "adapter", "out/y.gguf", "--base", "base"], wrong].concat());
+        assert_eq!(ran.code, Some(2), "{wrong:?}");
+    }
+}

@@ -1,0 +1,83 @@
+//! Config values that no model computes with are refused before anything is written.
+
+use std::fs;
+
+use crate::common::{Sandbox, failed, silent};
+
+const ARGS: &[&str] = &["llama", "x.gguf", "--type", "f16", "-q"];
+
+#[test]
+fn numbers_that_cannot_be_meant_are_refused() {
+    let hint = "hint: the number comes out of config.json, which says something that cannot be meant\n";
+    for (from, to, message) in [
+        (
+            r#""rope_theta": 10000.0"#,
+            r#""rope_theta": -1.0"#,
+            "metadata key `llama.rope.freq_base` would be -1, expected a number above 0",
+        ),
+        (
+            r#""rms_norm_eps": 1e-06"#,
+            r#""rms_norm_eps": -1e-06"#,
+            "metadata key `llama.attention.layer_norm_rms_epsilon` would be -0.000001, expected 0 or a number above 0",
+        ),
+    ] {
+        let sandbox = Sandbox::with_golden("llama");
+        sandbox.edit("llama/config.json", from, to);
+        assert_eq!(sandbox.convert(ARGS), failed(&format!("error: llama: {message}\n{hint}")));
+        // Only the original files: the checkpoint and the empty folder for outputs.
+        let mut names: Vec<_> =
+            fs::read_dir(sandbox.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert!(names == ["llama", "out"] && sandbox.outputs().is_empty(), "{names:?}");
+    }
+}
+
+#[test]
+fn a_class_that_is_no_list_is_read_as_one_name() {
+    let sandbox = Sandbox::with_golden("llama");
+    let listed = "[\n    \"LlamaForCausalLM\"\n  ]";
+    sandbox.edit("llama/config.json", listed, r#""LlamaForCausalLM""#);
+    assert_eq!(sandbox.convert(ARGS), silent());
+}
+
+#[test]
+fn rotary_scaling_of_an_unknown_kind_is_refused() {
+    let sandbox = Sandbox::with_golden("llama");
+    sandbox.edit("llama/config.json", r#""rope_type": "default""#, r#""rope_type": "spiral", "factor": 2.0"#);
+    let ran = sandbox.convert(ARGS);
+    assert_eq!(ran.code, Some(1));
+    let expected =
+        "`rope_parameters.rope_type` is \"spiral\", expected a kind of rotary scaling that is known";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+}
+
+#[test]
+fn keys_that_change_mathematics_and_that_nobody_asks_for_are_told() {
+    let sandbox = Sandbox::with_golden("llama");
+    sandbox.edit(
+        "llama/config.json",
+        r#""hidden_act": "silu""#,
+        r#""hidden_act": "gelu", "logit_scale": 0.0625"#,
+    );
+    let told = "config keys that `llama` does not read, but that may change the computation: \
+        `hidden_act` \"gelu\", `logit_scale` 0.0625";
+    let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16"]);
+    assert!(ran.stderr.contains(&format!("note: {told}\n")), "{}", ran.stderr);
+    // To the curious also what changes nothing.
+    let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16", "--force", "-v"]);
+    assert!(ran.stderr.contains("note: unused config keys of `llama`: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`transformers_version`"), "{}", ran.stderr);
+}
+
+#[test]
+fn another_architecture_than_the_config_means_is_warned_of() {
+    let sandbox = Sandbox::with_golden("ministral3-text");
+    let ran = sandbox.convert(&["ministral3-text", "x.gguf", "--type", "f16", "--arch-as", "llama"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let warning =
+        ran.stderr.lines().find(|line| line.starts_with("warning: config keys that `llama` does not read"));
+    assert!(warning.is_some_and(|line| line.contains("llama_4_scaling_beta")), "{}", ran.stderr);
+    let note = "note: `Ministral3ForCausalLM` is `mistral3` by the table; as `llama` it may be another model";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+}

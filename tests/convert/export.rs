@@ -1,0 +1,98 @@
+//! `gguf-convert FILE DIR --to hf`: export, and conversion again.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, silent};
+
+/// The tensor data of a file, without the header.
+fn data(sandbox: &Sandbox, file: &str) -> Vec<u8> {
+    let json = sandbox.inspect(&["show", file, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let offset = json["data_offset"].as_u64().unwrap() as usize;
+    fs::read(sandbox.path(file)).unwrap()[offset..].to_vec()
+}
+
+#[test]
+fn export_and_conversion_keep_every_bit() {
+    for model in ["llama", "mistral", "llama-bias", "llama-tied", "llama-llama3"] {
+        let sandbox = Sandbox::with_golden(model);
+        assert_eq!(sandbox.convert(&[model, "first.gguf", "-t", "f32", "-q"]), silent());
+        assert_eq!(
+            sandbox.convert(&["export", "first.gguf", "out/hf", "-t", "f32", "-q"]),
+            silent(),
+            "{model}"
+        );
+        let ran = sandbox.convert(&["out/hf", "second.gguf", "-t", "f32", "-q"]);
+        assert_eq!(ran, silent(), "{model}");
+        assert!(data(&sandbox, "first.gguf") == data(&sandbox, "second.gguf"), "{model}: other tensors");
+    }
+}
+
+#[test]
+fn a_dry_run_and_json_tell_the_files() {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    let ran = sandbox.convert(&["export", "x.gguf", "out/hf", "--dry-run", "--json", "-q"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(sandbox.outputs().is_empty());
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&json["dtype"], &json["dry_run"]), (&"bf16".into(), &true.into()));
+    assert_eq!(sandbox.convert(&["export", "x.gguf", "out/hf", "-q"]), silent());
+    let mut listed: Vec<String> = json["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| format!("hf/{}", file["name"].as_str().unwrap()))
+        .collect();
+    listed.sort();
+    assert_eq!(sandbox.outputs(), listed);
+    let bytes: u64 =
+        listed.iter().map(|name| fs::metadata(sandbox.path("out").join(name)).unwrap().len()).sum();
+    assert_eq!(json["bytes"], bytes);
+    // Small files make several.
+    let ran = sandbox.convert(&["export", "x.gguf", "out/many", "--shard-bytes", "1000000", "-q"]);
+    assert_eq!(ran, silent());
+    assert!(sandbox.path("out/many/model.safetensors.index.json").is_file());
+}
+
+#[test]
+fn what_is_refused() {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    for args in [
+        &["export", "x.gguf"][..],
+        &["export", "x.gguf", "out/hf", "-t", "q8_0"],
+        &["export", "x.gguf", "out/hf", "-t", "f16,f32"],
+        &["llama", "out/x", "--to", "gguf"],
+        &["llama", "out/x", "--to", "onnx"],
+    ] {
+        assert_eq!(sandbox.convert(args).code, Some(2), "{args:?}");
+    }
+    let ran = sandbox.convert(&["export", "llama/config.json", "out/hf"]);
+    let stderr = "error: llama/config.json: not a gguf file: it starts with `{\\n  `, not with `GGUF`\n";
+    assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
+    // Existing files stay.
+    fs::create_dir(sandbox.path("out/mine")).unwrap();
+    fs::write(sandbox.path("out/mine/letter"), "dear").unwrap();
+    for force in [&[][..], &["--force"]] {
+        let ran = sandbox.convert(&[&["export", "x.gguf", "out/mine"], force].concat());
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert_eq!(sandbox.outputs(), ["mine/letter"]);
+    }
+}
+
+#[test]
+fn what_a_killed_export_left_is_named_and_kept() {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    // No process has this number.
+    let left = "out/.999999999-aB3.hf.partial";
+    fs::create_dir(sandbox.path(left)).unwrap();
+    fs::write(sandbox.path(left).join("model.safetensors"), [0; 2000]).unwrap();
+    let ran = sandbox.convert(&["export", "x.gguf", "out/hf"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let warning = format!("warning: {left}: 2.00 kB, ");
+    let line = ran.stderr.lines().find(|line| line.starts_with(&warning)).expect(&ran.stderr);
+    assert!(line.contains("left by a killed run; `rm -r` removes it"), "{line}");
+    assert!(sandbox.path(left).is_dir() && sandbox.path("out/hf").is_dir());
+}

@@ -1,0 +1,125 @@
+//! `gguf-convert` of FP8 checkpoints: the option for their tensors, and errors for invalid checkpoints.
+
+use std::{fs, ops::Range};
+
+use crate::common::{Output, Sandbox, golden, sha256, silent};
+use serde_json::Value as Json;
+
+/// Byte range of a tensor in `NAME/model.safetensors`.
+fn place(bytes: &[u8], tensor: &str) -> Range<usize> {
+    let n = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: Json = serde_json::from_slice(&bytes[8..8 + n]).unwrap();
+    let at = |i: usize| header[tensor]["data_offsets"][i].as_u64().unwrap() as usize + 8 + n;
+    at(0)..at(1)
+}
+
+/// A sandbox with a form, of whose tensor some bytes are replaced.
+fn damaged(form: &str, tensor: &str, at: usize, bytes: &[u8]) -> Sandbox {
+    let sandbox = Sandbox::with_form(form);
+    let path = sandbox.path(form).join("model.safetensors");
+    let mut file = fs::read(&path).unwrap();
+    let begin = place(&file, tensor).start + at;
+    file[begin..begin + bytes.len()].copy_from_slice(bytes);
+    fs::write(path, file).unwrap();
+    sandbox
+}
+
+/// The last line but the hint: the error itself.
+fn error_of(ran: &Output) -> &str {
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap()
+}
+
+#[test]
+fn files_with_fp8_as_q8_0_are_those_of_the_reference() {
+    let mut n_compared = 0;
+    for form in testkit::form_names() {
+        let text = fs::read(golden("forms").join(&form).join("expected.json")).unwrap();
+        let expected: Json = serde_json::from_slice(&text).unwrap();
+        for dtype in ["f32", "f16", "bf16"] {
+            let Some(digest) = expected["whole"][format!("{dtype} fp8-as-q8")].as_str() else { continue };
+            let sandbox = Sandbox::with_form(&form);
+            let ran = sandbox.convert(&[&form, "out/x", "-t", dtype, "--fp8-as", "q8_0", "-q"]);
+            assert_eq!(ran, silent(), "{form}");
+            assert_eq!(sha256(&fs::read(sandbox.path("out/x")).unwrap()), digest, "{form} {dtype}");
+            n_compared += 1;
+        }
+    }
+    assert_eq!(n_compared, 6);
+}
+
+#[test]
+fn fp8_as_where_it_makes_no_sense() {
+    let sandbox = Sandbox::with_form("fp8-block");
+    let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "q4_k_m", "--fp8-as", "q8_0"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("--fp8-as requires --type f32, f16 or bf16"), "{}", ran.stderr);
+    let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "bf16", "--fp8-as", "q4_0"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(sandbox.listing("out").is_empty());
+    let plain = Sandbox::with_golden("llama");
+    let ran = plain.convert(&["llama", "out/x", "-t", "bf16", "--fp8-as", "q8_0"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stderr.contains("warning: --fp8-as: no tensor of the checkpoint is FP8"), "{}", ran.stderr);
+    // An option that names the type of a tensor goes first.
+    let ran = sandbox.convert(&[
+        "fp8-block",
+        "-t",
+        "bf16",
+        "--fp8-as",
+        "q8_0",
+        "--tensor-type",
+        "attn_q=f32",
+        "--dry-run",
+        "--json",
+    ]);
+    let plan: Json = serde_json::from_str(&ran.stdout).unwrap();
+    let of = |name: &str| {
+        let tensors = plan["outputs"][0]["tensors"].as_array().unwrap();
+        tensors.iter().find(|tensor| tensor["name"] == name).unwrap()["dtype"].clone()
+    };
+    assert_eq!(
+        [of("blk.0.attn_q.weight"), of("blk.0.attn_k.weight"), of("output.weight")],
+        ["f32", "q8_0", "bf16"]
+    );
+}
+
+#[test]
+fn scales_of_activations_are_left_out_and_told() {
+    let sandbox = Sandbox::with_form("fp8-modelopt");
+    let ran = sandbox.convert(&["fp8-modelopt", "out/x", "-t", "bf16"]);
+    let note = "note: tensor `model.layers.0.mlp.down_proj.input_scale` and 38 more left out: activations and caches are \
+                not quantized in the file\n";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+}
+
+#[test]
+fn what_is_no_number_is_an_error_with_tensor_and_row() {
+    // 160 columns; row 3 of the codes, row 1 of the 2 x 2 scales.
+    let q_proj = "model.layers.1.self_attn.q_proj.weight";
+    let scale = &format!("{q_proj}_scale_inv");
+    let inf = f32::INFINITY.to_le_bytes();
+    for (tensor, at, bytes, expected) in [
+        (q_proj, 3 * 160 + 7, &[0xff][..], "row 3: expected finite codes, found byte 0xff at column 7"),
+        (q_proj, 0, &[0x7f][..], "row 0: expected finite codes, found byte 0x7f at column 0"),
+        (scale, 2 * 4, &f32::NAN.to_le_bytes()[..], "row 1: expected finite scales, found NaN"),
+        (scale, 3 * 4, &inf[..], "row 1: expected finite scales, found inf"),
+    ] {
+        let sandbox = damaged("fp8-block", tensor, at, bytes);
+        let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "q8_0", "-j", "2"]);
+        let error = error_of(&ran);
+        assert!(error.contains(&format!("tensor `{tensor}`: {expected}")), "{error}");
+        assert!(sandbox.listing("out").is_empty());
+    }
+}
+
+#[test]
+fn a_product_beyond_f32_is_refused_as_any_infinity_is() {
+    // The largest scale times a code above one.
+    let tensor = "model.layers.0.mlp.up_proj.weight_scale_inv";
+    let sandbox = damaged("fp8-block", tensor, 0, &f32::MAX.to_le_bytes());
+    let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "q4_0"]);
+    let error = error_of(&ran);
+    assert!(error.contains("blk.0.ffn_up.weight"), "{error}");
+    assert!(sandbox.listing("out").is_empty());
+}

@@ -1,0 +1,182 @@
+//! LLaMA files from before GGUF through `gguf-convert`, compared with `golden/ggml` (made by
+//! `scripts/golden/ggml_legacy.py`): every value bit for bit, blocks that stay, keys and vocabulary.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, failed, golden, sha256, silent};
+use gguf::{Array, File, Value};
+use serde_json::Value as Json;
+
+fn expected() -> Json {
+    serde_json::from_slice(&fs::read(golden("ggml/expected.json")).unwrap()).unwrap()
+}
+
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    crate::common::copy_folder(&golden("ggml"), &sandbox.path("old"));
+    fs::create_dir(sandbox.path("out")).unwrap();
+    sandbox
+}
+
+/// The digest of expected.json.
+fn digest(bytes: &[u8]) -> String {
+    sha256(bytes)[..32].to_owned()
+}
+
+fn convert(sandbox: &Sandbox, name: &str, more: &[&str]) -> File {
+    let input = format!("old/{name}");
+    let ran = sandbox.convert(&[&[input.as_str(), "out/x.gguf", "-q", "--force"], more].concat());
+    assert_eq!(ran, silent(), "{name} {more:?}");
+    File::parse(fs::read(sandbox.path("out/x.gguf")).unwrap()).unwrap()
+}
+
+/// The data of a tensor that must have this shape, and its type.
+fn tensor<'a>(file: &'a File, expected: &Json) -> (&'a [u8], &'static str) {
+    let name = expected["name"].as_str().unwrap();
+    let info = file.tensor(name).unwrap_or_else(|| panic!("no tensor {name}"));
+    assert_eq!(Json::from(info.shape.dims().to_vec()), expected["shape"], "{name}");
+    (file.data(info).unwrap(), info.dtype.name())
+}
+
+#[test]
+fn every_value_of_every_block_is_what_its_formula_says() {
+    let (sandbox, expected) = (sandbox(), expected());
+    let (mut n_elems, mut stored) = (0, std::collections::BTreeSet::new());
+    for (name, model) in expected.as_object().unwrap() {
+        let file = convert(&sandbox, name, &["--type", "f32"]);
+        let tensors = model["tensors"].as_array().unwrap();
+        assert_eq!(file.tensors().len(), tensors.len(), "{name}");
+        for wanted in tensors {
+            let (data, dtype) = tensor(&file, wanted);
+            assert_eq!(
+                (dtype, digest(data).as_str()),
+                ("f32", wanted["f32"].as_str().unwrap()),
+                "{name} {wanted}"
+            );
+            n_elems += data.len() / 4;
+            stored.insert(wanted["stored"].as_str().unwrap());
+        }
+    }
+    println!("{n_elems} elements of {stored:?} in {} files", expected.as_object().unwrap().len());
+    assert_eq!(stored.len(), 9);
+}
+
+#[test]
+fn without_a_type_blocks_stay_where_a_type_of_today_holds_them() {
+    let (sandbox, expected) = (sandbox(), expected());
+    let (mut n_kept, mut n_decoded) = (0, 0);
+    for (name, model) in expected.as_object().unwrap() {
+        let file = convert(&sandbox, name, &[]);
+        for wanted in model["tensors"].as_array().unwrap() {
+            let (data, dtype) = tensor(&file, wanted);
+            let (today, blocks) = match wanted["today"].as_str() {
+                Some(today) => (today, &wanted["blocks"]),
+                None => ("f32", &wanted["f32"]),
+            };
+            assert_eq!((dtype, digest(data).as_str()), (today, blocks.as_str().unwrap()), "{name} {wanted}");
+            *if wanted["today"].is_null() { &mut n_decoded } else { &mut n_kept } += 1;
+        }
+    }
+    assert!(n_kept > 100 && n_decoded > 20, "{n_kept} kept, {n_decoded} decoded");
+}
+
+#[test]
+fn keys_and_vocabulary_are_those_of_the_reference() {
+    let (sandbox, expected) = (sandbox(), expected());
+    let mut n = 0;
+    for (name, model) in expected.as_object().unwrap() {
+        let Some(keys) = model["keys"].as_array() else { continue };
+        let given = ["--eps", "1e-6", "--context-length", "4096", "--model-name", "Old"];
+        let file = convert(&sandbox, name, if name.starts_with("ggmf") { &given } else { &[] });
+        let found: Vec<Json> = file.metadata().iter().map(|(key, value)| json_of(key, value)).collect();
+        // The file type stands at the end, after the version of the blocks, as in every quantized file.
+        let mut wanted: Vec<Json> =
+            keys.iter().filter(|key| key[0] != "general.file_type").cloned().collect();
+        wanted.push(serde_json::json!(["general.quantization_version", "uint32", 2]));
+        wanted.push(keys.iter().find(|key| key[0] == "general.file_type").unwrap().clone());
+        assert_eq!(found.len(), wanted.len(), "{name}");
+        for (found, wanted) in found.iter().zip(&wanted) {
+            assert_eq!(found, wanted, "{name}");
+        }
+        n += 1;
+    }
+    assert_eq!(n, 3);
+}
+
+/// A key as expected.json has it.
+fn json_of(key: &str, value: &Value) -> Json {
+    let hex = |text: &[u8]| text.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (kind, value): (&str, Json) = match value {
+        Value::U32(number) => ("uint32", (*number).into()),
+        Value::F32(number) => ("float32", f64::from(*number).into()),
+        Value::String(text) => ("string", String::from_utf8(text.clone()).unwrap().into()),
+        Value::Array(Array::String(texts)) => ("array[string]", texts.iter().map(hex).collect()),
+        Value::Array(Array::F32(numbers)) => {
+            ("array[float32]", numbers.iter().map(|number| f64::from(*number)).collect())
+        }
+        Value::Array(Array::I32(numbers)) => ("array[int32]", numbers.iter().copied().collect()),
+        other => panic!("{key}: {other:?}"),
+    };
+    serde_json::json!([key, kind, value])
+}
+
+#[test]
+fn types_and_a_config_can_be_given() {
+    let sandbox = sandbox();
+    // Requantization is reported.
+    let ran = sandbox.convert(&["old/ggjt3-q4_0.bin", "out/x.gguf", "--type", "q8_0", "--eps", "1e-5"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("are already quantized"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("context length 2048"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("epsilon"), "{}", ran.stderr);
+    // Types that no longer exist are named.
+    let ran = sandbox.convert(&["old/ggjt1-all.bin", "--dry-run", "--type", "f16"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("q4_3 of ggjt 1"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("2 of q4_2, 2 of q4_3"), "{}", ran.stderr);
+    // The config of another model.
+    crate::common::copy_folder(&testkit::checkpoint("llama"), &sandbox.path("config"));
+    let ran = sandbox.convert(&["old/ggjt3-q4_0.bin", "out/y.gguf", "--config", "config", "-q"]);
+    let said = "error: old/ggjt3-q4_0.bin: the number of tokens: 16, expected 384, as in the config\n";
+    assert_eq!(ran, failed(said));
+    // Only these files need what they do not say.
+    let ran = sandbox.convert(&["config", "out/y.gguf", "--type", "f16", "--eps", "1e-5"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert_eq!(sandbox.outputs(), ["x.gguf"]);
+}
+
+#[test]
+fn files_of_others_are_refused_by_name() {
+    let sandbox = sandbox();
+    let numbers = |magic: &[u8; 4], numbers: &[u32]| -> Vec<u8> {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+        magic.iter().copied().chain(bytes).chain([0; 64]).collect()
+    };
+    for (bytes, says) in [
+        (numbers(b"algg", &[1, 8, 16]), "`x.bin`: a LoRA adapter of llama.cpp before GGUF"),
+        (numbers(b"fmgg", &[101, 50277]), "`x.bin`: a file of rwkv.cpp"),
+        (numbers(b"fmgg", &[2]), "`x.bin`: ggmf of version 2; known are versions up to 1"),
+        (numbers(b"tjgg", &[4]), "`x.bin`: ggjt of version 4; known are versions up to 3"),
+        // GPT-2, GPT-J and Whisper by their first numbers.
+        (numbers(b"lmgg", &[50257, 1024, 768, 12, 12, 1, 50257]), "`x.bin`: the number of heads is 12"),
+        (numbers(b"lmgg", &[50400, 2048, 4096, 16, 28, 64, 1]), "`x.bin`: the rotated part of a head is 64"),
+        (numbers(b"lmgg", &[51864, 1500, 384, 6, 4, 448, 384]), "`x.bin`: the rotated part of a head is 448"),
+        (
+            numbers(b"lmgg", &[32000, 4096, 256, 32, 32, 128, 2]),
+            "`x.bin`: the number of tokens is 32000, expected at most",
+        ),
+    ] {
+        fs::write(sandbox.path("x.bin"), bytes).unwrap();
+        let Output { code, stderr, .. } = sandbox.convert(&["x.bin", "out/x.gguf", "-q"]);
+        assert!(stderr.starts_with(&format!("error: {says}")), "{stderr}");
+        assert_eq!(code, Some(1));
+    }
+    // A part that is missing, or of another model.
+    fs::rename(sandbox.path("old/ggml-parts.bin.1"), sandbox.path("old/other")).unwrap();
+    let ran = sandbox.convert(&["old/ggml-parts.bin", "out/x.gguf", "-q"]);
+    assert!(ran.stderr.starts_with("error: `ggml-parts.bin.1`: cannot open: "), "{}", ran.stderr);
+    fs::copy(golden("ggml/ggml-q4_0.bin"), sandbox.path("old/ggml-parts.bin.1")).unwrap();
+    let ran = sandbox.convert(&["old/ggml-parts.bin", "out/x.gguf", "-q"]);
+    assert!(ran.stderr.contains("differ from those of the first part"), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+}

@@ -1,0 +1,121 @@
+//! Models that are named by an address of the Hub: those in its cache.
+
+use std::{fs, path::Path};
+
+use crate::common::Sandbox;
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// The checkpoint `golden/arch/NAME` in a folder `NAME`, and in the cache as the model `org/NAME`: names that are
+/// links to blobs.
+fn with_cache(name: &str) -> Sandbox {
+    let sandbox = Sandbox::with_golden(name);
+    let model = sandbox.path("hf/hub").join(format!("models--org--{name}"));
+    let snapshot = model.join("snapshots").join(COMMIT);
+    for folder in [&snapshot, &model.join("blobs"), &model.join("refs")] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(model.join("refs/main"), COMMIT).unwrap();
+    for (number, entry) in fs::read_dir(sandbox.path(name)).unwrap().enumerate() {
+        let path = entry.unwrap().path();
+        let blob = format!("{number:040x}");
+        fs::copy(&path, model.join("blobs").join(&blob)).unwrap();
+        link(&Path::new("../../blobs").join(&blob), &snapshot.join(path.file_name().unwrap()));
+    }
+    sandbox
+}
+
+#[cfg(unix)]
+fn link(to: &Path, from: &Path) {
+    std::os::unix::fs::symlink(to, from).unwrap();
+}
+
+#[cfg(not(unix))]
+fn link(to: &Path, from: &Path) {
+    fs::copy(from.parent().unwrap().join(to), from).unwrap();
+}
+
+#[test]
+fn a_model_in_the_cache_is_converted_as_its_folder_is() {
+    let sandbox = with_cache("llama");
+    assert_eq!(sandbox.convert(&["llama", "out/local.gguf", "-t", "q8_0"]).code, Some(0));
+    let local = fs::read(sandbox.path("out/local.gguf")).unwrap();
+    let at_commit = format!("hf://org/llama@{COMMIT}");
+    for address in ["hf://org/llama", "org/llama", "hf://org/llama@main", "org/llama@main", &at_commit] {
+        let ran = sandbox.convert(&[address, "out/cached.gguf", "-t", "q8_0", "--force"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{address}: {}", ran.stderr);
+        assert!(ran.stderr.contains("read from the Hub's cache, "), "{}", ran.stderr);
+        assert!(fs::read(sandbox.path("out/cached.gguf")).unwrap() == local, "{address}");
+    }
+    // The name of a file that none was given for is that of the model, not of the commit.
+    for (source, folder) in [("org/llama", "cached/"), ("llama", "local/")] {
+        assert_eq!(sandbox.convert(&[source, folder, "-t", "bf16", "-q"]).code, Some(0));
+    }
+    let names = |folder: &str| -> Vec<_> {
+        fs::read_dir(sandbox.path(folder)).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    assert_eq!(names("cached"), names("local"));
+    for mode in [&["--vocab-only"][..], &["--dry-run", "-t", "q4_k_m"]] {
+        let ran = sandbox.convert(&[&["org/llama", "out/vocab.gguf"], mode].concat());
+        assert_eq!(ran.code, Some(0), "{mode:?}: {}", ran.stderr);
+    }
+}
+
+/// Adapters too, each with its factor.
+#[test]
+fn adapters_in_the_cache_are_merged_as_their_folders_are() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("out")).unwrap();
+    crate::common::copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
+    for adapter in ["adapter-0", "adapter-1"] {
+        let snapshot = sandbox.path("hf/hub").join(format!("models--org--{adapter}/snapshots")).join(COMMIT);
+        fs::create_dir_all(&snapshot).unwrap();
+        let refs = snapshot.join("../../refs");
+        fs::create_dir(&refs).unwrap();
+        fs::write(refs.join("main"), COMMIT).unwrap();
+        for folder in [&snapshot, &sandbox.path(adapter)] {
+            crate::common::copy_folder(&crate::common::golden("lora-merged/several").join(adapter), folder);
+        }
+    }
+    let convert = |out: &str, loras: [&str; 2]| {
+        let loras = loras.iter().flat_map(|lora| ["--lora", lora]);
+        let args: Vec<&str> = ["base", out, "-t", "bf16"].into_iter().chain(loras).collect();
+        let ran = sandbox.convert(&args);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        (fs::read(sandbox.path(out)).unwrap(), ran.stderr)
+    };
+    let (local, _) = convert("out/local.gguf", ["adapter-0", "adapter-1=-0.25"]);
+    let (cached, said) = convert("out/cached.gguf", ["hf://org/adapter-0@main", "org/adapter-1=-0.25"]);
+    assert!(local == cached);
+    assert!(said.contains("adapter `org/adapter-1`: LoRA is merged -0.25 times into "), "{said}");
+    let ran = sandbox.convert(&["base", "out/x.gguf", "-t", "bf16", "--lora", "hf://org/other"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("is not in the Hub's cache `"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_folder_of_that_name_comes_first() {
+    let sandbox = with_cache("llama");
+    fs::create_dir(sandbox.path("org")).unwrap();
+    let ran = sandbox.convert(&["org/llama", "out/x.gguf", "-t", "q8_0"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.starts_with("error: org/llama: "), "{}", ran.stderr);
+    assert_eq!(sandbox.convert(&["hf://org/llama", "out/x.gguf", "-t", "q8_0"]).code, Some(0));
+}
+
+#[test]
+fn what_is_not_in_the_cache_is_named() {
+    let sandbox = with_cache("llama");
+    for address in ["hf://org/other", "org/llama@v2", "hf://other/llama"] {
+        let ran = sandbox.convert(&[address, "out/x.gguf", "-t", "q8_0"]);
+        assert_eq!(ran.code, Some(1), "{address}");
+        assert!(ran.stderr.contains("is not in the Hub's cache `"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("hint: unset HF_HUB_OFFLINE"), "{}", ran.stderr);
+    }
+    assert!(!sandbox.path("out/x.gguf").exists());
+    // A file that the cache was not filled with is one that is missing.
+    let config = sandbox.path("hf/hub").join("models--org--llama/snapshots").join(COMMIT).join("config.json");
+    fs::remove_file(config).unwrap();
+    let ran = sandbox.convert(&["org/llama", "out/x.gguf", "-t", "q8_0"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("error: org/llama: `config.json` is missing"), "{}", ran.stderr);
+}

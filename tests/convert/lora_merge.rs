@@ -1,0 +1,462 @@
+//! `gguf-convert BASE OUT --lora ADAPTER[=SCALE]`: adapters merged while weights are read.
+
+use std::{collections::BTreeMap, fs};
+
+use crate::common::{Output, Sandbox, copy_folder, golden, sha256};
+
+/// Contents of a golden's `expected.txt`.
+struct Golden {
+    base: String,
+    pre: Option<String>,
+    adapters: Vec<String>,
+    /// Type and digest of the whole file.
+    files: Vec<(String, String)>,
+    /// Elements that were compared with PEFT.
+    n_elems: u64,
+    /// Difference to PEFT, in units in the last place.
+    ulps: u64,
+}
+
+impl Golden {
+    fn read(name: &str) -> Golden {
+        let text = fs::read_to_string(golden("lora-merged").join(name).join("expected.txt")).unwrap();
+        let values = |key: &str| {
+            let key = format!("# {key} ");
+            text.lines().filter_map(|line| line.strip_prefix(&key).map(str::to_owned)).collect::<Vec<_>>()
+        };
+        let [peft] = &values("peft")[..] else { panic!("{name}: one line about PEFT") };
+        let numbers: Vec<u64> = peft.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let files = text.lines().filter(|line| !line.starts_with('#'));
+        Golden {
+            base: values("base").concat(),
+            pre: values("pre").pop(),
+            adapters: values("lora"),
+            files: files
+                .map(|line| line.split_once(' ').unwrap())
+                .map(|(a, b)| (a.to_owned(), b.to_owned()))
+                .collect(),
+            n_elems: numbers[0],
+            ulps: numbers[2],
+        }
+    }
+}
+
+/// A place with a golden's base model and adapters, and the arguments that merge them.
+fn place(name: &str, golden_of: &Golden) -> (Sandbox, Vec<String>) {
+    let sandbox = Sandbox::new();
+    copy_folder(&testkit::checkpoint(&golden_of.base), &sandbox.path(&golden_of.base));
+    let mut args = vec![golden_of.base.clone(), "out/{ftype}.gguf".to_owned(), "-q".to_owned()];
+    for adapter in &golden_of.adapters {
+        let folder = adapter.split('=').next().unwrap();
+        copy_folder(&golden("lora-merged").join(name).join(folder), &sandbox.path(folder));
+        args.extend(["--lora".to_owned(), adapter.clone()]);
+    }
+    args.extend(golden_of.pre.iter().flat_map(|pre| ["--pre".to_owned(), pre.clone()]));
+    fs::create_dir(sandbox.path("out")).unwrap();
+    (sandbox, args)
+}
+
+fn names() -> Vec<String> {
+    let entries = fs::read_dir(golden("lora-merged")).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn files_are_those_of_a_merged_checkpoint() {
+    let names = names();
+    assert!(names.len() >= 10, "{names:?}");
+    for name in names {
+        let golden_of = Golden::read(&name);
+        let (sandbox, args) = place(&name, &golden_of);
+        let types: Vec<&str> = golden_of.files.iter().map(|(outtype, _)| outtype.as_str()).collect();
+        let types = types.join(",");
+        let args: Vec<&str> = args.iter().map(String::as_str).chain(["-t", &types]).collect();
+        let ran = sandbox.convert(&args);
+        assert_eq!(ran, Output { code: Some(0), stdout: String::new(), stderr: String::new() }, "{name}");
+        let sandbox_digests = sandbox.listing("out");
+        let mut have = Vec::new();
+        for (outtype, _) in &golden_of.files {
+            let file =
+                sandbox.outputs().into_iter().find(|path| path.to_lowercase().contains(outtype)).unwrap();
+            have.push((outtype.clone(), sha256(&fs::read(sandbox.path("out").join(file)).unwrap())));
+        }
+        assert_eq!(have, golden_of.files, "{name}");
+        println!("{name}: {} elements, PEFT at most {} ulp away", golden_of.n_elems, golden_of.ulps);
+        // Without vector instructions the same bytes come out.
+        let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
+        command.args(&args).arg("--force").env(quant::LEVEL_VARIABLE, "scalar");
+        assert!(command.output().unwrap().status.success(), "{name}");
+        let again = sandbox.listing("out").into_values();
+        assert!(again.eq(sandbox_digests.into_values()), "{name}");
+        // Norms are summed in another order by torch; all else is PEFT's to the last bit.
+        assert!(golden_of.ulps == 0 || name.starts_with("dora"), "{name}");
+    }
+}
+
+/// The base model and the adapter of the golden `patterns`, of which `edit` changes something.
+fn damaged(edit: impl Fn(&Sandbox)) -> Sandbox {
+    let (sandbox, _) = place("patterns", &Golden::read("patterns"));
+    edit(&sandbox);
+    sandbox
+}
+
+#[track_caller]
+fn refused(sandbox: &Sandbox, lora: &str, says: &str) {
+    let ran = sandbox.convert(&["llama-head-dim", "out/x.gguf", "-q", "-t", "q8_0", "--lora", lora]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with(says), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+}
+
+const CONFIG: &str = "adapter-0/adapter_config.json";
+const WEIGHTS: &str = "adapter-0/adapter_model.safetensors";
+
+#[test]
+fn an_adapter_that_does_not_fit_is_refused_with_names() {
+    // Another base model: shapes, and layers that are not there.
+    let sandbox = damaged(|sandbox| {
+        fs::remove_dir_all(sandbox.path("llama-head-dim")).unwrap();
+        copy_folder(&testkit::checkpoint("llama"), &sandbox.path("llama-head-dim"));
+    });
+    refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: tensor `base_model.model.model.layers.0.");
+    let sandbox = damaged(|sandbox| {
+        sandbox.edit(WEIGHTS, "layers.1.mlp.up_proj.lora_A", "layers.7.mlp.up_proj.lora_A")
+    });
+    let says = "error: adapter `adapter-0`: 2 missing tensor(s): `base_model.model.model.layers.1.mlp.up_proj.lora_A.weight`, `base_model.model.model.layers.7.mlp.up_proj.lora_B.weight`\n";
+    refused(&sandbox, "adapter-0", says);
+    let sandbox = damaged(|sandbox| {
+        sandbox.edit(WEIGHTS, "layers.1.mlp.up_proj.lora_A", "layers.7.mlp.up_proj.lora_A");
+        sandbox.edit(WEIGHTS, "layers.1.mlp.up_proj.lora_B", "layers.7.mlp.up_proj.lora_B");
+    });
+    let says = "error: adapter `adapter-0`: 1 tensor(s) without a place in the base model: `base_model.model.model.layers.7.mlp.up_proj.lora_A.weight`\nhint: was the adapter trained on this base model?";
+    refused(&sandbox, "adapter-0", says);
+
+    // Tensors of other kinds, ranks of another config.
+    let sandbox = damaged(|sandbox| {
+        sandbox.edit(WEIGHTS, "1.mlp.up_proj.lora_A.weight", "1.mlp.up_proj.lora_E.weight")
+    });
+    refused(
+        &sandbox,
+        "adapter-0",
+        "error: adapter `adapter-0`: 1 tensor(s) that are neither LoRA nor a whole weight: `",
+    );
+    let sandbox = damaged(|sandbox| sandbox.edit(CONFIG, r#""r": 4"#, r#""r": 3"#));
+    refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: tensor `base_model.model.model.layers.0.");
+    let sandbox = damaged(|sandbox| sandbox.edit(CONFIG, r#""use_dora": false"#, r#""use_dora": true"#));
+    refused(
+        &sandbox,
+        "adapter-0",
+        "error: adapter `adapter-0`: 1 missing tensor(s): `base_model.model.model.layers.0.",
+    );
+}
+
+#[test]
+fn kinds_that_are_not_merged_are_refused_by_name() {
+    for (from, to, says) in [
+        (
+            r#""LORA""#,
+            r#""LOHA""#,
+            "`peft_type` is LOHA: only LoRA adapters are read\nhint: merge it with PEFT's",
+        ),
+        (r#""LORA""#, r#"null"#, "missing key `peft_type`\n"),
+        (
+            r#""init_lora_weights": true"#,
+            r#""init_lora_weights": "pissa_niter_4""#,
+            "`init_lora_weights` is pissa_niter_4: it ",
+        ),
+        (
+            r#""arrow_config": null"#,
+            r#""arrow_config": {"top_k": 2}"#,
+            "`arrow_config` is {\"top_k\":2}: a router ",
+        ),
+        (
+            r#""target_parameters": null"#,
+            r#""target_parameters": "x""#,
+            "key `target_parameters` is \"x\", expected a list of names\n",
+        ),
+        (
+            r#""trainable_token_indices": null"#,
+            r#""trainable_token_indices": [-1]"#,
+            "key `trainable_token_indices` is [-1], expected a list of numbers of tokens",
+        ),
+        (r#""lora_alpha": 6"#, r#""lora_alpha": "6""#, "key `lora_alpha` is \"6\", expected a number\n"),
+        (r#""lora_alpha": 6"#, r#""lora_omega": 6"#, "missing key `lora_alpha`\n"),
+        (r#""r": 4"#, r#""r": 0"#, "key `r` is 0, expected a rank of 1 or more\n"),
+        (
+            r#""use_rslora": false"#,
+            r#""use_rslora": "no""#,
+            "key `use_rslora` is \"no\", expected true or false\n",
+        ),
+        (
+            r#""k_proj": 7.5"#,
+            r#""(k_proj": 7.5"#,
+            "key `alpha_pattern`: pattern `(k_proj`: regex parse error:",
+        ),
+    ] {
+        let sandbox = damaged(|sandbox| sandbox.edit(CONFIG, from, to));
+        refused(&sandbox, "adapter-0", &format!("error: adapter `adapter-0`: adapter_config.json: {says}"));
+    }
+    let sandbox = damaged(|sandbox| sandbox.edit(CONFIG, "{", "["));
+    refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: `adapter_config.json`: ");
+    let sandbox = damaged(|sandbox| fs::remove_file(sandbox.path(WEIGHTS)).unwrap());
+    refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: ");
+    refused(&sandbox, "nowhere", "error: adapter `nowhere`: cannot open: ");
+    // A header that ends beyond the file.
+    let sandbox = damaged(|sandbox| {
+        let bytes = fs::read(sandbox.path(WEIGHTS)).unwrap();
+        fs::write(sandbox.path(WEIGHTS), &bytes[..bytes.len() - 2]).unwrap();
+    });
+    refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: `adapter_model.safetensors`: ");
+}
+
+#[test]
+fn whole_tensors_have_the_shape_and_the_place_of_the_base_models() {
+    let (sandbox, _) = place("whole", &Golden::read("whole"));
+    // A vocabulary that has grown: the base model's has 384.
+    fs::rename(sandbox.path("llama-bias"), sandbox.path("llama-head-dim")).unwrap();
+    copy_folder(&sandbox.path("adapter-0"), &sandbox.path("other"));
+    let run = |loras: &[&str]| {
+        let mut args = vec!["llama-head-dim", "out/x.gguf", "-q", "--force", "-t", "f32"];
+        args.extend(loras.iter().flat_map(|lora| ["--lora", lora]));
+        sandbox.convert(&args)
+    };
+    let ran = run(&["adapter-0", "other"]);
+    let says = "error: adapter `other`: tensor `base_model.model.";
+    assert!(ran.code == Some(1) && ran.stderr.starts_with(says), "{}", ran.stderr);
+    assert!(ran.stderr.contains(", which an adapter before it has changed\n"), "{}", ran.stderr);
+    let weights = fs::read(sandbox.path(WEIGHTS)).unwrap();
+    let (from, to) = ("[384,64]", "[64,384]");
+    let at = weights.windows(8).position(|window| window == from.as_bytes()).unwrap();
+    let turned = [&weights[..at], to.as_bytes(), &weights[at + 8..]].concat();
+    fs::write(sandbox.path(WEIGHTS), turned).unwrap();
+    let ran = run(&["adapter-0"]);
+    let says = "error: adapter `adapter-0`: tensor `base_model.model.lm_head.weight`: shape [64, 384], expected the same: `lm_head.weight` is [384, 64]\nhint: ";
+    assert!(ran.code == Some(1) && ran.stderr.starts_with(says), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused() {
+    let sandbox = damaged(|sandbox| {
+        let mut bytes = fs::read(sandbox.path(WEIGHTS)).unwrap();
+        // The last tensor's last number, in bf16.
+        let at = bytes.len() - 2;
+        bytes[at..].copy_from_slice(&[0xc0, 0x7f]);
+        fs::write(sandbox.path(WEIGHTS), bytes).unwrap();
+    });
+    refused(&sandbox, "adapter-0", "error: llama-head-dim: tensor `blk.1.attn_v.weight`: row ");
+}
+
+#[test]
+fn calls_say_what_is_merged() {
+    let (sandbox, _) = place("patterns", &Golden::read("patterns"));
+    let call =
+        |more: &[&str]| sandbox.convert(&[&["llama-head-dim", "out/x.gguf", "-t", "q8_0"], more].concat());
+    let ran = call(&["--lora", "adapter-0=0.5", "--dry-run"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("note: adapter `adapter-0`: LoRA is merged 0.5 times into 14 tensors\n"),
+        "{}",
+        ran.stderr
+    );
+    let changed = ran.stdout.lines().filter(|line| line.contains("bf16+lora")).count();
+    assert_eq!(changed, 14, "{}", ran.stdout);
+    // A folder's own name may look like one with a scale.
+    fs::rename(sandbox.path("adapter-0"), sandbox.path("adapter=2")).unwrap();
+    let ran = call(&["--lora", "adapter=2", "--dry-run", "--json"]);
+    assert!(ran.stdout.contains("adapter `adapter=2`: LoRA is merged into 14 tensors"), "{}", ran.stderr);
+    for wrong in [
+        &["--lora", "adapter=x"][..],
+        &["--lora", "adapter=inf"],
+        &["--lora", "adapter=2", "--base", "llama-head-dim"],
+        &["--lora", "adapter=2", "--vocab-only"],
+        &["--lora", "adapter=2", "--to", "hf"],
+    ] {
+        assert_eq!(call(wrong).code, Some(2), "{wrong:?}");
+    }
+    // Nothing is written into an adapter's folder.
+    let ran = sandbox.convert(&["llama-head-dim", "adapter=2/x.gguf", "-t", "q8_0", "--lora", "adapter=2"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("lies inside the input folder"), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+}
+
+/// The base model and the adapters of a golden, of which `edit` changes something: the error of merging them all.
+fn refusal_of(name: &str, edit: impl Fn(&Sandbox)) -> String {
+    let golden_of = Golden::read(name);
+    let (sandbox, args) = place(name, &golden_of);
+    edit(&sandbox);
+    let args: Vec<&str> = args.iter().map(String::as_str).chain(["-t", "f32"]).collect();
+    let ran = sandbox.convert(&args);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{name}: {}", ran.stderr);
+    assert!(sandbox.outputs().is_empty(), "{name}");
+    ran.stderr
+}
+
+#[test]
+fn trained_tokens_that_do_not_fit_are_refused() {
+    const TOKENS: &str = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
+    let says = |from: &str, to: &str, says: &str| {
+        let error = refusal_of("tokens", |sandbox| {
+            let config = fs::read_to_string(sandbox.path(CONFIG)).unwrap();
+            let squeezed: String = config.split_whitespace().collect();
+            assert!(squeezed.contains(from), "{squeezed}");
+            fs::write(sandbox.path(CONFIG), squeezed.replace(from, to)).unwrap();
+        });
+        assert!(error.starts_with(&format!("error: adapter `adapter-0`: {says}")), "{error}");
+    };
+    let indices = "\"trainable_token_indices\":[383,7,0]";
+    let with = |indices: &str| format!("\"trainable_token_indices\":{indices}");
+    says(
+        indices,
+        &with("[384,7,0]"),
+        &format!("tensor `{TOKENS}`: token 384 is beyond the base model's vocabulary\nhint: "),
+    );
+    says(indices, &with("[383,7,7]"), &format!("tensor `{TOKENS}`: token 7 is there twice\n"));
+    says(indices, &with("[383,7]"), &format!("tensor `{TOKENS}`: shape [3, 64], expected 2 rows of 64, as "));
+    says(indices, &with("null"), "adapter_config.json: missing key `trainable_token_indices`\n");
+    says(
+        indices,
+        &with("{\"lm_head\":[383,7,0]}"),
+        "adapter_config.json: missing key `trainable_token_indices`\n",
+    );
+    let error = refusal_of("tokens-tied", |sandbox| {
+        fs::remove_dir_all(sandbox.path("adapter-1")).unwrap();
+        copy_folder(&sandbox.path("adapter-0"), &sandbox.path("adapter-1"));
+    });
+    assert!(error.contains("token 1 is one that an adapter before it has trained\n"), "{error}");
+}
+
+/// PEFT writes bare names for `all-linear` of a model with experts: `down_proj` is a parameter of the experts, and no other
+/// module has one of that name.
+#[test]
+fn bare_parameter_targets_leave_plain_pairs_alone() {
+    let (sandbox, args) = place("parameters", &Golden::read("parameters"));
+    let config = fs::read_to_string(sandbox.path(CONFIG)).unwrap();
+    let bare = config.replace("\"mlp.experts.", "\"");
+    assert_ne!(bare, config);
+    fs::write(sandbox.path(CONFIG), bare).unwrap();
+    let ran =
+        sandbox.convert(&[&args.iter().map(String::as_str).collect::<Vec<_>>()[..], &["-t", "f32"]].concat());
+    assert_eq!(ran.stderr, "");
+    let expected = &Golden::read("parameters").files[0];
+    assert_eq!(sha256(&fs::read(sandbox.path("out/f32.gguf")).unwrap()), expected.1);
+}
+
+#[test]
+fn pairs_of_parameters_that_do_not_fit_are_refused() {
+    let name = "base_model.model.model.layers.0.mlp.experts";
+    // A rank of other experts than the base model has.
+    let error = refusal_of("parameters", |sandbox| {
+        sandbox.edit(CONFIG, "\"experts.down_proj\": 2", "\"experts.down_proj\": 1")
+    });
+    assert!(
+        error.starts_with(&format!(
+            "error: adapter `adapter-0`: tensor `{name}.lora_A.weight`: shape [8, 96], "
+        )),
+        "{error}"
+    );
+    // Layers that are not there.
+    let error = refusal_of("parameters", |sandbox| {
+        for half in ["A", "B"] {
+            let (from, to) =
+                (format!("layers.1.mlp.experts.lora_{half}"), format!("layers.7.mlp.experts.lora_{half}"));
+            sandbox.edit(WEIGHTS, &from, &to);
+        }
+    });
+    assert!(
+        error.starts_with("error: adapter `adapter-0`: 1 tensor(s) without a place in the base model: "),
+        "{error}"
+    );
+    let error =
+        refusal_of("parameters", |sandbox| sandbox.edit(CONFIG, "\"use_dora\": false", "\"use_dora\": true"));
+    assert!(
+        error.starts_with("error: adapter `adapter-0`: adapter_config.json: `target_parameters` is "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_tokenizer_beside_an_adapter_is_left_aside_and_named() {
+    let (sandbox, _) = place("patterns", &Golden::read("patterns"));
+    let call = || {
+        sandbox
+            .convert(&["llama-head-dim", "out/x.gguf", "-t", "q8_0", "--lora", "adapter-0", "--dry-run"])
+            .stderr
+    };
+    assert!(!call().contains("is ignored"), "{}", call());
+    // The same as the base model's, in other bytes.
+    let config = fs::read_to_string(sandbox.path("llama-head-dim/tokenizer_config.json")).unwrap();
+    fs::write(sandbox.path("adapter-0/tokenizer_config.json"), format!(" {config}")).unwrap();
+    assert!(!call().contains("is ignored"), "{}", call());
+    fs::write(sandbox.path("adapter-0/chat_template.jinja"), "{{ messages }}").unwrap();
+    fs::write(sandbox.path("adapter-0/added_tokens.json"), "{\"<new>\": 384}").unwrap();
+    let note = "note: adapter `adapter-0`: its own tokenizer or chat template is ignored: `added_tokens.json`, `chat_template.jinja`\n";
+    assert!(call().contains(note), "{}", call());
+}
+
+/// A safetensors file of f32.
+fn safetensors(tensors: &[(String, [usize; 2])]) -> Vec<u8> {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (index, (name, shape)) in (0..).zip(tensors) {
+        let begin = data.len();
+        for element in 0..shape[0] * shape[1] {
+            data.extend(testkit::normal(index, element as u64).to_le_bytes());
+        }
+        let entry = serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": [begin, data.len()]});
+        header.insert(name.clone(), entry);
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
+}
+
+/// The tensors of a file by name.
+fn tensors_of(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<u8>> {
+    let file = gguf::File::open(&sandbox.path(file)).unwrap();
+    let tensors = file.tensors().iter();
+    tensors.map(|tensor| (tensor.name.clone(), file.data(tensor).unwrap().to_vec())).collect()
+}
+
+/// Codes are decoded, then the adapter is added, as if the decoded weights had been stored as f32.
+#[test]
+fn a_quantized_base_model_is_merged_as_what_it_decodes_to() {
+    for form in ["fp8-block", "gptq-4bit-order", "packed-4bit-zeros"] {
+        let sandbox = Sandbox::with_form(form);
+        let config = fs::read(sandbox.path(form).join("config.json")).unwrap();
+        let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+        let [width, inner] =
+            ["hidden_size", "intermediate_size"].map(|key| config[key].as_u64().unwrap() as usize);
+        let mut pairs = Vec::new();
+        for (module, n_outputs, n_inputs) in
+            [("self_attn.q_proj", width, width), ("mlp.down_proj", width, inner)]
+        {
+            let name = |half: &str| format!("base_model.model.model.layers.1.{module}.lora_{half}.weight");
+            pairs.extend([(name("A"), [3, n_inputs]), (name("B"), [n_outputs, 3])]);
+        }
+        fs::create_dir(sandbox.path("adapter")).unwrap();
+        fs::write(sandbox.path("adapter/adapter_model.safetensors"), safetensors(&pairs)).unwrap();
+        let config = r#"{"peft_type": "LORA", "r": 3, "lora_alpha": 64}"#;
+        fs::write(sandbox.path("adapter/adapter_config.json"), config).unwrap();
+
+        for call in [
+            &[form, "out/plain.gguf"][..],
+            &["out/plain.gguf", "decoded", "--to", "hf"],
+            &["decoded", "out/decoded.gguf", "--lora", "adapter"],
+            &[form, "out/merged.gguf", "--lora", "adapter"],
+        ] {
+            let ran = sandbox.convert(&[call, &["-q", "-t", "f32"]].concat());
+            assert_eq!(ran.code, Some(0), "{form}: {}", ran.stderr);
+        }
+        let [plain, decoded, merged] =
+            ["plain", "decoded", "merged"].map(|name| tensors_of(&sandbox, &format!("out/{name}.gguf")));
+        assert_eq!(decoded, merged, "{form}");
+        let changed: Vec<&str> = plain
+            .iter()
+            .filter(|(name, data)| merged[*name] != **data)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(changed, ["blk.1.attn_q.weight", "blk.1.ffn_down.weight"], "{form}");
+    }
+}

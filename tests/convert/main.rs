@@ -1,0 +1,25 @@
+//! `gguf-convert`, from a checkpoint, an adapter or an old file to a GGUF file and back.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(feature = "remote")]
+#[path = "../hub_server/mod.rs"]
+mod hub_server;
+
+mod adapters;
+mod config_values;
+mod dialects;
+mod export;
+mod fp8;
+mod ggml_legacy;
+mod hub_cache;
+mod lora_merge;
+mod mmproj;
+mod options;
+mod outputs;
+#[cfg(feature = "remote")]
+mod remote;
+mod repack;
+mod tokenizers;
+mod torch;

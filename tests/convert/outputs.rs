@@ -1,0 +1,593 @@
+//! `gguf-convert`: outputs, and errors without an output.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use crate::common::{Checkpoint, Output, Sandbox, golden, sha256, silent};
+
+/// Note of the reference's converter about the tokenizer of these checkpoints.
+const NOTE: &str = "note: `tokenizer.model` makes one space of several; llama.cpp keeps them: a text with runs of \
+    spaces gets other tokens than in training, any other text the same; nothing is to be done, unless prompts hold \
+    such runs\n";
+
+/// Types and digests of `golden/cli/two-step.txt`: float types as the converter alone writes
+/// them, all others as converter at bf16 and llama-quantize do.
+fn two_step() -> Vec<(String, u64, String)> {
+    let text = fs::read_to_string(golden("cli/two-step.txt")).unwrap();
+    let rows = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let [steps, name, bytes, digest] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("`{line}`")
+        };
+        (steps.to_owned(), name.to_owned(), bytes.parse().unwrap(), digest.to_owned())
+    });
+    let is_float = |name: &str| ["f32", "f16", "bf16"].contains(&name);
+    rows.filter(|(steps, name, ..)| (steps == "convert") == is_float(name))
+        .map(|(_, name, bytes, digest)| (name, bytes, digest))
+        .collect()
+}
+
+#[test]
+fn every_type_is_byte_for_byte_the_reference() {
+    let sandbox = Sandbox::with_golden("llama");
+    let rows = two_step();
+    let mut compared = BTreeSet::new();
+    for (name, n_bytes, digest) in &rows {
+        let ran = sandbox.convert(&["llama", "out/{ftype}.gguf", "--type", name, "--quiet"]);
+        assert_eq!(ran, silent(), "{name}");
+        let bytes = fs::read(sandbox.path(&format!("out/{name}.gguf"))).unwrap();
+        assert_eq!((bytes.len() as u64, sha256(&bytes)), (*n_bytes, digest.clone()), "{name}");
+        compared.insert(name.as_str());
+    }
+    // Every type of the issue that asked for them, so that a line lost from the golden shows.
+    let expected =
+        "bf16 f16 f32 q2_k q3_k_l q3_k_m q3_k_s q4_0 q4_1 q4_k_m q4_k_s q5_0 q5_1 q5_k_m q5_k_s q6_k q8_0";
+    assert_eq!(compared.into_iter().collect::<Vec<_>>().join(" "), expected);
+}
+
+#[test]
+fn several_types_from_one_read_are_the_same_files() {
+    let sandbox = Sandbox::with_golden("llama");
+    let rows = two_step();
+    let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
+    let ran = sandbox.convert(&["llama", "out/{ftype}", "-t", &names.join(","), "-q", "-j", "3"]);
+    assert_eq!(ran, silent());
+    let expected = rows.iter().map(|(name, _, digest)| (name.clone(), digest.clone())).collect();
+    assert_eq!(sandbox.listing("out"), expected);
+}
+
+#[test]
+fn the_number_of_threads_changes_no_byte() {
+    let sandbox = Sandbox::with_golden("llama");
+    for name in ["bf16", "q4_k_m", "q2_k"] {
+        let digest = two_step().into_iter().find(|row| row.0 == name).unwrap().2;
+        for threads in ["1", "2", "3", "7"] {
+            let ran = sandbox.convert(&["llama", "out/x", "-t", name, "-q", "--force", "--threads", threads]);
+            assert_eq!(ran, silent());
+            assert_eq!(sandbox.listing("out")["x"], digest, "{name}, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn via_bf16_changes_nothing_for_a_bf16_checkpoint() {
+    let sandbox = Sandbox::with_golden("llama");
+    let digest = two_step().into_iter().find(|row| row.0 == "q4_k_m").unwrap().2;
+    let ran = sandbox.convert(&["llama", "out/x", "-t", "q4_k_m", "-q", "--via", "bf16"]);
+    assert_eq!(ran, silent());
+    assert_eq!(sandbox.listing("out")["x"], digest);
+}
+
+#[test]
+fn names_of_outputs() {
+    let sandbox = Sandbox::with_golden("llama");
+    let name = "Llama-1.4M-Q4_K_M.gguf";
+    let wrote = |path: &str| Output {
+        stderr: format!("{NOTE}wrote {path}: 857376 bytes (857 kB), 4.92 bits/weight\n"),
+        ..silent()
+    };
+    // Without OUT: the convention, in the current folder.
+    assert_eq!(sandbox.convert(&["llama", "--type", "Q4_K_M"]), wrote(name));
+    assert!(sandbox.path(name).is_file());
+    // A folder; an alias is named by what it stands for.
+    assert_eq!(sandbox.convert(&["llama", "out", "-t", "q4_k"]), wrote(&format!("out/{name}")));
+    assert_eq!(sandbox.convert(&["llama", "out/", "-t", "Q4_K_M", "--force"]), wrote(&format!("out/{name}")));
+    // A template.
+    assert_eq!(
+        sandbox.convert(&["llama", "out/{FTYPE}-{ftype}", "-t", "q4_K_m"]),
+        wrote("out/Q4_K_M-q4_k_m")
+    );
+    assert_eq!(sandbox.outputs(), [name, "Q4_K_M-q4_k_m"]);
+
+    let unknown = sandbox.convert(&["llama", "out/{type}", "-t", "q4_0"]);
+    let stderr = "error: `{type}` in the output's name is not known\n\
+                  hint: known are {ftype}, {FTYPE}, {outtype} and {OUTTYPE}\n";
+    assert_eq!(unknown, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
+    let same = sandbox.convert(&["llama", "out/x", "-t", "q4_0,q5_0"]);
+    let stderr = "error: 2 types would be written to `out/x`\n\
+                  hint: give a folder, or a name that holds {ftype}\n";
+    assert_eq!(same, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
+}
+
+#[test]
+fn a_dry_run_lists_and_reads_no_weights() {
+    let sandbox = Sandbox::with_golden("llama");
+    // A NaN shows that weights are not looked at; the real run below stops at it.
+    poison(&sandbox, "model.layers.1.mlp.down_proj.weight", 3 * 512 + 7, 0x7fc0);
+    let ran = sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), NOTE));
+    let expected = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/gguf-convert-dry-run.txt"),
+    )
+    .unwrap();
+    assert_eq!(ran.stdout, expected);
+    assert!(expected.lines().all(|line| line.chars().count() <= 80), "{expected}");
+    assert!(sandbox.outputs().is_empty());
+    let summary =
+        sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run", "--no-tensors", "-q"]);
+    assert!(
+        summary.stdout.contains("out/Llama-1.4M-F16.gguf: F16 of llama") && !summary.stdout.contains("blk.0")
+    );
+
+    let json = sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run", "--json", "-q"]);
+    assert_eq!((json.code, json.stderr.as_str()), (Some(0), ""));
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["dry_run"], true);
+    assert_eq!(json["architecture"], "llama");
+    let output = &json["outputs"][0];
+    assert_eq!(output["path"], "out/Llama-1.4M-Q4_K_M.gguf");
+    assert_eq!((&output["file_type"], &output["bytes"]), (&15.into(), &857_376.into()));
+    assert_eq!(output["totals"]["q6_K"]["tensors"], 3);
+    let tensor = &output["tensors"][0];
+    assert_eq!((&tensor["name"], &tensor["dtype"]), (&"output.weight".into(), &"q6_K".into()));
+    assert_eq!((&tensor["from"], &tensor["shape"][0]), (&"bf16".into(), &256.into()));
+    assert_eq!(json["outputs"][1]["bytes"], 2_768_160);
+}
+
+#[test]
+fn json_after_a_run_tells_what_was_written() {
+    let sandbox = Sandbox::with_golden("llama");
+    let ran = sandbox.convert(&["llama", "out", "--type", "q8_0", "--json", "-q"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(json["dry_run"], false);
+    let path = json["outputs"][0]["path"].as_str().unwrap();
+    let bytes = fs::read(sandbox.path(path)).unwrap();
+    assert_eq!(json["outputs"][0]["bytes"], bytes.len());
+    // A tensor lies where the report says: the first row of the reference's listing.
+    let tensors = json["outputs"][0]["tensors"].as_array().unwrap();
+    let end = tensors.last().unwrap();
+    let end = end["offset"].as_u64().unwrap() + end["bytes"].as_u64().unwrap();
+    assert!(end <= bytes.len() as u64 && end + 32 > bytes.len() as u64);
+}
+
+#[test]
+fn rows_that_do_not_divide_fall_back_and_are_reported() {
+    let sandbox = Sandbox::new();
+    Checkpoint { hidden: 96, feed_forward: 256, heads: 2 }.write(&sandbox);
+    let mut ran = sandbox.convert(&["tiny", "out", "--type", "q4_k_m"]);
+    // All weights of this checkpoint are zero.
+    let (zeros, other): (Vec<&str>, Vec<&str>) =
+        ran.stderr.split_inclusive('\n').partition(|line| line.ends_with("is entirely zero\n"));
+    assert_eq!(zeros.len(), 12);
+    ran.stderr = other.concat();
+    let stderr = format!(
+        "{NOTE}\
+         warning: Q4_K_M: tensor `token_embd.weight` and 5 more: rows of 96 elements cannot be q4_K; using q5_0\n\
+         warning: Q4_K_M: tensor `blk.0.attn_v.weight`: a row of 96 elements cannot be q6_K; using q8_0\n\
+         wrote out/Tiny-175K-Q4_K_M.gguf: 150336 bytes (150 kB), 6.40 bits/weight\n"
+    );
+    assert_eq!(ran, Output { stderr, ..silent() });
+}
+
+/// Sets one element of a bf16 tensor in `llama/model.safetensors`.
+fn poison(sandbox: &Sandbox, tensor: &str, index: usize, bits: u16) {
+    let path = sandbox.path("llama/model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let header_len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header_len]).unwrap();
+    let begin = header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+    let at = 8 + header_len + begin + 2 * index;
+    bytes[at..at + 2].copy_from_slice(&bits.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn values_that_are_no_numbers_are_named() {
+    for (bits, value) in [(0x7fc0, "NaN"), (0x7f80, "inf"), (0xff80, "-inf"), (0x7f81, "NaN")] {
+        for name in ["q4_k_m", "bf16", "f32", "f16"] {
+            let sandbox = Sandbox::with_golden("llama");
+            poison(&sandbox, "model.layers.1.mlp.down_proj.weight", 3 * 512 + 7, bits);
+            let before = sandbox.listing("llama");
+            let ran = sandbox.convert(&["llama", "out", "-q", "--type", name]);
+            let stderr = format!(
+                "error: llama: tensor `blk.1.ffn_down.weight`: row 3, column 7 is {value}\n\
+                 hint: the weights are damaged or were trained that way; --allow-nonfinite converts them anyway\n"
+            );
+            assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr });
+            assert!(sandbox.outputs().is_empty());
+            assert_eq!(sandbox.listing("llama"), before);
+            let ran = sandbox.convert(&["llama", "out", "-q", "--type", name, "--allow-nonfinite"]);
+            assert_eq!(ran, silent());
+            assert_eq!(sandbox.outputs().len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_value_beyond_the_type_is_named() {
+    let sandbox = Sandbox::with_golden("llama");
+    // 2^127 is a bf16 and no f16.
+    poison(&sandbox, "model.layers.0.mlp.up_proj.weight", 5 * 256 + 9, 0x7f00);
+    let expected = |dtype: &str| Output {
+        code: Some(1),
+        stdout: String::new(),
+        stderr: format!(
+            "error: llama: tensor `blk.0.ffn_up.weight`: row 5, column 9: 170141180000000000000000000000000000000 \
+             is beyond what {dtype} can hold\n\
+             hint: choose a type with a wider range (bf16, f32) for this tensor\n"
+        ),
+    };
+    assert_eq!(sandbox.convert(&["llama", "out", "-q", "-t", "f16"]), expected("f16"));
+    assert!(sandbox.outputs().is_empty());
+    let ran = sandbox.convert(&["llama", "out", "-q", "-t", "q8_0"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("is beyond what q8_0 can hold"), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty());
+    assert_eq!(sandbox.convert(&["llama", "out", "-q", "-t", "bf16"]), silent());
+}
+
+#[test]
+fn what_is_there_stays_unless_forced() {
+    let sandbox = Sandbox::with_golden("llama");
+    fs::write(sandbox.path("out/x.gguf"), "mine").unwrap();
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q"]);
+    let stderr = "error: `out/x.gguf` exists already\nhint: use --force to overwrite it\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), stderr));
+    assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap(), b"mine");
+    assert_eq!(sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q", "--force"]), silent());
+    assert_eq!(sandbox.outputs(), ["x.gguf"]);
+    assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap()[..4], *b"GGUF");
+    // A failed run leaves the old file whole, even when it was to be replaced.
+    poison(&sandbox, "lm_head.weight", 0, 0x7fc0);
+    let before = sandbox.listing("out");
+    assert_eq!(sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q", "--force"]).code, Some(1));
+    assert_eq!(sandbox.listing("out"), before);
+}
+
+#[test]
+fn an_output_inside_the_input_is_refused() {
+    let sandbox = Sandbox::with_golden("llama");
+    fs::create_dir(sandbox.path("llama/deep")).unwrap();
+    for out in ["llama", "llama/x.gguf", "llama/deep/x.gguf", "out/../llama/x.gguf"] {
+        let before = sandbox.listing("llama");
+        let ran = sandbox.convert(&["llama", out, "-t", "q4_0", "-q"]);
+        assert_eq!(ran.code, Some(1), "{out}");
+        let name = if out == "llama" { "llama/Llama-1.4M-Q4_0.gguf" } else { out };
+        let stderr = format!(
+            "error: output `{name}` lies inside the input folder\n\
+             hint: give an output outside of it; the input folder is never written to\n"
+        );
+        assert_eq!(ran.stderr, stderr);
+        assert_eq!(sandbox.listing("llama"), before);
+    }
+    // Nor through a link, to the folder or to what it links to.
+    #[cfg(unix)]
+    {
+        let before = sandbox.listing("llama");
+        // As in the Hub's cache: other links out of the folder are refused.
+        let blob = "models--a--b/blobs/x";
+        fs::create_dir_all(sandbox.path("models--a--b/blobs")).unwrap();
+        fs::rename(sandbox.path("llama/config.json"), sandbox.path(blob)).unwrap();
+        std::os::unix::fs::symlink(sandbox.path(blob), sandbox.path("llama/config.json")).unwrap();
+        for (link, to) in [("a.gguf", "llama/model.safetensors"), ("b.gguf", blob)] {
+            std::os::unix::fs::symlink(sandbox.path(to), sandbox.path(link)).unwrap();
+            let ran = sandbox.convert(&["llama", link, "-t", "q4_0", "-q", "--force"]);
+            assert_eq!(ran.code, Some(1), "{link}");
+            let inside = format!("error: output `{link}` lies inside the input folder\n");
+            assert!(ran.stderr.starts_with(&inside), "{}", ran.stderr);
+        }
+        assert_eq!(sandbox.listing("llama"), before);
+    }
+    let ran = sandbox.convert(&["llama", "nowhere/x.gguf", "-t", "q4_0", "-q"]);
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (Some(1), "error: folder `nowhere` does not exist\nhint: make it first\n")
+    );
+}
+
+/// One way in which a checkpoint can be wrong: the golden, the change, the message.
+struct Bad {
+    name: &'static str,
+    golden: &'static str,
+    damage: fn(&Sandbox),
+    stderr: &'static str,
+}
+
+const BAD: &[Bad] = &[
+    Bad {
+        name: "missing shard",
+        golden: "llama-sharded",
+        damage: |sandbox| {
+            fs::remove_file(sandbox.path("llama-sharded/model-00003-of-00005.safetensors")).unwrap()
+        },
+        stderr: "error: llama-sharded: weights file `model-00003-of-00005.safetensors` is missing: `model.safetensors.index.json` has 6 tensors in it\n\
+                 hint: download the file again; compare its length with the one the model's page states\n",
+    },
+    Bad {
+        name: "an index that names an absent tensor",
+        golden: "llama-sharded",
+        damage: |sandbox| {
+            let entry = r#""weight_map": {"model.layers.7.w": "model-00001-of-00005.safetensors","#;
+            sandbox.edit("llama-sharded/model.safetensors.index.json", r#""weight_map": {"#, entry);
+        },
+        stderr: "error: llama-sharded: `model.safetensors.index.json` and the weights files differ: no file holds `model.layers.7.w`\n\
+                 hint: files of two downloads are mixed, or one is missing; download the folder again\n",
+    },
+    Bad {
+        name: "truncated weights",
+        golden: "llama",
+        damage: |sandbox| {
+            let path = sandbox.path("llama/model.safetensors");
+            let bytes = fs::read(&path).unwrap();
+            fs::write(&path, &bytes[..bytes.len() - 100]).unwrap();
+        },
+        stderr: "error: llama: `model.safetensors`: header and tensors take 2757304 bytes, the file has 2757204\n\
+                 hint: download the file again; compare its length with the one the model's page states\n",
+    },
+    Bad {
+        name: "weights cut inside the header",
+        golden: "llama",
+        damage: |sandbox| {
+            let path = sandbox.path("llama/model.safetensors");
+            let bytes = fs::read(&path).unwrap();
+            fs::write(&path, &bytes[..300]).unwrap();
+        },
+        stderr: "error: llama: `model.safetensors`: the header takes 2232 bytes, the file has 300\n\
+                 hint: download the file again; compare its length with the one the model's page states\n",
+    },
+    Bad {
+        name: "a tensor twice",
+        golden: "llama",
+        damage: |sandbox| {
+            let from = sandbox.path("llama/model.safetensors");
+            fs::copy(from, sandbox.path("llama/model-again.safetensors")).unwrap();
+        },
+        stderr: "error: llama: tensor `lm_head.weight` is both in `model-again.safetensors` and in `model.safetensors`\n\
+                 hint: keep one of the two files in the folder, or add an index that names the right ones\n",
+    },
+    Bad {
+        name: "a dtype that does not exist",
+        golden: "llama",
+        damage: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""BF17""#),
+        stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: dtype `BF17` is not known\n",
+    },
+    Bad {
+        name: "a dtype of another size",
+        golden: "llama",
+        damage: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""F32" "#),
+        stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: shape [384, 256] of F32 takes 393216 bytes, the header gives bytes 0 to 196608\n",
+    },
+    Bad {
+        name: "a config without a needed key",
+        golden: "llama",
+        damage: |sandbox| sandbox.edit("llama/config.json", r#""num_attention_heads": 4,"#, ""),
+        stderr: "error: llama: config.json: missing key `num_attention_heads`\n",
+    },
+    Bad {
+        name: "a config that is not JSON",
+        golden: "llama",
+        damage: |sandbox| sandbox.edit("llama/config.json", r#""architectures": ["#, r#""architectures" ["#),
+        stderr: "error: llama: `config.json`: expected `:` at line 2 column 19\n\
+                 hint: a file that starts with `version https://git-lfs` or `<html>` is not the real one\n",
+    },
+    Bad {
+        name: "no config",
+        golden: "llama",
+        damage: |sandbox| fs::remove_file(sandbox.path("llama/config.json")).unwrap(),
+        stderr: "error: llama: `config.json` is missing\n\
+                 hint: give the folder that a model's page lists, with all its small files\n",
+    },
+    Bad {
+        name: "no weights",
+        golden: "llama",
+        damage: |sandbox| fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap(),
+        stderr: "error: llama: no weights found; looked for model*.safetensors, pytorch_model*.bin, gptq_model-*.safetensors, gptq_model-*.bin, consolidated*.safetensors, consolidated.*.pth, consolidated.*.pt, adapter_model.*, *.gguf\n",
+    },
+    Bad {
+        name: "no tokenizer",
+        golden: "llama",
+        damage: |sandbox| fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap(),
+        stderr: "error: llama: no tokenizer: looked for `tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`\n\
+                 hint: put its files next to config.json; a fine-tune uses those of its base model\n",
+    },
+    Bad {
+        name: "a vocabulary larger than the embedding",
+        golden: "llama",
+        damage: |sandbox| sandbox.edit("llama/config.json", r#""vocab_size": 384"#, r#""vocab_size": 500"#),
+        stderr: "error: llama: the vocabulary has 500 tokens, but the token embedding has 384 rows\n\
+                 hint: no token has such an id: set `vocab_size` in config.json to the number of rows\n",
+    },
+    Bad {
+        name: "more layers than weights",
+        golden: "llama",
+        damage: |sandbox| {
+            sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 3"#)
+        },
+        stderr: "error: llama: 9 missing tensor(s): `model.layers.2.input_layernorm.weight`, `model.layers.2.post_attention_layernorm.weight`, `model.layers.2.self_attn.q_proj.weight`, `model.layers.2.self_attn.k_proj.weight`, `model.layers.2.self_attn.v_proj.weight`, `model.layers.2.self_attn.o_proj.weight`, `model.layers.2.mlp.gate_proj.weight`, `model.layers.2.mlp.up_proj.weight` and 1 more\n\
+                 hint: a shard may be missing, or `num_hidden_layers` in config.json too large\n",
+    },
+    Bad {
+        name: "more experts than weights",
+        golden: "mixtral",
+        damage: |sandbox| {
+            sandbox.edit("mixtral/config.json", r#""num_local_experts": 4"#, r#""num_local_experts": 5"#)
+        },
+        stderr: "error: mixtral: 6 missing tensor(s): `model.layers.0.block_sparse_moe.experts.4.w1.weight`, `model.layers.1.block_sparse_moe.experts.4.w1.weight`, `model.layers.0.block_sparse_moe.experts.4.w2.weight`, `model.layers.1.block_sparse_moe.experts.4.w2.weight`, `model.layers.0.block_sparse_moe.experts.4.w3.weight`, `model.layers.1.block_sparse_moe.experts.4.w3.weight`\n\
+                 hint: a shard may be missing, or the number of experts in config.json too large\n",
+    },
+    Bad {
+        name: "fewer experts than weights",
+        golden: "mixtral",
+        damage: |sandbox| {
+            sandbox.edit("mixtral/config.json", r#""num_local_experts": 4"#, r#""num_local_experts": 3"#)
+        },
+        stderr: "error: mixtral: 6 tensor(s) without a place in this architecture: `model.layers.0.block_sparse_moe.experts.3.w1.weight`, `model.layers.0.block_sparse_moe.experts.3.w2.weight`, `model.layers.0.block_sparse_moe.experts.3.w3.weight`, `model.layers.1.block_sparse_moe.experts.3.w1.weight`, `model.layers.1.block_sparse_moe.experts.3.w2.weight`, `model.layers.1.block_sparse_moe.experts.3.w3.weight`\n\
+                 hint: config.json may state fewer experts than there are\n",
+    },
+    Bad {
+        name: "a prediction that the config does not announce",
+        golden: "glm4moe-old",
+        damage: |sandbox| {
+            let announced = r#""num_nextn_predict_layers": 1"#;
+            sandbox.edit("glm4moe-old/config.json", announced, r#""num_nextn_predict_layers": 0"#)
+        },
+        stderr: "error: glm4moe-old: 30 tensor(s) without a place in this architecture: `model.layers.2.eh_proj.weight`, `model.layers.2.embed_tokens.weight`, `model.layers.2.enorm.weight`, `model.layers.2.hnorm.weight`, `model.layers.2.input_layernorm.weight`, `model.layers.2.mlp.experts.0.down_proj.weight`, `model.layers.2.mlp.experts.0.gate_proj.weight`, `model.layers.2.mlp.experts.0.up_proj.weight` and 22 more\n\
+                 hint: layers that predict further tokens, of which config.json says nothing: `num_nextn_predict_layers` states their number\n",
+    },
+    Bad {
+        name: "a text part of an unknown class",
+        golden: "smolvlm",
+        damage: |sandbox| sandbox.edit("smolvlm/config.json", "VLlama3ForCausalLM", "ZebraForCausalLM"),
+        stderr: "error: smolvlm: unknown architecture `ZebraForCausalLM`; nearest known: DbrxForCausalLM, GemmaForCausalLM, BambaForCausalLM\n",
+    },
+    Bad {
+        name: "fewer layers than weights",
+        golden: "llama",
+        damage: |sandbox| {
+            sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#)
+        },
+        stderr: "error: llama: the weights have layers 0 to 1, but `num_hidden_layers` of the config is 1 (9 tensor(s) too many)\n\
+                 hint: if the model was made by stacking layers, set `num_hidden_layers` to 2\n",
+    },
+];
+
+#[test]
+fn bad_input_is_named_and_nothing_is_written() {
+    let mut wrong = String::new();
+    for Bad { name, golden, damage, stderr } in BAD {
+        let sandbox = Sandbox::with_golden(golden);
+        damage(&sandbox);
+        let before = sandbox.listing(golden);
+        let ran = sandbox.convert(&[golden, "out", "--type", "q4_k_m", "-q"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{name}: {}", ran.stderr);
+        assert!(sandbox.outputs().is_empty(), "{name}");
+        assert_eq!(sandbox.listing(golden), before, "{name}");
+        if ran.stderr != *stderr {
+            wrong += &format!("{name}:\n{}", ran.stderr);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn wrong_calls_end_with_code_2() {
+    let sandbox = Sandbox::with_golden("llama");
+    for args in [
+        &["llama"][..],
+        &["llama", "out", "--type", "q4_x"],
+        &["llama", "out", "--type", "copy"],
+        &["llama", "out", "--type", "q4_0", "--threads", "0"],
+        &["llama", "out", "--type", "q4_0", "--via", "q8_0"],
+        &["llama", "out", "--type", "q4_0", "--no-such-option"],
+        &[],
+    ] {
+        let ran = sandbox.convert(args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args:?}");
+        assert!(!ran.stderr.is_empty());
+    }
+    assert!(sandbox.outputs().is_empty());
+    let missing = sandbox.convert(&["nowhere", "out", "--type", "q4_0"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.stderr.starts_with("error: nowhere: "), "{}", missing.stderr);
+
+    let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
+    let output = command.args(["llama", "out", "-t", "q4_0"]).env("GGUF_CPU_LEVEL", "mmx").output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr.starts_with(
+        "error: GGUF_CPU_LEVEL: level `mmx` is not supported by this machine\nhint: available: scalar"
+    ));
+}
+
+#[test]
+fn help_and_completions() {
+    let sandbox = Sandbox::new();
+    let help = sandbox.convert(&["--help"]);
+    assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
+    assert!(help.stdout.contains("Examples:") && help.stdout.contains("--dry-run"), "{}", help.stdout);
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = sandbox.convert(&["--completions", shell]);
+        assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""), "{shell}");
+        assert!(script.stdout.contains("dry-run"), "{shell}");
+    }
+}
+
+/// A limit on the size of files stands in for a full disk.
+#[test]
+#[cfg(unix)]
+fn a_full_disk_leaves_nothing_behind() {
+    let sandbox = Sandbox::with_golden("llama");
+    let mut command = sandbox.command("sh");
+    // Ignored, the signal becomes an error of the write.
+    let script = r#"trap '' XFSZ; ulimit -f 100; exec "$0" llama out -t q4_k_m -q"#;
+    let output = command.args(["-c", script, env!("CARGO_BIN_EXE_gguf-convert")]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains("File too large"), "{stderr}");
+    assert!(sandbox.outputs().is_empty());
+}
+
+#[test]
+fn a_reranker_is_not_taken_for_a_model_that_generates() {
+    let sandbox = Sandbox::with_golden("qwen3");
+    fs::rename(sandbox.path("qwen3"), sandbox.path("Qwen3-Reranker-0.6B")).unwrap();
+    let ran = sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32"]);
+    assert_eq!(ran.code, Some(1));
+    // Its tokenizer is too small for the two tokens that a reranker answers with.
+    assert!(ran.stderr.contains("a reranker, whose tokenizer lacks"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--arch-as qwen3"), "{}", ran.stderr);
+    assert!(!sandbox.path("out.gguf").exists());
+    let ran =
+        sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32", "--arch-as", "qwen3", "-q"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    // By a title of its README, as in the reference; a mention is not a title.
+    let sandbox = Sandbox::with_golden("qwen3");
+    let args = ["qwen3", "out.gguf", "--type", "f32", "-q", "--force"];
+    fs::write(sandbox.path("qwen3/README.md"), "---\nlicense: mit\n---\n# Small\nUnlike Qwen3-Reranker.\n")
+        .unwrap();
+    assert_eq!(sandbox.convert(&args).code, Some(0));
+    fs::remove_file(sandbox.path("out.gguf")).unwrap();
+    fs::write(sandbox.path("qwen3/README.md"), "---\nlicense: mit\n---\n# Qwen3-Reranker-0.6B\n").unwrap();
+    let ran = sandbox.convert(&args);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("a reranker, whose tokenizer lacks"), "{}", ran.stderr);
+    assert!(!sandbox.path("out.gguf").exists());
+}
+
+/// `--architecture` for unknown classes: the output contains what that architecture can express, with
+/// warnings about the rest.
+#[test]
+fn another_architecture_is_named_and_told_where_it_differs() {
+    let keys = |sandbox: &Sandbox| -> Vec<String> {
+        let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
+        file.metadata().iter().map(|(key, _)| key.clone()).collect()
+    };
+    // GLM 4.7 Flash is written as `deepseek2` by its own row too, which adds keys to those of DeepSeek.
+    let sandbox = Sandbox::with_golden("glm4-moe-lite-old");
+    let args = ["glm4-moe-lite-old", "out.gguf", "--type", "f32", "--pre", "llama-bpe", "--force"];
+    assert_eq!(sandbox.convert(&args).code, Some(0));
+    let own = keys(&sandbox);
+    let ran = sandbox.convert(&[&args[..], &["--arch-as", "deepseek2"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let note = "note: `Glm4MoeLiteForCausalLM` is `glm4-moe-lite` by the table; as `deepseek2` it may be another model";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    let plain = keys(&sandbox);
+    assert!(plain.iter().all(|key| own.contains(key)), "{plain:?} {own:?}");
+
+    // Qwen 2.5 VL as a plain Qwen 2 has no sections of rotated dimensions, which is reported.
+    let sandbox = Sandbox::with_golden("qwen2.5vl");
+    let args = ["qwen2.5vl", "out.gguf", "--type", "f32", "--pre", "llama-bpe", "--arch-as", "qwen2"];
+    let ran = sandbox.convert(&args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let note = "is `qwen2vl` by the table; as `qwen2` it may be another model";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+}

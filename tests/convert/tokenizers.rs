@@ -1,0 +1,290 @@
+//! Tokenizers that are wrong, strange or in another place, through the built binary.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, golden};
+use serde_json::{Value as Json, json};
+
+/// Changes a JSON file.
+fn edit(sandbox: &Sandbox, file: &str, change: impl FnOnce(&mut Json)) {
+    let path = sandbox.path(file);
+    let mut json: Json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut json);
+    fs::write(&path, json.to_string()).unwrap();
+}
+
+/// The golden checkpoint, damaged, and what its conversion without weights said.
+fn vocab_only(name: &str, damage: impl FnOnce(&Sandbox), more: &[&str]) -> (Sandbox, Output) {
+    let sandbox = Sandbox::with_golden(name);
+    damage(&sandbox);
+    let ran = sandbox.convert(&[&[name, "out/x.gguf", "--vocab-only"], more].concat());
+    (sandbox, ran)
+}
+
+/// It must be refused with these words, and nothing written.
+fn refused(name: &str, damage: impl FnOnce(&Sandbox), words: &str) {
+    let (sandbox, ran) = vocab_only(name, damage, &["-q"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    assert!(
+        ran.stderr.starts_with(&format!("error: {name}: ")) && ran.stderr.contains(words),
+        "{}",
+        ran.stderr
+    );
+    assert!(sandbox.outputs().is_empty());
+}
+
+/// It must be converted with these words.
+fn warned(name: &str, damage: impl FnOnce(&Sandbox), words: &str) -> Sandbox {
+    let (sandbox, ran) = vocab_only(name, damage, &[]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    sandbox
+}
+
+/// The value of a key in the file that was written.
+fn value(sandbox: &Sandbox, key: &str) -> Json {
+    let ran = sandbox.inspect(&["show", "out/x.gguf", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let json: Json = serde_json::from_str(&ran.stdout).unwrap();
+    json["metadata"][key]["value"].clone()
+}
+
+const JSON: &str = "llama-llama3/tokenizer.json";
+const CONFIG: &str = "llama-llama3/tokenizer_config.json";
+
+#[test]
+fn ids_with_repeats_and_holes() {
+    let twice = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(4));
+    refused("llama-llama3", twice, "id 4 is given to two tokens: `!` and `\"`");
+    let hole = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(382));
+    warned(
+        "llama-llama3",
+        hole,
+        "3 ids below 382 have no token in `tokenizer.json`; unused tokens `[PAD...]` stand there",
+    );
+    let beyond = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(384));
+    refused("llama-llama3", beyond, "token `!` has id 384, but the config's `vocab_size` is 384");
+}
+
+#[test]
+fn merges_of_absent_tokens() {
+    let absent =
+        |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["merges"][1] = json!(["a", "zz"]));
+    refused(
+        "llama-llama3",
+        absent,
+        "`tokenizer.json`: merge 1 (`a` + `zz`) needs token `zz`, which is not in the vocabulary",
+    );
+}
+
+#[test]
+fn scores_that_are_not_numbers() {
+    let text = |sandbox: &Sandbox| {
+        edit(sandbox, "xlm-roberta/tokenizer.json", |json| json["model"]["vocab"][7] = json!(["x", "NaN"]));
+    };
+    refused("xlm-roberta", text, "`tokenizer.json`: the score of token `x` is \"NaN\", not a number");
+}
+
+#[test]
+fn special_ids_out_of_range() {
+    let negative = |sandbox: &Sandbox| {
+        edit(sandbox, "llama-llama3/config.json", |json| json["bos_token_id"] = json!(-1))
+    };
+    refused("llama-llama3", negative, "`bos_token_id` is -1: a token id cannot be negative");
+    let beyond = |sandbox: &Sandbox| {
+        edit(sandbox, "llama-llama3/config.json", |json| json["pad_token_id"] = json!(384))
+    };
+    warned("llama-llama3", beyond, "`tokenizer.ggml.padding_token_id` is 384, but there are 384 tokens");
+}
+
+#[test]
+fn a_tokenizer_model_that_is_none() {
+    let pointer = |sandbox: &Sandbox| {
+        let text = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+        fs::write(sandbox.path("llama/tokenizer.model"), text).unwrap();
+    };
+    refused("llama", pointer, "`tokenizer.model` is a Git LFS pointer, expected the file itself");
+    let other = |sandbox: &Sandbox| fs::write(sandbox.path("llama/tokenizer.model"), "a text\n").unwrap();
+    refused("llama", other, "`tokenizer.model`: not a SentencePiece model: ");
+}
+
+#[test]
+fn two_files_that_disagree() {
+    let other = |sandbox: &Sandbox| {
+        let vocab = json!({"added_tokens": [], "model": {"type": "BPE", "vocab": {"<unk>": 0, "other": 2}, "merges": []}});
+        fs::write(sandbox.path("llama/tokenizer.json"), vocab.to_string()).unwrap();
+    };
+    let words = "`tokenizer.model` and `tokenizer.json` disagree on 1 tokens: id 2 is `</s>` and `other`; \
+                 `tokenizer.model` is taken: it has the scores, and the reference takes it";
+    warned("llama", other, words);
+}
+
+#[test]
+fn a_template_that_is_not_jinja_is_kept() {
+    let bad = "{% for m in messages %}{{ m }}";
+    let broken = |sandbox: &Sandbox| edit(sandbox, CONFIG, |json| json["chat_template"] = json!(bad));
+    let sandbox = warned("llama-llama3", broken, "`chat_template` is not a valid Jinja template: ");
+    assert_eq!(value(&sandbox, "tokenizer.chat_template"), bad);
+}
+
+#[test]
+fn templates_come_from_three_places() {
+    let without = |sandbox: &Sandbox| {
+        edit(sandbox, CONFIG, |json| drop(json.as_object_mut().unwrap().remove("chat_template")));
+    };
+    let template = |damage: &dyn Fn(&Sandbox)| {
+        let (sandbox, ran) = vocab_only("llama-llama3", damage, &["-q"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        (value(&sandbox, "tokenizer.chat_template"), value(&sandbox, "tokenizer.chat_template.rag"))
+    };
+    let in_config = template(&|_| {}).0;
+    assert!(in_config.as_str().unwrap().contains("m['role']"), "{in_config}");
+    assert_eq!(template(&without), (Json::Null, Json::Null));
+    let own_file = template(&|sandbox| {
+        without(sandbox);
+        fs::write(sandbox.path("llama-llama3/chat_template.jinja"), "own {{ messages }}").unwrap();
+        fs::create_dir(sandbox.path("llama-llama3/additional_chat_templates")).unwrap();
+        fs::write(sandbox.path("llama-llama3/additional_chat_templates/rag.jinja"), "rag").unwrap();
+    });
+    assert_eq!(own_file, (json!("own {{ messages }}"), json!("rag")));
+    let in_json = template(&|sandbox| {
+        without(sandbox);
+        let json = json!({"chat_template": "json {{ messages }}"});
+        fs::write(sandbox.path("llama-llama3/chat_template.json"), json.to_string()).unwrap();
+    });
+    assert_eq!(in_json.0, "json {{ messages }}");
+}
+
+/// Splits that no name of llama.cpp stands for.
+fn strange(sandbox: &Sandbox) {
+    edit(sandbox, JSON, |json| {
+        json["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": r"\p{N}{1,2}"}, "behavior": "Isolated", "invert": false},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}]});
+    });
+}
+
+#[test]
+fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
+    let (sandbox, ran) = vocab_only("llama-llama3", strange, &[]);
+    assert_eq!(ran.code, Some(1));
+    for words in [
+        "error: llama-llama3: pre-tokenizer not recognized: it splits by `\\p{N}{1,2}`, then `",
+        "(token hash ",
+        "; nearest known is `smollm`: this has `\\p{N}{1,2}`; `smollm` has `\\p{N}`\n",
+        "\nhint: set it with `--pre NAME`; ",
+    ] {
+        assert!(ran.stderr.contains(words), "{words}\n{}", ran.stderr);
+    }
+    assert!(sandbox.outputs().is_empty());
+    let (sandbox, ran) = vocab_only("llama-llama3", strange, &["--pre", "smollm"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("pre-tokenizer `smollm`: as chosen; the tokenizer splits by "),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(value(&sandbox, "tokenizer.ggml.pre"), "smollm");
+    let (place, ran) = vocab_only("llama-llama3", strange, &["--pre", "nonsense"]);
+    assert!(ran.stderr.contains("warning: pre-tokenizer `nonsense`"), "{}", ran.stderr);
+    let set = |value: &str| {
+        let name = place.outputs().remove(0);
+        place.inspect(&["set", &format!("out/{name}"), &format!("tokenizer.ggml.pre={value}")]).stderr
+    };
+    let warning = "warning: `tokenizer.ggml.pre`: llama.cpp does not load the pre-tokenizer `foo`\n";
+    assert!(set("foo").contains(warning));
+    assert!(!set("gpt-2").contains("warning"));
+    let words = "as chosen, but llama.cpp loads no file with that name; the nearest that it knows are `";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    let (_, ran) = vocab_only("llama-llama3", strange, &["--pre", "qwen-2"]);
+    assert!(ran.stderr.contains(&format!("{words}qwen2`, `")), "{}", ran.stderr);
+    // A kind of tokenizer without a choice is reported.
+    let (place, ran) = vocab_only("llama", |_| {}, &["--pre", "foo"]);
+    assert!(
+        ran.stderr.contains("pre-tokenizer `foo` was chosen, but this kind of tokenizer has none to choose"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(value(&place, "tokenizer.ggml.pre"), "default");
+}
+
+#[test]
+fn both_evidences_are_told() {
+    let (_, ran) = vocab_only("llama-llama3", |_| {}, &["-v"]);
+    let words =
+        "note: pre-tokenizer `gpt-2`: by its expressions; the reference does not know its token hash ";
+    let hash = ran.stderr.split(words).nth(1).and_then(|rest| rest.lines().next());
+    assert!(hash.is_some_and(|hash| hash.len() == 64), "{}", ran.stderr);
+}
+
+#[test]
+fn the_own_file_is_embedded_on_demand() {
+    let (sandbox, ran) = vocab_only("llama-llama3", |_| {}, &["-q", "--embed-tokenizer-json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let file = fs::read_to_string(sandbox.path(JSON)).unwrap();
+    assert_eq!(value(&sandbox, "tokenizer.huggingface.json"), file);
+    let (sandbox, _) = vocab_only("llama-llama3", |_| {}, &["-q"]);
+    assert_eq!(value(&sandbox, "tokenizer.huggingface.json"), Json::Null);
+}
+
+/// Replit's checkpoints are an MPT with a SentencePiece model under another name.
+#[test]
+fn replit_style() {
+    let replit = |sandbox: &Sandbox| {
+        fs::remove_file(sandbox.path("mpt/tokenizer.json")).unwrap();
+        fs::copy(golden("arch-tokenizers/unigram-t5/spiece.model"), sandbox.path("mpt/spiece.model"))
+            .unwrap();
+    };
+    let (sandbox, ran) = vocab_only("mpt", replit, &["-q"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    for (key, wanted) in [
+        ("tokenizer.ggml.model", json!("llama")),
+        ("tokenizer.ggml.add_bos_token", json!(false)),
+        ("tokenizer.ggml.padding_token_id", json!(3)),
+        ("tokenizer.ggml.eos_token_id", json!(1)),
+        ("tokenizer.ggml.unknown_token_id", json!(0)),
+    ] {
+        assert_eq!(value(&sandbox, key), wanted, "{key}");
+    }
+}
+
+/// A llama tokenizer with only tokenizer.json loses its scores, as in the reference, unless they are
+/// requested; then its file gives its ids.
+#[test]
+fn scores_are_made_of_merges_on_demand() {
+    let json_only = |sandbox: &Sandbox| {
+        fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap();
+        for file in ["tokenizer.json", "tokenizer_config.json"] {
+            fs::copy(golden("tokenizer/json-llama2").join(file), sandbox.path("llama").join(file)).unwrap();
+        }
+    };
+    let sandbox = warned("llama", json_only, "has no scores, and the reference gives every token the same");
+    let scores = value(&sandbox, "tokenizer.ggml.scores");
+    assert!(scores.as_array().unwrap().iter().all(|score| *score == -1000.0), "{scores}");
+    let (sandbox, ran) = vocab_only("llama", json_only, &["--scores-from-merges"]);
+    assert!(ran.code == Some(0) && !ran.stderr.contains("has no scores"), "{}", ran.stderr);
+    let ran = sandbox.inspect(&["tokenizer", "out/x.gguf", "--against", "llama"]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("\ndiffering   0\nllama.cpp   0 differing\n"), "{}", ran.stdout);
+}
+
+/// Ours has other words than the reference's template, and makes the same of dialogs.
+#[test]
+fn the_template_for_rwkv_writes_dialogs_as_the_reference_does() {
+    let sandbox = Sandbox::with_golden("rwkv7");
+    edit(&sandbox, "rwkv7/tokenizer_config.json", |json| {
+        json.as_object_mut().unwrap().remove("chat_template");
+    });
+    let ran = sandbox.convert(&["vocab", "rwkv7", "out/x.gguf", "-q"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let template = value(&sandbox, "tokenizer.chat_template");
+    let cases = fs::read(golden("tokenizer/rwkv-template.json")).unwrap();
+    let cases: Vec<Json> = serde_json::from_slice(&cases).unwrap();
+    assert_eq!(cases.len(), 5);
+    for case in cases {
+        let messages: Vec<(String, String)> = serde_json::from_value(case["messages"].clone()).unwrap();
+        let messages: Vec<(&str, &str)> = messages.iter().map(|(who, what)| (&who[..], &what[..])).collect();
+        let made = eval::chat::prompt(template.as_str(), &messages, "<s>", "<s>").unwrap();
+        assert_eq!(made, case["prompt"], "{messages:?}");
+    }
+}

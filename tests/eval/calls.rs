@@ -1,0 +1,330 @@
+//! Calls of `gguf-eval`: outputs and numbers are checked before the work begins, peculiarities are reported,
+//! and llama.cpp's option names are understood.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use crate::common::{Output, Sandbox, signal};
+use imatrix::Sums;
+use serde_json::Value;
+
+const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
+
+fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(EVAL, args)
+}
+
+/// A tiny llama as `x.gguf`, with more options of its conversion, and a text.
+fn llama(options: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    let ran = sandbox.convert(&[&["llama", "x.gguf", "--type", "f32", "--quiet"], options].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    sandbox.add_text();
+    sandbox
+}
+
+fn refused(ran: &Output, code: i32, message: &str) {
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{message}: {}", ran.stderr);
+    assert!(ran.stderr.contains(message), "{message}: {}", ran.stderr);
+}
+
+/// The model does not exist: opening it first would give another error.
+#[test]
+fn every_output_is_checked_before_a_model_is_opened() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("there"), "x").unwrap();
+    fs::write(sandbox.path("text"), "x").unwrap();
+    fs::create_dir(sandbox.path("folder")).unwrap();
+    let commands: [&[&str]; 5] = [
+        &["compare", "none.gguf", "none.gguf", "--text", "text", "--html"],
+        &["compare", "none.gguf", "none.gguf", "--text", "text", "--save-logits"],
+        &["check", "none.gguf", "--text", "text", "--save", "--baseline"],
+        &["imatrix", "none.gguf", "--text", "text", "--output"],
+        &["imatrix", "--merge", "none.gguf", "--output"],
+    ];
+    for command in commands {
+        for (output, message) in [
+            ("there", "error: `there` exists already\nhint: use --force to overwrite it"),
+            ("folder", "error: `folder` "),
+            ("none/x", "error: folder `none` does not exist\nhint: make it first\n"),
+            ("there/x", "error: `there` is not a folder"),
+            ("-", "stdout"),
+        ] {
+            let ran = eval(&sandbox, &[command, &[output]].concat());
+            assert_eq!(ran.stdout, "", "{command:?} {output}");
+            assert!(ran.stderr.contains(message), "{command:?} {output}: {}", ran.stderr);
+        }
+        let ran = eval(&sandbox, &[command, &["new"]].concat());
+        assert!(ran.stderr.contains("none.gguf"), "{command:?}: {}", ran.stderr);
+    }
+    for (args, message) in [
+        (
+            &["compare", "none.gguf", "--text", "text", "--save-logits", "a", "--html", "a"][..],
+            "two options write a",
+        ),
+        (&["imatrix", "text", "--text", "text", "-o", "text", "--force"], "output `text` is the input"),
+    ] {
+        assert!(eval(&sandbox, args).stderr.contains(message), "{args:?}");
+    }
+    assert_eq!(sandbox.listing(".").into_keys().collect::<Vec<_>>(), ["text", "there"]);
+}
+
+#[test]
+fn numbers_out_of_their_range_are_refused() {
+    let sandbox = Sandbox::new();
+    let texts: [&[&str]; 3] = [
+        &["perplexity", "x.gguf", "--text", "text"],
+        &["compare", "x.gguf", "x.gguf", "--text", "text"],
+        &["imatrix", "x.gguf", "--text", "text", "-o", "im"],
+    ];
+    for command in texts {
+        for number in [["-c", "0"], ["-c", "1"], ["-c", "3"], ["--chunks", "0"], ["-j", "0"], ["-j", "-1"]] {
+            let ran = eval(&sandbox, &[command, &number].concat());
+            assert_eq!(
+                (ran.code, ran.stdout.as_str()),
+                (Some(2), ""),
+                "{command:?} {number:?}: {}",
+                ran.stderr
+            );
+        }
+    }
+    for (args, message) in [
+        (&["perplexity", "x.gguf", "--text", "text", "--stride", "0"][..], "--stride"),
+        (
+            &["perplexity", "x.gguf", "--text", "text", "-c", "64", "--stride", "127"],
+            "the stride is 127, expected from 1 to 126",
+        ),
+        (&["check", "x.gguf", "--text", "text", "--baseline", "b", "--save", "--chunks", "0"], "--chunks"),
+        (&["check", "x.gguf", "--text", "text", "--baseline", "b", "--save", "-c", "2"], "--context"),
+        (&["imatrix", "x.gguf", "--text", "text", "-o", "im", "--save-every", "0"], "--save-every"),
+        (&["generate", "x.gguf", "--prompt", "x", "-n", "0"], "--tokens"),
+        (&["generate", "x.gguf", "--prompt", "x", "--temperature", "nan"], "the temperature is NaN"),
+        (&["generate", "x.gguf", "--prompt", "x", "--temperature=-1"], "the temperature is -1"),
+        (
+            &["generate", "x.gguf", "--prompt", "x", "--top-p", "2"],
+            "the probability of top-p is 2, expected from 0 to 1",
+        ),
+        (&["generate", "x.gguf", "--prompt", "x", "--top-p", "nan"], "the probability of top-p is NaN"),
+    ] {
+        refused(&eval(&sandbox, args), 2, message);
+    }
+}
+
+/// Replaces the f32 that a key of a file holds.
+fn set_key(sandbox: &Sandbox, key: &str, value: f32) {
+    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let at = bytes.windows(key.len()).position(|window| window == key.as_bytes()).unwrap() + key.len() + 4;
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    fs::write(sandbox.path("y.gguf"), bytes).unwrap();
+}
+
+#[test]
+fn keys_that_cannot_be_computed_with_are_named() {
+    let sandbox = llama(&[]);
+    for (key, values) in [
+        ("llama.rope.freq_base", &[0.0, -1.0, f32::NAN, f32::INFINITY][..]),
+        ("llama.attention.layer_norm_rms_epsilon", &[-1e-5, f32::NAN]),
+    ] {
+        for value in values {
+            set_key(&sandbox, key, *value);
+            let ran = eval(
+                &sandbox,
+                &["perplexity", "y.gguf", "--text", "text", "-c", "32", "--chunks", "1", "-q"],
+            );
+            refused(&ran, 1, &format!("y.gguf: metadata key `{key}`: expected a number "));
+        }
+    }
+}
+
+#[test]
+fn results_that_are_no_numbers_are_errors_with_their_cause() {
+    let sandbox = llama(&[]);
+    let model = gguf::Model::open(&sandbox.path("x.gguf")).unwrap();
+    let (file, info) = model.tensor("blk.0.ffn_down.weight").unwrap();
+    let at = file.data(info).unwrap().as_ptr().addr() - file.bytes().as_ptr().addr() + 4 * 7;
+    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(sandbox.path("y.gguf"), bytes).unwrap();
+    let text = ["--text", "text", "-c", "32", "--chunks", "2", "-q"];
+    let verbs: [&[&str]; 5] = [
+        &["perplexity", "y.gguf"],
+        &["compare", "x.gguf", "y.gguf"],
+        &["compare", "y.gguf", "x.gguf"],
+        &["check", "y.gguf", "--baseline", "b", "--save"],
+        &["imatrix", "y.gguf", "-o", "im"],
+    ];
+    for verb in verbs {
+        let ran = eval(&sandbox, &[verb, &text].concat());
+        let cause = if verb[0] == "imatrix" {
+            "no finite number"
+        } else {
+            "; element 7 of tensor `blk.0.ffn_down.weight`"
+        };
+        refused(&ran, 1, cause);
+    }
+    for args in [
+        &["generate", "y.gguf", "--prompt", "a llama", "-q"][..],
+        &["embed", "y.gguf", "--prompt", "a llama", "--pooling", "mean", "-q"],
+    ] {
+        refused(&eval(&sandbox, args), 1, "; element 7 of tensor `blk.0.ffn_down.weight`");
+    }
+    assert!(!sandbox.path("b").exists() && !sandbox.path("im").exists());
+}
+
+#[test]
+fn what_is_odd_about_a_model_or_a_call_is_said() {
+    let sandbox = llama(&[]);
+    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let (key, value) = (b"tokenizer.ggml.pre", b"default");
+    let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 12;
+    assert_eq!(&bytes[at..at + value.len()], value);
+    bytes[at..at + value.len()].copy_from_slice(b"foo-bar");
+    fs::write(sandbox.path("x.gguf"), bytes).unwrap();
+    let text = ["perplexity", "x.gguf", "--text", "text", "--chunks", "1"];
+    let ran = eval(&sandbox, &[&text[..], &["-c", "64"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("warning: x.gguf: llama.cpp does not know `tokenizer.ggml.pre` `foo-bar`"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stderr.contains("context_length"), "{}", ran.stderr);
+    let long = eval(&sandbox, &[&text[..], &["-c", "1024"]].concat());
+    let warning = "warning: 1024 tokens exceed `llama.context_length`: 512\n";
+    assert!(long.code == Some(0) && long.stderr.contains(warning), "{}", long.stderr);
+    let long = eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "510"]);
+    assert!(long.stderr.contains("tokens exceed `llama.context_length`: 512\n"), "{}", long.stderr);
+}
+
+#[test]
+fn generate_says_how_fast_it_is() {
+    let sandbox = llama(&[]);
+    let ran = eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "8"]);
+    assert!(ran.stderr.contains(" tokens/s\n"), "{}", ran.stderr);
+}
+
+#[test]
+fn generate_says_why_there_is_no_text() {
+    let sandbox = llama(&[]);
+    let ask = ["generate", "x.gguf", "--prompt", "a llama", "-n", "8"];
+    assert!(!eval(&sandbox, &ask).stderr.contains("warning"));
+    // The model's first prediction becomes the end of every text.
+    let model = eval::Model::open(&sandbox.path("x.gguf"), &eval::Options::default()).unwrap();
+    let prompt = model.tokenizer().encode("a llama", true, false).unwrap();
+    let sampler = &mut eval::generate::Sampler::new(eval::generate::Sampling {
+        temperature: 0.0,
+        ..Default::default()
+    });
+    let first = eval::generate::generate(&model, &prompt, 1, sampler, &mut |_| true).unwrap()[0];
+    drop(model);
+    let inspect = |args: &[&str]| assert_eq!(sandbox.inspect(args).code, Some(0), "{args:?}");
+    inspect(&["set", "x.gguf", &format!("tokenizer.ggml.eos_token_id=u32:{first}")]);
+    let ran = eval(&sandbox, &ask);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "\n"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("warning: the model ended the text immediately; try --chat"),
+        "{}",
+        ran.stderr
+    );
+    inspect(&["unset", "x.gguf", "tokenizer.chat_template"]);
+    let ran = eval(&sandbox, &ask);
+    assert!(ran.stderr.contains("warning: the model ended the text immediately\n"), "{}", ran.stderr);
+}
+
+#[test]
+fn threads_are_counted_in_one_way_and_capped() {
+    let sandbox = llama(&[]);
+    for (binary, args) in [
+        (EVAL, &["perplexity", "x.gguf", "--text", "text", "-j", "0"][..]),
+        (env!("CARGO_BIN_EXE_gguf-convert"), &["llama", "out/y.gguf", "--type", "f32", "-j", "0"]),
+        (env!("CARGO_BIN_EXE_gguf-quantize"), &["x.gguf", "out/y.gguf", "q8_0", "-j", "0"]),
+        (env!("CARGO_BIN_EXE_gguf-quantize"), &["x.gguf", "out/y.gguf", "q8_0", "0"]),
+    ] {
+        refused(&sandbox.run(binary, args), 2, "`0`");
+    }
+    let start = Instant::now();
+    let ran = eval(
+        &sandbox,
+        &["perplexity", "x.gguf", "--text", "text", "-c", "64", "--chunks", "2", "-j", "100000"],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+}
+
+#[test]
+fn names_of_llama_cpp_are_understood() {
+    let sandbox = llama(&[]);
+    let args =
+        ["perplexity", "x.gguf", "--text", "text", "--ctx-size", "64", "--chunks", "2", "--json", "-q"];
+    let ran = eval(&sandbox, &args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&found["context"], &found["windows"]), (&64.into(), &2.into()));
+}
+
+#[test]
+fn nothing_invites_to_overwrite_a_baseline() {
+    let sandbox = Sandbox::new();
+    for option in [&["-c", "64"][..], &["--chunks", "2"], &["--force"]] {
+        let ran = eval(&sandbox, &[&["check", "x.gguf", "--text", "t", "--baseline", "b"], option].concat());
+        refused(&ran, 2, "leave out --context, --chunks and --force");
+        assert!(!ran.stderr.contains("--save"), "{}", ran.stderr);
+    }
+    let ran = eval(&sandbox, &["embed", "x.gguf"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("--text <FILE>|--prompt <TEXT>"), "{}", ran.stderr);
+}
+
+#[test]
+fn files_that_no_graph_fits_are_refused() {
+    for (golden, option, message) in [
+        (
+            "glm4moe-old-only",
+            "--mtp",
+            "the file has the 1 last layers alone, which predict further tokens, and not those before them\n\
+             hint: run the file of the whole model",
+        ),
+        ("deepseek4", "--force", "architecture `deepseek4`: there is no graph for it"),
+    ] {
+        let sandbox = Sandbox::with_golden(golden);
+        let ran = sandbox.convert(&[golden, "x.gguf", "--type", "f32", "--quiet", option]);
+        assert_eq!(ran.code, Some(0), "{golden}: {}", ran.stderr);
+        let ran = eval(&sandbox, &["generate", "x.gguf", "--prompt", "x", "-n", "1", "--quiet"]);
+        refused(&ran, 1, message);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_keeps_the_part_of_a_matrix_that_there_is() {
+    let sandbox = llama(&[]);
+    let text = fs::read(sandbox.path("text")).unwrap();
+    fs::write(sandbox.path("text"), text.repeat(40)).unwrap();
+    let args = ["imatrix", "x.gguf", "--text", "text", "-c", "64", "-o", "im.gguf", "-j", "1"];
+    // After the first line of progress there are many windows left.
+    let interrupted = |args: &[&str]| {
+        let mut child = sandbox.command(EVAL).args(args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = lines.by_ref().map(Result::unwrap).find(|line| line.contains(" chunks")).unwrap();
+        assert!(first.contains(" of "), "{first}");
+        signal(&child, "INT");
+        let rest: Vec<String> = lines.map(Result::unwrap).collect();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+        rest.join("\n")
+    };
+    let said = interrupted(&args);
+    assert!(said.contains("error: interrupted after ") && said.contains("continue with --resume"), "{said}");
+    let saved = Sums::open(&sandbox.path("im.gguf")).unwrap();
+    assert!(
+        saved.n_chunks > 0 && said.contains(&format!("{} chunks are in im.gguf", saved.n_chunks)),
+        "{said}"
+    );
+    // A whole matrix is not replaced with a part.
+    let before = fs::read(sandbox.path("im.gguf")).unwrap();
+    let said = interrupted(&[&args[..], &["--force"]].concat());
+    assert!(said.contains("is untouched; use --save-every N"), "{said}");
+    assert!(fs::read(sandbox.path("im.gguf")).unwrap() == before);
+}

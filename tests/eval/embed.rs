@@ -1,0 +1,186 @@
+//! `gguf-eval embed` on tiny encoders, compared with transformers on the same texts (`golden/embed/`, made by
+//! `scripts/golden/embed.py`).
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, golden, succeed};
+use imatrix::Sums;
+use serde_json::Value;
+
+fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
+}
+
+fn sandbox(name: &str) -> Sandbox {
+    let sandbox = Sandbox::with_golden(name);
+    succeed(sandbox.convert(&[name, "x.gguf", "--type", "f32", "--quiet"]));
+    sandbox
+}
+
+fn texts(name: &str) -> Vec<Value> {
+    let json = fs::read_to_string(golden("embed").join(format!("{name}.json"))).unwrap();
+    serde_json::from_str::<Value>(&json).unwrap().as_array().unwrap().clone()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+}
+
+fn near(found: &[f64], expected: &[f64], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let range = expected.iter().fold(0.0, |range: f64, x| range.max(x.abs()));
+    assert!(worst <= 2e-4 * range, "{what}: {worst} of {range}");
+}
+
+/// Lines of numbers.
+fn rows(stdout: &str) -> Vec<Vec<f64>> {
+    stdout.lines().map(|line| line.split(' ').map(|x| x.parse().unwrap()).collect()).collect()
+}
+
+#[test]
+fn vectors_are_those_of_transformers() {
+    let sandbox = sandbox("bert");
+    let expected = texts("bert");
+    let lines: Vec<&str> = expected.iter().map(|text| text["text"].as_str().unwrap()).collect();
+    fs::write(sandbox.path("lines"), lines.join("\n")).unwrap();
+    // The file says that the mean is wanted.
+    for (args, way) in
+        [(&[][..], "mean"), (&["--pooling", "cls"][..], "cls"), (&["--pooling", "last"][..], "last")]
+    {
+        let ran = succeed(eval(&sandbox, &[&["embed", "x.gguf", "--text", "lines"], args].concat()));
+        let found = rows(&ran.stdout);
+        assert_eq!((found.len(), ran.stderr.as_str()), (expected.len(), ""), "{way}");
+        for (found, text) in found.iter().zip(&expected) {
+            near(found, &numbers(&text[way]), way);
+        }
+    }
+    let all = succeed(eval(&sandbox, &["embed", "x.gguf", "--prompt", lines[0], "--pooling", "none"]));
+    let all = rows(&all.stdout);
+    assert_eq!(all.len(), expected[0]["ids"].as_array().unwrap().len());
+    near(&all[0], &numbers(&expected[0]["cls"]), "first row");
+    near(&all[all.len() - 1], &numbers(&expected[0]["last"]), "last row");
+}
+
+#[test]
+fn vectors_of_length_one_as_json() {
+    let sandbox = sandbox("bert");
+    let expected = &texts("bert")[1];
+    let args = ["embed", "x.gguf", "--prompt", expected["text"].as_str().unwrap(), "--normalize", "--json"];
+    let report: Value = serde_json::from_str(&succeed(eval(&sandbox, &args)).stdout).unwrap();
+    assert_eq!((&report["pooling"], &report["architecture"]), (&"mean".into(), &"bert".into()));
+    let text = &report["texts"][0];
+    assert_eq!(text["tokens"], expected["ids"].as_array().unwrap().len());
+    let mut vector = numbers(&expected["mean"]);
+    let length = vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+    vector.iter_mut().for_each(|x| *x /= length);
+    near(&numbers(&text["vector"]), &vector, "normalized");
+}
+
+#[test]
+fn rankers_score_pairs() {
+    let sandbox = sandbox("bert-classifier");
+    for pair in texts("bert-classifier") {
+        let args = ["embed", "x.gguf", "--prompt", pair["text"].as_str().unwrap(), "--json"];
+        let report: Value = serde_json::from_str(&succeed(eval(&sandbox, &args)).stdout).unwrap();
+        let text = &report["texts"][0];
+        assert_eq!(text["tokens"], pair["ids"].as_array().unwrap().len());
+        assert_eq!(text["labels"], serde_json::json!(["bad", "so-so", "good"]));
+        near(&numbers(&text["scores"]), &numbers(&pair["scores"]), "scores");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_advice() {
+    let sandbox = sandbox("distilbert-mlm-old");
+    fs::write(sandbox.path("text"), "one two three ".repeat(40)).unwrap();
+    let refused = |ran: Output, problem: &str, hint: &str| {
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+        assert!(ran.stderr.contains(problem) && ran.stderr.contains(hint), "{}", ran.stderr);
+    };
+    refused(
+        eval(&sandbox, &["embed", "x.gguf", "--prompt", "x"]),
+        "`bert.pooling_type` is absent",
+        "--pooling mean",
+    );
+    let args = ["embed", "x.gguf", "--prompt", "x", "--pooling", "rank"];
+    refused(eval(&sandbox, &args), "`cls.output.weight` are absent", "");
+    let args = ["embed", "x.gguf", "--text", "text", "--pooling", "mean"];
+    refused(eval(&sandbox, &args), "and the model has 32 learned ones", "split the text");
+    let args = ["perplexity", "x.gguf", "--text", "text", "--context", "16"];
+    refused(eval(&sandbox, &args), "predicts no tokens", "`gguf-eval embed` runs encoders");
+    refused(
+        eval(&sandbox, &["generate", "x.gguf", "--prompt", "x"]),
+        "predicts no tokens",
+        "`gguf-eval embed`",
+    );
+}
+
+#[test]
+fn layers_that_a_file_cannot_have_take_no_memory() {
+    let sandbox = sandbox("bert");
+    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let key = b"bert.block_count";
+    let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 4;
+    bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    fs::write(sandbox.path("y.gguf"), bytes).unwrap();
+    let ran = eval(&sandbox, &["embed", "y.gguf", "--prompt", "x"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`bert.block_count`: expected at most"), "{}", ran.stderr);
+}
+
+#[test]
+fn importance_matrices_of_encoders_cover_every_layer() {
+    let sandbox = sandbox("bert");
+    fs::write(sandbox.path("text"), "A llama is an animal of the quick brown fox. ".repeat(20)).unwrap();
+    let args = ["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf", "-q"];
+    assert_eq!(succeed(eval(&sandbox, &args)).stderr, "");
+    let sums = Sums::open(&sandbox.path("im.gguf")).unwrap();
+    for layer in 0..2 {
+        for part in ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down"] {
+            let entry = &sums.entries[&format!("blk.{layer}.{part}.weight")];
+            assert!(entry.sums.iter().all(|sum| *sum > 0.0), "{part}");
+        }
+    }
+    assert_eq!(sums.entries.len(), 12);
+}
+
+#[test]
+fn encoders_with_decoders_answer() {
+    let sandbox = sandbox("t5");
+    let ran = succeed(eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"]));
+    assert!(ran.stderr.contains("4 tokens after"), "{}", ran.stderr);
+    fs::write(sandbox.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
+    // Both sides of the model, and what lies between them.
+    let args = ["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf", "-q"];
+    assert_eq!(succeed(eval(&sandbox, &args)).stderr, "");
+    let sums = Sums::open(&sandbox.path("im.gguf")).unwrap();
+    assert!(sums.entries.contains_key("enc.blk.1.ffn_down.weight"));
+    assert!(sums.entries.contains_key("dec.blk.1.cross_attn_k.weight"));
+    assert_eq!(sums.entries.len(), 2 * 6 + 2 * 10);
+    let ran = eval(&sandbox, &["perplexity", "x.gguf", "--text", "text", "--context", "16"]);
+    assert!(
+        ran.stderr.contains("does not predict the next token") && ran.stderr.contains("generate"),
+        "{}",
+        ran.stderr
+    );
+    let ran = eval(&sandbox, &["embed", "x.gguf", "--prompt", "x", "--pooling", "mean"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("makes no vectors"), "{}", ran.stderr);
+}
+
+#[test]
+fn models_of_sound_say_that_they_hear_none() {
+    let sandbox = sandbox("whisper");
+    fs::write(sandbox.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
+    for args in [
+        &["perplexity", "x.gguf", "--text", "text", "--context", "16"][..],
+        &["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf"],
+        &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"],
+        &["embed", "x.gguf", "--prompt", "x", "--pooling", "mean"],
+    ] {
+        let ran = eval(&sandbox, args);
+        assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("there is none") && ran.stderr.contains("hint: "), "{}", ran.stderr);
+    }
+    assert!(!sandbox.path("im.gguf").exists());
+}

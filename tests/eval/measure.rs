@@ -1,0 +1,344 @@
+//! `gguf-eval compare`, `check`, `imatrix` and `score` on tiny models, compared with the reference's tools
+//! (`golden/eval-cli/`, made by `scripts/golden/eval_cli.sh`).
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use crate::common::{Output, Sandbox, golden, succeed};
+use eval::logits_file::LogitsFile;
+use imatrix::{Format, Sums};
+use serde_json::Value;
+
+fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
+}
+
+/// The files of the golden's maker: a model in f32, and after Q4_0 and back; and its text.
+fn sandbox(name: &str) -> Sandbox {
+    let sandbox = Sandbox::with_golden(name);
+    let expected = fs::read_to_string(sandbox.path(name).join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    let pre = match expected["pre"].as_str().unwrap() {
+        "default" => vec![],
+        pre => vec!["--pre", pre],
+    };
+    succeed(sandbox.convert(&[&[name, "base.gguf", "--type", "f32", "--quiet"], &pre[..]].concat()));
+    sandbox.add_text();
+    sandbox
+}
+
+fn quantize(sandbox: &Sandbox, args: &[&str]) {
+    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args));
+}
+
+fn llama_and_back() -> Sandbox {
+    let sandbox = sandbox("llama");
+    quantize(&sandbox, &["base.gguf", "q4_0.gguf", "q4_0", "--quiet"]);
+    quantize(&sandbox, &["--allow-requantize", "q4_0.gguf", "back.gguf", "f32", "--quiet"]);
+    sandbox
+}
+
+fn golden_path(name: &str) -> String {
+    golden("eval-cli").join(name).to_str().unwrap().to_owned()
+}
+
+/// Metrics that the reference printed, by name: value and error.
+fn reference() -> BTreeMap<String, (f64, Option<f64>)> {
+    let text = fs::read_to_string(golden_path("compare.txt")).unwrap();
+    let mut figures = BTreeMap::new();
+    for line in text.lines() {
+        let (name, rest) = line.rsplit_once(':').unwrap();
+        let number = |text: &str| text.trim().trim_end_matches('%').trim().parse::<f64>().unwrap();
+        let (value, error) = rest.split_once('±').map_or((rest, None), |(value, error)| (value, Some(error)));
+        let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+        figures.insert(name, (number(value), error.map(number)));
+    }
+    figures
+}
+
+/// Fails unless a figure and its error are the reference's within a share of it, and what its
+/// last printed digit cannot tell.
+fn same(found: &Value, expected: (f64, Option<f64>), scale: f64, share: f64, digit: f64, what: &str) {
+    let near = |found: &Value, expected: f64| {
+        let found = found.as_f64().unwrap() * scale;
+        assert!((found - expected).abs() <= share * expected.abs() + digit, "{what}: {found}, {expected}");
+    };
+    match expected.1 {
+        Some(error) => {
+            near(&found["value"], expected.0);
+            near(&found["error"], error);
+        }
+        None => near(found, expected.0),
+    }
+}
+
+fn check_figures(json: &str, share: f64) {
+    let report: Value = serde_json::from_str(json).unwrap();
+    let found = &report["files"][0]["predictions"];
+    let reference = reference();
+    let expect = |name: &str, key: &str, scale: f64, digit: f64| {
+        same(&found[key], reference[name], scale, share, digit, name);
+    };
+    expect("Mean PPL(Q)", "perplexity", 1.0, 1e-4);
+    expect("Mean PPL(base)", "base_perplexity", 1.0, 1e-4);
+    expect("Cor(ln(PPL(Q)), ln(PPL(base)))", "correlation", 100.0, 0.01);
+    expect("Mean ln(PPL(Q)/PPL(base))", "ln_perplexity_ratio", 1.0, 1e-5);
+    expect("Mean PPL(Q)/PPL(base)", "perplexity_ratio", 1.0, 1e-5);
+    expect("Mean PPL(Q)-PPL(base)", "perplexity_difference", 1.0, 2e-3);
+    expect("Mean KLD", "kl", 1.0, 2e-6);
+    expect("Mean Δp", "p_diff", 100.0, 1e-3);
+    expect("RMS Δp", "p_diff_rms", 100.0, 1e-3);
+    expect("Same top p", "same_top", 100.0, 1e-3);
+    let names = [
+        ("Maximum", "maximum"),
+        ("99.9%", "p99_9"),
+        ("99.0%", "p99"),
+        ("95.0%", "p95"),
+        ("90.0%", "p90"),
+        ("Median", "median"),
+        ("10.0%", "p10"),
+        ("5.0%", "p5"),
+        ("1.0%", "p1"),
+        ("0.1%", "p0_1"),
+        ("Minimum", "minimum"),
+    ];
+    for (name, key) in names {
+        let kl = reference[&format!("{name} KLD")];
+        same(&found["kl_quantiles"][key], kl, 1.0, share, 2e-6, name);
+        let p_diff = reference[&format!("{name} Δp")];
+        same(&found["p_diff_quantiles"][key], p_diff, 100.0, share, 1e-3, name);
+    }
+}
+
+#[test]
+fn comparisons_are_the_reference_s() {
+    let sandbox = llama_and_back();
+    let direct =
+        ["compare", "base.gguf", "back.gguf", "--text", "text", "-c", "64", "--chunks", "4", "--json", "-q"];
+    // The reference has the base in 16 bits.
+    check_figures(&succeed(eval(&sandbox, &direct)).stdout, 2e-3);
+    let saved = succeed(eval(&sandbox, &["compare", &golden_path("llama.kld"), "back.gguf", "--json", "-q"]));
+    check_figures(&saved.stdout, 1e-4);
+}
+
+#[test]
+fn saved_predictions_are_the_reference_s() {
+    let sandbox = llama_and_back();
+    let args = [
+        "compare",
+        "base.gguf",
+        "--text",
+        "text",
+        "-c",
+        "64",
+        "--chunks",
+        "4",
+        "--save-logits",
+        "our.kld",
+        "-q",
+    ];
+    succeed(eval(&sandbox, &args));
+    let ours = LogitsFile::open(&sandbox.path("our.kld")).unwrap();
+    let theirs = LogitsFile::open(&PathBuf::from(golden_path("llama.kld"))).unwrap();
+    assert_eq!(ours.layout(), theirs.layout());
+    assert_eq!(ours.tokens().unwrap(), theirs.tokens().unwrap());
+    for window in 0..4 {
+        for position in 0..ours.layout().n_positions() {
+            let (ours, theirs) = (ours.position(window, position), theirs.position(window, position));
+            let worst =
+                ours.decode().iter().zip(theirs.decode()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(worst < 1e-4, "window {window}, position {position}: {worst}");
+        }
+    }
+    let again = eval(&sandbox, &args);
+    assert!(again.code == Some(1) && again.stderr.contains("our.kld"), "{}", again.stderr);
+}
+
+#[test]
+fn the_same_file_does_not_diverge_and_tensors_tell_their_types() {
+    let sandbox = llama_and_back();
+    let args =
+        ["compare", "base.gguf", "base.gguf", "q4_0.gguf", "--text", "text", "-c", "64", "--chunks", "2"];
+    let ran = succeed(eval(&sandbox, &[&args[..], &["--json", "--html", "page.html", "-q"]].concat()));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let same = &report["files"][0];
+    assert_eq!(same["predictions"]["kl"]["value"], 0.0);
+    assert_eq!(same["predictions"]["same_top_k"]["value"], 1.0);
+    assert!(same["tensors"]["tensors"].as_array().unwrap().iter().all(|it| it["snr_db"].is_null()));
+    let other = &report["files"][1]["tensors"]["tensors"];
+    for tensor in other.as_array().unwrap() {
+        let snr = tensor["snr_db"].as_f64();
+        match tensor["dtype"].as_str().unwrap() {
+            "f32" => assert_eq!(snr, None),
+            // Normal weights in blocks of 32: about 21 dB with 4 bits, about 36 with 6.
+            "q4_0" => assert!((18.0..24.0).contains(&snr.unwrap()), "{tensor}"),
+            "q6_K" => assert!((31.0..41.0).contains(&snr.unwrap()), "{tensor}"),
+            other => panic!("{other}"),
+        }
+    }
+    let page = fs::read_to_string(sandbox.path("page.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 3, "position, window, tensors of one file");
+    assert!(page.contains("q4_0.gguf") && page.contains("blk.1.ffn_down.weight"));
+    // The page has the words of the command line, and zeros without a sign.
+    for label in ["KL divergence, mean", "perplexity / base", "same top token", "change of probability, RMS"]
+    {
+        assert!(page.contains(label), "{label}");
+    }
+    assert!(!page.contains("-0.000 %") && !page.contains(">-0.000000<"));
+    let alone = succeed(eval(&sandbox, &["compare", "base.gguf", "q4_0.gguf", "--tensors", "-q"]));
+    assert!(alone.stdout.contains("blk.0.attn_q.weight") && !alone.stdout.contains("perplexity"));
+}
+
+#[test]
+fn calls_that_ask_for_nothing_are_refused() {
+    let sandbox = sandbox("llama");
+    for (args, message) in [
+        (&["compare", "base.gguf"][..], "missing file to compare with the base"),
+        (&["compare", "base.gguf", "base.gguf"], "missing text"),
+        (&["compare", &golden_path("llama.kld"), "base.gguf", "--tensors"], "the base is saved logits"),
+        (&["imatrix", "base.gguf", "-o", "x"], "--text"),
+        (&["score", "base.gguf"], "--hellaswag"),
+    ] {
+        let ran = eval(&sandbox, args);
+        assert!(ran.code == Some(2) && ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_check_fails_when_a_file_got_worse() {
+    let sandbox = llama_and_back();
+    let args = |file, baseline| ["check", file, "--baseline", baseline, "--text", "text", "-q"];
+    let save = ["--save", "-c", "64", "--chunks", "2"];
+    let base = ["--base", "base.gguf"];
+    succeed(eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base, &save].concat()));
+    let again = succeed(eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base].concat()));
+    assert_eq!(again.stdout.lines().filter(|line| line.starts_with("ok: ")).count(), 2, "{}", again.stdout);
+    quantize(&sandbox, &["--pure", "base.gguf", "q2_k.gguf", "q2_k", "--quiet"]);
+    let worse = eval(&sandbox, &[&args("q2_k.gguf", "b.json")[..], &base].concat());
+    assert_eq!(worse.code, Some(1));
+    assert!(worse.stdout.contains("worse: KL divergence "), "{}", worse.stdout);
+    assert!(worse.stderr.starts_with("error: q2_k.gguf: "), "{}", worse.stderr);
+    // As much worse as the margin allows is not worse.
+    let wide = ["--divergence-margin", "100000%", "--perplexity-margin", "1000"];
+    succeed(eval(&sandbox, &[&args("q2_k.gguf", "b.json")[..], &base, &wide].concat()));
+    let without = eval(&sandbox, &args("back.gguf", "b.json"));
+    assert_eq!((without.code, without.stderr.contains("--base")), (Some(2), true));
+    fs::write(sandbox.path("text"), "another text").unwrap();
+    let other = eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base].concat());
+    assert!(
+        other.code == Some(1) && other.stderr.contains("expected the text of the baseline"),
+        "{}",
+        other.stderr
+    );
+}
+
+#[test]
+fn importance_matrices_are_the_reference_s() {
+    for model in ["llama", "mixtral", "deepseek3-old"] {
+        let sandbox = sandbox(model);
+        let args =
+            ["imatrix", "base.gguf", "--text", "text", "-c", "64", "--chunks", "5", "-q", "-o", "our.gguf"];
+        succeed(eval(&sandbox, &args));
+        let ours = Sums::open(&sandbox.path("our.gguf")).unwrap();
+        let theirs = Sums::open(&PathBuf::from(golden_path(&format!("{model}.imatrix.gguf")))).unwrap();
+        assert_eq!(ours.datasets, theirs.datasets);
+        assert_eq!((ours.n_chunks, ours.chunk_tokens), (theirs.n_chunks, theirs.chunk_tokens));
+        assert!(ours.entries.keys().eq(theirs.entries.keys()), "{model}");
+        for (name, theirs) in &theirs.entries {
+            let ours = &ours.entries[name];
+            assert_eq!(ours.counts, theirs.counts, "{name}");
+            for (our, their) in ours.sums.iter().zip(&theirs.sums) {
+                assert!((our - their).abs() <= 1e-4 * their.abs() + 1e-6, "{model} {name}: {our} {their}");
+            }
+        }
+    }
+}
+
+#[test]
+fn matrices_are_resumed_and_added() {
+    let sandbox = sandbox("llama");
+    let args = |output, n| {
+        let args = ["imatrix", "base.gguf", "--text", "text", "-c", "64", "-q", "-o", output, "--chunks", n];
+        args.map(str::to_owned)
+    };
+    let run = |args: &[String]| {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        eval(&sandbox, &args)
+    };
+    succeed(run(&args("whole.gguf", "4")));
+    succeed(run(&args("part.gguf", "1")));
+    assert_eq!(run(&args("part.gguf", "4")).code, Some(1), "it exists");
+    let resume =
+        [&args("part.gguf", "4")[..], &["--resume".to_owned(), "--save-every".to_owned(), "1".to_owned()]]
+            .concat();
+    succeed(run(&resume));
+    let (whole, part) =
+        (Sums::open(&sandbox.path("whole.gguf")).unwrap(), Sums::open(&sandbox.path("part.gguf")).unwrap());
+    assert_eq!((whole.n_chunks, &whole.datasets), (part.n_chunks, &part.datasets));
+    for (name, whole) in &whole.entries {
+        let part = &part.entries[name];
+        assert_eq!(whole.counts, part.counts, "{name}");
+        assert!(whole.sums.iter().zip(&part.sums).all(|(a, b)| (a - b).abs() <= 1e-5 * a.abs()), "{name}");
+    }
+    let merged = [
+        "imatrix",
+        "--merge",
+        "whole.gguf",
+        "part.gguf",
+        "-o",
+        "both.dat",
+        "--format",
+        "dat",
+        "-c",
+        "64",
+        "-q",
+    ];
+    let told = succeed(eval(&sandbox, &[&merged[..], &["--json"]].concat()));
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!((&told["windows"], &told["entries"]), (&Value::from(8), &Value::from(whole.entries.len())));
+    let both = Sums::open(&sandbox.path("both.dat")).unwrap();
+    assert_eq!((both.format, both.n_chunks), (Format::Legacy, 8));
+    // Statistics of another text are not continued.
+    fs::write(sandbox.path("other"), fs::read(sandbox.path("text")).unwrap()).unwrap();
+    let mut other = resume.clone();
+    other[3] = "other".to_owned();
+    assert!(run(&other).stderr.contains("its text is text"));
+    // The other program reads the matrix.
+    quantize(&sandbox, &["--imatrix", "part.gguf", "base.gguf", "small.gguf", "iq2_xs", "--quiet"]);
+}
+
+#[test]
+fn scores_are_the_reference_s() {
+    let sandbox = sandbox("llama");
+    let reference = fs::read_to_string(golden_path("scores.txt")).unwrap();
+    for (name, file) in [
+        ("hellaswag", "hellaswag.txt"),
+        ("winogrande", "winogrande.csv"),
+        ("multiple-choice", "multiple-choice.bin"),
+    ] {
+        let lines: Vec<Vec<&str>> = reference
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix(name)?.split_whitespace().collect()))
+            .collect();
+        assert!(!lines.is_empty());
+        let option = format!("--{name}");
+        let ran =
+            succeed(eval(&sandbox, &["score", "base.gguf", &option, &golden_path(file), "--json", "-q"]));
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let answers = found["answers"].as_array().unwrap();
+        assert_eq!(answers.len(), lines.len(), "{name}");
+        let mut n_right = 0.0;
+        for (index, (answer, line)) in answers.iter().zip(&lines).enumerate() {
+            n_right += f64::from(u8::from(answer["is_right"].as_bool().unwrap()));
+            let accuracy: f64 = line[1].trim_end_matches('%').parse().unwrap();
+            let ours = 100.0 * n_right / (index + 1) as f64;
+            assert!((ours - accuracy).abs() < 1e-4, "{name} {}: {ours} {accuracy}", index + 1);
+            if name == "winogrande" {
+                for (ours, theirs) in answer["scores"].as_array().unwrap().iter().zip(&line[2..4]) {
+                    let theirs: f64 = theirs.parse().unwrap();
+                    assert!((ours.as_f64().unwrap() - theirs).abs() < 1e-4, "{index}: {ours} {theirs}");
+                }
+                assert_eq!(answer["chosen"].as_u64().unwrap() + 1, line[4].parse::<u64>().unwrap());
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! `gguf-eval perplexity|compare|imatrix --part K/N`: parts that were measured apart give what one run gives, byte for byte.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox};
+
+fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
+}
+
+fn succeed(ran: Output) -> String {
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran.stdout
+}
+
+/// A golden's model in f32, the same after Q4_0, and a text.
+fn sandbox(name: &str) -> Sandbox {
+    let sandbox = Sandbox::with_golden(name);
+    let args = [name, "base.gguf", "--type", "f32", "--pre", "default", "--quiet"];
+    succeed(sandbox.convert(if name == "llama" { &args[..4] } else { &args }));
+    let args = ["base.gguf", "q4_0.gguf", "q4_0", "--quiet"];
+    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args));
+    sandbox.add_text();
+    sandbox
+}
+
+/// Runs `args` in so many parts, and gives the names of their files.
+fn parts(sandbox: &Sandbox, args: &[&str], n: u32) -> Vec<String> {
+    let part = |k| {
+        let (part, output) = (format!("{k}/{n}"), format!("{}-{k}-of-{n}.part", args[0]));
+        succeed(eval(sandbox, &[args, &["--part", &part, "--output", &output, "-q"]].concat()));
+        output
+    };
+    (1..=n).map(part).collect()
+}
+
+/// `verb --merge PARTS... ARGS`.
+fn merge(sandbox: &Sandbox, verb: &str, parts: &[String], args: &[&str]) -> Output {
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    eval(sandbox, &[&[verb, "--merge"], &parts[..], args].concat())
+}
+
+/// Windows of 64 tokens run 32 at a time: these are three groups, of which the last is short.
+const WINDOWS: &[&str] = &["--text", "text", "--context", "64", "--chunks", "70"];
+
+#[test]
+fn perplexity_of_parts_is_that_of_one_run() {
+    let sandbox = sandbox("llama");
+    let args = [&["perplexity", "q4_0.gguf"], WINDOWS].concat();
+    let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
+    let text = succeed(eval(&sandbox, &[&args[..], &["-q"]].concat()));
+    // Of four parts one has nothing to do.
+    for n in [1, 2, 3, 4] {
+        let mut parts = parts(&sandbox, &args, n);
+        parts.reverse();
+        assert_eq!(succeed(merge(&sandbox, "perplexity", &parts, &["--json", "-q"])), json, "{n}");
+        assert_eq!(succeed(merge(&sandbox, "perplexity", &parts, &["-q"])), text, "{n}");
+    }
+    // With a stride windows overlap.
+    let args = ["perplexity", "base.gguf", "--text", "text", "-c", "64", "--stride", "48", "--chunks", "20"];
+    let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
+    let parts = parts(&sandbox, &[&args[..], &["--force"]].concat(), 2);
+    assert_eq!(succeed(merge(&sandbox, "perplexity", &parts, &["--json", "-q"])), json);
+}
+
+#[test]
+fn parts_of_machines_with_other_cpu_levels_give_the_same_digits() {
+    let sandbox = sandbox("llama");
+    let levels = quant::Level::available();
+    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    for activations in ["f32", "rounded"] {
+        // Two groups, of which the second has one window: plain loops are slow.
+        let args = [
+            "perplexity",
+            "q4_0.gguf",
+            "--text",
+            "text",
+            "--context",
+            "64",
+            "--chunks",
+            "33",
+            "--activations",
+            activations,
+        ];
+        let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
+        let mut parts = parts(&sandbox, &[&args[..], &["--force"]].concat(), 2);
+        for level in &levels {
+            parts[1] = format!("{}.part", level.name());
+            let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-eval"));
+            command.args(args).args(["--part", "2/2", "--output", &parts[1], "--force", "-q"]);
+            let output = command.env(quant::LEVEL_VARIABLE, level.name()).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let ran = merge(&sandbox, "perplexity", &parts, &["--json"]);
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), json.as_str()), "{}", level.name());
+            assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn comparisons_of_parts_are_those_of_one_run() {
+    let sandbox = sandbox("llama");
+    let args = [&["compare", "base.gguf", "q4_0.gguf", "base.gguf", "--top-tokens", "5"], WINDOWS].concat();
+    let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
+    let text = succeed(eval(&sandbox, &[&args[..], &["-q"]].concat()));
+    for n in [2, 3] {
+        let parts = parts(&sandbox, &args, n);
+        assert_eq!(succeed(merge(&sandbox, "compare", &parts, &["--json", "-q"])), json, "{n}");
+        assert_eq!(
+            succeed(merge(&sandbox, "compare", &parts, &["-q", "--html", "page.html", "--force"])),
+            text
+        );
+        let page = fs::read_to_string(sandbox.path("page.html")).unwrap();
+        assert!(page.contains("q4_0.gguf"), "{page}");
+    }
+    // Saved predictions have parts as well.
+    let save = [&["compare", "base.gguf", "--save-logits", "base.kld", "-q"], WINDOWS].concat();
+    succeed(eval(&sandbox, &save));
+    let args = ["compare", "base.kld", "q4_0.gguf"];
+    let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
+    let parts = parts(&sandbox, &[&args[..], &["--force"]].concat(), 2);
+    assert_eq!(succeed(merge(&sandbox, "compare", &parts, &["--json", "-q"])), json);
+}
+
+#[test]
+fn importance_matrices_of_parts_are_those_of_one_run() {
+    for (name, format) in [("llama", "dat"), ("mixtral", "gguf")] {
+        let sandbox = sandbox(name);
+        let args = [&["imatrix", "base.gguf", "--process-output"], WINDOWS].concat();
+        let told = succeed(eval(
+            &sandbox,
+            &[&args[..], &["-o", "out.gguf", "--format", format, "--json", "-q"]].concat(),
+        ));
+        let whole = fs::read(sandbox.path("out.gguf")).unwrap();
+        for n in [2, 3] {
+            let mut parts = parts(&sandbox, &args, n);
+            parts.rotate_left(1);
+            let args = ["-o", "out.gguf", "--format", format, "--json", "--force", "-q"];
+            assert_eq!(succeed(merge(&sandbox, "imatrix", &parts, &args)), told, "{name} {n}");
+            assert!(fs::read(sandbox.path("out.gguf")).unwrap() == whole, "{name} {n}");
+        }
+    }
+}
+
+#[test]
+fn parts_that_do_not_go_together_are_named() {
+    let sandbox = sandbox("llama");
+    let args = [&["perplexity", "q4_0.gguf"], WINDOWS].concat();
+    let of_two = parts(&sandbox, &args, 2);
+    let of_three = parts(&sandbox, &args, 3);
+    fs::copy(sandbox.path(&of_two[0]), sandbox.path("again.part")).unwrap();
+    let mut bytes = fs::read(sandbox.path(&of_two[1])).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(sandbox.path("damaged.part"), &bytes).unwrap();
+    fs::write(sandbox.path("cut.part"), &bytes[..20]).unwrap();
+    fs::write(sandbox.path("other"), "An other text. ".repeat(2000)).unwrap();
+    let other = |name: &str, args: &[&str]| {
+        let args =
+            [args, &["--context", "64", "--chunks", "70", "--part", "2/2", "--output", name, "-q"]].concat();
+        succeed(eval(&sandbox, &args));
+        name.to_owned()
+    };
+    let of_text = other("text.part", &["perplexity", "q4_0.gguf", "--text", "other"]);
+    let of_model = other("model.part", &["perplexity", "base.gguf", "--text", "text"]);
+    let of_verb = other("verb.part", &["compare", "base.gguf", "q4_0.gguf", "--text", "text"]);
+    let rounded = ["perplexity", "q4_0.gguf", "--text", "text", "--activations", "rounded"];
+    let of_activations = other("activations.part", &rounded);
+    let first = of_two[0].clone();
+    for (second, says) in [
+        (None, "missing parts of 2: 2"),
+        (Some("again.part"), "again.part: duplicate part 1/2: perplexity-1-of-2.part"),
+        (Some("damaged.part"), "damaged.part: SHA-256 mismatch: the file is truncated or damaged"),
+        (Some("cut.part"), "cut.part: the file ends after 20 bytes"),
+        (Some("text"), "text: not a part of a measurement"),
+        (Some("none"), "none: cannot open: No such file or directory (os error 2)"),
+        (
+            Some(&of_three[1]),
+            "part of another run: the number of its parts is 3, and 2 in perplexity-1-of-2.part",
+        ),
+        (Some(&of_text), "text.part: part of another run: its `text` is \""),
+        (Some(&of_model), "model.part: part of another run: its `model` is \""),
+        (Some(&of_activations), "its `activations` is \"rounded\", and \"f32\" in perplexity-1-of-2.part"),
+        (Some(&of_verb), "verb.part: a part of `compare`, expected `perplexity`"),
+    ] {
+        let parts: Vec<String> =
+            [Some(first.as_str()), second].into_iter().flatten().map(str::to_owned).collect();
+        let ran = merge(&sandbox, "perplexity", &parts, &[]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{second:?}");
+        assert!(ran.stderr.contains(says), "{second:?}: `{says}` is not in\n{}", ran.stderr);
+    }
+    // An existing part is only replaced on request.
+    let again = [&args[..], &["--part", "1/2", "--output", &first]].concat();
+    let ran = eval(&sandbox, &again);
+    assert!(ran.code == Some(1) && ran.stderr.contains("exists already"), "{}", ran.stderr);
+    succeed(eval(&sandbox, &[&again[..], &["--force", "-q"]].concat()));
+    for (args, says) in [
+        (
+            &["perplexity", "q4_0.gguf", "--text", "text", "--part", "3/2", "--output", "x"][..],
+            "not a part as 2/8",
+        ),
+        (&["perplexity", "q4_0.gguf", "--text", "text", "--part", "1/2"], "--output <FILE>"),
+        (&["perplexity", "q4_0.gguf", "--merge", "x"], "cannot be used with"),
+        (
+            &["imatrix", "q4_0.gguf", "--text", "text", "--part", "1/2", "-o", "x", "--resume"],
+            "cannot be used with",
+        ),
+        (&["compare", "base.gguf", "--text", "text", "--part", "1/2", "-o", "x"], "missing file to compare"),
+    ] {
+        let ran = eval(&sandbox, args);
+        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+    }
+}

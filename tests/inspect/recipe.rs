@@ -1,0 +1,175 @@
+//! `gguf-inspect recipe`: the types of a file, out of its header, applied to the weights that it was made of.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox};
+use serde_json::Value as Json;
+
+const INSPECT: &str = env!("CARGO_BIN_EXE_gguf-inspect");
+
+/// A place with a checkpoint and a file of it in a mix of types.
+fn place() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama");
+    let types = ["--tensor-type", "blk.0.ffn_down=iq4_nl", "--tensor-type", "blk.1.attn_k=q5_1"];
+    done(
+        &sandbox,
+        sandbox.convert(&[&["llama", "out/theirs.gguf", "-t", "q4_k_m", "-q"], &types[..]].concat()),
+    );
+    sandbox
+}
+
+fn done(_: &Sandbox, ran: Output) -> String {
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran.stdout
+}
+
+#[test]
+fn a_recipe_makes_the_same_file_again() {
+    let sandbox = place();
+    let ran = sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "theirs.json"]);
+    let said = "wrote theirs.json: Q4_K_M, 21 tensors: ";
+    assert!(ran.code == Some(0) && ran.stderr.starts_with(said), "{}", ran.stderr);
+    // On stdout the same.
+    let text = fs::read_to_string(sandbox.path("theirs.json")).unwrap();
+    assert_eq!(done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf"])), text);
+    done(&sandbox, sandbox.convert(&["llama", "out/ours.gguf", "--recipe", "theirs.json", "-q"]));
+    let bytes = |name: &str| fs::read(sandbox.path(name)).unwrap();
+    assert!(bytes("out/ours.gguf") == bytes("out/theirs.gguf"), "other bytes");
+    // By gguf-quantize too, from a file of floats.
+    done(&sandbox, sandbox.convert(&["llama", "out/bf16.gguf", "-t", "bf16", "-q"]));
+    let quantize = env!("CARGO_BIN_EXE_gguf-quantize");
+    done(
+        &sandbox,
+        sandbox.run(quantize, &["--recipe", "theirs.json", "-q", "out/bf16.gguf", "out/again.gguf"]),
+    );
+    assert!(bytes("out/again.gguf") == bytes("out/theirs.gguf"), "other bytes");
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_json_holds_the_recipe() {
+    let sandbox = place();
+    let before = sandbox.listing("");
+    let said = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "x.json", "--dry-run"]));
+    assert!(said.starts_with("Q4_K_M, 21 tensors: ") && said.contains("1 iq4_nl"), "{said}");
+    let json = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf", "--json"]));
+    let json: Json = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["type"], &json["n_tensors"], &json["output"]),
+        (&"Q4_K_M".into(), &21.into(), &Json::Null)
+    );
+    assert_eq!(json["recipe"]["outputs"][0]["dtypes"]["blk.1.attn_k.weight"], "q5_1");
+    assert_eq!(json["dtypes"]["iq4_nl"], 1);
+    assert_eq!(sandbox.listing(""), before);
+    // Existing files are only replaced with --force.
+    fs::write(sandbox.path("x.json"), "mine").unwrap();
+    assert_eq!(sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "x.json"]).code, Some(1));
+    assert_eq!(fs::read_to_string(sandbox.path("x.json")).unwrap(), "mine");
+    done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "x.json", "--force", "-q"]));
+}
+
+#[test]
+fn a_file_without_file_type_and_one_without_tensors() {
+    let sandbox = place();
+    done(&sandbox, sandbox.inspect(&["unset", "out/theirs.gguf", "general.file_type", "-q"]));
+    let ran = sandbox.inspect(&["recipe", "out/theirs.gguf", "--dry-run"]);
+    assert!(ran.stderr.contains("`general.file_type` is missing: "), "{}", ran.stderr);
+    assert_eq!(ran.code, Some(0));
+    done(&sandbox, sandbox.convert(&["vocab", "llama", "out/vocab.gguf", "-q"]));
+    let ran = sandbox.inspect(&["recipe", "out/vocab.gguf"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: out/vocab.gguf: no tensors\n"));
+}
+
+#[cfg(feature = "remote")]
+mod remote {
+    use crate::hub_server::{COMMIT, Fault, HubServer, TOKEN};
+
+    use super::*;
+
+    fn run(sandbox: &Sandbox, server: &HubServer, args: &[&str]) -> Output {
+        let mut command = sandbox.command(INSPECT);
+        for variable in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "HF_HUB_OFFLINE"] {
+            command.env_remove(variable);
+        }
+        let output =
+            command.env("HF_ENDPOINT", &server.endpoint).env("HF_TOKEN", TOKEN).args(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Output { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    #[test]
+    fn of_a_file_on_the_web_only_the_header_comes() {
+        let sandbox = place();
+        done(
+            &sandbox,
+            sandbox.inspect(&["split", "out/theirs.gguf", "out/part", "--split-max-tensors", "8", "-q"]),
+        );
+        let local = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf"]));
+        let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));
+        server.need_token();
+        let address = format!("{}/org/model/resolve/{COMMIT}/theirs.gguf", server.endpoint);
+        for file in ["hf://org/model/theirs.gguf", "hf://org/model@main/theirs.gguf", &address] {
+            let ran = run(&sandbox, &server, &["recipe", file]);
+            assert_eq!((ran.code, &ran.stdout), (Some(0), &local), "{file}: {}", ran.stderr);
+        }
+        let log = server.log();
+        assert!(
+            log.iter().all(|request| request.at_storage == request.token.is_none()),
+            "the token is the Hub's"
+        );
+        let fetched = log.iter().filter(|request| request.at_storage);
+        let whole = fs::metadata(sandbox.path("out/theirs.gguf")).unwrap().len() as usize;
+        let fetched: Vec<_> = fetched.map(|request| request.range.unwrap()).collect();
+        assert!(
+            whole > 300_000 && fetched.iter().all(|range| *range == (0, 256 << 10)),
+            "{fetched:?} of {whole}"
+        );
+        // Shards by the name of any of them.
+        let ran = run(&sandbox, &server, &["recipe", "hf://org/model/part-00002-of-00003.gguf", "-q"]);
+        assert_eq!((ran.code, &ran.stdout), (Some(0), &local), "{}", ran.stderr);
+    }
+
+    #[test]
+    fn a_server_that_fails_is_asked_again_and_one_that_lies_is_refused() {
+        let sandbox = place();
+        let local = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf"]));
+        let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));
+        let recipe = |file: &str| run(&sandbox, &server, &["recipe", file, "-q"]);
+        let faults =
+            [Fault::Cut(1000), Fault::IgnoreRange, Fault::IgnoreRangeAndCut(5000), Fault::OtherRange];
+        for fault in faults {
+            server.fail(fault.clone(), 1);
+            let ran = recipe("hf://org/model/theirs.gguf");
+            assert_eq!((ran.code, &ran.stdout), (Some(0), &local), "{fault:?}: {}", ran.stderr);
+        }
+        server.fail(Fault::Cut(1000), 1);
+        server.fail(Fault::OtherTag, 1);
+        assert!(recipe("hf://org/model/theirs.gguf").stderr.contains("the tag"));
+        server.reset();
+        for (file, says) in [
+            ("hf://org/model/none.gguf", "404"),
+            ("hf://org/model", "a file is hf://OWNER/MODEL/FILE"),
+            ("hf://org/model/../x.gguf", "a file is hf://OWNER/MODEL/FILE"),
+            ("http://", "no address"),
+        ] {
+            let ran = recipe(file);
+            assert!(ran.code == Some(1) && ran.stderr.contains(says), "{file}: {}", ran.stderr);
+        }
+    }
+
+    #[test]
+    fn what_is_no_gguf_file_ends_after_its_first_bytes() {
+        let sandbox = place();
+        fs::write(sandbox.path("out/x.gguf"), vec![7; 1 << 20]).unwrap();
+        // A header that claims more than the file has.
+        let mut cut = fs::read(sandbox.path("out/theirs.gguf")).unwrap();
+        cut.truncate(2000);
+        fs::write(sandbox.path("out/cut.gguf"), &cut).unwrap();
+        let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));
+        for (name, says) in [("x", "it starts with"), ("cut", "bytes left can hold")] {
+            let ran = run(&sandbox, &server, &["recipe", &format!("hf://org/model/{name}.gguf"), "-q"]);
+            assert!(ran.code == Some(1) && ran.stderr.contains(says), "{name}: {}", ran.stderr);
+        }
+        let at_storage = server.log().iter().filter(|request| request.at_storage).count();
+        assert_eq!(at_storage, 2, "one request for each");
+    }
+}

@@ -1,0 +1,117 @@
+//! `gguf-inspect show`: what it lists of files that the reference wrote.
+
+use std::{fs, path::Path};
+
+use crate::common::{Sandbox, golden};
+
+#[test]
+fn show_lists_metadata_tensors_and_totals() {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q4_k_m", "-q"]).code, Some(0));
+    let ran = sandbox.inspect(&["show", "x.gguf"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/gguf-inspect-show.txt");
+    assert_eq!(ran.stdout, fs::read_to_string(expected).unwrap());
+
+    let full = sandbox.inspect(&["show", "x.gguf", "--full"]);
+    assert_eq!(full.code, Some(0));
+    assert!(ran.stdout.contains("(384 items)") && !full.stdout.contains("(384 items)"));
+    assert!(full.stdout.len() > ran.stdout.len() + 384 * 4);
+
+    let summary = sandbox.inspect(&["show", "x.gguf", "--no-tensors"]);
+    assert!(
+        ran.stdout.starts_with(&summary.stdout) && !summary.stdout.contains("blk.0"),
+        "{}",
+        summary.stdout
+    );
+    let widest = ran.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{}", ran.stdout);
+}
+
+/// Against the listing that the reference's converter made of the same checkpoint.
+#[test]
+fn json_is_whole_and_is_the_reference_s_metadata() {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let ran = sandbox.inspect(&["show", "x.gguf", "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let expected = fs::read_to_string(golden("arch/llama/expected.json")).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
+    let rows = expected["metadata"].as_array().unwrap();
+    let metadata = json["metadata"].as_object().unwrap();
+    assert_eq!(metadata.len(), rows.len());
+    for (row, (key, entry)) in rows.iter().zip(metadata) {
+        assert_eq!(row[0], *key);
+        assert_eq!(row[1], entry["type"], "{key}");
+        match (&row[2], &entry["value"]) {
+            (serde_json::Value::Object(array), value) => {
+                assert_eq!(array["len"], value.as_array().unwrap().len(), "{key}");
+            }
+            (serde_json::Value::Number(expected), value) if expected.is_f64() => {
+                assert_eq!(expected.as_f64().unwrap() as f32, value.as_f64().unwrap() as f32, "{key}");
+            }
+            (expected, value) => assert_eq!(expected, value, "{key}"),
+        }
+    }
+    assert_eq!(json["tensors"].as_array().unwrap().len(), 21);
+    assert_eq!(json["totals"]["f32"]["tensors"], 21);
+    assert_eq!(json["bits_per_weight"], 32.0);
+    assert_eq!(json["file_bytes"], 5_520_672);
+}
+
+#[test]
+fn files_of_both_byte_orders_are_shown() {
+    let sandbox = Sandbox::new();
+    for (name, endian) in [("py-little.gguf", "little"), ("py-big.gguf", "big")] {
+        fs::copy(golden("gguf").join(name), sandbox.path(name)).unwrap();
+        let ran = sandbox.inspect(&["show", name]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
+        assert!(ran.stdout.contains(&format!("\nGGUF version 3, {endian} endian")), "{}", ran.stdout);
+        let json = sandbox.inspect(&["show", name, "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+        assert_eq!(json["endian"], endian);
+    }
+}
+
+#[test]
+fn what_is_no_gguf_file_is_refused() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("x.gguf"), "GGML and more").unwrap();
+    fs::write(sandbox.path("cut.gguf"), b"GGUF\x03\0\0\0\x01").unwrap();
+    for (file, stderr) in [
+        ("x.gguf", "error: x.gguf: not a gguf file: it starts with `GGML`, not with `GGUF`\n"),
+        (
+            "cut.gguf",
+            "error: cut.gguf: file ends inside the number of tensors: 8 bytes needed at offset 8, 1 left\n\
+             hint: was the download or copy complete?\n",
+        ),
+        ("none.gguf", "error: none.gguf: cannot open: No such file or directory (os error 2)\n"),
+    ] {
+        let ran = sandbox.inspect(&["show", file]);
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(1), "", stderr));
+    }
+    for args in [&[][..], &["show"], &["peek", "x.gguf"], &["show", "x.gguf", "--json", "--full"]] {
+        assert_eq!(sandbox.inspect(args).code, Some(2), "{args:?}");
+    }
+    let script = sandbox.inspect(&["--completions", "bash"]);
+    assert_eq!(script.code, Some(0));
+    assert!(script.stdout.contains("gguf-inspect"));
+}
+
+#[test]
+fn cpu_shows_the_levels_and_obeys_the_variable() {
+    let inspect = || std::process::Command::new(env!("CARGO_BIN_EXE_gguf-inspect"));
+    let output = inspect().args(["cpu", "--json"]).env("GGUF_CPU_LEVEL", "scalar").output().unwrap();
+    assert!(output.status.success());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["used"], "scalar");
+    assert_eq!(report["available"][0], "scalar");
+
+    let text = inspect().arg("cpu").env("GGUF_CPU_LEVEL", "scalar").output().unwrap();
+    assert!(String::from_utf8(text.stdout).unwrap().starts_with("scalar   in use\n"));
+
+    let refused = inspect().arg("cpu").env("GGUF_CPU_LEVEL", "mmx").output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("`mmx`"));
+}

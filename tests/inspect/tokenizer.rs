@@ -1,0 +1,74 @@
+//! `gguf-inspect tokenizer`: a file's tokenizer against the checkpoint's own.
+
+use std::fs;
+
+use crate::common::Sandbox;
+
+/// A sandbox with a checkpoint that has a tokenizer.json, and its GGUF.
+fn converted() -> Sandbox {
+    let sandbox = Sandbox::with_golden("llama-llama3");
+    assert_eq!(sandbox.convert(&["llama-llama3", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    sandbox
+}
+
+#[test]
+fn the_ids_of_a_conversion_are_those_of_its_source() {
+    let sandbox = converted();
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama-llama3"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+    assert!(ran.stdout.contains("differing   0\n"), "{}", ran.stdout);
+
+    fs::write(sandbox.path("own.txt"), b"own text \xff").unwrap();
+    let ran =
+        sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama-llama3", "--text", "own.txt", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    // The byte that is no UTF-8 became a replacement character of three bytes.
+    assert_eq!((&json["text_bytes"], &json["differing"]), (&12.into(), &0.into()));
+    assert!(json["ids"].as_u64().unwrap() > 0 && json["first"].is_null());
+}
+
+#[test]
+fn a_difference_is_counted_shown_and_fails() {
+    let sandbox = converted();
+    let path = sandbox.path("llama-llama3/tokenizer.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let merges = json["model"]["merges"].as_array_mut().unwrap();
+    assert!(!merges.is_empty());
+    merges.clear();
+    json["model"]["ignore_merges"] = false.into();
+    fs::write(&path, json.to_string()).unwrap();
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama-llama3"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("first       at id ") && ran.stdout.contains("  source    "),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stderr.starts_with("error: x.gguf: ") && ran.stderr.contains(" ids differ from those of "));
+}
+
+#[test]
+fn a_source_without_tokenizer_json_is_refused_with_advice() {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(ran.stderr.contains("tokenizer.json: missing file"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint:"), "{}", ran.stderr);
+}
+
+#[test]
+fn without_a_source_the_ids_are_listed() {
+    let sandbox = converted();
+    fs::write(sandbox.path("own.txt"), b"a b\xff").unwrap();
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--text", "own.txt"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let texts: Vec<&str> = ran.stdout.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+    assert_eq!(texts[0], "\"a\"");
+    let ids: Vec<u64> =
+        ran.stdout.lines().map(|line| line.split_once(' ').unwrap().0.parse().unwrap()).collect();
+    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--text", "own.txt", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&json["text_bytes"], &json["ids"]), (&4.into(), &ids.into()));
+}

@@ -1,0 +1,586 @@
+//! `gguf-inspect verify` finds faults: each is planted into a good file, and found under its name.
+
+use std::fs;
+
+use crate::common::{Sandbox, verify};
+use gguf::{Array, Endian, File, Metadata, Plan, Value};
+use tensor::{DType, Shape};
+
+/// A file in parts that can be changed.
+#[derive(Clone)]
+struct Parts {
+    metadata: Metadata,
+    tensors: Vec<(String, Shape, DType, Vec<u8>)>,
+}
+
+impl Parts {
+    fn of(bytes: &[u8]) -> Parts {
+        let file = File::parse(bytes.to_vec()).unwrap();
+        let tensor = |info: &gguf::TensorInfo| {
+            (info.name.clone(), info.shape, info.dtype, file.data(info).unwrap().to_vec())
+        };
+        Parts { metadata: file.metadata().clone(), tensors: file.tensors().iter().map(tensor).collect() }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let tensors =
+            self.tensors.iter().map(|(name, shape, dtype, _)| (name.clone(), *shape, *dtype)).collect();
+        let plan = Plan::new(&self.metadata, tensors, Endian::Little, 32).unwrap();
+        plan.to_bytes(&self.tensors.iter().map(|(.., data)| data).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn tensor(&mut self, name: &str) -> &mut (String, Shape, DType, Vec<u8>) {
+        self.tensors.iter_mut().find(|tensor| tensor.0 == name).unwrap()
+    }
+
+    fn list(&mut self, key: &str) -> &mut Array {
+        let (_, value) = self.metadata.iter_mut().find(|(name, _)| *name == key).unwrap();
+        match value {
+            Value::Array(array) => array,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A fault in the parts of a file.
+fn with(good: &[u8], plant: impl FnOnce(&mut Parts)) -> Vec<u8> {
+    let mut parts = Parts::of(good);
+    plant(&mut parts);
+    parts.bytes()
+}
+
+/// End of a tensor's name in the header: its dimensions follow.
+fn behind_name(bytes: &[u8], name: &str) -> usize {
+    let entry = [&(name.len() as u64).to_le_bytes()[..], name.as_bytes()].concat();
+    bytes.windows(entry.len()).position(|window| window == entry).unwrap() + entry.len()
+}
+
+/// Position of a matrix's type in the header, 4 bytes before its offset.
+fn type_of_matrix(bytes: &[u8], name: &str) -> usize {
+    behind_name(bytes, name) + 4 + 2 * 8
+}
+
+fn patched(good: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    bytes[at..at + new.len()].copy_from_slice(new);
+    bytes
+}
+
+/// An offset of the header moved by some bytes.
+fn moved(good: &[u8], name: &str, by: u64) -> Vec<u8> {
+    let at = type_of_matrix(good, name) + 4;
+    let offset = u64::from_le_bytes(good[at..at + 8].try_into().unwrap());
+    patched(good, at, &(offset + by).to_le_bytes())
+}
+
+/// Template of `golden/arch/llama`.
+const TEMPLATE: &str = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}";
+
+/// A good file of a checkpoint with a chat template.
+fn made(sandbox: &Sandbox, name: &str, kind: &str) -> Vec<u8> {
+    let ran = sandbox.convert(&[name, "good.gguf", "-t", kind, "-q", "--force"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let (code, found, report) = verify(sandbox, &["good.gguf", "--against", name, "--strict"]);
+    assert_eq!((code, found.len()), (Some(0), 0), "{report}");
+    fs::read(sandbox.path("good.gguf")).unwrap()
+}
+
+/// The defect, the faulty file, and the code of the finding.
+type Fault = (&'static str, Vec<u8>, &'static str);
+
+fn check(sandbox: &Sandbox, faults: Vec<Fault>, more: &[&str]) {
+    let mut missed = Vec::new();
+    for (fault, bytes, code) in faults {
+        fs::write(sandbox.path("x.gguf"), bytes).unwrap();
+        let (exit, found, report) = verify(sandbox, &[&["x.gguf", "--strict"], more].concat());
+        if exit != Some(1) || !found.contains(code) {
+            missed.push(format!("{fault}: {exit:?} {found:?}\n{report}"));
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn faults_of_the_container() {
+    let sandbox = Sandbox::with_golden("llama");
+    let good = made(&sandbox, "llama", "q4_k_m");
+    let data = File::parse(good.clone()).unwrap().data_offset() as usize;
+    let last = Parts::of(&good).tensors.iter().rfind(|tensor| tensor.1.n_dims() == 2).unwrap().0.clone();
+    let twice = with(&good, |parts| {
+        parts.metadata.set("general.twin_a", 1u32);
+        parts.metadata.set("general.twin_b", 2u32);
+    });
+    let twin = twice.windows(14).position(|window| window == b"general.twin_b").unwrap();
+    let query = behind_name(&good, "blk.1.attn_q.weight") - "1.attn_q.weight".len();
+    let padded = with(&good, |parts| parts.metadata.set("general.size", "x"));
+    let end = File::parse(padded.clone()).unwrap();
+    let (header_end, padded_to) = (end.header_end() as usize, end.data_offset() as usize);
+    let at = if header_end < padded_to { header_end } else { panic!("the header has no padding") };
+    check(
+        &sandbox,
+        vec![
+            ("another magic", patched(&good, 0, b"GGML"), "unreadable"),
+            ("a version of the future", patched(&good, 4, &7u32.to_le_bytes()), "unreadable"),
+            ("the version that is gone", with_version_1(), "old_version"),
+            ("too many tensors", patched(&good, 8, &u64::MAX.to_le_bytes()), "unreadable"),
+            ("one key more than there is", patched(&good, 16, &[good[16] + 1]), "unreadable"),
+            ("a key twice", patched(&twice, twin + 13, b"a"), "unreadable"),
+            ("a tensor twice", patched(&good, query, b"0"), "unreadable"),
+            ("an offset into the tensor behind", moved(&good, "blk.0.attn_k.weight", 32), "unreadable"),
+            ("an offset between alignments", moved(&good, "blk.0.attn_k.weight", 1), "unreadable"),
+            ("a hole before a tensor", [moved(&good, &last, 1 << 20), vec![0; 1 << 20]].concat(), "gap"),
+            ("cut data", good[..good.len() - 5000].to_vec(), "unreadable"),
+            ("a cut header", good[..data / 2].to_vec(), "unreadable"),
+            ("padding that holds something", patched(&padded, at, b"!"), "padding"),
+            ("bytes behind the end", [&good[..], b"more"].concat(), "trailing_bytes"),
+            (
+                "a type of a fork",
+                patched(&good, type_of_matrix(&good, &last), &139u32.to_le_bytes()),
+                "unreadable",
+            ),
+            (
+                "a type that is gone",
+                patched(&good, type_of_matrix(&good, &last), &4u32.to_le_bytes()),
+                "unreadable",
+            ),
+            (
+                "a name that llama.cpp refuses",
+                with(&good, |parts| parts.tensor("output_norm.weight").0 = "x".repeat(64)),
+                "long_name",
+            ),
+            (
+                "a name that is no text",
+                with(&good, |parts| parts.metadata.set("general.name", Value::String(vec![0xff]))),
+                "not_utf8",
+            ),
+        ],
+        &[],
+    );
+    // The fork is named.
+    fs::write(sandbox.path("x.gguf"), patched(&good, type_of_matrix(&good, &last), &139u32.to_le_bytes()))
+        .unwrap();
+    let ran = sandbox.inspect(&["verify", "x.gguf"]);
+    assert!(ran.stdout.contains("ik_llama.cpp calls type 139 iq4_k"), "{}", ran.stdout);
+}
+
+fn with_version_1() -> Vec<u8> {
+    fs::read(crate::common::golden("byte-orders/model-v1.gguf")).unwrap()
+}
+
+#[test]
+fn faults_of_shards() {
+    let sandbox = Sandbox::with_golden("llama");
+    made(&sandbox, "llama", "bf16");
+    let split = ["split", "good.gguf", "s", "--split-max-tensors", "8", "-q"];
+    assert_eq!(sandbox.inspect(&split).code, Some(0));
+    let shard = |no: u32| format!("s-0000{no}-of-00003.gguf");
+    assert_eq!(verify(&sandbox, &[&shard(2), "--against", "llama", "--strict"]).0, Some(0));
+    let second = fs::read(sandbox.path(&shard(2))).unwrap();
+    let plants: [(&str, Option<Vec<u8>>); 3] = [
+        ("a missing shard", None),
+        ("a cut shard", Some(second[..second.len() - 1000].to_vec())),
+        (
+            "a shard of another model",
+            Some(with(&second, |parts| parts.metadata.set("split.count", Value::U16(4)))),
+        ),
+    ];
+    for (fault, bytes) in plants {
+        match bytes {
+            Some(bytes) => fs::write(sandbox.path(&shard(2)), bytes).unwrap(),
+            None => fs::remove_file(sandbox.path(&shard(2))).unwrap(),
+        }
+        let (code, found, report) = verify(&sandbox, &[&shard(1)]);
+        assert!(code == Some(1) && found.contains("unreadable"), "{fault}: {report}");
+    }
+}
+
+#[test]
+fn faults_of_blocks() {
+    for (name, kind, tensor, at, bad) in [
+        // A scale of NaN, one of infinity, an invalid code, an invalid exponent, an infinite value.
+        ("llama", "q4_k_m", "blk.0.attn_q.weight", 144 * 3, &[0x00, 0x7e][..]),
+        ("llama", "q8_0", "blk.1.ffn_up.weight", 34 * 77, &[0x00, 0xfc]),
+        ("llama", "tq2_0", "blk.0.ffn_gate.weight", 66 + 9, &[0xc0]),
+        ("mixtral", "mxfp4_moe", "blk.0.ffn_up_exps.weight", 17 * 5, &[0xff]),
+        ("llama", "f32", "output_norm.weight", 4 * 200, &[0, 0, 0x80, 0x7f]),
+    ] {
+        let sandbox = Sandbox::with_golden(name);
+        let ran = sandbox.convert(&[name, "good.gguf", "-t", kind, "-q"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let good = fs::read(sandbox.path("good.gguf")).unwrap();
+        let planted = with(&good, |parts| parts.tensor(tensor).3[at..at + bad.len()].copy_from_slice(bad));
+        check(&sandbox, vec![("a block", planted, "bad_block")], &[]);
+        let report = verify(&sandbox, &["x.gguf"]).2;
+        assert!(report.contains(&format!("tensor `{tensor}`")), "{report}");
+    }
+}
+
+#[test]
+fn faults_of_the_model() {
+    let sandbox = Sandbox::with_golden("llama");
+    let good = made(&sandbox, "llama", "q4_k_m");
+    let without = |key: &str| with(&good, |parts| drop(parts.metadata.remove(key)));
+    check(
+        &sandbox,
+        vec![
+            ("a missing key", without("llama.block_count"), "missing_key"),
+            ("no architecture", without("general.architecture"), "missing_key"),
+            (
+                "a key of another type",
+                with(&good, |parts| parts.metadata.set("llama.block_count", "2")),
+                "key",
+            ),
+            (
+                "a wrong length",
+                with(&good, |parts| parts.metadata.set("llama.feed_forward_length", 64u32)),
+                "tensor_shape",
+            ),
+            (
+                "a missing tensor",
+                with(&good, |parts| parts.tensors.retain(|tensor| tensor.0 != "blk.1.ffn_norm.weight")),
+                "missing_tensor",
+            ),
+            (
+                "an extra tensor",
+                with(&good, |parts| {
+                    let mut extra = parts.tensor("output_norm.weight").clone();
+                    extra.0 = "blk.0.ffn_bonus.weight".to_owned();
+                    parts.tensors.push(extra);
+                }),
+                "extra_tensor",
+            ),
+            (
+                "dimensions in the wrong order",
+                with(&good, |parts| {
+                    let tensor = parts.tensor("token_embd.weight");
+                    tensor.1 = Shape::new(&[tensor.1.dim(0) / 2, tensor.1.dim(1) * 2]).unwrap();
+                    tensor.2 = DType::F32;
+                    tensor.3 = vec![0; 4 * tensor.1.n_elems() as usize];
+                }),
+                "tensor_shape",
+            ),
+            (
+                "a wrong file type",
+                with(&good, |parts| parts.metadata.set("general.file_type", 7u32)),
+                "file_type",
+            ),
+            (
+                "an unknown file type",
+                with(&good, |parts| parts.metadata.set("general.file_type", 99u32)),
+                "file_type",
+            ),
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn faults_of_tokenizers() {
+    let sandbox = Sandbox::with_golden("llama");
+    let good = made(&sandbox, "llama", "f16");
+    let kinds = |change: fn(&mut Vec<i32>)| {
+        with(&good, |parts| match parts.list("tokenizer.ggml.token_type") {
+            Array::I32(kinds) => change(kinds),
+            other => panic!("{other:?}"),
+        })
+    };
+    let scores = |change: fn(&mut Vec<f32>)| {
+        with(&good, |parts| match parts.list("tokenizer.ggml.scores") {
+            Array::F32(scores) => change(scores),
+            other => panic!("{other:?}"),
+        })
+    };
+    let template =
+        |text: &'static str| with(&good, |parts| parts.metadata.set("tokenizer.chat_template", text));
+    check(
+        &sandbox,
+        vec![
+            ("too few scores", scores(|scores| scores.truncate(383)), "tokenizer"),
+            ("too many scores", scores(|scores| scores.push(0.0)), "tokenizer_length"),
+            ("a score of NaN", scores(|scores| scores[300] = f32::NAN), "tokenizer"),
+            ("a kind of token that is none", kinds(|kinds| kinds[100] = 9), "token_type"),
+            (
+                "a special token beyond the vocabulary",
+                with(&good, |parts| parts.metadata.set("tokenizer.ggml.padding_token_id", 384u32)),
+                "special_id",
+            ),
+            (
+                "fewer tokens than rows",
+                with(&good, |parts| {
+                    for key in ["tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type"]
+                    {
+                        match parts.list(key) {
+                            Array::String(items) => *items = items.iter().take(383).collect(),
+                            Array::F32(items) => items.truncate(383),
+                            Array::I32(items) => items.truncate(383),
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                }),
+                "tokenizer_length",
+            ),
+            (
+                "a token twice",
+                with(&good, |parts| match parts.list("tokenizer.ggml.tokens") {
+                    Array::String(items) => {
+                        let first = items[300].to_vec();
+                        *items = items.iter().take(383).map(<[u8]>::to_vec).chain([first]).collect();
+                    }
+                    other => panic!("{other:?}"),
+                }),
+                "tokenizer",
+            ),
+            (
+                "an unknown kind of tokenizer",
+                with(&good, |parts| parts.metadata.set("tokenizer.ggml.model", "own")),
+                "tokenizer",
+            ),
+            ("a template that does not parse", template("{% for m in messages %}"), "template"),
+            ("a template that fails", template("{{ messages[0].content.no_such_method() }}"), "template"),
+            ("a template that says no to everything", template("{{ raise_exception('no') }}"), "template"),
+            (
+                "a template that never ends",
+                template("{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}"),
+                "template",
+            ),
+            ("an empty template", template("  "), "template"),
+        ],
+        &[],
+    );
+
+    let sandbox = Sandbox::with_golden("qwen2");
+    let good = made(&sandbox, "qwen2", "f16");
+    check(
+        &sandbox,
+        vec![
+            (
+                "an unknown pre-tokenizer",
+                with(&good, |parts| parts.metadata.set("tokenizer.ggml.pre", "my-own")),
+                "tokenizer",
+            ),
+            (
+                "no pre-tokenizer",
+                with(&good, |parts| drop(parts.metadata.remove("tokenizer.ggml.pre"))),
+                "pre",
+            ),
+            (
+                "a merge of tokens that are not there",
+                with(&good, |parts| match parts.list("tokenizer.ggml.merges") {
+                    Array::String(merges) => merges.push("zq qz".as_bytes()),
+                    other => panic!("{other:?}"),
+                }),
+                "tokenizer",
+            ),
+            (
+                "no merges",
+                with(&good, |parts| drop(parts.metadata.remove("tokenizer.ggml.merges"))),
+                "tokenizer",
+            ),
+        ],
+        &[],
+    );
+}
+
+/// Row `r` of a matrix of heads whose two halves are consecutive, where the file interleaves them.
+fn unpermuted(data: &[u8], n_rows: usize, head_rows: usize) -> Vec<u8> {
+    let row_bytes = data.len() / n_rows;
+    let row = |r: usize| {
+        let (head, at) = (r / head_rows, r % head_rows);
+        let from = head * head_rows + 2 * (at % (head_rows / 2)) + at / (head_rows / 2);
+        &data[from * row_bytes..(from + 1) * row_bytes]
+    };
+    (0..n_rows).flat_map(row).copied().collect()
+}
+
+#[test]
+fn faults_against_the_source() {
+    let sandbox = Sandbox::with_golden("llama");
+    for kind in ["q4_k_m", "bf16"] {
+        let good = made(&sandbox, "llama", kind);
+        check(
+            &sandbox,
+            vec![
+                (
+                    "queries that are not permuted",
+                    with(&good, |parts| {
+                        let tensor = parts.tensor("blk.1.attn_q.weight");
+                        tensor.3 = unpermuted(&tensor.3, 256, 64);
+                    }),
+                    "differs",
+                ),
+                (
+                    "keys that are not permuted",
+                    with(&good, |parts| {
+                        let tensor = parts.tensor("blk.0.attn_k.weight");
+                        tensor.3 = unpermuted(&tensor.3, tensor.1.dim(1) as usize, 64);
+                    }),
+                    "differs",
+                ),
+                (
+                    "two layers in the wrong order",
+                    with(&good, |parts| {
+                        let first = parts.tensor("blk.0.attn_output.weight").3.clone();
+                        let second =
+                            std::mem::replace(&mut parts.tensor("blk.1.attn_output.weight").3, first);
+                        parts.tensor("blk.0.attn_output.weight").3 = second;
+                    }),
+                    "differs",
+                ),
+                (
+                    "a norm with one added",
+                    with(&good, |parts| {
+                        for value in parts.tensor("output_norm.weight").3.chunks_exact_mut(4) {
+                            let number = f32::from_le_bytes(value.try_into().unwrap()) + 1.0;
+                            value.copy_from_slice(&number.to_le_bytes());
+                        }
+                    }),
+                    "differs",
+                ),
+                (
+                    "rows of the embedding that moved by one",
+                    with(&good, |parts| {
+                        let data = &mut parts.tensor("token_embd.weight").3;
+                        let row_bytes = data.len() / 384;
+                        data.rotate_left(row_bytes);
+                    }),
+                    "differs",
+                ),
+                (
+                    "one byte of one block",
+                    with(&good, |parts| parts.tensor("blk.0.ffn_up.weight").3[100] ^= 0x11),
+                    "damaged",
+                ),
+                (
+                    "a tensor of zeros",
+                    with(&good, |parts| parts.tensor("blk.0.attn_v.weight").3.fill(0)),
+                    "differs",
+                ),
+                (
+                    "a missing tensor",
+                    with(&good, |parts| parts.tensors.retain(|tensor| tensor.0 != "output.weight")),
+                    "missing_tensor",
+                ),
+                (
+                    "another template",
+                    with(&good, |parts| {
+                        let text = TEMPLATE.replace("[{{ m['role'] }}]", "<{{ m['role'] }}>");
+                        parts.metadata.set("tokenizer.chat_template", text);
+                    }),
+                    "prompt",
+                ),
+                (
+                    "a template that strips",
+                    with(&good, |parts| {
+                        let text = TEMPLATE.replace("m['content']", "m['content'] | trim");
+                        parts.metadata.set("tokenizer.chat_template", text);
+                    }),
+                    "prompt",
+                ),
+                (
+                    "no template",
+                    with(&good, |parts| drop(parts.metadata.remove("tokenizer.chat_template"))),
+                    "missing_template",
+                ),
+                (
+                    "another token at the beginning",
+                    with(&good, |parts| parts.metadata.set("tokenizer.ggml.bos_token_id", 2u32)),
+                    "special_id",
+                ),
+                (
+                    "a special token that the source does not name",
+                    with(&good, |parts| parts.metadata.set("tokenizer.ggml.eot_token_id", 3u32)),
+                    "special_id",
+                ),
+                (
+                    "another base of the rotary angles",
+                    with(&good, |parts| parts.metadata.set("llama.rope.freq_base", 500_000f32)),
+                    "key",
+                ),
+                (
+                    "tokens in another order",
+                    with(&good, |parts| match parts.list("tokenizer.ggml.tokens") {
+                        Array::String(items) => {
+                            let mut texts = items.to_vecs();
+                            texts.swap(300, 301);
+                            *items = texts.into();
+                        }
+                        other => panic!("{other:?}"),
+                    }),
+                    "key",
+                ),
+            ],
+            &["--against", "llama"],
+        );
+    }
+    // A GGUF file is a source as well.
+    let good = made(&sandbox, "llama", "bf16");
+    fs::write(sandbox.path("source.gguf"), &good).unwrap();
+    let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &["source.gguf", "q.gguf", "q5_k_m", "-q"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let quantized = fs::read(sandbox.path("q.gguf")).unwrap();
+    assert_eq!(verify(&sandbox, &["q.gguf", "--against", "source.gguf", "--strict"]).0, Some(0));
+    let swapped = with(&quantized, |parts| {
+        let tensor = parts.tensor("blk.1.attn_q.weight");
+        tensor.3 = unpermuted(&tensor.3, 256, 64);
+    });
+    check(&sandbox, vec![("queries", swapped, "differs")], &["--against", "source.gguf"]);
+}
+
+#[test]
+fn what_is_said_and_how_it_ends() {
+    let sandbox = Sandbox::with_golden("llama");
+    let good = made(&sandbox, "llama", "q4_k_m");
+    let ran = sandbox.inspect(&["verify", "good.gguf", "-q"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.starts_with("structure     ok  21 tensors"), "{}", ran.stdout);
+    let bad = with(&good, |parts| parts.metadata.set("general.file_type", 7u32));
+    fs::write(sandbox.path("x.gguf"), [&bad[..], b"x"].concat()).unwrap();
+    let ran = sandbox.inspect(&["verify", "x.gguf", "-q"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: x.gguf: 1 error, 1 warning\n"));
+    assert!(
+        ran.stdout.contains(
+            "error: file type: `general.file_type` is Q8_0, with weights in q8_0; most weights are q4_K\n"
+        ),
+        "{}",
+        ran.stdout
+    );
+    // Warnings alone are not a failure, unless requested.
+    fs::write(sandbox.path("x.gguf"), [&good[..], b"x"].concat()).unwrap();
+    assert_eq!(sandbox.inspect(&["verify", "x.gguf", "-q"]).code, Some(0));
+    assert_eq!(sandbox.inspect(&["verify", "x.gguf", "-q", "--strict"]).code, Some(1));
+    assert_eq!(
+        sandbox.inspect(&["verify", "x.gguf", "-q", "--strict", "--only", "blocks,tokenizer"]).code,
+        Some(0)
+    );
+    for args in
+        [&["verify"][..], &["verify", "x.gguf", "--only", "all"], &["verify", "x.gguf", "--only", "source"]]
+    {
+        assert_eq!(sandbox.inspect(args).code, Some(2), "{args:?}");
+    }
+}
+
+/// A file under the name of another model: its lineage is not that of its source.
+#[test]
+fn the_lineage_is_compared_with_the_source() {
+    let sandbox = Sandbox::with_golden("llama-card");
+    assert_eq!(sandbox.convert(&["llama-card", "x.gguf", "-t", "q8_0", "-q"]).code, Some(0));
+    let against = ["x.gguf", "--against", "llama-card"];
+    let (code, codes, report) = verify(&sandbox, &against);
+    assert!(code == Some(0) && !codes.contains("lineage"), "{report}");
+    let name = "general.base_model.0.name";
+    let another = format!("{name}=Another");
+    for (verb, arg, key) in [
+        ("set", another.as_str(), name),
+        ("unset", name, name),
+        ("set", "general.source.huggingface=str:x", "general.source.huggingface"),
+    ] {
+        assert_eq!(sandbox.inspect(&[verb, "x.gguf", arg, "-q"]).code, Some(0), "{verb}");
+        let (code, codes, report) = verify(&sandbox, &against);
+        assert!(
+            code == Some(0) && codes.contains("lineage") && report.contains(key),
+            "{arg}, a warning: {report}"
+        );
+        let strict = sandbox.inspect(&["verify", "x.gguf", "--against", "llama-card", "--strict", "-q"]);
+        assert_eq!(strict.code, Some(1), "{arg}: {}", strict.stderr);
+    }
+}

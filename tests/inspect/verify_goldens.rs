@@ -1,0 +1,191 @@
+//! `gguf-inspect verify` on every GGUF file of the repository, on files that llama.cpp's own tests make, and on what checkpoints
+//! become: good files pass, bad ones do not.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::common::{Sandbox, golden, sha256, verify};
+
+fn gguf_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            gguf_files(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "gguf") {
+            found.push(path);
+        }
+    }
+}
+
+/// Goldens that are not as they should be, and why.
+const EXCEPTIONS: &[(&str, &[&str])] = &[
+    // No program of today loads version 1.
+    ("byte-orders/model-v1.gguf", &["old_version"]),
+    // Random bits in blocks of every type: codes among them that no encoder writes, in types that no file has.
+    ("byte-orders/blocks.gguf", &["activation_type", "bad_block"]),
+    ("byte-orders/blocks-big.gguf", &["activation_type", "bad_block"]),
+    ("byte-orders/listed.gguf", &["bad_block"]),
+    ("byte-orders/listed-big.gguf", &["bad_block"]),
+    // Some tensors that pass through llama-quantize, under the name of an architecture that needs others.
+    ("cli/passed.gguf", &["extra_tensor", "missing_tensor", "tensor_shape"]),
+    // A million dimensions, and dimensions whose product wraps: against readers that trust a header.
+    ("gguf-malicious/evil_ndims.gguf", &["unreadable"]),
+    ("gguf-malicious/evil_overflow.gguf", &["unreadable"]),
+    // Arrays in arrays, which gguf-py writes and llama.cpp does not read.
+    ("gguf/py-little.gguf", &["nested_array"]),
+    ("gguf/py-big.gguf", &["nested_array"]),
+];
+
+#[test]
+fn every_golden_passes() {
+    let (sandbox, root) = (Sandbox::new(), golden(""));
+    let mut files = Vec::new();
+    gguf_files(&root, &mut files);
+    assert!(files.len() > 30);
+    let mut wrong = Vec::new();
+    for path in files {
+        let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+        let expected = EXCEPTIONS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, codes)| codes);
+        let (code, found, report) = verify(&sandbox, &[path.to_str().unwrap()]);
+        let is_bad = expected
+            .iter()
+            .any(|code| ["old_version", "bad_block", "missing_tensor", "unreadable"].contains(code));
+        let is_expected = found.iter().map(String::as_str).eq(expected.iter().copied());
+        if !is_expected || code != Some(is_bad.into()) {
+            wrong.push(format!("{name}: {found:?}\n{report}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Against what `tests/test-gguf.cpp` expects: files that it loads whole have no error of structure, the others have one. It loads
+/// headers without data too, which are files that are cut.
+#[test]
+fn handcrafted_files_get_the_verdict_of_the_reference() {
+    let (sandbox, folder) = (Sandbox::new(), golden("gguf-handcrafted"));
+    let list = fs::read_to_string(folder.join("list.tsv")).unwrap();
+    let mut n_files = 0;
+    for row in list.lines() {
+        let [name, verdict, n_data, digest] = row.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let mut bytes = fs::read(folder.join(format!("{name}.header"))).unwrap();
+        bytes.extend((0..n_data.parse::<usize>().unwrap()).map(|i| i as u8));
+        assert_eq!(sha256(&bytes), digest, "{name}");
+        fs::write(sandbox.path("x.gguf"), bytes).unwrap();
+        let (code, codes, report) = verify(&sandbox, &["x.gguf", "--only", "structure"]);
+        let is_cut = ["TENSORS_SUCCESS", "TENSORS_CUSTOM_ALIGN"].contains(&name);
+        assert_eq!(code, Some(i32::from(verdict == "refused" || is_cut)), "{name}: {report}");
+        if is_cut {
+            assert!(report.contains("do not fit a file of"), "{name}: {report}");
+        }
+        // Whatever is checked, no file ends the program in another way.
+        let (code, ..) = verify(&sandbox, &["x.gguf"]);
+        assert!(matches!(code, Some(0 | 1)), "{name}");
+        assert!(!codes.is_empty() || code == Some(0) || verdict == "loads", "{name}");
+        n_files += 1;
+    }
+    assert_eq!(n_files, 35);
+}
+
+/// Tiny checkpoints that become files which llama.cpp refuses or reads otherwise, in the bytes of the reference all the same: beginnings
+/// of their names, the code of the finding, and what it says.
+const REFUSED: &[(&str, &[&str], &str)] = &[
+    // It writes the feed-forward width of the config: released models have another next to experts, and twice
+    // that of a matrix.
+    ("arctic", &["tensor_shape"], "`arctic.feed_forward_length` is 48"),
+    ("qwen", &["missing_key", "tensor_shape"], "`qwen.feed_forward_length` is 48"),
+    // It writes the epsilon under the name of another norm than llama.cpp asks for.
+    ("exaone", &["missing_key"], "`exaone.attention.layer_norm_rms_epsilon` is missing"),
+    // It writes the number of the one token that the released tokenizers have.
+    ("llada-moe", &["special_id"], "`tokenizer.ggml.mask_token_id` is 156895"),
+    ("qwen3asr", &["special_id"], "`tokenizer.ggml.padding_token_id` is 151645"),
+    ("eurobert", &["special_id"], "`tokenizer.ggml.mask_token_id` is 128002"),
+    ("jina-v5", &["special_id"], "`tokenizer.ggml.mask_token_id` is 128002"),
+];
+
+/// Tiny checkpoints that llama.cpp does not load, with the codes of the findings. The texts name what its loader reports: the
+/// library of node-llama-cpp 3.21.1, and the source for glm5-next and hy-v4, which that library does not know.
+const NOT_LOADED: &[(&str, &[&str], &str)] = &[
+    ("arwkv7", &["tensor_shape"], "`blk.0.time_mix_w1.weight` has shape"),
+    ("arwkv7-ungated", &["tensor_shape"], "`blk.0.time_mix_w1.weight` has shape"),
+    ("cogvlm", &["missing_tensor", "tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("cohere-old", &["extra_tensor"], "extra tensor `"),
+    ("deepseek2", &["missing_key"], "`deepseek2.attention.q_lora_rank` is missing"),
+    ("deepseek3.2", &["missing_key"], "`deepseek32.expert_gating_func` is missing"),
+    ("dots1", &["tensor_shape"], "`blk.0.attn_k.weight` has shape"),
+    ("dots1-old", &["tensor_shape"], "`blk.0.attn_k.weight` has shape"),
+    ("dots3-mtp", &["extra_tensor"], "extra tensor `"),
+    ("dots3-mtp-only", &["extra_tensor"], "extra tensor `"),
+    ("dots3-mtp-without", &["extra_tensor"], "extra tensor `"),
+    ("ernie4_5-moe", &["tensor_shape"], "`blk.1.ffn_gate_shexp.weight` has shape"),
+    ("ernie4_5-moe-old", &["tensor_shape"], "`blk.1.ffn_gate_shexp.weight` has shape"),
+    ("ernie4_5-old", &["extra_tensor"], "extra tensor `"),
+    ("exaone-moe", &["missing_key"], "`exaone-moe.expert_gating_func` is missing"),
+    ("exaone4-old", &["tensor_shape"], "`blk.0.attn_output.weight` has shape"),
+    ("exaone4-pattern-old", &["tensor_shape"], "`blk.0.attn_output.weight` has shape"),
+    ("gemma3n", &["missing_tensor", "tensor_shape"], "`per_layer_token_embd.weight` has shape"),
+    ("gemma3n-old", &["key", "missing_tensor", "tensor_shape"], "`per_layer_token_embd.weight` has shape"),
+    ("glm", &["tensor_shape"], "`blk.0.attn_q.weight` has shape"),
+    ("glm-old", &["tensor_shape"], "`blk.0.attn_q.weight` has shape"),
+    ("glm4-moe-lite", &["extra_tensor", "missing_tensor"], "tensor `blk.0.ffn_gate_inp.weight` is missing"),
+    ("glm4moe-old", &["tensor_shape"], "`blk.2.nextn.embed_tokens.weight` has shape"),
+    ("glm4moe-old-only", &["tensor_shape"], "`blk.2.nextn.embed_tokens.weight` has shape"),
+    ("glm4moe-old-without", &["tensor_shape"], "`blk.2.nextn.embed_tokens.weight` has shape"),
+    ("glm5-next", &["key"], "values not supported: `glm5-next.hyper_connection.count` 2"),
+    ("glm5-next-mtp", &["key"], "values not supported: `glm5-next.hyper_connection.count` 2"),
+    ("hy-v4", &["tensor_shape"], "tensor `blk.0.hc_attn_base.weight` has shape [6], expected ["),
+    ("kimi-k3", &["extra_tensor", "tensor_shape"], "`blk.1.ffn_gate_shexp.weight` has shape"),
+    ("kimi-vl", &["missing_key"], "`deepseek2.attention.q_lora_rank` is missing"),
+    ("minicpmv4.6", &["tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("minimax-m3", &["missing_key"], "`minimax-m3.expert_gating_func` is missing"),
+    ("nemotron-old", &["tensor_shape"], "`blk.0.attn_q.weight` has shape"),
+    ("olmoe-old", &["tensor_shape"], "`blk.0.attn_k_norm.weight` has shape"),
+    ("pangu", &["missing_tensor"], "tensor `blk.0.attn_output.bias` is missing"),
+    ("phimoe-old", &["missing_tensor"], "tensor `output.bias` is missing"),
+    ("qwen3.5", &["tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("qwen3.5-text", &["tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("qwen3.5moe", &["tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("qwen3asr", &["missing_key", "special_id"], "`qwen3vl.rope.dimension_sections` is missing"),
+    ("qwen3next", &["tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("qwen3next-old", &["tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("qwen3next-old-only", &["tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("qwen3next-old-without", &["tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("qwen4exp", &["extra_tensor", "tensor_shape"], "`blk.0.attn_qkv.weight` has shape"),
+    ("rwkv6", &["tensor_shape"], "`blk.0.time_mix_w1.weight` has shape"),
+    ("rwkv6-plain", &["tensor_shape"], "`blk.0.time_mix_w1.weight` has shape"),
+    ("rwkv7-goose", &["tensor_shape"], "`blk.0.time_mix_w1.weight` has shape"),
+    ("wavtokenizer-dec", &["tensor_shape"], "`convnext.0.dw.bias` has shape"),
+];
+
+/// Files of all families, in the bytes that the reference writes (other tests hold them to its digests), by themselves and
+/// against the checkpoints that they are made of.
+#[test]
+fn what_checkpoints_become_passes() {
+    let sandbox = Sandbox::new();
+    let names = testkit::checkpoint_names();
+    let wanted = std::env::var("VERIFY").unwrap_or_default();
+    let mut wrong = Vec::new();
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| name.contains(&wanted)) {
+        let folder = testkit::checkpoint(name);
+        let folder = folder.to_str().unwrap();
+        let kind = ["f32", "bf16", "q8_0", "q4_k_m"][index % 4];
+        let ran = sandbox.convert(&[folder, "x.gguf", "-t", kind, "-q", "--force"]);
+        if ran.code != Some(0) {
+            // Some checkpoints are goldens of refusals.
+            continue;
+        }
+        let (code, found, report) = verify(&sandbox, &["x.gguf", "--against", folder]);
+        let not_loaded = NOT_LOADED.iter().find(|(of, ..)| of == name);
+        let refused =
+            REFUSED.iter().filter(|(of, ..)| name.starts_with(of)).find(|(.., says)| report.contains(says));
+        let expected = not_loaded.or(refused).filter(|(.., says)| report.contains(says));
+        let codes: Vec<&str> = found.iter().map(String::as_str).collect();
+        if codes != expected.map_or(&[][..], |(_, code, _)| code) || code != Some(expected.is_some().into()) {
+            wrong.push(format!("{name} {kind}: {found:?}\n{report}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,371 @@
+//! Backward pass through models: gradients at the output of every matrix, compared with finite differences of
+//! the loss.
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::common::Sandbox;
+use eval::{Between, Model, Observer, Part, Sequence, Steps};
+use refine::{
+    Error,
+    moments::{Found, Input, MomentsCache, Options, Plan, Texts, Watch, gather_outputs},
+};
+use tensor::DType;
+
+/// Models with a backward pass, with their distinguishing features.
+const MODELS: &[&str] = &[
+    "llama",      // grouped heads, gates
+    "qwen2",      // biases
+    "qwen3",      // norms of queries and keys
+    "gemma",      // scaled embeddings
+    "gemma2",     // caps of scores and logits, norms behind the parts, windows
+    "gemma3",     // both kinds of norms, windows
+    "gpt2",       // means taken off, fused projections, no gate
+    "gptneox",    // both parts side by side, each with its norm; a part of a head rotates
+    "phi2",       // side by side with one norm
+    "phi3",       // gate and up in one matrix
+    "olmo2",      // norms behind the parts alone, over all heads
+    "cohere2",    // layers without rotation, scaled logits
+    "starcoder2", // biases everywhere
+    "bloom",      // slopes by distance
+    "granite",    // factors of what is added to the stream
+];
+
+/// The same of mixtures of experts.
+const MIXTURES: &[&str] = &[
+    "mixtral",        // weights normalized
+    "deepseek",       // weights as they are; shared experts
+    "qwen2moe",       // a gate of the shared one
+    "granitemoe_swa", // gate and up in one matrix
+    "llama4",         // sigmoids, weights before the function
+    "dots1",          // sigmoids with a bias that chooses
+    "bailingmoe2",    // groups
+    "hunyuan-moe",    // norms of queries and keys, softmax of all
+];
+
+/// Models whose loss curves within the step along the gradient: factors make their gradients small
+/// relative to their weights, so that a measurable step is a long one.
+const BENT: &[&str] = &["cohere2", "granite", "granitemoe_swa"];
+
+/// Rows by tensor, and by which of a stack.
+#[derive(Default)]
+struct Shown(BTreeMap<(String, usize), (Vec<f32>, usize)>);
+
+impl Observer for Shown {
+    fn mul_mat(&mut self, tensor: &str, part: Part, rows: &[f32], width: usize) {
+        let index = match part {
+            Part::Whole => 0,
+            Part::Expert { index, .. } | Part::Head { index, .. } => index,
+        };
+        let before = self.0.insert((tensor.to_owned(), index), (rows.to_vec(), width));
+        assert!(before.is_none(), "{tensor} {index} is shown once");
+    }
+}
+
+fn open(sandbox: &Sandbox, threads: usize) -> Model {
+    let options = eval::Options { threads: Some(threads), ..eval::Options::default() };
+    Model::open(&sandbox.path("x.gguf"), &options).unwrap()
+}
+
+/// Two sequences of unlike lengths, longer than the windows of the tiny models.
+fn sequences(model: &Model) -> [Vec<u32>; 2] {
+    let token = |byte: &u8| u32::from(*byte) % model.n_vocab() as u32;
+    [21, 13].map(|n| testkit::bytes(n as u64, n).iter().map(token).collect())
+}
+
+/// The target of a row.
+fn target(row: usize, n_vocab: usize) -> usize {
+    testkit::bytes(5, row + 1).iter().map(|byte| usize::from(*byte)).sum::<usize>() % n_vocab
+}
+
+/// Inputs of each matrix, and gradients at its outputs.
+fn both_sides(model: &Model) -> (Shown, Shown) {
+    let sequences = sequences(model);
+    let sequences: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
+    let steps = Steps::new(model).unwrap();
+    let (mut inputs, mut outputs) = (Shown::default(), Shown::default());
+    let (mut between, mut entered) = (Between::default(), Vec::new());
+    for step in 0..steps.n_steps() {
+        entered.push(between.clone());
+        between = steps.run(step, &sequences, between, Some(&mut inputs)).unwrap();
+    }
+    let mut gradients = steps.loss_back(&between, &mut |row, p| target(row, p.len())).unwrap();
+    for (step, entered) in entered.into_iter().enumerate().rev() {
+        gradients = steps.backward(step, &sequences, entered, gradients, Some(&mut outputs)).unwrap();
+    }
+    (inputs, outputs)
+}
+
+/// The sum of `-ln p(target)`.
+fn loss(model: &Model) -> f64 {
+    let sequences = sequences(model);
+    let sequences: Vec<Sequence<'_>> = sequences.iter().map(|tokens| Sequence::new(tokens)).collect();
+    let hidden = model.run(&sequences, None).unwrap();
+    let n_vocab = model.n_vocab();
+    let mut logits = vec![0.0; hidden.n_rows() * n_vocab];
+    model.logits(&hidden, 0..hidden.n_rows(), None, &mut logits).unwrap();
+    let of_row = |(row, logits): (usize, &[f32])| {
+        let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|logit| f64::from(logit - most).exp()).sum();
+        sum.ln() + f64::from(most) - f64::from(logits[target(row, n_vocab)])
+    };
+    logits.chunks(n_vocab).enumerate().map(of_row).sum()
+}
+
+/// Change of the loss per unit of a change of a matrix, by a difference over `2 size` units.
+fn difference(model: &Model, tensor: &str, change: &[f64], size: f64) -> f64 {
+    let (file, info) = model.file().tensor(tensor).unwrap();
+    let weights = file.data(info).unwrap().as_chunks::<4>().0;
+    let at = |sign: f64| {
+        let moved = weights
+            .iter()
+            .zip(change)
+            .map(|(weight, change)| (f64::from(f32::from_le_bytes(*weight)) + sign * size * change) as f32);
+        let bytes = moved.flat_map(f32::to_le_bytes).collect();
+        model.replace(tensor, DType::F32, bytes).unwrap();
+        let loss = loss(model);
+        model.restore();
+        loss
+    };
+    (at(1.0) - at(-1.0)) / (2.0 * size)
+}
+
+#[test]
+fn gradients_are_those_of_differences() {
+    for (name, has_experts) in
+        MODELS.iter().map(|name| (name, false)).chain(MIXTURES.iter().map(|name| (name, true)))
+    {
+        let sandbox = Sandbox::with_golden(name);
+        assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
+        let model = open(&sandbox, 2);
+        let (inputs, outputs) = both_sides(&model);
+        // All matrices but the last, whose rows are tokens.
+        assert!(outputs.0.len() >= 4 && outputs.0.len() + 1 == inputs.0.len(), "{name}");
+        // The gradient of each tensor: of each of its matrices the sum over tokens of g x^T. Experts without a token have none.
+        let mut gradients: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for (key @ (tensor, index), (g, n_out)) in &outputs.0 {
+            let (x, n_in) = &inputs.0[key];
+            assert_eq!((g.len() / n_out, g.len() % n_out), (x.len() / n_in, 0), "{name} {tensor}");
+            let n_elems = model.file().tensor(tensor).unwrap().1.shape.n_elems() as usize;
+            let whole = gradients.entry(tensor).or_insert_with(|| vec![0.0; n_elems]);
+            let gradient = &mut whole[index * n_out * n_in..][..n_out * n_in];
+            for (g, x) in g.chunks(*n_out).zip(x.chunks(*n_in)) {
+                for (row, g) in gradient.chunks_mut(*n_in).zip(g) {
+                    row.iter_mut().zip(x).for_each(|(sum, x)| *sum += f64::from(*g) * f64::from(*x));
+                }
+            }
+        }
+        for (at, (tensor, gradient)) in gradients.into_iter().enumerate() {
+            let norm = gradient.iter().map(|x| x * x).sum::<f64>().sqrt();
+            assert!(norm > 0.0, "{name} {tensor}");
+            // The step that would show so small a gradient of a router sends all tokens elsewhere.
+            if has_experts && tensor.ends_with("ffn_gate_inp.weight") && norm < 0.01 {
+                continue;
+            }
+            let along: Vec<f64> = gradient.iter().map(|x| x / norm).collect();
+            let n = gradient.len();
+            let across: Vec<f64> =
+                (0..n).map(|i| f64::from(testkit::normal(at as u64, i as u64)) / (n as f64).sqrt()).collect();
+            let expected: f64 = across.iter().zip(&gradient).map(|(a, b)| a * b).sum();
+            // The loss is a sum of 34 logarithms of single-precision rows, so that a last bit of it is some 1e-5. Over a change of
+            // 0.04 along the gradient that is 3e-4 of the norm. In a direction of no preference the step is ten times as long, and
+            // the noise a tenth; the gradient's share there is 3e-4 to 3e-3 of the norm.
+            // Where a step sends tokens to other experts the loss jumps. It is halved until it does not; a wrong gradient fits none.
+            let n_steps = if has_experts { 11 } else { 1 };
+            let differences = |change: &[f64], size: f64| {
+                let (model, change) = (&model, change.to_vec());
+                (0..n_steps)
+                    .map(move |halved| difference(model, tensor, &change, size * 0.5f64.powi(halved) / norm))
+            };
+            let is_bent = BENT.contains(name);
+            let is_along = |found: f64| (found / norm - 1.0).abs() < 4e-3;
+            assert!(
+                is_bent || differences(&along, 0.02).any(is_along),
+                "{name} {tensor}: not {norm} along it"
+            );
+            let tolerance = if is_bent { 2e-4 } else { 1e-4 };
+            let is_across = |found: f64| (found - expected).abs() < tolerance * norm;
+            assert!(differences(&across, 0.2).any(is_across), "{name} {tensor}: not {expected} of {norm}");
+        }
+    }
+}
+
+/// Collects the statistics; stops the run after this many steps.
+#[derive(Default)]
+struct Kept {
+    inputs: Vec<Input>,
+    n_found: usize,
+    at_most: Option<usize>,
+}
+
+impl Watch for Kept {
+    fn found(&mut self, found: Found) -> Result<(), Error> {
+        self.n_found += 1;
+        self.inputs.extend(found.inputs);
+        Ok(())
+    }
+
+    fn progress(&mut self, _done: usize, _of: usize) -> bool {
+        self.at_most.is_none_or(|most| self.n_found < most)
+    }
+}
+
+/// Any text will do, however short: the models are noise.
+fn options() -> Options {
+    Options { least_per_column: 0.0, held_every: 3, ..Options::default() }
+}
+
+fn gathered(
+    model: &Model,
+    options: &Options,
+    folder: Option<&Path>,
+    at_most: Option<usize>,
+) -> Result<Vec<Input>, Error> {
+    let texts = texts(model);
+    let plan = Plan::new(model, &texts, options)?.of_outputs(model, options)?;
+    let mut cache = match folder {
+        Some(folder) => Some(MomentsCache::open(folder, model, &texts, options, &plan)?),
+        None => None,
+    };
+    let mut kept = Kept { at_most, ..Kept::default() };
+    gather_outputs(model, &texts, options, &plan, cache.as_mut(), &mut kept)?;
+    kept.inputs.retain(|input| !input.of.is_empty());
+    kept.inputs.sort_by(|a, b| a.of.cmp(&b.of));
+    Ok(kept.inputs)
+}
+
+fn texts(model: &Model) -> Texts {
+    let [long, short] = sequences(model);
+    Texts::from_chunks(vec![long.clone(), short, long[3..12].to_vec(), long[..7].to_vec()])
+}
+
+/// Draws like the crate: SplitMix64 of chunk and token, into consecutive probabilities.
+fn drawn(window: u64, token: u64, p: &[f32]) -> usize {
+    let mut z = (window << 32 | token).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    let u = ((z ^ (z >> 31)) >> 11) as f64 / 2f64.powi(53);
+    let mut sum = 0.0;
+    p.iter()
+        .position(|p| {
+            sum += f64::from(*p);
+            u < sum
+        })
+        .unwrap()
+}
+
+#[test]
+fn moments_are_sums_over_tokens_that_are_drawn() {
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let model = open(&sandbox, 2);
+    let found = gathered(&model, &options(), None, None).unwrap();
+    // The same, a window after the other, in double precision.
+    let steps = Steps::new(&model).unwrap();
+    let mut sums: BTreeMap<(String, bool), (Vec<f64>, u64)> = BTreeMap::new();
+    for (window, tokens) in texts(&model).chunks().iter().enumerate() {
+        let (mut between, mut entered, mut shown) = (Between::default(), Vec::new(), Shown::default());
+        for step in 0..steps.n_steps() {
+            entered.push(between.clone());
+            between = steps.run(step, &[tokens], between, None).unwrap();
+        }
+        let mut choose = |row: usize, p: &[f32]| drawn(window as u64, row as u64, p);
+        let mut gradients = steps.loss_back(&between, &mut choose).unwrap();
+        for (step, entered) in entered.into_iter().enumerate().rev() {
+            gradients = steps.backward(step, &[tokens], entered, gradients, Some(&mut shown)).unwrap();
+        }
+        for ((tensor, _), (rows, n)) in shown.0 {
+            // Every third window is held out.
+            let (sum, n_tokens) = sums.entry((tensor, window % 3 == 2)).or_default();
+            sum.resize(n * n, 0.0);
+            for g in rows.chunks(n) {
+                *n_tokens += 1;
+                for (at, sum) in sum.iter_mut().enumerate() {
+                    *sum += f64::from(g[at / n]) * f64::from(g[at % n]);
+                }
+            }
+        }
+    }
+    assert_eq!(found.len(), 14);
+    for input in &found {
+        assert_eq!(input.of.len(), 1);
+        for (is_held, gram) in [(false, &input.fit), (true, &input.held)] {
+            let (expected, n_tokens) = &sums[&(input.of[0].0.clone(), is_held)];
+            assert_eq!(gram.n_tokens(), *n_tokens);
+            let n = gram.n_columns();
+            for (at, (found, expected_sum)) in gram.sums().iter().zip(expected).enumerate() {
+                let size = (expected[at / n * (n + 1)] * expected[at % n * (n + 1)]).sqrt();
+                let off = (f64::from(*found) - expected_sum).abs();
+                assert!(off <= 1e-4 * size, "{:?} {at}: {found} {expected_sum}", input.of);
+            }
+        }
+    }
+}
+
+#[test]
+fn moments_are_the_same_however_they_are_gathered() {
+    for name in ["llama", "gpt2", "mixtral"] {
+        let sandbox = Sandbox::with_golden(name);
+        assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
+        let model = open(&sandbox, 1);
+        let expected = gathered(&model, &options(), None, None).unwrap();
+        for threads in [2, 3, 7] {
+            let found = gathered(&open(&sandbox, threads), &options(), None, None).unwrap();
+            assert!(found == expected, "{name}: {threads} threads");
+        }
+        // On the disk; one matrix at a time, as large as the largest is.
+        let disk = Options { state_bytes: 0, ..options() };
+        assert!(gathered(&model, &disk, None, None).unwrap() == expected, "{name}");
+        let largest = expected.iter().map(|input| input.fit.n_columns()).max().unwrap() as u64;
+        let tight = Options { gram_bytes: 8 * largest * largest, ..options() };
+        assert!(gathered(&model, &tight, None, None).unwrap() == expected, "{name}");
+        // Kept in a folder, stopped, and gone on with.
+        let folder = sandbox.path("outputs");
+        assert!(matches!(gathered(&model, &options(), Some(&folder), Some(2)), Err(Error::Interrupted)));
+        assert!(gathered(&model, &options(), Some(&folder), None).unwrap() == expected, "{name}");
+        assert!(
+            gathered(&model, &options(), Some(&folder), Some(0)).is_ok(),
+            "{name}: nothing is left to do"
+        );
+        let cache = MomentsCache::read(&folder).unwrap();
+        for input in &expected {
+            let (fit, held) = cache.gram(&input.of[0].0, None).unwrap().unwrap();
+            assert!(fit == input.fit && held == input.held, "{name}: {:?}", input.of);
+        }
+        // They are not taken for those of inputs.
+        let texts = texts(&model);
+        let plan = Plan::new(&model, &texts, &options()).unwrap();
+        let error = MomentsCache::open(&folder, &model, &texts, &options(), &plan).unwrap_err().to_string();
+        assert!(
+            error.ends_with("belong to another kind of statistics: expected inputs, found outputs"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn gradients_are_the_same_for_any_number_of_threads() {
+    for name in ["llama", "gpt2", "gemma3", "qwen2moe"] {
+        let sandbox = Sandbox::with_golden(name);
+        assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
+        let (_, expected) = both_sides(&open(&sandbox, 1));
+        for threads in [2, 3, 7] {
+            let (_, found) = both_sides(&open(&sandbox, threads));
+            assert!(found.0 == expected.0, "{name}: {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn models_without_a_way_back_say_what_is_in_the_way() {
+    for (name, part) in [
+        ("phimoe", "its experts"),
+        ("mamba", "what its layers mix tokens with"),
+        ("gemma3n", "its several residual streams"),
+    ] {
+        let sandbox = Sandbox::with_golden(name);
+        assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
+        let model = open(&sandbox, 1);
+        let error = Steps::new(&model).unwrap().need_backward().unwrap_err().to_string();
+        assert!(error.ends_with(part), "{name}: {error}");
+    }
+}

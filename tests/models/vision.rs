@@ -1,0 +1,271 @@
+//! Projectors of tiny checkpoints: image features, and predictions after the image, compared with
+//! transformers; invalid images and files; `gguf-eval generate --mmproj --image`.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, golden, largest_difference};
+use eval::{
+    Error, Model, Options, Piece, Session,
+    vision::{Picture, Projector},
+};
+
+/// The largest difference of a picture's rows, as a part of their range.
+const ALLOWED_OF_ROWS: f32 = 2e-5;
+
+/// The same of logits.
+const ALLOWED_OF_LOGITS: f32 = 2e-4;
+
+/// Contents of `golden/vision/NAME/features.bin`.
+struct Expected {
+    n_embd: usize,
+    range: f32,
+    rows: Vec<f32>,
+    deep: Vec<Vec<f32>>,
+    max_tokens: Option<usize>,
+    before: Vec<u32>,
+    after: Vec<u32>,
+    positions: Vec<usize>,
+    n_vocab: usize,
+    logits_range: f32,
+    /// (positions, n_vocab).
+    logits: Vec<f32>,
+}
+
+fn expected(name: &str) -> Expected {
+    let bytes = fs::read(golden("vision").join(name).join("features.bin")).unwrap();
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+    let head: serde_json::Value = serde_json::from_slice(&bytes[..end]).unwrap();
+    let number = |key: &str| head[key].as_u64().map(|n| n as usize);
+    let list = |key: &str| -> Vec<u64> {
+        head[key].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect()
+    };
+    let tokens = |key: &str| list(key).into_iter().map(|id| id as u32).collect();
+    let values = bytes[end + 1..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+    let mut values: Vec<f32> = values.collect();
+    let (n_embd, n_rows) = (number("n_embd").unwrap(), number("n_rows").unwrap());
+    let mut take = |n: usize| values.drain(..n).collect::<Vec<f32>>();
+    let rows = take(n_rows * n_embd);
+    let deep = (0..number("n_deep").unwrap()).map(|_| take(n_rows * n_embd)).collect();
+    Expected {
+        n_embd,
+        range: head["range"].as_f64().unwrap() as f32,
+        rows,
+        deep,
+        max_tokens: number("max_tokens"),
+        before: tokens("before"),
+        after: tokens("after"),
+        positions: list("positions").into_iter().map(|position| position as usize).collect(),
+        n_vocab: number("n_vocab").unwrap(),
+        logits_range: head["logits_range"].as_f64().unwrap() as f32,
+        logits: values,
+    }
+}
+
+fn options() -> Options {
+    Options { threads: Some(1), ..Options::default() }
+}
+
+fn picture() -> Picture {
+    Picture::read(&fs::read(golden("vision/picture.png")).unwrap()).unwrap()
+}
+
+/// `model.gguf` and `mmproj.gguf` of a checkpoint.
+fn converted(name: &str) -> Sandbox {
+    let sandbox = Sandbox::with_vision(name);
+    for args in [&["model.gguf", "--pre", "llama-bpe"][..], &["mmproj.gguf", "--mmproj"]] {
+        let ran = sandbox.convert(&[&[name], args, &["-t", "f32", "-q"]].concat());
+        assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
+    }
+    sandbox
+}
+
+#[test]
+fn rows_of_a_picture_are_those_of_transformers() {
+    let mut wrong = String::new();
+    for name in testkit::vision_names() {
+        let sandbox = converted(&name);
+        let projector = Projector::open(&sandbox.path("mmproj.gguf"), &options()).unwrap();
+        let expected = expected(&name);
+        assert_eq!(projector.n_embd(), expected.n_embd);
+        let made = projector.embed(&picture(), expected.max_tokens).unwrap();
+        let deep: Vec<&[f32]> = made.deep().collect();
+        assert_eq!((made.rows().len(), deep.len()), (expected.rows.len(), expected.deep.len()), "{name}");
+        let pairs = expected.deep.iter().map(Vec::as_slice).zip(deep);
+        let pairs = pairs.chain([(&expected.rows[..], made.rows())]);
+        let worst = pairs.map(|(want, found)| largest_difference(want, found)).fold(0.0, f32::max);
+        println!("{name}: {:.1e}", worst / expected.range);
+        if worst > ALLOWED_OF_ROWS * expected.range {
+            wrong += &format!("{name}: {:.1e} of the range\n", worst / expected.range);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn predictions_behind_a_picture_are_those_of_transformers() {
+    let (mut wrong, mut n) = (String::new(), 0);
+    for name in testkit::vision_names() {
+        let sandbox = converted(&name);
+        let model = Model::open(&sandbox.path("model.gguf"), &options()).unwrap();
+        let projector = Projector::open(&sandbox.path("mmproj.gguf"), &options()).unwrap();
+        projector.check_fits(&model).unwrap();
+        let expected = expected(&name);
+        let made = projector.embed(&picture(), expected.max_tokens).unwrap();
+        let pieces = [Piece::Tokens(&expected.before), Piece::Picture(&made), Piece::Tokens(&expected.after)];
+        let n_rows: usize = pieces.iter().map(Piece::n_rows).sum();
+        let hidden = model.read(&mut Session::new(), &pieces, 0..n_rows).unwrap();
+        let mut logits = vec![0.0; n_rows * model.n_vocab()];
+        model.logits(&hidden, 0..n_rows, None, &mut logits).unwrap();
+        let row = |position: usize| &logits[position * model.n_vocab()..][..expected.n_vocab];
+        let rows = expected.positions.iter().zip(expected.logits.chunks(expected.n_vocab));
+        let worst = rows.map(|(position, want)| largest_difference(want, row(*position))).fold(0.0, f32::max);
+        println!("{name}: {:.1e}", worst / expected.logits_range);
+        if worst > ALLOWED_OF_LOGITS * expected.logits_range {
+            wrong += &format!("{name}: {:.1e} of the range\n", worst / expected.logits_range);
+        }
+
+        // The same in three calls, with tokens after the image one by one.
+        let mut session = Session::new();
+        let start = expected.before.len() + made.n_rows();
+        model.read(&mut session, &pieces[..1], 0..0).unwrap();
+        model.read(&mut session, &pieces[1..2], 0..0).unwrap();
+        for (i, token) in expected.after.iter().enumerate() {
+            let hidden = model.continue_with(&mut session, &[*token]).unwrap();
+            let mut alone = vec![0.0; model.n_vocab()];
+            model.logits(&hidden, 0..1, None, &mut alone).unwrap();
+            let differs = largest_difference(row(start + i), &alone[..expected.n_vocab]);
+            assert!(differs < ALLOWED_OF_LOGITS * expected.logits_range, "{name}, token {i}: {differs}");
+        }
+        n += 1;
+    }
+    assert!(wrong.is_empty() && n > 6, "{wrong}");
+}
+
+#[test]
+fn every_projector_opens_or_says_what_it_is() {
+    let (sandbox, mut n) = (Sandbox::new(), 0);
+    for name in testkit::projector_names() {
+        let folder = testkit::projector(&name);
+        let file = format!("{name}.gguf");
+        let ran = sandbox.convert(&[folder.to_str().unwrap(), &file, "--mmproj", "-t", "f16", "-q"]);
+        assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
+        match Projector::open(&sandbox.path(&file), &options()) {
+            // Audio encoders in the same file are ignored.
+            Ok(projector) => {
+                assert!(projector.embed(&picture(), Some(1)).unwrap().n_rows() > 0, "{name}");
+                n += 1;
+            }
+            Err(Error::UnknownProjector { .. } | Error::NoVisionTower) => (),
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+    assert!(n > 7, "{n} projectors");
+}
+
+#[test]
+fn pictures_are_read_as_pillow_reads_them() {
+    let read = |name: &str| fs::read(golden("vision").join(name)).unwrap();
+    assert_eq!(picture().pixels(), read("picture.rgb"));
+    // Readers of JPEG round differently; more so where chroma is sampled down.
+    for (name, allowed) in [("picture.jpg", 2), ("picture-420.jpg", 5)] {
+        let (jpeg, expected) = (Picture::read(&read(name)).unwrap(), read(&format!("{name}.rgb")));
+        assert_eq!((jpeg.width(), jpeg.height()), (45, 30));
+        let differences = jpeg.pixels().iter().zip(&expected).map(|(a, b)| a.abs_diff(*b));
+        let worst = differences.max().unwrap();
+        println!("{name}: {worst}");
+        assert!(worst <= allowed, "{name}: {worst}");
+    }
+}
+
+#[test]
+fn broken_pictures_are_refused() {
+    for name in ["picture.png", "picture.jpg"] {
+        let good = fs::read(golden("vision").join(name)).unwrap();
+        for n in [20, good.len() / 2, good.len() - 60] {
+            let error = Picture::read(&good[..n]).unwrap_err();
+            assert!(matches!(error, Error::BrokenPicture { .. }), "{name}, {n} bytes: {error}");
+        }
+    }
+    let good = ["picture.png", "picture.jpg"].map(|name| fs::read(golden("vision").join(name)).unwrap());
+    testkit::mutants(600, |draw| {
+        let mut bytes = draw.of(&good).clone();
+        testkit::mutate(&mut bytes, draw);
+        Picture::read(&bytes).is_ok()
+    });
+    // A header that claims more than anyone reads: 65535 x 65535 pixels.
+    let mut png = fs::read(golden("vision/picture.png")).unwrap();
+    png[16..24].copy_from_slice(&[0, 0, 255, 255, 0, 0, 255, 255]);
+    let error = Picture::read(&png).unwrap_err();
+    assert!(matches!(error, Error::PictureSize { .. } | Error::BrokenPicture { .. }), "{error}");
+    assert!(matches!(Picture::read(b"GIF89a").unwrap_err(), Error::NotAPicture));
+    assert!(matches!(Picture::read(b"").unwrap_err(), Error::NotAPicture));
+}
+
+fn generate(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &[&["generate"], args].concat())
+}
+
+#[test]
+fn a_model_speaks_about_a_picture() {
+    let sandbox = converted("pixtral");
+    fs::copy(golden("vision/picture.png"), sandbox.path("p.png")).unwrap();
+    fs::copy(golden("vision/picture.jpg"), sandbox.path("p.jpg")).unwrap();
+    let ask = |more: &[&str]| {
+        let args = ["model.gguf", "--mmproj", "mmproj.gguf", "-n", "5", "-j", "1"];
+        generate(&sandbox, &[&args[..], more].concat())
+    };
+    let one = ask(&["--prompt", "a llama", "--image", "p.png"]);
+    assert_eq!(one.code, Some(0), "{}", one.stderr);
+    // Its tokenizer has no such token, as no tiny one has.
+    assert!(one.stderr.contains("warning: the vocabulary has no token `[IMG_END]`"), "{}", one.stderr);
+    assert!(one.stderr.contains(" tokens after "), "{}", one.stderr);
+    // The image's content matters, and its position; by default that is before the prompt.
+    let told = ask(&["--prompt", "<__media__>a llama", "--image", "p.png"]);
+    assert_eq!(told.stdout, one.stdout);
+    let two = ask(&["--prompt", "a <__media__> llama <__media__>", "--image", "p.png", "--image", "p.jpg"]);
+    assert_eq!(two.code, Some(0), "{}", two.stderr);
+    let few = ask(&["--prompt", "a llama", "--image", "p.png", "--image-tokens", "8"]);
+    assert_eq!(few.code, Some(0), "{}", few.stderr);
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused() {
+    let sandbox = converted("pixtral");
+    fs::copy(golden("vision/picture.png"), sandbox.path("p.png")).unwrap();
+    fs::write(sandbox.path("text.png"), "no picture").unwrap();
+    let png = fs::read(sandbox.path("p.png")).unwrap();
+    fs::write(sandbox.path("cut.png"), &png[..png.len() / 2]).unwrap();
+    let gemma = sandbox.convert(&[
+        testkit::projector("glm4v").to_str().unwrap(),
+        "glm.gguf",
+        "--mmproj",
+        "-t",
+        "f32",
+        "-q",
+    ]);
+    assert_eq!(gemma.code, Some(0), "{}", gemma.stderr);
+    // A model whose embeddings are twice as long.
+    let wide =
+        sandbox.convert(&[testkit::checkpoint("llama").to_str().unwrap(), "wide.gguf", "-t", "f32", "-q"]);
+    assert_eq!(wide.code, Some(0), "{}", wide.stderr);
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["model.gguf", "--mmproj", "mmproj.gguf"], 2, "--image"),
+        (&["model.gguf", "--image", "p.png"], 2, "--mmproj"),
+        (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "none.png"], 1, "none.png: cannot open"),
+        (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "text.png"], 1, "neither a PNG nor a JPEG"),
+        (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "cut.png"], 1, "cut.png: PNG picture: "),
+        (&["model.gguf", "--mmproj", "model.gguf", "--image", "p.png"], 1, "is not a projector"),
+        (&["model.gguf", "--mmproj", "glm.gguf", "--image", "p.png"], 1, "there is no tower for it"),
+        (&["mmproj.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png"], 1, "this is a projector"),
+        (&["mmproj.gguf"], 1, "this is a projector"),
+        (&["wide.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png"], 1, "embeddings of 32 numbers"),
+    ];
+    for (args, code, says) in cases {
+        let ran = generate(&sandbox, &[args, &["--prompt", "x"][..]].concat());
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(*code), ""), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+    }
+    let places = ["model.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png", "--prompt"];
+    let ran = generate(&sandbox, &[&places[..], &["<__media__> and <__media__>"]].concat());
+    assert!(ran.code == Some(2) && ran.stderr.contains("has 2 placeholders for images"), "{}", ran.stderr);
+}

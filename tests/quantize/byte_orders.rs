@@ -1,0 +1,148 @@
+//! GGUF files of versions 1 and 2 and of the other byte order as input of every command, and `--big-endian`:
+//! compared with files of an independent writer and with the reference's (`golden/byte-orders`,
+//! `golden/cli/big-endian.txt`, made by `scripts/golden/byte_orders.py`).
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, golden, sha256, silent};
+use serde_json::Value as Json;
+
+/// The model in other forms than version 3, little endian: file, version, byte order.
+const FORMS: [(&str, u64, &str); 4] = [
+    ("model-v1.gguf", 1, "little"),
+    ("model-v2.gguf", 2, "little"),
+    ("model-v2-big.gguf", 2, "big"),
+    ("model-big.gguf", 3, "big"),
+];
+
+/// A folder with a form of the model as `m.gguf`, the plain one as `plain.gguf`, and a text.
+fn sandbox(form: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("out")).unwrap();
+    for (name, file) in [("m.gguf", form), ("plain.gguf", "model.gguf")] {
+        fs::write(sandbox.path(name), fs::read(golden("byte-orders").join(file)).unwrap()).unwrap();
+    }
+    fs::write(sandbox.path("text"), "the tin shot has eaten the hat in the tin. ".repeat(12)).unwrap();
+    fs::copy(golden("eval-cli/winogrande.csv"), sandbox.path("tasks")).unwrap();
+    sandbox
+}
+
+fn quantize(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
+}
+
+fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
+}
+
+/// `m.gguf` in a call.
+fn said_of(run: impl Fn(&Sandbox, &[&str]) -> Output, form: &str, args: &[&str]) -> (Output, Vec<Vec<u8>>) {
+    let sandbox = sandbox(form);
+    let ran = run(&sandbox, args);
+    let files =
+        sandbox.outputs().iter().map(|name| fs::read(sandbox.path("out").join(name)).unwrap()).collect();
+    (ran, files)
+}
+
+#[test]
+fn every_command_makes_the_same_of_all_forms() {
+    let text = ["--text", "text", "-c", "16", "-q"];
+    let with_text = |args: &[&'static str]| [args, &text].concat();
+    type Run = fn(&Sandbox, &[&str]) -> Output;
+    let inspect: Run = |sandbox, args| sandbox.inspect(args);
+    let convert: Run = |sandbox, args| sandbox.convert(args);
+    let calls: Vec<(Run, Vec<&str>)> = vec![
+        (inspect, vec!["tokenizer", "m.gguf", "--text", "text"]),
+        (quantize, vec!["m.gguf", "out/x.gguf", "copy", "-q"]),
+        (quantize, vec!["m.gguf", "out/x.gguf", "copy", "-q", "--big-endian"]),
+        (quantize, vec!["--allow-requantize", "m.gguf", "out/x-{ftype}.gguf", "q5_0,q8_0,f32", "-q"]),
+        (convert, vec!["export", "m.gguf", "out/hf", "--type", "f32", "-q"]),
+        (eval, with_text(&["perplexity", "m.gguf", "--json"])),
+        (eval, with_text(&["check", "m.gguf", "--baseline", "out/b.json", "--save"])),
+        (eval, vec!["score", "m.gguf", "--winogrande", "tasks", "-q"]),
+        (eval, vec!["imatrix", "m.gguf", "--text", "text", "-c", "16", "-o", "out/i.gguf", "-q"]),
+        (eval, vec!["generate", "m.gguf", "--prompt", "the tin", "-n", "8", "-q"]),
+        (eval, vec!["embed", "m.gguf", "-p", "the tin", "--pooling", "mean", "-q"]),
+    ];
+    for (run, args) in &calls {
+        let expected = said_of(run, "model.gguf", args);
+        assert_eq!(expected.0.code, Some(0), "{args:?}: {}", expected.0.stderr);
+        assert!(!expected.0.stdout.is_empty() || !expected.1.is_empty(), "{args:?} gives nothing");
+        for (form, ..) in FORMS {
+            let said = said_of(run, form, args);
+            assert_eq!(said.0, expected.0, "{form} {args:?}");
+            assert!(said.1 == expected.1, "{form} {args:?}: other files");
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_what_an_independent_writer_makes() {
+    let sandbox = sandbox("model-v1.gguf");
+    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
+    assert_eq!(quantize(&sandbox, &["m.gguf", "out/little.gguf", "copy", "-q"]), silent());
+    assert!(read("out/little.gguf") == read("plain.gguf"));
+    assert_eq!(quantize(&sandbox, &["m.gguf", "out/big.gguf", "copy", "--big-endian", "-q"]), silent());
+    assert!(read("out/big.gguf") == fs::read(golden("byte-orders/model-big.gguf")).unwrap());
+    // There and back.
+    assert_eq!(quantize(&sandbox, &["out/big.gguf", "out/back.gguf", "copy", "-q"]), silent());
+    assert!(read("out/back.gguf") == read("plain.gguf"));
+}
+
+#[test]
+fn a_form_predicts_and_holds_what_the_plain_file_does() {
+    for (form, ..) in FORMS {
+        let sandbox = sandbox(form);
+        let args =
+            ["compare", "plain.gguf", "m.gguf", "--tensors", "--json", "--text", "text", "-c", "16", "-q"];
+        let ran = eval(&sandbox, &args);
+        assert_eq!(ran.code, Some(0), "{form}: {}", ran.stderr);
+        let found: Json = serde_json::from_str(&ran.stdout).unwrap();
+        let found = &found["files"][0];
+        assert_eq!(found["predictions"]["kl"]["value"], 0.0, "{form}");
+        let tensors = found["tensors"]["tensors"].as_array().unwrap();
+        assert_eq!(tensors.len(), 12);
+        assert!(tensors.iter().all(|tensor| tensor["rmse"] == 0.0), "{form}: {tensors:?}");
+    }
+}
+
+#[test]
+fn the_form_is_shown() {
+    for (form, version, endian) in FORMS {
+        let sandbox = sandbox(form);
+        let shown = |name: &str| -> Json {
+            let ran = sandbox.inspect(&["show", name, "--json"]);
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+            serde_json::from_str(&ran.stdout).unwrap()
+        };
+        let (have, plain) = (shown("m.gguf"), shown("plain.gguf"));
+        assert_eq!((&have["version"], &have["endian"]), (&version.into(), &endian.into()), "{form}");
+        assert_eq!(have["metadata"], plain["metadata"], "{form}");
+    }
+}
+
+#[test]
+fn whole_big_endian_files_are_byte_for_byte_the_reference() {
+    let listing = fs::read_to_string(golden("cli/big-endian.txt")).unwrap();
+    let sandbox = Sandbox::with_golden("llama");
+    let mut n = 0;
+    for line in listing.lines().filter(|line| !line.starts_with('#')) {
+        let [_, kind, bytes, digest] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let ran = sandbox.convert(&["llama", "x.gguf", "--type", kind, "--big-endian", "-q", "--force"]);
+        assert_eq!(ran, silent(), "{line}");
+        let have = fs::read(sandbox.path("x.gguf")).unwrap();
+        assert_eq!((have.len().to_string().as_str(), sha256(&have).as_str()), (bytes, digest), "{line}");
+        n += 1;
+    }
+    assert_eq!(n, 5);
+    // Metadata alone: the reader says the order, and the keys are those of the other.
+    for (name, more) in [("little.gguf", &[][..]), ("big.gguf", &["--big-endian"][..])] {
+        let ran = sandbox.convert(&[&["llama", name, "--vocab-only", "-q"], more].concat());
+        assert_eq!(ran, silent());
+    }
+    let keys = |name: &str| gguf::File::open(&sandbox.path(name)).unwrap().metadata().clone();
+    assert_eq!(keys("little.gguf"), keys("big.gguf"));
+    assert_eq!(gguf::File::open(&sandbox.path("big.gguf")).unwrap().endian(), gguf::Endian::Big);
+    let ran = sandbox.convert(&["export", "x.gguf", "out/hf", "--big-endian"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}

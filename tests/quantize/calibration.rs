@@ -1,0 +1,550 @@
+//! `gguf-quantize --calibrate`: the same bytes for any number of threads and at every CPU level, the same
+//! size as the stock result, closer to the base; resuming; refusals and warnings.
+
+use std::fs;
+
+use crate::common::{Output, Sandbox, succeed, verify};
+use serde_json::Value;
+
+fn quantize(sandbox: &Sandbox, args: &[&str]) -> Output {
+    sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
+}
+
+const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048"];
+/// All but the attention of the first layer stays as it is: little to do where it is done often.
+const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16"];
+/// Threads and CPU levels of runs that have to agree. Scalar products of a whole model take minutes: `crates/refine` and `crates/products`
+/// test that level on small ones.
+const LEVELS: [(&str, Option<&str>); 4] = [("1", None), ("2", None), ("3", Some("avx2")), ("7", None)];
+
+/// [`LEVELS`] without the levels that this machine lacks, which `scripts/check` lists.
+fn runnable_levels() -> Vec<(&'static str, Option<&'static str>)> {
+    let available: Vec<&str> = quant::Level::available().into_iter().map(quant::Level::name).collect();
+    testkit::require_levels(&available);
+    LEVELS.into_iter().filter(|(_, level)| level.is_none_or(|level| available.contains(&level))).collect()
+}
+
+fn calibrated(sandbox: &Sandbox, args: &[&str]) -> Output {
+    succeed(quantize(sandbox, &[args, TOKENS].concat()))
+}
+
+fn header_and_data(sandbox: &Sandbox, name: &str) -> (Vec<u8>, gguf::Model) {
+    (fs::read(sandbox.path(name)).unwrap(), gguf::Model::open(&sandbox.path(name)).unwrap())
+}
+
+#[test]
+fn bytes_do_not_depend_on_threads_or_on_the_cpu() {
+    let sandbox = Sandbox::with_base_and_text();
+    let args = ["base.gguf", "out/1", "q4_k_m,q2_k", "-q", "--no-verify"];
+    let mut files = Vec::new();
+    for (threads, level) in runnable_levels() {
+        let out = format!("out/{threads}-{{ftype}}.gguf");
+        let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
+        command.args([&["base.gguf", &out][..], &args[2..], FEW, TOKENS, &["-j", threads]].concat());
+        if let Some(level) = level {
+            command.env(quant::LEVEL_VARIABLE, level);
+        }
+        let ran = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(0), "{stderr}");
+        files.push(
+            ["q4_k_m", "q2_k"]
+                .map(|ftype| fs::read(sandbox.path(&format!("out/{threads}-{ftype}.gguf"))).unwrap()),
+        );
+    }
+    assert_eq!(files.len(), runnable_levels().len());
+    assert!(files.iter().all(|file| *file == files[0]));
+}
+
+#[test]
+fn the_same_types_and_sizes_with_less_error() {
+    let sandbox = Sandbox::with_base_and_text();
+    let ran = calibrated(&sandbox, &["base.gguf", "ours.gguf", "q4_k_m", "--json", "--keep-types"]);
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let gained = &json["calibration"][0];
+    for (role, of) in gained["roles"].as_object().unwrap() {
+        let (stock, ours) = (of["held_out_stock"].as_f64().unwrap(), of["held_out"].as_f64().unwrap());
+        assert!(ours < stock, "{role}: {ours} of {stock}");
+    }
+    assert_eq!(gained["roles"].as_object().unwrap().len(), 8);
+    let verified = &gained["verified"];
+    assert!(verified["windows"].as_u64().unwrap() >= 2, "{gained}");
+    assert!(verified["ratio"]["value"].as_f64().unwrap() < 1.0, "{gained}");
+    assert_eq!(sandbox.listing(".").keys().filter(|name| name.contains("stock")).count(), 0);
+
+    // Against the file that the same importance matrix makes without it.
+    let eval = env!("CARGO_BIN_EXE_gguf-eval");
+    let args = ["imatrix", "base.gguf", "--text", "text", "-o", "imatrix.gguf", "--chunks", "4", "-q"];
+    succeed(sandbox.run(eval, &args));
+    succeed(quantize(&sandbox, &["--imatrix", "imatrix.gguf", "base.gguf", "stock.gguf", "q4_k_m", "-q"]));
+    let ((ours, ours_model), (stock, stock_model)) =
+        (header_and_data(&sandbox, "ours.gguf"), header_and_data(&sandbox, "stock.gguf"));
+    let mut n_changed = 0;
+    for ((file, of_stock), (our_file, of_ours)) in stock_model.tensors().zip(ours_model.tensors()) {
+        let what = |info: &gguf::TensorInfo| (info.name.clone(), info.dtype, info.shape, info.n_bytes);
+        assert_eq!(what(of_stock), what(of_ours));
+        n_changed += usize::from(file.data(of_stock).unwrap() != our_file.data(of_ours).unwrap());
+    }
+    assert_eq!(n_changed, 15, "the matrices of both layers and the output");
+    // No file name is invented: the calibration has a separate key.
+    let keys = |model: &gguf::Model| -> Vec<String> {
+        model.metadata().iter().map(|(key, _)| key.to_owned()).collect()
+    };
+    let expected: Vec<String> = keys(&stock_model)
+        .into_iter()
+        .filter(|key| key != "quantize.imatrix.file")
+        .chain(["gguf_tools.calibration".to_owned()])
+        .collect();
+    let (mut found, mut expected) = (keys(&ours_model), expected);
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    let name = ours_model.get("gguf_tools.calibration").and_then(gguf::Value::as_str).unwrap();
+    assert!(name.starts_with("cal3-"), "{name}");
+    assert!(ours.len() <= stock.len() + 64, "{} of {}", ours.len(), stock.len());
+    for key in ["entries_count", "chunks_count", "dataset"] {
+        let key = format!("quantize.imatrix.{key}");
+        assert!(ours_model.get(&key).is_some(), "{key}");
+        assert_eq!(ours_model.get(&key), stock_model.get(&key), "{key}");
+    }
+    // Where the weights come from another file, that is named, and a key says the rest.
+    let args =
+        [&["--imatrix", "imatrix.gguf", "base.gguf", "both.gguf", "q4_0", "-q", "--no-verify"][..], FEW];
+    succeed(quantize(&sandbox, &[&args.concat()[..], TOKENS].concat()));
+    let both = gguf::Model::open(&sandbox.path("both.gguf")).unwrap();
+    let text = |key: &str| both.get(key).and_then(gguf::Value::as_str).map(str::to_owned);
+    assert_eq!(text("quantize.imatrix.file").as_deref(), Some("imatrix.gguf"));
+    assert!(text("gguf_tools.calibration").unwrap().starts_with("cal3-"));
+
+    let (code, problems, _) = verify(&sandbox, &["ours.gguf"]);
+    assert_eq!((code, problems.len()), (Some(0), 0), "{problems:?}");
+}
+
+#[test]
+fn a_model_in_several_files_is_verified_too() {
+    let sandbox = Sandbox::with_base_and_text();
+    let split = ["--split-max-size", "1M", "--json", "-q"];
+    let args = [&["base.gguf", "out/ours.gguf", "q4_0"][..], &split, FEW].concat();
+    let ran = calibrated(&sandbox, &args);
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(json["calibration"][0]["verified"]["windows"].as_u64().unwrap() >= 2, "{json}");
+    // The shards and nothing else.
+    let names: Vec<String> = sandbox.listing("out").into_keys().collect();
+    assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("ours-0000")), "{names:?}");
+}
+
+#[test]
+fn statistics_are_kept_and_those_of_another_model_refused() {
+    let sandbox = Sandbox::with_base_and_text();
+    let with = |args: &[&'static str]| {
+        [args, &["q4_0", "-q", "--no-verify", "--statistics", "kept"][..], FEW, TOKENS].concat()
+    };
+    succeed(quantize(&sandbox, &with(&["base.gguf", "a.gguf"])));
+    let kept = sandbox.listing("kept");
+    assert!(!kept.is_empty());
+    succeed(quantize(&sandbox, &with(&["base.gguf", "b.gguf"])));
+    assert_eq!(sandbox.listing("kept"), kept);
+    assert_eq!(fs::read(sandbox.path("a.gguf")).unwrap(), fs::read(sandbox.path("b.gguf")).unwrap());
+
+    // A copy is the same model, by whatever name and of whatever time.
+    fs::copy(sandbox.path("base.gguf"), sandbox.path("copy.gguf")).unwrap();
+    succeed(quantize(&sandbox, &with(&["copy.gguf", "d.gguf"])));
+    assert_eq!(sandbox.listing("kept"), kept);
+
+    succeed(sandbox.convert(&["llama", "other.gguf", "-t", "f16", "-q"]));
+    // One bit of one weight, with the length and the time that the file had.
+    let mut bytes = fs::read(sandbox.path("base.gguf")).unwrap();
+    let data = gguf::Model::open(&sandbox.path("base.gguf")).unwrap().shards()[0].1.data_offset() as usize;
+    // At 256 equally spaced places, the last byte before the next one, at least 4 kB on.
+    let step = (bytes.len() - data) / 256;
+    assert!(step > 8192, "{step}");
+    bytes[data + 100 * step - 1] ^= 1;
+    let time = fs::metadata(sandbox.path("base.gguf")).unwrap().modified().unwrap();
+    fs::write(sandbox.path("bit.gguf"), bytes).unwrap();
+    fs::File::options().write(true).open(sandbox.path("bit.gguf")).unwrap().set_modified(time).unwrap();
+    for other in ["other.gguf", "bit.gguf"] {
+        let ran = quantize(&sandbox, &with(&[other, "c.gguf"]));
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("another model"), "{}", ran.stderr);
+        assert!(!sandbox.path("c.gguf").exists());
+    }
+}
+
+#[test]
+fn what_is_refused_and_what_is_warned_of() {
+    let sandbox = Sandbox::with_base_and_text();
+    // Before the model runs.
+    let ran = quantize(&sandbox, &[&["base.gguf", "base.gguf", "q4_0", "--force"][..], TOKENS].concat());
+    assert!(ran.stderr.starts_with("error: output `base.gguf` is the input\n"), "{}", ran.stderr);
+    fs::write(sandbox.path("short"), "a few words").unwrap();
+    let ran = quantize(&sandbox, &["base.gguf", "x.gguf", "q4_0", "--calibrate", "short"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("short") && ran.stderr.contains("tokens"), "{}", ran.stderr);
+    let ran = quantize(&sandbox, &["base.gguf", "x.gguf", "q4_0", "--calibrate", "none"]);
+    assert!(ran.stderr.starts_with("error: none: cannot open: "), "{}", ran.stderr);
+    let ran = quantize(&sandbox, &["base.gguf", "x.gguf", "q4_0", "--no-verify"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(sandbox.outputs().is_empty() && !sandbox.path("x.gguf").exists());
+
+    succeed(quantize(&sandbox, &["base.gguf", "q8.gguf", "q8_0", "-q"]));
+    let ran = calibrated(
+        &sandbox,
+        &[&["--allow-requantize", "q8.gguf", "x.gguf", "q4_0", "--no-verify"][..], FEW].concat(),
+    );
+    assert!(ran.stderr.contains("16 tensors are already quantized"), "{}", ran.stderr);
+    // More was asked for than there is.
+    let args = [
+        "base.gguf",
+        "y.gguf",
+        "q4_0",
+        "--no-verify",
+        "--calibrate",
+        "text",
+        "--calibration-tokens",
+        "100000",
+    ];
+    let ran = succeed(quantize(&sandbox, &args));
+    assert!(ran.stderr.contains("100000 were requested"), "{}", ran.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_killed_goes_on_to_the_same_bytes() {
+    let sandbox = Sandbox::with_base_and_text();
+    // Types of codebooks take longest: rows are noted before all are done.
+    let args = ["base.gguf", "out/x.gguf", "iq3_xxs", "-q", "-j", "1", "--no-verify", "--statistics", "kept"];
+    let args = [&args[..], &["--keep-types"], TOKENS].concat();
+    let journal = sandbox.path("out/.x.gguf.journal");
+    let child = sandbox.spawn(env!("CARGO_BIN_EXE_gguf-quantize"), &args);
+    let mut child = crate::common::come_so_far(child, 600, || crate::common::notes_rows(&journal));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!sandbox.path("out/x.gguf").exists());
+    // With another text there is nothing to resume.
+    fs::write(sandbox.path("more"), fs::read(sandbox.path("text")).unwrap().repeat(2)).unwrap();
+    let other: Vec<&str> = args
+        .iter()
+        .map(|arg| match *arg {
+            "text" => "more",
+            "kept" => "kept too",
+            arg => arg,
+        })
+        .collect();
+    let ran = quantize(&sandbox, &[&other[..], &["--resume"]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`--calibrate` was `text` and is `more`"), "{}", ran.stderr);
+    succeed(quantize(&sandbox, &[&args[..], &["--resume"]].concat()));
+    let whole: Vec<&str> =
+        args.iter().map(|arg| if *arg == "out/x.gguf" { "whole.gguf" } else { *arg }).collect();
+    succeed(quantize(&sandbox, &whole));
+    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
+    assert_eq!(read("out/x.gguf"), read("whole.gguf"));
+}
+
+#[test]
+fn types_under_a_budget_fill_it_and_replay() {
+    let sandbox = Sandbox::with_base_and_text();
+    let budget = |out: &'static str, budget: [&'static str; 2]| {
+        let args = ["base.gguf", out, "q4_k_m", "--json", "--no-verify", "--statistics", "kept"];
+        quantize(&sandbox, &[&args[..], &budget, TOKENS].concat())
+    };
+    let ran = succeed(
+        sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &["base.gguf", "stock.gguf", "q4_k_m", "-q"]),
+    );
+    assert_eq!(ran.code, Some(0));
+    let size = |name: &str| fs::metadata(sandbox.path(name)).unwrap().len();
+    let args = ["base.gguf", "ours.gguf", "q4_k_m", "--json", "--no-verify", "--statistics", "kept"];
+    let more = ["--target-size", "800K", "--save-recipe", "recipe.json"];
+    let ran = succeed(quantize(&sandbox, &[&args[..], &more, TOKENS].concat()));
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let types = &json["calibration"][0]["types"];
+    let figure = |name: &str| types[name].as_f64().unwrap();
+    assert_eq!((figure("budget"), figure("bytes")), (800_000.0, size("ours.gguf") as f64));
+    assert!(size("ours.gguf") <= 800_000);
+    assert!(figure("predicted") > 0.0 && figure("predicted_of_recipe") > 0.0);
+    // The recipe alone makes the same types.
+    succeed(quantize(&sandbox, &["--recipe", "recipe.json", "base.gguf", "again.gguf", "-q"]));
+    let dtypes = |name: &str| -> Vec<(String, String)> {
+        let model = gguf::Model::open(&sandbox.path(name)).unwrap();
+        model.tensors().map(|(_, it)| (it.name.clone(), it.dtype.name().to_owned())).collect()
+    };
+    assert_eq!(dtypes("again.gguf"), dtypes("ours.gguf"));
+    assert_ne!(dtypes("stock.gguf"), dtypes("ours.gguf"));
+
+    // No larger than the file of the type that anyone makes.
+    succeed(budget("as.gguf", ["--no-larger-than-type", "q4_k_m"]));
+    assert!(size("as.gguf") <= size("stock.gguf"), "{} of {}", size("as.gguf"), size("stock.gguf"));
+}
+
+#[test]
+fn types_are_chosen_by_default_and_probed_once() {
+    let sandbox = Sandbox::with_base_and_text();
+    let made = |out: &str, dtype: &str, more: &[&str]| {
+        let args = ["base.gguf", out, dtype, "--json", "--no-verify", "--statistics", "kept"];
+        let ran = calibrated(&sandbox, &[&args[..], more].concat());
+        let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+        (json["calibration"][0]["types"].clone(), ran.stderr)
+    };
+    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
+    for dtype in ["q4_k_m", "iq2_xs"] {
+        let (types, stderr) = made("ours.gguf", dtype, &["--force"]);
+        assert!(
+            types["predicted"].as_f64().unwrap() < types["predicted_of_recipe"].as_f64().unwrap(),
+            "{stderr}"
+        );
+        // The same as where it is asked for.
+        made("asked.gguf", dtype, &["--no-larger-than-type", dtype, "--force"]);
+        assert!(read("ours.gguf") == read("asked.gguf"), "{dtype}");
+        let (types, _) = made("kept.gguf", dtype, &["--keep-types", "--force"]);
+        assert!(types.is_null());
+        assert!(read("ours.gguf").len() <= read("kept.gguf").len(), "{dtype}");
+        assert!(read("ours.gguf") != read("kept.gguf"), "{dtype}");
+    }
+    // Probes for the first file are reused for all; a missing one is measured again with the same result.
+    let probes = sandbox.path("kept/probes.json");
+    let known = fs::read_to_string(&probes).unwrap();
+    let mut halved: Value = serde_json::from_str(&known).unwrap();
+    // Gates are found again with what they let through, of which half of the same probe is known.
+    let is_removed = |tensor: &str| tensor.starts_with("blk.0.") || tensor.contains("ffn_gate");
+    let is_found_again = |tensor: &str| is_removed(tensor) || tensor.contains("ffn_up");
+    for (tensor, of_tensor) in halved["nats"].as_object_mut().unwrap() {
+        match is_removed(tensor) {
+            true => *of_tensor = serde_json::json!({}),
+            false => of_tensor
+                .as_object_mut()
+                .unwrap()
+                .values_mut()
+                .for_each(|nats| *nats = (nats.as_f64().unwrap() * 2.0).into()),
+        }
+    }
+    fs::write(&probes, halved.to_string()).unwrap();
+    let (types, _) = made("ours.gguf", "q4_k_m", &["--force"]);
+    let found: Value = serde_json::from_str(&fs::read_to_string(&probes).unwrap()).unwrap();
+    let first: Value = serde_json::from_str(&known).unwrap();
+    for (tensor, nats) in first["nats"].as_object().unwrap() {
+        let factor = if is_found_again(tensor) { 1.0 } else { 2.0 };
+        for (dtype, nats) in nats.as_object().unwrap() {
+            assert_eq!(
+                found["nats"][tensor][dtype].as_f64().unwrap(),
+                factor * nats.as_f64().unwrap(),
+                "{tensor} {dtype}"
+            );
+        }
+    }
+    assert!(types["predicted"].as_f64().unwrap() > 0.0);
+
+    // For several types, and where types are given, none is chosen.
+    let several = ["base.gguf", "out/{ftype}.gguf", "q4_k_m,q2_k", "--no-verify", "--statistics", "kept"];
+    let ran = calibrated(&sandbox, &several);
+    assert!(
+        ran.stderr.contains("note: types are kept: they are chosen for one file type at a time"),
+        "{}",
+        ran.stderr
+    );
+    succeed(quantize(&sandbox, &["--dry-run", "--save-recipe", "recipe.json", "base.gguf", "q4_0"]));
+    for more in [&["q4_0", "--pure"][..], &["f16"], &["--recipe", "recipe.json"]] {
+        let args = ["base.gguf", "x.gguf", "--no-verify", "--force", "--statistics", "kept", "--json"];
+        let ran = calibrated(&sandbox, &[&args[..2], more, &args[2..]].concat());
+        assert!(
+            !ran.stdout.contains("predicted_of_recipe") && !ran.stderr.contains("types are"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+/// A tied embedding is rounded for both of its uses: the statistics cover both.
+#[test]
+fn an_embedding_that_is_the_output_matrix_is_rounded() {
+    let sandbox = Sandbox::with_golden("llama-tied");
+    succeed(sandbox.convert(&["llama-tied", "base.gguf", "-t", "bf16", "-q"]));
+    sandbox.add_text();
+    // And four small matrices, which the importance matrix is about.
+    let alone = ["--keep-types", "--tensor-type", "ffn|blk.1=bf16", "--token-embedding-type", "q4_0"];
+    let ran = calibrated(&sandbox, &[&["base.gguf", "ours.gguf", "q4_0", "--json"][..], &alone].concat());
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let gained = &json["calibration"][0];
+    let roles = gained["roles"].as_object().unwrap();
+    assert_eq!(roles.keys().collect::<Vec<_>>(), ["attn_k", "attn_output", "attn_q", "attn_v", "token_embd"]);
+    assert!(gained["verified"]["ratio"]["value"].as_f64().unwrap() < 0.9, "{gained}");
+}
+
+/// The loss of token embeddings, whose input is unknown, is predicted from the error of their rows; a type
+/// that needs importance weights is not chosen for them.
+#[test]
+fn types_of_embeddings_are_chosen_by_what_they_lose() {
+    let sandbox = Sandbox::with_base_and_text();
+    const EMBEDDING: &str = "token_embd.weight";
+    // The cheapest of all types under this budget, with what it is predicted to cost: one type for all.
+    let cost = |allowed: &str| {
+        let args =
+            ["base.gguf", "x.gguf", "q8_0", "--json", "--no-verify", "--force", "--statistics", "kept"];
+        let more = ["--target-size", "10M", "--allow-types", allowed];
+        let ran = succeed(quantize(&sandbox, &[&args[..], &more, TOKENS].concat()));
+        let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let chosen = &json["calibration"][0]["types"]["tensors"][EMBEDDING];
+        (chosen[0].as_str().unwrap().to_owned(), chosen[1].as_f64().unwrap())
+    };
+    let lost = |dtype: &str| {
+        let args = ["base.gguf", "plain.gguf", dtype, "--pure", "-q", "--force"];
+        succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args));
+        let values = |name: &str| {
+            let model = gguf::Model::open(&sandbox.path(name)).unwrap();
+            let (file, info) = model.tensor(EMBEDDING).unwrap();
+            let mut values = vec![0.0; info.shape.n_elems() as usize];
+            quant::decode(info.dtype, quant::Level::detect(), file.data(info).unwrap(), &mut values).unwrap();
+            values
+        };
+        let square = |(a, b): (f32, f32)| (f64::from(a) - f64::from(b)).powi(2);
+        values("base.gguf").into_iter().zip(values("plain.gguf")).map(square).sum::<f64>()
+    };
+    // Of two types that nearer to 4.5 bits is probed, and the finer one chosen: the budget has room for all.
+    let (probed, measured) = cost("q4_k");
+    let (finer, predicted) = cost("q4_k,q8_0");
+    assert_eq!((probed.as_str(), finer.as_str()), ("q4_K", "q8_0"));
+    let (found, expected) = (predicted / measured, lost("q8_0") / lost("q4_k"));
+    // Rows are sampled there, and all are read here.
+    assert!((found / expected - 1.0).abs() < 0.2, "{found}, by the rows {expected}");
+    // IQ2_XS needs importance weights, which embeddings have none of: Q8_0 is the type of the recipe.
+    assert_eq!(cost("iq2_xs").0, "q8_0");
+}
+
+#[test]
+fn types_are_chosen_by_chats_too() {
+    let sandbox = Sandbox::with_base_and_text();
+    let template = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
+    let template = format!("tokenizer.chat_template=str:{template}");
+    let args = ["llama", "base.gguf", "-t", "bf16", "-q", "--force", "--override-kv", &template];
+    succeed(sandbox.convert(&args));
+    // No chat is as long as a window.
+    let license = fs::read_to_string(sandbox.path("text")).unwrap();
+    let chats: Vec<String> = license
+        .as_bytes()
+        .chunks(300)
+        .map(|part| {
+            let question = String::from_utf8_lossy(part);
+            let turn = |role: &str, content: &str| serde_json::json!({"role": role, "content": content});
+            serde_json::json!({"messages": [turn("user", &question), turn("assistant", "Yes.")]}).to_string()
+        })
+        .collect();
+    fs::write(sandbox.path("chats.jsonl"), chats.join("\n")).unwrap();
+    let args =
+        ["base.gguf", "ours.gguf", "q4_k_m", "--json", "--calibrate", "chats.jsonl", "--target-size", "800K"];
+    let ran = succeed(quantize(&sandbox, &[&args[..], &["--calibration-tokens", "2048"]].concat()));
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let types = &json["calibration"][0]["types"];
+    assert!(types["predicted"].as_f64().unwrap() > 0.0, "{types}");
+    assert!(fs::metadata(sandbox.path("ours.gguf")).unwrap().len() <= 800_000);
+}
+
+/// From a checkpoint in one call: the file is that of two, and what lay between them is gone.
+#[test]
+fn a_checkpoint_is_calibrated_in_one_call() {
+    let sandbox = Sandbox::with_base_and_text();
+    let more = [&["-q", "--no-verify"][..], FEW, TOKENS].concat();
+    let convert = |args: &[&str]| sandbox.convert(&[&["llama"][..], args, &more[..]].concat());
+    succeed(convert(&["out/one.gguf", "-t", "q4_k_m"]));
+    succeed(quantize(&sandbox, &[&["base.gguf", "two.gguf", "q4_k_m"][..], &more[..]].concat()));
+    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
+    assert_eq!(read("out/one.gguf"), read("two.gguf"));
+    assert_eq!(sandbox.outputs(), ["one.gguf"]);
+    // Rounded on the way, it is another base.
+    succeed(convert(&["out/via.gguf", "-t", "q4_k_m", "--via", "f16"]));
+    assert_ne!(read("out/via.gguf"), read("two.gguf"));
+    // Types are chosen as they are for a GGUF file.
+    let size = format!("{}", fs::metadata(sandbox.path("two.gguf")).unwrap().len() - 1000);
+    let ran = succeed(
+        sandbox.convert(
+            &[
+                &["llama", "out/small.gguf", "-t", "q4_k_m", "--target-size", &size, "--no-verify"][..],
+                TOKENS,
+            ]
+            .concat(),
+        ),
+    );
+    assert!(
+        fs::metadata(sandbox.path("out/small.gguf")).unwrap().len() < size.parse().unwrap(),
+        "{}",
+        ran.stderr
+    );
+
+    // A failed run leaves no file.
+    fs::write(sandbox.path("short"), "a few words").unwrap();
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "--calibrate", "short"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert_eq!(sandbox.outputs(), ["one.gguf", "small.gguf", "via.gguf"]);
+    for args in [&["--repack"][..], &["--vocab-only"], &["--save-plan", "plan.json"], &["--with-mmproj"]] {
+        let ran = sandbox
+            .convert(&[&["llama", "out/x.gguf", "-t", "q4_0", "--calibrate", "text"][..], args].concat());
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains("--calibrate"), "{}", ran.stderr);
+    }
+    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "--target-size", "1M"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}
+
+#[test]
+fn both_sides_at_any_number_of_threads_and_level() {
+    let sandbox = Sandbox::with_base_and_text();
+    let mut files = Vec::new();
+    for (threads, level) in runnable_levels() {
+        let out = format!("out/{threads}.gguf");
+        let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
+        let args = ["base.gguf", &out, "q4_k_m", "--both-sides", "--json"];
+        command.args([&args[..], FEW, TOKENS, &["-j", threads]].concat());
+        if let Some(level) = level {
+            command.env(quant::LEVEL_VARIABLE, level);
+        }
+        let ran = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(0), "{stderr}");
+        let json: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let roles = json["calibration"][0]["roles"].as_object().unwrap();
+        let n_both: u64 = roles.values().map(|of| of["both_sides"].as_u64().unwrap()).sum();
+        assert!(n_both >= 1, "{roles:?}");
+        files.push(fs::read(sandbox.path(&out)).unwrap());
+    }
+    assert_eq!(files.len(), runnable_levels().len());
+    assert!(files.iter().all(|file| *file == files[0]));
+    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--no-verify"][..], FEW].concat());
+    assert!(files[0] != fs::read(sandbox.path("one.gguf")).unwrap());
+    let key = |name: &str| {
+        let (_, model) = header_and_data(&sandbox, name);
+        model.get("gguf_tools.calibration").and_then(gguf::Value::as_str).unwrap().to_owned()
+    };
+    assert!(key("out/1.gguf").starts_with("cbs3-"));
+    assert!(key("one.gguf").starts_with("cal3-"));
+}
+
+#[test]
+fn gradients_pass_through_experts_which_are_rounded_by_one_side() {
+    let sandbox = Sandbox::with_golden("mixtral");
+    succeed(sandbox.convert(&["mixtral", "base.gguf", "-t", "bf16", "-q"]));
+    sandbox.add_text();
+    let few = ["--tensor-type", "blk.1|output.weight|token_embd=bf16", "--no-verify", "--json"];
+    let ran =
+        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let roles = json["calibration"][0]["roles"].as_object().unwrap();
+    let n_both = |is_of: fn(&str) -> bool| -> u64 {
+        let of = roles.iter().filter(|(role, _)| is_of(role));
+        of.map(|(_, found)| found["both_sides"].as_u64().unwrap()).sum()
+    };
+    assert!(n_both(|role| role.starts_with("attn")) >= 1, "{roles:?}");
+    assert!(roles.keys().any(|role| role.contains("exps")), "{roles:?}");
+    assert_eq!(n_both(|role| role.contains("exps")), 0, "{roles:?}");
+}
+
+#[test]
+fn without_a_way_back_one_side_is_used_and_that_is_said() {
+    let sandbox = Sandbox::with_golden("phimoe");
+    succeed(sandbox.convert(&["phimoe", "base.gguf", "-t", "bf16", "-q"]));
+    sandbox.add_text();
+    let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
+    calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
+    let ran =
+        calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
+    let said = "rows are rounded independently: architecture `phimoe`: no backward pass for its experts";
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    assert!(fs::read(sandbox.path("one.gguf")).unwrap() == fs::read(sandbox.path("both.gguf")).unwrap());
+}

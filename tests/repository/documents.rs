@@ -1,0 +1,215 @@
+//! The documents: the worked example of ARCHITECTURE.md, whose numbers come out of the program; the book and its commands.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::Path,
+};
+
+use crate::common::{Sandbox, copy_folder, golden};
+use serde_json::Value as Json;
+
+#[test]
+fn the_tensor_that_architecture_md_follows() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/ARCHITECTURE.md")).unwrap();
+    let (_, page) = page.split_once("## One tensor, from safetensors to byte").unwrap();
+    let page: String = page.split("\n## ").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let states = |what: String| assert!(page.contains(&what), "ARCHITECTURE.md does not say `{what}`");
+
+    // Source: length of the header, place of the tensor, row 32 of its 512-byte rows.
+    let checkpoint = fs::read(golden("arch").join("llama/model.safetensors")).unwrap();
+    let header_len = u64::from_le_bytes(checkpoint[..8].try_into().unwrap()) as usize;
+    let header: Json = serde_json::from_slice(&checkpoint[8..8 + header_len]).unwrap();
+    let entry = &header["model.layers.0.self_attn.q_proj.weight"];
+    let [start, end] = [0, 1].map(|i| entry["data_offsets"][i].as_u64().unwrap() as usize);
+    states(format!("({header_len} bytes)"));
+    states(format!("bytes {start} to {end} of the data"));
+    let source_row = 8 + header_len + start + 512 * 32;
+    states(format!("source row 32, at byte {source_row}"));
+    let bytes = &checkpoint[source_row..source_row + 4];
+    states(format!("`{:02x} {:02x} {:02x} {:02x}`, which in bf16", bytes[0], bytes[1], bytes[2], bytes[3]));
+    let bf16 = |at: usize| f32::from_bits(u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]])) << 16);
+    states(format!("{:.8}, {:.8}", bf16(0), bf16(2)));
+
+    // File: end of the metadata, offset of the tensor, row 1 of its 144-byte rows.
+    let sandbox = Sandbox::with_golden("llama");
+    assert_eq!(sandbox.convert(&["llama", "out.gguf", "--type", "q4_k_m"]).code, Some(0));
+    let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
+    let tensor = file.tensor("blk.0.attn_q.weight").unwrap();
+    let (data, offset) = (file.data_offset(), tensor.offset);
+    let at = data + offset + 144;
+    states(format!("{data} + {offset} + 144 = {at} to {}", at + 144));
+    let block = &file.bytes()[at as usize..at as usize + 144];
+    states(format!("`{:02x} {:02x} {:02x} {:02x}`: d", block[0], block[1], block[2], block[3]));
+
+    // Q4_K: d and dmin as f16, then 6-bit scales and minima, then 4-bit levels.
+    let f16 = |at: usize| half(u16::from_le_bytes([block[at], block[at + 1]]));
+    let (d, dmin) = (f16(0), f16(2));
+    states(format!("d = {d:.11} and dmin = {dmin:.10} as f16"));
+    let (scale, min) = (block[4] & 63, block[8] & 63);
+    let levels = [16, 17].map(|at| block[at] & 15);
+    states(format!(
+        "scale {scale} and minimum {min}, its first two weights the levels {} and {}",
+        levels[0], levels[1]
+    ));
+    let weights = levels.map(|level| d * f32::from(scale) * f32::from(level) - dmin * f32::from(min));
+    states(format!("= {:.4} and {:.4}", weights[0], weights[1]));
+}
+
+/// A half-precision number that is neither infinite nor subnormal.
+fn half(bits: u16) -> f32 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
+    (1.0 + fraction / 1024.0) * 2f32.powi(exponent - 15)
+}
+
+/// README and the chapters of the book, by their paths.
+fn pages() -> BTreeMap<String, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["docs", "docs/guides", "docs/concepts", "docs/reference", "docs/notes"];
+    let files = folders.into_iter().flat_map(|folder| {
+        let names = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(move |name| format!("{folder}/{}", name.into_string().unwrap()))
+    });
+    let chapters = files.filter(|path| path.ends_with(".md"));
+    let paths = chapters.chain(["README.md".to_owned()]);
+    paths.map(|path| (path.clone(), fs::read_to_string(root.join(&path)).unwrap())).collect()
+}
+
+/// Targets of the links of a page, except links to other sites.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    targets.filter(|target| !target.contains("://") && !target.starts_with('#'))
+}
+
+#[test]
+fn the_book_has_every_page_and_its_links_lead_somewhere() {
+    let pages = pages();
+    let listed: BTreeSet<String> =
+        links(&pages["docs/SUMMARY.md"]).map(|name| format!("docs/{name}")).collect();
+    let chapters = pages.keys().filter(|path| path.starts_with("docs/") && *path != "docs/SUMMARY.md");
+    assert_eq!(chapters.cloned().collect::<BTreeSet<_>>(), listed, "docs/SUMMARY.md lists the chapters");
+    for (path, page) in &pages {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        for link in links(page) {
+            let target = folder.parent().unwrap().join(link.split('#').next().unwrap());
+            assert!(target.exists(), "{path}: `{link}` leads nowhere");
+        }
+    }
+}
+
+/// Text of the blocks of a page in a language: `sh` blocks need only the model in a folder, `console` blocks another model,
+/// another program or a network.
+fn blocks(page: &str, language: &str) -> String {
+    let mark = format!("\n```{language}\n");
+    let blocks = page.split(&mark).skip(1).map(|rest| rest.split("\n```").next().unwrap_or_default());
+    blocks.flat_map(|block| [block, "\n"]).collect()
+}
+
+/// Our commands among the `console` blocks of a page, except those that need a network or files that no golden has.
+fn console_commands(page: &str) -> Vec<String> {
+    let text = blocks(page, "console").replace("\\\n", " ");
+    let cannot_run =
+        ["hf://", "https://", "meta-llama/", "gemma-3-4b-it", "--lora-tokenizer", "qwen3-vl.gguf"];
+    let is_run =
+        |line: &&str| line.starts_with("gguf-") && !cannot_run.iter().any(|part| line.contains(part));
+    let without_comment = |line: &str| line.split("  #").next().unwrap_or_default().to_owned();
+    text.lines().filter(is_run).map(without_comment).collect()
+}
+
+/// A sandbox with the models, adapters and texts that pages name.
+fn with_models() -> Sandbox {
+    let sandbox = Sandbox::with_projector("qwen3vl");
+    fs::rename(sandbox.path("qwen3vl"), sandbox.path("Qwen3-VL-4B-Instruct")).unwrap();
+    for name in ["Llama-3.2-1B", "Llama-3.1-70B", "Llama-3.1-405B"] {
+        copy_folder(&testkit::checkpoint("llama"), &sandbox.path(name));
+    }
+    copy_folder(&testkit::checkpoint("bert"), &sandbox.path("bert"));
+    copy_folder(&golden("lora-merged/quantized/adapter-0"), &sandbox.path("my-adapter"));
+    fs::copy(golden("vision/picture.jpg"), sandbox.path("cat.jpg")).unwrap();
+    let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(80);
+    for name in ["wiki.test.raw", "wiki.txt", "code.txt", "calibration.txt"] {
+        fs::write(sandbox.path(name), &text).unwrap();
+    }
+    fs::write(sandbox.path("lines.txt"), "A llama eats.\nA fox jumps.\n").unwrap();
+    let chat = r#"[{"role": "user", "content": "Hello"}]"#;
+    fs::write(sandbox.path("chat.json"), chat).unwrap();
+    fs::write(sandbox.path("tools.json"), "[]").unwrap();
+    for name in ["chat.jsonl", "chats.jsonl"] {
+        let turn = text.replace('"', "");
+        let line = format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"{turn}\"}}]}}\n");
+        fs::write(sandbox.path(name), line).unwrap();
+    }
+    let files = "\
+        gguf-convert Llama-3.2-1B model-{ftype}.gguf --type bf16,q4_k_m -q
+        cp model-bf16.gguf model-BF16.gguf; cp model-bf16.gguf llama-bf16.gguf; cp model-bf16.gguf model-it.gguf
+        cp model-q4_k_m.gguf model-Q4_K_M.gguf; cp model-q4_k_m.gguf llama-q4_k_m.gguf
+        gguf-eval imatrix model-bf16.gguf --text wiki.txt --output imatrix.gguf -q
+        gguf-inspect recipe model-q4_k_m.gguf --output theirs.json
+        gguf-inspect split model-q4_k_m.gguf Llama-3.1-70B-Q4_K_M --split-max-tensors 12
+        gguf-convert bert all-minilm.gguf --type f16 -q
+        gguf-convert Qwen3-VL-4B-Instruct Qwen3-VL-4B-Instruct-Q4_K_M.gguf --type q4_k_m -q
+        gguf-convert mmproj Qwen3-VL-4B-Instruct mmproj-Qwen3-VL-4B-Instruct-F16.gguf --type f16 -q
+        mkdir -p .lmstudio/models/my-name";
+    shell(&sandbox, files, "preparation");
+    sandbox
+}
+
+/// Runs a script with our programs in its path and the sandbox as home.
+fn shell(sandbox: &Sandbox, script: &str, name: &str) {
+    let programs = Path::new(env!("CARGO_BIN_EXE_gguf-convert")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), env::var("PATH").unwrap_or_default());
+    let mut command = sandbox.command("sh");
+    command.args(["-euc", script]).env("PATH", path).env("HOME", sandbox.path("."));
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{name}: {}\n{script}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+#[cfg(unix)]
+fn commands_of_the_book_run() {
+    let mut n_commands = 0;
+    for (name, page) in pages() {
+        let script = blocks(&page, "sh");
+        let n = script.lines().filter(|line| line.starts_with("gguf-")).count();
+        if n == 0 {
+            assert_eq!(script, "", "{name}");
+            continue;
+        }
+        n_commands += n;
+        // Readers copy commands for real models: none may be adapted to the small model of this test.
+        let is_odd = |line: &str| line.starts_with("gguf-eval") && line.contains("--context ");
+        assert!(!script.lines().any(is_odd), "{name}: measures in chunks of an unusual length");
+        let sandbox = Sandbox::with_golden("llama");
+        fs::rename(sandbox.path("llama"), sandbox.path("Llama-3.2-1B")).unwrap();
+        // Nothing is there that a page does not make.
+        fs::remove_dir(sandbox.path("out")).unwrap();
+        let text =
+            "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(40);
+        for name in ["wiki.test.raw", "calibration.txt"] {
+            fs::write(sandbox.path(name), &text).unwrap();
+        }
+        fs::write(sandbox.path("hellaswag.txt"), "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3))
+            .unwrap();
+        shell(&sandbox, &script, &name);
+    }
+    assert!(n_commands >= 30, "{n_commands} commands were run");
+}
+
+#[test]
+#[cfg(unix)]
+fn console_commands_of_the_book_run() {
+    let mut n_commands = 0;
+    for (name, page) in pages() {
+        let commands = console_commands(&page);
+        if commands.is_empty() || name.starts_with("docs/notes/") {
+            continue;
+        }
+        let sandbox = with_models();
+        for command in &commands {
+            // Commands of a page are alternatives or steps: a later one may replace the output of an earlier one.
+            shell(&sandbox, &format!("rm -rf out; mkdir out\n{command} || {command} --force"), &name);
+        }
+        n_commands += commands.len();
+    }
+    assert!(n_commands >= 20, "{n_commands} commands were run");
+}

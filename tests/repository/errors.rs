@@ -1,0 +1,582 @@
+//! `tests/snapshots/errors.md` lists each kind of error with an example, printed by runs of the programs.
+//! `BLESS=1 cargo test --test repository errors` writes it anew.
+
+mod calibration;
+mod plans;
+
+use std::{fmt::Write, fs, path::Path};
+
+use crate::common::{Sandbox, golden};
+
+const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
+const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+const INSPECT: &str = env!("CARGO_BIN_EXE_gguf-inspect");
+const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
+
+/// One kind of error: its name, the change to a sandbox with the checkpoint `llama`, the call, the exit code.
+type Kind = (&'static str, fn(&Sandbox), &'static str, &'static [&'static str], i32);
+
+/// A part of the page, and what stands at its head.
+type Part = (&'static str, &'static str, &'static [Kind]);
+
+const AS_IT_IS: fn(&Sandbox) = |_| {};
+
+fn write(sandbox: &Sandbox, name: &str, bytes: impl AsRef<[u8]>) {
+    fs::write(sandbox.path(name), bytes).unwrap();
+}
+
+/// The file of the checkpoint in a type, called `model.gguf`.
+fn model(sandbox: &Sandbox, file_type: &str) {
+    let ran = sandbox.convert(&["llama", "model.gguf", "-t", file_type, "-q"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+/// A file cut to a part of its length.
+fn cut(sandbox: &Sandbox, name: &str, len: usize) {
+    let bytes = fs::read(sandbox.path(name)).unwrap();
+    write(sandbox, name, &bytes[..len]);
+}
+
+fn config(from: &'static str, to: &'static str) -> impl Fn(&Sandbox) {
+    move |sandbox| sandbox.edit("llama/config.json", from, to)
+}
+
+/// The checkpoint with weights of torch alone, of these instructions.
+fn pickle(sandbox: &Sandbox, instructions: &[u8]) {
+    let pickle = testkit::Pickler::new().raw(instructions).stop();
+    fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
+    let archive = testkit::zip(&[("archive/data.pkl", &pickle), ("archive/version", b"3\n")]);
+    write(sandbox, "llama/pytorch_model.bin", archive);
+}
+
+const TO_Q8_0: &[&str] = &["llama", "out.gguf", "--type", "q8_0"];
+
+const PARTS: &[Part] = &[
+    (
+        "Invalid calls",
+        "Invalid calls are reported before anything is read, with exit code 2.",
+        &[
+            ("Option of another program", AS_IT_IS, CONVERT, &["llama", "--type", "q8_0", "--fuse-qkv"], 2),
+            ("Unknown type", AS_IT_IS, QUANTIZE, &["model.gguf", "out.gguf", "q4km"], 2),
+            ("Missing argument", AS_IT_IS, INSPECT, &["show"], 2),
+        ],
+    ),
+    (
+        "Inputs and outputs",
+        "Inputs are never written to. An output appears under its name only when it is complete, and overwrites nothing without `--force`.",
+        &[
+            ("Missing input", AS_IT_IS, CONVERT, &["none", "out.gguf", "--type", "q8_0"], 1),
+            ("Input of another kind", AS_IT_IS, QUANTIZE, &["llama", "q8_0"], 1),
+            (
+                "Model that is not available locally",
+                AS_IT_IS,
+                CONVERT,
+                &["org/model", "out.gguf", "--type", "q8_0"],
+                1,
+            ),
+            ("Existing output", |sandbox| write(sandbox, "out.gguf", "mine"), CONVERT, TO_Q8_0, 1),
+            ("Output inside the input", AS_IT_IS, CONVERT, &["llama", "llama/out.gguf", "--type", "q8_0"], 1),
+            ("Missing output folder", AS_IT_IS, CONVERT, &["llama", "none/out.gguf", "--type", "q8_0"], 1),
+            (
+                "Checkpoint without weights",
+                |sandbox| {
+                    fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Weights in the format of another program",
+                |sandbox| {
+                    fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
+                    write(sandbox, "llama/model.onnx", "");
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+        ],
+    ),
+    (
+        "Weight files",
+        "Every length is compared with the file before it is used. Files of an index stay inside of the folder, and so do links, but for \
+         those to the Hub's cache. A pickle is read as data: nothing that it names is called.",
+        &[
+            (
+                "Truncated file",
+                |sandbox| cut(sandbox, "llama/model.safetensors", 2_000_000),
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Invalid header",
+                |sandbox| {
+                    sandbox.edit("llama/model.safetensors", r#""BF16","shape""#, r#""BF16";"shape""#);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Inconsistent header",
+                |sandbox| {
+                    sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""F32" "#);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Unknown dtype",
+                |sandbox| {
+                    sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""BF17""#);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Tensor in two files",
+                |sandbox| {
+                    fs::copy(
+                        sandbox.path("llama/model.safetensors"),
+                        sandbox.path("llama/model-2.safetensors"),
+                    )
+                    .unwrap();
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Missing shard",
+                |sandbox| {
+                    let index = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors"}}"#;
+                    write(sandbox, "llama/model.safetensors.index.json", index);
+                    // Without this, whole weights next to such an index would be read.
+                    fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Index of other tensors",
+                |sandbox| {
+                    let index = r#"{"weight_map": {"a": "model.safetensors"}}"#;
+                    write(sandbox, "llama/model.safetensors.index.json", index);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Index that leaves the folder",
+                |sandbox| {
+                    let index = r#"{"weight_map": {"a": "../../etc/passwd"}}"#;
+                    write(sandbox, "llama/model.safetensors.index.json", index);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Link that leaves the folder",
+                |sandbox| {
+                    fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap();
+                    std::os::unix::fs::symlink("/etc/hostname", sandbox.path("llama/tokenizer.model"))
+                        .unwrap();
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Pickle that executes code",
+                |sandbox| {
+                    pickle(sandbox, b"cposix\nsystem\nX\x02\0\0\0id\x85R");
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            ("Invalid pickle", |sandbox| pickle(sandbox, b"\xff"), CONVERT, TO_Q8_0, 1),
+            (
+                "Value that is not finite",
+                |sandbox| {
+                    let mut bytes = fs::read(sandbox.path("llama/model.safetensors")).unwrap();
+                    let at = bytes.len() - 2;
+                    bytes[at..].copy_from_slice(&0x7fc0u16.to_le_bytes());
+                    write(sandbox, "llama/model.safetensors", bytes);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+        ],
+    ),
+    (
+        "Configs and architectures",
+        "Unknown values are named. Nothing is guessed, and no tensor is ignored silently.",
+        &[
+            (
+                "Config that is not JSON",
+                |sandbox| {
+                    config("\"architectures\": [", "\"architectures\" [")(sandbox);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "JSON nested too deeply",
+                |sandbox| {
+                    write(sandbox, "llama/config.json", "[".repeat(100_000));
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Unknown class",
+                |sandbox| {
+                    config("LlamaForCausalLM", "LlamaForCausalLX")(sandbox);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Missing key",
+                |sandbox| config("\"num_attention_heads\": 4,", "")(sandbox),
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Value of another type",
+                |sandbox| {
+                    config("\"num_attention_heads\": 4", "\"num_attention_heads\": \"4\"")(sandbox);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Missing tensors",
+                |sandbox| {
+                    config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3")(sandbox);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Unused tensors",
+                |sandbox| {
+                    config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1")(sandbox);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Tensor of another shape",
+                |sandbox| {
+                    config("\"num_attention_heads\": 4", "\"num_attention_heads\": 3")(sandbox);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+        ],
+    ),
+    (
+        "Tokenizers",
+        "A tokenizer is written as the model was trained with it, or not at all.",
+        &[
+            (
+                "No tokenizer",
+                |sandbox| {
+                    fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap();
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "Invalid SentencePiece model",
+                |sandbox| {
+                    write(sandbox, "llama/tokenizer.model", "\x0a\x7f");
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+            (
+                "More tokens than the embedding has rows",
+                |sandbox| {
+                    config("\"vocab_size\": 384", "\"vocab_size\": 500")(sandbox);
+                },
+                CONVERT,
+                TO_Q8_0,
+                1,
+            ),
+        ],
+    ),
+    (
+        "GGUF files",
+        "`gguf-inspect verify` says all that is wrong with a file; every other command stops at the first.",
+        &[
+            (
+                "File of another kind",
+                |sandbox| write(sandbox, "model.gguf", "{}  "),
+                INSPECT,
+                &["show", "model.gguf"],
+                1,
+            ),
+            (
+                "Truncated file",
+                |sandbox| {
+                    model(sandbox, "q8_0");
+                    cut(sandbox, "model.gguf", 100_000);
+                },
+                INSPECT,
+                &["show", "model.gguf"],
+                1,
+            ),
+            (
+                "Sizes whose product overflows",
+                |sandbox| {
+                    write(
+                        sandbox,
+                        "model.gguf",
+                        fs::read(golden("gguf-malicious/evil_overflow.gguf")).unwrap(),
+                    );
+                },
+                INSPECT,
+                &["show", "model.gguf"],
+                1,
+            ),
+            (
+                "Too many dimensions",
+                |sandbox| {
+                    write(sandbox, "model.gguf", fs::read(golden("gguf-malicious/evil_ndims.gguf")).unwrap());
+                },
+                INSPECT,
+                &["show", "model.gguf"],
+                1,
+            ),
+            (
+                "Missing metadata key",
+                |sandbox| model(sandbox, "q8_0"),
+                INSPECT,
+                &["unset", "model.gguf", "none"],
+                1,
+            ),
+            (
+                "Value of another type",
+                |sandbox| {
+                    model(sandbox, "q8_0");
+                },
+                INSPECT,
+                &["set", "model.gguf", "llama.block_count=many"],
+                2,
+            ),
+            (
+                "File that fails verification",
+                |sandbox| {
+                    model(sandbox, "q8_0");
+                    let ran = sandbox.inspect(&["set", "model.gguf", "llama.block_count=3", "-q"]);
+                    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+                },
+                INSPECT,
+                &["verify", "model.gguf", "--only", "architecture"],
+                1,
+            ),
+            (
+                "Template that does not terminate",
+                |sandbox| {
+                    model(sandbox, "q8_0");
+                    let endless =
+                        "{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}";
+                    let set = format!("tokenizer.chat_template=str:{endless}");
+                    let ran = sandbox.inspect(&["set", "model.gguf", &set, "-q"]);
+                    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+                },
+                INSPECT,
+                &["verify", "model.gguf", "--only", "template"],
+                1,
+            ),
+            (
+                "Template that exhausts memory",
+                |sandbox| {
+                    model(sandbox, "q8_0");
+                    let growing = "{% set x = namespace(s='text') %}{% for i in range(60) %}{% set x.s = x.s ~ x.s %}{% endfor %}";
+                    // `set` refuses it with the same error.
+                    let path = sandbox.path("model.gguf");
+                    let file = gguf::File::open(&path).unwrap();
+                    let mut metadata = file.metadata().clone();
+                    metadata.set("tokenizer.chat_template", growing);
+                    let edit = gguf::Edit::new(&file, metadata, gguf::Slack::Use).unwrap();
+                    drop(file);
+                    edit.write_new(&path, &path, true).unwrap();
+                },
+                INSPECT,
+                &["verify", "model.gguf", "--only", "template"],
+                1,
+            ),
+            (
+                "Different digest",
+                |sandbox| {
+                    write(sandbox, "a", "a");
+                    write(sandbox, "SHA256SUMS", format!("{}  a\n", "0".repeat(64)));
+                },
+                INSPECT,
+                &["hash", "--check", "SHA256SUMS"],
+                1,
+            ),
+        ],
+    ),
+    (
+        "Types",
+        "All decisions about tensors precede the first read of weights.",
+        &[
+            (
+                "Weights that are already quantized",
+                |sandbox| {
+                    model(sandbox, "q4_0");
+                },
+                QUANTIZE,
+                &["model.gguf", "out.gguf", "q3_k_m"],
+                1,
+            ),
+            (
+                "Type that needs an importance matrix",
+                |sandbox| {
+                    model(sandbox, "f16");
+                },
+                QUANTIZE,
+                &["model.gguf", "out.gguf", "iq2_xxs"],
+                1,
+            ),
+            (
+                "File that is not an importance matrix",
+                |sandbox| {
+                    model(sandbox, "f16");
+                    write(sandbox, "imatrix.dat", "{}");
+                },
+                QUANTIZE,
+                &["--imatrix", "imatrix.dat", "model.gguf", "out.gguf", "q4_0"],
+                1,
+            ),
+            (
+                "Recipe of another model",
+                |sandbox| {
+                    model(sandbox, "f16");
+                    let recipe = r#"{"format": "gguf-tools recipe", "version": 1, "outputs": [{"type": "Q4_0", "dtypes": {"x": "Q4_0"}}]}"#;
+                    write(sandbox, "recipe.json", recipe);
+                },
+                QUANTIZE,
+                &["--recipe", "recipe.json", "model.gguf", "out.gguf"],
+                1,
+            ),
+            (
+                "Invalid recipe",
+                |sandbox| {
+                    model(sandbox, "f16");
+                    write(sandbox, "recipe.json", "{\"type\": \"q4_0\"}");
+                },
+                QUANTIZE,
+                &["--recipe", "recipe.json", "model.gguf", "out.gguf"],
+                1,
+            ),
+        ],
+    ),
+    plans::PART,
+    (
+        "Running a file",
+        "A model runs only if every part of it is supported.",
+        &[
+            (
+                "Architecture that cannot be run",
+                |sandbox| {
+                    model(sandbox, "f16");
+                    sandbox.edit("model.gguf", "\x05\0\0\0\0\0\0\0llama", "\x05\0\0\0\0\0\0\0llamb");
+                },
+                EVAL,
+                &["generate", "model.gguf", "--prompt", "Hello"],
+                1,
+            ),
+            (
+                "Text that is too short",
+                |sandbox| {
+                    model(sandbox, "f16");
+                    write(sandbox, "text", "Short.");
+                },
+                EVAL,
+                &["perplexity", "model.gguf", "--text", "text"],
+                1,
+            ),
+            (
+                "Chat prompt without a chat template",
+                |sandbox| {
+                    model(sandbox, "f16");
+                    let ran = sandbox.inspect(&["unset", "model.gguf", "tokenizer.chat_template", "-q"]);
+                    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+                },
+                EVAL,
+                &["generate", "model.gguf", "--chat", "--prompt", "Hello"],
+                1,
+            ),
+        ],
+    ),
+    calibration::PART,
+];
+
+const HEAD: &str = "# Errors\n
+Every kind of error, printed by the programs on a tiny checkpoint (`BLESS=1 cargo test --test repository errors`).\n
+Errors go to stderr. A line with `error:` states the place, the expected and the found value; lines with `hint:` state what to do. Exit
+codes: 0 success, 1 failure, 2 invalid arguments, 128 plus the number of a signal (130 interrupted, 143 terminated, 129 hung up).\n";
+
+#[test]
+fn the_page_of_errors_is_what_programs_print() {
+    let mut page = HEAD.to_owned();
+    let mut wrong = Vec::new();
+    for (title, says, kinds) in PARTS {
+        let _ = write!(page, "\n## {title}\n\n{says}\n");
+        for (kind, damage, binary, args, code) in *kinds {
+            let sandbox = Sandbox::with_golden("llama");
+            damage(&sandbox);
+            let before = sandbox.listing("");
+            let ran = sandbox.run(binary, args);
+            let is_clean = !ran.stderr.contains("panicked") && sandbox.listing("") == before;
+            if ran.code != Some(*code) || !is_clean {
+                wrong.push(format!(
+                    "{kind}: {:?}, nothing written: {is_clean}: {}{}",
+                    ran.code, ran.stdout, ran.stderr
+                ));
+            }
+            let program = Path::new(binary).file_name().unwrap().to_str().unwrap();
+            let quoted =
+                args.iter().map(|arg| if arg.contains(' ') { format!("'{arg}'") } else { (*arg).to_owned() });
+            let call = quoted.collect::<Vec<_>>().join(" ");
+            let said =
+                format!("{}{}", ran.stdout, ran.stderr).replace(sandbox.path("").to_str().unwrap(), "/");
+            let _ = write!(page, "\n**{kind}**\n\n```text\n$ {program} {call}\n{}\n```\n", said.trim_end());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/errors.md");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(path, page).unwrap();
+    } else {
+        let have = fs::read_to_string(path).unwrap();
+        assert!(
+            have == page,
+            "tests/snapshots/errors.md: run `BLESS=1 cargo test --test repository errors`\n{page}"
+        );
+    }
+}

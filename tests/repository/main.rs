@@ -1,0 +1,17 @@
+//! The repository as a whole: documents, crates, tables, messages and calls that cannot work.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod documents;
+#[cfg(target_os = "linux")]
+mod errors;
+mod examples;
+mod hints;
+mod layers;
+mod llama_cpp;
+mod packages;
+mod readme;
+mod registries;
+mod wrong_calls;

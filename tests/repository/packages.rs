@@ -1,0 +1,78 @@
+//! Requirements for publishing a crate: fields of its manifest, a page, licenses. `scripts/check-packages`
+//! makes the packages.
+
+use std::{fs, path::Path};
+
+#[test]
+fn every_crate_is_ready_to_be_published_or_says_that_it_is_not() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut unpublished = Vec::new();
+    for folder in folders.chain([root.to_owned()]) {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let package = manifest.split_once("[package]").unwrap().1.split("\n[").next().unwrap();
+        let name = package.lines().find_map(|line| line.strip_prefix("name = ")).unwrap().trim_matches('"');
+        if package.contains("publish = false") {
+            unpublished.push(name.to_owned());
+            continue;
+        }
+        for field in [
+            "description = ",
+            "version.workspace = true",
+            "license.workspace = true",
+            "repository.workspace = true",
+            "readme = \"README.md\"",
+            // Goldens and tests would be most of a package.
+            "include = [",
+        ] {
+            assert!(package.contains(field), "{name}: its manifest has no `{field}`");
+        }
+        for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            let text = fs::read(folder.join(license)).unwrap_or_default();
+            assert!(text == fs::read(root.join(license)).unwrap(), "{name}: {license}");
+        }
+        let page = fs::read_to_string(folder.join("README.md")).unwrap_or_default();
+        assert!(page.contains(&format!("# {name}")), "{name}: README.md does not begin with its name");
+    }
+    unpublished.sort();
+    assert_eq!(unpublished, ["gguf-fuzzing", "gguf-testkit"]);
+}
+
+/// The profiles of a manifest but that of the mutation loop, which is for tests of this workspace.
+fn profiles(manifest: &str) -> &str {
+    &manifest[manifest.find("[profile.release]").unwrap()..]
+}
+
+#[test]
+fn the_python_package_is_built_with_the_same_profiles() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ours = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let ours = profiles(&ours);
+    let (start, end) = (ours.find("# Long runs").unwrap(), ours.find("[profile.dev]").unwrap());
+    let expected = [&ours[..start], &ours[end..]].concat();
+    let path = root.join("python/Cargo.toml");
+    let theirs = fs::read_to_string(&path).unwrap();
+    if std::env::var_os("BLESS").is_some() {
+        let blessed = theirs.replace(profiles(&theirs), &expected);
+        fs::write(&path, blessed).unwrap();
+    } else {
+        assert_eq!(profiles(&theirs), expected, "BLESS=1 cargo test --test repository packages copies them");
+    }
+}
+
+#[test]
+fn the_python_package_brings_every_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let project = fs::read_to_string(root.join("python/pyproject.toml")).unwrap();
+    let page = fs::read_to_string(root.join("python/README.md")).unwrap();
+    for binary in gguf_tools::commands::BINARIES {
+        let verb = binary.name.trim_start_matches("gguf-");
+        let line = format!("{} = \"gguf_tools._commands:{verb}\"", binary.name);
+        assert!(project.contains(&line), "python/pyproject.toml has no `{line}`");
+        assert!(
+            page.contains(&format!("`{}`", binary.name)),
+            "python/README.md does not name {}",
+            binary.name
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! The tables of `docs/reference/architectures.md` and `docs/reference/projectors.md` and the counts in the README are printed from the registries.
+//! `BLESS=1 cargo test --test repository readme` writes them anew.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+
+use arch::{ARCHES, PROJECTORS};
+use convert::recipes::RECIPES;
+use gguf_tools::commands::llama_cpp::{PROGRAMS, To};
+use source::FORMATS;
+
+fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn table() -> String {
+    let mut out = String::from("| what | supported |\n|---|---|\n");
+    let read = FORMATS.iter().filter(|format| format.is_read()).map(|format| format.name);
+    let _ = writeln!(out, "| input | {} |", joined(read));
+    let _ = writeln!(out, "| run by `gguf-eval` | {} |", joined(eval::architectures()));
+    let recipes = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).map(|recipe| recipe.name);
+    let _ = writeln!(out, "| file types | {} |", joined(recipes));
+    let mut dtypes: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
+    for codec in quant::CODECS {
+        let both = codec.encode.is_some() && codec.dtype.is_encodable();
+        dtypes.entry(both).or_default().push(codec.dtype.name());
+    }
+    for (both, names) in dtypes.into_iter().rev() {
+        let _ = writeln!(
+            out,
+            "| dtypes {} | {} |",
+            if both { "written and read" } else { "read" },
+            joined(names)
+        );
+    }
+    out.push_str("\n| architecture | classes | `gguf-convert export` |\n|---|---|---|\n");
+    for arch in ARCHES {
+        let classes = arch.classes.iter().map(|class| class.name);
+        let export = arch.export.obstacle().map_or("yes".to_owned(), |reason| format!("no: {reason}"));
+        let _ = writeln!(out, "| `{}` | {} | {export} |", arch.name, joined(classes));
+    }
+    out
+}
+
+fn projectors() -> String {
+    let mut out = String::from("| projector | classes | images | sound | example |\n|---|---|---|---|---|\n");
+    let yes = |has: bool| if has { "yes" } else { "" };
+    for row in PROJECTORS {
+        let (vision, audio) = (yes(row.vision.is_some()), yes(row.audio.is_some()));
+        let classes = joined(row.classes.iter().copied());
+        let _ = writeln!(out, "| `{}` | {classes} | {vision} | {audio} | {} |", row.name, row.example);
+    }
+    out
+}
+
+fn counts() -> String {
+    let classes = ARCHES.iter().flat_map(|arch| arch.classes.iter().map(|class| class.name));
+    let n_classes = classes.collect::<std::collections::BTreeSet<_>>().len();
+    let n_exported = ARCHES.iter().filter(|arch| arch.export.obstacle().is_none()).count();
+    let n_types = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).count();
+    format!(
+        "{} architectures of {n_classes} classes are converted, and {n_exported} of them exported. `gguf-eval` runs {}.\n\
+         There are {n_types} file types and {} dtypes.\n",
+        ARCHES.len(),
+        eval::architectures().count(),
+        quant::CODECS.len(),
+    )
+}
+
+/// Translation of the options of llama.cpp's programs, from the tables that calls are translated with.
+fn foreign_options() -> String {
+    let mut out = String::new();
+    for program in PROGRAMS {
+        let (n_accepted, n_others) = (program.options().count(), program.without().count());
+        let ours = [Some(program.binary), program.verb].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let _ = writeln!(
+            out,
+            "### `{}` is `{ours}`\n\n{n_accepted} of its {} options work.\n\n| option | here |\n|---|---|",
+            program.name,
+            n_accepted + n_others
+        );
+        for row in program.rows.iter().copied().flatten() {
+            let options: Vec<String> = row.options.iter().map(|text| format!("`{text}`")).collect();
+            let words = |words: &[&str]| format!("`{}`", words.join(" "));
+            let here = match row.to {
+                To::Same => "the same".to_owned(),
+                To::Option(long, []) => words(&[long]),
+                To::Option(long, left_out) => format!("`{long}`; left out with {}", left_out.join(" or ")),
+                To::Each(long) => format!("`{long}`, once for each name between commas"),
+                To::Argument(at) => {
+                    ["the first argument", "the second argument", "the third argument"][at].to_owned()
+                }
+                To::Words(it) => words(it),
+                To::Whole(it) => format!("`{} {}`", program.binary, it.join(" ")),
+                To::Anyway(why) => format!("default behavior: {why}"),
+                To::Arranged(what) => what.to_owned(),
+                To::Unknown => continue,
+            };
+            let _ = writeln!(out, "| {} | {here} |", options.join(", "));
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
+/// Cost of each type, as in `--help`.
+fn types() -> String {
+    let mut out = String::from(
+        "Bits a weight of Qwen3 14B, whose rows hold whole blocks, by the types that the reference gives its tensors; and the mean \
+         divergence in nats from f32 of a GPT-2 of 11 million weights that was trained in full precision, 256 wide (PyPI \
+         microformer-mgm 0.5.8), over 48 windows of 128 tokens that it generated itself. It is tiny, so that it loses far more than \
+         what people run; the order of types is what the table is for. `scripts/measure-types` measures it.\n\n\
+         | type | bits | of the measured model | divergence | with an importance matrix | |\n|---|---:|---:|---:|---:|---|\n",
+    );
+    for line in include_str!("../../src/commands/shared/types_measured.tsv")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
+        let [name, bits, own, plain, weighted] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let recipe = RECIPES.iter().find(|recipe| recipe.name == name).unwrap();
+        let _ = writeln!(out, "| {name} | {bits} | {own} | {plain} | {weighted} | {} |", recipe.about);
+    }
+    out
+}
+
+/// The first file of the dry run in `tests/snapshots` as a picture of a terminal.
+fn dry_run() -> String {
+    let text = include_str!("../snapshots/gguf-convert-dry-run.txt");
+    let (first, _) = text.split_once("\n\nout/").unwrap();
+    let command = "$ gguf-convert llama out/ --type q4_k_m --dry-run";
+    let lines: Vec<String> =
+        [command, ""].into_iter().chain(first.lines()).map(|line| line.chars().take(104).collect()).collect();
+    let height = 16 * lines.len() + 24;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 {height}\" font-family=\"monospace\" font-size=\"12\">\n\
+         <rect width=\"800\" height=\"{height}\" rx=\"6\" fill=\"#1b1f23\"/>\n"
+    );
+    for (row, line) in lines.iter().enumerate() {
+        let line = line.replace('&', "&amp;").replace('<', "&lt;");
+        let _ = writeln!(
+            out,
+            "<text x=\"14\" y=\"{}\" fill=\"#e4e7ea\" xml:space=\"preserve\">{line}</text>",
+            24 + 16 * row
+        );
+    }
+    out + "</svg>\n"
+}
+
+/// Compares a whole file with what it should be, or writes it.
+fn check_file(file: &str, want: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, want).unwrap();
+    } else {
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            want,
+            "{file}: run `BLESS=1 cargo test --test repository readme`"
+        );
+    }
+}
+
+/// Compares what stands between `<!-- NAME -->` and `<!-- /NAME -->` in a file, or writes it.
+fn check(file: &str, name: &str, want: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let text = fs::read_to_string(&path).unwrap();
+    let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
+    let (before, rest) = text.split_once(&start).expect("the start is marked");
+    let (have, after) = rest.split_once(&end).expect("the end is marked");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, format!("{before}{start}{want}{end}{after}")).unwrap();
+    } else {
+        assert_eq!(have, want, "{file}: run `BLESS=1 cargo test --test repository readme`");
+    }
+}
+
+#[test]
+fn documents_are_printed_from_the_registries() {
+    check("docs/reference/architectures.md", "table", &table());
+    check("docs/reference/projectors.md", "projectors", &projectors());
+    check("docs/guides/coming-from-llama-cpp.md", "options", &foreign_options());
+    check("docs/guides/choosing-a-type.md", "types", &types());
+    check_file("docs/images/dry-run.svg", &dry_run());
+    check("README.md", "counts", &counts());
+}
