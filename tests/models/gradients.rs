@@ -221,7 +221,7 @@ fn gathered(
     at_most: Option<usize>,
 ) -> Result<Vec<Input>, Error> {
     let texts = texts(model);
-    let plan = Plan::new(model, &texts, options)?.of_outputs(model, options)?;
+    let plan = Plan::new(model, &texts, options)?.plan_outputs(model, options)?;
     let mut cache = match folder {
         Some(folder) => Some(MomentsCache::open(folder, model, &texts, options, &plan)?),
         None => None,

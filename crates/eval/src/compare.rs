@@ -69,9 +69,9 @@ pub fn run(
     watch: &mut dyn FnMut(usize, &[Vec<Position>]) -> bool,
 ) -> Result<Vec<Vec<Position>>, Error> {
     let n_vocab = base.n_vocab();
-    let of_other = |index| move |error| Error::OfOther { index, error: Box::new(error) };
+    let in_other = |index| move |error| Error::OfOther { index, error: Box::new(error) };
     if let Some((index, other)) = others.iter().enumerate().find(|(_, other)| other.n_vocab() != n_vocab) {
-        return Err(of_other(index)(Error::VocabDiffers { expected: n_vocab, found: other.n_vocab() }));
+        return Err(in_other(index)(Error::VocabDiffers { expected: n_vocab, found: other.n_vocab() }));
     }
     let base_model = match base {
         Base::Model(model) => Some(*model),
@@ -81,7 +81,7 @@ pub fn run(
     let models: Vec<&Model> = base_model.into_iter().chain(others).collect();
     base_model.into_iter().try_for_each(Model::need_next_token)?;
     for (index, other) in others.iter().enumerate() {
-        other.need_next_token().map_err(of_other(index))?;
+        other.need_next_token().map_err(in_other(index))?;
     }
     let first_other = models.len() - others.len();
     let (mut base_logits, mut logits) = (Vec::new(), Vec::new());
@@ -104,7 +104,7 @@ pub fn run(
             model.install(|| rows.map(|row| Prediction::of(row, k)).collect())
         });
         for (index, (model, found)) in others.iter().zip(&mut found).enumerate() {
-            batch.logits(first_other + index, None, &mut logits).map_err(of_other(index))?;
+            batch.logits(first_other + index, None, &mut logits).map_err(in_other(index))?;
             let compare = |(row, (at, other)): (usize, (&Target, &[f32]))| {
                 let token = at.token as usize;
                 match base {
@@ -126,7 +126,7 @@ pub fn run(
                     None if is_of_base => {
                         Error::NotFiniteResult { place: place_of(&targets[row]), weight: None }
                     }
-                    None => of_other(index)(not_finite_prediction(model, &targets[row])),
+                    None => in_other(index)(not_finite_prediction(model, &targets[row])),
                 });
             }
             found.extend(compared);

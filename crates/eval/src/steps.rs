@@ -221,22 +221,22 @@ impl<'m> Steps<'m> {
         let mut gradients = Rows::zeros(x.nrows(), x.ncols());
         self.model.install(|| {
             let mut logits = Rows::zeros(at_once.min(x.nrows()), n_vocab);
-            let mut of_logits = Rows::zeros(at_once.min(x.nrows()), n_vocab);
+            let mut grad_logits = Rows::zeros(at_once.min(x.nrows()), n_vocab);
             for first in (0..x.nrows()).step_by(at_once) {
                 let rows = first..x.nrows().min(first + at_once);
-                let (mut logits, mut of_logits) =
-                    (logits.slice_mut(s![..rows.len(), ..]), of_logits.slice_mut(s![..rows.len(), ..]));
+                let (mut logits, mut grad_logits) =
+                    (logits.slice_mut(s![..rows.len(), ..]), grad_logits.slice_mut(s![..rows.len(), ..]));
                 head.run(x.slice(s![rows.clone(), ..]), self.model.activations(), logits.view_mut());
                 // d(-ln p(target)) / d logits = p - 1 at the target, p elsewhere.
-                of_logits.assign(&logits);
-                of_logits.axis_iter_mut(Axis(0)).into_par_iter().for_each(|mut row| {
+                grad_logits.assign(&logits);
+                grad_logits.axis_iter_mut(Axis(0)).into_par_iter().for_each(|mut row| {
                     softmax(row.as_slice_mut().expect("whole rows are contiguous"), None);
                 });
-                for (row, mut p) in rows.clone().zip(of_logits.axis_iter_mut(Axis(0))) {
+                for (row, mut p) in rows.clone().zip(grad_logits.axis_iter_mut(Axis(0))) {
                     let target = choose(row, p.as_slice().expect("whole rows are contiguous"));
                     p[target] -= 1.0;
                 }
-                head.backward(logits.view(), of_logits, gradients.slice_mut(s![rows, ..]));
+                head.backward(logits.view(), grad_logits, gradients.slice_mut(s![rows, ..]));
             }
         });
         Ok(Between { streams: vec![gradients], carried: Carried::default() })

@@ -55,7 +55,7 @@ fn main() {
     gather(&model, &texts, &options, &plan, Some(&mut inputs()), &mut Silent).unwrap();
     println!("{} tokens of inputs in {:.1} s", texts.n_tokens(), begun.elapsed().as_secs_f64());
     let begun = Instant::now();
-    let back = plan.of_outputs(&model, &options).unwrap();
+    let back = plan.plan_outputs(&model, &options).unwrap();
     let path = folder.join("outputs");
     let mut outputs = MomentsCache::open(&path, &model, &texts, &options, &back).unwrap();
     gather_outputs(&model, &texts, &options, &back, Some(&mut outputs), &mut Silent).unwrap();

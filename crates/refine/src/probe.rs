@@ -70,13 +70,13 @@ pub fn probe(
     }
     let steps = Steps::new(model)?;
     let mut batches = batches(model, &steps, chunks)?;
-    let of_base = |batch: &Batch<'_>| logits(&steps, model, batch, 0);
-    let of_base: Vec<Vec<f32>> = batches.iter().map(of_base).collect::<Result<_, _>>()?;
+    let base_logits = |batch: &Batch<'_>| logits(&steps, model, batch, 0);
+    let base_logits: Vec<Vec<f32>> = batches.iter().map(base_logits).collect::<Result<_, _>>()?;
     // Computed once for all probes.
     let rows =
         |logits| <[f32]>::par_chunks(logits, model.n_vocab()).map(|row| Prediction::of(row, 1)).collect();
-    let of_base: Vec<Vec<Prediction<'_>>> =
-        model.install(|| of_base.iter().map(|logits| rows(&logits[..])).collect());
+    let base_logits: Vec<Vec<Prediction<'_>>> =
+        model.install(|| base_logits.iter().map(|logits| rows(&logits[..])).collect());
     let step_of = steps_of(model, steps.n_steps());
     let begins = |tensors: &Vec<String>| tensors.iter().map(|name| step_of(name)).min().unwrap_or(0);
     let begins: Vec<usize> = probes.iter().map(begins).collect();
@@ -89,7 +89,7 @@ pub fn probe(
                 Ok(model.replace(tensor, dtype, blocks)?)
             };
             let replaced = tensors.iter().try_for_each(&mut replace);
-            let measured = replaced.and_then(|()| divergence(&steps, model, &batches, &of_base, step));
+            let measured = replaced.and_then(|()| divergence(&steps, model, &batches, &base_logits, step));
             model.restore();
             prober.found(tensors, measured?)?;
             n_done += 1;
@@ -163,18 +163,18 @@ fn divergence(
     steps: &Steps<'_>,
     model: &Model,
     batches: &[Batch<'_>],
-    of_base: &[Vec<Prediction<'_>>],
+    base_logits: &[Vec<Prediction<'_>>],
     from: usize,
 ) -> Result<f64, Error> {
     let (mut sum, mut n_rows) = (0.0, 0);
-    for (batch, of_base) in batches.iter().zip(of_base) {
+    for (batch, base_logits) in batches.iter().zip(base_logits) {
         let other = logits(steps, model, batch, from)?;
-        let rows = || of_base.par_iter().zip(other.par_chunks(model.n_vocab()));
+        let rows = || base_logits.par_iter().zip(other.par_chunks(model.n_vocab()));
         // Summed in the order of the rows, whatever thread computes them.
-        let of_rows: Vec<f64> =
+        let row_kl: Vec<f64> =
             model.install(|| rows().map(|(base, other)| base.compare(other, 0).kl).collect());
-        sum += of_rows.iter().sum::<f64>();
-        n_rows += of_rows.len();
+        sum += row_kl.iter().sum::<f64>();
+        n_rows += row_kl.len();
     }
     Ok(sum / f64::from(u32::try_from(n_rows.max(1)).unwrap_or(u32::MAX)))
 }

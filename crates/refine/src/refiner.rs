@@ -56,7 +56,7 @@ pub struct Outcome {
     /// Index of the matrix in a stack.
     pub expert: usize,
     /// True if the matrix is part of a stack.
-    pub of_stack: bool,
+    pub is_expert: bool,
     /// Its type.
     pub dtype: DType,
     /// The rounding options, or the reason for keeping the codec's blocks.
@@ -377,13 +377,13 @@ impl Refiner {
         rows_per_matrix: u64,
         n_columns: usize,
     ) -> Result<Option<Made>, Error> {
-        let of_stack = self.base.tensor(rows.tensor).is_some_and(|(_, info)| info.shape.dim(2) > 1);
+        let is_expert = self.base.tensor(rows.tensor).is_some_and(|(_, info)| info.shape.dim(2) > 1);
         let note = |result, held_out| {
             let (tensor, dtype) = (rows.tensor.to_owned(), rows.dtype);
             let outcome = Outcome {
                 tensor,
                 expert: expert as usize,
-                of_stack,
+                is_expert,
                 dtype,
                 result,
                 held_out,
@@ -392,7 +392,7 @@ impl Refiner {
             let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes.insert((rows.tensor.to_owned(), expert as usize, dtype), outcome);
         };
-        let grams = self.moments_of(rows.tensor, of_stack.then_some(expert as usize))?;
+        let grams = self.moments_of(rows.tensor, is_expert.then_some(expert as usize))?;
         // Matrices without statistics were reported when statistics were collected.
         let Some((fit, held)) = grams else { return Ok(None) };
         if fit.n_tokens() == 0 || held.n_tokens() == 0 {
@@ -428,7 +428,7 @@ impl Refiner {
                 note(Ok(options), Some((stock_error, error)));
                 let shape = (rows_per_matrix, n_columns);
                 // Experts see few tokens each, and no gradients are collected for them.
-                let outputs = if of_stack { None } else { self.outputs_of(rows, shape)? };
+                let outputs = if is_expert { None } else { self.outputs_of(rows, shape)? };
                 if let Some((fit_outputs, held_outputs)) = outputs {
                     let sides = Sides { fit: fit.clone(), held: held.clone(), fit_outputs, held_outputs };
                     if let Some(rounded) = self.round_both(rows, &options, sides).map_err(named)? {

@@ -59,11 +59,11 @@ impl Date {
     fn civil(self) -> (i64, i64, i64) {
         let shifted = self.days + 719_468;
         let era = shifted.div_euclid(146_097);
-        let of_era = shifted.rem_euclid(146_097);
-        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted_month = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted_month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
         let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
         (year_of_era + era * 400 + i64::from(month <= 2), month, day)
     }
@@ -72,7 +72,7 @@ impl Date {
     pub fn format(self, format: &str) -> String {
         let (year, month, day) = self.civil();
         let weekday = (self.days + 4).rem_euclid(7);
-        let of_year = self.days - days_from(year, 1, 1) + 1;
+        let day_of_year = self.days - days_from(year, 1, 1) + 1;
         let (hour, minute, second) = (self.second / 3600, self.second / 60 % 60, self.second % 60);
         let month_name = usize::try_from(month - 1).ok().and_then(|at| MONTHS.get(at)).unwrap_or(&"");
         let day_name = usize::try_from(weekday).ok().and_then(|at| DAYS.get(at)).unwrap_or(&"");
@@ -107,7 +107,7 @@ impl Date {
                 'm' => number(month, 2),
                 'd' => number(day, 2),
                 'e' => format!("{day:2}"),
-                'j' => number(of_year, 3),
+                'j' => number(day_of_year, 3),
                 'H' => number(hour.into(), 2),
                 'I' => number(hour_12.into(), 2),
                 'M' => number(minute.into(), 2),
@@ -120,8 +120,8 @@ impl Date {
                 'a' => day_name.chars().take(3).collect(),
                 'w' => weekday.to_string(),
                 'u' => if weekday == 0 { 7 } else { weekday }.to_string(),
-                'U' => number((of_year + 6 - weekday) / 7, 2),
-                'W' => number((of_year + 6 - (weekday + 6) % 7) / 7, 2),
+                'U' => number((day_of_year + 6 - weekday) / 7, 2),
+                'W' => number((day_of_year + 6 - (weekday + 6) % 7) / 7, 2),
                 'F' => self.format("%Y-%m-%d"),
                 'T' | 'X' => self.format("%H:%M:%S"),
                 'R' => self.format("%H:%M"),
@@ -144,9 +144,9 @@ impl Date {
 fn days_from(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+    let day_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + day_of_era * 365 + day_of_era / 4 - day_of_era / 100 + day_of_year - 719_468
 }
 
 #[cfg(test)]

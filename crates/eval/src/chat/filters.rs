@@ -59,7 +59,7 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
     });
     environment.add_filter("center", |value: Value, width: Option<usize>| {
         let arguments = [Value::from(width.unwrap_or(80))];
-        methods::of_text(&text(&value)?.into(), "center", &arguments)
+        methods::text_method(&text(&value)?.into(), "center", &arguments)
     });
     environment.add_filter("striptags", minijinja_contrib::filters::striptags);
     environment.add_filter("filesizeformat", minijinja_contrib::filters::filesizeformat);

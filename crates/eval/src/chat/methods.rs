@@ -164,7 +164,7 @@ fn alternatives(value: &Value) -> Result<Vec<String>, Error> {
 }
 
 /// Calls a method of a string. `None`: there is no such method here.
-pub(super) fn of_text(value: &Value, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
+pub(super) fn text_method(value: &Value, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
     let text = value.as_str().unwrap_or_default();
     let no_arguments = || from_args::<()>(arguments);
     let all = |test: fn(char) -> bool| Value::from(!text.is_empty() && text.chars().all(test));
@@ -347,7 +347,11 @@ fn checked_width(width: usize) -> Result<usize, Error> {
 }
 
 /// Calls a method of a dictionary. `None`: there is no such method here.
-pub(super) fn of_dictionary(value: &Value, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
+pub(super) fn dictionary_method(
+    value: &Value,
+    name: &str,
+    arguments: &[Value],
+) -> Result<Option<Value>, Error> {
     let made = match name {
         "items" => from_args::<()>(arguments).and_then(|()| items(value))?,
         "keys" => {
@@ -386,7 +390,7 @@ pub(super) fn items(value: &Value) -> Result<Value, Error> {
 }
 
 /// Calls a method of a list or a tuple. `None`: there is no such method here.
-pub(super) fn of_list(value: &Value, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
+pub(super) fn list_method(value: &Value, name: &str, arguments: &[Value]) -> Result<Option<Value>, Error> {
     let made = match name {
         "count" => {
             let (item,): (Value,) = from_args(arguments)?;

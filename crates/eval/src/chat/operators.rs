@@ -307,7 +307,7 @@ fn method(
     match object.kind() {
         ValueKind::Undefined => return Err(undefined(&format!("method `{name}`"))),
         ValueKind::String => {
-            if let Some(made) = methods::of_text(&object, &name, &arguments)? {
+            if let Some(made) = methods::text_method(&object, &name, &arguments)? {
                 return Ok(made);
             }
             if name == "format" {
@@ -315,7 +315,7 @@ fn method(
             }
         }
         ValueKind::Map if !is_namespace(&object) => {
-            if let Some(made) = methods::of_dictionary(&object, &name, &arguments)? {
+            if let Some(made) = methods::dictionary_method(&object, &name, &arguments)? {
                 return Ok(made);
             }
         }
@@ -326,7 +326,7 @@ fn method(
             return Err(invalid(format!("method `{name}` of a list is not allowed in a sandbox")));
         }
         ValueKind::Seq | ValueKind::Iterable => {
-            if let Some(made) = methods::of_list(&object, &name, &arguments)? {
+            if let Some(made) = methods::list_method(&object, &name, &arguments)? {
                 return Ok(made);
             }
         }

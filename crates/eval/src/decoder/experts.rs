@@ -323,8 +323,8 @@ impl Experts {
     fn gate_and_up(&self, expert: usize, h: &Rows, pass: &mut Pass<'_, '_>) -> (Option<Rows>, Rows) {
         let mut up = pass.scratch(h.nrows(), self.up.weight.n_out);
         let mut gate = self.gate.as_ref().map(|gates| (gates, pass.scratch(h.nrows(), gates.weight.n_out)));
-        let of_gate = gate.as_mut().map(|(gates, out)| (&gates.weight, out.view_mut()));
-        let products = of_gate.into_iter().chain([(&self.up.weight, up.view_mut())]);
+        let gate_product = gate.as_mut().map(|(gates, out)| (&gates.weight, out.view_mut()));
+        let products = gate_product.into_iter().chain([(&self.up.weight, up.view_mut())]);
         let products = products.map(|(weight, out)| Product { weight, index: expert, out });
         pass.mul_mat(h.view(), products.collect());
         if let Some((gates, gate)) = &mut gate {

@@ -204,13 +204,13 @@ impl Mixer for Latent {
 
         // Step 4: o = W_uv o_latent for each head, (rank) -> (value_width), then the output matrix.
         let mut o = pass.scratch(n, self.n_head * self.value_width);
-        let mut of_head = pass.scratch(n, rank);
+        let mut head_rows = pass.scratch(n, rank);
         for head in 0..self.n_head {
-            of_head.assign(&o_latent.slice(s![.., head * rank..(head + 1) * rank]));
+            head_rows.assign(&o_latent.slice(s![.., head * rank..(head + 1) * rank]));
             let out = o.slice_mut(s![.., head * self.value_width..(head + 1) * self.value_width]);
-            pass.mul_mat(of_head.view(), vec![Product { weight: &self.w_uv, index: head, out }]);
+            pass.mul_mat(head_rows.view(), vec![Product { weight: &self.w_uv, index: head, out }]);
         }
-        drop((of_head, o_latent));
+        drop((head_rows, o_latent));
         self.output.run(&o, pass)
     }
 }

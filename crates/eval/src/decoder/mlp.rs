@@ -69,21 +69,21 @@ impl Mlp {
     /// Backward pass: `h` (n, n_embd) was the input; gradients of the output become those of `h`. Gate and up
     /// are computed again.
     pub fn backward(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
-        let mut of_inner = pass.mul_backward(&[(&self.down.weight, &gradients)]);
+        let mut grad_inner = pass.mul_backward(&[(&self.down.weight, &gradients)]);
         drop(gradients);
         let Some(gate) = &self.gate else {
             let mut up = pass.unseen(|pass| self.up.run(h, pass));
             if !self.is_fused {
-                self.activation.backward(&up, &mut of_inner);
-                return pass.mul_backward(&[(&self.up.weight, &of_inner)]);
+                self.activation.backward(&up, &mut grad_inner);
+                return pass.mul_backward(&[(&self.up.weight, &grad_inner)]);
             }
-            self.activation.backward_halves(&mut up, self.gate_first, &mut of_inner);
+            self.activation.backward_halves(&mut up, self.gate_first, &mut grad_inner);
             return pass.mul_backward(&[(&self.up.weight, &up)]);
         };
-        let [mut of_gate, up] = pass.unseen(|pass| Linear::run_all([gate, &self.up], h, pass));
-        self.activation.backward_gated(&mut of_gate, &up, &mut of_inner);
+        let [mut grad_gate, up] = pass.unseen(|pass| Linear::run_all([gate, &self.up], h, pass));
+        self.activation.backward_gated(&mut grad_gate, &up, &mut grad_inner);
         drop(up);
-        pass.mul_backward(&[(&gate.weight, &of_gate), (&self.up.weight, &of_inner)])
+        pass.mul_backward(&[(&gate.weight, &grad_gate), (&self.up.weight, &grad_inner)])
     }
 
     /// `h (n, n_embd) -> (n, n_embd)`.

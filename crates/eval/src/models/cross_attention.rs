@@ -128,11 +128,11 @@ pub(super) fn cross_kv(layers: &[Layer], encoded: &Rows, pass: &mut Pass<'_, '_>
 pub(super) fn state_sizes(layers: &[Layer], heads: Heads) -> Vec<Vec<StateSize>> {
     // Each head of these decoders has its own keys and values.
     let (keys, values) = (heads.n_head * heads.key_width, heads.n_head * heads.value_width);
-    let of_layer = |layer: &Layer| {
+    let layer_sizes = |layer: &Layer| {
         let attention = StateSize { keys, values, graph_floats: 2 * keys + values, ..StateSize::default() };
         vec![attention, StateSize { graph_floats: layer.mlp.graph_floats(), ..StateSize::default() }]
     };
-    layers.iter().map(of_layer).collect()
+    layers.iter().map(layer_sizes).collect()
 }
 
 /// Floats that are alive at once for each token, about.

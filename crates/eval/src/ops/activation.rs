@@ -106,45 +106,45 @@ impl Activation {
 
     /// Backward pass through [`Activation::apply_gated`]: `gate` becomes its own gradient, `of_y` that of
     /// `up`. Both stay unchanged without slopes.
-    pub fn backward_gated(self, gate: &mut Rows, up: &Rows, of_y: &mut Rows) {
-        let width = of_y.ncols().max(1);
-        let rows = of_y.as_mut_slice().par_chunks_mut(width).zip(up.as_slice().par_chunks(width));
+    pub fn backward_gated(self, gate: &mut Rows, up: &Rows, grad_y: &mut Rows) {
+        let width = grad_y.ncols().max(1);
+        let rows = grad_y.as_mut_slice().par_chunks_mut(width).zip(up.as_slice().par_chunks(width));
         rows.zip(gate.as_mut_slice().par_chunks_mut(width))
-            .for_each(|((of_y, up), gate)| self.backward_combined(gate, up, of_y));
+            .for_each(|((grad_y, up), gate)| self.backward_combined(gate, up, grad_y));
     }
 
     /// Backward pass through [`Activation::apply_halves`]: `both` (n, 2 n_ff) becomes its own gradient;
     /// `of_y` (n, n_ff) is overwritten.
-    pub fn backward_halves(self, both: &mut Rows, gate_first: bool, of_y: &mut Rows) {
-        let width = of_y.ncols().max(1);
-        let rows = of_y.as_mut_slice().par_chunks_mut(width);
-        rows.zip(both.as_mut_slice().par_chunks_mut(2 * width)).for_each(|(of_y, both)| {
+    pub fn backward_halves(self, both: &mut Rows, gate_first: bool, grad_y: &mut Rows) {
+        let width = grad_y.ncols().max(1);
+        let rows = grad_y.as_mut_slice().par_chunks_mut(width);
+        rows.zip(both.as_mut_slice().par_chunks_mut(2 * width)).for_each(|(grad_y, both)| {
             let (first, second) = both.split_at_mut(width);
             let (gate, up) = if gate_first { (first, second) } else { (second, first) };
-            self.backward_combined(gate, up, of_y);
+            self.backward_combined(gate, up, grad_y);
             // The gate has its gradient in its own place already.
-            up.copy_from_slice(of_y);
+            up.copy_from_slice(grad_y);
         });
     }
 
     /// Backward pass through [`Activation::apply`] of `x`: `of_y` becomes the gradient of `x`.
-    pub fn backward(self, x: &Rows, of_y: &mut Rows) {
+    pub fn backward(self, x: &Rows, grad_y: &mut Rows) {
         let width = x.ncols().max(1);
-        let rows = of_y.as_mut_slice().par_chunks_mut(width).zip(x.as_slice().par_chunks(width));
-        rows.for_each(|(of_y, x)| {
-            for (of_y, x) in of_y.iter_mut().zip(x) {
+        let rows = grad_y.as_mut_slice().par_chunks_mut(width).zip(x.as_slice().par_chunks(width));
+        rows.for_each(|(grad_y, x)| {
+            for (grad_y, x) in grad_y.iter_mut().zip(x) {
                 if let Some((_, slope)) = self.value_and_slope(*x) {
-                    *of_y *= slope;
+                    *grad_y *= slope;
                 }
             }
         });
     }
 
     /// Backward pass through `y = f(gate) * up` of a row.
-    fn backward_combined(self, gate: &mut [f32], up: &[f32], of_y: &mut [f32]) {
-        for ((gate, up), of_y) in gate.iter_mut().zip(up).zip(of_y) {
+    fn backward_combined(self, gate: &mut [f32], up: &[f32], grad_y: &mut [f32]) {
+        for ((gate, up), grad_y) in gate.iter_mut().zip(up).zip(grad_y) {
             if let Some((value, slope)) = self.value_and_slope(*gate) {
-                (*gate, *of_y) = (*of_y * up * slope, *of_y * value);
+                (*gate, *grad_y) = (*grad_y * up * slope, *grad_y * value);
             }
         }
     }

@@ -31,9 +31,9 @@ pub(crate) fn recur(
         let mut state = &mut state[..];
         for head in 0..n_head {
             let (columns, remaining) = own.split_at(Axis(1), width);
-            let (of_head, of_others) = state.split_at_mut(state_elems);
-            (own, state) = (remaining, of_others);
-            tasks.push((head, sequence.clone(), of_head, columns));
+            let (head_state, other_states) = state.split_at_mut(state_elems);
+            (own, state) = (remaining, other_states);
+            tasks.push((head, sequence.clone(), head_state, columns));
         }
     }
     tasks.into_par_iter().for_each(|(head, rows, state, columns)| step(head, rows, state, columns));

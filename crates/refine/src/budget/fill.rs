@@ -31,7 +31,7 @@ pub(super) fn fill(items: &[Item], picks: &mut [usize], budget: u64) {
 
 /// Every change of a single item.
 fn changes(items: &[Item], picks: &[usize]) -> Vec<Change> {
-    let of_item = |(item, (of, pick)): (usize, (&Item, &usize))| {
+    let item_changes = |(item, (of, pick)): (usize, (&Item, &usize))| {
         let now = of.offers[*pick];
         let change = move |(to, offer): (usize, &super::Offer)| Change {
             item,
@@ -42,7 +42,7 @@ fn changes(items: &[Item], picks: &[usize]) -> Vec<Change> {
         let alternatives = of.offers.iter().enumerate().filter(|(to, _)| to != pick);
         alternatives.map(change).collect::<Vec<_>>()
     };
-    items.iter().zip(picks).enumerate().flat_map(of_item).collect()
+    items.iter().zip(picks).enumerate().flat_map(item_changes).collect()
 }
 
 /// The single change, or pair of changes to different items, that lowers the cost most and fits into `room`.

@@ -43,7 +43,7 @@ impl MomentsCache {
     ) -> Result<MomentsCache, Error> {
         fs::create_dir_all(folder).map_err(|source| io_error("create", folder, source))?;
         let identity = Identity {
-            of_outputs: plan.is_of_outputs,
+            of_outputs: plan.has_outputs,
             model: fingerprint(model),
             texts: texts.digests().to_vec(),
             held_every: options.held_every as u64,

@@ -29,7 +29,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Eval`] if the backward pass does not support the model.
-    pub fn of_outputs(&self, model: &Model, options: &Options) -> Result<Plan, Error> {
+    pub fn plan_outputs(&self, model: &Model, options: &Options) -> Result<Plan, Error> {
         let engine = Steps::new(model)?;
         engine.need_backward()?;
         let last = engine.n_steps().saturating_sub(1);
@@ -56,7 +56,7 @@ impl Plan {
             // A layer runs again, with a gradient for each activation.
             working_bytes: self.working_bytes.saturating_mul(2),
             file_bytes: all_bytes / 2,
-            is_of_outputs: true,
+            has_outputs: true,
             steps,
             batches: self.batches.clone(),
         })

@@ -51,7 +51,7 @@ pub struct Plan {
     /// Approximate bytes of the statistics files.
     pub file_bytes: u64,
     /// True for output gradients ([`Plan::of_outputs`]).
-    pub(super) is_of_outputs: bool,
+    pub(super) has_outputs: bool,
     /// Chunks that run together, by index.
     pub(super) batches: Vec<std::ops::Range<usize>>,
 }
@@ -79,7 +79,7 @@ impl Probe {
             Part::Expert { n, .. } => Some(*n),
             Part::Whole | Part::Head { .. } => None,
         });
-        let of_expert = |index: usize| {
+        let expert_input = |index: usize| {
             let part = |part: &Part| match part {
                 Part::Expert { n, .. } => Part::Expert { index, n: *n },
                 other => *other,
@@ -88,7 +88,7 @@ impl Probe {
         };
         let all: Vec<Matrices> = match n_experts {
             None => vec![of],
-            Some(n) => (0..n).map(of_expert).collect(),
+            Some(n) => (0..n).map(expert_input).collect(),
         };
         for of in all {
             if !self.inputs.iter().any(|input| input.of == of) {
@@ -118,10 +118,10 @@ impl Plan {
             .sum();
         check_length(&steps, texts.n_tokens() - n_held, options.least_per_column)?;
         let bytes = |inputs: &[PlannedInput]| inputs.iter().map(PlannedInput::gram_bytes).sum::<u64>();
-        let of_steps = || steps.iter().flat_map(|step: &PlannedStep| &step.rounds);
+        let all_rounds = || steps.iter().flat_map(|step: &PlannedStep| &step.rounds);
         let (gram_bytes, all_bytes) = (
-            of_steps().map(|round| bytes(round)).max().unwrap_or(0),
-            of_steps().map(|round| bytes(round)).sum::<u64>(),
+            all_rounds().map(|round| bytes(round)).max().unwrap_or(0),
+            all_rounds().map(|round| bytes(round)).sum::<u64>(),
         );
         let state_bytes = token_bytes.saturating_mul(texts.n_tokens() as u64);
         let rows_at_once = engine.rows_at_once();
@@ -132,7 +132,7 @@ impl Plan {
             working_bytes: engine.working_bytes(rows_at_once.min(texts.n_tokens())),
             // Files store one triangle of each sum.
             file_bytes: all_bytes / 2,
-            is_of_outputs: false,
+            has_outputs: false,
             batches: batches(texts.chunks(), rows_at_once),
             steps,
         })

@@ -117,8 +117,8 @@ pub fn sweep(level: Level, codec: &FrozenCodec, metric: &Metric, tile: &mut Tile
             let Some(found) = sums.best(now, codec.codes[1] == Codes::Halves) else { continue };
             let block = tile.block_mut(codec, blocks, first, lane);
             codec.halves.iter().zip(found).for_each(|(at, half)| put(block, *at, half));
-            for (of_block, column) in (first..first + elems).step_by(codec.group).enumerate() {
-                let [scale, offset] = (codec.scale_of)(block, (codec.codes_of)(block, of_block));
+            for (group, column) in (first..first + elems).step_by(codec.group).enumerate() {
+                let [scale, offset] = (codec.scale_of)(block, (codec.codes_of)(block, group));
                 tile.move_scale(column, lane, scale, offset);
             }
         }
@@ -133,8 +133,8 @@ fn fill(
     (first, lane): (usize, usize),
     slopes: &mut [Array2<f32>],
 ) {
-    for (of_block, at) in (0..slopes[0].nrows()).step_by(codec.group).enumerate() {
-        let [scale, offset] = (codec.scale_of)(unit, (codec.codes_of)(unit, of_block));
+    for (group, at) in (0..slopes[0].nrows()).step_by(codec.group).enumerate() {
+        let [scale, offset] = (codec.scale_of)(unit, (codec.codes_of)(unit, group));
         let points = tile.points(first + at..first + at + codec.group, lane);
         for (column, point) in (at..).zip(points) {
             slopes[0][[column, lane]] = scale * point;

@@ -109,8 +109,8 @@ impl CodebookTile {
         for (lane, blocks) in
             blocks.chunks_exact_mut(row_bytes).enumerate().filter(|(lane, _)| self.sound[*lane])
         {
-            for (choice, of_lanes) in choices.iter_mut().zip(self.choices.chunks_exact(self.n_lanes)) {
-                *choice = of_lanes[lane];
+            for (choice, lane_choices) in choices.iter_mut().zip(self.choices.chunks_exact(self.n_lanes)) {
+                *choice = lane_choices[lane];
             }
             (codec.put_choices)(&choices, blocks);
         }
@@ -339,8 +339,8 @@ fn feedback_of_eight(
         }
         put(j, &errors);
         // Later columns of the panel.
-        let of_column = &factor.within(place + j)[place % PANEL + COLUMNS..];
-        add_products(level, &mut sums[COLUMNS..], of_column, &errors);
+        let column_factors = &factor.within(place + j)[place % PANEL + COLUMNS..];
+        add_products(level, &mut sums[COLUMNS..], column_factors, &errors);
     }
 }
 

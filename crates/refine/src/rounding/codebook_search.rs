@@ -100,21 +100,21 @@ impl Search {
         let mut costs = [[[0.0; LANES]; MAX_LEVELS * MAX_LEVELS]; PAIRS];
         let mut turns = [[[0.0; LANES]; MAX_LEVELS * MAX_LEVELS]; PAIRS];
         for pair in 0..PAIRS {
-            let mut of_level = [[([0.0; LANES], [0.0; LANES]); MAX_LEVELS]; 2];
+            let mut level_costs = [[([0.0; LANES], [0.0; LANES]); MAX_LEVELS]; 2];
             for side in 0..2 {
                 let (size, weight) = (&sizes[2 * pair + side], weights[2 * pair + side]);
-                for (level, of_level) in self.levels.iter().zip(&mut of_level[side]) {
+                for (level, level_costs) in self.levels.iter().zip(&mut level_costs[side]) {
                     for row in 0..LANES {
                         let distance = size[row] - level;
-                        of_level.0[row] = weight * distance * distance;
-                        of_level.1[row] = 4.0 * weight * size[row] * level;
+                        level_costs.0[row] = weight * distance * distance;
+                        level_costs.1[row] = 4.0 * weight * size[row] * level;
                     }
                 }
             }
             for high in 0..n_levels {
                 for low in 0..n_levels {
                     let at = high * n_levels + low;
-                    let (a, b) = (&of_level[0][low], &of_level[1][high]);
+                    let (a, b) = (&level_costs[0][low], &level_costs[1][high]);
                     for row in 0..LANES {
                         costs[pair][at][row] = a.0[row] + b.0[row];
                         turns[pair][at][row] = if a.1[row] < b.1[row] { a.1[row] } else { b.1[row] };

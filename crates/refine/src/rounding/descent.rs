@@ -58,7 +58,7 @@ fn sweep_panel(
             *sum = *lanes(gradients, j * n_lanes + lane);
         }
         for j in 0..n {
-            let (sum, to_come) = sums[j..n].split_first_mut().expect("column `j` is one of them");
+            let (sum, pending) = sums[j..n].split_first_mut().expect("column `j` is one of them");
             let (column, points, errors) = tile.column(first + j, lane);
             // The best error, and the value that gives it.
             let (mut best, mut target) = ([0.0; LANES], [0.0; LANES]);
@@ -79,7 +79,7 @@ fn sweep_panel(
             // In later sweeps most columns stay the same in all rows.
             if any {
                 let h = h.row(j);
-                add_products(level, to_come, &h.to_slice().expect("whole rows")[j + 1..], &change);
+                add_products(level, pending, &h.to_slice().expect("whole rows")[j + 1..], &change);
             }
         }
     }

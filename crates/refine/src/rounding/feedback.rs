@@ -65,7 +65,7 @@ fn round_panel(
             *sum = *lanes(carried, j * n_lanes + lane);
         }
         for j in 0..n {
-            let (sum, to_come) = sums[j..n].split_first_mut().expect("column `j` is one of them");
+            let (sum, pending) = sums[j..n].split_first_mut().expect("column `j` is one of them");
             let (column, points, _) = tile.column(factor.order()[first + j], lane);
             let mut target: Lanes = *column.weights;
             for i in 0..LANES {
@@ -74,7 +74,7 @@ fn round_panel(
             let (found, error) = column.nearest(nearest, &target, points);
             *points = found;
             *lanes_mut(errors, j * n_lanes + lane) = error;
-            add_products(level, to_come, &factor.within(first + j)[j + 1..], &error);
+            add_products(level, pending, &factor.within(first + j)[j + 1..], &error);
         }
     }
 }

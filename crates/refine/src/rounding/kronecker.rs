@@ -46,8 +46,8 @@ type TileRow = [f32; TILE_ROWS];
 pub struct KroneckerRounding {
     options: RoundingOptions,
     inputs: Metric,
-    of_inputs: Factor,
-    of_outputs: Factor,
+    input_factor: Factor,
+    output_factor: Factor,
     /// (n_rows, n_rows): `G`, rows in the factor's order.
     g: Array2<f32>,
     /// `1 / G_rr` in the same order, or 0 where that is 0.
@@ -61,18 +61,18 @@ impl KroneckerRounding {
     /// # Errors
     /// As [`Rounding::new`](super::Rounding::new), for either.
     pub fn new(inputs: &Gram, outputs: &Gram, options: &RoundingOptions) -> Result<KroneckerRounding, Error> {
-        let of_rows = RoundingOptions {
+        let output_options = RoundingOptions {
             shrinkage: options.output_shrinkage.unwrap_or(RoundingOptions::OUTPUT_SHRINKAGE),
             ..*options
         };
         let inputs = Metric::new(inputs, options)?;
-        let outputs = Metric::new(outputs, &of_rows)?;
-        let of_inputs = Factor::new(&inputs, inputs.order(1), options);
-        let of_outputs = Factor::new(&outputs, outputs.order(1), &of_rows);
-        let order = of_outputs.order();
+        let outputs = Metric::new(outputs, &output_options)?;
+        let input_factor = Factor::new(&inputs, inputs.order(1), options);
+        let output_factor = Factor::new(&outputs, outputs.order(1), &output_options);
+        let order = output_factor.order();
         let g = Array2::from_shape_fn((order.len(), order.len()), |(i, j)| outputs.h()[[order[i], order[j]]]);
         let inverse_diagonal = order.iter().map(|row| outputs.inverse_diagonal()[*row]).collect();
-        Ok(KroneckerRounding { options: *options, inputs, of_inputs, of_outputs, g, inverse_diagonal })
+        Ok(KroneckerRounding { options: *options, inputs, input_factor, output_factor, g, inverse_diagonal })
     }
 
     /// True if the type is supported: its columns are not coded eight at a time.
@@ -86,7 +86,7 @@ impl KroneckerRounding {
     /// # Errors
     /// For an unsupported type ([`takes`](Self::takes)) and lengths that do not agree.
     pub fn refine(&self, dtype: DType, weights: &[f32], blocks: &mut [u8]) -> Result<(), Error> {
-        let (n_columns, order) = (self.inputs.n_columns(), self.of_outputs.order());
+        let (n_columns, order) = (self.inputs.n_columns(), self.output_factor.order());
         let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
         let codec = frozen(dtype).ok_or(Error::NotRefinable { dtype })?;
         let (found, expected) = (weights.len() / n_columns, order.len());
@@ -127,7 +127,7 @@ impl KroneckerRounding {
     /// Feedback over all rows and columns in the orders of their factors.
     fn feedback(&self, nearest: &impl Nearest, tile: &mut Tile) {
         let (level, n_columns, n_rows) = (self.options.level, tile.n_columns(), self.g.nrows());
-        let (u, v) = (self.of_outputs.v(), self.of_inputs.v());
+        let (u, v) = (self.output_factor.v(), self.input_factor.v());
         // (n_columns, rows), columns in the factor's order: errors, corrections from earlier rows, and their
         // sum, which columns pass on.
         let mut errors = Array2::<f32>::zeros((n_columns, n_rows));
@@ -166,7 +166,7 @@ impl KroneckerRounding {
             }
         }
         for (place, errors) in errors.outer_iter().enumerate() {
-            let column = self.of_inputs.order()[place];
+            let column = self.input_factor.order()[place];
             tile.errors_mut().row_mut(column).slice_mut(s![..n_rows]).assign(&errors);
         }
     }
@@ -188,12 +188,12 @@ impl KroneckerRounding {
     ) {
         let n_panel = carried.nrows();
         for j in 0..n_panel {
-            let (mut now, mut to_come) = carried.view_mut().split_at(Axis(0), j + 1);
+            let (mut now, mut pending) = carried.view_mut().split_at(Axis(0), j + 1);
             let now = tile_row_mut(now.row_mut(j).into_slice());
             let mut shift: TileRow = *tile_row(shifts.row(first + j).to_slice());
             let mut error: TileRow = [0.0; TILE_ROWS];
             for group in (0..n).step_by(LANES) {
-                let (column, points, _) = tile.column(self.of_inputs.order()[first + j], top + group);
+                let (column, points, _) = tile.column(self.input_factor.order()[first + j], top + group);
                 for i in 0..LANES.min(n - group) {
                     let mut target = *column.weights;
                     for lane in 0..LANES {
@@ -203,7 +203,7 @@ impl KroneckerRounding {
                     let (found, left) = column.nearest(nearest, &target, points);
                     let row = group + i;
                     (points[i], error[row]) = (found[i], left[i]);
-                    let factors: &TileRow = tile_row(Some(self.of_outputs.within(top + row)));
+                    let factors: &TileRow = tile_row(Some(self.output_factor.within(top + row)));
                     // Entries of `within` at and above the diagonal are undefined, so rows that are done are
                     // restored.
                     for later in row + 1..n {
@@ -216,7 +216,7 @@ impl KroneckerRounding {
                 sum[row] = if row < n { error[row] + shift[row] } else { 0.0 };
             }
             for (column, factor) in
-                to_come.rows_mut().into_iter().zip(&self.of_inputs.within(first + j)[j + 1..])
+                pending.rows_mut().into_iter().zip(&self.input_factor.within(first + j)[j + 1..])
             {
                 let column = tile_row_mut(column.into_slice());
                 for row in 0..TILE_ROWS {
@@ -288,7 +288,7 @@ impl KroneckerRounding {
         for j in 0..n_panel {
             let h = self.inputs.h().row(first + j);
             let h = &h.to_slice().expect("whole rows")[first..first + n_panel];
-            let (mut now, mut to_come) = gradients.view_mut().split_at(Axis(0), j + 1);
+            let (mut now, mut pending) = gradients.view_mut().split_at(Axis(0), j + 1);
             let now = tile_row_mut(now.row_mut(j).into_slice());
             let mut change: TileRow = [0.0; TILE_ROWS];
             let mut any = false;
@@ -330,7 +330,7 @@ impl KroneckerRounding {
             for row in 0..TILE_ROWS {
                 mixed[row] += mixed_change[row];
             }
-            for (column, h) in to_come.rows_mut().into_iter().zip(&h[j + 1..]) {
+            for (column, h) in pending.rows_mut().into_iter().zip(&h[j + 1..]) {
                 let column = tile_row_mut(column.into_slice());
                 for row in 0..TILE_ROWS {
                     column[row] += h * mixed_change[row];
@@ -400,11 +400,11 @@ pub fn divergence(
         .map(|top| {
             let rows = top..n_rows.min(top + TILE_ROWS);
             // G E of the tile, and E C: the sum of their products is the tile's part of the trace.
-            let mut of_outputs = Array2::zeros((rows.len(), n_columns));
-            matmul(level, false, 1.0, g.slice(s![rows.clone(), ..]), errors.view(), of_outputs.view_mut());
-            let mut of_inputs = Array2::zeros((rows.len(), n_columns));
-            matmul(level, false, 1.0, errors.slice(s![rows, ..]), c, of_inputs.view_mut());
-            of_outputs.iter().zip(&of_inputs).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
+            let mut from_outputs = Array2::zeros((rows.len(), n_columns));
+            matmul(level, false, 1.0, g.slice(s![rows.clone(), ..]), errors.view(), from_outputs.view_mut());
+            let mut from_inputs = Array2::zeros((rows.len(), n_columns));
+            matmul(level, false, 1.0, errors.slice(s![rows, ..]), c, from_inputs.view_mut());
+            from_outputs.iter().zip(&from_inputs).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
         })
         .collect();
     Ok(tiles.iter().sum::<f64>() / (inputs.n_tokens() as f64 * outputs.n_tokens() as f64))

@@ -35,7 +35,7 @@ pub fn output_error(
     let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;
     let sums = gram.view();
     let tiles = weights.par_chunks(TILE_ROWS * n_columns).zip(blocks.par_chunks(TILE_ROWS * row_bytes));
-    let of_rows: Result<Vec<Vec<f64>>, Error> = tiles
+    let row_sums: Result<Vec<Vec<f64>>, Error> = tiles
         .map(|(weights, blocks)| {
             let n_rows = weights.len() / n_columns;
             let mut values = vec![0.0; weights.len()];
@@ -45,7 +45,7 @@ pub fn output_error(
                 weights[row * n_columns + column] - values[row * n_columns + column]
             });
             let mut products = Array2::zeros((PANEL.min(n_columns), n_rows));
-            let mut of_rows = vec![0.0; n_rows];
+            let mut row_sums = vec![0.0; n_rows];
             for first in (0..n_columns).step_by(PANEL) {
                 let end = n_columns.min(first + PANEL);
                 let mut products = products.slice_mut(s![..end - first, ..]);
@@ -53,14 +53,14 @@ pub fn output_error(
                 for (errors, products) in
                     errors.slice(s![first..end, ..]).outer_iter().zip(products.outer_iter())
                 {
-                    for (sum, (error, product)) in of_rows.iter_mut().zip(errors.iter().zip(products)) {
+                    for (sum, (error, product)) in row_sums.iter_mut().zip(errors.iter().zip(products)) {
                         *sum += f64::from(*error) * f64::from(*product);
                     }
                 }
             }
-            Ok(of_rows)
+            Ok(row_sums)
         })
         .collect();
     // From the first row to the last.
-    Ok(of_rows?.iter().flatten().sum::<f64>() / gram.n_tokens() as f64)
+    Ok(row_sums?.iter().flatten().sum::<f64>() / gram.n_tokens() as f64)
 }

@@ -58,8 +58,8 @@ fn candidate(
         [near(codec.codes[0], codes[0], steps.0, true)?, near(codec.codes[1], codes[1], steps.1, false)?];
     let values = (codec.scale_of)(block, found);
     // A zero or infinite scale has no levels; a step that rounds to the same code is not a candidate.
-    let of_use = found != codes && values[0] != 0.0 && values.iter().all(|value| value.is_finite());
-    of_use.then_some((found, values))
+    let is_useful = found != codes && values[0] != 0.0 && values.iter().all(|value| value.is_finite());
+    is_useful.then_some((found, values))
 }
 
 /// One sweep over all groups of a tile, in file order. `gradients` (PANEL, n_lanes) is scratch space.
@@ -88,9 +88,9 @@ pub fn sweep(
         };
         for lane in (0..tile.n_lanes()).step_by(LANES) {
             let mut sums = [[0.0; LANES]; PANEL];
-            let of_panel = gradients.as_slice().expect("whole rows");
+            let panel_gradients = gradients.as_slice().expect("whole rows");
             for (j, sum) in sums[..end - first].iter_mut().enumerate() {
-                *sum = *lanes(of_panel, j * tile.n_lanes() + lane);
+                *sum = *lanes(panel_gradients, j * tile.n_lanes() + lane);
             }
             for group in (first..end).step_by(codec.group) {
                 // (candidates, lanes). For rows without a candidate, the current codes are repeated, which
@@ -98,10 +98,10 @@ pub fn sweep(
                 let mut codes = vec![[[0; 2]; LANES]; steps.len()];
                 let mut scales = vec![tile.scale(group, lane); steps.len()];
                 for row in 0..LANES {
-                    let Some((block, of_block)) = tile.block(codec, blocks, group, lane + row) else {
+                    let Some((block, block_group)) = tile.block(codec, blocks, group, lane + row) else {
                         continue;
                     };
-                    let now = (codec.codes_of)(block, of_block);
+                    let now = (codec.codes_of)(block, block_group);
                     for ((step, codes), scale) in steps.iter().zip(&mut codes).zip(&mut scales) {
                         codes[row] = now;
                         if let Some((near, values)) = candidate(codec, block, now, *step)
@@ -125,9 +125,9 @@ pub fn sweep(
                             scales[choice].scales[row],
                             scales[choice].offsets[row],
                         );
-                        let of_block = group % codec.dtype.block_elems() as usize / codec.group;
+                        let block_group = group % codec.dtype.block_elems() as usize / codec.group;
                         let block = tile.block_mut(codec, blocks, group, lane + row);
-                        (codec.put_codes)(codes[choice][row], block, of_block);
+                        (codec.put_codes)(codes[choice][row], block, block_group);
                     }
                 }
             }
@@ -174,8 +174,8 @@ fn choose(
         let mut cost = [0.0; LANES];
         for pass in 0..PASSES {
             for j in 0..n {
-                let (of_rows, _, _) = tile.column(group + j, lane);
-                let column = Column { scales: &candidate.scales, offsets: &candidate.offsets, ..of_rows };
+                let (tile_column, _, _) = tile.column(group + j, lane);
+                let column = Column { scales: &candidate.scales, offsets: &candidate.offsets, ..tile_column };
                 let (mut best, mut target) = ([0.0; LANES], [0.0; LANES]);
                 for i in 0..LANES {
                     best[i] = errors[j][i] - gradients[j][i] * inverse_diagonal[from + j];

@@ -112,14 +112,14 @@ impl Tile {
     #[inline(always)]
     pub fn column(&mut self, column: usize, lane: usize) -> (Column<'_>, &mut Lanes, &mut Lanes) {
         let at = column * self.n_lanes + lane;
-        let of_group = column / self.group * self.n_lanes + lane;
-        let of_rows = Column {
+        let scale_at = column / self.group * self.n_lanes + lane;
+        let lanes_column = Column {
             weights: lanes(&self.weights, at),
-            scales: lanes(&self.scales, of_group),
-            offsets: lanes(&self.offsets, of_group),
+            scales: lanes(&self.scales, scale_at),
+            offsets: lanes(&self.offsets, scale_at),
         };
         let errors = self.errors.as_slice_mut().expect("row-major");
-        (of_rows, lanes_mut(&mut self.points, at), lanes_mut(errors, at))
+        (lanes_column, lanes_mut(&mut self.points, at), lanes_mut(errors, at))
     }
 
     /// Columns of a group.

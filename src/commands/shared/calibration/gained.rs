@@ -93,7 +93,7 @@ impl Gained {
                 of_role.left += 1;
                 left.push(LeftAlone {
                     tensor: outcome.tensor.clone(),
-                    expert: outcome.of_stack.then_some(outcome.expert),
+                    expert: outcome.is_expert.then_some(outcome.expert),
                     reason: match reason {
                         Unrounded::NotReached => "it received no token",
                         Unrounded::NoBetter => "no better on held-out tokens",

@@ -35,7 +35,7 @@ pub fn gather(
     let options = Options::default();
     let of_base = |error| failed(base, error);
     let inputs = Plan::new(model, texts, &options).map_err(of_base)?;
-    let plan = match inputs.of_outputs(model, &options) {
+    let plan = match inputs.plan_outputs(model, &options) {
         // Nor is there one in what predicts no next token.
         Err(Error::Eval(
             error @ (eval::Error::NoBackwardPass { .. }

@@ -44,10 +44,10 @@ impl Attention {
 impl Backward for Attention {
     fn backward(&self, h: &Rows, gradients: Rows, pass: &mut Pass<'_, '_>) -> Rows {
         // Biases are added to what comes out of a product, so that gradients pass them by.
-        let mut of_attended = pass.mul_backward(&[(&self.output.weight, &gradients)]);
+        let mut grad_attended = pass.mul_backward(&[(&self.output.weight, &gradients)]);
         drop(gradients);
         if let Some(scale) = self.value_scale {
-            *of_attended *= scale;
+            *grad_attended *= scale;
         }
         // Queries, keys and values once more, as in `run`.
         let (mut query, own) = pass.unseen(|pass| self.project(h, pass));
@@ -80,40 +80,40 @@ impl Backward for Attention {
         if let Some(norm) = &self.post_rope_norm {
             self.norms([Some((norm, self.key_width)); 2], [&mut query, &mut key], &mut done);
         }
-        let [mut of_query, mut of_key, mut of_value] =
-            pass.attend_back(&self.head_attention(), [&query, &key, &value], &of_attended);
-        drop((query, key, value, of_attended));
+        let [mut grad_query, mut grad_key, mut grad_value] =
+            pass.attend_back(&self.head_attention(), [&query, &key, &value], &grad_attended);
+        drop((query, key, value, grad_attended));
         // The last step first.
         for done in done.into_iter().rev() {
             match (done, &cache) {
                 (Done::Norms(norms), _) => {
-                    for (norm, gradients) in norms.into_iter().zip([&mut of_query, &mut of_key]) {
+                    for (norm, gradients) in norms.into_iter().zip([&mut grad_query, &mut grad_key]) {
                         if let Some((norm, width, entered)) = norm {
                             norm.backward_groups(&entered, gradients, width);
                         }
                     }
                 }
                 (Done::Rotation, Some((rope, cache))) => {
-                    let both = &mut [&mut of_query, &mut of_key];
+                    let both = &mut [&mut grad_query, &mut grad_key];
                     rope.apply(both, self.key_width, 0, &cache.transposed());
                 }
                 (Done::Rotation, None) => {}
             }
         }
         if let (Some(norm), Some(entered)) = (&self.value_norm, entered_value) {
-            norm.backward_groups(&entered, &mut of_value, self.value_width);
+            norm.backward_groups(&entered, &mut grad_value, self.value_width);
         }
         match &self.projections {
             Projections::Apart(apart) => {
                 let [query, key, value] = apart.each_ref().map(|linear: &Linear| &linear.weight);
-                pass.mul_backward(&[(query, &of_query), (key, &of_key), (value, &of_value)])
+                pass.mul_backward(&[(query, &grad_query), (key, &grad_key), (value, &grad_value)])
             }
             Projections::Fused(fused) => {
                 // The columns lie as `project` finds them.
                 let mut all = pass.scratch(h.nrows(), fused.weight.n_out);
                 let n_blocks = if self.qkv_by_head { self.n_head } else { 1 };
                 let (stride, mut at) = (all.ncols() / n_blocks, 0);
-                for part in [&of_query, &of_key, &of_value] {
+                for part in [&grad_query, &grad_key, &grad_value] {
                     let width = part.ncols() / n_blocks;
                     for block in 0..n_blocks {
                         let (from, to) = (block * width, block * stride + at);

@@ -37,29 +37,29 @@ impl Experts {
         // Step 1: the chosen experts. Of each row the gradients of its weights lie where the logits are.
         let logits = pass.unseen(|pass| self.router.run(h, pass));
         let routed = self.routing.route_all(&logits);
-        let mut of_weights = pass.zeros(logits.nrows(), logits.ncols());
-        let mut of_h = self.backward_routed(&routed, [h, &gradients], &mut of_weights, pass);
+        let mut grad_weights = pass.zeros(logits.nrows(), logits.ncols());
+        let mut grad_h = self.backward_routed(&routed, [h, &gradients], &mut grad_weights, pass);
         // Step 2: the router.
         let width = logits.ncols().max(1);
-        let rows = of_weights.as_mut_slice().par_chunks_mut(width).zip(logits.as_slice().par_chunks(width));
-        rows.for_each(|(of_row, logits)| self.routing.backward(logits, of_row));
-        of_h += &pass.mul_backward(&[(&self.router.weight, &of_weights)]);
+        let rows = grad_weights.as_mut_slice().par_chunks_mut(width).zip(logits.as_slice().par_chunks(width));
+        rows.for_each(|(grad_row, logits)| self.routing.backward(logits, grad_row));
+        grad_h += &pass.mul_backward(&[(&self.router.weight, &grad_weights)]);
         // Step 3: the shared expert.
         if let Some(shared) = &self.shared {
             if let Some(gate) = &self.shared_gate {
                 let y = pass.unseen(|pass| shared.run(h, pass));
-                let mut of_gate = pass.unseen(|pass| gate.run(h, pass));
+                let mut grad_gate = pass.unseen(|pass| gate.run(h, pass));
                 let rows = gradients.rows_mut().into_iter().zip(y.rows());
-                for (gate, (mut of_y, y)) in of_gate.iter_mut().zip(rows) {
+                for (gate, (mut grad_y, y)) in grad_gate.iter_mut().zip(rows) {
                     let s = 1.0 / (1.0 + libm::expf(-*gate));
-                    *gate = s * (1.0 - s) * of_y.dot(&y);
-                    of_y *= s;
+                    *gate = s * (1.0 - s) * grad_y.dot(&y);
+                    grad_y *= s;
                 }
-                of_h += &pass.mul_backward(&[(&gate.weight, &of_gate)]);
+                grad_h += &pass.mul_backward(&[(&gate.weight, &grad_gate)]);
             }
-            of_h += &shared.backward(h, gradients, pass);
+            grad_h += &shared.backward(h, gradients, pass);
         }
-        of_h
+        grad_h
     }
 
     /// Through the experts that rows were routed to: `h` went in, and gradients of the sum become those of `h`; those of the weights go
@@ -68,14 +68,14 @@ impl Experts {
         &self,
         routed: &[Routed],
         [h, gradients]: [&Rows; 2],
-        of_weights: &mut Rows,
+        grad_weights: &mut Rows,
         pass: &mut Pass<'_, '_>,
     ) -> Rows {
-        let mut of_h = pass.zeros(h.nrows(), h.ncols());
+        let mut grad_h = pass.zeros(h.nrows(), h.ncols());
         for (expert, (rows, weights)) in routed.iter().enumerate().filter(|(_, (rows, _))| !rows.is_empty()) {
             let mut x = pass.select_rows(h, rows);
-            let mut of_y = pass.select_rows(gradients, rows);
-            let scaled = if self.scale_input { &mut x } else { &mut of_y };
+            let mut grad_y = pass.select_rows(gradients, rows);
+            let scaled = if self.scale_input { &mut x } else { &mut grad_y };
             scaled.rows_mut().into_iter().zip(weights).for_each(|(mut row, weight)| row *= *weight);
             pass.routed = Some(rows.clone());
             let (gate, up) = pass.unseen(|pass| self.gate_and_up(expert, &x, pass));
@@ -84,16 +84,16 @@ impl Experts {
                 true => pass.select_rows(h, rows),
                 false => pass.unseen(|pass| self.give(expert, gate.clone(), up.clone(), pass)),
             };
-            let of_x = self.backward_one(expert, gate, up, of_y, pass);
+            let grad_x = self.backward_one(expert, gate, up, grad_y, pass);
             pass.routed = None;
             for (at, row) in rows.iter().enumerate() {
-                let meets = if self.scale_input { of_x.row(at) } else { gradients.row(*row) };
-                of_weights[[*row, expert]] = meets.dot(&met.row(at));
+                let meets = if self.scale_input { grad_x.row(at) } else { gradients.row(*row) };
+                grad_weights[[*row, expert]] = meets.dot(&met.row(at));
             }
             let ones = if self.scale_input { Vec::new() } else { vec![1.0; rows.len()] };
-            of_h.add_to_rows(rows, if self.scale_input { weights } else { &ones }, &of_x);
+            grad_h.add_to_rows(rows, if self.scale_input { weights } else { &ones }, &grad_x);
         }
-        of_h
+        grad_h
     }
 
     /// Through one expert, by what its function read: gradients of what came out become those of what went in.
@@ -102,18 +102,18 @@ impl Experts {
         expert: usize,
         gate: Option<Rows>,
         mut up: Rows,
-        of_y: Rows,
+        grad_y: Rows,
         pass: &mut Pass<'_, '_>,
     ) -> Rows {
-        let mut of_inner = pass.mul_backward_of(expert, &[(&self.down.weight, &of_y)]);
-        drop(of_y);
+        let mut grad_inner = pass.mul_backward_of(expert, &[(&self.down.weight, &grad_y)]);
+        drop(grad_y);
         let (Some(gates), Some(mut gate)) = (&self.gate, gate) else {
-            self.activation.backward_halves(&mut up, true, &mut of_inner);
+            self.activation.backward_halves(&mut up, true, &mut grad_inner);
             return pass.mul_backward_of(expert, &[(&self.up.weight, &up)]);
         };
-        self.activation.backward_gated(&mut gate, &up, &mut of_inner);
+        self.activation.backward_gated(&mut gate, &up, &mut grad_inner);
         drop(up);
-        pass.mul_backward_of(expert, &[(&gates.weight, &gate), (&self.up.weight, &of_inner)])
+        pass.mul_backward_of(expert, &[(&gates.weight, &gate), (&self.up.weight, &grad_inner)])
     }
 }
 
@@ -124,10 +124,10 @@ impl Routing {
         self.make_probabilities(&mut p);
         let chosen: Vec<usize> = self.route(logits.to_vec()).into_iter().map(|(expert, _)| expert).collect();
         if self.gating == Gating::SoftmaxOfTopK {
-            let mut of_chosen: Vec<f32> = chosen.iter().map(|expert| p[*expert]).collect();
-            softmax(&mut of_chosen, None);
+            let mut grad_chosen: Vec<f32> = chosen.iter().map(|expert| p[*expert]).collect();
+            softmax(&mut grad_chosen, None);
             p.fill(0.0);
-            chosen.iter().zip(of_chosen).for_each(|(expert, of)| p[*expert] = of);
+            chosen.iter().zip(grad_chosen).for_each(|(expert, of)| p[*expert] = of);
         }
         gradients.iter_mut().for_each(|gradient| *gradient *= self.scale);
         if self.norm_topk_prob {

@@ -50,10 +50,10 @@ impl Layer {
             // As in `run`: with one norm alone both parts read the same rows.
             let norm = self.mlp_norm.as_ref().or(self.attention_norm.as_ref());
             // Both read the gradients as they came, so neither is added before the other is made.
-            let of_fed = self.backward_feed_forward(index, norm, x, &gradients, pass);
-            let of_mixed = self.backward_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
-            gradients.add_scaled(1.0, &of_fed);
-            gradients.add_scaled(1.0, &of_mixed);
+            let grad_fed = self.backward_feed_forward(index, norm, x, &gradients, pass);
+            let grad_mixed = self.backward_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
+            gradients.add_scaled(1.0, &grad_fed);
+            gradients.add_scaled(1.0, &grad_mixed);
             return gradients;
         }
         // x1: the stream between the parts.
@@ -65,11 +65,11 @@ impl Layer {
         // As in `run`, but that the sum has its terms the other way round.
         *between *= self.residual_scale;
         between.add_scaled(1.0, x);
-        let of_fed = self.backward_feed_forward(index, self.mlp_norm.as_ref(), &between, &gradients, pass);
-        gradients.add_scaled(1.0, &of_fed);
-        drop((of_fed, between));
-        let of_mixed = self.backward_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
-        gradients.add_scaled(1.0, &of_mixed);
+        let grad_fed = self.backward_feed_forward(index, self.mlp_norm.as_ref(), &between, &gradients, pass);
+        gradients.add_scaled(1.0, &grad_fed);
+        drop((grad_fed, between));
+        let grad_mixed = self.backward_mixer(first_norm, [x, &h, &mixed], &gradients, pass);
+        gradients.add_scaled(1.0, &grad_mixed);
         gradients
     }
 
@@ -85,12 +85,12 @@ impl Layer {
         let Some(mixer) = self.mixers.first().and_then(|mixer| mixer.backward()) else {
             return pass.zeros(x.nrows(), x.ncols());
         };
-        let of_mixed = self.of_part(self.attention_post_norm.as_ref(), mixed, gradients, pass);
-        let mut of_h = mixer.backward(h, of_mixed, pass);
+        let grad_mixed = self.backward_norm(self.attention_post_norm.as_ref(), mixed, gradients, pass);
+        let mut grad_h = mixer.backward(h, grad_mixed, pass);
         if let Some(norm) = norm {
-            norm.backward(x, &mut of_h);
+            norm.backward(x, &mut grad_h);
         }
-        of_h
+        grad_h
     }
 
     /// Through the feed-forward part and the norms around it: it read `x`, normalized.
@@ -111,30 +111,30 @@ impl Layer {
             Some(_) => pass.unseen(|pass| part.run(index, x, &h, pass)),
             None => pass.zeros(0, 0),
         };
-        let of_y = self.of_part(self.mlp_post_norm.as_ref(), &y, gradients, pass);
-        let mut of_h = match part {
-            FeedForward::Mlp(mlp) => mlp.backward(&h, of_y, pass),
-            FeedForward::Experts(experts) => experts.backward(&h, of_y, pass),
+        let grad_y = self.backward_norm(self.mlp_post_norm.as_ref(), &y, gradients, pass);
+        let mut grad_h = match part {
+            FeedForward::Mlp(mlp) => mlp.backward(&h, grad_y, pass),
+            FeedForward::Experts(experts) => experts.backward(&h, grad_y, pass),
             // These have no backward pass, which is checked before.
             FeedForward::MlpWithExperts(_) | FeedForward::ChannelMix(_) => pass.zeros(x.nrows(), x.ncols()),
         };
         if let Some(norm) = norm {
-            norm.backward(x, &mut of_h);
+            norm.backward(x, &mut grad_h);
         }
-        of_h
+        grad_h
     }
 
     /// Gradients of what a part gave, `y` before its norm, by those of the stream that it was added to.
-    fn of_part(&self, norm: Option<&Norm>, y: &Rows, gradients: &Rows, pass: &Pass<'_, '_>) -> Rows {
-        let mut of_y = pass.scratch(gradients.nrows(), gradients.ncols());
-        of_y.copy_from(gradients);
+    fn backward_norm(&self, norm: Option<&Norm>, y: &Rows, gradients: &Rows, pass: &Pass<'_, '_>) -> Rows {
+        let mut grad_y = pass.scratch(gradients.nrows(), gradients.ncols());
+        grad_y.copy_from(gradients);
         if self.residual_scale != 1.0 {
-            *of_y *= self.residual_scale;
+            *grad_y *= self.residual_scale;
         }
         if let Some(norm) = norm {
-            norm.backward(y, &mut of_y);
+            norm.backward(y, &mut grad_y);
         }
-        of_y
+        grad_y
     }
 }
 

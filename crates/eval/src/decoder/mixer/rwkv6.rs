@@ -205,8 +205,8 @@ impl TimeMix6 {
         recur(&pass.sequences(), &mut states, n_head, &mut y, |head, rows, state, mut y| {
             let kv_head = head / self.heads_per_kv;
             for (t, mut y) in rows.zip(y.rows_mut()) {
-                let (k, v) = (of_head(k, t, kv_head, size), of_head(v, t, kv_head, size));
-                let (r, w) = (of_head(r, t, head, size), of_head(w, t, head, size));
+                let (k, v) = (head_row(k, t, kv_head, size), head_row(v, t, kv_head, size));
+                let (r, w) = (head_row(r, t, head, size), head_row(w, t, head, size));
                 let y = y.as_slice_mut().expect("columns of a row are contiguous");
                 y.fill(0.0);
                 // Row i of S meets one key, one receptance and one decay.
@@ -240,7 +240,7 @@ impl TimeMix6 {
 }
 
 /// The elements of a head in row `t`.
-fn of_head(rows: &Rows, t: usize, head: usize, size: usize) -> &[f32] {
+fn head_row(rows: &Rows, t: usize, head: usize, size: usize) -> &[f32] {
     &rows.as_slice()[t * rows.ncols() + head * size..][..size]
 }
 

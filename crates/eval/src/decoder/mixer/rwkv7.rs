@@ -158,18 +158,18 @@ impl Mixer for TimeMix7 {
         let n = self.n_embd;
         let d = shift::token_shift(index, StateKind::TokenShift, h, pass);
         // Each part sees its own interpolation with the token before.
-        let mut of_part = |part: usize, run: &dyn Fn(&Rows, &mut Pass<'_, '_>) -> Rows| {
+        let mut project = |part: usize, run: &dyn Fn(&Rows, &mut Pass<'_, '_>) -> Rows| {
             let x = shift::lerp(h, &d, &self.lerp[part * n..(part + 1) * n], pass);
             run(&x, pass)
         };
-        let r = of_part(0, &|x, pass| self.w_r.run(x, pass));
-        let mut w = of_part(1, &|x, pass| self.decay.run(x, libm::tanhf, pass));
+        let r = project(0, &|x, pass| self.w_r.run(x, pass));
+        let mut w = project(1, &|x, pass| self.decay.run(x, libm::tanhf, pass));
         w.map(|x| exp(MIN_LOG_DECAY * sigmoid(x)));
-        let k = of_part(2, &|x, pass| self.w_k.run(x, pass));
-        let v = of_part(3, &|x, pass| self.values(x, pass));
-        let mut a = of_part(4, &|x, pass| self.rate.run(x, |x| x, pass));
+        let k = project(2, &|x, pass| self.w_k.run(x, pass));
+        let v = project(3, &|x, pass| self.values(x, pass));
+        let mut a = project(4, &|x, pass| self.rate.run(x, |x| x, pass));
         a.map(sigmoid);
-        let g = self.gate.as_ref().map(|gate| of_part(5, &|x, pass| gate.run(x, sigmoid, pass)));
+        let g = self.gate.as_ref().map(|gate| project(5, &|x, pass| gate.run(x, sigmoid, pass)));
         drop(d);
 
         let mut y = self.recur(index, [&r, &w, &k, &v, &a], pass);

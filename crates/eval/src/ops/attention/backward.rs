@@ -27,11 +27,11 @@ struct Task<'a, 'k> {
     /// Key-value head.
     kv: usize,
     /// (n, heads of the group * key_width).
-    of_queries: ArrayViewMut2<'a, f32>,
+    grad_queries: ArrayViewMut2<'a, f32>,
     /// (n, key_width).
-    of_keys: ArrayViewMut2<'a, f32>,
+    grad_keys: ArrayViewMut2<'a, f32>,
     /// (n, value_width).
-    of_values: ArrayViewMut2<'a, f32>,
+    grad_values: ArrayViewMut2<'a, f32>,
 }
 
 impl Attention<'_> {
@@ -42,11 +42,11 @@ impl Attention<'_> {
         queries: &Rows,
         sequences: &[KvView<'_>],
         gradients: &Rows,
-        [of_queries, of_keys, of_values]: &mut [Rows; 3],
+        [grad_queries, grad_keys, grad_values]: &mut [Rows; 3],
     ) {
         let group = self.n_head / self.n_head_kv;
         let mut tasks = Vec::new();
-        let mut rest = [of_queries.view_mut(), of_keys.view_mut(), of_values.view_mut()];
+        let mut rest = [grad_queries.view_mut(), grad_keys.view_mut(), grad_values.view_mut()];
         let mut at = 0;
         for sequence in sequences {
             let Queries { start, end, .. } = sequence.queries;
@@ -61,9 +61,9 @@ impl Attention<'_> {
                 tasks.push(Task {
                     sequence,
                     kv,
-                    of_queries: cut(queries, Axis(1), group * self.key_width),
-                    of_keys: cut(keys, Axis(1), self.key_width),
-                    of_values: cut(values, Axis(1), self.value_width),
+                    grad_queries: cut(queries, Axis(1), group * self.key_width),
+                    grad_keys: cut(keys, Axis(1), self.key_width),
+                    grad_values: cut(values, Axis(1), self.value_width),
                 });
             }
         }
@@ -85,7 +85,7 @@ impl Attention<'_> {
         let keys = sequence.keys.slice(s![.., task.kv * kw..(task.kv + 1) * kw]);
         let values = sequence.values.slice(s![.., task.kv * vw..(task.kv + 1) * vw]);
         let in_group = head % (self.n_head / self.n_head_kv);
-        let mut of_queries = task.of_queries.slice_mut(s![.., in_group * kw..(in_group + 1) * kw]);
+        let mut grad_queries = task.grad_queries.slice_mut(s![.., in_group * kw..(in_group + 1) * kw]);
         let n = end - start;
         let mut room = [0, 1].map(|_| Array2::<f32>::zeros((BLOCK_ROWS.min(n), keys.nrows())));
         for block in (0..n).step_by(BLOCK_ROWS) {
@@ -100,10 +100,10 @@ impl Attention<'_> {
                 keys.slice(s![first..last, ..]),
                 values.slice(s![first..last, ..]),
             );
-            let of_out = gradients.slice(s![rows.clone(), ..]);
+            let grad_out = gradients.slice(s![rows.clone(), ..]);
             // p: probabilities, as on the way there; d: their gradients, then those of the scores.
             dense(self.scale, q, k.reversed_axes(), p.view_mut());
-            dense(1.0, of_out, v.reversed_axes(), d.view_mut());
+            dense(1.0, grad_out, v.reversed_axes(), d.view_mut());
             for (i, (mut p, mut d)) in p.rows_mut().into_iter().zip(d.rows_mut()).enumerate() {
                 let query = position + rows.start + i;
                 let seen = sequence.keys_of(self.mask, query);
@@ -136,11 +136,11 @@ impl Attention<'_> {
                 d.iter_mut().zip(slopes).for_each(|(d, slope)| *d *= slope);
             }
             // Queries of a block are this block's alone; keys and values are seen by later blocks too, so theirs are added up.
-            dense(self.scale, d.view(), k, of_queries.slice_mut(s![rows, ..]));
-            let of_keys = task.of_keys.slice_mut(s![first..last, ..]);
-            matmul(level, true, self.scale, d.t(), q, of_keys);
-            let of_values = task.of_values.slice_mut(s![first..last, ..]);
-            matmul(level, true, 1.0, p.t(), of_out, of_values);
+            dense(self.scale, d.view(), k, grad_queries.slice_mut(s![rows, ..]));
+            let grad_keys = task.grad_keys.slice_mut(s![first..last, ..]);
+            matmul(level, true, self.scale, d.t(), q, grad_keys);
+            let grad_values = task.grad_values.slice_mut(s![first..last, ..]);
+            matmul(level, true, 1.0, p.t(), grad_out, grad_values);
         }
     }
 }
