@@ -303,7 +303,7 @@ fn to_gguf(
     let (checkpoint, layout) = (input.checkpoint(), input.layout());
     let types = args.types.recipes_of(checkpoint)?;
     let projector = args.projector.with_mmproj.then(|| projector_type(args, &types)).transpose()?;
-    if args.quantized.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_of_fp8(tensor)) {
+    if args.quantized.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_fp8(tensor)) {
         ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
     }
     let mut open = opened(input, &args.src);

@@ -74,11 +74,11 @@ fn equal(a: &Json, b: &Json) -> bool {
 
 /// One note for each option of a row whose value differs from the built-in one. `harmless` is [`crate::Arch::harmless`].
 pub fn notes(architecture: &str, options: &[BuiltIn], harmless: &[&str], hparams: &Hparams) -> Vec<String> {
-    let of_all = YARN.iter().copied().filter(|entry| {
+    let shared_entries = YARN.iter().copied().filter(|entry| {
         // `key=value` or `key`, as in a row's list of harmless keys.
         !harmless.iter().any(|known| known.split('=').next() == Some(entry.option))
     });
-    let differing = options.iter().copied().chain(of_all).filter_map(|entry| {
+    let differing = options.iter().copied().chain(shared_entries).filter_map(|entry| {
         let value = value(hparams, entry.option).filter(|value| !entry.is_same(hparams, value))?;
         Some(format!(
             "config option `{}` is {}, but llama.cpp computes `{architecture}` with {}: results will differ from transformers",

@@ -38,8 +38,8 @@ pub(crate) fn text_config(config: &Json) -> Option<&Json> {
 
 /// The value of a key of a model's text part, which is the whole where it has no other.
 pub(crate) fn text_key<'a>(config: &'a Json, key: &str) -> Option<&'a Json> {
-    let of_text = text_config(config).and_then(|text| text.get(key));
-    of_text.or_else(|| config.get(key)).filter(|value| !value.is_null())
+    let text_value = text_config(config).and_then(|text| text.get(key));
+    text_value.or_else(|| config.get(key)).filter(|value| !value.is_null())
 }
 
 /// The first class in `architectures`. A single name instead of a list, as some programs write it, counts as

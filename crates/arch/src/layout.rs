@@ -332,17 +332,17 @@ mod tests {
         for bits in (0x3a80u32..0x4180).flat_map(|bits| [bits << 16, (bits | 0x8000) << 16]).chain([0]) {
             let value = f32::from_bits(bits);
             for (row, map) in maps.iter().enumerate() {
-                let there = map.apply(row as u64, value, |value| value);
-                let back = map.undo(row as u64, there);
-                assert_eq!(back.to_bits(), bits, "{map:?} of {value} is {there}, back {back}");
+                let mapped = map.apply(row as u64, value, |value| value);
+                let back = map.undo(row as u64, mapped);
+                assert_eq!(back.to_bits(), bits, "{map:?} of {value} is {mapped}, back {back}");
             }
         }
         // Any other float comes back as one that leads to the same.
         for step in 0..10_000u32 {
             let value = f32::from_bits(0x3d00_0001 + step * 4099);
             for map in &maps[2..6] {
-                let there = map.apply(0, value, |value| value);
-                assert_eq!(map.apply(0, map.undo(0, there), |value| value), there, "{map:?} of {value}");
+                let mapped = map.apply(0, value, |value| value);
+                assert_eq!(map.apply(0, map.undo(0, mapped), |value| value), mapped, "{map:?} of {value}");
             }
         }
         assert!(ElementMap::MinusExp.undo(0, f32::NAN).is_nan());

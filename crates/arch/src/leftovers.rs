@@ -81,10 +81,10 @@ pub fn dropped_heads(dropped: &[Dropped]) -> Option<String> {
 /// The error for tensors without a place. The layers are those of tensors that only the number
 /// of layers excludes, with the key and value of that number.
 pub fn unused(names: Vec<String>, (beyond, key, n_layers): (&[u64], &'static str, u64)) -> ArchError {
-    let is_of_adapter = |name: &&String| ADAPTER_PARTS.iter().any(|part| name.contains(part));
-    let of_adapter: Vec<String> = names.iter().filter(is_of_adapter).cloned().collect();
-    if !of_adapter.is_empty() {
-        return ArchError::UnmergedAdapter { names: of_adapter };
+    let is_adapter_part = |name: &&String| ADAPTER_PARTS.iter().any(|part| name.contains(part));
+    let adapter_names: Vec<String> = names.iter().filter(is_adapter_part).cloned().collect();
+    if !adapter_names.is_empty() {
+        return ArchError::UnmergedAdapter { names: adapter_names };
     }
     if names.iter().all(|name| is_score_head(name)) {
         return ArchError::Classifier { class: None, heads: names };

@@ -299,7 +299,7 @@ fn tensors(header: &LegacyHeader<'_>) -> Result<Tensors, ArchError> {
         ("output.weight".to_owned(), "output.weight".to_owned(), vec![n_embd, n_vocab]),
     ];
     // (n_out, n_in) @ x: rows are outputs, and a shape begins with the row length.
-    let of_layer = [
+    let layer_tensors = [
         ("attention.wq", "attn_q", vec![n_embd, n_embd]),
         ("attention.wk", "attn_k", vec![n_embd, n_kv]),
         ("attention.wv", "attn_v", vec![n_embd, n_kv]),
@@ -311,7 +311,7 @@ fn tensors(header: &LegacyHeader<'_>) -> Result<Tensors, ArchError> {
         ("ffn_norm", "ffn_norm", vec![n_embd]),
     ];
     for layer in 0..n_layer {
-        names.extend(of_layer.iter().map(|(meta, gguf, dims)| {
+        names.extend(layer_tensors.iter().map(|(meta, gguf, dims)| {
             (format!("layers.{layer}.{meta}.weight"), format!("blk.{layer}.{gguf}.weight"), dims.clone())
         }));
     }

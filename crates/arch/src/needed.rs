@@ -33,7 +33,7 @@ fn lacking_of(
     let has_first =
         || arch.rules().filter(is_first).any(|rule| has(&(rules::fill(rule.gguf, 0, 0) + rule.ending())));
     let layers = if arch.prediction.is_none() || has_first() { layers } else { 0 };
-    let of_decoder = count("decoder_block_count").unwrap_or(layers);
+    let decoder_layers = count("decoder_block_count").unwrap_or(layers);
     let mut names = Vec::new();
     for rule in arch.rules() {
         // Rows limited to some layers (`rule.layers`) are never required, because a config selects the
@@ -52,7 +52,7 @@ fn lacking_of(
         }
         let layers = match rule.gguf.contains("{bid}") {
             false => 1,
-            true if rule.gguf.starts_with("dec.") => of_decoder,
+            true if rule.gguf.starts_with("dec.") => decoder_layers,
             true => layers,
         };
         let spelled =

@@ -267,7 +267,7 @@ pub fn named(name: &str, input: &Input<'_>) -> Result<(&'static Arch, Class), Ar
 }
 
 /// The classes of a config that names none, by its `model_type`: the likeliest first, which generates text.
-pub fn classes_of_model_type(config: &Json) -> Vec<(&'static Arch, Class)> {
+pub fn classes_by_model_type(config: &Json) -> Vec<(&'static Arch, Class)> {
     const ENDINGS: &[&str] =
         &["ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "Model", "ForMaskedLM"];
     let Some(model_type) = config.get("model_type").and_then(Json::as_str) else { return Vec::new() };
@@ -279,13 +279,13 @@ pub fn classes_of_model_type(config: &Json) -> Vec<(&'static Arch, Class)> {
         let ending = ENDINGS.iter().find(|ending| class.ends_with(*ending)).copied().unwrap_or_default();
         plain(class.strip_suffix(ending).unwrap_or(class))
     };
-    let is_of_type = |(arch, class): &(&'static Arch, Class)| {
+    let has_type = |(arch, class): &(&'static Arch, Class)| {
         // Later versions of a model may keep the `model_type` (Bailing MoE 2).
         stem(class.name) == family
             || stem(class.name).strip_prefix(&family).is_some_and(|rest| matches!(rest, "v2" | "v3"))
             || arch.fits.is_none() && arch.configs.iter().any(|known| known.model_type == model_type)
     };
-    let mut all: Vec<_> = classes().filter(is_of_type).collect();
+    let mut all: Vec<_> = classes().filter(has_type).collect();
     all.sort_by_key(|(_, class)| {
         let at = ENDINGS.iter().position(|ending| class.name.ends_with(ending)).unwrap_or(ENDINGS.len());
         (stem(class.name) != family, is_wrapper != class.name.ends_with("ForConditionalGeneration"), at)
@@ -306,11 +306,11 @@ pub fn of_model_type(model_type: &str) -> impl Iterator<Item = &'static Arch> {
 ///
 /// [`ArchError::MissingKey`] without a class, [`ArchError::NoProjector`].
 pub fn projector(config: &Json) -> Result<&'static Projector, ArchError> {
-    let of_tower = config.get("vision_config").and_then(first_class);
-    let of_whole = first_class(config);
+    let tower_class = config.get("vision_config").and_then(first_class);
+    let whole_class = first_class(config);
     let row = |class: &str| PROJECTORS.iter().find(|row| row.classes.contains(&class));
-    let mut named = of_tower.into_iter().chain(of_whole);
-    named.find_map(row).ok_or_else(|| match of_whole.or(of_tower) {
+    let mut named = tower_class.into_iter().chain(whole_class);
+    named.find_map(row).ok_or_else(|| match whole_class.or(tower_class) {
         None => missing("architectures"),
         Some(class) => {
             let classes = PROJECTORS.iter().flat_map(|row| row.classes.iter().copied());

@@ -49,8 +49,8 @@ pub fn resolve(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError
 /// As [`resolve`]; [`ArchError::UnknownClass`] for a row without classes.
 pub fn resolve_as(input: &Input<'_>, options: &Options, arch: &'static Arch) -> Result<Layout, ArchError> {
     let named = class_name(&input.config).unwrap_or_default();
-    let of_name = arch.classes.iter().find(|class| class.name == named);
-    let Some(class) = of_name.or(arch.classes.first()) else {
+    let by_name = arch.classes.iter().find(|class| class.name == named);
+    let Some(class) = by_name.or(arch.classes.first()) else {
         return Err(unknown_class(named, input));
     };
     with_tokenizer(Resolved::of_row(input, options, (arch, *class), None)?, input, options)

@@ -136,13 +136,16 @@ fn towers(row: &Projector, input: &Input<'_>) -> Result<Towers, ArchError> {
 /// Source: `LlavaVisionModel.get_token_id` in `conversion/llava.py`.
 fn added_tokens(config: Option<&Json>, tokenizer: Option<&Json>) -> Vec<(String, u64)> {
     let content = |token: &Json| Some(token.get("content")?.as_str()?.to_owned());
-    let of_config = config.and_then(|config| config.get("added_tokens_decoder")).and_then(Json::as_object);
-    let of_config = of_config.into_iter().flatten();
+    let config_tokens =
+        config.and_then(|config| config.get("added_tokens_decoder")).and_then(Json::as_object);
+    let config_tokens = config_tokens.into_iter().flatten();
     // {"7": {"content": ".."}}: the id is the key here, in tokenizer.json it is a field.
-    let of_config = of_config.filter_map(|(number, token)| Some((content(token)?, number.parse().ok()?)));
-    let of_tokenizer = tokenizer.map_or(&[][..], |tokenizer| list(tokenizer, "added_tokens")).iter();
-    let of_tokenizer = of_tokenizer.filter_map(|token| Some((content(token)?, token.get("id")?.as_u64()?)));
-    of_config.chain(of_tokenizer).collect()
+    let config_tokens =
+        config_tokens.filter_map(|(number, token)| Some((content(token)?, number.parse().ok()?)));
+    let tokenizer_tokens = tokenizer.map_or(&[][..], |tokenizer| list(tokenizer, "added_tokens")).iter();
+    let tokenizer_tokens =
+        tokenizer_tokens.filter_map(|token| Some((content(token)?, token.get("id")?.as_u64()?)));
+    config_tokens.chain(tokenizer_tokens).collect()
 }
 
 /// Matrices that are computed from the config.

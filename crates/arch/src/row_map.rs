@@ -301,14 +301,14 @@ impl RowMap {
     /// Number of source rows of which this map makes `n_rows`; for [`RowMap::Slice`] the least number.
     /// Saturates for a map that does not fit.
     pub fn n_source_rows(&self, n_rows: u64) -> u64 {
-        let of_groups = |taken: u64, group: u64| (n_rows / taken.max(1)).saturating_mul(group);
+        let group_rows = |taken: u64, group: u64| (n_rows / taken.max(1)).saturating_mul(group);
         match *self {
             RowMap::Slice { start } => start.saturating_add(n_rows),
             RowMap::Pad { rows, .. } => rows,
             RowMap::Pick { of, .. } => of,
             RowMap::AfterZeros { zeros, .. } => n_rows.saturating_sub(zeros),
-            RowMap::Groups { group, rows, .. } => of_groups(rows, group),
-            RowMap::Regroup { group, parts } => of_groups(parts.iter().map(|(_, rows)| rows).sum(), group),
+            RowMap::Groups { group, rows, .. } => group_rows(rows, group),
+            RowMap::Regroup { group, parts } => group_rows(parts.iter().map(|(_, rows)| rows).sum(), group),
             RowMap::Elements { step, .. } => n_rows.saturating_mul(step),
             RowMap::Concat
             | RowMap::RopePermute { .. }

@@ -35,7 +35,7 @@ pub struct SavedForm {
 pub fn saved_form(input: &Input<'_>, options: &Options) -> SavedForm {
     let mut form = SavedForm::default();
     if class_name(&input.config).is_err() && options.arch_as.is_none() {
-        form.class = class_of_model_type(input);
+        form.class = class_by_model_type(input);
         form.notes.extend(form.class.map(|class| {
             format!("config.json has no `architectures`: read as `{class}`, the class of its `model_type`")
         }));
@@ -53,8 +53,8 @@ pub fn saved_form(input: &Input<'_>, options: &Options) -> SavedForm {
 }
 
 /// The class of a config that names none: the one of its `model_type` whose table fits the tensors best.
-fn class_of_model_type(input: &Input<'_>) -> Option<&'static str> {
-    let all = registry::classes_of_model_type(&input.config);
+fn class_by_model_type(input: &Input<'_>) -> Option<&'static str> {
+    let all = registry::classes_by_model_type(&input.config);
     let fit = |(arch, class): &(&'static Arch, Class)| fit_of(arch, *class, &input.tensors);
     // The first of several that fit equally well.
     let best = all.iter().rev().max_by_key(|row| fit(row))?;

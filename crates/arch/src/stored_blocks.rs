@@ -36,7 +36,7 @@ pub fn first(
     let counts_experts = hparams.find(&["num_local_experts", "num_experts"]).is_some();
     let (mut stored, mut others) = (Vec::new(), Vec::new());
     for tensor in tensors {
-        let Some(blocks_of_sources) = blocks_of(&tensor, input) else {
+        let Some(source_blocks) = blocks_of(&tensor, input) else {
             others.push(tensor);
             continue;
         };
@@ -48,7 +48,7 @@ pub fn first(
             true => (1, places.min()),
             false => (0, places.max()),
         };
-        let group = with_scales(tensor, &blocks_of_sources)?;
+        let group = with_scales(tensor, &source_blocks)?;
         stored.push((place, group));
     }
     // A stable sort: parts of one source stay in the order of the table.
@@ -76,27 +76,24 @@ fn sources(tensor: &OutTensor) -> &[String] {
 /// matrices of one type.
 fn blocks_of<'a>(tensor: &OutTensor, input: &'a Input<'_>) -> Option<Vec<&'a StoredBlocks>> {
     let sources = sources(tensor);
-    let blocks_of_sources: Vec<&StoredBlocks> =
+    let source_blocks: Vec<&StoredBlocks> =
         sources.iter().map(|name| input.stored_blocks.get(name)).collect::<Option<_>>()?;
-    let dtype = blocks_of_sources.first()?.dtype;
+    let dtype = source_blocks.first()?.dtype;
     let is_stack = tensor.shape.n_dims() == 3 && tensor.shape.dim(2) == sources.len() as u64;
-    let fits = blocks_of_sources.iter().all(|blocks| blocks.dtype == dtype)
+    let fits = source_blocks.iter().all(|blocks| blocks.dtype == dtype)
         && (sources.len() == 1 || is_stack)
         && tensor.shape.n_dims() >= 2
         && tensor.moves_blocks(dtype);
-    fits.then_some(blocks_of_sources)
+    fits.then_some(source_blocks)
 }
 
 /// A tensor in blocks, and the scales that are not one.
-fn with_scales(
-    mut tensor: OutTensor,
-    blocks_of_sources: &[&StoredBlocks],
-) -> Result<Vec<OutTensor>, ArchError> {
+fn with_scales(mut tensor: OutTensor, source_blocks: &[&StoredBlocks]) -> Result<Vec<OutTensor>, ArchError> {
     let n_matrices = if tensor.shape.n_dims() > 2 { tensor.shape.dim(2) as usize } else { 1 };
-    tensor.stored_dtype = blocks_of_sources.first().map(|blocks| blocks.dtype);
+    tensor.stored_dtype = source_blocks.first().map(|blocks| blocks.dtype);
     let mut group = Vec::with_capacity(3);
     let scales = |of: fn(&StoredBlocks) -> &[f32]| -> Vec<f32> {
-        let all: Vec<f32> = blocks_of_sources.iter().flat_map(|blocks| of(blocks).iter().copied()).collect();
+        let all: Vec<f32> = source_blocks.iter().flat_map(|blocks| of(blocks).iter().copied()).collect();
         // One scale of a stack that is one tensor in the checkpoint holds for each of its matrices.
         if let [scale] = all[..] { vec![scale; n_matrices] } else { all }
     };
@@ -125,8 +122,8 @@ fn are_ones(scales: &[f32]) -> bool {
 /// The keys that name tensors whose activations are not to be rounded to 4 bits.
 pub fn keys(tensors: &[OutTensor], input: &Input<'_>) -> Metadata {
     let is_wide = |tensor: &&OutTensor| {
-        let blocks_of_sources = sources(tensor).iter().filter_map(|name| input.stored_blocks.get(name));
-        tensor.stored_dtype.is_some() && blocks_of_sources.into_iter().any(|blocks| blocks.wide_activations)
+        let source_blocks = sources(tensor).iter().filter_map(|name| input.stored_blocks.get(name));
+        tensor.stored_dtype.is_some() && source_blocks.into_iter().any(|blocks| blocks.wide_activations)
     };
     let mut names: Vec<&str> = tensors.iter().filter(is_wide).map(|tensor| tensor.name.as_str()).collect();
     names.sort_unstable();

@@ -76,7 +76,7 @@ pub(crate) fn unread_keys(
     // Without this switch the windows of the Qwen 2 line are not used.
     let has_no_window = part.get("use_sliding_window").is_some_and(|on| *on == Json::Bool(false));
     let mut unread_keys: Vec<UnreadKey> = Vec::new();
-    let mut tell = |key: String, value: &Json| {
+    let mut report = |key: String, value: &Json| {
         let is_known = hparams.was_asked(&key)
             || HARMLESS.contains(&key.as_str())
             // An entry of a row may be about one value only: `hidden_act=silu`.
@@ -95,7 +95,7 @@ pub(crate) fn unread_keys(
         match value {
             Json::Object(inner) if ["rope_parameters", "rope_scaling"].contains(&key.as_str()) => {
                 for (key, value) in by_layer_type(inner) {
-                    tell(format!("rope_parameters.{key}"), value);
+                    report(format!("rope_parameters.{key}"), value);
                 }
             }
             // Parts of a model that are not text, labels.
@@ -104,7 +104,7 @@ pub(crate) fn unread_keys(
             _ => {
                 // Rows ask for the name of the class, a file may have the older one.
                 let renamed = class.and_then(|class| class.renamed.iter().find(|(from, _)| from == key));
-                tell(full_name(renamed.map_or(key.as_str(), |(_, to)| to)), value);
+                report(full_name(renamed.map_or(key.as_str(), |(_, to)| to)), value);
             }
         }
     }

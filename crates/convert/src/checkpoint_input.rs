@@ -172,7 +172,7 @@ impl CheckpointInput {
         match () {
             // First of all: a norm is F32 even where it is stored as FP8.
             () if tensor.shape.n_dims() <= 1 || tensor.name.ends_with("_norm.weight") => Some(DType::F32),
-            () if self.is_of_fp8(tensor) => Some(DType::Q8_0),
+            () if self.is_fp8(tensor) => Some(DType::Q8_0),
             () => match source()? {
                 source::Dtype::F32 => Some(DType::F32),
                 source::Dtype::BF16 => Some(DType::BF16),
@@ -183,13 +183,13 @@ impl CheckpointInput {
 
     /// True if a tensor of the layout is made from 8-bit floats with scales. The last of several sources
     /// decides, as in the reference, which identifies a stack by it.
-    pub fn is_of_fp8(&self, tensor: &OutTensor) -> bool {
+    pub fn is_fp8(&self, tensor: &OutTensor) -> bool {
         let source = match &tensor.data {
             Data::Rows { sources, .. } => sources.last(),
             Data::Columns { source, .. } => Some(source),
             _ => None,
         };
-        source.and_then(|name| self.checkpoint.tensor(name)).is_some_and(source::Tensor::is_of_fp8)
+        source.and_then(|name| self.checkpoint.tensor(name)).is_some_and(source::Tensor::is_fp8)
     }
 }
 
@@ -251,12 +251,12 @@ impl Input for CheckpointInput {
                 Ok(files)
             }
             _ => {
-                let of_fp8 = self.layout.tensors.iter().map(|tensor| self.is_of_fp8(tensor)).collect();
+                let fp8_flags = self.layout.tensors.iter().map(|tensor| self.is_fp8(tensor)).collect();
                 let forced = match is_converted(output.recipe) {
                     true => self.layout.tensors.iter().map(|tensor| self.forced(tensor)).collect(),
                     false => Vec::new(),
                 };
-                plan_layout(&self.layout, of_fp8, forced, self.stored_dtypes(request)?, output, request)
+                plan_layout(&self.layout, fp8_flags, forced, self.stored_dtypes(request)?, output, request)
             }
         }
     }
@@ -274,7 +274,7 @@ impl Input for CheckpointInput {
 /// Plans the files of one layout.
 fn plan_layout(
     layout: &Layout,
-    of_fp8: Vec<bool>,
+    fp8_flags: Vec<bool>,
     forced: Vec<Option<DType>>,
     repacked: Vec<Option<DType>>,
     output: &OutputRequest,
@@ -296,7 +296,7 @@ fn plan_layout(
         (metadata, reference_order(&names))
     };
     let base =
-        Base { metadata, tensors: &tensors, order, converted, of_fp8, forced, repacked, shard_of: None };
+        Base { metadata, tensors: &tensors, order, converted, fp8_flags, forced, repacked, shard_of: None };
     files::plan(&base, output, request)
 }
 

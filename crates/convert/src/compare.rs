@@ -199,8 +199,8 @@ pub fn compare(
         (task.name.clone(), known.unwrap_or_else(|| tally.judge(dtype, n_rows)))
     });
     // Looked up, not searched: a file may have as many tensors as its source.
-    let of_source: HashSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
-    let is_extra = |name: &String| !of_source.contains(name.as_str());
+    let source_names: HashSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
+    let is_extra = |name: &String| !source_names.contains(name.as_str());
     let extra = model.tensors().map(|(_, info)| info.name.clone()).filter(is_extra);
     Ok(compared.chain(extra.map(|name| (name, Agreement::Extra))).collect())
 }
@@ -260,15 +260,15 @@ fn compare_rows(
         quant::encode(dtype, options.level, rows, encoded).map_err(codec)?;
         if encoded[..] != stored[..] {
             decoded.resize(2 * source.len(), 0.0);
-            let (of_file, own) = decoded.split_at_mut(source.len());
-            quant::decode(dtype, options.level, &stored, of_file).map_err(codec)?;
+            let (decoded_file, own) = decoded.split_at_mut(source.len());
+            quant::decode(dtype, options.level, &stored, decoded_file).map_err(codec)?;
             quant::decode(dtype, options.level, encoded, own).map_err(codec)?;
             for row in 0..n_rows {
                 let (bytes, elems) =
                     (row * row_bytes..(row + 1) * row_bytes, row * row_elems..(row + 1) * row_elems);
                 let source = &source[elems.clone()];
                 // Other bits that stand for the very values are as good (blocks that keep codes of the source).
-                if encoded[bytes.clone()] == stored[bytes] || of_file[elems.clone()] == *source {
+                if encoded[bytes.clone()] == stored[bytes] || decoded_file[elems.clone()] == *source {
                     continue;
                 }
                 let squares: f64 = source.iter().map(|x| f64::from(*x).powi(2)).sum();
@@ -277,7 +277,7 @@ fn compare_rows(
                 };
                 tally.row(
                     job.rows.start + row as u64,
-                    distance(&of_file[elems.clone()]),
+                    distance(&decoded_file[elems.clone()]),
                     distance(&own[elems]),
                     squares,
                 );

@@ -30,7 +30,7 @@ pub(crate) struct Base<'a> {
     /// True if the reference's converter alone writes such a file.
     pub(crate) converted: bool,
     /// Tensors that came from 8-bit floats; empty if not needed.
-    pub(crate) of_fp8: Vec<bool>,
+    pub(crate) fp8_flags: Vec<bool>,
     /// The type whose blocks hold what the input stores of each, where that is wanted and there is one.
     pub(crate) repacked: Vec<Option<DType>>,
     /// For each tensor the type that a float file has of it whatever is asked for, empty where none has one.
@@ -141,8 +141,9 @@ fn choose(
                 }
             }
             if let Some(dtype) = request.fp8_as {
-                let of_fp8 = names.iter().map(|(index, _)| base.of_fp8.get(*index).copied().unwrap_or(false));
-                let chosen = made.iter_mut().zip(facts).zip(of_fp8).filter(|(_, of_fp8)| *of_fp8);
+                let fp8_flags =
+                    names.iter().map(|(index, _)| base.fp8_flags.get(*index).copied().unwrap_or(false));
+                let chosen = made.iter_mut().zip(facts).zip(fp8_flags).filter(|(_, fp8_flags)| *fp8_flags);
                 chosen.for_each(|((assignment, facts), _)| choose_for_fp8(assignment, facts, dtype));
             }
             for (assignment, (index, _)) in made.iter_mut().zip(names) {
@@ -183,7 +184,7 @@ fn recipe_patterns<T: Copy>(
     for ((_, name), (dtype, ..)) in
         names.iter().zip(named).filter_map(|(names, named)| Some((names, (*named)?)))
     {
-        patterns.push(TensorType::of_name(name, dtype).map_err(Error::Recipe)?);
+        patterns.push(TensorType::for_name(name, dtype).map_err(Error::Recipe)?);
     }
     let is_tensor = |key: &str| base.tensors.iter().any(|tensor| tensor.name == key);
     for (key, dtype) in dtypes.iter().filter(|(key, _)| !is_tensor(key)) {

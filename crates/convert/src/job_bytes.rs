@@ -209,8 +209,8 @@ fn encode(
         let values = &values[first * row_elems..end * row_elems];
         let out = &mut encoded[first * row_bytes as usize..end * row_bytes as usize];
         // The codec runs first: a row encoder starts from its scales.
-        let of_codec = Rows { values, row_elems, weights };
-        quant::encode(target.dtype, options.level, of_codec, out).map_err(codec)?;
+        let codec_rows = Rows { values, row_elems, weights };
+        quant::encode(target.dtype, options.level, codec_rows, out).map_err(codec)?;
         if let Some(encoder) = task.encoder_of(target.dtype) {
             let (tensor, dtype, level) = (task.name.as_str(), target.dtype, options.level);
             let rows = EncodedRows { tensor, dtype, rows, row_elems, values, weights, level };

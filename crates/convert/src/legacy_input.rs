@@ -172,9 +172,10 @@ impl Input for LegacyInput {
             false => recipe.file_type.id(),
         };
         let metadata = quantized_metadata(&self.layout.metadata, file_type, ZeroBytes::Keep);
-        let (converted, shard_of, of_fp8, forced) = (false, None, Vec::new(), Vec::new());
+        let (converted, shard_of, fp8_flags, forced) = (false, None, Vec::new(), Vec::new());
         let repacked = Vec::new();
-        let base = Base { metadata, tensors: &tensors, order, converted, shard_of, of_fp8, forced, repacked };
+        let base =
+            Base { metadata, tensors: &tensors, order, converted, shard_of, fp8_flags, forced, repacked };
         files::plan(&base, output, request)
     }
 

@@ -86,7 +86,7 @@ impl Input for ModelInput {
             tensors: &tensors,
             order,
             converted: false,
-            of_fp8: Vec::new(),
+            fp8_flags: Vec::new(),
             repacked: Vec::new(),
             forced: Vec::new(),
             shard_of: Some(shard_of),

@@ -68,13 +68,13 @@ impl Pruning {
         // Layers are those that tensors name. The number in the metadata may be another: some architectures count layers
         // without tensors. Encoder and decoder of one file have layers of the same numbers.
         let mut stacks: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
-        let mut of_all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut stack_tensors: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for name in names {
             let Some((range, layer)) = layer_in(name) else { continue };
             let stack = &name[..range.start];
             stacks.entry(stack).or_default().insert(layer);
             if name.ends_with(OF_ALL_LAYERS) {
-                of_all.entry(stack).or_default().push(name);
+                stack_tensors.entry(stack).or_default().push(name);
             }
         }
         let existing: BTreeSet<u32> = stacks.values().flatten().copied().collect();
@@ -98,7 +98,7 @@ impl Pruning {
             (layer, Some(number))
         };
         let layers: BTreeMap<u32, Option<u32>> = existing.into_iter().map(number).collect();
-        let moved = of_all.into_iter().filter_map(|(stack, tensors)| {
+        let moved = stack_tensors.into_iter().filter_map(|(stack, tensors)| {
             let [name] = tensors[..] else { return None };
             let first = stacks.get(stack)?.iter().find_map(|layer| layers.get(layer).copied().flatten())?;
             let (_, layer) = layer_in(name)?;

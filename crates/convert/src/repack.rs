@@ -36,10 +36,10 @@ impl Repacked {
 /// # Errors
 /// [`Error::Read`].
 pub(crate) fn repacked(checkpoint: &Checkpoint, layout: &Layout) -> Result<Vec<Repacked>, Error> {
-    layout.tensors.iter().map(|tensor| of_tensor(checkpoint, tensor)).collect()
+    layout.tensors.iter().map(|tensor| repack_tensor(checkpoint, tensor)).collect()
 }
 
-fn of_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked, Error> {
+fn repack_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked, Error> {
     let decoded = |reason: &str| Ok(Repacked::Decoded(reason.to_owned()));
     let is_stored = |name: &String| checkpoint.tensor(name).is_some_and(|tensor| tensor.stored.is_some());
     // The reference keeps these blocks at float types; here they are kept at all.

@@ -384,14 +384,14 @@ pub(crate) fn measured_part() -> Vec<Vec<u8>> {
     collector.mul_mat("blk.1.ffn_up_exps.weight", Part::Expert { index: 1, n: 2 }, &[1.0, 2.0], 2);
     let run = json!({"context": 4, "stride": null, "predictions in a window": 2, "activations": "f32", "top_k": 10});
     let files = json!([{"file": "a", "bytes": 1, "bits_per_weight": 4.5}]);
-    let of_perplexity = json!({"file": "a", "text": "b", "architecture": "llama"});
-    let of_compare =
+    let perplexity = json!({"file": "a", "text": "b", "architecture": "llama"});
+    let compare =
         json!({"base": "b", "base_bytes": null, "architecture": "llama", "text": null, "files": files});
-    let of_imatrix = json!({"text": "t", "matrices": ["blk.0.attn_q.weight"]});
+    let imatrix = json!({"text": "t", "matrices": ["blk.0.attn_q.weight"]});
     vec![
-        measured("perplexity", run.clone(), of_perplexity, &[0x40; 2 * 2 * 8]),
-        measured("compare", run.clone(), of_compare, &[0x40; 2 * 2 * Position::STORED_BYTES]),
-        measured("imatrix", run, of_imatrix, &collector.to_part()),
+        measured("perplexity", run.clone(), perplexity, &[0x40; 2 * 2 * 8]),
+        measured("compare", run.clone(), compare, &[0x40; 2 * 2 * Position::STORED_BYTES]),
+        measured("imatrix", run, imatrix, &collector.to_part()),
     ]
 }
 

@@ -116,7 +116,7 @@ pub struct StoredBlocks {
 
 impl StoredBlocks {
     /// The same of one matrix of a stack.
-    pub(crate) fn of_matrix(&self, index: u64) -> StoredBlocks {
+    pub(crate) fn matrix(&self, index: u64) -> StoredBlocks {
         // One factor holds for each of them.
         let own = |factors: &[f32]| match factors {
             [_] | [] => factors.to_vec(),

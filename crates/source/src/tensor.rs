@@ -112,7 +112,7 @@ impl Tensor {
     }
 
     /// True if its values are decoded from 8-bit floats with scales.
-    pub fn is_of_fp8(&self) -> bool {
+    pub fn is_fp8(&self) -> bool {
         let codes = self.stored.as_ref().and_then(|stored| stored.codes());
         matches!(codes, Some(Dtype::F8_E4M3 | Dtype::F8_E5M2))
     }

@@ -132,7 +132,7 @@ pub fn sub_default(map: &mut Map<String, Json>, sub: &str, key: &str, value: Jso
 }
 
 /// Rotary parameters of the old type `mrope` are of type `default`; their sections say the rest.
-pub fn sections_of_default_rope(map: &mut Map<String, Json>) {
+pub fn default_rope_sections(map: &mut Map<String, Json>) {
     for key in ["rope_scaling", "rope_parameters"] {
         let Some(Json::Object(rope)) = map.get_mut(key) else { continue };
         let kind = rope.get("rope_type").or_else(|| rope.get("type")).and_then(Json::as_str);

@@ -87,14 +87,14 @@ fn attempt(
 ) -> Result<Checkpoint, ExportError> {
     // The only hyperparameter that is in another file than config.json.
     let files = pooling::files(file.count("pooling_type")?);
-    let mut given = Input {
+    let mut input = Input {
         files: files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
         ..Input::default()
     };
     let mut config = candidate(file, class.name, config_class)?;
     config.extend(changed.map(|(name, value)| (name.to_owned(), value.into())));
-    given.config = search::complete(file, config, &given, &sources::names(file));
-    let converted = convert(file, class, given)?;
+    input.config = search::complete(file, config, &input, &sources::names(file));
+    let converted = convert(file, class, input)?;
     same_keys(file, &converted.metadata)?;
     let tensors = converted.tensors(file, Rows::All)?;
     Ok(Checkpoint { config: converted.config, files, tensors, notes: Vec::new() })
@@ -124,19 +124,19 @@ pub enum Rows {
 /// # Errors
 /// [`ExportError`]: tensors that the config does not use, or that it needs; and other refusals of the
 /// conversion.
-pub fn convert(file: &ArchFile<'_>, class: Class, mut given: Input<'_>) -> Result<Converted, ExportError> {
+pub fn convert(file: &ArchFile<'_>, class: Class, mut input: Input<'_>) -> Result<Converted, ExportError> {
     let arch = file.arch;
     let names = &sources::names(file);
-    let hparams = registry::hparams(arch, &given.config).map_err(ExportError::Conversion)?;
+    let hparams = registry::hparams(arch, &input.config).map_err(ExportError::Conversion)?;
     let hparams = (arch.prepare)(hparams, names).map_err(ExportError::Conversion)?;
-    given.tensors = sources(&context(arch, class, &hparams, &Input::default()), file, class)?;
+    input.tensors = sources(&context(arch, class, &hparams, &Input::default()), file, class)?;
     let has_numbers = !arch.numbers.is_empty();
     let read = |tensor: &SourceTensor| Some((tensor.name.clone(), number(file, &tensor.name)?));
     let numbers: HashMap<String, f32> =
-        given.tensors.iter().filter(|_| has_numbers).filter_map(read).collect();
-    given.values = Some(TensorValues::new(move |name| numbers.get(name).map(|number| vec![*number])));
+        input.tensors.iter().filter(|_| has_numbers).filter_map(read).collect();
+    input.values = Some(TensorValues::new(move |name| numbers.get(name).map(|number| vec![*number])));
     let options = Options { arch_as: Some(class.name.to_owned()), ..Options::default() };
-    let resolved = Resolved::new(&given, &options).map_err(|error| match error {
+    let resolved = Resolved::new(&input, &options).map_err(|error| match error {
         // Named as the file would have them; the experts of a layer are one tensor there.
         ArchError::MissingTensors { names } | ArchError::IncompletePrediction { names } => {
             let mut names: Vec<String> =
@@ -153,7 +153,7 @@ pub fn convert(file: &ArchFile<'_>, class: Class, mut given: Input<'_>) -> Resul
         loadable::state_width(&mut layout);
     }
     let metadata = layout.metadata.clone();
-    Ok(Converted { config: given.config, metadata, layout, sources: given.tensors })
+    Ok(Converted { config: input.config, metadata, layout, sources: input.tensors })
 }
 
 /// The number of a checkpoint's tensor that is a key of the file, if it is one.
@@ -245,8 +245,8 @@ impl Converted {
             }
             let parts = parts.remove(source.name.as_str()).unwrap_or_default();
             // Parts that have fewer elements than the source mean that conversion drops some.
-            let of_parts: u64 = parts.iter().map(|part| part.n_rows.saturating_mul(part.row_elems)).sum();
-            if of_parts != source.shape.n_elems() {
+            let part_elems: u64 = parts.iter().map(|part| part.n_rows.saturating_mul(part.row_elems)).sum();
+            if part_elems != source.shape.n_elems() {
                 return Err(ExportError::NotExpressible {
                     subject: format!("tensor `{}`, of which rows are lost,", source.name),
                 });

@@ -29,8 +29,8 @@ pub fn read(file: &ArchFile<'_>, understood: &[&str]) -> Result<Checkpoint, Expo
     let class = file.arch.classes.iter().find(|known| known.name == class);
     let class =
         class.copied().ok_or(ExportError::NotExpressible { subject: "this kind of llama".to_owned() })?;
-    let given = Input { config: Json::Object(config), ..Input::default() };
-    let converted = inverse::convert(file, class, given)?;
+    let input = Input { config: Json::Object(config), ..Input::default() };
+    let converted = inverse::convert(file, class, input)?;
     let notes = compare(file, &converted.metadata, understood)?;
     let mut tensors = converted.tensors(file, Rows::LeaveComputed)?;
     // In the order of the file, those of experts by number.

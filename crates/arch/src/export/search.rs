@@ -193,12 +193,12 @@ impl Rerun {
 
     /// Keys of the file, and names in a config that may give them.
     fn target(&self, file: &ArchFile<'_>) -> Vec<(String, String)> {
-        let of_missing = |name: &String| {
+        let missing_key = |name: &String| {
             let rows = NAMES.iter().filter(|(_, names)| names.contains(&name.as_str()));
             let rows = rows.map(|(key, _)| (file.key(key), name.clone()));
             rows.filter(|(key, _)| file.input.metadata.contains(key)).collect::<Vec<_>>()
         };
-        let missing = self.missing.iter().flat_map(of_missing);
+        let missing = self.missing.iter().flat_map(missing_key);
         let sources =
             self.sources.iter().flat_map(|(key, names)| names.iter().map(|name| (key.clone(), name.clone())));
         missing.chain(sources).collect()

@@ -177,7 +177,7 @@ fn trainer(tokens: &Tokens, unknown: usize, has_bytes: bool, unigram: bool) -> M
 
 /// A SentencePiece model must have a piece of kind unknown. If the file calls that token a control token, the
 /// list of added tokens repeats this, as it did originally.
-pub fn keep_kind_of_unknown(tokens: &Tokens, config: &mut Map<String, Json>) {
+pub fn keep_unknown_type(tokens: &Tokens, config: &mut Map<String, Json>) {
     let Some(id) = unknown(tokens).filter(|id| tokens.kinds[*id] == TokenType::Control) else { return };
     let token = json!({
         "content": tokens.texts[id],

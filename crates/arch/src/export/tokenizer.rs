@@ -96,7 +96,7 @@ pub fn files(
             match spm::model(&tokens, &scores, None) {
                 Ok(bytes) => {
                     files.push(("tokenizer.model".to_owned(), bytes));
-                    spm::keep_kind_of_unknown(&tokens, &mut config);
+                    spm::keep_unknown_type(&tokens, &mut config);
                 }
                 Err(error) => checkpoint.notes.push(format!("tokenizer.model is left out: {error}")),
             }

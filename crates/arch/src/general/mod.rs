@@ -117,8 +117,8 @@ fn sampling_keys(generation: &Json, overrides: &Json, keys: &mut Keys) -> Result
     const FILE: &str = "generation_config.json";
     for (key, kind, names) in SAMPLING {
         let key = format!("general.sampling.{key}");
-        let given = names.iter().find_map(|name| Some((*name, generation.get(name)?)));
-        let Some((name, value)) = overrides.get(&key).map(|value| (key.as_str(), value)).or(given) else {
+        let parameter = names.iter().find_map(|name| Some((*name, generation.get(name)?)));
+        let Some((name, value)) = overrides.get(&key).map(|value| (key.as_str(), value)).or(parameter) else {
             continue;
         };
         if value.is_null() {
@@ -158,16 +158,16 @@ impl Size {
     fn of(tensors: &[OutTensor]) -> Size {
         let mut size = Size::default();
         let (mut experts_seen, mut n_expert_tensors) = (0u64, 0u64);
-        let mut row_elems_of_a = None;
+        let mut rank_width = None;
         for tensor in tensors {
             let mut elems = i64::try_from(tensor.shape.n_elems()).unwrap_or(i64::MAX);
             // A pair of an adapter counts as the matrix that it makes.
             // A (in, rank) and B (rank, out), which follows it: the matrix has in * out elements.
             if tensor.name.ends_with(".lora_a") {
-                row_elems_of_a = Some(i64::try_from(tensor.shape.row_elems()).unwrap_or(i64::MAX));
+                rank_width = Some(i64::try_from(tensor.shape.row_elems()).unwrap_or(i64::MAX));
                 continue;
             }
-            if let (true, Some(row)) = (tensor.name.ends_with(".lora_b"), row_elems_of_a) {
+            if let (true, Some(row)) = (tensor.name.ends_with(".lora_b"), rank_width) {
                 let n_rows = i64::try_from(tensor.shape.n_rows()).unwrap_or(i64::MAX);
                 elems = n_rows.saturating_mul(row);
             }
@@ -186,7 +186,7 @@ impl Size {
             }
         }
         size.n_experts = experts_seen.checked_div(n_expert_tensors).unwrap_or(0);
-        if row_elems_of_a.is_some() {
+        if rank_width.is_some() {
             // Below zero says that it is no exact size.
             size.total = -size.total;
         }

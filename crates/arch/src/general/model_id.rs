@@ -92,9 +92,9 @@ impl ModelId {
         drop_word_sizes(&mut parts);
         mark_basename(&mut parts);
 
-        let join = |wanted: fn(Kinds) -> bool| {
+        let join = |matches: fn(Kinds) -> bool| {
             let names: Vec<&str> =
-                parts.iter().filter(|(_, kinds)| wanted(*kinds)).map(|(part, _)| part.as_str()).collect();
+                parts.iter().filter(|(_, kinds)| matches(*kinds)).map(|(part, _)| part.as_str()).collect();
             (!names.is_empty()).then(|| names.join("-"))
         };
         id.basename = join(|kinds| kinds.basename);

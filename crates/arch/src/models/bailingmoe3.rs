@@ -72,13 +72,13 @@ const LATENT: &[TensorRule] = &[
     TensorRule::transposed(
         &["model.layers.{bid}.attention.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        deepseek2::keys_of_heads,
+        deepseek2::head_keys,
     )
     .need(IS_LATENT),
     TensorRule::part(
         &["model.layers.{bid}.attention.kv_b_proj"],
         "blk.{bid}.attn_v_b",
-        deepseek2::values_of_heads,
+        deepseek2::head_values,
     )
     .shape(deepseek2::BY_HEAD)
     .need(IS_LATENT),

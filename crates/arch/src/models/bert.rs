@@ -143,9 +143,9 @@ pub fn with_classes(hparams: Hparams, tensors: &[SourceTensor]) -> Hparams {
     if n_classes > 10_000 {
         return hparams;
     }
-    let of_config = hparams.get("id2label").and_then(Json::as_object);
+    let labels = hparams.get("id2label").and_then(Json::as_object);
     let label = |class: u64| {
-        let name = of_config.filter(|map| map.len() as u64 == n_classes);
+        let name = labels.filter(|map| map.len() as u64 == n_classes);
         let name = name.and_then(|map| map.get(&class.to_string())?.as_str());
         name.map_or_else(|| format!("LABEL_{class}"), str::to_owned)
     };

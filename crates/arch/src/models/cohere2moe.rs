@@ -133,12 +133,12 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
         let period = adjust::count(map, key).filter(|period| *period > 0);
         period.ok_or_else(|| format!("`{key}` is not above 0"))
     };
-    let (of_dense, of_rest) =
+    let (dense_size, other_size) =
         (period("prefix_dense_sliding_window_pattern")?, period("sliding_window_pattern")?);
     // The last layer of each period attends to all. The second pattern starts at the first mixture.
     adjust::layer_types(map, |layer| match layer.checked_sub(dense) {
-        None => !(layer + 1).is_multiple_of(of_dense),
-        Some(layer) => !(layer + 1).is_multiple_of(of_rest),
+        None => !(layer + 1).is_multiple_of(dense_size),
+        Some(layer) => !(layer + 1).is_multiple_of(other_size),
     })?;
     adjust::dense_then_sparse(map, dense)
 }

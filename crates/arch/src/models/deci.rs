@@ -119,7 +119,7 @@ fn block_keys(hparams: &Hparams, blocks: &[Json], keys: &mut Keys) -> Result<(),
     let count = |count: u64| to_i32("block_configs", &count.into());
     for block in blocks {
         let (attention, ffn) = (&block["attention"], &block["ffn"]);
-        let (of_keys, of_all) = match &attention["n_heads_in_group"] {
+        let (kv_heads, query_heads) = match &attention["n_heads_in_group"] {
             // Heads without key heads: one matrix instead of attention. Neither: no attention.
             Json::Null => (0, if is_linear(attention) { heads } else { 0 }),
             group => {
@@ -134,8 +134,8 @@ fn block_keys(hparams: &Hparams, blocks: &[Json], keys: &mut Keys) -> Result<(),
             Json::Null => 0.0,
             value => value.as_f64().ok_or_else(|| bad("block_configs", ffn, "a number `ffn_mult`"))?,
         };
-        key_heads.push(count(of_keys)?);
-        all_heads.push(count(of_all)?);
+        key_heads.push(count(kv_heads)?);
+        all_heads.push(count(query_heads)?);
         lengths.push(count(length(multiplier, width))?);
     }
     keys.rope_number("rope.freq_base", hparams.rope(), &["rope_theta"])?;

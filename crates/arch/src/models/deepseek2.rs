@@ -50,8 +50,8 @@ pub const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_b_proj"], "blk.{bid}.attn_q_b").need(HAS_Q_RANK),
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_proj_with_mqa"], "blk.{bid}.attn_kv_a_mqa"),
     TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm"),
-    TensorRule::transposed(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_k_b", keys_of_heads),
-    TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", values_of_heads)
+    TensorRule::transposed(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_k_b", head_keys),
+    TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", head_values)
         .shape(BY_HEAD),
     TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
 ];
@@ -67,13 +67,9 @@ pub const fn latent(layers: InLayers) -> [TensorRule; 8] {
             .in_layers(layers),
         TensorRule::copy(&["model.layers.{bid}.self_attn.kv_a_layernorm"], "blk.{bid}.attn_kv_a_norm")
             .in_layers(layers),
-        TensorRule::transposed(
-            &["model.layers.{bid}.self_attn.kv_b_proj"],
-            "blk.{bid}.attn_k_b",
-            keys_of_heads,
-        )
-        .in_layers(layers),
-        TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", values_of_heads)
+        TensorRule::transposed(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_k_b", head_keys)
+            .in_layers(layers),
+        TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", head_values)
             .shape(BY_HEAD)
             .in_layers(layers),
         TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output").in_layers(layers),
@@ -109,7 +105,7 @@ fn head_rows(hparams: &Hparams) -> Result<(u64, u64), ArchError> {
 /// # Errors
 ///
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
-pub fn keys_of_heads(hparams: &Hparams, _: &Shape) -> Result<Transposed, ArchError> {
+pub fn head_keys(hparams: &Hparams, _: &Shape) -> Result<Transposed, ArchError> {
     // kv_b_proj (rank -> heads * (keys + values)) holds, head after head, W_uk (keys rows) and W_uv (values rows).
     // llama.cpp multiplies the queries by W_uk transposed instead of expanding the keys (absorbed latent attention):
     //   attn_k_b (heads, rank, keys)  = W_uk of each head, transposed
@@ -124,7 +120,7 @@ pub fn keys_of_heads(hparams: &Hparams, _: &Shape) -> Result<Transposed, ArchErr
 /// # Errors
 ///
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
-pub fn values_of_heads(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
+pub fn head_values(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
     let (keys, values) = head_rows(hparams)?;
     Ok(RowMap::Groups { group: keys.saturating_add(values), start: keys, rows: values, n_head: 0 })
 }

@@ -27,10 +27,10 @@ pub const DEEPSEEK4: Arch = Arch {
     tensors: &[ENDS, LAYERS, COMPRESSORS, EXPERTS],
     keys,
     drops: |hparams, name| {
-        let of_images = ["aligner.", "image_"].iter().any(|start| name.starts_with(start));
+        let is_image_part = ["aligner.", "image_"].iter().any(|start| name.starts_with(start));
         let layer = || name.strip_prefix("layers.")?.strip_suffix(".ffn.gate.bias")?.parse::<u64>().ok();
         match name {
-            _ if of_images => Some("part of an image, sound or speech model"),
+            _ if is_image_part => Some("part of an image, sound or speech model"),
             _ if name.starts_with("mtp.") => Some(drops::NO_PREDICTION),
             _ if layer().is_some_and(|layer| is_hashed(hparams, layer)) => {
                 Some("a table chooses the experts of this layer")

@@ -87,13 +87,13 @@ const ATTENTION: &[TensorRule] = &[
     TensorRule::transposed(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        deepseek2::keys_of_heads,
+        deepseek2::head_keys,
     )
     .in_layers(|hparams, bid| !is_windowed(hparams, bid)),
     TensorRule::part(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_v_b",
-        deepseek2::values_of_heads,
+        deepseek2::head_values,
     )
     .shape(deepseek2::BY_HEAD)
     .in_layers(|hparams, bid| !is_windowed(hparams, bid)),
@@ -105,11 +105,11 @@ const WINDOWED: &[TensorRule] = &[
     TensorRule::transposed(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        |hparams, shape| deepseek2::keys_of_heads(&windowed(hparams)?, shape),
+        |hparams, shape| deepseek2::head_keys(&windowed(hparams)?, shape),
     )
     .in_layers(is_windowed),
     TensorRule::part(&["model.layers.{bid}.self_attn.kv_b_proj"], "blk.{bid}.attn_v_b", |hparams, shape| {
-        deepseek2::values_of_heads(&windowed(hparams)?, shape)
+        deepseek2::head_values(&windowed(hparams)?, shape)
     })
     // (heads * values, rank) becomes (heads, values, rank), by the lengths of layers with a window.
     .shape(Reshape {

@@ -106,7 +106,7 @@ fn is_sliding(hparams: &Hparams, bid: u64) -> bool {
 }
 
 /// A value for full layers only: under a separate name, or among the overrides by layer.
-fn of_full_layers(hparams: &Hparams, global: &'static str, name: &str) -> Result<Option<u64>, ArchError> {
+fn full_layer_value(hparams: &Hparams, global: &'static str, name: &str) -> Result<Option<u64>, ArchError> {
     if let Some(count) = hparams.get_u64(global)? {
         return Ok(Some(count));
     }
@@ -119,8 +119,8 @@ fn of_full_layers(hparams: &Hparams, global: &'static str, name: &str) -> Result
     full.map(count).transpose()
 }
 
-fn head_dim_of_full_layers(hparams: &Hparams) -> Result<u64, ArchError> {
-    of_full_layers(hparams, "global_head_dim", "head_dim")?.ok_or_else(|| missing("global_head_dim"))
+fn full_head_dim(hparams: &Hparams) -> Result<u64, ArchError> {
+    full_layer_value(hparams, "global_head_dim", "head_dim")?.ok_or_else(|| missing("global_head_dim"))
 }
 
 /// Keys of Gemma 3, plus differences between full and sliding layers.
@@ -143,7 +143,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let sliding: Vec<bool> = (0..n_layers).map(|bid| is_sliding(hparams, bid)).collect();
     keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(sliding.clone())));
     // The plain keys are those of full layers here.
-    let (full, swa) = (head_dim_of_full_layers(hparams)?, hparams.need_u64(&["head_dim"])?);
+    let (full, swa) = (full_head_dim(hparams)?, hparams.need_u64(&["head_dim"])?);
     for (key, dim) in [
         ("attention.key_length", full),
         ("attention.value_length", full),
@@ -165,7 +165,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             widths.map(|width| to_i32("intermediate_size", &width.into())).collect::<Result<_, _>>()?;
         keys.set_prefixed("feed_forward_length", Value::Array(Array::I32(widths)));
     }
-    let heads = of_full_layers(hparams, "num_global_key_value_heads", "num_key_value_heads")?;
+    let heads = full_layer_value(hparams, "num_global_key_value_heads", "num_key_value_heads")?;
     if let (Some(full), Some(swa)) = (heads, hparams.get_u64("num_key_value_heads")?) {
         let heads = sliding
             .iter()
@@ -190,8 +190,8 @@ fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
     }
     let key = "rope_parameters.full_attention.partial_rotary_factor";
     let share = full.get("partial_rotary_factor").and_then(Json::as_f64).ok_or_else(|| missing(key))?;
-    let pairs = (head_dim_of_full_layers(hparams)? / 2).min(1 << 16);
-    let rotated = ((head_dim_of_full_layers(hparams)? as f64 * share / 2.0) as u64).min(pairs);
+    let pairs = (full_head_dim(hparams)? / 2).min(1 << 16);
+    let rotated = ((full_head_dim(hparams)? as f64 * share / 2.0) as u64).min(pairs);
     let values = (0..pairs).map(|pair| if pair < rotated { 1.0 } else { 1e30 }).collect();
     Ok(vec![("rope_freqs.weight", values)])
 }
@@ -203,9 +203,9 @@ pub fn from_file(file: &FileKeys<'_>, config: &mut Map<String, Json>) {
     set(config, "head_dim", file.count("attention.key_length_swa"));
     set(config, "global_head_dim", file.count("attention.key_length"));
     set(config, "num_key_value_heads", file.count_where("attention.head_count_kv", &slides, true));
-    let of_full = file.count_where("attention.head_count_kv", &slides, false);
+    let full_rope = file.count_where("attention.head_count_kv", &slides, false);
     if file.counts("attention.head_count_kv").is_some() {
-        set(config, "num_global_key_value_heads", of_full);
+        set(config, "num_global_key_value_heads", full_rope);
     }
     // Layers that share keys have feed-forward parts of twice the width, those before them of the width.
     if let Some(widths) = file.counts("feed_forward_length") {
@@ -285,13 +285,14 @@ fn text_config(map: &mut Map<String, Json>) -> Result<(), String> {
     let head_dim = map.remove("global_head_dim").unwrap_or(512.into());
     let heads = map.remove("num_global_key_value_heads").filter(|heads| !heads.is_null());
     if !map.contains_key("per_layer_config") {
-        let mut of_full = json!({"head_dim": head_dim});
+        let mut full_rope = json!({"head_dim": head_dim});
         if let Some(heads) = heads.filter(|_| map.get("attention_k_eq_v") == Some(&Json::Bool(true))) {
-            of_full["num_key_value_heads"] = heads;
+            full_rope["num_key_value_heads"] = heads;
         }
         let types = map.get("layer_types").and_then(Json::as_array).into_iter().flatten();
         let full = types.enumerate().filter(|(_, kind)| *kind == "full_attention");
-        let layers: Map<String, Json> = full.map(|(layer, _)| (layer.to_string(), of_full.clone())).collect();
+        let layers: Map<String, Json> =
+            full.map(|(layer, _)| (layer.to_string(), full_rope.clone())).collect();
         map.insert("per_layer_config".into(), layers.into());
     }
     Ok(())

@@ -101,13 +101,13 @@ pub fn indexers(map: &mut Map<String, Json>) -> Result<(), String> {
     if let Some(pattern) = map.get("index_topk_pattern").filter(|pattern| !pattern.is_null()).cloned()
         && map.get("indexer_types").is_none_or(Json::is_null)
     {
-        let of_letter = |letter: char| match letter {
+        let letter_type = |letter: char| match letter {
             'F' => Ok("full"),
             'S' => Ok("shared"),
             other => Err(format!("`index_topk_pattern` has `{other}`")),
         };
         let types = match pattern.as_str() {
-            Some(letters) => letters.chars().map(of_letter).collect::<Result<Json, String>>()?,
+            Some(letters) => letters.chars().map(letter_type).collect::<Result<Json, String>>()?,
             None => pattern,
         };
         map.insert("indexer_types".into(), types);

@@ -79,14 +79,14 @@ const WITHOUT_QUERY_RANK: &[TensorRule] = &[
         // (heads (keys + values), rank): rows of keys of each head are transposed, (heads, rank, keys).
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        deepseek2::keys_of_heads,
+        deepseek2::head_keys,
     )
     .in_layers(has_no_query_rank),
     TensorRule::part(
         // Rows of values of each head stay as they are, (heads, values, rank).
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_v_b",
-        deepseek2::values_of_heads,
+        deepseek2::head_values,
     )
     .shape(deepseek2::BY_HEAD)
     .in_layers(has_no_query_rank),

@@ -41,13 +41,13 @@ const LATENT: &[TensorRule] = &[
     TensorRule::transposed(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_k_b",
-        deepseek2::keys_of_heads,
+        deepseek2::head_keys,
     )
     .need(IS_LATENT),
     TensorRule::part(
         &["model.layers.{bid}.self_attn.kv_b_proj"],
         "blk.{bid}.attn_v_b",
-        deepseek2::values_of_heads,
+        deepseek2::head_values,
     )
     .shape(deepseek2::BY_HEAD)
     .need(IS_LATENT),
@@ -174,9 +174,9 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // 1 for latent attention, 0 for delta attention
     let heads = (0..n_layers).map(|bid| i32::from(is_latent(hparams, bid))).collect();
     keys.set_prefixed("attention.head_count_kv", Value::Array(Array::I32(heads)));
-    let of_delta = |name: &str| hparams.get("linear_attn_config").and_then(|config| config.get(name));
+    let linear_value = |name: &str| hparams.get("linear_attn_config").and_then(|config| config.get(name));
     for (key, name) in [("ssm.conv_kernel", "short_conv_kernel_size"), ("kda.head_dim", "head_dim")] {
-        if let Some(count) = of_delta(name).filter(|count| !count.is_null()) {
+        if let Some(count) = linear_value(name).filter(|count| !count.is_null()) {
             keys.set_prefixed(key, Value::U32(to_u32(&format!("linear_attn_config.{name}"), count)?));
         }
     }

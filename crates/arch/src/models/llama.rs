@@ -47,7 +47,7 @@ pub const LLAMA: Arch = Arch {
         Some(text) => Some(text.to_owned()),
         None => name.contains("text_model.").then(|| name.replace("text_model.", "")),
     },
-    drops: of_images,
+    drops: image_part,
     keys,
     computed,
     vocab: Route::Llama,
@@ -56,7 +56,7 @@ pub const LLAMA: Arch = Arch {
 };
 
 /// Image tensors of Janus and Sarashina 2 Vision, in addition to those recognized by name in all models.
-fn of_images(hparams: &Hparams, name: &str) -> Option<&'static str> {
+fn image_part(hparams: &Hparams, name: &str) -> Option<&'static str> {
     const JANUS: [&str; 5] = [
         "model.aligner.",
         "model.vqmodel.",

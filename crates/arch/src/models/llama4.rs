@@ -23,9 +23,9 @@ pub const LLAMA4: Arch = Arch {
     computed: llama::computed,
     prepare: |hparams, _| {
         // The reference renames them in `__init__`: `intermediate_size` is the length of an expert here.
-        let (of_expert, of_dense) = ("intermediate_size", "intermediate_size_mlp");
-        let lengths = (hparams.need_u64(&[of_expert])?, hparams.need_u64(&[of_dense])?);
-        Ok(hparams.with("intermediate_size_moe", lengths.0.into()).with(of_expert, lengths.1.into()))
+        let (expert_key, dense_key) = ("intermediate_size", "intermediate_size_mlp");
+        let lengths = (hparams.need_u64(&[expert_key])?, hparams.need_u64(&[dense_key])?);
+        Ok(hparams.with("intermediate_size_moe", lengths.0.into()).with(expert_key, lengths.1.into()))
     },
     built_in: &[
         BuiltIn::unless("no_rope_layers", "no rotation in every fourth layer", |hparams, flags| {

@@ -160,22 +160,22 @@ fn sliding(hparams: &Hparams) -> Result<Vec<bool>, ArchError> {
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // llama.cpp has one length and number of heads for both kinds of layers.
-    for (of_windows, of_all) in [
+    for (window_heads, of_all) in [
         ("swa_head_dim", "head_dim"),
         ("swa_num_attention_heads", "num_attention_heads"),
         ("swa_v_head_dim", "v_head_dim"),
     ] {
-        if let Some(value) = hparams.get(of_windows).filter(|value| Some(*value) != hparams.get(of_all)) {
-            return Err(bad(of_windows, value, "that of full attention"));
+        if let Some(value) = hparams.get(window_heads).filter(|value| Some(*value) != hparams.get(of_all)) {
+            return Err(bad(window_heads, value, "that of full attention"));
         }
     }
     text_keys(hparams, keys)?;
     let heads = hparams.need_u64(&["num_key_value_heads"])?;
     // transformers builds twice as many where a window is, and has no key for it.
-    let of_windows = hparams.get_u64("swa_num_key_value_heads")?.unwrap_or(heads.saturating_mul(2));
+    let window_heads = hparams.get_u64("swa_num_key_value_heads")?.unwrap_or(heads.saturating_mul(2));
     let slides = sliding(hparams)?;
     let count = |slides: &bool| {
-        let heads = if *slides { of_windows } else { heads };
+        let heads = if *slides { window_heads } else { heads };
         to_i32("num_key_value_heads", &heads.into())
     };
     let counts = slides.iter().map(count).collect::<Result<Vec<i32>, _>>()?;

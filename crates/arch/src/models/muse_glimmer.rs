@@ -38,19 +38,19 @@ const QK_NORMS: &[TensorRule] = &[
     // factor * norm(q), written as (head) weights that are all the factor.
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q_norm").rows(
         RowRule::Values(|hparams| {
-            of_head(hparams, hparams.get_f64("qk_scale_factor")?.unwrap_or(1.0) as f32)
+            head_values(hparams, hparams.get_f64("qk_scale_factor")?.unwrap_or(1.0) as f32)
         }),
     ),
     // norm(k) alone: all weights are one.
     TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_k_norm")
-        .rows(RowRule::Values(|hparams| of_head(hparams, 1.0))),
+        .rows(RowRule::Values(|hparams| head_values(hparams, 1.0))),
 ];
 
 const GATE: &[TensorRule] =
     &[TensorRule::copy(&["model.layers.{bid}.self_attn.gate_proj"], "blk.{bid}.attn_gate")];
 
 /// The same value for each element of a head.
-fn of_head(hparams: &Hparams, value: f32) -> Result<Vec<f32>, ArchError> {
+fn head_values(hparams: &Hparams, value: f32) -> Result<Vec<f32>, ArchError> {
     let head = hparams.head_dim()?;
     if head > 1 << 16 {
         return Err(bad("head_dim", &head.into(), "at most 65536"));

@@ -166,8 +166,8 @@ fn meta_config(params: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Arc
     let epsilon = params.get_f64("norm_eps")?.or(params.get_f64("rms_norm_eps")?);
     let is_scaled = params.is_true("use_scaled_rope");
     // Feed-forward width and vocabulary follow from the shapes; `params.json` has a formula and a -1.
-    let of_expert = experts.as_ref().map(|_| "layers.0.feed_forward.experts.0.w1.weight");
-    let width = rows(of_expert.unwrap_or("layers.0.feed_forward.w1.weight"));
+    let expert_tensor = experts.as_ref().map(|_| "layers.0.feed_forward.experts.0.w1.weight");
+    let width = rows(expert_tensor.unwrap_or("layers.0.feed_forward.w1.weight"));
     // The length is not stated anywhere: that of the family, by what tells families apart. Llama 3.1 and later, Llama 3,
     // Mixtral, Code Llama, Llama 2, Llama 1.
     let length = match () {

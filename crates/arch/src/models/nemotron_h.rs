@@ -69,7 +69,7 @@ pub const NEMOTRON_H_MOE: Arch = Arch {
         Some(match special {
             Some((from_checkpoint, _)) => format!("mtp.layers.{from_checkpoint}.weight"),
             // Attention is the first of its two layers, the mixture the second.
-            None if is_of_attention(suffix) => format!("mtp.layers.0.{suffix}"),
+            None if is_attention_part(suffix) => format!("mtp.layers.0.{suffix}"),
             None => format!("mtp.layers.1.{suffix}"),
         })
     },
@@ -331,9 +331,9 @@ fn predicted(hparams: &Hparams, name: &str) -> Option<String> {
 }
 
 /// True if an MTP tensor belongs to the module's first layer.
-fn is_of_attention(suffix: &str) -> bool {
-    let of_attention = ["norm.", "mixer.q_proj.", "mixer.k_proj.", "mixer.v_proj.", "mixer.o_proj."];
-    of_attention.iter().any(|start| suffix.starts_with(start))
+fn is_attention_part(suffix: &str) -> bool {
+    let prefixes = ["norm.", "mixer.q_proj.", "mixer.k_proj.", "mixer.v_proj.", "mixer.o_proj."];
+    prefixes.iter().any(|start| suffix.starts_with(start))
 }
 
 /// Keys that all variants have: those of Granite 4, whose list of kinds has other names.
@@ -388,7 +388,7 @@ fn expert_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
 
 fn puzzle_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     hybrid_keys(hparams, keys)?;
-    let of_layer = |name: &'static str| {
+    let layer_value = |name: &'static str| {
         move |bid: u64| {
             // Each block states its own sizes; one that has no experts states none, which is 0.
             let blocks = hparams.get("block_configs").and_then(Json::as_array);
@@ -396,9 +396,15 @@ fn puzzle_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             Ok(block.and_then(|block| block.get(name)).and_then(Json::as_u64).unwrap_or(0))
         }
     };
-    lengths(hparams, keys, "feed_forward_length", Kind::Mixture, of_layer("moe_intermediate_size"))?;
-    lengths(hparams, keys, "expert_feed_forward_length", Kind::Mixture, of_layer("moe_intermediate_size"))?;
-    lengths(hparams, keys, "expert_used_count", Kind::Mixture, of_layer("num_experts_per_tok"))?;
+    lengths(hparams, keys, "feed_forward_length", Kind::Mixture, layer_value("moe_intermediate_size"))?;
+    lengths(
+        hparams,
+        keys,
+        "expert_feed_forward_length",
+        Kind::Mixture,
+        layer_value("moe_intermediate_size"),
+    )?;
+    lengths(hparams, keys, "expert_used_count", Kind::Mixture, layer_value("num_experts_per_tok"))?;
     expert_keys(hparams, keys)?;
     keys.needed("moe_latent_size", hparams, &["moe_latent_size"])
 }

@@ -54,7 +54,7 @@ const TEXT_CONFIG: ConfigClass = ConfigClass {
     fill: &[Fill::KvHeads],
     adjust: |map| {
         adjust::window_if_used(map, Json::Null);
-        adjust::sections_of_default_rope(map);
+        adjust::default_rope_sections(map);
         Ok(())
     },
     ..BASE

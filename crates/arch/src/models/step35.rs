@@ -158,8 +158,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     {
         let heads = hparams.need_u64(&[name])?;
         // Sliding layers may have other numbers of heads, in a separate part.
-        let of_windows = other.and_then(|other| other.get(name)).and_then(Json::as_u64).unwrap_or(heads);
-        let count = |slides: &bool| to_i32(name, &(if *slides { of_windows } else { heads }).into());
+        let window_heads = other.and_then(|other| other.get(name)).and_then(Json::as_u64).unwrap_or(heads);
+        let count = |slides: &bool| to_i32(name, &(if *slides { window_heads } else { heads }).into());
         let counts = slides.iter().map(count).collect::<Result<Vec<i32>, _>>()?;
         keys.set_prefixed(key, Value::Array(Array::I32(counts)));
     }

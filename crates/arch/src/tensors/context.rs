@@ -64,13 +64,13 @@ impl Context<'_> {
     pub fn n_layers(&self, rule: &TensorRule) -> u64 {
         if let Some(towers) = self.towers {
             // A tensor outside layers counts as the only one of its kind.
-            let of_tower = if rule.gguf.starts_with("a.") { towers.audio } else { towers.vision };
-            return if rule.gguf.contains("{bid}") { of_tower } else { 1 };
+            let tower_layers = if rule.gguf.starts_with("a.") { towers.audio } else { towers.vision };
+            return if rule.gguf.contains("{bid}") { tower_layers } else { 1 };
         }
         // T5 and Whisper have layers of two kinds under one table.
-        let of_decoder = self.decoder_layers.filter(|_| rule.gguf.starts_with("dec."));
-        let of_decoder = of_decoder.and_then(|key| self.hparams.get_u64(key).ok().flatten());
-        of_decoder.unwrap_or_else(|| self.hparams.n_layers().unwrap_or(0))
+        let decoder_count = self.decoder_layers.filter(|_| rule.gguf.starts_with("dec."));
+        let decoder_count = decoder_count.and_then(|key| self.hparams.get_u64(key).ok().flatten());
+        decoder_count.unwrap_or_else(|| self.hparams.n_layers().unwrap_or(0))
     }
 
     pub(super) fn stacked(&self) -> impl Iterator<Item = &'static TensorRule> + use<> {

@@ -434,7 +434,7 @@ impl Base<'_> {
         // The matrices of an embedding are those of its transpose.
         let is_embedding = all.iter().any(|found| found.rule.gguf == "token_embd");
         let (inner, outer) = if is_embedding { (outer, inner) } else { (inner, outer) };
-        let (of_inner, of_outer) = if is_embedding { (both.b, both.a) } else { (both.a, both.b) };
+        let (inner_factor, outer_factor) = if is_embedding { (both.b, both.a) } else { (both.a, both.b) };
         let is_transposed = all.iter().any(|found| matches!(found.rule.rows, RowRule::Columns(_)));
         let stated = weight.and_then(|weight| match weight.shape.dims() {
             &[first, second] => {
@@ -443,15 +443,15 @@ impl Base<'_> {
             }
             _ => None,
         });
-        let (want_inner, want_outer, of) = stated.unwrap_or_else(|| {
+        let (stated_inner, stated_outer, of) = stated.unwrap_or_else(|| {
             let (inner, outer) = widths(all, self.width);
             (inner, outer, "the width of the base model".to_owned())
         });
-        if let Some(want) = want_inner.filter(|want| *want != inner) {
-            return Err(wrong(of_inner, format!("{want} columns of the matrix: {of}")));
+        if let Some(stated_size) = stated_inner.filter(|stated_size| *stated_size != inner) {
+            return Err(wrong(inner_factor, format!("{stated_size} columns of the matrix: {of}")));
         }
-        match want_outer.filter(|want| *want != outer) {
-            Some(want) => Err(wrong(of_outer, format!("{want} rows of the matrix: {of}"))),
+        match stated_outer.filter(|stated_size| *stated_size != outer) {
+            Some(stated_size) => Err(wrong(outer_factor, format!("{stated_size} rows of the matrix: {of}"))),
             None => Ok(()),
         }
     }

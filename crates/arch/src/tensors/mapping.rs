@@ -92,9 +92,9 @@ impl<'a> Pass<'a, '_> {
     fn place(&mut self, source: &'a SourceTensor) -> Result<(), ArchError> {
         let context = self.context;
         let name = source.name.as_str();
-        let of_others = drops::reason(name).or_else(|| leftovers::reason(name));
-        let of_others = of_others.filter(|_| context.towers.is_none());
-        if let Some(reason) = of_others.or_else(|| (context.drops)(context.hparams, name)) {
+        let other_reason = drops::reason(name).or_else(|| leftovers::reason(name));
+        let other_reason = other_reason.filter(|_| context.towers.is_none());
+        if let Some(reason) = other_reason.or_else(|| (context.drops)(context.hparams, name)) {
             self.dropped.push(Dropped { name: name.to_owned(), reason });
             return Ok(());
         }
@@ -188,7 +188,7 @@ impl<'a> Pass<'a, '_> {
             let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
             let repeated = (is_first && self.outputs.contains_key(&name))
                 .then_some("the same once more under another name");
-            if let Some(reason) = repeated.or_else(|| self.equal_to_twin(found, source)) {
+            if let Some(reason) = repeated.or_else(|| self.same_as_twin(found, source)) {
                 self.dropped.push(Dropped { name: source.name.clone(), reason });
                 continue;
             }
@@ -201,7 +201,7 @@ impl<'a> Pass<'a, '_> {
     }
 
     /// Why a tensor is left out that may hold the same values as one before it.
-    fn equal_to_twin(&self, found: &Found, source: &SourceTensor) -> Option<&'static str> {
+    fn same_as_twin(&self, found: &Found, source: &SourceTensor) -> Option<&'static str> {
         let twin = self.outputs.get(&(found.rule.twin?.to_owned() + found.suffix))?;
         let Data::Rows { sources, .. } = &self.tensors.get(*twin)?.data else { return None };
         let same = self.context.same?.ask(sources.first()?, &source.name);

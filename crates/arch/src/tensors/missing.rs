@@ -15,12 +15,12 @@ impl Context<'_> {
         bid: u64,
         parts: &BTreeMap<usize, &SourceTensor>,
     ) -> Vec<String> {
-        let of_rule = |rule: &'static TensorRule| match rule.rows {
+        let rule_names = |rule: &'static TensorRule| match rule.rows {
             RowRule::Fuse(n_parts) | RowRule::Append(n_parts) => Some((rule, n_parts(self.hparams))),
             RowRule::Product => Some((rule, 2)),
             _ => None,
         };
-        let Some((rule, n_parts)) = self.rules().filter(|rule| rule.gguf == gguf).find_map(of_rule) else {
+        let Some((rule, n_parts)) = self.rules().filter(|rule| rule.gguf == gguf).find_map(rule_names) else {
             return Vec::new();
         };
         let absent = (0..n_parts).filter(|part| !parts.contains_key(part));

@@ -15,8 +15,8 @@ impl Context<'_> {
             return None;
         }
         let name = self.name_in_table(name);
-        let of_rule = |rule: &'static NumberRule| Some((rule, rules::parse(rule.hf, &name)?.0));
-        let found = self.numbers.iter().find_map(of_rule);
+        let match_rule = |rule: &'static NumberRule| Some((rule, rules::parse(rule.hf, &name)?.0));
+        let found = self.numbers.iter().find_map(match_rule);
         // A number from the layer count on is no layer of the model.
         found.filter(|(_, bid)| *bid < self.hparams.n_layers().unwrap_or(0))
     }

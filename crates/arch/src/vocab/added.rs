@@ -44,12 +44,12 @@ impl AddedVocab {
         // ones, whatever the file states.
         let mut all = AddedVocab::default();
         let mut texts = HashMap::new();
-        let last_of_model = ids.values().copied().max().unwrap_or(0);
+        let last_model_id = ids.values().copied().max().unwrap_or(0);
         for token in &hf.added_tokens {
             // A new token may be given the id of another one, where the vocabulary has holes.
             let known = texts.contains_key(&token.content) || ids.contains_key(token.content.as_str());
             let id = all.add(token.clone(), &mut texts, ids);
-            let taken = if !known && id <= last_of_model {
+            let taken = if !known && id <= last_model_id {
                 ids.iter().find(|(_, other)| **other == id)
             } else {
                 None

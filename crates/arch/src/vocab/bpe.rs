@@ -248,7 +248,7 @@ fn tokens(
         // alphabet are decoded to what they stand for.
         let mut plain = token.content.clone();
         if style.plain_added {
-            table.push(plain, TokenType::of_added(token.special));
+            table.push(plain, TokenType::for_added(token.special));
             continue;
         }
         if let (false, Some(decoder)) = (token.is_normalized(), &decoder) {

@@ -136,7 +136,7 @@ fn ranked_tokens(
     for token in &hf.added_tokens {
         let id = ids.get(token.content.as_str()).map(|id| *id as usize);
         if let Some(kind) = id.and_then(|id| table.types.get_mut(id)) {
-            *kind = TokenType::of_added(token.special);
+            *kind = TokenType::for_added(token.special);
         }
     }
     if style == spm::Style::ChatGlm3 {
@@ -162,10 +162,10 @@ fn ranked_tokens(
     for (file, id, text, special) in added {
         // A token that the model has too keeps the score of its merge and changes its type alone.
         if let Some(own) = ids.get(text.as_str()).filter(|own| u64::from(**own) == id) {
-            table.types[*own as usize] = TokenType::of_added(special);
+            table.types[*own as usize] = TokenType::for_added(special);
             continue;
         }
-        let kind = TokenType::of_added(special);
+        let kind = TokenType::for_added(special);
         spm::set(writer, &mut table, file, id, &text, (kind, SCORE));
     }
     Ok(table)
@@ -305,7 +305,7 @@ fn tokens(hf: &HfTokenizer, added: &AddedVocab) -> Result<TokenTable, VocabError
             return Err(missing(table.len()));
         }
         let special = specials.contains(token.content.as_str());
-        let kind = TokenType::of_added(special);
+        let kind = TokenType::for_added(special);
         table.push_scored(token.content.as_str(), kind, SCORE);
     }
     Ok(table)

@@ -109,11 +109,11 @@ pub(crate) fn token_ids<const N: usize>(input: &Input<'_>, texts: [&str; N]) -> 
     let parse = |file: &str| serde_json::from_slice::<Json>(input.file(file)?).ok();
     let (whole, plain) = (parse("tokenizer.json"), parse("vocab.json"));
     let added = whole.as_ref().and_then(|whole| whole.get("added_tokens")).and_then(Json::as_array);
-    let of_model = whole.as_ref().and_then(|whole| whole.get("model")?.get("vocab"));
+    let model_vocab = whole.as_ref().and_then(|whole| whole.get("model")?.get("vocab"));
     let id = |text: &str| {
         let has_text = |token: &&Json| token.get("content").is_some_and(|content| content == text);
         let added = added.into_iter().flatten().find(has_text).and_then(|token| token.get("id"));
-        let id = added.or_else(|| of_model.or(plain.as_ref())?.get(text));
+        let id = added.or_else(|| model_vocab.or(plain.as_ref())?.get(text));
         id.and_then(Json::as_u64)
     };
     let ids: Vec<u64> = texts.into_iter().map_while(id).collect();

@@ -90,7 +90,7 @@ pub(super) fn write_with_template(writer: &mut TokenizerWriter<'_>) -> Result<()
         Some(text) => Json::String(text),
         None => config.get("chat_template").cloned().unwrap_or_default(),
     };
-    match template::of_value(&value) {
+    match template::from_json(&value) {
         Ok(Some(templates)) if is_truthy(&value) => template::write_keys(writer, &templates),
         Ok(_) => {}
         Err(problem) => writer.note(problem),

@@ -28,7 +28,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         Route::Llama => writer.llama(),
         Route::MetaLlama => {
             writer.llama()?;
-            writer.ids_of_model()
+            writer.write_model_ids()
         }
         Route::SentencePiece => writer.spm(spm::Style::Plain),
         Route::Ernie4_5 => {
@@ -287,8 +287,8 @@ impl TokenizerWriter<'_> {
         let input = self.input;
         // Mistral's own files count only where Hugging Face's are not there.
         let json = self.file("tokenizer.json").is_some();
-        let no_other = self.file("tokenizer.model").is_none() && self.file("vocab.json").is_none();
-        if !json && (self.file("tekken.json").is_some() || (no_other && mistral::exists(input))) {
+        let is_only = self.file("tokenizer.model").is_none() && self.file("vocab.json").is_none();
+        if !json && (self.file("tekken.json").is_some() || (is_only && mistral::exists(input))) {
             return mistral::write_keys(self, false);
         }
         self.add_prefix_space()?;
@@ -330,7 +330,7 @@ impl TokenizerWriter<'_> {
     }
 
     /// Begin and end of text as tokenizer.model has them, where no other file says them.
-    fn ids_of_model(&mut self) -> Result<(), VocabError> {
+    fn write_model_ids(&mut self) -> Result<(), VocabError> {
         let Some(bytes) = self.file("tokenizer.model").filter(|bytes| !Ranks::is_one(bytes)) else {
             return Ok(());
         };

@@ -59,7 +59,7 @@ pub(super) fn write_model(
         Style::Plain => tokens(writer, &model)?,
         Style::ChatGlm3 => chatglm3(writer, pieces(&model, model.pieces.len()))?,
         Style::Arctic => arctic(writer, &model)?,
-        Style::Phi3 | Style::InternLm2 => tokens_of_three(writer, &model, style, &mut turn_end)?,
+        Style::Phi3 | Style::InternLm2 => merged_tokens(writer, &model, style, &mut turn_end)?,
     };
     writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
     note_differences(writer, &model, style);
@@ -220,7 +220,7 @@ fn tokens(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<Toke
 }
 
 /// Pieces, then all three files that list added tokens; `turn_end` gets the id of `<|im_end|>`.
-fn tokens_of_three(
+fn merged_tokens(
     writer: &mut TokenizerWriter<'_>,
     model: &SpmModel<'_>,
     style: Style,
@@ -255,7 +255,7 @@ fn tokens_of_three(
         if style == Style::InternLm2 && text == "<|im_end|>" {
             *turn_end = u32::try_from(id).ok();
         }
-        let kind = TokenType::of_added(special);
+        let kind = TokenType::for_added(special);
         set(writer, &mut table, file, id, &text, (kind, SCORE_OF_ADDED));
     }
     Ok(table)

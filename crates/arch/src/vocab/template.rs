@@ -33,10 +33,10 @@ pub(super) fn read(
         Some(value) => value.clone(),
         None => match writer.file("chat_template.jinja") {
             Some(bytes) => return from_files(writer.input, bytes).map(Some),
-            None => template_of_json(writer.input)?.unwrap_or(Json::Null),
+            None => json_template(writer.input)?.unwrap_or(Json::Null),
         },
     };
-    match of_value(&value) {
+    match from_json(&value) {
         Ok(templates) => Ok(templates),
         Err(problem) => {
             writer.note(problem);
@@ -46,7 +46,7 @@ pub(super) fn read(
 }
 
 /// The templates that a `chat_template` holds: a text, or a list of names and texts.
-pub(super) fn of_value(value: &Json) -> Result<Option<Templates>, &'static str> {
+pub(super) fn from_json(value: &Json) -> Result<Option<Templates>, &'static str> {
     match value {
         Json::String(text) => Ok(Some(Templates::One(text.clone()))),
         Json::Array(items) => {
@@ -63,7 +63,7 @@ pub(super) fn of_value(value: &Json) -> Result<Option<Templates>, &'static str> 
 }
 
 /// The text of chat_template.json's only key.
-fn template_of_json(input: &Input<'_>) -> Result<Option<Json>, VocabError> {
+fn json_template(input: &Input<'_>) -> Result<Option<Json>, VocabError> {
     Ok(json_object(input, "chat_template.json")?.and_then(|mut object| object.remove("chat_template")))
 }
 

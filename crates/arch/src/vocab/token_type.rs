@@ -32,7 +32,7 @@ impl TokenType {
     }
 
     /// The type of an added token: special ones steer the model, others are text.
-    pub(crate) fn of_added(special: bool) -> TokenType {
+    pub(crate) fn for_added(special: bool) -> TokenType {
         if special { TokenType::Control } else { TokenType::UserDefined }
     }
 }

@@ -92,9 +92,9 @@ impl RowSource for ExportRows<'_> {
             .parts
             .iter()
             .map(|part| {
-                let of_tensor = part.tensor.shape.n_elems().max(1);
+                let tensor_elems = part.tensor.shape.n_elems().max(1);
                 let elems = part.part.n_rows * part.part.row_elems;
-                (u128::from(part.tensor.n_bytes) * u128::from(elems) / u128::from(of_tensor)) as u64
+                (u128::from(part.tensor.n_bytes) * u128::from(elems) / u128::from(tensor_elems)) as u64
             })
             .sum();
         (u128::from(n_bytes) * u128::from(n_rows * self.view.row_elems) / u128::from(n_elems)) as u64

@@ -45,7 +45,7 @@ pub struct Done {
 
 impl Done {
     /// The rows of one job.
-    pub fn of_job(task: usize, rows: Range<u64>, spans: Vec<Span>) -> Done {
+    pub fn from_job(task: usize, rows: Range<u64>, spans: Vec<Span>) -> Done {
         Done { task, job_rows: rows.end - rows.start, rows, spans }
     }
 
@@ -132,7 +132,7 @@ fn merge(jobs: &[Done]) -> Done {
 /// Checksum of a range from those of its jobs: its own for one job, else the XXH3 of all, little endian.
 pub(crate) fn checksum_of(sums: &[u64]) -> u64 {
     match sums {
-        [of_one] => *of_one,
+        [checksum] => *checksum,
         sums => XxHash3_64::oneshot(&sums.iter().flat_map(|sum| sum.to_le_bytes()).collect::<Vec<u8>>()),
     }
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn done(task: usize, rows: Range<u64>, bytes: &[u8]) -> Done {
-        Done::of_job(task, rows, vec![Span::of(bytes)])
+        Done::from_job(task, rows, vec![Span::of(bytes)])
     }
 
     #[test]
@@ -222,14 +222,14 @@ mod tests {
 
     #[test]
     fn what_is_made_again_is_no_range_with_what_has_a_checksum() {
-        let of_job = |rows: Range<u64>, checksums: [Option<u64>; 2]| {
-            Done::of_job(0, rows, checksums.map(|checksum| Span { checksum, n_bytes: 5 }).to_vec())
+        let from_job = |rows: Range<u64>, checksums: [Option<u64>; 2]| {
+            Done::from_job(0, rows, checksums.map(|checksum| Span { checksum, n_bytes: 5 }).to_vec())
         };
         let jobs = [
-            of_job(0..1, [None, Some(3)]),
-            of_job(1..2, [None, Some(4)]),
-            of_job(2..3, [None, None]),
-            of_job(3..4, [None, None]),
+            from_job(0..1, [None, Some(3)]),
+            from_job(1..2, [None, Some(4)]),
+            from_job(2..3, [None, None]),
+            from_job(3..4, [None, None]),
         ];
         let ranges = merged(jobs.to_vec());
         let checksums: Vec<(Range<u64>, Option<u64>, Option<u64>)> = ranges

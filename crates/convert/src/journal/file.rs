@@ -283,7 +283,7 @@ impl<'a> Journal<'a> {
 
     /// Rows are in all outputs, though maybe not on the disk.
     pub(crate) fn wrote(&self, task: usize, rows: Range<u64>, spans: Vec<Span>) {
-        self.state().pending.push(Done::of_job(task, rows, spans));
+        self.state().pending.push(Done::from_job(task, rows, spans));
     }
 
     /// Records rows written so far, after `sync` has flushed them to disk, and syncs the journal. Without

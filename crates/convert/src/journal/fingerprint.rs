@@ -290,9 +290,9 @@ fn plan_checksum(tasks: &[TensorTask<'_>]) -> u64 {
                 None => (0, 0),
                 Some(Weights::Ones) => (1, 0),
                 Some(Weights::Rows { values, rows_per_expert }) => {
-                    let mut of_values = XxHash3_64::new();
-                    values.iter().for_each(|value| of_values.write(&value.to_bits().to_le_bytes()));
-                    (of_values.finish() | 2, rows_per_expert)
+                    let mut value_hasher = XxHash3_64::new();
+                    values.iter().for_each(|value| value_hasher.write(&value.to_bits().to_le_bytes()));
+                    (value_hasher.finish() | 2, rows_per_expert)
                 }
             };
             let (output, dtype, offset) = (target.output, target.dtype.name(), target.offset);

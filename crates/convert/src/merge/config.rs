@@ -112,16 +112,16 @@ impl Config {
     ///
     /// Source: `BaseTuner._inject_parameters` in `tuners/tuners_utils.py`.
     pub(crate) fn parameters_of(&self, module: &str) -> Vec<&str> {
-        let mut of_module = Vec::new();
+        let mut targets = Vec::new();
         for target in &self.parameters {
             let last = target.rsplit('.').next().unwrap_or(target);
             let key = format!("{module}.{last}");
             let is_match = key == *target || key.ends_with(&format!(".{target}"));
-            if is_match && !of_module.contains(&last) {
-                of_module.push(last);
+            if is_match && !targets.contains(&last) {
+                targets.push(last);
             }
         }
-        of_module
+        targets
     }
 
     /// The trained tokens of an embedding, in the order of their rows.
@@ -205,8 +205,8 @@ fn tokens(keys: &Map<String, Json>) -> Result<Vec<(String, Vec<u64>)>, MergeErro
     };
     match keys.get(KEY) {
         None | Some(Json::Null) => Ok(Vec::new()),
-        Some(Json::Object(of_modules)) => {
-            of_modules.iter().map(|(module, value)| Ok((module.clone(), numbers(value)?))).collect()
+        Some(Json::Object(modules)) => {
+            modules.iter().map(|(module, value)| Ok((module.clone(), numbers(value)?))).collect()
         }
         Some(value) => Ok(vec![(String::new(), numbers(value)?)]),
     }

@@ -120,14 +120,14 @@ impl Merging {
             tensors.iter().enumerate().map(|(at, tensor)| (tensor.name.as_str(), at)).collect();
         let mut names = Names::new(&tensors);
         let mut without_place = Vec::new();
-        let (of_parameters, mut modules): (Vec<_>, Vec<_>) = modules
+        let (parameter_modules, mut modules): (Vec<_>, Vec<_>) = modules
             .into_iter()
             .partition(|module| !config.parameters_of(parameters::unwrapped(&module.name)).is_empty());
         let model = self.checkpoint.config.get("model_type").and_then(Json::as_str);
         let mut parts = Vec::new();
-        for module in of_parameters {
-            let of_module = config.parameters_of(parameters::unwrapped(&module.name));
-            let places = parameters::places(&mut names, &module, &of_module, model, &config, *scale)?;
+        for module in parameter_modules {
+            let targets = config.parameters_of(parameters::unwrapped(&module.name));
+            let places = parameters::places(&mut names, &module, &targets, model, &config, *scale)?;
             if places.is_empty() {
                 // A target such as `down_proj` is a parameter of the experts only: other modules have no such parameter
                 // and a plain pair.

@@ -162,17 +162,18 @@ impl Pair<'_> {
         let Some((module, parts, first)) = first else { return Found::Nothing };
         let n_experts = self.a.shape.first().map_or(0, |ranks| ranks / self.rank);
         let Some([n_inputs, n_outputs]) = self.dims(n_experts) else { return Found::Unfit(first.clone()) };
-        let of_part = n_outputs / parts.len() as u64;
+        let part_outputs = n_outputs / parts.len() as u64;
         let mut places = Vec::new();
         for expert in 0..n_experts {
             for (part, name) in (0..).zip(parts) {
                 let Some(target) = names.find(&format!("{module}.{expert}.{name}"), "weight") else {
                     return Found::Unfit(first.clone());
                 };
-                if target.shape != [of_part, n_inputs] || of_part * parts.len() as u64 != n_outputs {
+                if target.shape != [part_outputs, n_inputs] || part_outputs * parts.len() as u64 != n_outputs
+                {
                     return Found::Unfit(target.clone());
                 }
-                let change = self.change([n_experts, expert], part * of_part, true, of_part);
+                let change = self.change([n_experts, expert], part * part_outputs, true, part_outputs);
                 places.push(Place { target: target.name.clone(), change });
             }
         }

@@ -204,9 +204,9 @@ fn compare(
     if let Some((_, (path, _))) = outputs.iter().zip(files).find(|(output, _)| output.is_in_place()) {
         return Err(exists(path));
     }
-    let of_job = |done: &Done| done.task == job.task && done.rows.contains(&job.rows.start);
+    let covers_job = |done: &Done| done.task == job.task && done.rows.contains(&job.rows.start);
     let mut claimed = parts.iter().flat_map(|part| part.done.iter().map(move |done| (part, done)));
-    let claimed = claimed.find(|(_, done)| of_job(done) && !right.contains(done));
+    let claimed = claimed.find(|(_, done)| covers_job(done) && !right.contains(done));
     Err(match claimed {
         Some((part, done)) => damaged(part, done, tasks, files),
         None => Error::PartGap { tensor: tasks[job.task].name.clone(), row: job.rows.start },

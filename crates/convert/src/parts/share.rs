@@ -52,14 +52,14 @@ impl Rates {
         // a terabyte times rates need more than 64 bits when they are multiplied by the number of parts.
         let n_rows = job.rows.end - job.rows.start;
         let n_elems = n_rows.saturating_mul(task.rows.view().row_elems);
-        let of_target = |target: &Target<'_>| {
+        let target_cost = |target: &Target<'_>| {
             let n_bytes = n_elems / target.dtype.block_elems() * target.dtype.block_bytes();
             // A type that the plan does not know costs its bytes: all machines agree on that too.
             let rate = self.0.get(&name(target)).copied().unwrap_or(0);
             u128::from(n_bytes) * u128::from(PS_OF_A_BYTE) + u128::from(n_elems) * u128::from(rate)
         };
-        let of_input = u128::from(task.rows.input_bytes(n_rows)) * u128::from(PS_OF_A_BYTE);
-        of_input + task.targets.iter().map(of_target).sum::<u128>()
+        let input_cost = u128::from(task.rows.input_bytes(n_rows)) * u128::from(PS_OF_A_BYTE);
+        input_cost + task.targets.iter().map(target_cost).sum::<u128>()
     }
 }
 

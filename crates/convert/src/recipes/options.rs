@@ -64,7 +64,7 @@ impl TensorType {
     ///
     /// # Errors
     /// [`RecipeError::TensorTypePattern`] for a name that is too long.
-    pub fn of_name(name: &str, dtype: DType) -> Result<TensorType, RecipeError> {
+    pub fn for_name(name: &str, dtype: DType) -> Result<TensorType, RecipeError> {
         let pattern = format!("^{}$", regex::escape(name));
         let pattern = Regex::new(&pattern).map_err(|problem| RecipeError::TensorTypePattern {
             text: name.to_owned(),

@@ -46,7 +46,7 @@ struct Uses {
 
 impl Uses {
     /// Blocks that this thread may be reading.
-    fn of_this_thread(&mut self) -> &mut BTreeSet<u64> {
+    fn this_thread(&mut self) -> &mut BTreeSet<u64> {
         let id = thread::current().id();
         let at = self.readers.iter().position(|(reader, _)| *reader == id).unwrap_or_else(|| {
             self.readers.push((id, BTreeSet::new()));
@@ -165,7 +165,7 @@ impl SparseFile {
         if range.end > self.n_bytes || present.count() as u64 != touched.end - touched.start {
             return None;
         }
-        uses.of_this_thread().extend(touched);
+        uses.this_thread().extend(touched);
         self.map.as_ref()?.get(range.start as usize..range.end as usize)
     }
 
@@ -193,7 +193,7 @@ impl SparseFile {
         }
         let mut uses = self.lock();
         // This thread may have read blocks that another thread finished earlier.
-        let mut perhaps_unused = std::mem::take(uses.of_this_thread());
+        let mut perhaps_unused = std::mem::take(uses.this_thread());
         for block in self.blocks_of(&range) {
             let place = self.bytes_of(block);
             let entry = uses.blocks.entry(block).or_default();

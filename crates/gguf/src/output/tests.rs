@@ -212,10 +212,10 @@ fn a_lock_ends_with_its_output_though_a_starting_child_has_the_file_too() {
     let claim = || Output::claim(&folder.path().join("x.gguf"), 3, false, Claim::GoOn);
     let output = claim().unwrap();
     // The same open file under a second descriptor, as a child has it between `fork` and `exec`.
-    let of_a_child = output.file.try_clone().unwrap();
+    let child_file = output.file.try_clone().unwrap();
     drop(output);
     claim().unwrap();
-    drop(of_a_child);
+    drop(child_file);
 }
 
 #[test]

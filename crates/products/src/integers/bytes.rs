@@ -142,25 +142,25 @@ fn tile<const N: usize, const Q: usize>(
         }
         let mut sums = [[i32x16::splat(simd, 0); V]; N];
         for sub in 0..n_subs {
-            let mut of_sub = [[i32x16::splat(simd, 0); V]; N];
+            let mut sub_sums = [[i32x16::splat(simd, 0); V]; N];
             for i in 0..N {
-                of_sub[i] = [i32x16::splat(simd, starts[i][sub]); V];
+                sub_sums[i] = [i32x16::splat(simd, starts[i][sub]); V];
             }
             for at in sub * sub_stretches..(sub + 1) * sub_stretches {
                 let mut x = [&[[0; 4]; Q]; N];
                 for i in 0..N {
                     x[i] = &quads[i][at];
                 }
-                add_words(simd, &mut of_sub, x, &lines[at]);
+                add_words(simd, &mut sub_sums, x, &lines[at]);
             }
             if form.n_scales == 0 {
-                sums = of_sub;
+                sums = sub_sums;
                 continue;
             }
             for v in 0..V {
                 let int_scale = i32x16::from_slice(simd, &int_scales[sub][v].0);
                 for i in 0..N {
-                    sums[i][v] += of_sub[i][v] * int_scale;
+                    sums[i][v] += sub_sums[i][v] * int_scale;
                 }
             }
         }

@@ -55,7 +55,7 @@ pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &
     let (codebook, lists) = (Codebook::iq1(), Neighbours::iq1());
     let mut sums = Sums::new(simd);
     let splat = |value: f32| S::f32s::splat(simd, value);
-    let mut of_values = [splat(0.0); SUPER];
+    let mut value_weights = [splat(0.0); SUPER];
     encode_weighted_units::<S, SUPER, BYTES, WORDS>(
         simd,
         rows,
@@ -65,9 +65,9 @@ pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &
         |x, importance, words| {
             let sigma2 = splat(2.0) * sum_of_squares(simd, x) / splat(SUPER as f32);
             for i in 0..SUPER {
-                of_values[i] = importance[i] * (sigma2 + x[i] * x[i]).sqrt();
+                value_weights[i] = importance[i] * (sigma2 + x[i] * x[i]).sqrt();
             }
-            encode_unit(simd, lists, x, &of_values, &mut sums, words)
+            encode_unit(simd, lists, x, &value_weights, &mut sums, words)
         },
         |values, importance, block| scalar::encode_block(codebook, values, Some(importance), block),
     );

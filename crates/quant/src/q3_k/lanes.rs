@@ -114,13 +114,13 @@ fn fit_weighted<S: Simd>(
         found[sub] = signed(simd, x, &w, HALF, &mut wild);
         scales[sub] = found[sub].scale;
     }
-    let of_scales = signed(simd, &scales, &sum_w, SCALE_HALF, &mut wild);
-    wild |= !of_scales.scale.simd_eq(of_scales.scale);
+    let scale_fit = signed(simd, &scales, &sum_w, SCALE_HALF, &mut wild);
+    wild |= !scale_fit.scale.simd_eq(scale_fit.scale);
     let mut scale_levels = [none; SUBS];
     for sub in 0..SUBS {
-        scale_levels[sub] = of_scales.searched_level(simd, scales[sub], SCALE_HALF);
+        scale_levels[sub] = scale_fit.searched_level(simd, scales[sub], SCALE_HALF);
     }
-    finish(simd, x, &scale_levels, of_scales.scale, &found, levels, words);
+    finish(simd, x, &scale_levels, scale_fit.scale, &found, levels, words);
     wild.to_bitmask()
 }
 

@@ -217,9 +217,9 @@ impl CodedWeights {
     ) {
         let begin = row * block.stride + (columns.start - block.first_column) as usize;
         let mut codes = &scratch.codes[begin..begin + out.len()];
-        let of_row = |values: &[f32]| row * block.n_groups..((row + 1) * block.n_groups).min(values.len());
-        let scales = &scratch.scales[of_row(&scratch.scales)];
-        let zeros = &scratch.zeros[of_row(&scratch.zeros)];
+        let row_range = |values: &[f32]| row * block.n_groups..((row + 1) * block.n_groups).min(values.len());
+        let scales = &scratch.scales[row_range(&scratch.scales)];
+        let zeros = &scratch.zeros[row_range(&scratch.zeros)];
         let Groups::Size(size) = self.groups else { return };
         let mut left = &mut *out;
         let mut column = columns.start;

@@ -228,16 +228,16 @@ impl LegacyTensor {
         if self.by_columns {
             // Every part holds a run of columns of each row.
             let row_bytes = self.row_bytes() / n_pieces;
-            let of_part = |piece: &Span| piece.part_of(rows.start * row_bytes..rows.end * row_bytes);
-            return self.pieces.iter().map(of_part).collect();
+            let piece_span = |piece: &Span| piece.part_of(rows.start * row_bytes..rows.end * row_bytes);
+            return self.pieces.iter().map(piece_span).collect();
         }
         let (rows_of_part, row_bytes) = (self.n_rows.unwrap_or(1) / n_pieces, self.row_bytes());
-        let of_part = |(index, piece): (u64, &Span)| {
+        let piece_span = |(index, piece): (u64, &Span)| {
             let first = index * rows_of_part;
             let within = |row: u64| row.clamp(first, first + rows_of_part) - first;
             piece.part_of(within(rows.start) * row_bytes..within(rows.end) * row_bytes)
         };
-        let spans = (0..).zip(&self.pieces).map(of_part);
+        let spans = (0..).zip(&self.pieces).map(piece_span);
         spans.filter(|span| !span.bytes.is_empty()).collect()
     }
 }

@@ -276,7 +276,7 @@ impl Matrix {
         bits: u32,
         is_dense: bool,
     ) -> Result<Zeros, Error> {
-        let of_words = |words: u64| match (zeros.shape.len(), self.n_matrices) {
+        let has_words = |words: u64| match (zeros.shape.len(), self.n_matrices) {
             (2, 1) => zeros.shape == [words, n_groups],
             (3, matrices) => zeros.shape == [matrices, words, n_groups],
             _ => false,
@@ -285,7 +285,7 @@ impl Matrix {
             true => (self.n_rows * u64::from(bits)).div_ceil(32),
             false => self.n_rows.div_ceil(u64::from(32 / bits)),
         };
-        if !of_words(n_words) {
+        if !has_words(n_words) {
             return Err(shape_error(
                 zeros,
                 codes,

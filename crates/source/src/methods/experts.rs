@@ -79,11 +79,11 @@ pub(super) fn split_experts(tensors: &mut Vec<Tensor>, named_experts: bool) {
 
 /// Parts before and after an expert's number in Hugging Face's names.
 fn names_of(stack: &Tensor, named_experts: bool) -> Option<(String, &'static str)> {
-    let of_experts = || {
+    let named_split = || {
         let (block, matrix) = stack.name.split_once(".mlp.experts.").filter(|_| named_experts)?;
         Some((&stack.name[..block.len() + ".mlp".len()], matrix))
     };
-    let (block, matrix) = stack.name.split_once(".switch_mlp.").or_else(of_experts)?;
+    let (block, matrix) = stack.name.split_once(".switch_mlp.").or_else(named_split)?;
     let [n_experts, _, _] = stack.shape[..] else { return None };
     // Each expert has its own bytes, so there cannot be more of them than the file has room for.
     if n_experts == 0 || stack.n_bytes() < n_experts {
@@ -110,7 +110,7 @@ fn experts_of(stack: &Tensor, before: &str, after: &str) -> Vec<Tensor> {
     let n_bytes = stack.n_bytes() / n_experts.max(1);
     let expert = |index: u64| {
         let stored = stack.stored.clone().map(|whole| -> Arc<dyn Stored> {
-            let stored_blocks = whole.stored_blocks().map(|blocks| blocks.of_matrix(index));
+            let stored_blocks = whole.stored_blocks().map(|blocks| blocks.matrix(index));
             Arc::new(RowsOf { whole, first_row: index * n_rows, stored_blocks })
         });
         let begin = stack.begin + index * n_bytes;

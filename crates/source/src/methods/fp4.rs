@@ -208,14 +208,14 @@ pub(super) fn take_with(
         let Some((spelling, stem, scales, format, shape)) = found else { continue };
         let part = |end: &str| assembly.get(&format!("{stem}{end}"));
         let is_nvfp4 = format == Format::Nvfp4;
-        let of_tensor = |end: Option<&str>| end.and_then(part).filter(|_| is_nvfp4);
-        let tensor_scale = of_tensor(spelling.tensor_scale.map(|(end, _)| end));
+        let nvfp4_part = |end: Option<&str>| end.and_then(part).filter(|_| is_nvfp4);
+        let tensor_scale = nvfp4_part(spelling.tensor_scale.map(|(end, _)| end));
         let parts = Parts {
             codes,
             scales: (scales, ScaleOrder::Rows),
             format,
             values: (format!("{stem}{}", spelling.values), shape),
-            tensor_scales: [tensor_scale, of_tensor(spelling.input_scale)],
+            tensor_scales: [tensor_scale, nvfp4_part(spelling.input_scale)],
             written: spelling.tensor_scale.map_or(Written::Factor, |(_, written)| written),
             columns: part(".pre_quant_scale"),
             // MXFP4 from other sources is decoded like all weights, even if ggml could hold the blocks.

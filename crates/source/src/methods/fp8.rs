@@ -107,10 +107,10 @@ pub(super) fn take_where(
 
 /// The scales of codes, by their name, and the name of what both make.
 fn scales_of<'a>(assembly: &Assembly<'a>, codes: &Tensor) -> Option<(&'a Tensor, String)> {
-    SPELLINGS.iter().find_map(|[of_codes, of_scales, of_values]| {
-        let stem = codes.name.strip_suffix(of_codes)?;
-        let scales = assembly.get(&format!("{stem}{of_scales}"))?;
-        Some((scales, format!("{stem}{of_values}")))
+    SPELLINGS.iter().find_map(|[codes_end, scales_end, values_end]| {
+        let stem = codes.name.strip_suffix(codes_end)?;
+        let scales = assembly.get(&format!("{stem}{scales_end}"))?;
+        Some((scales, format!("{stem}{values_end}")))
     })
 }
 

@@ -94,8 +94,8 @@ impl Stored for Alternating {
             return Ok(Repacks::Not("a part of it is not quantized".to_owned()));
         };
         Ok(match (gate.repacks_to(parts)?, up.repacks_to(parts)?) {
-            (Repacks::To(of_gate), Repacks::To(of_up)) => {
-                Repacks::To(of_gate.into_iter().filter(|dtype| of_up.contains(dtype)).collect())
+            (Repacks::To(gate_types), Repacks::To(up_types)) => {
+                Repacks::To(gate_types.into_iter().filter(|dtype| up_types.contains(dtype)).collect())
             }
             (Repacks::Not(reason), _) | (_, Repacks::Not(reason)) => Repacks::Not(reason),
         })
@@ -169,10 +169,8 @@ fn join(gate: &Tensor, up: &Tensor, name: String) -> Result<Tensor, Error> {
     *dim = dim.saturating_mul(2);
     let stored_blocks = |tensor: &Tensor| tensor.stored.as_ref()?.stored_blocks().cloned();
     // Their factors would have to alternate too: MXFP4 has none.
-    let stored_blocks = stored_blocks(gate).filter(|of_gate| {
-        stored_blocks(up).as_ref() == Some(of_gate)
-            && of_gate.scales == [1.0]
-            && of_gate.input_scales == [1.0]
+    let stored_blocks = stored_blocks(gate).filter(|blocks| {
+        stored_blocks(up).as_ref() == Some(blocks) && blocks.scales == [1.0] && blocks.input_scales == [1.0]
     });
     let Tensor { part, begin, end, .. } = *gate;
     let stored: Arc<dyn Stored> =

@@ -54,9 +54,9 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         if tensor.name.ends_with("_activation_scale") {
             assembly.leave(tensor, "the model rounds activations with it, and GGUF has no key for this");
         }
-        for [of_codes, of_scales] in SPELLINGS {
-            let Some(module) = tensor.name.strip_suffix(of_codes) else { continue };
-            let scales = format!("{module}{of_scales}");
+        for [codes_end, scales_end] in SPELLINGS {
+            let Some(module) = tensor.name.strip_suffix(codes_end) else { continue };
+            let scales = format!("{module}{scales_end}");
             if assembly.get(&scales).is_some() {
                 take_module(assembly, tensor, module, &scales, &bits)?;
             }
@@ -76,7 +76,7 @@ fn take_module<'a>(
     let ([n_rows, width], [scale_rows, n_groups]) = (&codes.shape[..], &scales.shape[..]) else {
         return Err(shape_error(scales, codes, "(rows, blocks)"));
     };
-    let (bits, flip, zero) = match (codes.dtype, bits.of_module(module)) {
+    let (bits, flip, zero) = match (codes.dtype, bits.module_bits(module)) {
         // Two's complement: the flipped sign bit makes the zero 128.
         (Dtype::I8, _) => (8, 0x80, 128.0),
         (Dtype::U8, 4) => (4, 0, 8.0),
@@ -131,7 +131,7 @@ impl Bits {
 
     /// Bits of a module: of the expression that matches first in its path; of two at one position the first
     /// in the config, as in one expression joining all of them.
-    fn of_module(&self, module: &str) -> u64 {
+    fn module_bits(&self, module: &str) -> u64 {
         let found = self
             .by_module
             .iter()

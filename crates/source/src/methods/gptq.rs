@@ -175,9 +175,9 @@ impl Parts<'_> {
         // (groups, out * bits / 32) zeros: their words say how many bits there are.
         let [zero_rows, zero_words] = dims(zeros);
         let bits = zero_words.saturating_mul(32).checked_div(out).unwrap_or(0);
-        let of_bits = |bits: u64| (out.checked_mul(bits)).map(|all| all.div_ceil(32));
+        let words_for = |bits: u64| (out.checked_mul(bits)).map(|all| all.div_ceil(32));
         if !(2..=8).contains(&bits)
-            || of_bits(bits) != Some(zero_words)
+            || words_for(bits) != Some(zero_words)
             || zero_rows != n_groups
             || n_groups == 0
         {

@@ -69,8 +69,8 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let scales = floats_of(assembly, codes, &format!("{module}.weight_scale"))?;
         let config = weight_config(assembly.quantized.config(), module);
         let text = |key: &str| config.and_then(|config| config.get(key)?.as_str()).unwrap_or_default();
-        let of_config = TYPES.iter().find(|of| of.name == text("dtype") && of.stored == codes.dtype);
-        let Some(of) = of_config else {
+        let stated_type = TYPES.iter().find(|of| of.name == text("dtype") && of.stored == codes.dtype);
+        let Some(of) = stated_type else {
             let found =
                 format!("{} of shape {:?}, `{}` in the config", codes.dtype, codes.shape, text("dtype"));
             return Err(unfit(codes, "uint4 or int4 in words, uint2, int3, uint8 or int8 in bytes", found));

@@ -98,8 +98,8 @@ pub const VARIANTS: &[Method] = &[
             };
             let entries = entries("extra_config").chain(entries("config_groups"));
             ["data_type", "format"].iter().any(|key| {
-                let of_entries = entries.clone().filter_map(|entry| entry.get(key)?.as_str());
-                text(quantized, key).into_iter().chain(of_entries).any(is)
+                let entry_values = entries.clone().filter_map(|entry| entry.get(key)?.as_str());
+                text(quantized, key).into_iter().chain(entry_values).any(is)
             })
         },
         reading: Reading::Refused(ORIGINAL),

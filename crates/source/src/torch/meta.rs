@@ -73,8 +73,8 @@ pub(crate) fn detect(listing: &Listing) -> Option<String> {
 
 /// Reads all shards of a folder.
 pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
-    let of_suffix = |suffix: &&str| (listing.matching(PREFIX, suffix), (*suffix).to_owned());
-    let mut found = SUFFIXES.iter().map(of_suffix).filter(|(names, _)| !names.is_empty());
+    let with_suffix = |suffix: &&str| (listing.matching(PREFIX, suffix), (*suffix).to_owned());
+    let mut found = SUFFIXES.iter().map(with_suffix).filter(|(names, _)| !names.is_empty());
     let (names, suffix) = found.next().unwrap_or_default();
     for at in 0..names.len() {
         let file = format!("{PREFIX}{at:02}{suffix}");

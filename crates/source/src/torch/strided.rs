@@ -110,12 +110,12 @@ impl Stored for Strided {
         }
         let item = self.dtype.bits() / 8;
         // From the first row's begin to the last element of the last one; rows of more dimensions may lie in any order.
-        let of_rows = |rows: Range<u64>| {
+        let elems_of = |rows: Range<u64>| {
             let row_end = self.shape.last().map_or(0, |n| (n - 1) * self.step());
             self.begin(rows.start)..self.begin(rows.end - 1) + row_end + 1
         };
         let n_rows: u64 = self.shape.iter().rev().skip(1).product();
-        let elems = if self.shape.len() <= 2 { of_rows(rows) } else { of_rows(0..n_rows) };
+        let elems = if self.shape.len() <= 2 { elems_of(rows) } else { elems_of(0..n_rows) };
         vec![self.storage.part_of(elems.start * item..elems.end * item)]
     }
 

@@ -66,10 +66,10 @@ fn tensors_say_what_they_are_where_no_config_does() {
 fn bytes_are_codes_where_modelopt_says_so() {
     let bytes = [("a.weight", Dtype::U8, &[200, 300][..]), ("a.weight_scale", Dtype::F32, &[])];
     let config = |algorithm: &str| json!({"quant_method": "modelopt", "quant_algo": algorithm});
-    assert!(open(config("FP8"), &bytes).unwrap().tensors[0].is_of_fp8());
+    assert!(open(config("FP8"), &bytes).unwrap().tensors[0].is_fp8());
     let mixed = json!({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
                        "quantized_layers": {"a": {"quant_algo": "FP8"}}});
-    assert!(open(mixed, &bytes).unwrap().tensors[0].is_of_fp8());
+    assert!(open(mixed, &bytes).unwrap().tensors[0].is_fp8());
     let other = json!({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
                        "quantized_layers": {"b": {"quant_algo": "FP8"}}});
     assert!(open(other, &bytes).is_err());
@@ -121,7 +121,7 @@ fn scales_may_be_in_another_file_than_codes() {
     });
     let (whole, sharded) = (source::open(&golden).unwrap(), source::open(folder.path()).unwrap());
     let decoded: Vec<&str> =
-        whole.tensors.iter().filter(|tensor| tensor.is_of_fp8()).map(|tensor| tensor.name.as_str()).collect();
+        whole.tensors.iter().filter(|tensor| tensor.is_fp8()).map(|tensor| tensor.name.as_str()).collect();
     assert_eq!(decoded.len(), 4);
     for name in decoded {
         assert_eq!(bits_of(&sharded, name), bits_of(&whole, name), "{name}");
@@ -158,7 +158,7 @@ fn grids_that_fit() {
         let checkpoint = with_scales(dtype, shape).unwrap_or_else(|error| panic!("{shape:?}: {error}"));
         let tensor = checkpoint.tensor("a.weight").unwrap();
         assert_eq!((tensor.dtype, &tensor.shape[..]), (Dtype::F32, &[200, 300][..]));
-        assert!(tensor.is_of_fp8());
+        assert!(tensor.is_fp8());
         assert_eq!(checkpoint.tensors.len(), 1);
         let mut values = vec![f32::NAN; 200 * 300];
         checkpoint.read_rows(tensor, 300, 0..200, &mut values).unwrap();

@@ -80,7 +80,7 @@ fn hash_of(ids: &[u32]) -> String {
 /// normalization and in the alphabet of the model, and merges of such tokens.
 fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Result<Tokenizer, String> {
     let model = &hf.model;
-    let text = text_of_model(hf)?;
+    let text = model_text(hf)?;
     let parts = Parts::of(&text);
     let affixed = [&model.continuing_subword_prefix, &model.end_of_word_suffix]
         .into_iter()
@@ -148,7 +148,7 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
 }
 
 /// The test text as the model sees it, all its words in one.
-fn text_of_model(hf: &HfTokenizer) -> Result<String, String> {
+fn model_text(hf: &HfTokenizer) -> Result<String, String> {
     let problem = |part: &str, error: &dyn std::fmt::Display| format!("none: `{part}`: {error}");
     let mut text = NormalizedString::from(TEST_TEXT);
     if !hf.normalizer.is_null() {

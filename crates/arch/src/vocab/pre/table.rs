@@ -101,8 +101,8 @@ pub(super) fn by_steps(steps: &Steps, ignore_merges: bool) -> Option<&'static st
         return None;
     }
     let fits = |known: &&Known| {
-        known.ignore_merges.is_none_or(|wanted| wanted == ignore_merges)
-            && known.normalizer.is_none_or(|wanted| steps.normalizers.iter().any(|other| other == wanted))
+        known.ignore_merges.is_none_or(|expected| expected == ignore_merges)
+            && known.normalizer.is_none_or(|expected| steps.normalizers.iter().any(|other| other == expected))
     };
     let to_the_letter = |known: &&Known| known.splits.iter().eq(steps.splits.iter());
     if let Some(known) = KNOWN.iter().filter(to_the_letter).find(fits) {
@@ -135,7 +135,7 @@ pub(super) fn same_steps(one: &str, other: &str) -> bool {
 /// The known name whose steps are most like these, and in what they differ.
 pub(super) fn nearest(steps: &Steps) -> Option<(&'static str, String)> {
     let splits = canonical_splits(&steps.splits);
-    let normalizes = |wanted: &str| steps.normalizers.iter().any(|other| other == wanted);
+    let normalizes = |expected: &str| steps.normalizers.iter().any(|other| other == expected);
     let own = KNOWN.iter().filter(|known| known.normalizer.is_none_or(normalizes));
     let own = own.map(|known| (known.name, canonical_splits(known.splits)));
     let reference = loaded().iter().filter(|row| row.byte_level);
