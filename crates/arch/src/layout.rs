@@ -184,7 +184,7 @@ pub enum Data {
         /// Both.
         sources: Vec<String>,
     },
-    /// Integers that are not weights: ids of tokens or experts. [`OutTensor::kept`] is their type.
+    /// Integers that are not weights: ids of tokens or experts. [`OutTensor::stored_dtype`] is their type.
     Integers {
         /// The source tensor.
         source: String,

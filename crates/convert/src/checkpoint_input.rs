@@ -508,7 +508,7 @@ pub(crate) fn converted_metadata(layout: &Layout, file_type: u32) -> Metadata {
     metadata
 }
 
-/// One task for each tensor of a layout, in its order, which is that of the checkpoint. `kept` are the types whose
+/// One task for each tensor of a layout, in its order, which is that of the checkpoint. `stored_dtypes` are the types whose
 /// blocks hold what is stored of each, empty where nothing is kept so.
 ///
 /// # Errors

@@ -75,7 +75,7 @@ pub struct Distance {
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     n_different: u64,
-    n_far: u64,
+    n_distant: u64,
     worst: Option<(u64, f64)>,
     /// Sums of squares: file less source, own encoding less source, source.
     file: f64,
@@ -95,7 +95,7 @@ const ROW_FLOOR: f64 = 2.5e-3;
 impl Tally {
     fn add(&mut self, other: &Tally) {
         self.n_different += other.n_different;
-        self.n_far += other.n_far;
+        self.n_distant += other.n_distant;
         self.file += other.file;
         self.own += other.own;
         self.source += other.source;
@@ -110,12 +110,12 @@ impl Tally {
         self.n_different += 1;
         // NaN is far from everything.
         let is_near = file <= ROW_FACTOR * own + ROW_FLOOR * source;
-        self.n_far += u64::from(!is_near);
+        self.n_distant += u64::from(!is_near);
         let error = relative(file, source);
         self.add(&Tally { file, own, source, worst: Some((row, error)), ..Tally::default() });
     }
 
-    fn judge(&self, dtype: DType, n_rows: u64) -> Agreement {
+    fn agreement(&self, dtype: DType, n_rows: u64) -> Agreement {
         let Some((worst_row, worst_error)) = self.worst else { return Agreement::Equal };
         let distance = Distance {
             dtype,
@@ -128,7 +128,7 @@ impl Tally {
         };
         let is_near = self.file <= TENSOR_FACTOR * self.own + TENSOR_FLOOR * self.source;
         match () {
-            () if self.n_far > 0 || !is_near => Agreement::Differs(distance),
+            () if self.n_distant > 0 || !is_near => Agreement::Differs(distance),
             // An encoder that gives most rows bit for bit gives all.
             () if self.n_different * 2 < n_rows => Agreement::Damaged(distance),
             () => Agreement::Near(distance),
@@ -196,7 +196,7 @@ pub fn compare(
         let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
         let dtype = model.tensor(&task.name).map_or(DType::F32, |(_, info)| info.dtype);
         let n_rows = task.rows.view().n_rows;
-        (task.name.clone(), known.unwrap_or_else(|| tally.judge(dtype, n_rows)))
+        (task.name.clone(), known.unwrap_or_else(|| tally.agreement(dtype, n_rows)))
     });
     // Looked up, not searched: a file may have as many tensors as its source.
     let source_names: HashSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();

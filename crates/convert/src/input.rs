@@ -30,7 +30,7 @@ pub trait Input {
     /// Checks that `path` can be written without touching what is read.
     ///
     /// # Errors
-    /// As [`check_output`](crate::check_output) and [`check_output_beside`](crate::check_output_beside).
+    /// As [`check_output`](crate::check_output) and [`check_output_file`](crate::check_output_file).
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error>;
 
     /// True if weights stored in blocks are the originals, for example in a checkpoint of 4-bit floats. They can be quantized again

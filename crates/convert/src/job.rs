@@ -130,12 +130,12 @@ pub struct Schedule {
     /// For each task: jobs up to and with it, rows in it, rows of one job.
     tasks: Vec<(usize, u64, u64)>,
     /// The jobs that are meant, where these are not all.
-    meant: Option<Meant>,
+    selection: Option<Selection>,
 }
 
 /// Some of all jobs.
 #[derive(Debug, Clone)]
-struct Meant {
+struct Selection {
     /// For each run of neighbours, meant jobs up to and with it, and the first of them.
     runs: Vec<(usize, usize)>,
     /// For each task the rows of its meant jobs.
@@ -152,43 +152,43 @@ impl Schedule {
             n_jobs += n_rows.div_ceil(rows_per_job) as usize;
             (n_jobs, n_rows, rows_per_job)
         };
-        Schedule { tasks: tasks.iter().map(cut).collect(), meant: None }
+        Schedule { tasks: tasks.iter().map(cut).collect(), selection: None }
     }
 
     /// The same without the jobs that are not wanted.
     pub fn only(self, is_wanted: impl Fn(&Job) -> bool) -> Schedule {
         let (mut runs, mut n_rows): (Vec<(usize, usize)>, _) = (Vec::new(), vec![0; self.tasks.len()]);
-        let mut n_meant = 0;
+        let mut n_selected = 0;
         let mut before = None;
         for index in 0..self.len() {
             let Some((at, job)) = self.place(index).and_then(|at| Some((at, self.cut(at)?))) else { break };
             if !is_wanted(&job) {
                 continue;
             }
-            n_meant += 1;
+            n_selected += 1;
             n_rows[job.task] += job.rows.end - job.rows.start;
             // Neighbors are merged: a journal has few runs, but there are hundreds of thousands of jobs.
             match runs.last_mut() {
-                Some(last) if before == at.checked_sub(1) => last.0 = n_meant,
-                _ => runs.push((n_meant, at)),
+                Some(last) if before == at.checked_sub(1) => last.0 = n_selected,
+                _ => runs.push((n_selected, at)),
             }
             before = Some(at);
         }
-        Schedule { meant: Some(Meant { runs, n_rows }), ..self }
+        Schedule { selection: Some(Selection { runs, n_rows }), ..self }
     }
 
     /// For each task the rows of all jobs that are meant.
     pub(crate) fn n_rows(&self) -> Vec<u64> {
-        match &self.meant {
-            Some(meant) => meant.n_rows.clone(),
+        match &self.selection {
+            Some(selection) => selection.n_rows.clone(),
             None => self.tasks.iter().map(|(_, n_rows, _)| *n_rows).collect(),
         }
     }
 
     /// Number of jobs.
     pub fn len(&self) -> usize {
-        match &self.meant {
-            Some(meant) => meant.runs.last().map_or(0, |(jobs, _)| *jobs),
+        match &self.selection {
+            Some(selection) => selection.runs.last().map_or(0, |(jobs, _)| *jobs),
             None => self.tasks.last().map_or(0, |(jobs, ..)| *jobs),
         }
     }
@@ -205,7 +205,7 @@ impl Schedule {
 
     /// Index among all jobs of the selected job at `index`.
     fn place(&self, index: usize) -> Option<usize> {
-        let Some(Meant { runs, .. }) = &self.meant else { return Some(index) };
+        let Some(Selection { runs, .. }) = &self.selection else { return Some(index) };
         // The first run that reaches beyond the index, and what the runs before it have.
         let run = runs.partition_point(|(jobs, _)| *jobs <= index);
         let before = run.checked_sub(1).map_or(0, |before| runs[before].0);
@@ -244,7 +244,7 @@ mod tests {
         assert!(Schedule::new(&[], 4).is_empty());
         assert_eq!(Schedule::new(&[], 4).job(0), None);
 
-        let schedule = Schedule { tasks: vec![(3, 5, 2), (3, 0, 7), (4, 7, 7)], meant: None };
+        let schedule = Schedule { tasks: vec![(3, 5, 2), (3, 0, 7), (4, 7, 7)], selection: None };
         let jobs: Vec<Job> = (0..).map_while(|i| schedule.job(i)).collect();
         let expected = [(0, 0..2), (0, 2..4), (0, 4..5), (2, 0..7)];
         assert_eq!(jobs, expected.map(|(task, rows)| Job { task, rows }));
@@ -297,14 +297,14 @@ mod tests {
         let tasks = [TensorTask::new("t".into(), Box::new(Shared(&N_GIVEN_BACK)))];
         let all = Schedule::new(&tasks, 4);
         // All of five jobs, and the selection of a part or a resumed run.
-        for (round, meant) in [vec![0, 1, 2, 3, 4], vec![1, 4], vec![2]].into_iter().enumerate() {
-            let some = all.clone().only(|job| meant.contains(&(job.rows.start / 2)));
+        for (round, selection) in [vec![0, 1, 2, 3, 4], vec![1, 4], vec![2]].into_iter().enumerate() {
+            let some = all.clone().only(|job| selection.contains(&(job.rows.start / 2)));
             let left = RowsLeft::new(some.n_rows());
             for index in (0..some.len()).rev() {
-                assert_eq!(N_GIVEN_BACK.load(Ordering::Relaxed), round as u64, "{meant:?}");
+                assert_eq!(N_GIVEN_BACK.load(Ordering::Relaxed), round as u64, "{selection:?}");
                 left.done_with(&tasks, &some.job(index).unwrap());
             }
-            assert_eq!(N_GIVEN_BACK.load(Ordering::Relaxed), round as u64 + 1, "{meant:?}");
+            assert_eq!(N_GIVEN_BACK.load(Ordering::Relaxed), round as u64 + 1, "{selection:?}");
         }
     }
 }

@@ -104,14 +104,15 @@ impl JobBytes<'_> {
         }
         let n_rows = self.job.rows.end - self.job.rows.start;
         let row_bytes = bytes.len() / n_rows.max(1) as usize;
-        let has_made = || has_value(target.dtype, bytes, (view.row_elems as usize, row_bytes), self.options);
+        let has_encoded =
+            || has_value(target.dtype, bytes, (view.row_elems as usize, row_bytes), self.options);
         // Copied blocks are both source and output.
         let has_source = || match is_stored {
-            true => has_made(),
+            true => has_encoded(),
             false => self.buffers.has_value,
         };
         let place = (self.job.task, target.output);
-        losses.note(place, (&self.task.name, target.dtype), (view.n_rows, n_rows), has_source, has_made);
+        losses.note(place, (&self.task.name, target.dtype), (view.n_rows, n_rows), has_source, has_encoded);
     }
 }
 

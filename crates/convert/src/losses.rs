@@ -22,7 +22,7 @@ struct Seen {
     /// Rows of all jobs so far.
     n_seen: u64,
     has_source: bool,
-    has_made: bool,
+    has_encoded: bool,
 }
 
 /// A tensor of which all values are zero.
@@ -47,7 +47,7 @@ impl Losses {
     /// Losses in completely processed tensors, sorted by name. A tensor that is zero in the source is listed once for all outputs.
     pub fn found(&self) -> Vec<Loss> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let whole = seen.values().filter(|seen| seen.n_seen >= seen.n_rows && !seen.has_made);
+        let whole = seen.values().filter(|seen| seen.n_seen >= seen.n_rows && !seen.has_encoded);
         let mut found: Vec<Loss> = whole
             .map(|seen| match seen.has_source {
                 true => Loss::Underflow { tensor: seen.name.clone(), dtype: seen.dtype },
@@ -67,7 +67,7 @@ impl Losses {
         (name, dtype): (&str, DType),
         (n_rows, n_now): (u64, u64),
         has_source: impl FnOnce() -> bool,
-        has_made: impl FnOnce() -> bool,
+        has_encoded: impl FnOnce() -> bool,
     ) {
         let known = {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,20 +77,20 @@ impl Losses {
                 n_rows,
                 n_seen: 0,
                 has_source: false,
-                has_made: false,
+                has_encoded: false,
             });
             seen.n_seen += n_now;
-            (seen.has_source, seen.has_made)
+            (seen.has_source, seen.has_encoded)
         };
         if known.1 {
             return;
         }
         // Outside the lock: decoding takes time.
-        let found = (known.0 || has_source(), has_made());
+        let found = (known.0 || has_source(), has_encoded());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = seen.get_mut(&(task, output)) {
             seen.has_source |= found.0;
-            seen.has_made |= found.1;
+            seen.has_encoded |= found.1;
         }
     }
 }

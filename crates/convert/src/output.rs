@@ -89,17 +89,17 @@ pub(crate) fn shard_path(path: &Path, shard: Option<(u32, u32)>) -> PathBuf {
 pub fn check_output(path: &Path, input_folder: &Path, force: bool) -> Result<(), Error> {
     // Links are followed on both sides: an output may lead into the input folder by another name.
     let real_folder = real_folder_of(path)?;
-    let lies_inside = |path: &Path| fs::canonicalize(input_folder).is_ok_and(|input| path.starts_with(input));
+    let is_inside = |path: &Path| fs::canonicalize(input_folder).is_ok_and(|input| path.starts_with(input));
     // The output itself may be a link too: with `force` its file is replaced. It may even lead to a file that
     // the input folder links to, as the folders of a Hub cache do.
     let points_inside = fs::canonicalize(path).is_ok_and(|real| {
         let entries = fs::read_dir(input_folder).into_iter().flatten().flatten();
-        lies_inside(&real)
+        is_inside(&real)
             || entries
                 .map(|entry| entry.path())
                 .any(|entry| fs::canonicalize(entry).is_ok_and(|path| path == real))
     });
-    if lies_inside(&real_folder) || points_inside {
+    if is_inside(&real_folder) || points_inside {
         return Err(Error::OutputInsideInput { path: path.to_owned() });
     }
     check_absent(path, force)

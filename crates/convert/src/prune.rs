@@ -116,12 +116,12 @@ impl Pruning {
     }
 
     /// True for a layer that is kept. Layers without tensors are kept if they precede the first pruned layer.
-    fn stays(&self, layer: u32) -> bool {
+    fn remains(&self, layer: u32) -> bool {
         layer < self.first_pruned || self.layers.get(&layer).is_some_and(Option::is_some)
     }
 
     /// Number of layers in a range that are kept.
-    fn kept_in(&self, range: std::ops::Range<u64>) -> u32 {
+    fn n_remaining(&self, range: std::ops::Range<u64>) -> u32 {
         let first = u64::from(self.first_pruned);
         let before = range.end.min(first).saturating_sub(range.start);
         let after = self.layers.iter().filter(|(layer, to)| {
@@ -145,14 +145,14 @@ impl Pruning {
         let n_trunk = n_before.map(|n| n.saturating_sub(number("nextn_predict_layers").unwrap_or(0)));
         for name in LEADING {
             if let Some(n) = number(name) {
-                set_number(metadata, &key(name), self.kept_in(0..n));
+                set_number(metadata, &key(name), self.n_remaining(0..n));
             }
         }
         let end =
             n_before.unwrap_or_else(|| self.layers.keys().next_back().map_or(0, |last| u64::from(*last) + 1));
         for name in TRAILING {
             if let Some(n) = number(name) {
-                set_number(metadata, &key(name), self.kept_in(end.saturating_sub(n)..end));
+                set_number(metadata, &key(name), self.n_remaining(end.saturating_sub(n)..end));
             }
         }
         let is_other = |name: &str| {
@@ -193,13 +193,14 @@ impl Pruning {
         let mut n_left = self.n_left;
         // The number of layers is that of the encoder.
         if let Some(n) = number("block_count").filter(|_| number("decoder_block_count").is_some()) {
-            n_left = self.kept_in(0..n);
+            n_left = self.n_remaining(0..n);
         }
         // Two stacks of the same height that run in cycles; the number of layers is that of all runs.
         if let Some((height, n)) =
             number("hrm.layers_per_stack").zip(number("block_count")).filter(|(height, _)| *height > 0)
         {
-            let (low, high) = (self.kept_in(0..height), self.kept_in(height..2 * height.min(u64::MAX / 2)));
+            let (low, high) =
+                (self.n_remaining(0..height), self.n_remaining(height..2 * height.min(u64::MAX / 2)));
             if low == high {
                 set_number(metadata, &format!("{architecture}.hrm.layers_per_stack"), low);
                 n_left = u32::try_from(n / height * u64::from(low)).unwrap_or(u32::MAX);
@@ -217,7 +218,7 @@ impl Pruning {
         n_trunk: u64,
     ) -> Vec<String> {
         let n_old = self.layers.keys().next_back().map_or(0, |last| last.saturating_add(1)).min(MAX_LAYERS);
-        let remaining: Vec<u32> = (0..n_old).filter(|layer| self.stays(*layer)).collect();
+        let remaining: Vec<u32> = (0..n_old).filter(|layer| self.remains(*layer)).collect();
         let (before, after) = (positions(old, n_old), positions(metadata, self.n_left.min(MAX_LAYERS)));
         let mut lost = Vec::new();
         for (property, was) in before {
@@ -251,16 +252,16 @@ impl Pruning {
 
     /// Pruned layers that other layers or images depend on.
     fn lost_sources(&self, number: &impl Fn(&str) -> Option<u64>, end: u64) -> Vec<String> {
-        let is_removed = |layer: u64| u32::try_from(layer).is_ok_and(|layer| !self.stays(layer));
+        let is_removed = |layer: u64| u32::try_from(layer).is_ok_and(|layer| !self.remains(layer));
         let mut lost = Vec::new();
         if let Some(n) = number("attention.shared_kv_layers").filter(|n| *n > 0 && *n < end) {
             let sources = (end - n).saturating_sub(2)..end - n;
-            let gone: Vec<String> =
+            let removed: Vec<String> =
                 sources.filter(|layer| is_removed(*layer)).map(|layer| layer.to_string()).collect();
-            if !gone.is_empty() && self.kept_in(end - n..end) > 0 {
+            if !removed.is_empty() && self.n_remaining(end - n..end) > 0 {
                 lost.push(format!(
                     "the last layers use the keys and values of different layers: layer {} is pruned",
-                    gone.join(" and ")
+                    removed.join(" and ")
                 ));
             }
         }
@@ -287,13 +288,13 @@ impl Pruning {
     }
 
     fn thin(&self, array: &mut Array) {
-        let stays = |index: usize| u32::try_from(index).is_ok_and(|layer| self.stays(layer));
+        let remains = |index: usize| u32::try_from(index).is_ok_and(|layer| self.remains(layer));
         macro_rules! thin {
             ($($variant:ident),*) => {
                 match array {
                     $(Array::$variant(items) => {
                         let mut index = 0;
-                        items.retain(|_| { index += 1; stays(index - 1) });
+                        items.retain(|_| { index += 1; remains(index - 1) });
                     })*
                     _ => {}
                 }

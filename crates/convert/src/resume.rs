@@ -124,7 +124,7 @@ pub fn check_unfinished(paths: &[PathBuf], force: bool, resume: bool) -> Result<
     let Some(first) = paths.first() else { return Ok(()) };
     Journal::check_others(paths)?;
     let path = Journal::path_of(first);
-    let found = Journal::look(&path).map_err(|error| at(error, first))?;
+    let found = Journal::inspect(&path).map_err(|error| at(error, first))?;
     match found.filter(|found| found.is_resumable() && !force && !resume) {
         Some(found) => Err(Error::Unfinished { path: first.clone(), run: Box::new(found.unfinished(&path)) }),
         None => Ok(()),

@@ -1,7 +1,7 @@
 //! Compares files with their base over the same text, chunk by chunk.
 //!
 //! The comparison is that of the reference: predictions in the second half of each chunk
-//! ([`chunks_of_text`]). No file of logits is needed; the reference's file can replace the base, and can be
+//! ([`text_chunks`]). No file of logits is needed; the reference's file can replace the base, and can be
 //! written.
 
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub enum Base<'a> {
 }
 
 impl Base<'_> {
-    /// The chunks of one part of a comparison, as [`chunks_of_part`] of all the models that run.
+    /// The chunks of one part of a comparison, as [`part_chunks`] of all the models that run.
     pub fn part_chunks(&self, others: &[Model], chunks: &[Chunk], part: PartNumber) -> Range<usize> {
         let base = match self {
             Base::Model(model) => Some(*model),
@@ -46,7 +46,7 @@ impl Base<'_> {
 /// The chunks of a file of predictions, as `model` is to read them.
 ///
 /// # Errors
-/// [`Error::LogitsFile`] for tokens that are not in its vocabulary; as [`chunks_of_text`].
+/// [`Error::LogitsFile`] for tokens that are not in its vocabulary; as [`text_chunks`].
 pub fn file_chunks(model: &Model, file: &LogitsFile, n_chunks: Option<usize>) -> Result<Vec<Chunk>, Error> {
     let settings = Settings { context: file.layout().context, n_chunks, stride: None };
     text_chunks(model, &file.tokens()?, &settings)

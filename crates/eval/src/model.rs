@@ -342,7 +342,7 @@ impl Model {
     /// Runs sequences together, so that each weight is decoded once for all of them.
     ///
     /// # Errors
-    /// [`Error::TokenRange`], [`Error::WantedRange`], [`Error::TooLong`]; [`Error::NoFeatures`] for a model with
+    /// [`Error::TokenRange`], [`Error::OutputRange`], [`Error::TooLong`]; [`Error::NoFeatures`] for a model with
     /// [`Model::audio_input`], which runs in sessions alone.
     pub fn run(
         &self,
@@ -391,7 +391,7 @@ impl Model {
         Ok(())
     }
 
-    /// Reads tokens and pictures that follow what earlier calls gave the same session. The predictions of the `wanted` rows
+    /// Reads tokens and pictures that follow what earlier calls gave the same session. The predictions of the `outputs` rows
     /// are, counted over all pieces.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ impl Perplexity {
 /// every chunk.
 ///
 /// # Errors
-/// As [`chunks_of_text`], [`Model::need_next_token`] and [`Model::run`]; [`Error::NotFiniteResult`].
+/// As [`text_chunks`], [`Model::need_next_token`] and [`Model::run`]; [`Error::NotFiniteResult`].
 pub fn measure(
     model: &Model,
     tokens: &[u32],

@@ -188,7 +188,7 @@ impl<'m> Steps<'m> {
     /// Fails if the backward pass does not support the model.
     ///
     /// # Errors
-    /// [`Error::NoWayBack`], and those of [`Model::need_next_token`].
+    /// [`Error::NoBackwardPass`], and those of [`Model::need_next_token`].
     pub fn need_backward(&self) -> Result<(), Error> {
         self.model.need_next_token()?;
         match self.model.prepared().graph.no_backward() {
@@ -203,7 +203,7 @@ impl<'m> Steps<'m> {
     /// counted over all sequences, given the model's probabilities (n_vocab).
     ///
     /// # Errors
-    /// As [`Steps::need_way_back`].
+    /// As [`Steps::need_backward`].
     ///
     /// # Panics
     /// If a target is not a token.
@@ -248,7 +248,7 @@ impl<'m> Steps<'m> {
     /// the matrix.
     ///
     /// # Errors
-    /// As [`Steps::need_way_back`] and [`Model::run`].
+    /// As [`Steps::need_backward`] and [`Model::run`].
     pub fn backward(
         &self,
         index: usize,

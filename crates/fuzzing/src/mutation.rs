@@ -36,7 +36,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// Changes an input; `others` are good inputs to take pieces of.
+    /// Changes an input; `donors` are good inputs to take pieces of.
     pub fn apply(self, bytes: &mut Vec<u8>, donors: &[Vec<u8>], draw: &mut Draw) {
         // Some of all inputs are changed without regard to their form.
         let is_blind = draw.below(5) == 0;

@@ -78,12 +78,12 @@ pub fn probe(
     let base_logits: Vec<Vec<Prediction<'_>>> =
         model.install(|| base_logits.iter().map(|logits| rows(&logits[..])).collect());
     let step_of = steps_of(model, steps.n_steps());
-    let begins = |tensors: &Vec<String>| tensors.iter().map(|name| step_of(name)).min().unwrap_or(0);
-    let begins: Vec<usize> = probes.iter().map(begins).collect();
+    let first_steps = |tensors: &Vec<String>| tensors.iter().map(|name| step_of(name)).min().unwrap_or(0);
+    let first_steps: Vec<usize> = probes.iter().map(first_steps).collect();
     let mut n_done = 0;
     // One more step than the model has: the last one has only the output matrix.
     for step in 0..=steps.n_steps() {
-        for (tensors, _) in probes.iter().zip(&begins).filter(|(_, begins)| **begins == step) {
+        for (tensors, _) in probes.iter().zip(&first_steps).filter(|(_, first_steps)| **first_steps == step) {
             let mut replace = |tensor: &String| -> Result<(), Error> {
                 let Replacement { dtype, blocks } = prober.replacement(tensor)?;
                 Ok(model.replace(tensor, dtype, blocks)?)
@@ -158,7 +158,7 @@ fn logits(steps: &Steps<'_>, model: &Model, batch: &Batch<'_>, from: usize) -> R
     Ok(out)
 }
 
-/// Mean divergence of the current model from `of_base`, the base's logits of each batch.
+/// Mean divergence of the current model from `base_logits`, the base's logits of each batch.
 fn divergence(
     steps: &Steps<'_>,
     model: &Model,

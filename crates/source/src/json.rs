@@ -14,10 +14,10 @@ use crate::Error;
 /// [`Error::Json`].
 pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Json, Error> {
     serde_json::from_slice(bytes).or_else(|error| {
-        let Some(spelled) = respell_special_floats(bytes) else {
+        let Some(respelled) = respell_special_floats(bytes) else {
             return Err(Error::Json { file: file.to_owned(), error });
         };
-        serde_json::from_slice(&spelled).map_err(|_| Error::Json { file: file.to_owned(), error })
+        serde_json::from_slice(&respelled).map_err(|_| Error::Json { file: file.to_owned(), error })
     })
 }
 

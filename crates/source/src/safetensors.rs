@@ -50,7 +50,7 @@ pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
 /// As [`open`], for files of other names.
 pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
     let mut metadata = BTreeMap::new();
-    let (mut parts, tensors, left_aside) = shards.open(dir, listing, |_, part| {
+    let (mut parts, tensors, ignored) = shards.open(dir, listing, |_, part| {
         let header = read_header(part)?;
         metadata.insert(part.file.clone(), header.metadata);
         Ok(header.tensors)
@@ -58,7 +58,7 @@ pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Res
     for part in &mut parts {
         part.metadata = metadata.remove(&part.file).unwrap_or_default();
     }
-    Ok(Weights { parts, tensors, notes: left_aside.into_iter().collect() })
+    Ok(Weights { parts, tensors, notes: ignored.into_iter().collect() })
 }
 
 /// The header of one file.

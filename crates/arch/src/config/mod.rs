@@ -8,8 +8,8 @@
 //! Source: `ModelBase.load_hparams` and `TextModel.__init__` in `conversion/base.py`.
 
 pub mod adjust;
-mod asked;
 pub mod classes;
+mod read_keys;
 mod rope;
 
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::ArchError;
 use crate::error::{bad, missing};
 use crate::json::{text_config, text_key};
 use crate::options::Target;
-use asked::Asked;
 use classes::ConfigClass;
+use read_keys::ReadKeys;
 
 pub(crate) use rope::full_name;
 
@@ -34,7 +34,7 @@ pub struct Hparams {
     map: Map<String, Json>,
     rope: Map<String, Json>,
     notes: Vec<String>,
-    asked: Asked,
+    read_keys: ReadKeys,
     target: Option<Arc<Target>>,
     /// Values derived from other files or from the tensors.
     pub derived: Derived,
@@ -78,8 +78,8 @@ impl Hparams {
             map
         };
         let rope = rope::mirror(&map)?;
-        let (notes, asked, derived) = (Vec::new(), Asked::default(), Derived::default());
-        let mut hparams = Hparams { map, rope, notes, asked, target: None, derived };
+        let (notes, read_keys, derived) = (Vec::new(), ReadKeys::default(), Derived::default());
+        let mut hparams = Hparams { map, rope, notes, read_keys, target: None, derived };
         if let Some(reason) = refused {
             hparams.note_no_defaults(&reason);
         }
@@ -88,8 +88,8 @@ impl Hparams {
 
     /// The hyperparameters of a part of a model, as they stand.
     pub fn of_part(map: Map<String, Json>) -> Hparams {
-        let (notes, asked, derived) = (Vec::new(), Asked::default(), Derived::default());
-        Hparams { map, rope: Map::new(), notes, asked, derived, target: None }
+        let (notes, read_keys, derived) = (Vec::new(), ReadKeys::default(), Derived::default());
+        Hparams { map, rope: Map::new(), notes, read_keys, derived, target: None }
     }
 
     /// Sets a key.
@@ -160,7 +160,7 @@ impl Hparams {
 
     /// True if a key was read; RoPE parameters have the prefix `rope_parameters.`.
     pub(crate) fn was_asked(&self, key: &str) -> bool {
-        self.asked.has(key)
+        self.read_keys.has(key)
     }
 
     /// These hyperparameters with another rotary parameter.
@@ -172,7 +172,7 @@ impl Hparams {
 
     /// The value of a key; an absent key and `null` are the same.
     pub fn get(&self, key: &str) -> Option<&Json> {
-        self.asked.note(&[key]);
+        self.read_keys.note(&[key]);
         self.map.get(key).filter(|value| !value.is_null())
     }
 
@@ -180,7 +180,7 @@ impl Hparams {
     ///
     /// Source: `ModelBase.find_hparam`.
     pub fn find(&self, keys: &[&'static str]) -> Option<(&'static str, &Json)> {
-        self.asked.note(keys);
+        self.read_keys.note(keys);
         // The first key that is present decides, even if it is null: the reference asks `key in
         // hparams`.
         let (key, value) = keys.iter().find_map(|key| Some((*key, self.map.get(*key)?)))?;
@@ -228,7 +228,7 @@ impl Hparams {
     /// As [`Hparams::need_u64`].
     pub fn n_kv_heads(&self) -> Result<u64, ArchError> {
         let keys = ["n_kv_heads", "num_key_value_heads"];
-        self.asked.note(&keys);
+        self.read_keys.note(&keys);
         match keys.iter().find_map(|key| self.map.get(*key)) {
             // Multi-head attention: transformers writes null and computes the number on loading.
             Some(Json::Null) => self.n_heads(),
@@ -327,13 +327,13 @@ impl Hparams {
             Some(Json::Object(inner)) => inner,
             _ => &self.rope,
         };
-        Rope { values, asked: &self.asked }
+        Rope { values, read_keys: &self.read_keys }
     }
 
     /// The rotary parameters of layers with a sliding window, where they are given apart.
     pub fn rope_sliding(&self) -> Option<Rope<'_>> {
         let values = self.rope.get("sliding_attention").and_then(Json::as_object)?;
-        Some(Rope { values, asked: &self.asked })
+        Some(Rope { values, read_keys: &self.read_keys })
     }
 }
 
@@ -341,13 +341,13 @@ impl Hparams {
 #[derive(Debug, Clone, Copy)]
 pub struct Rope<'a> {
     values: &'a Map<String, Json>,
-    asked: &'a Asked,
+    read_keys: &'a ReadKeys,
 }
 
 impl<'a> Rope<'a> {
     /// The value of a key; an absent key and `null` are the same.
     pub fn get(&self, key: &str) -> Option<&'a Json> {
-        self.asked.note(&[&format!("rope_parameters.{key}")]);
+        self.read_keys.note(&[&format!("rope_parameters.{key}")]);
         self.values.get(key).filter(|value| !value.is_null())
     }
 

@@ -19,7 +19,7 @@ pub(super) fn transposed(source: &Shape) -> Result<(Shape, Matrix), String> {
     Ok((Shape::new(&dims).map_err(|error| error.to_string())?, matrix))
 }
 
-/// The shape of matrices that are transposed as `how` says, in three dimensions always: (rows of a matrix,
+/// The shape of matrices that are transposed as `transposed` says, in three dimensions always: (rows of a matrix,
 /// columns, number of matrices).
 pub(super) fn transposed_parts(source: &Shape, transposed: &Transposed) -> Result<Shape, String> {
     let Transposed { matrix: Matrix { group, start }, rows, .. } = *transposed;

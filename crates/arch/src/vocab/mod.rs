@@ -8,9 +8,9 @@
 //! `gguf-py/gguf/vocab.py` of llama.cpp, as vendored in llama-cpp-python 0.3.36.
 
 mod added;
-mod agree;
 pub(crate) mod base64;
 mod bpe;
+mod consistency;
 mod context;
 mod error;
 mod flags;
@@ -77,9 +77,9 @@ pub fn metadata(input: &Input<'_>, ctx: &VocabContext) -> Result<Vocab, VocabErr
         embed(&mut writer)?;
     }
     // Routes that read one file twice find the same twice.
-    let mut once = std::collections::HashSet::new();
+    let mut seen = std::collections::HashSet::new();
     for lines in [&mut writer.warnings, &mut writer.notes, &mut writer.details] {
-        lines.retain(|line| once.insert(line.clone()));
+        lines.retain(|line| seen.insert(line.clone()));
     }
     let TokenizerWriter { entries, other_pre, warnings, notes, details, .. } = writer;
     Ok(Vocab { entries, other_pre, warnings, notes, details })

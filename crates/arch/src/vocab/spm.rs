@@ -12,7 +12,7 @@ use super::spm_model::{SpmModel, SpmModelType};
 use super::token_table::TokenTable;
 use super::token_type::{TokenType, looks_special};
 use super::writer::TokenizerWriter;
-use super::{agree, bpe, special};
+use super::{bpe, consistency, special};
 use crate::Input;
 use crate::json::is_truthy;
 
@@ -53,7 +53,7 @@ pub(super) fn write_model(
     style: Style,
 ) -> Result<(), VocabError> {
     let model = SpmModel::read(bytes).map_err(|problem| malformed(FILE, &problem))?;
-    agree::model_and_json(writer, &model);
+    consistency::model_and_json(writer, &model);
     let mut turn_end = None;
     let mut table = match style {
         Style::Plain => tokens(writer, &model)?,

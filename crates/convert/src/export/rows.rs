@@ -167,13 +167,13 @@ impl Part<'_> {
     fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error> {
         self.rows.read(self.at(rows.clone()), level, out)?;
         for (row, values) in rows.zip(out.chunks_mut(self.part.row_elems.max(1) as usize)) {
-            self.undo(row, values);
+            self.invert(row, values);
         }
         Ok(())
     }
 
     /// Takes back what happened to elements of an output row.
-    fn undo(&self, row: u64, values: &mut [f32]) {
+    fn invert(&self, row: u64, values: &mut [f32]) {
         let element = self.part.element;
         if element != ElementMap::Identity {
             values.iter_mut().for_each(|value| *value = element.undo(row, *value));
@@ -210,7 +210,7 @@ impl Part<'_> {
                 current = Some(stored_row);
             }
             *out = values[(at % row_elems) as usize];
-            self.undo(if by_element { 0 } else { row }, std::slice::from_mut(out));
+            self.invert(if by_element { 0 } else { row }, std::slice::from_mut(out));
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Part<'_> {
                     }
                     let line = self.part.rows.output_row(line, self.part.n_rows);
                     self.read_run(line, elements.clone(), level, &mut run)?;
-                    self.undo(line, &mut run);
+                    self.invert(line, &mut run);
                     let first = (row - rows.start) + (taken.start - within);
                     // A run goes down one column of `out`, which is (rows, n_columns).
                     for (i, value) in run.iter().enumerate() {

@@ -99,10 +99,10 @@ pub fn substitute<'a>(
 fn neighbour<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<Substitute<'a>> {
     let (layer, part) = (layer_of(tensor.name)?, part_of(tensor.name)?);
     // Layers of a model may differ in size: weights of another length are of no use.
-    let alike = imatrix.entries.iter().filter(|(name, entry)| {
+    let similar = imatrix.entries.iter().filter(|(name, entry)| {
         part_of(name) == Some(part) && entry.weights.len() as u64 == values_of(tensor)
     });
-    let nearest = alike
+    let nearest = similar
         .filter_map(|(name, entry)| {
             let other = layer_of(name)?;
             // Ordered by distance, then by layer: of two equally near the one before.

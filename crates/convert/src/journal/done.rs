@@ -172,8 +172,8 @@ impl Remaining {
     pub fn has(&self, job: &Job) -> bool {
         let Some(ranges) = self.done.get(job.task) else { return true };
         let before = ranges.partition_point(|rows| rows.start <= job.rows.start);
-        let covering = before.checked_sub(1).map(|index| &ranges[index]);
-        covering.is_none_or(|rows| rows.end < job.rows.end)
+        let covering_range = before.checked_sub(1).map(|index| &ranges[index]);
+        covering_range.is_none_or(|rows| rows.end < job.rows.end)
     }
 }
 

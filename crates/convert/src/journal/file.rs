@@ -181,7 +181,7 @@ impl<'a> Journal<'a> {
     ///
     /// # Errors
     /// As [`Journal::open`].
-    pub fn look(path: &Path) -> Result<Option<Found>, Error> {
+    pub fn inspect(path: &Path) -> Result<Option<Found>, Error> {
         if path.exists() { Journal::lock(path).map(|(_, found)| found) } else { Ok(None) }
     }
 

@@ -69,7 +69,7 @@ pub fn merge(
     for adapter in adapters {
         let taken = merging
             .take(adapter)
-            .and_then(|()| merging.vocabulary.settle(&merging.tensors, &mut merging.checkpoint.config));
+            .and_then(|()| merging.vocabulary.write_size(&merging.tensors, &mut merging.checkpoint.config));
         taken.map_err(|error| (adapter.name.clone(), Box::new(error)))?;
     }
     let Merging { mut checkpoint, tensors, .. } = merging;
@@ -110,7 +110,7 @@ impl Merging {
         // The adapter's weights files are files of the checkpoint now.
         let own: Vec<Tensor> =
             opened.tensors.iter().map(|tensor| tensor.clone().after_parts(first_part)).collect();
-        let Sorted { modules, whole, tokens } = modules::sort_out(&own)?;
+        let Sorted { modules, whole, tokens } = modules::classify(&own)?;
 
         let whole = without_tied_copy(whole, &opened, self.is_tied());
 
@@ -170,7 +170,7 @@ impl Merging {
             let (found, reason) = ((*module).clone(), "its matrix has a pair as well");
             return Err(MergeError::Unsupported { key: "trainable_token_indices", found, reason });
         }
-        let twin = self.output_twin(&index);
+        let tied = self.output_twin(&index);
         let mut counts = Counts::default();
         for (at, tensor) in whole {
             let Some(at) = at else { continue };
@@ -193,7 +193,7 @@ impl Merging {
             let Some(at) = at else { continue };
             counts.tokens += self.take_tokens(at, tensor, config.tokens_of(module))?;
         }
-        if let Some((embedding, output)) = twin {
+        if let Some((embedding, output)) = tied {
             self.keep_tied(embedding, output);
         }
         for (_, _, tensor) in outputs {
@@ -293,9 +293,9 @@ impl Merging {
         let [is_new_embedding, is_new_output] =
             [embedding, output].map(|at| self.changed.contains(&self.tensors[at].name));
         if is_new_embedding && !is_new_output {
-            let mut twin = self.tensors[embedding].clone();
-            twin.name.clone_from(&self.tensors[output].name);
-            self.tensors[output] = twin;
+            let mut tied = self.tensors[embedding].clone();
+            tied.name.clone_from(&self.tensors[output].name);
+            self.tensors[output] = tied;
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) struct Sorted<'a> {
 ///
 /// # Errors
 /// [`MergeError::Type`], [`MergeError::Unknown`], [`MergeError::Missing`].
-pub(super) fn sort_out(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
+pub(super) fn classify(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
     let Sorted { mut modules, mut whole, mut tokens } = Sorted::default();
     let saved: HashSet<String> = tensors
         .iter()
@@ -129,12 +129,12 @@ pub(super) fn sort_out(tensors: &[Tensor]) -> Result<Sorted<'_>, MergeError> {
 
 /// The halves of a module's pair that are not there.
 fn missing_halves(module: &Module<'_>) -> Vec<String> {
-    let spelled = |half: &str| match module.is_embedding {
+    let half_name = |half: &str| match module.is_embedding {
         true => format!("{PREFIX}{}.lora_embedding_{half}", module.name),
         false => format!("{PREFIX}{}.lora_{half}.weight", module.name),
     };
     let halves = [("A", module.a), ("B", module.b)];
-    halves.iter().filter(|(_, half)| half.is_none()).map(|(name, _)| spelled(name)).collect()
+    halves.iter().filter(|(_, half)| half.is_none()).map(|(name, _)| half_name(name)).collect()
 }
 
 /// Names of the base model's tensors, looked up by the adapter's modules.

@@ -71,18 +71,18 @@ pub(super) fn places(
     }
     let name = unwrapped(&module.name);
     let is_turned = model.is_some_and(|model| TURNED_MODELS.contains(&model));
-    let (mut found, mut unfit): (Vec<(&str, Vec<Place>)>, Option<Tensor>) = (Vec::new(), None);
+    let (mut found, mut mismatch): (Vec<(&str, Vec<Place>)>, Option<Tensor>) = (Vec::new(), None);
     for parameter in parameters {
         let key = format!("{name}.{parameter}");
         let pair = Pair { a, b, rank: config.rank_of(&key), scale: config.scaling_of(&key, scale) };
         match pair.places(names, name, parameter, is_turned) {
             Found::Places(places) => found.push((parameter, places)),
-            Found::Unfit(tensor) => unfit = Some(tensor),
+            Found::Unfit(tensor) => mismatch = Some(tensor),
             Found::Nothing => {}
         }
     }
     match found.len() {
-        0 => match unfit {
+        0 => match mismatch {
             Some(target) => {
                 let expected =
                     "a pair of (experts x rank, in) and (out, rank x experts) for a parameter of its module";

@@ -55,7 +55,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// [`MergeError::Vocabulary`] for an output matrix of another size than the embedding.
-    pub(super) fn settle(&self, tensors: &[Tensor], config: &mut Json) -> Result<(), MergeError> {
+    pub(super) fn write_size(&self, tensors: &[Tensor], config: &mut Json) -> Result<(), MergeError> {
         let Some(embedding) = tensors.iter().find(|tensor| is_embedding(&tensor.name)) else { return Ok(()) };
         if self.resized.is_empty() {
             return Ok(());

@@ -8,8 +8,8 @@ use std::{
 use gguf::{Claim, Output, PartNumber, Plan, check_open_files};
 
 use super::{
-    found::{report_done, same_plan},
     names::{self, Place, part_path},
+    state::{report_done, same_plan},
 };
 use crate::{
     Error,

@@ -6,9 +6,9 @@
 //! plan, coverage and every checksum before the output gets its name.
 
 mod assemble;
-mod found;
 mod names;
 mod share;
+mod state;
 mod write;
 
 pub use assemble::assemble;

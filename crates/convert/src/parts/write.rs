@@ -9,9 +9,9 @@ use std::{
 use gguf::{Claim, Output, PartNumber, Plan, check_open_files};
 
 use super::{
-    found::{report_done, same_plan},
     names::{self, Place, part_path},
     share::{Rates, Share},
+    state::{report_done, same_plan},
 };
 use crate::{
     Error,
@@ -90,7 +90,7 @@ pub fn write_part(
     // Parts hold no lock on the file that they share. After taking the journal's lock, so that of a part and a whole run that start
     // at the same time at least one sees the other.
     if part.place == Place::Shared {
-        Journal::look(&Journal::path_of(first)).map_err(|error| names::busy(error, first))?;
+        Journal::inspect(&Journal::path_of(first)).map_err(|error| names::busy(error, first))?;
     }
     let journal = journal.for_others();
     // A journal without any rows is not binding.

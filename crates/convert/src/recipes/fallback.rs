@@ -10,11 +10,11 @@ use super::RecipeError;
 pub struct Fallback {
     /// The dtype that would have been taken.
     pub preferred: DType,
-    /// Elements in a row of the tensor, no multiple of a block of `wanted`.
+    /// Elements in a row of the tensor, no multiple of a block of `preferred`.
     pub row_elems: u64,
 }
 
-/// The dtype that fits a row of `row_elems`: `wanted`, its replacement, or f16 where neither does.
+/// The dtype that fits a row of `row_elems`: `preferred`, its replacement, or f16 where neither does.
 ///
 /// Source: `tensor_type_fallback` in `src/llama-quant.cpp`, llama-cpp-python 0.3.36.
 pub(super) fn fit(

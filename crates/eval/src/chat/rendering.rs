@@ -70,9 +70,9 @@ fn render_here(template: &str, chat: &Chat, settings: &Settings<'_>, fuel: u64) 
         output.write_str(&python::text(value)?).map_err(|_| python::invalid("the text cannot be written"))
     });
     let refused = Arc::new(AtomicBool::new(false));
-    let says_so = Arc::clone(&refused);
+    let is_refused = Arc::clone(&refused);
     environment.add_function("raise_exception", move |text: Value| -> Result<Value, minijinja::Error> {
-        says_so.store(true, Ordering::Relaxed);
+        is_refused.store(true, Ordering::Relaxed);
         Err(minijinja::Error::new(ErrorKind::InvalidOperation, python::text(&text)?))
     });
     let date = settings.date;

@@ -186,9 +186,9 @@ fn buckets(n_buckets: usize, both: bool, end: usize) -> Buckets {
             return distance;
         }
         // In the order of operations, and in the precision, of transformers.
-        let far = libm::logf(distance as f32 / n_near as f32) / libm::logf(FAR / n_near as f32)
+        let log_share = libm::logf(distance as f32 / n_near as f32) / libm::logf(FAR / n_near as f32)
             * (n - n_near) as f32;
-        n_near.saturating_add(far as usize).min(n - 1)
+        n_near.saturating_add(log_share as usize).min(n - 1)
     };
     let before: Vec<usize> = (0..end).map(bucket).collect();
     let after = before.iter().map(|bucket| if both { n + bucket } else { 0 }).collect();

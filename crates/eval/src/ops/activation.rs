@@ -104,7 +104,7 @@ impl Activation {
         })
     }
 
-    /// Backward pass through [`Activation::apply_gated`]: `gate` becomes its own gradient, `of_y` that of
+    /// Backward pass through [`Activation::apply_gated`]: `gate` becomes its own gradient, `grad_y` that of
     /// `up`. Both stay unchanged without slopes.
     pub fn backward_gated(self, gate: &mut Rows, up: &Rows, grad_y: &mut Rows) {
         let width = grad_y.ncols().max(1);
@@ -114,7 +114,7 @@ impl Activation {
     }
 
     /// Backward pass through [`Activation::apply_halves`]: `both` (n, 2 n_ff) becomes its own gradient;
-    /// `of_y` (n, n_ff) is overwritten.
+    /// `grad_y` (n, n_ff) is overwritten.
     pub fn backward_halves(self, both: &mut Rows, gate_first: bool, grad_y: &mut Rows) {
         let width = grad_y.ncols().max(1);
         let rows = grad_y.as_mut_slice().par_chunks_mut(width);
@@ -127,7 +127,7 @@ impl Activation {
         });
     }
 
-    /// Backward pass through [`Activation::apply`] of `x`: `of_y` becomes the gradient of `x`.
+    /// Backward pass through [`Activation::apply`] of `x`: `grad_y` becomes the gradient of `x`.
     pub fn backward(self, x: &Rows, grad_y: &mut Rows) {
         let width = x.ncols().max(1);
         let rows = grad_y.as_mut_slice().par_chunks_mut(width).zip(x.as_slice().par_chunks(width));

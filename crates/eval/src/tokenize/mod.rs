@@ -198,8 +198,8 @@ impl Tokenizer {
         }
         let second = self.encode(second, true, false)?;
         // `encode` added a BOS to the second text too: it is removed; the end token stays.
-        let begins = vocab.bos.is_some() && second.first().copied() == vocab.bos;
-        ids.extend_from_slice(&second[usize::from(begins)..]);
+        let repeats_bos = vocab.bos.is_some() && second.first().copied() == vocab.bos;
+        ids.extend_from_slice(&second[usize::from(repeats_bos)..]);
         Ok(ids)
     }
 

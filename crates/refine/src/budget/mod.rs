@@ -72,7 +72,7 @@ pub enum BudgetError {
 }
 
 /// Predicts the divergence at one type from the one `measured` at another. For small errors it is a quadratic
-/// form, so it scales with the mean squared errors: `wanted` of the predicted type, `probed` of the measured
+/// form, so it scales with the mean squared errors: `target` of the predicted type, `probed` of the measured
 /// one.
 pub fn predicted(measured: f64, target: f64, probed: f64) -> f64 {
     // The measured divergence of an insensitive matrix can be negative by rounding.

@@ -63,7 +63,7 @@ impl Plan {
     }
 }
 
-/// Collects gradient statistics for a plan from [`Plan::of_outputs`], last step first, over the same training
+/// Collects gradient statistics for a plan from [`Plan::plan_outputs`], last step first, over the same training
 /// and held-out tokens as [`super::gather`].
 ///
 /// # Errors

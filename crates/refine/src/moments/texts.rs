@@ -53,7 +53,7 @@ impl Texts {
         Texts::from_transcripts(model, &chats, context)
     }
 
-    /// Rendered chats, cut like those of [`Texts::of_chats`].
+    /// Rendered chats, cut like those of [`Texts::from_chats`].
     ///
     /// # Errors
     /// Errors of the tokenizer; [`eval::Error::OutOfRange`] for chunks without tokens.

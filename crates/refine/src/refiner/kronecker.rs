@@ -42,7 +42,7 @@ impl Refiner {
         rows: &StockRows<'_>,
         (n_rows, n_columns): (u64, usize),
     ) -> Result<Option<(Gram, Gram)>, Error> {
-        let Some(outputs) = self.outputs.as_ref().filter(|_| KroneckerRounding::takes(rows.dtype)) else {
+        let Some(outputs) = self.outputs.as_ref().filter(|_| KroneckerRounding::supports(rows.dtype)) else {
             return Ok(None);
         };
         // Two metrics with their factors and statistics; weights, points and errors, twice.

@@ -81,7 +81,7 @@ impl Search {
         }
     }
 
-    /// The point nearest to `wanted`, in units of the scale, with weights per column.
+    /// The point nearest to `target`, in units of the scale, with weights per column.
     #[inline(always)]
     pub fn nearest(&self, target: &[Lanes; COLUMNS], weights: &[f32; COLUMNS]) -> Found {
         let n_levels = self.levels.len();

@@ -76,7 +76,7 @@ impl KroneckerRounding {
     }
 
     /// True if the type is supported: its columns are not coded eight at a time.
-    pub fn takes(dtype: DType) -> bool {
+    pub fn supports(dtype: DType) -> bool {
         frozen(dtype).is_some()
     }
 
@@ -84,7 +84,7 @@ impl KroneckerRounding {
     /// entry and the better one on return. Scales stay unchanged.
     ///
     /// # Errors
-    /// For an unsupported type ([`takes`](Self::takes)) and lengths that do not agree.
+    /// For an unsupported type ([`supports`](Self::supports)) and lengths that do not agree.
     pub fn refine(&self, dtype: DType, weights: &[f32], blocks: &mut [u8]) -> Result<(), Error> {
         let (n_columns, order) = (self.inputs.n_columns(), self.output_factor.order());
         let row_bytes = row_bytes(dtype, weights, blocks, n_columns)?;

@@ -189,7 +189,7 @@ pub struct Column<'a> {
 }
 
 impl Column<'_> {
-    /// The points whose values are nearest to `wanted`, and the resulting errors `weight - value`. A row with
+    /// The points whose values are nearest to `target`, and the resulting errors `weight - value`. A row with
     /// scale zero keeps its point.
     #[inline(always)]
     pub fn nearest(self, nearest: &impl Nearest, target: &Lanes, points: &Lanes) -> (Lanes, Lanes) {

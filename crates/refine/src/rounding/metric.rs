@@ -28,11 +28,11 @@ impl Metric {
         let mean = mean_square(gram)?;
         // The scale of inputs cancels in every step; normalizing it keeps f32 in range.
         let scale = 1.0 / mean;
-        let apart = f64::from(1.0 - shrinkage) * scale;
+        let off_diagonal = f64::from(1.0 - shrinkage) * scale;
         let sums = gram.sums();
         let h = Array2::from_shape_fn((n, n), |(i, j)| {
             let sum = f64::from(sums[i * n + j]);
-            if i == j { (sum * scale + f64::from(damping)) as f32 } else { (sum * apart) as f32 }
+            if i == j { (sum * scale + f64::from(damping)) as f32 } else { (sum * off_diagonal) as f32 }
         });
         // A column without input has a zero diagonal unless damping is added; its levels stay.
         let inverse = |h: f32| if h > 0.0 { 1.0 / h } else { 0.0 };

@@ -210,7 +210,7 @@ fn output_statistics_lower_the_kronecker_error() {
         let mut both = one.clone();
         let sides = KroneckerRounding::new(&inputs, &outputs, &options).unwrap();
         sides.refine(dtype, &weights, &mut both).unwrap();
-        assert!(KroneckerRounding::takes(dtype));
+        assert!(KroneckerRounding::supports(dtype));
         assert!(error(&one) < error(&blocks), "{dtype}");
         assert!(error(&both) < 0.9 * error(&one), "{dtype}: {} by one side, {}", error(&one), error(&both));
         // Sweeps alone go down from wherever they begin.
@@ -292,7 +292,7 @@ fn rows_that_do_not_matter_and_lengths_that_do_not_agree() {
     };
     assert_eq!(refine(DType::Q4_0, N, 54), "rows of a matrix: expected 70, found 1");
     assert_eq!(refine(DType::F16, N, 2 * N), "rounding f16 is not supported");
-    assert!(!KroneckerRounding::takes(DType::F16) && !KroneckerRounding::takes(DType::IQ2_XS));
+    assert!(!KroneckerRounding::supports(DType::F16) && !KroneckerRounding::supports(DType::IQ2_XS));
     let nothing = Gram::new(M);
     assert!(matches!(KroneckerRounding::new(&inputs, &nothing, &options), Err(Error::NoTokens)));
     assert!(divergence(&inputs, &nothing, DType::Q4_0, &weights, &blocks).is_err());

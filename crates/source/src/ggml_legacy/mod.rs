@@ -266,7 +266,7 @@ impl LegacyModel {
         Ok(Cow::Owned(blocks))
     }
 
-    /// The blocks of rows `rows` as those of [`LegacyTensor::today`]; none where there is no such type.
+    /// The blocks of rows `rows` as those of [`LegacyTensor::current_dtype`]; none where there is no such type.
     ///
     /// # Errors
     /// As [`LegacyModel::blocks`].

@@ -58,7 +58,7 @@ struct File {
     /// Location of the bytes, for messages.
     path: PathBuf,
     /// Blocks that are in the queue or on their way. Taken after the lock of the queue.
-    asked: Mutex<HashSet<u64>>,
+    requested: Mutex<HashSet<u64>>,
     /// Held by the one thread that reads the whole file where ranges are ignored.
     whole: Mutex<()>,
 }
@@ -81,10 +81,10 @@ impl Fetcher {
     /// Adds the unrequested blocks of `range` to the queue, at the front if `urgent`.
     fn ask(&self, state: &mut State, file: &Arc<File>, range: &Range<u64>, urgent: bool) {
         let blocks: Vec<u64> = {
-            let mut asked = lock(&file.asked);
+            let mut requested = lock(&file.requested);
             file.sparse
                 .blocks_of(range)
-                .filter(|block| !file.sparse.has(*block) && asked.insert(*block))
+                .filter(|block| !file.sparse.has(*block) && requested.insert(*block))
                 .collect()
         };
         if blocks.is_empty() {
@@ -132,7 +132,7 @@ impl Shared {
             };
             let mut state = lock(&self.state);
             // Blocks that arrived may be released and requested again.
-            lock(&file.asked).retain(|block| !blocks.contains(block));
+            lock(&file.requested).retain(|block| !blocks.contains(block));
             if let Err(error) = result {
                 state.failed.get_or_insert(read_error(&file, &error));
             }
@@ -235,8 +235,8 @@ impl FetchedFile {
     ) -> Result<FetchedFile, HubError> {
         let io = |error| HubError::Io { path: path.clone(), error };
         let sparse = SparseFile::new(storage, remote.entry().n_bytes, discards).map_err(io)?;
-        let (asked, whole) = (Mutex::default(), Mutex::default());
-        let file = Arc::new(File { remote, sparse, path, asked, whole });
+        let (requested, whole) = (Mutex::default(), Mutex::default());
+        let file = Arc::new(File { remote, sparse, path, requested, whole });
         Ok(FetchedFile { fetcher: Arc::clone(fetcher), file })
     }
 
@@ -256,16 +256,16 @@ impl FetchedFile {
         })
     }
 
-    /// Waits until `look` finds what needs bytes `range`.
-    fn wait_for<T>(&self, range: Range<u64>, look: impl Fn() -> Option<T>) -> Result<T, ReadError> {
+    /// Waits until `find` finds what needs bytes `range`.
+    fn wait_for<T>(&self, range: Range<u64>, find: impl Fn() -> Option<T>) -> Result<T, ReadError> {
         // The way of nearly every read: no lock of the queue.
-        if let Some(found) = look() {
+        if let Some(found) = find() {
             return Ok(found);
         }
         let shared = &self.fetcher.shared;
         let mut state = lock(&shared.state);
         loop {
-            if let Some(found) = look() {
+            if let Some(found) = find() {
                 return Ok(found);
             }
             if let Some(error) = &state.failed {

@@ -112,7 +112,7 @@ impl Client {
             match attempt(&mut has_progress) {
                 Ok(done) => return Ok(done),
                 Err(Attempt::Never(error)) => return Err(error),
-                Err(Attempt::Later(error, asked)) => {
+                Err(Attempt::Later(error, retry_after)) => {
                     if has_progress {
                         n_failed = 0;
                         continue;
@@ -121,7 +121,7 @@ impl Client {
                     if n_failed >= MAX_ATTEMPTS {
                         return Err(error);
                     }
-                    self.wait(asked.unwrap_or(FIRST_WAIT * (1 << (n_failed - 1))).min(LONGEST_WAIT))?;
+                    self.wait(retry_after.unwrap_or(FIRST_WAIT * (1 << (n_failed - 1))).min(LONGEST_WAIT))?;
                 }
             }
         }
@@ -220,7 +220,7 @@ impl Client {
         let is_hub = self.is_hub(uri);
         let code = text(headers, "x-error-code").unwrap_or_default().to_owned();
         let message = text(headers, "x-error-message").map(str::to_owned);
-        let asked = text(headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
+        let retry_after = text(headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
         let address = shown(uri);
         // A connection can be reused once its body was read; a long body is not worth reading.
         let _ = response.body_mut().as_reader().take(16 << 10).read_to_end(&mut Vec::new());
@@ -241,7 +241,7 @@ impl Client {
             }
             401 | 403 | 404 | 408 | 410 | 429 | 500..=599 => {
                 let problem = format!("the answer is status {status}");
-                Attempt::Later(HubError::Answer { address, problem }, asked.map(Duration::from_secs))
+                Attempt::Later(HubError::Answer { address, problem }, retry_after.map(Duration::from_secs))
             }
             _ => {
                 let problem = format!("the answer is status {status}");

@@ -182,8 +182,8 @@ impl RemoteFile {
             return Err(self.changed("the length", &n_bytes.to_string(), &length.to_string()));
         }
         if first != range.start || last >= range.end {
-            let asked = format!("bytes {} to {}", range.start, range.end - 1);
-            return Err(self.later(format!("{asked} were asked for, {first} to {last} came")));
+            let requested = format!("bytes {} to {}", range.start, range.end - 1);
+            return Err(self.later(format!("{requested} were asked for, {first} to {last} came")));
         }
         Ok(first)
     }

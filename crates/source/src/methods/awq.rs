@@ -33,7 +33,7 @@ pub(super) const AWQ: Method = Method {
     name: "AWQ",
     recognized_by: "quant_method `awq`; tensors `.qweight`, `.qzeros`, `.scales`",
     detect: |quantized| {
-        quantized.method_is(&["awq"]) || quantized.looks_like(&["qweight", "qzeros", "scales"])
+        quantized.method_is(&["awq"]) || quantized.has_tensors(&["qweight", "qzeros", "scales"])
     },
     reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
 };

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::{
     assembly::{Assembly, Taker, assemble},
-    checks::{expect_elems, unfit},
+    checks::{expect_elems, mismatch},
     method::{Method, Reading},
 };
 use crate::{
@@ -51,7 +51,7 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         let Some(scale) = assembly.get(&format!("{}_scale", codes.name)) else { continue };
         let (Dtype::U8, [packed_rows, n_columns]) = (codes.dtype, &codes.shape[..]) else {
-            return Err(unfit(
+            return Err(mismatch(
                 codes,
                 "packed rows of U8",
                 format!("{} of shape {:?}", codes.dtype, codes.shape),

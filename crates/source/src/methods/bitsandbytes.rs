@@ -25,7 +25,7 @@ use std::{ops::Range, sync::Arc};
 
 use super::{
     assembly::{Assembly, assemble},
-    checks::{expect_elems, finite_values, small_number, unfit},
+    checks::{expect_elems, finite_values, mismatch, small_number},
     method::{Method, Reading},
 };
 use crate::{Dtype, Error, Part, ReadError, Region, Span, Stored, Tensor, json, rows::read_runs};
@@ -92,9 +92,9 @@ pub(super) const BITSANDBYTES: Method = Method {
     recognized_by: "quant_method `bitsandbytes`; tensors `.absmax` and `.quant_map`, or `.SCB`",
     detect: |quantized| {
         quantized.method_is(&["bitsandbytes"])
-            || quantized.looks_like(&["absmax", "quant_map"])
-            || quantized.looks_like(&["weight_absmax", "weight_quant_map"])
-            || quantized.looks_like(&["SCB"])
+            || quantized.has_tensors(&["absmax", "quant_map"])
+            || quantized.has_tensors(&["weight_absmax", "weight_quant_map"])
+            || quantized.has_tensors(&["SCB"])
     },
     reading: Reading::Decoded(|quantized| assemble(quantized, &[take_4bit, take_8bit, refuse_rest])),
 };
@@ -185,12 +185,12 @@ fn take_state<'a>(
     let codes = codes.ok_or_else(|| Error::ScalesWithoutCodes { tensor: state.name.clone() })?;
     let companion = |assembly: &Assembly<'a>, ending: &str| {
         let sibling = format!("{name}{before}{ending}");
-        assembly.get(&sibling).ok_or_else(|| unfit(codes, format!("`{sibling}`"), "no such tensor"))
+        assembly.get(&sibling).ok_or_else(|| mismatch(codes, format!("`{sibling}`"), "no such tensor"))
     };
     // The bytes count, whatever the type says; a wider one may leave some of its last element unused.
     let (bytes, found) = (n_elems.div_ceil(2), codes.n_bytes());
     if found < bytes || found - bytes >= codes.dtype.bits().div_ceil(8) {
-        return Err(unfit(
+        return Err(mismatch(
             codes,
             format!("{bytes} bytes for shape {shape:?} of its state"),
             format!("{found} bytes"),
@@ -243,7 +243,7 @@ fn read_state(parts: &[Part], tensor: &Tensor) -> Result<State, Error> {
     let state = json::parse(&tensor.name, bytes)?;
     let wrong = |key: &str, expected: &str| {
         let found = state.get(key).map_or("nothing".to_owned(), ToString::to_string);
-        unfit(tensor, format!("{expected} at `{key}`"), found)
+        mismatch(tensor, format!("{expected} at `{key}`"), found)
     };
     let size = |key: &str| state[key].as_u64().filter(|size| *size > 0).ok_or_else(|| wrong(key, "a size"));
     let quant_type = state["quant_type"].as_str().unwrap_or_default();
@@ -388,7 +388,7 @@ fn take_8bit(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let codes = assembly.get(&name);
         let codes = codes.ok_or_else(|| Error::ScalesWithoutCodes { tensor: scales.name.clone() })?;
         let [n_rows, row_elems] = codes.shape[..] else {
-            return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));
+            return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
         };
         expect_elems(codes, &[Dtype::I8], n_rows * row_elems)?;
         expect_elems(scales, &[Dtype::F32], n_rows)?;
@@ -396,7 +396,7 @@ fn take_8bit(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             // Others are orders of matrix kernels: col32, col_turing, col_ampere.
             match small_number(assembly.quantized.parts, format)? {
                 0 => assembly.used(format),
-                other => return Err(unfit(format, "0, codes in rows", other.to_string())),
+                other => return Err(mismatch(format, "0, codes in rows", other.to_string())),
             }
         }
         let scales_name = scales.name.clone();

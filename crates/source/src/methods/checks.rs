@@ -3,7 +3,7 @@
 use crate::{Dtype, Error, Part, ReadError, Tensor, rows::read_elems};
 
 /// Error for a tensor that does not match its format: expected and found.
-pub(super) fn unfit(tensor: &Tensor, expected: impl Into<String>, found: impl Into<String>) -> Error {
+pub(super) fn mismatch(tensor: &Tensor, expected: impl Into<String>, found: impl Into<String>) -> Error {
     Error::PartForm { tensor: tensor.name.clone(), expected: expected.into(), found: found.into() }
 }
 
@@ -16,7 +16,7 @@ pub(super) fn expect_dtype(tensor: &Tensor, dtypes: &[Dtype]) -> Result<(), Erro
         return Ok(());
     }
     let expected: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
-    Err(unfit(tensor, expected.join(" or "), tensor.dtype.name()))
+    Err(mismatch(tensor, expected.join(" or "), tensor.dtype.name()))
 }
 
 /// Checks how many elements a tensor has, in whatever shape, and that they are of one of these types.
@@ -30,7 +30,7 @@ pub(super) fn expect_elems(tensor: &Tensor, dtypes: &[Dtype], n_elems: u64) -> R
     if found == n_elems {
         return Ok(());
     }
-    Err(unfit(tensor, format!("{n_elems} elements"), format!("shape {:?}", tensor.shape)))
+    Err(mismatch(tensor, format!("{n_elems} elements"), format!("shape {:?}", tensor.shape)))
 }
 
 /// All elements of a small tensor as f32, each finite: scales of whole tensors, tables.

@@ -24,7 +24,7 @@ pub(super) const COMPRESSED_TENSORS: Method = Method {
     recognized_by: "quant_method `compressed-tensors`; tensors `.weight_packed` and `.weight_scale`",
     detect: |quantized| {
         quantized.method_is(&["compressed-tensors"])
-            || quantized.looks_like(&["weight_packed", "weight_scale"])
+            || quantized.has_tensors(&["weight_packed", "weight_scale"])
     },
     reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
 };

@@ -122,7 +122,7 @@ pub(super) struct Parts<'a> {
     /// Factors of columns.
     pub columns: Option<&'a Tensor>,
     /// True if the values stay in blocks when a block can hold them.
-    pub stays: bool,
+    pub keeps_blocks: bool,
     /// True if activations must not be rounded to 4 bits.
     pub wide_activations: bool,
 }
@@ -147,7 +147,7 @@ impl<'a> Parts<'a> {
         if let Some(columns) = self.columns.filter(|columns| columns.shape[..] != [row_elems]) {
             return Err(wrong_shape(columns, format!("[{row_elems}]"), codes));
         }
-        let dtype = format.block(row_elems).filter(|_| self.stays && self.columns.is_none());
+        let dtype = format.block(row_elems).filter(|_| self.keeps_blocks && self.columns.is_none());
         let stored_blocks = dtype.map(|dtype: DType| StoredBlocks {
             dtype,
             scales: tensor_scales.clone(),
@@ -219,7 +219,7 @@ pub(super) fn take_with(
             written: spelling.tensor_scale.map_or(Written::Factor, |(_, written)| written),
             columns: part(".pre_quant_scale"),
             // MXFP4 from other sources is decoded like all weights, even if ggml could hold the blocks.
-            stays: is_nvfp4
+            keeps_blocks: is_nvfp4
                 || spelling.codes == "_blocks"
                 || keeps_experts && codes.name.contains(".experts."),
             wide_activations: is_nvfp4 && wide_activations(codes),

@@ -44,9 +44,9 @@ pub(super) const FP8: Method = Method {
     detect: |quantized| {
         let is_fp8 = |tensor: &Tensor| matches!(tensor.dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2);
         quantized.method_is(&["fp8", "fbgemm_fp8", "mxfp8"])
-            || quantized.looks_like(&["weight_scale_inv"])
+            || quantized.has_tensors(&["weight_scale_inv"])
             || quantized.has_all(&["qscale_weight"])
-            || quantized.looks_like(&["weight_scale"]) && quantized.tensors.iter().any(is_fp8)
+            || quantized.has_tensors(&["weight_scale"]) && quantized.tensors.iter().any(is_fp8)
     },
     reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
 };

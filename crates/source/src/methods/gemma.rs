@@ -21,7 +21,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::{Assembly, Taker, assemble},
-    checks::unfit,
+    checks::mismatch,
     code_parts::{dense_rows, part_of, shape_error},
     method::{Method, Reading},
 };
@@ -82,7 +82,7 @@ fn take_module<'a>(
         (Dtype::U8, 4) => (4, 0, 8.0),
         (Dtype::U8, 2) => (2, 0, 2.0),
         (dtype, bits) => {
-            return Err(unfit(
+            return Err(mismatch(
                 codes,
                 "I8, or U8 with 4 or 2 bits by the config",
                 format!("{dtype} with {bits}"),

@@ -35,7 +35,7 @@ pub(super) const GPTQ: Method = Method {
     name: "GPTQ",
     recognized_by: "quant_method `gptq`; tensors `.qweight`, `.qzeros`, `.scales`, `.g_idx`",
     detect: |quantized| {
-        quantized.method_is(&["gptq"]) || quantized.looks_like(&["qweight", "qzeros", "scales", "g_idx"])
+        quantized.method_is(&["gptq"]) || quantized.has_tensors(&["qweight", "qzeros", "scales", "g_idx"])
     },
     reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
 };

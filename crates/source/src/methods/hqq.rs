@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::{
     assembly::{Assembly, assemble},
-    checks::{expect_elems, small_number, unfit},
+    checks::{expect_elems, mismatch, small_number},
     method::{Method, Reading},
     number_tables::Scales,
     planes::{Groups, Offset, Planes},
@@ -64,7 +64,7 @@ const SETTINGS: &[&str] = &[
 pub(super) const HQQ: Method = Method {
     name: "HQQ",
     recognized_by: "quant_method `hqq`; tensors `.W_q`, `.scale` and `.zero`",
-    detect: |quantized| quantized.method_is(&["hqq"]) || quantized.looks_like(&["W_q", "scale", "zero"]),
+    detect: |quantized| quantized.method_is(&["hqq"]) || quantized.has_tensors(&["W_q", "scale", "zero"]),
     reading: Reading::Decoded(|quantized| {
         let mut decoded = assemble(quantized, &[take, refuse_rest])?;
         decoded.sort_by_name(quantized);
@@ -96,33 +96,33 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     let parts = assembly.quantized.parts;
     let companion = |assembly: &Assembly<'a>, ending: &str| {
         let sibling = format!("{module}.{ending}");
-        assembly.get(&sibling).ok_or_else(|| unfit(codes, format!("`{sibling}`"), "no such tensor"))
+        assembly.get(&sibling).ok_or_else(|| mismatch(codes, format!("`{sibling}`"), "no such tensor"))
     };
     for flag in ["quant_scale", "quant_zero"] {
         if let Some(flag) = assembly.get(&format!("{module}.{flag}"))
             && small_number(parts, flag)? != 0
         {
-            return Err(unfit(flag, "0: scales and zeros that are not quantized themselves", "1"));
+            return Err(mismatch(flag, "0: scales and zeros that are not quantized themselves", "1"));
         }
     }
     let shape = shape_of(parts, companion(assembly, "shape")?)?;
     let [n_rows, row_elems] = shape;
     // Its factors were read from 8 bytes each, but the product has to fit.
     let n_elems = n_rows.checked_mul(row_elems).filter(|n| *n > 0);
-    let n_elems = n_elems.ok_or_else(|| unfit(codes, "a matrix", format!("shape {shape:?}")))?;
+    let n_elems = n_elems.ok_or_else(|| mismatch(codes, "a matrix", format!("shape {shape:?}")))?;
     let packing = packing_of(parts, companion(assembly, "packing")?)?;
     let axis = companion(assembly, "axis")?;
     let groups = match small_number(parts, axis)? {
         0 => Groups::Columns,
         1 => Groups::Rows,
-        other => return Err(unfit(axis, "0 or 1", other.to_string())),
+        other => return Err(mismatch(axis, "0 or 1", other.to_string())),
     };
     // G is (rows, columns). Without a group size whole rows, or columns, of the matrix are groups.
     let group = match assembly.get(&format!("{module}.group_size")) {
         Some(tensor) => {
             let group = small_number(parts, tensor)?;
             if group == 0 || !n_elems.is_multiple_of(group) {
-                return Err(unfit(tensor, format!("a divisor of {n_elems}"), group.to_string()));
+                return Err(mismatch(tensor, format!("a divisor of {n_elems}"), group.to_string()));
             }
             group
         }
@@ -136,19 +136,19 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     // Rows of a plane: all planes together have the rows of G, the last may have fewer.
     let n_planes = packing.shifts.len() as u64;
     if packing.word_bytes == 1 && !rows.is_multiple_of(n_planes) {
-        return Err(unfit(codes, format!("a multiple of {n_planes} rows of groups"), rows.to_string()));
+        return Err(mismatch(codes, format!("a multiple of {n_planes} rows of groups"), rows.to_string()));
     }
     let plane = rows.div_ceil(n_planes) * columns;
     let n_bytes = plane.saturating_mul(packing.word_bytes);
     if codes.n_bytes() != n_bytes {
         let expected = format!("{n_bytes} bytes of {} for shape {shape:?}", packing.name);
-        return Err(unfit(codes, expected, format!("{} bytes", codes.n_bytes())));
+        return Err(mismatch(codes, expected, format!("{} bytes", codes.n_bytes())));
     }
     let n_groups = if groups == Groups::Rows { rows } else { columns };
     let (scale, zero) = (companion(assembly, "scale")?, companion(assembly, "zero")?);
     let floats = |tensor: &Tensor| {
         expect_elems(tensor, &[Dtype::F16, Dtype::BF16, Dtype::F32], n_groups)?;
-        Scales::of(tensor).ok_or_else(|| unfit(tensor, "floats", tensor.dtype.name()))
+        Scales::of(tensor).ok_or_else(|| mismatch(tensor, "floats", tensor.dtype.name()))
     };
     let stored = Planes {
         codes: codes.span(),
@@ -179,7 +179,7 @@ fn shape_of(parts: &[Part], tensor: &Tensor) -> Result<[u64; 2], Error> {
     let (dims, _) = bytes.as_chunks();
     match dims {
         [out, row] => Ok([u64::from_le_bytes(*out), u64::from_le_bytes(*row)]),
-        _ => Err(unfit(tensor, "two sizes", format!("{} bytes", bytes.len()))),
+        _ => Err(mismatch(tensor, "two sizes", format!("{} bytes", bytes.len()))),
     }
 }
 
@@ -190,7 +190,7 @@ fn packing_of(parts: &[Part], tensor: &Tensor) -> Result<&'static Packing, Error
         let names: Vec<&str> = PACKINGS.iter().map(|packing| packing.name).collect();
         // Names of other packings are short; anything longer is not a name.
         let found = String::from_utf8_lossy(&bytes[..bytes.len().min(32)]).into_owned();
-        unfit(tensor, format!("one of {}", names.join(", ")), found)
+        mismatch(tensor, format!("one of {}", names.join(", ")), found)
     })
 }
 

@@ -238,8 +238,8 @@ impl Microscaled {
     ) -> Result<(), ReadError> {
         let Format::Mxfp8(numbers) = self.format else { return Ok(()) };
         let before = groups.start * self.format.group();
-        let asked = (columns.start - before) as usize..(columns.end - before) as usize;
-        match numbers.not_a_number(&codes[asked]) {
+        let within = (columns.start - before) as usize..(columns.end - before) as usize;
+        match numbers.not_a_number(&codes[within]) {
             None => Ok(()),
             Some(found) => Err(ReadError::no_value(&self.codes_name, row, "finite codes", found)),
         }

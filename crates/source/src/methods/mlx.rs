@@ -24,7 +24,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::{Assembly, Taker, assemble},
-    checks::unfit,
+    checks::mismatch,
     code_parts::{dense_rows, floats_of, shape_error},
     experts::split_experts,
     fp4,
@@ -42,7 +42,7 @@ pub(super) const MLX: Method = Method {
     recognized_by: "`quantization` without a method, or quant_method `metal`; tensors `.weight` of U32 and `.scales`",
     detect: |quantized| {
         let has_words = || quantized.tensors.iter().any(|t| t.dtype == Dtype::U32 && t.ending() == "weight");
-        quantized.method_is(&["metal"]) || quantized.looks_like(&["weight", "scales"]) && has_words()
+        quantized.method_is(&["metal"]) || quantized.has_tensors(&["weight", "scales"]) && has_words()
     },
     reading: Reading::Decoded(|quantized| {
         let mut decoded = assemble(quantized, TAKERS)?;
@@ -85,7 +85,7 @@ fn floats(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         };
         let found = format.name();
         if let Some(mode) = mode(assembly.quantized, module).filter(|mode| *mode != found) {
-            return Err(unfit(
+            return Err(mismatch(
                 codes,
                 format!("mode `{mode}`, as the config says"),
                 format!("mode `{found}`"),
@@ -113,28 +113,28 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     let offsets = if assembly.get(&offsets).is_some() { offsets } else { format!("{module}.biases") };
     let offsets = floats_of(assembly, codes, &offsets)?;
     let ([outer @ .., n_rows, n_words], Some(n_groups)) = (&codes.shape[..], scales.shape.last()) else {
-        return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));
+        return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
     };
     let (n_rows, n_words, n_groups) = (*n_rows, *n_words, *n_groups);
     if offsets.shape != scales.shape
         || scales.shape[..scales.shape.len() - 1] != codes.shape[..codes.shape.len() - 1]
     {
-        let odd = if offsets.shape == scales.shape { scales } else { offsets };
-        return Err(shape_error(odd, codes, "a row of groups for each row of codes"));
+        let mismatched = if offsets.shape == scales.shape { scales } else { offsets };
+        return Err(shape_error(mismatched, codes, "a row of groups for each row of codes"));
     }
     let bits = number(assembly.quantized, module, "bits");
     let bits = bits.filter(|bits| (2..=8).contains(bits) && *bits != 7);
     let bits =
-        bits.ok_or_else(|| unfit(codes, "`bits` of 2, 3, 4, 5, 6 or 8 in the config", "none that is"))?;
+        bits.ok_or_else(|| mismatch(codes, "`bits` of 2, 3, 4, 5, 6 or 8 in the config", "none that is"))?;
     let size = number(assembly.quantized, module, "group_size").filter(|size| *size > 0);
-    let size = size.ok_or_else(|| unfit(codes, "a `group_size` in the config", "none"))?;
+    let size = size.ok_or_else(|| mismatch(codes, "a `group_size` in the config", "none"))?;
     // bits · g · groups = bits of a row: the config's numbers have to be those of the tensors.
     let row_bits = n_words.checked_mul(32).filter(|bits| *bits > 0);
     let by_config = bits.checked_mul(size).and_then(|bits| bits.checked_mul(n_groups));
     if row_bits.is_none() || row_bits != by_config {
         let expected =
             format!("rows of {n_groups} groups of {size} codes of {bits} bits, as the config says");
-        return Err(unfit(codes, expected, format!("rows of {n_words} words")));
+        return Err(mismatch(codes, expected, format!("rows of {n_words} words")));
     }
     let n_columns = size * n_groups;
     let weights = CodedWeights {

@@ -30,7 +30,7 @@ pub(super) const MODELOPT: Method = Method {
         let has_algorithm = || quantized.config().is_some_and(|config| config.get("quant_algo").is_some());
         quantized.method_is(&["modelopt", "modelopt_fp4"])
             || quantized.method().is_none() && has_algorithm()
-            || quantized.looks_like(&["weight_scale_2"])
+            || quantized.has_tensors(&["weight_scale_2"])
     },
     reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
 };

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::{
     assembly::Assembly,
-    checks::unfit,
+    checks::mismatch,
     code_parts::{dense_rows, floats_of, shape_error},
 };
 use crate::{
@@ -37,13 +37,13 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             continue;
         }
         if let Some(second) = assembly.get(&format!("{module}.weight_scale_2")) {
-            return Err(unfit(second, "integers with one stage of scales", "a second one (W4A8_AWQ)"));
+            return Err(mismatch(second, "integers with one stage of scales", "a second one (W4A8_AWQ)"));
         }
         let [rows, n_columns] = codes.shape[..] else {
-            return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));
+            return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
         };
         if rows == 0 || n_columns == 0 {
-            return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));
+            return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
         }
         let mut weights = match codes.dtype {
             Dtype::U8 => nibbles(codes, scales, [rows.saturating_mul(2), n_columns])?,

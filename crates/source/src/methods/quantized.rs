@@ -107,7 +107,7 @@ impl<'a> Quantized<'a> {
     }
 
     /// True if no config names a method and there are tensors with all these endings.
-    pub fn looks_like(&self, endings: &[&str]) -> bool {
+    pub fn has_tensors(&self, endings: &[&str]) -> bool {
         self.method().is_none() && self.has_all(endings)
     }
 

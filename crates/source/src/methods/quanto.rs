@@ -19,7 +19,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::{Assembly, Taker, assemble},
-    checks::{expect_dtype, expect_elems, unfit},
+    checks::{expect_dtype, expect_elems, mismatch},
     fp8,
     method::{Method, Reading},
     number_tables::{Numbers, Scales},
@@ -30,7 +30,7 @@ use crate::{Dtype, Error, Tensor};
 pub(super) const QUANTO: Method = Method {
     name: "quanto",
     recognized_by: "quant_method `quanto`; tensors `._data` and `._scale`",
-    detect: |quantized| quantized.method_is(&["quanto"]) || quantized.looks_like(&["_data", "_scale"]),
+    detect: |quantized| quantized.method_is(&["quanto"]) || quantized.has_tensors(&["_data", "_scale"]),
     reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
 };
 
@@ -55,26 +55,26 @@ fn packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 fn take_packed<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, name: &str) -> Result<(), Error> {
     let companion = |ending: &str| {
         let sibling = format!("{name}.{ending}");
-        assembly.get(&sibling).ok_or_else(|| unfit(codes, format!("`{sibling}`"), "no such tensor"))
+        assembly.get(&sibling).ok_or_else(|| mismatch(codes, format!("`{sibling}`"), "no such tensor"))
     };
     let (scales, shifts) = (companion("_scale")?, companion("_shift")?);
     expect_dtype(codes, &[Dtype::U8])?;
     let [packed_rows, group] = codes.shape[..] else {
-        return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));
+        return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
     };
     // Rows of G are those of its scales; the last part of a byte may be short of some.
     let rows: u64 = scales.shape.iter().product();
     let bits = [4, 2].into_iter().find(|bits| rows > 0 && rows.div_ceil(8 / bits) == packed_rows);
     let (Some(bits), true) = (bits, group > 0) else {
         let expected = format!("2 or 4 rows of groups for each of {packed_rows} rows of bytes");
-        return Err(unfit(scales, expected, format!("{rows}")));
+        return Err(mismatch(scales, expected, format!("{rows}")));
     };
     let n_elems = rows.checked_mul(group);
     let n_elems =
-        n_elems.ok_or_else(|| unfit(codes, "a size of 64 bits", format!("{rows} rows of {group}")))?;
+        n_elems.ok_or_else(|| mismatch(codes, "a size of 64 bits", format!("{rows} rows of {group}")))?;
     let shape = shape_of(assembly, name, n_elems).filter(|[_, row_elems]| row_elems.is_multiple_of(group));
     let shape = shape.ok_or_else(|| {
-        unfit(codes, "a bias or sizes in config.json that tell how long its rows are", "nothing that fits")
+        mismatch(codes, "a bias or sizes in config.json that tell how long its rows are", "nothing that fits")
     })?;
     expect_elems(scales, &[Dtype::F16, Dtype::BF16, Dtype::F32], rows)?;
     expect_elems(shifts, &[Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::I8, Dtype::U8], rows)?;
@@ -83,7 +83,7 @@ fn take_packed<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, name: &str) -
         None => Scales::of(shifts).map(Offset::Shifts),
     };
     let (Some(factors), Some(offset)) = (Scales::of(scales), offset) else {
-        return Err(unfit(scales, "floats", scales.dtype.name()));
+        return Err(mismatch(scales, "floats", scales.dtype.name()));
     };
     let stored = Planes {
         codes: codes.span(),

@@ -5,7 +5,7 @@
 
 use super::{
     assembly::{Assembly, Taker, assemble},
-    checks::unfit,
+    checks::mismatch,
     fp4, fp8,
     method::{Method, Reading},
     microscaled::Format,
@@ -32,7 +32,7 @@ fn refuse_6_bits(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             .and_then(|scales| fp4::shape_of(codes, scales))
             .map(|(format, _)| format);
         if format == Some(Format::Mxfp6) {
-            return Err(unfit(codes, "codes of 4 or 8 bits", "codes of 6 bits, in Quark's own order"));
+            return Err(mismatch(codes, "codes of 4 or 8 bits", "codes of 6 bits, in Quark's own order"));
         }
     }
     Ok(())

@@ -22,7 +22,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::Assembly,
-    checks::unfit,
+    checks::mismatch,
     code_parts::{floats_of, shape_error},
 };
 use crate::{
@@ -73,7 +73,11 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let Some(of) = stated_type else {
             let found =
                 format!("{} of shape {:?}, `{}` in the config", codes.dtype, codes.shape, text("dtype"));
-            return Err(unfit(codes, "uint4 or int4 in words, uint2, int3, uint8 or int8 in bytes", found));
+            return Err(mismatch(
+                codes,
+                "uint4 or int4 in words, uint2, int3, uint8 or int8 in bytes",
+                found,
+            ));
         };
         let is_grouped = text("qscheme") == "per_group";
         let is_awq = pack_method(assembly.quantized.config()) == "reorder";
@@ -102,11 +106,11 @@ impl Module<'_> {
     fn weights(&self, zeros: Option<&Tensor>, parts: &[Part]) -> Result<CodedWeights, Error> {
         let Module { codes, scales, of, is_grouped, .. } = *self;
         let [n_streams, n_items] = codes.shape[..] else {
-            return Err(unfit(codes, "a matrix", format!("shape {:?}", codes.shape)));
+            return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
         };
         let n_elems = n_items / of.items * of.per;
         if n_streams == 0 || n_elems == 0 || !n_items.is_multiple_of(of.items) {
-            return Err(unfit(
+            return Err(mismatch(
                 codes,
                 format!("rows of whole {} codes", of.name),
                 format!("shape {:?}", codes.shape),
@@ -139,7 +143,7 @@ impl Module<'_> {
 
     /// Layout of numbers per group, row or tensor, and the number of groups.
     fn grid(&self, numbers: &Tensor, [n_rows, n_columns]: [u64; 2]) -> Result<(Strided, u64), Error> {
-        let odd = |expected: &str| shape_error(numbers, self.codes, expected);
+        let wrong_shape = |expected: &str| shape_error(numbers, self.codes, expected);
         match numbers.shape[..] {
             // Where both fit, it is the way that exports since 1.0 have.
             [n_groups, rows] if self.is_grouped && rows == n_rows && fits(n_groups, n_columns) => {
@@ -148,11 +152,11 @@ impl Module<'_> {
             [rows, n_groups] if self.is_grouped && rows == n_rows && fits(n_groups, n_columns) => {
                 Ok((Strided::by_row(numbers, n_rows, n_groups), n_groups))
             }
-            _ if self.is_grouped => Err(odd("(groups, out), or (out, groups)")),
+            _ if self.is_grouped => Err(wrong_shape("(groups, out), or (out, groups)")),
             _ => match numbers.shape.iter().product::<u64>() {
                 1 => Ok((Strided::one(numbers), 1)),
                 n if n == n_rows => Ok((Strided { row_stride: 1, ..Strided::one(numbers) }, 1)),
-                _ => Err(odd("(out), (out, 1) or one number")),
+                _ => Err(wrong_shape("(out), (out, 1) or one number")),
             },
         }
     }
@@ -206,7 +210,7 @@ impl Module<'_> {
         };
         if zeros.dtype != of.stored || of.name == "int3" || !is_packed {
             let expected = format!("zeros of 0, or {} of {} packed as the weight", of.name, of.stored);
-            return Err(unfit(zeros, expected, format!("{} of shape {:?}", zeros.dtype, zeros.shape)));
+            return Err(mismatch(zeros, expected, format!("{} of shape {:?}", zeros.dtype, zeros.shape)));
         }
         let codes = self.packed(zeros, Axis::Column, [n_groups, n_rows, n_items]);
         Ok(Zeros::Codes(codes, ZeroRule::AsStored))

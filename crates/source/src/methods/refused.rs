@@ -19,7 +19,7 @@ macro_rules! refused {
             recognized_by: concat!("quant_method", $(" `", $method, "`",)* "; tensors", $(" `.", $ending, "`",)*),
             detect: |quantized| {
                 quantized.method_is(&[$($method),*])
-                    || (!<[&str]>::is_empty(&[$($ending),*]) && quantized.looks_like(&[$($ending),*]))
+                    || (!<[&str]>::is_empty(&[$($ending),*]) && quantized.has_tensors(&[$($ending),*]))
             },
             reading: Reading::Refused($advice),
         },)*]

@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use super::{checks::unfit, code_parts::shape_error};
+use super::{checks::mismatch, code_parts::shape_error};
 use crate::{Error, Part, ReadError, Region, Span, Stored, Tensor, codes::Strided};
 
 /// Rows of a tile, columns of the words of a lane, and words of all lanes of a tile.
@@ -49,12 +49,16 @@ impl Tiled {
     pub fn new(codes: &Tensor, both: &Tensor, shape: [u64; 2], group: u64) -> Result<Tiled, Error> {
         let [n_rows, row_elems] = shape;
         let [tile_rows, n_tiles, 32, 4] = codes.shape[..] else {
-            return Err(unfit(codes, "shape (rows / 8, columns / 128, 32, 4)", format!("{:?}", codes.shape)));
+            return Err(mismatch(
+                codes,
+                "shape (rows / 8, columns / 128, 32, 4)",
+                format!("{:?}", codes.shape),
+            ));
         };
         // The tensor has as many words as this product, so the products fit.
         let (padded_rows, padded_columns) = (tile_rows * TILE_ROWS, n_tiles * TILE_COLUMNS);
         if codes.dtype.bits() != 32 || n_rows > padded_rows || row_elems > padded_columns || row_elems == 0 {
-            return Err(unfit(
+            return Err(mismatch(
                 codes,
                 format!("tiles for shape {shape:?}"),
                 format!("shape {:?}", codes.shape),

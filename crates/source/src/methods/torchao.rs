@@ -13,7 +13,7 @@ use super::{
 pub(super) const TORCHAO: Method = Method {
     name: "torchao",
     recognized_by: "quant_method `torchao`; tensors `._weight_qdata`",
-    detect: |quantized| quantized.method_is(&["torchao"]) || quantized.looks_like(&["_weight_qdata"]),
+    detect: |quantized| quantized.method_is(&["torchao"]) || quantized.has_tensors(&["_weight_qdata"]),
     reading: Reading::Decoded(|quantized| {
         let mut decoded = assemble(quantized, TAKERS)?;
         decoded.sort_by_name(quantized);

@@ -18,7 +18,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::Assembly,
-    checks::unfit,
+    checks::mismatch,
     code_parts::{part_of, shape_error},
     fp4::{Parts, Written},
     microscaled::Format,
@@ -68,7 +68,11 @@ impl Kind {
         let format = self.format(codes, attribute("elem_dtype"))?;
         let size = attribute("block_size").and_then(Json::as_u64);
         if let Some(size) = size.filter(|size| *size != format.group()) {
-            return Err(unfit(codes, format!("groups of {}", format.group()), format!("groups of {size}")));
+            return Err(mismatch(
+                codes,
+                format!("groups of {}", format.group()),
+                format!("groups of {size}"),
+            ));
         }
         let (shape, order) = layout(codes, scales, format)?;
         // The shape shows the order; the file's statement must agree.
@@ -86,7 +90,7 @@ impl Kind {
             tensor_scales: [factor("_per_tensor_scale"), factor("_act_per_tensor_scale")],
             written: Written::Factor,
             columns: None,
-            stays: self == Kind::Nvfp4,
+            keeps_blocks: self == Kind::Nvfp4,
             // Weights alone were quantized.
             wide_activations: attribute("act_quant_kwargs").is_some_and(Json::is_null),
         };
@@ -100,13 +104,13 @@ impl Kind {
             (Kind::Mx, Dtype::U8) => (Format::Mxfp4, "float4_e2m1fn_x2"),
             (Kind::Mx, Dtype::F8_E4M3) => (Format::Mxfp8(Numbers::E4M3), "float8_e4m3fn"),
             (Kind::Mx, Dtype::F8_E5M2) => (Format::Mxfp8(Numbers::E5M2), "float8_e5m2"),
-            _ => return Err(unfit(codes, "codes of U8, F8_E4M3 or F8_E5M2", codes.dtype.name())),
+            _ => return Err(mismatch(codes, "codes of U8, F8_E4M3 or F8_E5M2", codes.dtype.name())),
         };
         // A type of torch is an object, the types of 6 bits, which torch has not, are texts.
         let stated = elem_dtype.and_then(|stated| stated.get("_data").unwrap_or(stated).as_str());
         match stated.filter(|stated| *stated != name) {
             None => Ok(format),
-            Some(other) => Err(unfit(codes, format!("codes of `{name}`"), format!("codes of `{other}`"))),
+            Some(other) => Err(mismatch(codes, format!("codes of `{name}`"), format!("codes of `{other}`"))),
         }
     }
 }
@@ -117,7 +121,7 @@ fn layout(codes: &Tensor, scales: &Tensor, format: Format) -> Result<(Vec<u64>, 
     // Without bytes a product of its dimensions may be too large.
     let is_whole = codes.n_bytes() > 0 && row_bytes.is_multiple_of(group_bytes);
     let ([outer @ .., n_rows, _], true) = (&codes.shape[..], is_whole) else {
-        return Err(unfit(codes, "rows of whole groups", format!("shape {:?}", codes.shape)));
+        return Err(mismatch(codes, "rows of whole groups", format!("shape {:?}", codes.shape)));
     };
     let n_groups = row_bytes / group_bytes;
     let shape = [outer, &[*n_rows, n_groups * format.group()]].concat();

@@ -20,7 +20,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::Assembly,
-    checks::unfit,
+    checks::mismatch,
     code_parts::{dense_rows, floats_of, part_of, shape_error},
     fp4::note_decoded,
     tiled::Tiled,
@@ -74,7 +74,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             "Int4TilePackedTo4dTensor" => module.tiles(assembly)?,
             other => {
                 let expected = "a type of torchao that is read, in `__metadata__`";
-                return Err(unfit(codes, expected, format!("`{other}`")));
+                return Err(mismatch(codes, expected, format!("`{other}`")));
             }
         };
         assembly.put(codes, name, shape, stored);
@@ -107,7 +107,7 @@ impl<'a> Module<'a> {
             (Dtype::I8, _) => Ok("Int8Tensor"),
             (Dtype::I32, 2) => Ok("Int4PlainInt32Tensor"),
             (Dtype::I32, _) => {
-                Err(unfit(self.codes, "an entry in `__metadata__`, which has its shape", "none"))
+                Err(mismatch(self.codes, "an entry in `__metadata__`, which has its shape", "none"))
             }
             _ if scales == Some(Dtype::F8_E8M0) => Ok("MXTensor"),
             (Dtype::U8, _) => Ok("NVFP4Tensor"),
@@ -149,7 +149,7 @@ impl<'a> Module<'a> {
     fn dims(&self) -> Result<(&'a [u64], u64, u64), Error> {
         match &self.codes.shape[..] {
             [outer @ .., n_rows, width] if *n_rows > 0 && *width > 0 => Ok((outer, *n_rows, *width)),
-            shape => Err(unfit(self.codes, "a matrix", format!("shape {shape:?}"))),
+            shape => Err(mismatch(self.codes, "a matrix", format!("shape {shape:?}"))),
         }
     }
 
@@ -203,11 +203,11 @@ impl<'a> Module<'a> {
     ) -> Result<(Strided, Strided, u64), Error> {
         let scales = self.part(assembly, "scale", FLOATS, "F16, BF16 or F32")?;
         let zeros = self.part(assembly, "zero_point", zero_types, expected)?;
-        let odd = || shape_error(scales, self.codes, "(groups, out)");
-        let [scale_outer @ .., n_groups, columns] = &scales.shape[..] else { return Err(odd()) };
+        let wrong_shape = || shape_error(scales, self.codes, "(groups, out)");
+        let [scale_outer @ .., n_groups, columns] = &scales.shape[..] else { return Err(wrong_shape()) };
         let fits = *n_groups > 0 && n_columns.is_multiple_of(*n_groups) && *columns == n_rows;
         if !fits || scale_outer != outer || zeros.shape != scales.shape {
-            return Err(odd());
+            return Err(wrong_shape());
         }
         assembly.used(scales);
         assembly.used(zeros);
@@ -266,10 +266,10 @@ impl<'a> Module<'a> {
         let [shape, block] =
             ["shape", "block_size"].map(|key| self.sizes(key).filter(|sizes| sizes.len() == 2));
         let (Some(shape), Some(block)) = (shape, block) else {
-            return Err(unfit(self.codes, expected, "none"));
+            return Err(mismatch(self.codes, expected, "none"));
         };
         if assembly.get(&format!("{}_act_pre_scale", self.stem)).is_some() {
-            return Err(unfit(self.codes, "no `act_pre_scale` with tiles", "one"));
+            return Err(mismatch(self.codes, "no `act_pre_scale` with tiles", "one"));
         }
         let tiled = Tiled::new(self.codes, both, [shape[0], shape[1]], block[1])?;
         assembly.used(both);

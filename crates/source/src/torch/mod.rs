@@ -50,12 +50,12 @@ pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
 /// As [`open`], for files of other names.
 pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
     let mut notes = Vec::new();
-    let (parts, tensors, left_aside) = shards.open(dir, listing, |place, part| {
+    let (parts, tensors, ignored) = shards.open(dir, listing, |place, part| {
         let (tensors, more) = parse(place, part)?;
         notes.extend(more);
         Ok(tensors)
     })?;
-    notes.extend(left_aside);
+    notes.extend(ignored);
     Ok(Weights { parts, tensors, notes })
 }
 

@@ -88,20 +88,20 @@ pub(super) fn find<'a>(pickle: &Pickle<'a>) -> Result<StateDict<'a>, PickleError
         pairs = inner;
     }
     let mut tensors = Vec::with_capacity(pairs.len());
-    let mut aside = Vec::new();
+    let mut skipped = Vec::new();
     for (name, value) in pairs {
         let name = pickle.text(*name).ok_or_else(|| none("found a key that is no text"))?;
         match tensor(pickle, name, *value)? {
             Some(tensor) => tensors.push(tensor),
-            None if is_harmless(pickle, *value) => aside.push(name),
+            None if is_harmless(pickle, *value) => skipped.push(name),
             None => {
                 let problem = "not a tensor, and not a number or a text that could be left aside".to_owned();
                 return Err(PickleError::Tensor { tensor: name.to_owned(), problem });
             }
         }
     }
-    if !aside.is_empty() {
-        notes.push(format!("values that are no tensors are left aside: {}", listed(&aside)));
+    if !skipped.is_empty() {
+        notes.push(format!("values that are no tensors are left aside: {}", listed(&skipped)));
     }
     Ok(StateDict { tensors, notes })
 }

@@ -63,7 +63,7 @@ impl Experts {
     }
 
     /// Through the experts that rows were routed to: `h` went in, and gradients of the sum become those of `h`; those of the weights go
-    /// where they belong in `of_weights` (n, E).
+    /// where they belong in `grad_weights` (n, E).
     fn backward_routed(
         &self,
         routed: &[Routed],

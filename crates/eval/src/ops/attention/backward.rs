@@ -147,8 +147,8 @@ impl Attention<'_> {
 
 /// Takes the first part of a view, and leaves the rest.
 fn cut<'a>(view: &mut ArrayViewMut2<'a, f32>, axis: Axis, at: usize) -> ArrayViewMut2<'a, f32> {
-    let nothing = ArrayViewMut2::from_shape((0, 0), &mut []).expect("no elements");
-    let (first, rest) = mem::replace(view, nothing).split_at(axis, at);
+    let empty = ArrayViewMut2::from_shape((0, 0), &mut []).expect("no elements");
+    let (first, rest) = mem::replace(view, empty).split_at(axis, at);
     *view = rest;
     first
 }

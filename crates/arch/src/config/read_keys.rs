@@ -7,17 +7,17 @@ use std::{
 
 /// Config keys that were read; copies of hyperparameters share them.
 #[derive(Debug, Clone, Default)]
-pub struct Asked(Arc<Mutex<BTreeSet<String>>>);
+pub struct ReadKeys(Arc<Mutex<BTreeSet<String>>>);
 
-impl Asked {
+impl ReadKeys {
     /// Records that keys were read.
     pub fn note(&self, keys: &[&str]) {
         // The set stays consistent even if another thread panicked.
-        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read_keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for key in keys {
             // An existing key needs no copy.
-            if !asked.contains(*key) {
-                asked.insert((*key).to_owned());
+            if !read_keys.contains(*key) {
+                read_keys.insert((*key).to_owned());
             }
         }
     }
