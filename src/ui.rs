@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_for_people() {
+    fn sizes_are_printed_with_units() {
         for (bytes, text) in [
             (0, "0 B"),
             (999, "999 B"),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn times_for_people() {
+    fn durations_are_printed_with_units() {
         for (seconds, text) in
             [(0, "0 s"), (59, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (260_000, "3 days")]
         {
@@ -418,14 +418,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_progress() {
+    fn progress_line_shows_rate_and_remaining_time() {
         let line = progress_line(1_200_000_000, 14_500_000_000, Duration::from_secs(5));
         assert_eq!(line, "1.20 GB of 14.5 GB read (8 %), 240 MB/s, 55 s left");
         assert_eq!(progress_line(0, 0, Duration::ZERO), "0 B of 0 B read (0 %), 0 B/s, 0 s left");
     }
 
     #[test]
-    fn names_cannot_move_the_cursor() {
+    fn control_characters_in_names_are_escaped() {
         assert_eq!(printable("a\u{1b}[2Jb\nc ä"), "a\\u{1b}[2Jb\\nc ä");
     }
 }

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_those_of_sha256sum() {
+    fn lines_match_sha256sum() {
         let digest = "0".repeat(64);
         for name in ["model.gguf", "a b", "with\\backslash", "two\nlines", "x.gguf:blk.0.attn_q.weight"] {
             assert_eq!(parse(line(name, &digest).trim_end()), Some((name.to_owned(), digest.clone())));

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_every_kind() {
+    fn values_of_every_kind_are_parsed() {
         let metadata = Metadata::from([("old".to_owned(), Value::I16(1)), ("text".to_owned(), "x".into())]);
         for (text, key, value) in [
             ("a=u8:200", "a", Value::U8(200)),

@@ -120,7 +120,7 @@ pub fn refused(ran: &Output, parts: &[&str]) {
 }
 
 #[test]
-fn adapters_of_changed_bases_are_refused_by_both_commands() {
+fn adapters_of_changed_bases_are_refused() {
     for start in ["pissa", "pissa_niter_16", "olora", "corda", "loftq", "lora_ga"] {
         let sandbox = llama(&json!({"init_lora_weights": start}));
         for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
@@ -234,7 +234,7 @@ fn rename(sandbox: &Sandbox, file: &str, from: &str, to: &str) {
 }
 
 #[test]
-fn adapter_names_of_every_release_resolve_in_both_commands() {
+fn adapter_names_of_every_release_resolve() {
     let sandbox = llama(&json!({}));
     succeed(merge(&sandbox, &["-q"]));
     succeed(adapter_file(&sandbox));
@@ -325,7 +325,7 @@ fn vision_pairs_merge_in_every_spelling() {
 }
 
 #[test]
-fn vision_pairs_of_an_adapter_file_are_left_out_by_name() {
+fn vision_pairs_of_adapter_are_dropped_by_name() {
     let name = "model.vision_tower.encoder.layers.0.self_attn.q_proj";
     let sandbox = gemma3("model.language_model.layers.0.mlp.up_proj", name);
     let ran = adapter_file(&sandbox);
@@ -351,7 +351,7 @@ fn transposed((dtype, shape, bytes): &(String, Vec<u64>, Vec<u8>)) -> (String, V
 }
 
 #[test]
-fn mlx_adapters_are_those_of_peft_turned() {
+fn mlx_adapters_equal_transposed_peft_adapters() {
     let sandbox = llama(&json!({"lora_alpha": 80}));
     succeed(merge(&sandbox, &["-q"]));
     succeed(adapter_file(&sandbox));
@@ -375,7 +375,7 @@ fn mlx_adapters_are_those_of_peft_turned() {
     // Its own folder instead of the base model's.
     let ran = sandbox.convert(&["adapter", "adapter", "out/x.gguf", "--base", "adapter"]);
     refused(&ran, &["an MLX LoRA adapter, expected its base model `org/base`", "`mlx_lm.fuse`"]);
-    for (config, says) in [
+    for (config, message) in [
         (json!({"fine_tune_type": "dora", "lora_parameters": {"scale": 20.0}}), "`fine_tune_type` is dora"),
         (json!({"fine_tune_type": "full"}), "`fine_tune_type` is full"),
         (
@@ -385,7 +385,7 @@ fn mlx_adapters_are_those_of_peft_turned() {
     ] {
         write_json(&sandbox, CONFIG, &config);
         for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
-            refused(&ran, &["an MLX adapter: ", says, "hint: merge it with `mlx_lm.fuse`"]);
+            refused(&ran, &["an MLX adapter: ", message, "hint: merge it with `mlx_lm.fuse`"]);
         }
     }
 }
@@ -406,7 +406,7 @@ fn pairs_of_one_matrix_twice_are_refused() {
 
 /// PEFT refuses such an adapter, and neither rank gives a scale that is known to be right.
 #[test]
-fn ranks_of_another_config_are_refused_by_both_commands() {
+fn ranks_of_another_config_are_refused() {
     for more in [json!({"r": 8}), json!({"rank_pattern": {"v_proj": 2}})] {
         let sandbox = llama(&more);
         for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
@@ -496,7 +496,7 @@ fn pairs_of_a_rerankers_output_are_refused() {
 
 /// `W + alpha / r * b @ a` of the file is the merged matrix: transposed matrices, moved columns, scaled values.
 #[test]
-fn adapter_file_changes_what_a_merge_changes() {
+fn adapter_file_and_merge_change_same_tensors() {
     for (base, modules) in [
         ("gpt2", &["transformer.h.0.attn.c_attn", "h.0.mlp.c_proj"][..]),
         ("qwen3.5", &["model.layers.0.linear_attn.out_proj", "model.layers.0.linear_attn.in_proj_qkv"]),

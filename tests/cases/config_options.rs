@@ -44,7 +44,7 @@ fn kinds(slides: &[bool]) -> Json {
 }
 
 #[test]
-fn sliding_layers_off_the_built_in_pattern_are_listed() {
+fn sliding_layers_outside_pattern_are_listed() {
     // Checkpoint, key, the layers that llama.cpp assumes (`load_swa_pattern`), other layers.
     let cases: &[(&str, &str, &[bool], &[bool])] = &[
         ("gemma2", "gemma2", &[true, false], &[false, true]),
@@ -116,7 +116,7 @@ fn usual_options_are_not_noted() {
 }
 
 #[test]
-fn context_length_is_never_the_width_without_a_note() {
+fn width_as_context_length_is_noted() {
     let (sandbox, ran) = convert("glm", &[]);
     assert_eq!(option_notes(&succeed(ran)), [""; 0]);
     assert_eq!(key(&sandbox, "chatglm.context_length"), json!(512));
@@ -138,7 +138,7 @@ fn hunyuan_moe_scales_its_base_by_head_dim() {
 }
 
 #[test]
-fn modern_bert_has_the_epsilon_that_llama_cpp_needs() {
+fn modern_bert_has_epsilon_for_llama_cpp() {
     let (sandbox, ran) = convert("modern-bert", &[]);
     succeed(ran);
     let epsilon = key(&sandbox, "modern-bert.attention.layer_norm_epsilon");
@@ -146,7 +146,7 @@ fn modern_bert_has_the_epsilon_that_llama_cpp_needs() {
 }
 
 #[test]
-fn yarn_magnitude_goes_into_the_key_that_llama_cpp_reads() {
+fn yarn_magnitude_uses_llama_cpp_key() {
     let scaling = |arch: &str, sandbox: &Sandbox| {
         ["attn_factor", "yarn_attn_factor"].map(|name| key(sandbox, &format!("{arch}.rope.scaling.{name}")))
     };
@@ -178,7 +178,7 @@ fn yarn_magnitude_goes_into_the_key_that_llama_cpp_reads() {
 }
 
 #[test]
-fn yarn_ranges_are_noted_if_llama_cpp_ignores_them() {
+fn ignored_yarn_ranges_are_noted() {
     let (_, ran) = convert("llama-yarn", &[("/rope_parameters/beta_fast", json!(16.0))]);
     assert_eq!(option_notes(&ran).len(), 1, "{}", ran.stderr);
     let (_, ran) = convert("ministral3-text", &[("/rope_parameters/beta_fast", json!(16.0))]);

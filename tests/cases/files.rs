@@ -11,7 +11,7 @@ fn with_model() -> Sandbox {
 }
 
 #[test]
-fn nan_equals_nan_in_metadata_of_every_float_type() {
+fn nan_metadata_equals_nan() {
     let sandbox = with_model();
     let nans = [
         "x.f32=f32:nan",
@@ -96,7 +96,7 @@ fn types_of_forks_are_shown_by_name() {
 
 #[cfg(unix)]
 #[test]
-fn publish_works_with_folders_that_are_not_utf8() {
+fn publish_writes_non_utf8_folders() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
     let sandbox = Sandbox::with_base_and_text();
     let folder = |name: &'static [u8]| OsStr::from_bytes(name);
@@ -130,7 +130,7 @@ fn publish_works_with_folders_that_are_not_utf8() {
 
 #[cfg(unix)]
 #[test]
-fn quantize_and_split_write_into_folders_that_are_not_utf8() {
+fn quantize_and_split_write_non_utf8_folders() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
     let sandbox = with_model();
     let folder = sandbox.path(".").join(OsStr::from_bytes(b"o\xff"));

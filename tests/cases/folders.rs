@@ -83,7 +83,7 @@ fn quantized_names_without_prefix_give_the_usual_file() {
 }
 
 #[test]
-fn names_with_parts_of_wrappers_give_the_usual_file() {
+fn names_with_wrapper_parts_give_usual_file() {
     let (sandbox, want) = usual("llama");
     let original = read_tensors(&sandbox, WEIGHTS);
     for (of, wrap) in [
@@ -118,7 +118,7 @@ fn model_next_to_an_adapter_is_converted() {
 }
 
 #[test]
-fn leftovers_of_an_earlier_save_are_left_aside() {
+fn leftovers_of_earlier_save_are_ignored() {
     let (sandbox, want) = usual("llama");
     let names = read_tensors(&sandbox, WEIGHTS).into_keys();
     let map = names.map(|name| (name, Json::from("model-00001-of-00002.safetensors")));
@@ -149,7 +149,7 @@ fn leftovers_of_an_earlier_save_are_left_aside() {
 }
 
 #[test]
-fn index_that_one_file_does_not_cover_is_refused() {
+fn index_beyond_the_only_file_is_refused() {
     let (sandbox, _) = usual("llama");
     let map = serde_json::json!({"weight_map": {"a.weight": "model-00001-of-00002.safetensors",
         "b.weight": "model-00002-of-00002.safetensors"}});
@@ -186,7 +186,7 @@ fn config_without_architectures_is_read_by_model_type() {
 }
 
 #[test]
-fn gptq_weights_under_the_names_of_auto_gptq_are_read() {
+fn gptq_weights_named_by_auto_gptq_are_read() {
     let sandbox = Sandbox::with_form("gptq-4bit");
     let (want, _) = convert(&sandbox, "gptq-4bit");
     fs::rename(
@@ -325,7 +325,7 @@ fn tokens_without_a_row_are_named() {
 }
 
 #[test]
-fn lfs_pointers_of_small_files_are_named_as_such() {
+fn small_lfs_pointers_are_named() {
     for file in ["config.json", "tokenizer.model", "tokenizer_config.json", "generation_config.json"] {
         let sandbox = Sandbox::with_golden("llama");
         fs::write(sandbox.path("llama").join(file), POINTER).unwrap();

@@ -37,7 +37,7 @@ fn compare_of_other_tokens_names_the_first_difference() {
 }
 
 #[test]
-fn text_of_another_encoding_is_reported_by_every_reader() {
+fn other_text_encodings_are_reported() {
     let sandbox = sandbox();
     let text = fs::read_to_string(sandbox.path("text.txt")).unwrap();
     let utf16: Vec<u8> =
@@ -64,7 +64,7 @@ fn text_of_another_encoding_is_reported_by_every_reader() {
 }
 
 #[test]
-fn option_file_with_a_byte_order_mark_is_read() {
+fn option_file_with_bom_is_read() {
     let sandbox = sandbox();
     fs::write(sandbox.path("types.txt"), "\u{feff}attn_v=q8_0\n").unwrap();
     let binary = env!("CARGO_BIN_EXE_gguf-quantize");
@@ -76,7 +76,7 @@ fn option_file_with_a_byte_order_mark_is_read() {
 }
 
 #[test]
-fn merge_of_importance_matrices_refuses_nan_and_names_the_file() {
+fn importance_merge_refuses_nan_by_file() {
     let sandbox = sandbox();
     let make = |output| {
         let args =

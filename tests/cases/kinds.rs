@@ -55,7 +55,7 @@ fn failed(ran: &Output, file: &str, text: &str) {
 }
 
 #[test]
-fn file_of_another_kind_is_named_by_every_command() {
+fn other_file_kinds_are_named() {
     let sandbox = sandbox();
     for (file, kind) in [
         ("imat.gguf", "an importance matrix"),

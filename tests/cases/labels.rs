@@ -5,32 +5,32 @@ use crate::common::{Sandbox, succeed, verify};
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 
 #[test]
-fn mxfp4_moe_of_a_dense_model_is_a_warning() {
+fn mxfp4_moe_of_dense_model_is_a_warning() {
     for (name, is_dense) in [("llama", true), ("mixtral", false)] {
         let sandbox = Sandbox::with_golden(name);
         succeed(sandbox.convert(&[name, "m.gguf", "-t", "bf16", "-q"]));
-        let said = [
+        let logs = [
             succeed(sandbox.run(QUANTIZE, &["m.gguf", "mx.gguf", "mxfp4_moe"])).stderr,
             succeed(sandbox.convert(&[name, "mx.gguf", "-t", "mxfp4_moe", "--force"])).stderr,
         ];
-        for said in said {
+        for log in logs {
             assert_eq!(
-                said.contains("warning: MXFP4_MOE: no tensor becomes mxfp4"),
+                log.contains("warning: MXFP4_MOE: no tensor becomes mxfp4"),
                 is_dense,
-                "{name}: {said}"
+                "{name}: {log}"
             );
         }
-        let (code, found, said) = verify(&sandbox, &["mx.gguf", "--strict"]);
+        let (code, found, log) = verify(&sandbox, &["mx.gguf", "--strict"]);
         assert_eq!(
             (code, found.contains("file_type")),
             (Some(i32::from(is_dense)), is_dense),
-            "{name}: {said}"
+            "{name}: {log}"
         );
     }
 }
 
 #[test]
-fn publishing_warns_of_every_type_without_tensors_of_its_name() {
+fn publishing_warns_of_types_without_their_tensors() {
     let sandbox = Sandbox::with_base_and_text();
     let publish =
         ["base.gguf", "pub", "--type", "q8_0,mxfp4_moe", "--eval-text", "text", "--chunks", "1", "-c", "32"];
@@ -43,20 +43,20 @@ fn publishing_warns_of_every_type_without_tensors_of_its_name() {
 }
 
 #[test]
-fn overridden_types_that_contradict_the_file_type_are_a_warning() {
+fn overrides_contradicting_file_type_are_a_warning() {
     let sandbox = Sandbox::with_golden("llama");
     succeed(sandbox.convert(&["llama", "m.gguf", "-t", "bf16", "-q"]));
     let all = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", ".*=q5_1"];
-    let said = succeed(sandbox.run(QUANTIZE, &all)).stderr;
-    assert!(said.contains("warning: Q4_0: no tensor becomes q4_0, most weights become q5_1"), "{said}");
+    let log = succeed(sandbox.run(QUANTIZE, &all)).stderr;
+    assert!(log.contains("warning: Q4_0: no tensor becomes q4_0, most weights become q5_1"), "{log}");
     let some = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", "attn_q=q5_1", "--force"];
-    let said = succeed(sandbox.run(QUANTIZE, &some)).stderr;
-    assert!(!said.contains("no tensor becomes"), "{said}");
+    let log = succeed(sandbox.run(QUANTIZE, &some)).stderr;
+    assert!(!log.contains("no tensor becomes"), "{log}");
     // Calibration chooses types and writes its name like this.
     succeed(sandbox.run(QUANTIZE, &[&all[..], &["--force", "-q"]].concat()));
     succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:cal3-0123abcd", "-q"]));
-    let (code, _, said) = verify(&sandbox, &["out.gguf", "--strict"]);
-    assert!(code == Some(0) && said.contains("calibration chose the types, q5_1 for most weights"), "{said}");
+    let (code, _, log) = verify(&sandbox, &["out.gguf", "--strict"]);
+    assert!(code == Some(0) && log.contains("calibration chose the types, q5_1 for most weights"), "{log}");
     succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:calibration.txt", "-q"]));
     assert_eq!(verify(&sandbox, &["out.gguf"]).0, Some(1));
 }

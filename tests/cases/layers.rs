@@ -90,7 +90,7 @@ fn positions_that_no_key_describes_are_named() {
 }
 
 #[test]
-fn dense_layers_are_counted_anew() {
+fn dense_layers_are_recounted() {
     let sandbox = converted("deepseek2");
     assert_eq!(value_in(&sandbox, "in.gguf", "deepseek2.leading_dense_block_count"), "1");
     prune(&sandbox, "0");
@@ -137,7 +137,7 @@ const FAMILIES: [(&str, u64, &str); 14] = [
 ];
 
 #[test]
-fn announced_mtp_layer_that_the_weights_lack_is_left_out() {
+fn announced_mtp_layer_without_weights_is_dropped() {
     for (name, trunk, key) in FAMILIES {
         let sandbox = checkpoint_without(name, (key, 1), |name| is_mtp(name, trunk));
         let ran = succeed(sandbox.convert(&[name, "out.gguf", "-t", "bf16"]));
@@ -160,7 +160,7 @@ fn announced_mtp_layer_that_the_weights_lack_is_left_out() {
 }
 
 #[test]
-fn mtp_layer_in_part_is_refused_with_the_way_out() {
+fn incomplete_mtp_layer_is_refused_with_hint() {
     for (name, trunk, key) in FAMILIES {
         let n_kept = std::cell::Cell::new(0);
         // Every second tensor of the layer stays.
@@ -216,7 +216,7 @@ fn wide_with_mtp_layer() -> Sandbox {
 }
 
 #[test]
-fn layers_that_are_not_executed_need_no_importance_data() {
+fn unexecuted_layers_need_no_importance_data() {
     let sandbox = wide_with_mtp_layer();
     let types_of_mtp = |file: &str| {
         let shown = succeed(sandbox.inspect(&["show", file])).stdout;

@@ -53,7 +53,7 @@ fn with_open_files(sandbox: &Sandbox, limit: &str, args: &str) -> Output {
 }
 
 #[test]
-fn soft_file_limit_is_raised_and_hard_limit_reported() {
+fn soft_file_limit_is_raised_hard_reported() {
     let sandbox = Sandbox::with_golden("llama");
     succeed(sandbox.convert(&["llama", "m.gguf", "-t", "f16", "-q"]));
     let call = |out: &str| format!("m.gguf {out} q8_0 --split-max-tensors 1 -q");

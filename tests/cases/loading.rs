@@ -42,7 +42,7 @@ fn assert_loaded((sandbox, ran): &(Sandbox, Output)) {
 }
 
 #[test]
-fn tensor_that_llama_cpp_does_not_create_is_reported() {
+fn tensor_unknown_to_llama_cpp_is_reported() {
     let add_head = |tensors: &mut Tensors| {
         let n_rows = tensors["model.embed_tokens.weight"].1[0];
         tensors.insert("lm_head.bias".to_owned(), floats(1, &[n_rows]));
@@ -80,7 +80,7 @@ fn tensor_that_llama_cpp_requires_is_reported() {
 }
 
 #[test]
-fn head_size_that_llama_cpp_does_not_read_is_reported() {
+fn head_size_ignored_by_llama_cpp_is_reported() {
     let cohere2 = convert_changed("cohere2", &[(r#""head_dim": 4"#, r#""head_dim": 6"#)], |tensors| {
         for layer in 0..4 {
             for (part, shape) in [("q", [24, 16]), ("k", [12, 16]), ("v", [12, 16]), ("o", [16, 24])] {
@@ -93,7 +93,7 @@ fn head_size_that_llama_cpp_does_not_read_is_reported() {
 }
 
 #[test]
-fn tied_embedding_is_written_as_the_output_that_llama_cpp_needs() {
+fn tied_embedding_is_written_as_output() {
     let config = [(r#""tie_word_embeddings": false"#, r#""tie_word_embeddings": true"#)];
     let olmo2 = convert_changed("olmo2", &config, |tensors| drop(tensors.remove("lm_head.weight")));
     assert_loaded(&olmo2);
@@ -111,7 +111,7 @@ fn tied_embedding_is_written_as_the_output_that_llama_cpp_needs() {
 }
 
 #[test]
-fn feed_forward_length_is_the_width_of_the_matrices() {
+fn feed_forward_length_is_matrix_width() {
     let gpt2 = convert_changed("gpt2", &[(r#""n_inner": null"#, r#""n_inner": 80"#)], |tensors| {
         for layer in 0..2 {
             let name = |part: &str| format!("transformer.h.{layer}.mlp.{part}");

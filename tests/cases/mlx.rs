@@ -74,7 +74,7 @@ fn convert(sandbox: &Sandbox, golden: &str) -> BTreeMap<String, (String, Vec<u64
 }
 
 #[test]
-fn stacks_of_experts_give_the_file_of_single_ones() {
+fn stacked_and_single_experts_give_equal_files() {
     for golden in [
         "mixtral",
         "qwen2moe",
@@ -144,7 +144,7 @@ fn shifted_norms_are_written_as_they_are() {
 }
 
 #[test]
-fn families_that_mlx_changes_otherwise_are_refused_by_name() {
+fn unsupported_mlx_families_are_refused_by_name() {
     for golden in ["gpt2", "falcon-h1"] {
         let file = format!("{golden}/model.safetensors");
         let sandbox = Sandbox::with_golden(golden);
@@ -157,7 +157,7 @@ fn families_that_mlx_changes_otherwise_are_refused_by_name() {
 }
 
 #[test]
-fn names_of_mlx_are_those_of_the_checkpoint_again() {
+fn mlx_names_become_checkpoint_names() {
     type Rename = fn(&str) -> String;
     let cases: [(&str, Rename); 4] = [
         ("gptj", |name| name.replace("transformer.", "model.")),

@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::{Sandbox, succeed};
 
 #[test]
-fn hostile_metadata_names_a_file_in_the_current_folder() {
+fn hostile_metadata_stays_in_current_folder() {
     let sandbox = Sandbox::with_golden("llama");
     succeed(sandbox.convert(&["llama", "in.gguf", "-t", "bf16", "-q"]));
     for (n, (key, value)) in [

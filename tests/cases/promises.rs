@@ -16,7 +16,7 @@ fn sandbox() -> Sandbox {
 }
 
 #[test]
-fn dry_run_prints_the_plan_and_the_refusal_of_the_run() {
+fn dry_run_prints_plan_and_refusal() {
     let sandbox = sandbox();
     fs::write(sandbox.path("text.txt"), "The quick brown fox jumps over the lazy dog. ".repeat(20)).unwrap();
     let calls: [(&str, &[&str], Option<&str>); 6] = [

@@ -38,7 +38,7 @@ fn prompt_without_the_users_text_is_reported() {
 }
 
 #[test]
-fn prompt_without_the_users_text_in_some_conversations_is_a_warning() {
+fn partly_missing_user_text_is_a_warning() {
     let ran =
         verify_template("{% if not tools %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}");
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
@@ -68,7 +68,7 @@ fn template_sees_the_padding_token() {
 }
 
 #[test]
-fn prompt_command_prints_exactly_what_the_template_renders() {
+fn prompt_command_prints_rendered_template() {
     let sandbox = with_template(
         "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{{ mood }}\
          {% for t in tools or [] %}{{ t.function.name }}{% endfor %}{{ strftime_now('%d %b %Y') }}\

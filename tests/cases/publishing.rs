@@ -84,7 +84,7 @@ fn edited_files_are_overwritten_with_force_only() {
 }
 
 #[test]
-fn later_call_keeps_types_texts_and_lengths_of_the_earlier_one() {
+fn later_call_keeps_earlier_settings() {
     let sandbox = sandbox();
     succeed(publish(
         &sandbox,
@@ -122,7 +122,7 @@ fn later_call_keeps_types_texts_and_lengths_of_the_earlier_one() {
 }
 
 #[test]
-fn last_progress_line_is_the_mean_of_the_card() {
+fn last_progress_line_matches_card_mean() {
     let sandbox = sandbox();
     let args =
         ["-t", "q4_0,q2_k", "--chunks", "60", "-c", "32", "--no-imatrix", "--eval-text", "private/eval.txt"];

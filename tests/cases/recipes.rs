@@ -28,7 +28,7 @@ fn types(sandbox: &Sandbox, file: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn recipe_of_one_tensor_leaves_the_others_to_the_rules() {
+fn recipe_of_one_tensor_keeps_rules_for_others() {
     let sandbox = sandbox();
     succeed(sandbox.run(QUANTIZE, &["a.gguf", "stock.gguf", "q4_0", "-q"]));
     let mut expected = types(&sandbox, "stock.gguf");
@@ -50,7 +50,7 @@ fn recipe_of_one_tensor_leaves_the_others_to_the_rules() {
 }
 
 #[test]
-fn recipe_with_a_name_of_no_tensor_names_the_file() {
+fn recipe_with_unknown_tensor_names_file() {
     let sandbox = sandbox();
     for (dtypes, problem) in [
         (

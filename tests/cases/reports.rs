@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::{Sandbox, succeed};
 
 #[test]
-fn compare_with_a_page_prints_the_short_result_and_one_table() {
+fn compare_with_page_prints_short_result() {
     let sandbox = Sandbox::with_golden("llama");
     succeed(sandbox.convert(&["llama", "a.gguf", "-t", "f32", "-q"]));
     for name in ["q8_0", "q4_0"] {

@@ -15,7 +15,7 @@ fn set(sandbox: &Sandbox, value: &str) -> Output {
 }
 
 #[test]
-fn wrong_values_are_reported_with_the_text_of_verify() {
+fn invalid_values_are_reported_as_by_verify() {
     let sandbox = with_model();
     for (value, warning) in [
         ("tokenizer.chat_template=str:{% if x %}", "`tokenizer.chat_template` does not parse"),
@@ -37,7 +37,7 @@ fn wrong_values_are_reported_with_the_text_of_verify() {
 }
 
 #[test]
-fn right_values_are_set_without_a_word() {
+fn valid_values_are_set_silently() {
     let sandbox = with_model();
     for value in
         ["general.name=str:x", "llama.context_length=64", r#"general.tags=["chat"]"#, "general.license=mit"]

@@ -33,7 +33,7 @@ const DOWN: &str = "model.layers.0.mlp.down_proj.weight";
 const NORM: &str = "model.layers.1.input_layernorm.weight";
 
 #[test]
-fn matrix_that_becomes_zero_is_named_with_the_type_that_keeps_it() {
+fn matrix_rounded_to_zero_is_named() {
     let sandbox = checkpoint_with(&[(DOWN, |index| 1e-13 * (1 + index % 7) as f32)]);
     for dtype in ["f16", "q8_0", "q4_0", "q6_k", "iq4_xs"] {
         let ran = succeed(sandbox.convert(&["llama", "out.gguf", "-t", dtype, "--force"]));

@@ -49,7 +49,7 @@ pub fn finish(child: Child) -> Output {
 }
 
 /// A running program that has come so far, which takes so many seconds at most.
-pub fn come_so_far(mut child: Child, seconds: u64, is_there: impl Fn() -> bool) -> Child {
+pub fn wait_until(mut child: Child, seconds: u64, is_there: impl Fn() -> bool) -> Child {
     let begun = Instant::now();
     while !is_there() {
         assert!(begun.elapsed() < Duration::from_secs(seconds), "it does not come so far");
@@ -62,7 +62,7 @@ pub fn come_so_far(mut child: Child, seconds: u64, is_there: impl Fn() -> bool) 
 }
 
 /// True if a journal lists rows.
-pub fn notes_rows(journal: &Path) -> bool {
+pub fn has_finished_rows(journal: &Path) -> bool {
     fs::read_to_string(journal).is_ok_and(|text| text.contains("\"done\""))
 }
 

@@ -14,7 +14,7 @@ fn expected(name: &str) -> (String, Vec<[String; 4]>) {
 }
 
 #[test]
-fn adapters_are_byte_for_byte_the_reference() {
+fn adapters_match_reference() {
     let mut names: Vec<String> = fs::read_dir(golden("lora"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -65,7 +65,7 @@ fn refused(sandbox: &Sandbox, args: &[&str], stderr: &str) {
 const BASE: &[&str] = &["--base", "base"];
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn mismatched_adapter_is_named() {
     // By the base model's weights, and by its config where it has none.
     let sandbox = place_with("llama");
     let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_A.weight`: shape [96, 4], expected 512 columns of the matrix: those of `model.layers.0.mlp.down_proj.weight`, ";

@@ -7,7 +7,7 @@ use crate::common::{Sandbox, failed, silent};
 const ARGS: &[&str] = &["llama", "x.gguf", "--type", "f16", "-q"];
 
 #[test]
-fn numbers_that_cannot_be_meant_are_refused() {
+fn implausible_numbers_are_refused() {
     let hint = "hint: the number comes out of config.json, which says something that cannot be meant\n";
     for (from, to, message) in [
         (
@@ -33,7 +33,7 @@ fn numbers_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn a_class_that_is_no_list_is_read_as_one_name() {
+fn class_as_string_is_accepted() {
     let sandbox = Sandbox::with_golden("llama");
     let listed = "[\n    \"LlamaForCausalLM\"\n  ]";
     sandbox.edit("llama/config.json", listed, r#""LlamaForCausalLM""#);
@@ -41,7 +41,7 @@ fn a_class_that_is_no_list_is_read_as_one_name() {
 }
 
 #[test]
-fn rotary_scaling_of_an_unknown_kind_is_refused() {
+fn unknown_rotary_scaling_is_refused() {
     let sandbox = Sandbox::with_golden("llama");
     sandbox.edit("llama/config.json", r#""rope_type": "default""#, r#""rope_type": "spiral", "factor": 2.0"#);
     let ran = sandbox.convert(ARGS);
@@ -53,7 +53,7 @@ fn rotary_scaling_of_an_unknown_kind_is_refused() {
 }
 
 #[test]
-fn keys_that_change_mathematics_and_that_nobody_asks_for_are_told() {
+fn unread_mathematical_keys_are_reported() {
     let sandbox = Sandbox::with_golden("llama");
     sandbox.edit(
         "llama/config.json",
@@ -71,7 +71,7 @@ fn keys_that_change_mathematics_and_that_nobody_asks_for_are_told() {
 }
 
 #[test]
-fn another_architecture_than_the_config_means_is_warned_of() {
+fn architecture_unlike_config_is_a_warning() {
     let sandbox = Sandbox::with_golden("ministral3-text");
     let ran = sandbox.convert(&["ministral3-text", "x.gguf", "--type", "f16", "--arch-as", "llama"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

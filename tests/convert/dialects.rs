@@ -6,7 +6,7 @@ use std::fs;
 use crate::common::{Sandbox, copy_folder, golden, sha256, silent};
 
 #[test]
-fn whole_checkpoints_are_the_references_of_what_they_decode_to() {
+fn dialects_match_reference_of_decoded_weights() {
     let mut names = Vec::new();
     for entry in fs::read_dir(golden("dialects")).unwrap() {
         let folder = entry.unwrap().path();

@@ -29,7 +29,7 @@ fn export_and_conversion_keep_every_bit() {
 }
 
 #[test]
-fn a_dry_run_and_json_tell_the_files() {
+fn dry_run_and_json_list_files() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
     let ran = sandbox.convert(&["export", "x.gguf", "out/hf", "--dry-run", "--json", "-q"]);
@@ -56,7 +56,7 @@ fn a_dry_run_and_json_tell_the_files() {
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_exports_are_refused() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
     for args in [
@@ -82,7 +82,7 @@ fn what_is_refused() {
 }
 
 #[test]
-fn what_a_killed_export_left_is_named_and_kept() {
+fn leftovers_of_killed_export_are_named() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
     // No process has this number.

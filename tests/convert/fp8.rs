@@ -31,7 +31,7 @@ fn error_of(ran: &Output) -> &str {
 }
 
 #[test]
-fn files_with_fp8_as_q8_0_are_those_of_the_reference() {
+fn fp8_as_q8_0_matches_reference() {
     let mut n_compared = 0;
     for form in testkit::form_names() {
         let text = fs::read(golden("forms").join(&form).join("expected.json")).unwrap();
@@ -49,7 +49,7 @@ fn files_with_fp8_as_q8_0_are_those_of_the_reference() {
 }
 
 #[test]
-fn fp8_as_where_it_makes_no_sense() {
+fn inapplicable_fp8_as_is_refused() {
     let sandbox = Sandbox::with_form("fp8-block");
     let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "q4_k_m", "--fp8-as", "q8_0"]);
     assert_eq!(ran.code, Some(2));
@@ -85,7 +85,7 @@ fn fp8_as_where_it_makes_no_sense() {
 }
 
 #[test]
-fn scales_of_activations_are_left_out_and_told() {
+fn activation_scales_are_dropped_with_note() {
     let sandbox = Sandbox::with_form("fp8-modelopt");
     let ran = sandbox.convert(&["fp8-modelopt", "out/x", "-t", "bf16"]);
     let note = "note: tensor `model.layers.0.mlp.down_proj.input_scale` and 38 more left out: activations and caches are \
@@ -94,7 +94,7 @@ fn scales_of_activations_are_left_out_and_told() {
 }
 
 #[test]
-fn what_is_no_number_is_an_error_with_tensor_and_row() {
+fn nan_names_tensor_and_row() {
     // 160 columns; row 3 of the codes, row 1 of the 2 x 2 scales.
     let q_proj = "model.layers.1.self_attn.q_proj.weight";
     let scale = &format!("{q_proj}_scale_inv");
@@ -114,7 +114,7 @@ fn what_is_no_number_is_an_error_with_tensor_and_row() {
 }
 
 #[test]
-fn a_product_beyond_f32_is_refused_as_any_infinity_is() {
+fn overflowing_product_is_refused() {
     // The largest scale times a code above one.
     let tensor = "model.layers.0.mlp.up_proj.weight_scale_inv";
     let sandbox = damaged("fp8-block", tensor, 0, &f32::MAX.to_le_bytes());

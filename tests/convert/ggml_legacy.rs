@@ -39,22 +39,22 @@ fn tensor<'a>(file: &'a File, expected: &Json) -> (&'a [u8], &'static str) {
 }
 
 #[test]
-fn every_value_of_every_block_is_what_its_formula_says() {
+fn block_values_match_formulas() {
     let (sandbox, expected) = (sandbox(), expected());
     let (mut n_elems, mut stored) = (0, std::collections::BTreeSet::new());
     for (name, model) in expected.as_object().unwrap() {
         let file = convert(&sandbox, name, &["--type", "f32"]);
         let tensors = model["tensors"].as_array().unwrap();
         assert_eq!(file.tensors().len(), tensors.len(), "{name}");
-        for wanted in tensors {
-            let (data, dtype) = tensor(&file, wanted);
+        for reference in tensors {
+            let (data, dtype) = tensor(&file, reference);
             assert_eq!(
                 (dtype, digest(data).as_str()),
-                ("f32", wanted["f32"].as_str().unwrap()),
-                "{name} {wanted}"
+                ("f32", reference["f32"].as_str().unwrap()),
+                "{name} {reference}"
             );
             n_elems += data.len() / 4;
-            stored.insert(wanted["stored"].as_str().unwrap());
+            stored.insert(reference["stored"].as_str().unwrap());
         }
     }
     println!("{n_elems} elements of {stored:?} in {} files", expected.as_object().unwrap().len());
@@ -62,26 +62,30 @@ fn every_value_of_every_block_is_what_its_formula_says() {
 }
 
 #[test]
-fn without_a_type_blocks_stay_where_a_type_of_today_holds_them() {
+fn compatible_blocks_are_kept_by_default() {
     let (sandbox, expected) = (sandbox(), expected());
     let (mut n_kept, mut n_decoded) = (0, 0);
     for (name, model) in expected.as_object().unwrap() {
         let file = convert(&sandbox, name, &[]);
-        for wanted in model["tensors"].as_array().unwrap() {
-            let (data, dtype) = tensor(&file, wanted);
-            let (today, blocks) = match wanted["today"].as_str() {
-                Some(today) => (today, &wanted["blocks"]),
-                None => ("f32", &wanted["f32"]),
+        for reference in model["tensors"].as_array().unwrap() {
+            let (data, dtype) = tensor(&file, reference);
+            let (today, blocks) = match reference["today"].as_str() {
+                Some(today) => (today, &reference["blocks"]),
+                None => ("f32", &reference["f32"]),
             };
-            assert_eq!((dtype, digest(data).as_str()), (today, blocks.as_str().unwrap()), "{name} {wanted}");
-            *if wanted["today"].is_null() { &mut n_decoded } else { &mut n_kept } += 1;
+            assert_eq!(
+                (dtype, digest(data).as_str()),
+                (today, blocks.as_str().unwrap()),
+                "{name} {reference}"
+            );
+            *if reference["today"].is_null() { &mut n_decoded } else { &mut n_kept } += 1;
         }
     }
     assert!(n_kept > 100 && n_decoded > 20, "{n_kept} kept, {n_decoded} decoded");
 }
 
 #[test]
-fn keys_and_vocabulary_are_those_of_the_reference() {
+fn keys_and_vocabulary_match_reference() {
     let (sandbox, expected) = (sandbox(), expected());
     let mut n = 0;
     for (name, model) in expected.as_object().unwrap() {
@@ -90,13 +94,13 @@ fn keys_and_vocabulary_are_those_of_the_reference() {
         let file = convert(&sandbox, name, if name.starts_with("ggmf") { &given } else { &[] });
         let found: Vec<Json> = file.metadata().iter().map(|(key, value)| json_of(key, value)).collect();
         // The file type stands at the end, after the version of the blocks, as in every quantized file.
-        let mut wanted: Vec<Json> =
+        let mut reference: Vec<Json> =
             keys.iter().filter(|key| key[0] != "general.file_type").cloned().collect();
-        wanted.push(serde_json::json!(["general.quantization_version", "uint32", 2]));
-        wanted.push(keys.iter().find(|key| key[0] == "general.file_type").unwrap().clone());
-        assert_eq!(found.len(), wanted.len(), "{name}");
-        for (found, wanted) in found.iter().zip(&wanted) {
-            assert_eq!(found, wanted, "{name}");
+        reference.push(serde_json::json!(["general.quantization_version", "uint32", 2]));
+        reference.push(keys.iter().find(|key| key[0] == "general.file_type").unwrap().clone());
+        assert_eq!(found.len(), reference.len(), "{name}");
+        for (found, reference) in found.iter().zip(&reference) {
+            assert_eq!(found, reference, "{name}");
         }
         n += 1;
     }
@@ -121,7 +125,7 @@ fn json_of(key: &str, value: &Value) -> Json {
 }
 
 #[test]
-fn types_and_a_config_can_be_given() {
+fn types_and_config_can_be_given() {
     let sandbox = sandbox();
     // Requantization is reported.
     let ran = sandbox.convert(&["old/ggjt3-q4_0.bin", "out/x.gguf", "--type", "q8_0", "--eps", "1e-5"]);
@@ -137,8 +141,8 @@ fn types_and_a_config_can_be_given() {
     // The config of another model.
     crate::common::copy_folder(&testkit::checkpoint("llama"), &sandbox.path("config"));
     let ran = sandbox.convert(&["old/ggjt3-q4_0.bin", "out/y.gguf", "--config", "config", "-q"]);
-    let said = "error: old/ggjt3-q4_0.bin: the number of tokens: 16, expected 384, as in the config\n";
-    assert_eq!(ran, failed(said));
+    let message = "error: old/ggjt3-q4_0.bin: the number of tokens: 16, expected 384, as in the config\n";
+    assert_eq!(ran, failed(message));
     // Only these files need what they do not say.
     let ran = sandbox.convert(&["config", "out/y.gguf", "--type", "f16", "--eps", "1e-5"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
@@ -146,13 +150,13 @@ fn types_and_a_config_can_be_given() {
 }
 
 #[test]
-fn files_of_others_are_refused_by_name() {
+fn foreign_files_are_refused_by_name() {
     let sandbox = sandbox();
     let numbers = |magic: &[u8; 4], numbers: &[u32]| -> Vec<u8> {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
         magic.iter().copied().chain(bytes).chain([0; 64]).collect()
     };
-    for (bytes, says) in [
+    for (bytes, message) in [
         (numbers(b"algg", &[1, 8, 16]), "`x.bin`: a LoRA adapter of llama.cpp before GGUF"),
         (numbers(b"fmgg", &[101, 50277]), "`x.bin`: a file of rwkv.cpp"),
         (numbers(b"fmgg", &[2]), "`x.bin`: ggmf of version 2; known are versions up to 1"),
@@ -168,7 +172,7 @@ fn files_of_others_are_refused_by_name() {
     ] {
         fs::write(sandbox.path("x.bin"), bytes).unwrap();
         let Output { code, stderr, .. } = sandbox.convert(&["x.bin", "out/x.gguf", "-q"]);
-        assert!(stderr.starts_with(&format!("error: {says}")), "{stderr}");
+        assert!(stderr.starts_with(&format!("error: {message}")), "{stderr}");
         assert_eq!(code, Some(1));
     }
     // A part that is missing, or of another model.

@@ -36,7 +36,7 @@ fn link(to: &Path, from: &Path) {
 }
 
 #[test]
-fn a_model_in_the_cache_is_converted_as_its_folder_is() {
+fn cached_model_converts_as_its_folder() {
     let sandbox = with_cache("llama");
     assert_eq!(sandbox.convert(&["llama", "out/local.gguf", "-t", "q8_0"]).code, Some(0));
     let local = fs::read(sandbox.path("out/local.gguf")).unwrap();
@@ -63,7 +63,7 @@ fn a_model_in_the_cache_is_converted_as_its_folder_is() {
 
 /// Adapters too, each with its factor.
 #[test]
-fn adapters_in_the_cache_are_merged_as_their_folders_are() {
+fn cached_adapters_merge_as_their_folders() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("out")).unwrap();
     crate::common::copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
@@ -85,15 +85,15 @@ fn adapters_in_the_cache_are_merged_as_their_folders_are() {
         (fs::read(sandbox.path(out)).unwrap(), ran.stderr)
     };
     let (local, _) = convert("out/local.gguf", ["adapter-0", "adapter-1=-0.25"]);
-    let (cached, said) = convert("out/cached.gguf", ["hf://org/adapter-0@main", "org/adapter-1=-0.25"]);
+    let (cached, log) = convert("out/cached.gguf", ["hf://org/adapter-0@main", "org/adapter-1=-0.25"]);
     assert!(local == cached);
-    assert!(said.contains("adapter `org/adapter-1`: LoRA is merged -0.25 times into "), "{said}");
+    assert!(log.contains("adapter `org/adapter-1`: LoRA is merged -0.25 times into "), "{log}");
     let ran = sandbox.convert(&["base", "out/x.gguf", "-t", "bf16", "--lora", "hf://org/other"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("is not in the Hub's cache `"), "{}", ran.stderr);
 }
 
 #[test]
-fn a_folder_of_that_name_comes_first() {
+fn local_folder_precedes_hub_name() {
     let sandbox = with_cache("llama");
     fs::create_dir(sandbox.path("org")).unwrap();
     let ran = sandbox.convert(&["org/llama", "out/x.gguf", "-t", "q8_0"]);
@@ -103,7 +103,7 @@ fn a_folder_of_that_name_comes_first() {
 }
 
 #[test]
-fn what_is_not_in_the_cache_is_named() {
+fn uncached_model_is_named() {
     let sandbox = with_cache("llama");
     for address in ["hf://org/other", "org/llama@v2", "hf://other/llama"] {
         let ran = sandbox.convert(&[address, "out/x.gguf", "-t", "q8_0"]);

@@ -65,7 +65,7 @@ fn names() -> Vec<String> {
 }
 
 #[test]
-fn files_are_those_of_a_merged_checkpoint() {
+fn merged_files_match_merged_checkpoint() {
     let names = names();
     assert!(names.len() >= 10, "{names:?}");
     for name in names {
@@ -104,10 +104,10 @@ fn damaged(edit: impl Fn(&Sandbox)) -> Sandbox {
 }
 
 #[track_caller]
-fn refused(sandbox: &Sandbox, lora: &str, says: &str) {
+fn refused(sandbox: &Sandbox, lora: &str, message: &str) {
     let ran = sandbox.convert(&["llama-head-dim", "out/x.gguf", "-q", "-t", "q8_0", "--lora", lora]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
-    assert!(ran.stderr.starts_with(says), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with(message), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
 }
 
@@ -115,7 +115,7 @@ const CONFIG: &str = "adapter-0/adapter_config.json";
 const WEIGHTS: &str = "adapter-0/adapter_model.safetensors";
 
 #[test]
-fn an_adapter_that_does_not_fit_is_refused_with_names() {
+fn mismatched_adapter_is_refused_by_name() {
     // Another base model: shapes, and layers that are not there.
     let sandbox = damaged(|sandbox| {
         fs::remove_dir_all(sandbox.path("llama-head-dim")).unwrap();
@@ -125,14 +125,14 @@ fn an_adapter_that_does_not_fit_is_refused_with_names() {
     let sandbox = damaged(|sandbox| {
         sandbox.edit(WEIGHTS, "layers.1.mlp.up_proj.lora_A", "layers.7.mlp.up_proj.lora_A")
     });
-    let says = "error: adapter `adapter-0`: 2 missing tensor(s): `base_model.model.model.layers.1.mlp.up_proj.lora_A.weight`, `base_model.model.model.layers.7.mlp.up_proj.lora_B.weight`\n";
-    refused(&sandbox, "adapter-0", says);
+    let message = "error: adapter `adapter-0`: 2 missing tensor(s): `base_model.model.model.layers.1.mlp.up_proj.lora_A.weight`, `base_model.model.model.layers.7.mlp.up_proj.lora_B.weight`\n";
+    refused(&sandbox, "adapter-0", message);
     let sandbox = damaged(|sandbox| {
         sandbox.edit(WEIGHTS, "layers.1.mlp.up_proj.lora_A", "layers.7.mlp.up_proj.lora_A");
         sandbox.edit(WEIGHTS, "layers.1.mlp.up_proj.lora_B", "layers.7.mlp.up_proj.lora_B");
     });
-    let says = "error: adapter `adapter-0`: 1 tensor(s) without a place in the base model: `base_model.model.model.layers.7.mlp.up_proj.lora_A.weight`\nhint: was the adapter trained on this base model?";
-    refused(&sandbox, "adapter-0", says);
+    let message = "error: adapter `adapter-0`: 1 tensor(s) without a place in the base model: `base_model.model.model.layers.7.mlp.up_proj.lora_A.weight`\nhint: was the adapter trained on this base model?";
+    refused(&sandbox, "adapter-0", message);
 
     // Tensors of other kinds, ranks of another config.
     let sandbox = damaged(|sandbox| {
@@ -154,8 +154,8 @@ fn an_adapter_that_does_not_fit_is_refused_with_names() {
 }
 
 #[test]
-fn kinds_that_are_not_merged_are_refused_by_name() {
-    for (from, to, says) in [
+fn unsupported_kinds_are_refused_by_name() {
+    for (from, to, message) in [
         (
             r#""LORA""#,
             r#""LOHA""#,
@@ -197,7 +197,11 @@ fn kinds_that_are_not_merged_are_refused_by_name() {
         ),
     ] {
         let sandbox = damaged(|sandbox| sandbox.edit(CONFIG, from, to));
-        refused(&sandbox, "adapter-0", &format!("error: adapter `adapter-0`: adapter_config.json: {says}"));
+        refused(
+            &sandbox,
+            "adapter-0",
+            &format!("error: adapter `adapter-0`: adapter_config.json: {message}"),
+        );
     }
     let sandbox = damaged(|sandbox| sandbox.edit(CONFIG, "{", "["));
     refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: `adapter_config.json`: ");
@@ -213,7 +217,7 @@ fn kinds_that_are_not_merged_are_refused_by_name() {
 }
 
 #[test]
-fn whole_tensors_have_the_shape_and_the_place_of_the_base_models() {
+fn whole_tensors_must_match_the_base() {
     let (sandbox, _) = place("whole", &Golden::read("whole"));
     // A vocabulary that has grown: the base model's has 384.
     fs::rename(sandbox.path("llama-bias"), sandbox.path("llama-head-dim")).unwrap();
@@ -224,8 +228,8 @@ fn whole_tensors_have_the_shape_and_the_place_of_the_base_models() {
         sandbox.convert(&args)
     };
     let ran = run(&["adapter-0", "other"]);
-    let says = "error: adapter `other`: tensor `base_model.model.";
-    assert!(ran.code == Some(1) && ran.stderr.starts_with(says), "{}", ran.stderr);
+    let message = "error: adapter `other`: tensor `base_model.model.";
+    assert!(ran.code == Some(1) && ran.stderr.starts_with(message), "{}", ran.stderr);
     assert!(ran.stderr.contains(", which an adapter before it has changed\n"), "{}", ran.stderr);
     let weights = fs::read(sandbox.path(WEIGHTS)).unwrap();
     let (from, to) = ("[384,64]", "[64,384]");
@@ -233,13 +237,13 @@ fn whole_tensors_have_the_shape_and_the_place_of_the_base_models() {
     let turned = [&weights[..at], to.as_bytes(), &weights[at + 8..]].concat();
     fs::write(sandbox.path(WEIGHTS), turned).unwrap();
     let ran = run(&["adapter-0"]);
-    let says = "error: adapter `adapter-0`: tensor `base_model.model.lm_head.weight`: shape [64, 384], expected the same: `lm_head.weight` is [384, 64]\nhint: ";
-    assert!(ran.code == Some(1) && ran.stderr.starts_with(says), "{}", ran.stderr);
+    let message = "error: adapter `adapter-0`: tensor `base_model.model.lm_head.weight`: shape [64, 384], expected the same: `lm_head.weight` is [384, 64]\nhint: ";
+    assert!(ran.code == Some(1) && ran.stderr.starts_with(message), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_refused() {
+fn nan_weights_are_refused() {
     let sandbox = damaged(|sandbox| {
         let mut bytes = fs::read(sandbox.path(WEIGHTS)).unwrap();
         // The last tensor's last number, in bf16.
@@ -251,7 +255,7 @@ fn weights_that_are_no_numbers_are_refused() {
 }
 
 #[test]
-fn calls_say_what_is_merged() {
+fn merged_adapters_are_reported() {
     let (sandbox, _) = place("patterns", &Golden::read("patterns"));
     let call =
         |more: &[&str]| sandbox.convert(&[&["llama-head-dim", "out/x.gguf", "-t", "q8_0"], more].concat());
@@ -296,28 +300,32 @@ fn refusal_of(name: &str, edit: impl Fn(&Sandbox)) -> String {
 }
 
 #[test]
-fn trained_tokens_that_do_not_fit_are_refused() {
+fn mismatched_trained_tokens_are_refused() {
     const TOKENS: &str = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
-    let says = |from: &str, to: &str, says: &str| {
+    let edited = |from: &str, to: &str, message: &str| {
         let error = refusal_of("tokens", |sandbox| {
             let config = fs::read_to_string(sandbox.path(CONFIG)).unwrap();
             let squeezed: String = config.split_whitespace().collect();
             assert!(squeezed.contains(from), "{squeezed}");
             fs::write(sandbox.path(CONFIG), squeezed.replace(from, to)).unwrap();
         });
-        assert!(error.starts_with(&format!("error: adapter `adapter-0`: {says}")), "{error}");
+        assert!(error.starts_with(&format!("error: adapter `adapter-0`: {message}")), "{error}");
     };
     let indices = "\"trainable_token_indices\":[383,7,0]";
     let with = |indices: &str| format!("\"trainable_token_indices\":{indices}");
-    says(
+    edited(
         indices,
         &with("[384,7,0]"),
         &format!("tensor `{TOKENS}`: token 384 is beyond the base model's vocabulary\nhint: "),
     );
-    says(indices, &with("[383,7,7]"), &format!("tensor `{TOKENS}`: token 7 is there twice\n"));
-    says(indices, &with("[383,7]"), &format!("tensor `{TOKENS}`: shape [3, 64], expected 2 rows of 64, as "));
-    says(indices, &with("null"), "adapter_config.json: missing key `trainable_token_indices`\n");
-    says(
+    edited(indices, &with("[383,7,7]"), &format!("tensor `{TOKENS}`: token 7 is there twice\n"));
+    edited(
+        indices,
+        &with("[383,7]"),
+        &format!("tensor `{TOKENS}`: shape [3, 64], expected 2 rows of 64, as "),
+    );
+    edited(indices, &with("null"), "adapter_config.json: missing key `trainable_token_indices`\n");
+    edited(
         indices,
         &with("{\"lm_head\":[383,7,0]}"),
         "adapter_config.json: missing key `trainable_token_indices`\n",
@@ -332,7 +340,7 @@ fn trained_tokens_that_do_not_fit_are_refused() {
 /// PEFT writes bare names for `all-linear` of a model with experts: `down_proj` is a parameter of the experts, and no other
 /// module has one of that name.
 #[test]
-fn bare_parameter_targets_leave_plain_pairs_alone() {
+fn bare_parameter_targets_keep_plain_pairs() {
     let (sandbox, args) = place("parameters", &Golden::read("parameters"));
     let config = fs::read_to_string(sandbox.path(CONFIG)).unwrap();
     let bare = config.replace("\"mlp.experts.", "\"");
@@ -346,7 +354,7 @@ fn bare_parameter_targets_leave_plain_pairs_alone() {
 }
 
 #[test]
-fn pairs_of_parameters_that_do_not_fit_are_refused() {
+fn mismatched_parameter_pairs_are_refused() {
     let name = "base_model.model.model.layers.0.mlp.experts";
     // A rank of other experts than the base model has.
     let error = refusal_of("parameters", |sandbox| {
@@ -379,7 +387,7 @@ fn pairs_of_parameters_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn a_tokenizer_beside_an_adapter_is_left_aside_and_named() {
+fn tokenizer_next_to_adapter_is_ignored_with_note() {
     let (sandbox, _) = place("patterns", &Golden::read("patterns"));
     let call = || {
         sandbox
@@ -421,7 +429,7 @@ fn tensors_of(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<u8>> {
 
 /// Codes are decoded, then the adapter is added, as if the decoded weights had been stored as f32.
 #[test]
-fn a_quantized_base_model_is_merged_as_what_it_decodes_to() {
+fn quantized_base_merges_as_decoded() {
     for form in ["fp8-block", "gptq-4bit-order", "packed-4bit-zeros"] {
         let sandbox = Sandbox::with_form(form);
         let config = fs::read(sandbox.path(form).join("config.json")).unwrap();

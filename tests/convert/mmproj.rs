@@ -19,14 +19,14 @@ fn change(sandbox: &Sandbox, name: &str, change: impl FnOnce(&mut Json)) {
 }
 
 /// A run that fails and leaves nothing.
-fn refused(sandbox: &Sandbox, ran: &Output, says: &str) {
+fn refused(sandbox: &Sandbox, ran: &Output, message: &str) {
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    assert!(ran.stderr.contains(message), "{}", ran.stderr);
     assert!(sandbox.listing("out").is_empty());
 }
 
 #[test]
-fn a_projector_alone_has_the_name_and_the_bytes_of_the_reference() {
+fn projector_name_and_bytes_match_reference() {
     let (sandbox, expected) = (Sandbox::with_projector("qwen3vl"), expected("qwen3vl"));
     for outtype in ["f16", "bf16"] {
         assert_eq!(sandbox.convert(&["mmproj", "qwen3vl", "out/", "-t", outtype, "-q"]), silent());
@@ -37,7 +37,7 @@ fn a_projector_alone_has_the_name_and_the_bytes_of_the_reference() {
 }
 
 #[test]
-fn model_and_projector_come_from_one_run() {
+fn one_run_writes_model_and_projector() {
     let (sandbox, expected) = (Sandbox::with_projector("qwen3vl"), expected("qwen3vl"));
     let pre = ["--pre", "llama-bpe"];
     let run = |args: &[&str]| {
@@ -62,7 +62,7 @@ fn model_and_projector_come_from_one_run() {
 }
 
 #[test]
-fn what_has_no_projector_is_said_and_nothing_written() {
+fn model_without_projector_is_refused() {
     let text = Sandbox::with_golden("llama");
     let ran = text.convert(&["mmproj", "llama", "out/x", "-t", "f16"]);
     refused(&text, &ran, "class `LlamaForCausalLM` has no projector; nearest of those that have one: ");
@@ -96,8 +96,8 @@ fn what_has_no_projector_is_said_and_nothing_written() {
 }
 
 #[test]
-fn configs_that_contradict_the_tower_are_refused() {
-    for (key, value, says) in [
+fn configs_contradicting_tower_are_refused() {
+    for (key, value, message) in [
         ("depth", json!(5), "missing tensor(s)"),
         ("depth", json!(3), "without a place"),
         ("depth", json!("x"), "`depth`"),
@@ -109,6 +109,6 @@ fn configs_that_contradict_the_tower_are_refused() {
         let sandbox = Sandbox::with_projector("qwen3vl");
         change(&sandbox, "qwen3vl", |config| config["vision_config"][key] = value.clone());
         let ran = sandbox.convert(&["mmproj", "qwen3vl", "out/x", "-t", "f16"]);
-        refused(&sandbox, &ran, says);
+        refused(&sandbox, &ran, message);
     }
 }

@@ -6,7 +6,7 @@ use crate::common::{Output, Sandbox, golden, sha256};
 use serde_json::Value as Json;
 
 #[test]
-fn a_vocabulary_alone_is_byte_for_byte_the_reference() {
+fn vocabulary_file_matches_reference() {
     let listing = fs::read_to_string(golden("cli/vocab-only.txt")).unwrap();
     let mut n = 0;
     for line in listing.lines().filter(|line| !line.starts_with('#')) {
@@ -38,7 +38,7 @@ fn tensors(sandbox: &Sandbox, file: &str) -> Vec<String> {
 }
 
 #[test]
-fn layers_of_prediction_are_left_out_or_taken_alone() {
+fn mtp_layers_can_be_excluded_or_extracted() {
     let sandbox = Sandbox::with_golden("glm4moe-old");
     let convert = |more: &[&str]| {
         let args = ["glm4moe-old", "out", "-t", "f32", "-q", "--force", "--pre", "llama-bpe"];
@@ -88,7 +88,7 @@ fn layers_of_prediction_are_left_out_or_taken_alone() {
 }
 
 #[test]
-fn a_draft_needs_the_model_that_it_drafts_for() {
+fn draft_requires_its_target_model() {
     let sandbox = Sandbox::with_golden("eagle3");
     crate::common::copy_folder(&testkit::checkpoint("llama-llama3"), &sandbox.path("target"));
     let args = ["eagle3", "out/x.gguf", "-t", "f32", "-q", "--pre", "llama-bpe"];
@@ -113,7 +113,7 @@ fn a_draft_needs_the_model_that_it_drafts_for() {
 }
 
 #[test]
-fn a_vocabulary_needs_no_weights_and_notes_the_type_that_is_asked_for() {
+fn vocabulary_needs_no_weights() {
     let sandbox = Sandbox::with_golden("llama");
     let ran = sandbox.convert(&["vocab", "llama", "out/with.gguf", "-t", "f16", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
@@ -137,7 +137,7 @@ fn a_vocabulary_needs_no_weights_and_notes_the_type_that_is_asked_for() {
 }
 
 #[test]
-fn an_unknown_class_is_told_by_its_tensors() {
+fn unknown_class_is_identified_by_tensors() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "out/plain.gguf", "-t", "f32", "-q"]).code, Some(0));
     sandbox.edit("llama/config.json", "LlamaForCausalLM", "ZebraForCausalLM");
@@ -177,7 +177,7 @@ fn an_unknown_class_is_told_by_its_tensors() {
 }
 
 #[test]
-fn the_list_of_architectures_is_the_table() {
+fn architecture_list_matches_table() {
     let sandbox = Sandbox::new();
     let ran = sandbox.convert(&["--list-architectures"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));

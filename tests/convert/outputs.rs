@@ -26,7 +26,7 @@ fn two_step() -> Vec<(String, u64, String)> {
 }
 
 #[test]
-fn every_type_is_byte_for_byte_the_reference() {
+fn every_type_matches_reference() {
     let sandbox = Sandbox::with_golden("llama");
     let rows = two_step();
     let mut compared = BTreeSet::new();
@@ -44,7 +44,7 @@ fn every_type_is_byte_for_byte_the_reference() {
 }
 
 #[test]
-fn several_types_from_one_read_are_the_same_files() {
+fn several_types_equal_single_runs() {
     let sandbox = Sandbox::with_golden("llama");
     let rows = two_step();
     let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
@@ -55,7 +55,7 @@ fn several_types_from_one_read_are_the_same_files() {
 }
 
 #[test]
-fn the_number_of_threads_changes_no_byte() {
+fn thread_count_changes_no_byte() {
     let sandbox = Sandbox::with_golden("llama");
     for name in ["bf16", "q4_k_m", "q2_k"] {
         let digest = two_step().into_iter().find(|row| row.0 == name).unwrap().2;
@@ -68,7 +68,7 @@ fn the_number_of_threads_changes_no_byte() {
 }
 
 #[test]
-fn via_bf16_changes_nothing_for_a_bf16_checkpoint() {
+fn via_bf16_keeps_bf16_checkpoint_bytes() {
     let sandbox = Sandbox::with_golden("llama");
     let digest = two_step().into_iter().find(|row| row.0 == "q4_k_m").unwrap().2;
     let ran = sandbox.convert(&["llama", "out/x", "-t", "q4_k_m", "-q", "--via", "bf16"]);
@@ -77,7 +77,7 @@ fn via_bf16_changes_nothing_for_a_bf16_checkpoint() {
 }
 
 #[test]
-fn names_of_outputs() {
+fn outputs_have_conventional_names() {
     let sandbox = Sandbox::with_golden("llama");
     let name = "Llama-1.4M-Q4_K_M.gguf";
     let wrote = |path: &str| Output {
@@ -108,7 +108,7 @@ fn names_of_outputs() {
 }
 
 #[test]
-fn a_dry_run_lists_and_reads_no_weights() {
+fn dry_run_reads_no_weights() {
     let sandbox = Sandbox::with_golden("llama");
     // A NaN shows that weights are not looked at; the real run below stops at it.
     poison(&sandbox, "model.layers.1.mlp.down_proj.weight", 3 * 512 + 7, 0x7fc0);
@@ -143,7 +143,7 @@ fn a_dry_run_lists_and_reads_no_weights() {
 }
 
 #[test]
-fn json_after_a_run_tells_what_was_written() {
+fn json_lists_written_files() {
     let sandbox = Sandbox::with_golden("llama");
     let ran = sandbox.convert(&["llama", "out", "--type", "q8_0", "--json", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
@@ -160,7 +160,7 @@ fn json_after_a_run_tells_what_was_written() {
 }
 
 #[test]
-fn rows_that_do_not_divide_fall_back_and_are_reported() {
+fn indivisible_rows_fall_back_with_note() {
     let sandbox = Sandbox::new();
     Checkpoint { hidden: 96, feed_forward: 256, heads: 2 }.write(&sandbox);
     let mut ran = sandbox.convert(&["tiny", "out", "--type", "q4_k_m"]);
@@ -191,7 +191,7 @@ fn poison(sandbox: &Sandbox, tensor: &str, index: usize, bits: u16) {
 }
 
 #[test]
-fn values_that_are_no_numbers_are_named() {
+fn nan_and_inf_are_named() {
     for (bits, value) in [(0x7fc0, "NaN"), (0x7f80, "inf"), (0xff80, "-inf"), (0x7f81, "NaN")] {
         for name in ["q4_k_m", "bf16", "f32", "f16"] {
             let sandbox = Sandbox::with_golden("llama");
@@ -213,7 +213,7 @@ fn values_that_are_no_numbers_are_named() {
 }
 
 #[test]
-fn a_value_beyond_the_type_is_named() {
+fn value_beyond_type_range_is_named() {
     let sandbox = Sandbox::with_golden("llama");
     // 2^127 is a bf16 and no f16.
     poison(&sandbox, "model.layers.0.mlp.up_proj.weight", 5 * 256 + 9, 0x7f00);
@@ -236,7 +236,7 @@ fn a_value_beyond_the_type_is_named() {
 }
 
 #[test]
-fn what_is_there_stays_unless_forced() {
+fn existing_output_stays_unless_forced() {
     let sandbox = Sandbox::with_golden("llama");
     fs::write(sandbox.path("out/x.gguf"), "mine").unwrap();
     let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q"]);
@@ -254,7 +254,7 @@ fn what_is_there_stays_unless_forced() {
 }
 
 #[test]
-fn an_output_inside_the_input_is_refused() {
+fn output_inside_input_is_refused() {
     let sandbox = Sandbox::with_golden("llama");
     fs::create_dir(sandbox.path("llama/deep")).unwrap();
     for out in ["llama", "llama/x.gguf", "llama/deep/x.gguf", "out/../llama/x.gguf"] {
@@ -461,7 +461,7 @@ const BAD: &[Bad] = &[
 ];
 
 #[test]
-fn bad_input_is_named_and_nothing_is_written() {
+fn invalid_input_is_named_and_writes_nothing() {
     let mut wrong = String::new();
     for Bad { name, golden, damage, stderr } in BAD {
         let sandbox = Sandbox::with_golden(golden);
@@ -509,7 +509,7 @@ fn wrong_calls_end_with_code_2() {
 }
 
 #[test]
-fn help_and_completions() {
+fn help_and_completions_are_printed() {
     let sandbox = Sandbox::new();
     let help = sandbox.convert(&["--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
@@ -524,7 +524,7 @@ fn help_and_completions() {
 /// A limit on the size of files stands in for a full disk.
 #[test]
 #[cfg(unix)]
-fn a_full_disk_leaves_nothing_behind() {
+fn full_disk_leaves_no_output() {
     let sandbox = Sandbox::with_golden("llama");
     let mut command = sandbox.command("sh");
     // Ignored, the signal becomes an error of the write.
@@ -537,7 +537,7 @@ fn a_full_disk_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_reranker_is_not_taken_for_a_model_that_generates() {
+fn reranker_is_not_a_generating_model() {
     let sandbox = Sandbox::with_golden("qwen3");
     fs::rename(sandbox.path("qwen3"), sandbox.path("Qwen3-Reranker-0.6B")).unwrap();
     let ran = sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32"]);
@@ -566,7 +566,7 @@ fn a_reranker_is_not_taken_for_a_model_that_generates() {
 /// `--architecture` for unknown classes: the output contains what that architecture can express, with
 /// warnings about the rest.
 #[test]
-fn another_architecture_is_named_and_told_where_it_differs() {
+fn arch_as_lists_differences() {
     let keys = |sandbox: &Sandbox| -> Vec<String> {
         let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
         file.metadata().iter().map(|(key, _)| key.clone()).collect()

@@ -72,7 +72,7 @@ fn expect_nothing_left(sandbox: &Sandbox, outputs: &[&str]) {
 }
 
 #[test]
-fn the_file_is_that_of_the_folder() {
+fn remote_file_matches_local_folder() {
     let (sandbox, local, server) = place("llama");
     server.need_token();
     expect_same(&sandbox, &server, "q4_k_m", &local, "plain");
@@ -110,7 +110,7 @@ fn the_file_is_that_of_the_folder() {
 }
 
 #[test]
-fn what_goes_wrong_on_the_way_changes_no_byte() {
+fn transfer_faults_change_no_byte() {
     let (sandbox, local, server) = place("llama");
     for (fault, times) in [
         (Fault::Cut(1000), 20),
@@ -149,7 +149,7 @@ fn what_goes_wrong_on_the_way_changes_no_byte() {
 }
 
 #[test]
-fn what_cannot_be_had_is_said_and_nothing_is_written() {
+fn unavailable_model_is_reported_and_writes_nothing() {
     let (sandbox, _, server) = place("llama");
     let elsewhere = HubServer::of(&sandbox.path("model"), is_weights);
     let away = format!("{}/org/model/resolve/{COMMIT}/{WEIGHTS}?signature=1", elsewhere.endpoint);
@@ -208,8 +208,9 @@ fn what_cannot_be_had_is_said_and_nothing_is_written() {
     server.reset();
     server.fail(Fault::Redirect(away), 1000);
     let ran = convert(&sandbox, &server, "q4_k_m");
-    let (told, asked) = (elsewhere.log().iter().any(|it| it.token.is_some()), elsewhere.log().len());
-    assert!(ran.code == Some(0) && asked > 0 && !told, "{asked} requests: {}", ran.stderr);
+    let (has_token, asked) =
+        (elsewhere.log().iter().any(|logged| logged.token.is_some()), elsewhere.log().len());
+    assert!(ran.code == Some(0) && asked > 0 && !has_token, "{asked} requests: {}", ran.stderr);
     fs::remove_file(sandbox.path("out/remote.gguf")).unwrap();
     // Complete files whose content differs from the Hub's checksum.
     server.reset();
@@ -221,7 +222,7 @@ fn what_cannot_be_had_is_said_and_nothing_is_written() {
 }
 
 #[test]
-fn what_is_kept_is_found_again() {
+fn kept_download_is_reused() {
     let (sandbox, local, server) = place("llama");
     let args = ["org/model", "out/kept.gguf", "-t", "q4_k_m", "--force", "--keep"];
     server.fail(Fault::Cut(100_000), 3);
@@ -290,7 +291,7 @@ fn shard(folder: &Path) {
 }
 
 #[test]
-fn several_files_and_matrices_whose_columns_are_rows() {
+fn remote_shards_and_transposed_matrices_match_local() {
     for name in ["llama", "gpt2", "gpt-oss-mxfp4"] {
         let sandbox = folder(name);
         shard(&sandbox.path("model"));
@@ -304,7 +305,7 @@ fn several_files_and_matrices_whose_columns_are_rows() {
 
 #[cfg(unix)]
 #[test]
-fn a_stop_is_heard_while_bytes_are_waited_for() {
+fn interrupt_works_while_waiting_for_bytes() {
     let (sandbox, _, server) = place("llama");
     server.fail(Fault::Hang, 1000);
     let mut command = command(&sandbox, &server);
@@ -320,7 +321,7 @@ fn a_stop_is_heard_while_bytes_are_waited_for() {
 }
 
 #[test]
-fn nothing_is_asked_offline() {
+fn offline_mode_sends_no_request() {
     let (sandbox, _, server) = place("llama");
     let output = command(&sandbox, &server)
         .env("HF_HUB_OFFLINE", "1")
@@ -333,7 +334,7 @@ fn nothing_is_asked_offline() {
 }
 
 #[test]
-fn weights_without_a_header_at_the_front_come_whole() {
+fn weights_without_leading_header_download_whole() {
     for name in ["bin", "bin-sharded"] {
         let sandbox = Sandbox::new();
         copy_folder(&crate::common::golden("torch").join(name), &sandbox.path("model"));
@@ -341,7 +342,7 @@ fn weights_without_a_header_at_the_front_come_whole() {
             fs::create_dir(sandbox.path(folder)).unwrap();
         }
         for other in ["expected.json", "tokenizer.model"] {
-            let _not_everywhere = fs::remove_file(sandbox.path("model").join(other));
+            let _ = fs::remove_file(sandbox.path("model").join(other));
         }
         fs::copy(crate::common::golden("torch/tokenizer.model"), sandbox.path("model/tokenizer.model"))
             .unwrap();
@@ -358,7 +359,7 @@ fn weights_without_a_header_at_the_front_come_whole() {
 
 /// An adapter that is on the Hub alone, for a base model that is here.
 #[test]
-fn an_adapter_is_merged_as_its_folder_is() {
+fn remote_adapter_merges_as_its_folder() {
     let sandbox = Sandbox::new();
     for folder in ["out", "tmp"] {
         fs::create_dir(sandbox.path(folder)).unwrap();

@@ -16,7 +16,7 @@ fn reason_of<'a>(listing: &'a str, tensor: &str) -> &'a str {
 }
 
 #[test]
-fn the_plan_says_what_is_kept_and_why_not() {
+fn plan_lists_kept_tensors_and_reasons() {
     let sandbox = Sandbox::with_form("gptq-8bit-order");
     let ran = sandbox.convert(&["gptq-8bit-order", "out/x", "-t", "q4_k_m", "--repack", "--dry-run"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -32,7 +32,7 @@ fn the_plan_says_what_is_kept_and_why_not() {
 }
 
 #[test]
-fn kept_tensors_in_the_listing_in_json_and_at_the_end() {
+fn kept_tensors_are_listed_and_counted() {
     let sandbox = Sandbox::with_form("packed-4bit");
     let args = ["packed-4bit", "out/x", "-t", "q6_k", "--repack"];
     let ran = sandbox.convert(&[&args[..], &["--dry-run"]].concat());
@@ -62,7 +62,7 @@ fn kept_tensors_in_the_listing_in_json_and_at_the_end() {
 }
 
 #[test]
-fn a_type_that_is_asked_for_wins_and_says_so() {
+fn explicit_type_overrides_repack_with_note() {
     let sandbox = Sandbox::with_form("packed-4bit");
     let ran = sandbox.convert(&[
         "packed-4bit",
@@ -82,7 +82,7 @@ fn a_type_that_is_asked_for_wins_and_says_so() {
 
 /// Blocks that stay at float types are quantized again at others, unless their values shall stay.
 #[test]
-fn blocks_of_nvfp4_stay_at_every_type() {
+fn nvfp4_blocks_are_kept_at_every_type() {
     let sandbox = Sandbox::with_form("nvfp4-modelopt");
     let dtypes = |args: &[&str]| -> Vec<(String, String)> {
         let plan = ["nvfp4-modelopt", "out/x", "-t", "q8_0", "--dry-run", "--json"];

@@ -53,7 +53,7 @@ const JSON: &str = "llama-llama3/tokenizer.json";
 const CONFIG: &str = "llama-llama3/tokenizer_config.json";
 
 #[test]
-fn ids_with_repeats_and_holes() {
+fn token_ids_with_gaps_or_duplicates() {
     let twice = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(4));
     refused("llama-llama3", twice, "id 4 is given to two tokens: `!` and `\"`");
     let hole = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(382));
@@ -67,7 +67,7 @@ fn ids_with_repeats_and_holes() {
 }
 
 #[test]
-fn merges_of_absent_tokens() {
+fn merges_of_unknown_tokens_are_refused() {
     let absent =
         |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["merges"][1] = json!(["a", "zz"]));
     refused(
@@ -78,7 +78,7 @@ fn merges_of_absent_tokens() {
 }
 
 #[test]
-fn scores_that_are_not_numbers() {
+fn non_numeric_scores_are_refused() {
     let text = |sandbox: &Sandbox| {
         edit(sandbox, "xlm-roberta/tokenizer.json", |json| json["model"]["vocab"][7] = json!(["x", "NaN"]));
     };
@@ -86,7 +86,7 @@ fn scores_that_are_not_numbers() {
 }
 
 #[test]
-fn special_ids_out_of_range() {
+fn special_ids_out_of_range_are_handled() {
     let negative = |sandbox: &Sandbox| {
         edit(sandbox, "llama-llama3/config.json", |json| json["bos_token_id"] = json!(-1))
     };
@@ -98,7 +98,7 @@ fn special_ids_out_of_range() {
 }
 
 #[test]
-fn a_tokenizer_model_that_is_none() {
+fn invalid_tokenizer_model() {
     let pointer = |sandbox: &Sandbox| {
         let text = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
         fs::write(sandbox.path("llama/tokenizer.model"), text).unwrap();
@@ -109,7 +109,7 @@ fn a_tokenizer_model_that_is_none() {
 }
 
 #[test]
-fn two_files_that_disagree() {
+fn conflicting_tokenizer_files_are_reported() {
     let other = |sandbox: &Sandbox| {
         let vocab = json!({"added_tokens": [], "model": {"type": "BPE", "vocab": {"<unk>": 0, "other": 2}, "merges": []}});
         fs::write(sandbox.path("llama/tokenizer.json"), vocab.to_string()).unwrap();
@@ -120,7 +120,7 @@ fn two_files_that_disagree() {
 }
 
 #[test]
-fn a_template_that_is_not_jinja_is_kept() {
+fn invalid_template_is_kept() {
     let bad = "{% for m in messages %}{{ m }}";
     let broken = |sandbox: &Sandbox| edit(sandbox, CONFIG, |json| json["chat_template"] = json!(bad));
     let sandbox = warned("llama-llama3", broken, "`chat_template` is not a valid Jinja template: ");
@@ -165,7 +165,7 @@ fn strange(sandbox: &Sandbox) {
 }
 
 #[test]
-fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
+fn unknown_pre_tokenizer_suggests_nearest_and_override() {
     let (sandbox, ran) = vocab_only("llama-llama3", strange, &[]);
     assert_eq!(ran.code, Some(1));
     for words in [
@@ -209,7 +209,7 @@ fn an_unknown_pre_tokenizer_is_told_with_the_nearest_and_can_be_decided() {
 }
 
 #[test]
-fn both_evidences_are_told() {
+fn pre_tokenizer_evidence_is_reported() {
     let (_, ran) = vocab_only("llama-llama3", |_| {}, &["-v"]);
     let words =
         "note: pre-tokenizer `gpt-2`: by its expressions; the reference does not know its token hash ";
@@ -218,7 +218,7 @@ fn both_evidences_are_told() {
 }
 
 #[test]
-fn the_own_file_is_embedded_on_demand() {
+fn original_tokenizer_is_embedded_on_request() {
     let (sandbox, ran) = vocab_only("llama-llama3", |_| {}, &["-q", "--embed-tokenizer-json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let file = fs::read_to_string(sandbox.path(JSON)).unwrap();
@@ -229,7 +229,7 @@ fn the_own_file_is_embedded_on_demand() {
 
 /// Replit's checkpoints are an MPT with a SentencePiece model under another name.
 #[test]
-fn replit_style() {
+fn replit_tokenizer_file_is_found() {
     let replit = |sandbox: &Sandbox| {
         fs::remove_file(sandbox.path("mpt/tokenizer.json")).unwrap();
         fs::copy(golden("arch-tokenizers/unigram-t5/spiece.model"), sandbox.path("mpt/spiece.model"))
@@ -237,21 +237,21 @@ fn replit_style() {
     };
     let (sandbox, ran) = vocab_only("mpt", replit, &["-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    for (key, wanted) in [
+    for (key, stated) in [
         ("tokenizer.ggml.model", json!("llama")),
         ("tokenizer.ggml.add_bos_token", json!(false)),
         ("tokenizer.ggml.padding_token_id", json!(3)),
         ("tokenizer.ggml.eos_token_id", json!(1)),
         ("tokenizer.ggml.unknown_token_id", json!(0)),
     ] {
-        assert_eq!(value(&sandbox, key), wanted, "{key}");
+        assert_eq!(value(&sandbox, key), stated, "{key}");
     }
 }
 
 /// A llama tokenizer with only tokenizer.json loses its scores, as in the reference, unless they are
 /// requested; then its file gives its ids.
 #[test]
-fn scores_are_made_of_merges_on_demand() {
+fn scores_are_made_from_merges_on_request() {
     let json_only = |sandbox: &Sandbox| {
         fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap();
         for file in ["tokenizer.json", "tokenizer_config.json"] {
@@ -270,7 +270,7 @@ fn scores_are_made_of_merges_on_demand() {
 
 /// Ours has other words than the reference's template, and makes the same of dialogs.
 #[test]
-fn the_template_for_rwkv_writes_dialogs_as_the_reference_does() {
+fn rwkv_template_matches_reference_dialogs() {
     let sandbox = Sandbox::with_golden("rwkv7");
     edit(&sandbox, "rwkv7/tokenizer_config.json", |json| {
         json.as_object_mut().unwrap().remove("chat_template");

@@ -20,7 +20,7 @@ fn place(name: &str, tokenizer: &str) -> Sandbox {
 }
 
 #[test]
-fn pickles_shards_and_mistrals_layout_are_byte_for_byte_the_reference() {
+fn torch_layouts_match_reference() {
     for (name, tokenizer) in [
         ("bin-sharded", "tokenizer.model"),
         ("meta-8", "tokenizer.model"),
@@ -33,7 +33,7 @@ fn pickles_shards_and_mistrals_layout_are_byte_for_byte_the_reference() {
 }
 
 #[test]
-fn the_copy_that_is_asked_for_is_read() {
+fn requested_copy_is_read() {
     let sandbox = place("mistral-fp8", "tokenizer.model.v3");
     for file in ["config.json", "pytorch_model.bin"] {
         fs::copy(golden("torch/bin").join(file), sandbox.path("mistral-fp8").join(file)).unwrap();
@@ -56,7 +56,7 @@ fn the_copy_that_is_asked_for_is_read() {
 }
 
 #[test]
-fn a_pickle_that_imports_more_is_refused_and_nothing_is_written() {
+fn pickle_with_other_imports_is_refused() {
     let sandbox = place("bin", "tokenizer.model");
     fs::copy(golden("torch/refused/counter.bin"), sandbox.path("bin/pytorch_model.bin")).unwrap();
     let stderr = "error: bin: `pytorch_model.bin`: byte 172 of the pickle imports `collections.Counter`, which no pickle of tensors needs\nhint: save the state dict alone: torch.save(model.state_dict(), file), or safetensors\n";
@@ -66,7 +66,7 @@ fn a_pickle_that_imports_more_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn an_adapter_as_a_pickle_gives_the_file_of_its_safetensors() {
+fn pickled_adapter_matches_its_safetensors() {
     let sandbox = Sandbox::new();
     copy_folder(&golden("lora/llama"), &sandbox.path("llama"));
     copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));

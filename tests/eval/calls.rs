@@ -34,7 +34,7 @@ fn refused(ran: &Output, code: i32, message: &str) {
 
 /// The model does not exist: opening it first would give another error.
 #[test]
-fn every_output_is_checked_before_a_model_is_opened() {
+fn outputs_are_checked_before_model_opens() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.path("there"), "x").unwrap();
     fs::write(sandbox.path("text"), "x").unwrap();
@@ -74,7 +74,7 @@ fn every_output_is_checked_before_a_model_is_opened() {
 }
 
 #[test]
-fn numbers_out_of_their_range_are_refused() {
+fn out_of_range_numbers_are_refused() {
     let sandbox = Sandbox::new();
     let texts: [&[&str]; 3] = [
         &["perplexity", "x.gguf", "--text", "text"],
@@ -123,7 +123,7 @@ fn set_key(sandbox: &Sandbox, key: &str, value: f32) {
 }
 
 #[test]
-fn keys_that_cannot_be_computed_with_are_named() {
+fn uncomputable_keys_are_named() {
     let sandbox = llama(&[]);
     for (key, values) in [
         ("llama.rope.freq_base", &[0.0, -1.0, f32::NAN, f32::INFINITY][..]),
@@ -141,7 +141,7 @@ fn keys_that_cannot_be_computed_with_are_named() {
 }
 
 #[test]
-fn results_that_are_no_numbers_are_errors_with_their_cause() {
+fn nan_results_are_errors_with_cause() {
     let sandbox = llama(&[]);
     let model = gguf::Model::open(&sandbox.path("x.gguf")).unwrap();
     let (file, info) = model.tensor("blk.0.ffn_down.weight").unwrap();
@@ -176,7 +176,7 @@ fn results_that_are_no_numbers_are_errors_with_their_cause() {
 }
 
 #[test]
-fn what_is_odd_about_a_model_or_a_call_is_said() {
+fn odd_models_and_calls_are_noted() {
     let sandbox = llama(&[]);
     let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
     let (key, value) = (b"tokenizer.ggml.pre", b"default");
@@ -201,14 +201,14 @@ fn what_is_odd_about_a_model_or_a_call_is_said() {
 }
 
 #[test]
-fn generate_says_how_fast_it_is() {
+fn generate_reports_speed() {
     let sandbox = llama(&[]);
     let ran = eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "8"]);
     assert!(ran.stderr.contains(" tokens/s\n"), "{}", ran.stderr);
 }
 
 #[test]
-fn generate_says_why_there_is_no_text() {
+fn generate_explains_empty_text() {
     let sandbox = llama(&[]);
     let ask = ["generate", "x.gguf", "--prompt", "a llama", "-n", "8"];
     assert!(!eval(&sandbox, &ask).stderr.contains("warning"));
@@ -236,7 +236,7 @@ fn generate_says_why_there_is_no_text() {
 }
 
 #[test]
-fn threads_are_counted_in_one_way_and_capped() {
+fn thread_counts_are_consistent_and_capped() {
     let sandbox = llama(&[]);
     for (binary, args) in [
         (EVAL, &["perplexity", "x.gguf", "--text", "text", "-j", "0"][..]),
@@ -256,7 +256,7 @@ fn threads_are_counted_in_one_way_and_capped() {
 }
 
 #[test]
-fn names_of_llama_cpp_are_understood() {
+fn llama_cpp_option_names_are_accepted() {
     let sandbox = llama(&[]);
     let args =
         ["perplexity", "x.gguf", "--text", "text", "--ctx-size", "64", "--chunks", "2", "--json", "-q"];
@@ -267,7 +267,7 @@ fn names_of_llama_cpp_are_understood() {
 }
 
 #[test]
-fn nothing_invites_to_overwrite_a_baseline() {
+fn no_message_suggests_overwriting_baseline() {
     let sandbox = Sandbox::new();
     for option in [&["-c", "64"][..], &["--chunks", "2"], &["--force"]] {
         let ran = eval(&sandbox, &[&["check", "x.gguf", "--text", "t", "--baseline", "b"], option].concat());
@@ -279,7 +279,7 @@ fn nothing_invites_to_overwrite_a_baseline() {
 }
 
 #[test]
-fn files_that_no_graph_fits_are_refused() {
+fn files_without_a_graph_are_refused() {
     for (golden, option, message) in [
         (
             "glm4moe-old-only",
@@ -299,7 +299,7 @@ fn files_that_no_graph_fits_are_refused() {
 
 #[test]
 #[cfg(unix)]
-fn ctrl_c_keeps_the_part_of_a_matrix_that_there_is() {
+fn ctrl_c_keeps_partial_importance_matrix() {
     let sandbox = llama(&[]);
     let text = fs::read(sandbox.path("text")).unwrap();
     fs::write(sandbox.path("text"), text.repeat(40)).unwrap();
@@ -315,16 +315,16 @@ fn ctrl_c_keeps_the_part_of_a_matrix_that_there_is() {
         assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
         rest.join("\n")
     };
-    let said = interrupted(&args);
-    assert!(said.contains("error: interrupted after ") && said.contains("continue with --resume"), "{said}");
+    let log = interrupted(&args);
+    assert!(log.contains("error: interrupted after ") && log.contains("continue with --resume"), "{log}");
     let saved = Sums::open(&sandbox.path("im.gguf")).unwrap();
     assert!(
-        saved.n_chunks > 0 && said.contains(&format!("{} chunks are in im.gguf", saved.n_chunks)),
-        "{said}"
+        saved.n_chunks > 0 && log.contains(&format!("{} chunks are in im.gguf", saved.n_chunks)),
+        "{log}"
     );
     // A whole matrix is not replaced with a part.
     let before = fs::read(sandbox.path("im.gguf")).unwrap();
-    let said = interrupted(&[&args[..], &["--force"]].concat());
-    assert!(said.contains("is untouched; use --save-every N"), "{said}");
+    let log = interrupted(&[&args[..], &["--force"]].concat());
+    assert!(log.contains("is untouched; use --save-every N"), "{log}");
     assert!(fs::read(sandbox.path("im.gguf")).unwrap() == before);
 }

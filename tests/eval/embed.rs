@@ -39,7 +39,7 @@ fn rows(stdout: &str) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn vectors_are_those_of_transformers() {
+fn vectors_match_transformers() {
     let sandbox = sandbox("bert");
     let expected = texts("bert");
     let lines: Vec<&str> = expected.iter().map(|text| text["text"].as_str().unwrap()).collect();
@@ -63,7 +63,7 @@ fn vectors_are_those_of_transformers() {
 }
 
 #[test]
-fn vectors_of_length_one_as_json() {
+fn normalized_vectors_print_as_json() {
     let sandbox = sandbox("bert");
     let expected = &texts("bert")[1];
     let args = ["embed", "x.gguf", "--prompt", expected["text"].as_str().unwrap(), "--normalize", "--json"];
@@ -91,7 +91,7 @@ fn rankers_score_pairs() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_advice() {
+fn unsupported_embeddings_are_refused_with_advice() {
     let sandbox = sandbox("distilbert-mlm-old");
     fs::write(sandbox.path("text"), "one two three ".repeat(40)).unwrap();
     let refused = |ran: Output, problem: &str, hint: &str| {
@@ -117,7 +117,7 @@ fn what_cannot_be_done_is_refused_with_advice() {
 }
 
 #[test]
-fn layers_that_a_file_cannot_have_take_no_memory() {
+fn impossible_layer_counts_allocate_nothing() {
     let sandbox = sandbox("bert");
     let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
     let key = b"bert.block_count";
@@ -146,7 +146,7 @@ fn importance_matrices_of_encoders_cover_every_layer() {
 }
 
 #[test]
-fn encoders_with_decoders_answer() {
+fn encoder_decoder_models_generate() {
     let sandbox = sandbox("t5");
     let ran = succeed(eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"]));
     assert!(ran.stderr.contains("4 tokens after"), "{}", ran.stderr);
@@ -169,7 +169,7 @@ fn encoders_with_decoders_answer() {
 }
 
 #[test]
-fn models_of_sound_say_that_they_hear_none() {
+fn audio_models_are_refused_with_reason() {
     let sandbox = sandbox("whisper");
     fs::write(sandbox.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
     for args in [

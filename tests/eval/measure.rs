@@ -110,7 +110,7 @@ fn check_figures(json: &str, share: f64) {
 }
 
 #[test]
-fn comparisons_are_the_reference_s() {
+fn comparisons_match_reference() {
     let sandbox = llama_and_back();
     let direct =
         ["compare", "base.gguf", "back.gguf", "--text", "text", "-c", "64", "--chunks", "4", "--json", "-q"];
@@ -121,7 +121,7 @@ fn comparisons_are_the_reference_s() {
 }
 
 #[test]
-fn saved_predictions_are_the_reference_s() {
+fn saved_predictions_match_reference() {
     let sandbox = llama_and_back();
     let args = [
         "compare",
@@ -154,7 +154,7 @@ fn saved_predictions_are_the_reference_s() {
 }
 
 #[test]
-fn the_same_file_does_not_diverge_and_tensors_tell_their_types() {
+fn equal_files_do_not_diverge() {
     let sandbox = llama_and_back();
     let args =
         ["compare", "base.gguf", "base.gguf", "q4_0.gguf", "--text", "text", "-c", "64", "--chunks", "2"];
@@ -189,7 +189,7 @@ fn the_same_file_does_not_diverge_and_tensors_tell_their_types() {
 }
 
 #[test]
-fn calls_that_ask_for_nothing_are_refused() {
+fn calls_without_a_measurement_are_refused() {
     let sandbox = sandbox("llama");
     for (args, message) in [
         (&["compare", "base.gguf"][..], "missing file to compare with the base"),
@@ -204,7 +204,7 @@ fn calls_that_ask_for_nothing_are_refused() {
 }
 
 #[test]
-fn a_check_fails_when_a_file_got_worse() {
+fn check_fails_for_a_worse_file() {
     let sandbox = llama_and_back();
     let args = |file, baseline| ["check", file, "--baseline", baseline, "--text", "text", "-q"];
     let save = ["--save", "-c", "64", "--chunks", "2"];
@@ -232,7 +232,7 @@ fn a_check_fails_when_a_file_got_worse() {
 }
 
 #[test]
-fn importance_matrices_are_the_reference_s() {
+fn importance_matrices_match_reference() {
     for model in ["llama", "mixtral", "deepseek3-old"] {
         let sandbox = sandbox(model);
         let args =
@@ -292,9 +292,12 @@ fn matrices_are_resumed_and_added() {
         "64",
         "-q",
     ];
-    let told = succeed(eval(&sandbox, &[&merged[..], &["--json"]].concat()));
-    let told: Value = serde_json::from_str(&told.stdout).unwrap();
-    assert_eq!((&told["windows"], &told["entries"]), (&Value::from(8), &Value::from(whole.entries.len())));
+    let summary = succeed(eval(&sandbox, &[&merged[..], &["--json"]].concat()));
+    let summary: Value = serde_json::from_str(&summary.stdout).unwrap();
+    assert_eq!(
+        (&summary["windows"], &summary["entries"]),
+        (&Value::from(8), &Value::from(whole.entries.len()))
+    );
     let both = Sums::open(&sandbox.path("both.dat")).unwrap();
     assert_eq!((both.format, both.n_chunks), (Format::Legacy, 8));
     // Statistics of another text are not continued.
@@ -307,7 +310,7 @@ fn matrices_are_resumed_and_added() {
 }
 
 #[test]
-fn scores_are_the_reference_s() {
+fn scores_match_reference() {
     let sandbox = sandbox("llama");
     let reference = fs::read_to_string(golden_path("scores.txt")).unwrap();
     for (name, file) in [

@@ -44,7 +44,7 @@ fn merge(sandbox: &Sandbox, verb: &str, parts: &[String], args: &[&str]) -> Outp
 const WINDOWS: &[&str] = &["--text", "text", "--context", "64", "--chunks", "70"];
 
 #[test]
-fn perplexity_of_parts_is_that_of_one_run() {
+fn perplexity_of_parts_matches_one_run() {
     let sandbox = sandbox("llama");
     let args = [&["perplexity", "q4_0.gguf"], WINDOWS].concat();
     let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
@@ -64,7 +64,7 @@ fn perplexity_of_parts_is_that_of_one_run() {
 }
 
 #[test]
-fn parts_of_machines_with_other_cpu_levels_give_the_same_digits() {
+fn parts_of_different_cpu_levels_agree() {
     let sandbox = sandbox("llama");
     let levels = quant::Level::available();
     testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
@@ -98,7 +98,7 @@ fn parts_of_machines_with_other_cpu_levels_give_the_same_digits() {
 }
 
 #[test]
-fn comparisons_of_parts_are_those_of_one_run() {
+fn comparison_of_parts_matches_one_run() {
     let sandbox = sandbox("llama");
     let args = [&["compare", "base.gguf", "q4_0.gguf", "base.gguf", "--top-tokens", "5"], WINDOWS].concat();
     let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
@@ -123,11 +123,11 @@ fn comparisons_of_parts_are_those_of_one_run() {
 }
 
 #[test]
-fn importance_matrices_of_parts_are_those_of_one_run() {
+fn importance_matrix_of_parts_matches_one_run() {
     for (name, format) in [("llama", "dat"), ("mixtral", "gguf")] {
         let sandbox = sandbox(name);
         let args = [&["imatrix", "base.gguf", "--process-output"], WINDOWS].concat();
-        let told = succeed(eval(
+        let expected = succeed(eval(
             &sandbox,
             &[&args[..], &["-o", "out.gguf", "--format", format, "--json", "-q"]].concat(),
         ));
@@ -136,14 +136,14 @@ fn importance_matrices_of_parts_are_those_of_one_run() {
             let mut parts = parts(&sandbox, &args, n);
             parts.rotate_left(1);
             let args = ["-o", "out.gguf", "--format", format, "--json", "--force", "-q"];
-            assert_eq!(succeed(merge(&sandbox, "imatrix", &parts, &args)), told, "{name} {n}");
+            assert_eq!(succeed(merge(&sandbox, "imatrix", &parts, &args)), expected, "{name} {n}");
             assert!(fs::read(sandbox.path("out.gguf")).unwrap() == whole, "{name} {n}");
         }
     }
 }
 
 #[test]
-fn parts_that_do_not_go_together_are_named() {
+fn mismatched_parts_are_named() {
     let sandbox = sandbox("llama");
     let args = [&["perplexity", "q4_0.gguf"], WINDOWS].concat();
     let of_two = parts(&sandbox, &args, 2);
@@ -167,7 +167,7 @@ fn parts_that_do_not_go_together_are_named() {
     let rounded = ["perplexity", "q4_0.gguf", "--text", "text", "--activations", "rounded"];
     let of_activations = other("activations.part", &rounded);
     let first = of_two[0].clone();
-    for (second, says) in [
+    for (second, message) in [
         (None, "missing parts of 2: 2"),
         (Some("again.part"), "again.part: duplicate part 1/2: perplexity-1-of-2.part"),
         (Some("damaged.part"), "damaged.part: SHA-256 mismatch: the file is truncated or damaged"),
@@ -187,14 +187,14 @@ fn parts_that_do_not_go_together_are_named() {
             [Some(first.as_str()), second].into_iter().flatten().map(str::to_owned).collect();
         let ran = merge(&sandbox, "perplexity", &parts, &[]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{second:?}");
-        assert!(ran.stderr.contains(says), "{second:?}: `{says}` is not in\n{}", ran.stderr);
+        assert!(ran.stderr.contains(message), "{second:?}: `{message}` is not in\n{}", ran.stderr);
     }
     // An existing part is only replaced on request.
     let again = [&args[..], &["--part", "1/2", "--output", &first]].concat();
     let ran = eval(&sandbox, &again);
     assert!(ran.code == Some(1) && ran.stderr.contains("exists already"), "{}", ran.stderr);
     succeed(eval(&sandbox, &[&again[..], &["--force", "-q"]].concat()));
-    for (args, says) in [
+    for (args, message) in [
         (
             &["perplexity", "q4_0.gguf", "--text", "text", "--part", "3/2", "--output", "x"][..],
             "not a part as 2/8",
@@ -208,6 +208,6 @@ fn parts_that_do_not_go_together_are_named() {
         (&["compare", "base.gguf", "--text", "text", "--part", "1/2", "-o", "x"], "missing file to compare"),
     ] {
         let ran = eval(&sandbox, args);
-        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+        assert!(ran.code == Some(2) && ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
     }
 }

@@ -66,7 +66,7 @@ fn near(found: &Value, expected: f64, what: &str) {
 }
 
 #[test]
-fn figures_are_the_reference_s_in_windows_with_strides_and_of_whole_texts() {
+fn perplexity_matches_reference() {
     let mut n_rows = 0;
     for model in ["llama", "gemma3"] {
         let sandbox = sandbox(model, &[]);
@@ -94,7 +94,7 @@ fn figures_are_the_reference_s_in_windows_with_strides_and_of_whole_texts() {
 
 /// Rounding is chaotic in its last digits, so that no figure is the same; but in the mean they are nearer by far.
 #[test]
-fn rounded_activations_come_nearer_to_the_reference() {
+fn rounded_activations_are_closer_to_reference() {
     let dtypes = ["f16", "bf16", "q8_0"];
     let sandbox = sandbox("llama", &dtypes);
     let mut n_rows = 0;

@@ -303,6 +303,6 @@ fn send(
     stream.flush()?;
     stream.shutdown(std::net::Shutdown::Write)?;
     // Closing with bytes unread would reset the connection, and what was sent with it.
-    let _rest = stream.take(1 << 16).read_to_end(&mut Vec::new());
+    let _ = stream.take(1 << 16).read_to_end(&mut Vec::new());
     Ok(())
 }

@@ -46,7 +46,7 @@ fn data(sandbox: &Sandbox, name: &str) -> Vec<(String, Vec<u8>)> {
 const TEMPLATE: &str = "{% for m in messages %}{{ m.content }}\n{% endfor %}";
 
 #[test]
-fn set_and_unset_write_what_the_reference_s_scripts_write() {
+fn set_and_unset_match_reference_scripts() {
     let (sandbox, digests) = (sandbox(), digests());
     fs::write(sandbox.path("template.jinja"), TEMPLATE).unwrap();
     fs::copy(sandbox.path("m.gguf"), sandbox.path("set.gguf")).unwrap();
@@ -76,7 +76,7 @@ fn set_and_unset_write_what_the_reference_s_scripts_write() {
 }
 
 #[test]
-fn room_in_the_header_lets_a_template_change_in_place() {
+fn header_slack_allows_edit_in_place() {
     let sandbox = sandbox();
     fs::write(sandbox.path("long.jinja"), "x".repeat(5000)).unwrap();
     fs::write(sandbox.path("longer.jinja"), "y".repeat(9000)).unwrap();
@@ -116,7 +116,7 @@ fn room_in_the_header_lets_a_template_change_in_place() {
 }
 
 #[test]
-fn an_edit_that_did_not_end_is_named() {
+fn unfinished_edit_is_named() {
     let sandbox = sandbox();
     fs::write(sandbox.path("m.gguf.header-backup"), "old").unwrap();
     let before = sandbox.listing("");
@@ -133,7 +133,7 @@ fn an_edit_that_did_not_end_is_named() {
 
 #[test]
 #[cfg(unix)]
-fn a_link_is_not_written_through() {
+fn link_is_not_written_through() {
     let sandbox = sandbox();
     std::os::unix::fs::symlink("m.gguf", sandbox.path("link.gguf")).unwrap();
     let ran = sandbox.inspect(&["set", "link.gguf", "general.name=x"]);
@@ -200,7 +200,7 @@ fn wrong_edits_change_nothing() {
 }
 
 #[test]
-fn metadata_goes_out_and_comes_back() {
+fn metadata_export_and_import_round_trip() {
     let sandbox = sandbox();
     fs::copy(golden("gguf/py-little.gguf"), sandbox.path("all.gguf")).unwrap();
     for name in ["all.gguf", "m.gguf"] {
@@ -225,7 +225,7 @@ fn metadata_goes_out_and_comes_back() {
 }
 
 #[test]
-fn shards_are_those_of_the_reference_and_merge_into_what_they_were() {
+fn split_matches_reference_and_merge_restores() {
     let (sandbox, digests) = (sandbox(), digests());
     done(&sandbox, &["split", "m.gguf", "by-tensors", "--split-max-tensors", "8", "-q"]);
     done(
@@ -255,7 +255,7 @@ fn shards_are_those_of_the_reference_and_merge_into_what_they_were() {
 }
 
 #[test]
-fn the_other_byte_order_is_that_of_the_reference() {
+fn byte_order_conversion_matches_reference() {
     let sandbox = Sandbox::with_golden("llama");
     let text = fs::read_to_string(golden("cli/big-endian.txt")).unwrap();
     let mut n_files = 0;
@@ -272,7 +272,7 @@ fn the_other_byte_order_is_that_of_the_reference() {
 }
 
 #[test]
-fn hashes_are_those_of_the_reference_and_are_checked() {
+fn hashes_match_reference_and_are_checked() {
     let (sandbox, digests) = (sandbox(), digests());
     let listed = done(&sandbox, &["hash", "m.gguf", "--tensors", "-q"]).stdout;
     let mut lines: BTreeMap<&str, &str> =
@@ -322,7 +322,7 @@ fn hashes_are_those_of_the_reference_and_are_checked() {
 }
 
 #[test]
-fn tensors_are_extracted_with_their_values() {
+fn extracted_tensors_keep_their_values() {
     let sandbox = sandbox();
     let file = open(&sandbox, "m.gguf");
     let norm = file.data(file.tensor("output_norm.weight").unwrap()).unwrap();

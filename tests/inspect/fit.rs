@@ -6,7 +6,7 @@ use crate::common::Sandbox;
 use serde_json::Value;
 
 #[test]
-fn the_largest_file_of_a_folder_that_fits_is_told() {
+fn largest_fitting_file_is_reported() {
     let sandbox = Sandbox::with_golden("llama");
     let types = "f16,q8_0,q4_k_m";
     assert_eq!(sandbox.convert(&["llama", "out/m-{ftype}.gguf", "-t", types, "-q"]).code, Some(0));
@@ -57,7 +57,7 @@ fn the_largest_file_of_a_folder_that_fits_is_told() {
 }
 
 #[test]
-fn what_does_not_fit_is_a_failure() {
+fn no_fitting_file_is_a_failure() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "m.gguf", "-t", "f16", "-q"]).code, Some(0));
     let ran = sandbox.inspect(&["fit", "m.gguf", "--memory", "1MB", "--context", "256"]);

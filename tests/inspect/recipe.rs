@@ -24,11 +24,11 @@ fn done(_: &Sandbox, ran: Output) -> String {
 }
 
 #[test]
-fn a_recipe_makes_the_same_file_again() {
+fn recipe_reproduces_the_file() {
     let sandbox = place();
     let ran = sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "theirs.json"]);
-    let said = "wrote theirs.json: Q4_K_M, 21 tensors: ";
-    assert!(ran.code == Some(0) && ran.stderr.starts_with(said), "{}", ran.stderr);
+    let message = "wrote theirs.json: Q4_K_M, 21 tensors: ";
+    assert!(ran.code == Some(0) && ran.stderr.starts_with(message), "{}", ran.stderr);
     // On stdout the same.
     let text = fs::read_to_string(sandbox.path("theirs.json")).unwrap();
     assert_eq!(done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf"])), text);
@@ -46,11 +46,12 @@ fn a_recipe_makes_the_same_file_again() {
 }
 
 #[test]
-fn a_dry_run_writes_nothing_and_json_holds_the_recipe() {
+fn recipe_dry_run_writes_nothing() {
     let sandbox = place();
     let before = sandbox.listing("");
-    let said = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "x.json", "--dry-run"]));
-    assert!(said.starts_with("Q4_K_M, 21 tensors: ") && said.contains("1 iq4_nl"), "{said}");
+    let message =
+        done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "x.json", "--dry-run"]));
+    assert!(message.starts_with("Q4_K_M, 21 tensors: ") && message.contains("1 iq4_nl"), "{message}");
     let json = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf", "--json"]));
     let json: Json = serde_json::from_str(&json).unwrap();
     assert_eq!(
@@ -68,7 +69,7 @@ fn a_dry_run_writes_nothing_and_json_holds_the_recipe() {
 }
 
 #[test]
-fn a_file_without_file_type_and_one_without_tensors() {
+fn files_without_file_type_or_tensors() {
     let sandbox = place();
     done(&sandbox, sandbox.inspect(&["unset", "out/theirs.gguf", "general.file_type", "-q"]));
     let ran = sandbox.inspect(&["recipe", "out/theirs.gguf", "--dry-run"]);
@@ -97,7 +98,7 @@ mod remote {
     }
 
     #[test]
-    fn of_a_file_on_the_web_only_the_header_comes() {
+    fn only_header_of_remote_file_is_read() {
         let sandbox = place();
         done(
             &sandbox,
@@ -129,7 +130,7 @@ mod remote {
     }
 
     #[test]
-    fn a_server_that_fails_is_asked_again_and_one_that_lies_is_refused() {
+    fn failing_server_is_retried_lying_refused() {
         let sandbox = place();
         let local = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf"]));
         let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));
@@ -145,19 +146,19 @@ mod remote {
         server.fail(Fault::OtherTag, 1);
         assert!(recipe("hf://org/model/theirs.gguf").stderr.contains("the tag"));
         server.reset();
-        for (file, says) in [
+        for (file, message) in [
             ("hf://org/model/none.gguf", "404"),
             ("hf://org/model", "a file is hf://OWNER/MODEL/FILE"),
             ("hf://org/model/../x.gguf", "a file is hf://OWNER/MODEL/FILE"),
             ("http://", "no address"),
         ] {
             let ran = recipe(file);
-            assert!(ran.code == Some(1) && ran.stderr.contains(says), "{file}: {}", ran.stderr);
+            assert!(ran.code == Some(1) && ran.stderr.contains(message), "{file}: {}", ran.stderr);
         }
     }
 
     #[test]
-    fn what_is_no_gguf_file_ends_after_its_first_bytes() {
+    fn other_remote_files_end_after_first_bytes() {
         let sandbox = place();
         fs::write(sandbox.path("out/x.gguf"), vec![7; 1 << 20]).unwrap();
         // A header that claims more than the file has.
@@ -165,9 +166,9 @@ mod remote {
         cut.truncate(2000);
         fs::write(sandbox.path("out/cut.gguf"), &cut).unwrap();
         let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));
-        for (name, says) in [("x", "it starts with"), ("cut", "bytes left can hold")] {
+        for (name, message) in [("x", "it starts with"), ("cut", "bytes left can hold")] {
             let ran = run(&sandbox, &server, &["recipe", &format!("hf://org/model/{name}.gguf"), "-q"]);
-            assert!(ran.code == Some(1) && ran.stderr.contains(says), "{name}: {}", ran.stderr);
+            assert!(ran.code == Some(1) && ran.stderr.contains(message), "{name}: {}", ran.stderr);
         }
         let at_storage = server.log().iter().filter(|request| request.at_storage).count();
         assert_eq!(at_storage, 2, "one request for each");

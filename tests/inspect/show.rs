@@ -30,7 +30,7 @@ fn show_lists_metadata_tensors_and_totals() {
 
 /// Against the listing that the reference's converter made of the same checkpoint.
 #[test]
-fn json_is_whole_and_is_the_reference_s_metadata() {
+fn json_matches_reference_metadata() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
     let ran = sandbox.inspect(&["show", "x.gguf", "--json"]);
@@ -75,7 +75,7 @@ fn files_of_both_byte_orders_are_shown() {
 }
 
 #[test]
-fn what_is_no_gguf_file_is_refused() {
+fn other_files_are_refused() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.path("x.gguf"), "GGML and more").unwrap();
     fs::write(sandbox.path("cut.gguf"), b"GGUF\x03\0\0\0\x01").unwrap();
@@ -100,7 +100,7 @@ fn what_is_no_gguf_file_is_refused() {
 }
 
 #[test]
-fn cpu_shows_the_levels_and_obeys_the_variable() {
+fn cpu_lists_levels_and_obeys_variable() {
     let inspect = || std::process::Command::new(env!("CARGO_BIN_EXE_gguf-inspect"));
     let output = inspect().args(["cpu", "--json"]).env("GGUF_CPU_LEVEL", "scalar").output().unwrap();
     assert!(output.status.success());

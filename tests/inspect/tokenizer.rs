@@ -12,7 +12,7 @@ fn converted() -> Sandbox {
 }
 
 #[test]
-fn the_ids_of_a_conversion_are_those_of_its_source() {
+fn converted_ids_match_source_tokenizer() {
     let sandbox = converted();
     let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama-llama3"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
@@ -29,7 +29,7 @@ fn the_ids_of_a_conversion_are_those_of_its_source() {
 }
 
 #[test]
-fn a_difference_is_counted_shown_and_fails() {
+fn differences_are_counted_and_fail() {
     let sandbox = converted();
     let path = sandbox.path("llama-llama3/tokenizer.json");
     let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -49,7 +49,7 @@ fn a_difference_is_counted_shown_and_fails() {
 }
 
 #[test]
-fn a_source_without_tokenizer_json_is_refused_with_advice() {
+fn source_without_tokenizer_json_is_refused() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
     let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama"]);
@@ -59,7 +59,7 @@ fn a_source_without_tokenizer_json_is_refused_with_advice() {
 }
 
 #[test]
-fn without_a_source_the_ids_are_listed() {
+fn ids_are_listed_without_source() {
     let sandbox = converted();
     fs::write(sandbox.path("own.txt"), b"a b\xff").unwrap();
     let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--text", "own.txt"]);

@@ -101,7 +101,7 @@ fn check(sandbox: &Sandbox, faults: Vec<Fault>, more: &[&str]) {
 }
 
 #[test]
-fn faults_of_the_container() {
+fn container_faults_are_found() {
     let sandbox = Sandbox::with_golden("llama");
     let good = made(&sandbox, "llama", "q4_k_m");
     let data = File::parse(good.clone()).unwrap().data_offset() as usize;
@@ -168,7 +168,7 @@ fn with_version_1() -> Vec<u8> {
 }
 
 #[test]
-fn faults_of_shards() {
+fn shard_faults_are_found() {
     let sandbox = Sandbox::with_golden("llama");
     made(&sandbox, "llama", "bf16");
     let split = ["split", "good.gguf", "s", "--split-max-tensors", "8", "-q"];
@@ -195,7 +195,7 @@ fn faults_of_shards() {
 }
 
 #[test]
-fn faults_of_blocks() {
+fn block_faults_are_found() {
     for (name, kind, tensor, at, bad) in [
         // A scale of NaN, one of infinity, an invalid code, an invalid exponent, an infinite value.
         ("llama", "q4_k_m", "blk.0.attn_q.weight", 144 * 3, &[0x00, 0x7e][..]),
@@ -216,7 +216,7 @@ fn faults_of_blocks() {
 }
 
 #[test]
-fn faults_of_the_model() {
+fn model_faults_are_found() {
     let sandbox = Sandbox::with_golden("llama");
     let good = made(&sandbox, "llama", "q4_k_m");
     let without = |key: &str| with(&good, |parts| drop(parts.metadata.remove(key)));
@@ -275,7 +275,7 @@ fn faults_of_the_model() {
 }
 
 #[test]
-fn faults_of_tokenizers() {
+fn tokenizer_faults_are_found() {
     let sandbox = Sandbox::with_golden("llama");
     let good = made(&sandbox, "llama", "f16");
     let kinds = |change: fn(&mut Vec<i32>)| {
@@ -393,7 +393,7 @@ fn unpermuted(data: &[u8], n_rows: usize, head_rows: usize) -> Vec<u8> {
 }
 
 #[test]
-fn faults_against_the_source() {
+fn differences_from_source_are_found() {
     let sandbox = Sandbox::with_golden("llama");
     for kind in ["q4_k_m", "bf16"] {
         let good = made(&sandbox, "llama", kind);
@@ -527,7 +527,7 @@ fn faults_against_the_source() {
 }
 
 #[test]
-fn what_is_said_and_how_it_ends() {
+fn reports_and_exit_codes() {
     let sandbox = Sandbox::with_golden("llama");
     let good = made(&sandbox, "llama", "q4_k_m");
     let ran = sandbox.inspect(&["verify", "good.gguf", "-q"]);
@@ -561,7 +561,7 @@ fn what_is_said_and_how_it_ends() {
 
 /// A file under the name of another model: its lineage is not that of its source.
 #[test]
-fn the_lineage_is_compared_with_the_source() {
+fn lineage_is_compared_with_source() {
     let sandbox = Sandbox::with_golden("llama-card");
     assert_eq!(sandbox.convert(&["llama-card", "x.gguf", "-t", "q8_0", "-q"]).code, Some(0));
     let against = ["x.gguf", "--against", "llama-card"];

@@ -63,7 +63,7 @@ fn every_golden_passes() {
 /// Against what `tests/test-gguf.cpp` expects: files that it loads whole have no error of structure, the others have one. It loads
 /// headers without data too, which are files that are cut.
 #[test]
-fn handcrafted_files_get_the_verdict_of_the_reference() {
+fn handcrafted_files_match_reference_verdicts() {
     let (sandbox, folder) = (Sandbox::new(), golden("gguf-handcrafted"));
     let list = fs::read_to_string(folder.join("list.tsv")).unwrap();
     let mut n_files = 0;
@@ -163,12 +163,12 @@ const NOT_LOADED: &[(&str, &[&str], &str)] = &[
 /// Files of all families, in the bytes that the reference writes (other tests hold them to its digests), by themselves and
 /// against the checkpoints that they are made of.
 #[test]
-fn what_checkpoints_become_passes() {
+fn converted_checkpoints_pass() {
     let sandbox = Sandbox::new();
     let names = testkit::checkpoint_names();
-    let wanted = std::env::var("VERIFY").unwrap_or_default();
+    let selected = std::env::var("VERIFY").unwrap_or_default();
     let mut wrong = Vec::new();
-    for (index, name) in names.iter().enumerate().filter(|(_, name)| name.contains(&wanted)) {
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| name.contains(&selected)) {
         let folder = testkit::checkpoint(name);
         let folder = folder.to_str().unwrap();
         let kind = ["f32", "bf16", "q8_0", "q4_k_m"][index % 4];
@@ -179,9 +179,11 @@ fn what_checkpoints_become_passes() {
         }
         let (code, found, report) = verify(&sandbox, &["x.gguf", "--against", folder]);
         let not_loaded = NOT_LOADED.iter().find(|(of, ..)| of == name);
-        let refused =
-            REFUSED.iter().filter(|(of, ..)| name.starts_with(of)).find(|(.., says)| report.contains(says));
-        let expected = not_loaded.or(refused).filter(|(.., says)| report.contains(says));
+        let refused = REFUSED
+            .iter()
+            .filter(|(of, ..)| name.starts_with(of))
+            .find(|(.., message)| report.contains(message));
+        let expected = not_loaded.or(refused).filter(|(.., message)| report.contains(message));
         let codes: Vec<&str> = found.iter().map(String::as_str).collect();
         if codes != expected.map_or(&[][..], |(_, code, _)| code) || code != Some(expected.is_some().into()) {
             wrong.push(format!("{name} {kind}: {found:?}\n{report}"));

@@ -130,7 +130,7 @@ fn difference(model: &Model, tensor: &str, change: &[f64], size: f64) -> f64 {
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_match_finite_differences() {
     for (name, has_experts) in
         MODELS.iter().map(|name| (name, false)).chain(MIXTURES.iter().map(|name| (name, true)))
     {
@@ -254,7 +254,7 @@ fn drawn(window: u64, token: u64, p: &[f32]) -> usize {
 }
 
 #[test]
-fn moments_are_sums_over_tokens_that_are_drawn() {
+fn moments_are_sums_over_drawn_tokens() {
     let sandbox = Sandbox::with_golden("llama");
     assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
     let model = open(&sandbox, 2);
@@ -302,7 +302,7 @@ fn moments_are_sums_over_tokens_that_are_drawn() {
 }
 
 #[test]
-fn moments_are_the_same_however_they_are_gathered() {
+fn moments_do_not_depend_on_gathering() {
     for name in ["llama", "gpt2", "mixtral"] {
         let sandbox = Sandbox::with_golden(name);
         assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
@@ -343,7 +343,7 @@ fn moments_are_the_same_however_they_are_gathered() {
 }
 
 #[test]
-fn gradients_are_the_same_for_any_number_of_threads() {
+fn gradients_do_not_depend_on_threads() {
     for name in ["llama", "gpt2", "gemma3", "qwen2moe"] {
         let sandbox = Sandbox::with_golden(name);
         assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
@@ -356,7 +356,7 @@ fn gradients_are_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn models_without_a_way_back_say_what_is_in_the_way() {
+fn missing_backward_pass_states_the_reason() {
     for (name, part) in [
         ("phimoe", "its experts"),
         ("mamba", "what its layers mix tokens with"),

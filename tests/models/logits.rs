@@ -183,7 +183,7 @@ fn decoder_difference(model: &Model, expected: &Expected) -> Result<f32, eval::E
     let mut hidden = model.begin(&mut session, &expected.tokens)?;
     let mut worst = 0.0f32;
     for (position, token) in expected.tokens.iter().enumerate() {
-        if let Some(i) = expected.positions.iter().position(|wanted| *wanted == position) {
+        if let Some(i) = expected.positions.iter().position(|selected| *selected == position) {
             let mut logits = vec![0.0; model.n_vocab()];
             model.logits(&hidden, 0..1, None, &mut logits)?;
             worst = worst
@@ -203,7 +203,7 @@ fn audio_differences(model: &Model, audio: &Audio, expected: &Expected) -> Resul
     let (mut row, mut worst, mut apart) = (vec![0.0; model.n_vocab()], 0.0f32, 0.0f32);
     for (position, token) in expected.tokens.iter().enumerate() {
         let hidden = model.continue_with(&mut session, &[*token])?;
-        let Some(i) = expected.positions.iter().position(|wanted| *wanted == position) else { continue };
+        let Some(i) = expected.positions.iter().position(|selected| *selected == position) else { continue };
         let want = &expected.rows[i * expected.n_vocab..][..expected.n_vocab];
         model.logits(&hidden, 0..1, None, &mut row)?;
         worst = worst.max(largest_difference(want, &row));
@@ -229,7 +229,7 @@ fn session_difference(model: &Model, tokens: &[u32], rows: &[f32]) -> Result<f32
 }
 
 #[test]
-fn logits_match_the_reference_in_one_pass_and_token_by_token() {
+fn logits_match_reference_whole_and_by_token() {
     let mut names: Vec<String> = fs::read_dir(golden("logits"))
         .unwrap()
         .filter_map(|entry| {
@@ -238,9 +238,9 @@ fn logits_match_the_reference_in_one_pass_and_token_by_token() {
         .collect();
     names.sort();
     assert!(!names.is_empty());
-    let wanted = std::env::var("LOGITS").unwrap_or_default();
+    let selected = std::env::var("LOGITS").unwrap_or_default();
     let mut problems = Vec::new();
-    for name in names.iter().filter(|name| name.contains(&wanted)) {
+    for name in names.iter().filter(|name| name.contains(&selected)) {
         let is_in = |list: &[(&str, &str)]| list.iter().any(|(different, _)| different == name);
         match difference(name) {
             Ok(Differences { rows, pooled, session }) => {
@@ -277,7 +277,7 @@ fn converted(name: &str) -> Model {
 }
 
 #[test]
-fn every_audio_frame_counts_and_other_shapes_are_refused() {
+fn audio_frames_count_and_other_shapes_fail() {
     let (model, expected) = (converted("whisper"), expected("whisper"));
     let audio = expected.audio.as_ref().unwrap();
     assert_eq!(model.audio_input(), Some((audio.n_mels, audio.n_frames)));

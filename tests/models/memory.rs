@@ -30,7 +30,7 @@ fn mib(bytes: u64) -> String {
 }
 
 #[test]
-fn memory_is_what_libllama_allocates() {
+fn memory_matches_libllama_allocation() {
     let expected = fs::read_to_string(golden().join("expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&expected).unwrap();
     let mut faults = Vec::new();

@@ -104,7 +104,7 @@ const DIRECT: &[&str] =
     &["llama", "qwen2moe", "gemma3n", "deepseek2", "mamba2", "rwkv7", "gemma4", "t5", "bert"];
 
 #[test]
-fn sums_are_those_of_a_plain_loop() {
+fn sums_match_plain_loop() {
     for name in DIRECT {
         let (_sandbox, model) = converted(name, 2);
         let windows = windows(&model, 3, 9, 7);
@@ -158,7 +158,7 @@ fn sums_are_those_of_a_plain_loop() {
 }
 
 #[test]
-fn every_graph_gathers_and_the_importance_matrix_comes_with_it() {
+fn every_graph_gathers_moments_and_importance() {
     let names = fs::read_dir(golden("logits")).unwrap().filter_map(|entry| {
         entry.unwrap().file_name().to_str().unwrap().strip_suffix(".bin").map(str::to_owned)
     });
@@ -166,8 +166,8 @@ fn every_graph_gathers_and_the_importance_matrix_comes_with_it() {
     names.sort();
     let mut problems = Vec::new();
     let (mut n_gathered, mut n_of_sound) = (0, 0);
-    let wanted = std::env::var("LOGITS").unwrap_or_default();
-    for name in names.iter().filter(|name| name.contains(&wanted)) {
+    let selected = std::env::var("LOGITS").unwrap_or_default();
+    for name in names.iter().filter(|name| name.contains(&selected)) {
         let (_sandbox, model) = converted(name, 1);
         // More than one batch would be had of thousands of tokens alone; small models are not wide enough for that.
         let windows = windows(&model, 5, 3, 9);
@@ -195,11 +195,11 @@ fn every_graph_gathers_and_the_importance_matrix_comes_with_it() {
         n_gathered += 1;
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    assert!(!wanted.is_empty() || (n_gathered > 100 && n_of_sound > 0), "{n_gathered} {n_of_sound}");
+    assert!(!selected.is_empty() || (n_gathered > 100 && n_of_sound > 0), "{n_gathered} {n_of_sound}");
 }
 
 #[test]
-fn neither_threads_nor_memory_change_a_bit() {
+fn threads_and_memory_change_no_bit() {
     // Batches of mixtures have four times the rows.
     for (name, n_windows) in [("llama", 40), ("gemma3n", 40), ("qwen2moe", 160), ("t5", 40)] {
         let (sandbox, model) = converted(name, 1);
@@ -262,7 +262,7 @@ fn cached(
 }
 
 #[test]
-fn a_run_goes_on_behind_the_steps_that_are_there() {
+fn run_resumes_after_existing_steps() {
     for name in ["gemma3n", "qwen2moe"] {
         let (sandbox, model) = converted(name, 2);
         let texts = Texts::from_chunks(windows(&model, 7, 9, 20));
@@ -306,7 +306,7 @@ fn a_run_goes_on_behind_the_steps_that_are_there() {
 }
 
 #[test]
-fn two_halves_add_up() {
+fn halves_add_up_to_whole() {
     let (sandbox, model) = converted("qwen2moe", 2);
     let all = windows(&model, 13, 16, 10);
     let (first, second) = (Texts::from_chunks(all[..8].to_vec()), Texts::from_chunks(all[8..].to_vec()));
@@ -341,7 +341,7 @@ fn two_halves_add_up() {
 }
 
 #[test]
-fn statistics_of_something_else_are_refused_by_name() {
+fn foreign_statistics_are_refused_by_name() {
     let (sandbox, model) = converted("llama", 1);
     let texts = Texts::from_chunks(windows(&model, 17, 3, 10));
     let folder = sandbox.path("moments");
@@ -420,7 +420,7 @@ fn damaged_statistics_are_errors() {
 }
 
 #[test]
-fn what_is_no_number_is_named_with_its_token() {
+fn nan_is_named_with_its_token() {
     let (sandbox, model) = converted("llama", 1);
     let windows = vec![vec![1, 2, 3, 4], vec![5, 6, 7, 8, 9], vec![1, 7, 1]];
     let (start, row_bytes) = {
@@ -440,7 +440,7 @@ fn what_is_no_number_is_named_with_its_token() {
 }
 
 #[test]
-fn short_texts_and_experts_without_tokens_are_told() {
+fn short_texts_and_unused_experts_are_reported() {
     let (_sandbox, model) = converted("qwen2moe", 1);
     let texts = Texts::from_chunks(windows(&model, 19, 2, 4));
     let refused = gathered(&model, &texts, &Options::default());
@@ -459,7 +459,7 @@ fn short_texts_and_experts_without_tokens_are_told() {
 }
 
 #[test]
-fn chats_are_written_as_the_template_says() {
+fn chats_are_rendered_by_template() {
     let (_sandbox, model) = converted("llama", 1);
     let lines = concat!(
         r#"{"messages": [{"role": "user", "content": "Hello there"}, {"role": "assistant", "content": "Good day"}]}"#,

@@ -46,7 +46,7 @@ fn replacement(other: &Model, tensor: &str) -> Replacement {
 }
 
 #[test]
-fn a_replaced_matrix_predicts_as_the_file_that_has_it() {
+fn replaced_matrix_predicts_as_its_file() {
     // Products of floats, of integers, and of floats with rounded activations that become such of integers.
     for (file_type, activations) in
         [("bf16", Activations::F32), ("q8_0", Activations::Rounded), ("bf16", Activations::Rounded)]
@@ -75,7 +75,7 @@ fn a_replaced_matrix_predicts_as_the_file_that_has_it() {
 struct Files<'a> {
     others: &'a [Model],
     found: BTreeMap<String, f64>,
-    told: Vec<(usize, usize)>,
+    reported: Vec<(usize, usize)>,
     most: usize,
 }
 
@@ -91,13 +91,13 @@ impl Prober for Files<'_> {
     }
 
     fn progress(&mut self, done: usize, of: usize) -> bool {
-        self.told.push((done, of));
+        self.reported.push((done, of));
         done < self.most
     }
 }
 
 #[test]
-fn probes_measure_what_files_measure() {
+fn probes_match_measured_files() {
     let (_sandbox, base, others) = models("bf16", Activations::F32);
     let mut probes: Vec<Vec<String>> = REPLACED.iter().map(|name| vec![(*name).to_owned()]).collect();
     let together = REPLACED[1..].join(", ");
@@ -106,9 +106,10 @@ fn probes_measure_what_files_measure() {
     let uneven =
         [&windows()[0][..], &windows()[1][..1], &windows()[2][..23], &windows()[1]].map(<[u32]>::to_vec);
     for windows in [windows(), uneven.to_vec()] {
-        let mut files = Files { others: &others, found: BTreeMap::new(), told: Vec::new(), most: usize::MAX };
+        let mut files =
+            Files { others: &others, found: BTreeMap::new(), reported: Vec::new(), most: usize::MAX };
         probe(&base, &windows, &probes, &mut files).unwrap();
-        assert_eq!(files.told, [(1, 4), (2, 4), (3, 4), (4, 4)]);
+        assert_eq!(files.reported, [(1, 4), (2, 4), (3, 4), (4, 4)]);
         let n_vocab = base.n_vocab();
         let of_base = logits(&base, &windows);
         // All of every window but its first eighth.
@@ -135,7 +136,7 @@ fn probes_measure_what_files_measure() {
             assert!((found - expected).abs() < 1e-9 + 1e-4 * expected, "{tensor}: {found}, {expected}");
         }
     }
-    let mut stopped = Files { others: &others, found: BTreeMap::new(), told: Vec::new(), most: 1 };
+    let mut stopped = Files { others: &others, found: BTreeMap::new(), reported: Vec::new(), most: 1 };
     let ended = probe(&base, &windows(), &probes, &mut stopped);
     assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
     assert_eq!(stopped.found.len(), 1, "what was found before is told");

@@ -41,7 +41,9 @@ fn open(name: &str) -> Result<Option<Model>, String> {
     match Model::open(&sandbox.path("x.gguf"), &options) {
         Ok(model) => Ok(Some(model)),
         Err(Error::UnknownArchitecture { .. }) => Ok(None),
-        Err(error) if REFUSED.iter().any(|(of, says)| name == *of && error.to_string().contains(says)) => {
+        Err(error)
+            if REFUSED.iter().any(|(of, message)| name == *of && error.to_string().contains(message)) =>
+        {
             Ok(None)
         }
         Err(error) if WITHOUT_KEY.iter().any(|name| is_without_key(name, &error)) => Ok(None),
@@ -123,7 +125,7 @@ fn checked() -> &'static [Result<Checked, String>] {
     static CHECKED: OnceLock<Vec<Result<Checked, String>>> = OnceLock::new();
     CHECKED.get_or_init(|| {
         let mut names = testkit::checkpoint_names();
-        names.retain(|name| name.contains(&wanted()));
+        names.retain(|name| name.contains(&selected()));
         let check = |name: String| {
             let model = match open(&name) {
                 Ok(Some(model)) => model,
@@ -143,7 +145,7 @@ fn checked() -> &'static [Result<Checked, String>] {
 }
 
 /// `LOGITS=NAME` runs checkpoints whose name holds NAME.
-fn wanted() -> String {
+fn selected() -> String {
     std::env::var("LOGITS").unwrap_or_default()
 }
 
@@ -183,7 +185,7 @@ fn observer_sees_every_matmul() {
 
 #[test]
 fn every_graph_has_a_tiny_checkpoint() {
-    if wanted().is_empty() {
+    if selected().is_empty() {
         let seen: BTreeSet<&str> =
             checked().iter().flatten().map(|checked| checked.architecture.as_str()).collect();
         let unseen: Vec<&str> = eval::architectures().filter(|name| !seen.contains(name)).collect();

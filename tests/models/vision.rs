@@ -80,7 +80,7 @@ fn converted(name: &str) -> Sandbox {
 }
 
 #[test]
-fn rows_of_a_picture_are_those_of_transformers() {
+fn image_features_match_transformers() {
     let mut wrong = String::new();
     for name in testkit::vision_names() {
         let sandbox = converted(&name);
@@ -102,7 +102,7 @@ fn rows_of_a_picture_are_those_of_transformers() {
 }
 
 #[test]
-fn predictions_behind_a_picture_are_those_of_transformers() {
+fn predictions_after_image_match_transformers() {
     let (mut wrong, mut n) = (String::new(), 0);
     for name in testkit::vision_names() {
         let sandbox = converted(&name);
@@ -142,7 +142,7 @@ fn predictions_behind_a_picture_are_those_of_transformers() {
 }
 
 #[test]
-fn every_projector_opens_or_says_what_it_is() {
+fn every_projector_opens_or_is_named() {
     let (sandbox, mut n) = (Sandbox::new(), 0);
     for name in testkit::projector_names() {
         let folder = testkit::projector(&name);
@@ -163,7 +163,7 @@ fn every_projector_opens_or_says_what_it_is() {
 }
 
 #[test]
-fn pictures_are_read_as_pillow_reads_them() {
+fn picture_pixels_match_pillow() {
     let read = |name: &str| fs::read(golden("vision").join(name)).unwrap();
     assert_eq!(picture().pixels(), read("picture.rgb"));
     // Readers of JPEG round differently; more so where chroma is sampled down.
@@ -178,7 +178,7 @@ fn pictures_are_read_as_pillow_reads_them() {
 }
 
 #[test]
-fn broken_pictures_are_refused() {
+fn invalid_pictures_are_refused() {
     for name in ["picture.png", "picture.jpg"] {
         let good = fs::read(golden("vision").join(name)).unwrap();
         for n in [20, good.len() / 2, good.len() - 60] {
@@ -206,7 +206,7 @@ fn generate(sandbox: &Sandbox, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_model_speaks_about_a_picture() {
+fn model_generates_about_a_picture() {
     let sandbox = converted("pixtral");
     fs::copy(golden("vision/picture.png"), sandbox.path("p.png")).unwrap();
     fs::copy(golden("vision/picture.jpg"), sandbox.path("p.jpg")).unwrap();
@@ -220,8 +220,8 @@ fn a_model_speaks_about_a_picture() {
     assert!(one.stderr.contains("warning: the vocabulary has no token `[IMG_END]`"), "{}", one.stderr);
     assert!(one.stderr.contains(" tokens after "), "{}", one.stderr);
     // The image's content matters, and its position; by default that is before the prompt.
-    let told = ask(&["--prompt", "<__media__>a llama", "--image", "p.png"]);
-    assert_eq!(told.stdout, one.stdout);
+    let answer = ask(&["--prompt", "<__media__>a llama", "--image", "p.png"]);
+    assert_eq!(answer.stdout, one.stdout);
     let two = ask(&["--prompt", "a <__media__> llama <__media__>", "--image", "p.png", "--image", "p.jpg"]);
     assert_eq!(two.code, Some(0), "{}", two.stderr);
     let few = ask(&["--prompt", "a llama", "--image", "p.png", "--image-tokens", "8"]);
@@ -229,7 +229,7 @@ fn a_model_speaks_about_a_picture() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused() {
+fn unsupported_pictures_are_refused() {
     let sandbox = converted("pixtral");
     fs::copy(golden("vision/picture.png"), sandbox.path("p.png")).unwrap();
     fs::write(sandbox.path("text.png"), "no picture").unwrap();
@@ -260,10 +260,10 @@ fn what_cannot_be_shown_is_refused() {
         (&["mmproj.gguf"], 1, "this is a projector"),
         (&["wide.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png"], 1, "embeddings of 32 numbers"),
     ];
-    for (args, code, says) in cases {
+    for (args, code, message) in cases {
         let ran = generate(&sandbox, &[args, &["--prompt", "x"][..]].concat());
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(*code), ""), "{args:?}: {}", ran.stderr);
-        assert!(ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
     }
     let places = ["model.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png", "--prompt"];
     let ran = generate(&sandbox, &[&places[..], &["<__media__> and <__media__>"]].concat());

@@ -95,13 +95,13 @@ fn numbers_in(text: &str) -> Vec<(String, f64)> {
 
 /// True if a number of the card is one of the results, also with unit prefixes or in percent.
 fn is_known(shown: &str, known: &[f64]) -> bool {
-    let digits = shown.split_once('.').map_or(0, |(_, behind)| behind.len());
+    let digits = shown.split_once('.').map_or(0, |(_, fraction)| fraction.len());
     let units = [1.0, 100.0, 1e-3, 1e-6, 1e-9];
     known.iter().any(|number| units.iter().any(|unit| format!("{:.digits$}", number * unit) == shown))
 }
 
 #[test]
-fn a_folder_has_all_that_people_need() {
+fn published_folder_is_complete() {
     let sandbox = Sandbox::with_golden("llama");
     write_texts(&sandbox);
     fs::write(
@@ -217,7 +217,7 @@ fn a_folder_has_all_that_people_need() {
 
 /// Killed at every stage, again and again: in the end the same files.
 #[test]
-fn a_run_that_is_killed_goes_on() {
+fn killed_run_resumes() {
     let sandbox = Sandbox::with_golden("llama");
     write_texts(&sandbox);
     let call = [
@@ -273,7 +273,7 @@ fn a_run_that_is_killed_goes_on() {
 }
 
 #[test]
-fn windows_are_added_and_types_too() {
+fn windows_and_types_can_be_added() {
     let sandbox = Sandbox::with_golden("llama");
     write_texts(&sandbox);
     let call = |windows: &str, types: &str| {
@@ -299,8 +299,8 @@ fn windows_are_added_and_types_too() {
         ran.stderr
     };
     call("4", "q8_0");
-    let told = call("4", "q8_0,q4_0");
-    assert!(told.contains("files: Q4_0") && !told.contains("files: Q8_0"), "{told}");
+    let log = call("4", "q8_0,q4_0");
+    assert!(log.contains("files: Q4_0") && !log.contains("files: Q8_0"), "{log}");
     call("9", "q8_0,q4_0");
     let grown = results(&sandbox, "out/pub");
     fs::remove_dir_all(sandbox.path("out")).unwrap();
@@ -383,7 +383,7 @@ fn mixtures_and_encoders_are_published() {
 }
 
 #[test]
-fn a_projector_lies_beside_its_model() {
+fn projector_is_published_next_to_model() {
     let sandbox = Sandbox::with_vision("gemma3");
     write_texts(&sandbox);
     let ran = publish(&sandbox, &["gemma3", "pub", "-t", "q8_0,q5_0", "--base", "bf16"]);
@@ -402,7 +402,7 @@ fn a_projector_lies_beside_its_model() {
 }
 
 #[test]
-fn drafts_lie_beside_their_model() {
+fn drafts_are_published_next_to_model() {
     let sandbox = Sandbox::with_golden("llama-llama3");
     write_texts(&sandbox);
     crate::common::copy_folder(&testkit::checkpoint("eagle3"), &sandbox.path("eagle3"));
@@ -432,7 +432,7 @@ fn drafts_lie_beside_their_model() {
 }
 
 #[test]
-fn what_cannot_be_published_is_refused() {
+fn unpublishable_inputs_are_refused() {
     let sandbox = Sandbox::with_golden("llama");
     write_texts(&sandbox);
     fs::create_dir(sandbox.path("full")).unwrap();

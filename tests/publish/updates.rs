@@ -45,7 +45,7 @@ fn files(sandbox: &Sandbox, dir: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_is_left_out_may_be_wanted_again() {
+fn omitted_types_can_be_requested_again() {
     let sandbox = sandbox();
     const TYPES: [&str; 2] = ["-t", "q4_0,iq4_nl,q8_0"];
     let call = |dir: &str, more: &[&str]| {
@@ -60,11 +60,11 @@ fn what_is_left_out_may_be_wanted_again() {
     };
     let (_, first, _) = call("out/pub", &["--chunks", "20", "--drop-dominated"]);
     assert_eq!(first, BTreeSet::from(["Q4_0".to_owned()]));
-    let (told, again, _) = call("out/pub", &["--chunks", "20", "--drop-dominated"]);
-    assert_eq!((&again, told.contains("files: ")), (&first, false), "{told}");
+    let (log, again, _) = call("out/pub", &["--chunks", "20", "--drop-dominated"]);
+    assert_eq!((&again, log.contains("files: ")), (&first, false), "{log}");
     // Measurements with other chunks are void: the file is made and measured again.
-    let (told, more, results) = call("out/pub", &["--chunks", "30", "--drop-dominated"]);
-    assert!(told.contains("files: Q4_0\n"), "{told}");
+    let (log, more, results) = call("out/pub", &["--chunks", "30", "--drop-dominated"]);
+    assert!(log.contains("files: Q4_0\n"), "{log}");
     let (_, fresh, expected) = call("out/fresh", &["--chunks", "30", "--drop-dominated"]);
     assert_eq!((more, &results["rungs"]), (fresh, &expected["rungs"]));
     let (_, none, _) = call("out/pub", &["--chunks", "30"]);
@@ -75,14 +75,14 @@ fn what_is_left_out_may_be_wanted_again() {
 
 /// Files of other types stay, are reported, and appear in no output.
 #[test]
-fn files_of_an_earlier_call_are_told_and_left() {
+fn files_of_earlier_call_are_reported_and_kept() {
     let sandbox = sandbox();
     let call =
         |more: &[&str]| succeed(publish(&sandbox, "llama", "out/pub", &[&["--chunks", "4"], more].concat()));
-    let told = call(&["-t", "q8_0,q4_0"]);
-    assert!(!told.stderr.contains("is in the folder"), "{}", told.stderr);
+    let log = call(&["-t", "q8_0,q4_0"]);
+    assert!(!log.stderr.contains("is in the folder"), "{}", log.stderr);
     let before = sandbox.listing("out/pub");
-    let told = call(&["-t", "q8_0", "--replace-types"]);
+    let log = call(&["-t", "q8_0", "--replace-types"]);
     let after = sandbox.listing("out/pub");
     assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
     let strangers: Vec<&String> = before.keys().filter(|name| name.contains("Q4_0")).collect();
@@ -90,9 +90,9 @@ fn files_of_an_earlier_call_are_told_and_left() {
     for name in strangers {
         assert_eq!(before[name], after[name]);
         assert!(
-            told.stderr.contains(&format!("{name} is in the folder but not in the card")),
+            log.stderr.contains(&format!("{name} is in the folder but not in the card")),
             "{}",
-            told.stderr
+            log.stderr
         );
     }
     for name in ["README.md", "results.json", "SHA256SUMS", "plot.svg", "report.html"] {
@@ -101,8 +101,8 @@ fn files_of_an_earlier_call_are_told_and_left() {
         assert!(!text.contains("Q4_0") && text.contains("Q8_0"), "{name}");
     }
     // Wanted again, it is not made again.
-    let told = call(&["-t", "q8_0,q4_0"]);
-    assert!(!told.stderr.contains("files: ") && !told.stderr.contains("is in the folder"), "{}", told.stderr);
+    let log = call(&["-t", "q8_0,q4_0"]);
+    assert!(!log.stderr.contains("files: ") && !log.stderr.contains("is in the folder"), "{}", log.stderr);
     assert_eq!(sandbox.listing("out/pub")["SHA256SUMS"], {
         let sums = fs::read(sandbox.path("out/pub/SHA256SUMS")).unwrap();
         assert!(String::from_utf8(sums.clone()).unwrap().contains("Q4_0.gguf"));
@@ -121,7 +121,7 @@ fn cached(sandbox: &Sandbox, commit: &str) -> PathBuf {
 }
 
 #[test]
-fn a_branch_that_moved_is_another_model() {
+fn moved_branch_is_another_model() {
     let sandbox = sandbox();
     let published = |src: &str| {
         let ran = succeed(publish(&sandbox, src, "out/pub", &["--chunks", "4", "-t", "q8_0"]));
@@ -137,8 +137,8 @@ fn a_branch_that_moved_is_another_model() {
     let first = cached(&sandbox, commits[0]);
     let (_, commit, before) = published("hf://org/llama");
     assert_eq!(commit, commits[0]);
-    let (told, _, same) = published("org/llama");
-    assert_eq!((&same, told.contains("files: ")), (&before, false), "{told}");
+    let (log, _, same) = published("org/llama");
+    assert_eq!((&same, log.contains("files: ")), (&before, false), "{log}");
     // Other weights, in a file of the same length and time.
     let second = cached(&sandbox, commits[1]);
     let mut bytes = fs::read(weights(&second)).unwrap();
@@ -147,15 +147,15 @@ fn a_branch_that_moved_is_another_model() {
     fs::write(weights(&second), bytes).unwrap();
     let time = fs::metadata(weights(&first)).unwrap().modified().unwrap();
     fs::File::options().write(true).open(weights(&second)).unwrap().set_modified(time).unwrap();
-    let (told, commit, after) = published("hf://org/llama");
+    let (log, commit, after) = published("hf://org/llama");
     assert_eq!(commit, commits[1]);
-    assert!(after != before && told.contains("files: Q8_0"), "{told}");
+    assert!(after != before && log.contains("files: Q8_0"), "{log}");
     let (_, commit, _) = published(&format!("hf://org/llama@{}", commits[0]));
     assert_eq!(commit, commits[0]);
 }
 
 #[test]
-fn a_gguf_file_is_its_own_base() {
+fn gguf_source_is_its_own_base() {
     let sandbox = sandbox();
     succeed(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]));
     let ran =

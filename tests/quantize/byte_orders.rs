@@ -36,7 +36,7 @@ fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
 }
 
 /// `m.gguf` in a call.
-fn said_of(run: impl Fn(&Sandbox, &[&str]) -> Output, form: &str, args: &[&str]) -> (Output, Vec<Vec<u8>>) {
+fn output_of(run: impl Fn(&Sandbox, &[&str]) -> Output, form: &str, args: &[&str]) -> (Output, Vec<Vec<u8>>) {
     let sandbox = sandbox(form);
     let ran = run(&sandbox, args);
     let files =
@@ -45,7 +45,7 @@ fn said_of(run: impl Fn(&Sandbox, &[&str]) -> Output, form: &str, args: &[&str])
 }
 
 #[test]
-fn every_command_makes_the_same_of_all_forms() {
+fn commands_give_equal_results_for_all_forms() {
     let text = ["--text", "text", "-c", "16", "-q"];
     let with_text = |args: &[&'static str]| [args, &text].concat();
     type Run = fn(&Sandbox, &[&str]) -> Output;
@@ -65,19 +65,19 @@ fn every_command_makes_the_same_of_all_forms() {
         (eval, vec!["embed", "m.gguf", "-p", "the tin", "--pooling", "mean", "-q"]),
     ];
     for (run, args) in &calls {
-        let expected = said_of(run, "model.gguf", args);
+        let expected = output_of(run, "model.gguf", args);
         assert_eq!(expected.0.code, Some(0), "{args:?}: {}", expected.0.stderr);
         assert!(!expected.0.stdout.is_empty() || !expected.1.is_empty(), "{args:?} gives nothing");
         for (form, ..) in FORMS {
-            let said = said_of(run, form, args);
-            assert_eq!(said.0, expected.0, "{form} {args:?}");
-            assert!(said.1 == expected.1, "{form} {args:?}: other files");
+            let outcome = output_of(run, form, args);
+            assert_eq!(outcome.0, expected.0, "{form} {args:?}");
+            assert!(outcome.1 == expected.1, "{form} {args:?}: other files");
         }
     }
 }
 
 #[test]
-fn a_copy_is_what_an_independent_writer_makes() {
+fn copy_matches_independent_writer() {
     let sandbox = sandbox("model-v1.gguf");
     let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
     assert_eq!(quantize(&sandbox, &["m.gguf", "out/little.gguf", "copy", "-q"]), silent());
@@ -90,7 +90,7 @@ fn a_copy_is_what_an_independent_writer_makes() {
 }
 
 #[test]
-fn a_form_predicts_and_holds_what_the_plain_file_does() {
+fn forms_match_the_plain_file() {
     for (form, ..) in FORMS {
         let sandbox = sandbox(form);
         let args =
@@ -107,7 +107,7 @@ fn a_form_predicts_and_holds_what_the_plain_file_does() {
 }
 
 #[test]
-fn the_form_is_shown() {
+fn version_and_byte_order_are_shown() {
     for (form, version, endian) in FORMS {
         let sandbox = sandbox(form);
         let shown = |name: &str| -> Json {
@@ -122,7 +122,7 @@ fn the_form_is_shown() {
 }
 
 #[test]
-fn whole_big_endian_files_are_byte_for_byte_the_reference() {
+fn big_endian_files_match_reference() {
     let listing = fs::read_to_string(golden("cli/big-endian.txt")).unwrap();
     let sandbox = Sandbox::with_golden("llama");
     let mut n = 0;

@@ -33,7 +33,7 @@ fn header_and_data(sandbox: &Sandbox, name: &str) -> (Vec<u8>, gguf::Model) {
 }
 
 #[test]
-fn bytes_do_not_depend_on_threads_or_on_the_cpu() {
+fn bytes_do_not_depend_on_threads_or_cpu() {
     let sandbox = Sandbox::with_base_and_text();
     let args = ["base.gguf", "out/1", "q4_k_m,q2_k", "-q", "--no-verify"];
     let mut files = Vec::new();
@@ -57,7 +57,7 @@ fn bytes_do_not_depend_on_threads_or_on_the_cpu() {
 }
 
 #[test]
-fn the_same_types_and_sizes_with_less_error() {
+fn calibration_lowers_error_at_same_size() {
     let sandbox = Sandbox::with_base_and_text();
     let ran = calibrated(&sandbox, &["base.gguf", "ours.gguf", "q4_k_m", "--json", "--keep-types"]);
     let json: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -121,7 +121,7 @@ fn the_same_types_and_sizes_with_less_error() {
 }
 
 #[test]
-fn a_model_in_several_files_is_verified_too() {
+fn sharded_model_is_verified() {
     let sandbox = Sandbox::with_base_and_text();
     let split = ["--split-max-size", "1M", "--json", "-q"];
     let args = [&["base.gguf", "out/ours.gguf", "q4_0"][..], &split, FEW].concat();
@@ -134,7 +134,7 @@ fn a_model_in_several_files_is_verified_too() {
 }
 
 #[test]
-fn statistics_are_kept_and_those_of_another_model_refused() {
+fn statistics_are_kept_and_bound_to_model() {
     let sandbox = Sandbox::with_base_and_text();
     let with = |args: &[&'static str]| {
         [args, &["q4_0", "-q", "--no-verify", "--statistics", "kept"][..], FEW, TOKENS].concat()
@@ -171,7 +171,7 @@ fn statistics_are_kept_and_those_of_another_model_refused() {
 }
 
 #[test]
-fn what_is_refused_and_what_is_warned_of() {
+fn invalid_calibrations_are_refused_or_warned() {
     let sandbox = Sandbox::with_base_and_text();
     // Before the model runs.
     let ran = quantize(&sandbox, &[&["base.gguf", "base.gguf", "q4_0", "--force"][..], TOKENS].concat());
@@ -209,14 +209,14 @@ fn what_is_refused_and_what_is_warned_of() {
 
 #[cfg(unix)]
 #[test]
-fn a_run_that_is_killed_goes_on_to_the_same_bytes() {
+fn killed_run_resumes_to_same_bytes() {
     let sandbox = Sandbox::with_base_and_text();
     // Types of codebooks take longest: rows are noted before all are done.
     let args = ["base.gguf", "out/x.gguf", "iq3_xxs", "-q", "-j", "1", "--no-verify", "--statistics", "kept"];
     let args = [&args[..], &["--keep-types"], TOKENS].concat();
     let journal = sandbox.path("out/.x.gguf.journal");
     let child = sandbox.spawn(env!("CARGO_BIN_EXE_gguf-quantize"), &args);
-    let mut child = crate::common::come_so_far(child, 600, || crate::common::notes_rows(&journal));
+    let mut child = crate::common::wait_until(child, 600, || crate::common::has_finished_rows(&journal));
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!sandbox.path("out/x.gguf").exists());
@@ -242,7 +242,7 @@ fn a_run_that_is_killed_goes_on_to_the_same_bytes() {
 }
 
 #[test]
-fn types_under_a_budget_fill_it_and_replay() {
+fn budgeted_types_fill_budget_and_replay() {
     let sandbox = Sandbox::with_base_and_text();
     let budget = |out: &'static str, budget: [&'static str; 2]| {
         let args = ["base.gguf", out, "q4_k_m", "--json", "--no-verify", "--statistics", "kept"];
@@ -277,7 +277,7 @@ fn types_under_a_budget_fill_it_and_replay() {
 }
 
 #[test]
-fn types_are_chosen_by_default_and_probed_once() {
+fn types_are_probed_once() {
     let sandbox = Sandbox::with_base_and_text();
     let made = |out: &str, dtype: &str, more: &[&str]| {
         let args = ["base.gguf", out, dtype, "--json", "--no-verify", "--statistics", "kept"];
@@ -355,7 +355,7 @@ fn types_are_chosen_by_default_and_probed_once() {
 
 /// A tied embedding is rounded for both of its uses: the statistics cover both.
 #[test]
-fn an_embedding_that_is_the_output_matrix_is_rounded() {
+fn tied_embedding_is_rounded() {
     let sandbox = Sandbox::with_golden("llama-tied");
     succeed(sandbox.convert(&["llama-tied", "base.gguf", "-t", "bf16", "-q"]));
     sandbox.add_text();
@@ -372,7 +372,7 @@ fn an_embedding_that_is_the_output_matrix_is_rounded() {
 /// The loss of token embeddings, whose input is unknown, is predicted from the error of their rows; a type
 /// that needs importance weights is not chosen for them.
 #[test]
-fn types_of_embeddings_are_chosen_by_what_they_lose() {
+fn embedding_types_are_chosen_by_loss() {
     let sandbox = Sandbox::with_base_and_text();
     const EMBEDDING: &str = "token_embd.weight";
     // The cheapest of all types under this budget, with what it is predicted to cost: one type for all.
@@ -410,7 +410,7 @@ fn types_of_embeddings_are_chosen_by_what_they_lose() {
 }
 
 #[test]
-fn types_are_chosen_by_chats_too() {
+fn chats_are_used_to_choose_types() {
     let sandbox = Sandbox::with_base_and_text();
     let template = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
     let template = format!("tokenizer.chat_template=str:{template}");
@@ -439,7 +439,7 @@ fn types_are_chosen_by_chats_too() {
 
 /// From a checkpoint in one call: the file is that of two, and what lay between them is gone.
 #[test]
-fn a_checkpoint_is_calibrated_in_one_call() {
+fn checkpoint_is_calibrated_in_one_call() {
     let sandbox = Sandbox::with_base_and_text();
     let more = [&["-q", "--no-verify"][..], FEW, TOKENS].concat();
     let convert = |args: &[&str]| sandbox.convert(&[&["llama"][..], args, &more[..]].concat());
@@ -484,7 +484,7 @@ fn a_checkpoint_is_calibrated_in_one_call() {
 }
 
 #[test]
-fn both_sides_at_any_number_of_threads_and_level() {
+fn both_sides_do_not_depend_on_threads_or_level() {
     let sandbox = Sandbox::with_base_and_text();
     let mut files = Vec::new();
     for (threads, level) in runnable_levels() {
@@ -517,7 +517,7 @@ fn both_sides_at_any_number_of_threads_and_level() {
 }
 
 #[test]
-fn gradients_pass_through_experts_which_are_rounded_by_one_side() {
+fn experts_pass_gradients_and_use_one_side() {
     let sandbox = Sandbox::with_golden("mixtral");
     succeed(sandbox.convert(&["mixtral", "base.gguf", "-t", "bf16", "-q"]));
     sandbox.add_text();
@@ -536,7 +536,7 @@ fn gradients_pass_through_experts_which_are_rounded_by_one_side() {
 }
 
 #[test]
-fn without_a_way_back_one_side_is_used_and_that_is_said() {
+fn missing_backward_pass_falls_back_to_one_side() {
     let sandbox = Sandbox::with_golden("phimoe");
     succeed(sandbox.convert(&["phimoe", "base.gguf", "-t", "bf16", "-q"]));
     sandbox.add_text();
@@ -544,7 +544,7 @@ fn without_a_way_back_one_side_is_used_and_that_is_said() {
     calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
     let ran =
         calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
-    let said = "rows are rounded independently: architecture `phimoe`: no backward pass for its experts";
-    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    let message = "rows are rounded independently: architecture `phimoe`: no backward pass for its experts";
+    assert!(ran.stderr.contains(message), "{}", ran.stderr);
     assert!(fs::read(sandbox.path("one.gguf")).unwrap() == fs::read(sandbox.path("both.gguf")).unwrap());
 }

@@ -27,7 +27,7 @@ fn lines(file: &str, key: &str) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn every_type_is_byte_for_byte_the_reference() {
+fn every_type_matches_reference() {
     let sandbox = with_bf16("llama");
     let rows = lines("cli/two-step.txt", "convert+quantize");
     assert_eq!(rows.len(), 17);
@@ -41,7 +41,7 @@ fn every_type_is_byte_for_byte_the_reference() {
 }
 
 #[test]
-fn every_type_with_an_importance_matrix_is_byte_for_byte_the_reference() {
+fn every_weighted_type_matches_reference() {
     for (model, matrix) in [("llama", "cli/llama.imatrix.gguf"), ("mixtral", "recipes/imatrix/mixtral.gguf")]
     {
         let sandbox = with_bf16(model);
@@ -97,7 +97,7 @@ fn options_choose_dtypes() {
 }
 
 #[test]
-fn what_is_refused_and_what_is_warned_of() {
+fn invalid_calls_are_refused_or_warned() {
     let sandbox = with_bf16("llama");
     let before = sandbox.listing("llama");
     let needs = "error: llama.gguf: IQ2_XXS: tensor `blk.0.attn_k.weight` becomes iq2_xxs, which needs an \
@@ -149,7 +149,7 @@ fn what_is_refused_and_what_is_warned_of() {
 }
 
 #[test]
-fn a_split_model_is_read_as_one() {
+fn split_model_is_read_as_one() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("out")).unwrap();
     for shard in ["split-00001-of-00002.gguf", "split-00002-of-00002.gguf"] {

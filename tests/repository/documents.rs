@@ -10,7 +10,7 @@ use crate::common::{Sandbox, copy_folder, golden};
 use serde_json::Value as Json;
 
 #[test]
-fn the_tensor_that_architecture_md_follows() {
+fn architecture_md_example_matches_program() {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/ARCHITECTURE.md")).unwrap();
     let (_, page) = page.split_once("## One tensor, from safetensors to byte").unwrap();
     let page: String = page.split("\n## ").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -82,7 +82,7 @@ fn links(page: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn the_book_has_every_page_and_its_links_lead_somewhere() {
+fn book_lists_every_page_and_links_resolve() {
     let pages = pages();
     let listed: BTreeSet<String> =
         links(&pages["docs/SUMMARY.md"]).map(|name| format!("docs/{name}")).collect();

@@ -542,11 +542,11 @@ Errors go to stderr. A line with `error:` states the place, the expected and the
 codes: 0 success, 1 failure, 2 invalid arguments, 128 plus the number of a signal (130 interrupted, 143 terminated, 129 hung up).\n";
 
 #[test]
-fn the_page_of_errors_is_what_programs_print() {
+fn error_page_matches_program_output() {
     let mut page = HEAD.to_owned();
     let mut wrong = Vec::new();
-    for (title, says, kinds) in PARTS {
-        let _ = write!(page, "\n## {title}\n\n{says}\n");
+    for (title, intro, kinds) in PARTS {
+        let _ = write!(page, "\n## {title}\n\n{intro}\n");
         for (kind, damage, binary, args, code) in *kinds {
             let sandbox = Sandbox::with_golden("llama");
             damage(&sandbox);
@@ -563,9 +563,9 @@ fn the_page_of_errors_is_what_programs_print() {
             let quoted =
                 args.iter().map(|arg| if arg.contains(' ') { format!("'{arg}'") } else { (*arg).to_owned() });
             let call = quoted.collect::<Vec<_>>().join(" ");
-            let said =
+            let output =
                 format!("{}{}", ran.stdout, ran.stderr).replace(sandbox.path("").to_str().unwrap(), "/");
-            let _ = write!(page, "\n**{kind}**\n\n```text\n$ {program} {call}\n{}\n```\n", said.trim_end());
+            let _ = write!(page, "\n**{kind}**\n\n```text\n$ {program} {call}\n{}\n```\n", output.trim_end());
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

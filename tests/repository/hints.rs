@@ -14,7 +14,7 @@ fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
 }
 
 #[test]
-fn libraries_name_no_option_and_no_program() {
+fn libraries_name_no_option_or_program() {
     let mut wrong = Vec::new();
     for name in CRATES {
         let mut found = Vec::new();

@@ -44,7 +44,7 @@ fn named(manifest: &str, crates: &BTreeSet<String>) -> BTreeMap<String, BTreeSet
 }
 
 #[test]
-fn crates_use_those_below_them_only() {
+fn crates_use_only_those_below() {
     let mut crates = BTreeSet::new();
     let mut manifests = BTreeMap::new();
     for entry in fs::read_dir(root().join("crates")).unwrap() {
@@ -77,7 +77,7 @@ fn crates_use_those_below_them_only() {
 }
 
 #[test]
-fn every_crate_denies_what_it_must_not_call() {
+fn every_crate_bans_its_calls() {
     let lints = ["print_stdout", "print_stderr", "exit", "disallowed_methods", "disallowed_types"];
     // Neither opens a file nor reads the environment.
     let without_files = ["tensor", "quant", "products", "arch", "imatrix", "eval"];

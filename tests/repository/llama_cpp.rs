@@ -60,7 +60,7 @@ fn in_a_copy(template: &Sandbox, program: &Path, arguments: &[&str]) -> (Output,
 
 #[test]
 #[cfg(unix)]
-fn commands_of_llama_cpp_do_what_ours_do() {
+fn llama_cpp_commands_match_ours() {
     let page =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guides/coming-from-llama-cpp.md"))
             .unwrap();
@@ -123,7 +123,7 @@ fn unknown_options_are_refused_with_a_hint() {
         let expected = format!("error: unknown option `{option}`\nhint: {hint}");
         assert!(ran.stderr.starts_with(&expected), "{line}: {}", ran.stderr);
     }
-    for (line, says) in [
+    for (line, message) in [
         ("gguf-eval perplexity -m x.gguf --kl-divergence", "`--kl-divergence`: missing saved logits"),
         ("gguf-eval perplexity -m x.gguf --hellaswag", "`--hellaswag`: missing file of tasks"),
         ("gguf-eval perplexity -m", "`-m`: missing value"),
@@ -131,12 +131,12 @@ fn unknown_options_are_refused_with_a_hint() {
         ("gguf-quantize -t 8 a b", "8 threads are `--threads 8`"),
     ] {
         let ran = run(&sandbox, &line.split(' ').collect::<Vec<_>>());
-        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{line}: {}", ran.stderr);
+        assert!(ran.code == Some(2) && ran.stderr.contains(message), "{line}: {}", ran.stderr);
     }
 }
 
 #[test]
-fn other_verbs_take_what_fits() {
+fn other_verbs_accept_llama_cpp_options() {
     let template = template();
     for (theirs, ours) in [
         (

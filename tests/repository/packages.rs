@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 #[test]
-fn every_crate_is_ready_to_be_published_or_says_that_it_is_not() {
+fn crates_are_publishable_or_marked_unpublished() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
     let mut unpublished = Vec::new();
@@ -44,7 +44,7 @@ fn profiles(manifest: &str) -> &str {
 }
 
 #[test]
-fn the_python_package_is_built_with_the_same_profiles() {
+fn python_package_has_the_same_profiles() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ours = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let ours = profiles(&ours);
@@ -61,7 +61,7 @@ fn the_python_package_is_built_with_the_same_profiles() {
 }
 
 #[test]
-fn the_python_package_brings_every_program() {
+fn python_package_contains_every_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let project = fs::read_to_string(root.join("python/pyproject.toml")).unwrap();
     let page = fs::read_to_string(root.join("python/README.md")).unwrap();

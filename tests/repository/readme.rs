@@ -175,7 +175,7 @@ fn check(file: &str, name: &str, want: &str) {
 }
 
 #[test]
-fn documents_are_printed_from_the_registries() {
+fn generated_tables_match_registries() {
     check("docs/reference/architectures.md", "table", &table());
     check("docs/reference/projectors.md", "projectors", &projectors());
     check("docs/guides/coming-from-llama-cpp.md", "options", &foreign_options());

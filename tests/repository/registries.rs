@@ -10,7 +10,7 @@ fn is_lower_kebab(name: &str) -> bool {
 }
 
 #[test]
-fn binaries_are_those_of_the_package() {
+fn binaries_match_the_package() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin");
     let files: BTreeSet<String> = fs::read_dir(folder)
         .unwrap()
@@ -22,7 +22,7 @@ fn binaries_are_those_of_the_package() {
 }
 
 #[test]
-fn every_command_has_a_binary_a_name_of_its_own_and_help() {
+fn commands_have_binary_unique_name_and_help() {
     let mut seen = BTreeSet::new();
     for command in COMMANDS {
         assert!(seen.insert((command.binary, command.verb)), "{:?} twice", command.verb);
@@ -53,7 +53,7 @@ fn every_command_has_a_binary_a_name_of_its_own_and_help() {
 }
 
 #[test]
-fn recipes_and_dtypes_share_no_name_with_another_meaning() {
+fn recipe_and_dtype_names_do_not_conflict() {
     // People write both `q4_k` the recipe and `q4_K` the dtype; where a recipe is named as a
     // dtype, that dtype is its default.
     for recipe in convert::recipes::RECIPES {

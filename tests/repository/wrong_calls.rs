@@ -24,10 +24,10 @@ type Call<'a> = (&'a str, &'a [&'a str], i32, &'a [&'a str]);
 
 fn check(sandbox: &Sandbox, calls: &[Call<'_>]) {
     let before = sandbox.listing("");
-    for (binary, args, code, says) in calls {
+    for (binary, args, code, messages) in calls {
         let ran = sandbox.run(binary, args);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(*code), ""), "{args:?}: {}", ran.stderr);
-        for text in *says {
+        for text in *messages {
             assert!(ran.stderr.contains(text), "{args:?}: `{text}` is not in\n{}", ran.stderr);
         }
         assert_eq!(sandbox.listing(""), before, "{args:?} wrote something");
@@ -35,7 +35,7 @@ fn check(sandbox: &Sandbox, calls: &[Call<'_>]) {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_spelled_in_one_way() {
+fn missing_file_has_one_message() {
     let sandbox = sandbox();
     fs::write(sandbox.path("tasks"), "A llama\n0\neats\nflies\nreads\nsings\n").unwrap();
     let calls: &[(&str, &[&str])] = &[
@@ -88,7 +88,7 @@ fn a_file_that_is_not_there_is_spelled_in_one_way() {
 }
 
 #[test]
-fn a_number_does_not_choose_a_type() {
+fn number_does_not_select_a_type() {
     let sandbox = sandbox();
     check(
         &sandbox,
@@ -114,7 +114,7 @@ fn a_number_does_not_choose_a_type() {
 }
 
 #[test]
-fn unknown_types_name_the_nearest_and_all() {
+fn unknown_type_lists_nearest_and_all() {
     let sandbox = sandbox();
     check(
         &sandbox,
@@ -143,7 +143,7 @@ fn unknown_types_name_the_nearest_and_all() {
 }
 
 #[test]
-fn the_wrong_kind_of_input_names_the_right_tool() {
+fn wrong_input_kind_names_right_tool() {
     let sandbox = sandbox();
     fs::create_dir(sandbox.path("folder")).unwrap();
     fs::copy(sandbox.path("in.gguf"), sandbox.path("folder/in.gguf")).unwrap();
@@ -213,7 +213,7 @@ fn the_wrong_kind_of_input_names_the_right_tool() {
 }
 
 #[test]
-fn a_word_too_few_or_too_many_is_named() {
+fn missing_and_extra_words_are_named() {
     let sandbox = sandbox();
     check(
         &sandbox,
@@ -256,7 +256,7 @@ fn a_word_too_few_or_too_many_is_named() {
 }
 
 #[test]
-fn outputs_that_are_no_files() {
+fn outputs_that_are_not_files_are_refused() {
     let sandbox = sandbox();
     check(
         &sandbox,
@@ -277,7 +277,7 @@ fn outputs_that_are_no_files() {
 
 #[test]
 #[cfg(unix)]
-fn a_link_is_followed_to_its_file() {
+fn output_link_is_followed() {
     let sandbox = sandbox();
     fs::create_dir(sandbox.path("elsewhere")).unwrap();
     fs::write(sandbox.path("elsewhere/x.gguf"), "old").unwrap();
@@ -298,7 +298,7 @@ fn a_link_is_followed_to_its_file() {
 }
 
 #[test]
-fn a_new_folder_is_made() {
+fn missing_folder_is_created() {
     let sandbox = sandbox();
     let dry = sandbox.convert(&["llama", "new/", "-t", "q8_0", "--dry-run", "-q"]);
     assert_eq!((dry.code, sandbox.path("new").exists()), (Some(0), false));
@@ -316,7 +316,7 @@ fn a_new_folder_is_made() {
 }
 
 #[test]
-fn small_things_that_people_write() {
+fn common_spellings_are_accepted() {
     let sandbox = sandbox();
     let ok = |ran: Output| assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     ok(sandbox.run(QUANTIZE, &["in.gguf", "out/split.gguf", "q8_0", "--split-max-size", "300K", "-q"]));
@@ -371,7 +371,7 @@ fn every_verb_has_a_man_page() {
 }
 
 #[test]
-fn values_of_any_length_are_shown() {
+fn values_of_any_length_are_printed() {
     let sandbox = sandbox();
     let long = "long ".repeat(20_000);
     let key = format!("general.description=str:{long}");

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::{Output, Sandbox, succeed};
 #[cfg(unix)]
-use crate::common::{come_so_far, finish, notes_rows, signal};
+use crate::common::{finish, has_finished_rows, signal, wait_until};
 
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
@@ -14,15 +14,15 @@ const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16
 
 /// The bytes that a failure says a file has at least.
 fn least(ran: &Output) -> u64 {
-    let (_, behind) = ran
+    let (_, rest) = ran
         .stderr
         .split_once("the smallest file of these types has ")
         .unwrap_or_else(|| panic!("{}", ran.stderr));
-    behind.split(' ').next().unwrap().parse().unwrap()
+    rest.split(' ').next().unwrap().parse().unwrap()
 }
 
 #[test]
-fn a_budget_that_is_too_small_is_told_before_anything_runs() {
+fn too_small_budget_is_reported_first() {
     let sandbox = Sandbox::with_base_and_text();
     let quantize = |size: &str, text: &str| {
         let args =
@@ -63,7 +63,7 @@ fn a_budget_that_is_too_small_is_told_before_anything_runs() {
 }
 
 #[test]
-fn what_the_next_run_would_meet_again_leaves_nothing() {
+fn unrecoverable_error_leaves_nothing() {
     let sandbox = Sandbox::with_base_and_text();
     // NaN in the norm before the first queries.
     let mut bytes = fs::read(sandbox.path("base.gguf")).unwrap();
@@ -83,7 +83,7 @@ fn what_the_next_run_would_meet_again_leaves_nothing() {
 }
 
 #[test]
-fn what_is_left_of_a_text_that_was_read_is_named_and_taken() {
+fn leftover_statistics_are_named_and_reused() {
     let sandbox = Sandbox::with_base_and_text();
     let args = [&["base.gguf", "out/x.gguf", "q4_0"][..], FEW, TOKENS].concat();
     // The recipe cannot be saved, which is seen when the text has been read.
@@ -101,14 +101,14 @@ fn what_is_left_of_a_text_that_was_read_is_named_and_taken() {
 
 #[cfg(unix)]
 #[test]
-fn an_interruption_says_where_statistics_are() {
+fn interruption_names_the_statistics() {
     let sandbox = Sandbox::with_base_and_text();
     // The whole text, on one thread: some seconds.
     let args = ["base.gguf", "out/x.gguf", "q4_0", "-j", "1", "--no-verify", "--calibrate", "text"];
     let args = [&args[..], &["--both-sides", "--calibration-tokens", "8192"]].concat();
     // A step is whole, others are not.
     let first = sandbox.path("out/.x.gguf.moments/step-00001.gguf");
-    let child = come_so_far(sandbox.spawn(QUANTIZE, &args), 600, || first.exists());
+    let child = wait_until(sandbox.spawn(QUANTIZE, &args), 600, || first.exists());
     signal(&child, "INT");
     let Output { code, stderr, .. } = finish(child);
     assert_eq!(code, Some(130), "{stderr}");
@@ -120,12 +120,12 @@ fn an_interruption_says_where_statistics_are() {
 /// undisturbed run.
 #[cfg(unix)]
 #[test]
-fn a_checkpoint_is_not_converted_again() {
+fn interrupted_checkpoint_is_not_converted_again() {
     let sandbox = Sandbox::with_base_and_text();
     // Types of codebooks take longest: rows are noted before all are done.
     let args = [&["llama", "out/x.gguf", "-t", "iq3_xxs", "-j", "1"][..], TOKENS].concat();
     let journal = sandbox.path("out/.x.gguf.journal");
-    let mut child = come_so_far(sandbox.spawn(CONVERT, &args), 600, || notes_rows(&journal));
+    let mut child = wait_until(sandbox.spawn(CONVERT, &args), 600, || has_finished_rows(&journal));
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!sandbox.path("out/x.gguf").exists());
@@ -148,8 +148,8 @@ fn a_checkpoint_is_not_converted_again() {
     let whole: Vec<&str> =
         args.iter().map(|arg| if *arg == "out/x.gguf" { "whole.gguf" } else { *arg }).collect();
     let ran = succeed(sandbox.convert(&whole));
-    let is_told = ran.stderr.contains(".whole.gguf.base: ") && ran.stderr.contains(" steps");
-    assert!(is_told, "a run that does both says so: {}", ran.stderr);
+    let is_reported = ran.stderr.contains(".whole.gguf.base: ") && ran.stderr.contains(" steps");
+    assert!(is_reported, "a run that does both says so: {}", ran.stderr);
     let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
     assert!(read("out/x.gguf") == read("whole.gguf"));
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::common::{
-    Output, Sandbox, come_so_far, finish, notes_rows, sandbox_of_weights as sandbox, signal,
+    Output, Sandbox, finish, has_finished_rows, sandbox_of_weights as sandbox, signal, wait_until,
 };
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
@@ -51,7 +51,7 @@ impl Drop for Mount {
 /// Runs until rows are noted, and holds.
 fn held_with_rows(sandbox: &Sandbox) -> Child {
     let journal = sandbox.path("out/.x.gguf.journal");
-    let child = come_so_far(sandbox.spawn(CONVERT, SLOW), 120, || notes_rows(&journal));
+    let child = wait_until(sandbox.spawn(CONVERT, SLOW), 120, || has_finished_rows(&journal));
     signal(&child, "STOP");
     child
 }
@@ -78,7 +78,7 @@ fn goes_on(sandbox: &Sandbox, expected: &[u8]) {
 
 #[test]
 #[ignore = "needs root, mke2fs and strace"]
-fn a_disk_that_is_too_small_says_so_before_the_first_byte() {
+fn too_small_disk_is_reported_first() {
     let sandbox = sandbox();
     let _disk = Mount::new(sandbox.path("out"), &["-t", "tmpfs", "-o", "size=2m", "tmpfs"]);
     for args in
@@ -95,7 +95,7 @@ fn a_disk_that_is_too_small_says_so_before_the_first_byte() {
 
 #[test]
 #[ignore = "needs root, mke2fs and strace"]
-fn a_disk_that_fills_up_on_the_way_is_an_error_that_can_be_mended() {
+fn full_disk_is_a_recoverable_error() {
     let sandbox = sandbox();
     let expected = expected(&sandbox);
     // This file system cannot reserve space.
@@ -119,7 +119,7 @@ fn a_disk_that_fills_up_on_the_way_is_an_error_that_can_be_mended() {
 }
 
 #[test]
-fn a_limit_of_files_is_an_error() {
+fn file_size_limit_is_an_error() {
     let sandbox = sandbox();
     // In blocks of 512 or 1024 bytes: less than the file in either.
     let run = format!("ulimit -f 1000; exec {CONVERT} {}", SLOW.join(" "));
@@ -145,12 +145,12 @@ fn with_fault(sandbox: &Sandbox, fault: &str) -> Output {
 
 #[test]
 #[ignore = "needs root, mke2fs and strace"]
-fn a_quota_and_a_disk_that_fails_are_errors() {
+fn quota_and_failing_disk_are_errors() {
     let sandbox = sandbox();
     let expected = expected(&sandbox);
     // A quota when space is reserved, and a quota later; a disk that fails when rows are written, and when
     // they are synced.
-    for (fault, says, has_begun) in [
+    for (fault, message, has_begun) in [
         ("fallocate:error=EDQUOT", "cannot reserve space at ", false),
         ("pwrite64:error=EDQUOT:when=20+", "Disk quota exceeded", true),
         ("pwrite64:error=EIO:when=15+", "Input/output error", true),
@@ -160,7 +160,7 @@ fn a_quota_and_a_disk_that_fails_are_errors() {
     ] {
         let ran = with_fault(&sandbox, fault);
         assert_eq!(ran.code, Some(1), "{fault}: {}", ran.stderr);
-        assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(says), "{fault}: {}", ran.stderr);
+        assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(message), "{fault}: {}", ran.stderr);
         assert!(!sandbox.path("out/x.gguf").exists(), "{fault}");
         assert!(has_begun || sandbox.outputs().is_empty(), "{fault}: {:?}", sandbox.outputs());
         // Earlier work, if there is any, is used.
@@ -174,7 +174,7 @@ fn a_quota_and_a_disk_that_fails_are_errors() {
 
 #[test]
 #[ignore = "needs root, mke2fs and strace"]
-fn a_source_that_cannot_be_read_is_named() {
+fn unreadable_source_is_named() {
     let sandbox = sandbox();
     let image = sandbox.path("image");
     let disk = Mount::of_image(sandbox.path("disk"), &image, "ext4", 24 << 20);
@@ -187,7 +187,7 @@ fn a_source_that_cannot_be_read_is_named() {
     for entry in fs::read_dir(sandbox.path("disk")).unwrap() {
         let mut first = Vec::new();
         let Ok(file) = fs::File::open(entry.unwrap().path()) else { continue };
-        let _folder = file.take(1 << 16).read_to_end(&mut first);
+        let _ = file.take(1 << 16).read_to_end(&mut first);
     }
     // From here on the disk has no sectors but its first. The loop device does not know.
     fs::File::options().write(true).open(&image).unwrap().set_len(1 << 20).unwrap();
@@ -203,7 +203,7 @@ fn a_source_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn folders_that_vanish_are_errors() {
+fn removed_folders_are_errors() {
     let sandbox = sandbox();
     let child = held_with_rows(&sandbox);
     fs::remove_dir_all(sandbox.path("out")).unwrap();
@@ -223,7 +223,7 @@ fn folders_that_vanish_are_errors() {
 }
 
 #[test]
-fn a_source_that_is_cut_leaves_nothing_to_go_on_with() {
+fn truncated_source_leaves_nothing_to_resume() {
     let sandbox = sandbox();
     let child = held_with_rows(&sandbox);
     fs::File::options()

@@ -13,8 +13,6 @@ mod bounded_memory;
 mod calibration;
 #[cfg(target_os = "linux")]
 mod faults;
-#[cfg(unix)]
-mod interruptions;
 mod many_tensors;
 #[cfg(unix)]
 mod parts;

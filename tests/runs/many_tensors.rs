@@ -67,7 +67,7 @@ fn write_checkpoint(folder: &Path, n_tensors: usize) -> usize {
 }
 
 #[test]
-fn many_tensors_are_planned_in_a_moment() {
+fn many_tensors_are_planned_quickly() {
     let n_tensors = env::var("TENSORS").map_or(20_000, |text| text.parse().expect("a number"));
     let sandbox = tempfile::tempdir().expect("a folder");
     let folder = sandbox.path().join("model");

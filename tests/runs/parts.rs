@@ -9,15 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{Sandbox, finish, notes_rows, sandbox_of_weights as sandbox, signal, succeed};
+use crate::common::{Sandbox, finish, has_finished_rows, sandbox_of_weights as sandbox, signal, succeed};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 
 /// A call that fails and says this; nothing has the final name.
-fn fail(sandbox: &Sandbox, args: &[&str], says: &str) {
+fn fail(sandbox: &Sandbox, args: &[&str], message: &str) {
     let ran = sandbox.convert(args);
-    assert!(ran.code == Some(1) && ran.stderr.contains(says), "{args:?}: `{says}` is not in\n{}", ran.stderr);
+    assert!(
+        ran.code == Some(1) && ran.stderr.contains(message),
+        "{args:?}: `{message}` is not in\n{}",
+        ran.stderr
+    );
     assert!(!sandbox.path("out/x.gguf").exists(), "{args:?}");
 }
 
@@ -27,7 +31,7 @@ fn stopped_at_work(sandbox: &Sandbox, args: &[&str], journal: &Path) -> Child {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(300) {
         let mut worker = sandbox.spawn(CONVERT, args);
-        while worker.try_wait().unwrap().is_none() && !notes_rows(journal) {
+        while worker.try_wait().unwrap().is_none() && !has_finished_rows(journal) {
             thread::sleep(Duration::from_millis(1));
         }
         if worker.try_wait().unwrap().is_none() {
@@ -60,7 +64,7 @@ fn plan(sandbox: &Sandbox, args: &[&str]) {
 const SINGLE: &[&str] = &["tiny", "out/x.gguf", "-t", "q4_k_m"];
 
 #[test]
-fn two_workers_at_once_make_the_files_of_one_run() {
+fn two_workers_match_one_run() {
     let sandbox = sandbox();
     succeed(sandbox.convert(&["tiny", "tiny.gguf", "-t", "f32", "-q"]));
     let cases: [(&str, &[&str]); 4] = [
@@ -98,7 +102,7 @@ fn two_workers_at_once_make_the_files_of_one_run() {
 }
 
 #[test]
-fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
+fn killed_worker_resumes_to_same_bytes() {
     let sandbox = sandbox();
     let slow = ["tiny", "out/x.gguf", "-t", "iq3_s"];
     let expected = of_one_run(&sandbox, CONVERT, &slow);
@@ -127,7 +131,7 @@ fn a_worker_that_is_killed_and_called_again_makes_the_same_bytes() {
 }
 
 #[test]
-fn parts_that_do_not_fit_are_refused_by_name() {
+fn mismatched_parts_are_refused_by_name() {
     let sandbox = sandbox();
     plan(&sandbox, SINGLE);
     let (one, two) = (["part", "plan.json", "1/2"], ["part", "plan.json", "2/2"]);
@@ -163,7 +167,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
     fs::write(sandbox.path("none.json"), "{}").unwrap();
     fail(&sandbox, &["assemble", "none.json"], "none.json: not a plan: ");
     fail(&sandbox, &["assemble", "absent.json"], "absent.json: cannot open: ");
-    for (args, says) in [
+    for (args, message) in [
         (&["part", "plan.json", "1/2", "--type", "q8_0"][..], "`--type`"),
         (&["part", "plan.json", "1/2", "tiny"], "'tiny'"),
         (&["part", "plan.json"], "<K/N>"),
@@ -173,7 +177,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
         (&["plan", "plan.json", "vocab", "tiny"], "`vocab` does not go with a plan"),
     ] {
         let ran = sandbox.convert(args);
-        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+        assert!(ran.code == Some(2) && ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
     }
 
     // An input that changed since, of the same length.
@@ -187,7 +191,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
 }
 
 #[test]
-fn an_output_that_is_there_is_not_replaced_by_parts() {
+fn parts_do_not_replace_existing_output() {
     let sandbox = sandbox();
     plan(&sandbox, SINGLE);
     let parts = [["part", "plan.json", "1/2"], ["part", "plan.json", "2/2"]];
@@ -203,7 +207,7 @@ fn an_output_that_is_there_is_not_replaced_by_parts() {
 }
 
 #[test]
-fn more_parts_than_jobs_are_whole_too() {
+fn more_parts_than_jobs_are_complete() {
     let sandbox = Sandbox::with_golden("llama");
     let args = ["llama", "out/x.gguf", "-t", "q8_0"];
     let expected = of_one_run(&sandbox, CONVERT, &args);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::common::{
-    Numbers, Sandbox, come_so_far, finish, notes_rows, sandbox_of_weights as sandbox, signal,
+    Numbers, Sandbox, finish, has_finished_rows, sandbox_of_weights as sandbox, signal, wait_until,
 };
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
@@ -22,7 +22,7 @@ const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 /// Runs until rows are noted, and kills. The leftovers are those of `out/x.gguf`.
 fn kill_with_rows(sandbox: &Sandbox, args: &[&str]) {
     let journal = sandbox.path("out/.x.gguf.journal");
-    let mut child = come_so_far(sandbox.spawn(CONVERT, args), 120, || notes_rows(&journal));
+    let mut child = wait_until(sandbox.spawn(CONVERT, args), 120, || has_finished_rows(&journal));
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!sandbox.path("out/x.gguf").exists());
@@ -61,7 +61,7 @@ impl Case {
 }
 
 #[test]
-fn killed_at_any_moment_it_goes_on_to_the_same_bytes() {
+fn killed_at_any_moment_resumes_to_same_bytes() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (n_kills, mut numbers) = (number("KILLS").unwrap_or(12), Numbers(number("KILL_SEED").unwrap_or(1)));
     let sandbox = sandbox();
@@ -123,7 +123,7 @@ fn killed_at_any_moment_it_goes_on_to_the_same_bytes() {
             let mut child = case.command(&sandbox, &[&args[..], &["--resume"]].concat()).spawn().unwrap();
             let waits_for_rows = kills == 0;
             if waits_for_rows {
-                child = come_so_far(child, 120, || notes_rows(&journal));
+                child = wait_until(child, 120, || has_finished_rows(&journal));
             } else {
                 thread::sleep(took.mul_f64((numbers.next() % 1000) as f64 / 1000.0));
             }
@@ -165,7 +165,7 @@ fn killed_at_any_moment_it_goes_on_to_the_same_bytes() {
 }
 
 #[test]
-fn what_was_stopped_is_refused_until_somebody_decides() {
+fn stopped_run_is_refused_until_decided() {
     let sandbox = sandbox();
     let expected = expected(&sandbox);
     kill_with_rows(&sandbox, SLOW);
@@ -205,7 +205,7 @@ fn what_was_stopped_is_refused_until_somebody_decides() {
 }
 
 #[test]
-fn what_changed_is_refused_by_name() {
+fn changed_inputs_are_refused_by_name() {
     let sandbox = sandbox();
     let expected = expected(&sandbox);
     kill_with_rows(&sandbox, SLOW);
@@ -246,44 +246,44 @@ fn what_changed_is_refused_by_name() {
 }
 
 #[test]
-fn rows_are_compared_before_they_are_relied_on() {
+fn finished_rows_are_verified_before_reuse() {
     let sandbox = sandbox();
     let expected = expected(&sandbox);
     let partial = sandbox.path("out/.x.gguf.partial");
     let journal = sandbox.path("out/.x.gguf.journal");
-    let goes_on = |says: &str| {
+    let resumes = |message: &str| {
         let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "iq3_s", "--resume"]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        assert!(ran.stderr.contains(says), "`{says}` is not in {}", ran.stderr);
-        assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected, "{says}: other bytes");
+        assert!(ran.stderr.contains(message), "`{message}` is not in {}", ran.stderr);
+        assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected, "{message}: other bytes");
         assert_eq!(sandbox.outputs(), ["x.gguf"]);
         fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
     };
     // Rows that never reached the disk, padding included.
     kill_with_rows(&sandbox, SLOW);
     fs::write(&partial, vec![0xff; expected.len()]).unwrap();
-    goes_on("the earlier run failed verification and are converted again");
+    resumes("the earlier run failed verification and are converted again");
     // One that became shorter, and one that is gone.
     kill_with_rows(&sandbox, SLOW);
     fs::File::options().write(true).open(&partial).unwrap().set_len(1000).unwrap();
-    goes_on("are converted again");
+    resumes("are converted again");
     kill_with_rows(&sandbox, SLOW);
     fs::remove_file(&partial).unwrap();
-    goes_on("are converted again");
+    resumes("are converted again");
     // A line that was cut by a crash, and what a disk made of the journal.
     kill_with_rows(&sandbox, SLOW);
     let text = fs::read(&journal).unwrap();
     fs::write(&journal, [&text[..], b"0123456789abcdef {\"done\":[[0,"].concat()).unwrap();
-    goes_on("note: resuming: ");
+    resumes("note: resuming: ");
     for wrong in [&[0; 100][..], b"", b"{}\n", &text[..20]] {
         kill_with_rows(&sandbox, SLOW);
         fs::write(&journal, wrong).unwrap();
-        goes_on("note: nothing to resume, starting from the beginning");
+        resumes("note: nothing to resume, starting from the beginning");
     }
 }
 
 #[test]
-fn the_second_of_two_runs_says_who_has_the_output() {
+fn second_run_names_owner_of_output() {
     let sandbox = sandbox();
     let several = ["tiny", "out/{ftype}.gguf", "-t", "iq3_s,q8_0", "-j", "1", "-q"];
     let mut first = sandbox.spawn(CONVERT, &several);

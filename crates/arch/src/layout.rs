@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_taken_by_step() {
+    fn strided_elements_are_taken() {
         let map = RowMap::Elements { step: 2, start: 1 };
         let rows: Vec<u64> = (0..4).map(|row| map.source_row(row, 4)).collect();
         assert_eq!(rows, [1, 3, 5, 7]);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_become_halves() {
+    fn neighbors_become_halves() {
         // Two heads of x y x y x y z, of which z is not rotated.
         let map = RowMap::RopeHalves { head: 7, rotated: 6 };
         let rows: Vec<u64> = (0..14).map(|row| map.source_row(row, 14)).collect();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_change_places() {
+    fn chunks_are_swapped() {
         let map = RowMap::Chunks { order: &[3, 1, 2, 0, 4] };
         let rows: Vec<u64> = (0..10).map(|row| map.source_row(row, 10)).collect();
         assert_eq!(rows, [6, 7, 2, 3, 4, 5, 0, 1, 8, 9]);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_permuted_and_the_rest_stays() {
+    fn only_heads_are_permuted() {
         // Two heads of halves x x y y, then two rows of values.
         let map = RowMap::PermuteHeads { heads: 2, rows: 4 };
         let rows: Vec<u64> = (0..10).map(|row| map.source_row(row, 10)).collect();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_come_before_the_rows_of_the_source() {
+    fn zero_rows_precede_source_rows() {
         let map = RowMap::AfterZeros { zeros: 2, head: 4 };
         let rows: Vec<u64> = (0..6).map(|row| map.source_row(row, 6)).collect();
         assert_eq!(rows, [u64::MAX, u64::MAX, 0, 2, 1, 3]);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_move_where_pieces_are_whole_blocks() {
+    fn whole_blocks_are_moved() {
         let of = |rows, element| OutTensor {
             name: "blk.0.ssm_out.weight".into(),
             shape: Shape::new(&[1024, 4]).expect("four rows"),

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_come_back_from_their_quantiles() {
+    fn shares_round_trip_through_quantiles() {
         for share in [0.0, 0.5, 0.95, 0.9, 0.975, 0.123_456] {
             assert_eq!(normal_share(normal_quantile(share)), Some(share));
         }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_tables() {
+    fn quantiles_match_tables() {
         // `torch.distributions.Normal(0, 1).icdf` of torch 2.15.
         for (share, expected) in [(0.95, 1.644_853_5), (0.5, 0.0), (0.975, 1.959_964)] {
             assert!((normal_quantile(share) - expected).abs() < 3e-7, "{share}: {}", normal_quantile(share));

@@ -441,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_sorted_and_names_unique_and_lower_case() {
+    fn rows_are_sorted_unique_and_lowercase() {
         let names: Vec<&str> = ARCHES.iter().map(|arch| arch.name).collect();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         // A class may have several rows, if all but one ask what else a config says.

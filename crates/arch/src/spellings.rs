@@ -195,7 +195,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_spelling_finds_every_other() {
+    fn spellings_find_each_other() {
         for spelled in SPELLED {
             for base in *spelled {
                 // Names of other parts, with the same end.

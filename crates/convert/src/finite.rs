@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_bad_value_is_found_in_every_type() {
+    fn first_bad_value_is_found_in_every_type() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for at in [0, 1, 16, 99] {
                 let mut values: Vec<f32> = (0..100).map(|i| i as f32 - 50.0).collect();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_magnitude_counts_negative_values() {
+    fn largest_magnitude_counts_negative_values() {
         assert_eq!(scan(&[1.0, -3.0, 2.0]).max_abs, 3.0);
         assert_eq!(scan(&[]), Scan { max_abs: 0.0, first_bad: None });
     }

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_jobs_share_go_with_the_last_job_that_is_meant() {
+    fn shared_pages_are_released_by_last_job() {
         static N_GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
         let tasks = [TensorTask::new("t".into(), Box::new(Shared(&N_GIVEN_BACK)))];
         let all = Schedule::new(&tasks, 4);

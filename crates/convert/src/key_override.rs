@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_kept_and_chosen() {
+    fn override_types_are_kept_or_chosen() {
         let old = || {
             Metadata::from([
                 ("i32".into(), Value::I32(7)),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn matrices_and_norms_are_not_zero_by_nature() {
+    fn matrices_and_norms_are_expected_nonzero() {
         assert!(is_nonzero_by_nature("blk.0.attn_q.weight", 2));
         assert!(is_nonzero_by_nature("output_norm.weight", 1));
         assert!(!is_nonzero_by_nature("blk.0.attn_q.bias", 1));

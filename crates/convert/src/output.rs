@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_filled() {
+    fn name_templates_are_filled() {
         for (name, filled) in [
             ("m.gguf", "m.gguf"),
             ("m-{ftype}.gguf", "m-q4_k_m.gguf"),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn where_outputs_go() {
+    fn output_paths_follow_argument_and_folder() {
         let folder = tempfile::tempdir().unwrap();
         let path = |out: Option<&Path>| output_path(out, "Tiny-F16.gguf", "F16").unwrap();
         assert_eq!(path(None), Path::new("Tiny-F16.gguf"));

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_get_new_numbers() {
+    fn remaining_layers_are_renumbered() {
         let pruning = prune(&[1]).unwrap();
         let renamed = |name: &str| pruning.rename(name);
         assert_eq!(renamed("a").as_deref(), Some("a"));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_with_an_item_a_layer_get_shorter() {
+    fn per_layer_lists_are_shortened() {
         let pruning = pruned(3, &[1]);
         let list = |items: &[u32]| Value::Array(Array::U32(items.to_vec()));
         let mut metadata = Metadata::from([
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_layers_follow() {
+    fn layer_counts_are_updated() {
         for (prune, expected) in [
             // Dense layers, MTP layers, all layers.
             (&[0][..], [1, 1, 4]),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_become_lists_if_these_are_read() {
+    fn periods_become_lists_if_supported() {
         let list = |items: &[bool]| Value::Array(Array::Bool(items.to_vec()));
         let (metadata, lost) = described("gemma2", &[], &[1], 4);
         assert_eq!(
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_keep_a_layer_each() {
+    fn every_stack_keeps_a_layer() {
         let names = ["enc.blk.0.x", "dec.blk.0.x", "dec.blk.1.x"];
         let prune = |layer| Pruning::new(names.into_iter(), &BTreeSet::from([layer]));
         assert!(matches!(prune(0), Err(Error::NoLayerLeft { n_layers: 1 })));
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_of_all_layers_stay() {
+    fn shared_tensors_are_kept() {
         let names = ["enc.blk.0.attn_rel_b.weight", "enc.blk.0.x", "enc.blk.1.x", "enc.blk.2.x"];
         let pruning = Pruning::new(names.into_iter(), &BTreeSet::from([0, 1])).unwrap().unwrap();
         assert_eq!(pruning.rename(names[0]).as_deref(), Some(names[0]));
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_without_the_architecture_or_without_mtp_layers_get_shorter() {
+    fn lists_of_unusual_names_are_shortened() {
         let pruning = pruned(3, &[0]);
         let list = |items: &[f32]| Value::Array(Array::F32(items.to_vec()));
         let mut metadata = Metadata::from([
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_layer_numbers_are_numbered_anew() {
+    fn layer_number_lists_are_renumbered() {
         let pruning = pruned(3, &[1]);
         let mut metadata = Metadata::from([
             ("general.architecture".into(), "qwen4exp".into()),

@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn a_template_without_end_is_stopped() {
+    fn endless_template_is_stopped() {
         let endless = "{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}";
         assert!(matches!(prompt(Some(endless), &[], "", ""), Err(ChatError::Template(_))));
     }
 
     #[test]
-    fn lists_in_lists_are_no_danger() {
+    fn nested_lists_are_safe() {
         // 64 * 3500 lists in about as many steps.
         let (open, close) = ("[".repeat(64), "]".repeat(64));
         let nested = format!(
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_the_engine_fails_on_ends_no_program() {
+    fn template_engine_panic_is_caught() {
         // Whatever a later version of the engine makes of it.
         let made = prompt(Some("{{ ''[::-1] }}"), &[], "", "");
         assert!(
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_says_may_be_marked() {
+    fn assistant_replies_can_be_marked() {
         let template =
             "{% for m in messages %}{%- generation -%} {{ m.content }} {%- endgeneration %}!{% endfor %}";
         assert_eq!(prompt(Some(template), &[("user", "a")], "", "").unwrap(), "a!");

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_want_the_rows_that_pooling_reads() {
+    fn pooling_selects_required_rows() {
         let tokens = [5, 6, 7];
         assert_eq!(sequence(&tokens, Pooling::Cls).outputs, 0..1);
         assert_eq!(sequence(&tokens, Pooling::Last).outputs, 2..3);

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_do_not_depend_on_order_or_on_parts() {
+    fn sums_do_not_depend_on_order() {
         let values = nasty();
         let sum = |order: &mut dyn Iterator<Item = &f32>| {
             let mut sums = ExactSums::new(1);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_that_of_integers() {
+    fn sum_matches_integer_sum() {
         // Squares that are whole numbers below 2^24 and their multiples by 2^80: the sum as an integer, rounded by hand.
         let mut sums = ExactSums::new(1);
         let mut exact = 0u128;
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_rounded_by_what_comes_after_them() {
+    fn ties_are_rounded_by_remainder() {
         let half = 2f64.powi(-53);
         assert_eq!(rounded(&[half, 1.0]), 1.0);
         assert_eq!(rounded(&[1e-40, half, 1.0]), 1.0 + f64::EPSILON);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_stays_so() {
+    fn non_finite_sums_stay_non_finite() {
         let mut sums = ExactSums::new(2);
         sums.add_squares(0, &Squares::new(&[f32::INFINITY, 1.0], 2));
         sums.add_squares(0, &Squares::new(&[1.0, 1.0], 2));
@@ -327,7 +327,7 @@ mod tests {
 
     /// Rows at once against one row after the other: the same sums, and so the same parts.
     #[test]
-    fn rows_together_are_rows_one_by_one() {
+    fn batched_rows_match_single_rows() {
         for (n_rows, width) in [(1, 1), (15, 7), (16, 16), (17, 33), (100, 40)] {
             let nasty = nasty();
             let rows: Vec<f32> = (0..n_rows * width)

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sampling_keeps_to_the_likeliest() {
+    fn sampling_keeps_to_likeliest_tokens() {
         let logits = [0.0, 5.0, 4.0, -1.0, 4.5];
         let count = |sampling: Sampling| {
             let mut sampler = Sampler::new(sampling);

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn squares_by_column_and_expert() {
+    fn squares_are_summed_by_column_and_expert() {
         let mut collector = Collector::new(false);
         collector.mul_mat("blk.0.ffn_up.weight", Part::Whole, &[1.0, 2.0, 3.0, 4.0], 2);
         collector.mul_mat("blk.0.ffn_up.weight", Part::Whole, &[2.0, 0.0], 2);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up_to_the_whole() {
+    fn parts_add_up_to_whole() {
         let rows: Vec<f32> =
             (0..600).map(|index| testkit::normal(1, index) * 1e6f32.powi(index as i32 % 3)).collect();
         let collect = |rows: &[f32]| {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn nan_input_is_refused() {
         let mut collector = Collector::new(true);
         collector.mul_mat("output.weight", Part::Whole, &[1.0, f32::NAN], 2);
         assert!(matches!(collector.sums(1), Err(Error::NotFinite { index: 1, .. })));

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_logits_are_read_back() {
         let folder = std::env::temp_dir().join(format!("gguf-tools-logits-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("logits");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn one_token_for_all_has_no_scale() {
+    fn equal_logits_have_no_scale() {
         let mut bytes = Vec::new();
         pack(&[3.0; 4], &mut bytes);
         let log_probs = PackedLogProbs { bytes: &bytes, n_vocab: 4 }.decode();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_and_wrong_numbers_are_noticed() {
+    fn truncation_and_wrong_numbers_are_detected() {
         let bytes = whole();
         LogitsFile::parse(bytes.clone()).unwrap();
         for end in 0..bytes.len() {

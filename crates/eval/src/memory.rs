@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_context_fits_and_the_next_does_not() {
+    fn longest_fitting_context_is_exact() {
         let full = StateSize { keys: 64, values: 64, graph_floats: 100, ..StateSize::default() };
         let demand = demand(vec![vec![full], vec![StateSize { window: Some(512), ..full }]]);
         for memory in [600_000, 1_000_000, 1_500_000, 2_000_000] {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_no_whole_blocks_are_refused() {
+    fn rows_of_partial_blocks_are_refused() {
         let demand = demand(vec![vec![StateSize { keys: 24, values: 24, ..StateSize::default() }]]);
         let used = Use { kv_type: DType::Q8_0, ..Use::default() };
         assert!(matches!(demand.bytes(&used), Err(Error::KeyValues(_))));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_a_hostile_file_do_not_overflow() {
+    fn hostile_sizes_do_not_overflow() {
         let huge = StateSize {
             keys: u32::MAX as usize,
             values: 1,

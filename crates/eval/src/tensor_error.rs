@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_by_hand() {
+    fn errors_match_hand_computed() {
         let (mut base, mut other) = ([0.0f32; 11], [0.0f32; 11]);
         (base[0], base[10]) = (3.0, 4.0);
         (other[0], other[10]) = (3.0, 3.0);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_has_no_error() {
+    fn equal_tensors_have_no_error() {
         let mut error = ElementError::default();
         error.add_rows(&[1.0, -2.0], &[1.0, -2.0]);
         assert_eq!((error.rmse(), error.snr_db()), (0.0, None));

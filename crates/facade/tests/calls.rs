@@ -30,7 +30,7 @@ fn bf16(sandbox: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_file_is_read_and_its_tensors_are_decoded() {
+fn file_is_read_and_decoded() {
     let sandbox = tempfile::tempdir().unwrap();
     let file = gguf_toolkit::open(bf16(sandbox.path())).unwrap();
     assert_eq!(file.metadata().get("general.architecture"), Some(&Value::from("llama")));
@@ -46,7 +46,7 @@ fn a_file_is_read_and_its_tensors_are_decoded() {
 }
 
 #[test]
-fn a_folder_becomes_several_types_with_progress() {
+fn folder_converts_to_several_types() {
     let sandbox = tempfile::tempdir().unwrap();
     let (out, seen) = (sandbox.path().join("new/"), Mutex::new(Vec::new()));
     let job = || gguf_toolkit::convert(&checkpoint()).file_type("q8_0").file_type("Q4_K_M");
@@ -69,7 +69,7 @@ fn a_folder_becomes_several_types_with_progress() {
 }
 
 #[test]
-fn a_run_that_is_cancelled_leaves_nothing() {
+fn cancelled_run_leaves_nothing() {
     let sandbox = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
     let job = gguf_toolkit::convert(&checkpoint()).file_type("f32").cancel(&stop);
@@ -100,7 +100,7 @@ fn memory() -> Memory {
 }
 
 #[test]
-fn a_state_dict_in_memory_becomes_the_file_of_its_folder() {
+fn state_dict_converts_as_its_folder() {
     let sandbox = tempfile::tempdir().unwrap();
     for file_type in ["bf16", "q4_k_m"] {
         let (of_folder, of_memory) = (sandbox.path().join("folder.gguf"), sandbox.path().join("memory.gguf"));
@@ -113,7 +113,7 @@ fn a_state_dict_in_memory_becomes_the_file_of_its_folder() {
 }
 
 #[test]
-fn a_state_dict_that_is_wrong_is_refused_by_name() {
+fn invalid_state_dict_is_refused() {
     let refused = |change: &dyn Fn(&mut Memory)| {
         let mut memory = memory();
         change(&mut memory);
@@ -150,7 +150,7 @@ static MINE: Arch = {
 };
 
 #[test]
-fn an_architecture_comes_from_outside() {
+fn external_architecture_is_used() {
     let sandbox = tempfile::tempdir().unwrap();
     let of_table = gguf_toolkit::open(bf16(sandbox.path())).unwrap();
     let mut memory = memory();
@@ -176,7 +176,7 @@ fn an_architecture_comes_from_outside() {
 }
 
 #[test]
-fn blocks_are_those_of_a_file() {
+fn encoded_blocks_match_file() {
     let sandbox = tempfile::tempdir().unwrap();
     let bf16 = bf16(sandbox.path());
     let path = sandbox.path().join("q4_0.gguf");
@@ -197,7 +197,7 @@ fn blocks_are_those_of_a_file() {
 }
 
 #[test]
-fn every_type_is_encoded_and_decoded_or_says_why_not() {
+fn types_encode_and_decode_or_give_reason() {
     let values =
         ndarray::Array2::from_shape_fn((3, 256), |(row, column)| ((row * 256 + column) as f32 * 0.37).sin());
     let importance = vec![1.0; 256];

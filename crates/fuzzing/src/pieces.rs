@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_joined_comes_apart_again() {
+    fn joined_pieces_split_again() {
         let files: [(&str, &[u8]); 3] = [("a.json", b"{}\n"), ("b", b""), ("c", b"\n==\xff")];
         assert_eq!(split(&join(files)), files);
         assert_eq!(of(&split(&join(files)), "c"), Some(&b"\n==\xff"[..]));

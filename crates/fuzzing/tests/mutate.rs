@@ -34,7 +34,7 @@ const SLOW: &[(&str, u64)] =
     &[("tokenizer", 20), ("tokenizer_keys", 10), ("lora", 10), ("config", 2), ("quantized", 2)];
 
 #[test]
-fn mutated_inputs_of_every_reader() {
+fn mutated_inputs_are_read_or_refused() {
     let (seed, n_mutants) = (testkit::number("FUZZ_SEED", 1), testkit::number("FUZZ_ITERATIONS", 600));
     let memory = Counted(AtomicUsize::new(0));
     let mut wrong = Vec::new();
@@ -62,7 +62,7 @@ fn mutated_inputs_of_every_reader() {
 
 /// libFuzzer wants a program for each target.
 #[test]
-fn every_target_has_a_program_of_libfuzzer() {
+fn every_target_has_a_libfuzzer_program() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz");
     let manifest = fs::read_to_string(format!("{folder}/Cargo.toml")).expect("fuzz/Cargo.toml");
     let files = fs::read_dir(format!("{folder}/fuzz_targets")).expect("fuzz/fuzz_targets");

@@ -279,12 +279,12 @@ mod tests {
     }
 
     #[test]
-    fn a_good_file_has_no_findings() {
+    fn valid_file_has_no_findings() {
         assert_eq!(codes(file()), [""; 0]);
     }
 
     #[test]
-    fn padding_is_zero_and_whole() {
+    fn padding_must_be_zero_and_complete() {
         let good = file();
         let data = File::parse(good.clone()).unwrap().data_offset() as usize;
         for at in [data - 1, data + 12, data + 31, data + 32 + 20, good.len() - 1] {

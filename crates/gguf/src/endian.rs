@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_lies_in_its_block_and_swapping_twice_changes_nothing() {
+    fn swapping_twice_changes_nothing() {
         for &dtype in DType::ALL {
             let data: Vec<u8> = (0..3 * dtype.block_bytes()).map(|i| (i % 251) as u8).collect();
             let mut swapped = data.clone();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn known_bytes() {
+    fn swapped_bytes_match_known_values() {
         let mut data = [1, 2, 3, 4, 5, 6, 7, 8];
         swap_blocks(DType::F32, &mut data);
         assert_eq!(data, [4, 3, 2, 1, 8, 7, 6, 5]);

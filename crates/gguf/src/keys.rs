@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys() {
+    fn keys_are_validated() {
         for good in ["general.architecture", "llama.rope.scaling.factor", "split.no", "a", "x_1.2"] {
             assert_eq!(check_key(good), Ok(()));
         }

@@ -227,7 +227,7 @@ mod tests {
     fn is_shareable<T: Clone + Send + Sync>(_: &T) {}
 
     #[test]
-    fn maps_the_bytes_of_a_file_and_survives_every_advice() {
+    fn mapping_survives_every_advice() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bytes");
         let bytes: Vec<u8> = (0..100_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changes_is_named() {
+    fn changed_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let changed = |mapped: &Mapped| match mapped.check_unchanged() {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_held_and_impossible() {
+    fn empty_owned_and_invalid_maps() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("empty");
         fs::write(&path, []).unwrap();

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_keeps_or_moves_as_the_name_says() {
+    fn set_keeps_position_or_moves() {
         let mut metadata = three();
         metadata.set("a", 7u32);
         assert_eq!((keys(&metadata).as_str(), metadata.get("a")), ("abc", Some(&Value::U32(7))));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_out_keeps_the_order_of_the_rest() {
+    fn removal_keeps_order() {
         let mut metadata = three();
         assert_eq!(metadata.remove("b"), Some("two".into()));
         assert_eq!(metadata.remove("b"), None);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_key_keeps_its_place_and_takes_the_last_value() {
+    fn repeated_key_keeps_place_and_last_value() {
         let mut metadata = three();
         metadata.extend([("a".to_owned(), 2u32.into())]);
         assert_eq!((keys(&metadata).as_str(), metadata.count("a")), ("abc", Ok(Some(2))));

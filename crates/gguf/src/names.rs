@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_beside_a_model() {
+    fn sidecar_names_are_parsed() {
         for (name, sidecar, base) in [
             ("mmproj-Qwen3-VL-4B-Instruct-v1.0-F16.gguf", Some(Sidecar::Projector), "Qwen3-VL"),
             ("mtp-Qwen3.gguf", None, ""),
@@ -363,7 +363,7 @@ mod tests {
     /// The pattern's look-ahead; expected values come from the specification's expression in an engine with
     /// look-ahead (`re` of CPython 3, group names respelled).
     #[test]
-    fn types_and_encodings() {
+    fn types_and_encodings_are_parsed() {
         for (name, encoding, kind) in [
             ("A-1B-v1-LoRA.gguf", None, Some(Kind::Lora)),
             ("A-1B-v1-vocab.gguf", None, Some(Kind::Vocab)),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn names_made() {
+    fn names_are_built_from_parts() {
         let parts = NameParts {
             model_name: Some("unused"),
             base_name: Some(" Smol LM/2 "),
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_metadata_gives_a_name_in_the_folder() {
+    fn hostile_metadata_stays_in_folder() {
         let parts = |base, fine_tune| NameParts {
             base_name: Some(base),
             fine_tune,
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_and_keep_their_type() {
+    fn long_names_are_truncated_before_type() {
         let long = "ä".repeat(400);
         let parts = NameParts {
             base_name: Some(&long),

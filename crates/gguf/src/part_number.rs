@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_cover_everything_once() {
+    fn parts_cover_all_items_once() {
         for n in [0, 1, 7, 64, usize::MAX] {
             for count in [1, 2, 3, 64] {
                 let mut end = 0;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_parts() {
+    fn part_numbers_are_parsed() {
         assert_eq!("2/8".parse(), PartNumber::new(2, 8).ok_or(NotAPartNumber));
         assert_eq!("2/8".parse::<PartNumber>().unwrap().to_string(), "2/8");
         assert!("65536/65536".parse::<PartNumber>().is_ok());

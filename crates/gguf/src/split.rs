@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_names() {
+    fn shard_file_names_are_parsed() {
         assert_eq!(shard_file_name("a-b", 3, 9), "a-b-00003-of-00009.gguf");
         assert_eq!(parse_shard_file_name("a-b-00003-of-00009.gguf"), Some(("a-b", 3, 9)));
         assert_eq!(parse_shard_file_name("-00001-of-00001.gguf"), Some(("", 1, 1)));

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_come_back_in_order() {
+    fn strings_keep_their_order() {
         let texts = ["", "a", "", "bc", ""];
         let strings: Strings = texts.iter().collect();
         assert_eq!(strings.len(), 5);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_share_their_bytes_until_one_is_changed() {
+    fn copies_share_bytes_until_changed() {
         let first: Strings = ["a", "b"].iter().collect();
         let mut second = first.clone();
         assert!(Arc::ptr_eq(&first.inner, &second.inner));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_beyond_four_gigabytes_are_kept() {
+    fn offsets_beyond_four_gigabytes_are_kept() {
         let mut ends = Ends::default();
         let far = u32::MAX as usize + 1;
         for end in [1, far - 1, far, far + 7] {

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn uneven_and_endless_counts() {
+    fn invalid_counts_are_refused() {
         assert!(matches!(entry("x", vec![1.0; 3], &[1.0; 2]), Err(Error::Uneven { n_counts: 2, .. })));
         assert!(matches!(entry("x", vec![1.0; 3], &[]), Err(Error::Uneven { n_counts: 0, .. })));
         let error = entry("x", vec![1.0; 2], &[1.0, f32::INFINITY]).unwrap_err();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_of_trailer() {
+    fn trailers_of_any_length_are_read() {
         let entries = [entry(b"a\0junk", 3, &[1.0, 7.0]), entry(b"b", 0, &[5.0])];
         let plain = parse(&file(&entries, &[])).unwrap();
         assert_eq!(plain.entries["a"], Entry { sums: vec![1.0, 7.0], counts: vec![3] });
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_anywhere_is_noticed() {
+    fn truncation_is_detected() {
         let entries = [entry(b"blk.0.attn_q.weight", 3, &[1.0, 7.0]), entry(b"b", 1, &[5.0])];
         let trailer = [&number(9)[..], &number(4), b"text"].concat();
         let whole = file(&entries, &trailer);

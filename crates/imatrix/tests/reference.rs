@@ -11,7 +11,7 @@ fn golden(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_read_is_written_byte_for_byte() {
+fn files_are_rewritten_byte_for_byte() {
     for name in ["recipes/imatrix/mixtral.gguf", "cli/llama.imatrix.gguf", "imatrix/smollm2.gguf"] {
         let bytes = golden(name);
         let sums = Sums::parse(bytes.clone()).unwrap();
@@ -21,13 +21,13 @@ fn what_is_read_is_written_byte_for_byte() {
 
 /// Both files are of one run, so the older one follows from the newer, experts included.
 #[test]
-fn the_older_format_is_made_of_sums_and_counts() {
+fn legacy_format_follows_from_sums_and_counts() {
     let sums = Sums::parse(golden("recipes/imatrix/mixtral.gguf")).unwrap();
     assert!(sums.to_bytes(Format::Legacy).unwrap() == golden("recipes/imatrix/mixtral.dat"));
 }
 
 #[test]
-fn a_matrix_and_itself_are_twice_the_matrix() {
+fn matrix_added_to_itself_doubles() {
     let once = Sums::parse(golden("recipes/imatrix/mixtral.gguf")).unwrap();
     let mut twice = once.clone();
     twice.add(&once).unwrap();
@@ -41,7 +41,7 @@ fn a_matrix_and_itself_are_twice_the_matrix() {
 }
 
 #[test]
-fn calls_are_pieces_of_tokens() {
+fn legacy_calls_convert_to_tokens() {
     let sums = Sums::parse(golden("recipes/imatrix/mixtral.gguf")).unwrap();
     let old = Sums::parse(golden("recipes/imatrix/mixtral.dat")).unwrap().in_tokens(sums.chunk_tokens);
     let name = "blk.0.attn_q.weight";
@@ -59,7 +59,7 @@ fn calls_are_pieces_of_tokens() {
 }
 
 #[test]
-fn matrices_of_two_models_do_not_add() {
+fn matrices_of_two_models_are_refused() {
     let mut one = Sums::parse(golden("cli/llama.imatrix.gguf")).unwrap();
     let other = Sums::parse(golden("imatrix/smollm2.gguf")).unwrap();
     let error = one.add(&other).unwrap_err();

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fused_is_the_platforms_own_where_that_is_right() {
+    fn fused_multiply_add_matches_platform() {
         // Numbers near each other in size and far, exact ties, subnormals, zeros of both signs, what is not finite.
         let special = [
             0.0,

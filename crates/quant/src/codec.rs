@@ -199,7 +199,7 @@ mod tests {
 
     /// A scale that follows from the values alone is the same with any weights; one that is searched for is not.
     #[test]
-    fn weights_change_what_is_searched_for_and_nothing_else() {
+    fn importance_changes_only_searched_scales() {
         let values: Vec<f32> = (0..4 * 1024).map(|index| testkit::normal(7, index)).collect();
         let weights: Vec<f32> = (0..1024).map(|at| 0.01 + ((at * 7919) % 101) as f32).collect();
         for codec in CODECS.iter().filter(|codec| codec.encode.is_some() && !codec.needs_weights) {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_times_scales_are_what_blocks_decode_to() {
+    fn integers_times_scales_match_decoder() {
         let (mut n_types, n) = (0, 8192);
         for codec in CODECS {
             let dtype = codec.dtype;

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_go_where_they_should() {
+    fn ties_follow_the_rounding_mode() {
         assert_eq!([0.5, 1.5, 2.5, -0.5, -1.5].map(nearest_int), [0, 2, 2, 0, -2]);
         assert_eq!([0.5, 1.5, 2.5, -0.5, -1.5].map(round_away), [1, 2, 3, -1, -2]);
         assert_eq!(round_away(0.499_999_97), 0);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_that_do_not_fit_are_the_smallest() {
+    fn out_of_range_integers_become_the_minimum() {
         let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2_147_483_648.0, -2_147_483_648.0, 3e38];
         assert_eq!(odd.map(truncate_to_int), [i32::MIN; 6]);
         assert_eq!(odd.map(truncate_to_byte), [0; 6]);

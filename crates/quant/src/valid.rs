@@ -155,7 +155,7 @@ mod tests {
 
     /// Encoded blocks are valid in every type, for zeros and large values alike.
     #[test]
-    fn what_encoders_write_is_valid() {
+    fn encoder_output_is_valid() {
         for codec in CODECS.iter().filter(|codec| codec.encode.is_some()) {
             let dtype = codec.dtype;
             let n_elems = 4 * dtype.block_elems().max(256) as usize;
@@ -174,7 +174,7 @@ mod tests {
 
     /// Every byte that decodes to a scale is looked at: all ones in it are found, wherever the type has it.
     #[test]
-    fn a_scale_that_is_no_number_is_found_in_every_type() {
+    fn nan_scale_is_found_in_every_type() {
         for codec in CODECS {
             let dtype = codec.dtype;
             let n_bytes = dtype.block_bytes() as usize;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_nobody_writes() {
+    fn unused_codes_are_found() {
         let n_ternary = |step| (0..=255).filter(|byte| is_ternary(*byte, step)).count();
         assert_eq!((n_ternary(1), n_ternary(3)), (243, 81));
         let code = |dtype: DType, at: usize, byte: u8| {

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_byte_anywhere_and_another_cut_are_told() {
+    fn changed_byte_or_boundary_changes_fingerprint() {
         let of = |files: &[&[u8]]| {
             let files: Vec<Mapped> = files.iter().map(|bytes| Mapped::from(bytes.to_vec())).collect();
             fingerprint_of(files.iter())

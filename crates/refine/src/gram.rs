@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lower_half_is_made_of_the_upper() {
+    fn lower_half_mirrors_upper() {
         // Several blocks and a partial one.
         let n = 150;
         let upper = |row: usize, column: usize| (row * 1000 + column) as f32;
@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_mean_goes_to_the_diagonal() {
+    fn damping_adds_share_of_mean_diagonal() {
         let mut gram = Gram::from_sums(2, 1, vec![1.0, 0.5, 0.5, 3.0]).unwrap();
         gram.add_identity(0.25);
         assert_eq!(gram.sums(), [1.5, 0.5, 0.5, 3.5]);
     }
 
     #[test]
-    fn sums_of_another_width_are_not_added() {
+    fn sums_of_another_width_are_refused() {
         let mut gram = Gram::from_sums(2, 1, vec![1.0, 0.0, 0.0, 0.0]).unwrap();
         assert_eq!(gram.dead_columns(), [1]);
         assert!(!gram.add(&Gram::new(3)));

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads() {
+    fn front_matter_is_parsed() {
         let card = "---\r\nlicense: apache-2.0\r\nlanguage:\r\n- en\r\n- no\r\ntags:\r\n\t- a\r\n---\r\n# Title\r\n---\r\nno: yes\r\n";
         let expected = json!({"license": "apache-2.0", "language": ["en", "no"], "tags": ["a"]});
         assert_eq!(front_matter(card.as_bytes()), Ok(Some(expected)));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_cannot_be_used_say_why() {
+    fn unusable_front_matter_states_reason() {
         for (card, part) in [
             (&b"---\n\xff\n---\n"[..], "UTF-8"),
             (b"---\n- a\n---\n", "an array"),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_where_python_ends_them() {
+    fn line_ends_match_python() {
         assert_eq!(lines("a\r\nb\rc\u{85}d\u{2028}\n").collect::<Vec<_>>(), ["a", "b", "c", "d", ""]);
         assert_eq!(lines("").count(), 0);
     }

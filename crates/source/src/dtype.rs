@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_agrees_with_the_safetensors_crate() {
+    fn dtype_table_matches_safetensors_crate() {
         for dtype in Dtype::ALL {
             let reference: safetensors::Dtype = serde_json::from_value(dtype.name().into()).unwrap();
             assert_eq!(dtype.bits(), reference.bitsize() as u64, "{dtype}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn byte_counts_are_checked() {
         assert_eq!(Dtype::F4.n_bytes(6), Some(3));
         assert_eq!(Dtype::F4.n_bytes(5), None);
         assert_eq!(Dtype::F64.n_bytes(u64::MAX), None);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_and_an_ending_do_not_overlap() {
+    fn prefix_and_suffix_do_not_overlap() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["rank.safetensors", "model.bin"] {
             std::fs::write(folder.path().join(name), "").unwrap();

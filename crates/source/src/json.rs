@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn special_floats_of_python() {
+    fn python_special_floats_are_read() {
         let text = br#"{"a": [0.0, Infinity, -Infinity], "NaN \" Infinity": NaN, "x\\": "NaN"}"#;
         let expected = json!({
             "a": [0.0, {"__float__": "Infinity"}, {"__float__": "-Infinity"}],
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_tell_the_place_in_the_text_as_it_was() {
+    fn errors_give_position_in_original_text() {
         let error = parse("config.json", b"{\"a\": NaN,\n \"b\": }").unwrap_err();
         assert!(matches!(&error, Error::Json { file, .. } if file == "config.json"), "{error}");
         for text in [&b""[..], b"{", b"\"\\", b"Na", b"\xff", b"[1] x"] {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_the_nearest() {
+    fn floats_round_to_nearest() {
         // A value on which the fast path of serde_json is off by one unit.
         let value = parse("f", b"[122.416294033786585]").unwrap();
         let nearest: f64 = "122.416294033786585".parse().unwrap();

@@ -207,7 +207,7 @@ mod tests {
     /// The hashes are those of `arange(2^bits).view(dtype).to(torch.float32)` as little-endian
     /// bytes, torch 2.15; see `golden/MANIFEST`.
     #[test]
-    fn every_bit_pattern_is_read_as_torch_reads_it() {
+    fn every_bit_pattern_matches_torch() {
         let golden = include_str!("../../../golden/source/to_f32.txt");
         let patterns16: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
         let patterns8: Vec<u8> = (0..=u8::MAX).collect();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_rows() {
+    fn row_ranges_are_read() {
         let bytes: Vec<u8> = (0..24u8).collect();
         let shape = [2, 3, 4];
         let view = View { name: "t", dtype: Dtype::U8, shape: &shape, bytes: &bytes };

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_words_as_pyyaml_resolves_them() {
+    fn plain_scalars_resolve_as_in_pyyaml() {
         // Left: text; right: json.dumps(yaml.safe_load(text)) by PyYAML 6.0.3, dates as text.
         let cases = [
             ("no", json!(false)),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_maps_anchors_and_merges() {
+    fn lists_maps_anchors_and_merges_are_read() {
         let text = "a: &x {k: 1, l: 2}\nb:\n- *x\n- [1, 'two', null]\nc:\n  <<: *x\n  l: 3\n1: one\na2: >-\n  folded\n  text\n";
         let expected = json!({
             "a": {"k": 1, "l": 2}, "b": [{"k": 1, "l": 2}, [1, "two", null]], "c": {"l": 3, "k": 1}, "1": "one",
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_and_hostile_documents() {
+    fn invalid_and_hostile_documents_are_refused() {
         for text in ["a: [1", "a: b: c", "a: *none", "&a [*a]"] {
             assert!(parse(text).is_err(), "{text:?} {:?}", parse(text));
         }

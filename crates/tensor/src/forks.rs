@@ -99,7 +99,7 @@ mod tests {
     use crate::DType;
 
     #[test]
-    fn no_number_is_one_of_the_reference_s() {
+    fn fork_ids_differ_from_reference_ids() {
         assert!(FORK_TYPES.is_sorted_by_key(|fork| fork.id));
         for fork in FORK_TYPES {
             assert!(DType::ALL.iter().all(|dtype| dtype.id() != fork.id), "{}", fork.name);

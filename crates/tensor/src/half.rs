@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_half_comes_back() {
+    fn every_f16_round_trips() {
         for half in 0..=u16::MAX {
             let value = f16_to_f32(half);
             if value.is_nan() {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bf16_comes_back() {
+    fn every_bf16_round_trips() {
         for bf16 in 0..=u16::MAX {
             let value = bf16_to_f32(bf16);
             let expected = if value.is_nan() { bf16 | 64 } else { bf16 };

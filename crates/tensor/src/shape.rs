@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn element_and_byte_counts() {
         let shape = Shape::from_row_major(&[3, 512]).unwrap();
         assert_eq!(shape.dims(), [512, 3]);
         assert_eq!(shape.n_bytes(DType::Q4_K), Ok(3 * 2 * 144));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_sizes() {
+    fn invalid_shapes_are_refused() {
         assert_eq!(Shape::new(&[1; 5]), Err(ShapeError::TooManyDims { found: 5 }));
         assert!(matches!(Shape::new(&[u64::MAX, 2]), Err(ShapeError::Overflow { .. })));
         assert!(matches!(Shape::new(&[1 << 63]), Err(ShapeError::Overflow { .. })));

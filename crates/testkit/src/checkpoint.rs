@@ -383,7 +383,7 @@ mod tests {
 
     /// The digests in the descriptions were made by the Python twin, for every kind of values and every dtype.
     #[test]
-    fn weights_are_those_of_the_python_twin() {
+    fn weights_match_python_twin() {
         let folders =
             ["arch", "forms"].map(|parent| names_in(parent).into_iter().map(move |name| (parent, name)));
         let described = |(parent, name): &(&str, String)| {
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_logits_are_those_of_the_python_twin() {
+    fn logits_files_match_python_twin() {
         let files = logits_files();
         let names = logits_file_names();
         assert!(!names.is_empty());
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_whole() {
+    fn checkpoint_is_complete() {
         let folder = checkpoint("llama-sharded");
         assert!(folder.ends_with("llama-sharded"));
         for file in ["config.json", "expected.json", "tokenizer.model", "model-00005-of-00005.safetensors"] {

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_what_they_say() {
+    fn data_kinds_match_their_names() {
         let normal = Data::Normal.values(7, 1 << 16);
         let mean = normal.iter().map(|x| f64::from(*x)).sum::<f64>() / 65536.0;
         let square = normal.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / 65536.0;

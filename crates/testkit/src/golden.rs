@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_and_reports() {
+    fn golden_lines_are_parsed_and_reported() {
         let case = QuantCase::parse("encode heavy gaps 256 3 aa bb 0102ff").unwrap();
         assert_eq!(case.task, Task::Encode(Data::Heavy, Some(Importance::Gaps)));
         assert_eq!((case.n_elems(), case.sample.clone()), (768, vec![1, 2, 255]));

@@ -26,7 +26,7 @@ mod tests {
     use super::missing;
 
     #[test]
-    fn levels_that_are_named_and_not_there_are_missing() {
+    fn absent_required_levels_are_reported() {
         assert_eq!(missing("", &["scalar"]), [""; 0]);
         assert_eq!(missing("avx2", &["scalar", "avx2"]), [""; 0]);
         assert_eq!(missing("avx2, avx512,avx3", &["scalar", "avx2"]), ["avx512", "avx3"]);

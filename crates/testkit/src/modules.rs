@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_found_and_tests_comments_and_texts_are_not_read() {
+    fn cycles_are_found_in_code_only() {
         let found = faults(&example(), &[&["a"], &["b"], &["top"]], &[]);
         assert_eq!(found, ["a circle: b::x, b::y"]);
         let found = faults(&example(), &[&["a"], &["b"], &["top"]], &[("b::y", "b::x")]);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_upwards_and_sideways_are_faults() {
+    fn upward_and_sideways_uses_are_faults() {
         let found = faults(&example(), &[&["a", "b", "b::x"], &["b::y"], &["c"]], &[("b::y", "top")]);
         let expected = [
             "`c` is listed and is no module",
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_above_all_unless_it_is_listed() {
+    fn root_is_on_top_unless_listed() {
         let sources = sources(&[("", "pub const N: usize = 1;"), ("a", "use crate::N;")]);
         assert_eq!(faults(&sources, &[&["a"]], &[]), ["`a` uses `lib`, which is on a floor above"]);
         assert_eq!(faults(&sources, &[&["lib"], &["a"]], &[]), [""; 0]);

@@ -94,7 +94,7 @@ fn globs_match_as_documented() {
 }
 
 #[test]
-fn every_golden_is_in_one_entry_and_every_maker_exists() {
+fn goldens_have_one_entry_and_a_maker() {
     let root = testkit::golden_path("");
     let entries = entries(&fs::read_to_string(root.join("MANIFEST")).unwrap());
     let mut files = Vec::new();

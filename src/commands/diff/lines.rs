@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_shown_with_what_is_around() {
+    fn changes_are_shown_with_context() {
         let a = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10";
         let b = "1\n2\n3\n4\nfive\n6\n7\n8\n9\n10\n11";
         let expected = "  @@ line 2 of A, line 2 of B @@\n   2\n   3\n   4\n  -5\n  +five\n   6\n   7\n   8\n   9\n   10\n  +11\n";
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_the_steps_makes_the_second_of_the_first() {
+    fn steps_turn_first_text_into_second() {
         let texts = ["", "a", "a\nb\nc", "c\nb\na", "a\nx\nb\nc\nc", "b\nb\nb"];
         for (a, b) in texts.iter().flat_map(|a| texts.iter().map(move |b| (a, b))) {
             let (lines_a, lines_b): (Vec<&str>, Vec<&str>) =

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_strangers_is_no_markup() {
+    fn foreign_text_is_escaped() {
         assert_eq!(escaped("a|b\n# c <script>"), "a\\|b # c \\<script\\>");
         assert_eq!(linked("a b(1)-Q8_0.gguf"), "[a b(1)-Q8_0.gguf](a%20b%281%29-Q8_0.gguf)");
         assert_eq!(quoted("it's here"), r"'it'\''s here'");

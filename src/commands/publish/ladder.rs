@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ladders_are_of_types() {
+    fn ladders_list_known_types() {
         for ladder in Ladder::value_variants() {
             let types = ladder.types().unwrap();
             assert_eq!(types.len(), ladder.names().len());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_get_the_largest_that_fits() {
+    fn budget_gets_largest_fitting_type() {
         let rung = |name: &str, weights: u64| Rung {
             recipe: Recipe::from_name(name).unwrap(),
             demand: Demand { weights, layers: Vec::new(), n_embd: 1, n_vocab: 0, context_length: 0 },

@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn larger_and_worse_is_dominated() {
+    fn larger_and_worse_types_are_dominated() {
         let of = |files: &[(u64, f64)], error: f64| {
             let bytes: Vec<u64> = files.iter().map(|file| file.0).collect();
             dominated(&bytes, |a, b| Estimate { value: files[b].1 - files[a].1, error })
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_percentiles_grow_with_what_windows_differ() {
+    fn percentile_errors_grow_with_window_differences() {
         let alike: Vec<f64> = (0..800).map(|i| f64::from(i % 100)).collect();
         let (median, error) = (quantile(&alike, 8, 0.5).value, quantile(&alike, 8, 0.5).error);
         assert_eq!((median, error), (49.5, 0.0));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn cosines_by_hand() {
+    fn cosines_match_hand_computed() {
         assert!((cosine(&[1.0, 0.0], &[3.0, 4.0]) - 0.6).abs() < 1e-12);
         assert_eq!(cosine(&[0.0], &[0.0]), 1.0);
     }

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_mixes_have_no_line_in_common() {
+    fn mixes_share_no_line() {
         let lines = |text: &'static str| text.lines().map(str::trim).filter(|line| line.len() > 20);
         for line in lines(EVALUATION_MIX) {
             assert!(!lines(CALIBRATION_MIX).any(|other| other == line), "{line}");

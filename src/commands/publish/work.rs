@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stage_stands_as_long_as_nothing_changed() {
+    fn stage_is_reused_until_something_changes() {
         let place = tempfile::tempdir().unwrap();
         let published = place.path().join("out");
         let file = published.join("x");

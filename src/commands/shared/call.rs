@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_harmless_option_is_one() {
+    fn every_harmless_option_exists() {
         let commands =
             ["gguf-convert", "gguf-quantize"].map(|binary| crate::commands::define(binary).unwrap());
         for id in HARMLESS {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_bytes_is_noted_with_its_value() {
+    fn options_that_change_bytes_are_recorded() {
         let options = |line: &str| {
             let command = crate::commands::define("gguf-convert").unwrap();
             let matches = command.try_get_matches_from(line.split(' ')).unwrap();

@@ -91,7 +91,7 @@ mod tests {
     const SCREEN: (usize, usize) = (24, 80);
 
     #[test]
-    fn short_help_fits_on_a_screen() {
+    fn short_help_fits_one_screen() {
         let mut problems = Vec::new();
         for binary in BINARIES {
             let definition = define(binary.name).unwrap();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_and_paragraphs() {
+    fn examples_and_paragraphs_are_wrapped() {
         assert_eq!(paragraphs("a\nb\n\n  c\n  d\n"), "a b\n\n  c\n  d");
         let example = format!("Examples:\n  gguf-convert {} --type q4_k_m", "m".repeat(60));
         let lines = format!("Examples:\n  gguf-convert {} \\\n      --type q4_k_m", "m".repeat(60));

@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_hub() {
+    fn hub_names_are_recognized() {
         for (name, is) in [
             ("no-such-owner/Llama-3.2-1B", true),
             ("no-such-owner/a@refs/pr/1", true),

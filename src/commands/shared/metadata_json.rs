@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_comes_back() {
+    fn every_value_round_trips() {
         let nested = Array::Array(vec![
             Array::U8(vec![1, 255]),
             Array::Array(vec![Array::String(vec!["a", ""].into()), Array::F32(vec![])]),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatched_values_are_named() {
         let read = |text: &str| of_json(&serde_json::from_str(text).unwrap()).unwrap_err();
         assert_eq!(read("[]"), "expected an object of keys");
         assert_eq!(read(r#"{"a": 1}"#), "key `a`: expected {\"type\": TYPE, \"value\": VALUE}");

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_earlier_versions_become_commands() {
+    fn options_of_old_versions_become_commands() {
         for (old, new) in [
             ("a.gguf dir --to hf -t f16", "export a.gguf dir -t f16"),
             ("dir --to=gguf -t f16", "dir -t f16"),

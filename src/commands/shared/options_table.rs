@@ -65,7 +65,7 @@ fn options() -> BTreeMap<String, (Meaning, Vec<String>)> {
 }
 
 #[test]
-fn options_have_one_meaning_and_stand_in_the_table() {
+fn options_have_one_meaning_and_a_row() {
     let mut table = String::from("| long | short | meaning | programs |\n|---|---|---|---|\n");
     for (long, (meaning, commands)) in options() {
         let value = if meaning.value.is_empty() { String::new() } else { format!(" {}", meaning.value) };

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_written_is_found_before_the_work() {
+    fn unwritable_outputs_are_found_early() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("there"), "x").unwrap();

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stays_a_text() {
+    fn text_paths_stay_text() {
         let json = to_json(Path::new("a/ü"));
         assert_eq!(json, "a/ü");
         assert_eq!(of_json(&json).as_deref(), Some(Path::new("a/ü")));
@@ -96,7 +96,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn bytes_that_are_not_utf8_come_back() {
+    fn non_utf8_paths_round_trip() {
         use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
         let path = Path::new(OsStr::from_bytes(b"p\xffub/x.gguf"));
         assert_eq!(of_json(&to_json(path)).as_deref(), Some(path));

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_those_of_the_call_without_its_own() {
+    fn plan_keeps_arguments_of_the_conversion() {
         let definition = crate::commands::define("gguf-convert").unwrap();
         let parse = |args: &str| {
             definition

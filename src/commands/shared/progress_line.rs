@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn remaining_time_ignores_the_first_piece_and_earlier_runs() {
+    fn remaining_time_ignores_first_piece_and_earlier_runs() {
         let (mut line, start) = (ProgressLine::new("chunks", 40), Instant::now());
         assert_eq!(seconds_left(&mut line, start, 11, 30), None, "start-up takes 30 s");
         assert_eq!(seconds_left(&mut line, start, 21, 60), Some(57));

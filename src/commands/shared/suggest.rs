@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_near() {
+    fn similar_names_are_suggested() {
         let names = ["blk.0.attn_q.weight", "blk.1.attn_k.weight", "blk.0.ffn_down.weight", "output.weight"];
         let near = |pattern: &str| suggest(pattern, names.into_iter()).join(" ");
         assert_eq!(near("atn_q"), "attn_q attn_k");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearest() {
+    fn nearest_names_are_suggested() {
         let types = ["q4_0", "q4_k_m", "q4_k_s", "f16", "bf16", "iq3_xxs"];
         let nearest = |word: &str| nearest(word, types.into_iter()).join(" ");
         assert_eq!(nearest("q4km"), "q4_k_m");

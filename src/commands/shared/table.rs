@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns() {
+    fn columns_are_aligned() {
         let rows = [["name", "n", ""], ["ä", "10", "x"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table(&rows, &[1]), "name   n\nä     10  x\n");
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_any_width() {
+    fn cells_of_any_width_are_aligned() {
         let wide = "w".repeat(70_000);
         let rows = [["a", "b", "c"], [&wide, &wide, &wide]].map(|row| row.map(str::to_owned).to_vec());
         let lines: Vec<usize> = table(&rows, &[1]).lines().map(str::len).collect();

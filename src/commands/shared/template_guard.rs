@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_small_is_done() {
+    fn small_templates_are_rendered() {
         assert_eq!(guarded(|| 7).ok(), Some(7));
         let rendered = render_fixed("{{ bos_token }}{{ messages[0].role }}", &SpecialTokens::new("<s>", ""))
             .ok()
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_a_failure() {
+    fn panic_becomes_a_failure() {
         assert!(guarded(|| -> u8 { panic!("on purpose") }).is_err());
     }
 }

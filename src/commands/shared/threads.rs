@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_threads() {
+    fn thread_counts_are_parsed_and_capped() {
         assert_eq!(parse_threads("8").map(NonZeroUsize::get), Ok(8));
         for text in ["0", "-1", "", "many", "1.5"] {
             assert!(parse_threads(text).unwrap_err().contains("1 or more"), "{text}");

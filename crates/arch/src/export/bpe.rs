@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pre_tokenizer_of_bytes_has_steps() {
+    fn byte_level_pre_tokenizers_have_steps() {
         let without: Vec<&str> = pre::names().filter(|name| find(name).is_err()).collect();
         // One that is code in llama.cpp, not an expression; the others are of no bytes.
         assert_eq!(without, ["kimi-k2", "gemma4", "granite-embed-multi-311m", "sarvam-moe", "whitespace"]);

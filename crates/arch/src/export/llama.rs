@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn widths_of_numbers_do_not_matter() {
+    fn number_width_is_ignored() {
         assert!(is_same(&Value::U64(7), &Value::U32(7)) && is_same(&Value::F64(1e-5), &Value::F32(1e-5)));
         assert!(!is_same(&Value::U32(7), &Value::U32(8)) && !is_same(&Value::Bool(true), &Value::U32(1)));
         assert!(!is_same(&Value::F32(1.0), &Value::U32(1)));

@@ -9,7 +9,7 @@ use crate::layout::FloatType;
 
 /// The reference's results for a list of names, some of them odd, at several model sizes.
 #[test]
-fn names_fall_apart_as_in_the_reference() {
+fn model_names_split_as_in_reference() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/names/model-ids.json");
     let golden: Json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let cases = golden.as_array().unwrap();
@@ -32,7 +32,7 @@ fn names_fall_apart_as_in_the_reference() {
 
 /// Cards, generation configs, names and overrides against the keys of the reference.
 #[test]
-fn cards_give_the_keys_of_the_reference() {
+fn model_card_keys_match_reference() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/config/general.json");
     let golden: Json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let mut wrong = Vec::new();
@@ -85,7 +85,7 @@ fn cards_give_the_keys_of_the_reference() {
 }
 
 #[test]
-fn text_of_a_card_is_what_it_says() {
+fn card_values_become_text() {
     for (value, expected) in [
         (serde_json::json!("mit"), Some("mit")),
         (serde_json::json!(["mit", "apache-2.0"]), Some("mit,apache-2.0")),

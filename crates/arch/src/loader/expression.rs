@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_follow_their_ranks() {
+    fn operators_follow_precedence() {
         assert_eq!(value("1+2*3-4/2"), Some(5));
         assert_eq!(value("(1+2)*3%4"), Some(1));
         assert_eq!(value("1+1==2&&3<2||1"), Some(1));
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_values_spread_unless_decided() {
+    fn unknown_values_propagate_unless_decided() {
         assert_eq!(value("?+1"), None);
         assert_eq!(value("$.missing"), None);
         assert_eq!(value("1/0"), None);

@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shape_says_how_experts_lie_unless_one_is_square() {
+    fn expert_layout_follows_from_shape() {
         for (width, n_ff, gate_up, down) in [
             // Both ways of both kinds, row length first: (in, out) as computed is turned in the Hub's files.
             (32, 24, [32, 48], [24, 32]),

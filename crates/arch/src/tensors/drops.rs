@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_tensors_stay_f32_and_matrices_do_not() {
+    fn only_small_tensors_stay_f32() {
         for name in [
             "blk.3.ffn_gate_inp.weight",
             "position_embd.weight",

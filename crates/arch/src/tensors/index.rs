@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_every_table_is_found_as_by_trying_all_rows() {
+    fn index_matches_linear_search() {
         for arch in ARCHES {
             let index = Index::new(arch.tensors);
             for pattern in arch.rules().flat_map(|rule| rule.hf) {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_with_leading_zeros_or_too_long_fit_nothing() {
+    fn malformed_layer_numbers_match_nothing() {
         let index = Index::new(&[rules::PRE_NORMS]);
         assert_eq!(index.find("model.layers.7.input_layernorm.weight").len(), 1);
         for layer in ["07", "99999999999999999999999", "x", ""] {

@@ -513,7 +513,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parse_takes_what_fill_gives_and_nothing_near_it() {
+    fn parse_accepts_only_filled_names() {
         let pattern = "model.layers.{bid}.moe.experts.{xid}.w1";
         for (bid, xid) in [(0, 0), (7, 10), (123, 4)] {
             assert_eq!(parse(pattern, &fill(pattern, bid, xid)), Some((bid, xid)));

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_alphabet_has_256_characters() {
+    fn alphabet_has_256_characters() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(bytes_of(&text_of(&all)), Some(all.clone()));
         assert_eq!(bytes_of("\u{4e00}"), None);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_files_name_the_line_or_the_token() {
+    fn invalid_file_names_line_or_token() {
         for (bytes, expected) in [
             (&b"YQ== 0\nYg== x\n"[..], "line 2 is not a token in base64 and its rank: `Yg== x`"),
             (b"YQ== 0\nYQ== 1\n", "token `a` is listed twice"),

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_flipped_bit_gives_an_answer() {
+    fn truncated_or_flipped_model_does_not_panic() {
         let mut bytes = piece("<unk>", 0.0, 2);
         bytes.extend(piece("ab", -1.5, 1));
         let whole = piece("<unk>", 0.0, 2).len();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_model_is_named() {
+    fn invalid_model_is_named() {
         for (bytes, expected) in [
             (&b"version https://git-lfs.github.com/spec/v1\n"[..], "not a SentencePiece model"),
             (b"IQ== 0\nIg== 1\n", "not a SentencePiece model"),

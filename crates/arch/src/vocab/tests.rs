@@ -65,7 +65,7 @@ fn own_pre(name: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn goldens() {
+fn vocabularies_match_goldens() {
     let mut n_seen = 0;
     for entry in fs::read_dir(golden()).unwrap() {
         let path = entry.unwrap().path();
@@ -159,7 +159,7 @@ fn rows_without_a_token_are_padded() {
 }
 
 #[test]
-fn ids_with_holes_or_repeats() {
+fn token_ids_with_gaps_or_duplicates() {
     let error = error_of("bpe-gpt2", |folder, _| {
         folder.edit("tokenizer.json", |json| json["model"]["vocab"]["!"] = json!(1));
     });
@@ -193,7 +193,7 @@ fn ids_with_holes_or_repeats() {
 }
 
 #[test]
-fn merges_of_absent_tokens() {
+fn merges_of_unknown_tokens_are_refused() {
     let error = error_of("bpe-gpt2", |folder, _| {
         folder.edit("tokenizer.json", |json| json["model"]["merges"][1] = json!(["a", "zz"]));
     });
@@ -216,7 +216,7 @@ fn merges_of_absent_tokens() {
 }
 
 #[test]
-fn special_ids_out_of_range() {
+fn special_ids_out_of_range_are_handled() {
     let error = error_of("spm-llama2", |folder, _| {
         folder.edit("config.json", |json| json["bos_token_id"] = json!(-1))
     });
@@ -232,7 +232,7 @@ fn special_ids_out_of_range() {
 }
 
 #[test]
-fn files_that_are_not_what_they_say() {
+fn mislabeled_files_are_refused() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
     let error = error_of("spm-llama2", |folder, _| {
         folder.files.insert("tokenizer.model".into(), pointer.to_vec());
@@ -258,7 +258,7 @@ fn files_that_are_not_what_they_say() {
 }
 
 #[test]
-fn unknown_pre_tokenizers_are_named_and_can_be_decided() {
+fn unknown_pre_tokenizer_can_be_overridden() {
     let strange = |folder: &mut Folder| {
         folder.edit("tokenizer.json", |json| {
             json["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
@@ -297,7 +297,7 @@ fn value_of(name: &str, key: &str, change: impl FnOnce(&mut Folder, &mut VocabCo
 }
 
 #[test]
-fn files_are_embedded_as_they_are_on_demand() {
+fn tokenizer_files_are_embedded_on_request() {
     for (name, file, key) in [
         ("bpe-gpt2", "tokenizer.json", keys::HF_JSON),
         ("wordpiece-bert", "tokenizer.json", keys::HF_JSON),
@@ -313,7 +313,7 @@ fn files_are_embedded_as_they_are_on_demand() {
 }
 
 #[test]
-fn scores_that_are_not_numbers() {
+fn non_numeric_scores_are_refused() {
     let error = error_of("unigram-json", |folder, _| {
         folder.edit("tokenizer.json", |json| json["model"]["vocab"][7][1] = json!("NaN"));
     });
@@ -330,7 +330,7 @@ fn scores_that_are_not_numbers() {
 }
 
 #[test]
-fn two_files_that_disagree() {
+fn conflicting_tokenizer_files_are_reported() {
     let notes = notes_of("spm-and-json", |_, _| {});
     assert!(!notes.contains("disagree"), "{notes}");
     let notes = notes_of("spm-and-json", |folder, _| {
@@ -348,7 +348,7 @@ fn two_files_that_disagree() {
 }
 
 #[test]
-fn templates_that_do_not_parse_are_kept_with_a_note() {
+fn unparsable_template_is_kept_with_note() {
     let bad = "{% for m in messages %}{{ m }}";
     let with = |text: &str| {
         let text = text.to_owned();
@@ -377,7 +377,7 @@ fn templates_that_do_not_parse_are_kept_with_a_note() {
 }
 
 #[test]
-fn tiktoken_files_under_the_name_of_a_sentencepiece_model() {
+fn tiktoken_file_named_as_sentencepiece_is_read() {
     let mut folder = Folder::open(&golden().join("bpe-gpt2"));
     folder.files.retain(|name, _| name == "config.json");
     let lines: String = (0..=255u8)
@@ -417,7 +417,7 @@ fn to_base64(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn unknown_pre_tokenizers_name_the_nearest() {
+fn unknown_pre_tokenizer_suggests_nearest() {
     let error = error_of("bpe-qwen2", |folder, _| {
         folder.edit("tokenizer.json", |json| {
             let split = &mut json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
@@ -434,7 +434,7 @@ fn unknown_pre_tokenizers_name_the_nearest() {
 }
 
 #[test]
-fn rounding_up_stops_at_the_embedding() {
+fn padding_stops_at_embedding_rows() {
     for (rows, expected) in [(None, 312), (Some(320), 320), (Some(301), 301)] {
         let tokens = value_of("bpe-gpt2", keys::TOKENS, |folder, ctx| {
             folder.edit("config.json", |json| json["pad_vocab_size_multiple"] = json!(8));

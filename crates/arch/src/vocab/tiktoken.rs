@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn special_tokens_have_the_numbers_of_their_families() {
+    fn special_token_ids_follow_family() {
         assert_eq!(llama3_specials(0).len(), 256);
         assert_eq!(llama3_specials(0)[255], "<|reserved_special_token_245|>");
         let llama4 = llama4_specials(0);

@@ -56,7 +56,7 @@ fn with_read_magnitude(keys: &Json) -> Json {
 }
 
 #[test]
-fn configs_give_the_keys_of_the_reference() {
+fn config_keys_match_reference() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/config/llama.json");
     let golden: Json = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let (mut wrong, mut n_refused) = (Vec::new(), 0);

@@ -71,7 +71,7 @@ fn without(name: &str, tensors: Vec<SourceTensor>) -> Vec<SourceTensor> {
 }
 
 #[test]
-fn sound_checkpoints_resolve() {
+fn valid_checkpoints_resolve() {
     let layout = resolve(config(), tensors(0)).unwrap();
     assert_eq!(layout.tensors.len(), tensors(0).len());
     let layout = resolve(mixtral(), tensors(2)).unwrap();
@@ -79,7 +79,7 @@ fn sound_checkpoints_resolve() {
 }
 
 #[test]
-fn unknown_classes_are_named_with_near_ones() {
+fn unknown_class_suggests_similar_ones() {
     let mut other = config();
     other["architectures"] = json!(["LamaForCausalLM"]);
     let error = resolve(other.clone(), tensors(0)).unwrap_err();
@@ -100,7 +100,7 @@ fn unknown_classes_are_named_with_near_ones() {
 }
 
 #[test]
-fn a_class_that_is_no_list_is_read_as_one_name() {
+fn class_as_string_is_accepted() {
     let mut single = config();
     single["architectures"] = json!("LlamaForCausalLM");
     assert_eq!(resolve(single.clone(), tensors(0)).unwrap().architecture, "llama");
@@ -110,7 +110,7 @@ fn a_class_that_is_no_list_is_read_as_one_name() {
 }
 
 #[test]
-fn needed_keys_are_named() {
+fn missing_keys_are_named() {
     for key in ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"]
     {
         let mut less = config();
@@ -161,7 +161,7 @@ fn values_of_the_wrong_type_are_named() {
 }
 
 #[test]
-fn numbers_that_no_model_computes_with_are_refused() {
+fn invalid_config_numbers_are_refused() {
     for (key, value, message) in [
         (
             "rope_theta",
@@ -228,7 +228,7 @@ fn gpt_oss() -> (Json, Vec<SourceTensor>) {
 }
 
 #[test]
-fn blocks_that_are_kept_come_first_with_their_scales() {
+fn kept_blocks_come_first_with_scales() {
     let (config, tensors) = gpt_oss();
     let kept = |scale: f32| arch::StoredBlocks {
         dtype: tensor::DType::MXFP4,
@@ -346,7 +346,7 @@ fn shapes_that_contradict_the_config_are_named() {
 }
 
 #[test]
-fn an_output_has_one_source() {
+fn output_has_one_source() {
     let mut twice = tensors(0);
     twice.push(tensor("model.norm.weight", &[64]));
     refused(
@@ -357,7 +357,7 @@ fn an_output_has_one_source() {
 }
 
 #[test]
-fn inner_models_lack_the_prefix() {
+fn inner_model_names_have_no_prefix() {
     let mut inner = config();
     inner["architectures"] = json!(["LlamaModel"]);
     let tensors: Vec<SourceTensor> = without("lm_head.weight", tensors(0))
@@ -379,7 +379,7 @@ fn inner_models_lack_the_prefix() {
 }
 
 #[test]
-fn inner_classes_of_every_row_are_known_by_their_ending() {
+fn inner_classes_are_recognized_by_suffix() {
     let mut inner = config();
     inner["model_type"] = json!("gemma");
     inner["architectures"] = json!(["GemmaModel"]);
@@ -400,7 +400,7 @@ fn inner_classes_of_every_row_are_known_by_their_ending() {
 }
 
 #[test]
-fn what_the_file_cannot_say_is_noted() {
+fn unstorable_config_values_are_noted() {
     let notes = |config: &Json, tensors| resolve(config.clone(), tensors).unwrap().notes;
     assert_eq!(notes(&config(), tensors(0)), [""; 0]);
     assert!(
@@ -418,7 +418,7 @@ fn what_the_file_cannot_say_is_noted() {
 }
 
 #[test]
-fn a_broken_rotary_width_takes_no_memory() {
+fn invalid_rotary_width_allocates_nothing() {
     let mut wide = config();
     wide["head_dim"] = json!(1_u64 << 40);
     wide["rope_scaling"] =
@@ -427,7 +427,7 @@ fn a_broken_rotary_width_takes_no_memory() {
 }
 
 #[test]
-fn a_text_config_is_part_of_the_config() {
+fn text_config_is_part_of_config() {
     let mut text = config();
     text.as_object_mut().unwrap().remove("architectures");
     let outer = json!({"architectures": ["LlamaForCausalLM"], "model_type": "some-vision-model", "text_config": text});

@@ -95,7 +95,7 @@ impl Tiny {
 }
 
 #[test]
-fn a_whole_model_is_exported() {
+fn complete_model_is_exported() {
     let layout = Tiny::new().export().unwrap();
     assert_eq!(layout.notes, [""; 0]);
     let names: Vec<&str> = layout.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
@@ -136,7 +136,7 @@ fn output_rows_invert_source_rows() {
 }
 
 #[test]
-fn what_lacks_is_named() {
+fn missing_parts_are_named() {
     Tiny::new()
         .with("general.architecture", "chameleon")
         .refused("architecture `chameleon` cannot be written as a Hugging Face folder: norms of all heads but the first are lost");
@@ -187,7 +187,7 @@ fn what_lacks_is_named() {
 }
 
 #[test]
-fn tokenizers_that_cannot_be_rebuilt() {
+fn unsupported_tokenizers_are_refused() {
     let pre = Tiny::new().with("tokenizer.ggml.pre", "martian").export();
     assert!(
         matches!(pre, Err(ExportError::Tokenizer { subject: "pre-tokenizer", known, .. }) if known.contains(&"smollm"))
@@ -253,7 +253,7 @@ fn keys_without_a_counterpart_are_noted() {
 }
 
 #[test]
-fn cards_and_generation() {
+fn card_and_generation_config_are_restored() {
     let tiny = Tiny::new()
         .with("general.name", "Tiny \"no\": <b>")
         .with("general.license", "no")

@@ -39,7 +39,7 @@ fn expected_of(folder: &Path) -> Json {
 }
 
 #[test]
-fn every_row_of_the_table_has_a_golden() {
+fn every_architecture_has_a_golden() {
     let mut without: BTreeSet<&str> = arch::ARCHES.iter().map(|arch| arch.name).collect();
     for folder in checkpoints() {
         let checkpoint = source::open(&folder).unwrap();
@@ -101,7 +101,7 @@ fn input(checkpoint: &Checkpoint) -> Input<'_> {
 }
 
 /// Correct warnings about goldens: the reference's files lack the key.
-const TOLD: &[(&str, &str, &str)] = &[
+const REPORTED: &[(&str, &str, &str)] = &[
     // The reference knows what is rotated by the Hub's `attn_rotary_emb` alone.
     ("bamba", "rope_parameters.partial_rotary_factor", "0.5"),
     // The factor is in the weights of an output, and this model has none.
@@ -127,7 +127,7 @@ const TOLD: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn keys_that_change_mathematics_are_asked_for_or_told() {
+fn mathematical_keys_are_read_or_reported() {
     let mut found = Vec::new();
     for folder in checkpoints() {
         let checkpoint = source::open(&folder).unwrap();
@@ -138,8 +138,8 @@ fn keys_that_change_mathematics_are_asked_for_or_told() {
             found.push((name, key.key.clone(), key.value.to_string()));
         }
     }
-    let told = |(name, key, value): &(&str, &str, &str)| ((*name).into(), (*key).into(), (*value).into());
-    assert_eq!(found, TOLD.iter().map(told).collect::<Vec<(String, String, String)>>());
+    let owned = |(name, key, value): &(&str, &str, &str)| ((*name).into(), (*key).into(), (*value).into());
+    assert_eq!(found, REPORTED.iter().map(owned).collect::<Vec<(String, String, String)>>());
 }
 
 /// Keys as the reference's file has them at `file_type`.
@@ -240,7 +240,7 @@ const WIDTHS: &[(&str, &str, u32)] = &[
 const TIED: &[&str] = &["qwen2moe-stacked"];
 
 #[test]
-fn checkpoints_resolve_as_in_the_reference() {
+fn layouts_match_reference() {
     let mut wrong = String::new();
     for folder in checkpoints() {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
@@ -366,7 +366,7 @@ const CAN_BE_ABSENT: &str = include_str!("can_be_absent.txt");
 /// Every tensor of every checkpoint, taken away alone: it is named before anything is made, or the model can do
 /// without it.
 #[test]
-fn every_used_tensor_is_named_when_it_is_missing() {
+fn missing_tensors_are_named() {
     let mut silent: BTreeSet<String> = BTreeSet::new();
     let mut n_named = 0;
     for folder in checkpoints() {
@@ -409,7 +409,7 @@ fn every_used_tensor_is_named_when_it_is_missing() {
 }
 
 #[test]
-fn a_missing_matrix_of_a_layer_is_named_whatever_the_spelling() {
+fn missing_layer_matrix_is_named_in_every_spelling() {
     let names = ["chatglm", "glm", "cohere", "cohere-old", "persimmon", "stablelm", "stablelm-old"];
     let is_one = |folder: &PathBuf| names.iter().any(|name| folder.ends_with(name));
     let folders: Vec<PathBuf> = checkpoints().into_iter().filter(is_one).collect();

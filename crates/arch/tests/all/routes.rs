@@ -7,7 +7,7 @@ use arch::vocab::Route;
 /// A route without an architecture names the missing one, and only such a route does. Adding the architecture
 /// requires removing the remark, and removing the last one requires adding it.
 #[test]
-fn unreachable_routes_say_what_they_wait_for() {
+fn unreachable_routes_state_a_reason() {
     let reached: Vec<Route> = arch::ARCHES.iter().map(|arch| arch.vocab).collect();
     let unreached: BTreeSet<&str> =
         Route::all().filter(|(_, route)| !reached.contains(route)).map(|(name, _)| name).collect();
@@ -17,7 +17,7 @@ fn unreachable_routes_say_what_they_wait_for() {
 }
 
 #[test]
-fn names_lead_to_their_routes() {
+fn names_select_routes() {
     for (name, route) in Route::all() {
         assert_eq!(Route::named(name), Some(route), "{name}");
     }

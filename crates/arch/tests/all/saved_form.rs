@@ -37,14 +37,14 @@ fn renamed(form: &SavedForm) -> BTreeMap<&str, &str> {
 }
 
 #[test]
-fn usual_names_are_left_alone() {
+fn usual_names_are_unchanged() {
     for (name, input) in causal() {
         assert_eq!(saved_form(&input, &Options::default()), SavedForm::default(), "{name}");
     }
 }
 
 #[test]
-fn names_without_the_prefix_of_the_class_get_it() {
+fn missing_class_prefix_is_added() {
     let mut n_checked = 0;
     for (name, mut input) in causal() {
         let Some(prefix) = prefix(&input) else { continue };
@@ -94,7 +94,7 @@ fn names_without_the_prefix_of_the_class_get_it() {
 }
 
 #[test]
-fn tied_embedding_under_the_name_of_the_output_is_found() {
+fn tied_embedding_saved_as_output_is_found() {
     let mut n_checked = 0;
     for (name, mut input) in causal() {
         let has = |end: &str| input.tensors.iter().any(|tensor| tensor.name.ends_with(end));
@@ -116,7 +116,7 @@ fn tied_embedding_under_the_name_of_the_output_is_found() {
 }
 
 #[test]
-fn class_follows_from_model_type_if_none_is_named() {
+fn missing_class_follows_from_model_type() {
     /// Checkpoints whose `model_type` no class has: the error names the architecture.
     const UNKNOWN: [&str; 5] = ["deci", "decilm", "deepseek-ocr", "falcon-old", "sarashina2-vision"];
     let mut wrong = Vec::new();

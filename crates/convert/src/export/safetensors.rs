@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn files_hold_at_most_what_they_may() {
+    fn shards_stay_within_size_limit() {
         let tensors =
             [tensor("a", &[4]), tensor("b", &[100]), tensor("c", &[4]), tensor("d", &[4]), tensor("e", &[1])];
         let shards = shards(&tensors, DType::F32, 32).unwrap();

@@ -99,7 +99,7 @@ mod tests {
     use crate::imatrix::Format;
 
     #[test]
-    fn what_is_there_and_what_is_not() {
+    fn coverage_lists_present_and_missing_tensors() {
         let entry = |n: usize, seen: &[i64]| Entry { weights: vec![1.0; n], seen: seen.to_vec() };
         let entries = BTreeMap::from([
             ("a".to_owned(), entry(12, &[5, 0, 7])),

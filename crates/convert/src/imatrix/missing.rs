@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_layer_of_the_same_size_stands_in() {
+    fn nearest_layer_of_same_size_is_used() {
         let imatrix = imatrix(&[
             ("blk.1.attn_q.weight", 256),
             ("blk.5.attn_q.weight", 256),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_policies() {
+    fn other_policies_raise_or_refuse() {
         let tensor = tensor("blk.0.attn_q.weight", IQ2_XXS);
         let with = |policy| substitute(policy, None, &tensor, FileType::IQ2_XXS);
         assert!(matches!(with(MissingPolicy::Error), Err(ImatrixError::Missing { dtype: IQ2_XXS, .. })));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn raising_ends_where_nothing_is_needed() {
+    fn raising_stops_at_types_without_importance() {
         for &dtype in DType::ALL {
             for file_type in [FileType::Q2_K_S, FileType::IQ1_S] {
                 let to = raised("blk.0.ffn_up.weight", dtype, file_type);

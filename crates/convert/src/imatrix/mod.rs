@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_by_counts() {
+    fn weights_are_sums_over_counts() {
         let sums = vec![1.0, 2.0, 3.0, f32::NAN, 5.0, 7.0];
         let stored = |counts: &[i64]| imatrix::Entry { sums: sums.clone(), counts: counts.to_vec() };
         let entry = Entry::new(stored(&[3, 0, 3]), Format::Gguf);

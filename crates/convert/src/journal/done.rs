@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_become_one_range_with_the_checksum_of_their_checksums() {
+    fn adjacent_ranges_merge_with_their_checksums() {
         let jobs = [
             done(1, 4..6, b"cccc"),
             done(0, 0..1, b"x"),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_again_is_no_range_with_what_has_a_checksum() {
+    fn rewritten_rows_merge_with_no_checksummed_range() {
         let from_job = |rows: Range<u64>, checksums: [Option<u64>; 2]| {
             Done::from_job(0, rows, checksums.map(|checksum| Span { checksum, n_bytes: 5 }).to_vec())
         };
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_are_covered_do_not_remain() {
+    fn covered_jobs_are_removed() {
         let ranges = [done(0, 4..6, b""), done(0, 0..2, b""), done(0, 2..3, b""), done(7, 0..9, b"")];
         let remaining = Remaining::without(&ranges, 2);
         let has = |task, rows| remaining.has(&Job { task, rows });

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_outputs_lead_nowhere_else() {
+    fn output_names_stay_in_their_folder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(".x.journal");
         let names = ["x", "../y", "/y", "a/y", "y/", ".", "..", "", "z.gguf"];

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_is_named() {
+    fn fingerprint_names_every_change() {
         let earlier = fingerprint();
         assert_eq!(Fingerprint::from_json(&earlier.to_json()).as_ref(), Some(&earlier));
         type Change = fn(&mut Fingerprint);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_folder_are_listed() {
+    fn fingerprint_lists_files_of_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("inner")).unwrap();

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_a_wrong_line_is_not_read() {
+    fn reading_stops_at_first_invalid_line() {
         let text = [line(&Value::from(1)), line(&Value::from("two")), line(&Value::from(3))].concat();
         assert!(text.lines().next().is_some_and(|first| first.len() == 18 && first.ends_with(" 1")));
         let all = parse(text.as_bytes());

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn journals_of_an_output_are_found_and_no_others() {
+    fn only_journals_of_the_output_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let part = |number, count| PartNumber::new(number, count).unwrap();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_job_is_in_one_share_and_shares_cost_the_same() {
+    fn shares_are_disjoint_and_balanced() {
         let tasks = [
             task(4096, 1024, DType::Q4_K),
             task(1, 1024, DType::F32),
@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_the_first_part_has_nothing_either() {
+    fn empty_work_has_empty_parts() {
         let part = PartNumber::new(1, 2).unwrap();
         let share = Share::new(&[], &Schedule::new(&[], 4), &Rates::default(), part);
         assert!(!share.has(&Job { task: 0, rows: 0..1 }));
     }
 
     #[test]
-    fn what_costs_more_is_measured_as_more() {
+    fn cost_grows_with_work() {
         let tasks = [task(1, 1024, DType::Q8_0), task(1, 1024, DType::IQ2_XS)];
         let rates = Rates::measure(&tasks, Level::detect());
         assert_eq!(rates.by_type().len(), 2);

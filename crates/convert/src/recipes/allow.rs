@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verdicts() {
+    fn reasons_to_keep_a_type_match_reference() {
         let matrix = Shape::new(&[256, 4]).unwrap();
         let vector = Shape::new(&[256, 1, 1]).unwrap();
         let plain = Overrides::default();

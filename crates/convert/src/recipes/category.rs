@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn names_determine_categories() {
         for (name, category) in [
             ("output.weight", Category::Output),
             ("token_embd.weight", Category::TokenEmbd),

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replacements() {
+    fn fallback_types_match_reference() {
         for (row_elems, preferred, expected) in [
             (256, Q4_K, Q4_K),
             (64, Q4_K, Q5_0),

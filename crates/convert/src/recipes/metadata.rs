@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_move_to_the_end_and_shards_are_forgotten() {
+    fn keys_move_to_end_and_shards_are_dropped() {
         let key = |name: &str, value: u32| (name.to_owned(), Value::U32(value));
         let input = Metadata::from([
             key("general.file_type", 1),

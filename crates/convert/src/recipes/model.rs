@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_of_a_llama() {
+    fn llama_facts_are_read() {
         let heads = [("block_count", Value::U32(80)), ("attention.head_count", Value::U32(64))];
         let facts = ModelFacts::from_metadata(&metadata("llama", &heads)).unwrap();
         assert_eq!((facts.n_layer, facts.n_head_kv, facts.n_gqa(), facts.is_70b), (80, 64, 1, false));
@@ -130,21 +130,21 @@ mod tests {
     }
 
     #[test]
-    fn which_models_are_70b() {
+    fn models_of_70b_are_recognized() {
         assert!(is_70b("qwen2", 80, 0, 64, 64));
         assert!(!is_70b("llama", 80, 8, 64, 8));
         assert!(!is_70b("qwen3", 80, 0, 64, 8));
     }
 
     #[test]
-    fn layers_without_tensors() {
+    fn layers_without_tensors_are_counted() {
         let keys = [("block_count", Value::U32(12)), ("num_loops", Value::U32(3))];
         assert_eq!(ModelFacts::from_metadata(&metadata("nanbeige", &keys)).unwrap().n_layer, 36);
         assert_eq!(ModelFacts::from_metadata(&metadata("graniteswitch", &keys)).unwrap().n_layer, 13);
     }
 
     #[test]
-    fn what_cannot_be_read() {
+    fn unreadable_models_are_refused() {
         let missing = ModelFacts::from_metadata(&metadata("llama", &[])).unwrap_err();
         assert_eq!(missing, RecipeError::Key(KeyError::missing("llama.block_count")));
         let none = ModelFacts::from_metadata(&Metadata::new()).unwrap_err();

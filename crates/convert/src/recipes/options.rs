@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns() {
+    fn tensor_type_patterns_are_parsed() {
         let parsed = TensorType::parse_list(" ATTN_Q=Q8_0\n\tblk\\.\\D=q4_k").unwrap();
         assert_eq!((parsed[0].pattern.as_str(), parsed[0].dtype), ("attn_q", DType::Q8_0));
         assert_eq!((parsed[1].pattern.as_str(), parsed[1].dtype), ("blk\\.\\D", DType::Q4_K));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_match_nothing() {
+    fn unmatched_patterns_are_reported() {
         let overrides = Overrides {
             tensor_types: TensorType::parse_list("attn_q=q8_0 atn_k=q8_0").unwrap(),
             ..Overrides::default()

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers() {
+    fn layer_numbers_are_parsed() {
         for (name, layer) in [
             ("blk.0.attn_q.weight", Some(0)),
             ("blk.12x", Some(12)),
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn by_layer_number_then_bytes() {
+    fn names_sort_by_layer_then_bytes() {
         let names =
             ["blk.10.a", "blk.2.b", "token_embd.weight", "blk.2.a", "output.weight", "rope_freqs.weight"];
         let sorted: Vec<&str> = reference_order(&names).into_iter().map(|i| names[i]).collect();

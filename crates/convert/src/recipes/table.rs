@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_find_the_recipe_that_is_no_alias_and_no_copy() {
+    fn file_type_number_finds_main_recipe() {
         for recipe in RECIPES.iter().filter(|recipe| recipe.alias_of.is_none() && !recipe.copy) {
             assert_eq!(Recipe::from_name(&recipe.file_type.id().to_string()), Ok(recipe));
         }

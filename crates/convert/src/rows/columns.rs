@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn any_panel_is_a_part_of_the_transposed_matrices() {
+    fn panels_match_transposed_matrices() {
         for (shape, map) in [
             (vec![1, 1], RowMap::Concat),
             (vec![3, 5], RowMap::Concat),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_every_group_is_transposed() {
+    fn part_of_every_group_is_transposed() {
         // Three groups of 5 rows of 4 columns; of each group rows 1 to 3, of those every other
         // column.
         let (_folder, checkpoint) = checkpoint(&[15, 4]);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_such_columns_is_refused() {
+    fn missing_columns_are_refused() {
         let (_folder, checkpoint) = checkpoint(&[4, 6]);
         let make = |name, n_rows, row_elems| {
             let view = RowView { n_rows, row_elems };

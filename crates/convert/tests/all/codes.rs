@@ -37,7 +37,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 #[test]
-fn values_are_those_of_the_libraries() {
+fn values_match_libraries() {
     let mut wrong = String::new();
     let (mut n_tensors, mut n_libraries, mut n_elems) = (0, 0, 0);
     for folder in folders() {
@@ -74,7 +74,7 @@ fn values_are_those_of_the_libraries() {
 }
 
 #[test]
-fn any_piece_is_a_piece_of_the_whole() {
+fn pieces_match_the_whole() {
     for folder in folders() {
         let checkpoint = source::open(folder.as_path()).unwrap();
         for tensor in checkpoint.tensors.iter().filter(|tensor| tensor.stored.is_some()) {
@@ -134,7 +134,7 @@ fn check_repack(checkpoint: &Checkpoint, tensor: &Tensor) -> Result<Vec<DType>, 
 }
 
 #[test]
-fn blocks_hold_the_values_of_the_goldens() {
+fn repacked_blocks_hold_golden_values() {
     let mut kept: BTreeMap<String, usize> = BTreeMap::new();
     let mut decoded: BTreeMap<String, usize> = BTreeMap::new();
     for folder in folders() {

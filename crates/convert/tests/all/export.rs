@@ -24,7 +24,7 @@ fn options(checkpoint: &source::Checkpoint) -> arch::Options {
 }
 
 /// Options of the reference for a golden: its target, or the requested part.
-fn told(dir: &Path, key: &str) -> Option<String> {
+fn stated(dir: &Path, key: &str) -> Option<String> {
     let text = fs::read(dir.join("expected.json")).ok()?;
     let expected: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     expected[key].as_str().map(str::to_owned)
@@ -235,10 +235,10 @@ fn export_inverts_conversion() {
         let architecture = row_of(&dir);
         let lost = lost.entry(architecture).or_default();
         // A part of a model is not a model.
-        if told(&dir, "prediction").is_some() {
+        if stated(&dir, "prediction").is_some() {
             continue;
         }
-        if told(&dir, "target").is_some() {
+        if stated(&dir, "target").is_some() {
             lost.push(format!("{name}: a draft"));
             continue;
         }
@@ -278,7 +278,7 @@ fn compare(name: &str, before: &Metadata, after: &Metadata) -> Result<(), String
 }
 
 #[test]
-fn equal_input_gives_equal_bytes_and_quantized_input_its_own_values() {
+fn export_is_deterministic_and_dequantizes() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("m.gguf");
     to_gguf(&testkit::checkpoint("llama"), "q4_k_m", &path);
@@ -306,7 +306,7 @@ fn equal_input_gives_equal_bytes_and_quantized_input_its_own_values() {
 }
 
 #[test]
-fn the_folder_appears_whole_or_not_at_all() {
+fn export_folder_appears_whole() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("m.gguf");
     to_gguf(&testkit::checkpoint("llama-tied"), "f16", &path);
@@ -358,7 +358,7 @@ fn the_folder_appears_whole_or_not_at_all() {
 }
 
 #[test]
-fn the_index_and_templates_are_where_transformers_looks() {
+fn index_and_templates_are_placed_for_transformers() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("m.gguf");
     to_gguf(&testkit::checkpoint("llama-2-7b-chat-v0.3-noise"), "f32", &path);

@@ -45,7 +45,7 @@ const ADDED: &[(&str, &str)] = &[("bert-classifier", "cls.weight"), ("bert-class
 const TIED: &[&str] = &["qwen2moe-stacked"];
 
 #[test]
-fn tensors_have_the_bytes_of_the_reference() {
+fn tensor_bytes_match_reference() {
     let temporary = tempfile::tempdir().expect("a folder");
     let mut wrong = String::new();
     let mut n_tensors = 0;

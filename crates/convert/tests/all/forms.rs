@@ -49,7 +49,7 @@ fn differences(path: &Path, recipe: &str, expected: &Json) -> String {
 }
 
 #[test]
-fn whole_files_are_those_of_the_reference() {
+fn files_match_reference() {
     let temporary = tempfile::tempdir().unwrap();
     let mut wrong = String::new();
     let mut n_quantized = 0;

@@ -36,7 +36,7 @@ fn listing(imatrix: &Imatrix, given_path: &str) -> Vec<String> {
 }
 
 #[test]
-fn weights_and_provenance_are_the_reference_s() {
+fn weights_and_provenance_match_reference() {
     let given_path = "an importance matrix under a long name/".repeat(3) + "that goes on and on.imatrix";
     for name in FILES {
         let imatrix = open(name);
@@ -51,7 +51,7 @@ fn weights_and_provenance_are_the_reference_s() {
 }
 
 #[test]
-fn coverage_names_the_expert_that_saw_nothing() {
+fn coverage_names_unused_expert() {
     let tensor =
         |name, dims: &[u64]| TensorFacts { name, shape: Shape::new(dims).unwrap(), dtype: DType::Q4_0 };
     let tensors = [
@@ -74,7 +74,7 @@ fn coverage_names_the_expert_that_saw_nothing() {
 }
 
 #[test]
-fn sizes_are_those_of_the_tensor() {
+fn matrix_size_must_match_tensor() {
     let mut imatrix = open("mixtral.gguf");
     let tensor =
         |name, dims: &[u64]| TensorFacts { name, shape: Shape::new(dims).unwrap(), dtype: DType::F32 };
@@ -90,7 +90,7 @@ fn sizes_are_those_of_the_tensor() {
 }
 
 #[test]
-fn filters_look_for_parts_of_names() {
+fn filters_match_substrings() {
     let mut imatrix = open("mixtral.dat");
     imatrix.include(&[]);
     assert_eq!(imatrix.entries.len(), 16);
@@ -103,7 +103,7 @@ fn filters_look_for_parts_of_names() {
 }
 
 #[test]
-fn a_weight_that_is_not_finite_is_named() {
+fn non_finite_weight_is_named() {
     for (file, bad) in [("mixtral.gguf", f32::NAN), ("mixtral.dat", f32::INFINITY)] {
         let mut imatrix = open(file);
         imatrix.entries.get_mut("blk.1.attn_k.weight").unwrap().weights[7] = bad;
@@ -114,7 +114,7 @@ fn a_weight_that_is_not_finite_is_named() {
 
 /// No cut and no single wrong byte may panic or ask for more memory than the file has.
 #[test]
-fn damage_is_an_error_or_a_value() {
+fn damaged_matrix_is_error_or_value() {
     for name in FILES {
         let bytes = fs::read(path(name)).unwrap();
         for end in (0..bytes.len()).step_by(7) {

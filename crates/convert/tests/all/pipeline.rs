@@ -63,7 +63,7 @@ fn run_cut(tasks: &[TensorTask<'_>], files: &[PlannedFile], job_elems: u64, thre
 }
 
 #[test]
-fn how_work_is_cut_changes_no_byte() {
+fn job_division_changes_no_byte() {
     // Heads are cut through, vectors are permuted, experts are stacked.
     for model in ["llama", "llama-bias", "llama-sharded", "mixtral", "llama-tied"] {
         let conversion =
@@ -81,7 +81,7 @@ fn how_work_is_cut_changes_no_byte() {
 
 /// The precision that the reference's two steps lose is lost with `via` and kept without.
 #[test]
-fn via_is_conversion_in_two_steps() {
+fn via_equals_conversion_in_two_steps() {
     let folder = tempfile::tempdir().unwrap();
     let bf16 = testkit::checkpoint("llama");
     // The same checkpoint in f32, moved off the grid of bf16 by less than half a step.
@@ -133,7 +133,7 @@ fn via_is_conversion_in_two_steps() {
 }
 
 #[test]
-fn the_first_error_in_order_wins_on_any_number_of_threads() {
+fn first_error_wins_for_any_thread_count() {
     let mut values = vec![1.0f32; 64];
     let first_bad = {
         values[7] = f32::NAN;

@@ -72,7 +72,7 @@ fn differences(path: &Path, recipe: &str, expected: &Json) -> String {
 }
 
 #[test]
-fn whole_files_are_those_of_the_reference() {
+fn files_match_reference() {
     let temporary = tempfile::tempdir().unwrap();
     let (mut wrong, mut n_files) = (String::new(), 0);
     for name in testkit::projector_names() {
@@ -100,7 +100,7 @@ fn whole_files_are_those_of_the_reference() {
 }
 
 #[test]
-fn every_row_of_the_table_has_a_golden() {
+fn every_projector_has_a_golden() {
     let mut without: BTreeSet<&str> = arch::PROJECTORS.iter().map(|row| row.name).collect();
     for name in testkit::projector_names() {
         let config = fs::read(testkit::projector(&name).join("config.json")).unwrap();
@@ -116,7 +116,7 @@ fn every_row_of_the_table_has_a_golden() {
 }
 
 #[test]
-fn no_class_has_two_rows_and_rows_are_sorted() {
+fn classes_are_unique_and_sorted() {
     let classes: Vec<&str> = arch::PROJECTORS.iter().flat_map(|row| row.classes.iter().copied()).collect();
     assert_eq!(classes.iter().collect::<BTreeSet<_>>().len(), classes.len());
     assert!(arch::PROJECTORS.is_sorted_by_key(|row| row.name));

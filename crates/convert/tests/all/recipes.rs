@@ -187,18 +187,18 @@ fn compare(folder: &str, all: bool) -> usize {
 }
 
 #[test]
-fn snapshots_of_twelve_models_are_equal() {
+fn recipes_match_reference_snapshots() {
     assert_eq!(compare("snapshots", false), 396);
 }
 
 #[test]
-fn dry_runs_of_the_reference_are_equal() {
+fn recipes_match_reference_dry_runs() {
     assert_eq!(compare("dry-run", true), 1524);
 }
 
 /// The table says what is needed without knowing a model: it must agree with the tool for a llama.
 #[test]
-fn recipes_know_whether_they_need_an_importance_matrix() {
+fn recipes_state_need_for_importance_matrix() {
     let path = files("dry-run").into_iter().find(|path| path.ends_with("llama-grouped.txt")).unwrap();
     let sections = parse(&path).sections;
     let without = sections.iter().filter(|section| !section.options.iter().any(|option| option == "imatrix"));

@@ -32,7 +32,7 @@ fn decoded(file: &File, name: &str) -> (DType, Vec<f32>) {
 }
 
 #[test]
-fn kept_tensors_hold_the_values_of_the_float_file() {
+fn kept_tensors_match_float_file() {
     use DType::{Q2_0, Q4_0, Q5_0, Q8_0};
     let temporary = tempfile::tempdir().unwrap();
     let all = |dtype| vec![(dtype, 14)];
@@ -76,7 +76,7 @@ fn kept_tensors_hold_the_values_of_the_float_file() {
 }
 
 #[test]
-fn options_that_name_a_type_win() {
+fn explicit_types_override_repack() {
     let folder = testkit::form("packed-4bit");
     let input = CheckpointInput::open(folder.as_path(), &arch::Options::default()).unwrap();
     let mut request = Request::default();
@@ -98,7 +98,7 @@ fn options_that_name_a_type_win() {
 
 /// Checkpoints without quantized weights.
 #[test]
-fn plain_checkpoints_have_nothing_to_keep() {
+fn plain_checkpoint_has_nothing_to_keep() {
     let input =
         CheckpointInput::open(testkit::checkpoint("llama").as_path(), &arch::Options::default()).unwrap();
     assert!(input.repacked().unwrap().iter().all(|made| *made == Repacked::Plain));

@@ -55,17 +55,17 @@ fn stop(checked: &CheckedConversion<'_, CheckpointInput>, paths: &[PathBuf], sto
 }
 
 /// Resumes from the state that [`stop`] left, and returns the messages.
-fn go_on(
+fn resume_run(
     checked: &CheckedConversion<'_, CheckpointInput>,
     paths: &[PathBuf],
     resume: bool,
 ) -> Result<Option<Resumed>, Error> {
-    let (origin, cancel, said) = (origin(), AtomicBool::new(false), Mutex::new(None));
-    let on_resume = |resumed| *said.lock().unwrap() = Some(resumed);
+    let (origin, cancel, report) = (origin(), AtomicBool::new(false), Mutex::new(None));
+    let on_resume = |resumed| *report.lock().unwrap() = Some(resumed);
     let journaling = Journaling { origin: &origin, resume, on_resume: &on_resume };
     let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
     checked.write_resumable(paths, false, journaling, &RunOptions::default(), watch)?;
-    Ok(said.into_inner().unwrap())
+    Ok(report.into_inner().unwrap())
 }
 
 /// For each range of the journal of `first`: whether it has a checksum, and its number of bytes.
@@ -78,7 +78,7 @@ fn checksums(first: &Path) -> Vec<(bool, u64)> {
 
 /// A byte that turned over in any tensor is found, in what is held to a checksum and in what is made again.
 #[test]
-fn what_a_disk_changed_is_found_in_rows_of_every_kind() {
+fn changed_bytes_are_found_in_all_rows() {
     let folder = tempfile::tempdir().unwrap();
     let golden = testkit::checkpoint("llama");
     // Copied as stored, rounded to the nearest, scales that follow from the values, searches, and both in one file.
@@ -96,23 +96,23 @@ fn what_a_disk_changed_is_found_in_rows_of_every_kind() {
         let path = folder.path().join(recipe);
         let paths = std::slice::from_ref(&path);
         let partial = Output::temporary_path_of(&path);
-        assert_eq!(go_on(&checked, paths, false).unwrap(), None);
+        assert_eq!(resume_run(&checked, paths, false).unwrap(), None);
         let expected = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
 
         stop(&checked, paths, Stopped::AfterRowsOfPart);
         assert!(checksums(&path).iter().all(|(has_one, _)| *has_one), "{recipe}");
-        let said = go_on(&checked, paths, true).unwrap().unwrap();
-        assert_eq!((said.wrong_bytes, fs::read(&path).unwrap() == expected), (0, true), "{recipe}");
+        let report = resume_run(&checked, paths, true).unwrap().unwrap();
+        assert_eq!((report.wrong_bytes, fs::read(&path).unwrap() == expected), (0, true), "{recipe}");
         fs::remove_file(&path).unwrap();
 
         stop(&checked, paths, Stopped::AfterRows);
         let noted = checksums(&path);
         let kinds = |kind| noted.iter().any(|(has_one, _)| *has_one == kind);
         assert_eq!((kinds(true), kinds(false)), (has_checksums, lacks_checksums), "{recipe}");
-        let said = go_on(&checked, paths, true).unwrap().unwrap();
+        let report = resume_run(&checked, paths, true).unwrap().unwrap();
         let all_bytes: u64 = noted.iter().map(|(_, n_bytes)| n_bytes).sum();
-        assert_eq!((said.done_bytes, said.wrong_bytes), (all_bytes, 0), "{recipe}");
+        assert_eq!((report.done_bytes, report.wrong_bytes), (all_bytes, 0), "{recipe}");
         assert!(fs::read(&path).unwrap() == expected, "{recipe}");
         fs::remove_file(&path).unwrap();
 
@@ -124,9 +124,9 @@ fn what_a_disk_changed_is_found_in_rows_of_every_kind() {
             let mut bytes = fs::read(&partial).unwrap();
             bytes[at as usize] ^= 1 << (index % 8);
             fs::write(&partial, bytes).unwrap();
-            let said = go_on(&checked, paths, true).unwrap().unwrap();
-            assert!(said.wrong_bytes > 0, "{recipe}: byte {at} of `{}` is not found", tensor.name);
-            assert!(said.wrong_bytes < all_bytes, "{recipe}: `{}`", tensor.name);
+            let report = resume_run(&checked, paths, true).unwrap().unwrap();
+            assert!(report.wrong_bytes > 0, "{recipe}: byte {at} of `{}` is not found", tensor.name);
+            assert!(report.wrong_bytes < all_bytes, "{recipe}: `{}`", tensor.name);
             assert!(fs::read(&path).unwrap() == expected, "{recipe}: `{}`", tensor.name);
             fs::remove_file(&path).unwrap();
         }
@@ -134,7 +134,7 @@ fn what_a_disk_changed_is_found_in_rows_of_every_kind() {
 }
 
 #[test]
-fn a_run_that_stopped_between_two_names_is_finished() {
+fn run_stopped_between_renames_is_finished() {
     let folder = tempfile::tempdir().unwrap();
     let golden = testkit::checkpoint("llama");
     let conversion = Conversion::open(&golden).unwrap().recipe("q8_0").unwrap().recipe("f16").unwrap();
@@ -149,7 +149,7 @@ fn a_run_that_stopped_between_two_names_is_finished() {
         names
     };
     let files = || paths.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>();
-    go_on(&checked, &paths, false).unwrap();
+    resume_run(&checked, &paths, false).unwrap();
     assert_eq!(names(), ["a", "b"]);
     let expected = files();
     let clear = || paths.iter().for_each(|path| fs::remove_file(path).unwrap());
@@ -157,10 +157,10 @@ fn a_run_that_stopped_between_two_names_is_finished() {
 
     stop(&checked, &paths, Stopped::BetweenNames);
     assert_eq!(names(), [".a.journal", ".a.partial", "b"]);
-    assert!(matches!(go_on(&checked, &paths, false), Err(Error::Unfinished { .. })));
-    let said = go_on(&checked, &paths, true).unwrap().unwrap();
-    assert_eq!(said.wrong_bytes, 0);
-    assert!(said.done_bytes > 0 && said.done_bytes < said.total_bytes, "{said:?}");
+    assert!(matches!(resume_run(&checked, &paths, false), Err(Error::Unfinished { .. })));
+    let report = resume_run(&checked, &paths, true).unwrap().unwrap();
+    assert_eq!(report.wrong_bytes, 0);
+    assert!(report.done_bytes > 0 && report.done_bytes < report.total_bytes, "{report:?}");
     assert_eq!((names(), files() == expected), (vec!["a".to_owned(), "b".to_owned()], true));
     clear();
 
@@ -170,7 +170,7 @@ fn a_run_that_stopped_between_two_names_is_finished() {
         let mut other = expected[1].clone();
         other[wrong] ^= 1;
         fs::write(&paths[1], &other).unwrap();
-        let refused = go_on(&checked, &paths, true);
+        let refused = resume_run(&checked, &paths, true);
         assert!(matches!(refused, Err(Error::Gguf(gguf::Error::Exists { path })) if path == paths[1]));
         assert!(fs::read(&paths[1]).unwrap() == other);
         for name in names() {

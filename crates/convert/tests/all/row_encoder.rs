@@ -71,7 +71,7 @@ fn made(
 }
 
 #[test]
-fn an_encoder_changes_the_rows_that_it_wants_and_no_others() {
+fn encoder_changes_only_selected_rows() {
     let folder = tempfile::tempdir().unwrap();
     let plain = made(None, &["q4_k_s", "q8_0"], 1, folder.path()).unwrap();
     for threads in [1, 3] {
@@ -113,7 +113,7 @@ fn an_encoder_changes_the_rows_that_it_wants_and_no_others() {
 }
 
 #[test]
-fn an_encoder_that_fails_ends_the_run_by_name() {
+fn encoder_failure_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let failing = Marks { fails_at: Some(17), ..marks("blk.1.ffn_up") };
     let error = made(Some(&failing), &["q4_k_s"], 2, folder.path()).unwrap_err();

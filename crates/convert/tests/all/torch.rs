@@ -44,7 +44,7 @@ fn convert(folder: &Path, recipe: &str) -> Result<Vec<u8>, convert::Error> {
 
 fn convert_folder(folder: Folder, recipe: &str) -> Result<Vec<u8>, convert::Error> {
     let out = folder.path().with_extension(format!("{recipe}.gguf"));
-    let _replaced = fs::remove_file(&out);
+    let _ = fs::remove_file(&out);
     let input = CheckpointInput::open(folder, &arch::Options::default())?;
     Conversion::new(input).recipe(recipe)?.plan()?.check()?.write(&out, &RunOptions::default())?;
     Ok(fs::read(out).expect("the file was just written"))
@@ -56,7 +56,7 @@ fn summary(file: &[u8]) -> Json {
 }
 
 #[test]
-fn whole_files_are_those_of_the_reference() {
+fn files_match_reference() {
     let entries = fs::read_dir(golden("")).expect("goldens");
     let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| golden(name).join("expected.json").is_file()).collect();
@@ -78,7 +78,7 @@ fn whole_files_are_those_of_the_reference() {
 
 /// Hugging Face's copy wins where both are there, and a note says what was left aside; `mistral_format` takes the other.
 #[test]
-fn one_of_two_copies_is_read() {
+fn only_one_of_two_copies_is_read() {
     let (_temporary, both) = folder("bin");
     copy("mistral-spm", &both);
     fs::copy(golden("tokenizer.model"), both.join("tokenizer.model.v3")).expect("a tokenizer");
@@ -97,7 +97,7 @@ fn one_of_two_copies_is_read() {
 
 /// The tokenizer of Llama 3: ranks in base64 under the name of a SentencePiece model.
 #[test]
-fn a_tokenizer_of_ranks_in_the_layout_of_meta() {
+fn rank_tokenizer_in_meta_layout_is_read() {
     let (_temporary, folder) = folder("meta-4");
     let line = |byte: u8| {
         // Two digits of base64 hold a byte.
@@ -116,7 +116,7 @@ fn a_tokenizer_of_ranks_in_the_layout_of_meta() {
 
 /// `params.json` and shapes that contradict each other.
 #[test]
-fn parameters_that_do_not_fit() {
+fn mismatched_parameters_are_refused() {
     for (name, from, to, expected) in [
         ("meta-4", "\"n_kv_heads\": 4", "\"n_kv_heads\": 2", "8 rows of 2 heads"),
         ("meta-4", "\"n_heads\": 8", "\"n_heads\": 0", "n_heads"),

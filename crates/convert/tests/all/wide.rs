@@ -94,7 +94,7 @@ fn convert_to(folder: &Path, golden: &Json, recipe: &str, path: &Path) -> Result
 }
 
 #[test]
-fn files_are_those_of_the_two_steps_of_the_reference() {
+fn files_match_two_reference_steps() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden");
     let place = tempfile::tempdir().expect("a folder");
     let (mut wrong, mut n_files) = (String::new(), 0);

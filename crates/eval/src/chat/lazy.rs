@@ -152,7 +152,7 @@ mod tests {
 
     /// Expected values are those of Python.
     #[test]
-    fn ranges_have_the_length_and_the_last_element_of_python() {
+    fn ranges_match_python() {
         for (range, len, last) in [
             ([0, 7, 3], 3, 6),
             ([7, 0, -3], 3, 1),

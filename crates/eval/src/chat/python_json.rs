@@ -177,7 +177,7 @@ mod tests {
 
     /// Compares with the output of Python 3.11's `json.dumps(value, ensure_ascii=False)`.
     #[test]
-    fn as_python_prints_it() {
+    fn json_is_printed_as_in_python() {
         let value = Value::from_serialize([(1, "a<b>'\"\n\u{1}é")]);
         assert_eq!(dumps(value, None), "[[1, \"a<b>'\\\"\\n\\u0001é\"]]");
         let value =

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_chat_is_read() {
+    fn all_chat_formats_are_read() {
         let expected = "user: Hi\nassistant: Hello\n";
         for line in [
             r#"[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]"#,

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_by_the_book() {
+    fn intervals_match_published_values() {
         // Newcombe 1998, method 3: 81 of 263.
         let [low, high] = wilson(81.0 / 263.0, 263);
         assert!((low - 0.2553).abs() < 5e-5 && (high - 0.3662).abs() < 5e-5, "{low} {high}");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_count_what_is_right() {
+    fn scores_count_correct_answers() {
         let answer = |is_right| Answer { scores: vec![0.0; 4], chosen: 0, is_right, n_tokens: 1 };
         let score = Score::of(&[answer(true), answer(false), answer(true), answer(true)]);
         assert_eq!((score.n_right, score.accuracy, score.chance), (3, 0.75, 0.25));

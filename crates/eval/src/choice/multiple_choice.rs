@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_read_in_order_or_by_their_offsets() {
+    fn tasks_are_read_in_order_or_by_offset() {
         let all = MultipleChoice::parse(&file(), 7).unwrap().tasks;
         assert_eq!(all[1].texts, [b"and two? yes".to_vec(), b"and two? no".to_vec()]);
         assert_eq!(all[0].is_right, [false, true]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_anywhere_is_noticed() {
+    fn truncation_is_detected() {
         let bytes = file();
         for end in 0..bytes.len() {
             assert!(matches!(MultipleChoice::parse(&bytes[..end], 7), Err(Error::Task { .. })), "{end}");

@@ -84,14 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ten_thousandth_draw_is_the_standard_s() {
+    fn ten_thousandth_draw_matches_standard() {
         let mut random = Mt19937::new(5489);
         let last = (0..10_000).map(|_| random.draw()).last();
         assert_eq!(last, Some(4_123_659_995));
     }
 
     #[test]
-    fn selections_are_without_repetition() {
+    fn selections_have_no_duplicates() {
         let mut selected = Mt19937::new(1).select(50, 20);
         assert_eq!(selected.len(), 20);
         selected.sort_unstable();

@@ -544,7 +544,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_are_stretches_or_take_turns() {
+    fn sections_are_contiguous_or_interleaved() {
         assert_eq!(axes(&[2, 1, 1, 0], 4, false), [0, 0, 1, 2]);
         assert_eq!(axes(&[2, 1, 1, 0], 4, true), [0, 1, 2, 0]);
         // Qwen 3 VL: 24, 20 and 20 pairs, the last ones by time.
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn temperature_grows_with_whole_lengths() {
+    fn temperature_grows_in_whole_lengths() {
         let mut query = Rows::from_vec(4, 2, vec![1.0; 8]);
         let temperature = Temperature { scale: 0.1, length: 8.0, offset: 1.0 };
         temperature.apply(&mut query, &[0, 6, 7, 23]);

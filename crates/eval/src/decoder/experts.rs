@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn bias_chooses_and_is_not_in_the_weight() {
+    fn bias_affects_choice_only() {
         let of =
             |bias: Option<Vec<f32>>| Routing { bias, ..routing(Gating::Sigmoid) }.route(vec![0.0, 2.0, -1.0]);
         assert_eq!(of(None)[1], (0, 0.5));
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_rated_by_their_two_best_experts_or_by_one() {
+    fn groups_rank_by_best_experts() {
         let grouped = |gating| Routing { n_group: 2, n_group_used: 1, ..routing(gating) };
         let logits = vec![3.0, -3.0, 1.0, 1.5];
         let of = |gating| grouped(gating).route(logits.clone()).into_iter().map(|(expert, _)| expert);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn sparse_mixer_counts_near_logits_only() {
+    fn sparse_mixer_ignores_distant_logits() {
         let chosen = sparse_mixer(vec![1.0, 0.99, -4.0, 0.5], 2);
         assert_eq!((chosen[0].0, chosen[1].0), (0, 1));
         assert!((chosen[0].1 - 1.0 / (1.0 + (-0.01f32).exp())).abs() < 1e-6);

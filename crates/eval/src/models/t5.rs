@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn far_distances_share_buckets() {
+    fn distant_positions_share_buckets() {
         // The first distance of each bucket, by `T5Attention._relative_position_bucket` of
         // transformers 5.23 with 32 buckets.
         let both = buckets(32, true, 200);

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn slopes_are_those_of_differences() {
+    fn gradients_match_finite_differences() {
         let known = [
             Activation::Silu,
             Activation::GeluTanh,
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_and_error_function_are_near_the_true_ones() {
+    fn exp_and_erf_are_accurate() {
         for i in -870..880 {
             let x = i as f32 * 0.1;
             let (found, expected) = (f64::from(exp(x)), f64::from(x).exp());

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunked_mask_starts_at_a_multiple_of_the_chunk() {
+    fn chunked_mask_starts_at_chunk_multiple() {
         let seen = |position| Mask::Chunk(4).keys(position, 9);
         assert_eq!([seen(0), seen(3), seen(4), seen(8)], [0..1, 0..4, 4..5, 8..9]);
     }

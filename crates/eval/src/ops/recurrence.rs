@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_head_sees_its_own_state_and_columns_in_order() {
+    fn heads_use_their_own_state() {
         // The state of each head counts rows from where it was; each cell says who wrote it.
         let sequences = [0..2, 2..2, 2..5];
         let mut states = vec![vec![0.0; 2], vec![7.0; 2], vec![10.0; 2]];
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_products_by_hand() {
+    fn recurrence_matches_hand_computed_sums() {
         let numbers: Vec<f32> = (1..=37).map(|i| i as f32).collect();
         for (n, expected) in [(0, 0.0), (3, 14.0), (16, 1496.0), (37, 17575.0)] {
             assert_eq!(dot(&numbers[..n], &numbers[..n]), expected);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn softplus_by_hand() {
+    fn softplus_matches_hand_computed_values() {
         assert!((softplus(0.0) - std::f32::consts::LN_2).abs() < 1e-6);
         assert!((softplus(-20.0) - 2.061_153_6e-9).abs() < 1e-14);
         assert!((softplus(19.9) - 19.9).abs() < 1e-5);

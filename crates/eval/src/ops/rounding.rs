@@ -149,7 +149,7 @@ mod tests {
 
     /// Steps of 1 and of f16(2 / 127): halves go to the even step, and files would have them elsewhere.
     #[test]
-    fn eight_bits_are_rounded_as_the_vector_kernels_do_it() {
+    fn q8_rounding_matches_vector_kernels() {
         let mut x = Rows::zeros(2, 32);
         for (i, value) in [127.0, 0.5, 1.5, -2.5, 2.500_001].into_iter().enumerate() {
             x[[0, i]] = value;

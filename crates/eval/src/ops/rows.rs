@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_unless_rows_are_detached() {
+    fn row_memory_is_reused_unless_detached() {
         let buffers = Buffers::default();
         let rows = buffers.rows(3, 4);
         let at = rows.as_slice().as_ptr();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_gathered_are_added_where_they_came_from() {
+    fn gathered_rows_are_scattered_back() {
         let from = Rows::from_vec(200, 3, (0u16..600).map(f32::from).collect());
         let indices: Vec<usize> = (0..200).filter(|row| row % 3 != 1).collect();
         let scales: Vec<f32> = indices.iter().map(|row| (row % 5) as f32).collect();

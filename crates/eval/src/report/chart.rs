@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_on_the_axis() {
+    fn ticks_are_round_and_on_axis() {
         let labels = |axis: Axis| axis.ticks().into_iter().map(short).collect::<Vec<_>>();
         let linear = Axis::over([0.013, 0.094], Scale::Linear).with_zero();
         assert_eq!(labels(linear), ["0", "0.02", "0.04", "0.06", "0.08"]);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_in_the_picture() {
+    fn points_lie_inside_the_chart() {
         for scale in [Scale::Linear, Scale::Log] {
             for values in [vec![], vec![0.0], vec![3.0], vec![1.0, 2.0], vec![f64::NAN, 1.0, f64::INFINITY]] {
                 let axis = Axis::over(values.iter().copied(), scale);
@@ -330,13 +330,13 @@ mod tests {
     }
 
     #[test]
-    fn counted_axes_have_whole_ticks() {
+    fn count_axes_have_integer_ticks() {
         let axis = Axis::over([1.0, 2.0], Scale::Linear).whole();
         assert_eq!(axis.ticks(), [1.0, 2.0]);
     }
 
     #[test]
-    fn names_of_near_points_do_not_overlap() {
+    fn labels_of_near_points_do_not_overlap() {
         let axis = Axis::over([0.0, 100.0], Scale::Linear);
         let mut chart = Chart::new(&axis, "x", &axis, "y");
         for index in 0..8 {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_smooth() {
+    fn smoothing_averages_neighbors() {
         assert_eq!(smoothed(&[0.0, 3.0, 0.0, 3.0], 1), [1.5, 1.0, 2.0, 1.5]);
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_in_windows() {
+    fn divergence_is_averaged_by_position() {
         let position = |kl| Position { nll_base: 1.0, nll: 1.0, kl, same_top: true, shared_top_k: 1 };
         let positions = [1.0, 2.0, 3.0, 3.0, 4.0, 5.0].map(position);
         assert_eq!(kl_by_place(&positions, 2), (vec![2.0, 3.0, 4.0], vec![2.0, 4.0]));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_layer_and_kind() {
+    fn names_give_layer_and_kind() {
         assert_eq!(layer_and_kind("blk.12.attn_q.weight"), (Some(12), "attn_q"));
         assert_eq!(layer_and_kind("blk.1.attn_q.bias"), (Some(1), "attn_q.bias"));
         assert_eq!(layer_and_kind("token_embd.weight"), (None, "token_embd"));

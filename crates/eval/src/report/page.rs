@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_escaped_and_charts_are_there() {
+    fn page_escapes_names_and_has_charts() {
         let page = html(&report(2)).unwrap();
         assert!(page.contains("&lt;b&gt;1.gguf") && !page.contains("<b>"));
         assert_eq!(page.matches("<svg").count(), 3, "size, position, window");
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_hold_only_the_difference_between_names() {
+    fn labels_show_only_distinct_parts() {
         let mut report = report(3);
         for (file, name) in report.files.iter_mut().zip(["q8_0", "q4_k_m", "q4_0"]) {
             file.file = format!("out/smollm2-135m-{name}.gguf");
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_has_its_own_colour() {
+    fn every_file_has_its_own_color() {
         let page = html(&report(20)).unwrap();
         let mut colours = BTreeSet::new();
         for n in 0..20 {
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_has_no_chart_of_sizes() {
+    fn single_file_has_no_size_chart() {
         let page = html(&report(1)).unwrap();
         assert_eq!(page.matches("<svg").count(), 2);
         html(&report(0)).unwrap();

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_text_and_points_are_in_the_picture() {
+    fn plot_escapes_names_and_bounds_points() {
         let file = |name: &str, bytes, cost| Plotted { name: name.to_owned(), bytes, cost };
         let svg = size_plot(&[file("Q2_K", 1_000_000, 0.3), file("a<b", 2_000_000, 0.001)], "divergence");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");

@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_coins() {
+    fn divergence_of_two_coins() {
         // p = (3/4, 1/4), q = (1/2, 1/2): 3/4 ln(3/2) + 1/4 ln(1/2).
         let position = compare_logits(&[3f32.ln(), 0.0], &[5.0, 5.0], 1, 1);
         assert!((position.kl - (0.75 * 1.5f64.ln() - 0.25 * 2f64.ln())).abs() < 1e-7, "{position:?}");
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_come_back_from_their_bytes() {
+    fn positions_round_trip() {
         for (kl, same_top, shared_top_k) in [(0.25, true, 0), (-1e-300, false, u32::MAX)] {
             let position = Position { nll_base: 1.5, nll: 1e300, kl, same_top, shared_top_k };
             assert_eq!(Position::from_bytes(&position.to_bytes()), position);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_and_the_shifted_do_not_diverge() {
+    fn equal_and_shifted_logits_do_not_diverge() {
         let base = [1.0f32, -2.0, 0.5, 30.0];
         let same = compare_logits(&base, &base, 2, 2);
         assert_eq!((same.kl, same.p_diff(), same.shared_top_k), (0.0, 0.0, 2));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_has_no_sign() {
+    fn zero_is_printed_without_sign() {
         for (value, digits, text) in [
             (-0.0004, 3, "0.000"),
             (-0.0006, 3, "-0.001"),

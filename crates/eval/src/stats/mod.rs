@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_and_errors_by_hand() {
+    fn means_and_errors_match_hand_computed() {
         // 0 and 2 in turn, twelve times: mean 1, variance 1, error of the mean 1 / sqrt(11).
         let estimate = Estimate::mean((0..12).map(|i| f64::from(i % 2) * 2.0));
         assert_eq!(estimate.value, 1.0);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_roots_by_hand() {
+    fn shares_and_roots_match_hand_computed() {
         let share = Estimate::share(1, 5);
         assert_eq!(share.value, 0.2);
         assert!((share.error - (0.2f64 * 0.8 / 4.0).sqrt()).abs() < 1e-15);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_lie_between_values() {
+    fn percentiles_interpolate_values() {
         let sorted = [1.0, 2.0, 4.0];
         for (fraction, expected) in [(0.0, 1.0), (0.25, 1.5), (0.5, 2.0), (0.75, 3.0), (1.0, 4.0), (7.0, 4.0)]
         {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn covariance_of_a_series_with_itself_is_its_variance() {
+    fn self_covariance_is_variance() {
         let values: Vec<f64> = (0..20).map(|i| f64::from(i * i % 7)).collect();
         let error = Estimate::mean(values.iter().copied()).error;
         let covariance = covariance_of_means(values.iter().map(|x| (*x, *x)));

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logits_of_known_probabilities() {
+    fn softmax_of_known_probabilities() {
         // 1/8, 4/8, 3/8, all shifted.
         let logits = [1.0f32, 4.0, 3.0].map(|p| p.ln() + 100.0);
         let softmax = LogSoftmax::of(&logits);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_are_kept_and_the_first_of_equals() {
+    fn top_k_keeps_first_of_equals() {
         let mut top = Vec::new();
         top_k(&[3.0, 1.0, 3.0, 9.0, 3.0, 2.0], 3, &mut top);
         assert_eq!(top, [(9.0, 3), (3.0, 0), (3.0, 2)]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_of_many_are_those_of_a_sort() {
+    fn top_k_matches_sort() {
         let values: Vec<f32> = (0..5000).map(|i| (testkit::mix(3, i) % 700) as f32).collect();
         let mut sorted: Vec<(f32, u32)> = values.iter().copied().zip(0..).collect();
         sorted.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));

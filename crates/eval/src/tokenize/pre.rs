@@ -558,7 +558,7 @@ mod tests {
 
     /// The list of names that the converter has is read from the reference's source.
     #[test]
-    fn every_name_that_llama_cpp_loads_has_one_row() {
+    fn every_pre_tokenizer_name_has_one_row() {
         let listed = include_str!("../../../arch/src/vocab/pre/names.txt");
         let listed: HashSet<&str> = listed.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(names().count(), listed.len());

@@ -117,26 +117,26 @@ mod tests {
     }
 
     #[test]
-    fn what_no_expression_matches_stays_in_one_piece() {
+    fn unmatched_text_stays_in_one_piece() {
         let steps = [Step::Expression("[0-9]")];
         assert_eq!(words(&steps, "ab12 c"), ["ab", "1", "2", " c"]);
         assert_eq!(words(&steps, ""), [""; 0]);
     }
 
     #[test]
-    fn a_step_sees_no_further_than_the_piece_before() {
+    fn steps_match_within_earlier_pieces() {
         let steps = [Step::Expression("x"), Step::Expression(r"\s+(?!\S)|\s+")];
         assert_eq!(words(&steps, "a  xa  a"), ["a", "  ", "x", "a", " ", " ", "a"]);
     }
 
     #[test]
-    fn empty_matches_cut() {
+    fn empty_matches_split_text() {
         let steps = [Step::Expression("(?=([0-9]{3})+(?![0-9]))")];
         assert_eq!(words(&steps, "1234567"), ["1", "234", "567"]);
     }
 
     #[test]
-    fn lines_and_their_ends_are_pieces() {
+    fn lines_and_line_ends_are_pieces() {
         assert_eq!(words(&[Step::Lines], "a\n\nbc\n"), ["a", "\n\n", "bc", "\n"]);
     }
 

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_has_its_character_and_back() {
+    fn bytes_map_to_characters_and_back() {
         let chars: std::collections::HashSet<char> = (0..=u8::MAX).map(byte_to_char).collect();
         assert_eq!(chars.len(), 256);
         assert!((0..=u8::MAX).all(|byte| char_to_byte(byte_to_char(byte)) == Some(byte)));
@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_character_are_replaced_one_by_one() {
+    fn invalid_utf8_bytes_are_replaced_singly() {
         assert_eq!(replaced(b"a\xf0\x9f\x98z"), "a\u{fffd}\u{fffd}\u{fffd}z");
         assert_eq!(replaced("é".as_bytes()), "é");
     }
 
     #[test]
-    fn categories_hold_what_they_should() {
+    fn categories_hold_expected_characters() {
         assert!(numbers().has('Ⅷ') && !numbers().has('x'));
         assert!(punctuation().has('_') && !punctuation().has('+'));
         assert!(marks().has('\u{903}') && !old_nonspacing_marks().has('\u{903}'));

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_come_shortest_first_and_the_last_of_equals_stays() {
+    fn prefixes_come_shortest_first() {
         let mut trie = Trie::new();
         for (id, text) in ["a", "abc", "b", "", "abc"].iter().enumerate() {
             trie.insert(text.as_bytes(), id as u32);

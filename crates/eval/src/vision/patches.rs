@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn squares_hold_their_patches_together() {
+    fn patches_of_a_square_are_adjacent() {
         let expected = [[0, 0], [0, 1], [1, 0], [1, 1], [0, 2], [0, 3], [1, 2], [1, 3]];
         assert_eq!(by_squares(2, 4, 2), expected);
         assert_eq!(by_squares(2, 2, 1), raster(2, 2));

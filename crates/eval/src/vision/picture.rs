@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn orientations_are_those_of_exif() {
+    fn orientations_match_exif() {
         // The first pixel that is stored is at: top left, top right, bottom right, bottom left; then on its side.
         assert_eq!(turned(1), (3, 2, vec![1, 2, 3, 4, 5, 6]));
         assert_eq!(turned(2), (3, 2, vec![3, 2, 1, 6, 5, 4]));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn exif_says_the_orientation_in_both_byte_orders_or_nothing() {
+    fn exif_orientation_is_read_in_both_byte_orders() {
         let little = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
         let big = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x08\0\0\0\0\0\0";
         assert_eq!(orientation(little), Some(6));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_bounded() {
+    fn picture_sizes_are_bounded() {
         assert!(matches!(Picture::new(0, 1, vec![]), Err(Error::PictureSize { .. })));
         assert!(matches!(Picture::new(MAX_SIDE, MAX_SIDE, vec![]), Err(Error::PictureSize { .. })));
         assert!(matches!(Picture::new(2, 2, vec![0; 11]), Err(Error::BrokenPicture { .. })));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_those_of_pillow() {
+    fn resampling_matches_pillow() {
         let read = |name: &str| std::fs::read(testkit::golden_path("vision").join(name)).unwrap();
         let picture = Picture::new(45, 30, read("picture.rgb")).unwrap();
         let resized = String::from_utf8(read("resized.json")).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_means_of_neighbours() {
+    fn halving_averages_neighbors() {
         // By hand: two pixels become one whose centre is between them, so that bilinear weights are 3/8 within and, one
         // pixel further out, 1/8: the first pixel has no outer left one, and 3, 3 and 1 of 7 remain.
         let picture = Picture::new(4, 1, [70, 0, 70, 0].iter().flat_map(|x| [*x; 3]).collect()).unwrap();

@@ -74,7 +74,7 @@ mod tests {
     // Expected sizes are those of the functions of transformers 5.23 that the comments above name.
 
     #[test]
-    fn nearest_sides_keep_to_both_bounds() {
+    fn nearest_sides_respect_both_bounds() {
         let qwen = |size| nearest(size, 32, 8 * 1024, 4096 * 1024).unwrap();
         assert_eq!(qwen((1000, 700)), (992, 704));
         assert_eq!(qwen((48, 80)), (96, 128));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_that_fill_keep_the_ratio() {
+    fn filling_sides_keep_aspect_ratio() {
         assert_eq!(filling((1000, 700), 48, 280), (960, 672));
         assert_eq!(filling((45, 30), 12, 12), (48, 24));
         assert_eq!(filling((3000, 2), 48, 280), (13440, 48));

@@ -45,7 +45,7 @@ const FLOORS: &[&[&str]] = &[
 ];
 
 #[test]
-fn modules_use_those_below_them_only() {
+fn modules_use_only_those_below() {
     let faults = testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, &[]);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -50,7 +50,7 @@ fn tests(file: &Path) -> Vec<(String, Vec<u32>)> {
 }
 
 #[test]
-fn ids_are_the_reference_s() {
+fn token_ids_match_reference() {
     let files = pairs();
     let own = if env::var_os("GGUF_REFERENCE_VOCABS").is_some() { 0 } else { N_OWN_PAIRS };
     assert_eq!(files.len(), N_PAIRS + own);

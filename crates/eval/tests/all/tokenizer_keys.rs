@@ -45,7 +45,7 @@ fn refused(keys: &Metadata, reading: Reading) -> Option<Error> {
 }
 
 #[test]
-fn the_keys_that_are_changed_below_are_good() {
+fn unchanged_keys_are_valid() {
     for keys in [bpe(), spm()] {
         for reading in [Reading::Model, Reading::LlamaCpp] {
             assert_eq!(refused(&keys, reading), None);
@@ -56,7 +56,7 @@ fn the_keys_that_are_changed_below_are_good() {
 }
 
 #[test]
-fn absent_keys_and_wrong_types() {
+fn missing_and_mistyped_keys_are_refused() {
     for key in ["tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.merges"] {
         assert_eq!(error(bpe(), key, None), format!("metadata key `{key}` is missing"));
     }
@@ -79,7 +79,7 @@ fn absent_keys_and_wrong_types() {
 }
 
 #[test]
-fn lists_of_the_wrong_length() {
+fn lists_of_wrong_length_are_refused() {
     let short = |key, value| error(spm(), key, Some(Value::Array(value)));
     assert_eq!(
         short("tokenizer.ggml.scores", Array::F32(vec![0.0; 3])),
@@ -92,7 +92,7 @@ fn lists_of_the_wrong_length() {
 }
 
 #[test]
-fn scores_that_are_not_numbers() {
+fn nan_scores_are_refused() {
     let scores = Value::Array(Array::F32(vec![0.0, 0.0, 0.0, f32::NAN]));
     assert_eq!(
         error(spm(), "tokenizer.ggml.scores", Some(scores)),
@@ -101,7 +101,7 @@ fn scores_that_are_not_numbers() {
 }
 
 #[test]
-fn merges_that_are_none_or_name_absent_tokens() {
+fn invalid_merges_are_refused() {
     assert_eq!(
         error(bpe(), "tokenizer.ggml.merges", Some(texts(&["a b", "ab"]))),
         "`tokenizer.ggml.merges`: merge 1 is not two tokens: `ab`"
@@ -119,7 +119,7 @@ fn merges_that_are_none_or_name_absent_tokens() {
 }
 
 #[test]
-fn special_ids_beyond_the_vocabulary() {
+fn special_ids_beyond_vocabulary_are_refused() {
     for name in ["bos", "eos", "unknown", "seperator"] {
         let key = format!("tokenizer.ggml.{name}_token_id");
         let mut keys = bpe();
@@ -135,7 +135,7 @@ fn special_ids_beyond_the_vocabulary() {
 }
 
 #[test]
-fn tokens_that_are_listed_twice() {
+fn duplicate_tokens_are_refused() {
     assert_eq!(
         error(bpe(), "tokenizer.ggml.tokens", Some(texts(&["a", "b", "ab", "x", "\u{120}", "b"]))),
         "tokens 1 and 5 are both `b`"
@@ -143,7 +143,7 @@ fn tokens_that_are_listed_twice() {
 }
 
 #[test]
-fn unknown_names_of_pre_tokenizers_are_seen_where_none_is_used() {
+fn unused_unknown_pre_tokenizer_is_reported() {
     let mut keys = spm();
     assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), None);
     keys.set("tokenizer.ggml.pre", "foo");
@@ -153,7 +153,7 @@ fn unknown_names_of_pre_tokenizers_are_seen_where_none_is_used() {
 }
 
 #[test]
-fn what_is_added_must_be_named() {
+fn added_tokens_need_an_id() {
     let mut keys = bpe();
     keys.set("tokenizer.ggml.add_bos_token", true);
     let tokenizer = Tokenizer::from_metadata(&keys).unwrap();
@@ -165,7 +165,7 @@ fn what_is_added_must_be_named() {
 }
 
 #[test]
-fn plamo_needs_all_bytes() {
+fn plamo_requires_all_byte_tokens() {
     let mut keys = spm();
     keys.set("tokenizer.ggml.model", "plamo2");
     assert_eq!(refused(&keys, Reading::Model).unwrap().to_string(), "byte 0x00 has no token");
@@ -173,7 +173,7 @@ fn plamo_needs_all_bytes() {
 
 /// Source: `llama_vocab::impl::load` of llama.cpp b11312.
 #[test]
-fn end_tokens_follow_keys_texts_and_exceptions() {
+fn end_tokens_follow_keys_and_texts() {
     let ends = |tokens: &[&str], further: &[(&str, u32)]| {
         let mut keys = bpe();
         let all: Vec<&str> =

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_used_again() {
+    fn slots_are_reused() {
         static SLOTS: Slots = Slots::new();
         let all = || {
             let mut all = Vec::new();

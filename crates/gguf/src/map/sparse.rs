@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_there_when_all_their_blocks_are() {
+    fn bytes_are_available_with_all_blocks() {
         let file = file(true);
         assert_eq!(file.get(0..1), None);
         fill(&file, 1);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_everybody_is_done_with_goes() {
+    fn released_blocks_are_freed() {
         let file = file(true);
         let parts = [0..BLOCK / 2, BLOCK / 2..2 * BLOCK];
         for part in &parts {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_may_be_reading_stays() {
+    fn blocks_in_use_are_kept() {
         let file = file(true);
         let whole = 0..BLOCK;
         // Read without an announcement by one thread, announced and finished by another.

@@ -12,7 +12,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn threads_write_and_only_finish_names_the_file() {
+fn only_finish_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     let output = Output::create(&path, 100_000, false).unwrap();
@@ -35,7 +35,7 @@ fn threads_write_and_only_finish_names_the_file() {
 }
 
 #[test]
-fn dropping_removes() {
+fn dropped_output_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let output = Output::create(&folder.path().join("x.gguf"), 10, false).unwrap();
     output.write_at(0, b"abc").unwrap();
@@ -44,7 +44,7 @@ fn dropping_removes() {
 }
 
 #[test]
-fn an_existing_file_stays_without_force_and_is_replaced_with_it() {
+fn existing_file_is_replaced_only_by_force() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.gguf");
     let early = Output::create(&path, 3, false).unwrap();
@@ -90,7 +90,7 @@ fn links_are_followed_to_files_only() {
 
 #[test]
 #[cfg(unix)]
-fn what_dead_processes_left_is_found() {
+fn leftovers_of_dead_processes_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mut child = std::process::Command::new("true").spawn().unwrap();
@@ -117,7 +117,7 @@ fn what_dead_processes_left_is_found() {
 }
 
 #[test]
-fn the_last_step_itself_replaces_nothing() {
+fn final_rename_replaces_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, "from").unwrap();
@@ -131,7 +131,7 @@ fn the_last_step_itself_replaces_nothing() {
 }
 
 #[test]
-fn what_cannot_be_written() {
+fn unwritable_outputs_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for force in [false, true] {
         assert!(matches!(Output::create(folder.path(), 1, force), Err(Error::NotAFile { .. })));
@@ -158,7 +158,7 @@ fn what_cannot_be_written() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn space_that_is_not_there_is_reported_at_once() {
+fn missing_space_is_reported_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.gguf");
     let Err(error) = Output::create(&path, i64::MAX as u64, false) else { panic!("8 EiB reserved") };
@@ -168,7 +168,7 @@ fn space_that_is_not_there_is_reported_at_once() {
 }
 
 #[test]
-fn what_was_claimed_stays_until_it_is_finished_or_discarded() {
+fn claimed_output_stays_until_finished_or_discarded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.gguf");
     let claim = |claim| Output::claim(&path, 3, false, claim);
@@ -207,7 +207,7 @@ fn what_was_claimed_stays_until_it_is_finished_or_discarded() {
 }
 
 #[test]
-fn a_lock_ends_with_its_output_though_a_starting_child_has_the_file_too() {
+fn lock_ends_with_output_despite_child() {
     let folder = tempfile::tempdir().unwrap();
     let claim = || Output::claim(&folder.path().join("x.gguf"), 3, false, Claim::GoOn);
     let output = claim().unwrap();
@@ -219,7 +219,7 @@ fn a_lock_ends_with_its_output_though_a_starting_child_has_the_file_too() {
 }
 
 #[test]
-fn a_name_that_was_given_can_be_taken_back() {
+fn final_name_can_be_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.gguf");
     let mut output = Output::claim(&path, 3, false, Claim::Anew).unwrap();
@@ -240,7 +240,7 @@ fn a_name_that_was_given_can_be_taken_back() {
 
 #[test]
 #[cfg(unix)]
-fn a_link_under_the_temporary_name_is_not_followed() {
+fn link_at_temporary_name_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.gguf");
     fs::write(folder.path().join("other"), "mine").unwrap();
@@ -260,7 +260,7 @@ fn hidden_names_of_long_names_differ() {
 
 #[test]
 #[cfg(unix)]
-fn files_of_one_disk_need_their_room_together() {
+fn files_on_one_disk_share_its_space() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("one"), folder.path().join("two"));
     let Err(Error::NoSpace { needed, free, .. }) = check_space(&[(&one, 1 << 62)]) else { panic!("4 EiB") };

@@ -21,7 +21,7 @@ fn with_value(type_id: u32, rest: impl FnOnce(&mut Raw)) -> Raw {
 }
 
 #[test]
-fn beginnings() {
+fn invalid_headers_are_refused() {
     let parse = |bytes: &[u8]| Header::parse(bytes).unwrap_err().to_string();
     assert_eq!(parse(b""), "file ends inside the magic bytes: 4 bytes needed at offset 0, 0 left");
     assert_eq!(parse(b"GGUF\x03"), "file ends inside the version: 4 bytes needed at offset 4, 1 left");
@@ -41,7 +41,7 @@ fn beginnings() {
 }
 
 #[test]
-fn values() {
+fn invalid_values_are_refused() {
     let cases: [(&str, Raw); 12] = [
         (
             "metadata key `k`: value type 4294967295 is not known (known ids are 0 to 12)",
@@ -136,7 +136,7 @@ fn values() {
 
 /// The deepest arrays that are read, and written.
 #[test]
-fn nesting_up_to_the_limit() {
+fn nesting_is_limited() {
     let nested = |levels| {
         (1..levels).fold(Array::U8(vec![5]), |inner, _| Array::Array(vec![inner, Array::Bool(vec![])]))
     };
@@ -149,7 +149,7 @@ fn nesting_up_to_the_limit() {
 }
 
 #[test]
-fn tensors() {
+fn invalid_tensors_are_refused() {
     let one = |dims: &[u64], type_id, offset, len: usize| {
         let mut raw = Raw::v3(1, 0);
         raw.tensor("t", dims, type_id, offset);
@@ -202,7 +202,7 @@ fn tensors() {
 }
 
 #[test]
-fn a_tensor_of_another_file_is_refused() {
+fn tensor_of_another_file_is_refused() {
     let plan = |len| {
         let tensors = vec![("t".to_owned(), Shape::new(&[len]).unwrap(), DType::I8)];
         let plan = Plan::new(&Metadata::new(), tensors, Endian::Little, 32).unwrap();
@@ -214,7 +214,7 @@ fn a_tensor_of_another_file_is_refused() {
 }
 
 #[test]
-fn files_that_cannot_be_opened() {
+fn unopenable_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     for path in [folder.path(), &folder.path().join("none")] {
         let error = File::open(path).unwrap_err();
@@ -232,7 +232,7 @@ fn aligned_to(alignment: u32) -> Metadata {
 }
 
 #[test]
-fn plans() {
+fn invalid_plans_are_refused() {
     let plan = |keys: &[(&str, Value)], names: &[&str], alignment| {
         let metadata: Metadata = keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
         let row = Shape::new(&[32]).unwrap();

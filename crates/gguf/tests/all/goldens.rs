@@ -23,7 +23,7 @@ fn write_again(file: &File, shape: impl Fn(Shape) -> Shape) -> Vec<u8> {
 }
 
 #[test]
-fn written_again_as_gguf_py_writes() {
+fn rewritten_file_matches_gguf_py() {
     for (name, endian, alignment) in [
         ("py-little.gguf", Endian::Little, 32),
         ("py-big.gguf", Endian::Big, 128),
@@ -36,7 +36,7 @@ fn written_again_as_gguf_py_writes() {
 }
 
 #[test]
-fn written_again_as_gguf_cpp_writes() {
+fn rewritten_file_matches_gguf_cpp() {
     let effective = |shape: Shape| Shape::new(&shape.dims()[..shape.n_dims_effective()]).unwrap();
     let expected = open("cpp-flat.gguf");
     assert_eq!(expected.tensor("ids").unwrap().shape.dims(), [1, 1, 11]);
@@ -47,7 +47,7 @@ fn written_again_as_gguf_cpp_writes() {
 }
 
 #[test]
-fn values_are_those_that_were_given_to_gguf_py() {
+fn values_match_gguf_py_input() {
     let file = open("py-little.gguf");
     for (key, expected) in [
         ("general.architecture", Value::from("test")),
@@ -85,7 +85,7 @@ fn values_are_those_that_were_given_to_gguf_py() {
 }
 
 #[test]
-fn the_two_byte_orders_hold_the_same() {
+fn byte_orders_hold_equal_values() {
     let (little, big) = (open("py-little.gguf"), open("py-big.gguf"));
     for (key, value) in little.metadata() {
         assert_eq!(big.get(key), Some(value), "{key}");
@@ -102,7 +102,7 @@ fn the_two_byte_orders_hold_the_same() {
 
 /// `blocks-big.gguf` by the structs of ggml-common.h, `listed-big.gguf` by the reference's own program.
 #[test]
-fn blocks_of_every_type_turn_as_others_turn_them() {
+fn swapped_blocks_match_other_writers() {
     let mut dtypes = BTreeSet::new();
     for name in ["blocks", "listed"] {
         let little = open_golden(&format!("byte-orders/{name}.gguf"));

@@ -359,7 +359,7 @@ fn read(section: Section, bytes: &[u8]) -> Result<Header, Error> {
 }
 
 #[test]
-fn verdicts() {
+fn verdicts_match_reference() {
     let cases = cases();
     assert_eq!(cases.len(), 34);
     for (name, section, plan, verdict) in &cases {
@@ -384,7 +384,7 @@ fn verdicts() {
 
 /// The reference also compares what the good files say.
 #[test]
-fn content_of_the_good_ones() {
+fn valid_files_have_expected_content() {
     for (name, section, plan, verdict) in cases() {
         let (Good, true) = (verdict, section > Head) else { continue };
         let bytes = plan.write(section);

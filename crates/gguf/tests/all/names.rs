@@ -11,7 +11,7 @@ fn rows(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn parsing_is_what_the_pattern_of_the_specification_does() {
+fn parsing_follows_specified_pattern() {
     let rows = rows("names.tsv");
     assert_eq!(rows.len(), 400);
     for row in rows {
@@ -39,7 +39,7 @@ fn parsing_is_what_the_pattern_of_the_specification_does() {
 }
 
 #[test]
-fn size_labels_are_those_of_the_reference() {
+fn size_labels_match_reference() {
     let mut n_experts = 0;
     for row in rows("size_labels.tsv") {
         let (counts, expected) = row.split_once('\t').unwrap();

@@ -50,7 +50,7 @@ fn every_type() -> Metadata {
 }
 
 #[test]
-fn every_value_type_in_both_byte_orders() {
+fn value_types_round_trip_in_both_byte_orders() {
     let metadata = every_type();
     for endian in BOTH {
         let plan = Plan::new(&metadata, Vec::new(), endian, DEFAULT_ALIGNMENT).unwrap();
@@ -66,7 +66,7 @@ fn every_value_type_in_both_byte_orders() {
 }
 
 #[test]
-fn a_nan_keeps_its_bits() {
+fn nan_keeps_its_bits() {
     for endian in BOTH {
         let metadata = Metadata::from([("nan".to_owned(), Value::F32(f32::from_bits(0x7fa1_2345)))]);
         let plan = Plan::new(&metadata, Vec::new(), endian, 32).unwrap();
@@ -78,7 +78,7 @@ fn a_nan_keeps_its_bits() {
 }
 
 #[test]
-fn every_version_and_byte_order_says_the_same() {
+fn versions_and_byte_orders_agree() {
     let metadata = every_type();
     for version in 1..=3 {
         for endian in BOTH {
@@ -109,7 +109,7 @@ fn every_version_and_byte_order_says_the_same() {
 }
 
 #[test]
-fn random_files() {
+fn random_files_round_trip() {
     let mut random = Random(testkit::Draw::new(20261121));
     for _ in 0..300 {
         let content = Content::new(&mut random);
@@ -133,7 +133,7 @@ fn random_files() {
 }
 
 #[test]
-fn tensors_in_any_order_and_with_gaps_are_read() {
+fn unordered_tensors_with_gaps_are_read() {
     let mut raw = Raw::v3(3, 0);
     raw.tensor("late", &[8], 24, 128);
     raw.tensor("empty", &[8, 0], 24, 128);
@@ -148,7 +148,7 @@ fn tensors_in_any_order_and_with_gaps_are_read() {
 
 /// A small file cut at every byte: an error up to the last byte of data, no panic.
 #[test]
-fn truncation_at_every_byte() {
+fn truncation_at_every_byte_is_refused() {
     for endian in BOTH {
         let tensors = vec![
             ("first".to_owned(), Shape::new(&[32, 2]).unwrap(), DType::Q4_0),

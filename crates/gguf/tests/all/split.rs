@@ -14,7 +14,7 @@ fn golden(name: &str) -> PathBuf {
 
 /// The shards that llama-gguf-split made hold what the whole file holds.
 #[test]
-fn shards_of_the_reference_are_one_model_from_either_end() {
+fn reference_shards_open_from_either_end() {
     let whole = Model::open(&golden("py-flat.gguf")).unwrap();
     for no in 1..=2 {
         let model = Model::open(&golden(&shard_file_name("split", no, 2))).unwrap();
@@ -48,7 +48,7 @@ fn keys(no: u16, count: u16, n_tensors: i32) -> [(&'static str, Value); 3] {
 }
 
 #[test]
-fn what_can_be_wrong_between_shards() {
+fn inconsistent_shards_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) =
         (folder.path().join("m-00001-of-00002.gguf"), folder.path().join("m-00002-of-00002.gguf"));

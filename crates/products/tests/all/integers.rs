@@ -122,7 +122,7 @@ const FORMS: [(usize, usize, usize, u8); 9] = [
 ];
 
 #[test]
-fn every_level_equals_the_definition() {
+fn levels_match_definition() {
     let levels = Level::available();
     testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     let mut weights = Weights::default();
@@ -167,7 +167,7 @@ fn every_level_equals_the_definition() {
 }
 
 #[test]
-fn a_scale_that_is_no_number_is_seen() {
+fn nan_scale_propagates() {
     let form = BlockForm { elems: 32, n_minima: 0, n_scales: 0, offset: 128 };
     for level in Level::available() {
         let mut case = Case::new(form, (2, 3, 2), 1);

@@ -85,7 +85,7 @@ fn check(add: bool, scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) 
 }
 
 #[test]
-fn every_level_equals_the_definition_over_shapes() {
+fn levels_match_definition_over_shapes() {
     let size = |seed: u64, i: usize| 1 + testkit::mix(seed, i as u64) as usize % 70;
     // Each dimension takes every size up to 70, combined with random sizes of the others.
     for i in 1..=70 {
@@ -99,7 +99,7 @@ fn every_level_equals_the_definition_over_shapes() {
 }
 
 #[test]
-fn every_level_equals_the_definition_over_blocks() {
+fn levels_match_definition_over_blocks() {
     for k in [255, 256, 257, 511, 512, 515, 1024, 1100] {
         for (m, n) in [(1, 1), (7, 33), (13, 50)] {
             let seed = (k + m) as u64;
@@ -114,7 +114,7 @@ fn every_level_equals_the_definition_over_blocks() {
 }
 
 #[test]
-fn empty_sides_give_zeros_or_what_was_there() {
+fn empty_sides_give_zeros_or_old_values() {
     for level in levels() {
         for (m, n, k) in [(3, 2, 0), (0, 2, 3), (3, 0, 2)] {
             let (a, b) = (Array2::zeros((m, k)), Array2::zeros((k, n)));
@@ -180,7 +180,7 @@ fn strides_change_no_bit() {
 }
 
 #[test]
-fn right_sides_packed_by_rows_are_used_again() {
+fn packed_right_sides_are_reusable() {
     let mut right = Right::default();
     for level in levels() {
         for (m, n, k) in [(5, 100, 600), (40, 3, 20), (17, 64, 256)] {
@@ -205,7 +205,7 @@ fn right_sides_packed_by_rows_are_used_again() {
 }
 
 #[test]
-fn an_element_depends_on_its_row_and_column_alone() {
+fn element_depends_only_on_row_and_column() {
     let (m, n, k) = (50, 90, 700);
     let (a, b) = (ordinary(1, m, k), ordinary(2, k, n));
     for level in levels() {
@@ -223,7 +223,7 @@ fn an_element_depends_on_its_row_and_column_alone() {
 }
 
 #[test]
-fn second_moments_are_products_with_the_transpose() {
+fn gram_equals_product_with_transpose() {
     for (n_rows, n) in [(1, 1), (3, 70), (300, 40), (17, 131), (64, 260)] {
         let x = nasty(n as u64, n_rows, n);
         // The sum before is symmetric, as a sum of such products is.
@@ -242,7 +242,7 @@ fn second_moments_are_products_with_the_transpose() {
 /// With `u` the unit of f32 (2^-24), a sum of `k` fused steps, with its additions of blocks, its scale and what it is added to, is within
 /// `(k + 3) u` of the sum of the absolute products.
 #[test]
-fn products_are_near_sums_in_double_precision() {
+fn products_approximate_f64_sums() {
     for (m, n, k, scale) in [(20, 30, 64, 1.0f32), (7, 40, 700, 0.5), (33, 17, 2048, -3.0)] {
         let (a, b) = (ordinary(8, m, k), ordinary(9, k, n));
         for level in levels() {

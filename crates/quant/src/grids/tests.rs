@@ -9,7 +9,7 @@ fn sha256(bytes: impl IntoIterator<Item = u8>) -> String {
 
 /// The sums are printed by `scripts/golden/iq_grids.py` from the reference's `ggml-quants.c`.
 #[test]
-fn encoder_tables_are_the_reference_s() {
+fn encoder_tables_match_reference() {
     let tables: [(&str, &[u16], &str); 6] = [
         (
             "kgrid_2bit_256",
@@ -37,7 +37,7 @@ fn encoder_tables_are_the_reference_s() {
 
 /// The sums are printed by `scripts/golden/iq_grids.py` from the reference's `ggml-common.h`.
 #[test]
-fn decoder_tables_are_the_reference_s() {
+fn decoder_tables_match_reference() {
     let flat8 = |points: &[[u8; 8]]| sha256(points.iter().flatten().copied());
     let flat4 = |points: &[[u8; 4]]| sha256(points.iter().flatten().copied());
     let tables = [
@@ -86,7 +86,7 @@ fn decoder_tables_are_the_reference_s() {
 /// Every list of every codebook, rebuilt as the reference states it: sort all points by (distance, index) and keep
 /// them until the wanted number of different distances is used up.
 #[test]
-fn neighbour_lists_follow_the_rule() {
+fn neighbor_lists_follow_the_rule() {
     let codebooks = [
         (Codebook::iq2_xxs(), 8, 2, 3, 2),
         (Codebook::iq2_xs(), 8, 2, 3, 2),

@@ -109,7 +109,7 @@ mod tests {
     /// For input on which the reference aborts or reads past an array (overflowing squares, infinities, NaN),
     /// these codecs must still terminate; and a row's bytes must not depend on earlier rows.
     #[test]
-    fn any_value_is_survived_and_rows_stand_alone() {
+    fn any_value_encodes_and_rows_are_independent() {
         const ROW: usize = 512;
         let codecs = CODECS.iter().filter(|codec| codec.dtype.name().starts_with("iq"));
         let mut n_codecs = 0;

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_gives_the_nearest_value_around_every_midpoint() {
+    fn table_gives_nearest_value_around_midpoints() {
         for pair in IQ4_VALUES.windows(2) {
             let middle = (f32::from(pair[0]) + f32::from(pair[1])) / 2.0;
             for base in [middle, f32::from(pair[0]), f32::from(pair[1])] {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_gives_the_nearest_value_everywhere() {
+    fn table_gives_nearest_value_everywhere() {
         for bits in (0..=u32::MAX).step_by(9973) {
             let value = f32::from_bits(bits);
             assert_eq!(nearest_index(value), restated(value), "{value:e}");

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_serves_all_candidates() {
+    fn one_cell_serves_all_candidates() {
         let middle = |index: usize| (f32::from(IQ4_VALUES[index]) + f32::from(IQ4_VALUES[index + 1])) / 2.0;
         for thousandth in -200_000i32..=200_000 {
             let value = thousandth as f32 / 1000.0;

@@ -38,7 +38,7 @@ fn bits(value: f32) -> u32 {
 }
 
 #[test]
-fn choices_go_out_and_in_and_mean_what_the_decoder_says() {
+fn choices_round_trip_and_match_decoder() {
     assert_eq!(CODEBOOK_CODECS.len(), 5);
     for row in CODEBOOK_CODECS {
         let dtype = row.dtype;

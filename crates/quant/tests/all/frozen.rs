@@ -51,7 +51,7 @@ fn bits(value: f32) -> u32 {
 }
 
 #[test]
-fn levels_go_out_and_in_and_mean_what_the_decoder_says() {
+fn levels_round_trip_and_match_decoder() {
     for row in FROZEN {
         for (name, blocks) in blocks_of(row) {
             let n = blocks.len() / row.dtype.block_bytes() as usize * row.dtype.block_elems() as usize;
@@ -97,7 +97,7 @@ fn points_are_levels_and_increase() {
 }
 
 #[test]
-fn a_type_has_one_row_or_none() {
+fn types_have_at_most_one_row() {
     for (i, row) in FROZEN.iter().enumerate() {
         assert!(FROZEN[i + 1..].iter().all(|other| other.dtype != row.dtype), "{} twice", row.dtype);
         assert_eq!(frozen(row.dtype).map(|row| row.dtype), Some(row.dtype));

@@ -10,7 +10,7 @@ fn codecs_and_goldens_match_one_to_one() {
 }
 
 #[test]
-fn bytes_and_values_are_those_of_the_reference() {
+fn bytes_and_values_match_reference() {
     let levels = Level::available();
     testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     let outcomes = compare::compare_all(&levels);

@@ -13,7 +13,7 @@ const SHAPES: [(usize, usize); 8] = [(1, 17), (1, 33), (2, 9), (3, 7), (5, 5), (
 const POOL_ELEMS: usize = 256 * 28 * 9;
 
 #[test]
-fn levels_give_the_bytes_of_scalar() {
+fn levels_match_scalar_bytes() {
     let levels = levels();
     let single_rows = (1..=17).map(|n| (n, 1));
     let shapes: Vec<(usize, usize)> = single_rows.chain(SHAPES).collect();
@@ -46,7 +46,7 @@ fn levels_give_the_bytes_of_scalar() {
 /// The sweeps of Q3_K skip steps that surely move nothing. Here levels move often and nearly move: ties, one value
 /// that is nearly the whole sum, and sizes at which a sum is subnormal or a product overflows.
 #[test]
-fn levels_of_q3_k_move_as_those_of_scalar() {
+fn q3_k_levels_move_as_in_scalar() {
     const N_BLOCKS: usize = 37;
     const ROUNDS: u64 = 100;
     let value = |seed: u64, i: u64| {

@@ -31,7 +31,7 @@ fn seeded(seed: u32, n_items: usize) -> Vec<Item> {
 }
 
 #[test]
-fn choices_are_near_the_least_cost_and_never_above_the_budget() {
+fn choices_are_near_optimal_within_budget() {
     let mut ratios = Vec::new();
     for seed in 0..40 {
         let items = seeded(seed, 6);
@@ -55,7 +55,7 @@ fn choices_are_near_the_least_cost_and_never_above_the_budget() {
 }
 
 #[test]
-fn a_budget_is_filled_to_a_thousandth() {
+fn budget_is_filled_to_a_thousandth() {
     for seed in 0..10 {
         let items = seeded(seed, 60);
         let smallest: u64 =
@@ -68,7 +68,7 @@ fn a_budget_is_filled_to_a_thousandth() {
 }
 
 #[test]
-fn offers_that_nobody_takes_change_nothing() {
+fn dominated_offers_change_nothing() {
     // Dominated, and above the line between its neighbors.
     let items =
         [item("a", &[(10, 4.0), (15, 5.0), (20, 3.9), (30, 1.0)]), item("b", &[(10, 4.0), (40, 3.9)])];
@@ -79,7 +79,7 @@ fn offers_that_nobody_takes_change_nothing() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_budgets_are_refused() {
     let items = [item("a", &[(10, 1.0), (20, 0.5)])];
     assert_eq!(choose(&items, 9), Err(BudgetError::TooSmall { least: 10, budget: 9 }));
     assert_eq!(choose(&items, 10).unwrap().picks, [0]);
@@ -89,7 +89,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn predictions_by_hand() {
+fn predictions_match_hand_computed() {
     // Twice the error is twice the divergence. Without errors, the measured value is returned.
     assert_eq!(predicted(0.5, 4.0, 2.0), 1.0);
     assert_eq!(predicted(0.5, 1.0, 0.0), 0.5);

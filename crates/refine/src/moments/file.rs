@@ -412,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_read_as_they_are_written() {
+    fn parts_round_trip() {
         for part in [Part::Whole, Part::Expert { index: 2, n: 3 }, Part::Head { index: 0, n: 1 }] {
             assert_eq!(part_of(&part_text(part)), Some(part));
         }

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_drawn_as_often_as_they_are_likely() {
+    fn tokens_are_drawn_by_probability() {
         let p = [0.1, 0.0, 0.5, 0.4];
         let mut counts = [0; 4];
         for chunk in 0..40 {

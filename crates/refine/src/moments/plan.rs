@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_eighth_window_is_held_out_and_one_of_fewer() {
+    fn every_eighth_window_is_held_out() {
         let held = |n: usize, every| (0..n).filter(|chunk| is_held(*chunk, n, every)).collect::<Vec<_>>();
         assert_eq!(held(17, 8), [7, 15]);
         assert_eq!(held(3, 8), [2]);
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn windows_run_together_up_to_so_many_rows() {
+    fn windows_are_batched_up_to_row_limit() {
         let chunks: Vec<Vec<u32>> = [3, 3, 5, 9, 1, 1].map(|n| vec![0; n]).to_vec();
         assert_eq!(batches(&chunks, 6), [0..2, 2..3, 3..4, 4..6]);
         assert!(batches(&[], 6).is_empty());
     }
 
     #[test]
-    fn rounds_are_no_larger_than_they_may_be() {
+    fn rounds_stay_within_the_limit() {
         let input = |n_columns| PlannedInput { of: vec![(format!("{n_columns}"), Part::Whole)], n_columns };
         let widths = |step: &PlannedStep| -> Vec<Vec<usize>> {
             step.rounds.iter().map(|round| round.iter().map(|input| input.n_columns).collect()).collect()

@@ -196,7 +196,7 @@ mod tests {
 
     /// No nearby half-precision numbers cost less, block by block.
     #[test]
-    fn nothing_near_is_better() {
+    fn no_neighbor_is_better() {
         let metric = metric();
         let mut n_moved = 0;
         for codec in FROZEN {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scale_stays() {
+    fn invalid_scales_are_unchanged() {
         let sums = Sums { aa: 1.0, ag: 100.0, bb: 1.0, bg: 100.0, ab: 0.0 };
         for d in [0, 0x8000, INFINITY, 0xfc00, 0x7e00] {
             assert_eq!(sums.best([d, ONE], true), None);

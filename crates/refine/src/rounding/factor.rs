@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_blocked_factor_is_that_of_the_plain_recursion() {
+    fn blocked_factor_matches_plain_recursion() {
         let options = RoundingOptions { shrinkage: 0.1, ..RoundingOptions::default() };
         for n in [1, 2, PANEL - 1, PANEL, PANEL + 1, 3 * PANEL + 17] {
             let metric = metric(n, &options);

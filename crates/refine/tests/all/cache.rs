@@ -98,7 +98,7 @@ impl Step {
     }
 
     fn tensor(&mut self, name: &str) -> &mut (String, Vec<u64>, DType, Vec<u8>) {
-        self.tensors.iter_mut().find(|(it, ..)| it == name).unwrap()
+        self.tensors.iter_mut().find(|(tensor, ..)| tensor == name).unwrap()
     }
 }
 
@@ -121,7 +121,7 @@ fn importance(tensor: &str) -> Vec<u8> {
 /// Replaces a file instead of changing it: a mapped file must not change.
 fn write(folder: &Path, name: &str, bytes: &[u8]) {
     let path = folder.join(name);
-    let _may_not_be_there = fs::remove_file(&path);
+    let _ = fs::remove_file(&path);
     fs::write(path, bytes).unwrap();
 }
 
@@ -146,7 +146,7 @@ fn read(folder: &Path) -> Result<MomentsCache, Error> {
 }
 
 #[test]
-fn what_is_written_by_hand_is_read() {
+fn handwritten_statistics_are_read() {
     let folder = folder();
     let cache = read(folder.path()).unwrap();
     assert!(cache.is_complete());
@@ -165,7 +165,7 @@ fn what_is_written_by_hand_is_read() {
                 // Rows before have n, n - 1, .. values.
                 values[row * n - row * (row + 1) / 2 + column]
             };
-            let whole = (0..n * n).map(|it| at(it / n, it % n)).collect();
+            let whole = (0..n * n).map(|index| at(index / n, index % n)).collect();
             assert_eq!(*gram, Gram::from_sums(n, n_tokens as u64, whole).unwrap(), "{tensor}");
         }
     }
@@ -181,100 +181,106 @@ fn what_is_written_by_hand_is_read() {
 type Fault = (fn(&mut Step), &'static str);
 
 const FAULTS: &[Fault] = &[
-    (|it| it.set("version", Value::U64(2)), "belong to another version: expected 1, found 2"),
-    (|it| it.set("version", Value::from("1")), "`gguf_tools.moments.version`"),
-    (|it| it.set("step", Value::U64(2)), "step out of range"),
-    (|it| it.set("step", Value::U64(u64::MAX)), "step out of range"),
-    (|it| it.set("step", Value::U64(0)), "it contains step 0, expected in `step-00000.gguf`"),
-    (|it| it.set("n_steps", Value::U64(3)), "belong to another number of steps: expected 2, found 3"),
+    (|step| step.set("version", Value::U64(2)), "belong to another version: expected 1, found 2"),
+    (|step| step.set("version", Value::from("1")), "`gguf_tools.moments.version`"),
+    (|step| step.set("step", Value::U64(2)), "step out of range"),
+    (|step| step.set("step", Value::U64(u64::MAX)), "step out of range"),
+    (|step| step.set("step", Value::U64(0)), "it contains step 0, expected in `step-00000.gguf`"),
+    (|step| step.set("n_steps", Value::U64(3)), "belong to another number of steps: expected 2, found 3"),
     (
-        |it| it.set("model", Value::from("x")),
+        |step| step.set("model", Value::from("x")),
         "belong to another model: expected 100 bytes, SHA-256 ab, found x",
     ),
-    (|it| it.set("texts", strings(["cd", "ef"])), "belong to another text: expected cd, found cd + ef"),
+    (|step| step.set("texts", strings(["cd", "ef"])), "belong to another text: expected cd, found cd + ef"),
     (
-        |it| it.set("held_every", Value::U64(4)),
+        |step| step.set("held_every", Value::U64(4)),
         "belong to another share of held-out chunks: expected 8, found 4",
     ),
     (
-        |it| it.set("with_output", Value::Bool(true)),
+        |step| step.set("with_output", Value::Bool(true)),
         "belong to another treatment of the output matrix: expected false, found true",
     ),
     (
-        |it| it.set("activations", Value::from("rounded")),
+        |step| step.set("activations", Value::from("rounded")),
         "belong to another kind of activations: expected f32, found rounded",
     ),
-    (|it| it.set("texts", Value::U64(1)), "`gguf_tools.moments.texts`"),
+    (|step| step.set("texts", Value::U64(1)), "`gguf_tools.moments.texts`"),
     (
-        |it| it.set("texts", Value::Array(Array::String([&b"\xff"[..]].into_iter().collect()))),
+        |step| step.set("texts", Value::Array(Array::String([&b"\xff"[..]].into_iter().collect()))),
         "a name is not UTF-8",
     ),
-    (|it| it.set("columns", numbers([3, 2])), "a matrix has no input"),
+    (|step| step.set("columns", numbers([3, 2])), "a matrix has no input"),
     (
-        |it| it.set("columns", Value::Array(Array::U32(vec![3, 2, 2]))),
+        |step| step.set("columns", Value::Array(Array::U32(vec![3, 2, 2]))),
         "`gguf_tools.moments.columns` is not a list of numbers",
     ),
-    (|it| it.set("columns", numbers([4, 2, 2])), "tensor `fit.0` has an unexpected type or shape"),
-    (|it| it.set("columns", numbers([u64::MAX, 2, 2])), "tensor `fit.0` has an unexpected type or shape"),
-    (|it| it.set("columns", numbers([3, 2, 2, 2])), "tensor `fit.3` is missing"),
-    (|it| it.set("matrix.tensor", strings(["blk.0.attn_q.weight"])), "lists of matrices differ in length"),
-    (|it| it.set("matrix.part", strings(["whole"; 3])), "lists of matrices differ in length"),
-    (|it| it.set("matrix.input", numbers([0; 5])), "lists of matrices differ in length"),
-    (|it| it.set("matrix.input", numbers([0, 0, 1, 3])), "a matrix has no input"),
-    (|it| it.set("matrix.input", numbers([0, 0, 1, u64::MAX])), "a matrix has no input"),
+    (|step| step.set("columns", numbers([4, 2, 2])), "tensor `fit.0` has an unexpected type or shape"),
+    (|step| step.set("columns", numbers([u64::MAX, 2, 2])), "tensor `fit.0` has an unexpected type or shape"),
+    (|step| step.set("columns", numbers([3, 2, 2, 2])), "tensor `fit.3` is missing"),
     (
-        |it| it.set("matrix.part", strings(["whole", "whole", "expert 0/2", "expert 2/2"])),
+        |step| step.set("matrix.tensor", strings(["blk.0.attn_q.weight"])),
+        "lists of matrices differ in length",
+    ),
+    (|step| step.set("matrix.part", strings(["whole"; 3])), "lists of matrices differ in length"),
+    (|step| step.set("matrix.input", numbers([0; 5])), "lists of matrices differ in length"),
+    (|step| step.set("matrix.input", numbers([0, 0, 1, 3])), "a matrix has no input"),
+    (|step| step.set("matrix.input", numbers([0, 0, 1, u64::MAX])), "a matrix has no input"),
+    (
+        |step| step.set("matrix.part", strings(["whole", "whole", "expert 0/2", "expert 2/2"])),
         "unknown kind of matrix part",
     ),
-    (|it| it.set("matrix.part", strings(["whole", "whole", "expert 1/2", "expert 1/2"])), "duplicate matrix"),
-    (|it| it.tensor("held.1").0 = "held.9".to_owned(), "tensor `held.1` is missing"),
-    (|it| it.tensor("fit.2").2 = DType::I32, "tensor `fit.2` has an unexpected type or shape"),
     (
-        |it| {
-            let tensor = it.tensor("fit.2");
+        |step| step.set("matrix.part", strings(["whole", "whole", "expert 1/2", "expert 1/2"])),
+        "duplicate matrix",
+    ),
+    (|step| step.tensor("held.1").0 = "held.9".to_owned(), "tensor `held.1` is missing"),
+    (|step| step.tensor("fit.2").2 = DType::I32, "tensor `fit.2` has an unexpected type or shape"),
+    (
+        |step| {
+            let tensor = step.tensor("fit.2");
             (tensor.1, tensor.3) = (vec![4], floats(&[0.0; 4]));
         },
         "tensor `fit.2` has an unexpected type or shape",
     ),
-    (|it| it.tensor("counts").0 = "count".to_owned(), "expected two counts per input"),
-    (|it| it.tensor("counts").2 = DType::F64, "expected two counts per input"),
+    (|step| step.tensor("counts").0 = "count".to_owned(), "expected two counts per input"),
+    (|step| step.tensor("counts").2 = DType::F64, "expected two counts per input"),
     (
-        |it| {
-            let tensor = it.tensor("counts");
+        |step| {
+            let tensor = step.tensor("counts");
             (tensor.1, tensor.3) = (vec![2, 2], vec![0; 32]);
         },
         "expected two counts per input",
     ),
-    (|it| it.tensor("counts").3[..8].fill(0xff), "negative count"),
-    (|it| it.tensor("fit.1").3 = floats(&[1.0, f32::NAN, 1.0]), "tensor `fit.1` has non-finite values"),
-    (|it| it.tensor("held.2").3 = floats(&[f32::INFINITY; 3]), "tensor `held.2` has non-finite values"),
+    (|step| step.tensor("counts").3[..8].fill(0xff), "negative count"),
+    (|step| step.tensor("fit.1").3 = floats(&[1.0, f32::NAN, 1.0]), "tensor `fit.1` has non-finite values"),
+    (|step| step.tensor("held.2").3 = floats(&[f32::INFINITY; 3]), "tensor `held.2` has non-finite values"),
     (
-        |it| {
-            let tensor = it.tensor("importance");
+        |step| {
+            let tensor = step.tensor("importance");
             (tensor.1, tensor.2, tensor.3) = (vec![1], DType::F32, floats(&[1.0]));
         },
         "tensor `importance` is not i8",
     ),
-    (|it| it.tensor("importance").3[..8].fill(0xff), "it ends inside a tensor"),
-    (|it| it.tensor("importance").3[8] = 0xff, "a name is no text"),
+    (|step| step.tensor("importance").3[..8].fill(0xff), "it ends inside a tensor"),
+    (|step| step.tensor("importance").3[8] = 0xff, "a name is no text"),
 ];
 
 /// Fails unless the folder is refused with the name of its second file and these words.
 #[track_caller]
-fn refused(folder: &Path, says: &str) {
-    let Err(error) = read(folder) else { panic!("accepted: {says}") };
+fn refused(folder: &Path, message: &str) {
+    let Err(error) = read(folder) else { panic!("accepted: {message}") };
     let (text, path) = (error.to_string(), folder.join("step-00001.gguf").display().to_string());
-    assert!(text.contains(says) && text.contains(&path), "`{says}` of {path}, found: {text}");
+    assert!(text.contains(message) && text.contains(&path), "`{message}` of {path}, found: {text}");
 }
 
 #[test]
 fn every_fault_is_named_with_its_file() {
     let folder = folder();
-    for (change, says) in FAULTS {
+    for (change, message) in FAULTS {
         let mut step = Step::new(1);
         change(&mut step);
         write(folder.path(), "step-00001.gguf", &step.bytes());
-        refused(folder.path(), says);
+        refused(folder.path(), message);
     }
     for name in [
         "version",
@@ -295,12 +301,12 @@ fn every_fault_is_named_with_its_file() {
 }
 
 #[test]
-fn what_is_no_whole_file_of_ours_is_named() {
+fn foreign_and_partial_files_are_named() {
     let folder = folder();
     let whole = Step::new(1).bytes();
-    for (bytes, says) in [(&b""[..], "are invalid"), (b"not one", "are invalid")] {
+    for (bytes, message) in [(&b""[..], "are invalid"), (b"not one", "are invalid")] {
         write(folder.path(), "step-00001.gguf", bytes);
-        refused(folder.path(), says);
+        refused(folder.path(), message);
     }
     // The last tensor is in the last quarter.
     for end in [10, whole.len() / 4, whole.len() / 2, whole.len() * 3 / 4] {
@@ -329,7 +335,7 @@ fn what_is_no_whole_file_of_ours_is_named() {
 }
 
 #[test]
-fn mutated_files_are_refused_or_read_and_never_more() {
+fn mutated_files_are_refused_or_read() {
     let folder = folder();
     let whole = Step::new(1).bytes();
     let file = File::parse(whole.clone()).unwrap();

@@ -28,7 +28,7 @@ fn gram(n_columns: usize, n_tokens: usize) -> Gram {
 }
 
 #[test]
-fn levels_are_those_of_the_published_formulas() {
+fn levels_match_published_formulas() {
     let text = std::fs::read_to_string(testkit::golden_path("rounding.json")).unwrap();
     let golden: Value = serde_json::from_str(&text).unwrap();
     let n = |key: &str| golden[key].as_u64().unwrap() as usize;

@@ -105,7 +105,7 @@ const N: usize = 96;
 /// Each weight, row by row and column by column, has the level of the published formula: the one nearest to
 /// `w + (U E V^T) - e`, where `E` holds the errors so far.
 #[test]
-fn feedback_equals_the_published_formula() {
+fn feedback_matches_published_formula() {
     let (inputs, outputs) = (gram(1, N, 300), gram(4, M, 300));
     let weights = Data::Normal.values(7, M * N);
     let options = RoundingOptions { shrinkage: 0.1, damping: 0.01, sweeps: 0, ..RoundingOptions::default() };
@@ -142,7 +142,7 @@ fn feedback_equals_the_published_formula() {
 }
 
 #[test]
-fn descent_ends_where_no_level_alone_is_better() {
+fn descent_ends_at_single_level_optimum() {
     let (inputs, outputs) = (gram(11, N, 300), gram(14, M, 300));
     let weights = Data::Normal.values(17, M * N);
     let options = RoundingOptions {
@@ -174,7 +174,7 @@ fn descent_ends_where_no_level_alone_is_better() {
 }
 
 #[test]
-fn divergences_are_those_of_the_sum_written_out() {
+fn divergences_match_explicit_sums() {
     let (inputs, outputs) = (gram(21, N, 40), gram(24, M, 50));
     let weights = Data::Normal.values(27, M * N);
     for dtype in [DType::Q4_0, DType::Q8_0] {
@@ -226,7 +226,7 @@ fn output_statistics_lower_the_kronecker_error() {
 }
 
 #[test]
-fn bytes_depend_neither_on_threads_nor_on_the_level() {
+fn bytes_do_not_depend_on_threads_or_level() {
     const N: usize = 256;
     let (inputs, outputs) = (gram(41, N, 300), gram(44, M, 300));
     let weights = Data::Normal.values(47, M * N);
@@ -256,7 +256,7 @@ fn bytes_depend_neither_on_threads_nor_on_the_level() {
 }
 
 #[test]
-fn rows_that_do_not_matter_and_lengths_that_do_not_agree() {
+fn unused_rows_and_mismatched_lengths_are_handled() {
     let inputs = gram(51, N, 300);
     let mut sums = gram(54, M, 300).sums().to_vec();
     // The output of row 5 has no effect; row 40 behaves like row 41.

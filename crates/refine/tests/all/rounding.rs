@@ -26,7 +26,7 @@ const PLAIN: fn() -> RoundingOptions = || RoundingOptions {
 };
 
 #[test]
-fn errors_fall_for_every_type() {
+fn rounding_lowers_error_of_every_type() {
     const N: usize = 256;
     let gram = gram(1, N, 700);
     let weights = Data::Normal.values(2, 20 * N);
@@ -52,7 +52,7 @@ fn errors_fall_for_every_type() {
 
 /// No change of a single level of a row makes its error smaller where descent has come to an end.
 #[test]
-fn descent_ends_where_no_level_alone_is_better() {
+fn descent_ends_at_single_level_optimum() {
     const N: usize = 256;
     let gram = gram(3, N, 500);
     let weights = Data::Heavy.values(4, 2 * N);
@@ -117,7 +117,7 @@ fn error_of_row(gram: &Gram, row: &FrozenCodec, weights: &[f32], blocks: &[u8], 
 
 /// With four columns alive all 16^4 choices of Q4_0 can be tried.
 #[test]
-fn four_columns_against_all_choices() {
+fn four_columns_match_exhaustive_search() {
     const N: usize = 32;
     const ALIVE: [usize; 4] = [3, 9, 20, 31];
     let small = gram(5, 4, 40);
@@ -168,7 +168,7 @@ fn cost(gram: &Gram, errors: [f32; 4]) -> f64 {
 }
 
 #[test]
-fn bytes_depend_neither_on_threads_nor_on_the_level_nor_on_other_rows() {
+fn bytes_depend_only_on_the_row() {
     const N: usize = 256;
     let gram = gram(7, N, 300);
     let levels = Level::available();
@@ -203,7 +203,7 @@ fn bytes_depend_neither_on_threads_nor_on_the_level_nor_on_other_rows() {
 
 /// Scales of zero, infinite scales, weights that are not finite: their rows or groups stay, other rows do not notice.
 #[test]
-fn what_cannot_be_rounded_stays() {
+fn unroundable_rows_are_unchanged() {
     const N: usize = 256;
     let gram = gram(9, N, 300);
     let weights = Data::Normal.values(10, 3 * N);
@@ -255,7 +255,7 @@ fn what_cannot_be_rounded_stays() {
 }
 
 #[test]
-fn dead_and_repeated_columns_are_no_obstacle() {
+fn dead_and_repeated_columns_are_handled() {
     const N: usize = 64;
     let full = gram(13, N, 300);
     let mut sums = full.sums().to_vec();
@@ -282,7 +282,7 @@ fn dead_and_repeated_columns_are_no_obstacle() {
 }
 
 #[test]
-fn moments_that_say_nothing_are_refused() {
+fn empty_moments_are_refused() {
     let options = RoundingOptions::default();
     let of = |n_tokens, sums: Vec<f32>| Gram::from_sums(32, n_tokens, sums).unwrap();
     let new = |gram: &Gram| Rounding::new(gram, &options).map(|_| ()).unwrap_err().to_string();
@@ -315,7 +315,7 @@ fn moments_that_say_nothing_are_refused() {
 }
 
 #[test]
-fn output_errors_are_those_of_the_sum_written_out() {
+fn output_errors_match_explicit_sums() {
     const N: usize = 256;
     let gram = gram(17, N, 90);
     let weights = Data::Normal.values(18, 67 * N);
@@ -332,7 +332,7 @@ fn output_errors_are_those_of_the_sum_written_out() {
 }
 
 #[test]
-fn options_are_chosen_on_tokens_held_out() {
+fn options_are_chosen_on_held_out_tokens() {
     const N: usize = 256;
     let (fit, held) = (gram(19, N, 120), gram(19 + 1000, N, 400));
     let weights = Data::Normal.values(20, 8 * N);
@@ -362,7 +362,7 @@ fn options_are_chosen_on_tokens_held_out() {
 /// Scales are searched too, and errors fall further, in every sweep and not by one bit more than a rounding in any row; with the fit of
 /// whole blocks they fall further still.
 #[test]
-fn scales_that_are_searched_lower_the_error() {
+fn scale_search_lowers_the_error() {
     const N: usize = 256;
     let gram = gram(21, N, 700);
     let weights = Data::Normal.values(22, 20 * N);
@@ -404,7 +404,7 @@ fn scales_that_are_searched_lower_the_error() {
 
 /// Columns, rows and moments in which nothing can be searched, with scales that are.
 #[test]
-fn scales_of_what_says_nothing_stay() {
+fn scales_without_moments_are_unchanged() {
     const N: usize = 256;
     let options = RoundingOptions { damping: 0.0, shrinkage: 0.0, ..RoundingOptions::default() };
     // Nothing ever goes into the second half.
@@ -443,7 +443,7 @@ fn scales_of_what_says_nothing_stay() {
 }
 
 #[test]
-fn codebooks_are_rounded_again() {
+fn codebook_types_are_rounded() {
     const N: usize = 512;
     let gram = gram(23, N, 700);
     let weights = Data::Normal.values(24, 20 * N);

@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_ways_give_what_one_code_after_the_other_gives() {
+    fn fast_unpacking_matches_plain_loop() {
         let mut bytes = vec![0; 1 << 14];
         let mut state = 1u32;
         for byte in &mut bytes {
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transposed_tile() {
+    fn tile_is_transposed() {
         let rows: [u64; 8] = std::array::from_fn(|row| {
             u64::from_le_bytes(std::array::from_fn(|column| (16 * row + column) as u8))
         });

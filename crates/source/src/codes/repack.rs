@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_exact_or_none() {
+    fn f16_values_are_exact_or_none() {
         // Every half is a float and converts back; its neighbouring floats are not halves.
         for half in 0..=u16::MAX {
             let mut value = [0.0];

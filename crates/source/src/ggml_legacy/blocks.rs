@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_half_is_found_again_and_nothing_else() {
+    fn only_exact_f16_values_are_found() {
         for half in 0..=u16::MAX {
             let value = half_to_f32(half);
             let expected = value.is_finite().then_some(half);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_the_table() {
+    fn block_sizes_match_table() {
         let bytes = |id, version| Blocks::of(id, version).map(Blocks::n_bytes);
         let table = [
             (2, [Some(20), Some(20), Some(18)]),

@@ -76,7 +76,7 @@ mod tests {
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
     #[test]
-    fn a_revision_leads_to_a_snapshot() {
+    fn revision_selects_snapshot() {
         let cache = tempfile::tempdir().unwrap();
         let folder = cache.path().join("models--a--b");
         let find = |text: &str| cached(cache.path(), &Repo::parse(text).unwrap()).map(|found| found.commit);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_lacks_something_says_what() {
+    fn incomplete_snapshot_names_missing_file() {
         let folder = tempfile::tempdir().unwrap();
         let snapshot = Snapshot { path: folder.path().to_owned(), commit: COMMIT.to_owned() };
         let lacks = |with_weights| snapshot.lacks(with_weights);

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_a_listing() {
+    fn listing_entries_are_parsed() {
         let git = "a".repeat(40);
         let sha256 = "B".repeat(64);
         let file = serde_json::json!({"type": "file", "path": "x/y.json", "size": 3, "oid": git});
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_further_pages() {
+    fn next_page_links_are_parsed() {
         assert_eq!(next_page("<https://x/y?cursor=1>; rel=\"next\""), Some("https://x/y?cursor=1"));
         assert_eq!(next_page("<https://x/y>; rel=\"prev\""), None);
         assert_eq!(next_page("x"), None);

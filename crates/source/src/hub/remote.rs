@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_wanted() {
+    fn needed_files_are_selected() {
         let entry = |path: &str, n_bytes| Entry {
             path: path.to_owned(),
             n_bytes,

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_models() {
+    fn model_names_are_parsed() {
         for (text, id, revision) in [
             ("hf://meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-1B", "main"),
             ("hf://models/a/b", "a/b", "main"),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_model() {
+    fn invalid_model_names_are_refused() {
         let long = format!("a/{}", "b".repeat(95));
         for text in [
             "hf://",

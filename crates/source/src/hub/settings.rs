@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_where_the_library_has_it() {
+    fn cache_folder_matches_hub_library() {
         for (variables, cache) in [
             (&[("HOME", "/h")][..], "/h/.cache/huggingface/hub"),
             (&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")], "/x/huggingface/hub"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_comes_from_a_variable_or_a_file() {
+    fn token_is_read_from_variable_or_file() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().to_str().unwrap();
         fs::write(folder.path().join("token"), "of the file\n").unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_those_of_other_programs() {
+    fn certificate_variables_match_other_programs() {
         for (variables, file) in [
             (&[("HOME", "/h")][..], None),
             (&[("HOME", "/h"), ("CURL_CA_BUNDLE", "/c"), ("SSL_CERT_FILE", "~/s")], Some("/h/s")),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn address_and_offline() {
+    fn endpoint_and_offline_mode_are_read() {
         let plain = settings(&[("HF_HOME", "/none")]);
         assert_eq!((plain.endpoint.as_str(), plain.offline), (DEFAULT_ENDPOINT, false));
         let other =

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_and_tags() {
+    fn ranges_and_tags_are_parsed() {
         assert_eq!(parse_range("bytes 0-7/100"), Some((0, 7, Some(100))));
         assert_eq!(parse_range("bytes 5-9/*"), Some((5, 9, None)));
         for odd in ["", "bytes", "bytes */100", "bytes 1-x/3", "lines 0-1/2", "bytes 0-1"] {

@@ -200,7 +200,7 @@ mod tests {
 
     /// hqq gives `round(round(code - zero) * scale)` in its compute type.
     #[test]
-    fn codes_scales_and_zeros_are_those_of_hqq_and_make_its_output() {
+    fn hqq_parts_match_library_output() {
         for name in ["hqq-forms", "hqq-llama"] {
             let n_tensors = compare(name, |code, scale, zero, round| round(round(code - zero) * scale));
             assert!(n_tensors >= 7, "{name}");

@@ -175,7 +175,7 @@ mod tests {
 
     /// mlx gives `round(round(code * scale) + bias)` in the type of the scales.
     #[test]
-    fn codes_scales_and_biases_are_those_of_mlx_and_make_its_output() {
+    fn mlx_parts_match_library_output() {
         for (name, least) in [("mlx-affine", 21), ("mlx-metal", 1), ("mlx-llama", 8)] {
             let n_tensors = compare(name, |code, scale, bias, round| round(round(code * scale) + bias));
             assert!(n_tensors >= least, "{name}: {n_tensors}");

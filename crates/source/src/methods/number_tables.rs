@@ -156,7 +156,7 @@ mod tests {
 
     /// The tables are what rows of these types are read as, which torch is asked about in `rows.rs`.
     #[test]
-    fn tables_hold_what_rows_of_the_same_type_hold() {
+    fn number_tables_match_row_decoding() {
         let bytes: Vec<u8> = (0..=u8::MAX).collect();
         for dtype in [Dtype::F8_E4M3, Dtype::F8_E5M2, Dtype::I8] {
             let numbers = Numbers::of(dtype).unwrap();

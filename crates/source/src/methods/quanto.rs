@@ -132,7 +132,7 @@ mod tests {
 
     /// quanto gives `round(round(code * scale) - shift)` in the type of the scale.
     #[test]
-    fn codes_scales_and_shifts_are_those_of_quanto_and_make_its_output() {
+    fn quanto_parts_match_library_output() {
         let n_tensors =
             compare("quanto-packed", |code, scale, shift, round| round(round(code * scale) - shift));
         assert_eq!(n_tensors, 8);

@@ -252,7 +252,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn stars_are_any_text() {
+    fn stars_match_any_text() {
         for (pattern, name, fits) in [
             ("a.b", "a.b", true),
             ("a.b", "a.bc", false),

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tiles_are_whole() {
+    fn tiled_scales_fill_whole_tiles() {
         assert_eq!(ScaleOrder::Rows.n_bytes(129, 5), Some(645));
         assert_eq!(ScaleOrder::Tiles.n_bytes(129, 5), Some(4 * 512));
         assert_eq!(ScaleOrder::Tiles.n_bytes(1, 1), Some(512));

@@ -282,7 +282,7 @@ mod tests {
     use crate::methods::two_roundings::pieces;
 
     #[test]
-    fn codes_scales_and_zeros_are_those_of_the_formulas() {
+    fn torchao_parts_match_formulas() {
         // Codes with a flipped sign bit are offset by 8.
         let n_tensors = pieces("torchao-int4", &["plain.weight", "plain.half.weight"], |code| code - 8.0);
         assert_eq!(n_tensors, 2);

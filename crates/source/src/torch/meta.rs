@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_copy_that_orders_them() {
+    fn original_names_become_hugging_face_names() {
         for (copy, original) in [
             ("tok_embeddings.weight", "model.embed_tokens.weight"),
             ("norm.weight", "model.norm.weight"),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_fall_into_pieces() {
+    fn ranges_split_into_pieces() {
         let parts = |range: Range<u64>| (0..3).map(|at| inside(&range, at, 4)).collect::<Vec<_>>();
         assert_eq!(parts(0..12), [0..4, 0..4, 0..4]);
         assert_eq!(parts(3..9), [3..4, 0..4, 0..1]);

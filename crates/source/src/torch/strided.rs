@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_begin_where_their_strides_say() {
+    fn row_offsets_follow_strides() {
         let cube = strided(&[2, 3, 4], &[1, 8, 2]);
         let begins: Vec<u64> = (0..6).map(|row| cube.begin(row)).collect();
         assert_eq!(begins, [1, 9, 17, 2, 10, 18]);

@@ -68,7 +68,7 @@ fn read(checkpoint: &Checkpoint) -> Result<Vec<f32>, ReadError> {
 }
 
 #[test]
-fn a_module_that_is_right() {
+fn valid_module_is_read() {
     let checkpoint = open(&gptq(), &module()).unwrap();
     let values = read(&checkpoint).unwrap();
     assert_eq!(checkpoint.tensors.len(), 1);
@@ -79,7 +79,7 @@ fn a_module_that_is_right() {
 }
 
 #[test]
-fn parts_that_are_missing() {
+fn missing_parts_are_refused() {
     for name in ["a.scales", "a.qzeros"] {
         let error = open(&gptq(), &without(name)).unwrap_err();
         assert!(
@@ -92,7 +92,7 @@ fn parts_that_are_missing() {
 }
 
 #[test]
-fn shapes_and_types_that_do_not_fit() {
+fn mismatched_shapes_and_types_are_refused() {
     for (name, shape) in [
         ("a.scales", vec![2, 64]),
         ("a.scales", vec![3, 60]),
@@ -139,17 +139,17 @@ fn shapes_and_types_that_do_not_fit() {
 }
 
 #[test]
-fn groups_that_are_none() {
+fn invalid_groups_are_refused() {
     for found in [3, -1, i32::MIN, i32::MAX] {
         let spoil = |part: &mut Part| part.3[4 * 50..4 * 51].copy_from_slice(&found.to_le_bytes());
         let error = open(&gptq(), &with("a.g_idx", spoil)).unwrap_err();
-        let Error::PartValue { tensor, index: 50, found: said, .. } = &error else { panic!("{error}") };
-        assert_eq!((tensor.as_str(), *said), ("a.g_idx", i64::from(found)));
+        let Error::PartValue { tensor, index: 50, found: value, .. } = &error else { panic!("{error}") };
+        assert_eq!((tensor.as_str(), *value), ("a.g_idx", i64::from(found)));
     }
 }
 
 #[test]
-fn scales_that_are_no_numbers() {
+fn nan_scales_are_refused() {
     // NaN, infinity, and the negative ones.
     for bits in [0x7e00u16, 0x7c00, 0xfe00, 0xfc00] {
         let spoil = |part: &mut Part| {
@@ -191,7 +191,7 @@ fn compressed() -> Json {
 }
 
 #[test]
-fn packed_parts_that_do_not_fit() {
+fn mismatched_packed_parts_are_refused() {
     assert!(read(&open(&compressed(), &packed()).unwrap()).unwrap().chunks(2).all(|two| two == [-7.0, -6.0]));
     let spoiled = |name: &str, change: &dyn Fn(&mut Part)| {
         let mut parts = packed();
@@ -240,7 +240,7 @@ fn packed_parts_that_do_not_fit() {
 }
 
 #[test]
-fn parts_of_awq_that_do_not_fit() {
+fn mismatched_awq_parts_are_refused() {
     let awq = json!({"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm"});
     let module = || {
         vec![

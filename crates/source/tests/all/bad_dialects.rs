@@ -9,13 +9,13 @@ use std::fs;
 use edited::{Edited, no_value, read_all, refused};
 
 #[test]
-fn a_golden_that_is_written_again_is_read() {
+fn rewritten_golden_is_read() {
     let folder = Edited::of("bnb-4bit").folder();
     read_all(&source::open(folder.path()).unwrap()).unwrap();
 }
 
 #[test]
-fn bitsandbytes() {
+fn invalid_bitsandbytes_floats_are_refused() {
     const STATE: &str = "nf4.nested.weight.quant_state.bitsandbytes__nf4";
     refused(
         "bnb-4bit",
@@ -116,7 +116,7 @@ fn bitsandbytes() {
 }
 
 #[test]
-fn integers_of_bitsandbytes() {
+fn invalid_bitsandbytes_integers_are_refused() {
     refused("bnb-8bit", |edited| edited.remove("a.SCB"), "tensor `a.weight`: codes of I8 without scales");
     refused(
         "bnb-8bit",
@@ -146,7 +146,7 @@ fn integers_of_bitsandbytes() {
 }
 
 #[test]
-fn hqq() {
+fn invalid_hqq_is_refused() {
     refused(
         "hqq-forms",
         |edited| edited.remove("b4.axis1.W_q"),

@@ -54,12 +54,12 @@ fn error_of_header(header: &str, data_bytes: usize) -> Error {
 }
 
 #[track_caller]
-fn says(error: Error, expected: &str) {
+fn refused(error: Error, expected: &str) {
     assert_eq!(error.to_string(), expected, "{error:?}");
 }
 
 #[test]
-fn truncated_at_every_byte() {
+fn truncation_at_every_byte_is_refused() {
     let whole = file(r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#, 8);
     for n in 0..whole.len() {
         let error = error_of_file(&whole[..n]);
@@ -78,33 +78,33 @@ fn truncated_at_every_byte() {
     }
     let mut longer = whole;
     longer.push(0);
-    says(error_of_file(&longer), "`model.safetensors`: header and tensors take 70 bytes, the file has 71");
+    refused(error_of_file(&longer), "`model.safetensors`: header and tensors take 70 bytes, the file has 71");
 }
 
 #[test]
-fn headers_that_lie() {
-    says(
+fn contradictory_headers_are_refused() {
+    refused(
         error_of_file(&u64::MAX.to_le_bytes()),
         "`model.safetensors`: header of 18446744073709551615 bytes, at most 100000000 are allowed",
     );
-    says(
+    refused(
         error_of_header(r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#, 4),
         "`model.safetensors`: tensor `a`: shape [2] of F32 takes 8 bytes, the header gives bytes 0 to 4",
     );
-    says(
+    refused(
         error_of_header(r#"{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,18446744073709551615]}}"#, 4),
         "`model.safetensors`: tensor `a`: shape [2] of F16 takes 4 bytes, the header gives bytes 0 to 18446744073709551615",
     );
-    says(
+    refused(
         error_of_header(r#"{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#, 0),
         "`model.safetensors`: tensor `a`: shape [4294967296, 4294967296] of F32 is not a size in bytes",
     );
     // Found by mutation: nothing in it, and rows that no number counts.
-    says(
+    refused(
         error_of_header(r#"{"a":{"dtype":"BOOL","shape":[0,9223372036854775807],"data_offsets":[0,0]}}"#, 0),
         "`model.safetensors`: tensor `a`: shape [0, 9223372036854775807] of BOOL is not a size in bytes",
     );
-    says(
+    refused(
         error_of_header(r#"{"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}"#, 2),
         "`model.safetensors`: tensor `a`: shape [3] of F4 is not a size in bytes",
     );
@@ -113,27 +113,27 @@ fn headers_that_lie() {
             r#"{{"b":{{"dtype":"U8","shape":[4],"data_offsets":[{begin},{end}]}},"a":{{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}}}"#
         )
     };
-    says(
+    refused(
         error_of_header(&two(5, 9), 9),
         "`model.safetensors`: tensor `b` begins at byte 5 of the data, the one before it ends at 4",
     );
-    says(
+    refused(
         error_of_header(&two(3, 7), 7),
         "`model.safetensors`: tensor `b` begins at byte 3 of the data, the one before it ends at 4",
     );
-    says(
+    refused(
         error_of_header(r#"{"a":{"dtype":"Q4_0","shape":[2],"data_offsets":[0,8]}}"#, 8),
         "`model.safetensors`: tensor `a`: dtype `Q4_0` is not known",
     );
-    says(
+    refused(
         error_of_header(&header(&[("a", 1), ("a", 1)]), 8),
         "tensor `a` is both in `model.safetensors` and in `model.safetensors`",
     );
-    says(error_of_header("{}", 0), "`model.safetensors` holds no tensors");
+    refused(error_of_header("{}", 0), "`model.safetensors` holds no tensors");
 }
 
 #[test]
-fn headers_that_do_not_parse_name_the_tensor() {
+fn unparsable_header_names_the_tensor() {
     let cases = [
         ("", None),
         ("[]", None),
@@ -160,25 +160,25 @@ fn headers_that_do_not_parse_name_the_tensor() {
 const INDEX: &str = "model.safetensors.index.json";
 
 #[test]
-fn shards_and_the_index() {
+fn inconsistent_shards_and_index_are_refused() {
     let (a, b) = (vectors(&[("a", 1)]), vectors(&[("b", 1)]));
     let index =
         br#"{"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors","c":"model-2.safetensors"}}"#;
-    says(
+    refused(
         error(&[(INDEX, index), ("model-1.safetensors", &a)]),
         "weights file `model-2.safetensors` is missing: `model.safetensors.index.json` has 2 tensors in it",
     );
-    says(
+    refused(
         error(&[(INDEX, index), ("model-1.safetensors", &a), ("model-2.safetensors", &b)]),
         "`model.safetensors.index.json` and the weights files differ: no file holds `c`",
     );
     let index = br#"{"weight_map":{"a":"model-1.safetensors"}}"#;
-    says(
+    refused(
         error(&[(INDEX, index), ("model-1.safetensors", &vectors(&[("a", 1), ("x", 1), ("w", 0)]))]),
         "`model.safetensors.index.json` and the weights files differ: the index does not list `w`, `x`",
     );
     let index = br#"{"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}}"#;
-    says(
+    refused(
         error(&[
             (INDEX, index),
             ("model-1.safetensors", &a),
@@ -202,19 +202,19 @@ fn shards_and_the_index() {
         (r#"{"weight_map":[]}"#, "expected an object at `weight_map`, found an array"),
         (r#"{"weight_map":{"a":1}}"#, "expected a file name at `weight_map`.`a`, found a number"),
     ] {
-        says(error(&[(INDEX, text.as_bytes())]), &format!("`{INDEX}`: {expected}"));
+        refused(error(&[(INDEX, text.as_bytes())]), &format!("`{INDEX}`: {expected}"));
     }
     for outside in ["../model.safetensors", "/etc/passwd", "a\\\\b", "..", ""] {
         let text = format!(r#"{{"weight_map":{{"a":"{outside}"}}}}"#);
         assert!(matches!(error(&[(INDEX, text.as_bytes())]), Error::ShardOutside { .. }), "{outside}");
     }
-    says(error(&[(INDEX, br#"{"weight_map":{}}"#)]), "`model.safetensors.index.json` holds no tensors");
+    refused(error(&[(INDEX, br#"{"weight_map":{}}"#)]), "`model.safetensors.index.json` holds no tensors");
 }
 
 /// Links of a folder from a stranger, by which files of this machine would become parts of a model.
 #[cfg(unix)]
 #[test]
-fn links_out_of_the_folder() {
+fn links_out_of_folder_are_refused() {
     use std::os::unix::fs::symlink;
 
     let outside = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ fn links_out_of_the_folder() {
     let of = |to: &Path, name: &str, plain: bool| {
         let weights: &[(&str, &[u8])] = &[("model.safetensors", &a)];
         let dir = folder(&weights[..usize::from(plain)]);
-        let _may_be_absent = fs::remove_file(dir.path().join(name));
+        let _ = fs::remove_file(dir.path().join(name));
         symlink(to, dir.path().join(name)).unwrap();
         dir
     };
@@ -256,9 +256,9 @@ fn links_out_of_the_folder() {
 }
 
 #[test]
-fn numbered_files_without_an_index() {
+fn incomplete_shards_without_index_are_refused() {
     let a = vectors(&[("a", 1)]);
-    says(
+    refused(
         error(&[
             ("model-00001-of-00003.safetensors", &a),
             ("model-00003-of-00003.safetensors", &vectors(&[("c", 1)])),
@@ -267,29 +267,29 @@ fn numbered_files_without_an_index() {
     );
     let one = [("model-00001-of-00001.safetensors", &a[..])];
     assert_eq!(source::open(folder(&one).path()).unwrap().tensors.len(), 1);
-    says(
+    refused(
         error(&[("model-a.safetensors", &a), ("model.safetensors", &a)]),
         "tensor `a` is both in `model-a.safetensors` and in `model.safetensors`",
     );
 }
 
 #[test]
-fn folders_that_are_not_checkpoints() {
+fn other_folders_are_refused() {
     let dir = folder(&[]);
     assert!(matches!(source::open(dir.path()), Err(Error::NoWeights { expected }) if expected.len() == 8));
     assert!(matches!(source::open(&dir.path().join("config.json")), Err(Error::NotAFolder)));
     assert!(matches!(source::open(&dir.path().join("none")), Err(Error::Io { .. })));
     for (name, format) in [("adapter_model.safetensors", "a LoRA adapter"), ("x.gguf", "GGUF")] {
-        says(error(&[(name, b"")]), &format!("`{name}`: weights in {format}, which is not read yet"));
+        refused(error(&[(name, b"")]), &format!("`{name}`: weights in {format}, which is not read yet"));
     }
     for name in ["consolidated.00.pth", "consolidated.safetensors"] {
-        says(error(&[(name, b"")]), "`params.json` is missing");
+        refused(error(&[(name, b"")]), "`params.json` is missing");
     }
     let a = vectors(&[("a", 1)]);
     let dir = folder(&[("model.safetensors", &a)]);
     fs::remove_file(dir.path().join("config.json")).unwrap();
-    says(source::open(dir.path()).unwrap_err(), "`config.json` is missing");
-    says(
+    refused(source::open(dir.path()).unwrap_err(), "`config.json` is missing");
+    refused(
         error(&[("model.safetensors", &a), ("config.json", b"[1]")]),
         "`config.json`: expected an object, found an array",
     );
@@ -303,7 +303,7 @@ fn folders_that_are_not_checkpoints() {
 }
 
 #[test]
-fn a_small_file_that_is_too_large() {
+fn oversized_small_file_is_refused() {
     let dir = folder(&[("model.safetensors", &vectors(&[("a", 1)]))]);
     // A hole takes no room on the disk.
     let sparse = fs::File::create(dir.path().join("tokenizer.json")).unwrap();
@@ -313,7 +313,7 @@ fn a_small_file_that_is_too_large() {
 }
 
 #[test]
-fn a_broken_model_card_is_a_note() {
+fn invalid_model_card_is_noted() {
     let dir = folder(&[("model.safetensors", &vectors(&[("a", 1)])), ("README.md", b"---\na: [\n---\n")]);
     let checkpoint = source::open(dir.path()).unwrap();
     assert_eq!(checkpoint.card, None);
@@ -331,7 +331,7 @@ fn open_bytes(dir: &Path, bytes: &[u8]) -> Result<source::Checkpoint, Error> {
 }
 
 #[test]
-fn changed_bytes_never_panic_and_verdicts_agree_with_the_safetensors_crate() {
+fn changed_bytes_match_safetensors_crate() {
     let dir = folder(&[]);
     let text = r#"{"__metadata__":{"format":"pt"},"b":{"dtype":"F16","shape":[3,2],"data_offsets":[0,12]},"a":{"dtype":"I64","shape":[],"data_offsets":[12,20]},"c":{"dtype":"BOOL","shape":[0,7],"data_offsets":[20,20]}}"#;
     let whole = file(text, 20);

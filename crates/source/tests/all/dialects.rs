@@ -45,7 +45,7 @@ fn digest(values: &[f32], dtype: &str) -> String {
 }
 
 #[test]
-fn values_are_those_of_the_libraries() {
+fn values_match_libraries() {
     for name in names() {
         let checkpoint = source::open(&golden(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         let expected = fs::read_to_string(golden(&name).join("expected.txt")).unwrap();
@@ -87,7 +87,7 @@ fn values_are_those_of_the_libraries() {
 }
 
 #[test]
-fn any_rows_and_columns_are_those_of_the_whole() {
+fn partial_reads_match_the_whole() {
     for name in names() {
         let checkpoint = source::open(&golden(&name)).unwrap();
         let mut draw = testkit::Draw::new(14);

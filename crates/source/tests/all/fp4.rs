@@ -55,30 +55,31 @@ fn repack(checkpoint: &Checkpoint, dtype: DType) -> Result<Vec<u8>, ReadError> {
 }
 
 #[test]
-fn scales_of_nvfp4_are_numbers_and_in_blocks_without_sign() {
+fn invalid_nvfp4_scales_are_refused() {
     // 0x3c3c3c3c is 0.0115 as f32.
     let sound = nvfp4(64, 0x38, &[], 0x3c).unwrap();
     assert_eq!(read(&sound).unwrap()[..3], [0.5, 1.0, 0.5].map(|x| x * f32::from_bits(0x3c3c_3c3c)));
     assert_eq!(repack(&sound, DType::NVFP4).unwrap().len(), 2 * 36);
     for nan in [0x7f, 0xff] {
         let error = read(&nvfp4(64, nan, &[], 0x3c).unwrap()).unwrap_err();
-        let said = format!("tensor `a.weight_scale`: row 0: expected a finite scale, found byte {nan:#04x}");
-        assert_eq!(error.to_string(), said);
+        let message =
+            format!("tensor `a.weight_scale`: row 0: expected a finite scale, found byte {nan:#04x}");
+        assert_eq!(error.to_string(), message);
     }
     // A decoder accepts a sign; a block cannot hold it.
     let negative = nvfp4(64, 0xb8, &[], 0x3c).unwrap();
     assert!(read(&negative).unwrap()[0] < 0.0);
     let error = repack(&negative, DType::NVFP4).unwrap_err();
-    let said = "tensor `a.weight_scale`: row 3: expected a finite scale without sign, found byte 0xb8";
-    assert_eq!(error.to_string(), said);
+    let message = "tensor `a.weight_scale`: row 3: expected a finite scale without sign, found byte 0xb8";
+    assert_eq!(error.to_string(), message);
 }
 
 #[test]
-fn scales_of_tensors_are_one_or_one_for_each_matrix() {
+fn tensor_scales_are_one_per_matrix() {
     let error = nvfp4(64, 0x38, &[2], 0x3c).unwrap_err();
-    let said = "tensor `a.weight_scale_2`: shape [2], expected one number, or one for each of 1 matrices for `a.weight` of \
+    let message = "tensor `a.weight_scale_2`: shape [2], expected one number, or one for each of 1 matrices for `a.weight` of \
                 shape [8, 32]";
-    assert_eq!(error.to_string(), said);
+    assert_eq!(error.to_string(), message);
     assert!(matches!(nvfp4(64, 0x38, &[1], 0xff), Err(Error::Read(ReadError::NoValue { .. }))));
     // Zero divides nothing.
     let compressed = json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"});
@@ -95,7 +96,7 @@ fn scales_of_tensors_are_one_or_one_for_each_matrix() {
 }
 
 #[test]
-fn what_no_block_holds_is_decoded_with_a_note() {
+fn unrepackable_values_are_decoded_with_note() {
     let checkpoint = nvfp4(48, 0x38, &[], 0x3c).unwrap();
     let stored = checkpoint.tensor("a.weight").unwrap().stored.clone().unwrap();
     assert_eq!(stored.stored_blocks(), None);
@@ -106,7 +107,7 @@ fn what_no_block_holds_is_decoded_with_a_note() {
 }
 
 #[test]
-fn exponents_of_mxfp4_are_numbers() {
+fn nan_mxfp4_exponents_are_refused() {
     let quark = json!({"quant_method": "quark"});
     let of = |exponent: u8| {
         let parts =
@@ -122,7 +123,7 @@ fn exponents_of_mxfp4_are_numbers() {
 }
 
 #[test]
-fn parts_that_do_not_fit_are_refused() {
+fn mismatched_parts_are_refused() {
     let quark = json!({"quant_method": "quark"});
     let codes = ("a.weight", Dtype::U8, &[8, 32][..], 0);
     for (scales, dtype) in [

@@ -40,7 +40,7 @@ fn fine_grained() -> Json {
 
 /// One matrix in each layout, with its other parts; no config names the method.
 #[test]
-fn tensors_say_what_they_are_where_no_config_does() {
+fn fp8_is_recognized_without_config() {
     const F8: Dtype = Dtype::F8_E4M3;
     let grid: &[u64] = &[2, 3];
     for (method, codes, scales, shape, value) in [
@@ -63,7 +63,7 @@ fn tensors_say_what_they_are_where_no_config_does() {
 }
 
 #[test]
-fn bytes_are_codes_where_modelopt_says_so() {
+fn modelopt_bytes_are_fp8_codes() {
     let bytes = [("a.weight", Dtype::U8, &[200, 300][..]), ("a.weight_scale", Dtype::F32, &[])];
     let config = |algorithm: &str| json!({"quant_method": "modelopt", "quant_algo": algorithm});
     assert!(open(config("FP8"), &bytes).unwrap().tensors[0].is_fp8());
@@ -83,9 +83,9 @@ fn with_scales(dtype: Dtype, shape: &[u64]) -> Result<Checkpoint, Error> {
 }
 
 /// A safetensors file of these entries of another one.
-fn write_some(path: &Path, header: &Map<String, Json>, data: &[u8], wanted: impl Fn(&str) -> bool) {
+fn write_some(path: &Path, header: &Map<String, Json>, data: &[u8], is_selected: impl Fn(&str) -> bool) {
     let (mut entries, mut body) = (Map::new(), Vec::new());
-    for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__" && wanted(name)) {
+    for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__" && is_selected(name)) {
         let at = |i: usize| entry["data_offsets"][i].as_u64().unwrap() as usize;
         let (begin, mut entry) = (body.len(), entry.clone());
         body.extend_from_slice(&data[at(0)..at(1)]);
@@ -106,7 +106,7 @@ fn bits_of(checkpoint: &Checkpoint, name: &str) -> Vec<u32> {
 
 /// Shards are cut by size: a matrix and its scales may be in two of them.
 #[test]
-fn scales_may_be_in_another_file_than_codes() {
+fn scales_in_another_file_are_found() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects/fp8-blocks");
     let file = fs::read(golden.join("model.safetensors")).unwrap();
     let (length, rest) = file.split_first_chunk().unwrap();
@@ -140,7 +140,7 @@ fn scales_may_be_in_another_file_than_codes() {
 }
 
 #[test]
-fn grids_that_fit() {
+fn matching_scale_grids_are_read() {
     for (shape, dtype) in [
         (&[2, 3][..], Dtype::F32),
         (&[2, 3], Dtype::BF16),
@@ -167,7 +167,7 @@ fn grids_that_fit() {
 }
 
 #[test]
-fn grids_that_do_not_fit() {
+fn mismatched_scale_grids_are_refused() {
     for shape in [
         &[1, 3][..],
         &[2, 2],
@@ -200,7 +200,7 @@ fn grids_that_do_not_fit() {
 }
 
 #[test]
-fn types_that_are_none_of_scales() {
+fn invalid_scale_types_are_refused() {
     for dtype in [Dtype::I32, Dtype::F64, Dtype::F8_E4M3, Dtype::I8, Dtype::BOOL] {
         let error = with_scales(dtype, &[2, 3]).expect_err("no type of scales");
         let expected = format!(
@@ -211,7 +211,7 @@ fn types_that_are_none_of_scales() {
 }
 
 #[test]
-fn parts_that_are_alone() {
+fn unpaired_parts_are_refused() {
     let scale = ("a.weight_scale_inv", Dtype::F32, &[2, 3][..]);
     let error = open(fine_grained(), &[CODES]).expect_err("no scales");
     assert_eq!(error.to_string(), "tensor `a.weight`: codes of F8_E4M3 without scales");
@@ -235,7 +235,7 @@ fn parts_that_are_alone() {
 }
 
 #[test]
-fn blocks_of_the_config() {
+fn invalid_config_blocks_are_refused() {
     for size in [json!([0, 128]), json!([128]), json!(128), json!([128, -1]), json!("128"), json!([1, 2, 3])]
     {
         let quantization = json!({"quant_method": "fp8", "weight_block_size": size});
@@ -257,7 +257,7 @@ fn blocks_of_the_config() {
 }
 
 #[test]
-fn shapes_of_codes() {
+fn codes_of_any_shape_are_read() {
     // No dimension, one, and none of a length.
     for shape in [&[][..], &[7], &[0, 300], &[200, 0], &[0, 0, 0]] {
         let codes = ("a.weight", Dtype::F8_E4M3, shape);

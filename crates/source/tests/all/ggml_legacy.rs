@@ -23,7 +23,7 @@ fn set(bytes: &mut [u8], at: usize, number: u32) {
 }
 
 #[test]
-fn a_file_that_is_cut_anywhere_is_refused_or_ends_with_a_tensor() {
+fn truncated_file_is_refused_or_shorter() {
     let whole = golden("ggjt1-all.bin");
     let n_tensors = parse(whole.clone()).unwrap().tensors.len();
     let mut n_read = 0;
@@ -45,10 +45,10 @@ fn a_file_that_is_cut_anywhere_is_refused_or_ends_with_a_tensor() {
 }
 
 #[test]
-fn numbers_that_cannot_be() {
+fn impossible_numbers_are_refused() {
     let whole = golden("ggjt1-all.bin");
     let tensor = first_tensor(&whole);
-    for (at, number, says) in [
+    for (at, number, message) in [
         (8, u32::MAX, "`x.bin`: the number of tokens is 4294967295, expected at most"),
         (8, 0, "`x.bin`: a size is 0, expected more"),
         (12, 33, "`x.bin`: the number of heads is 4, expected a divisor of 33"),
@@ -76,7 +76,7 @@ fn numbers_that_cannot_be() {
         let mut bytes = whole.clone();
         set(&mut bytes, at, number);
         let error = parse(bytes).unwrap_err().to_string();
-        assert!(error.starts_with(says), "{at} {number}: {error}");
+        assert!(error.starts_with(message), "{at} {number}: {error}");
     }
     // A number of both dimensions that no file holds.
     let mut bytes = whole.clone();
@@ -88,7 +88,7 @@ fn numbers_that_cannot_be() {
 }
 
 #[test]
-fn types_of_the_file_count_without_a_version() {
+fn file_type_counts_without_version() {
     let file_type = |name| parse(golden(name)).unwrap().hyperparameters.file_type;
     // 2002 in the file.
     assert_eq!(file_type("ggjt3-all.bin"), 2);
@@ -96,7 +96,7 @@ fn types_of_the_file_count_without_a_version() {
 }
 
 #[test]
-fn the_first_model_of_gpt4all_holds_a_token_less_than_it_says() {
+fn gpt4all_model_may_lack_one_token() {
     let mut bytes = b"lmgg".to_vec();
     let mut put = |numbers: &[u32]| bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     put(&[32001, 32, 256, 4, 1, 8, 0]);

@@ -29,7 +29,7 @@ fn listing(checkpoint: &source::Checkpoint) -> String {
 }
 
 #[test]
-fn listings_agree_with_the_reference() {
+fn listings_match_reference() {
     for name in ["mixed", "sharded"] {
         let checkpoint = source::open(&golden(name)).unwrap();
         let expected = fs::read_to_string(golden(name).join("listing.txt")).unwrap();
@@ -41,7 +41,7 @@ fn listings_agree_with_the_reference() {
 }
 
 #[test]
-fn small_files_of_a_checkpoint() {
+fn small_files_of_a_checkpoint_are_read() {
     let checkpoint = source::open(&golden("sharded")).unwrap();
     assert_eq!(checkpoint.config["time_step_limit"][1]["__float__"], "Infinity");
     assert_eq!(checkpoint.generation_config.as_ref().unwrap()["eos_token_id"], 2);
@@ -53,7 +53,7 @@ fn small_files_of_a_checkpoint() {
 }
 
 #[test]
-fn advice_and_shapes() {
+fn advice_changes_no_bytes() {
     let checkpoint = source::open(&golden("mixed")).unwrap();
     for tensor in &checkpoint.tensors {
         let before = checkpoint.view(tensor).unwrap().bytes.to_vec();

@@ -182,7 +182,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn what_is_not_read_is_refused_by_name() {
+fn unsupported_methods_are_refused_by_name() {
     let mut without: BTreeSet<&str> = VARIANTS.iter().chain(REFUSED).map(|method| method.name).collect();
     for Case(row, config, tensors) in cases() {
         if !VARIANTS.iter().chain(REFUSED).any(|method| method.name == row) {
@@ -192,9 +192,9 @@ fn what_is_not_read_is_refused_by_name() {
         let error = open(&json!({"quantization_config": config}), &format!("{NORM}, {tensors}")).unwrap_err();
         let Error::MethodNotRead { method, recognized_by, .. } = &error else { panic!("{row}: {error}") };
         assert_eq!(*method, row, "{config} {tensors}");
-        let said =
+        let message =
             format!("weights are quantized by {row}, which is not read; recognized by {recognized_by}");
-        assert_eq!(error.to_string(), said);
+        assert_eq!(error.to_string(), message);
         assert!(
             error.hint().unwrap().starts_with("convert the checkpoint") || row.starts_with("GGUF"),
             "{row}"
@@ -206,7 +206,7 @@ fn what_is_not_read_is_refused_by_name() {
 
 /// The names in `quant_method` that transformers 5.23 knows (`AUTO_QUANTIZATION_CONFIG_MAPPING`), and other libraries' own.
 #[test]
-fn every_name_of_a_method_is_known() {
+fn every_known_method_is_recognized() {
     for name in [
         "gguf",
         "awq",
@@ -254,25 +254,25 @@ fn every_name_of_a_method_is_known() {
 }
 
 #[test]
-fn a_method_that_nobody_knows_is_an_error_where_codes_are() {
+fn unknown_method_with_codes_is_refused() {
     let unknown = json!({"quantization_config": {"quant_method": "frobnicate", "bits": 4}});
     let error = open(&unknown, "a.weight U8 8x4, a.sizes F16 8").unwrap_err();
-    let said =
+    let message =
         "config.json: quantization_config: weights are quantized by `frobnicate`, which is not supported";
-    assert_eq!(error.to_string(), said);
+    assert_eq!(error.to_string(), message);
     let unnamed = json!({"quantization_config": {"quant_method": null, "bits": 4}});
     let error = open(&unnamed, "a.weight U8 8x4, a.sizes F16 8").unwrap_err();
     assert!(error.to_string().contains("quantized by `an unnamed method`"), "{error}");
 }
 
 #[test]
-fn codes_of_no_method_are_never_numbers() {
+fn codes_without_method_are_refused() {
     for dtype in ["U8", "I8", "U16", "I16", "U32", "I32", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4"] {
         let error = open(&json!({}), &format!("{NORM}, a.weight {dtype} 8x8")).unwrap_err();
-        let said = format!(
+        let message = format!(
             "tensor `a.weight`: {dtype} of shape [8, 8] looks like codes, and nothing says what they mean"
         );
-        assert_eq!(error.to_string(), said);
+        assert_eq!(error.to_string(), message);
         assert!(error.hint().unwrap().contains("quantization_config"));
     }
     let error = open(&json!({}), "a.experts.gate_up_proj U8 2x8x8").unwrap_err();
@@ -284,7 +284,7 @@ fn codes_of_no_method_are_never_numbers() {
 }
 
 #[test]
-fn a_config_over_plain_weights_is_left_aside_with_a_note() {
+fn unused_quantization_config_is_noted() {
     for (place, config) in [
         (
             "config.json: quantization_config",
@@ -344,12 +344,12 @@ const FOREIGN_FILES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn formats_of_other_programs_are_named() {
+fn foreign_formats_are_named() {
     let mut without: BTreeSet<&str> = FOREIGN.iter().map(|format| format.name).collect();
     for (format, file) in FOREIGN_FILES {
         let error = source::open(folder(&json!({}), &[(file, b"")]).path()).unwrap_err();
-        let said = format!("`{file}`: weights in {format}, which is not read");
-        assert_eq!(error.to_string(), said);
+        let message = format!("`{file}`: weights in {format}, which is not read");
+        assert_eq!(error.to_string(), message);
         let row = FOREIGN.iter().find(|row| row.name == *format).unwrap();
         assert_eq!(error.hint(), Some(row.advice));
         without.remove(format);

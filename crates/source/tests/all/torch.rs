@@ -59,7 +59,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 #[test]
-fn every_form_holds_what_torch_reads() {
+fn every_form_matches_torch() {
     let mut n_tensors = 0;
     for name in names("forms", ".bin") {
         let checkpoint = form(&name);
@@ -118,13 +118,13 @@ fn check_parts(name: &str, checkpoint: &Checkpoint) -> (usize, usize) {
 }
 
 #[test]
-fn parts_of_strided_tensors_are_those_of_the_whole() {
+fn strided_parts_match_the_whole() {
     let counts = ["views", "views-legacy"].map(|name| check_parts(name, &form(name)));
     assert!(counts.iter().all(|(n_strided, n_panels)| *n_strided > 12 && *n_panels > 3), "{counts:?}");
 }
 
 #[test]
-fn parts_of_merged_shards_are_those_of_the_whole() {
+fn merged_shard_parts_match_the_whole() {
     for (name, n_parts) in [("meta-2", 2), ("meta-4", 4), ("meta-8", 8)] {
         let checkpoint = source::open(&golden(name)).unwrap();
         assert_eq!(checkpoint.parts.len(), n_parts);
@@ -153,23 +153,23 @@ fn shards(name: &str, change: impl Fn(&Path)) -> Result<Checkpoint, Error> {
 }
 
 #[test]
-fn shards_that_do_not_belong_together() {
-    let says = |name: &str, expected: &str, change: &dyn Fn(&Path)| {
+fn unrelated_shards_are_refused() {
+    let refused = |name: &str, expected: &str, change: &dyn Fn(&Path)| {
         let error = shards(name, change).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
     assert!(shards("meta-2", |_| {}).is_ok());
     let shard = |at: usize| format!("consolidated.{at:02}.pth");
-    says("meta-4", "`consolidated.02.pth` is missing: there are 3 files `consolidated.*.pth`", &|dir| {
+    refused("meta-4", "`consolidated.02.pth` is missing: there are 3 files `consolidated.*.pth`", &|dir| {
         fs::remove_file(dir.join(shard(2))).unwrap();
     });
-    says("meta-1", "`params.json` is missing", &|dir| fs::remove_file(dir.join("params.json")).unwrap());
+    refused("meta-1", "`params.json` is missing", &|dir| fs::remove_file(dir.join("params.json")).unwrap());
     let frequencies = "layers.0.attention.inner_attention.rope.freqs";
-    says("meta-2", &format!("tensor `{frequencies}`: `consolidated.01.pth` lacks it"), &|dir| {
+    refused("meta-2", &format!("tensor `{frequencies}`: `consolidated.01.pth` lacks it"), &|dir| {
         drop(fs::copy(golden("meta-4").join(shard(0)), dir.join(shard(1))));
     });
     // Vectors that all shards have are the same in all of them.
-    says("meta-2", "its values are not the same in all of them", &|dir| {
+    refused("meta-2", "its values are not the same in all of them", &|dir| {
         let mut bytes = fs::read(dir.join(shard(1))).unwrap();
         let checkpoint = source::open(&golden("meta-2")).unwrap();
         let norm = checkpoint.tensor("norm.weight").unwrap();
@@ -188,7 +188,7 @@ fn shard_of(name: &str, shape: &[i64]) -> Vec<u8> {
 }
 
 #[test]
-fn matrices_that_no_shards_make() {
+fn unmergeable_shards_are_refused() {
     let error = |shards: [Vec<u8>; 2]| {
         let [first, second] = &shards;
         let files =
@@ -222,7 +222,7 @@ fn matrices_that_no_shards_make() {
 
 /// Experts of a layer in one matrix, whose number the router says.
 #[test]
-fn stacks_that_no_experts_make() {
+fn unsplittable_expert_stacks_are_refused() {
     let open = |name: &str, shape: &[i64]| {
         let shard = shard_of(name, shape);
         let files = [("params.json", &b"{}"[..]), ("consolidated.00.pt", &shard)];
@@ -247,7 +247,7 @@ fn stacks_that_no_experts_make() {
 }
 
 #[test]
-fn both_forms_of_one_state_dict_are_equal() {
+fn zip_and_legacy_forms_are_equal() {
     for name in ["views", "module", "parameters", "types"] {
         let (zip, legacy) = (form(name), form(&format!("{name}-legacy")));
         for tensor in &legacy.tensors {
@@ -264,7 +264,7 @@ fn both_forms_of_one_state_dict_are_equal() {
 }
 
 #[test]
-fn what_is_left_aside_is_said() {
+fn ignored_content_is_noted() {
     let note = |name: &str| form(name).notes.join("; ");
     assert_eq!(
         note("under-state_dict"),
@@ -282,7 +282,7 @@ fn what_is_left_aside_is_said() {
 }
 
 #[test]
-fn refused_files_say_why() {
+fn refused_files_state_the_reason() {
     let expected: &[(&str, &str)] = &[
         (
             "big-endian",

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_is_there_for_the_same_and_for_nothing_else() {
+    fn probe_results_apply_only_to_same_input() {
         let folder = tempfile::tempdir().unwrap();
         let open = |of: &str| Probed::open(folder.path(), of.to_owned());
         let mut probed = open("this");

@@ -527,7 +527,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_are_probed_with_keys_and_gates_with_what_they_let_through() {
+    fn queries_and_gates_are_probed_in_groups() {
         let names =
             ["token_embd", "blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v", "blk.1.attn_k", "blk.1.ffn_up"]
                 .map(|name| format!("{name}.weight"));
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn bits() {
+    fn bits_per_weight_are_parsed() {
         assert_eq!(parse_bits("4.25"), Ok(4.25));
         assert!(parse_bits("0").is_err() && parse_bits("NaN").is_err() && parse_bits("64").is_err());
     }

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_and_their_errors_by_hand() {
+    fn ratios_match_hand_computed() {
         // Half of it in every window: no spread at all.
         assert_eq!(ratio(&[1.0, 2.0, 3.0], &[2.0, 4.0, 6.0]), Estimate { value: 0.5, error: 0.0 });
         // R = 4 / 4; residuals -1 and 1: sqrt(2 * 2 / 1) / 4.

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_the_options_of_the_programs_and_no_others() {
+    fn tables_match_options_of_the_programs() {
         for program in PROGRAMS {
             let path = format!("{}/golden/options/{}.txt", env!("CARGO_MANIFEST_DIR"), program.name);
             let text = fs::read_to_string(path).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn no_spelling_is_in_a_table_twice() {
+    fn table_spellings_are_unique() {
         for program in PROGRAMS {
             let mut seen = BTreeSet::new();
             let options = program.all().map(|(option, _)| option).chain(program.without());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_name_options_that_ours_have() {
+    fn tables_name_existing_options() {
         for program in PROGRAMS {
             assert!(
                 COMMANDS

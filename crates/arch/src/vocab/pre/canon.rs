@@ -381,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_of_the_same() {
+    fn equivalent_expressions_have_one_spelling() {
         let llama3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
         for other in [
             // GPT-4, as tiktoken has it.

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_whole() {
+    fn hash_table_is_complete() {
         let lines: Vec<&str> =
             include_str!("hashes.txt").lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(lines.len(), 97);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_hashed_as_python_prints_them() {
+    fn ids_are_hashed_as_printed_by_python() {
         // sha256 of "[1, 22, 333]", from coreutils.
         assert_eq!(
             hash_of(&[1, 22, 333]),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_any_length() {
+    fn hash_accepts_parts_of_any_length() {
         let text = "ab\u{120}cd and something that is longer than the set of short parts";
         let parts = Parts::of(text);
         for part in ["ab", "\u{120}cd", "b\u{120}c", "\u{120}and", "something that is longer than the set"] {

@@ -22,7 +22,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn the_nearest_names_come_first() {
+    fn nearest_names_come_first() {
         assert_eq!(nearest("qwen-2")[0], "qwen2");
         assert_eq!(nearest("LLAMA-BPE")[0], "llama-bpe");
     }

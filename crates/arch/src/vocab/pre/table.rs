@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_every_name_once() {
+    fn table_names_are_unique() {
         let lines = include_str!("expressions.txt").lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(loaded().len(), lines);
         let mut seen = HashSet::new();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_reached() {
+    fn every_row_is_reachable() {
         for known in KNOWN {
             let steps = Steps {
                 splits: known.splits.iter().map(|split| (*split).to_owned()).collect(),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_row_says_in_what_it_differs() {
+    fn nearest_row_lists_differences() {
         let two = QWEN2.replace(r"]?\p{L}+", r"]?\p{L}{2}");
         let steps = Steps { splits: vec![two], byte_level: true, ..Steps::default() };
         assert_eq!(by_steps(&steps, false), None);

@@ -11,7 +11,7 @@ use super::{
 
 /// Codes with integer zeros: the types that can hold them, smallest first.
 #[test]
-fn codes_with_integer_zeros() {
+fn repack_types_of_integer_zeros() {
     use DType::{Q2_0, Q4_0, Q4_K, Q5_0, Q8_0, TQ1_0, TQ2_0};
     let any = |bits, group| Module { bits, group, zeros: Zeros::Any, largest: 255 };
     let middle = |bits, group| Module { zeros: Zeros::None, ..any(bits, group) };
@@ -56,7 +56,7 @@ fn codes_with_integer_zeros() {
 
 /// A zero of GPTQ that is one more than the largest code, where it is asked for.
 #[test]
-fn the_zero_16_of_gptq() {
+fn gptq_zero_of_16_is_repacked() {
     use DType::{Q4_K, Q5_0, Q8_0};
     let folder = tempfile::tempdir().unwrap();
     for (group, expected) in [(128, vec![Q5_0, Q8_0]), (256, vec![Q4_K, Q5_0, Q8_0])] {
@@ -188,7 +188,7 @@ const GOLDENS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn tensors_of_the_goldens() {
+fn repack_types_of_golden_tensors() {
     let mut wrong = String::new();
     for (golden, name, expected) in GOLDENS {
         let checkpoint = source::open(testkit::golden_path(golden).as_path()).unwrap();

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slopes_of_weights_are_those_of_differences() {
+    fn weight_gradients_match_finite_differences() {
         let plain = |gating| Routing {
             bias: None,
             gating,

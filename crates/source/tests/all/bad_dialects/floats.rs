@@ -25,7 +25,7 @@ fn repack(checkpoint: &Checkpoint, name: &str, dtype: DType) -> Result<Vec<u8>, 
 }
 
 #[test]
-fn modes_of_mlx_are_those_of_the_config() {
+fn mlx_mode_must_match_config() {
     for (name, mode, found) in
         [("mxfp4.own", "nvfp4", "mxfp4"), ("nvfp4.own", "mxfp8", "nvfp4"), ("mxfp8.own", "mxfp4", "mxfp8")]
     {
@@ -44,7 +44,7 @@ fn modes_of_mlx_are_those_of_the_config() {
 }
 
 #[test]
-fn parts_of_modes_of_mlx_fit() {
+fn mismatched_mlx_parts_are_refused() {
     refused(
         "mlx-modes",
         |edited| edited.tensor("mxfp4.own.scales").shape = vec![12, 5],
@@ -78,7 +78,7 @@ fn parts_of_modes_of_mlx_fit() {
 }
 
 #[test]
-fn scales_and_codes_of_mlx_are_numbers() {
+fn nan_scales_and_codes_of_mlx_are_refused() {
     for name in ["mxfp4.own", "mxfp8.own"] {
         // 255 is no number in E8M0; mlx itself reads infinity.
         no_value(
@@ -113,20 +113,20 @@ fn scales_and_codes_of_mlx_are_numbers() {
 }
 
 #[test]
-fn what_no_block_holds_is_said_of_experts_too() {
+fn unrepackable_experts_are_noted() {
     let mut edited = Edited::of("mlx-modes");
     set_byte(&mut edited, "nvfp4.mlp.switch_mlp.down_proj.scales", 8 * 4, 0xb8);
     let folder = edited.folder();
     let checkpoint = source::open(folder.path()).unwrap();
     assert!(repack(&checkpoint, "nvfp4.mlp.experts.0.down_proj.weight", DType::NVFP4).is_ok());
     let error = repack(&checkpoint, "nvfp4.mlp.experts.1.down_proj.weight", DType::NVFP4).unwrap_err();
-    let said = "tensor `nvfp4.mlp.switch_mlp.down_proj.scales`: row 8: expected a finite scale without sign, found byte 0xb8";
-    assert_eq!(error.to_string(), said);
+    let message = "tensor `nvfp4.mlp.switch_mlp.down_proj.scales`: row 8: expected a finite scale without sign, found byte 0xb8";
+    assert_eq!(error.to_string(), message);
 }
 
 /// Each expert has its own factor, or all share one.
 #[test]
-fn factors_of_stacks_go_with_their_experts() {
+fn stacked_factors_follow_their_experts() {
     let parts_of_2688 = |largest: f32| largest / 2688.0;
     let mut edited = Edited::of("mlx-modes");
     let factors = |edited: &Edited| -> Vec<Vec<f32>> {
@@ -153,7 +153,7 @@ fn factors_of_stacks_go_with_their_experts() {
 }
 
 #[test]
-fn gate_and_up_of_gpt_oss_belong_together() {
+fn mismatched_gate_and_up_are_refused() {
     const GATE: &str = "model.layers.0.mlp.experts.gate_proj.";
     const UP: &str = "model.layers.0.mlp.experts.up_proj.";
     refused(
@@ -184,7 +184,7 @@ fn torchao_entry(edited: &mut Edited, name: &str, change: impl FnOnce(&mut Json)
 }
 
 #[test]
-fn floats_of_torchao_are_what_the_file_says() {
+fn torchao_floats_follow_file_metadata() {
     refused(
         "torchao-mx",
         |edited| torchao_entry(edited, "mxfp4.weight", |data| data["elem_dtype"] = json!("fp6_e2m3")),
@@ -210,26 +210,26 @@ fn floats_of_torchao_are_what_the_file_says() {
             torchao_entry(&mut edited, &key, |data| data["is_swizzled_scales"] = json!(order));
             source::open(edited.folder().path()).unwrap_err().to_string()
         };
-        let said = format!(
+        let message = format!(
             "tensor `{name}._weight_scale`: shape {shape}, expected a shape that goes with `is_swizzled_scales` in \
              `__metadata__` for"
         );
-        assert!(error.starts_with(&said), "{error}");
+        assert!(error.starts_with(&message), "{error}");
     }
     // Shapes tell the order where the file says nothing of it.
     let mut edited = Edited::of("torchao-mx");
-    let told = source::open(edited.folder().path()).unwrap();
+    let opened = source::open(edited.folder().path()).unwrap();
     edited.metadata = Some(json!({"format": "pt"}));
     let untold = source::open(edited.folder().path()).unwrap();
     read_all(&untold).unwrap();
-    for tensor in &told.tensors {
+    for tensor in &opened.tensors {
         assert_eq!(tensor.shape, untold.tensor(&tensor.name).unwrap().shape, "{}", tensor.name);
         assert_eq!(tensor.stored_as(), untold.tensor(&tensor.name).unwrap().stored_as(), "{}", tensor.name);
     }
 }
 
 #[test]
-fn parts_of_floats_of_torchao_fit() {
+fn mismatched_torchao_floats_are_refused() {
     refused(
         "torchao-mx",
         |edited| edited.remove("mxfp4._weight_scale"),
@@ -261,7 +261,7 @@ fn parts_of_floats_of_torchao_fit() {
 }
 
 #[test]
-fn six_bits_of_quark_are_refused() {
+fn six_bit_quark_is_refused() {
     refused(
         "fp4-quark",
         |edited| {

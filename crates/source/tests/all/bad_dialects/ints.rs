@@ -13,7 +13,7 @@ fn set(config: &mut Json, path: &[&str], value: Json) {
 }
 
 #[test]
-fn mlx() {
+fn invalid_mlx_integers_are_refused() {
     refused("mlx-affine", |edited| edited.remove("equal.weight"), &format!("tensor `equal.biases`: {LOST}"));
     refused("mlx-affine", |edited| edited.remove("equal.scales"), &format!("tensor `equal.biases`: {LOST}"));
     refused(
@@ -70,7 +70,7 @@ fn values(checkpoint: &Checkpoint, name: &str) -> Vec<f32> {
 
 /// mlx-lm stacks experts under its own names; architectures expect Hugging Face's.
 #[test]
-fn stacks_of_experts_get_their_names_back() {
+fn stacked_mlx_experts_get_usual_names() {
     let stacked = Edited::of("mlx-affine");
     let whole = values(&source::open(stacked.folder().path()).unwrap(), "switch_mlp.up_proj.weight");
     for (block, name) in [("model.layers.0.mlp", "up_proj"), ("model.layers.0.block_sparse_moe", "w3")] {
@@ -94,7 +94,7 @@ fn stacks_of_experts_get_their_names_back() {
 }
 
 #[test]
-fn torchao() {
+fn invalid_torchao_integers_are_refused() {
     refused(
         "torchao-int8",
         |edited| edited.remove("int8._weight_scale"),
@@ -152,7 +152,7 @@ fn torchao() {
 }
 
 #[test]
-fn quanto() {
+fn invalid_quanto_integers_are_refused() {
     let codes = "b4.self_attn.q_proj.weight._data._data";
     refused(
         "quanto-packed",
@@ -173,7 +173,7 @@ fn quanto() {
 }
 
 #[test]
-fn bitnet_gemma_modelopt_and_quark() {
+fn invalid_integers_of_other_libraries_are_refused() {
     refused(
         "bitnet-offline",
         |edited| edited.remove("a.weight"),
@@ -257,7 +257,7 @@ fn bitnet_gemma_modelopt_and_quark() {
 
 /// Notes besides the values.
 #[test]
-fn what_changes_the_model_is_noted() {
+fn input_factors_and_scales_are_noted() {
     let notes = |name: &str| source::open(&edited::golden(name)).unwrap().notes;
     let factor = |name: &str| format!("tensor `{name}` is multiplied into the columns of its matrix");
     assert_eq!(notes("torchao-int4"), [factor("scaled._weight_act_pre_scale")]);
@@ -281,7 +281,7 @@ fn what_changes_the_model_is_noted() {
 
 /// Types that can hold the values of each format; `repack.rs` compares the blocks bit for bit.
 #[test]
-fn forms_that_ggml_can_hold_say_so() {
+fn repackable_forms_are_recognized() {
     let types = |name: &str, tensor: &str| {
         let checkpoint = source::open(&edited::golden(name)).unwrap();
         match checkpoint.repacks_to(checkpoint.tensor(tensor).unwrap()).unwrap() {

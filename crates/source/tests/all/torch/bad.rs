@@ -18,7 +18,7 @@ fn of_one(storage: (&str, &str, i64), offset: i64, shape: &[i64], strides: &[i64
 }
 
 #[track_caller]
-fn says(bytes: &[u8], expected: &str) {
+fn refused(bytes: &[u8], expected: &str) {
     let error = open(bytes).unwrap_err();
     assert_eq!(error.to_string(), format!("`{FILE}`: {expected}"), "{error:?}");
 }
@@ -26,7 +26,7 @@ fn says(bytes: &[u8], expected: &str) {
 const FLOATS: (&str, &str, i64) = ("FloatStorage", "0", 12);
 
 #[test]
-fn shapes_and_strides_beyond_the_storage() {
+fn shapes_and_strides_beyond_storage_are_refused() {
     assert_eq!(open(&of_one(FLOATS, 0, &[3, 4], &[4, 1])).unwrap().tensors.len(), 1);
     assert!(open(&of_one(FLOATS, 3, &[3, 3], &[3, 1])).is_ok());
     assert!(open(&of_one(FLOATS, 12, &[0, 4], &[4, 1])).is_ok(), "nothing is nowhere");
@@ -45,19 +45,22 @@ fn shapes_and_strides_beyond_the_storage() {
         (0, vec![3, 3], vec![max, max]),
         (max, vec![], vec![]),
     ] {
-        says(&of_one(FLOATS, offset, &shape, &strides), &beyond(offset, &shape, &strides));
+        refused(&of_one(FLOATS, offset, &shape, &strides), &beyond(offset, &shape, &strides));
     }
-    says(
+    refused(
         &of_one(FLOATS, 0, &[max, max], &[0, 0]),
         &format!("tensor `w`: shape [{max}, {max}] of F32 is not a size in bytes"),
     );
-    says(
+    refused(
         &of_one(FLOATS, 0, &[-1, 2], &[2, 1]),
         "tensor `w`: its dimensions are not counts that are 0 or more",
     );
-    says(&of_one(FLOATS, 0, &[2, 2], &[-2, 1]), "tensor `w`: its strides are not counts that are 0 or more");
-    says(&of_one(FLOATS, -1, &[2, 2], &[2, 1]), "tensor `w`: its offset is not a count that is 0 or more");
-    says(&of_one(FLOATS, 0, &[2, 2], &[1]), "tensor `w`: 2 dimensions and 1 strides");
+    refused(
+        &of_one(FLOATS, 0, &[2, 2], &[-2, 1]),
+        "tensor `w`: its strides are not counts that are 0 or more",
+    );
+    refused(&of_one(FLOATS, -1, &[2, 2], &[2, 1]), "tensor `w`: its offset is not a count that is 0 or more");
+    refused(&of_one(FLOATS, 0, &[2, 2], &[1]), "tensor `w`: 2 dimensions and 1 strides");
     // Any size may be claimed of a dimension that repeats one element: it costs nothing before it is read.
     let wide = open(&of_one(FLOATS, 0, &[1 << 40, 4], &[0, 1])).unwrap();
     let mut last = [1.0; 4];
@@ -67,37 +70,40 @@ fn shapes_and_strides_beyond_the_storage() {
 }
 
 #[test]
-fn storages_that_are_not_what_the_pickle_says() {
+fn mismatched_storages_are_refused() {
     let one = |class: &str, key: &str, numel: i64| of_one((class, key, numel), 0, &[2], &[1]);
-    says(&one("FloatStorage", "0", 13), "tensor `w`: storage `0` of 13 F32 has 48 bytes");
-    says(
+    refused(&one("FloatStorage", "0", 13), "tensor `w`: storage `0` of 13 F32 has 48 bytes");
+    refused(
         &one("DoubleStorage", "0", i64::MAX),
         "tensor `w`: storage `0` of 9223372036854775807 F64 has 48 bytes",
     );
-    says(&one("FloatStorage", "1", 12), "there is no entry `archive/data/1`");
-    says(&one("FloatStorage", "../data/0", 12), "there is no entry `archive/data/../data/0`");
-    says(&one("FloatStorage", "0", -1), "tensor `w`: a storage that is not named as torch does");
-    says(&one("Size", "0", 12), "tensor `w`: a storage that is not named as torch does");
+    refused(&one("FloatStorage", "1", 12), "there is no entry `archive/data/1`");
+    refused(&one("FloatStorage", "../data/0", 12), "there is no entry `archive/data/../data/0`");
+    refused(&one("FloatStorage", "0", -1), "tensor `w`: a storage that is not named as torch does");
+    refused(&one("Size", "0", 12), "tensor `w`: a storage that is not named as torch does");
     let untyped =
         Pickler::new().raw(b"}").text("w").raw(b"ctorch._utils\n_rebuild_tensor_v2\n((").text("storage");
     let untyped = untyped.raw(b"ctorch.storage\nUntypedStorage\n").text("0").text("cpu").int(48).raw(b"tQ");
     let untyped = untyped.int(0).ints(&[2]).ints(&[1]).raw(b"\x89NtRs").stop();
-    says(&archive(&untyped), "tensor `w`: its storage is of bytes and its type is not said");
+    refused(&archive(&untyped), "tensor `w`: its storage is of bytes and its type is not said");
 }
 
 #[test]
-fn tensors_that_are_none() {
+fn invalid_tensors_are_refused() {
     let dict = |value: &[u8]| archive(&Pickler::new().raw(b"}").text("w").raw(value).raw(b"s").stop());
     let call = |arguments: &[u8]| dict(&[b"ctorch._utils\n_rebuild_tensor_v2\n(", arguments, b"tR"].concat());
     // A top-level value that is not a tensor is searched for tensors.
     let nothing =
         "expected a dictionary of tensors, found no tensor in it, and none of the keys that one lies under";
-    says(&dict(b"N"), nothing);
-    says(&call(b"N"), "tensor `w`: fewer than four arguments");
-    says(&call(b"NK\0))"), "tensor `w`: its first argument is no storage");
-    says(&archive(&Pickler::new().raw(b"N").stop()), "expected a dictionary of tensors, found another value");
+    refused(&dict(b"N"), nothing);
+    refused(&call(b"N"), "tensor `w`: fewer than four arguments");
+    refused(&call(b"NK\0))"), "tensor `w`: its first argument is no storage");
+    refused(
+        &archive(&Pickler::new().raw(b"N").stop()),
+        "expected a dictionary of tensors, found another value",
+    );
     let numbered = Pickler::new().raw(b"}K\x01").tensor(FLOATS, 0, &[2], &[1]).raw(b"s").stop();
-    says(&archive(&numbered), "expected a dictionary of tensors, found a key that is no text");
+    refused(&archive(&numbered), "expected a dictionary of tensors, found a key that is no text");
     let twice = ["w", "w"]
         .iter()
         .fold(Pickler::new().raw(b"}("), |pickler, name| pickler.text(name).tensor(FLOATS, 0, &[2], &[1]));
@@ -107,11 +113,11 @@ fn tensors_that_are_none() {
     let deep = b"ctorch._utils\n_rebuild_parameter\n".repeat(9);
     let deep =
         Pickler::new().raw(b"}").text("w").raw(&deep).tensor(FLOATS, 0, &[2], &[1]).raw(&b"\x85R".repeat(9));
-    says(&archive(&deep.raw(b"s").stop()), nothing);
+    refused(&archive(&deep.raw(b"s").stop()), nothing);
 }
 
 #[test]
-fn instructions_that_no_pickle_of_tensors_needs() {
+fn unneeded_pickle_instructions_are_refused() {
     let pickle = |bytes: &[u8]| archive(&Pickler::new().raw(bytes).stop());
     let byte = |at: u64, rest: &str| format!("byte {at} of the pickle{rest}");
     for (bytes, at, rest) in [
@@ -149,15 +155,15 @@ fn instructions_that_no_pickle_of_tensors_needs() {
         (b"ctorch", 3, ": 1 more bytes are needed, the pickle ends"),
         (b"N(", 4, ": instruction 0x2e finds too few values on the stack"),
     ] {
-        says(&pickle(bytes), &byte(at, rest));
+        refused(&pickle(bytes), &byte(at, rest));
     }
-    says(&archive(b""), &byte(0, ": 1 more bytes are needed, the pickle ends"));
-    says(&archive(b"\x80\x02N"), &byte(3, ": 1 more bytes are needed, the pickle ends"));
+    refused(&archive(b""), &byte(0, ": 1 more bytes are needed, the pickle ends"));
+    refused(&archive(b"\x80\x02N"), &byte(3, ": 1 more bytes are needed, the pickle ends"));
 }
 
 /// Little that would become much: copies of copies, lists in lists, values without end.
 #[test]
-fn small_pickles_that_would_be_large() {
+fn expanding_pickles_are_refused() {
     let pickle = |pickler: Pickler| archive(&pickler.stop());
     // Each line makes a tuple of the one before, twice.
     let mut doubling = Pickler::new().raw(b")q\0");
@@ -166,9 +172,9 @@ fn small_pickles_that_would_be_large() {
     }
     assert!(matches!(open(&pickle(doubling.clone())), Err(Error::Pickle { .. })));
     // The same next to a tensor: searched for tensors once, not 2^1000 times.
-    let beside = Pickler::new().raw(b"}(").text("w").tensor(FLOATS, 0, &[2], &[1]).text("more");
-    let beside = beside.raw(b"(").raw(&doubling.bytes[2..]).raw(b"t");
-    let opened = open(&pickle(beside.raw(b"u"))).unwrap();
+    let extra = Pickler::new().raw(b"}(").text("w").tensor(FLOATS, 0, &[2], &[1]).text("more");
+    let extra = extra.raw(b"(").raw(&doubling.bytes[2..]).raw(b"t");
+    let opened = open(&pickle(extra.raw(b"u"))).unwrap();
     assert_eq!(opened.notes, ["`pytorch_model.bin`: values that are no tensors are left aside: `more`"]);
     // A list that holds itself.
     let own = Pickler::new().raw(b"}(").text("w").tensor(FLOATS, 0, &[2], &[1]).text("own").raw(b"]q\0h\0a");
@@ -187,18 +193,18 @@ fn small_pickles_that_would_be_large() {
 }
 
 #[test]
-fn archives_that_lie() {
+fn contradictory_archives_are_refused() {
     let good = of_one(FLOATS, 0, &[3, 4], &[4, 1]);
     let pickle = Pickler::new().raw(b"}").text("w").tensor(FLOATS, 0, &[3, 4], &[4, 1]).raw(b"s").stop();
     let entry: (&str, &[u8]) = ("archive/data.pkl", &pickle);
-    says(
+    refused(
         &zip(&[entry, ("archive/data/0", &[0; 48]), ("archive/data/0", &[1; 48])]),
         "entry `archive/data/0` is there twice",
     );
-    says(&zip(&[entry, ("other/data.pkl", &pickle)]), "entry `other/data.pkl` is there twice");
-    says(&zip(&[("archive/data/0", &[0; 48])]), "there is no entry `*/data.pkl`");
+    refused(&zip(&[entry, ("other/data.pkl", &pickle)]), "entry `other/data.pkl` is there twice");
+    refused(&zip(&[("archive/data/0", &[0; 48])]), "there is no entry `*/data.pkl`");
     let script = "entry `archive/constants.pkl` makes this a TorchScript archive, which holds a program and not only weights";
-    says(&zip(&[entry, ("archive/constants.pkl", b"")]), script);
+    refused(&zip(&[entry, ("archive/constants.pkl", b"")]), script);
     // Fields of the directory, whose last entries are `archive/data/0` and `archive/version`.
     let directory = good.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
     let second = directory + 46 + "archive/data.pkl".len();
@@ -215,16 +221,16 @@ fn archives_that_lie() {
     let sizes = [0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f];
     let begin = 30 + "archive/data.pkl".len() + pickle.len();
     let end = begin as u64 + 0x7fff_ffff;
-    says(
+    refused(
         &changed(second + 20, &sizes),
         &format!("entry `archive/data/0` takes bytes {begin} to {end}, the file has {}", good.len()),
     );
     // Encrypted; of two sizes; with an unknown method.
     let not_stored =
         "entry `archive/data/0` is compressed or encrypted, entries of a checkpoint are stored as they are";
-    says(&changed(second + 8, &[1]), not_stored);
-    says(&changed(second + 24, &[47]), not_stored);
-    says(&changed(second + 10, &[99]), not_stored);
+    refused(&changed(second + 8, &[1]), not_stored);
+    refused(&changed(second + 24, &[47]), not_stored);
+    refused(&changed(second + 10, &[99]), not_stored);
     let mut cut = good.clone();
     cut.truncate(directory);
     assert!(
@@ -245,7 +251,7 @@ fn says_not_a_pickle(bytes: &[u8]) {
 }
 
 #[test]
-fn files_that_end_early_are_refused_at_every_byte() {
+fn truncation_at_every_byte_is_refused() {
     for name in ["module.bin", "module-legacy.bin"] {
         let whole = fs::read(golden("forms").join(name)).unwrap();
         let dir = folder(&[]);
@@ -257,7 +263,7 @@ fn files_that_end_early_are_refused_at_every_byte() {
 }
 
 #[test]
-fn legacy_files_that_contradict_themselves() {
+fn contradictory_legacy_files_are_refused() {
     let good = fs::read(golden("forms/module-legacy.bin")).unwrap();
     let at = |text: &[u8]| good.windows(text.len()).position(|bytes| bytes == text).unwrap();
     let changed = |place: usize, value: &[u8]| {
@@ -266,12 +272,12 @@ fn legacy_files_that_contradict_themselves() {
         bytes
     };
     assert!(open(&good).is_ok());
-    says(&changed(18, &[0xea]), "protocol version 1001 was expected after the magic number");
+    refused(&changed(18, &[0xea]), "protocol version 1001 was expected after the magic number");
     // NEWTRUE after the key and its place in the memo.
     let little = at(b"little_endian") + "little_endian".len() + 2;
     assert_eq!(good[little], 0x88);
-    says(&changed(little, &[0x89]), "`little_endian` is not true, other orders of bytes are not read");
-    says(
+    refused(&changed(little, &[0x89]), "`little_endian` is not true, other orders of bytes are not read");
+    refused(
         &[&good[..], b"\0"].concat(),
         &format!("storages end at byte {}, the file has {}", good.len(), good.len() + 1),
     );
@@ -288,7 +294,7 @@ fn legacy_files_that_contradict_themselves() {
 }
 
 #[test]
-fn shards_and_the_index() {
+fn inconsistent_shards_and_index_are_refused() {
     let part = |name: &str| {
         archive(&Pickler::new().raw(b"}").text(name).tensor(FLOATS, 0, &[2], &[1]).raw(b"s").stop())
     };
@@ -323,7 +329,7 @@ fn shards_and_the_index() {
 }
 
 #[test]
-fn safetensors_win_and_a_note_says_so() {
+fn safetensors_are_preferred_with_note() {
     let header = br#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
     let safetensors = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 4]].concat();
     let bin = of_one(FLOATS, 0, &[3, 4], &[4, 1]);

@@ -1,4 +1,9 @@
 //! Runs that are stopped or killed, or whose sources change: messages and remaining files.
+//! Alone in its program, because a run has a second to react to a signal.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+mod common;
 
 use std::{
     fs,
@@ -9,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{Checkpoint, Output, Sandbox, finish, signal};
+use common::{Checkpoint, Output, Sandbox, finish, signal};
 
 /// A checkpoint of 130 MB that takes no space: work for longer than a test needs to get in between.
 const LARGE: Checkpoint = Checkpoint { hidden: 2048, feed_forward: 8192, heads: 8 };
@@ -53,7 +58,7 @@ fn is_ignored(signal: u32) -> bool {
 }
 
 #[test]
-fn signals_end_a_run_and_say_how_to_go_on() {
+fn signals_end_a_run_with_resume_hint() {
     let sandbox = Sandbox::new();
     LARGE.write(&sandbox);
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
@@ -84,7 +89,7 @@ fn signals_end_a_run_and_say_how_to_go_on() {
 }
 
 #[test]
-fn a_hangup_that_was_ignored_from_the_start_stays_ignored() {
+fn inherited_ignored_hangup_stays_ignored() {
     let sandbox = Sandbox::new();
     Checkpoint { hidden: 256, feed_forward: 512, heads: 2 }.write(&sandbox);
     let run = format!(
@@ -97,7 +102,7 @@ fn a_hangup_that_was_ignored_from_the_start_stays_ignored() {
 }
 
 #[test]
-fn what_a_killed_run_left_is_in_nobodys_way() {
+fn leftovers_of_killed_run_do_not_block() {
     let sandbox = Sandbox::new();
     LARGE.write(&sandbox);
     // Killed before anything was recorded: there is nothing to resume.
@@ -125,7 +130,7 @@ impl Held<'_> {
 }
 
 #[test]
-fn a_source_that_is_cut_is_named_and_nothing_is_left() {
+fn truncated_source_is_named_and_leaves_nothing() {
     // Rows that are encoded are read by us, rows that are copied by the system.
     for dtype in ["q4_k_m", "bf16,q4_k_m"] {
         let sandbox = Sandbox::new();
@@ -150,7 +155,7 @@ fn cut(path: &Path, n_bytes: u64) {
 }
 
 #[test]
-fn a_source_that_is_written_to_is_an_error() {
+fn modified_source_is_an_error() {
     let sandbox = Sandbox::new();
     LARGE.write(&sandbox);
     let path = sandbox.path("tiny/model.safetensors");
@@ -176,7 +181,7 @@ fn a_source_that_is_written_to_is_an_error() {
 }
 
 #[test]
-fn without_a_terminal_progress_is_a_line_every_ten_seconds() {
+fn progress_without_terminal_prints_lines() {
     let sandbox = Sandbox::new();
     LARGE.write(&sandbox);
     let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m"]);
