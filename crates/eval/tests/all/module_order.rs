@@ -24,7 +24,7 @@ const FLOORS: &[&[&str]] = &[
         "decoder::per_layer_input",
         "decoder::laurel",
     ],
-    &["decoder::select", "decoder::mlp_beside_experts"],
+    &["decoder::select", "decoder::mlp_with_experts"],
     &["decoder::layer"],
     &["decoder::altup"],
     &["decoder"],
