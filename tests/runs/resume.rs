@@ -1,8 +1,8 @@
 //! Runs that are killed and gone on with: the same bytes, nothing under a final name before the end, and no rows of
 //! anything that changed.
 //!
-//! `KILLS` in the environment is the number of kills at random moments (12 without it; `scripts/kill-and-resume` sets 100), `KILL_SEED` where
-//! their random moments begin.
+//! `KILLS` in the environment is the number of kills at random moments (12 without it), `KILL_SEED` where their random moments begin.
+//! `KILLS=100 cargo test --test runs killed_at_any_moment` takes some minutes.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Runs mutated files through the four programs, each in its own process. Called by `scripts/fuzz-programs`:
+//! Runs mutated files through the four programs, each in its own process. Called by `scripts/fuzz-long programs`:
 //!
 //! ```text
 //! fuzz-programs PROGRAMS CORPORA RUNS FROM
