@@ -21,10 +21,12 @@ pub struct Fields {
     pub found: Option<String>,
 }
 
-/// `tensor of `name``, `expected` and `found` in one line.
+/// The named fields, with these values or those of the variables of their names.
 macro_rules! fields {
-    ($($field:ident: $value:expr),* $(,)?) => {
-        Fields { $($field: Some($value.to_string()),)* ..Fields::default() }
+    (@value $field:ident) => { $field };
+    (@value $field:ident $value:expr) => { $value };
+    ($($field:ident $(: $value:expr)?),* $(,)?) => {
+        Fields { $($field: Some(fields!(@value $field $($value)?).to_string()),)* ..Fields::default() }
     };
 }
 
@@ -38,7 +40,7 @@ impl Fields {
             Cause::Codec(error) => codec_fields(error),
             Cause::DType(tensor::DTypeError::UnknownName { name }) => fields!(found: name),
             Cause::Imatrix(error) => imatrix_fields(error),
-            Cause::Shape { found, expected, .. } => fields!(found: found, expected: expected),
+            Cause::Shape { found, expected, .. } => fields!(found, expected),
             _ => Fields::default(),
         }
     }
@@ -58,27 +60,17 @@ fn conversion_fields(error: &convert::Error) -> Fields {
         E::Imatrix(error) => imatrix_fields(error),
         E::Recipe(error) => recipe_fields(error),
         E::Encode { tensor, error } => codec_fields(error).with_tensor(tensor),
-        E::NeedsImatrix { tensor, .. } => fields!(tensor: tensor, expected: "an importance matrix"),
-        E::NotInImatrix { tensor, .. } => {
-            fields!(tensor: tensor, expected: "an entry of the importance matrix")
-        }
-        E::Requantize { tensor, from, to } => fields!(tensor: tensor, expected: to, found: from),
-        E::Shape { tensor, .. } | E::PartGap { tensor, .. } => {
-            fields!(tensor: tensor)
-        }
+        E::NeedsImatrix { tensor, .. } => fields!(tensor, expected: "an importance matrix"),
+        E::NotInImatrix { tensor, .. } => fields!(tensor, expected: "an entry of the importance matrix"),
+        E::Requantize { tensor, from, to } => fields!(tensor, expected: to, found: from),
+        E::Shape { tensor, .. } | E::PartGap { tensor, .. } => fields!(tensor),
         E::NoSuchTensor { name, .. } => fields!(tensor: name),
-        E::RowsDiffer { tensor, found, expected, .. } => {
-            fields!(tensor: tensor, expected: expected, found: found)
-        }
-        E::NonFinite { tensor, value, .. } => {
-            fields!(tensor: tensor, expected: "a finite number", found: value)
-        }
+        E::RowsDiffer { tensor, found, expected, .. } => fields!(tensor, expected, found),
+        E::NonFinite { tensor, value, .. } => fields!(tensor, expected: "a finite number", found: value),
         E::Overflow { tensor, value, dtype, .. } => {
-            fields!(tensor: tensor, expected: format_args!("a value of {dtype}"), found: value)
+            fields!(tensor, expected: format_args!("a value of {dtype}"), found: value)
         }
-        E::KeyOverrideRange { key, value, type_name } => {
-            fields!(key: key, expected: type_name, found: value)
-        }
+        E::KeyOverrideRange { key, value, type_name } => fields!(key, expected: type_name, found: value),
         _ => Fields::default(),
     }
 }
@@ -102,19 +94,15 @@ fn imatrix_fields(error: &ImatrixError) -> Fields {
         ImatrixError::NonFinite { entry, value, .. } => {
             fields!(tensor: entry, expected: "a finite number", found: value)
         }
-        ImatrixError::WrongSize { tensor, expected, found } => {
-            fields!(tensor: tensor, expected: expected, found: found)
-        }
-        ImatrixError::Missing { tensor, .. } | ImatrixError::NoNeighbour { tensor, .. } => {
-            fields!(tensor: tensor)
-        }
+        ImatrixError::WrongSize { tensor, expected, found } => fields!(tensor, expected, found),
+        ImatrixError::Missing { tensor, .. } | ImatrixError::NoNeighbour { tensor, .. } => fields!(tensor),
         _ => Fields::default(),
     }
 }
 
 fn codec_fields(error: &quant::CodecError) -> Fields {
     match error {
-        quant::CodecError::Length { found, expected, .. } => fields!(expected: expected, found: found),
+        quant::CodecError::Length { found, expected, .. } => fields!(expected, found),
         quant::CodecError::NeedsWeights { .. } => fields!(expected: "importance weights"),
         _ => Fields::default(),
     }
@@ -123,14 +111,12 @@ fn codec_fields(error: &quant::CodecError) -> Fields {
 fn read_fields(error: &source::ReadError) -> Fields {
     use source::ReadError as E;
     match error {
-        E::Unreadable { tensor, dtype } => fields!(tensor: tensor, found: dtype),
-        E::OutOfRange { tensor, .. } => fields!(tensor: tensor),
-        E::Length { tensor, expected, found } => fields!(tensor: tensor, expected: expected, found: found),
-        E::NoValue { tensor, expected, found, .. } => {
-            fields!(tensor: tensor, expected: expected, found: found)
-        }
-        E::OutOfFile { file, end, len, .. } => fields!(file: file, expected: end, found: len),
-        E::NotFetched { file, .. } => fields!(file: file),
+        E::Unreadable { tensor, dtype } => fields!(tensor, found: dtype),
+        E::OutOfRange { tensor, .. } => fields!(tensor),
+        E::Length { tensor, expected, found } => fields!(tensor, expected, found),
+        E::NoValue { tensor, expected, found, .. } => fields!(tensor, expected, found),
+        E::OutOfFile { file, end, len, .. } => fields!(file, expected: end, found: len),
+        E::NotFetched { file, .. } => fields!(file),
         _ => Fields::default(),
     }
 }
@@ -150,47 +136,35 @@ fn source_fields(error: &source::Error) -> Fields {
         | E::LinkOutside { file, .. }
         | E::Pickle { file, .. }
         | E::Zip { file, .. }
-        | E::NoTensors { file } => fields!(file: file),
+        | E::NoTensors { file } => fields!(file),
         E::NoWeights { expected } => fields!(expected: expected.join(", ")),
-        E::UnknownMethod { file, method } => fields!(file: file, found: method),
+        E::UnknownMethod { file, method } => fields!(file, found: method),
         E::MethodNotRead { method, .. } => fields!(found: method),
         E::CodesOfNoMethod { tensor, dtype, .. } | E::CodesWithoutScales { tensor, dtype } => {
-            fields!(tensor: tensor, found: dtype)
+            fields!(tensor, found: dtype)
         }
         E::ScalesWithoutCodes { tensor } | E::PartMissing { tensor, .. } | E::StridedCodes { tensor, .. } => {
-            fields!(tensor: tensor)
+            fields!(tensor)
         }
-        E::PartType { tensor, expected, found } => {
-            fields!(tensor: tensor, expected: expected, found: found)
-        }
+        E::PartType { tensor, expected, found } => fields!(tensor, expected, found),
         E::PartShape { tensor, expected, found, .. } => {
-            fields!(tensor: tensor, expected: expected, found: format_args!("{found:?}"))
+            fields!(tensor, expected, found: format_args!("{found:?}"))
         }
-        E::PartForm { tensor, expected, found } => {
-            fields!(tensor: tensor, expected: expected, found: found)
-        }
-        E::PartBytes { tensor, expected, found } => {
-            fields!(tensor: tensor, expected: expected, found: found)
-        }
-        E::PartValue { tensor, expected, found, .. } => {
-            fields!(tensor: tensor, expected: expected, found: found)
-        }
-        E::JsonForm { file, expected, found } => fields!(file: file, expected: expected, found: found),
-        E::HeaderCut { file, expected, found } => fields!(file: file, expected: expected, found: found),
-        E::DuplicateTensor { tensor, first, .. } => fields!(file: first, tensor: tensor),
-        E::UnknownDtype { file, tensor, found } => fields!(file: file, tensor: tensor, found: found),
-        E::BadShape { file, tensor, shape, .. } => {
-            fields!(file: file, tensor: tensor, found: format_args!("{shape:?}"))
-        }
+        E::PartForm { tensor, expected, found } => fields!(tensor, expected, found),
+        E::PartBytes { tensor, expected, found } => fields!(tensor, expected, found),
+        E::PartValue { tensor, expected, found, .. } => fields!(tensor, expected, found),
+        E::JsonForm { file, expected, found } => fields!(file, expected, found),
+        E::HeaderCut { file, expected, found } => fields!(file, expected, found),
+        E::DuplicateTensor { tensor, first, .. } => fields!(file: first, tensor),
+        E::UnknownDtype { file, tensor, found } => fields!(file, tensor, found),
+        E::BadShape { file, tensor, shape, .. } => fields!(file, tensor, found: format_args!("{shape:?}")),
         E::SizeMismatch { file, tensor, expected, begin, end, .. } => {
-            fields!(file: file, tensor: tensor, expected: expected, found: end.saturating_sub(*begin))
+            fields!(file, tensor, expected, found: end.saturating_sub(*begin))
         }
-        E::NotContiguous { file, tensor, expected, found } => {
-            fields!(file: file, tensor: tensor, expected: expected, found: found)
-        }
-        E::FileLength { file, expected, found } => fields!(file: file, expected: expected, found: found),
-        E::NotAPickle { file, found } => fields!(file: file, found: found),
-        E::ShardsDiffer { files, tensor, .. } => fields!(file: files, tensor: tensor),
+        E::NotContiguous { file, tensor, expected, found } => fields!(file, tensor, expected, found),
+        E::FileLength { file, expected, found } => fields!(file, expected, found),
+        E::NotAPickle { file, found } => fields!(file, found),
+        E::ShardsDiffer { files, tensor, .. } => fields!(file: files, tensor),
         E::IndexMismatch { index, .. } => fields!(file: index),
         _ => Fields::default(),
     }
@@ -203,11 +177,9 @@ fn arch_fields(error: &arch::ArchError) -> Fields {
             fields!(file: "config.json", key: "architectures", expected: nearest.join(", "), found: class)
         }
         E::UnknownName { name, nearest } => fields!(expected: nearest.join(", "), found: name),
-        E::MissingKey { file, key } => fields!(file: file, key: key),
-        E::BadKey { file, key, found, expected } => {
-            fields!(file: file, key: key, expected: expected, found: found)
-        }
-        E::BadNumber { key, found, expected } => fields!(key: key, expected: expected, found: found),
+        E::MissingKey { file, key } => fields!(file, key),
+        E::BadKey { file, key, found, expected } => fields!(file, key, expected, found),
+        E::BadNumber { key, found, expected } => fields!(key, expected, found),
         E::MissingTensors { names } | E::UnusedTensors { names } | E::NotLora { names } => {
             names.first().map_or_else(Fields::default, |name| fields!(tensor: name))
         }
@@ -216,7 +188,7 @@ fn arch_fields(error: &arch::ArchError) -> Fields {
             fields!(tensor: name)
         }
         E::TensorShape { name, found, expected } => {
-            fields!(tensor: name, expected: expected, found: format_args!("{:?}", found.dims()))
+            fields!(tensor: name, expected, found: format_args!("{:?}", found.dims()))
         }
         _ => Fields::default(),
     }
@@ -224,10 +196,8 @@ fn arch_fields(error: &arch::ArchError) -> Fields {
 
 fn key_fields(error: &gguf::KeyError) -> Fields {
     match error {
-        gguf::KeyError::Missing { key } => fields!(key: key),
-        gguf::KeyError::Value { key, expected, found } => {
-            fields!(key: key, expected: expected, found: found)
-        }
+        gguf::KeyError::Missing { key } => fields!(key),
+        gguf::KeyError::Value { key, expected, found } => fields!(key, expected, found),
         _ => Fields::default(),
     }
 }
@@ -236,48 +206,38 @@ fn container_fields(error: &gguf::Error) -> Fields {
     use gguf::Error as E;
     match error {
         E::Magic { found } => fields!(expected: "GGUF", found: found.escape_ascii()),
-        E::Version { found } => fields!(expected: "a version from 1 to 3", found: found),
+        E::Version { found } => fields!(expected: "a version from 1 to 3", found),
         E::Truncated { needed, left, .. } => fields!(expected: needed, found: left),
         E::CountTooLarge { count, .. } => fields!(found: count),
-        E::DuplicateKey { key } | E::ValueType { key, .. } | E::TooDeep { key, .. } => fields!(key: key),
-        E::BadBool { key, found, .. } => fields!(key: key, expected: "0 or 1", found: found),
-        E::AlignmentType { found } => fields!(key: "general.alignment", expected: "u32", found: found),
-        E::Alignment { found, expected } => {
-            fields!(key: "general.alignment", expected: expected, found: found)
-        }
+        E::DuplicateKey { key } | E::ValueType { key, .. } | E::TooDeep { key, .. } => fields!(key),
+        E::BadBool { key, found, .. } => fields!(key, expected: "0 or 1", found),
+        E::AlignmentType { found } => fields!(key: "general.alignment", expected: "u32", found),
+        E::Alignment { found, expected } => fields!(key: "general.alignment", expected, found),
         E::DuplicateTensor { name } => fields!(tensor: name),
         E::Shape { tensor, .. } | E::DType { tensor, .. } | E::OffsetOverflow { tensor, .. } => {
-            fields!(tensor: tensor)
+            fields!(tensor)
         }
         E::Misaligned { tensor, offset, alignment } => {
-            fields!(tensor: tensor, expected: format_args!("a multiple of {alignment}"), found: offset)
+            fields!(tensor, expected: format_args!("a multiple of {alignment}"), found: offset)
         }
         E::OutOfFile { tensor, offset, n_bytes, file_len } => {
-            fields!(tensor: tensor, expected: offset.saturating_add(*n_bytes), found: file_len)
+            fields!(tensor, expected: offset.saturating_add(*n_bytes), found: file_len)
         }
         E::Overlap { second, .. } => fields!(tensor: second),
         E::Exists { path } | E::NotAFile { path } | E::Busy { path } | E::Io { path, .. } => {
             fields!(file: path.display())
         }
         E::OpenFiles { needed, limit, .. } => fields!(expected: needed, found: limit),
-        E::NoSpace { folder, needed, free } => {
-            fields!(file: folder.display(), expected: needed, found: free)
-        }
+        E::NoSpace { folder, needed, free } => fields!(file: folder.display(), expected: needed, found: free),
         E::Changed { path, change } => fields!(file: path.display(), found: change),
-        E::Length { path, expected, found } => {
-            fields!(file: path.display(), expected: expected, found: found)
-        }
+        E::Length { path, expected, found } => fields!(file: path.display(), expected, found),
         E::Shard { path, source } => {
             Fields { file: Some(path.display().to_string()), ..container_fields(source) }
         }
         E::ShardMissing { path, .. } | E::ShardName { path, .. } => fields!(file: path.display()),
-        E::ShardKey { path, key, expected, found } => {
-            fields!(file: path.display(), key: key, expected: expected, found: found)
-        }
-        E::ShardCount { path, key, found } => {
-            fields!(file: path.display(), key: key, expected: "a count", found: found)
-        }
-        E::ShardTensors { expected, found } => fields!(expected: expected, found: found),
+        E::ShardKey { path, key, expected, found } => fields!(file: path.display(), key, expected, found),
+        E::ShardCount { path, key, found } => fields!(file: path.display(), key, expected: "a count", found),
+        E::ShardTensors { expected, found } => fields!(expected, found),
         _ => Fields::default(),
     }
 }
@@ -289,21 +249,17 @@ fn evaluation_fields(error: &eval::Error) -> Fields {
         E::Key(error) => key_fields(error),
         E::UnknownArchitecture { name } => fields!(key: "general.architecture", found: name),
         E::MissingTensor { name } => fields!(tensor: name),
-        E::TensorShape { name, expected, found } => {
-            fields!(tensor: name, expected: expected, found: found)
-        }
+        E::TensorShape { name, expected, found } => fields!(tensor: name, expected, found),
         E::TensorType { name, dtype } => fields!(tensor: name, found: dtype),
         E::UnusedTensors { names, .. } => {
             names.first().map_or_else(Fields::default, |name| fields!(tensor: name))
         }
-        E::TooShort { found, needed } => fields!(expected: needed, found: found),
-        E::TooLong { found, limit } => fields!(expected: limit, found: found),
-        E::VocabDiffers { expected, found } => fields!(expected: expected, found: found),
-        E::OutOfRange { found, expected, .. } => fields!(expected: expected, found: found),
-        E::NotFinite { tensor, .. } => fields!(tensor: tensor, expected: "a finite number"),
-        E::NotFiniteResult { weight: Some((tensor, _)), .. } => {
-            fields!(tensor: tensor, expected: "a finite number")
-        }
+        E::TooShort { found, needed } => fields!(expected: needed, found),
+        E::TooLong { found, limit } => fields!(expected: limit, found),
+        E::VocabDiffers { expected, found } => fields!(expected, found),
+        E::OutOfRange { found, expected, .. } => fields!(expected, found),
+        E::NotFinite { tensor, .. } => fields!(tensor, expected: "a finite number"),
+        E::NotFiniteResult { weight: Some((tensor, _)), .. } => fields!(tensor, expected: "a finite number"),
         _ => Fields::default(),
     }
 }
