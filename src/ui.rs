@@ -19,6 +19,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
 use crate::failure::{EXIT_INTERRUPTED, Failure};
 
@@ -60,6 +61,14 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
+/// Indented JSON, with a line end.
+///
+/// # Errors
+/// A value that cannot be serialized.
+pub fn pretty_json(value: &impl Serialize) -> Result<String, Failure> {
+    Ok(serde_json::to_string_pretty(value).map_err(Failure::new)? + "\n")
+}
+
 impl Ui {
     /// Writes data to stdout. A reader that has gone away is the end, not an error.
     ///
@@ -72,6 +81,14 @@ impl Ui {
             Err(error) => Err(Failure::new(format_args!("cannot write to stdout: {error}"))),
             Ok(()) => Ok(()),
         }
+    }
+
+    /// Writes a value to stdout as indented JSON.
+    ///
+    /// # Errors
+    /// Those of [`Ui::data`].
+    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        self.data(&pretty_json(value)?)
     }
 
     /// Writes data with styles to stdout; only terminals get the styles.

@@ -1,7 +1,7 @@
 //! `gguf-convert architectures`: the table of architectures.
 
 use arch::ARCHES;
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 use serde::Serialize;
 
 use super::{Command, shared::table::table};
@@ -9,15 +9,12 @@ use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-convert",
     verb: Some("architectures"),
-    define: |command| {
-        ArchitecturesArgs::augment_args(command).about("List the supported architectures").after_help(
-            "Examples:\n  gguf-convert architectures\n\nEach line has the classes and a public checkpoint.",
-        )
-    },
-    ui: |_| Ui::default(),
-    run,
+    about: "List the supported architectures",
+    examples: "Examples:\n  gguf-convert architectures\n\nEach line has the classes and a public checkpoint.",
+    define: ArchitecturesArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-convert")
 };
 
 #[derive(Debug, Args)]
@@ -36,8 +33,7 @@ struct Listed {
     not_exportable: Option<&'static str>,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = ArchitecturesArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: ArchitecturesArgs, ui: &Ui) -> Result<(), Failure> {
     let listed: Vec<Listed> = ARCHES
         .iter()
         .map(|arch| Listed {
@@ -48,7 +44,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         })
         .collect();
     if args.json {
-        return ui.data(&(serde_json::to_string_pretty(&listed).map_err(Failure::new)? + "\n"));
+        return ui.json(&listed);
     }
     let mut rows = vec![["architecture", "example", "export", "classes"].map(str::to_owned).to_vec()];
     rows.extend(listed.iter().map(|row| {

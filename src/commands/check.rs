@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 use eval::{
     Activations,
     chunks::{Settings, text_chunks},
@@ -26,20 +26,17 @@ use super::shared::{
 use crate::{
     commands::Command,
     failure::Failure,
-    ui::{ERROR, GOOD, Ui},
+    ui::{ERROR, GOOD, Ui, pretty_json},
 };
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-eval",
     verb: Some("check"),
-    define: |command| {
-        CheckArgs::augment_args(command)
-            .about("Fail if a model is worse than a saved baseline")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Fail if a model is worse than a saved baseline",
+    examples: EXAMPLES,
+    define: CheckArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-eval")
 };
 
 const EXAMPLES: &str = "\
@@ -166,8 +163,7 @@ impl Verdict {
     }
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = CheckArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: CheckArgs, ui: &Ui) -> Result<(), Failure> {
     let wants_json = args.json;
     let verdicts = match check(args, ui) {
         Err(failure) if wants_json => {
@@ -179,8 +175,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     };
     let Some((file, verdicts)) = verdicts else { return Ok(()) };
     if wants_json {
-        let json = serde_json::to_string_pretty(&verdicts).map_err(Failure::new)?;
-        ui.data(&(json + "\n"))?;
+        ui.json(&verdicts)?;
     } else {
         ui.styled_data(&verdicts.iter().map(Verdict::line).collect::<String>())?;
     }
@@ -196,8 +191,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
 fn check(mut args: CheckArgs, ui: &Ui) -> Result<Option<(PathBuf, Vec<Verdict>)>, Failure> {
     let inputs = [&args.file, &args.text].into_iter().chain(&args.base);
     if args.save {
-        let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
-        check_outputs(&[&args.baseline], &inputs, args.force)?;
+        check_outputs(&[&args.baseline], &inputs.collect::<Vec<_>>(), args.force)?;
     } else if args.force || args.context.is_some() || args.chunks.is_some() {
         return Err(Failure::usage("the baseline sets --context and --chunks")
             .hint(["leave out --context, --chunks and --force; they are for making a baseline"]));
@@ -246,7 +240,7 @@ fn check(mut args: CheckArgs, ui: &Ui) -> Result<Option<(PathBuf, Vec<Verdict>)>
             perplexity,
             divergence,
         };
-        let json = serde_json::to_string_pretty(&baseline).map_err(Failure::new)? + "\n";
+        let json = pretty_json(&baseline)?;
         ui.data(&json)?;
         write_result(&args.baseline, json.as_bytes(), args.force)?;
         ui.status(&format!("wrote {}", args.baseline.display()));

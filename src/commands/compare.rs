@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 use eval::{
     Activations, Model,
-    chunks::{Chunk, Settings, text_chunks},
+    chunks::{Chunk, text_chunks},
     compare::{Base, file_chunks, run as run_chunks},
     logits_file::{Layout, LogitsFile, Writer},
     report::{FileReport, Report, html, kl_by_place, labels},
@@ -22,7 +22,7 @@ use super::shared::{
     digest::sha256_of,
     eval_model::{RunArgs, at, of_model, open, tokens, warn_of_length},
     outputs::{check_outputs, write_result},
-    part_file::{self, NewPart, PartArgs, PartFile, n_counted},
+    part_file::{self, ChunkArgs, NewPart, PartArgs, PartFile, n_counted},
     progress_line::ProgressLine,
     vocabularies,
 };
@@ -34,15 +34,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-eval",
     verb: Some(VERB),
-    define: |command| {
-        CompareArgs::augment_args(command)
-            .about("Measure the KL divergence of models from their base")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Measure the KL divergence of models from their base",
+    examples: EXAMPLES,
+    define: CompareArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-eval")
 };
 
 pub(super) const VERB: &str = "compare";
@@ -74,14 +71,8 @@ struct CompareArgs {
     /// Read the text from FILE.
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "merge")]
     text: Option<PathBuf>,
-    /// Set the context length, in tokens.
-    ///
-    /// The text is cut into chunks of this length.
-    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
-    context: u32,
-    /// Read at most N chunks of the text.
-    #[arg(long, alias = "windows", value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
-    chunks: Option<u32>,
+    #[command(flatten)]
+    chunks: ChunkArgs,
     /// Compare the K most likely tokens.
     ///
     /// Reports how many of them both models have among their K most likely.
@@ -159,12 +150,10 @@ struct Predictions {
     saved: Result<(), Failure>,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = CompareArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let outputs = args.html.iter().chain(&args.save_logits).chain(&args.parts.output);
-    let outputs: Vec<&Path> = outputs.map(PathBuf::as_path).collect();
+fn run(args: CompareArgs, ui: &Ui) -> Result<(), Failure> {
+    let outputs: Vec<_> = args.html.iter().chain(&args.save_logits).chain(&args.parts.output).collect();
     let inputs = args.base.iter().chain(&args.files).chain(&args.text).chain(&args.parts.merge);
-    check_outputs(&outputs, &inputs.map(PathBuf::as_path).collect::<Vec<_>>(), args.force)?;
+    check_outputs(&outputs, &inputs.collect::<Vec<_>>(), args.force)?;
     let Some(base_path) = &args.base else { return merge(&args, ui) };
     let base = if LogitsFile::is_one(base_path) {
         Opened::Logits(LogitsFile::open(base_path).map_err(|error| at(base_path, error))?)
@@ -264,12 +253,10 @@ fn show(
         files: facts.files.into_iter().zip(tensors).enumerate().map(file).collect(),
     };
     // The result is printed first, so that a failed file does not lose it.
-    let text = if args.json {
-        serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n"
-    } else {
-        listing(&report, args.tensors, args.full || report.files.len() == 1)
-    };
-    ui.data(&text)?;
+    match args.json {
+        true => ui.json(&report)?,
+        false => ui.data(&listing(&report, args.tensors, args.full || report.files.len() == 1))?,
+    }
     saved?;
     if let Some(path) = &args.html {
         let page = html(&report).map_err(Failure::new)?;
@@ -398,20 +385,18 @@ fn plan(
         };
         Plan { chunks, range, text, context }
     };
+    let settings = args.chunks.settings(None);
     match (base, &args.text, others.first()) {
         (Opened::Logits(file), _, Some(other)) => {
-            let n_chunks = args.chunks.map(|n| n as usize);
-            let chunks = file_chunks(other, file, n_chunks).map_err(|error| at(base_path, error))?;
+            let chunks = file_chunks(other, file, settings.n_chunks).map_err(|error| at(base_path, error))?;
             Ok(plan(chunks, None, file.layout().context))
         }
         (Opened::Model(model), Some(text), _) => {
             let tokens = tokens(model, text, ui)?;
-            let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
-            let settings = Settings { context, n_chunks, stride: None };
             let chunks = text_chunks(model, &tokens, &settings).map_err(|error| at(text, error))?;
-            Ok(plan(chunks, Some(text.display().to_string()), context))
+            Ok(plan(chunks, Some(text.display().to_string()), settings.context))
         }
-        _ => Ok(plan(Vec::new(), None, args.context as usize)),
+        _ => Ok(plan(Vec::new(), None, settings.context)),
     }
 }
 

@@ -4,9 +4,9 @@ pub mod args;
 
 use std::path::{Path, PathBuf};
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{ArgMatches, Args, ValueHint};
 use convert::{
-    CheckpointInput, RunOptions,
+    CheckpointInput,
     merge::LoraAdapter,
     recipes::{FileType, Recipe},
 };
@@ -25,10 +25,10 @@ use super::{
         cpu_level::cpu_level,
         hub,
         layout_notes::{Notes, dropped, tell_unasked},
-        output_args::{self, OutputArgs, ResumeArgs},
+        output_args::{OutputArgs, ResumeArgs},
         plan_file::Wanted as OfPlan,
         plan_report::stored_as,
-        planned_calls::{self, Conversion},
+        planned_calls::{self, Conversion, PlannedProgram},
         quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs},
         types_help::types_help,
         values,
@@ -39,60 +39,35 @@ use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-convert",
-    verb: None,
+    examples: EXAMPLES,
     define: |command| {
         ConvertArgs::augment_args(command)
             .arg_required_else_help(true)
             .args_conflicts_with_subcommands(true)
             .subcommand_negates_reqs(true)
-            .after_help(EXAMPLES)
             .after_long_help(types_help(EXAMPLES))
     },
-    ui: output_args::ui,
     run: |matches, ui| run(matches, &Parts::all(), ui),
+    ..Command::of("gguf-convert")
 };
 
-/// The conversions that a plan can hold.
-const CONVERSIONS: &[Conversion] = &[
-    (None, run),
-    (convert_lora::COMMAND.verb, convert_lora::run),
-    (convert_mmproj::COMMAND.verb, convert_mmproj::run),
-    (convert_legacy::COMMAND.verb, convert_legacy::run),
-];
+/// What plans of this program need.
+pub struct Planning;
 
-/// The command that saves a plan.
-pub const PLAN: Command = Command {
-    binary: COMMAND.binary,
-    verb: Some(planned_calls::PLAN),
-    define: |command| planned_calls::define_plan(command, PLAN_EXAMPLES),
-    ui: planned_calls::ui_of_plan,
-    run: |matches, ui| planned_calls::save(COMMAND.binary, CONVERSIONS, matches, ui),
-};
-
-/// The command that converts a part of a plan.
-pub const PART: Command = Command {
-    binary: COMMAND.binary,
-    verb: Some(planned_calls::PART),
-    define: |command| planned_calls::define_part(command, PLAN_EXAMPLES),
-    ui: output_args::ui,
-    run: |matches, ui| planned_calls::part(COMMAND.binary, CONVERSIONS, matches, ui),
-};
-
-/// The command that completes the output of a plan.
-pub const ASSEMBLE: Command = Command {
-    binary: COMMAND.binary,
-    verb: Some(planned_calls::ASSEMBLE),
-    define: |command| planned_calls::define_assemble(command, PLAN_EXAMPLES),
-    ui: output_args::ui,
-    run: |matches, ui| planned_calls::assemble(COMMAND.binary, CONVERSIONS, matches, ui),
-};
-
-const PLAN_EXAMPLES: &str = "\
+impl PlannedProgram for Planning {
+    const BINARY: &str = COMMAND.binary;
+    const CONVERSIONS: &[Conversion] = &[
+        (None, run),
+        (convert_lora::COMMAND.verb, convert_lora::run),
+        (convert_mmproj::COMMAND.verb, convert_mmproj::run),
+        (convert_legacy::COMMAND.verb, convert_legacy::run),
+    ];
+    const EXAMPLES: &str = "\
 Examples:
   gguf-convert plan plan.json Llama-3.2-1B out/ --type q4_k_m
   gguf-convert part plan.json 3/64
   gguf-convert assemble plan.json";
+}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -232,7 +207,7 @@ fn lora_adapter(text: &str) -> Result<LoraArg, String> {
 }
 
 fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
-    let args = ConvertArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let args = Command::args::<ConvertArgs>(matches)?;
     // Other kinds of input have their own commands, whose names are optional.
     let verb = match () {
         () if source::is_legacy(&args.src) => convert_legacy::COMMAND.verb,
@@ -240,7 +215,7 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
         () => None,
     };
     if let Some(verb) = verb {
-        return planned_calls::run_as(COMMAND.binary, (verb, CONVERSIONS), matches, parts, ui);
+        return planned_calls::run_as::<Planning>(verb, matches, parts, ui);
     }
     let call = Call::new(COMMAND.binary, None, matches)
         .reads(args.options.files(&args.recipe))
@@ -249,7 +224,8 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
     if args.calibration.is_wanted() {
         args.check_calibration(parts)?;
     }
-    let options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
+    // An invalid level is reported before anything is downloaded.
+    cpu_level()?;
     // A dry run leaves nothing on the disk.
     let out = (!args.output.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
     let wanted = hub::Wanted { weights: true, keep: args.keep.keep, out };
@@ -263,7 +239,7 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
     let adapters = args.merge.lora.iter().map(|lora| hub::input(&lora.adapter, wanted, ui));
     let adapters = adapters.collect::<Result<Vec<hub::Input>, Failure>>()?;
     let call = adapters.iter().fold(call, |call, adapter| adapter.name_in(call));
-    to_gguf(&args, (&folder, &adapters), (call, parts), &options, ui)?;
+    to_gguf(&args, (&folder, &adapters), (call, parts), ui)?;
     adapters.into_iter().try_for_each(|adapter| adapter.finish(ui))?;
     input.finish(ui)
 }
@@ -273,7 +249,6 @@ fn to_gguf(
     args: &ConvertArgs,
     (folder, adapters): (&Folder, &[hub::Input]),
     (call, parts): (Call, &Parts<'_>),
-    run_options: &RunOptions,
     ui: &Ui,
 ) -> Result<(), Failure> {
     let failed = |error| failure(&args.src, error);
@@ -324,13 +299,8 @@ fn to_gguf(
     if args.quantized.repack {
         open.repacked = open.input.repacked().map_err(failed)?.to_vec();
     }
-    let mut run_args = args.output.run(
-        args.out.as_deref(),
-        &args.resume,
-        run_options.clone().nonfinite(settings.nonfinite()),
-        &call,
-        parts,
-    );
+    let nonfinite = settings.nonfinite();
+    let mut run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
     run_args.gathers = args.calibration.is_wanted();
     if run_args.gathers && !args.output.dry_run {
         let between = match (args.encoding.via, adapters.is_empty()) {

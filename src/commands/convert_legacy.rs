@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use arch::{Layout, LegacyOptions};
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
-use convert::{Error, LegacyInput, RunOptions, recipes::Recipe};
+use clap::{ArgMatches, Args, ValueHint};
+use convert::{Error, LegacyInput, recipes::Recipe};
 
 use super::{
     Command,
@@ -12,9 +12,8 @@ use super::{
     shared::{
         call::Call,
         conversion_run::{self, OpenInput, Parts, failure},
-        cpu_level::cpu_level,
         layout_notes::Notes,
-        output_args::{self, OutputArgs, ResumeArgs},
+        output_args::{OutputArgs, ResumeArgs},
         quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs},
         write::output_parser,
     },
@@ -23,15 +22,12 @@ use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-convert",
     verb: Some("legacy"),
-    define: |command| {
-        LegacyArgs::augment_args(command)
-            .about("Convert a LLaMA file from before GGUF (ggml, ggmf, ggjt)")
-            .after_help(EXAMPLES)
-    },
-    ui: output_args::ui,
+    about: "Convert a LLaMA file from before GGUF (ggml, ggmf, ggjt)",
+    examples: EXAMPLES,
+    define: LegacyArgs::augment_args,
     run: |matches, ui| run(matches, &Parts::all(), ui),
+    ..Command::of("gguf-convert")
 };
 
 const EXAMPLES: &str = "\
@@ -96,7 +92,7 @@ fn parse_positive(text: &str) -> Result<f32, String> {
 /// # Errors
 /// Whatever stopped it, with its path.
 pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
-    let args = LegacyArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let args = Command::args::<LegacyArgs>(matches)?;
     if args.file.is_dir() {
         return Err(Failure::usage(format_args!(
             "{}: a folder, expected a file from before GGUF",
@@ -135,9 +131,8 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     if types.is_empty() && !args.recipe.is_given() {
         types.push(Recipe::from_name("COPY").map_err(Failure::new)?);
     }
-    let run_options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
-    let run_options = run_options.nonfinite(settings.nonfinite());
-    let run_args = args.output.run(args.out.as_deref(), &args.resume, run_options, &call, parts);
+    let nonfinite = settings.nonfinite();
+    let run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
     conversion_run::run(open, types, &settings, &run_args, ui)
 }
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
-use convert::{AdapterInput, Error, RunOptions, recipes::Recipe};
+use clap::{ArgMatches, Args, ValueHint};
+use convert::{AdapterInput, Error, recipes::Recipe};
 use source::{Checkpoint, Folder};
 
 use super::{
@@ -15,10 +15,9 @@ use super::{
     shared::{
         call::Call,
         conversion_run::{self, OpenInput, Parts, failure},
-        cpu_level::cpu_level,
         hub,
         layout_notes::Notes,
-        output_args::{self, OutputArgs, ResumeArgs},
+        output_args::{OutputArgs, ResumeArgs},
         plan_report::stored_as,
         quantize_options::{Settings, byte_order},
         write::output_parser,
@@ -28,15 +27,12 @@ use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-convert",
     verb: Some("adapter"),
-    define: |command| {
-        AdapterArgs::augment_args(command)
-            .about("Convert a LoRA adapter to a GGUF adapter file")
-            .after_help(EXAMPLES)
-    },
-    ui: output_args::ui,
+    about: "Convert a LoRA adapter to a GGUF adapter file",
+    examples: EXAMPLES,
+    define: AdapterArgs::augment_args,
     run: |matches, ui| run(matches, &Parts::all(), ui),
+    ..Command::of("gguf-convert")
 };
 
 const EXAMPLES: &str = "\
@@ -86,7 +82,7 @@ struct AdapterArgs {
 /// # Errors
 /// Whatever stopped it, with its path.
 pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
-    let args = AdapterArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let args = Command::args::<AdapterArgs>(matches)?;
     let mut types = args.types.recipes();
     if !types.iter().all(|recipe| is_of_converter(recipe)) {
         return Err(Failure::usage("an adapter takes --type f32, f16, bf16 or q8_0"));
@@ -135,9 +131,8 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
         repacked: Vec::new(),
         input: adapter,
     };
-    let options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
-    let options = options.nonfinite(args.plain.nonfinite());
-    let run_args = args.output.run(args.out.as_deref(), &args.resume, options, &call, parts);
+    let nonfinite = args.plain.nonfinite();
+    let run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
     let settings = Settings::of_byte_order(byte_order(args.plain.big_endian));
     conversion_run::run(open, types, &settings, &run_args, ui)?;
     input.finish(ui)

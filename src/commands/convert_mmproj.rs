@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
-use convert::{CheckpointInput, RunOptions};
+use clap::{ArgMatches, Args, ValueHint};
+use convert::CheckpointInput;
 
 use super::{
     Command,
@@ -14,9 +14,8 @@ use super::{
     shared::{
         call::Call,
         conversion_run::{self, Parts, failure},
-        cpu_level::cpu_level,
         hub,
-        output_args::{self, OutputArgs, ResumeArgs},
+        output_args::{OutputArgs, ResumeArgs},
         quantize_options::{QuantizeOptions, RecipeArgs},
         write::output_parser,
     },
@@ -25,15 +24,12 @@ use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-convert",
     verb: Some("mmproj"),
-    define: |command| {
-        MmprojArgs::augment_args(command)
-            .about("Convert only the vision or audio projector of a checkpoint")
-            .after_help(EXAMPLES)
-    },
-    ui: output_args::ui,
+    about: "Convert only the vision or audio projector of a checkpoint",
+    examples: EXAMPLES,
+    define: MmprojArgs::augment_args,
     run: |matches, ui| run(matches, &Parts::all(), ui),
+    ..Command::of("gguf-convert")
 };
 
 const EXAMPLES: &str = "\
@@ -76,7 +72,7 @@ struct MmprojArgs {
 /// # Errors
 /// Whatever stopped it, with its path.
 pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
-    let args = MmprojArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let args = Command::args::<MmprojArgs>(matches)?;
     let recipe = RecipeArgs::default();
     let call = Call::new(COMMAND.binary, COMMAND.verb, matches).reads(args.options.files(&recipe));
     let failed = |error| failure(&args.src, error);
@@ -90,14 +86,8 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let arch = arch::Options { model_name: args.model_name.clone(), ..arch::Options::default() };
     let projector = CheckpointInput::open_projector(folder, &arch).map_err(failed)?;
     let types = args.types.recipes_of(projector.checkpoint())?;
-    let options = RunOptions::default().threads(args.resume.threads).level(cpu_level()?);
-    let run_args = args.output.run(
-        args.out.as_deref(),
-        &args.resume,
-        options.nonfinite(settings.nonfinite()),
-        &call,
-        parts,
-    );
+    let nonfinite = settings.nonfinite();
+    let run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
     conversion_run::run(opened(projector, &args.src), types, &settings, &run_args, ui)?;
     input.finish(ui)
 }

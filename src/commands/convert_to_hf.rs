@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use convert::{
     NonFinite, RunOptions, Watch,
     export::{self, ExportError, ExportOptions, ExportPlan},
@@ -17,7 +17,7 @@ use super::{
     shared::{
         cpu_level::cpu_level,
         input_kind,
-        output_args::{self, OutputArgs},
+        output_args::OutputArgs,
         sizes::parse_size,
         table::table,
         threads::parse_threads,
@@ -32,15 +32,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-convert",
     verb: Some("export"),
-    define: |command| {
-        ExportArgs::augment_args(command)
-            .about("Export a GGUF file to a checkpoint folder")
-            .after_help(EXAMPLES)
-    },
-    ui: output_args::ui,
-    run,
+    about: "Export a GGUF file to a checkpoint folder",
+    examples: EXAMPLES,
+    define: ExportArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-convert")
 };
 
 const EXAMPLES: &str = "\
@@ -78,8 +75,7 @@ struct ExportArgs {
     output: OutputArgs,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = ExportArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
     let dtype = match &args.types.recipes()[..] {
         [] if args.types.types.is_empty() => DType::BF16,
         [recipe] if recipe.default.is_float() => recipe.default,
@@ -109,7 +105,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
     let report = Report::new(&args, &plan);
     if args.output.dry_run {
-        return ui.data(&if args.output.json { report.json()? } else { report.text() });
+        return if args.output.json { ui.json(&report) } else { ui.data(&report.text()) };
     }
     warn_of_leftovers(&args.dir, ui);
     let nonfinite = if args.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
@@ -117,7 +113,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     write(&args, (&file, &plan), &options, ui).map_err(failed)?;
     let n_bytes = plan.n_bytes();
     ui.status(&format!("wrote {}: {n_bytes} bytes ({})", args.dir.display(), human_bytes(n_bytes)));
-    if args.output.json { ui.data(&report.json()?) } else { Ok(()) }
+    if args.output.json { ui.json(&report) } else { Ok(()) }
 }
 
 fn write(
@@ -173,10 +169,6 @@ impl Report {
             files: small.chain(weights).collect(),
             notes: plan.layout.notes.clone(),
         }
-    }
-
-    fn json(&self) -> Result<String, Failure> {
-        Ok(serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n")
     }
 
     fn text(&self) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 use quant::{LEVEL_NAMES, LEVEL_VARIABLE, Level};
 use serde_json::json;
 
@@ -14,15 +14,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("cpu"),
-    define: |command| {
-        CpuArgs::augment_args(command)
-            .about("Show the CPU levels of this machine and the one in use")
-            .after_help(EXAMPLES)
-    },
-    ui: |_| Ui::default(),
-    run,
+    about: "Show the CPU levels of this machine and the one in use",
+    examples: EXAMPLES,
+    define: CpuArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -39,8 +36,7 @@ struct CpuArgs {
     json: bool,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = CpuArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: CpuArgs, ui: &Ui) -> Result<(), Failure> {
     let used = cpu_level()?.name();
     let available: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
     if args.json {

@@ -4,7 +4,7 @@ mod lines;
 
 use std::{fmt::Write as _, ops::Range, path::PathBuf, sync::atomic::Ordering};
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use gguf::{Advice, File, Model, TensorInfo, Value};
 use serde_json::{Value as Json, json};
 
@@ -18,20 +18,17 @@ use crate::{
         },
     },
     failure::Failure,
-    ui::{Ui, cancel_on_interrupt, printable},
+    ui::{Ui, cancel_on_interrupt, pretty_json, printable},
 };
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("diff"),
-    define: |command| {
-        DiffArgs::augment_args(command)
-            .about("Compare the keys, chat templates and tensors of two files")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Compare the keys, chat templates and tensors of two files",
+    examples: EXAMPLES,
+    define: DiffArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -77,8 +74,7 @@ enum Change<'a> {
     },
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = DiffArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: DiffArgs, ui: &Ui) -> Result<(), Failure> {
     let (a, b) = (open_model(&args.a)?, open_model(&args.b)?);
     let keys = keys(&a, &b);
     let tensors = tensors(&a, &b, &args, ui)?;
@@ -265,5 +261,5 @@ fn json_of(keys: &[Sides<'_>], tensors: &[Change<'_>]) -> Result<String, Failure
         "keys": keys.iter().map(key).collect::<Vec<_>>(),
         "tensors": tensors.iter().map(tensor).collect::<Vec<_>>(),
     });
-    Ok(serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n")
+    pretty_json(&report)
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, path::PathBuf};
 
-use clap::{ArgGroup, ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use eval::{
     Model,
     embed::{Pooling, embed, labels, normalize, pooling},
@@ -18,16 +18,15 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-eval",
     verb: Some("embed"),
+    about: "Compute embeddings of texts, or scores of a reranker",
+    examples: EXAMPLES,
     define: |command| {
         EmbedArgs::augment_args(command)
-            .about("Compute embeddings of texts, or scores of a reranker")
-            .after_help(EXAMPLES)
             .group(ArgGroup::new("texts").args(["text", "prompt"]).required(true).multiple(true))
     },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-eval")
 };
 
 const EXAMPLES: &str = "\
@@ -100,8 +99,7 @@ struct EmbedArgs {
 /// Texts that are run before their vectors are shown.
 const AT_ONCE: usize = 64;
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = EmbedArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: EmbedArgs, ui: &Ui) -> Result<(), Failure> {
     let model = open(&args.file, &args.run, ui)?;
     let pooling = pooling(&model, args.pooling.map(Pooling::from)).map_err(|error| at(&args.file, error))?;
     let texts = texts(&args, ui)?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use gguf::{CopyPlan, Endian, shard_file_name};
 
 use crate::{
@@ -19,15 +19,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("endian"),
-    define: |command| {
-        EndianArgs::augment_args(command)
-            .about("Convert a GGUF file to the other byte order")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Convert a GGUF file to the other byte order",
+    examples: EXAMPLES,
+    define: EndianArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -61,8 +58,7 @@ enum Order {
     Big,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = EndianArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: EndianArgs, ui: &Ui) -> Result<(), Failure> {
     let model = open_model(&args.file)?;
     let endian = match args.order {
         Order::Little => Endian::Little,

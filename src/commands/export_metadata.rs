@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use gguf::Metadata;
 
 use crate::{
@@ -16,20 +16,17 @@ use crate::{
         show,
     },
     failure::Failure,
-    ui::Ui,
+    ui::{Ui, pretty_json},
 };
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("export-metadata"),
-    define: |command| {
-        ExportArgs::augment_args(command)
-            .about("Export the metadata of a GGUF file as JSON")
-            .after_help(EXAMPLES)
-    },
-    ui: |_| Ui::default(),
-    run,
+    about: "Export the metadata of a GGUF file as JSON",
+    examples: EXAMPLES,
+    define: ExportArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -60,8 +57,7 @@ struct ExportArgs {
     force: bool,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = ExportArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
     if let Some(output) = &args.output {
         check_outputs(&[output], &[&args.file], args.force)?;
     }
@@ -72,7 +68,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     if wanted.is_empty() && !args.prefix.is_empty() {
         return Err(Failure::at(&args.file, "no key with this prefix"));
     }
-    let text = serde_json::to_string_pretty(&to_json(&wanted)).map_err(Failure::new)? + "\n";
+    let text = pretty_json(&to_json(&wanted))?;
     match &args.output {
         None => ui.data(&text),
         Some(output) => write_result(output, text.as_bytes(), args.force),

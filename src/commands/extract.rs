@@ -1,8 +1,8 @@
 //! `gguf-inspect extract FILE TENSOR --to x.npy|x.safetensors`: tensors for other programs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use gguf::{Advice, File, Model, Output, TensorInfo};
 use serde_json::json;
 use tensor::DType;
@@ -20,15 +20,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("extract"),
-    define: |command| {
-        ExtractArgs::augment_args(command)
-            .about("Write tensors of a GGUF file to an .npy or .safetensors file")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Write tensors of a GGUF file to an .npy or .safetensors file",
+    examples: EXAMPLES,
+    define: ExtractArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -88,8 +85,7 @@ struct Part<'a> {
     n_bytes: u64,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = ExtractArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: ExtractArgs, ui: &Ui) -> Result<(), Failure> {
     let format = match args.output.extension().and_then(|ending| ending.to_str()) {
         Some("npy") => Format::Npy,
         Some("safetensors") => Format::Safetensors,
@@ -111,7 +107,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         }
         parts.push(part(&args, format, &model, name)?);
     }
-    let inputs: Vec<&Path> = model.shards().iter().map(|(path, _)| path.as_path()).collect();
+    let inputs: Vec<&PathBuf> = model.shards().iter().map(|(path, _)| path).collect();
     check_outputs(&[&args.output], &inputs, args.force || args.dry_run)?;
     let header = match format {
         Format::Npy => npy_header(&parts[0]),

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use eval::memory::{Bytes, Demand, Use};
 use gguf::{Model, Value, parse_shard_file_name};
 use serde::Serialize;
@@ -24,20 +24,17 @@ use crate::{
         },
     },
     failure::Failure,
-    ui::{Ui, human_bytes},
+    ui::{Ui, human_bytes, pretty_json},
 };
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("fit"),
-    define: |command| {
-        FitArgs::augment_args(command)
-            .about("Estimate memory use and find the files that fit")
-            .after_help(EXAMPLES)
-    },
-    ui: |_| Ui::default(),
-    run,
+    about: "Estimate memory use and find the files that fit",
+    examples: EXAMPLES,
+    define: FitArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -106,8 +103,7 @@ struct Fit {
     fits: Option<bool>,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = FitArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: FitArgs, ui: &Ui) -> Result<(), Failure> {
     let others = args.with.iter().map(|path| weights_of(path)).sum::<Result<u64, Failure>>()?;
     let used = Use {
         context: 1,
@@ -287,7 +283,7 @@ fn json(entries: &[Entry], args: &FitArgs) -> Result<String, Failure> {
         "files": files,
         "best": best.map(|(file, context)| serde_json::json!({ "file": file, "context": context })),
     });
-    Ok(serde_json::to_string_pretty(&json).map_err(Failure::new)? + "\n")
+    pretty_json(&json)
 }
 
 fn name(path: &Path) -> String {

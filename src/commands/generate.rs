@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 use eval::{
     Model, Piece, chat,
     generate::{Sampler, Sampling, generate, generate_from_pieces},
@@ -18,15 +18,12 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-eval",
     verb: Some("generate"),
-    define: |command| {
-        GenerateArgs::augment_args(command)
-            .about("Generate text or answer a chat message")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Generate text or answer a chat message",
+    examples: EXAMPLES,
+    define: GenerateArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-eval")
 };
 
 const EXAMPLES: &str = "\
@@ -87,8 +84,7 @@ struct GenerateArgs {
     run: RunArgs,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = GenerateArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: GenerateArgs, ui: &Ui) -> Result<(), Failure> {
     let sampling =
         Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed };
     sampling.check().map_err(Failure::usage)?;

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use gguf::{Advice, File, TensorInfo};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -29,15 +29,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("hash"),
-    define: |command| {
-        HashArgs::augment_args(command)
-            .about("Compute or verify SHA-256 digests of files and tensors")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Compute or verify SHA-256 digests of files and tensors",
+    examples: EXAMPLES,
+    define: HashArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -81,8 +78,7 @@ struct HashArgs {
     quiet: bool,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = HashArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: HashArgs, ui: &Ui) -> Result<(), Failure> {
     match &args.check {
         Some(list) => check(list, &args, ui),
         None => make(&args, ui),
@@ -94,8 +90,7 @@ type Line = (String, String);
 
 fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
     if let Some(list) = &args.output {
-        let inputs: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
-        check_outputs(&[list], &inputs, args.force)?;
+        check_outputs(&[list], &args.files, args.force)?;
     }
     let mut lines = Vec::new();
     for path in &args.files {
@@ -114,8 +109,7 @@ fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
     if args.json {
         let json: serde_json::Map<_, _> =
             lines.into_iter().map(|(name, digest)| (name, json!(digest))).collect();
-        let text = serde_json::to_string_pretty(&json).map_err(Failure::new)?;
-        return ui.data(&(text + "\n"));
+        return ui.json(&json);
     }
     let text: String = lines.iter().map(|(name, digest)| line(name, digest)).collect();
     match &args.output {
@@ -243,7 +237,7 @@ fn check(list: &Path, args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
     if args.json {
         let json: serde_json::Map<_, _> =
             results.into_iter().map(|(name, state)| (name, json!(state))).collect();
-        ui.data(&(serde_json::to_string_pretty(&json).map_err(Failure::new)? + "\n"))?;
+        ui.json(&json)?;
     } else {
         let lines: String = results
             .iter()

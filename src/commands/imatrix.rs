@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use clap::{ArgMatches, Args, FromArgMatches, builder::PossibleValue};
+use clap::{Args, builder::PossibleValue};
 use eval::{
     Model,
     chunks::{Chunk, Settings, part_chunks, text_chunks},
@@ -19,12 +19,12 @@ use serde_json::json;
 use super::shared::{
     chats,
     digest::sha256_of,
-    eval_model::{RunArgs, at, of_open, open, tokens, warn_of_length},
+    eval_model::{RunArgs, at, of_open, open, warn_of_length},
     input_kind::not_an_imatrix,
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartFile},
     progress_line::ProgressLine,
-    text_file, unexecuted,
+    unexecuted,
 };
 use crate::{
     commands::Command,
@@ -34,15 +34,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-eval",
     verb: Some(VERB),
-    define: |command| {
-        ImatrixArgs::augment_args(command)
-            .about("Compute the importance matrix of a model, or merge several")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Compute the importance matrix of a model, or merge several",
+    examples: EXAMPLES,
+    define: ImatrixArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-eval")
 };
 
 pub(super) const VERB: &str = "imatrix";
@@ -126,8 +123,7 @@ fn formats() -> Vec<PossibleValue> {
     Format::ALL.iter().map(|(name, _)| PossibleValue::new(name)).collect()
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = ImatrixArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: ImatrixArgs, ui: &Ui) -> Result<(), Failure> {
     let format =
         Format::ALL.iter().find(|(name, _)| *name == args.format).map_or(Format::Gguf, |(_, format)| *format);
     if !args.force && !args.resume && args.output.exists() {
@@ -135,7 +131,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return Err(Failure::new(error).hint(["use --force to overwrite it or --resume to continue it"]));
     }
     // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
-    let inputs: Vec<&Path> = args.file.iter().chain(&args.text).map(PathBuf::as_path).collect();
+    let inputs: Vec<&PathBuf> = args.file.iter().chain(&args.text).collect();
     check_outputs(&[&args.output], &inputs, args.force || args.resume)?;
     if args.merge.iter().any(|path| part_file::is_part(path)) {
         return merge_parts(&args, format, ui);
@@ -166,13 +162,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         return report(&args, &start, (&[], &[]), ui);
     };
     let model = open(file, &args.run, ui)?;
-    let tokens = match chats::is_file_of_chats(text) {
-        true => {
-            let bytes = text_file::bytes(text)?;
-            chats::tokens(&model, &bytes, ui).map_err(|problem| Failure::at(text, problem))?
-        }
-        false => tokens(&model, text, ui)?,
-    };
+    let tokens = chats::tokens(&model, text, ui)?;
     let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
     let settings = Settings { context, n_chunks, stride: None };
     let chunks = text_chunks(&model, &tokens, &settings).map_err(|error| at(text, error))?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use gguf::CopyPlan;
 
 use crate::{
@@ -19,15 +19,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("merge"),
-    define: |command| {
-        MergeArgs::augment_args(command)
-            .about("Merge the shards of a model into one GGUF file")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Merge the shards of a model into one GGUF file",
+    examples: EXAMPLES,
+    define: MergeArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -50,8 +47,7 @@ struct MergeArgs {
     copy: CopyArgs,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = MergeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: MergeArgs, ui: &Ui) -> Result<(), Failure> {
     let Some((first, more)) = args.shards.split_first() else {
         return Err(Failure::usage("missing SHARD"));
     };

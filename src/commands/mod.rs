@@ -42,7 +42,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Arg, ArgMatches};
+use clap::{Arg, ArgMatches, FromArgMatches};
 use clap_complete::Shell;
 
 use crate::{
@@ -77,6 +77,7 @@ use shared::{
     call_advice::refused,
     help::{brief, laid_out},
     old_calls,
+    planned_calls::{assemble, part, plan},
 };
 
 /// One verb of one binary.
@@ -86,12 +87,41 @@ pub struct Command {
     pub binary: &'static str,
     /// Its name; none where it is all that the binary does.
     pub verb: Option<&'static str>,
-    /// Adds its arguments and its help.
+    /// One-line description; that of the binary if there is no verb.
+    pub about: &'static str,
+    /// Examples and notes, below the options in its help.
+    pub examples: &'static str,
+    /// Adds its arguments.
     pub define: fn(clap::Command) -> clap::Command,
     /// Amount of output, by the arguments.
     pub ui: fn(&ArgMatches) -> Ui,
     /// Runs it.
     pub run: fn(&ArgMatches, &Ui) -> Result<(), Failure>,
+}
+
+impl Command {
+    /// A command without arguments, which does nothing.
+    const fn of(binary: &'static str) -> Command {
+        Command {
+            binary,
+            verb: None,
+            about: "",
+            examples: "",
+            define: |command| command,
+            ui: |matches| Ui { quiet: is_set(matches, "quiet"), verbose: is_set(matches, "verbose") },
+            run: |_, _| Ok(()),
+        }
+    }
+
+    /// The arguments of a call.
+    fn args<T: FromArgMatches>(matches: &ArgMatches) -> Result<T, Failure> {
+        T::from_arg_matches(matches).map_err(Failure::usage)
+    }
+}
+
+/// True if a command has this option and the call sets it.
+fn is_set(matches: &ArgMatches, id: &str) -> bool {
+    special(matches, id) == Some(&true)
 }
 
 /// A binary.
@@ -120,14 +150,14 @@ pub const COMMANDS: &[Command] = &[
     vocab_only::COMMAND,
     convert_mmproj::COMMAND,
     convert_legacy::COMMAND,
-    convert::PLAN,
-    convert::PART,
-    convert::ASSEMBLE,
+    plan::<convert::Planning>(),
+    part::<convert::Planning>(),
+    assemble::<convert::Planning>(),
     architectures::COMMAND,
     quantize::COMMAND,
-    quantize::PLAN,
-    quantize::PART,
-    quantize::ASSEMBLE,
+    plan::<quantize::Planning>(),
+    part::<quantize::Planning>(),
+    assemble::<quantize::Planning>(),
     publish::COMMAND,
     show::COMMAND,
     tokenizer::COMMAND,
@@ -162,14 +192,15 @@ pub fn define(binary: &str) -> Option<clap::Command> {
     let mut definition =
         clap::Command::new(binary.name).about(binary.about).version(env!("CARGO_PKG_VERSION"));
     for command in COMMANDS.iter().filter(|command| command.binary == binary.name) {
+        let defined = |definition, about| {
+            // The description of an option group must not replace that of the command.
+            let defined = (command.define)(definition).about(about).long_about(None);
+            laid_out(defined.after_help(command.examples), binary.name, command.verb)
+        };
         definition = match command.verb {
-            // The description of an option group must not replace that of the program.
-            None => {
-                let defined = (command.define)(definition).about(binary.about).long_about(None);
-                laid_out(defined, binary.name, None)
-            }
+            None => defined(definition, binary.about),
             Some(verb) => {
-                let inner = laid_out((command.define)(clap::Command::new(verb)), binary.name, Some(verb));
+                let inner = defined(clap::Command::new(verb), command.about);
                 definition.arg_required_else_help(true).subcommand(inner)
             }
         };
@@ -263,7 +294,7 @@ fn parsed(
     Ok(inner.unwrap_or((None, matches)))
 }
 
-/// The value of an option that only the program has, not its commands.
+/// The value of an option that not every command has.
 fn special<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, id: &str) -> Option<&'a T> {
     matches.try_get_one(id).ok().flatten()
 }

@@ -1,13 +1,10 @@
 //! `gguf-eval perplexity FILE --text F`: how well a model predicts a text.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{path::PathBuf, time::Instant};
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 use eval::{
-    chunks::{Settings, part_chunks, text_chunks},
+    chunks::{part_chunks, text_chunks},
     perplexity::{Perplexity, predict},
 };
 use serde::{Deserialize, Serialize};
@@ -17,22 +14,19 @@ use super::shared::{
     digest::sha256_of,
     eval_model::{RunArgs, at, open, tokens, warn_of_length},
     outputs::check_outputs,
-    part_file::{self, NewPart, PartArgs, PartFile, n_counted},
+    part_file::{self, ChunkArgs, NewPart, PartArgs, PartFile, n_counted},
     progress_line::ProgressLine,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-eval",
     verb: Some(VERB),
-    define: |command| {
-        PerplexityArgs::augment_args(command)
-            .about("Measure the perplexity of a model on a text")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Measure the perplexity of a model on a text",
+    examples: EXAMPLES,
+    define: PerplexityArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-eval")
 };
 
 pub(super) const VERB: &str = "perplexity";
@@ -65,14 +59,8 @@ struct PerplexityArgs {
         conflicts_with = "merge"
     )]
     text: Option<PathBuf>,
-    /// Set the context length, in tokens.
-    ///
-    /// The text is cut into chunks of this length.
-    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
-    context: u32,
-    /// Read at most N chunks of the text.
-    #[arg(long, alias = "windows", value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
-    chunks: Option<u32>,
+    #[command(flatten)]
+    chunks: ChunkArgs,
     /// Start a chunk every N tokens and score its last N.
     #[arg(long, value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
     stride: Option<u32>,
@@ -96,17 +84,11 @@ struct RunFacts {
     architecture: String,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = PerplexityArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
     let (Some(file), Some(text)) = (&args.file, &args.text) else { return merge(&args, ui) };
-    let settings = Settings {
-        context: args.context as usize,
-        n_chunks: args.chunks.map(|n| n as usize),
-        stride: args.stride.map(|n| n as usize),
-    };
+    let settings = args.chunks.settings(args.stride);
     settings.check().map_err(Failure::usage)?;
-    let outputs: Vec<&Path> = args.parts.output.iter().map(PathBuf::as_path).collect();
-    check_outputs(&outputs, &[file, text], args.force)?;
+    check_outputs(args.parts.output.as_slice(), &[file, text], args.force)?;
     let model = open(file, &args.run, ui)?;
     let tokens = tokens(&model, text, ui)?;
     let start = Instant::now();
@@ -148,7 +130,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             run: json!({
                 "model": refine::fingerprint(&model),
                 "text": sha256_of(text)?,
-                "context": args.context,
+                "context": args.chunks.context,
                 "stride": args.stride,
                 "predictions in a window": n_counted(&chunks),
                 "activations": activations.name(),
@@ -157,7 +139,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         };
         return part.write(output, &found, args.force, ui);
     }
-    print(&facts, activations.name(), (args.context, args.stride), &perplexity, args.json, ui)
+    print(&facts, activations.name(), (args.chunks.context, args.stride), &perplexity, args.json, ui)
 }
 
 /// Metrics of all parts together.

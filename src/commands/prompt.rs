@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use eval::{
     chat::{Chat, Date, Settings, SpecialTokens, render_chat},
     tokenize::Tokenizer,
@@ -22,15 +22,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("prompt"),
-    define: |command| {
-        PromptArgs::augment_args(command)
-            .about("Render a chat with the chat template of a GGUF file")
-            .after_help(EXAMPLES)
-    },
-    ui: |_| Ui::default(),
-    run,
+    about: "Render a chat with the chat template of a GGUF file",
+    examples: EXAMPLES,
+    define: PromptArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -84,8 +81,7 @@ fn date(text: &str) -> Result<Date, String> {
     Date::parse(text).ok_or_else(|| "expected a date such as 2024-07-26".to_owned())
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = PromptArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: PromptArgs, ui: &Ui) -> Result<(), Failure> {
     let file = show::open(&args.file)?;
     let chat = chat(&args)?;
     let (key, template) = template(&args, file.metadata(), chat.has_tools())?;

@@ -3,9 +3,9 @@
 
 use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, Args};
 use convert::{
-    Error, RunOptions,
+    Error,
     recipes::{RECIPES, Recipe},
 };
 use gguf::Model;
@@ -20,8 +20,8 @@ use crate::{
             conversion_run::{Parts, failure},
             cpu_level::cpu_level,
             input_kind::{self, Wanted},
-            output_args::{self, OutputArgs, ResumeArgs},
-            planned_calls::{self, Conversion},
+            output_args::{OutputArgs, ResumeArgs},
+            planned_calls::{Conversion, PlannedProgram},
             quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs, byte_order},
             quantize_run::{self, QuantizeJob},
             suggest::nearest,
@@ -37,56 +37,31 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-quantize",
-    verb: None,
+    examples: EXAMPLES,
     define: |command| {
         QuantizeArgs::augment_args(command)
             .arg_required_else_help(true)
             .args_conflicts_with_subcommands(true)
             .subcommand_negates_reqs(true)
             .override_usage("gguf-quantize [OPTIONS] <IN> [OUT] <TYPE> [THREADS]")
-            .after_help(EXAMPLES)
             .after_long_help(types_help(EXAMPLES))
     },
-    ui: output_args::ui,
     run: |matches, ui| run(matches, &Parts::all(), ui),
+    ..Command::of("gguf-quantize")
 };
 
-/// The conversions that a plan can hold.
-const CONVERSIONS: &[Conversion] = &[(None, run)];
+/// What plans of this program need.
+pub struct Planning;
 
-/// The command that saves a plan.
-pub const PLAN: Command = Command {
-    binary: COMMAND.binary,
-    verb: Some(planned_calls::PLAN),
-    define: |command| planned_calls::define_plan(command, PLAN_EXAMPLES),
-    ui: planned_calls::ui_of_plan,
-    run: |matches, ui| planned_calls::save(COMMAND.binary, CONVERSIONS, matches, ui),
-};
-
-/// The command that converts a part of a plan.
-pub const PART: Command = Command {
-    binary: COMMAND.binary,
-    verb: Some(planned_calls::PART),
-    define: |command| planned_calls::define_part(command, PLAN_EXAMPLES),
-    ui: output_args::ui,
-    run: |matches, ui| planned_calls::part(COMMAND.binary, CONVERSIONS, matches, ui),
-};
-
-/// The command that completes the output of a plan.
-pub const ASSEMBLE: Command = Command {
-    binary: COMMAND.binary,
-    verb: Some(planned_calls::ASSEMBLE),
-    define: |command| planned_calls::define_assemble(command, PLAN_EXAMPLES),
-    ui: output_args::ui,
-    run: |matches, ui| planned_calls::assemble(COMMAND.binary, CONVERSIONS, matches, ui),
-};
-
-const PLAN_EXAMPLES: &str = "\
+impl PlannedProgram for Planning {
+    const BINARY: &str = COMMAND.binary;
+    const CONVERSIONS: &[Conversion] = &[(None, run)];
+    const EXAMPLES: &str = "\
 Examples:
   gguf-quantize plan plan.json model-BF16.gguf model-IQ2_XS.gguf iq2_xs --imatrix im.gguf
   gguf-quantize part plan.json 3/64
   gguf-quantize assemble plan.json";
+}
 
 const EXAMPLES: &str = "\
 IN is a GGUF file, or the first shard of a split model. OUT is a file or folder and may contain
@@ -213,7 +188,7 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
 }
 
 fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
-    let args = QuantizeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let mut args = Command::args::<QuantizeArgs>(matches)?;
     let what = parse_what(&args.what, &args.types, args.recipe.is_given())?;
     let level = cpu_level()?;
     if let Some(out) = &what.out {
@@ -235,7 +210,7 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
             endian: byte_order(args.plain.big_endian),
         },
     )?;
-    let threads = args.resume.threads.or(what.threads);
+    args.resume.threads = args.resume.threads.or(what.threads);
     let job = QuantizeJob {
         base: &what.input,
         input: &what.input,
@@ -244,15 +219,14 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
         settings,
         calibration: &args.calibration,
         budget: &args.budget,
-        threads,
+        threads: args.resume.threads,
         level,
     };
     let types: Vec<&str> = job.recipes.iter().map(|recipe| recipe.name).collect();
     let call = Call::new(COMMAND.binary, None, matches).argument("TYPE", types.join(","));
     let call = call.reads(args.options.files(&args.recipe)).reads(args.calibration.files());
-    let options = RunOptions::default().threads(threads).level(level);
-    let options = options.nonfinite(job.settings.nonfinite());
-    let mut run_args = args.output.run(what.out.as_deref(), &args.resume, options, &call, parts);
+    let nonfinite = job.settings.nonfinite();
+    let mut run_args = args.output.run(what.out.as_deref(), &args.resume, nonfinite, call, parts)?;
     run_args.gathers = args.calibration.is_wanted();
     quantize_run::run(model, job, run_args, ui)
 }

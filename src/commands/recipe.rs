@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use convert::recipes::{GUESSED, RECIPES, Recipe, TensorFacts, stored_file_type};
 use gguf::{Header, Metadata, Value};
 use serde_json::json;
@@ -27,15 +27,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("recipe"),
-    define: |command| {
-        RecipeArgs::augment_args(command)
-            .about("Extract the recipe of a local or remote GGUF file")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Extract the recipe of a local or remote GGUF file",
+    examples: EXAMPLES,
+    define: RecipeArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -85,8 +82,7 @@ struct Headers {
     tensors: Vec<(String, tensor::Shape, DType)>,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = RecipeArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: RecipeArgs, ui: &Ui) -> Result<(), Failure> {
     let is_address = ["http://", "https://", "hf://"].iter().any(|scheme| args.file.starts_with(scheme));
     let path = Path::new(&args.file);
     if let Some(output) = &args.output {
@@ -132,7 +128,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
             "file": args.file, "type": recipe.name, "n_tensors": facts.len(), "dtypes": counts, "imatrix": imatrix,
             "output": args.output.as_ref().filter(|_| is_written), "recipe": recipe_json,
         });
-        return ui.data(&(serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n"));
+        return ui.json(&report);
     }
     match &args.output {
         Some(output) if is_written => ui.status(&format!("wrote {}: {summary}", output.display())),

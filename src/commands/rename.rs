@@ -1,6 +1,6 @@
 //! `gguf-inspect rename FILE OLD=NEW...`: gives keys other names.
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 use gguf::Metadata;
 
 use crate::{
@@ -14,13 +14,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("rename"),
-    define: |command| {
-        RenameArgs::augment_args(command).about("Rename metadata keys of a GGUF file").after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Rename metadata keys of a GGUF file",
+    examples: EXAMPLES,
+    define: RenameArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -40,8 +39,7 @@ struct RenameArgs {
     names: Vec<String>,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = RenameArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: RenameArgs, ui: &Ui) -> Result<(), Failure> {
     edit(&args.edit, ui, |metadata| {
         args.names.iter().try_for_each(|text| {
             let Some((old, new)) =

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, ArgMatches, Args, FromArgMatches};
+use clap::{ArgGroup, Args};
 use eval::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
 use serde_json::json;
 
@@ -15,19 +15,18 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-eval",
     verb: Some("score"),
+    about: "Score a model on HellaSwag, Winogrande or multiple-choice tasks",
+    examples: EXAMPLES,
     define: |command| {
         ScoreArgs::augment_args(command)
             .override_usage("gguf-eval score [OPTIONS] --hellaswag FILE <FILE>")
-            .about("Score a model on HellaSwag, Winogrande or multiple-choice tasks")
-            .after_help(EXAMPLES)
             .group(
                 ArgGroup::new("format").args(["hellaswag", "winogrande", "multiple_choice"]).required(true),
             )
     },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-eval")
 };
 
 const EXAMPLES: &str = "\
@@ -70,8 +69,7 @@ struct ScoreArgs {
     run: RunArgs,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = ScoreArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
     let n_tasks = args.tasks.map_or(usize::MAX, |tasks| tasks as usize);
     let read = |path: &PathBuf| text_file::of_model(path, ui);
     let (name, path, tasks): (&str, &PathBuf, Box<dyn Tasks>) =

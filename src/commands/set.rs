@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use gguf::{Metadata, Value};
 
 use crate::{
@@ -20,13 +20,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("set"),
-    define: |command| {
-        SetArgs::augment_args(command).about("Set metadata keys of a GGUF file").after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Set metadata keys of a GGUF file",
+    examples: EXAMPLES,
+    define: SetArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -65,8 +64,7 @@ struct SetArgs {
 /// The key by which llama.cpp knows how to cut text.
 const PRE: &str = "tokenizer.ggml.pre";
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = SetArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: SetArgs, ui: &Ui) -> Result<(), Failure> {
     let says_something = !args.values.is_empty() || args.from.is_some() || args.chat_template.is_some();
     if !says_something && args.edit.header_slack.is_none() {
         return Err(Failure::usage(

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 use convert::recipes::RECIPES;
 use gguf::{Array, Endian, File, ForeignTensor, Metadata, TensorInfo, Value, type_name};
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -23,20 +23,17 @@ use crate::{
     },
     failure::Failure,
     hints,
-    ui::{Ui, human_bytes, printable},
+    ui::{Ui, human_bytes, pretty_json, printable},
 };
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("show"),
-    define: |command| {
-        ShowArgs::augment_args(command)
-            .about("Show the metadata and tensors of a GGUF file")
-            .after_help(EXAMPLES)
-    },
-    ui: |_| Ui::default(),
-    run,
+    about: "Show the metadata and tensors of a GGUF file",
+    examples: EXAMPLES,
+    define: ShowArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -66,8 +63,7 @@ struct ShowArgs {
     json: bool,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = ShowArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: ShowArgs, ui: &Ui) -> Result<(), Failure> {
     let file = open_foreign(&args.file)?;
     let text = if args.json { json(&file)? } else { listing(&file, &args) };
     ui.data(&text)
@@ -354,8 +350,7 @@ fn json(file: &File) -> Result<String, Failure> {
         tensor_bytes: all.bytes,
         bits_per_weight: all.bits_per_weight(),
     };
-    let text = serde_json::to_string_pretty(&whole).map_err(Failure::new)?;
-    Ok(text + "\n")
+    pretty_json(&whole)
 }
 
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use gguf::{CopyPlan, SplitLimits, shard_file_name};
 
 use crate::{
@@ -22,13 +22,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("split"),
-    define: |command| {
-        SplitArgs::augment_args(command).about("Split a GGUF file into shards").after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Split a GGUF file into shards",
+    examples: EXAMPLES,
+    define: SplitArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -63,8 +62,7 @@ struct SplitArgs {
     copy: CopyArgs,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = SplitArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: SplitArgs, ui: &Ui) -> Result<(), Failure> {
     let ends_in_slash = args.prefix.as_encoded_bytes().ends_with(b"/");
     // Readers find the other shards by the text of the name; the folder may have any name.
     let name = Path::new(&args.prefix).file_name().and_then(|name| name.to_str());

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 use eval::tokenize::{Reading, Tokenizer};
 use gguf::File;
 use serde_json::json;
@@ -22,15 +22,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("tokenizer"),
-    define: |command| {
-        TokenizerArgs::augment_args(command)
-            .about("Encode text, or compare the tokenizer with its source")
-            .after_help(EXAMPLES)
-    },
-    ui: |_| Ui::default(),
-    run,
+    about: "Encode text, or compare the tokenizer with its source",
+    examples: EXAMPLES,
+    define: TokenizerArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -67,8 +64,7 @@ struct TokenizerArgs {
     json: bool,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = TokenizerArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: TokenizerArgs, ui: &Ui) -> Result<(), Failure> {
     let bytes = match &args.text {
         Some(path) => text_file::bytes(path)?,
         None => TEXT.as_bytes().to_vec(),

@@ -1,6 +1,6 @@
 //! `gguf-inspect unset FILE KEY...`: takes metadata out.
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 
 use crate::{
     commands::{
@@ -13,13 +13,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("unset"),
-    define: |command| {
-        UnsetArgs::augment_args(command).about("Remove metadata keys from a GGUF file").after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Remove metadata keys from a GGUF file",
+    examples: EXAMPLES,
+    define: UnsetArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -38,8 +37,7 @@ struct UnsetArgs {
     keys: Vec<String>,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = UnsetArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: UnsetArgs, ui: &Ui) -> Result<(), Failure> {
     edit(&args.edit, ui, |metadata| {
         for name in &args.keys {
             let n_before = metadata.len();

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use convert::recipes::{StatedType, TensorFacts, stated_type};
 use gguf::{File, Metadata, Model, Value};
 
@@ -32,15 +32,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-inspect",
     verb: Some("verify"),
-    define: |command| {
-        VerifyArgs::augment_args(command)
-            .about("Check that a file is valid, or that it matches its source")
-            .after_help(EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
-    run,
+    about: "Check that a file is valid, or that it matches its source",
+    examples: EXAMPLES,
+    define: VerifyArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-inspect")
 };
 
 const EXAMPLES: &str = "\
@@ -105,8 +102,7 @@ enum Which {
     Source,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = VerifyArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
     if args.only.contains(&Which::Source) && args.against.is_none() {
         return Err(Failure::usage("--only source needs --against SRC"));
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{Args, ValueHint};
 use convert::{Error, recipes::FileType};
 use serde::Serialize;
 use source::Folder;
@@ -17,7 +17,7 @@ use super::{
         conversion_run::failure,
         hub,
         layout_notes::Notes,
-        output_args::{self, OutputArgs},
+        output_args::OutputArgs,
         quantize_options::byte_order,
         write::{check_output, make_folder_of, output_parser},
     },
@@ -29,15 +29,12 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-convert",
     verb: Some("vocab"),
-    define: |command| {
-        VocabArgs::augment_args(command)
-            .about("Write metadata and tokenizer, without weights")
-            .after_help(EXAMPLES)
-    },
-    ui: output_args::ui,
-    run,
+    about: "Write metadata and tokenizer, without weights",
+    examples: EXAMPLES,
+    define: VocabArgs::augment_args,
+    run: |matches, ui| run(Command::args(matches)?, ui),
+    ..Command::of("gguf-convert")
 };
 
 const EXAMPLES: &str = "\
@@ -86,8 +83,7 @@ struct Report {
     notes: Vec<String>,
 }
 
-fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let args = VocabArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+fn run(args: VocabArgs, ui: &Ui) -> Result<(), Failure> {
     let file_type = match &args.types.recipes()[..] {
         [] => None,
         [recipe] if is_of_converter(recipe) => Some(recipe.file_type),
@@ -105,7 +101,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         ui.status(&format!("wrote {output}: {bytes} bytes ({}), {tokens} tokens", human_bytes(*bytes)));
     }
     match (json, dry_run) {
-        (true, _) => ui.data(&(serde_json::to_string_pretty(&report).map_err(Failure::new)? + "\n"))?,
+        (true, _) => ui.json(&report)?,
         (false, true) => {
             let Report { architecture, tokenizer, keys, .. } = &report;
             ui.data(&format!(

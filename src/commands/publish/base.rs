@@ -167,7 +167,7 @@ pub fn make(
     let fingerprint =
         fingerprint(&json!(["base", writing.program, state, recipe.name, path_json::to_json(&folder)]));
     if let Some(facts) = work.standing("base", &fingerprint)
-        && let Some(path) = path_json::of_json(facts)
+        && let Some(path) = path_json::of_json(&facts)
     {
         return Ok(Base { path, recipe: Some(recipe), fingerprint });
     }
@@ -179,7 +179,7 @@ pub fn make(
     let written = write(&conversion, (src, folder.as_path()), &fingerprint, writing, ui)?;
     let path = written.first().map(|file| file.path.clone()).unwrap_or_default();
     let outputs: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
-    work.done("base", &fingerprint, &outputs, path_json::to_json(&path))?;
+    work.done("base", &fingerprint, &outputs, &path_json::to_json(&path))?;
     Ok(Base { path, recipe: Some(recipe), fingerprint })
 }
 

@@ -41,7 +41,7 @@ pub struct Earlier {
 impl Earlier {
     /// The values of the last call that was finished.
     pub fn of(work: &Work) -> Earlier {
-        work.standing(STAGE, STAGE).and_then(|facts| Earlier::deserialize(facts).ok()).unwrap_or_default()
+        work.standing(STAGE, STAGE).unwrap_or_default()
     }
 
     /// Keeps the values of this call.
@@ -65,7 +65,7 @@ impl Earlier {
             base_model: args.base_model.clone(),
             quantized_by: args.quantized_by.clone(),
         };
-        work.done(STAGE, STAGE, &[], serde_json::to_value(values).map_err(Failure::new)?)
+        work.done(STAGE, STAGE, &[], &values)
     }
 
     /// The types of this call and, unless they are to be replaced, those of the earlier one.

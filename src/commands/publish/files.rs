@@ -21,7 +21,7 @@ use super::{
 use crate::{
     commands::shared::{
         conversion_run::failure,
-        outputs::write_result,
+        outputs::{make_folder, write_result},
         path_json,
         recipe_file::{OutputRecipe, RecipeFile},
     },
@@ -98,11 +98,10 @@ pub fn make(
         fingerprint(&json!(["file", writing.program, wanted.fingerprint, recipe.name, wanted.split_max_size]))
     };
     let standing = |work: &Work, recipe: &Recipe| {
-        let file_facts = work.standing(&stage(recipe), &digest(recipe)).or_else(|| {
+        work.standing::<WrittenFile>(&stage(recipe), &digest(recipe)).or_else(|| {
             let of = dropped_fingerprint(&digest(recipe), wanted.dropping?);
             work.standing(&dropped(recipe), &of)
-        });
-        file_facts.and_then(|file_facts| WrittenFile::deserialize(file_facts).ok())
+        })
     };
     let missing: Vec<&'static Recipe> =
         wanted.types.iter().copied().filter(|recipe| standing(work, recipe).is_none()).collect();
@@ -112,13 +111,7 @@ pub fn make(
         .partition(|recipe| base.recipe.is_some_and(|base_recipe| base_recipe.name == recipe.name));
     for recipe in same {
         let file_facts = base_file(base, recipe, digest(recipe))?;
-        let paths = file_facts.paths.clone();
-        work.done(
-            &stage(recipe),
-            &digest(recipe),
-            &paths,
-            serde_json::to_value(file_facts).map_err(Failure::new)?,
-        )?;
+        work.done(&stage(recipe), &digest(recipe), &file_facts.paths, &file_facts)?;
     }
     if !missing.is_empty() {
         let names: Vec<&str> = missing.iter().map(|recipe| recipe.canonical_name()).collect();
@@ -137,8 +130,7 @@ pub fn make(
                 let file_facts = WrittenFile::of(&files, digest(recipe))?;
                 let mut paths = file_facts.paths.clone();
                 paths.push(recipe_path(recipe, out));
-                let file_facts = serde_json::to_value(file_facts).map_err(Failure::new)?;
-                work.done(&stage(recipe), &digest(recipe), &paths, file_facts)?;
+                work.done(&stage(recipe), &digest(recipe), &paths, &file_facts)?;
             }
         }
     }
@@ -230,8 +222,7 @@ fn save_recipe(
     out: &Path,
 ) -> Result<(), Failure> {
     let folder = out.join("recipes");
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| Failure::at(&folder, format_args!("cannot make: {error}")))?;
+    make_folder(&folder)?;
     let choices = files.iter().flat_map(|file| &file.choices);
     let dtypes = choices.map(|choice| (tensors[choice.tensor].name.to_owned(), choice.dtype)).collect();
     let output = OutputRecipe { file_type: recipe.name.to_owned(), dtypes };
@@ -285,9 +276,7 @@ pub fn sidecar(
     let &Sidecar { kind, src, recipe, ref of } = sidecar;
     let stage = format!("{kind} {}", src.display());
     let digest = fingerprint(&json!([kind, writing.program, recipe.name, of]));
-    if let Some(file_facts) =
-        work.standing(&stage, &digest).and_then(|file_facts| WrittenFile::deserialize(file_facts).ok())
-    {
+    if let Some(file_facts) = work.standing(&stage, &digest) {
         return Ok(file_facts);
     }
     ui.status(&format!("{kind}: {}", recipe.canonical_name()));
@@ -302,7 +291,6 @@ pub fn sidecar(
     drop(planned);
     let written = write(&conversion, (src, out), &digest, writing, ui)?;
     let file_facts = WrittenFile::of(&written.iter().collect::<Vec<_>>(), digest.clone())?;
-    let paths = file_facts.paths.clone();
-    work.done(&stage, &digest, &paths, serde_json::to_value(&file_facts).map_err(Failure::new)?)?;
+    work.done(&stage, &digest, &file_facts.paths, &file_facts)?;
     Ok(file_facts)
 }

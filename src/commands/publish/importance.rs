@@ -71,8 +71,7 @@ pub fn make(
     ui: &Ui,
 ) -> Result<ImatrixFacts, Failure> {
     let path = out.join(NAME);
-    let facts = work.standing("imatrix", fingerprint).and_then(|facts| ImatrixFacts::deserialize(facts).ok());
-    if let Some(facts) = facts {
+    if let Some(facts) = work.standing("imatrix", fingerprint) {
         return Ok(facts);
     }
     let part = work.path(PART);
@@ -122,7 +121,7 @@ pub fn make(
         gaps: gaps.len(),
         unexecuted: unexecuted.len(),
     };
-    work.done("imatrix", fingerprint, &[path], serde_json::to_value(&facts).map_err(Failure::new)?)?;
+    work.done("imatrix", fingerprint, &[path], &facts)?;
     let _ = fs::remove_file(part);
     Ok(facts)
 }

@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-use clap::{ArgMatches, Args as _, FromArgMatches};
+use clap::{ArgMatches, Args as _};
 use convert::{CheckpointInput, RunOptions, recipes::Recipe};
 use eval::{
     memory::{Demand, Use},
@@ -57,22 +57,19 @@ use crate::{
         verify,
     },
     failure::Failure,
-    ui::{Ui, human_bytes},
+    ui::{Ui, human_bytes, pretty_json},
 };
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    binary: "gguf-publish",
-    verb: None,
-    define: |command| {
-        PublishArgs::augment_args(command).arg_required_else_help(true).after_help(args::EXAMPLES)
-    },
-    ui: |matches| Ui { quiet: matches.get_flag("quiet"), verbose: false },
+    examples: args::EXAMPLES,
+    define: |command| PublishArgs::augment_args(command).arg_required_else_help(true),
     run,
+    ..Command::of("gguf-publish")
 };
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
-    let mut args = PublishArgs::from_arg_matches(matches).map_err(Failure::usage)?;
+    let mut args: PublishArgs = Command::args(matches)?;
     let out = args.dir.clone();
     let out = out.as_path();
     check_folder(out, &args)?;
@@ -398,8 +395,7 @@ impl Publication<'_> {
                 if !measured.positions.is_empty() {
                     let store = measure::store(&self.base.fingerprint, file, on, &self.args.run, &self.work);
                     let digest = files::dropped_fingerprint(&file.fingerprint, dropping);
-                    let state = serde_json::to_value(file).map_err(Failure::new)?;
-                    self.work.done(&files::dropped(recipe), &digest, &[store], state)?;
+                    self.work.done(&files::dropped(recipe), &digest, &[store], file)?;
                 }
                 let recipe = self.out.join("recipes").join(format!("{}.json", rung.r#type));
                 file.paths.iter().chain([&recipe]).for_each(|path| drop(fs::remove_file(path)));
@@ -418,10 +414,10 @@ impl Publication<'_> {
         let files = rungs.iter().zip(written).filter(|(rung, _)| !rung.left_out).map(|(_, file)| file);
         for file in files.chain(sidecars) {
             let stage = format!("verified {}", file.name());
-            if self.work.standing(&stage, &file.fingerprint).is_none() {
+            if self.work.standing::<bool>(&stage, &file.fingerprint).is_none() {
                 self.ui.status(&format!("checks {}", file.name()));
                 verify::verify_file(file.first(), self.args.run.threads, self.ui)?;
-                self.work.done(&stage, &file.fingerprint, &file.paths, json!(true))?;
+                self.work.done(&stage, &file.fingerprint, &file.paths, &true)?;
             }
         }
         Ok(())
@@ -437,16 +433,12 @@ impl Publication<'_> {
 
     fn published(&mut self, file: &WrittenFile) -> Result<Vec<PublishedFile>, Failure> {
         let stage = format!("sha256 {}", file.name());
-        let known = self
-            .work
-            .standing(&stage, &file.fingerprint)
-            .and_then(|value| serde_json::from_value(value.clone()).ok());
-        let digests: Vec<String> = match known {
+        let digests: Vec<String> = match self.work.standing(&stage, &file.fingerprint) {
             Some(digests) => digests,
             None => {
                 let digests =
                     file.paths.iter().map(|path| sha256_of(path)).collect::<Result<Vec<_>, Failure>>()?;
-                self.work.done(&stage, &file.fingerprint, &file.paths, json!(digests))?;
+                self.work.done(&stage, &file.fingerprint, &file.paths, &digests)?;
                 digests
             }
         };
@@ -488,7 +480,7 @@ impl Publication<'_> {
         for name in others {
             results.others.insert(name.clone(), sha256_of(&self.out.join(&name))?);
         }
-        let text = serde_json::to_string_pretty(&results).map_err(Failure::new)? + "\n";
+        let text = pretty_json(&results)?;
         put(RESULTS, &text)?;
         put("README.md", &card(&results, self.args.quantized_by.as_deref()))?;
         let sidecars = results.sidecars.iter().map(|sidecar| &sidecar.file);

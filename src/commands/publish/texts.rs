@@ -10,11 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::work::hex;
 use crate::{
-    commands::shared::{
-        chats,
-        eval_model::{self, at},
-        text_file,
-    },
+    commands::shared::{chats, eval_model::at},
     failure::Failure,
     ui::{Ui, printable},
 };
@@ -56,14 +52,7 @@ pub fn read(
     let (mut names, mut tokens) = (Vec::new(), Vec::new());
     for file in files {
         names.push(file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned());
-        let read = match chats::is_file_of_chats(file) {
-            true => {
-                let bytes = text_file::bytes(file)?;
-                chats::tokens(model, &bytes, ui).map_err(|problem| Failure::at(file, problem))?
-            }
-            false => eval_model::tokens(model, file, ui)?,
-        };
-        tokens.extend(read);
+        tokens.extend(chats::tokens(model, file, ui)?);
     }
     if files.is_empty() {
         let (name, mix) = match purpose {

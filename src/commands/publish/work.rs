@@ -11,13 +11,16 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 pub(in crate::commands) use crate::commands::shared::digest::{hex, sha256_of};
 use crate::{
-    commands::shared::{outputs::write_result, path_json},
+    commands::shared::{
+        outputs::{make_folder, write_result},
+        path_json,
+    },
     failure::Failure,
 };
 
@@ -67,8 +70,7 @@ impl Work {
     pub fn open(published: &Path) -> Result<Work, Failure> {
         let folder = Work::folder_of(published);
         for path in [published, &folder] {
-            fs::create_dir_all(path)
-                .map_err(|error| Failure::at(path, format_args!("cannot make: {error}")))?;
+            make_folder(path)?;
         }
         let state = fs::read_to_string(folder.join(STATE)).unwrap_or_default();
         Ok(Work { folder, stages: serde_json::from_str(&state).unwrap_or_default() })
@@ -93,10 +95,10 @@ impl Work {
     }
 
     /// Data of a stage, if it is valid.
-    pub fn standing(&self, stage: &str, fingerprint: &str) -> Option<&Value> {
+    pub fn standing<T: DeserializeOwned>(&self, stage: &str, fingerprint: &str) -> Option<T> {
         let done = self.stages.get(stage).filter(|done| done.fingerprint == fingerprint)?;
         let is_there = |file: &FileState| FileState::of(&file.path).as_ref() == Some(file);
-        done.outputs.iter().all(is_there).then_some(&done.facts)
+        T::deserialize(done.outputs.iter().all(is_there).then_some(&done.facts)?).ok()
     }
 
     /// True if a file is as a stage left it, by its size and time.
@@ -114,12 +116,13 @@ impl Work {
         stage: &str,
         fingerprint: &str,
         outputs: &[PathBuf],
-        facts: Value,
+        facts: &impl Serialize,
     ) -> Result<(), Failure> {
         let state = |path: &PathBuf| {
             FileState::of(path).ok_or_else(|| Failure::at(path, "missing after it was written"))
         };
         let outputs = outputs.iter().map(state).collect::<Result<Vec<_>, Failure>>()?;
+        let facts = serde_json::to_value(facts).map_err(Failure::new)?;
         let done = Done { fingerprint: fingerprint.to_owned(), outputs, facts };
         self.stages.insert(stage.to_owned(), done);
         let text = serde_json::to_string_pretty(&self.stages).map_err(Failure::new)?;
@@ -146,14 +149,14 @@ mod tests {
         let mut work = Work::open(&published).unwrap();
         fs::write(&file, "one").unwrap();
         let first = fingerprint(&json!({"text": "a"}));
-        work.done("base", &first, std::slice::from_ref(&file), json!(7)).unwrap();
+        work.done("base", &first, std::slice::from_ref(&file), &7).unwrap();
         let again = Work::open(&published.join("")).unwrap();
-        assert_eq!(again.standing("base", &first), Some(&json!(7)));
-        assert_eq!(again.standing("base", &fingerprint(&json!({"text": "b"}))), None);
-        assert_eq!(again.standing("other", &first), None);
+        assert_eq!(again.standing("base", &first), Some(7));
+        assert_eq!(again.standing::<u8>("base", &fingerprint(&json!({"text": "b"}))), None);
+        assert_eq!(again.standing::<u8>("other", &first), None);
         fs::write(&file, "longer").unwrap();
-        assert_eq!(again.standing("base", &first), None, "the file changed");
+        assert_eq!(again.standing::<u8>("base", &first), None, "the file changed");
         fs::write(again.path(STATE), "{ damaged").unwrap();
-        assert_eq!(Work::open(&published).unwrap().standing("base", &first), None);
+        assert_eq!(Work::open(&published).unwrap().standing::<u8>("base", &first), None);
     }
 }

@@ -7,8 +7,8 @@ use eval::{
     chat::{SpecialTokens, Transcripts, transcripts},
 };
 
-use super::template_guard::guarded;
-use crate::ui::Ui;
+use super::{eval_model, template_guard::guarded, text_file};
+use crate::{failure::Failure, ui::Ui};
 
 /// True for a file that is read as chats, one per line: its name ends in `.jsonl`.
 pub(in crate::commands) fn is_file_of_chats(path: &Path) -> bool {
@@ -27,14 +27,19 @@ pub(in crate::commands) fn rendered(model: &Model, bytes: &[u8]) -> Result<Trans
     made.map_err(|failure| failure.message)?.map_err(|(line, problem)| format!("line {line}: {problem}"))
 }
 
-/// Tokens of a file of chats, one chat after the other.
+/// Tokens of a file: those of its chats, one after the other, or those of a text.
 ///
 /// # Errors
-/// As [`rendered`]; those of the tokenizer.
-pub(in crate::commands) fn tokens(model: &Model, bytes: &[u8], ui: &Ui) -> Result<Vec<u32>, String> {
-    let made = rendered(model, bytes)?;
+/// What the system says; as [`rendered`]; those of the tokenizer.
+pub(in crate::commands) fn tokens(model: &Model, path: &Path, ui: &Ui) -> Result<Vec<u32>, Failure> {
+    if !is_file_of_chats(path) {
+        return eval_model::tokens(model, path, ui);
+    }
+    let bytes = text_file::bytes(path)?;
+    let made = rendered(model, &bytes).map_err(|problem| Failure::at(path, problem))?;
     if let Some(warning) = made.warning() {
         ui.warning(&warning);
     }
-    Ok(made.encode(model.tokenizer()).map_err(|error| error.to_string())?.concat())
+    let tokens = made.encode(model.tokenizer()).map_err(|error| Failure::at(path, error))?;
+    Ok(tokens.concat())
 }

@@ -17,6 +17,7 @@ use crate::{
         input_kind::{self, Wanted},
         layout_notes::Notes,
         loader_report,
+        outputs::make_folder,
         plan_file::{self, PlanFile, Wanted as OfPlan},
         plan_report::{Origin, Report},
         plan_run::Planned,
@@ -255,8 +256,7 @@ fn gains<I: Input>(
     let began = Instant::now();
     let _guard = Removed(&folder, ui);
     if calibration.verifies() {
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| Failure::at(&folder, format_args!("cannot make: {error}")))?;
+        make_folder(&folder)?;
         let planned = stock.plan().map_err(failed)?;
         let stock = planned.check().map_err(failed)?;
         let cancel = cancel_on_interrupt();

@@ -77,11 +77,8 @@ pub fn copy(
 ) -> Result<(), Failure> {
     let plans = plans.map_err(|error| gguf_failure(path, error))?;
     let paths = outputs(plans.len());
-    let (names, inputs): (Vec<&Path>, Vec<&Path>) = (
-        paths.iter().map(PathBuf::as_path).collect(),
-        model.shards().iter().map(|(path, _)| path.as_path()).collect(),
-    );
-    check_outputs(&names, &inputs, args.force || args.dry_run)?;
+    let inputs: Vec<&PathBuf> = model.shards().iter().map(|(path, _)| path).collect();
+    check_outputs(&paths, &inputs, args.force || args.dry_run)?;
     if !args.dry_run {
         paths.iter().for_each(|path| warn_of_leftovers(path, ui));
         let cancel = cancel_on_interrupt();

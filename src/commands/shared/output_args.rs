@@ -2,15 +2,16 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
-use clap::{ArgMatches, Args};
-use convert::RunOptions;
+use clap::Args;
+use convert::{NonFinite, RunOptions};
 
 use super::{
     call::Call,
     conversion_run::{Parts, RunArgs},
+    cpu_level::cpu_level,
     threads::parse_threads,
 };
-use crate::ui::Ui;
+use crate::failure::Failure;
 
 /// Options about what is written and printed.
 #[derive(Debug, Args)]
@@ -56,21 +57,20 @@ pub struct ResumeArgs {
 
 impl OutputArgs {
     /// The arguments of a run that writes to `out`.
+    ///
+    /// # Errors
+    /// A CPU level that cannot be used.
     pub fn run<'a>(
         &self,
         out: Option<&'a Path>,
         resume: &ResumeArgs,
-        options: RunOptions,
-        call: &Call,
+        nonfinite: NonFinite,
+        call: Call,
         parts: &Parts<'a>,
-    ) -> RunArgs<'a> {
+    ) -> Result<RunArgs<'a>, Failure> {
         let OutputArgs { force, dry_run, json, .. } = *self;
-        let (no_tensors, call, parts) = (resume.no_tensors, call.clone(), parts.clone());
-        RunArgs { out, force, dry_run, no_tensors, json, gathers: false, options, call, parts }
+        let options = RunOptions::default().threads(resume.threads).level(cpu_level()?).nonfinite(nonfinite);
+        let (no_tensors, parts) = (resume.no_tensors, parts.clone());
+        Ok(RunArgs { out, force, dry_run, no_tensors, json, gathers: false, options, call, parts })
     }
-}
-
-/// Amount of output of a command with [`OutputArgs`].
-pub fn ui(matches: &ArgMatches) -> Ui {
-    Ui { quiet: matches.get_flag("quiet"), verbose: matches.get_flag("verbose") }
 }

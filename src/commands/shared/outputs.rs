@@ -20,18 +20,19 @@ use crate::{failure::Failure, hints};
 /// An output that exists without `force`, is a folder or device, has a missing or read-only folder, is also
 /// one of `inputs`, or is given by two options, through any links.
 pub(in crate::commands) fn check_outputs(
-    outputs: &[&Path],
-    inputs: &[&Path],
+    outputs: &[impl AsRef<Path>],
+    inputs: &[impl AsRef<Path>],
     force: bool,
 ) -> Result<(), Failure> {
+    let inputs: Vec<&Path> = inputs.iter().map(AsRef::as_ref).collect();
     let mut seen = HashSet::new();
-    for path in outputs {
+    for path in outputs.iter().map(AsRef::as_ref) {
         check_output_name(path).map_err(Failure::usage)?;
         if !seen.insert(convert::real_output(path)) {
             return Err(Failure::usage(format_args!("two options write {}", path.display())));
         }
         // With --force the input would be gone after the run, and a mapped input must not change during it.
-        convert::check_output_file(path, inputs, force).map_err(|error| output_failure(path, error))?;
+        convert::check_output_file(path, &inputs, force).map_err(|error| output_failure(path, error))?;
         check_writable(path, force)?;
     }
     Ok(())
@@ -47,6 +48,14 @@ pub(in crate::commands) fn check_outputs(
 fn check_writable(path: &Path, force: bool) -> Result<(), Failure> {
     // Dropping an output that is not finished removes its temporary file.
     Output::create(path, 0, force).map(drop).map_err(|error| output_failure(path, error.into()))
+}
+
+/// Makes a folder and those above it, if they are missing.
+///
+/// # Errors
+/// What the system says.
+pub(in crate::commands) fn make_folder(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|error| Failure::at(path, format_args!("cannot make: {error}")))
 }
 
 /// Writes a small file whole or not at all. If that fails now, although [`check_outputs`] found nothing wrong
@@ -105,8 +114,7 @@ mod tests {
             (vec![path("x"), path("x")], true, "two options write"),
             (vec![PathBuf::from("-")], true, "cannot go to stdout"),
         ] {
-            let outputs: Vec<&Path> = outputs.iter().map(PathBuf::as_path).collect();
-            let failure = check_outputs(&outputs, &[], force).unwrap_err();
+            let failure = check_outputs(&outputs, &[""; 0], force).unwrap_err();
             assert!(failure.message.contains(message), "{outputs:?}: {failure:?}");
         }
         let (there, new) = (path("there"), path("new"));

@@ -16,7 +16,7 @@ use std::{
 };
 
 use clap::Args;
-use eval::chunks::Chunk;
+use eval::chunks::{Chunk, Settings};
 use gguf::{Mapped, PartNumber};
 use quant::Level;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,27 @@ use crate::{failure::Failure, ui::Ui};
 
 const MAGIC: &[u8; 16] = b"gguf-tools part\n";
 const DIGEST_BYTES: usize = 32;
+
+/// Options about the chunks of a text, of the verbs that measure them in parts.
+#[derive(Debug, Args)]
+pub(in crate::commands) struct ChunkArgs {
+    /// Set the context length, in tokens.
+    ///
+    /// The text is cut into chunks of this length.
+    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 512, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(4..))]
+    pub context: u32,
+    /// Read at most N chunks of the text.
+    #[arg(long, alias = "windows", value_name = "N", conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunks: Option<u32>,
+}
+
+impl ChunkArgs {
+    /// The same as settings; `stride` is that of chunks that overlap.
+    pub fn settings(&self, stride: Option<u32>) -> Settings {
+        let size = |n: u32| n as usize;
+        Settings { context: size(self.context), n_chunks: self.chunks.map(size), stride: stride.map(size) }
+    }
+}
 
 /// Options of the verbs that measure chunks in parts.
 #[derive(Debug, Args)]

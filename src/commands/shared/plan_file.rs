@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::{
     commands::shared::text_file,
     failure::Failure,
-    ui::{Ui, human_bytes},
+    ui::{Ui, human_bytes, pretty_json},
 };
 
 /// Value of `format`.
@@ -122,7 +122,7 @@ pub fn save(
         picoseconds_an_element: rates.by_type().clone(),
         outputs: files.iter().map(|(path, file)| PlannedOutput::new(path, file)).collect(),
     };
-    let text = serde_json::to_string_pretty(&plan).map_err(Failure::new)? + "\n";
+    let text = pretty_json(&plan)?;
     gguf::Output::write_whole(path, text.as_bytes(), true).map_err(Failure::new)?;
     let (path, size) = (path.display(), human_bytes(n_bytes));
     ui.status(&format!("wrote {path}: a plan of {} files, {size}", files.len()));

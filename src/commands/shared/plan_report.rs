@@ -18,7 +18,7 @@ use crate::{
         table::{table, wrapped},
     },
     failure::Failure,
-    ui::{human_bytes, printable},
+    ui::{human_bytes, pretty_json, printable},
 };
 
 /// The planned or written files.
@@ -154,7 +154,7 @@ impl Report {
     /// # Errors
     /// A serialization error.
     pub fn json(&self) -> Result<String, Failure> {
-        Ok(serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n")
+        pretty_json(self)
     }
 
     /// A summary of each file, and its tensors if `lists_tensors`.

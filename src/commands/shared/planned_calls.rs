@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{ArgMatches, Args, ValueHint};
 use convert::parts::Place;
 use gguf::PartNumber;
 
@@ -15,17 +15,30 @@ use super::{
     threads::parse_threads,
     write::output_parser,
 };
-use crate::{commands, failure::Failure, ui::Ui};
+use crate::{
+    commands::{self, Command},
+    failure::Failure,
+    ui::Ui,
+};
 
-/// Name of the command that saves a plan.
+/// Names of the commands: save a plan, convert a part, complete the output.
+pub const VERBS: [&str; 3] = [PLAN, PART, ASSEMBLE];
 pub const PLAN: &str = "plan";
-/// Name of the command that converts a part.
 pub const PART: &str = "part";
-/// Name of the command that completes the output.
 pub const ASSEMBLE: &str = "assemble";
 
 /// A conversion: the name of its command, and what runs it, whole or in parts.
 pub type Conversion = (Option<&'static str>, fn(&ArgMatches, &Parts<'_>, &Ui) -> Result<(), Failure>);
+
+/// A program whose conversions can be planned.
+pub trait PlannedProgram {
+    /// Its name.
+    const BINARY: &str;
+    /// The conversions that a plan can hold.
+    const CONVERSIONS: &[Conversion];
+    /// Examples of the three commands.
+    const EXAMPLES: &str;
+}
 
 #[derive(Debug, Args)]
 struct PlanArgs {
@@ -85,104 +98,93 @@ struct PlannedRunArgs {
     verbose: bool,
 }
 
-/// Adds arguments and help of `plan`.
-pub fn define_plan(command: clap::Command, examples: &'static str) -> clap::Command {
-    PlanArgs::augment_args(command)
-        .about("Plan a conversion in parts, for several machines")
-        .after_help(examples)
-        .after_long_help(format!(
-            "The arguments after PLAN are those of a conversion, with the name of its command if it has one.\n\n{examples}"
-        ))
+/// The command that saves a plan.
+pub const fn plan<P: PlannedProgram>() -> Command {
+    Command {
+        verb: Some(PLAN),
+        about: "Plan a conversion in parts, for several machines",
+        examples: P::EXAMPLES,
+        define: |command| {
+            PlanArgs::augment_args(command).after_long_help(format!(
+                "The arguments after PLAN are those of a conversion, with the name of its command if it has one.\n\n{}",
+                P::EXAMPLES
+            ))
+        },
+        ui: ui_of_plan,
+        run: |matches, ui| save::<P>(Command::args(matches)?, ui),
+        ..Command::of(P::BINARY)
+    }
 }
 
-/// Adds arguments and help of `part`.
-pub fn define_part(command: clap::Command, examples: &'static str) -> clap::Command {
-    PartArgs::augment_args(command)
-        .about("Convert one part of a plan")
-        .after_help(examples)
-        .after_long_help(format!("An interrupted part resumes when it is called again.\n\n{examples}"))
+/// The command that converts a part of a plan.
+pub const fn part<P: PlannedProgram>() -> Command {
+    Command {
+        verb: Some(PART),
+        about: "Convert one part of a plan",
+        examples: P::EXAMPLES,
+        define: |command| {
+            PartArgs::augment_args(command).after_long_help(format!(
+                "An interrupted part resumes when it is called again.\n\n{}",
+                P::EXAMPLES
+            ))
+        },
+        run: |matches, ui| {
+            let args: PartArgs = Command::args(matches)?;
+            let place = if args.part_files { Place::OwnFile } else { Place::Shared };
+            execute::<P>((&args.plan, Wanted::Part(args.part, place)), &args.run, ui)
+        },
+        ..Command::of(P::BINARY)
+    }
 }
 
-/// Adds arguments and help of `assemble`.
-pub fn define_assemble(command: clap::Command, examples: &'static str) -> clap::Command {
-    AssembleArgs::augment_args(command)
-        .about("Check all parts of a plan and complete the output")
-        .after_help(examples)
+/// The command that checks all parts of a plan and completes the output.
+pub const fn assemble<P: PlannedProgram>() -> Command {
+    Command {
+        verb: Some(ASSEMBLE),
+        about: "Check all parts of a plan and complete the output",
+        examples: P::EXAMPLES,
+        define: AssembleArgs::augment_args,
+        run: |matches, ui| {
+            let args: AssembleArgs = Command::args(matches)?;
+            execute::<P>((&args.plan, Wanted::Assembly), &args.run, ui)
+        },
+        ..Command::of(P::BINARY)
+    }
 }
 
 /// Amount of output of `plan`: that of its conversion.
-pub fn ui_of_plan(matches: &ArgMatches) -> Ui {
+fn ui_of_plan(matches: &ArgMatches) -> Ui {
     let words = matches.get_many::<OsString>("call").into_iter().flatten();
     let has = |names: [&str; 2]| words.clone().any(|word| names.iter().any(|name| word == name));
     Ui { quiet: has(["-q", "--quiet"]), verbose: has(["-v", "--verbose"]) }
 }
 
-/// Saves the plan of a call.
-///
-/// # Errors
-/// A call that cannot be planned.
-pub fn save(
-    binary: &'static str,
-    conversions: &[Conversion],
-    matches: &ArgMatches,
-    ui: &Ui,
-) -> Result<(), Failure> {
-    let args = PlanArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let (verb, matches) = commands::parsed(binary, Path::new(""), args.call)?;
-    let (_, run) = find(conversions, verb)?;
+/// Saves the plan of a call, or fails if it cannot be planned.
+fn save<P: PlannedProgram>(args: PlanArgs, ui: &Ui) -> Result<(), Failure> {
+    let (verb, matches) = commands::parsed(P::BINARY, Path::new(""), args.call)?;
+    let (_, run) = find::<P>(verb)?;
     for id in ["dry_run", "keep"] {
         if matches.try_get_one::<bool>(id).ok().flatten() == Some(&true) {
             let option = id.replace('_', "-");
             return Err(Failure::usage(format_args!("--{option} does not go with a plan")));
         }
     }
-    let arguments = plan_file::arguments_of(binary, verb, &matches)?;
+    let arguments = plan_file::arguments_of(P::BINARY, verb, &matches)?;
     let parts = Parts { wanted: Wanted::Save(&args.plan), plan: None, arguments: &arguments };
     run(&matches, &parts, ui)
 }
 
-/// Converts a part of a plan.
-///
-/// # Errors
-/// Whatever stopped it.
-pub fn part(
-    binary: &'static str,
-    conversions: &[Conversion],
-    matches: &ArgMatches,
-    ui: &Ui,
-) -> Result<(), Failure> {
-    let args = PartArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    let place = if args.part_files { Place::OwnFile } else { Place::Shared };
-    execute(binary, conversions, (&args.plan, Wanted::Part(args.part, place)), &args.run, ui)
-}
-
-/// Completes the output of a plan.
-///
-/// # Errors
-/// Whatever is wrong with a part.
-pub fn assemble(
-    binary: &'static str,
-    conversions: &[Conversion],
-    matches: &ArgMatches,
-    ui: &Ui,
-) -> Result<(), Failure> {
-    let args = AssembleArgs::from_arg_matches(matches).map_err(Failure::usage)?;
-    execute(binary, conversions, (&args.plan, Wanted::Assembly), &args.run, ui)
-}
-
-fn execute(
-    binary: &'static str,
-    conversions: &[Conversion],
+fn execute<P: PlannedProgram>(
     (path, wanted): (&Path, Wanted<'_>),
     run_args: &PlannedRunArgs,
     ui: &Ui,
 ) -> Result<(), Failure> {
-    let plan = PlanFile::open(path, binary)?;
+    let plan = PlanFile::open(path, P::BINARY)?;
     let mut own = Vec::new();
     own.extend(run_args.force.then(|| "--force".to_owned()));
     own.extend(run_args.threads.map(|n| format!("--threads={n}")));
-    let (verb, matches) = plan.enter(path, binary, own)?;
-    let (_, run) = find(conversions, verb.as_deref())?;
+    let (verb, matches) = plan.enter(path, P::BINARY, own)?;
+    let (_, run) = find::<P>(verb.as_deref())?;
     let plan = (plan, path.to_owned());
     run(&matches, &Parts { wanted, plan: Some(&plan), arguments: &[] }, ui)
 }
@@ -191,22 +193,21 @@ fn execute(
 ///
 /// # Errors
 /// An option that the other command does not have, or whatever stopped it.
-pub fn run_as(
-    binary: &'static str,
-    (verb, conversions): (&'static str, &[Conversion]),
+pub fn run_as<P: PlannedProgram>(
+    verb: &'static str,
     matches: &ArgMatches,
     parts: &Parts<'_>,
     ui: &Ui,
 ) -> Result<(), Failure> {
-    let words = plan_file::words(binary, None, matches, &[]);
+    let words = plan_file::words(P::BINARY, None, matches, &[]);
     let words = [OsString::from(verb)].into_iter().chain(words);
-    let (verb, matches) = commands::parsed(binary, Path::new(""), words.collect())?;
-    let (_, run) = find(conversions, verb)?;
+    let (verb, matches) = commands::parsed(P::BINARY, Path::new(""), words.collect())?;
+    let (_, run) = find::<P>(verb)?;
     run(&matches, parts, ui)
 }
 
-fn find<'a>(conversions: &'a [Conversion], verb: Option<&str>) -> Result<&'a Conversion, Failure> {
-    conversions
+fn find<P: PlannedProgram>(verb: Option<&str>) -> Result<&'static Conversion, Failure> {
+    P::CONVERSIONS
         .iter()
         .find(|(name, _)| *name == verb)
         .ok_or_else(|| Failure::usage(format_args!("`{}` does not go with a plan", verb.unwrap_or_default())))

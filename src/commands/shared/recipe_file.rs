@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use tensor::DType;
 
 use super::text_file;
-use crate::failure::Failure;
+use crate::{failure::Failure, ui::pretty_json};
 
 /// Value of `format`.
 const FORMAT: &str = "gguf-tools recipe";
@@ -154,7 +154,7 @@ impl RecipeFile {
     /// # Errors
     /// Never: every value has a spelling in JSON.
     pub fn text(&self) -> Result<String, Failure> {
-        Ok(serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n")
+        pretty_json(self)
     }
 
     /// The same with what was chosen for `files`, which are made of `tensors`.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     commands::shared::table::table,
     failure::Failure,
-    ui::{ERROR, GOOD, WARNING, printable},
+    ui::{ERROR, GOOD, WARNING, pretty_json, printable},
 };
 
 /// Severity of a finding.
@@ -127,7 +127,7 @@ impl Report {
     }
 
     pub fn json(&self) -> Result<String, Failure> {
-        Ok(serde_json::to_string_pretty(self).map_err(Failure::new)? + "\n")
+        pretty_json(self)
     }
 
     /// The report without styles.

@@ -209,9 +209,7 @@ pub fn translate(
     let near = PROGRAMS.iter().filter(is_near).find(|program| program.binary == binary);
     let words = [binary].into_iter().chain(verb).collect::<Vec<_>>().join(" ");
     // The call in a plan is translated when it is run.
-    let is_of_plan = verb.is_some_and(|verb| {
-        [planned_calls::PLAN, planned_calls::PART, planned_calls::ASSEMBLE].contains(&verb)
-    });
+    let is_of_plan = verb.is_some_and(|verb| planned_calls::VERBS.contains(&verb));
     let near = near.filter(|_| verb.is_some() && !is_of_plan);
     let table = Table { words, command, program, near };
     let given = arguments.clone();
