@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Checkpoint, Output, Sandbox, finish, signal};
+use common::{Checkpoint, Output, Sandbox, finish, signal, succeed, words};
 
 /// A checkpoint of 130 MB that takes no space: work for longer than a test needs to get in between.
 const LARGE: Checkpoint = Checkpoint { hidden: 2048, feed_forward: 8192, heads: 8 };
@@ -65,7 +65,7 @@ fn signals_end_a_run_with_resume_hint() {
         if number == 1 && is_ignored(number) {
             continue;
         }
-        let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+        let held = Held::new(&sandbox, &words("tiny out/x.gguf -t q4_k_m -q"));
         signal(&held.child, name);
         let ran = held.finish();
         assert_eq!(ran.code, Some(128 + number as i32), "SIG{name}: {}", ran.stderr);
@@ -106,14 +106,13 @@ fn leftovers_of_killed_run_do_not_block() {
     let sandbox = Sandbox::new();
     LARGE.write(&sandbox);
     // Killed before anything was recorded: there is nothing to resume.
-    let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+    let held = Held::new(&sandbox, &words("tiny out/x.gguf -t q4_k_m -q"));
     signal(&held.child, "KILL");
     assert_eq!(held.finish_killed(), None);
-    fs::write(sandbox.path("out/.x.gguf.journal"), "").unwrap();
+    sandbox.write("out/.x.gguf.journal", "");
     // Files of an older program or another command are named and kept.
-    fs::write(sandbox.path("out/.999999999-0.x.gguf.partial"), "left").unwrap();
-    let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    sandbox.write("out/.999999999-0.x.gguf.partial", "left");
+    let ran = succeed(sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0"]));
     let warning = "warning: out/.999999999-0.x.gguf.partial: 4 B, ";
     let line = ran.stderr.lines().find(|line| line.starts_with(warning)).expect("the leftover is named");
     assert!(line.contains(" s old, left by a killed run; `rm` removes it"), "{line}");
@@ -145,7 +144,7 @@ fn truncated_source_is_named_and_leaves_nothing() {
                 || first.starts_with("error: tiny/model.safetensors: changed while it was read: it had "),
             "{dtype}: {first}"
         );
-        assert!(ran.stderr.contains("\nhint: "), "{}", ran.stderr);
+        ran.says("\nhint: ");
         assert!(sandbox.outputs().is_empty(), "{dtype}: {:?}", sandbox.outputs());
     }
 }
@@ -159,7 +158,7 @@ fn modified_source_is_an_error() {
     let sandbox = Sandbox::new();
     LARGE.write(&sandbox);
     let path = sandbox.path("tiny/model.safetensors");
-    let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
+    let held = Held::new(&sandbox, &words("tiny out/x.gguf -t q4_k_m -q"));
     let mut file = fs::File::options().write(true).open(&path).unwrap();
     file.seek(SeekFrom::End(-2)).unwrap();
     file.write_all(&[1, 0]).unwrap();
@@ -171,12 +170,11 @@ fn modified_source_is_an_error() {
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 
     // The same name, another file.
-    let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m", "-q"]);
-    fs::write(sandbox.path("tiny/new"), fs::read(&path).unwrap()).unwrap();
+    let held = Held::new(&sandbox, &words("tiny out/x.gguf -t q4_k_m -q"));
+    sandbox.write("tiny/new", fs::read(&path).unwrap());
     fs::rename(sandbox.path("tiny/new"), &path).unwrap();
     let ran = held.finish();
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("another file has its name now"), "{}", ran.stderr);
+    ran.ends_and_says(1, "another file has its name now");
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 }
 
@@ -186,8 +184,7 @@ fn progress_without_terminal_prints_lines() {
     LARGE.write(&sandbox);
     let held = Held::new(&sandbox, &["tiny", "out/x.gguf", "-t", "q4_k_m"]);
     thread::sleep(Duration::from_millis(10_500));
-    let ran = held.finish();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = succeed(held.finish());
     let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.ends_with(" left")).collect();
     assert!(!lines.is_empty(), "{}", ran.stderr);
     assert!(lines.iter().all(|line| line.contains(" MB read (") && line.contains("/s, ")), "{lines:?}");

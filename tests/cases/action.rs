@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::common::{Sandbox, succeed};
+use crate::common::{Sandbox, succeed, words};
 
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 
@@ -31,19 +31,18 @@ fn run(sandbox: &Sandbox, file: &str, base: &str, text: &str) -> (Option<i32>, S
         .output()
         .unwrap();
     let annotation = String::from_utf8(ran.stdout).unwrap();
-    (ran.status.code(), annotation, fs::read_to_string(sandbox.path("summary")).unwrap())
+    (ran.status.code(), annotation, sandbox.text("summary"))
 }
 
 #[cfg(unix)]
 #[test]
 fn action_reports_worse_only_for_a_worse_result() {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "a.gguf", "-t", "f32", "-q"]));
-    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &["a.gguf", "q2.gguf", "q2_k", "-q"]));
-    fs::write(sandbox.path("text.txt"), "The quick brown fox jumps over the lazy dog. ".repeat(20)).unwrap();
-    fs::write(sandbox.path("other.txt"), "Something else. ".repeat(20)).unwrap();
+    let sandbox = Sandbox::with_converted("llama", "a.gguf", "f32");
+    succeed(sandbox.quantize(&["a.gguf", "q2.gguf", "q2_k", "-q"]));
+    sandbox.write("text.txt", "The quick brown fox jumps over the lazy dog. ".repeat(20));
+    sandbox.write("other.txt", "Something else. ".repeat(20));
     let save = ["check", "a.gguf", "--base", "a.gguf", "--text", "text.txt", "--baseline", "baseline.json"];
-    succeed(sandbox.run(EVAL, &[&save[..], &["--save", "-c", "16", "--chunks", "2"]].concat()));
+    succeed(sandbox.eval(&[&save[..], &["--save", "-c", "16", "--chunks", "2"]].concat()));
     let (code, annotation, summary) = run(&sandbox, "a.gguf", "a.gguf", "text.txt");
     assert!(code == Some(0) && annotation.is_empty() && summary.contains("\"is_worse\": false"), "{summary}");
     let (code, annotation, summary) = run(&sandbox, "q2.gguf", "a.gguf", "text.txt");
@@ -61,8 +60,7 @@ fn action_reports_worse_only_for_a_worse_result() {
         assert!(annotation.starts_with("::error file=baseline.json::"), "{annotation}");
         assert!(annotation.contains(problem) && summary.contains(problem), "{annotation}{summary}");
     }
-    let failed = sandbox
-        .run(EVAL, &["check", "none.gguf", "--text", "text.txt", "--baseline", "baseline.json", "--json"]);
-    let object: serde_json::Value = serde_json::from_str(&failed.stdout).unwrap();
+    let failed = sandbox.eval(&words("check none.gguf --text text.txt --baseline baseline.json --json"));
+    let object = failed.json();
     assert!(object["error"].as_str().is_some_and(|error| failed.stderr.contains(error)), "{object}");
 }

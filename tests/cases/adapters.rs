@@ -4,50 +4,12 @@ use std::{collections::BTreeMap, fs};
 
 use serde_json::{Value as Json, json};
 
-use crate::common::{Output, Sandbox, copy_folder, succeed};
-
-/// Tensors of a safetensors file: type, shape and bytes by name.
-pub type Tensors = BTreeMap<String, (String, Vec<u64>, Vec<u8>)>;
+use crate::common::{Output, Sandbox, Tensors, copy_folder, floats, succeed, words};
 
 pub const WEIGHTS: &str = "adapter/adapter_model.safetensors";
 pub const CONFIG: &str = "adapter/adapter_config.json";
 const QUERY: &str = "base_model.model.model.layers.0.self_attn.q_proj";
 const VALUE: &str = "base_model.model.model.layers.0.self_attn.v_proj";
-
-pub fn read_tensors(sandbox: &Sandbox, file: &str) -> Tensors {
-    let bytes = fs::read(sandbox.path(file)).unwrap();
-    let (length, rest) = bytes.split_at(8);
-    let (header, data) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
-    let header: BTreeMap<String, Json> = serde_json::from_slice(header).unwrap();
-    let tensors = header.into_iter().filter(|(name, _)| name != "__metadata__");
-    let read = |(name, entry): (String, Json)| {
-        let numbers = |key: &str| -> Vec<u64> { serde_json::from_value(entry[key].clone()).unwrap() };
-        let offsets = numbers("data_offsets");
-        let data = data[offsets[0] as usize..offsets[1] as usize].to_vec();
-        (name, (entry["dtype"].as_str().unwrap().to_owned(), numbers("shape"), data))
-    };
-    tensors.map(read).collect()
-}
-
-pub fn write_tensors(sandbox: &Sandbox, file: &str, tensors: &Tensors) {
-    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-    for (name, (dtype, shape, bytes)) in tensors {
-        let offsets = [data.len(), data.len() + bytes.len()];
-        header.insert(name.clone(), json!({"dtype": dtype, "shape": shape, "data_offsets": offsets}));
-        data.extend(bytes);
-    }
-    let header = serde_json::to_vec(&header).unwrap();
-    let bytes = [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat();
-    fs::create_dir_all(sandbox.path(file).parent().unwrap()).unwrap();
-    fs::write(sandbox.path(file), bytes).unwrap();
-}
-
-/// A tensor of f32 with random values of `seed`.
-pub fn floats(seed: u64, shape: &[u64]) -> (String, Vec<u64>, Vec<u8>) {
-    let n_elems = shape.iter().product::<u64>();
-    let bytes = (0..n_elems).flat_map(|at| testkit::normal(seed, at).to_le_bytes()).collect();
-    ("F32".to_owned(), shape.to_vec(), bytes)
-}
 
 /// The pair of a module `[n_outputs, n_inputs]`, with its name in front of `.lora_A.weight`. The values depend on the last part
 /// of the name alone.
@@ -61,7 +23,7 @@ fn pair(name: &str, rank: u64, [n_outputs, n_inputs]: [u64; 2]) -> Tensors {
 
 pub fn write_json(sandbox: &Sandbox, file: &str, value: &Json) {
     fs::create_dir_all(sandbox.path(file).parent().unwrap()).unwrap();
-    fs::write(sandbox.path(file), serde_json::to_vec(value).unwrap()).unwrap();
+    sandbox.write(file, serde_json::to_vec(value).unwrap());
 }
 
 /// A LoRA config of rank 4 and alpha 16 with further keys.
@@ -78,7 +40,7 @@ pub fn llama(more: &Json) -> Sandbox {
     fs::create_dir(sandbox.path("out")).unwrap();
     let mut tensors = pair(QUERY, 4, [96, 64]);
     tensors.extend(pair(VALUE, 4, [48, 64]));
-    write_tensors(&sandbox, WEIGHTS, &tensors);
+    sandbox.write_tensors(WEIGHTS, &tensors);
     write_json(&sandbox, CONFIG, &config(more));
     sandbox
 }
@@ -89,12 +51,12 @@ pub fn merge(sandbox: &Sandbox, more: &[&str]) -> Output {
 }
 
 fn adapter_file(sandbox: &Sandbox) -> Output {
-    sandbox.convert(&["adapter", "adapter", "out/adapter.gguf", "--base", "base", "--force"])
+    sandbox.convert(&words("adapter adapter out/adapter.gguf --base base --force"))
 }
 
 /// The tensors of a GGUF file, as f32.
 pub fn values(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<f32>> {
-    let file = gguf::File::open(&sandbox.path(file)).unwrap();
+    let file = sandbox.file(file);
     let read = |tensor: &gguf::TensorInfo| {
         let bytes = file.data(tensor).unwrap();
         let values = bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect();
@@ -104,7 +66,7 @@ pub fn values(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<f32>> {
 }
 
 fn alpha(sandbox: &Sandbox) -> f32 {
-    let file = gguf::File::open(&sandbox.path("out/adapter.gguf")).unwrap();
+    let file = sandbox.file("out/adapter.gguf");
     match file.metadata().get("adapter.lora.alpha") {
         Some(gguf::Value::F32(alpha)) => *alpha,
         other => panic!("{other:?}"),
@@ -149,7 +111,7 @@ fn adapters_of_changed_bases_are_refused() {
     {
         let sandbox = llama(&json!({"init_lora_weights": start}));
         succeed(merge(&sandbox, &["-q"]));
-        assert_eq!(succeed(adapter_file(&sandbox)).code, Some(0));
+        succeed(adapter_file(&sandbox));
     }
 }
 
@@ -169,7 +131,7 @@ fn adapters_that_only_merge_point_to_the_merge() {
 /// `alpha / rank * B` of a file is PEFT's scaling times B: the scale that runtimes apply.
 #[track_caller]
 fn assert_scaled(sandbox: &Sandbox, matrix: &str, module: &str, rank: u64, scaling: f32) {
-    let source = read_tensors(sandbox, WEIGHTS);
+    let source = sandbox.tensors(WEIGHTS);
     let expected: Vec<f32> = source[&format!("{module}.lora_B.weight")]
         .2
         .chunks_exact(4)
@@ -218,7 +180,7 @@ fn adapter_file_alpha_is_pefts_scale() {
         let sandbox = llama(&more);
         let mut tensors = pair(QUERY, 4, [96, 64]);
         tensors.extend(pair(VALUE, 16, [48, 64]));
-        write_tensors(&sandbox, WEIGHTS, &tensors);
+        sandbox.write_tensors(WEIGHTS, &tensors);
         succeed(adapter_file(&sandbox));
         assert_eq!(alpha(&sandbox), plain, "{more}");
         assert_scaled(&sandbox, VALUE_ROWS, VALUE, 16, scaling);
@@ -227,10 +189,10 @@ fn adapter_file_alpha_is_pefts_scale() {
 
 /// Renames the tensors of a safetensors file.
 fn rename(sandbox: &Sandbox, file: &str, from: &str, to: &str) {
-    let tensors = read_tensors(sandbox, file);
+    let tensors = sandbox.tensors(file);
     assert!(tensors.keys().any(|name| name.contains(from)), "{from}");
     let renamed = tensors.into_iter().map(|(name, tensor)| (name.replacen(from, to, 1), tensor)).collect();
-    write_tensors(sandbox, file, &renamed);
+    sandbox.write_tensors(file, &renamed);
 }
 
 #[test]
@@ -260,10 +222,10 @@ fn adapter_names_of_every_release_resolve() {
     // The adapter name that `save_pretrained` removes.
     let sandbox = llama(&json!({}));
     for half in ["lora_A", "lora_B"] {
-        let tensors = read_tensors(&sandbox, WEIGHTS);
+        let tensors = sandbox.tensors(WEIGHTS);
         let named = |name: String| name.replace(&format!("{half}.weight"), &format!("{half}.default.weight"));
         let tensors = tensors.into_iter().map(|(name, tensor)| (named(name), tensor)).collect();
-        write_tensors(&sandbox, WEIGHTS, &tensors);
+        sandbox.write_tensors(WEIGHTS, &tensors);
     }
     for (ran, file, expected) in [
         (merge(&sandbox, &[]), "out/merged.gguf", &expected[0]),
@@ -282,13 +244,13 @@ fn adapter_names_of_every_release_resolve() {
 fn gemma3(text: &str, vision: &str) -> Sandbox {
     let sandbox = Sandbox::with_projector("gemma3");
     fs::rename(sandbox.path("gemma3"), sandbox.path("base")).unwrap();
-    let base = read_tensors(&sandbox, "base/model.safetensors");
+    let base = sandbox.tensors("base/model.safetensors");
     let mut tensors = Tensors::new();
     for (end, name) in [("language_model.model.layers.0.mlp.up_proj.weight", text), (VISION, vision)] {
         let shape = &base.iter().find(|(name, _)| name.ends_with(end)).unwrap().1.1;
         tensors.extend(pair(&format!("base_model.model.{name}"), 4, [shape[0], shape[1]]));
     }
-    write_tensors(&sandbox, WEIGHTS, &tensors);
+    sandbox.write_tensors(WEIGHTS, &tensors);
     write_json(&sandbox, CONFIG, &config(&json!({})));
     sandbox
 }
@@ -328,17 +290,16 @@ fn vision_pairs_merge_in_every_spelling() {
 fn vision_pairs_of_adapter_are_dropped_by_name() {
     let name = "model.vision_tower.encoder.layers.0.self_attn.q_proj";
     let sandbox = gemma3("model.language_model.layers.0.mlp.up_proj", name);
-    let ran = adapter_file(&sandbox);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = succeed(adapter_file(&sandbox));
     let warning =
         format!("warning: 1 pair(s) left out, an adapter file has no place for them: `{name}.weight`\n");
     assert!(ran.stderr.contains(&warning) && ran.stderr.contains("--with-mmproj"), "{}", ran.stderr);
     let names: Vec<String> = values(&sandbox, "out/adapter.gguf").into_keys().collect();
     assert_eq!(names, ["blk.0.ffn_up.weight.lora_a", "blk.0.ffn_up.weight.lora_b"]);
     // Nothing would be left.
-    let tensors = read_tensors(&sandbox, WEIGHTS);
+    let tensors = sandbox.tensors(WEIGHTS);
     let tensors = tensors.into_iter().filter(|(name, _)| name.contains("vision")).collect();
-    write_tensors(&sandbox, WEIGHTS, &tensors);
+    sandbox.write_tensors(WEIGHTS, &tensors);
     refused(&adapter_file(&sandbox), &["part of a vision or audio tower", "--with-mmproj"]);
 }
 
@@ -361,10 +322,10 @@ fn mlx_adapters_equal_transposed_peft_adapters() {
         let name = name.trim_start_matches("base_model.model.");
         name.replace(".lora_A.weight", ".lora_a").replace(".lora_B.weight", ".lora_b")
     };
-    let tensors = read_tensors(&sandbox, WEIGHTS);
+    let tensors = sandbox.tensors(WEIGHTS);
     let tensors: Tensors = tensors.iter().map(|(name, tensor)| (of_mlx(name), transposed(tensor))).collect();
     fs::remove_file(sandbox.path(WEIGHTS)).unwrap();
-    write_tensors(&sandbox, "adapter/adapters.safetensors", &tensors);
+    sandbox.write_tensors("adapter/adapters.safetensors", &tensors);
     let of_mlx = json!({"fine_tune_type": "lora", "lora_parameters": {"rank": 4, "scale": 20.0, "dropout": 0.0},
         "model": "org/base"});
     write_json(&sandbox, CONFIG, &of_mlx);
@@ -373,7 +334,7 @@ fn mlx_adapters_equal_transposed_peft_adapters() {
     assert_eq!(["out/merged.gguf", "out/adapter.gguf"].map(|file| values(&sandbox, file)), expected);
     assert_eq!(alpha(&sandbox), expected_alpha);
     // Its own folder instead of the base model's.
-    let ran = sandbox.convert(&["adapter", "adapter", "out/x.gguf", "--base", "adapter"]);
+    let ran = sandbox.convert(&words("adapter adapter out/x.gguf --base adapter"));
     refused(&ran, &["an MLX LoRA adapter, expected its base model `org/base`", "`mlx_lm.fuse`"]);
     for (config, message) in [
         (json!({"fine_tune_type": "dora", "lora_parameters": {"scale": 20.0}}), "`fine_tune_type` is dora"),
@@ -393,9 +354,9 @@ fn mlx_adapters_equal_transposed_peft_adapters() {
 #[test]
 fn pairs_of_one_matrix_twice_are_refused() {
     let sandbox = llama(&json!({}));
-    let mut tensors = read_tensors(&sandbox, WEIGHTS);
+    let mut tensors = sandbox.tensors(WEIGHTS);
     tensors.extend(pair(&QUERY.replace("layers", "language_model.layers"), 4, [96, 64]));
-    write_tensors(&sandbox, WEIGHTS, &tensors);
+    sandbox.write_tensors(WEIGHTS, &tensors);
     refused(
         &merge(&sandbox, &[]),
         &["both change `model.layers.0.self_attn.q_proj.weight`", "hint: the file holds"],
@@ -422,29 +383,25 @@ fn ranks_of_another_config_are_refused() {
 #[test]
 fn norms_that_runtimes_do_not_apply_are_named() {
     let sandbox = llama(&json!({"modules_to_save": ["input_layernorm"]}));
-    let mut tensors = read_tensors(&sandbox, WEIGHTS);
+    let mut tensors = sandbox.tensors(WEIGHTS);
     tensors.insert("base_model.model.model.layers.0.input_layernorm.weight".to_owned(), floats(7, &[64]));
-    write_tensors(&sandbox, WEIGHTS, &tensors);
+    sandbox.write_tensors(WEIGHTS, &tensors);
     let ran = succeed(adapter_file(&sandbox));
-    assert!(
-        ran.stderr.contains("note: 1 norm(s) are in the file, but llama.cpp applies only pairs"),
-        "{}",
-        ran.stderr
-    );
-    assert!(ran.stderr.contains("`model.layers.0.input_layernorm.weight`"), "{}", ran.stderr);
+    ran.says("note: 1 norm(s) are in the file, but llama.cpp applies only pairs");
+    ran.says("`model.layers.0.input_layernorm.weight`");
     assert!(values(&sandbox, "out/adapter.gguf").contains_key("blk.0.attn_norm.weight"));
 
     let sandbox = Sandbox::with_golden("starcoder2");
     fs::rename(sandbox.path("starcoder2"), sandbox.path("base")).unwrap();
-    let base = read_tensors(&sandbox, "base/model.safetensors");
+    let base = sandbox.tensors("base/model.safetensors");
     let shape = &base["model.layers.0.self_attn.q_proj.weight"].1;
     let mut tensors = pair(QUERY, 4, [shape[0], shape[1]]);
     let bias = "model.layers.0.input_layernorm.bias";
     tensors.insert(format!("base_model.model.{bias}"), floats(8, &base[bias].1));
-    write_tensors(&sandbox, WEIGHTS, &tensors);
+    sandbox.write_tensors(WEIGHTS, &tensors);
     write_json(&sandbox, CONFIG, &config(&json!({})));
     let ran = succeed(adapter_file(&sandbox));
-    assert!(ran.stderr.contains("warning: 1 tensor(s) of norms left out"), "{}", ran.stderr);
+    ran.says("warning: 1 tensor(s) of norms left out");
     let names: Vec<String> = values(&sandbox, "out/adapter.gguf").into_keys().collect();
     assert_eq!(names, ["blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"]);
 }
@@ -464,7 +421,7 @@ fn lfs_pointers_are_named_as_such() {
         }
     }
     let sandbox = llama(&json!({}));
-    fs::write(sandbox.path("base/model.safetensors"), pointer).unwrap();
+    sandbox.write("base/model.safetensors", pointer);
     refused(
         &merge(&sandbox, &[]),
         &["error: base: `model.safetensors` is a Git LFS pointer", "hint: run `git lfs pull`"],
@@ -474,10 +431,10 @@ fn lfs_pointers_are_named_as_such() {
 #[test]
 fn empty_adapter_tensors_name_zero3() {
     let sandbox = llama(&json!({}));
-    let mut tensors = read_tensors(&sandbox, WEIGHTS);
+    let mut tensors = sandbox.tensors(WEIGHTS);
     let name = "base_model.model.model.embed_tokens.weight";
     tensors.insert(name.to_owned(), ("F32".to_owned(), vec![0], Vec::new()));
-    write_tensors(&sandbox, WEIGHTS, &tensors);
+    sandbox.write_tensors(WEIGHTS, &tensors);
     for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
         refused(&ran, &[&format!("1 empty tensor(s): `{name}`"), "ZeRO-3", "`zero_to_fp32.py`"]);
     }
@@ -487,10 +444,10 @@ fn empty_adapter_tensors_name_zero3() {
 fn pairs_of_a_rerankers_output_are_refused() {
     let sandbox = Sandbox::with_golden("qwen3-reranker-untied");
     // A folder without `reranker` in its name is an ordinary Qwen 3.
-    let shape = &read_tensors(&sandbox, "qwen3-reranker-untied/model.safetensors")["lm_head.weight"].1;
-    write_tensors(&sandbox, WEIGHTS, &pair("base_model.model.lm_head", 4, [shape[0], shape[1]]));
+    let shape = &sandbox.tensors("qwen3-reranker-untied/model.safetensors")["lm_head.weight"].1;
+    sandbox.write_tensors(WEIGHTS, &pair("base_model.model.lm_head", 4, [shape[0], shape[1]]));
     write_json(&sandbox, CONFIG, &config(&json!({})));
-    let ran = sandbox.convert(&["adapter", "adapter", "out/x.gguf", "--base", "qwen3-reranker-untied"]);
+    let ran = sandbox.convert(&words("adapter adapter out/x.gguf --base qwen3-reranker-untied"));
     refused(&ran, &["adapter of `lm_head.weight`: the file holds two rows", "--lora ADAPTER"]);
 }
 
@@ -505,7 +462,7 @@ fn adapter_file_and_merge_change_same_tensors() {
     ] {
         let sandbox = Sandbox::with_golden(base);
         fs::rename(sandbox.path(base), sandbox.path("base")).unwrap();
-        let weights = read_tensors(&sandbox, "base/model.safetensors");
+        let weights = sandbox.tensors("base/model.safetensors");
         let mut tensors = Tensors::new();
         for module in modules {
             // phimoe's router is `block_sparse_moe.gate` in files.
@@ -515,10 +472,10 @@ fn adapter_file_and_merge_change_same_tensors() {
             let shape = if base == "gpt2" { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
             tensors.extend(pair(&format!("base_model.model.{module}"), 2, shape));
         }
-        write_tensors(&sandbox, WEIGHTS, &tensors);
+        sandbox.write_tensors(WEIGHTS, &tensors);
         let more = json!({"r": 2, "use_rslora": true, "alpha_pattern": {(modules[0]): 3}});
         write_json(&sandbox, CONFIG, &config(&more));
-        succeed(sandbox.convert(&["base", "out/base.gguf", "-t", "f32", "-q", "--pre", "gpt-2"]));
+        succeed(sandbox.convert(&words("base out/base.gguf -t f32 -q --pre gpt-2")));
         succeed(merge(&sandbox, &["-q", "--pre", "gpt-2"]));
         succeed(adapter_file(&sandbox));
         let [plain, merged, adapter] =

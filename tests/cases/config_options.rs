@@ -1,7 +1,5 @@
 //! Options of a config that change what a model computes: written to the key that llama.cpp reads, or noted.
 
-use std::fs;
-
 use serde_json::{Value as Json, json};
 
 use crate::common::{Output, Sandbox, succeed};
@@ -9,17 +7,16 @@ use crate::common::{Output, Sandbox, succeed};
 /// Converts a golden checkpoint after changing its config, to `out.gguf`.
 fn convert(golden: &str, changes: &[(&str, Json)]) -> (Sandbox, Output) {
     let sandbox = Sandbox::with_golden(golden);
-    let path = sandbox.path(&format!("{golden}/config.json"));
-    let mut config: Json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    for (pointer, value) in changes {
-        let (outer, key) = pointer.rsplit_once('/').unwrap();
-        let outer = config.pointer_mut(outer).unwrap().as_object_mut().unwrap();
-        match value.is_null() {
-            true => drop(outer.remove(key)),
-            false => drop(outer.insert(key.to_owned(), value.clone())),
+    sandbox.edit_json(&format!("{golden}/config.json"), |config| {
+        for (pointer, value) in changes {
+            let (outer, key) = pointer.rsplit_once('/').unwrap();
+            let outer = config.pointer_mut(outer).unwrap().as_object_mut().unwrap();
+            match value.is_null() {
+                true => drop(outer.remove(key)),
+                false => drop(outer.insert(key.to_owned(), value.clone())),
+            }
         }
-    }
-    fs::write(&path, serde_json::to_vec(&config).unwrap()).unwrap();
+    });
     let ran = sandbox.convert(&[golden, "out.gguf", "--type", "bf16"]);
     (sandbox, ran)
 }
@@ -34,8 +31,7 @@ fn option_notes(ran: &Output) -> Vec<&str> {
 
 /// A metadata key of `out.gguf`, null if it is missing.
 fn key(sandbox: &Sandbox, key: &str) -> Json {
-    let shown = succeed(sandbox.inspect(&["show", "out.gguf", "--json"]));
-    let json: Json = serde_json::from_str(&shown.stdout).unwrap();
+    let json = succeed(sandbox.inspect(&["show", "out.gguf", "--json"])).json();
     json["metadata"][key]["value"].clone()
 }
 
@@ -64,8 +60,7 @@ fn sliding_layers_outside_pattern_are_listed() {
 #[test]
 fn layer_types_of_another_length_are_refused() {
     let (_, ran) = convert("gemma2", &[("/layer_types", kinds(&[true, false, true]))]);
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("layer_types"), "{}", ran.stderr);
+    ran.ends_and_says(1, "layer_types");
 }
 
 #[test]

@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use crate::common::{Sandbox, succeed};
+use crate::common::{Sandbox, succeed, words};
 
 fn with_model() -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "in.gguf", "-t", "bf16", "-q"]));
-    sandbox
+    Sandbox::with_converted("llama", "in.gguf", "bf16")
 }
 
 #[test]
@@ -38,13 +36,13 @@ fn nan_metadata_equals_nan() {
 #[test]
 fn merge_takes_one_shard_or_all() {
     let sandbox = with_model();
-    succeed(sandbox.inspect(&["split", "in.gguf", "s", "--split-max-tensors", "6", "-q"]));
+    succeed(sandbox.inspect(&words("split in.gguf s --split-max-tensors 6 -q")));
     let shards: Vec<String> = (1..=4).map(|n| format!("s-{n:05}-of-00004.gguf")).collect();
     let [a, b, c, d] = [0, 1, 2, 3].map(|n: usize| shards[n].as_str());
-    let original = fs::read(sandbox.path("in.gguf")).unwrap();
+    let original = sandbox.read("in.gguf");
     for inputs in [&[a][..], &[c], &[a, b, c, d], &[d, b, "./s-00001-of-00004.gguf"]] {
         succeed(sandbox.inspect(&[&["merge"], inputs, &["out.gguf", "--force"]].concat()));
-        assert!(fs::read(sandbox.path("out.gguf")).unwrap() == original, "{inputs:?}");
+        assert!(sandbox.read("out.gguf") == original, "{inputs:?}");
     }
     let before = sandbox.listing("");
     // The last shard in place of the output.
@@ -52,8 +50,7 @@ fn merge_takes_one_shard_or_all() {
     assert_eq!(forgotten.code, Some(1), "{}", forgotten.stderr);
     fs::copy(sandbox.path("in.gguf"), sandbox.path("other.gguf")).unwrap();
     let other = sandbox.inspect(&["merge", a, "other.gguf", "new.gguf"]);
-    assert_eq!(other.code, Some(1));
-    assert!(other.stderr.contains("other.gguf: not a shard of the same model as"), "{}", other.stderr);
+    other.ends_and_says(1, "other.gguf: not a shard of the same model as");
     let added: Vec<String> =
         sandbox.listing("").into_keys().filter(|name| !before.contains_key(name)).collect();
     assert_eq!(added, ["other.gguf"]);
@@ -63,14 +60,14 @@ fn merge_takes_one_shard_or_all() {
 #[test]
 fn types_of_forks_are_shown_by_name() {
     let sandbox = with_model();
-    let mut bytes = fs::read(sandbox.path("in.gguf")).unwrap();
+    let mut bytes = sandbox.read("in.gguf");
     for (name, type_id) in [("blk.0.ffn_down.weight", 139u32), ("blk.1.ffn_down.weight", 9999)] {
         let at = bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
         // After the name: the number of dimensions and two dimensions.
         let at = at + name.len() + 4 + 2 * 8;
         bytes[at..at + 4].copy_from_slice(&type_id.to_le_bytes());
     }
-    fs::write(sandbox.path("fork.gguf"), bytes).unwrap();
+    sandbox.write("fork.gguf", bytes);
     let shown = succeed(sandbox.inspect(&["show", "fork.gguf"])).stdout;
     let row = |name: &str| {
         let line = shown.lines().find(|line| line.starts_with(name)).unwrap();
@@ -145,5 +142,5 @@ fn quantize_and_split_write_non_utf8_folders() {
     let inspect = env!("CARGO_BIN_EXE_gguf-inspect");
     run(inspect, &[b"split", b"in.gguf", b"o\xff/s", b"--split-max-tensors", b"20"]);
     run(inspect, &[b"merge", b"o\xff/s-00001-of-00002.gguf", b"o\xff/s-00002-of-00002.gguf", b"out.gguf"]);
-    assert!(fs::read(sandbox.path("out.gguf")).unwrap() == fs::read(sandbox.path("in.gguf")).unwrap());
+    assert!(sandbox.read("out.gguf") == sandbox.read("in.gguf"));
 }

@@ -4,10 +4,7 @@ use std::fs;
 
 use serde_json::Value as Json;
 
-use crate::{
-    adapters::{Tensors, floats, read_tensors, write_tensors},
-    common::{Output, Sandbox, golden, succeed},
-};
+use crate::common::{Output, Sandbox, Tensors, floats, golden, succeed, words};
 
 const WEIGHTS: &str = "llama/model.safetensors";
 const INDEX: &str = "llama/model.safetensors.index.json";
@@ -16,7 +13,7 @@ const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:00
 /// The bytes of `out.gguf` and what the conversion of `folder` printed.
 fn convert(sandbox: &Sandbox, folder: &str) -> (Vec<u8>, Output) {
     let ran = succeed(sandbox.convert(&[folder, "out.gguf", "-t", "bf16", "--force"]));
-    (fs::read(sandbox.path("out.gguf")).unwrap(), ran)
+    (sandbox.read("out.gguf"), ran)
 }
 
 /// A sandbox with `golden/arch/NAME` and the file that it becomes.
@@ -29,16 +26,8 @@ fn usual(name: &str) -> (Sandbox, Vec<u8>) {
 /// Changes the weights of `golden/arch/NAME` in a sandbox.
 fn change(sandbox: &Sandbox, name: &str, change: impl FnOnce(Tensors) -> Tensors) {
     let file = format!("{name}/model.safetensors");
-    let tensors = change(read_tensors(sandbox, &file));
-    write_tensors(sandbox, &file, &tensors);
-}
-
-/// Changes the config of `golden/arch/NAME` in a sandbox.
-fn configure(sandbox: &Sandbox, name: &str, change: impl FnOnce(&mut Json)) {
-    let path = sandbox.path(name).join("config.json");
-    let mut config: Json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    change(&mut config);
-    fs::write(path, config.to_string()).unwrap();
+    let tensors = change(sandbox.tensors(&file));
+    sandbox.write_tensors(&file, &tensors);
 }
 
 /// Asserts that a conversion is refused with all of these texts.
@@ -67,7 +56,7 @@ fn names_without_prefix_give_the_usual_file() {
             renamed(tensors, |name| name.strip_prefix(prefix).unwrap_or(name).to_owned())
         });
         let (have, ran) = convert(&sandbox, name);
-        assert!(ran.stderr.contains(&format!("note: tensor names lack `{prefix}`")), "{}", ran.stderr);
+        ran.says(&format!("note: tensor names lack `{prefix}`"));
         assert!(have == want, "{name}");
     }
 }
@@ -85,7 +74,7 @@ fn quantized_names_without_prefix_give_the_usual_file() {
 #[test]
 fn names_with_wrapper_parts_give_usual_file() {
     let (sandbox, want) = usual("llama");
-    let original = read_tensors(&sandbox, WEIGHTS);
+    let original = sandbox.tensors(WEIGHTS);
     for (of, wrap) in [
         ("`_orig_mod` of torch.compile", (|name| format!("_orig_mod.{name}")) as fn(&str) -> String),
         ("`module` of DistributedDataParallel", |name| format!("module.{name}")),
@@ -99,7 +88,7 @@ fn names_with_wrapper_parts_give_usual_file() {
             name.replace(".0.", ".0._checkpoint_wrapped_module.")
         }),
     ] {
-        write_tensors(&sandbox, WEIGHTS, &renamed(original.clone(), wrap));
+        sandbox.write_tensors(WEIGHTS, &renamed(original.clone(), wrap));
         let (have, ran) = convert(&sandbox, "llama");
         assert!(ran.stderr.contains(of), "`{of}` is not in {}", ran.stderr);
         assert!(have == want, "{of}");
@@ -109,33 +98,28 @@ fn names_with_wrapper_parts_give_usual_file() {
 #[test]
 fn model_next_to_an_adapter_is_converted() {
     let (sandbox, want) = usual("llama");
-    fs::write(sandbox.path("llama/adapter_config.json"), r#"{"base_model_name_or_path": "someone/base"}"#)
-        .unwrap();
-    fs::write(sandbox.path("llama/adapter_model.safetensors"), "").unwrap();
+    sandbox.write("llama/adapter_config.json", r#"{"base_model_name_or_path": "someone/base"}"#);
+    sandbox.write("llama/adapter_model.safetensors", "");
     let (have, ran) = convert(&sandbox, "llama");
-    assert!(ran.stderr.contains("note: the folder has a model and an adapter"), "{}", ran.stderr);
+    ran.says("note: the folder has a model and an adapter");
     assert!(have == want);
 }
 
 #[test]
 fn leftovers_of_earlier_save_are_ignored() {
     let (sandbox, want) = usual("llama");
-    let names = read_tensors(&sandbox, WEIGHTS).into_keys();
+    let names = sandbox.tensors(WEIGHTS).into_keys();
     let map = names.map(|name| (name, Json::from("model-00001-of-00002.safetensors")));
     let index = serde_json::json!({"weight_map": map.collect::<serde_json::Map<_, _>>()});
-    fs::write(sandbox.path(INDEX), index.to_string()).unwrap();
+    sandbox.write(INDEX, index.to_string());
     let (have, ran) = convert(&sandbox, "llama");
-    assert!(
-        ran.stderr.contains("note: weights are read from `model.safetensors`; left aside"),
-        "{}",
-        ran.stderr
-    );
+    ran.says("note: weights are read from `model.safetensors`; left aside");
     assert!(have == want);
     // One of two shards of an earlier save, without an index.
     fs::remove_file(sandbox.path(INDEX)).unwrap();
     fs::copy(sandbox.path(WEIGHTS), sandbox.path("llama/model-00002-of-00002.safetensors")).unwrap();
     let (have, ran) = convert(&sandbox, "llama");
-    assert!(ran.stderr.contains("left aside: shards of an earlier save"), "{}", ran.stderr);
+    ran.says("left aside: shards of an earlier save");
     assert!(have == want);
     // An index alone, next to pickles.
     let pickled = Sandbox::new();
@@ -144,7 +128,7 @@ fn leftovers_of_earlier_save_are_ignored() {
         fs::copy(golden("arch/llama").join(file), pickled.path("model").join(file)).unwrap();
     }
     let (want, _) = convert(&pickled, "model");
-    fs::write(pickled.path("model/model.safetensors.index.json"), index.to_string()).unwrap();
+    pickled.write("model/model.safetensors.index.json", index.to_string());
     assert!(convert(&pickled, "model").0 == want);
 }
 
@@ -153,7 +137,7 @@ fn index_beyond_the_only_file_is_refused() {
     let (sandbox, _) = usual("llama");
     let map = serde_json::json!({"weight_map": {"a.weight": "model-00001-of-00002.safetensors",
         "b.weight": "model-00002-of-00002.safetensors"}});
-    fs::write(sandbox.path(INDEX), map.to_string()).unwrap();
+    sandbox.write(INDEX, map.to_string());
     refused(&sandbox, "llama", &["weights file `model-00001-of-00002.safetensors` is missing"]);
 }
 
@@ -164,7 +148,7 @@ fn tied_embedding_saved_as_the_output_is_read() {
         renamed(tensors, |name| name.replace("model.embed_tokens", "lm_head"))
     });
     let (have, ran) = convert(&sandbox, "gemma2");
-    assert!(ran.stderr.contains("note: `lm_head.weight` is tied to the embedding"), "{}", ran.stderr);
+    ran.says("note: `lm_head.weight` is tied to the embedding");
     assert!(have == want);
 }
 
@@ -172,16 +156,16 @@ fn tied_embedding_saved_as_the_output_is_read() {
 fn config_without_architectures_is_read_by_model_type() {
     let (sandbox, want) = usual("qwen3");
     for value in [None, Some(Json::Null)] {
-        configure(&sandbox, "qwen3", |config| {
+        sandbox.edit_json("qwen3/config.json", |config| {
             let config = config.as_object_mut().unwrap();
             config.remove("architectures");
             config.extend(value.map(|value| ("architectures".to_owned(), value)));
         });
         let (have, ran) = convert(&sandbox, "qwen3");
-        assert!(ran.stderr.contains("note: config.json has no `architectures`"), "{}", ran.stderr);
+        ran.says("note: config.json has no `architectures`");
         assert!(have == want);
     }
-    configure(&sandbox, "qwen3", |config| config["model_type"] = "unheard_of".into());
+    sandbox.edit_json("qwen3/config.json", |config| config["model_type"] = "unheard_of".into());
     refused(&sandbox, "qwen3", &["missing key `architectures`; of its", "hint: try `--arch-as qwen3`"]);
 }
 
@@ -200,11 +184,12 @@ fn gptq_weights_named_by_auto_gptq_are_read() {
 #[test]
 fn hint_prefers_the_architecture_of_model_type() {
     let (sandbox, _) = usual("llama");
-    configure(&sandbox, "llama", |config| config["architectures"][0] = "PeftModelForCausalLM".into());
+    sandbox
+        .edit_json("llama/config.json", |config| config["architectures"][0] = "PeftModelForCausalLM".into());
     refused(&sandbox, "llama", &["hint: try `--arch-as llama`"]);
-    let ran = sandbox.convert(&["llama", "out.gguf", "-t", "bf16", "--force", "--arch-as", "qwen2"]);
-    assert!(ran.stderr.contains("`model_type` `llama`"), "{}", ran.stderr);
-    let ran = sandbox.convert(&["llama", "out.gguf", "-t", "bf16", "--force", "--arch-as", "llama"]);
+    let ran = sandbox.convert(&words("llama out.gguf -t bf16 --force --arch-as qwen2"));
+    ran.says("`model_type` `llama`");
+    let ran = sandbox.convert(&words("llama out.gguf -t bf16 --force --arch-as llama"));
     assert!(!ran.stderr.contains("model_type"), "{}", ran.stderr);
 }
 
@@ -219,7 +204,7 @@ fn classifiers_are_named_as_such() {
         ("SomethingElse", "regression_layer.weight"),
     ] {
         let sandbox = Sandbox::with_golden("qwen3");
-        configure(&sandbox, "qwen3", |config| config["architectures"][0] = class.into());
+        sandbox.edit_json("qwen3/config.json", |config| config["architectures"][0] = class.into());
         change(&sandbox, "qwen3", |mut tensors| {
             tensors.remove("lm_head.weight");
             tensors.insert(head.to_owned(), floats(1, &[1, 8]));
@@ -232,15 +217,15 @@ fn classifiers_are_named_as_such() {
 #[test]
 fn leftovers_of_training_in_a_model_are_named() {
     let (sandbox, want) = usual("llama");
-    let original = read_tensors(&sandbox, WEIGHTS);
+    let original = sandbox.tensors(WEIGHTS);
     let with = |names: &[&str]| {
         let mut tensors = original.clone();
         tensors.extend(names.iter().map(|name| ((*name).to_owned(), floats(1, &[4, 4]))));
-        write_tensors(&sandbox, WEIGHTS, &tensors);
+        sandbox.write_tensors(WEIGHTS, &tensors);
     };
     with(&["v_head.summary.weight", "v_head.summary.bias"]);
     let (have, ran) = convert(&sandbox, "llama");
-    assert!(ran.stderr.contains("value head `v_head.summary.bias`"), "{}", ran.stderr);
+    ran.says("value head `v_head.summary.bias`");
     assert!(have == want);
     let query = "model.layers.0.self_attn.q_proj";
     with(&[&format!("{query}.lora_A.default.weight"), &format!("{query}.lora_B.default.weight")]);
@@ -248,13 +233,13 @@ fn leftovers_of_training_in_a_model_are_named() {
     let wrapped = renamed(original.clone(), |name| {
         format!("base_model.model.{}", name.replace("q_proj.weight", "q_proj.base_layer.weight"))
     });
-    write_tensors(&sandbox, WEIGHTS, &wrapped);
+    sandbox.write_tensors(WEIGHTS, &wrapped);
     refused(&sandbox, "llama", &["unmerged adapter (LoRA", "q_proj.base_layer.weight"]);
     let mut more = original.clone();
     for (name, tensor) in &original {
         more.insert(name.replace("layers.1.", "layers.2."), tensor.clone());
     }
-    write_tensors(&sandbox, WEIGHTS, &more);
+    sandbox.write_tensors(WEIGHTS, &more);
     refused(
         &sandbox,
         "llama",

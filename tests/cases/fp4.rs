@@ -5,9 +5,7 @@ use std::{fs, path::Path};
 use gguf::{DEFAULT_ALIGNMENT, Endian, File, Plan};
 use tensor::{DType, Shape};
 
-use crate::common::{Sandbox, succeed};
-
-const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+use crate::common::{Sandbox, succeed, words};
 
 /// Converting directly gives the same file as converting to bf16, which keeps the blocks, and requantizing it.
 fn assert_direct_equals_requantized(sandbox: &Sandbox, name: &str, types: &[&str]) {
@@ -16,8 +14,8 @@ fn assert_direct_equals_requantized(sandbox: &Sandbox, name: &str, types: &[&str
         succeed(sandbox.convert(&[name, "one.gguf", "-t", kind, "-q", "--force", "--dry-run"]));
         succeed(sandbox.convert(&[name, "one.gguf", "-t", kind, "-q", "--force"]));
         let two = ["two.gguf", "two-q.gguf", kind, "--allow-requantize", "-q", "--force"];
-        succeed(sandbox.run(QUANTIZE, &two));
-        let [one, two] = ["one.gguf", "two-q.gguf"].map(|file| fs::read(sandbox.path(file)).unwrap());
+        succeed(sandbox.quantize(&two));
+        let [one, two] = ["one.gguf", "two-q.gguf"].map(|file| sandbox.read(file));
         assert!(one == two, "{name} {kind}");
         succeed(sandbox.inspect(&["verify", "one.gguf", "-q"]));
     }
@@ -49,22 +47,7 @@ fn nvfp4_file_is_verified_and_runs() {
         let file = File::open(&sandbox.path("m.gguf")).unwrap();
         assert!(file.tensors().iter().any(|tensor| tensor.name.ends_with(".scale")), "{name} has scales");
         succeed(sandbox.inspect(&["verify", "m.gguf", "-q"]));
-        succeed(sandbox.run(
-            env!("CARGO_BIN_EXE_gguf-eval"),
-            &[
-                "imatrix",
-                "m.gguf",
-                "--text",
-                "text",
-                "-o",
-                "i.gguf",
-                "--context",
-                "64",
-                "--chunks",
-                "1",
-                "-q",
-            ],
-        ));
+        succeed(sandbox.eval(&words("imatrix m.gguf --text text -o i.gguf --context 64 --chunks 1 -q")));
     }
 }
 
@@ -106,7 +89,7 @@ fn scale_next_to_a_matrix_multiplies_its_products() {
         succeed(sandbox.inspect(&["verify", "scaled.gguf", "-q"]));
         let perplexity = |file: &str| {
             let args = ["perplexity", file, "--text", "text", "--context", "64", "--chunks", "2", "-q"];
-            succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args)).stdout
+            succeed(sandbox.eval(&args)).stdout
         };
         // Powers of two do not round.
         assert_eq!(perplexity("scaled.gguf"), perplexity("plain.gguf"), "{name}");

@@ -6,10 +6,7 @@ use std::fs;
 use gguf::{Endian, Metadata, Plan, Value};
 use tensor::{DType, Shape};
 
-use crate::common::{Output, Sandbox, succeed};
-
-const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
-const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
+use crate::common::{Output, Sandbox, succeed, words};
 
 /// A sandbox with a model, `base.gguf`, and `text`, and next to them a file of each kind.
 fn sandbox() -> Sandbox {
@@ -29,20 +26,20 @@ fn sandbox() -> Sandbox {
         .unwrap();
         let mut bytes = plan.header_bytes().to_vec();
         bytes.extend([0; 2048]);
-        fs::write(sandbox.path(file), bytes).unwrap();
+        sandbox.write(file, bytes);
     };
     write("imat.gguf", &[("general.type", "imatrix")]);
     write("lora.gguf", &[("general.architecture", "llama"), ("general.type", "adapter")]);
     write("control.gguf", &[("general.architecture", "controlvector")]);
     write("flux.gguf", &[("general.architecture", "flux")]);
-    let model = fs::read(sandbox.path("base.gguf")).unwrap();
-    fs::write(sandbox.path("zeros.gguf"), [&[0; 4096], &model[4096..]].concat()).unwrap();
-    fs::write(sandbox.path("page.gguf"), "<!doctype html>\n<html class=\"\">\n").unwrap();
+    let model = sandbox.read("base.gguf");
+    sandbox.write("zeros.gguf", [&[0; 4096], &model[4096..]].concat());
+    sandbox.write("page.gguf", "<!doctype html>\n<html class=\"\">\n");
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345678\n";
-    fs::write(sandbox.path("lfs.gguf"), pointer).unwrap();
-    fs::write(sandbox.path("cut.gguf"), &model[..2000]).unwrap();
-    fs::write(sandbox.path("base.gguf.part1of2"), &model[..model.len() / 2]).unwrap();
-    fs::write(sandbox.path("old.gguf"), [&b"lmgg"[..], &[0; 64]].concat()).unwrap();
+    sandbox.write("lfs.gguf", pointer);
+    sandbox.write("cut.gguf", &model[..2000]);
+    sandbox.write("base.gguf.part1of2", &model[..model.len() / 2]);
+    sandbox.write("old.gguf", [&b"lmgg"[..], &[0; 64]].concat());
     sandbox
 }
 
@@ -66,19 +63,19 @@ fn other_file_kinds_are_named() {
         ("page.gguf", "an HTML page"),
         ("lfs.gguf", "a Git LFS pointer"),
     ] {
-        failed(&sandbox.run(EVAL, &["perplexity", file, "--text", "text"]), file, kind);
-        failed(&sandbox.run(EVAL, &["compare", "base.gguf", file, "--text", "text"]), file, kind);
-        failed(&sandbox.run(EVAL, &["imatrix", file, "--text", "text", "-o", "out.gguf"]), file, kind);
+        failed(&sandbox.eval(&["perplexity", file, "--text", "text"]), file, kind);
+        failed(&sandbox.eval(&["compare", "base.gguf", file, "--text", "text"]), file, kind);
+        failed(&sandbox.eval(&["imatrix", file, "--text", "text", "-o", "out.gguf"]), file, kind);
         failed(&sandbox.inspect(&["fit", file]), file, kind);
         if file != "flux.gguf" {
-            failed(&sandbox.run(QUANTIZE, &[file, "out.gguf", "q8_0"]), file, kind);
+            failed(&sandbox.quantize(&[file, "out.gguf", "q8_0"]), file, kind);
         }
         if file != "imat.gguf" {
-            let ran = sandbox.run(QUANTIZE, &["--imatrix", file, "base.gguf", "out.gguf", "q4_k_m"]);
+            let ran = sandbox.quantize(&["--imatrix", file, "base.gguf", "out.gguf", "q4_k_m"]);
             failed(&ran, file, &format!("{kind}, expected an importance matrix"));
         }
     }
-    let ran = sandbox.run(QUANTIZE, &["--imatrix", "base.gguf", "base.gguf", "out.gguf", "q4_k_m"]);
+    let ran = sandbox.quantize(&words("--imatrix base.gguf base.gguf out.gguf q4_k_m"));
     failed(&ran, "base.gguf", "a model, expected an importance matrix");
 }
 
@@ -95,7 +92,7 @@ fn broken_download_is_explained() {
         failed(&sandbox.inspect(&["show", file]), file, hint);
     }
     fs::copy(sandbox.path("lfs.gguf"), sandbox.path("pointer.txt")).unwrap();
-    let ran = sandbox.run(EVAL, &["perplexity", "base.gguf", "--text", "pointer.txt"]);
+    let ran = sandbox.eval(&["perplexity", "base.gguf", "--text", "pointer.txt"]);
     failed(&ran, "pointer.txt", "a Git LFS pointer, expected a text");
     fs::copy(sandbox.path("page.gguf"), sandbox.path("llama/model.safetensors")).unwrap();
     failed(
@@ -108,22 +105,19 @@ fn broken_download_is_explained() {
 #[test]
 fn error_names_the_file_that_holds_the_nan() {
     let sandbox = Sandbox::with_base_and_text();
-    succeed(sandbox.convert(&["llama", "good.gguf", "-t", "f32", "-q"]));
-    let bytes = fs::read(sandbox.path("good.gguf")).unwrap();
+    succeed(sandbox.convert(&words("llama good.gguf -t f32 -q")));
+    let bytes = sandbox.read("good.gguf");
     let file = gguf::File::parse(bytes.clone()).unwrap();
     let at = file.range(file.tensor("blk.1.attn_v.weight").unwrap()).unwrap().start;
     let mut broken = bytes;
     broken[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    fs::write(sandbox.path("nan.gguf"), broken).unwrap();
+    sandbox.write("nan.gguf", broken);
     for files in
         [&["good.gguf", "nan.gguf"][..], &["nan.gguf", "good.gguf"], &["good.gguf", "base.gguf", "nan.gguf"]]
     {
         let args = [&["compare"], files, &["--text", "text", "--context", "64", "--chunks", "1"]].concat();
-        failed(&sandbox.run(EVAL, &args), "nan.gguf", "is no finite number");
+        failed(&sandbox.eval(&args), "nan.gguf", "is no finite number");
     }
-    let ran = sandbox.run(
-        EVAL,
-        &["imatrix", "nan.gguf", "--text", "text", "-o", "o.gguf", "--chunks", "1", "--context", "64"],
-    );
+    let ran = sandbox.eval(&words("imatrix nan.gguf --text text -o o.gguf --chunks 1 --context 64"));
     failed(&ran, "nan.gguf", "tensor");
 }

@@ -2,15 +2,12 @@
 
 use crate::common::{Sandbox, succeed, verify};
 
-const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
-
 #[test]
 fn mxfp4_moe_of_dense_model_is_a_warning() {
     for (name, is_dense) in [("llama", true), ("mixtral", false)] {
-        let sandbox = Sandbox::with_golden(name);
-        succeed(sandbox.convert(&[name, "m.gguf", "-t", "bf16", "-q"]));
+        let sandbox = Sandbox::with_converted(name, "m.gguf", "bf16");
         let logs = [
-            succeed(sandbox.run(QUANTIZE, &["m.gguf", "mx.gguf", "mxfp4_moe"])).stderr,
+            succeed(sandbox.quantize(&["m.gguf", "mx.gguf", "mxfp4_moe"])).stderr,
             succeed(sandbox.convert(&[name, "mx.gguf", "-t", "mxfp4_moe", "--force"])).stderr,
         ];
         for log in logs {
@@ -34,26 +31,24 @@ fn publishing_warns_of_types_without_their_tensors() {
     let sandbox = Sandbox::with_base_and_text();
     let publish =
         ["base.gguf", "pub", "--type", "q8_0,mxfp4_moe", "--eval-text", "text", "--chunks", "1", "-c", "32"];
-    let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-publish"), &[&publish[..], &["--no-imatrix"]].concat());
-    let ran = succeed(ran);
-    assert!(ran.stderr.contains("warning: MXFP4_MOE: no tensor becomes mxfp4"), "{}", ran.stderr);
+    let ran = succeed(sandbox.publish(&[&publish[..], &["--no-imatrix"]].concat()));
+    ran.says("warning: MXFP4_MOE: no tensor becomes mxfp4");
     // The type that lacks them need not be the first one.
     let ran = succeed(sandbox.convert(&["llama", "out/", "-t", "q8_0,mxfp4_moe"]));
-    assert!(ran.stderr.contains("warning: MXFP4_MOE: no tensor becomes mxfp4"), "{}", ran.stderr);
+    ran.says("warning: MXFP4_MOE: no tensor becomes mxfp4");
 }
 
 #[test]
 fn overrides_contradicting_file_type_are_a_warning() {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "m.gguf", "-t", "bf16", "-q"]));
+    let sandbox = Sandbox::with_converted("llama", "m.gguf", "bf16");
     let all = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", ".*=q5_1"];
-    let log = succeed(sandbox.run(QUANTIZE, &all)).stderr;
+    let log = succeed(sandbox.quantize(&all)).stderr;
     assert!(log.contains("warning: Q4_0: no tensor becomes q4_0, most weights become q5_1"), "{log}");
     let some = ["m.gguf", "out.gguf", "q4_0", "--tensor-type", "attn_q=q5_1", "--force"];
-    let log = succeed(sandbox.run(QUANTIZE, &some)).stderr;
+    let log = succeed(sandbox.quantize(&some)).stderr;
     assert!(!log.contains("no tensor becomes"), "{log}");
     // Calibration chooses types and writes its name like this.
-    succeed(sandbox.run(QUANTIZE, &[&all[..], &["--force", "-q"]].concat()));
+    succeed(sandbox.quantize(&[&all[..], &["--force", "-q"]].concat()));
     succeed(sandbox.inspect(&["set", "out.gguf", "quantize.imatrix.file=str:cal3-0123abcd", "-q"]));
     let (code, _, log) = verify(&sandbox, &["out.gguf", "--strict"]);
     assert!(code == Some(0) && log.contains("calibration chose the types, q5_1 for most weights"), "{log}");
@@ -63,8 +58,7 @@ fn overrides_contradicting_file_type_are_a_warning() {
 
 #[test]
 fn foreign_type_names_get_advice() {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "m.gguf", "-t", "bf16", "-q"]));
+    let sandbox = Sandbox::with_converted("llama", "m.gguf", "bf16");
     for (name, tip) in [
         ("mxfp4", "use mxfp4_moe for the experts"),
         ("nvfp4", "--tensor-type PATTERN=nvfp4"),
@@ -73,7 +67,7 @@ fn foreign_type_names_get_advice() {
         ("iq4_k", "iq4_k is a type of ik_llama.cpp"),
     ] {
         for ran in [
-            sandbox.run(QUANTIZE, &["m.gguf", "out.gguf", name]),
+            sandbox.quantize(&["m.gguf", "out.gguf", name]),
             sandbox.convert(&["llama", "out.gguf", "--type", name]),
         ] {
             assert_eq!(ran.code, Some(2), "{ran:?}");

@@ -1,25 +1,16 @@
 //! Pruned layers, and layers that predict more than the next token (MTP).
 
-use serde_json::Value as Json;
-
-use crate::{
-    adapters::{floats, read_tensors, write_tensors},
-    common::{Output, Sandbox, succeed, verify},
-};
-
-const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
-const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
+use crate::common::{Output, Sandbox, floats, succeed, verify, words};
 
 /// `in.gguf` of `golden/arch/NAME`, and a text.
 fn converted(name: &str) -> Sandbox {
-    let sandbox = Sandbox::with_golden(name);
-    succeed(sandbox.convert(&[name, "in.gguf", "-t", "f32", "-q"]));
+    let sandbox = Sandbox::with_converted(name, "in.gguf", "f32");
     sandbox.add_text();
     sandbox
 }
 
 fn prune(sandbox: &Sandbox, layers: &str) -> Output {
-    succeed(sandbox.run(QUANTIZE, &["--prune-layers", layers, "in.gguf", "out.gguf", "copy", "--force"]))
+    succeed(sandbox.quantize(&["--prune-layers", layers, "in.gguf", "out.gguf", "copy", "--force"]))
 }
 
 /// The value of a key of `out.gguf` as `show` prints it.
@@ -35,7 +26,7 @@ fn value_in(sandbox: &Sandbox, file: &str, key: &str) -> String {
 
 fn perplexity(sandbox: &Sandbox, file: &str) -> String {
     let args = ["perplexity", file, "--text", "text", "--context", "32", "--chunks", "2"];
-    succeed(sandbox.run(EVAL, &args)).stdout
+    succeed(sandbox.eval(&args)).stdout
 }
 
 #[test]
@@ -58,7 +49,7 @@ fn announced_mtp_layer_without_its_tensors_is_reported() {
     let sandbox = converted("glm4moe-old");
     prune(&sandbox, "2");
     let set = succeed(sandbox.inspect(&["set", "out.gguf", "glm4moe.nextn_predict_layers=1"]));
-    assert!(set.stderr.contains("layer 1 is skipped"), "{}", set.stderr);
+    set.says("layer 1 is skipped");
     let (exit, codes, report) = verify(&sandbox, &["out.gguf"]);
     assert!(exit == Some(1) && codes.contains("mtp_layer"), "{report}");
 }
@@ -81,12 +72,12 @@ fn pruned_layers_leave_windows_where_they_were() {
 fn positions_that_no_key_describes_are_named() {
     let sandbox = converted("llama4-deep");
     let ran = prune(&sandbox, "0");
-    assert!(ran.stderr.contains("warning: the rotary embedding differs in layer"), "{}", ran.stderr);
+    ran.says("warning: the rotary embedding differs in layer");
     // Layers of experts are placed by a step.
-    assert!(ran.stderr.contains("warning: llama.cpp will not load this file"), "{}", ran.stderr);
+    ran.says("warning: llama.cpp will not load this file");
     let sandbox = converted("qwen3vl");
     let ran = prune(&sandbox, "1");
-    assert!(ran.stderr.contains("image features of the first 2 layers"), "{}", ran.stderr);
+    ran.says("image features of the first 2 layers");
 }
 
 #[test]
@@ -101,14 +92,13 @@ fn dense_layers_are_recounted() {
 fn checkpoint_without(name: &str, announced: (&str, u64), is_gone: impl Fn(&str) -> bool) -> Sandbox {
     let sandbox = Sandbox::with_golden(name);
     let weights = format!("{name}/model.safetensors");
-    let mut tensors = read_tensors(&sandbox, &weights);
+    let mut tensors = sandbox.tensors(&weights);
     tensors.retain(|name, _| !is_gone(name));
-    write_tensors(&sandbox, &weights, &tensors);
-    let path = sandbox.path(&format!("{name}/config.json"));
-    let mut config: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let part = if config.get("text_config").is_some() { &mut config["text_config"] } else { &mut config };
-    part[announced.0] = announced.1.into();
-    std::fs::write(path, serde_json::to_vec(&config).unwrap()).unwrap();
+    sandbox.write_tensors(&weights, &tensors);
+    sandbox.edit_json(&format!("{name}/config.json"), |config| {
+        let part = if config.get("text_config").is_some() { &mut config["text_config"] } else { config };
+        part[announced.0] = announced.1.into();
+    });
     sandbox
 }
 
@@ -190,7 +180,7 @@ fn wide_with_mtp_layer() -> Sandbox {
     let name = "glm4moe-old";
     let sandbox = Sandbox::with_golden(name);
     let weights = format!("{name}/model.safetensors");
-    let mut tensors = read_tensors(&sandbox, &weights);
+    let mut tensors = sandbox.tensors(&weights);
     tensors.retain(|name, _| {
         !name.ends_with("layers.2.embed_tokens.weight") && !name.contains("shared_head.head")
     });
@@ -203,13 +193,12 @@ fn wide_with_mtp_layer() -> Sandbox {
         }
         *tensor = floats(seed as u64, &shape);
     }
-    write_tensors(&sandbox, &weights, &tensors);
-    let path = sandbox.path(&format!("{name}/config.json"));
-    let mut config: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    for key in ["hidden_size", "intermediate_size", "moe_intermediate_size", "head_dim"] {
-        config[key] = (config[key].as_u64().unwrap() * WIDER).into();
-    }
-    std::fs::write(path, serde_json::to_vec(&config).unwrap()).unwrap();
+    sandbox.write_tensors(&weights, &tensors);
+    sandbox.edit_json(&format!("{name}/config.json"), |config| {
+        for key in ["hidden_size", "intermediate_size", "moe_intermediate_size", "head_dim"] {
+            config[key] = (config[key].as_u64().unwrap() * WIDER).into();
+        }
+    });
     succeed(sandbox.convert(&[name, "in.gguf", "-t", "bf16", "-q"]));
     sandbox.add_text();
     sandbox
@@ -226,53 +215,32 @@ fn unexecuted_layers_need_no_importance_data() {
     let n_tensors = types_of_mtp("in.gguf").len();
     assert!(n_tensors > 10);
     // Calibration chooses types for the other layers.
-    let args = [
-        "in.gguf",
-        "out.gguf",
-        "q4_k_m",
-        "--calibrate",
-        "text",
-        "--calibration-tokens",
-        "2048",
-        "--no-verify",
-    ];
-    let ran = succeed(sandbox.run(QUANTIZE, &args));
-    assert!(ran.stderr.contains("note: MTP layer 2 is not executed"), "{}", ran.stderr);
-    succeed(sandbox.run(QUANTIZE, &["in.gguf", "plain.gguf", "q4_k_m"]));
+    let args = words("in.gguf out.gguf q4_k_m --calibrate text --calibration-tokens 2048 --no-verify");
+    let ran = succeed(sandbox.quantize(&args));
+    ran.says("note: MTP layer 2 is not executed");
+    succeed(sandbox.quantize(&["in.gguf", "plain.gguf", "q4_k_m"]));
     assert_eq!(types_of_mtp("out.gguf"), types_of_mtp("plain.gguf"));
     // Importance matrices lack them, and a type that needs one is refused with the ways out.
     let imatrix =
         ["imatrix", "in.gguf", "--text", "text", "--context", "32", "--chunks", "1", "-o", "im.gguf"];
-    let ran = succeed(sandbox.run(EVAL, &imatrix));
+    let ran = succeed(sandbox.eval(&imatrix));
     assert_eq!(ran.stderr.matches("MTP layer 2 is not executed").count(), 1, "{}", ran.stderr);
     let quantize = |more: &[&str]| {
         let args = ["--imatrix", "im.gguf", "in.gguf", "out.gguf", "iq2_xxs", "--force"];
-        sandbox.run(QUANTIZE, &[more, &args].concat())
+        sandbox.quantize(&[more, &args].concat())
     };
     let refused = quantize(&[]);
-    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
-    assert!(refused.stderr.contains("hint: layer 2 is an MTP layer"), "{}", refused.stderr);
+    refused.ends_and_says(1, "hint: layer 2 is an MTP layer");
     for more in [["--missing-imatrix", "raise-type"], ["--tensor-type", r"blk\.2\.=q4_k"]] {
         succeed(quantize(&more));
         assert_eq!(types_of_mtp("out.gguf").len(), n_tensors);
         assert!(!types_of_mtp("out.gguf").contains(&"iq2_xxs".to_owned()));
     }
     // Publishing replaces such types by itself.
-    let publish = [
-        "in.gguf",
-        "pub",
-        "--type",
-        "iq2_xxs",
-        "--imatrix-text",
-        "text",
-        "--eval-text",
-        "text",
-        "--chunks",
-        "1",
-    ];
+    let publish = words("in.gguf pub --type iq2_xxs --imatrix-text text --eval-text text --chunks 1");
     let more = ["-c", "32", "--imatrix-chunks", "1"];
-    let ran = succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-publish"), &[&publish[..], &more].concat()));
-    assert!(ran.stderr.contains("note: MTP layer 2 is not executed"), "{}", ran.stderr);
-    let card = std::fs::read_to_string(sandbox.path("pub/README.md")).unwrap();
+    let ran = succeed(sandbox.publish(&[&publish[..], &more].concat()));
+    ran.says("note: MTP layer 2 is not executed");
+    let card = sandbox.text("pub/README.md");
     assert!(card.contains("matrices of layers that do not run"), "{card}");
 }

@@ -1,8 +1,8 @@
 //! Systems that allow few threads or few open files.
 
-use std::{fs, process::Stdio};
+use std::process::Stdio;
 
-use crate::common::{Output, Sandbox, finish, succeed};
+use crate::common::{Output, Sandbox, finish, succeed, words};
 
 /// A stack size that makes the system refuse new threads, as a limit on processes does.
 const NO_THREADS: (&str, &str) = ("RUST_MIN_STACK", "70368744177664");
@@ -17,26 +17,21 @@ fn without_threads(sandbox: &Sandbox, binary: &str, args: &[&str]) -> Output {
 fn bytes_do_not_change_without_new_threads() {
     let sandbox = Sandbox::with_golden("llama");
     let (convert, quantize) = (env!("CARGO_BIN_EXE_gguf-convert"), env!("CARGO_BIN_EXE_gguf-quantize"));
-    succeed(sandbox.run(convert, &["llama", "many.gguf", "-t", "f16", "-q"]));
+    succeed(sandbox.run(convert, &words("llama many.gguf -t f16 -q")));
     succeed(sandbox.run(quantize, &["many.gguf", "many-q.gguf", "q8_0", "-q"]));
-    succeed(without_threads(&sandbox, convert, &["llama", "one.gguf", "-t", "f16", "-q", "-j", "64"]));
-    succeed(without_threads(&sandbox, quantize, &["many.gguf", "one-q.gguf", "q8_0", "-q", "-j", "64"]));
+    succeed(without_threads(&sandbox, convert, &words("llama one.gguf -t f16 -q -j 64")));
+    succeed(without_threads(&sandbox, quantize, &words("many.gguf one-q.gguf q8_0 -q -j 64")));
     for (one, many) in [("one.gguf", "many.gguf"), ("one-q.gguf", "many-q.gguf")] {
-        assert!(fs::read(sandbox.path(one)).unwrap() == fs::read(sandbox.path(many)).unwrap(), "{one}");
+        assert!(sandbox.read(one) == sandbox.read(many), "{one}");
     }
 }
 
 #[test]
 fn graph_without_threads_is_an_error() {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "m.gguf", "-t", "f16", "-q"]));
-    fs::write(sandbox.path("text.txt"), "the quick brown fox ".repeat(200)).unwrap();
+    let sandbox = Sandbox::with_converted("llama", "m.gguf", "f16");
+    sandbox.write("text.txt", "the quick brown fox ".repeat(200));
     let eval = env!("CARGO_BIN_EXE_gguf-eval");
-    let ran = without_threads(
-        &sandbox,
-        eval,
-        &["perplexity", "m.gguf", "--text", "text.txt", "-c", "32", "-j", "4"],
-    );
+    let ran = without_threads(&sandbox, eval, &words("perplexity m.gguf --text text.txt -c 32 -j 4"));
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(
         ran.stderr.contains("cannot start")
@@ -54,8 +49,7 @@ fn with_open_files(sandbox: &Sandbox, limit: &str, args: &str) -> Output {
 
 #[test]
 fn soft_file_limit_is_raised_hard_reported() {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "m.gguf", "-t", "f16", "-q"]));
+    let sandbox = Sandbox::with_converted("llama", "m.gguf", "f16");
     let call = |out: &str| format!("m.gguf {out} q8_0 --split-max-tensors 1 -q");
     succeed(with_open_files(&sandbox, "-Sn 16", &call("raised.gguf")));
     let before = sandbox.listing("").len();

@@ -1,10 +1,7 @@
 //! Files that llama.cpp does not load, and files that it does. Verdicts are those of its loader, taken with the library of
 //! node-llama-cpp 3.21.1.
 
-use crate::{
-    adapters::{Tensors, floats, read_tensors, write_tensors},
-    common::{Output, Sandbox, succeed, verify},
-};
+use crate::common::{Output, Sandbox, Tensors, floats, succeed, verify};
 
 /// Converts `golden/arch/NAME` with other tensors and texts of its config (from, to) to `out.gguf`.
 fn convert_changed(
@@ -14,9 +11,9 @@ fn convert_changed(
 ) -> (Sandbox, Output) {
     let sandbox = Sandbox::with_golden(name);
     let weights = format!("{name}/model.safetensors");
-    let mut tensors = read_tensors(&sandbox, &weights);
+    let mut tensors = sandbox.tensors(&weights);
     change(&mut tensors);
-    write_tensors(&sandbox, &weights, &tensors);
+    sandbox.write_tensors(&weights, &tensors);
     for (from, to) in config {
         sandbox.edit(&format!("{name}/config.json"), from, to);
     }
@@ -27,8 +24,8 @@ fn convert_changed(
 /// Asserts that the conversion warns and that `verify` finds the same.
 #[track_caller]
 fn assert_not_loaded((sandbox, ran): (Sandbox, Output), code: &str, text: &str) {
-    assert!(ran.stderr.contains("warning: llama.cpp will not load this file"), "{}", ran.stderr);
-    assert!(ran.stderr.contains(text), "{}", ran.stderr);
+    ran.says("warning: llama.cpp will not load this file");
+    ran.says(text);
     let (exit, codes, report) = verify(&sandbox, &["out.gguf", "--only", "architecture"]);
     assert!(exit == Some(1) && codes.contains(code) && report.contains(text), "{report}");
 }

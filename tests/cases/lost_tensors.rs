@@ -4,49 +4,21 @@ use std::fs;
 
 use serde_json::{Value as Json, json};
 
-use crate::common::{Output, Sandbox, succeed};
-
-/// Reads the header and the data of a safetensors file.
-pub fn read(sandbox: &Sandbox, file: &str) -> (Json, Vec<u8>) {
-    let bytes = fs::read(sandbox.path(file)).unwrap();
-    let (length, rest) = bytes.split_at(8);
-    let (header, data) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
-    (serde_json::from_slice(header).unwrap(), data.to_vec())
-}
-
-pub fn write(sandbox: &Sandbox, file: &str, header: &Json, data: &[u8]) {
-    let header = serde_json::to_vec(header).unwrap();
-    let bytes = [&(header.len() as u64).to_le_bytes()[..], &header, data].concat();
-    fs::write(sandbox.path(file), bytes).unwrap();
-}
+use crate::common::{Output, Sandbox, Tensors, succeed};
 
 /// Adds a tensor of bf16 with these values.
-fn add(sandbox: &Sandbox, file: &str, name: &str, shape: &[usize], value: impl Fn(usize) -> f32) {
-    let (mut header, mut data) = read(sandbox, file);
-    let first = data.len();
-    for at in 0..shape.iter().product() {
-        data.extend(((value(at).to_bits() >> 16) as u16).to_le_bytes());
-    }
-    header[name] = json!({"dtype": "BF16", "shape": shape, "data_offsets": [first, data.len()]});
-    write(sandbox, file, &header, &data);
+fn add(sandbox: &Sandbox, file: &str, name: &str, shape: &[u64], value: impl Fn(u64) -> f32) {
+    let bytes = (0..shape.iter().product()).flat_map(|at| testkit::bf16(value(at))).collect();
+    let mut tensors = sandbox.tensors(file);
+    tensors.insert(name.to_owned(), ("BF16".to_owned(), shape.to_vec(), bytes));
+    sandbox.write_tensors(file, &tensors);
 }
 
 /// Adds a copy of a tensor under another name.
 fn copy(sandbox: &Sandbox, file: &str, from: &str, to: &str) {
-    let (mut header, mut data) = read(sandbox, file);
-    let entry = header[from].clone();
-    let [first, end] = [0, 1].map(|i| entry["data_offsets"][i].as_u64().unwrap() as usize);
-    let at = data.len();
-    data.extend_from_within(first..end);
-    header[to] = json!({"dtype": entry["dtype"], "shape": entry["shape"], "data_offsets": [at, data.len()]});
-    write(sandbox, file, &header, &data);
-}
-
-fn edit_config(sandbox: &Sandbox, golden: &str, edit: impl Fn(&mut Json)) {
-    let path = sandbox.path(&format!("{golden}/config.json"));
-    let mut config: Json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    edit(&mut config);
-    fs::write(&path, serde_json::to_vec(&config).unwrap()).unwrap();
+    let mut tensors = sandbox.tensors(file);
+    tensors.insert(to.to_owned(), tensors[from].clone());
+    sandbox.write_tensors(file, &tensors);
 }
 
 fn convert(sandbox: &Sandbox, golden: &str) -> Output {
@@ -55,7 +27,7 @@ fn convert(sandbox: &Sandbox, golden: &str) -> Output {
 
 fn shown(sandbox: &Sandbox) -> Json {
     let shown = succeed(sandbox.inspect(&["show", "out.gguf", "--json"]));
-    serde_json::from_str(&shown.stdout).unwrap()
+    shown.json()
 }
 
 #[test]
@@ -72,8 +44,7 @@ fn trained_output_that_is_left_out_is_named() {
         assert!(!ran.stderr.contains("lm_head"), "{golden}: {}", ran.stderr);
 
         let sandbox = Sandbox::with_golden(golden);
-        let (header, _) = read(&sandbox, &file);
-        let shape: Vec<usize> = serde_json::from_value(header[embedding]["shape"].clone()).unwrap();
+        let shape = sandbox.tensors(&file)[embedding].1.clone();
         add(&sandbox, &file, "lm_head.weight", &shape, |at| at as f32);
         let ran = succeed(convert(&sandbox, golden));
         let warning = "warning: `lm_head.weight` differs from the embedding";
@@ -109,24 +80,15 @@ fn unnamed_classes_of_a_classifier_are_listed() {
     // The two names that transformers puts into every config.
     let sandbox = Sandbox::with_golden("bert-classifier");
     let file = "bert-classifier/model.safetensors";
-    let (mut header, data) = read(&sandbox, file);
-    for (name, shape) in [("classifier.weight", json!([2, 32])), ("classifier.bias", json!([2]))] {
-        let first = header[name]["data_offsets"][0].as_u64().unwrap();
-        let width = if header[name]["dtype"] == "F32" { 4 } else { 2 };
-        let n_elems: u64 = shape.as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).product();
-        header[name]["shape"] = shape;
-        header[name]["data_offsets"] = json!([first, first + width * n_elems]);
+    let mut tensors = sandbox.tensors(file);
+    for (name, shape) in [("classifier.weight", vec![2, 32]), ("classifier.bias", vec![2])] {
+        let (dtype, old, bytes) = tensors.get_mut(name).unwrap();
+        let width = if dtype == "F32" { 4 } else { 2 };
+        bytes.truncate(width * shape.iter().product::<u64>() as usize);
+        *old = shape;
     }
-    // Holes are not allowed: the tensors are rewritten, one after the other.
-    let mut packed = Vec::new();
-    for (_, entry) in header.as_object_mut().unwrap().iter_mut().filter(|(name, _)| *name != "__metadata__") {
-        let [first, end] = [0, 1].map(|i| entry["data_offsets"][i].as_u64().unwrap() as usize);
-        let at = packed.len();
-        packed.extend_from_slice(&data[first..end]);
-        entry["data_offsets"] = json!([at, packed.len()]);
-    }
-    write(&sandbox, file, &header, &packed);
-    edit_config(&sandbox, "bert-classifier", |config| {
+    sandbox.write_tensors(file, &tensors);
+    sandbox.edit_json("bert-classifier/config.json", |config| {
         config["id2label"] = json!({"0": "LABEL_0", "1": "LABEL_1"});
         config["label2id"] = json!({"LABEL_0": 0, "LABEL_1": 1});
     });
@@ -139,13 +101,13 @@ fn unnamed_classes_of_a_classifier_are_listed() {
 #[test]
 fn relu_of_distilbert_is_named() {
     let sandbox = Sandbox::with_golden("distilbert");
-    edit_config(&sandbox, "distilbert", |config| {
+    sandbox.edit_json("distilbert/config.json", |config| {
         config["architectures"] = json!(["DistilBertForSequenceClassification"]);
     });
     let file = "distilbert/model.safetensors";
-    let (header, _) = read(&sandbox, file);
-    let word = header.as_object().unwrap().iter().find(|(name, _)| name.ends_with("word_embeddings.weight"));
-    let width = word.unwrap().1["shape"][1].as_u64().unwrap() as usize;
+    let tensors = sandbox.tensors(file);
+    let word = tensors.iter().find(|(name, _)| name.ends_with("word_embeddings.weight"));
+    let width = word.unwrap().1.1[1];
     for (name, shape) in [
         ("pre_classifier.weight", vec![width, width]),
         ("pre_classifier.bias", vec![width]),
@@ -155,7 +117,7 @@ fn relu_of_distilbert_is_named() {
         add(&sandbox, file, name, &shape, |at| at as f32 / 64.0);
     }
     let ran = succeed(convert(&sandbox, "distilbert"));
-    assert!(ran.stderr.contains("ReLU"), "{}", ran.stderr);
+    ran.says("ReLU");
     assert!(shown(&sandbox)["tensors"].to_string().contains("\"cls.output.weight\""));
 }
 
@@ -166,8 +128,8 @@ fn with_dense(golden: &str, activation: &str) -> Sandbox {
     fs::create_dir_all(sandbox.path(&folder)).unwrap();
     let config =
         json!({"in_features": 32, "out_features": 16, "bias": false, "activation_function": activation});
-    fs::write(sandbox.path(&format!("{folder}/config.json")), config.to_string()).unwrap();
-    write(&sandbox, &format!("{folder}/model.safetensors"), &json!({}), &[]);
+    sandbox.write(&format!("{folder}/config.json"), config.to_string());
+    sandbox.write_tensors(&format!("{folder}/model.safetensors"), &Tensors::new());
     add(&sandbox, &format!("{folder}/model.safetensors"), "linear.weight", &[16, 32], |at| at as f32);
     sandbox
 }
@@ -179,25 +141,20 @@ fn dense_modules_are_written_refused_or_named() {
         let sandbox = with_dense(golden, identity);
         let ran = succeed(convert(&sandbox, golden));
         let note = "note: dense modules are left out: `2_Dense`; sentence-transformers returns vectors of 16 numbers";
-        assert!(ran.stderr.contains(note), "{}", ran.stderr);
+        ran.says(note);
         let ran = sandbox.convert(&[golden, "with.gguf", "--type", "f32", "--dense-modules"]);
         assert_eq!(ran.code, Some(1), "{golden}: {}", ran.stderr);
-        assert!(
-            ran.stderr.contains("dense modules: `2_Dense.linear.weight` not supported"),
-            "{}",
-            ran.stderr
-        );
+        ran.says("dense modules: `2_Dense.linear.weight` not supported");
         assert!(!sandbox.path("with.gguf").exists());
     }
     // EmbeddingGemma has a place for both, without an activation.
     let golden = "gemma-embedding-dense";
     let sandbox = Sandbox::with_golden(golden);
     let ran = succeed(convert(&sandbox, golden));
-    assert!(ran.stderr.contains("dense modules are left out: `2_Dense`, `3_Dense`"), "{}", ran.stderr);
+    ran.says("dense modules are left out: `2_Dense`, `3_Dense`");
     succeed(sandbox.convert(&[golden, "with.gguf", "--type", "f32", "--dense-modules"]));
     let config = json!({"activation_function": "torch.nn.modules.activation.Tanh"}).to_string();
-    fs::write(sandbox.path(&format!("{golden}/2_Dense/config.json")), config).unwrap();
+    sandbox.write(&format!("{golden}/2_Dense/config.json"), config);
     let ran = sandbox.convert(&[golden, "tanh.gguf", "--type", "f32", "--dense-modules"]);
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("Tanh` of `2_Dense` not supported"), "{}", ran.stderr);
+    ran.ends_and_says(1, "Tanh` of `2_Dense` not supported");
 }

@@ -2,35 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
-use crate::{
-    common::{Sandbox, succeed},
-    lost_tensors::{read, write},
-};
-
-/// Tensors of a file: type, shape and bytes by name.
-type Tensors = BTreeMap<String, (String, Vec<usize>, Vec<u8>)>;
-
-fn tensors_of(sandbox: &Sandbox, file: &str) -> Tensors {
-    let (header, data) = read(sandbox, file);
-    let entries = header.as_object().unwrap().iter().filter(|(name, _)| *name != "__metadata__");
-    let tensor = |(name, entry): (&String, &Json)| {
-        let [first, end] = [0, 1].map(|i| entry["data_offsets"][i].as_u64().unwrap() as usize);
-        let shape = serde_json::from_value(entry["shape"].clone()).unwrap();
-        (name.clone(), (entry["dtype"].as_str().unwrap().to_owned(), shape, data[first..end].to_vec()))
-    };
-    entries.map(tensor).collect()
-}
+use crate::common::{Sandbox, Tensors, succeed};
 
 fn save(sandbox: &Sandbox, file: &str, tensors: &Tensors) {
-    let (mut header, mut data) = (json!({"__metadata__": {"format": "mlx"}}), Vec::new());
-    for (name, (dtype, shape, bytes)) in tensors {
-        header[name] =
-            json!({"dtype": dtype, "shape": shape, "data_offsets": [data.len(), data.len() + bytes.len()]});
-        data.extend(bytes);
-    }
-    write(sandbox, file, &header, &data);
+    let tensors = tensors.iter().map(|(name, (dtype, shape, bytes))| (&name[..], &dtype[..], shape, bytes));
+    sandbox.write(file, testkit::safetensors_with(Some(&json!({"format": "mlx"})), tensors));
 }
 
 /// Stacks the experts of each layer under the names of mlx-lm.
@@ -57,7 +35,7 @@ fn stack(tensors: Tensors) -> Tensors {
     for (name, all) in experts {
         let (dtype, shape, _) = all[&0].clone();
         let bytes = all.values().flat_map(|(.., bytes)| bytes.clone()).collect();
-        stacked.insert(name, (dtype, [&[all.len()], &shape[..]].concat(), bytes));
+        stacked.insert(name, (dtype, [&[all.len() as u64], &shape[..]].concat(), bytes));
     }
     stacked
 }
@@ -65,7 +43,7 @@ fn stack(tensors: Tensors) -> Tensors {
 /// Type, shape and bytes of the tensors of a checkpoint's file in bf16, which is `out.gguf`.
 fn convert(sandbox: &Sandbox, golden: &str) -> BTreeMap<String, (String, Vec<u64>, Vec<u8>)> {
     succeed(sandbox.convert(&[golden, "out.gguf", "--type", "bf16", "--force"]));
-    let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
+    let file = sandbox.file("out.gguf");
     let tensor = |tensor: &gguf::TensorInfo| {
         let data = file.data(tensor).unwrap().to_vec();
         (tensor.name.clone(), (tensor.dtype.name().to_owned(), tensor.shape.dims().to_vec(), data))
@@ -88,7 +66,7 @@ fn stacked_and_single_experts_give_equal_files() {
     ] {
         let file = format!("{golden}/model.safetensors");
         let sandbox = Sandbox::with_golden(golden);
-        let tensors = tensors_of(&sandbox, &file);
+        let tensors = sandbox.tensors(&file);
         if !tensors.keys().any(|name| name.contains(".experts.0.")) {
             panic!("{golden}: {:?}", tensors.keys().collect::<Vec<_>>());
         }
@@ -115,7 +93,7 @@ fn shifted_norms_are_written_as_they_are() {
         let file = format!("{golden}/model.safetensors");
         let sandbox = Sandbox::with_golden(golden);
         let theirs = convert(&sandbox, golden);
-        let mut tensors = tensors_of(&sandbox, &file);
+        let mut tensors = sandbox.tensors(&file);
         tensors.retain(|name, _| !name.contains("mtp."));
         let mut shifted = BTreeMap::new();
         for (name, (dtype, shape, bytes)) in &mut tensors {
@@ -148,11 +126,10 @@ fn unsupported_mlx_families_are_refused_by_name() {
     for golden in ["gpt2", "falcon-h1"] {
         let file = format!("{golden}/model.safetensors");
         let sandbox = Sandbox::with_golden(golden);
-        let tensors = tensors_of(&sandbox, &file);
+        let tensors = sandbox.tensors(&file);
         save(&sandbox, &file, &tensors);
         let ran = sandbox.convert(&[golden, "out.gguf", "--type", "bf16"]);
-        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-        assert!(ran.stderr.contains("an MLX checkpoint of `"), "{}", ran.stderr);
+        ran.ends_and_says(1, "an MLX checkpoint of `");
     }
 }
 
@@ -174,7 +151,7 @@ fn mlx_names_become_checkpoint_names() {
     for (golden, rename) in cases {
         let file = format!("{golden}/model.safetensors");
         let sandbox = Sandbox::with_golden(golden);
-        let tensors = tensors_of(&sandbox, &file);
+        let tensors = sandbox.tensors(&file);
         let expected = convert(&sandbox, golden);
         let renamed: Tensors = tensors.iter().map(|(name, tensor)| (rename(name), tensor.clone())).collect();
         assert!(renamed.keys().ne(tensors.keys()), "{golden}");

@@ -6,8 +6,7 @@ use crate::common::{Sandbox, succeed};
 
 #[test]
 fn hostile_metadata_stays_in_current_folder() {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "in.gguf", "-t", "bf16", "-q"]));
+    let sandbox = Sandbox::with_converted("llama", "in.gguf", "bf16");
     for (n, (key, value)) in [
         ("general.basename", r"..\..\..\evil"),
         ("general.basename", r"C:\evil"),
@@ -30,7 +29,7 @@ fn hostile_metadata_stays_in_current_folder() {
             sandbox.inspect(&["unset", &file, "general.basename", "-q"]);
         }
         let out = format!("{folder}/");
-        succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &[&file, &out, "q8_0", "-q"]));
+        succeed(sandbox.quantize(&[&file, &out, "q8_0", "-q"]));
         let names: Vec<String> =
             sandbox.listing(&folder).into_keys().filter(|name| name != "in.gguf").collect();
         let [name] = names.as_slice() else { panic!("{key}={value:?}: {names:?}") };

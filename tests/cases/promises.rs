@@ -1,24 +1,20 @@
 //! Reports before the work: dry runs, contexts that are too long.
 
-use std::fs;
+use crate::common::{Sandbox, succeed};
 
-use crate::common::Sandbox;
-
-const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
 
 /// Writes `a.gguf` in f32, and `q8.gguf` from it.
 fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "a.gguf", "-t", "f32", "-q"]).code, Some(0));
-    assert_eq!(sandbox.run(QUANTIZE, &["a.gguf", "q8.gguf", "q8_0", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_converted("llama", "a.gguf", "f32");
+    succeed(sandbox.quantize(&["a.gguf", "q8.gguf", "q8_0", "-q"]));
     sandbox
 }
 
 #[test]
 fn dry_run_prints_plan_and_refusal() {
     let sandbox = sandbox();
-    fs::write(sandbox.path("text.txt"), "The quick brown fox jumps over the lazy dog. ".repeat(20)).unwrap();
+    sandbox.write("text.txt", "The quick brown fox jumps over the lazy dog. ".repeat(20));
     let calls: [(&str, &[&str], Option<&str>); 6] = [
         (QUANTIZE, &["a.gguf", "o.gguf", "iq2_xxs"], Some("needs an importance matrix")),
         (QUANTIZE, &["q8.gguf", "o.gguf", "q4_0"], Some("is quantized already: q8_0 would become")),
@@ -47,15 +43,14 @@ fn dry_run_prints_plan_and_refusal() {
             assert_eq!((real.code, real.stderr), (dry.code, dry.stderr), "{args:?}");
         }
     }
-    let there = sandbox.run(QUANTIZE, &["--dry-run", "a.gguf", "q8.gguf", "q4_0"]);
-    assert!(there.stderr.contains("q8.gguf exists; the run needs --force"), "{}", there.stderr);
+    let there = sandbox.quantize(&["--dry-run", "a.gguf", "q8.gguf", "q4_0"]);
+    there.says("q8.gguf exists; the run needs --force");
 }
 
 #[test]
 fn context_beyond_training_is_pointed_out() {
     let sandbox = sandbox();
-    let trained = sandbox.inspect(&["fit", "a.gguf", "--json"]);
-    let trained: serde_json::Value = serde_json::from_str(&trained.stdout).unwrap();
+    let trained = sandbox.inspect(&["fit", "a.gguf", "--json"]).json();
     let trained = trained["files"][0]["context_length"].as_u64().unwrap();
     let expected = format!(
         "a.gguf: {} tokens exceed the {trained} that the model was trained for, and the file sets no RoPE scaling",
@@ -67,9 +62,9 @@ fn context_beyond_training_is_pointed_out() {
     let within = sandbox.inspect(&["fit", "a.gguf", "--memory", "8GB", "--context", &trained.to_string()]);
     assert!(!within.stderr.contains("trained"), "{}", within.stderr);
     let long = "word ".repeat(usize::try_from(trained).unwrap());
-    fs::write(sandbox.path("long.txt"), format!("{long}\n0\none\ntwo\nthree\nfour\n")).unwrap();
-    fs::write(sandbox.path("short.txt"), "A word\n0\none\ntwo\nthree\nfour\n").unwrap();
-    let score = |tasks| sandbox.run(EVAL, &["score", "a.gguf", "--hellaswag", tasks]).stderr;
+    sandbox.write("long.txt", format!("{long}\n0\none\ntwo\nthree\nfour\n"));
+    sandbox.write("short.txt", "A word\n0\none\ntwo\nthree\nfour\n");
+    let score = |tasks| sandbox.eval(&["score", "a.gguf", "--hellaswag", tasks]).stderr;
     assert!(score("long.txt").contains("llama.context_length"), "{}", score("long.txt"));
     assert!(!score("short.txt").contains("context_length"), "{}", score("short.txt"));
 }

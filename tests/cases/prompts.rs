@@ -1,18 +1,12 @@
 //! Chat templates and files of chats.
 
-use std::fs;
-
-use crate::common::{Output, Sandbox};
-
-const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
+use crate::common::{Output, Sandbox, succeed};
 
 /// `in.gguf` with this text as its chat template.
 fn with_template(template: &str) -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "in.gguf", "-t", "f32", "-q"]).code, Some(0));
-    fs::write(sandbox.path("t.jinja"), template).unwrap();
-    let set = sandbox.inspect(&["set", "in.gguf", "--chat-template", "t.jinja"]);
-    assert_eq!(set.code, Some(0), "{}", set.stderr);
+    let sandbox = Sandbox::with_converted("llama", "in.gguf", "f32");
+    sandbox.write("t.jinja", template);
+    succeed(sandbox.inspect(&["set", "in.gguf", "--chat-template", "t.jinja"]));
     sandbox
 }
 
@@ -57,8 +51,7 @@ fn template_of_text_parts_passes_verification() {
 #[test]
 fn template_sees_the_padding_token() {
     let sandbox = with_template("{{ pad_token }}{% for m in messages %}{{ m.content }}{% endfor %}");
-    let set = sandbox.inspect(&["set", "in.gguf", "tokenizer.ggml.padding_token_id=u32:5"]);
-    assert_eq!(set.code, Some(0), "{}", set.stderr);
+    succeed(sandbox.inspect(&["set", "in.gguf", "tokenizer.ggml.padding_token_id=u32:5"]));
     let path = sandbox.path("in.gguf");
     let file = gguf::Model::open(&path).unwrap();
     let tokens = eval::chat::SpecialTokens::of(file.metadata());
@@ -74,12 +67,11 @@ fn prompt_command_prints_rendered_template() {
          {% for t in tools or [] %}{{ t.function.name }}{% endfor %}{{ strftime_now('%d %b %Y') }}\
          {% if add_generation_prompt %}[assistant]{% endif %}",
     );
-    fs::write(sandbox.path("c.json"), r#"{"messages": [{"role": "user", "content": "Zürich"}]}"#).unwrap();
-    fs::write(sandbox.path("t.json"), r#"[{"type": "function", "function": {"name": "sky"}}]"#).unwrap();
+    sandbox.write("c.json", r#"{"messages": [{"role": "user", "content": "Zürich"}]}"#);
+    sandbox.write("t.json", r#"[{"type": "function", "function": {"name": "sky"}}]"#);
     let args = ["prompt", "in.gguf", "--messages", "c.json", "--date", "2024-07-26"];
     let run = |more: &[&str]| {
-        let ran = sandbox.inspect(&[&args[..], more].concat());
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let ran = succeed(sandbox.inspect(&[&args[..], more].concat()));
         ran.stdout
     };
     let plain = run(&[]);
@@ -90,8 +82,7 @@ fn prompt_command_prints_rendered_template() {
     let json: serde_json::Value = serde_json::from_str(&run(&["--json"])).unwrap();
     assert_eq!(json, serde_json::json!({"prompt": plain, "template": "tokenizer.chat_template"}));
     let named = sandbox.inspect(&[&args[..], &["--template", "rag"]].concat());
-    assert_eq!(named.code, Some(1));
-    assert!(named.stderr.contains("no template named `rag`; named templates: none"), "{}", named.stderr);
+    named.ends_and_says(1, "no template named `rag`; named templates: none");
 }
 
 #[test]
@@ -99,16 +90,14 @@ fn imatrix_renders_chats() {
     let sandbox = with_template("{% for m in messages %}{{ m.content }}{% endfor %}");
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(20);
     let content = &text[..text.len() - 1];
-    fs::write(sandbox.path("c.jsonl"), format!("[{{\"role\": \"user\", \"content\": \"{content}\"}}]\n"))
-        .unwrap();
-    fs::write(sandbox.path("bad.jsonl"), "{\"text\": \"x\"}\n").unwrap();
+    sandbox.write("c.jsonl", format!("[{{\"role\": \"user\", \"content\": \"{content}\"}}]\n"));
+    sandbox.write("bad.jsonl", "{\"text\": \"x\"}\n");
     let run = |text| {
         let args =
             ["imatrix", "in.gguf", "--text", text, "--context", "16", "--chunks", "2", "-o", "out.gguf"];
-        sandbox.run(EVAL, &args)
+        sandbox.eval(&args)
     };
     let bad = run("bad.jsonl");
-    assert!(bad.stderr.contains("bad.jsonl: line 1: missing `messages`"), "{}", bad.stderr);
-    let good = run("c.jsonl");
-    assert_eq!(good.code, Some(0), "{}", good.stderr);
+    bad.says("bad.jsonl: line 1: missing `messages`");
+    succeed(run("c.jsonl"));
 }

@@ -1,15 +1,11 @@
 //! Recipe files that people write by hand.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
-use crate::common::{Output, Sandbox, succeed};
-
-const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+use crate::common::{Output, Sandbox, succeed, words};
 
 fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "a.gguf", "-t", "f32", "-q"]));
-    sandbox
+    Sandbox::with_converted("llama", "a.gguf", "f32")
 }
 
 /// Runs a recipe of a Q4_0 file with these types.
@@ -17,36 +13,32 @@ fn replay(sandbox: &Sandbox, dtypes: &str) -> Output {
     let text = format!(
         r#"{{"format": "gguf-tools recipe", "version": 1, "outputs": [{{"type": "Q4_0", "dtypes": {dtypes}}}]}}"#
     );
-    fs::write(sandbox.path("r.json"), text).unwrap();
-    sandbox.run(QUANTIZE, &["a.gguf", "out.gguf", "--recipe", "r.json", "--force"])
+    sandbox.write("r.json", text);
+    sandbox.quantize(&words("a.gguf out.gguf --recipe r.json --force"))
 }
 
 /// The types of a file, by tensor.
 fn types(sandbox: &Sandbox, file: &str) -> BTreeMap<String, String> {
-    let model = gguf::Model::open(&sandbox.path(file)).unwrap();
+    let model = sandbox.model(file);
     model.tensors().map(|(_, tensor)| (tensor.name.clone(), tensor.dtype.name().to_owned())).collect()
 }
 
 #[test]
 fn recipe_of_one_tensor_keeps_rules_for_others() {
     let sandbox = sandbox();
-    succeed(sandbox.run(QUANTIZE, &["a.gguf", "stock.gguf", "q4_0", "-q"]));
+    succeed(sandbox.quantize(&["a.gguf", "stock.gguf", "q4_0", "-q"]));
     let mut expected = types(&sandbox, "stock.gguf");
     let one = succeed(replay(&sandbox, r#"{"blk.0.attn_v.weight": "q8_0"}"#));
     expected.insert("blk.0.attn_v.weight".to_owned(), "q8_0".to_owned());
     assert_eq!(types(&sandbox, "out.gguf"), expected);
-    assert!(
-        one.stderr.contains("r.json: 20 of 21 tensors are not named and follow the rules of Q4_0"),
-        "{}",
-        one.stderr
-    );
+    one.says("r.json: 20 of 21 tensors are not named and follow the rules of Q4_0");
     succeed(replay(&sandbox, r#"{"blk.*.attn_v.weight": "q8_0"}"#));
     expected.insert("blk.1.attn_v.weight".to_owned(), "q8_0".to_owned());
     assert_eq!(types(&sandbox, "out.gguf"), expected);
     // Same bytes as the option with that pattern.
     let option = ["--tensor-type", "blk.*.attn_v.weight=q8_0", "a.gguf", "option.gguf", "q4_0", "-q"];
-    succeed(sandbox.run(QUANTIZE, &option));
-    assert!(fs::read(sandbox.path("out.gguf")).unwrap() == fs::read(sandbox.path("option.gguf")).unwrap());
+    succeed(sandbox.quantize(&option));
+    assert!(sandbox.read("out.gguf") == sandbox.read("option.gguf"));
 }
 
 #[test]
@@ -74,8 +66,8 @@ fn recipe_with_unknown_tensor_names_file() {
 #[test]
 fn saved_recipe_replays_without_a_note() {
     let sandbox = sandbox();
-    succeed(sandbox.run(QUANTIZE, &["a.gguf", "one.gguf", "q4_k_m", "--save-recipe", "r.json", "-q"]));
-    let ran = succeed(sandbox.run(QUANTIZE, &["a.gguf", "two.gguf", "--recipe", "r.json"]));
+    succeed(sandbox.quantize(&words("a.gguf one.gguf q4_k_m --save-recipe r.json -q")));
+    let ran = succeed(sandbox.quantize(&["a.gguf", "two.gguf", "--recipe", "r.json"]));
     assert!(!ran.stderr.contains("note"), "{}", ran.stderr);
-    assert!(fs::read(sandbox.path("one.gguf")).unwrap() == fs::read(sandbox.path("two.gguf")).unwrap());
+    assert!(sandbox.read("one.gguf") == sandbox.read("two.gguf"));
 }

@@ -1,34 +1,17 @@
 //! Results of comparisons: what the terminal shows, and what the page shows.
 
-use std::fs;
-
-use crate::common::{Sandbox, succeed};
+use crate::common::{Sandbox, succeed, words};
 
 #[test]
 fn compare_with_page_prints_short_result() {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "a.gguf", "-t", "f32", "-q"]));
+    let sandbox = Sandbox::with_converted("llama", "a.gguf", "f32");
     for name in ["q8_0", "q4_0"] {
         let output = format!("{name}.gguf");
-        succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &["a.gguf", &output, name, "-q"]));
+        succeed(sandbox.quantize(&["a.gguf", &output, name, "-q"]));
     }
-    fs::write(sandbox.path("text.txt"), "The quick brown fox jumps over the lazy dog. ".repeat(20)).unwrap();
-    let args = [
-        "compare",
-        "a.gguf",
-        "q8_0.gguf",
-        "q4_0.gguf",
-        "--text",
-        "text.txt",
-        "--chunks",
-        "2",
-        "-c",
-        "16",
-        "-q",
-    ];
-    let run = |more: &[&str]| {
-        succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &[&args[..], more].concat())).stdout
-    };
+    sandbox.write("text.txt", "The quick brown fox jumps over the lazy dog. ".repeat(20));
+    let args = words("compare a.gguf q8_0.gguf q4_0.gguf --text text.txt --chunks 2 -c 16 -q");
+    let run = |more: &[&str]| succeed(sandbox.eval(&[&args[..], more].concat())).stdout;
     let plain = run(&[]);
     assert_eq!(run(&["--html", "page.html"]), plain);
     assert!(!plain.contains("blk.0.attn_q.weight"));
@@ -36,7 +19,7 @@ fn compare_with_page_prints_short_result() {
     assert!(table[2].starts_with("file") && table[2].contains("KL divergence"), "{plain}");
     assert!(table[1].starts_with("q8_0.gguf") && table[1].contains(" ± "), "{plain}");
     assert!(table[0].starts_with("q4_0.gguf") && table[0].contains(" %"), "{plain}");
-    let page = fs::read_to_string(sandbox.path("page.html")).unwrap();
+    let page = sandbox.text("page.html");
     assert!(page.contains("blk.0.attn_q.weight") && page.contains(" ± "));
     let types = run(&["--html", "page.html", "--force", "--tensors"]);
     assert!(types.contains("\ndtype  tensors") && !types.contains("blk.0.attn_q.weight"), "{types}");

@@ -1,13 +1,9 @@
 //! `gguf-inspect set` reports what `verify` would report.
 
-use std::fs;
-
 use crate::common::{Output, Sandbox, succeed, verify};
 
 fn with_model() -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama");
-    succeed(sandbox.convert(&["llama", "in.gguf", "-t", "bf16", "-q"]));
-    sandbox
+    Sandbox::with_converted("llama", "in.gguf", "bf16")
 }
 
 fn set(sandbox: &Sandbox, value: &str) -> Output {
@@ -51,8 +47,7 @@ fn valid_values_are_set_silently() {
 #[test]
 fn types_of_the_specification_are_suggested() {
     let ran = set(&with_model(), "general.tags=chat");
-    assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains(r#"use general.tags='arr[str]:["chat"]'"#), "{}", ran.stderr);
+    ran.ends_and_says(2, r#"use general.tags='arr[str]:["chat"]'"#);
 }
 
 #[test]
@@ -61,17 +56,17 @@ fn alignment_names_the_command_that_changes_it() {
     let ran = set(&sandbox, "general.alignment=u32:64");
     assert_eq!(ran.code, Some(1));
     let wanted = "gguf-quantize in.gguf OUT copy --override-kv general.alignment=int:64";
-    assert!(ran.stderr.contains(wanted), "{}", ran.stderr);
+    ran.says(wanted);
     let args: Vec<&str> =
         wanted.split(' ').skip(1).map(|word| if word == "OUT" { "out.gguf" } else { word }).collect();
-    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args));
+    succeed(sandbox.quantize(&args));
     assert_eq!(verify(&sandbox, &["out.gguf"]).0, Some(0));
 }
 
 #[test]
 fn byte_order_mark_of_a_template_is_dropped() {
     let sandbox = with_model();
-    fs::write(sandbox.path("t.jinja"), "\u{feff}{{ messages[0].content }}").unwrap();
+    sandbox.write("t.jinja", "\u{feff}{{ messages[0].content }}");
     for args in [&["--chat-template", "t.jinja"][..], &["tokenizer.chat_template=str:@t.jinja"]] {
         succeed(sandbox.inspect(&[&["set", "in.gguf"], args].concat()));
         let shown = sandbox.inspect(&["export-metadata", "in.gguf"]).stdout;

@@ -1,11 +1,6 @@
 //! Values that a type destroys, and tensors that are entirely zero.
 
-use crate::{
-    adapters::{Tensors, read_tensors, write_tensors},
-    common::{Output, Sandbox, succeed, verify},
-};
-
-const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
+use crate::common::{Output, Sandbox, Tensors, succeed, verify, words};
 
 /// The value of each element.
 type Values = fn(usize) -> f32;
@@ -14,14 +9,14 @@ type Values = fn(usize) -> f32;
 fn checkpoint_with(changes: &[(&str, Values)]) -> Sandbox {
     let sandbox = Sandbox::with_golden("llama");
     let weights = "llama/model.safetensors";
-    let mut tensors: Tensors = read_tensors(&sandbox, weights);
+    let mut tensors: Tensors = sandbox.tensors(weights);
     for (name, value) in changes {
         let (dtype, shape, bytes) = tensors.get_mut(*name).unwrap();
         let n_elems = shape.iter().product::<u64>() as usize;
         *dtype = "F32".to_owned();
         *bytes = (0..n_elems).flat_map(|index| value(index).to_le_bytes()).collect();
     }
-    write_tensors(&sandbox, weights, &tensors);
+    sandbox.write_tensors(weights, &tensors);
     sandbox
 }
 
@@ -46,17 +41,17 @@ fn matrix_rounded_to_zero_is_named() {
         );
     }
     // bf16 and f32 hold them, and so does the type that the warning names.
-    succeed(sandbox.convert(&["llama", "in.gguf", "-t", "f32", "--force"]));
+    succeed(sandbox.convert(&words("llama in.gguf -t f32 --force")));
     let option = "^blk\\.0\\.ffn_down\\.weight$=bf16";
     for args in [
         &["in.gguf", "out.gguf", "bf16", "--force"][..],
         &["in.gguf", "out.gguf", "q4_0", "--force", "--tensor-type", option],
     ] {
-        let ran = succeed(sandbox.run(QUANTIZE, args));
+        let ran = succeed(sandbox.quantize(args));
         assert!(warnings(&ran).is_empty(), "{}", ran.stderr);
     }
-    let ran = succeed(sandbox.run(QUANTIZE, &["in.gguf", "out.gguf", "q4_0", "--force"]));
-    assert!(ran.stderr.contains(&format!("`--tensor-type '{option}'` keeps them")), "{}", ran.stderr);
+    let ran = succeed(sandbox.quantize(&["in.gguf", "out.gguf", "q4_0", "--force"]));
+    ran.says(&format!("`--tensor-type '{option}'` keeps them"));
 }
 
 #[test]
@@ -74,7 +69,7 @@ fn tensors_of_zeros_are_named_by_every_program() {
         assert_eq!(report.matches("is entirely zero").count(), 2, "{report}");
         assert_eq!(verify(&sandbox, &["in.gguf", "--strict"]).0, Some(1));
         // Copied tensors are checked too.
-        let ran = succeed(sandbox.run(QUANTIZE, &["in.gguf", "out.gguf", "copy", "--force"]));
+        let ran = succeed(sandbox.quantize(&["in.gguf", "out.gguf", "copy", "--force"]));
         assert_eq!(warnings(&ran), expected, "{dtype}");
     }
 }
@@ -83,10 +78,10 @@ fn tensors_of_zeros_are_named_by_every_program() {
 fn zero_biases_are_normal() {
     let sandbox = Sandbox::with_golden("qwen2");
     let weights = "qwen2/model.safetensors";
-    let mut tensors = read_tensors(&sandbox, weights);
+    let mut tensors = sandbox.tensors(weights);
     let biases = tensors.iter_mut().filter(|(name, _)| name.ends_with(".bias"));
     assert!(biases.map(|(_, tensor)| tensor.2.fill(0)).count() > 0);
-    write_tensors(&sandbox, weights, &tensors);
+    sandbox.write_tensors(weights, &tensors);
     let ran = succeed(sandbox.convert(&["qwen2", "out.gguf", "-t", "f32"]));
     assert!(warnings(&ran).is_empty(), "{}", ran.stderr);
     assert!(verify(&sandbox, &["out.gguf"]).1.is_empty());

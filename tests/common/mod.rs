@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::Value as Json;
 use tempfile::TempDir;
-pub use testkit::sha256;
+pub use testkit::{Tensors, read_json, sha256};
 
 /// Result of a run.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,12 +24,52 @@ pub struct Output {
     pub stderr: String,
 }
 
+impl Output {
+    /// Standard output, parsed.
+    #[track_caller]
+    pub fn json(&self) -> Json {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+
+    /// Checks that a message contains this text.
+    #[track_caller]
+    pub fn says(&self, text: &str) {
+        assert!(self.stderr.contains(text), "`{text}` is not in {}", self.stderr);
+    }
+
+    /// Checks that the messages begin with this text.
+    #[track_caller]
+    pub fn begins(&self, text: &str) {
+        assert!(self.stderr.starts_with(text), "`{text}` is not the start of {}", self.stderr);
+    }
+
+    /// Checks the exit code and [what a message contains](Self::says).
+    #[track_caller]
+    pub fn ends_and_says(&self, code: i32, text: &str) {
+        assert_eq!(self.code, Some(code), "{}", self.stderr);
+        self.says(text);
+    }
+
+    /// Checks the exit code and [how the messages begin](Self::begins).
+    #[track_caller]
+    pub fn ends_and_begins(&self, code: i32, text: &str) {
+        assert_eq!(self.code, Some(code), "{}", self.stderr);
+        self.begins(text);
+    }
+}
+
 /// Done, and nothing said.
 pub fn silent() -> Output {
     Output { code: Some(0), stdout: String::new(), stderr: String::new() }
 }
 
+/// The arguments of a call, none of which holds a space.
+pub fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
 /// Result of a run that must succeed.
+#[track_caller]
 pub fn succeed(ran: Output) -> Output {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     ran
@@ -85,27 +125,35 @@ impl Sandbox {
         self.folder.path().join(name)
     }
 
+    /// A sandbox with the folder `NAME`, a copy of this one, and the empty folder `out`.
+    fn with_folder(name: &str, folder: &Path) -> Sandbox {
+        let sandbox = Sandbox::new();
+        copy_folder(folder, &sandbox.path(name));
+        fs::create_dir(sandbox.path("out")).unwrap();
+        sandbox
+    }
+
     /// A sandbox whose folder `NAME` is the whole checkpoint of `golden/arch/NAME`; a model without a name
     /// gets that of its folder.
     pub fn with_golden(name: &str) -> Sandbox {
-        let sandbox = Sandbox::new();
-        copy_folder(&testkit::checkpoint(name), &sandbox.path(name));
-        fs::create_dir(sandbox.path("out")).unwrap();
+        Sandbox::with_folder(name, &testkit::checkpoint(name))
+    }
+
+    /// The same, and `file`, which the checkpoint becomes in this type.
+    pub fn with_converted(name: &str, file: &str, file_type: &str) -> Sandbox {
+        let sandbox = Sandbox::with_golden(name);
+        succeed(sandbox.convert(&[name, file, "-t", file_type, "-q"]));
         sandbox
     }
 
     /// The same of `golden/projectors/NAME`, a checkpoint with a projector.
     pub fn with_projector(name: &str) -> Sandbox {
-        let sandbox = Sandbox::new();
-        copy_folder(&testkit::projector(name), &sandbox.path(name));
-        fs::create_dir(sandbox.path("out")).unwrap();
-        sandbox
+        Sandbox::with_folder(name, &testkit::projector(name))
     }
 
     /// A sandbox with the checkpoint `llama`, `base.gguf`, which it becomes in bf16, and a [text](Self::add_text).
     pub fn with_base_and_text() -> Sandbox {
-        let sandbox = Sandbox::with_golden("llama");
-        succeed(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]));
+        let sandbox = Sandbox::with_converted("llama", "base.gguf", "bf16");
         sandbox.add_text();
         sandbox
     }
@@ -118,17 +166,12 @@ impl Sandbox {
 
     /// The same of `golden/vision/NAME`, a checkpoint with eyes.
     pub fn with_vision(name: &str) -> Sandbox {
-        let sandbox = Sandbox::new();
-        copy_folder(&testkit::vision(name), &sandbox.path(name));
-        sandbox
+        Sandbox::with_folder(name, &testkit::vision(name))
     }
 
     /// The same of `golden/forms/NAME`, a quantized checkpoint.
     pub fn with_form(name: &str) -> Sandbox {
-        let sandbox = Sandbox::new();
-        copy_folder(&testkit::form(name), &sandbox.path(name));
-        fs::create_dir(sandbox.path("out")).unwrap();
-        sandbox
+        Sandbox::with_folder(name, &testkit::form(name))
     }
 
     /// The command of a binary, to be run here.
@@ -157,8 +200,70 @@ impl Sandbox {
         self.run(env!("CARGO_BIN_EXE_gguf-convert"), args)
     }
 
+    pub fn quantize(&self, args: &[&str]) -> Output {
+        self.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
+    }
+
     pub fn inspect(&self, args: &[&str]) -> Output {
         self.run(env!("CARGO_BIN_EXE_gguf-inspect"), args)
+    }
+
+    pub fn publish(&self, args: &[&str]) -> Output {
+        self.run(env!("CARGO_BIN_EXE_gguf-publish"), args)
+    }
+
+    pub fn eval(&self, args: &[&str]) -> Output {
+        self.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
+    }
+
+    /// Contents of a file.
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// Contents of a file of text.
+    pub fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Writes a file.
+    pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        fs::write(self.path(name), contents).unwrap();
+    }
+
+    /// Changes a JSON file.
+    pub fn edit_json(&self, name: &str, change: impl FnOnce(&mut Json)) {
+        let mut json = self.json(name);
+        change(&mut json);
+        self.write(name, json.to_string());
+    }
+
+    /// Contents of a JSON file.
+    pub fn json(&self, name: &str) -> Json {
+        read_json(self.path(name))
+    }
+
+    /// Tensors of a safetensors file.
+    pub fn tensors(&self, name: &str) -> Tensors {
+        testkit::read_safetensors(&self.read(name))
+    }
+
+    /// Writes a safetensors file, and its folder if it is missing.
+    pub fn write_tensors(&self, name: &str, tensors: &Tensors) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        let tensors = tensors.iter();
+        let tensors = tensors.map(|(name, (dtype, shape, bytes))| (&name[..], &dtype[..], &shape[..], bytes));
+        self.write(name, testkit::safetensors(tensors));
+    }
+
+    /// A GGUF file.
+    pub fn file(&self, name: &str) -> gguf::File {
+        gguf::File::open(&self.path(name)).unwrap()
+    }
+
+    /// A GGUF file, with its other shards.
+    pub fn model(&self, name: &str) -> gguf::Model {
+        gguf::Model::open(&self.path(name)).unwrap()
     }
 
     /// Every file below `folder` with the digest of its bytes.
@@ -274,6 +379,13 @@ impl Checkpoint {
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_len(bytes.len() as u64 + end).unwrap();
     }
+}
+
+/// A tensor of f32 with random values of `seed`, for [`Tensors`].
+pub fn floats(seed: u64, shape: &[u64]) -> (String, Vec<u64>, Vec<u8>) {
+    let n_elems = shape.iter().product::<u64>();
+    let bytes = (0..n_elems).flat_map(|at| testkit::normal(seed, at).to_le_bytes()).collect();
+    ("F32".to_owned(), shape.to_vec(), bytes)
 }
 
 /// Numbers that look random and are the same in every run.

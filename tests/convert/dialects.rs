@@ -23,7 +23,7 @@ fn dialects_match_reference_of_decoded_weights() {
         args.extend(pre.iter().flat_map(|pre| ["--pre", pre]));
         let ran = sandbox.convert(&args);
         assert_eq!(ran, silent(), "{name}");
-        assert_eq!(sha256(&fs::read(sandbox.path("out.gguf")).unwrap()), digest, "{name}");
+        assert_eq!(sha256(&sandbox.read("out.gguf")), digest, "{name}");
         names.push(name);
     }
     names.sort();

@@ -2,27 +2,21 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, silent};
+use crate::common::{Output, Sandbox, silent, succeed, words};
 
 /// The tensor data of a file, without the header.
 fn data(sandbox: &Sandbox, file: &str) -> Vec<u8> {
-    let json = sandbox.inspect(&["show", file, "--json"]);
-    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = sandbox.inspect(&["show", file, "--json"]).json();
     let offset = json["data_offset"].as_u64().unwrap() as usize;
-    fs::read(sandbox.path(file)).unwrap()[offset..].to_vec()
+    sandbox.read(file)[offset..].to_vec()
 }
 
 #[test]
 fn export_and_conversion_keep_every_bit() {
     for model in ["llama", "mistral", "llama-bias", "llama-tied", "llama-llama3"] {
-        let sandbox = Sandbox::with_golden(model);
-        assert_eq!(sandbox.convert(&[model, "first.gguf", "-t", "f32", "-q"]), silent());
-        assert_eq!(
-            sandbox.convert(&["export", "first.gguf", "out/hf", "-t", "f32", "-q"]),
-            silent(),
-            "{model}"
-        );
-        let ran = sandbox.convert(&["out/hf", "second.gguf", "-t", "f32", "-q"]);
+        let sandbox = Sandbox::with_converted(model, "first.gguf", "f32");
+        assert_eq!(sandbox.convert(&words("export first.gguf out/hf -t f32 -q")), silent(), "{model}");
+        let ran = sandbox.convert(&words("out/hf second.gguf -t f32 -q"));
         assert_eq!(ran, silent(), "{model}");
         assert!(data(&sandbox, "first.gguf") == data(&sandbox, "second.gguf"), "{model}: other tensors");
     }
@@ -31,11 +25,11 @@ fn export_and_conversion_keep_every_bit() {
 #[test]
 fn dry_run_and_json_list_files() {
     let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
-    let ran = sandbox.convert(&["export", "x.gguf", "out/hf", "--dry-run", "--json", "-q"]);
+    assert_eq!(sandbox.convert(&words("llama x.gguf -t q8_0 -q")), silent());
+    let ran = sandbox.convert(&words("export x.gguf out/hf --dry-run --json -q"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(sandbox.outputs().is_empty());
-    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = ran.json();
     assert_eq!((&json["dtype"], &json["dry_run"]), (&"bf16".into(), &true.into()));
     assert_eq!(sandbox.convert(&["export", "x.gguf", "out/hf", "-q"]), silent());
     let mut listed: Vec<String> = json["files"]
@@ -50,7 +44,7 @@ fn dry_run_and_json_list_files() {
         listed.iter().map(|name| fs::metadata(sandbox.path("out").join(name)).unwrap().len()).sum();
     assert_eq!(json["bytes"], bytes);
     // Small files make several.
-    let ran = sandbox.convert(&["export", "x.gguf", "out/many", "--shard-bytes", "1000000", "-q"]);
+    let ran = sandbox.convert(&words("export x.gguf out/many --shard-bytes 1000000 -q"));
     assert_eq!(ran, silent());
     assert!(sandbox.path("out/many/model.safetensors.index.json").is_file());
 }
@@ -58,7 +52,7 @@ fn dry_run_and_json_list_files() {
 #[test]
 fn invalid_exports_are_refused() {
     let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    assert_eq!(sandbox.convert(&words("llama x.gguf -t q8_0 -q")), silent());
     for args in [
         &["export", "x.gguf"][..],
         &["export", "x.gguf", "out/hf", "-t", "q8_0"],
@@ -73,7 +67,7 @@ fn invalid_exports_are_refused() {
     assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
     // Existing files stay.
     fs::create_dir(sandbox.path("out/mine")).unwrap();
-    fs::write(sandbox.path("out/mine/letter"), "dear").unwrap();
+    sandbox.write("out/mine/letter", "dear");
     for force in [&[][..], &["--force"]] {
         let ran = sandbox.convert(&[&["export", "x.gguf", "out/mine"], force].concat());
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
@@ -84,13 +78,12 @@ fn invalid_exports_are_refused() {
 #[test]
 fn leftovers_of_killed_export_are_named() {
     let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q8_0", "-q"]), silent());
+    assert_eq!(sandbox.convert(&words("llama x.gguf -t q8_0 -q")), silent());
     // No process has this number.
     let left = "out/.999999999-aB3.hf.partial";
     fs::create_dir(sandbox.path(left)).unwrap();
     fs::write(sandbox.path(left).join("model.safetensors"), [0; 2000]).unwrap();
-    let ran = sandbox.convert(&["export", "x.gguf", "out/hf"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = succeed(sandbox.convert(&["export", "x.gguf", "out/hf"]));
     let warning = format!("warning: {left}: 2.00 kB, ");
     let line = ran.stderr.lines().find(|line| line.starts_with(&warning)).expect(&ran.stderr);
     assert!(line.contains("left by a killed run; `rm -r` removes it"), "{line}");

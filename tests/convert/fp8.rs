@@ -1,24 +1,16 @@
 //! `gguf-convert` of FP8 checkpoints: the option for their tensors, and errors for invalid checkpoints.
 
-use std::{fs, ops::Range};
+use std::fs;
 
-use crate::common::{Output, Sandbox, golden, sha256, silent};
-use serde_json::Value as Json;
-
-/// Byte range of a tensor in `NAME/model.safetensors`.
-fn place(bytes: &[u8], tensor: &str) -> Range<usize> {
-    let n = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let header: Json = serde_json::from_slice(&bytes[8..8 + n]).unwrap();
-    let at = |i: usize| header[tensor]["data_offsets"][i].as_u64().unwrap() as usize + 8 + n;
-    at(0)..at(1)
-}
+use crate::common::{Output, Sandbox, read_json, sha256, silent, succeed, words};
+use testkit::place_in_safetensors;
 
 /// A sandbox with a form, of whose tensor some bytes are replaced.
 fn damaged(form: &str, tensor: &str, at: usize, bytes: &[u8]) -> Sandbox {
     let sandbox = Sandbox::with_form(form);
     let path = sandbox.path(form).join("model.safetensors");
     let mut file = fs::read(&path).unwrap();
-    let begin = place(&file, tensor).start + at;
+    let begin = place_in_safetensors(&file, tensor).start + at;
     file[begin..begin + bytes.len()].copy_from_slice(bytes);
     fs::write(path, file).unwrap();
     sandbox
@@ -34,14 +26,13 @@ fn error_of(ran: &Output) -> &str {
 fn fp8_as_q8_0_matches_reference() {
     let mut n_compared = 0;
     for form in testkit::form_names() {
-        let text = fs::read(golden("forms").join(&form).join("expected.json")).unwrap();
-        let expected: Json = serde_json::from_slice(&text).unwrap();
+        let expected = read_json(testkit::form(&form).join("expected.json"));
         for dtype in ["f32", "f16", "bf16"] {
             let Some(digest) = expected["whole"][format!("{dtype} fp8-as-q8")].as_str() else { continue };
             let sandbox = Sandbox::with_form(&form);
             let ran = sandbox.convert(&[&form, "out/x", "-t", dtype, "--fp8-as", "q8_0", "-q"]);
             assert_eq!(ran, silent(), "{form}");
-            assert_eq!(sha256(&fs::read(sandbox.path("out/x")).unwrap()), digest, "{form} {dtype}");
+            assert_eq!(sha256(&sandbox.read("out/x")), digest, "{form} {dtype}");
             n_compared += 1;
         }
     }
@@ -51,29 +42,18 @@ fn fp8_as_q8_0_matches_reference() {
 #[test]
 fn inapplicable_fp8_as_is_refused() {
     let sandbox = Sandbox::with_form("fp8-block");
-    let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "q4_k_m", "--fp8-as", "q8_0"]);
-    assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains("--fp8-as requires --type f32, f16 or bf16"), "{}", ran.stderr);
-    let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "bf16", "--fp8-as", "q4_0"]);
+    let ran = sandbox.convert(&words("fp8-block out/x -t q4_k_m --fp8-as q8_0"));
+    ran.ends_and_says(2, "--fp8-as requires --type f32, f16 or bf16");
+    let ran = sandbox.convert(&words("fp8-block out/x -t bf16 --fp8-as q4_0"));
     assert_eq!(ran.code, Some(2));
     assert!(sandbox.listing("out").is_empty());
     let plain = Sandbox::with_golden("llama");
-    let ran = plain.convert(&["llama", "out/x", "-t", "bf16", "--fp8-as", "q8_0"]);
-    assert_eq!(ran.code, Some(0));
-    assert!(ran.stderr.contains("warning: --fp8-as: no tensor of the checkpoint is FP8"), "{}", ran.stderr);
+    let ran = succeed(plain.convert(&words("llama out/x -t bf16 --fp8-as q8_0")));
+    ran.says("warning: --fp8-as: no tensor of the checkpoint is FP8");
     // An option that names the type of a tensor goes first.
-    let ran = sandbox.convert(&[
-        "fp8-block",
-        "-t",
-        "bf16",
-        "--fp8-as",
-        "q8_0",
-        "--tensor-type",
-        "attn_q=f32",
-        "--dry-run",
-        "--json",
-    ]);
-    let plan: Json = serde_json::from_str(&ran.stdout).unwrap();
+    let plan = sandbox
+        .convert(&words("fp8-block -t bf16 --fp8-as q8_0 --tensor-type attn_q=f32 --dry-run --json"))
+        .json();
     let of = |name: &str| {
         let tensors = plan["outputs"][0]["tensors"].as_array().unwrap();
         tensors.iter().find(|tensor| tensor["name"] == name).unwrap()["dtype"].clone()
@@ -90,7 +70,7 @@ fn activation_scales_are_dropped_with_note() {
     let ran = sandbox.convert(&["fp8-modelopt", "out/x", "-t", "bf16"]);
     let note = "note: tensor `model.layers.0.mlp.down_proj.input_scale` and 38 more left out: activations and caches are \
                 not quantized in the file\n";
-    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    ran.says(note);
 }
 
 #[test]
@@ -106,7 +86,7 @@ fn nan_names_tensor_and_row() {
         (scale, 3 * 4, &inf[..], "row 1: expected finite scales, found inf"),
     ] {
         let sandbox = damaged("fp8-block", tensor, at, bytes);
-        let ran = sandbox.convert(&["fp8-block", "out/x", "-t", "q8_0", "-j", "2"]);
+        let ran = sandbox.convert(&words("fp8-block out/x -t q8_0 -j 2"));
         let error = error_of(&ran);
         assert!(error.contains(&format!("tensor `{tensor}`: {expected}")), "{error}");
         assert!(sandbox.listing("out").is_empty());

@@ -3,12 +3,12 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, failed, golden, sha256, silent};
+use crate::common::{Output, Sandbox, failed, golden, read_json, sha256, silent, succeed, words};
 use gguf::{Array, File, Value};
 use serde_json::Value as Json;
 
 fn expected() -> Json {
-    serde_json::from_slice(&fs::read(golden("ggml/expected.json")).unwrap()).unwrap()
+    read_json(golden("ggml/expected.json"))
 }
 
 fn sandbox() -> Sandbox {
@@ -27,7 +27,7 @@ fn convert(sandbox: &Sandbox, name: &str, more: &[&str]) -> File {
     let input = format!("old/{name}");
     let ran = sandbox.convert(&[&[input.as_str(), "out/x.gguf", "-q", "--force"], more].concat());
     assert_eq!(ran, silent(), "{name} {more:?}");
-    File::parse(fs::read(sandbox.path("out/x.gguf")).unwrap()).unwrap()
+    File::parse(sandbox.read("out/x.gguf")).unwrap()
 }
 
 /// The data of a tensor that must have this shape, and its type.
@@ -128,23 +128,21 @@ fn json_of(key: &str, value: &Value) -> Json {
 fn types_and_config_can_be_given() {
     let sandbox = sandbox();
     // Requantization is reported.
-    let ran = sandbox.convert(&["old/ggjt3-q4_0.bin", "out/x.gguf", "--type", "q8_0", "--eps", "1e-5"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("are already quantized"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("context length 2048"), "{}", ran.stderr);
+    let ran = succeed(sandbox.convert(&words("old/ggjt3-q4_0.bin out/x.gguf --type q8_0 --eps 1e-5")));
+    ran.says("are already quantized");
+    ran.says("context length 2048");
     assert!(!ran.stderr.contains("epsilon"), "{}", ran.stderr);
     // Types that no longer exist are named.
-    let ran = sandbox.convert(&["old/ggjt1-all.bin", "--dry-run", "--type", "f16"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = succeed(sandbox.convert(&["old/ggjt1-all.bin", "--dry-run", "--type", "f16"]));
     assert!(ran.stdout.contains("q4_3 of ggjt 1"), "{}", ran.stdout);
-    assert!(ran.stderr.contains("2 of q4_2, 2 of q4_3"), "{}", ran.stderr);
+    ran.says("2 of q4_2, 2 of q4_3");
     // The config of another model.
     crate::common::copy_folder(&testkit::checkpoint("llama"), &sandbox.path("config"));
-    let ran = sandbox.convert(&["old/ggjt3-q4_0.bin", "out/y.gguf", "--config", "config", "-q"]);
+    let ran = sandbox.convert(&words("old/ggjt3-q4_0.bin out/y.gguf --config config -q"));
     let message = "error: old/ggjt3-q4_0.bin: the number of tokens: 16, expected 384, as in the config\n";
     assert_eq!(ran, failed(message));
     // Only these files need what they do not say.
-    let ran = sandbox.convert(&["config", "out/y.gguf", "--type", "f16", "--eps", "1e-5"]);
+    let ran = sandbox.convert(&words("config out/y.gguf --type f16 --eps 1e-5"));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
 }
@@ -170,7 +168,7 @@ fn foreign_files_are_refused_by_name() {
             "`x.bin`: the number of tokens is 32000, expected at most",
         ),
     ] {
-        fs::write(sandbox.path("x.bin"), bytes).unwrap();
+        sandbox.write("x.bin", bytes);
         let Output { code, stderr, .. } = sandbox.convert(&["x.bin", "out/x.gguf", "-q"]);
         assert!(stderr.starts_with(&format!("error: {message}")), "{stderr}");
         assert_eq!(code, Some(1));
@@ -178,9 +176,9 @@ fn foreign_files_are_refused_by_name() {
     // A part that is missing, or of another model.
     fs::rename(sandbox.path("old/ggml-parts.bin.1"), sandbox.path("old/other")).unwrap();
     let ran = sandbox.convert(&["old/ggml-parts.bin", "out/x.gguf", "-q"]);
-    assert!(ran.stderr.starts_with("error: `ggml-parts.bin.1`: cannot open: "), "{}", ran.stderr);
+    ran.begins("error: `ggml-parts.bin.1`: cannot open: ");
     fs::copy(golden("ggml/ggml-q4_0.bin"), sandbox.path("old/ggml-parts.bin.1")).unwrap();
     let ran = sandbox.convert(&["old/ggml-parts.bin", "out/x.gguf", "-q"]);
-    assert!(ran.stderr.contains("differ from those of the first part"), "{}", ran.stderr);
+    ran.says("differ from those of the first part");
     assert!(sandbox.outputs().is_empty());
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::common::Sandbox;
+use crate::common::{Sandbox, succeed, words};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -38,18 +38,18 @@ fn link(to: &Path, from: &Path) {
 #[test]
 fn cached_model_converts_as_its_folder() {
     let sandbox = with_cache("llama");
-    assert_eq!(sandbox.convert(&["llama", "out/local.gguf", "-t", "q8_0"]).code, Some(0));
-    let local = fs::read(sandbox.path("out/local.gguf")).unwrap();
+    succeed(sandbox.convert(&["llama", "out/local.gguf", "-t", "q8_0"]));
+    let local = sandbox.read("out/local.gguf");
     let at_commit = format!("hf://org/llama@{COMMIT}");
     for address in ["hf://org/llama", "org/llama", "hf://org/llama@main", "org/llama@main", &at_commit] {
         let ran = sandbox.convert(&[address, "out/cached.gguf", "-t", "q8_0", "--force"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{address}: {}", ran.stderr);
-        assert!(ran.stderr.contains("read from the Hub's cache, "), "{}", ran.stderr);
-        assert!(fs::read(sandbox.path("out/cached.gguf")).unwrap() == local, "{address}");
+        ran.says("read from the Hub's cache, ");
+        assert!(sandbox.read("out/cached.gguf") == local, "{address}");
     }
     // The name of a file that none was given for is that of the model, not of the commit.
     for (source, folder) in [("org/llama", "cached/"), ("llama", "local/")] {
-        assert_eq!(sandbox.convert(&[source, folder, "-t", "bf16", "-q"]).code, Some(0));
+        succeed(sandbox.convert(&[source, folder, "-t", "bf16", "-q"]));
     }
     let names = |folder: &str| -> Vec<_> {
         fs::read_dir(sandbox.path(folder)).unwrap().map(|entry| entry.unwrap().file_name()).collect()
@@ -80,15 +80,14 @@ fn cached_adapters_merge_as_their_folders() {
     let convert = |out: &str, loras: [&str; 2]| {
         let loras = loras.iter().flat_map(|lora| ["--lora", lora]);
         let args: Vec<&str> = ["base", out, "-t", "bf16"].into_iter().chain(loras).collect();
-        let ran = sandbox.convert(&args);
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        (fs::read(sandbox.path(out)).unwrap(), ran.stderr)
+        let ran = succeed(sandbox.convert(&args));
+        (sandbox.read(out), ran.stderr)
     };
     let (local, _) = convert("out/local.gguf", ["adapter-0", "adapter-1=-0.25"]);
     let (cached, log) = convert("out/cached.gguf", ["hf://org/adapter-0@main", "org/adapter-1=-0.25"]);
     assert!(local == cached);
     assert!(log.contains("adapter `org/adapter-1`: LoRA is merged -0.25 times into "), "{log}");
-    let ran = sandbox.convert(&["base", "out/x.gguf", "-t", "bf16", "--lora", "hf://org/other"]);
+    let ran = sandbox.convert(&words("base out/x.gguf -t bf16 --lora hf://org/other"));
     assert!(ran.code == Some(1) && ran.stderr.contains("is not in the Hub's cache `"), "{}", ran.stderr);
 }
 
@@ -97,9 +96,8 @@ fn local_folder_precedes_hub_name() {
     let sandbox = with_cache("llama");
     fs::create_dir(sandbox.path("org")).unwrap();
     let ran = sandbox.convert(&["org/llama", "out/x.gguf", "-t", "q8_0"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.starts_with("error: org/llama: "), "{}", ran.stderr);
-    assert_eq!(sandbox.convert(&["hf://org/llama", "out/x.gguf", "-t", "q8_0"]).code, Some(0));
+    ran.ends_and_begins(1, "error: org/llama: ");
+    succeed(sandbox.convert(&["hf://org/llama", "out/x.gguf", "-t", "q8_0"]));
 }
 
 #[test]
@@ -108,14 +106,13 @@ fn uncached_model_is_named() {
     for address in ["hf://org/other", "org/llama@v2", "hf://other/llama"] {
         let ran = sandbox.convert(&[address, "out/x.gguf", "-t", "q8_0"]);
         assert_eq!(ran.code, Some(1), "{address}");
-        assert!(ran.stderr.contains("is not in the Hub's cache `"), "{}", ran.stderr);
-        assert!(ran.stderr.contains("hint: unset HF_HUB_OFFLINE"), "{}", ran.stderr);
+        ran.says("is not in the Hub's cache `");
+        ran.says("hint: unset HF_HUB_OFFLINE");
     }
     assert!(!sandbox.path("out/x.gguf").exists());
     // A file that the cache was not filled with is one that is missing.
     let config = sandbox.path("hf/hub").join("models--org--llama/snapshots").join(COMMIT).join("config.json");
     fs::remove_file(config).unwrap();
     let ran = sandbox.convert(&["org/llama", "out/x.gguf", "-t", "q8_0"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("error: org/llama: `config.json` is missing"), "{}", ran.stderr);
+    ran.ends_and_says(1, "error: org/llama: `config.json` is missing");
 }

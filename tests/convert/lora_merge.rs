@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use crate::common::{Output, Sandbox, copy_folder, golden, sha256};
+use crate::common::{Output, Sandbox, Tensors, copy_folder, floats, golden, sha256, succeed, words};
 
 /// Contents of a golden's `expected.txt`.
 struct Golden {
@@ -107,7 +107,7 @@ fn damaged(edit: impl Fn(&Sandbox)) -> Sandbox {
 fn refused(sandbox: &Sandbox, lora: &str, message: &str) {
     let ran = sandbox.convert(&["llama-head-dim", "out/x.gguf", "-q", "-t", "q8_0", "--lora", lora]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
-    assert!(ran.stderr.starts_with(message), "{}", ran.stderr);
+    ran.begins(message);
     assert!(sandbox.outputs().is_empty());
 }
 
@@ -210,8 +210,8 @@ fn unsupported_kinds_are_refused_by_name() {
     refused(&sandbox, "nowhere", "error: adapter `nowhere`: cannot open: ");
     // A header that ends beyond the file.
     let sandbox = damaged(|sandbox| {
-        let bytes = fs::read(sandbox.path(WEIGHTS)).unwrap();
-        fs::write(sandbox.path(WEIGHTS), &bytes[..bytes.len() - 2]).unwrap();
+        let bytes = sandbox.read(WEIGHTS);
+        sandbox.write(WEIGHTS, &bytes[..bytes.len() - 2]);
     });
     refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: `adapter_model.safetensors`: ");
 }
@@ -230,12 +230,12 @@ fn whole_tensors_must_match_the_base() {
     let ran = run(&["adapter-0", "other"]);
     let message = "error: adapter `other`: tensor `base_model.model.";
     assert!(ran.code == Some(1) && ran.stderr.starts_with(message), "{}", ran.stderr);
-    assert!(ran.stderr.contains(", which an adapter before it has changed\n"), "{}", ran.stderr);
-    let weights = fs::read(sandbox.path(WEIGHTS)).unwrap();
+    ran.says(", which an adapter before it has changed\n");
+    let weights = sandbox.read(WEIGHTS);
     let (from, to) = ("[384,64]", "[64,384]");
     let at = weights.windows(8).position(|window| window == from.as_bytes()).unwrap();
     let turned = [&weights[..at], to.as_bytes(), &weights[at + 8..]].concat();
-    fs::write(sandbox.path(WEIGHTS), turned).unwrap();
+    sandbox.write(WEIGHTS, turned);
     let ran = run(&["adapter-0"]);
     let message = "error: adapter `adapter-0`: tensor `base_model.model.lm_head.weight`: shape [64, 384], expected the same: `lm_head.weight` is [384, 64]\nhint: ";
     assert!(ran.code == Some(1) && ran.stderr.starts_with(message), "{}", ran.stderr);
@@ -245,11 +245,11 @@ fn whole_tensors_must_match_the_base() {
 #[test]
 fn nan_weights_are_refused() {
     let sandbox = damaged(|sandbox| {
-        let mut bytes = fs::read(sandbox.path(WEIGHTS)).unwrap();
+        let mut bytes = sandbox.read(WEIGHTS);
         // The last tensor's last number, in bf16.
         let at = bytes.len() - 2;
         bytes[at..].copy_from_slice(&[0xc0, 0x7f]);
-        fs::write(sandbox.path(WEIGHTS), bytes).unwrap();
+        sandbox.write(WEIGHTS, bytes);
     });
     refused(&sandbox, "adapter-0", "error: llama-head-dim: tensor `blk.1.attn_v.weight`: row ");
 }
@@ -259,13 +259,8 @@ fn merged_adapters_are_reported() {
     let (sandbox, _) = place("patterns", &Golden::read("patterns"));
     let call =
         |more: &[&str]| sandbox.convert(&[&["llama-head-dim", "out/x.gguf", "-t", "q8_0"], more].concat());
-    let ran = call(&["--lora", "adapter-0=0.5", "--dry-run"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("note: adapter `adapter-0`: LoRA is merged 0.5 times into 14 tensors\n"),
-        "{}",
-        ran.stderr
-    );
+    let ran = succeed(call(&["--lora", "adapter-0=0.5", "--dry-run"]));
+    ran.says("note: adapter `adapter-0`: LoRA is merged 0.5 times into 14 tensors\n");
     let changed = ran.stdout.lines().filter(|line| line.contains("bf16+lora")).count();
     assert_eq!(changed, 14, "{}", ran.stdout);
     // A folder's own name may look like one with a scale.
@@ -282,7 +277,7 @@ fn merged_adapters_are_reported() {
         assert_eq!(call(wrong).code, Some(2), "{wrong:?}");
     }
     // Nothing is written into an adapter's folder.
-    let ran = sandbox.convert(&["llama-head-dim", "adapter=2/x.gguf", "-t", "q8_0", "--lora", "adapter=2"]);
+    let ran = sandbox.convert(&words("llama-head-dim adapter=2/x.gguf -t q8_0 --lora adapter=2"));
     assert!(ran.code == Some(1) && ran.stderr.contains("lies inside the input folder"), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
 }
@@ -304,10 +299,10 @@ fn mismatched_trained_tokens_are_refused() {
     const TOKENS: &str = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
     let edited = |from: &str, to: &str, message: &str| {
         let error = refusal_of("tokens", |sandbox| {
-            let config = fs::read_to_string(sandbox.path(CONFIG)).unwrap();
+            let config = sandbox.text(CONFIG);
             let squeezed: String = config.split_whitespace().collect();
             assert!(squeezed.contains(from), "{squeezed}");
-            fs::write(sandbox.path(CONFIG), squeezed.replace(from, to)).unwrap();
+            sandbox.write(CONFIG, squeezed.replace(from, to));
         });
         assert!(error.starts_with(&format!("error: adapter `adapter-0`: {message}")), "{error}");
     };
@@ -342,15 +337,15 @@ fn mismatched_trained_tokens_are_refused() {
 #[test]
 fn bare_parameter_targets_keep_plain_pairs() {
     let (sandbox, args) = place("parameters", &Golden::read("parameters"));
-    let config = fs::read_to_string(sandbox.path(CONFIG)).unwrap();
+    let config = sandbox.text(CONFIG);
     let bare = config.replace("\"mlp.experts.", "\"");
     assert_ne!(bare, config);
-    fs::write(sandbox.path(CONFIG), bare).unwrap();
+    sandbox.write(CONFIG, bare);
     let ran =
         sandbox.convert(&[&args.iter().map(String::as_str).collect::<Vec<_>>()[..], &["-t", "f32"]].concat());
     assert_eq!(ran.stderr, "");
     let expected = &Golden::read("parameters").files[0];
-    assert_eq!(sha256(&fs::read(sandbox.path("out/f32.gguf")).unwrap()), expected.1);
+    assert_eq!(sha256(&sandbox.read("out/f32.gguf")), expected.1);
 }
 
 #[test]
@@ -389,40 +384,22 @@ fn mismatched_parameter_pairs_are_refused() {
 #[test]
 fn tokenizer_next_to_adapter_is_ignored_with_note() {
     let (sandbox, _) = place("patterns", &Golden::read("patterns"));
-    let call = || {
-        sandbox
-            .convert(&["llama-head-dim", "out/x.gguf", "-t", "q8_0", "--lora", "adapter-0", "--dry-run"])
-            .stderr
-    };
+    let call =
+        || sandbox.convert(&words("llama-head-dim out/x.gguf -t q8_0 --lora adapter-0 --dry-run")).stderr;
     assert!(!call().contains("is ignored"), "{}", call());
     // The same as the base model's, in other bytes.
-    let config = fs::read_to_string(sandbox.path("llama-head-dim/tokenizer_config.json")).unwrap();
-    fs::write(sandbox.path("adapter-0/tokenizer_config.json"), format!(" {config}")).unwrap();
+    let config = sandbox.text("llama-head-dim/tokenizer_config.json");
+    sandbox.write("adapter-0/tokenizer_config.json", format!(" {config}"));
     assert!(!call().contains("is ignored"), "{}", call());
-    fs::write(sandbox.path("adapter-0/chat_template.jinja"), "{{ messages }}").unwrap();
-    fs::write(sandbox.path("adapter-0/added_tokens.json"), "{\"<new>\": 384}").unwrap();
+    sandbox.write("adapter-0/chat_template.jinja", "{{ messages }}");
+    sandbox.write("adapter-0/added_tokens.json", "{\"<new>\": 384}");
     let note = "note: adapter `adapter-0`: its own tokenizer or chat template is ignored: `added_tokens.json`, `chat_template.jinja`\n";
     assert!(call().contains(note), "{}", call());
 }
 
-/// A safetensors file of f32.
-fn safetensors(tensors: &[(String, [usize; 2])]) -> Vec<u8> {
-    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-    for (index, (name, shape)) in (0..).zip(tensors) {
-        let begin = data.len();
-        for element in 0..shape[0] * shape[1] {
-            data.extend(testkit::normal(index, element as u64).to_le_bytes());
-        }
-        let entry = serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": [begin, data.len()]});
-        header.insert(name.clone(), entry);
-    }
-    let header = serde_json::to_vec(&header).unwrap();
-    [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
-}
-
 /// The tensors of a file by name.
 fn tensors_of(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<u8>> {
-    let file = gguf::File::open(&sandbox.path(file)).unwrap();
+    let file = sandbox.file(file);
     let tensors = file.tensors().iter();
     tensors.map(|tensor| (tensor.name.clone(), file.data(tensor).unwrap().to_vec())).collect()
 }
@@ -432,21 +409,20 @@ fn tensors_of(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<u8>> {
 fn quantized_base_merges_as_decoded() {
     for form in ["fp8-block", "gptq-4bit-order", "packed-4bit-zeros"] {
         let sandbox = Sandbox::with_form(form);
-        let config = fs::read(sandbox.path(form).join("config.json")).unwrap();
-        let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
-        let [width, inner] =
-            ["hidden_size", "intermediate_size"].map(|key| config[key].as_u64().unwrap() as usize);
-        let mut pairs = Vec::new();
+        let config = sandbox.json(&format!("{form}/config.json"));
+        let [width, inner] = ["hidden_size", "intermediate_size"].map(|key| config[key].as_u64().unwrap());
+        let mut pairs = Tensors::new();
         for (module, n_outputs, n_inputs) in
             [("self_attn.q_proj", width, width), ("mlp.down_proj", width, inner)]
         {
-            let name = |half: &str| format!("base_model.model.model.layers.1.{module}.lora_{half}.weight");
-            pairs.extend([(name("A"), [3, n_inputs]), (name("B"), [n_outputs, 3])]);
+            for (half, shape) in [("A", [3, n_inputs]), ("B", [n_outputs, 3])] {
+                let name = format!("base_model.model.model.layers.1.{module}.lora_{half}.weight");
+                pairs.insert(name, floats(pairs.len() as u64, &shape));
+            }
         }
-        fs::create_dir(sandbox.path("adapter")).unwrap();
-        fs::write(sandbox.path("adapter/adapter_model.safetensors"), safetensors(&pairs)).unwrap();
+        sandbox.write_tensors("adapter/adapter_model.safetensors", &pairs);
         let config = r#"{"peft_type": "LORA", "r": 3, "lora_alpha": 64}"#;
-        fs::write(sandbox.path("adapter/adapter_config.json"), config).unwrap();
+        sandbox.write("adapter/adapter_config.json", config);
 
         for call in [
             &[form, "out/plain.gguf"][..],

@@ -3,25 +3,16 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, sha256, silent};
+use crate::common::{Output, Sandbox, read_json, sha256, silent, succeed, words};
 use serde_json::{Value as Json, json};
 
 fn expected(name: &str) -> Json {
-    serde_json::from_slice(&fs::read(testkit::projector(name).join("expected.json")).unwrap()).unwrap()
-}
-
-/// Changes the config of the checkpoint `name`.
-fn change(sandbox: &Sandbox, name: &str, change: impl FnOnce(&mut Json)) {
-    let path = sandbox.path(name).join("config.json");
-    let mut config: Json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    change(&mut config);
-    fs::write(path, config.to_string()).unwrap();
+    read_json(testkit::projector(name).join("expected.json"))
 }
 
 /// A run that fails and leaves nothing.
 fn refused(sandbox: &Sandbox, ran: &Output, message: &str) {
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains(message), "{}", ran.stderr);
+    ran.ends_and_says(1, message);
     assert!(sandbox.listing("out").is_empty());
 }
 
@@ -41,21 +32,20 @@ fn one_run_writes_model_and_projector() {
     let (sandbox, expected) = (Sandbox::with_projector("qwen3vl"), expected("qwen3vl"));
     let pre = ["--pre", "llama-bpe"];
     let run = |args: &[&str]| {
-        let ran = sandbox.convert(&[&["qwen3vl"], args, &pre[..]].concat());
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        succeed(sandbox.convert(&[&["qwen3vl"], args, &pre[..]].concat()));
     };
     // The same bytes as each alone, with a separate type.
     run(&["out/m.gguf", "-t", "q4_k_m", "-q"]);
-    let alone = fs::read(sandbox.path("out/m.gguf")).unwrap();
-    run(&["out/m.gguf", "-t", "q4_k_m", "--with-mmproj", "-q", "--force"]);
-    assert_eq!(fs::read(sandbox.path("out/m.gguf")).unwrap(), alone);
-    let projector = fs::read(sandbox.path("out/mmproj-m.gguf")).unwrap();
+    let alone = sandbox.read("out/m.gguf");
+    run(&words("out/m.gguf -t q4_k_m --with-mmproj -q --force"));
+    assert_eq!(sandbox.read("out/m.gguf"), alone);
+    let projector = sandbox.read("out/mmproj-m.gguf");
     assert_eq!(sha256(&projector), expected["whole"]["f16"]);
-    run(&["out/n.gguf", "-t", "q4_k_m", "--with-mmproj", "--mmproj-type", "q8_0", "-q"]);
-    let projector = fs::read(sandbox.path("out/mmproj-n.gguf")).unwrap();
+    run(&words("out/n.gguf -t q4_k_m --with-mmproj --mmproj-type q8_0 -q"));
+    let projector = sandbox.read("out/mmproj-n.gguf");
     assert_eq!(sha256(&projector), expected["whole"]["q8_0"]);
     // A float of the model is the projector's type as well; names are the convention's.
-    run(&["out/", "-t", "bf16", "--with-mmproj", "-q"]);
+    run(&words("out/ -t bf16 --with-mmproj -q"));
     let name = expected["file_name"]["bf16"].as_str().unwrap();
     assert_eq!(sha256(&fs::read(sandbox.path("out").join(name)).unwrap()), expected["whole"]["bf16"]);
     assert_eq!(sandbox.listing("out").len(), 6);
@@ -64,34 +54,36 @@ fn one_run_writes_model_and_projector() {
 #[test]
 fn model_without_projector_is_refused() {
     let text = Sandbox::with_golden("llama");
-    let ran = text.convert(&["mmproj", "llama", "out/x", "-t", "f16"]);
+    let ran = text.convert(&words("mmproj llama out/x -t f16"));
     refused(&text, &ran, "class `LlamaForCausalLM` has no projector; nearest of those that have one: ");
-    let ran = text.convert(&["llama", "out/x", "--with-mmproj", "-t", "f16"]);
+    let ran = text.convert(&words("llama out/x --with-mmproj -t f16"));
     refused(&text, &ran, "class `LlamaForCausalLM` has no projector");
 
     let bare = Sandbox::with_projector("qwen3vl");
     fs::remove_file(bare.path("qwen3vl").join("preprocessor_config.json")).unwrap();
-    let ran = bare.convert(&["mmproj", "qwen3vl", "out/x", "-t", "f16"]);
+    let ran = bare.convert(&words("mmproj qwen3vl out/x -t f16"));
     refused(&bare, &ran, "no preprocessor_config.json and no processor_config.json");
-    let ran = bare.convert(&["qwen3vl", "out/x", "--with-mmproj", "-t", "f16", "--pre", "llama-bpe"]);
+    let ran = bare.convert(&words("qwen3vl out/x --with-mmproj -t f16 --pre llama-bpe"));
     refused(&bare, &ran, "no preprocessor_config.json and no processor_config.json");
     fs::write(bare.path("qwen3vl").join("preprocessor_config.json"), "{}").unwrap();
-    let ran = bare.convert(&["mmproj", "qwen3vl", "out/x", "-t", "f16"]);
+    let ran = bare.convert(&words("mmproj qwen3vl out/x -t f16"));
     refused(&bare, &ran, "preprocessor_config.json: missing key `image_mean`");
     fs::write(bare.path("qwen3vl").join("preprocessor_config.json"), "[1").unwrap();
-    let ran = bare.convert(&["mmproj", "qwen3vl", "out/x", "-t", "f16"]);
+    let ran = bare.convert(&words("mmproj qwen3vl out/x -t f16"));
     refused(&bare, &ran, "preprocessor_config.json");
 
     // A text model that kept the class of the whole.
     let cut = Sandbox::with_golden("llama");
-    change(&cut, "llama", |config| {
+    cut.edit_json("llama/config.json", |config| {
         config["architectures"] = json!(["Qwen3VLForConditionalGeneration"]);
         config["vision_config"] = json!({"depth": 2, "num_heads": 2, "deepstack_visual_indexes": []});
     });
-    let ran = cut.convert(&["mmproj", "llama", "out/x", "-t", "f16"]);
+    let ran = cut.convert(&words("mmproj llama out/x -t f16"));
     refused(&cut, &ran, "no tensor of a projector (`qwen3vl`) among the ");
-    change(&cut, "llama", |config| drop(config.as_object_mut().unwrap().remove("vision_config")));
-    let ran = cut.convert(&["mmproj", "llama", "out/x", "-t", "f16"]);
+    cut.edit_json("llama/config.json", |config| {
+        drop(config.as_object_mut().unwrap().remove("vision_config"))
+    });
+    let ran = cut.convert(&words("mmproj llama out/x -t f16"));
     refused(&cut, &ran, "config.json: missing key `vision_config`");
 }
 
@@ -107,8 +99,8 @@ fn configs_contradicting_tower_are_refused() {
         ("hidden_size", json!(-1), "`vision_config.hidden_size`"),
     ] {
         let sandbox = Sandbox::with_projector("qwen3vl");
-        change(&sandbox, "qwen3vl", |config| config["vision_config"][key] = value.clone());
-        let ran = sandbox.convert(&["mmproj", "qwen3vl", "out/x", "-t", "f16"]);
+        sandbox.edit_json("qwen3vl/config.json", |config| config["vision_config"][key] = value.clone());
+        let ran = sandbox.convert(&words("mmproj qwen3vl out/x -t f16"));
         refused(&sandbox, &ran, message);
     }
 }

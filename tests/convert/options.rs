@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, golden, sha256};
-use serde_json::Value as Json;
+use crate::common::{Output, Sandbox, golden, sha256, succeed, words};
 
 #[test]
 fn vocabulary_file_matches_reference() {
@@ -12,8 +11,7 @@ fn vocabulary_file_matches_reference() {
     for line in listing.lines().filter(|line| !line.starts_with('#')) {
         let [model, name, bytes, digest] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let sandbox = Sandbox::with_golden(model);
-        let expected: Json =
-            serde_json::from_slice(&fs::read(sandbox.path(model).join("expected.json")).unwrap()).unwrap();
+        let expected = sandbox.json(&format!("{model}/expected.json"));
         let mut args = vec![model, "out", "--vocab-only", "-q"];
         let pre = expected["pre"].as_str().unwrap();
         if pre != "default" {
@@ -24,8 +22,7 @@ fn vocabulary_file_matches_reference() {
         assert_eq!(sandbox.outputs(), [name], "{model}");
         let have = fs::read(sandbox.path("out").join(name)).unwrap();
         assert_eq!((have.len().to_string().as_str(), sha256(&have).as_str()), (bytes, digest), "{model}");
-        let shown = sandbox.inspect(&["show", &format!("out/{name}"), "--json"]);
-        assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+        succeed(sandbox.inspect(&["show", &format!("out/{name}"), "--json"]));
         n += 1;
     }
     assert!(n >= 6, "{n} checkpoints");
@@ -33,7 +30,7 @@ fn vocabulary_file_matches_reference() {
 
 /// Names of the tensors of a file.
 fn tensors(sandbox: &Sandbox, file: &str) -> Vec<String> {
-    let file = gguf::File::open(&sandbox.path(file)).unwrap();
+    let file = sandbox.file(file);
     file.tensors().iter().map(|tensor| tensor.name.clone()).collect()
 }
 
@@ -53,7 +50,7 @@ fn mtp_layers_can_be_excluded_or_extracted() {
     assert!(!whole.starts_with("mtp-") && alone.starts_with("mtp-"), "{outputs:?}");
     let whole = tensors(&sandbox, &format!("out/{whole}"));
     let alone = tensors(&sandbox, &format!("out/{alone}"));
-    assert_eq!(convert(&["--no-mtp"]).code, Some(0));
+    succeed(convert(&["--no-mtp"]));
     let outputs = sandbox.outputs();
     let without = outputs.iter().find(|name| !name.starts_with("mtp-")).unwrap();
     let without = tensors(&sandbox, &format!("out/{without}"));
@@ -69,21 +66,16 @@ fn mtp_layers_can_be_excluded_or_extracted() {
     );
     // Announced and absent: nothing to take alone.
     let sandbox = Sandbox::with_golden("glm4moe");
-    let ran = sandbox.convert(&["glm4moe", "out/x.gguf", "-t", "f32", "-q", "--mtp", "--pre", "llama-bpe"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(
-        ran.stderr.contains("the checkpoint has no layers that predict more than the next token"),
-        "{}",
-        ran.stderr
-    );
+    let ran = sandbox.convert(&words("glm4moe out/x.gguf -t f32 -q --mtp --pre llama-bpe"));
+    ran.ends_and_says(1, "the checkpoint has no layers that predict more than the next token");
     let sandbox = Sandbox::with_golden("llama");
     for option in ["--mtp", "--no-mtp"] {
         let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", option]);
         assert_eq!(ran.code, Some(1), "{option}");
-        assert!(ran.stderr.contains("architecture `llama` has no layers that predict"), "{}", ran.stderr);
+        ran.says("architecture `llama` has no layers that predict");
         assert!(sandbox.outputs().is_empty());
     }
-    let both = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "--mtp", "--no-mtp"]);
+    let both = sandbox.convert(&words("llama out/x.gguf -t f32 --mtp --no-mtp"));
     assert_eq!(both.code, Some(2));
 }
 
@@ -93,9 +85,8 @@ fn draft_requires_its_target_model() {
     crate::common::copy_folder(&testkit::checkpoint("llama-llama3"), &sandbox.path("target"));
     let args = ["eagle3", "out/x.gguf", "-t", "f32", "-q", "--pre", "llama-bpe"];
     let ran = sandbox.convert(&args);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("a draft, which takes tokenizer and sizes"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("with `--target-model-dir DIR`"), "{}", ran.stderr);
+    ran.ends_and_says(1, "a draft, which takes tokenizer and sizes");
+    ran.says("with `--target-model-dir DIR`");
     assert!(sandbox.outputs().is_empty());
     // Weights of the target are not looked at.
     fs::remove_file(sandbox.path("target/model.safetensors")).unwrap();
@@ -106,8 +97,7 @@ fn draft_requires_its_target_model() {
     // One token of the target for two of the draft's, or one beyond its vocabulary, is a broken table.
     sandbox.edit("target/config.json", "\"vocab_size\": 384", "\"vocab_size\": 100");
     let ran = with(&["--target-model-dir", "target", "--force"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("tensor `d2t`: token "), "{}", ran.stderr);
+    ran.ends_and_says(1, "tensor `d2t`: token ");
     let ran = with(&["--target-model-dir", "nowhere", "--force"]);
     assert_ne!(ran.code, Some(0));
 }
@@ -115,19 +105,18 @@ fn draft_requires_its_target_model() {
 #[test]
 fn vocabulary_needs_no_weights() {
     let sandbox = Sandbox::with_golden("llama");
-    let ran = sandbox.convert(&["vocab", "llama", "out/with.gguf", "-t", "f16", "-q"]);
+    let ran = sandbox.convert(&words("vocab llama out/with.gguf -t f16 -q"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
     // Without weights the reference notes f16.
-    let ran = sandbox.convert(&["vocab", "llama", "out/without.gguf", "--json", "-q"]);
+    let ran = sandbox.convert(&words("vocab llama out/without.gguf --json -q"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let report: Json = serde_json::from_str(&ran.stdout).unwrap();
+    let report = ran.json();
     assert_eq!((&report["tokens"], &report["tokenizer"]), (&384.into(), &"llama".into()));
     let file = |name: &str| fs::read(sandbox.path("out").join(name)).unwrap();
     assert!(file("with.gguf") == file("without.gguf"));
     assert_eq!(report["bytes"], file("with.gguf").len());
-    let ran = sandbox.convert(&["vocab", "llama", "out/dry.gguf", "--dry-run", "-q"]);
-    assert_eq!(ran.code, Some(0));
+    let ran = succeed(sandbox.convert(&words("vocab llama out/dry.gguf --dry-run -q")));
     assert!(ran.stdout.starts_with("out/dry.gguf: llama, 384 tokens of kind llama, "), "{}", ran.stdout);
     assert_eq!(sandbox.outputs(), ["with.gguf", "without.gguf"]);
     for wrong in [&["-t", "q4_k_m"][..], &["-t", "f16,f32"], &["--to", "hf"], &["--pure"]] {
@@ -138,10 +127,9 @@ fn vocabulary_needs_no_weights() {
 
 #[test]
 fn unknown_class_is_identified_by_tensors() {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "out/plain.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_converted("llama", "out/plain.gguf", "f32");
     sandbox.edit("llama/config.json", "LlamaForCausalLM", "ZebraForCausalLM");
-    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q"]);
+    let ran = sandbox.convert(&words("llama out/x.gguf -t f32 -q"));
     assert_eq!(ran.code, Some(1));
     let first = ran.stderr.lines().next().unwrap();
     assert!(
@@ -155,9 +143,9 @@ fn unknown_class_is_identified_by_tensors() {
     assert_eq!(sandbox.outputs(), ["plain.gguf"]);
     // Tables that fit equally well come in the order of their names' likeness.
     sandbox.edit("llama/config.json", "ZebraForCausalLM", "LamaForCausalLM");
-    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q"]);
-    assert!(ran.stderr.contains("of its 21 tensors 21 in `llama`, 21 in `"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("hint: try `--arch-as llama`; "), "{}", ran.stderr);
+    let ran = sandbox.convert(&words("llama out/x.gguf -t f32 -q"));
+    ran.says("of its 21 tensors 21 in `llama`, 21 in `");
+    ran.says("hint: try `--arch-as llama`; ");
 
     // By the name of an architecture and by the name of a class.
     for name in ["llama", "LlamaForCausalLM"] {
@@ -166,14 +154,13 @@ fn unknown_class_is_identified_by_tensors() {
         let file = |name: &str| fs::read(sandbox.path("out").join(name)).unwrap();
         assert!(file("plain.gguf") == file("as.gguf"), "{name}");
     }
-    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", "--arch-as", "lama"]);
+    let ran = sandbox.convert(&words("llama out/x.gguf -t f32 -q --arch-as lama"));
     assert_eq!(ran.code, Some(1));
     let expected = "error: llama: no architecture or class is called `lama`; nearest known: llama, ";
-    assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
+    ran.begins(expected);
     // A table that does not fit says which tensors have no place.
-    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "f32", "-q", "--arch-as", "starcoder2"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("without a place in this architecture: `"), "{}", ran.stderr);
+    let ran = sandbox.convert(&words("llama out/x.gguf -t f32 -q --arch-as starcoder2"));
+    ran.ends_and_says(1, "without a place in this architecture: `");
 }
 
 #[test]
@@ -186,8 +173,7 @@ fn architecture_list_matches_table() {
         let line = ran.stdout.lines().find(|line| line.split_whitespace().next() == Some(arch.name)).unwrap();
         assert!(line.contains(arch.example) && arch.classes.iter().all(|class| line.contains(class.name)));
     }
-    let ran = sandbox.convert(&["--list-architectures", "--json"]);
-    let listed: Json = serde_json::from_str(&ran.stdout).unwrap();
+    let listed = sandbox.convert(&["--list-architectures", "--json"]).json();
     let names: Vec<&str> = listed.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert!(names.iter().eq(&arch::ARCHES.iter().map(|arch| arch.name).collect::<Vec<_>>()));
     assert_eq!(sandbox.convert(&["export", "--list-architectures"]).code, Some(2));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use crate::common::{Checkpoint, Output, Sandbox, golden, sha256, silent};
+use crate::common::{Checkpoint, Output, Sandbox, golden, sha256, silent, succeed, words};
 
 /// Note of the reference's converter about the tokenizer of these checkpoints.
 const NOTE: &str = "note: `tokenizer.model` makes one space of several; llama.cpp keeps them: a text with runs of \
@@ -33,7 +33,7 @@ fn every_type_matches_reference() {
     for (name, n_bytes, digest) in &rows {
         let ran = sandbox.convert(&["llama", "out/{ftype}.gguf", "--type", name, "--quiet"]);
         assert_eq!(ran, silent(), "{name}");
-        let bytes = fs::read(sandbox.path(&format!("out/{name}.gguf"))).unwrap();
+        let bytes = sandbox.read(&format!("out/{name}.gguf"));
         assert_eq!((bytes.len() as u64, sha256(&bytes)), (*n_bytes, digest.clone()), "{name}");
         compared.insert(name.as_str());
     }
@@ -71,7 +71,7 @@ fn thread_count_changes_no_byte() {
 fn via_bf16_keeps_bf16_checkpoint_bytes() {
     let sandbox = Sandbox::with_golden("llama");
     let digest = two_step().into_iter().find(|row| row.0 == "q4_k_m").unwrap().2;
-    let ran = sandbox.convert(&["llama", "out/x", "-t", "q4_k_m", "-q", "--via", "bf16"]);
+    let ran = sandbox.convert(&words("llama out/x -t q4_k_m -q --via bf16"));
     assert_eq!(ran, silent());
     assert_eq!(sandbox.listing("out")["x"], digest);
 }
@@ -89,7 +89,7 @@ fn outputs_have_conventional_names() {
     assert!(sandbox.path(name).is_file());
     // A folder; an alias is named by what it stands for.
     assert_eq!(sandbox.convert(&["llama", "out", "-t", "q4_k"]), wrote(&format!("out/{name}")));
-    assert_eq!(sandbox.convert(&["llama", "out/", "-t", "Q4_K_M", "--force"]), wrote(&format!("out/{name}")));
+    assert_eq!(sandbox.convert(&words("llama out/ -t Q4_K_M --force")), wrote(&format!("out/{name}")));
     // A template.
     assert_eq!(
         sandbox.convert(&["llama", "out/{FTYPE}-{ftype}", "-t", "q4_K_m"]),
@@ -112,7 +112,7 @@ fn dry_run_reads_no_weights() {
     let sandbox = Sandbox::with_golden("llama");
     // A NaN shows that weights are not looked at; the real run below stops at it.
     poison(&sandbox, "model.layers.1.mlp.down_proj.weight", 3 * 512 + 7, 0x7fc0);
-    let ran = sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run"]);
+    let ran = sandbox.convert(&words("llama out --type q4_k_m,f16 --dry-run"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), NOTE));
     let expected = fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/gguf-convert-dry-run.txt"),
@@ -121,15 +121,14 @@ fn dry_run_reads_no_weights() {
     assert_eq!(ran.stdout, expected);
     assert!(expected.lines().all(|line| line.chars().count() <= 80), "{expected}");
     assert!(sandbox.outputs().is_empty());
-    let summary =
-        sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run", "--no-tensors", "-q"]);
+    let summary = sandbox.convert(&words("llama out --type q4_k_m,f16 --dry-run --no-tensors -q"));
     assert!(
         summary.stdout.contains("out/Llama-1.4M-F16.gguf: F16 of llama") && !summary.stdout.contains("blk.0")
     );
 
-    let json = sandbox.convert(&["llama", "out", "--type", "q4_k_m,f16", "--dry-run", "--json", "-q"]);
+    let json = sandbox.convert(&words("llama out --type q4_k_m,f16 --dry-run --json -q"));
     assert_eq!((json.code, json.stderr.as_str()), (Some(0), ""));
-    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = json.json();
     assert_eq!(json["dry_run"], true);
     assert_eq!(json["architecture"], "llama");
     let output = &json["outputs"][0];
@@ -145,12 +144,12 @@ fn dry_run_reads_no_weights() {
 #[test]
 fn json_lists_written_files() {
     let sandbox = Sandbox::with_golden("llama");
-    let ran = sandbox.convert(&["llama", "out", "--type", "q8_0", "--json", "-q"]);
+    let ran = sandbox.convert(&words("llama out --type q8_0 --json -q"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = ran.json();
     assert_eq!(json["dry_run"], false);
     let path = json["outputs"][0]["path"].as_str().unwrap();
-    let bytes = fs::read(sandbox.path(path)).unwrap();
+    let bytes = sandbox.read(path);
     assert_eq!(json["outputs"][0]["bytes"], bytes.len());
     // A tensor lies where the report says: the first row of the reference's listing.
     let tensors = json["outputs"][0]["tensors"].as_array().unwrap();
@@ -180,14 +179,10 @@ fn indivisible_rows_fall_back_with_note() {
 
 /// Sets one element of a bf16 tensor in `llama/model.safetensors`.
 fn poison(sandbox: &Sandbox, tensor: &str, index: usize, bits: u16) {
-    let path = sandbox.path("llama/model.safetensors");
-    let mut bytes = fs::read(&path).unwrap();
-    let header_len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header_len]).unwrap();
-    let begin = header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
-    let at = 8 + header_len + begin + 2 * index;
+    let mut bytes = sandbox.read("llama/model.safetensors");
+    let at = testkit::place_in_safetensors(&bytes, tensor).start + 2 * index;
     bytes[at..at + 2].copy_from_slice(&bits.to_le_bytes());
-    fs::write(&path, bytes).unwrap();
+    sandbox.write("llama/model.safetensors", bytes);
 }
 
 #[test]
@@ -226,30 +221,29 @@ fn value_beyond_type_range_is_named() {
              hint: choose a type with a wider range (bf16, f32) for this tensor\n"
         ),
     };
-    assert_eq!(sandbox.convert(&["llama", "out", "-q", "-t", "f16"]), expected("f16"));
+    assert_eq!(sandbox.convert(&words("llama out -q -t f16")), expected("f16"));
     assert!(sandbox.outputs().is_empty());
-    let ran = sandbox.convert(&["llama", "out", "-q", "-t", "q8_0"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("is beyond what q8_0 can hold"), "{}", ran.stderr);
+    let ran = sandbox.convert(&words("llama out -q -t q8_0"));
+    ran.ends_and_says(1, "is beyond what q8_0 can hold");
     assert!(sandbox.outputs().is_empty());
-    assert_eq!(sandbox.convert(&["llama", "out", "-q", "-t", "bf16"]), silent());
+    assert_eq!(sandbox.convert(&words("llama out -q -t bf16")), silent());
 }
 
 #[test]
 fn existing_output_stays_unless_forced() {
     let sandbox = Sandbox::with_golden("llama");
-    fs::write(sandbox.path("out/x.gguf"), "mine").unwrap();
-    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q"]);
+    sandbox.write("out/x.gguf", "mine");
+    let ran = sandbox.convert(&words("llama out/x.gguf -t q4_0 -q"));
     let stderr = "error: `out/x.gguf` exists already\nhint: use --force to overwrite it\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), stderr));
-    assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap(), b"mine");
-    assert_eq!(sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q", "--force"]), silent());
+    assert_eq!(sandbox.read("out/x.gguf"), b"mine");
+    assert_eq!(sandbox.convert(&words("llama out/x.gguf -t q4_0 -q --force")), silent());
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
-    assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap()[..4], *b"GGUF");
+    assert_eq!(sandbox.read("out/x.gguf")[..4], *b"GGUF");
     // A failed run leaves the old file whole, even when it was to be replaced.
     poison(&sandbox, "lm_head.weight", 0, 0x7fc0);
     let before = sandbox.listing("out");
-    assert_eq!(sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "-q", "--force"]).code, Some(1));
+    assert_eq!(sandbox.convert(&words("llama out/x.gguf -t q4_0 -q --force")).code, Some(1));
     assert_eq!(sandbox.listing("out"), before);
 }
 
@@ -283,11 +277,11 @@ fn output_inside_input_is_refused() {
             let ran = sandbox.convert(&["llama", link, "-t", "q4_0", "-q", "--force"]);
             assert_eq!(ran.code, Some(1), "{link}");
             let inside = format!("error: output `{link}` lies inside the input folder\n");
-            assert!(ran.stderr.starts_with(&inside), "{}", ran.stderr);
+            ran.begins(&inside);
         }
         assert_eq!(sandbox.listing("llama"), before);
     }
-    let ran = sandbox.convert(&["llama", "nowhere/x.gguf", "-t", "q4_0", "-q"]);
+    let ran = sandbox.convert(&words("llama nowhere/x.gguf -t q4_0 -q"));
     assert_eq!(
         (ran.code, ran.stderr.as_str()),
         (Some(1), "error: folder `nowhere` does not exist\nhint: make it first\n")
@@ -496,8 +490,7 @@ fn wrong_calls_end_with_code_2() {
     }
     assert!(sandbox.outputs().is_empty());
     let missing = sandbox.convert(&["nowhere", "out", "--type", "q4_0"]);
-    assert_eq!(missing.code, Some(1));
-    assert!(missing.stderr.starts_with("error: nowhere: "), "{}", missing.stderr);
+    missing.ends_and_begins(1, "error: nowhere: ");
 
     let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
     let output = command.args(["llama", "out", "-t", "q4_0"]).env("GGUF_CPU_LEVEL", "mmx").output().unwrap();
@@ -543,23 +536,20 @@ fn reranker_is_not_a_generating_model() {
     let ran = sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32"]);
     assert_eq!(ran.code, Some(1));
     // Its tokenizer is too small for the two tokens that a reranker answers with.
-    assert!(ran.stderr.contains("a reranker, whose tokenizer lacks"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("--arch-as qwen3"), "{}", ran.stderr);
+    ran.says("a reranker, whose tokenizer lacks");
+    ran.says("--arch-as qwen3");
     assert!(!sandbox.path("out.gguf").exists());
-    let ran =
-        sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32", "--arch-as", "qwen3", "-q"]);
+    let ran = sandbox.convert(&words("Qwen3-Reranker-0.6B out.gguf --type f32 --arch-as qwen3 -q"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     // By a title of its README, as in the reference; a mention is not a title.
     let sandbox = Sandbox::with_golden("qwen3");
     let args = ["qwen3", "out.gguf", "--type", "f32", "-q", "--force"];
-    fs::write(sandbox.path("qwen3/README.md"), "---\nlicense: mit\n---\n# Small\nUnlike Qwen3-Reranker.\n")
-        .unwrap();
-    assert_eq!(sandbox.convert(&args).code, Some(0));
+    sandbox.write("qwen3/README.md", "---\nlicense: mit\n---\n# Small\nUnlike Qwen3-Reranker.\n");
+    succeed(sandbox.convert(&args));
     fs::remove_file(sandbox.path("out.gguf")).unwrap();
-    fs::write(sandbox.path("qwen3/README.md"), "---\nlicense: mit\n---\n# Qwen3-Reranker-0.6B\n").unwrap();
+    sandbox.write("qwen3/README.md", "---\nlicense: mit\n---\n# Qwen3-Reranker-0.6B\n");
     let ran = sandbox.convert(&args);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("a reranker, whose tokenizer lacks"), "{}", ran.stderr);
+    ran.ends_and_says(1, "a reranker, whose tokenizer lacks");
     assert!(!sandbox.path("out.gguf").exists());
 }
 
@@ -568,26 +558,24 @@ fn reranker_is_not_a_generating_model() {
 #[test]
 fn arch_as_lists_differences() {
     let keys = |sandbox: &Sandbox| -> Vec<String> {
-        let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
+        let file = sandbox.file("out.gguf");
         file.metadata().iter().map(|(key, _)| key.clone()).collect()
     };
     // GLM 4.7 Flash is written as `deepseek2` by its own row too, which adds keys to those of DeepSeek.
     let sandbox = Sandbox::with_golden("glm4-moe-lite-old");
     let args = ["glm4-moe-lite-old", "out.gguf", "--type", "f32", "--pre", "llama-bpe", "--force"];
-    assert_eq!(sandbox.convert(&args).code, Some(0));
+    succeed(sandbox.convert(&args));
     let own = keys(&sandbox);
-    let ran = sandbox.convert(&[&args[..], &["--arch-as", "deepseek2"]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = succeed(sandbox.convert(&[&args[..], &["--arch-as", "deepseek2"]].concat()));
     let note = "note: `Glm4MoeLiteForCausalLM` is `glm4-moe-lite` by the table; as `deepseek2` it may be another model";
-    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    ran.says(note);
     let plain = keys(&sandbox);
     assert!(plain.iter().all(|key| own.contains(key)), "{plain:?} {own:?}");
 
     // Qwen 2.5 VL as a plain Qwen 2 has no sections of rotated dimensions, which is reported.
     let sandbox = Sandbox::with_golden("qwen2.5vl");
     let args = ["qwen2.5vl", "out.gguf", "--type", "f32", "--pre", "llama-bpe", "--arch-as", "qwen2"];
-    let ran = sandbox.convert(&args);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = succeed(sandbox.convert(&args));
     let note = "is `qwen2vl` by the table; as `qwen2` it may be another model";
-    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+    ran.says(note);
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::common::{Output, Sandbox, copy_folder, signal};
+use crate::common::{Output, Sandbox, copy_folder, signal, succeed};
 use crate::hub_server::{COMMIT, Fault, HubServer, TOKEN};
 
 const WEIGHTS: &str = "model.safetensors";
@@ -30,9 +30,8 @@ fn folder(name: &str) -> Sandbox {
 }
 
 fn local(sandbox: &Sandbox, file_type: &str) -> Vec<u8> {
-    let ran = sandbox.convert(&["model", "out/local.gguf", "-t", file_type, "-q"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    fs::read(sandbox.path("out/local.gguf")).unwrap()
+    succeed(sandbox.convert(&["model", "out/local.gguf", "-t", file_type, "-q"]));
+    sandbox.read("out/local.gguf")
 }
 
 fn command(sandbox: &Sandbox, server: &HubServer) -> Command {
@@ -60,7 +59,7 @@ fn convert(sandbox: &Sandbox, server: &HubServer, file_type: &str) -> Output {
 fn expect_same(sandbox: &Sandbox, server: &HubServer, file_type: &str, local: &[u8], what: &str) {
     let ran = convert(sandbox, server, file_type);
     assert_eq!(ran.code, Some(0), "{what}: {}", ran.stderr);
-    assert!(fs::read(sandbox.path("out/remote.gguf")).unwrap() == local, "{what}: other bytes");
+    assert!(sandbox.read("out/remote.gguf") == local, "{what}: other bytes");
     expect_nothing_left(sandbox, &["local.gguf", "remote.gguf"]);
     fs::remove_file(sandbox.path("out/remote.gguf")).unwrap();
 }
@@ -226,9 +225,8 @@ fn kept_download_is_reused() {
     let (sandbox, local, server) = place("llama");
     let args = ["org/model", "out/kept.gguf", "-t", "q4_k_m", "--force", "--keep"];
     server.fail(Fault::Cut(100_000), 3);
-    let ran = run(&sandbox, &server, &args);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(fs::read(sandbox.path("out/kept.gguf")).unwrap() == local);
+    succeed(run(&sandbox, &server, &args));
+    assert!(sandbox.read("out/kept.gguf") == local);
     let snapshot = sandbox.path("hf/hub/models--org--model/snapshots").join(COMMIT);
     for entry in fs::read_dir(sandbox.path("model")).unwrap() {
         let path = entry.unwrap().path();
@@ -244,7 +242,7 @@ fn kept_download_is_reused() {
     // The cache serves it now, without any request.
     server.reset();
     let ran = run(&sandbox, &server, &["org/model", "out/again.gguf", "-t", "q4_k_m"]);
-    assert!(ran.code == Some(0) && fs::read(sandbox.path("out/again.gguf")).unwrap() == local);
+    assert!(ran.code == Some(0) && sandbox.read("out/again.gguf") == local);
     assert!(server.log().is_empty());
     // Where a name is gone, its blob is used; where a blob is gone, it comes again.
     for gone in ["config.json", WEIGHTS] {
@@ -256,34 +254,20 @@ fn kept_download_is_reused() {
     fs::remove_file(fs::canonicalize(snapshot.join(WEIGHTS)).unwrap()).unwrap();
     server.fail(Fault::OtherByte, 1000);
     let ran = run(&sandbox, &server, &args);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("`model.safetensors`: its checksum should be"), "{}", ran.stderr);
+    ran.ends_and_says(1, "`model.safetensors`: its checksum should be");
     assert!(!snapshot.join(WEIGHTS).exists(), "what is wrong is not kept");
 }
 
 /// Cuts the weights of a folder into two files with an index.
 fn shard(folder: &Path) {
-    let bytes = fs::read(folder.join(WEIGHTS)).unwrap();
-    let n_header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let header: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(&bytes[8..8 + n_header]).unwrap();
+    let tensors = testkit::read_safetensors(&fs::read(folder.join(WEIGHTS)).unwrap());
+    let tensors: Vec<_> = tensors.iter().collect();
     let mut map = serde_json::Map::new();
-    let tensors: Vec<_> = header.iter().filter(|(name, _)| *name != "__metadata__").collect();
     for (number, half) in tensors.chunks(tensors.len().div_ceil(2)).enumerate() {
         let file = format!("model-0000{}-of-00002.safetensors", number + 1);
-        let (mut head, mut body) = (serde_json::Map::new(), Vec::new());
-        for (name, entry) in half {
-            let place = |i: usize| 8 + n_header + entry["data_offsets"][i].as_u64().unwrap() as usize;
-            let begin = body.len();
-            body.extend_from_slice(&bytes[place(0)..place(1)]);
-            let mut entry = (*entry).clone();
-            entry["data_offsets"] = serde_json::json!([begin, body.len()]);
-            head.insert((*name).clone(), entry);
-            map.insert((*name).clone(), file.clone().into());
-        }
-        let head = serde_json::to_vec(&head).unwrap();
-        let all = [&(head.len() as u64).to_le_bytes()[..], &head, &body].concat();
-        fs::write(folder.join(file), all).unwrap();
+        map.extend(half.iter().map(|(name, _)| ((*name).clone(), file.clone().into())));
+        let half = half.iter().map(|(name, (dtype, shape, bytes))| (&name[..], &dtype[..], shape, bytes));
+        fs::write(folder.join(file), testkit::safetensors(half)).unwrap();
     }
     let index = serde_json::json!({"metadata": {}, "weight_map": map});
     fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
@@ -351,8 +335,7 @@ fn weights_without_leading_header_download_whole() {
         server.fail(Fault::Cut(3000), 5);
         expect_same(&sandbox, &server, "q8_0", &local, name);
         server.reset();
-        let ran = run(&sandbox, &server, &["org/model", "out/vocab.gguf", "--vocab-only"]);
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        succeed(run(&sandbox, &server, &["org/model", "out/vocab.gguf", "--vocab-only"]));
         assert!(!server.log().iter().any(|request| request.at_storage), "a vocabulary needs no weights");
     }
 }
@@ -369,9 +352,8 @@ fn remote_adapter_merges_as_its_folder() {
     let server = HubServer::of(&sandbox.path("model"), is_weights);
     server.need_token();
     let convert = |out: &str, lora: &str| {
-        let ran = run(&sandbox, &server, &["base", out, "-t", "f32", "--lora", lora]);
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        fs::read(sandbox.path(out)).unwrap()
+        succeed(run(&sandbox, &server, &["base", out, "-t", "f32", "--lora", lora]));
+        sandbox.read(out)
     };
     let local = convert("out/local.gguf", "model=0.3");
     assert!(server.log().is_empty());

@@ -1,6 +1,6 @@
 //! `gguf-convert --repack`: notes about tensors whose codes are kept, and about decoded ones.
 
-use crate::common::Sandbox;
+use crate::common::{Sandbox, succeed, words};
 use serde_json::Value as Json;
 
 /// A listing without the line breaks inside its sentences.
@@ -18,8 +18,7 @@ fn reason_of<'a>(listing: &'a str, tensor: &str) -> &'a str {
 #[test]
 fn plan_lists_kept_tensors_and_reasons() {
     let sandbox = Sandbox::with_form("gptq-8bit-order");
-    let ran = sandbox.convert(&["gptq-8bit-order", "out/x", "-t", "q4_k_m", "--repack", "--dry-run"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = succeed(sandbox.convert(&words("gptq-8bit-order out/x -t q4_k_m --repack --dry-run")));
     let listing = unwrapped(&ran.stdout);
     let reason = reason_of(&listing, "blk.0.ffn_down.weight");
     assert!(reason.ends_with("decoded: groups of columns are in no order (act-order)"), "{reason}");
@@ -43,10 +42,9 @@ fn kept_tensors_are_listed_and_counted() {
     let summary = "repack: `blk.0.attn_k.weight` and 13 more kept, the same values as q4_0";
     assert!(listing.contains(summary), "{listing}");
 
-    let ran = sandbox.convert(&[&args[..], &["--json"]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains(summary), "{}", ran.stderr);
-    let report: Json = serde_json::from_str(&ran.stdout).unwrap();
+    let ran = succeed(sandbox.convert(&[&args[..], &["--json"]].concat()));
+    ran.says(summary);
+    let report = ran.json();
     let output = &report["outputs"][0];
     assert_eq!(output["repack"][0], summary);
     let tensors = output["tensors"].as_array().unwrap();
@@ -57,26 +55,18 @@ fn kept_tensors_are_listed_and_counted() {
     assert!(sandbox.listing("out").keys().eq(["x"]));
 
     // Without the option there is no note.
-    let ran = sandbox.convert(&["packed-4bit", "out/y", "-t", "q6_k", "--json"]);
+    let ran = sandbox.convert(&words("packed-4bit out/y -t q6_k --json"));
     assert!(!ran.stdout.contains("repack") && !ran.stderr.contains("repack"));
 }
 
 #[test]
 fn explicit_type_overrides_repack_with_note() {
     let sandbox = Sandbox::with_form("packed-4bit");
-    let ran = sandbox.convert(&[
-        "packed-4bit",
-        "out/x",
-        "-t",
-        "q6_k",
-        "--repack",
-        "--dry-run",
-        "--tensor-type",
-        "attn_q=q8_0",
-    ]);
+    let ran =
+        sandbox.convert(&words("packed-4bit out/x -t q6_k --repack --dry-run --tensor-type attn_q=q8_0"));
     let line = "repack: `blk.0.attn_q.weight` and 1 more decoded: another rule sets its type (requested: tensor type 1)";
     assert!(unwrapped(&ran.stdout).contains(line), "{}", ran.stdout);
-    let ran = sandbox.convert(&["packed-4bit", "out/x", "-t", "q6_k", "--repack", "--save-recipe", "r.json"]);
+    let ran = sandbox.convert(&words("packed-4bit out/x -t q6_k --repack --save-recipe r.json"));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }
 
@@ -86,9 +76,7 @@ fn nvfp4_blocks_are_kept_at_every_type() {
     let sandbox = Sandbox::with_form("nvfp4-modelopt");
     let dtypes = |args: &[&str]| -> Vec<(String, String)> {
         let plan = ["nvfp4-modelopt", "out/x", "-t", "q8_0", "--dry-run", "--json"];
-        let ran = sandbox.convert(&[&plan[..], args].concat());
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        let report: Json = serde_json::from_str(&ran.stdout).unwrap();
+        let report = succeed(sandbox.convert(&[&plan[..], args].concat())).json();
         let tensors = report["outputs"][0]["tensors"].as_array().unwrap();
         let text = |value: &Json| value.as_str().unwrap().to_owned();
         tensors.iter().map(|tensor| (text(&tensor["name"]), text(&tensor["dtype"]))).collect()

@@ -2,16 +2,8 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, golden};
+use crate::common::{Output, Sandbox, golden, succeed};
 use serde_json::{Value as Json, json};
-
-/// Changes a JSON file.
-fn edit(sandbox: &Sandbox, file: &str, change: impl FnOnce(&mut Json)) {
-    let path = sandbox.path(file);
-    let mut json: Json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    change(&mut json);
-    fs::write(&path, json.to_string()).unwrap();
-}
 
 /// The golden checkpoint, damaged, and what its conversion without weights said.
 fn vocab_only(name: &str, damage: impl FnOnce(&Sandbox), more: &[&str]) -> (Sandbox, Output) {
@@ -36,16 +28,13 @@ fn refused(name: &str, damage: impl FnOnce(&Sandbox), words: &str) {
 /// It must be converted with these words.
 fn warned(name: &str, damage: impl FnOnce(&Sandbox), words: &str) -> Sandbox {
     let (sandbox, ran) = vocab_only(name, damage, &[]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    ran.ends_and_says(0, words);
     sandbox
 }
 
 /// The value of a key in the file that was written.
 fn value(sandbox: &Sandbox, key: &str) -> Json {
-    let ran = sandbox.inspect(&["show", "out/x.gguf", "--json"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let json: Json = serde_json::from_str(&ran.stdout).unwrap();
+    let json = succeed(sandbox.inspect(&["show", "out/x.gguf", "--json"])).json();
     json["metadata"][key]["value"].clone()
 }
 
@@ -54,22 +43,22 @@ const CONFIG: &str = "llama-llama3/tokenizer_config.json";
 
 #[test]
 fn token_ids_with_gaps_or_duplicates() {
-    let twice = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(4));
+    let twice = |sandbox: &Sandbox| sandbox.edit_json(JSON, |json| json["model"]["vocab"]["!"] = json!(4));
     refused("llama-llama3", twice, "id 4 is given to two tokens: `!` and `\"`");
-    let hole = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(382));
+    let hole = |sandbox: &Sandbox| sandbox.edit_json(JSON, |json| json["model"]["vocab"]["!"] = json!(382));
     warned(
         "llama-llama3",
         hole,
         "3 ids below 382 have no token in `tokenizer.json`; unused tokens `[PAD...]` stand there",
     );
-    let beyond = |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["vocab"]["!"] = json!(384));
+    let beyond = |sandbox: &Sandbox| sandbox.edit_json(JSON, |json| json["model"]["vocab"]["!"] = json!(384));
     refused("llama-llama3", beyond, "token `!` has id 384, but the config's `vocab_size` is 384");
 }
 
 #[test]
 fn merges_of_unknown_tokens_are_refused() {
     let absent =
-        |sandbox: &Sandbox| edit(sandbox, JSON, |json| json["model"]["merges"][1] = json!(["a", "zz"]));
+        |sandbox: &Sandbox| sandbox.edit_json(JSON, |json| json["model"]["merges"][1] = json!(["a", "zz"]));
     refused(
         "llama-llama3",
         absent,
@@ -80,7 +69,8 @@ fn merges_of_unknown_tokens_are_refused() {
 #[test]
 fn non_numeric_scores_are_refused() {
     let text = |sandbox: &Sandbox| {
-        edit(sandbox, "xlm-roberta/tokenizer.json", |json| json["model"]["vocab"][7] = json!(["x", "NaN"]));
+        sandbox
+            .edit_json("xlm-roberta/tokenizer.json", |json| json["model"]["vocab"][7] = json!(["x", "NaN"]));
     };
     refused("xlm-roberta", text, "`tokenizer.json`: the score of token `x` is \"NaN\", not a number");
 }
@@ -88,11 +78,11 @@ fn non_numeric_scores_are_refused() {
 #[test]
 fn special_ids_out_of_range_are_handled() {
     let negative = |sandbox: &Sandbox| {
-        edit(sandbox, "llama-llama3/config.json", |json| json["bos_token_id"] = json!(-1))
+        sandbox.edit_json("llama-llama3/config.json", |json| json["bos_token_id"] = json!(-1))
     };
     refused("llama-llama3", negative, "`bos_token_id` is -1: a token id cannot be negative");
     let beyond = |sandbox: &Sandbox| {
-        edit(sandbox, "llama-llama3/config.json", |json| json["pad_token_id"] = json!(384))
+        sandbox.edit_json("llama-llama3/config.json", |json| json["pad_token_id"] = json!(384))
     };
     warned("llama-llama3", beyond, "`tokenizer.ggml.padding_token_id` is 384, but there are 384 tokens");
 }
@@ -101,10 +91,10 @@ fn special_ids_out_of_range_are_handled() {
 fn invalid_tokenizer_model() {
     let pointer = |sandbox: &Sandbox| {
         let text = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
-        fs::write(sandbox.path("llama/tokenizer.model"), text).unwrap();
+        sandbox.write("llama/tokenizer.model", text);
     };
     refused("llama", pointer, "`tokenizer.model` is a Git LFS pointer, expected the file itself");
-    let other = |sandbox: &Sandbox| fs::write(sandbox.path("llama/tokenizer.model"), "a text\n").unwrap();
+    let other = |sandbox: &Sandbox| sandbox.write("llama/tokenizer.model", "a text\n");
     refused("llama", other, "`tokenizer.model`: not a SentencePiece model: ");
 }
 
@@ -112,7 +102,7 @@ fn invalid_tokenizer_model() {
 fn conflicting_tokenizer_files_are_reported() {
     let other = |sandbox: &Sandbox| {
         let vocab = json!({"added_tokens": [], "model": {"type": "BPE", "vocab": {"<unk>": 0, "other": 2}, "merges": []}});
-        fs::write(sandbox.path("llama/tokenizer.json"), vocab.to_string()).unwrap();
+        sandbox.write("llama/tokenizer.json", vocab.to_string());
     };
     let words = "`tokenizer.model` and `tokenizer.json` disagree on 1 tokens: id 2 is `</s>` and `other`; \
                  `tokenizer.model` is taken: it has the scores, and the reference takes it";
@@ -122,7 +112,7 @@ fn conflicting_tokenizer_files_are_reported() {
 #[test]
 fn invalid_template_is_kept() {
     let bad = "{% for m in messages %}{{ m }}";
-    let broken = |sandbox: &Sandbox| edit(sandbox, CONFIG, |json| json["chat_template"] = json!(bad));
+    let broken = |sandbox: &Sandbox| sandbox.edit_json(CONFIG, |json| json["chat_template"] = json!(bad));
     let sandbox = warned("llama-llama3", broken, "`chat_template` is not a valid Jinja template: ");
     assert_eq!(value(&sandbox, "tokenizer.chat_template"), bad);
 }
@@ -130,7 +120,7 @@ fn invalid_template_is_kept() {
 #[test]
 fn templates_come_from_three_places() {
     let without = |sandbox: &Sandbox| {
-        edit(sandbox, CONFIG, |json| drop(json.as_object_mut().unwrap().remove("chat_template")));
+        sandbox.edit_json(CONFIG, |json| drop(json.as_object_mut().unwrap().remove("chat_template")));
     };
     let template = |damage: &dyn Fn(&Sandbox)| {
         let (sandbox, ran) = vocab_only("llama-llama3", damage, &["-q"]);
@@ -142,22 +132,22 @@ fn templates_come_from_three_places() {
     assert_eq!(template(&without), (Json::Null, Json::Null));
     let own_file = template(&|sandbox| {
         without(sandbox);
-        fs::write(sandbox.path("llama-llama3/chat_template.jinja"), "own {{ messages }}").unwrap();
+        sandbox.write("llama-llama3/chat_template.jinja", "own {{ messages }}");
         fs::create_dir(sandbox.path("llama-llama3/additional_chat_templates")).unwrap();
-        fs::write(sandbox.path("llama-llama3/additional_chat_templates/rag.jinja"), "rag").unwrap();
+        sandbox.write("llama-llama3/additional_chat_templates/rag.jinja", "rag");
     });
     assert_eq!(own_file, (json!("own {{ messages }}"), json!("rag")));
     let in_json = template(&|sandbox| {
         without(sandbox);
         let json = json!({"chat_template": "json {{ messages }}"});
-        fs::write(sandbox.path("llama-llama3/chat_template.json"), json.to_string()).unwrap();
+        sandbox.write("llama-llama3/chat_template.json", json.to_string());
     });
     assert_eq!(in_json.0, "json {{ messages }}");
 }
 
 /// Splits that no name of llama.cpp stands for.
 fn strange(sandbox: &Sandbox) {
-    edit(sandbox, JSON, |json| {
+    sandbox.edit_json(JSON, |json| {
         json["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": r"\p{N}{1,2}"}, "behavior": "Isolated", "invert": false},
             {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}]});
@@ -178,15 +168,10 @@ fn unknown_pre_tokenizer_suggests_nearest_and_override() {
     }
     assert!(sandbox.outputs().is_empty());
     let (sandbox, ran) = vocab_only("llama-llama3", strange, &["--pre", "smollm"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("pre-tokenizer `smollm`: as chosen; the tokenizer splits by "),
-        "{}",
-        ran.stderr
-    );
+    ran.ends_and_says(0, "pre-tokenizer `smollm`: as chosen; the tokenizer splits by ");
     assert_eq!(value(&sandbox, "tokenizer.ggml.pre"), "smollm");
     let (place, ran) = vocab_only("llama-llama3", strange, &["--pre", "nonsense"]);
-    assert!(ran.stderr.contains("warning: pre-tokenizer `nonsense`"), "{}", ran.stderr);
+    ran.says("warning: pre-tokenizer `nonsense`");
     let set = |value: &str| {
         let name = place.outputs().remove(0);
         place.inspect(&["set", &format!("out/{name}"), &format!("tokenizer.ggml.pre={value}")]).stderr
@@ -195,16 +180,12 @@ fn unknown_pre_tokenizer_suggests_nearest_and_override() {
     assert!(set("foo").contains(warning));
     assert!(!set("gpt-2").contains("warning"));
     let words = "as chosen, but llama.cpp loads no file with that name; the nearest that it knows are `";
-    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    ran.says(words);
     let (_, ran) = vocab_only("llama-llama3", strange, &["--pre", "qwen-2"]);
-    assert!(ran.stderr.contains(&format!("{words}qwen2`, `")), "{}", ran.stderr);
+    ran.says(&format!("{words}qwen2`, `"));
     // A kind of tokenizer without a choice is reported.
     let (place, ran) = vocab_only("llama", |_| {}, &["--pre", "foo"]);
-    assert!(
-        ran.stderr.contains("pre-tokenizer `foo` was chosen, but this kind of tokenizer has none to choose"),
-        "{}",
-        ran.stderr
-    );
+    ran.says("pre-tokenizer `foo` was chosen, but this kind of tokenizer has none to choose");
     assert_eq!(value(&place, "tokenizer.ggml.pre"), "default");
 }
 
@@ -221,7 +202,7 @@ fn pre_tokenizer_evidence_is_reported() {
 fn original_tokenizer_is_embedded_on_request() {
     let (sandbox, ran) = vocab_only("llama-llama3", |_| {}, &["-q", "--embed-tokenizer-json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let file = fs::read_to_string(sandbox.path(JSON)).unwrap();
+    let file = sandbox.text(JSON);
     assert_eq!(value(&sandbox, "tokenizer.huggingface.json"), file);
     let (sandbox, _) = vocab_only("llama-llama3", |_| {}, &["-q"]);
     assert_eq!(value(&sandbox, "tokenizer.huggingface.json"), Json::Null);
@@ -272,7 +253,7 @@ fn scores_are_made_from_merges_on_request() {
 #[test]
 fn rwkv_template_matches_reference_dialogs() {
     let sandbox = Sandbox::with_golden("rwkv7");
-    edit(&sandbox, "rwkv7/tokenizer_config.json", |json| {
+    sandbox.edit_json("rwkv7/tokenizer_config.json", |json| {
         json.as_object_mut().unwrap().remove("chat_template");
     });
     let ran = sandbox.convert(&["vocab", "rwkv7", "out/x.gguf", "-q"]);

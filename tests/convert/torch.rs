@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, copy_folder, golden, sha256, silent};
+use crate::common::{Output, Sandbox, copy_folder, golden, sha256, silent, succeed, words};
 use serde_json::Value as Json;
 
 /// The digest of a whole file by the reference.
@@ -28,7 +28,7 @@ fn torch_layouts_match_reference() {
     ] {
         let sandbox = place(name, tokenizer);
         assert_eq!(sandbox.convert(&[name, "x.gguf", "--type", "bf16", "--quiet"]), silent(), "{name}");
-        assert_eq!(sha256(&fs::read(sandbox.path("x.gguf")).unwrap()), expected(name, "bf16"), "{name}");
+        assert_eq!(sha256(&sandbox.read("x.gguf")), expected(name, "bf16"), "{name}");
     }
 }
 
@@ -43,12 +43,11 @@ fn requested_copy_is_read() {
     };
     let ran = run(&["--mistral-format", "--quiet"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert_eq!(sha256(&fs::read(sandbox.path("x.gguf")).unwrap()), expected("mistral-fp8", "f32"));
-    let ran = run(&[]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(sha256(&sandbox.read("x.gguf")), expected("mistral-fp8", "f32"));
+    let ran = succeed(run(&[]));
     let note = "weights are read from `pytorch_model.bin` (torch pickles); left aside: `consolidated.safetensors` (Mistral's own layout of safetensors)";
-    assert!(ran.stderr.contains(note), "{}", ran.stderr);
-    assert_ne!(sha256(&fs::read(sandbox.path("x.gguf")).unwrap()), expected("mistral-fp8", "f32"));
+    ran.says(note);
+    assert_ne!(sha256(&sandbox.read("x.gguf")), expected("mistral-fp8", "f32"));
     // The vocabulary alone needs no weights, but the parameters.
     fs::remove_file(sandbox.path("mistral-fp8/consolidated.safetensors")).unwrap();
     let ran = run(&["--mistral-format"]);
@@ -72,8 +71,8 @@ fn pickled_adapter_matches_its_safetensors() {
     copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
     fs::remove_file(sandbox.path("llama/adapter_model.safetensors")).unwrap();
     fs::copy(golden("torch/adapter_model.bin"), sandbox.path("llama/adapter_model.bin")).unwrap();
-    assert_eq!(sandbox.convert(&["llama", "x.gguf", "--base", "base", "--quiet"]), silent());
+    assert_eq!(sandbox.convert(&words("llama x.gguf --base base --quiet")), silent());
     let lines = fs::read_to_string(golden("lora/llama/expected.txt")).unwrap();
     let f32_line = lines.lines().find(|line| line.starts_with("f32 ")).unwrap();
-    assert!(f32_line.ends_with(&sha256(&fs::read(sandbox.path("x.gguf")).unwrap())));
+    assert!(f32_line.ends_with(&sha256(&sandbox.read("x.gguf"))));
 }

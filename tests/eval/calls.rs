@@ -8,21 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{Output, Sandbox, signal};
+use crate::common::{Output, Sandbox, signal, succeed, words};
 use imatrix::Sums;
-use serde_json::Value;
 
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
-
-fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(EVAL, args)
-}
 
 /// A tiny llama as `x.gguf`, with more options of its conversion, and a text.
 fn llama(options: &[&str]) -> Sandbox {
     let sandbox = Sandbox::with_golden("llama");
-    let ran = sandbox.convert(&[&["llama", "x.gguf", "--type", "f32", "--quiet"], options].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(sandbox.convert(&[&["llama", "x.gguf", "--type", "f32", "--quiet"], options].concat()));
     sandbox.add_text();
     sandbox
 }
@@ -36,8 +30,8 @@ fn refused(ran: &Output, code: i32, message: &str) {
 #[test]
 fn outputs_are_checked_before_model_opens() {
     let sandbox = Sandbox::new();
-    fs::write(sandbox.path("there"), "x").unwrap();
-    fs::write(sandbox.path("text"), "x").unwrap();
+    sandbox.write("there", "x");
+    sandbox.write("text", "x");
     fs::create_dir(sandbox.path("folder")).unwrap();
     let commands: [&[&str]; 5] = [
         &["compare", "none.gguf", "none.gguf", "--text", "text", "--html"],
@@ -54,11 +48,11 @@ fn outputs_are_checked_before_model_opens() {
             ("there/x", "error: `there` is not a folder"),
             ("-", "stdout"),
         ] {
-            let ran = eval(&sandbox, &[command, &[output]].concat());
+            let ran = sandbox.eval(&[command, &[output]].concat());
             assert_eq!(ran.stdout, "", "{command:?} {output}");
             assert!(ran.stderr.contains(message), "{command:?} {output}: {}", ran.stderr);
         }
-        let ran = eval(&sandbox, &[command, &["new"]].concat());
+        let ran = sandbox.eval(&[command, &["new"]].concat());
         assert!(ran.stderr.contains("none.gguf"), "{command:?}: {}", ran.stderr);
     }
     for (args, message) in [
@@ -68,7 +62,7 @@ fn outputs_are_checked_before_model_opens() {
         ),
         (&["imatrix", "text", "--text", "text", "-o", "text", "--force"], "output `text` is the input"),
     ] {
-        assert!(eval(&sandbox, args).stderr.contains(message), "{args:?}");
+        assert!(sandbox.eval(args).stderr.contains(message), "{args:?}");
     }
     assert_eq!(sandbox.listing(".").into_keys().collect::<Vec<_>>(), ["text", "there"]);
 }
@@ -83,7 +77,7 @@ fn out_of_range_numbers_are_refused() {
     ];
     for command in texts {
         for number in [["-c", "0"], ["-c", "1"], ["-c", "3"], ["--chunks", "0"], ["-j", "0"], ["-j", "-1"]] {
-            let ran = eval(&sandbox, &[command, &number].concat());
+            let ran = sandbox.eval(&[command, &number].concat());
             assert_eq!(
                 (ran.code, ran.stdout.as_str()),
                 (Some(2), ""),
@@ -110,16 +104,16 @@ fn out_of_range_numbers_are_refused() {
         ),
         (&["generate", "x.gguf", "--prompt", "x", "--top-p", "nan"], "the probability of top-p is NaN"),
     ] {
-        refused(&eval(&sandbox, args), 2, message);
+        refused(&sandbox.eval(args), 2, message);
     }
 }
 
 /// Replaces the f32 that a key of a file holds.
 fn set_key(sandbox: &Sandbox, key: &str, value: f32) {
-    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let mut bytes = sandbox.read("x.gguf");
     let at = bytes.windows(key.len()).position(|window| window == key.as_bytes()).unwrap() + key.len() + 4;
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    fs::write(sandbox.path("y.gguf"), bytes).unwrap();
+    sandbox.write("y.gguf", bytes);
 }
 
 #[test]
@@ -131,10 +125,7 @@ fn uncomputable_keys_are_named() {
     ] {
         for value in values {
             set_key(&sandbox, key, *value);
-            let ran = eval(
-                &sandbox,
-                &["perplexity", "y.gguf", "--text", "text", "-c", "32", "--chunks", "1", "-q"],
-            );
+            let ran = sandbox.eval(&words("perplexity y.gguf --text text -c 32 --chunks 1 -q"));
             refused(&ran, 1, &format!("y.gguf: metadata key `{key}`: expected a number "));
         }
     }
@@ -143,12 +134,12 @@ fn uncomputable_keys_are_named() {
 #[test]
 fn nan_results_are_errors_with_cause() {
     let sandbox = llama(&[]);
-    let model = gguf::Model::open(&sandbox.path("x.gguf")).unwrap();
+    let model = sandbox.model("x.gguf");
     let (file, info) = model.tensor("blk.0.ffn_down.weight").unwrap();
     let at = file.data(info).unwrap().as_ptr().addr() - file.bytes().as_ptr().addr() + 4 * 7;
-    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let mut bytes = sandbox.read("x.gguf");
     bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    fs::write(sandbox.path("y.gguf"), bytes).unwrap();
+    sandbox.write("y.gguf", bytes);
     let text = ["--text", "text", "-c", "32", "--chunks", "2", "-q"];
     let verbs: [&[&str]; 5] = [
         &["perplexity", "y.gguf"],
@@ -158,7 +149,7 @@ fn nan_results_are_errors_with_cause() {
         &["imatrix", "y.gguf", "-o", "im"],
     ];
     for verb in verbs {
-        let ran = eval(&sandbox, &[verb, &text].concat());
+        let ran = sandbox.eval(&[verb, &text].concat());
         let cause = if verb[0] == "imatrix" {
             "no finite number"
         } else {
@@ -170,7 +161,7 @@ fn nan_results_are_errors_with_cause() {
         &["generate", "y.gguf", "--prompt", "a llama", "-q"][..],
         &["embed", "y.gguf", "--prompt", "a llama", "--pooling", "mean", "-q"],
     ] {
-        refused(&eval(&sandbox, args), 1, "; element 7 of tensor `blk.0.ffn_down.weight`");
+        refused(&sandbox.eval(args), 1, "; element 7 of tensor `blk.0.ffn_down.weight`");
     }
     assert!(!sandbox.path("b").exists() && !sandbox.path("im").exists());
 }
@@ -178,40 +169,35 @@ fn nan_results_are_errors_with_cause() {
 #[test]
 fn odd_models_and_calls_are_noted() {
     let sandbox = llama(&[]);
-    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let mut bytes = sandbox.read("x.gguf");
     let (key, value) = (b"tokenizer.ggml.pre", b"default");
     let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 12;
     assert_eq!(&bytes[at..at + value.len()], value);
     bytes[at..at + value.len()].copy_from_slice(b"foo-bar");
-    fs::write(sandbox.path("x.gguf"), bytes).unwrap();
+    sandbox.write("x.gguf", bytes);
     let text = ["perplexity", "x.gguf", "--text", "text", "--chunks", "1"];
-    let ran = eval(&sandbox, &[&text[..], &["-c", "64"]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("warning: x.gguf: llama.cpp does not know `tokenizer.ggml.pre` `foo-bar`"),
-        "{}",
-        ran.stderr
-    );
+    let ran = succeed(sandbox.eval(&[&text[..], &["-c", "64"]].concat()));
+    ran.says("warning: x.gguf: llama.cpp does not know `tokenizer.ggml.pre` `foo-bar`");
     assert!(!ran.stderr.contains("context_length"), "{}", ran.stderr);
-    let long = eval(&sandbox, &[&text[..], &["-c", "1024"]].concat());
+    let long = sandbox.eval(&[&text[..], &["-c", "1024"]].concat());
     let warning = "warning: 1024 tokens exceed `llama.context_length`: 512\n";
     assert!(long.code == Some(0) && long.stderr.contains(warning), "{}", long.stderr);
-    let long = eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "510"]);
-    assert!(long.stderr.contains("tokens exceed `llama.context_length`: 512\n"), "{}", long.stderr);
+    let long = sandbox.eval(&["generate", "x.gguf", "--prompt", "a llama", "-n", "510"]);
+    long.says("tokens exceed `llama.context_length`: 512\n");
 }
 
 #[test]
 fn generate_reports_speed() {
     let sandbox = llama(&[]);
-    let ran = eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "8"]);
-    assert!(ran.stderr.contains(" tokens/s\n"), "{}", ran.stderr);
+    let ran = sandbox.eval(&["generate", "x.gguf", "--prompt", "a llama", "-n", "8"]);
+    ran.says(" tokens/s\n");
 }
 
 #[test]
 fn generate_explains_empty_text() {
     let sandbox = llama(&[]);
     let ask = ["generate", "x.gguf", "--prompt", "a llama", "-n", "8"];
-    assert!(!eval(&sandbox, &ask).stderr.contains("warning"));
+    assert!(!sandbox.eval(&ask).stderr.contains("warning"));
     // The model's first prediction becomes the end of every text.
     let model = eval::Model::open(&sandbox.path("x.gguf"), &eval::Options::default()).unwrap();
     let prompt = model.tokenizer().encode("a llama", true, false).unwrap();
@@ -223,16 +209,12 @@ fn generate_explains_empty_text() {
     drop(model);
     let inspect = |args: &[&str]| assert_eq!(sandbox.inspect(args).code, Some(0), "{args:?}");
     inspect(&["set", "x.gguf", &format!("tokenizer.ggml.eos_token_id=u32:{first}")]);
-    let ran = eval(&sandbox, &ask);
+    let ran = sandbox.eval(&ask);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "\n"), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("warning: the model ended the text immediately; try --chat"),
-        "{}",
-        ran.stderr
-    );
+    ran.says("warning: the model ended the text immediately; try --chat");
     inspect(&["unset", "x.gguf", "tokenizer.chat_template"]);
-    let ran = eval(&sandbox, &ask);
-    assert!(ran.stderr.contains("warning: the model ended the text immediately\n"), "{}", ran.stderr);
+    let ran = sandbox.eval(&ask);
+    ran.says("warning: the model ended the text immediately\n");
 }
 
 #[test]
@@ -240,18 +222,14 @@ fn thread_counts_are_consistent_and_capped() {
     let sandbox = llama(&[]);
     for (binary, args) in [
         (EVAL, &["perplexity", "x.gguf", "--text", "text", "-j", "0"][..]),
-        (env!("CARGO_BIN_EXE_gguf-convert"), &["llama", "out/y.gguf", "--type", "f32", "-j", "0"]),
-        (env!("CARGO_BIN_EXE_gguf-quantize"), &["x.gguf", "out/y.gguf", "q8_0", "-j", "0"]),
+        (env!("CARGO_BIN_EXE_gguf-convert"), &words("llama out/y.gguf --type f32 -j 0")),
+        (env!("CARGO_BIN_EXE_gguf-quantize"), &words("x.gguf out/y.gguf q8_0 -j 0")),
         (env!("CARGO_BIN_EXE_gguf-quantize"), &["x.gguf", "out/y.gguf", "q8_0", "0"]),
     ] {
         refused(&sandbox.run(binary, args), 2, "`0`");
     }
     let start = Instant::now();
-    let ran = eval(
-        &sandbox,
-        &["perplexity", "x.gguf", "--text", "text", "-c", "64", "--chunks", "2", "-j", "100000"],
-    );
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(sandbox.eval(&words("perplexity x.gguf --text text -c 64 --chunks 2 -j 100000")));
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
 }
 
@@ -260,9 +238,7 @@ fn llama_cpp_option_names_are_accepted() {
     let sandbox = llama(&[]);
     let args =
         ["perplexity", "x.gguf", "--text", "text", "--ctx-size", "64", "--chunks", "2", "--json", "-q"];
-    let ran = eval(&sandbox, &args);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let found = succeed(sandbox.eval(&args)).json();
     assert_eq!((&found["context"], &found["windows"]), (&64.into(), &2.into()));
 }
 
@@ -270,11 +246,11 @@ fn llama_cpp_option_names_are_accepted() {
 fn no_message_suggests_overwriting_baseline() {
     let sandbox = Sandbox::new();
     for option in [&["-c", "64"][..], &["--chunks", "2"], &["--force"]] {
-        let ran = eval(&sandbox, &[&["check", "x.gguf", "--text", "t", "--baseline", "b"], option].concat());
+        let ran = sandbox.eval(&[&["check", "x.gguf", "--text", "t", "--baseline", "b"], option].concat());
         refused(&ran, 2, "leave out --context, --chunks and --force");
         assert!(!ran.stderr.contains("--save"), "{}", ran.stderr);
     }
-    let ran = eval(&sandbox, &["embed", "x.gguf"]);
+    let ran = sandbox.eval(&["embed", "x.gguf"]);
     assert!(ran.code == Some(2) && ran.stderr.contains("--text <FILE>|--prompt <TEXT>"), "{}", ran.stderr);
 }
 
@@ -292,7 +268,7 @@ fn files_without_a_graph_are_refused() {
         let sandbox = Sandbox::with_golden(golden);
         let ran = sandbox.convert(&[golden, "x.gguf", "--type", "f32", "--quiet", option]);
         assert_eq!(ran.code, Some(0), "{golden}: {}", ran.stderr);
-        let ran = eval(&sandbox, &["generate", "x.gguf", "--prompt", "x", "-n", "1", "--quiet"]);
+        let ran = sandbox.eval(&words("generate x.gguf --prompt x -n 1 --quiet"));
         refused(&ran, 1, message);
     }
 }
@@ -301,8 +277,8 @@ fn files_without_a_graph_are_refused() {
 #[cfg(unix)]
 fn ctrl_c_keeps_partial_importance_matrix() {
     let sandbox = llama(&[]);
-    let text = fs::read(sandbox.path("text")).unwrap();
-    fs::write(sandbox.path("text"), text.repeat(40)).unwrap();
+    let text = sandbox.read("text");
+    sandbox.write("text", text.repeat(40));
     let args = ["imatrix", "x.gguf", "--text", "text", "-c", "64", "-o", "im.gguf", "-j", "1"];
     // After the first line of progress there are many windows left.
     let interrupted = |args: &[&str]| {
@@ -323,8 +299,8 @@ fn ctrl_c_keeps_partial_importance_matrix() {
         "{log}"
     );
     // A whole matrix is not replaced with a part.
-    let before = fs::read(sandbox.path("im.gguf")).unwrap();
+    let before = sandbox.read("im.gguf");
     let log = interrupted(&[&args[..], &["--force"]].concat());
     assert!(log.contains("is untouched; use --save-every N"), "{log}");
-    assert!(fs::read(sandbox.path("im.gguf")).unwrap() == before);
+    assert!(sandbox.read("im.gguf") == before);
 }

@@ -3,13 +3,9 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, golden, succeed};
+use crate::common::{Output, Sandbox, golden, succeed, words};
 use imatrix::Sums;
 use serde_json::Value;
-
-fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
-}
 
 fn sandbox(name: &str) -> Sandbox {
     let sandbox = Sandbox::with_golden(name);
@@ -43,19 +39,19 @@ fn vectors_match_transformers() {
     let sandbox = sandbox("bert");
     let expected = texts("bert");
     let lines: Vec<&str> = expected.iter().map(|text| text["text"].as_str().unwrap()).collect();
-    fs::write(sandbox.path("lines"), lines.join("\n")).unwrap();
+    sandbox.write("lines", lines.join("\n"));
     // The file says that the mean is wanted.
     for (args, way) in
         [(&[][..], "mean"), (&["--pooling", "cls"][..], "cls"), (&["--pooling", "last"][..], "last")]
     {
-        let ran = succeed(eval(&sandbox, &[&["embed", "x.gguf", "--text", "lines"], args].concat()));
+        let ran = succeed(sandbox.eval(&[&["embed", "x.gguf", "--text", "lines"], args].concat()));
         let found = rows(&ran.stdout);
         assert_eq!((found.len(), ran.stderr.as_str()), (expected.len(), ""), "{way}");
         for (found, text) in found.iter().zip(&expected) {
             near(found, &numbers(&text[way]), way);
         }
     }
-    let all = succeed(eval(&sandbox, &["embed", "x.gguf", "--prompt", lines[0], "--pooling", "none"]));
+    let all = succeed(sandbox.eval(&["embed", "x.gguf", "--prompt", lines[0], "--pooling", "none"]));
     let all = rows(&all.stdout);
     assert_eq!(all.len(), expected[0]["ids"].as_array().unwrap().len());
     near(&all[0], &numbers(&expected[0]["cls"]), "first row");
@@ -67,7 +63,7 @@ fn normalized_vectors_print_as_json() {
     let sandbox = sandbox("bert");
     let expected = &texts("bert")[1];
     let args = ["embed", "x.gguf", "--prompt", expected["text"].as_str().unwrap(), "--normalize", "--json"];
-    let report: Value = serde_json::from_str(&succeed(eval(&sandbox, &args)).stdout).unwrap();
+    let report: Value = serde_json::from_str(&succeed(sandbox.eval(&args)).stdout).unwrap();
     assert_eq!((&report["pooling"], &report["architecture"]), (&"mean".into(), &"bert".into()));
     let text = &report["texts"][0];
     assert_eq!(text["tokens"], expected["ids"].as_array().unwrap().len());
@@ -82,7 +78,7 @@ fn rankers_score_pairs() {
     let sandbox = sandbox("bert-classifier");
     for pair in texts("bert-classifier") {
         let args = ["embed", "x.gguf", "--prompt", pair["text"].as_str().unwrap(), "--json"];
-        let report: Value = serde_json::from_str(&succeed(eval(&sandbox, &args)).stdout).unwrap();
+        let report: Value = serde_json::from_str(&succeed(sandbox.eval(&args)).stdout).unwrap();
         let text = &report["texts"][0];
         assert_eq!(text["tokens"], pair["ids"].as_array().unwrap().len());
         assert_eq!(text["labels"], serde_json::json!(["bad", "so-so", "good"]));
@@ -93,24 +89,24 @@ fn rankers_score_pairs() {
 #[test]
 fn unsupported_embeddings_are_refused_with_advice() {
     let sandbox = sandbox("distilbert-mlm-old");
-    fs::write(sandbox.path("text"), "one two three ".repeat(40)).unwrap();
+    sandbox.write("text", "one two three ".repeat(40));
     let refused = |ran: Output, problem: &str, hint: &str| {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
         assert!(ran.stderr.contains(problem) && ran.stderr.contains(hint), "{}", ran.stderr);
     };
     refused(
-        eval(&sandbox, &["embed", "x.gguf", "--prompt", "x"]),
+        sandbox.eval(&["embed", "x.gguf", "--prompt", "x"]),
         "`bert.pooling_type` is absent",
         "--pooling mean",
     );
     let args = ["embed", "x.gguf", "--prompt", "x", "--pooling", "rank"];
-    refused(eval(&sandbox, &args), "`cls.output.weight` are absent", "");
+    refused(sandbox.eval(&args), "`cls.output.weight` are absent", "");
     let args = ["embed", "x.gguf", "--text", "text", "--pooling", "mean"];
-    refused(eval(&sandbox, &args), "and the model has 32 learned ones", "split the text");
+    refused(sandbox.eval(&args), "and the model has 32 learned ones", "split the text");
     let args = ["perplexity", "x.gguf", "--text", "text", "--context", "16"];
-    refused(eval(&sandbox, &args), "predicts no tokens", "`gguf-eval embed` runs encoders");
+    refused(sandbox.eval(&args), "predicts no tokens", "`gguf-eval embed` runs encoders");
     refused(
-        eval(&sandbox, &["generate", "x.gguf", "--prompt", "x"]),
+        sandbox.eval(&["generate", "x.gguf", "--prompt", "x"]),
         "predicts no tokens",
         "`gguf-eval embed`",
     );
@@ -119,22 +115,21 @@ fn unsupported_embeddings_are_refused_with_advice() {
 #[test]
 fn impossible_layer_counts_allocate_nothing() {
     let sandbox = sandbox("bert");
-    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let mut bytes = sandbox.read("x.gguf");
     let key = b"bert.block_count";
     let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 4;
     bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
-    fs::write(sandbox.path("y.gguf"), bytes).unwrap();
-    let ran = eval(&sandbox, &["embed", "y.gguf", "--prompt", "x"]);
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("`bert.block_count`: expected at most"), "{}", ran.stderr);
+    sandbox.write("y.gguf", bytes);
+    let ran = sandbox.eval(&["embed", "y.gguf", "--prompt", "x"]);
+    ran.ends_and_says(1, "`bert.block_count`: expected at most");
 }
 
 #[test]
 fn importance_matrices_of_encoders_cover_every_layer() {
     let sandbox = sandbox("bert");
-    fs::write(sandbox.path("text"), "A llama is an animal of the quick brown fox. ".repeat(20)).unwrap();
+    sandbox.write("text", "A llama is an animal of the quick brown fox. ".repeat(20));
     let args = ["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf", "-q"];
-    assert_eq!(succeed(eval(&sandbox, &args)).stderr, "");
+    assert_eq!(succeed(sandbox.eval(&args)).stderr, "");
     let sums = Sums::open(&sandbox.path("im.gguf")).unwrap();
     for layer in 0..2 {
         for part in ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down"] {
@@ -148,37 +143,37 @@ fn importance_matrices_of_encoders_cover_every_layer() {
 #[test]
 fn encoder_decoder_models_generate() {
     let sandbox = sandbox("t5");
-    let ran = succeed(eval(&sandbox, &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"]));
-    assert!(ran.stderr.contains("4 tokens after"), "{}", ran.stderr);
-    fs::write(sandbox.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
+    let ran = succeed(sandbox.eval(&["generate", "x.gguf", "--prompt", "a llama", "-n", "4"]));
+    ran.says("4 tokens after");
+    sandbox.write("text", "A llama is an animal. ".repeat(40));
     // Both sides of the model, and what lies between them.
     let args = ["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf", "-q"];
-    assert_eq!(succeed(eval(&sandbox, &args)).stderr, "");
+    assert_eq!(succeed(sandbox.eval(&args)).stderr, "");
     let sums = Sums::open(&sandbox.path("im.gguf")).unwrap();
     assert!(sums.entries.contains_key("enc.blk.1.ffn_down.weight"));
     assert!(sums.entries.contains_key("dec.blk.1.cross_attn_k.weight"));
     assert_eq!(sums.entries.len(), 2 * 6 + 2 * 10);
-    let ran = eval(&sandbox, &["perplexity", "x.gguf", "--text", "text", "--context", "16"]);
+    let ran = sandbox.eval(&words("perplexity x.gguf --text text --context 16"));
     assert!(
         ran.stderr.contains("does not predict the next token") && ran.stderr.contains("generate"),
         "{}",
         ran.stderr
     );
-    let ran = eval(&sandbox, &["embed", "x.gguf", "--prompt", "x", "--pooling", "mean"]);
+    let ran = sandbox.eval(&words("embed x.gguf --prompt x --pooling mean"));
     assert!(ran.code == Some(1) && ran.stderr.contains("makes no vectors"), "{}", ran.stderr);
 }
 
 #[test]
 fn audio_models_are_refused_with_reason() {
     let sandbox = sandbox("whisper");
-    fs::write(sandbox.path("text"), "A llama is an animal. ".repeat(40)).unwrap();
+    sandbox.write("text", "A llama is an animal. ".repeat(40));
     for args in [
         &["perplexity", "x.gguf", "--text", "text", "--context", "16"][..],
         &["imatrix", "x.gguf", "--text", "text", "--context", "16", "-o", "im.gguf"],
         &["generate", "x.gguf", "--prompt", "a llama", "-n", "4"],
         &["embed", "x.gguf", "--prompt", "x", "--pooling", "mean"],
     ] {
-        let ran = eval(&sandbox, args);
+        let ran = sandbox.eval(args);
         assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.stderr);
         assert!(ran.stderr.contains("there is none") && ran.stderr.contains("hint: "), "{}", ran.stderr);
     }

@@ -3,14 +3,10 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use crate::common::{Output, Sandbox, golden, succeed};
+use crate::common::{Sandbox, golden, succeed, words};
 use eval::logits_file::LogitsFile;
 use imatrix::{Format, Sums};
 use serde_json::Value;
-
-fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
-}
 
 /// The files of the golden's maker: a model in f32, and after Q4_0 and back; and its text.
 fn sandbox(name: &str) -> Sandbox {
@@ -27,13 +23,13 @@ fn sandbox(name: &str) -> Sandbox {
 }
 
 fn quantize(sandbox: &Sandbox, args: &[&str]) {
-    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args));
+    succeed(sandbox.quantize(args));
 }
 
 fn llama_and_back() -> Sandbox {
     let sandbox = sandbox("llama");
     quantize(&sandbox, &["base.gguf", "q4_0.gguf", "q4_0", "--quiet"]);
-    quantize(&sandbox, &["--allow-requantize", "q4_0.gguf", "back.gguf", "f32", "--quiet"]);
+    quantize(&sandbox, &words("--allow-requantize q4_0.gguf back.gguf f32 --quiet"));
     sandbox
 }
 
@@ -115,28 +111,16 @@ fn comparisons_match_reference() {
     let direct =
         ["compare", "base.gguf", "back.gguf", "--text", "text", "-c", "64", "--chunks", "4", "--json", "-q"];
     // The reference has the base in 16 bits.
-    check_figures(&succeed(eval(&sandbox, &direct)).stdout, 2e-3);
-    let saved = succeed(eval(&sandbox, &["compare", &golden_path("llama.kld"), "back.gguf", "--json", "-q"]));
+    check_figures(&succeed(sandbox.eval(&direct)).stdout, 2e-3);
+    let saved = succeed(sandbox.eval(&["compare", &golden_path("llama.kld"), "back.gguf", "--json", "-q"]));
     check_figures(&saved.stdout, 1e-4);
 }
 
 #[test]
 fn saved_predictions_match_reference() {
     let sandbox = llama_and_back();
-    let args = [
-        "compare",
-        "base.gguf",
-        "--text",
-        "text",
-        "-c",
-        "64",
-        "--chunks",
-        "4",
-        "--save-logits",
-        "our.kld",
-        "-q",
-    ];
-    succeed(eval(&sandbox, &args));
+    let args = words("compare base.gguf --text text -c 64 --chunks 4 --save-logits our.kld -q");
+    succeed(sandbox.eval(&args));
     let ours = LogitsFile::open(&sandbox.path("our.kld")).unwrap();
     let theirs = LogitsFile::open(&PathBuf::from(golden_path("llama.kld"))).unwrap();
     assert_eq!(ours.layout(), theirs.layout());
@@ -149,7 +133,7 @@ fn saved_predictions_match_reference() {
             assert!(worst < 1e-4, "window {window}, position {position}: {worst}");
         }
     }
-    let again = eval(&sandbox, &args);
+    let again = sandbox.eval(&args);
     assert!(again.code == Some(1) && again.stderr.contains("our.kld"), "{}", again.stderr);
 }
 
@@ -158,8 +142,8 @@ fn equal_files_do_not_diverge() {
     let sandbox = llama_and_back();
     let args =
         ["compare", "base.gguf", "base.gguf", "q4_0.gguf", "--text", "text", "-c", "64", "--chunks", "2"];
-    let ran = succeed(eval(&sandbox, &[&args[..], &["--json", "--html", "page.html", "-q"]].concat()));
-    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let report =
+        succeed(sandbox.eval(&[&args[..], &["--json", "--html", "page.html", "-q"]].concat())).json();
     let same = &report["files"][0];
     assert_eq!(same["predictions"]["kl"]["value"], 0.0);
     assert_eq!(same["predictions"]["same_top_k"]["value"], 1.0);
@@ -175,7 +159,7 @@ fn equal_files_do_not_diverge() {
             other => panic!("{other}"),
         }
     }
-    let page = fs::read_to_string(sandbox.path("page.html")).unwrap();
+    let page = sandbox.text("page.html");
     assert_eq!(page.matches("<svg").count(), 3, "position, window, tensors of one file");
     assert!(page.contains("q4_0.gguf") && page.contains("blk.1.ffn_down.weight"));
     // The page has the words of the command line, and zeros without a sign.
@@ -184,7 +168,7 @@ fn equal_files_do_not_diverge() {
         assert!(page.contains(label), "{label}");
     }
     assert!(!page.contains("-0.000 %") && !page.contains(">-0.000000<"));
-    let alone = succeed(eval(&sandbox, &["compare", "base.gguf", "q4_0.gguf", "--tensors", "-q"]));
+    let alone = succeed(sandbox.eval(&words("compare base.gguf q4_0.gguf --tensors -q")));
     assert!(alone.stdout.contains("blk.0.attn_q.weight") && !alone.stdout.contains("perplexity"));
 }
 
@@ -198,7 +182,7 @@ fn calls_without_a_measurement_are_refused() {
         (&["imatrix", "base.gguf", "-o", "x"], "--text"),
         (&["score", "base.gguf"], "--hellaswag"),
     ] {
-        let ran = eval(&sandbox, args);
+        let ran = sandbox.eval(args);
         assert!(ran.code == Some(2) && ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
     }
 }
@@ -209,21 +193,21 @@ fn check_fails_for_a_worse_file() {
     let args = |file, baseline| ["check", file, "--baseline", baseline, "--text", "text", "-q"];
     let save = ["--save", "-c", "64", "--chunks", "2"];
     let base = ["--base", "base.gguf"];
-    succeed(eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base, &save].concat()));
-    let again = succeed(eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base].concat()));
+    succeed(sandbox.eval(&[&args("back.gguf", "b.json")[..], &base, &save].concat()));
+    let again = succeed(sandbox.eval(&[&args("back.gguf", "b.json")[..], &base].concat()));
     assert_eq!(again.stdout.lines().filter(|line| line.starts_with("ok: ")).count(), 2, "{}", again.stdout);
-    quantize(&sandbox, &["--pure", "base.gguf", "q2_k.gguf", "q2_k", "--quiet"]);
-    let worse = eval(&sandbox, &[&args("q2_k.gguf", "b.json")[..], &base].concat());
+    quantize(&sandbox, &words("--pure base.gguf q2_k.gguf q2_k --quiet"));
+    let worse = sandbox.eval(&[&args("q2_k.gguf", "b.json")[..], &base].concat());
     assert_eq!(worse.code, Some(1));
     assert!(worse.stdout.contains("worse: KL divergence "), "{}", worse.stdout);
-    assert!(worse.stderr.starts_with("error: q2_k.gguf: "), "{}", worse.stderr);
+    worse.begins("error: q2_k.gguf: ");
     // As much worse as the margin allows is not worse.
     let wide = ["--divergence-margin", "100000%", "--perplexity-margin", "1000"];
-    succeed(eval(&sandbox, &[&args("q2_k.gguf", "b.json")[..], &base, &wide].concat()));
-    let without = eval(&sandbox, &args("back.gguf", "b.json"));
+    succeed(sandbox.eval(&[&args("q2_k.gguf", "b.json")[..], &base, &wide].concat()));
+    let without = sandbox.eval(&args("back.gguf", "b.json"));
     assert_eq!((without.code, without.stderr.contains("--base")), (Some(2), true));
-    fs::write(sandbox.path("text"), "another text").unwrap();
-    let other = eval(&sandbox, &[&args("back.gguf", "b.json")[..], &base].concat());
+    sandbox.write("text", "another text");
+    let other = sandbox.eval(&[&args("back.gguf", "b.json")[..], &base].concat());
     assert!(
         other.code == Some(1) && other.stderr.contains("expected the text of the baseline"),
         "{}",
@@ -237,7 +221,7 @@ fn importance_matrices_match_reference() {
         let sandbox = sandbox(model);
         let args =
             ["imatrix", "base.gguf", "--text", "text", "-c", "64", "--chunks", "5", "-q", "-o", "our.gguf"];
-        succeed(eval(&sandbox, &args));
+        succeed(sandbox.eval(&args));
         let ours = Sums::open(&sandbox.path("our.gguf")).unwrap();
         let theirs = Sums::open(&PathBuf::from(golden_path(&format!("{model}.imatrix.gguf")))).unwrap();
         assert_eq!(ours.datasets, theirs.datasets);
@@ -262,7 +246,7 @@ fn matrices_are_resumed_and_added() {
     };
     let run = |args: &[String]| {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        eval(&sandbox, &args)
+        sandbox.eval(&args)
     };
     succeed(run(&args("whole.gguf", "4")));
     succeed(run(&args("part.gguf", "1")));
@@ -279,21 +263,8 @@ fn matrices_are_resumed_and_added() {
         assert_eq!(whole.counts, part.counts, "{name}");
         assert!(whole.sums.iter().zip(&part.sums).all(|(a, b)| (a - b).abs() <= 1e-5 * a.abs()), "{name}");
     }
-    let merged = [
-        "imatrix",
-        "--merge",
-        "whole.gguf",
-        "part.gguf",
-        "-o",
-        "both.dat",
-        "--format",
-        "dat",
-        "-c",
-        "64",
-        "-q",
-    ];
-    let summary = succeed(eval(&sandbox, &[&merged[..], &["--json"]].concat()));
-    let summary: Value = serde_json::from_str(&summary.stdout).unwrap();
+    let merged = words("imatrix --merge whole.gguf part.gguf -o both.dat --format dat -c 64 -q");
+    let summary = succeed(sandbox.eval(&[&merged[..], &["--json"]].concat())).json();
     assert_eq!(
         (&summary["windows"], &summary["entries"]),
         (&Value::from(8), &Value::from(whole.entries.len()))
@@ -301,12 +272,12 @@ fn matrices_are_resumed_and_added() {
     let both = Sums::open(&sandbox.path("both.dat")).unwrap();
     assert_eq!((both.format, both.n_chunks), (Format::Legacy, 8));
     // Statistics of another text are not continued.
-    fs::write(sandbox.path("other"), fs::read(sandbox.path("text")).unwrap()).unwrap();
+    sandbox.write("other", sandbox.read("text"));
     let mut other = resume.clone();
     other[3] = "other".to_owned();
     assert!(run(&other).stderr.contains("its text is text"));
     // The other program reads the matrix.
-    quantize(&sandbox, &["--imatrix", "part.gguf", "base.gguf", "small.gguf", "iq2_xs", "--quiet"]);
+    quantize(&sandbox, &words("--imatrix part.gguf base.gguf small.gguf iq2_xs --quiet"));
 }
 
 #[test]
@@ -324,9 +295,8 @@ fn scores_match_reference() {
             .collect();
         assert!(!lines.is_empty());
         let option = format!("--{name}");
-        let ran =
-            succeed(eval(&sandbox, &["score", "base.gguf", &option, &golden_path(file), "--json", "-q"]));
-        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let ran = succeed(sandbox.eval(&["score", "base.gguf", &option, &golden_path(file), "--json", "-q"]));
+        let found = ran.json();
         let answers = found["answers"].as_array().unwrap();
         assert_eq!(answers.len(), lines.len(), "{name}");
         let mut n_right = 0.0;

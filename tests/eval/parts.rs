@@ -2,15 +2,10 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox};
-
-fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
-}
+use crate::common::{self, Output, Sandbox, words};
 
 fn succeed(ran: Output) -> String {
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    ran.stdout
+    common::succeed(ran).stdout
 }
 
 /// A golden's model in f32, the same after Q4_0, and a text.
@@ -19,7 +14,7 @@ fn sandbox(name: &str) -> Sandbox {
     let args = [name, "base.gguf", "--type", "f32", "--pre", "default", "--quiet"];
     succeed(sandbox.convert(if name == "llama" { &args[..4] } else { &args }));
     let args = ["base.gguf", "q4_0.gguf", "q4_0", "--quiet"];
-    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args));
+    succeed(sandbox.quantize(&args));
     sandbox.add_text();
     sandbox
 }
@@ -28,7 +23,7 @@ fn sandbox(name: &str) -> Sandbox {
 fn parts(sandbox: &Sandbox, args: &[&str], n: u32) -> Vec<String> {
     let part = |k| {
         let (part, output) = (format!("{k}/{n}"), format!("{}-{k}-of-{n}.part", args[0]));
-        succeed(eval(sandbox, &[args, &["--part", &part, "--output", &output, "-q"]].concat()));
+        succeed(sandbox.eval(&[args, &["--part", &part, "--output", &output, "-q"]].concat()));
         output
     };
     (1..=n).map(part).collect()
@@ -37,7 +32,7 @@ fn parts(sandbox: &Sandbox, args: &[&str], n: u32) -> Vec<String> {
 /// `verb --merge PARTS... ARGS`.
 fn merge(sandbox: &Sandbox, verb: &str, parts: &[String], args: &[&str]) -> Output {
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    eval(sandbox, &[&[verb, "--merge"], &parts[..], args].concat())
+    sandbox.eval(&[&[verb, "--merge"], &parts[..], args].concat())
 }
 
 /// Windows of 64 tokens run 32 at a time: these are three groups, of which the last is short.
@@ -47,8 +42,8 @@ const WINDOWS: &[&str] = &["--text", "text", "--context", "64", "--chunks", "70"
 fn perplexity_of_parts_matches_one_run() {
     let sandbox = sandbox("llama");
     let args = [&["perplexity", "q4_0.gguf"], WINDOWS].concat();
-    let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
-    let text = succeed(eval(&sandbox, &[&args[..], &["-q"]].concat()));
+    let json = succeed(sandbox.eval(&[&args[..], &["--json", "-q"]].concat()));
+    let text = succeed(sandbox.eval(&[&args[..], &["-q"]].concat()));
     // Of four parts one has nothing to do.
     for n in [1, 2, 3, 4] {
         let mut parts = parts(&sandbox, &args, n);
@@ -58,7 +53,7 @@ fn perplexity_of_parts_matches_one_run() {
     }
     // With a stride windows overlap.
     let args = ["perplexity", "base.gguf", "--text", "text", "-c", "64", "--stride", "48", "--chunks", "20"];
-    let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
+    let json = succeed(sandbox.eval(&[&args[..], &["--json", "-q"]].concat()));
     let parts = parts(&sandbox, &[&args[..], &["--force"]].concat(), 2);
     assert_eq!(succeed(merge(&sandbox, "perplexity", &parts, &["--json", "-q"])), json);
 }
@@ -70,24 +65,14 @@ fn parts_of_different_cpu_levels_agree() {
     testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     for activations in ["f32", "rounded"] {
         // Two groups, of which the second has one window: plain loops are slow.
-        let args = [
-            "perplexity",
-            "q4_0.gguf",
-            "--text",
-            "text",
-            "--context",
-            "64",
-            "--chunks",
-            "33",
-            "--activations",
-            activations,
-        ];
-        let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
+        let args = "perplexity q4_0.gguf --text text --context 64 --chunks 33 --activations";
+        let args = [words(args), vec![activations]].concat();
+        let json = succeed(sandbox.eval(&[&args[..], &["--json", "-q"]].concat()));
         let mut parts = parts(&sandbox, &[&args[..], &["--force"]].concat(), 2);
         for level in &levels {
             parts[1] = format!("{}.part", level.name());
             let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-eval"));
-            command.args(args).args(["--part", "2/2", "--output", &parts[1], "--force", "-q"]);
+            command.args(&args).args(["--part", "2/2", "--output", &parts[1], "--force", "-q"]);
             let output = command.env(quant::LEVEL_VARIABLE, level.name()).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let ran = merge(&sandbox, "perplexity", &parts, &["--json"]);
@@ -101,8 +86,8 @@ fn parts_of_different_cpu_levels_agree() {
 fn comparison_of_parts_matches_one_run() {
     let sandbox = sandbox("llama");
     let args = [&["compare", "base.gguf", "q4_0.gguf", "base.gguf", "--top-tokens", "5"], WINDOWS].concat();
-    let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
-    let text = succeed(eval(&sandbox, &[&args[..], &["-q"]].concat()));
+    let json = succeed(sandbox.eval(&[&args[..], &["--json", "-q"]].concat()));
+    let text = succeed(sandbox.eval(&[&args[..], &["-q"]].concat()));
     for n in [2, 3] {
         let parts = parts(&sandbox, &args, n);
         assert_eq!(succeed(merge(&sandbox, "compare", &parts, &["--json", "-q"])), json, "{n}");
@@ -110,14 +95,14 @@ fn comparison_of_parts_matches_one_run() {
             succeed(merge(&sandbox, "compare", &parts, &["-q", "--html", "page.html", "--force"])),
             text
         );
-        let page = fs::read_to_string(sandbox.path("page.html")).unwrap();
+        let page = sandbox.text("page.html");
         assert!(page.contains("q4_0.gguf"), "{page}");
     }
     // Saved predictions have parts as well.
     let save = [&["compare", "base.gguf", "--save-logits", "base.kld", "-q"], WINDOWS].concat();
-    succeed(eval(&sandbox, &save));
+    succeed(sandbox.eval(&save));
     let args = ["compare", "base.kld", "q4_0.gguf"];
-    let json = succeed(eval(&sandbox, &[&args[..], &["--json", "-q"]].concat()));
+    let json = succeed(sandbox.eval(&[&args[..], &["--json", "-q"]].concat()));
     let parts = parts(&sandbox, &[&args[..], &["--force"]].concat(), 2);
     assert_eq!(succeed(merge(&sandbox, "compare", &parts, &["--json", "-q"])), json);
 }
@@ -127,17 +112,16 @@ fn importance_matrix_of_parts_matches_one_run() {
     for (name, format) in [("llama", "dat"), ("mixtral", "gguf")] {
         let sandbox = sandbox(name);
         let args = [&["imatrix", "base.gguf", "--process-output"], WINDOWS].concat();
-        let expected = succeed(eval(
-            &sandbox,
-            &[&args[..], &["-o", "out.gguf", "--format", format, "--json", "-q"]].concat(),
-        ));
-        let whole = fs::read(sandbox.path("out.gguf")).unwrap();
+        let expected = succeed(
+            sandbox.eval(&[&args[..], &["-o", "out.gguf", "--format", format, "--json", "-q"]].concat()),
+        );
+        let whole = sandbox.read("out.gguf");
         for n in [2, 3] {
             let mut parts = parts(&sandbox, &args, n);
             parts.rotate_left(1);
             let args = ["-o", "out.gguf", "--format", format, "--json", "--force", "-q"];
             assert_eq!(succeed(merge(&sandbox, "imatrix", &parts, &args)), expected, "{name} {n}");
-            assert!(fs::read(sandbox.path("out.gguf")).unwrap() == whole, "{name} {n}");
+            assert!(sandbox.read("out.gguf") == whole, "{name} {n}");
         }
     }
 }
@@ -149,21 +133,21 @@ fn mismatched_parts_are_named() {
     let of_two = parts(&sandbox, &args, 2);
     let of_three = parts(&sandbox, &args, 3);
     fs::copy(sandbox.path(&of_two[0]), sandbox.path("again.part")).unwrap();
-    let mut bytes = fs::read(sandbox.path(&of_two[1])).unwrap();
+    let mut bytes = sandbox.read(&of_two[1]);
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    fs::write(sandbox.path("damaged.part"), &bytes).unwrap();
-    fs::write(sandbox.path("cut.part"), &bytes[..20]).unwrap();
-    fs::write(sandbox.path("other"), "An other text. ".repeat(2000)).unwrap();
+    sandbox.write("damaged.part", &bytes);
+    sandbox.write("cut.part", &bytes[..20]);
+    sandbox.write("other", "An other text. ".repeat(2000));
     let other = |name: &str, args: &[&str]| {
         let args =
             [args, &["--context", "64", "--chunks", "70", "--part", "2/2", "--output", name, "-q"]].concat();
-        succeed(eval(&sandbox, &args));
+        succeed(sandbox.eval(&args));
         name.to_owned()
     };
     let of_text = other("text.part", &["perplexity", "q4_0.gguf", "--text", "other"]);
     let of_model = other("model.part", &["perplexity", "base.gguf", "--text", "text"]);
-    let of_verb = other("verb.part", &["compare", "base.gguf", "q4_0.gguf", "--text", "text"]);
+    let of_verb = other("verb.part", &words("compare base.gguf q4_0.gguf --text text"));
     let rounded = ["perplexity", "q4_0.gguf", "--text", "text", "--activations", "rounded"];
     let of_activations = other("activations.part", &rounded);
     let first = of_two[0].clone();
@@ -191,9 +175,9 @@ fn mismatched_parts_are_named() {
     }
     // An existing part is only replaced on request.
     let again = [&args[..], &["--part", "1/2", "--output", &first]].concat();
-    let ran = eval(&sandbox, &again);
+    let ran = sandbox.eval(&again);
     assert!(ran.code == Some(1) && ran.stderr.contains("exists already"), "{}", ran.stderr);
-    succeed(eval(&sandbox, &[&again[..], &["--force", "-q"]].concat()));
+    succeed(sandbox.eval(&[&again[..], &["--force", "-q"]].concat()));
     for (args, message) in [
         (
             &["perplexity", "q4_0.gguf", "--text", "text", "--part", "3/2", "--output", "x"][..],
@@ -207,7 +191,7 @@ fn mismatched_parts_are_named() {
         ),
         (&["compare", "base.gguf", "--text", "text", "--part", "1/2", "-o", "x"], "missing file to compare"),
     ] {
-        let ran = eval(&sandbox, args);
+        let ran = sandbox.eval(args);
         assert!(ran.code == Some(2) && ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Sandbox, golden};
+use crate::common::{Sandbox, golden, succeed};
 use serde_json::Value;
 
 /// A line of the golden.
@@ -38,10 +38,10 @@ fn rows() -> Vec<Row> {
 /// The model at f32 and at the other types, and the text.
 fn sandbox(model: &str, dtypes: &[&str]) -> Sandbox {
     let sandbox = Sandbox::with_golden(model);
-    assert_eq!(sandbox.convert(&[model, "f32.gguf", "--type", "f32", "--quiet"]).code, Some(0));
+    succeed(sandbox.convert(&[model, "f32.gguf", "--type", "f32", "--quiet"]));
     for dtype in dtypes {
         let args = ["--pure", "f32.gguf", &format!("{dtype}.gguf"), dtype, "--quiet"];
-        assert_eq!(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args).code, Some(0));
+        succeed(sandbox.quantize(&args));
     }
     sandbox.add_text();
     sandbox
@@ -55,9 +55,8 @@ fn measure(sandbox: &Sandbox, row: &Row, windows: Option<usize>, more: &[&str]) 
     }
     args.extend(windows.iter().flat_map(|n| ["--chunks", n]));
     args.extend(more);
-    let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    serde_json::from_str(&ran.stdout).unwrap()
+    let ran = succeed(sandbox.eval(&args));
+    ran.json()
 }
 
 fn near(found: &Value, expected: f64, what: &str) {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use crate::common::{Output, Sandbox, golden, sha256};
+use crate::common::{Output, Sandbox, golden, sha256, succeed, words};
 use gguf::{File, Value};
 use serde_json::Value as Json;
 
@@ -16,14 +16,13 @@ fn digests() -> BTreeMap<String, String> {
 
 /// A sandbox with the file `m.gguf`, which the reference's converter makes too.
 fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "m.gguf", "-t", "bf16", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_converted("llama", "m.gguf", "bf16");
     assert_eq!(digest(&sandbox, "m.gguf"), digests()["convert"]);
     sandbox
 }
 
 fn digest(sandbox: &Sandbox, name: &str) -> String {
-    sha256(&fs::read(sandbox.path(name)).unwrap())
+    sha256(&sandbox.read(name))
 }
 
 fn done(sandbox: &Sandbox, args: &[&str]) -> Output {
@@ -48,13 +47,13 @@ const TEMPLATE: &str = "{% for m in messages %}{{ m.content }}\n{% endfor %}";
 #[test]
 fn set_and_unset_match_reference_scripts() {
     let (sandbox, digests) = (sandbox(), digests());
-    fs::write(sandbox.path("template.jinja"), TEMPLATE).unwrap();
+    sandbox.write("template.jinja", TEMPLATE);
     fs::copy(sandbox.path("m.gguf"), sandbox.path("set.gguf")).unwrap();
-    let ran = done(
+    let report = done(
         &sandbox,
-        &["set", "set.gguf", "tokenizer.ggml.bos_token_id=7", "llama.rope.freq_base=f32:12345.5", "--json"],
-    );
-    let report: Json = serde_json::from_str(&ran.stdout).unwrap();
+        &words("set set.gguf tokenizer.ggml.bos_token_id=7 llama.rope.freq_base=f32:12345.5 --json"),
+    )
+    .json();
     assert_eq!((report["in_place"].as_bool(), report["changes"].as_array().unwrap().len()), (Some(true), 2));
     assert_eq!(digest(&sandbox, "set.gguf"), digests["set"]);
 
@@ -78,27 +77,27 @@ fn set_and_unset_match_reference_scripts() {
 #[test]
 fn header_slack_allows_edit_in_place() {
     let sandbox = sandbox();
-    fs::write(sandbox.path("long.jinja"), "x".repeat(5000)).unwrap();
-    fs::write(sandbox.path("longer.jinja"), "y".repeat(9000)).unwrap();
+    sandbox.write("long.jinja", "x".repeat(5000));
+    sandbox.write("longer.jinja", "y".repeat(9000));
     let plain = open(&sandbox, "m.gguf").get("tokenizer.chat_template").unwrap().to_string();
-    fs::write(sandbox.path("plain.jinja"), plain).unwrap();
+    sandbox.write("plain.jinja", plain);
     // A conversion leaves room as well, and nothing else is different.
     let slack = ["llama", "c.gguf", "-t", "bf16", "-q", "--header-slack", "8000"];
-    assert_eq!(sandbox.convert(&slack).code, Some(0));
-    done(&sandbox, &["set", "m.gguf", "--header-slack", "8000", "-o", "s.gguf", "-q"]);
+    succeed(sandbox.convert(&slack));
+    done(&sandbox, &words("set m.gguf --header-slack 8000 -o s.gguf -q"));
     assert_eq!(data(&sandbox, "c.gguf"), data(&sandbox, "m.gguf"));
     for name in ["c.gguf", "s.gguf"] {
-        let before = fs::read(sandbox.path(name)).unwrap();
+        let before = sandbox.read(name);
         let start = open(&sandbox, name).data_offset() as usize;
         let report = |args: &[&str]| -> Json {
             serde_json::from_str(&done(&sandbox, &[&["set", name, "--json"], args].concat()).stdout).unwrap()
         };
         let planned = report(&["--chat-template", "long.jinja", "--dry-run"]);
         assert_eq!((planned["in_place"].as_bool(), planned["written"].as_bool()), (Some(true), Some(false)));
-        assert!(fs::read(sandbox.path(name)).unwrap() == before);
+        assert!(sandbox.read(name) == before);
         let made = report(&["--chat-template", "long.jinja"]);
         assert_eq!((made["in_place"].as_bool(), made["written"].as_bool()), (Some(true), Some(true)));
-        let after = fs::read(sandbox.path(name)).unwrap();
+        let after = sandbox.read(name);
         assert!(before.len() == after.len() && before[start..] == after[start..]);
         let file = open(&sandbox, name);
         assert_eq!(file.get("tokenizer.chat_template").and_then(Value::as_str).map(str::len), Some(5000));
@@ -110,24 +109,19 @@ fn header_slack_allows_edit_in_place() {
         done(&sandbox, &["set", name, "--header-slack", "0", "-q"]);
         let (file, plain) = (open(&sandbox, name), open(&sandbox, "m.gguf"));
         assert_eq!(file.metadata(), plain.metadata(), "{name}");
-        assert!(fs::read(sandbox.path(name)).unwrap() == fs::read(sandbox.path("m.gguf")).unwrap());
-        assert_eq!(sandbox.inspect(&["verify", name, "--against", "llama", "--strict", "-q"]).code, Some(0));
+        assert!(sandbox.read(name) == sandbox.read("m.gguf"));
+        succeed(sandbox.inspect(&["verify", name, "--against", "llama", "--strict", "-q"]));
     }
 }
 
 #[test]
 fn unfinished_edit_is_named() {
     let sandbox = sandbox();
-    fs::write(sandbox.path("m.gguf.header-backup"), "old").unwrap();
+    sandbox.write("m.gguf.header-backup", "old");
     let before = sandbox.listing("");
     let ran = sandbox.inspect(&["set", "m.gguf", "tokenizer.ggml.bos_token_id=7"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(
-        ran.stderr.contains("`m.gguf.header-backup` is there: an edit of `m.gguf` did not end"),
-        "{}",
-        ran.stderr
-    );
-    assert!(ran.stderr.contains("`dd if=m.gguf.header-backup of=m.gguf conv=notrunc`"), "{}", ran.stderr);
+    ran.ends_and_says(1, "`m.gguf.header-backup` is there: an edit of `m.gguf` did not end");
+    ran.says("`dd if=m.gguf.header-backup of=m.gguf conv=notrunc`");
     assert_eq!(sandbox.listing(""), before);
 }
 
@@ -143,14 +137,14 @@ fn link_is_not_written_through() {
         "{}",
         ran.stderr
     );
-    done(&sandbox, &["set", "link.gguf", "general.name=x", "-o", "other.gguf", "-q"]);
+    done(&sandbox, &words("set link.gguf general.name=x -o other.gguf -q"));
 }
 
 #[test]
 fn wrong_edits_change_nothing() {
     let sandbox = sandbox();
-    fs::write(sandbox.path("bad.json"), r#"{"a": {"type": "u8", "value": 300}}"#).unwrap();
-    fs::write(sandbox.path("there.gguf"), "there").unwrap();
+    sandbox.write("bad.json", r#"{"a": {"type": "u8", "value": 300}}"#);
+    sandbox.write("there.gguf", "there");
     let before = sandbox.listing("");
     for (code, args) in [
         (2, &["set", "m.gguf"][..]),
@@ -160,20 +154,20 @@ fn wrong_edits_change_nothing() {
         (1, &["set", "m.gguf", "general.alignment=u32:64"]),
         (1, &["set", "m.gguf", "x=str:@none"]),
         (1, &["set", "none", "general.name=x"]),
-        (1, &["set", "m.gguf", "general.name=x", "-o", "there.gguf"]),
+        (1, &words("set m.gguf general.name=x -o there.gguf")),
         (1, &["unset", "m.gguf", "no.such.key"]),
         (1, &["unset", "m.gguf", "no.such.*"]),
         (1, &["rename", "m.gguf", "no.such=x"]),
         (1, &["rename", "m.gguf", "general.name=general.architecture"]),
         (2, &["rename", "m.gguf", "general.name"]),
-        (1, &["split", "m.gguf", "none/x", "--split-max-tensors", "3"]),
+        (1, &words("split m.gguf none/x --split-max-tensors 3")),
         (2, &["split", "m.gguf", "x"]),
-        (2, &["split", "m.gguf", "x", "--split-max-size", "2X"]),
+        (2, &words("split m.gguf x --split-max-size 2X")),
         (1, &["merge", "m.gguf", "there.gguf"]),
-        (1, &["endian", "m.gguf", "there.gguf", "--order", "big"]),
-        (1, &["extract", "m.gguf", "blk.0.attn_q", "--output", "x.npy"]),
-        (2, &["extract", "m.gguf", "output.weight", "--output", "x.txt"]),
-        (2, &["extract", "m.gguf", "output.weight", "output_norm.weight", "--output", "x.npy"]),
+        (1, &words("endian m.gguf there.gguf --order big")),
+        (1, &words("extract m.gguf blk.0.attn_q --output x.npy")),
+        (2, &words("extract m.gguf output.weight --output x.txt")),
+        (2, &words("extract m.gguf output.weight output_norm.weight --output x.npy")),
         (1, &["hash", "--check", "bad.json"]),
         (1, &["hash", "bad.json"]),
         (2, &["hash"]),
@@ -210,15 +204,15 @@ fn metadata_export_and_import_round_trip() {
         done(&sandbox, &["unset", "x.gguf", "*", "-q"]);
         assert!(open(&sandbox, "x.gguf").metadata().is_empty());
         let alignment = open(&sandbox, name).alignment();
-        let ran = sandbox.inspect(&["set", "x.gguf", "--from", "all.json", "-q"]);
+        let ran = sandbox.inspect(&words("set x.gguf --from all.json -q"));
         if alignment == 32 {
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
             assert_eq!(open(&sandbox, "x.gguf").metadata(), open(&sandbox, name).metadata(), "{name}");
         } else {
-            assert!(ran.stderr.contains("alignment"), "{}", ran.stderr);
+            ran.says("alignment");
         }
     }
-    done(&sandbox, &["rename", "m.gguf", "llama.*=my.*", "general.name=general.title", "-q"]);
+    done(&sandbox, &words("rename m.gguf llama.*=my.* general.name=general.title -q"));
     let file = open(&sandbox, "m.gguf");
     assert!(file.metadata().iter().all(|(key, _)| !key.starts_with("llama.")));
     assert!(file.metadata().contains("my.block_count") && file.metadata().contains("general.title"));
@@ -227,11 +221,8 @@ fn metadata_export_and_import_round_trip() {
 #[test]
 fn split_matches_reference_and_merge_restores() {
     let (sandbox, digests) = (sandbox(), digests());
-    done(&sandbox, &["split", "m.gguf", "by-tensors", "--split-max-tensors", "8", "-q"]);
-    done(
-        &sandbox,
-        &["split", "m.gguf", "by-size", "--split-max-size", "1M", "--no-tensor-first-split", "-q"],
-    );
+    done(&sandbox, &words("split m.gguf by-tensors --split-max-tensors 8 -q"));
+    done(&sandbox, &words("split m.gguf by-size --split-max-size 1M --no-tensor-first-split -q"));
     let mut n_shards = 0;
     for (name, expected) in digests.iter().filter(|(name, _)| name.ends_with(".gguf")) {
         assert_eq!(digest(&sandbox, name), *expected, "{name}");
@@ -246,11 +237,11 @@ fn split_matches_reference_and_merge_restores() {
         assert_eq!(digest(&sandbox, &merged), digests["convert"], "{shard}");
     }
     // A split model is split anew, and turned as it is.
-    done(&sandbox, &["split", "by-size-00002-of-00004.gguf", "again", "--split-max-tensors", "8", "-q"]);
+    done(&sandbox, &words("split by-size-00002-of-00004.gguf again --split-max-tensors 8 -q"));
     assert_eq!(digest(&sandbox, "again-00003-of-00003.gguf"), digests["by-tensors-00003-of-00003.gguf"]);
-    done(&sandbox, &["endian", "by-tensors-00001-of-00003.gguf", "big.gguf", "--order", "big", "-q"]);
+    done(&sandbox, &words("endian by-tensors-00001-of-00003.gguf big.gguf --order big -q"));
     done(&sandbox, &["merge", "big-00003-of-00003.gguf", "big.gguf", "-q"]);
-    done(&sandbox, &["endian", "big.gguf", "little.gguf", "--order", "little", "-q"]);
+    done(&sandbox, &words("endian big.gguf little.gguf --order little -q"));
     assert_eq!(digest(&sandbox, "little.gguf"), digests["convert"]);
 }
 
@@ -261,10 +252,10 @@ fn byte_order_conversion_matches_reference() {
     let mut n_files = 0;
     for row in text.lines().filter(|row| row.contains("+endian")) {
         let [_, kind, _, expected] = row.split(' ').collect::<Vec<_>>()[..] else { panic!("{row}") };
-        assert_eq!(sandbox.convert(&["llama", "m.gguf", "-t", kind, "-q", "--force"]).code, Some(0));
-        done(&sandbox, &["endian", "m.gguf", "big.gguf", "--order", "big", "-q", "--force"]);
+        succeed(sandbox.convert(&["llama", "m.gguf", "-t", kind, "-q", "--force"]));
+        done(&sandbox, &words("endian m.gguf big.gguf --order big -q --force"));
         assert_eq!(digest(&sandbox, "big.gguf"), expected, "{kind}");
-        done(&sandbox, &["endian", "big.gguf", "back.gguf", "--order", "little", "-q", "--force"]);
+        done(&sandbox, &words("endian big.gguf back.gguf --order little -q --force"));
         assert_eq!(digest(&sandbox, "back.gguf"), digest(&sandbox, "m.gguf"), "{kind}");
         n_files += 1;
     }
@@ -284,10 +275,10 @@ fn hashes_match_reference_and_are_checked() {
         assert_eq!(digest, digests[name.strip_prefix("m.gguf:").unwrap()], "{name}");
     }
     // Of metadata, the order of tensors and the byte order nothing depends.
-    done(&sandbox, &["set", "m.gguf", "general.name=x", "-o", "other.gguf", "-q"]);
+    done(&sandbox, &words("set m.gguf general.name=x -o other.gguf -q"));
     let quantize = ["other.gguf", "sorted.gguf", "copy", "-q"];
-    assert_eq!(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &quantize).code, Some(0));
-    done(&sandbox, &["endian", "sorted.gguf", "big.gguf", "--order", "big", "-q"]);
+    succeed(sandbox.quantize(&quantize));
+    done(&sandbox, &words("endian sorted.gguf big.gguf --order big -q"));
     assert_ne!(data(&sandbox, "sorted.gguf"), data(&sandbox, "m.gguf"));
     for name in ["other.gguf", "sorted.gguf", "big.gguf"] {
         let listed = done(&sandbox, &["hash", name, "--tensors", "--json", "-q"]).stdout;
@@ -295,20 +286,20 @@ fn hashes_match_reference_and_are_checked() {
         assert_eq!(listed[format!("{name}:*")], Json::from(whole.clone()), "{name}");
     }
 
-    done(&sandbox, &["hash", "m.gguf", "other.gguf", "--tensors", "--output", "SHA256SUMS", "-q"]);
+    done(&sandbox, &words("hash m.gguf other.gguf --tensors --output SHA256SUMS -q"));
     let checked = done(&sandbox, &["hash", "--check", "SHA256SUMS", "-q"]).stdout;
     assert_eq!(checked.lines().filter(|line| line.ends_with(": OK")).count(), 2 * 23);
     // The system's own program reads the list of files.
-    done(&sandbox, &["hash", "m.gguf", "other.gguf", "--output", "FILES", "-q"]);
+    done(&sandbox, &words("hash m.gguf other.gguf --output FILES -q"));
     if let Ok(output) = sandbox.command("sha256sum").args(["-c", "FILES"]).output() {
         assert!(output.status.success());
     }
     let file = open(&sandbox, "other.gguf");
     let at = file.range(file.tensor("blk.1.ffn_up.weight").unwrap()).unwrap().start;
     drop(file);
-    let mut bytes = fs::read(sandbox.path("other.gguf")).unwrap();
+    let mut bytes = sandbox.read("other.gguf");
     bytes[at] ^= 1;
-    fs::write(sandbox.path("other.gguf"), bytes).unwrap();
+    sandbox.write("other.gguf", bytes);
     let ran = sandbox.inspect(&["hash", "--check", "SHA256SUMS", "-q"]);
     assert_eq!(
         (ran.code, ran.stderr.as_str()),
@@ -327,18 +318,18 @@ fn extracted_tensors_keep_their_values() {
     let file = open(&sandbox, "m.gguf");
     let norm = file.data(file.tensor("output_norm.weight").unwrap()).unwrap();
     let query = file.data(file.tensor("blk.0.attn_q.weight").unwrap()).unwrap();
-    done(&sandbox, &["extract", "m.gguf", "output_norm.weight", "--output", "x.npy", "-q"]);
-    let npy = fs::read(sandbox.path("x.npy")).unwrap();
+    done(&sandbox, &words("extract m.gguf output_norm.weight --output x.npy -q"));
+    let npy = sandbox.read("x.npy");
     // numpy.lib.format, version 1.0.
     let header = b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (256,), }";
     assert!(npy.starts_with(header) && npy[127] == b'\n' && npy[128..] == *norm, "{:?}", &npy[..128]);
     // numpy has no bfloat16.
-    done(&sandbox, &["extract", "m.gguf", "blk.0.attn_q.weight", "--output", "q.npy", "-q"]);
+    done(&sandbox, &words("extract m.gguf blk.0.attn_q.weight --output q.npy -q"));
     let wide: Vec<u8> = query.chunks_exact(2).flat_map(|half| [0, 0, half[0], half[1]]).collect();
-    assert!(fs::read(sandbox.path("q.npy")).unwrap()[128..] == wide);
+    assert!(sandbox.read("q.npy")[128..] == wide);
     let names = ["blk.0.attn_q.weight", "output_norm.weight"];
     done(&sandbox, &["extract", "m.gguf", names[0], names[1], "--output", "x.safetensors", "-q"]);
-    let bytes = fs::read(sandbox.path("x.safetensors")).unwrap();
+    let bytes = sandbox.read("x.safetensors");
     let len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header: Json = serde_json::from_slice(&bytes[8..8 + len]).unwrap();
     assert_eq!(header[names[0]]["dtype"], "BF16");
@@ -346,7 +337,7 @@ fn extracted_tensors_keep_their_values() {
     assert_eq!(header[names[1]]["data_offsets"], serde_json::json!([131_072, 132_096]));
     assert!(bytes[8 + len..] == [query, norm].concat());
     // Blocks become what they stand for.
-    assert_eq!(sandbox.convert(&["llama", "q.gguf", "-t", "q8_0", "-q"]).code, Some(0));
+    succeed(sandbox.convert(&words("llama q.gguf -t q8_0 -q")));
     done(&sandbox, &["extract", "q.gguf", names[0], "--output", "b.npy", "-q"]);
     let quantized = open(&sandbox, "q.gguf");
     let tensor = quantized.tensor(names[0]).unwrap();
@@ -354,30 +345,29 @@ fn extracted_tensors_keep_their_values() {
     quant::decode(tensor.dtype, quant::Level::detect(), quantized.data(tensor).unwrap(), &mut values)
         .unwrap();
     let expected: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    assert!(fs::read(sandbox.path("b.npy")).unwrap()[128..] == expected);
+    assert!(sandbox.read("b.npy")[128..] == expected);
 }
 
 #[test]
 fn differences_are_shown() {
     let sandbox = sandbox();
-    fs::write(sandbox.path("a.jinja"), "one\ntwo\nthree\n").unwrap();
-    fs::write(sandbox.path("b.jinja"), "one\n2\nthree\n").unwrap();
-    done(&sandbox, &["set", "m.gguf", "--chat-template", "a.jinja", "-q"]);
+    sandbox.write("a.jinja", "one\ntwo\nthree\n");
+    sandbox.write("b.jinja", "one\n2\nthree\n");
+    done(&sandbox, &words("set m.gguf --chat-template a.jinja -q"));
     done(&sandbox, &["diff", "m.gguf", "m.gguf", "-q"]);
     // Neither shards nor byte order are a difference.
-    done(&sandbox, &["split", "m.gguf", "s", "--split-max-tensors", "8", "-q"]);
-    done(&sandbox, &["endian", "m.gguf", "big.gguf", "--order", "big", "-q"]);
+    done(&sandbox, &words("split m.gguf s --split-max-tensors 8 -q"));
+    done(&sandbox, &words("endian m.gguf big.gguf --order big -q"));
     done(&sandbox, &["diff", "s-00001-of-00003.gguf", "big.gguf", "-q"]);
 
     let set = ["set", "m.gguf", "llama.context_length=128", "new.key=u8:1", "-o", "n.gguf", "-q"];
     done(&sandbox, &set);
-    done(&sandbox, &["set", "n.gguf", "--chat-template", "b.jinja", "-q"]);
+    done(&sandbox, &words("set n.gguf --chat-template b.jinja -q"));
     done(&sandbox, &["unset", "n.gguf", "general.size_label", "-q"]);
     let quantize = ["n.gguf", "q.gguf", "q8_0", "-q"];
-    assert_eq!(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &quantize).code, Some(0));
+    succeed(sandbox.quantize(&quantize));
     let ran = sandbox.inspect(&["diff", "m.gguf", "q.gguf", "-q"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.starts_with("error: m.gguf and q.gguf differ in "), "{}", ran.stderr);
+    ran.ends_and_begins(1, "error: m.gguf and q.gguf differ in ");
     for line in [
         "- general.size_label: 1.4M",
         "+ new.key: 1",
@@ -388,7 +378,7 @@ fn differences_are_shown() {
         assert!(ran.stdout.contains(line), "`{line}` is not in\n{}", ran.stdout);
     }
     assert!(!ran.stdout.contains("output_norm"), "{}", ran.stdout);
-    let json = sandbox.inspect(&["diff", "m.gguf", "q.gguf", "--json", "-q"]).stdout;
+    let json = sandbox.inspect(&words("diff m.gguf q.gguf --json -q")).stdout;
     let json: Json = serde_json::from_str(&json).unwrap();
     assert_eq!((json["equal"].as_bool(), json["tensors"].as_array().unwrap().len()), (Some(false), 16));
     let error = json["tensors"][0]["error"].as_f64().unwrap();

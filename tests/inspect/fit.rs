@@ -1,21 +1,18 @@
 //! `gguf-inspect fit`: files that fit, in a table and in JSON.
 
-use std::fs;
-
-use crate::common::Sandbox;
+use crate::common::{Sandbox, succeed, words};
 use serde_json::Value;
 
 #[test]
 fn largest_fitting_file_is_reported() {
     let sandbox = Sandbox::with_golden("llama");
     let types = "f16,q8_0,q4_k_m";
-    assert_eq!(sandbox.convert(&["llama", "out/m-{ftype}.gguf", "-t", types, "-q"]).code, Some(0));
-    fs::write(sandbox.path("out/notes.txt"), "no model").unwrap();
-    fs::write(sandbox.path("out/damaged.gguf"), "GGUF").unwrap();
-    let ran = sandbox.inspect(&["fit", "out", "--memory", "24MB", "--context", "256,512", "--json"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("damaged.gguf"), "{}", ran.stderr);
-    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    succeed(sandbox.convert(&["llama", "out/m-{ftype}.gguf", "-t", types, "-q"]));
+    sandbox.write("out/notes.txt", "no model");
+    sandbox.write("out/damaged.gguf", "GGUF");
+    let ran = succeed(sandbox.inspect(&words("fit out --memory 24MB --context 256,512 --json")));
+    ran.says("damaged.gguf");
+    let json = ran.json();
     let files = json["files"].as_array().unwrap();
     let names: Vec<&str> = files.iter().map(|file| file["file"].as_str().unwrap()).collect();
     assert_eq!(names, ["m-q4_k_m.gguf", "m-q8_0.gguf", "m-f16.gguf"]);
@@ -33,7 +30,7 @@ fn largest_fitting_file_is_reported() {
     }
     assert_eq!(json["best"]["file"], "m-f16.gguf");
 
-    let text = sandbox.inspect(&["fit", "out/m-q8_0.gguf", "--memory", "24MB", "--context", "256"]);
+    let text = sandbox.inspect(&words("fit out/m-q8_0.gguf --memory 24MB --context 256"));
     assert_eq!((text.code, text.stderr.as_str()), (Some(0), ""));
     assert!(
         text.stdout.contains("the largest that fits 24.0 MB with 256 tokens: m-q8_0.gguf"),
@@ -41,16 +38,8 @@ fn largest_fitting_file_is_reported() {
         text.stdout
     );
     // Files that are loaded in addition count.
-    let more = sandbox.inspect(&[
-        "fit",
-        "out/m-q8_0.gguf",
-        "--context",
-        "256",
-        "--with",
-        "out/m-f16.gguf",
-        "--json",
-    ]);
-    let more: Value = serde_json::from_str(&more.stdout).unwrap();
+    let more =
+        sandbox.inspect(&words("fit out/m-q8_0.gguf --context 256 --with out/m-f16.gguf --json")).json();
     let weights = |json: &Value| json["uses"][0]["bytes"]["weights"].as_u64().unwrap();
     assert_eq!(weights(&more["files"][0]), weights(&files[1]) + weights(&files[2]));
     assert_eq!(more["best"], Value::Null);
@@ -58,14 +47,12 @@ fn largest_fitting_file_is_reported() {
 
 #[test]
 fn no_fitting_file_is_a_failure() {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "m.gguf", "-t", "f16", "-q"]).code, Some(0));
-    let ran = sandbox.inspect(&["fit", "m.gguf", "--memory", "1MB", "--context", "256"]);
+    let sandbox = Sandbox::with_converted("llama", "m.gguf", "f16");
+    let ran = sandbox.inspect(&words("fit m.gguf --memory 1MB --context 256"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: nothing fits 1.00 MB\n"));
     assert!(ran.stdout.contains("none (does not fit)"), "{}", ran.stdout);
     // Q8_0 takes 32 elements, and a token has 128 of keys.
-    let quantized = sandbox.inspect(&["fit", "m.gguf", "--context", "256", "--kv-type", "q8_0", "--json"]);
-    let json: Value = serde_json::from_str(&quantized.stdout).unwrap();
+    let json = sandbox.inspect(&words("fit m.gguf --context 256 --kv-type q8_0 --json")).json();
     assert_eq!(json["files"][0]["uses"][0]["bytes"]["kv"], 2 * 2 * 256 * 128 / 32 * 34);
     for args in [
         &["fit", "m.gguf", "--memory", "much"][..],

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox};
+use crate::common::{Output, Sandbox, words};
 use serde_json::Value as Json;
 
 const INSPECT: &str = env!("CARGO_BIN_EXE_gguf-inspect");
@@ -30,27 +30,21 @@ fn recipe_reproduces_the_file() {
     let message = "wrote theirs.json: Q4_K_M, 21 tensors: ";
     assert!(ran.code == Some(0) && ran.stderr.starts_with(message), "{}", ran.stderr);
     // On stdout the same.
-    let text = fs::read_to_string(sandbox.path("theirs.json")).unwrap();
+    let text = sandbox.text("theirs.json");
     assert_eq!(done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf"])), text);
-    done(&sandbox, sandbox.convert(&["llama", "out/ours.gguf", "--recipe", "theirs.json", "-q"]));
-    let bytes = |name: &str| fs::read(sandbox.path(name)).unwrap();
-    assert!(bytes("out/ours.gguf") == bytes("out/theirs.gguf"), "other bytes");
+    done(&sandbox, sandbox.convert(&words("llama out/ours.gguf --recipe theirs.json -q")));
+    assert!(sandbox.read("out/ours.gguf") == sandbox.read("out/theirs.gguf"), "other bytes");
     // By gguf-quantize too, from a file of floats.
-    done(&sandbox, sandbox.convert(&["llama", "out/bf16.gguf", "-t", "bf16", "-q"]));
-    let quantize = env!("CARGO_BIN_EXE_gguf-quantize");
-    done(
-        &sandbox,
-        sandbox.run(quantize, &["--recipe", "theirs.json", "-q", "out/bf16.gguf", "out/again.gguf"]),
-    );
-    assert!(bytes("out/again.gguf") == bytes("out/theirs.gguf"), "other bytes");
+    done(&sandbox, sandbox.convert(&words("llama out/bf16.gguf -t bf16 -q")));
+    done(&sandbox, sandbox.quantize(&words("--recipe theirs.json -q out/bf16.gguf out/again.gguf")));
+    assert!(sandbox.read("out/again.gguf") == sandbox.read("out/theirs.gguf"), "other bytes");
 }
 
 #[test]
 fn recipe_dry_run_writes_nothing() {
     let sandbox = place();
     let before = sandbox.listing("");
-    let message =
-        done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "x.json", "--dry-run"]));
+    let message = done(&sandbox, sandbox.inspect(&words("recipe out/theirs.gguf -o x.json --dry-run")));
     assert!(message.starts_with("Q4_K_M, 21 tensors: ") && message.contains("1 iq4_nl"), "{message}");
     let json = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf", "--json"]));
     let json: Json = serde_json::from_str(&json).unwrap();
@@ -62,10 +56,10 @@ fn recipe_dry_run_writes_nothing() {
     assert_eq!(json["dtypes"]["iq4_nl"], 1);
     assert_eq!(sandbox.listing(""), before);
     // Existing files are only replaced with --force.
-    fs::write(sandbox.path("x.json"), "mine").unwrap();
+    sandbox.write("x.json", "mine");
     assert_eq!(sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "x.json"]).code, Some(1));
-    assert_eq!(fs::read_to_string(sandbox.path("x.json")).unwrap(), "mine");
-    done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf", "-o", "x.json", "--force", "-q"]));
+    assert_eq!(sandbox.text("x.json"), "mine");
+    done(&sandbox, sandbox.inspect(&words("recipe out/theirs.gguf -o x.json --force -q")));
 }
 
 #[test]
@@ -73,7 +67,7 @@ fn files_without_file_type_or_tensors() {
     let sandbox = place();
     done(&sandbox, sandbox.inspect(&["unset", "out/theirs.gguf", "general.file_type", "-q"]));
     let ran = sandbox.inspect(&["recipe", "out/theirs.gguf", "--dry-run"]);
-    assert!(ran.stderr.contains("`general.file_type` is missing: "), "{}", ran.stderr);
+    ran.says("`general.file_type` is missing: ");
     assert_eq!(ran.code, Some(0));
     done(&sandbox, sandbox.convert(&["vocab", "llama", "out/vocab.gguf", "-q"]));
     let ran = sandbox.inspect(&["recipe", "out/vocab.gguf"]);
@@ -100,10 +94,7 @@ mod remote {
     #[test]
     fn only_header_of_remote_file_is_read() {
         let sandbox = place();
-        done(
-            &sandbox,
-            sandbox.inspect(&["split", "out/theirs.gguf", "out/part", "--split-max-tensors", "8", "-q"]),
-        );
+        done(&sandbox, sandbox.inspect(&words("split out/theirs.gguf out/part --split-max-tensors 8 -q")));
         let local = done(&sandbox, sandbox.inspect(&["recipe", "out/theirs.gguf"]));
         let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));
         server.need_token();
@@ -160,11 +151,11 @@ mod remote {
     #[test]
     fn other_remote_files_end_after_first_bytes() {
         let sandbox = place();
-        fs::write(sandbox.path("out/x.gguf"), vec![7; 1 << 20]).unwrap();
+        sandbox.write("out/x.gguf", vec![7; 1 << 20]);
         // A header that claims more than the file has.
-        let mut cut = fs::read(sandbox.path("out/theirs.gguf")).unwrap();
+        let mut cut = sandbox.read("out/theirs.gguf");
         cut.truncate(2000);
-        fs::write(sandbox.path("out/cut.gguf"), &cut).unwrap();
+        sandbox.write("out/cut.gguf", &cut);
         let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));
         for (name, message) in [("x", "it starts with"), ("cut", "bytes left can hold")] {
             let ran = run(&sandbox, &server, &["recipe", &format!("hf://org/model/{name}.gguf"), "-q"]);

@@ -2,19 +2,17 @@
 
 use std::{fs, path::Path};
 
-use crate::common::{Sandbox, golden};
+use crate::common::{Sandbox, golden, succeed};
 
 #[test]
 fn show_lists_metadata_tensors_and_totals() {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "q4_k_m", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_converted("llama", "x.gguf", "q4_k_m");
     let ran = sandbox.inspect(&["show", "x.gguf"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/gguf-inspect-show.txt");
     assert_eq!(ran.stdout, fs::read_to_string(expected).unwrap());
 
-    let full = sandbox.inspect(&["show", "x.gguf", "--full"]);
-    assert_eq!(full.code, Some(0));
+    let full = succeed(sandbox.inspect(&["show", "x.gguf", "--full"]));
     assert!(ran.stdout.contains("(384 items)") && !full.stdout.contains("(384 items)"));
     assert!(full.stdout.len() > ran.stdout.len() + 384 * 4);
 
@@ -31,11 +29,10 @@ fn show_lists_metadata_tensors_and_totals() {
 /// Against the listing that the reference's converter made of the same checkpoint.
 #[test]
 fn json_matches_reference_metadata() {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_converted("llama", "x.gguf", "f32");
     let ran = sandbox.inspect(&["show", "x.gguf", "--json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = ran.json();
     let expected = fs::read_to_string(golden("arch/llama/expected.json")).unwrap();
     let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
     let rows = expected["metadata"].as_array().unwrap();
@@ -68,8 +65,7 @@ fn files_of_both_byte_orders_are_shown() {
         let ran = sandbox.inspect(&["show", name]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
         assert!(ran.stdout.contains(&format!("\nGGUF version 3, {endian} endian")), "{}", ran.stdout);
-        let json = sandbox.inspect(&["show", name, "--json"]);
-        let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+        let json = sandbox.inspect(&["show", name, "--json"]).json();
         assert_eq!(json["endian"], endian);
     }
 }
@@ -77,8 +73,8 @@ fn files_of_both_byte_orders_are_shown() {
 #[test]
 fn other_files_are_refused() {
     let sandbox = Sandbox::new();
-    fs::write(sandbox.path("x.gguf"), "GGML and more").unwrap();
-    fs::write(sandbox.path("cut.gguf"), b"GGUF\x03\0\0\0\x01").unwrap();
+    sandbox.write("x.gguf", "GGML and more");
+    sandbox.write("cut.gguf", b"GGUF\x03\0\0\0\x01");
     for (file, stderr) in [
         ("x.gguf", "error: x.gguf: not a gguf file: it starts with `GGML`, not with `GGUF`\n"),
         (
@@ -94,8 +90,7 @@ fn other_files_are_refused() {
     for args in [&[][..], &["show"], &["peek", "x.gguf"], &["show", "x.gguf", "--json", "--full"]] {
         assert_eq!(sandbox.inspect(args).code, Some(2), "{args:?}");
     }
-    let script = sandbox.inspect(&["--completions", "bash"]);
-    assert_eq!(script.code, Some(0));
+    let script = succeed(sandbox.inspect(&["--completions", "bash"]));
     assert!(script.stdout.contains("gguf-inspect"));
 }
 

@@ -1,14 +1,10 @@
 //! `gguf-inspect tokenizer`: a file's tokenizer against the checkpoint's own.
 
-use std::fs;
-
-use crate::common::Sandbox;
+use crate::common::{Sandbox, words};
 
 /// A sandbox with a checkpoint that has a tokenizer.json, and its GGUF.
 fn converted() -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama-llama3");
-    assert_eq!(sandbox.convert(&["llama-llama3", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
-    sandbox
+    Sandbox::with_converted("llama-llama3", "x.gguf", "f32")
 }
 
 #[test]
@@ -18,11 +14,10 @@ fn converted_ids_match_source_tokenizer() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
     assert!(ran.stdout.contains("differing   0\n"), "{}", ran.stdout);
 
-    fs::write(sandbox.path("own.txt"), b"own text \xff").unwrap();
-    let ran =
-        sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama-llama3", "--text", "own.txt", "--json"]);
+    sandbox.write("own.txt", b"own text \xff");
+    let ran = sandbox.inspect(&words("tokenizer x.gguf --against llama-llama3 --text own.txt --json"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = ran.json();
     // The byte that is no UTF-8 became a replacement character of three bytes.
     assert_eq!((&json["text_bytes"], &json["differing"]), (&12.into(), &0.into()));
     assert!(json["ids"].as_u64().unwrap() > 0 && json["first"].is_null());
@@ -31,13 +26,12 @@ fn converted_ids_match_source_tokenizer() {
 #[test]
 fn differences_are_counted_and_fail() {
     let sandbox = converted();
-    let path = sandbox.path("llama-llama3/tokenizer.json");
-    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    let merges = json["model"]["merges"].as_array_mut().unwrap();
-    assert!(!merges.is_empty());
-    merges.clear();
-    json["model"]["ignore_merges"] = false.into();
-    fs::write(&path, json.to_string()).unwrap();
+    sandbox.edit_json("llama-llama3/tokenizer.json", |json| {
+        let merges = json["model"]["merges"].as_array_mut().unwrap();
+        assert!(!merges.is_empty());
+        merges.clear();
+        json["model"]["ignore_merges"] = false.into();
+    });
     let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama-llama3"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(
@@ -50,25 +44,23 @@ fn differences_are_counted_and_fail() {
 
 #[test]
 fn source_without_tokenizer_json_is_refused() {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_converted("llama", "x.gguf", "f32");
     let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--against", "llama"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
-    assert!(ran.stderr.contains("tokenizer.json: missing file"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("hint:"), "{}", ran.stderr);
+    ran.says("tokenizer.json: missing file");
+    ran.says("hint:");
 }
 
 #[test]
 fn ids_are_listed_without_source() {
     let sandbox = converted();
-    fs::write(sandbox.path("own.txt"), b"a b\xff").unwrap();
+    sandbox.write("own.txt", b"a b\xff");
     let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--text", "own.txt"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let texts: Vec<&str> = ran.stdout.lines().map(|line| line.split_once(' ').unwrap().1).collect();
     assert_eq!(texts[0], "\"a\"");
     let ids: Vec<u64> =
         ran.stdout.lines().map(|line| line.split_once(' ').unwrap().0.parse().unwrap()).collect();
-    let ran = sandbox.inspect(&["tokenizer", "x.gguf", "--text", "own.txt", "--json"]);
-    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = sandbox.inspect(&words("tokenizer x.gguf --text own.txt --json")).json();
     assert_eq!((&json["text_bytes"], &json["ids"]), (&4.into(), &ids.into()));
 }

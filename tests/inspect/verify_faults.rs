@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Sandbox, verify};
+use crate::common::{Sandbox, succeed, verify, words};
 use gguf::{Array, Endian, File, Metadata, Plan, Value};
 use tensor::{DType, Shape};
 
@@ -78,11 +78,10 @@ const TEMPLATE: &str = "{% for m in messages %}[{{ m['role'] }}] {{ m['content']
 
 /// A good file of a checkpoint with a chat template.
 fn made(sandbox: &Sandbox, name: &str, kind: &str) -> Vec<u8> {
-    let ran = sandbox.convert(&[name, "good.gguf", "-t", kind, "-q", "--force"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(sandbox.convert(&[name, "good.gguf", "-t", kind, "-q", "--force"]));
     let (code, found, report) = verify(sandbox, &["good.gguf", "--against", name, "--strict"]);
     assert_eq!((code, found.len()), (Some(0), 0), "{report}");
-    fs::read(sandbox.path("good.gguf")).unwrap()
+    sandbox.read("good.gguf")
 }
 
 /// The defect, the faulty file, and the code of the finding.
@@ -91,7 +90,7 @@ type Fault = (&'static str, Vec<u8>, &'static str);
 fn check(sandbox: &Sandbox, faults: Vec<Fault>, more: &[&str]) {
     let mut missed = Vec::new();
     for (fault, bytes, code) in faults {
-        fs::write(sandbox.path("x.gguf"), bytes).unwrap();
+        sandbox.write("x.gguf", bytes);
         let (exit, found, report) = verify(sandbox, &[&["x.gguf", "--strict"], more].concat());
         if exit != Some(1) || !found.contains(code) {
             missed.push(format!("{fault}: {exit:?} {found:?}\n{report}"));
@@ -157,8 +156,7 @@ fn container_faults_are_found() {
         &[],
     );
     // The fork is named.
-    fs::write(sandbox.path("x.gguf"), patched(&good, type_of_matrix(&good, &last), &139u32.to_le_bytes()))
-        .unwrap();
+    sandbox.write("x.gguf", patched(&good, type_of_matrix(&good, &last), &139u32.to_le_bytes()));
     let ran = sandbox.inspect(&["verify", "x.gguf"]);
     assert!(ran.stdout.contains("ik_llama.cpp calls type 139 iq4_k"), "{}", ran.stdout);
 }
@@ -172,10 +170,10 @@ fn shard_faults_are_found() {
     let sandbox = Sandbox::with_golden("llama");
     made(&sandbox, "llama", "bf16");
     let split = ["split", "good.gguf", "s", "--split-max-tensors", "8", "-q"];
-    assert_eq!(sandbox.inspect(&split).code, Some(0));
+    succeed(sandbox.inspect(&split));
     let shard = |no: u32| format!("s-0000{no}-of-00003.gguf");
     assert_eq!(verify(&sandbox, &[&shard(2), "--against", "llama", "--strict"]).0, Some(0));
-    let second = fs::read(sandbox.path(&shard(2))).unwrap();
+    let second = sandbox.read(&shard(2));
     let plants: [(&str, Option<Vec<u8>>); 3] = [
         ("a missing shard", None),
         ("a cut shard", Some(second[..second.len() - 1000].to_vec())),
@@ -186,7 +184,7 @@ fn shard_faults_are_found() {
     ];
     for (fault, bytes) in plants {
         match bytes {
-            Some(bytes) => fs::write(sandbox.path(&shard(2)), bytes).unwrap(),
+            Some(bytes) => sandbox.write(&shard(2), bytes),
             None => fs::remove_file(sandbox.path(&shard(2))).unwrap(),
         }
         let (code, found, report) = verify(&sandbox, &[&shard(1)]);
@@ -205,9 +203,8 @@ fn block_faults_are_found() {
         ("llama", "f32", "output_norm.weight", 4 * 200, &[0, 0, 0x80, 0x7f]),
     ] {
         let sandbox = Sandbox::with_golden(name);
-        let ran = sandbox.convert(&[name, "good.gguf", "-t", kind, "-q"]);
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        let good = fs::read(sandbox.path("good.gguf")).unwrap();
+        succeed(sandbox.convert(&[name, "good.gguf", "-t", kind, "-q"]));
+        let good = sandbox.read("good.gguf");
         let planted = with(&good, |parts| parts.tensor(tensor).3[at..at + bad.len()].copy_from_slice(bad));
         check(&sandbox, vec![("a block", planted, "bad_block")], &[]);
         let report = verify(&sandbox, &["x.gguf"]).2;
@@ -514,10 +511,9 @@ fn differences_from_source_are_found() {
     }
     // A GGUF file is a source as well.
     let good = made(&sandbox, "llama", "bf16");
-    fs::write(sandbox.path("source.gguf"), &good).unwrap();
-    let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &["source.gguf", "q.gguf", "q5_k_m", "-q"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let quantized = fs::read(sandbox.path("q.gguf")).unwrap();
+    sandbox.write("source.gguf", &good);
+    succeed(sandbox.quantize(&["source.gguf", "q.gguf", "q5_k_m", "-q"]));
+    let quantized = sandbox.read("q.gguf");
     assert_eq!(verify(&sandbox, &["q.gguf", "--against", "source.gguf", "--strict"]).0, Some(0));
     let swapped = with(&quantized, |parts| {
         let tensor = parts.tensor("blk.1.attn_q.weight");
@@ -534,7 +530,7 @@ fn reports_and_exit_codes() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(ran.stdout.starts_with("structure     ok  21 tensors"), "{}", ran.stdout);
     let bad = with(&good, |parts| parts.metadata.set("general.file_type", 7u32));
-    fs::write(sandbox.path("x.gguf"), [&bad[..], b"x"].concat()).unwrap();
+    sandbox.write("x.gguf", [&bad[..], b"x"].concat());
     let ran = sandbox.inspect(&["verify", "x.gguf", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: x.gguf: 1 error, 1 warning\n"));
     assert!(
@@ -545,13 +541,10 @@ fn reports_and_exit_codes() {
         ran.stdout
     );
     // Warnings alone are not a failure, unless requested.
-    fs::write(sandbox.path("x.gguf"), [&good[..], b"x"].concat()).unwrap();
-    assert_eq!(sandbox.inspect(&["verify", "x.gguf", "-q"]).code, Some(0));
+    sandbox.write("x.gguf", [&good[..], b"x"].concat());
+    succeed(sandbox.inspect(&["verify", "x.gguf", "-q"]));
     assert_eq!(sandbox.inspect(&["verify", "x.gguf", "-q", "--strict"]).code, Some(1));
-    assert_eq!(
-        sandbox.inspect(&["verify", "x.gguf", "-q", "--strict", "--only", "blocks,tokenizer"]).code,
-        Some(0)
-    );
+    succeed(sandbox.inspect(&words("verify x.gguf -q --strict --only blocks,tokenizer")));
     for args in
         [&["verify"][..], &["verify", "x.gguf", "--only", "all"], &["verify", "x.gguf", "--only", "source"]]
     {
@@ -562,8 +555,7 @@ fn reports_and_exit_codes() {
 /// A file under the name of another model: its lineage is not that of its source.
 #[test]
 fn lineage_is_compared_with_source() {
-    let sandbox = Sandbox::with_golden("llama-card");
-    assert_eq!(sandbox.convert(&["llama-card", "x.gguf", "-t", "q8_0", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_converted("llama-card", "x.gguf", "q8_0");
     let against = ["x.gguf", "--against", "llama-card"];
     let (code, codes, report) = verify(&sandbox, &against);
     assert!(code == Some(0) && !codes.contains("lineage"), "{report}");
@@ -580,7 +572,7 @@ fn lineage_is_compared_with_source() {
             code == Some(0) && codes.contains("lineage") && report.contains(key),
             "{arg}, a warning: {report}"
         );
-        let strict = sandbox.inspect(&["verify", "x.gguf", "--against", "llama-card", "--strict", "-q"]);
+        let strict = sandbox.inspect(&words("verify x.gguf --against llama-card --strict -q"));
         assert_eq!(strict.code, Some(1), "{arg}: {}", strict.stderr);
     }
 }

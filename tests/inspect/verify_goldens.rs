@@ -74,7 +74,7 @@ fn handcrafted_files_match_reference_verdicts() {
         let mut bytes = fs::read(folder.join(format!("{name}.header"))).unwrap();
         bytes.extend((0..n_data.parse::<usize>().unwrap()).map(|i| i as u8));
         assert_eq!(sha256(&bytes), digest, "{name}");
-        fs::write(sandbox.path("x.gguf"), bytes).unwrap();
+        sandbox.write("x.gguf", bytes);
         let (code, codes, report) = verify(&sandbox, &["x.gguf", "--only", "structure"]);
         let is_cut = ["TENSORS_SUCCESS", "TENSORS_CUSTOM_ALIGN"].contains(&name);
         assert_eq!(code, Some(i32::from(verdict == "refused" || is_cut)), "{name}: {report}");

@@ -3,11 +3,14 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::common::Sandbox;
+use crate::{
+    common::Sandbox,
+    moments::{self, Kept, index},
+};
 use eval::{Between, Model, Observer, Part, Sequence, Steps};
 use refine::{
     Error,
-    moments::{Found, Input, MomentsCache, Options, Plan, Texts, Watch, gather_outputs},
+    moments::{Input, MomentsCache, Options, Plan, Texts, gather_outputs},
 };
 use tensor::DType;
 
@@ -52,18 +55,14 @@ struct Shown(BTreeMap<(String, usize), (Vec<f32>, usize)>);
 
 impl Observer for Shown {
     fn mul_mat(&mut self, tensor: &str, part: Part, rows: &[f32], width: usize) {
-        let index = match part {
-            Part::Whole => 0,
-            Part::Expert { index, .. } | Part::Head { index, .. } => index,
-        };
+        let index = index(part).unwrap_or(0);
         let before = self.0.insert((tensor.to_owned(), index), (rows.to_vec(), width));
         assert!(before.is_none(), "{tensor} {index} is shown once");
     }
 }
 
 fn open(sandbox: &Sandbox, threads: usize) -> Model {
-    let options = eval::Options { threads: Some(threads), ..eval::Options::default() };
-    Model::open(&sandbox.path("x.gguf"), &options).unwrap()
+    moments::open(&sandbox.path("x.gguf"), threads)
 }
 
 /// Two sequences of unlike lengths, longer than the windows of the tiny models.
@@ -134,8 +133,7 @@ fn gradients_match_finite_differences() {
     for (name, has_experts) in
         MODELS.iter().map(|name| (name, false)).chain(MIXTURES.iter().map(|name| (name, true)))
     {
-        let sandbox = Sandbox::with_golden(name);
-        assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
+        let sandbox = Sandbox::with_converted(name, "x.gguf", "f32");
         let model = open(&sandbox, 2);
         let (inputs, outputs) = both_sides(&model);
         // All matrices but the last, whose rows are tokens.
@@ -189,29 +187,8 @@ fn gradients_match_finite_differences() {
     }
 }
 
-/// Collects the statistics; stops the run after this many steps.
-#[derive(Default)]
-struct Kept {
-    inputs: Vec<Input>,
-    n_found: usize,
-    at_most: Option<usize>,
-}
-
-impl Watch for Kept {
-    fn found(&mut self, found: Found) -> Result<(), Error> {
-        self.n_found += 1;
-        self.inputs.extend(found.inputs);
-        Ok(())
-    }
-
-    fn progress(&mut self, _done: usize, _of: usize) -> bool {
-        self.at_most.is_none_or(|most| self.n_found < most)
-    }
-}
-
-/// Any text will do, however short: the models are noise.
 fn options() -> Options {
-    Options { least_per_column: 0.0, held_every: 3, ..Options::default() }
+    Options { held_every: 3, ..moments::options() }
 }
 
 fn gathered(
@@ -228,9 +205,9 @@ fn gathered(
     };
     let mut kept = Kept { at_most, ..Kept::default() };
     gather_outputs(model, &texts, options, &plan, cache.as_mut(), &mut kept)?;
-    kept.inputs.retain(|input| !input.of.is_empty());
-    kept.inputs.sort_by(|a, b| a.of.cmp(&b.of));
-    Ok(kept.inputs)
+    let mut inputs = kept.sorted();
+    inputs.retain(|input| !input.of.is_empty());
+    Ok(inputs)
 }
 
 fn texts(model: &Model) -> Texts {
@@ -255,8 +232,7 @@ fn drawn(window: u64, token: u64, p: &[f32]) -> usize {
 
 #[test]
 fn moments_are_sums_over_drawn_tokens() {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "x.gguf", "-t", "f32", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_converted("llama", "x.gguf", "f32");
     let model = open(&sandbox, 2);
     let found = gathered(&model, &options(), None, None).unwrap();
     // The same, a window after the other, in double precision.
@@ -304,8 +280,7 @@ fn moments_are_sums_over_drawn_tokens() {
 #[test]
 fn moments_do_not_depend_on_gathering() {
     for name in ["llama", "gpt2", "mixtral"] {
-        let sandbox = Sandbox::with_golden(name);
-        assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
+        let sandbox = Sandbox::with_converted(name, "x.gguf", "f32");
         let model = open(&sandbox, 1);
         let expected = gathered(&model, &options(), None, None).unwrap();
         for threads in [2, 3, 7] {
@@ -345,8 +320,7 @@ fn moments_do_not_depend_on_gathering() {
 #[test]
 fn gradients_do_not_depend_on_threads() {
     for name in ["llama", "gpt2", "gemma3", "qwen2moe"] {
-        let sandbox = Sandbox::with_golden(name);
-        assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
+        let sandbox = Sandbox::with_converted(name, "x.gguf", "f32");
         let (_, expected) = both_sides(&open(&sandbox, 1));
         for threads in [2, 3, 7] {
             let (_, found) = both_sides(&open(&sandbox, threads));
@@ -362,8 +336,7 @@ fn missing_backward_pass_states_the_reason() {
         ("mamba", "what its layers mix tokens with"),
         ("gemma3n", "its several residual streams"),
     ] {
-        let sandbox = Sandbox::with_golden(name);
-        assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
+        let sandbox = Sandbox::with_converted(name, "x.gguf", "f32");
         let model = open(&sandbox, 1);
         let error = Steps::new(&model).unwrap().need_backward().unwrap_err().to_string();
         assert!(error.ends_with(part), "{name}: {error}");

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Sandbox, golden, largest_difference};
+use crate::common::{Sandbox, golden, largest_difference, succeed};
 use eval::{
     Features, Model, Options, Sequence, Session,
     embed::{Pooling, embed},
@@ -271,8 +271,7 @@ fn logits_match_reference_whole_and_by_token() {
 /// A tiny checkpoint in f32, opened.
 fn converted(name: &str) -> Model {
     let sandbox = Sandbox::with_golden(name);
-    let ran = sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]));
     Model::open(&sandbox.path("x.gguf"), &Options { threads: Some(1), ..Options::default() }).unwrap()
 }
 

@@ -15,18 +15,18 @@ use refine::{
 };
 
 /// Any text will do, however short: the models are noise.
-fn options() -> Options {
+pub fn options() -> Options {
     Options { least_per_column: 0.0, ..Options::default() }
 }
 
 /// Keeps everything.
 #[derive(Default)]
-struct Kept {
-    inputs: Vec<Input>,
+pub struct Kept {
+    pub inputs: Vec<Input>,
     /// Number of findings.
-    n_found: usize,
+    pub n_found: usize,
     /// Stops the run after this many of them.
-    at_most: Option<usize>,
+    pub at_most: Option<usize>,
 }
 
 impl Watch for Kept {
@@ -42,7 +42,7 @@ impl Watch for Kept {
 }
 
 impl Kept {
-    fn sorted(mut self) -> Vec<Input> {
+    pub fn sorted(mut self) -> Vec<Input> {
         self.inputs.sort_by(|a, b| a.of.cmp(&b.of));
         self.inputs
     }
@@ -67,9 +67,17 @@ fn converted(name: &str, threads: usize) -> (Sandbox, Model) {
     (sandbox, model)
 }
 
-fn open(path: &Path, threads: usize) -> Model {
+pub fn open(path: &Path, threads: usize) -> Model {
     let options = eval::Options { threads: Some(threads), ..eval::Options::default() };
     Model::open(path, &options).unwrap()
+}
+
+/// Which of a tensor's matrices a part is; none if there is only one.
+pub fn index(part: Part) -> Option<usize> {
+    match part {
+        Part::Whole => None,
+        Part::Expert { index, .. } | Part::Head { index, .. } => Some(index),
+    }
 }
 
 /// Windows of tokens that are anything.
@@ -293,12 +301,8 @@ fn run_resumes_after_existing_steps() {
         assert_eq!(cache.importance().unwrap().sums(20).unwrap(), summary.importance.sums(20).unwrap());
         for input in &expected {
             for (tensor, part) in &input.of {
-                let index = match part {
-                    Part::Whole => None,
-                    Part::Expert { index, .. } | Part::Head { index, .. } => Some(*index),
-                };
-                let (fit, held) = cache.gram(tensor, index).unwrap().unwrap();
-                assert!(fit == input.fit && held == input.held, "{name}: {tensor} {index:?}");
+                let (fit, held) = cache.gram(tensor, index(*part)).unwrap().unwrap();
+                assert!(fit == input.fit && held == input.held, "{name}: {tensor} {part:?}");
             }
         }
         assert_eq!(cache.gram("blk.0.nothing.weight", None).unwrap(), None);
@@ -321,11 +325,8 @@ fn halves_add_up_to_whole() {
         assert_eq!(a.of, b.of);
         assert!(a.fit.add(&b.fit) && a.held.add(&b.held));
         let (tensor, part) = &a.of[0];
-        let index = match part {
-            Part::Whole => None,
-            Part::Expert { index, .. } | Part::Head { index, .. } => Some(*index),
-        };
-        assert!(merged.gram(tensor, index).unwrap().unwrap() == (a.fit, a.held), "{tensor} {index:?}");
+        let found = merged.gram(tensor, index(*part)).unwrap().unwrap();
+        assert!(found == (a.fit, a.held), "{tensor} {part:?}");
     }
     // Opened this way, they equal those of a run over both texts.
     let plan = Plan::new(&model, &both, &options()).unwrap();
@@ -364,10 +365,10 @@ fn foreign_statistics_are_refused_by_name() {
     );
 
     // The same but for its first weight.
-    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let mut bytes = sandbox.read("x.gguf");
     let first = model.file().first().data_offset() as usize;
     bytes[first] ^= 1;
-    fs::write(sandbox.path("y.gguf"), &bytes).unwrap();
+    sandbox.write("y.gguf", &bytes);
     assert_eq!(what(&open(&sandbox.path("y.gguf"), 1), &texts, &options()), "model");
 }
 
@@ -428,11 +429,11 @@ fn nan_is_named_with_its_token() {
         (file.range(info).unwrap().start, info.shape.row_elems() as usize * 4)
     };
     drop(model);
-    let mut bytes = fs::read(sandbox.path("x.gguf")).unwrap();
+    let mut bytes = sandbox.read("x.gguf");
     // The embedding of token 7, in column 5.
     let at = start + 7 * row_bytes + 5 * 4;
     bytes[at..at + 4].copy_from_slice(&f32::INFINITY.to_le_bytes());
-    fs::write(sandbox.path("y.gguf"), &bytes).unwrap();
+    sandbox.write("y.gguf", &bytes);
     let model = open(&sandbox.path("y.gguf"), 1);
     let error = gathered(&model, &Texts::from_chunks(windows), &options()).unwrap_err();
     let Error::NotFiniteInput { tensor, chunk: window, token, .. } = error else { panic!("{error}") };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::Sandbox;
+use crate::common::{Sandbox, succeed};
 use eval::{Activations, Model, Options, Sequence, stats::compare_logits};
 use refine::{Error, Prober, Replacement, probe};
 use tensor::DType;
@@ -11,12 +11,10 @@ const REPLACED: [&str; 3] = ["token_embd.weight", "blk.1.ffn_up.weight", "output
 
 /// The base in a type, and for each of [`REPLACED`] a file with that matrix alone at Q4_0.
 fn models(file_type: &str, activations: Activations) -> (Sandbox, Model, Vec<Model>) {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "bf16.gguf", "-t", "bf16", "-q"]).code, Some(0));
+    let sandbox = Sandbox::with_converted("llama", "bf16.gguf", "bf16");
     let made = |more: &[&str]| {
         let args = [&["bf16.gguf", "made.gguf", file_type, "-q", "--force"], more].concat();
-        let ran = sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args);
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        succeed(sandbox.quantize(&args));
         let options = Options { activations, ..Options::default() };
         Model::open(&sandbox.path("made.gguf"), &options).unwrap()
     };

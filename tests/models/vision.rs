@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, golden, largest_difference};
+use crate::common::{Output, Sandbox, golden, largest_difference, succeed};
 use eval::{
     Error, Model, Options, Piece, Session,
     vision::{Picture, Projector},
@@ -202,7 +202,7 @@ fn invalid_pictures_are_refused() {
 }
 
 fn generate(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &[&["generate"], args].concat())
+    sandbox.eval(&[&["generate"], args].concat())
 }
 
 #[test]
@@ -214,36 +214,32 @@ fn model_generates_about_a_picture() {
         let args = ["model.gguf", "--mmproj", "mmproj.gguf", "-n", "5", "-j", "1"];
         generate(&sandbox, &[&args[..], more].concat())
     };
-    let one = ask(&["--prompt", "a llama", "--image", "p.png"]);
-    assert_eq!(one.code, Some(0), "{}", one.stderr);
+    let one = succeed(ask(&["--prompt", "a llama", "--image", "p.png"]));
     // Its tokenizer has no such token, as no tiny one has.
-    assert!(one.stderr.contains("warning: the vocabulary has no token `[IMG_END]`"), "{}", one.stderr);
-    assert!(one.stderr.contains(" tokens after "), "{}", one.stderr);
+    one.says("warning: the vocabulary has no token `[IMG_END]`");
+    one.says(" tokens after ");
     // The image's content matters, and its position; by default that is before the prompt.
     let answer = ask(&["--prompt", "<__media__>a llama", "--image", "p.png"]);
     assert_eq!(answer.stdout, one.stdout);
-    let two = ask(&["--prompt", "a <__media__> llama <__media__>", "--image", "p.png", "--image", "p.jpg"]);
-    assert_eq!(two.code, Some(0), "{}", two.stderr);
-    let few = ask(&["--prompt", "a llama", "--image", "p.png", "--image-tokens", "8"]);
-    assert_eq!(few.code, Some(0), "{}", few.stderr);
+    succeed(ask(&["--prompt", "a <__media__> llama <__media__>", "--image", "p.png", "--image", "p.jpg"]));
+    succeed(ask(&["--prompt", "a llama", "--image", "p.png", "--image-tokens", "8"]));
 }
 
 #[test]
 fn unsupported_pictures_are_refused() {
     let sandbox = converted("pixtral");
     fs::copy(golden("vision/picture.png"), sandbox.path("p.png")).unwrap();
-    fs::write(sandbox.path("text.png"), "no picture").unwrap();
-    let png = fs::read(sandbox.path("p.png")).unwrap();
-    fs::write(sandbox.path("cut.png"), &png[..png.len() / 2]).unwrap();
-    let gemma = sandbox.convert(&[
+    sandbox.write("text.png", "no picture");
+    let png = sandbox.read("p.png");
+    sandbox.write("cut.png", &png[..png.len() / 2]);
+    succeed(sandbox.convert(&[
         testkit::projector("glm4v").to_str().unwrap(),
         "glm.gguf",
         "--mmproj",
         "-t",
         "f32",
         "-q",
-    ]);
-    assert_eq!(gemma.code, Some(0), "{}", gemma.stderr);
+    ]));
     // A model whose embeddings are twice as long.
     let wide =
         sandbox.convert(&[testkit::checkpoint("llama").to_str().unwrap(), "wide.gguf", "-t", "f32", "-q"]);

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use crate::common::{Numbers, Output, Sandbox};
+use crate::common::{Numbers, Output, Sandbox, succeed, words};
 use serde_json::Value;
 
 const PUBLISH: &str = env!("CARGO_BIN_EXE_gguf-publish");
@@ -22,26 +22,13 @@ fn write_texts(sandbox: &Sandbox) {
             .map(|i| format!("Line {i} of the log says that pump {} ran {} minutes. ", i % 7, i * 13 % 60))
             .collect()
     };
-    fs::write(sandbox.path("cal.txt"), text(0)).unwrap();
-    fs::write(sandbox.path("eval.txt"), text(1000)).unwrap();
+    sandbox.write("cal.txt", text(0));
+    sandbox.write("eval.txt", text(1000));
 }
 
 fn publish(sandbox: &Sandbox, more: &[&str]) -> Output {
-    let args = [
-        "-c",
-        "32",
-        "--chunks",
-        "6",
-        "--imatrix-chunks",
-        "6",
-        "--imatrix-text",
-        "cal.txt",
-        "--eval-text",
-        "eval.txt",
-        "-j",
-        "2",
-    ];
-    sandbox.run(PUBLISH, &[more, &args[..]].concat())
+    let args = words("-c 32 --chunks 6 --imatrix-chunks 6 --imatrix-text cal.txt --eval-text eval.txt -j 2");
+    sandbox.publish(&[more, &args[..]].concat())
 }
 
 /// All files of a folder with their bytes.
@@ -64,7 +51,7 @@ fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn results(sandbox: &Sandbox, folder: &str) -> Value {
-    serde_json::from_slice(&fs::read(sandbox.path(folder).join("results.json")).unwrap()).unwrap()
+    sandbox.json(&format!("{folder}/results.json"))
 }
 
 /// Every number that is in a JSON value, in texts too.
@@ -104,26 +91,17 @@ fn is_known(shown: &str, known: &[f64]) -> bool {
 fn published_folder_is_complete() {
     let sandbox = Sandbox::with_golden("llama");
     write_texts(&sandbox);
-    fs::write(
-        sandbox.path("llama/README.md"),
+    sandbox.write(
+        "llama/README.md",
         "---\nlicense: apache-2.0\nlanguage: [en, de]\npipeline_tag: text-generation\n---\n",
-    )
-    .unwrap();
-    let ran = publish(
-        &sandbox,
-        &["llama", "out/pub", "-t", "q4_k_m,q8_0,q5_k_m", "--base-model", "a/llama", "--quantized-by", "me"],
     );
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(publish(
+        &sandbox,
+        &words("llama out/pub -t q4_k_m,q8_0,q5_k_m --base-model a/llama --quantized-by me"),
+    ));
     let files = bytes_of(&sandbox.path("out/pub"));
-    for name in [
-        "README.md",
-        "results.json",
-        "report.html",
-        "plot.svg",
-        "imatrix.gguf",
-        "SHA256SUMS",
-        "recipes/Q8_0.json",
-    ] {
+    for name in words("README.md results.json report.html plot.svg imatrix.gguf SHA256SUMS recipes/Q8_0.json")
+    {
         assert!(files.contains_key(name), "{name} of {:?}", files.keys());
     }
     let models: Vec<&String> =
@@ -167,21 +145,9 @@ fn published_folder_is_complete() {
     let base = files_of_work.find(|path| path.extension().is_some_and(|it| it == "gguf")).unwrap();
     for rung in results["rungs"].as_array().unwrap() {
         let file = format!("out/pub/{}", rung["files"][0]["name"].as_str().unwrap());
-        let args = [
-            "compare",
-            base.to_str().unwrap(),
-            &file,
-            "-f",
-            "eval.txt",
-            "-c",
-            "32",
-            "--chunks",
-            "6",
-            "--json",
-            "-q",
-        ];
-        let compared = sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args);
-        let compared: Value = serde_json::from_str(&compared.stdout).unwrap();
+        let args = ["compare", base.to_str().unwrap(), &file];
+        let more = words("-f eval.txt -c 32 --chunks 6 --json -q");
+        let compared = sandbox.eval(&[&args[..], &more].concat()).json();
         let of = &compared["files"][0]["predictions"];
         assert_eq!(of["kl"], rung["predictions"]["divergence"]);
         assert_eq!(of["same_top"], rung["predictions"]["same_top"]);
@@ -197,7 +163,7 @@ fn published_folder_is_complete() {
         .output()
         .unwrap();
     assert!(quantized.status.success(), "{}", String::from_utf8_lossy(&quantized.stderr));
-    assert!(fs::read(sandbox.path("out/one.gguf")).unwrap() == files[*q4], "{q4}");
+    assert!(sandbox.read("out/one.gguf") == files[*q4], "{q4}");
 
     // Checksums hold, and a second call changes nothing.
     let checked = Command::new(INSPECT)
@@ -206,11 +172,10 @@ fn published_folder_is_complete() {
         .output()
         .unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
-    let again = publish(
+    let again = succeed(publish(
         &sandbox,
-        &["llama", "out/pub", "-t", "q4_k_m,q8_0,q5_k_m", "--base-model", "a/llama", "--quantized-by", "me"],
-    );
-    assert_eq!(again.code, Some(0), "{}", again.stderr);
+        &words("llama out/pub -t q4_k_m,q8_0,q5_k_m --base-model a/llama --quantized-by me"),
+    ));
     assert!(!again.stderr.contains("wrote") && !again.stderr.contains("windows:"), "{}", again.stderr);
     assert_eq!(bytes_of(&sandbox.path("out/pub")), files);
 }
@@ -220,28 +185,11 @@ fn published_folder_is_complete() {
 fn killed_run_resumes() {
     let sandbox = Sandbox::with_golden("llama");
     write_texts(&sandbox);
-    let call = [
-        "llama",
-        "out/pub",
-        "-t",
-        "q4_0,q6_k",
-        "-c",
-        "32",
-        "--chunks",
-        "8",
-        "--imatrix-chunks",
-        "8",
-        "-j",
-        "1",
-        "-q",
-        "--imatrix-text",
-        "cal.txt",
-        "--eval-text",
-        "eval.txt",
-    ];
+    let call = words(
+        "llama out/pub -t q4_0,q6_k -c 32 --chunks 8 --imatrix-chunks 8 -j 1 -q --imatrix-text cal.txt --eval-text eval.txt",
+    );
     let begin = Instant::now();
-    let one = sandbox.run(PUBLISH, &call);
-    assert_eq!(one.code, Some(0), "{}", one.stderr);
+    succeed(sandbox.publish(&call));
     let whole = begin.elapsed();
     let expected = bytes_of(&sandbox.path("out/pub"));
     fs::rename(sandbox.path("out/pub"), sandbox.path("first")).unwrap();
@@ -251,7 +199,7 @@ fn killed_run_resumes() {
     let mut killed = 0;
     for _ in 0..n_kills {
         let mut child = Command::new(PUBLISH)
-            .args(call)
+            .args(&call)
             .current_dir(sandbox.path(""))
             .stderr(Stdio::null())
             .spawn()
@@ -262,8 +210,7 @@ fn killed_run_resumes() {
         drop(child.kill());
         child.wait().unwrap();
     }
-    let last = sandbox.run(PUBLISH, &call);
-    assert_eq!(last.code, Some(0), "{}", last.stderr);
+    succeed(sandbox.publish(&call));
     println!("killed {killed} times");
     let found = bytes_of(&sandbox.path("out/pub"));
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
@@ -277,26 +224,8 @@ fn windows_and_types_can_be_added() {
     let sandbox = Sandbox::with_golden("llama");
     write_texts(&sandbox);
     let call = |windows: &str, types: &str| {
-        let ran = sandbox.run(
-            PUBLISH,
-            &[
-                "llama",
-                "out/pub",
-                "-t",
-                types,
-                "-c",
-                "32",
-                "--chunks",
-                windows,
-                "--no-imatrix",
-                "-j",
-                "2",
-                "--eval-text",
-                "eval.txt",
-            ],
-        );
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        ran.stderr
+        let args = format!("llama out/pub -t {types} -c 32 --chunks {windows} --no-imatrix -j 2");
+        succeed(sandbox.publish(&words(&(args + " --eval-text eval.txt")))).stderr
     };
     call("4", "q8_0");
     let log = call("4", "q8_0,q4_0");
@@ -323,9 +252,8 @@ fn only_file(sandbox: &Sandbox, folder: &str, end: &str) -> String {
 /// A file of a publication is what `gguf-convert` makes of the same, byte for byte, and is found right by `gguf-inspect verify`.
 fn is_converted(sandbox: &Sandbox, file: &str, src: &str, options: &[&str]) {
     let args = [&[src, "expected.gguf", "--force", "-q"][..], options].concat();
-    let ran = sandbox.convert(&args);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let same = fs::read(sandbox.path(file)).unwrap() == fs::read(sandbox.path("expected.gguf")).unwrap();
+    succeed(sandbox.convert(&args));
+    let same = sandbox.read(file) == sandbox.read("expected.gguf");
     assert!(same, "{file} is not what gguf-convert makes of {src}");
     let ran = sandbox.inspect(&["verify", file]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
@@ -347,7 +275,7 @@ fn are_quantized(sandbox: &Sandbox, folder: &str, base: &str) {
             .output()
             .unwrap();
         assert!(quantized.status.success(), "{}", String::from_utf8_lossy(&quantized.stderr));
-        let same = fs::read(sandbox.path(&file)).unwrap() == fs::read(sandbox.path("expected.gguf")).unwrap();
+        let same = sandbox.read(&file) == sandbox.read("expected.gguf");
         assert!(same, "{file}");
     }
 }
@@ -386,8 +314,7 @@ fn mixtures_and_encoders_are_published() {
 fn projector_is_published_next_to_model() {
     let sandbox = Sandbox::with_vision("gemma3");
     write_texts(&sandbox);
-    let ran = publish(&sandbox, &["gemma3", "pub", "-t", "q8_0,q5_0", "--base", "bf16"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(publish(&sandbox, &words("gemma3 pub -t q8_0,q5_0 --base bf16")));
     let results = results(&sandbox, "pub");
     let name = results["sidecars"][0]["name"].as_str().unwrap();
     assert!(name.starts_with("mmproj-") && results["sidecars"][0]["kind"] == "projector", "{name}");
@@ -395,9 +322,9 @@ fn projector_is_published_next_to_model() {
     is_converted(&sandbox, &base, "gemma3", &["--type", "bf16"]);
     is_converted(&sandbox, &format!("pub/{name}"), "gemma3", &["--mmproj", "--type", "f16"]);
     are_quantized(&sandbox, "pub", &base);
-    let card = fs::read_to_string(sandbox.path("pub/README.md")).unwrap();
+    let card = sandbox.text("pub/README.md");
     assert!(card.contains("pipeline_tag: \"image-text-to-text\"") && card.contains(name), "{card}");
-    let sums = fs::read_to_string(sandbox.path("pub/SHA256SUMS")).unwrap();
+    let sums = sandbox.text("pub/SHA256SUMS");
     assert!(sums.contains(name), "{sums}");
 }
 
@@ -409,8 +336,7 @@ fn drafts_are_published_next_to_model() {
     // The width that its `fc` was made for: three layers of 32.
     sandbox.edit("eagle3/config.json", "\"model_type\"", "\"target_hidden_size\": 32, \"model_type\"");
     let call = ["llama-llama3", "out/pub", "-t", "q8_0", "--draft", "eagle3"];
-    let ran = publish(&sandbox, &call);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(publish(&sandbox, &call));
     let results = results(&sandbox, "out/pub");
     let sidecar = &results["sidecars"][0];
     assert_eq!(sidecar["kind"], "draft");
@@ -422,7 +348,7 @@ fn drafts_are_published_next_to_model() {
     // One of the same name is not overwritten by another.
     fs::rename(sandbox.path("eagle3"), sandbox.path("second")).unwrap();
     crate::common::copy_folder(&testkit::checkpoint("llama-llama3"), &sandbox.path("again/llama-llama3"));
-    let ran = publish(&sandbox, &["llama-llama3", "out/two", "-t", "bf16", "--draft", "again/llama-llama3"]);
+    let ran = publish(&sandbox, &words("llama-llama3 out/two -t bf16 --draft again/llama-llama3"));
     assert_eq!(
         (ran.code, ran.stderr.contains("the name of another file")),
         (Some(1), true),
@@ -436,7 +362,7 @@ fn unpublishable_inputs_are_refused() {
     let sandbox = Sandbox::with_golden("llama");
     write_texts(&sandbox);
     fs::create_dir(sandbox.path("full")).unwrap();
-    fs::write(sandbox.path("full/mine.txt"), "mine").unwrap();
+    sandbox.write("full/mine.txt", "mine");
     let ran = publish(&sandbox, &["llama", "full", "-t", "q8_0"]);
     assert_eq!((ran.code, ran.stderr.contains("is not empty")), (Some(1), true), "{}", ran.stderr);
     assert_eq!(bytes_of(&sandbox.path("full")).len(), 1);
@@ -449,10 +375,10 @@ fn unpublishable_inputs_are_refused() {
         &["llama", "out/pub", "-t", "q9_9"],
         &["llama", "out/pub", "--fit", "8GB", "-t", "q8_0"],
     ] {
-        assert_eq!(sandbox.run(PUBLISH, args).code, Some(2), "{args:?}");
+        assert_eq!(sandbox.publish(args).code, Some(2), "{args:?}");
     }
     // A text shorter than a chunk is reported.
-    fs::write(sandbox.path("eval.txt"), "Short.").unwrap();
+    sandbox.write("eval.txt", "Short.");
     let ran = publish(&sandbox, &["llama", "out/pub", "-t", "q8_0"]);
     assert_eq!((ran.code, ran.stderr.contains("eval.txt")), (Some(1), true), "{}", ran.stderr);
 }

@@ -6,27 +6,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::common::{Output, Sandbox, succeed};
+use crate::common::{Output, Sandbox, succeed, words};
 use serde_json::Value;
-
-const PUBLISH: &str = env!("CARGO_BIN_EXE_gguf-publish");
 
 /// A checkpoint, and a text of which nothing is in our own mixes.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::with_golden("llama");
     let line =
         |i: usize| format!("Line {i} of the log says that pump {} ran {} minutes. ", i % 7, i * 13 % 60);
-    fs::write(sandbox.path("eval.txt"), (0..400).map(line).collect::<String>()).unwrap();
+    sandbox.write("eval.txt", (0..400).map(line).collect::<String>());
     sandbox
 }
 
 fn publish(sandbox: &Sandbox, src: &str, dir: &str, more: &[&str]) -> Output {
     let args = [src, dir, "-c", "32", "--no-imatrix", "--eval-text", "eval.txt", "-j", "2"];
-    sandbox.run(PUBLISH, &[&args[..], more].concat())
+    sandbox.publish(&[&args[..], more].concat())
 }
 
 fn results(sandbox: &Sandbox, dir: &str) -> Value {
-    serde_json::from_slice(&fs::read(sandbox.path(dir).join("results.json")).unwrap()).unwrap()
+    sandbox.json(&format!("{dir}/results.json"))
 }
 
 /// Types of the results that are left out, and those that are not.
@@ -89,11 +87,7 @@ fn files_of_earlier_call_are_reported_and_kept() {
     assert_eq!(strangers.len(), 2, "a file and its recipe: {strangers:?}");
     for name in strangers {
         assert_eq!(before[name], after[name]);
-        assert!(
-            log.stderr.contains(&format!("{name} is in the folder but not in the card")),
-            "{}",
-            log.stderr
-        );
+        log.says(&format!("{name} is in the folder but not in the card"));
     }
     for name in ["README.md", "results.json", "SHA256SUMS", "plot.svg", "report.html"] {
         let text = fs::read_to_string(sandbox.path("out/pub").join(name)).unwrap();
@@ -104,7 +98,7 @@ fn files_of_earlier_call_are_reported_and_kept() {
     let log = call(&["-t", "q8_0,q4_0"]);
     assert!(!log.stderr.contains("files: ") && !log.stderr.contains("is in the folder"), "{}", log.stderr);
     assert_eq!(sandbox.listing("out/pub")["SHA256SUMS"], {
-        let sums = fs::read(sandbox.path("out/pub/SHA256SUMS")).unwrap();
+        let sums = sandbox.read("out/pub/SHA256SUMS");
         assert!(String::from_utf8(sums.clone()).unwrap().contains("Q4_0.gguf"));
         crate::common::sha256(&sums)
     });
@@ -127,7 +121,7 @@ fn moved_branch_is_another_model() {
         let ran = succeed(publish(&sandbox, src, "out/pub", &["--chunks", "4", "-t", "q8_0"]));
         let results = results(&sandbox, "out/pub");
         let commit = results["model"]["commit"].as_str().unwrap().to_owned();
-        let card = fs::read_to_string(sandbox.path("out/pub/README.md")).unwrap();
+        let card = sandbox.text("out/pub/README.md");
         let source = format!("- Source: org/llama, commit `{commit}`\n");
         assert!(card.contains(&source) && card.contains("base_model: \"org/llama\""), "{card}");
         (ran.stderr, commit, results["rungs"][0]["files"][0]["sha256"].as_str().unwrap().to_owned())
@@ -157,9 +151,8 @@ fn moved_branch_is_another_model() {
 #[test]
 fn gguf_source_is_its_own_base() {
     let sandbox = sandbox();
-    succeed(sandbox.convert(&["llama", "base.gguf", "-t", "bf16", "-q"]));
-    let ran =
-        publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "q8_0", "--base-type", "f16"]);
+    succeed(sandbox.convert(&words("llama base.gguf -t bf16 -q")));
+    let ran = publish(&sandbox, "base.gguf", "out/pub", &words("--chunks 4 -t q8_0 --base-type f16"));
     let expected = "error: --base-type needs a checkpoint; a GGUF file is the base itself\nhint: `gguf-quantize base.gguf BASE.gguf TYPE` makes a \
                     base of another type\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(2), expected));

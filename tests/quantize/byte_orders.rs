@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, golden, sha256, silent};
+use crate::common::{Output, Sandbox, golden, sha256, silent, succeed, words};
 use serde_json::Value as Json;
 
 /// The model in other forms than version 3, little endian: file, version, byte order.
@@ -20,19 +20,11 @@ fn sandbox(form: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("out")).unwrap();
     for (name, file) in [("m.gguf", form), ("plain.gguf", "model.gguf")] {
-        fs::write(sandbox.path(name), fs::read(golden("byte-orders").join(file)).unwrap()).unwrap();
+        sandbox.write(name, fs::read(golden("byte-orders").join(file)).unwrap());
     }
-    fs::write(sandbox.path("text"), "the tin shot has eaten the hat in the tin. ".repeat(12)).unwrap();
+    sandbox.write("text", "the tin shot has eaten the hat in the tin. ".repeat(12));
     fs::copy(golden("eval-cli/winogrande.csv"), sandbox.path("tasks")).unwrap();
     sandbox
-}
-
-fn quantize(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
-}
-
-fn eval(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), args)
 }
 
 /// `m.gguf` in a call.
@@ -49,20 +41,21 @@ fn commands_give_equal_results_for_all_forms() {
     let text = ["--text", "text", "-c", "16", "-q"];
     let with_text = |args: &[&'static str]| [args, &text].concat();
     type Run = fn(&Sandbox, &[&str]) -> Output;
-    let inspect: Run = |sandbox, args| sandbox.inspect(args);
-    let convert: Run = |sandbox, args| sandbox.convert(args);
     let calls: Vec<(Run, Vec<&str>)> = vec![
-        (inspect, vec!["tokenizer", "m.gguf", "--text", "text"]),
-        (quantize, vec!["m.gguf", "out/x.gguf", "copy", "-q"]),
-        (quantize, vec!["m.gguf", "out/x.gguf", "copy", "-q", "--big-endian"]),
-        (quantize, vec!["--allow-requantize", "m.gguf", "out/x-{ftype}.gguf", "q5_0,q8_0,f32", "-q"]),
-        (convert, vec!["export", "m.gguf", "out/hf", "--type", "f32", "-q"]),
-        (eval, with_text(&["perplexity", "m.gguf", "--json"])),
-        (eval, with_text(&["check", "m.gguf", "--baseline", "out/b.json", "--save"])),
-        (eval, vec!["score", "m.gguf", "--winogrande", "tasks", "-q"]),
-        (eval, vec!["imatrix", "m.gguf", "--text", "text", "-c", "16", "-o", "out/i.gguf", "-q"]),
-        (eval, vec!["generate", "m.gguf", "--prompt", "the tin", "-n", "8", "-q"]),
-        (eval, vec!["embed", "m.gguf", "-p", "the tin", "--pooling", "mean", "-q"]),
+        (Sandbox::inspect, vec!["tokenizer", "m.gguf", "--text", "text"]),
+        (Sandbox::quantize, vec!["m.gguf", "out/x.gguf", "copy", "-q"]),
+        (Sandbox::quantize, vec!["m.gguf", "out/x.gguf", "copy", "-q", "--big-endian"]),
+        (
+            Sandbox::quantize,
+            vec!["--allow-requantize", "m.gguf", "out/x-{ftype}.gguf", "q5_0,q8_0,f32", "-q"],
+        ),
+        (Sandbox::convert, vec!["export", "m.gguf", "out/hf", "--type", "f32", "-q"]),
+        (Sandbox::eval, with_text(&["perplexity", "m.gguf", "--json"])),
+        (Sandbox::eval, with_text(&words("check m.gguf --baseline out/b.json --save"))),
+        (Sandbox::eval, vec!["score", "m.gguf", "--winogrande", "tasks", "-q"]),
+        (Sandbox::eval, vec!["imatrix", "m.gguf", "--text", "text", "-c", "16", "-o", "out/i.gguf", "-q"]),
+        (Sandbox::eval, vec!["generate", "m.gguf", "--prompt", "the tin", "-n", "8", "-q"]),
+        (Sandbox::eval, vec!["embed", "m.gguf", "-p", "the tin", "--pooling", "mean", "-q"]),
     ];
     for (run, args) in &calls {
         let expected = output_of(run, "model.gguf", args);
@@ -79,14 +72,13 @@ fn commands_give_equal_results_for_all_forms() {
 #[test]
 fn copy_matches_independent_writer() {
     let sandbox = sandbox("model-v1.gguf");
-    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
-    assert_eq!(quantize(&sandbox, &["m.gguf", "out/little.gguf", "copy", "-q"]), silent());
-    assert!(read("out/little.gguf") == read("plain.gguf"));
-    assert_eq!(quantize(&sandbox, &["m.gguf", "out/big.gguf", "copy", "--big-endian", "-q"]), silent());
-    assert!(read("out/big.gguf") == fs::read(golden("byte-orders/model-big.gguf")).unwrap());
+    assert_eq!(sandbox.quantize(&["m.gguf", "out/little.gguf", "copy", "-q"]), silent());
+    assert!(sandbox.read("out/little.gguf") == sandbox.read("plain.gguf"));
+    assert_eq!(sandbox.quantize(&words("m.gguf out/big.gguf copy --big-endian -q")), silent());
+    assert!(sandbox.read("out/big.gguf") == fs::read(golden("byte-orders/model-big.gguf")).unwrap());
     // There and back.
-    assert_eq!(quantize(&sandbox, &["out/big.gguf", "out/back.gguf", "copy", "-q"]), silent());
-    assert!(read("out/back.gguf") == read("plain.gguf"));
+    assert_eq!(sandbox.quantize(&["out/big.gguf", "out/back.gguf", "copy", "-q"]), silent());
+    assert!(sandbox.read("out/back.gguf") == sandbox.read("plain.gguf"));
 }
 
 #[test]
@@ -95,9 +87,9 @@ fn forms_match_the_plain_file() {
         let sandbox = sandbox(form);
         let args =
             ["compare", "plain.gguf", "m.gguf", "--tensors", "--json", "--text", "text", "-c", "16", "-q"];
-        let ran = eval(&sandbox, &args);
+        let ran = sandbox.eval(&args);
         assert_eq!(ran.code, Some(0), "{form}: {}", ran.stderr);
-        let found: Json = serde_json::from_str(&ran.stdout).unwrap();
+        let found = ran.json();
         let found = &found["files"][0];
         assert_eq!(found["predictions"]["kl"]["value"], 0.0, "{form}");
         let tensors = found["tensors"]["tensors"].as_array().unwrap();
@@ -111,9 +103,8 @@ fn version_and_byte_order_are_shown() {
     for (form, version, endian) in FORMS {
         let sandbox = sandbox(form);
         let shown = |name: &str| -> Json {
-            let ran = sandbox.inspect(&["show", name, "--json"]);
-            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-            serde_json::from_str(&ran.stdout).unwrap()
+            let ran = succeed(sandbox.inspect(&["show", name, "--json"]));
+            ran.json()
         };
         let (have, plain) = (shown("m.gguf"), shown("plain.gguf"));
         assert_eq!((&have["version"], &have["endian"]), (&version.into(), &endian.into()), "{form}");
@@ -130,7 +121,7 @@ fn big_endian_files_match_reference() {
         let [_, kind, bytes, digest] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let ran = sandbox.convert(&["llama", "x.gguf", "--type", kind, "--big-endian", "-q", "--force"]);
         assert_eq!(ran, silent(), "{line}");
-        let have = fs::read(sandbox.path("x.gguf")).unwrap();
+        let have = sandbox.read("x.gguf");
         assert_eq!((have.len().to_string().as_str(), sha256(&have).as_str()), (bytes, digest), "{line}");
         n += 1;
     }
@@ -140,9 +131,9 @@ fn big_endian_files_match_reference() {
         let ran = sandbox.convert(&[&["llama", name, "--vocab-only", "-q"], more].concat());
         assert_eq!(ran, silent());
     }
-    let keys = |name: &str| gguf::File::open(&sandbox.path(name)).unwrap().metadata().clone();
+    let keys = |name: &str| sandbox.file(name).metadata().clone();
     assert_eq!(keys("little.gguf"), keys("big.gguf"));
-    assert_eq!(gguf::File::open(&sandbox.path("big.gguf")).unwrap().endian(), gguf::Endian::Big);
+    assert_eq!(sandbox.file("big.gguf").endian(), gguf::Endian::Big);
     let ran = sandbox.convert(&["export", "x.gguf", "out/hf", "--big-endian"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }

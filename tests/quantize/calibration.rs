@@ -3,12 +3,8 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, succeed, verify};
+use crate::common::{Output, Sandbox, succeed, verify, words};
 use serde_json::Value;
-
-fn quantize(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
-}
 
 const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048"];
 /// All but the attention of the first layer stays as it is: little to do where it is done often.
@@ -25,11 +21,11 @@ fn runnable_levels() -> Vec<(&'static str, Option<&'static str>)> {
 }
 
 fn calibrated(sandbox: &Sandbox, args: &[&str]) -> Output {
-    succeed(quantize(sandbox, &[args, TOKENS].concat()))
+    succeed(sandbox.quantize(&[args, TOKENS].concat()))
 }
 
 fn header_and_data(sandbox: &Sandbox, name: &str) -> (Vec<u8>, gguf::Model) {
-    (fs::read(sandbox.path(name)).unwrap(), gguf::Model::open(&sandbox.path(name)).unwrap())
+    (sandbox.read(name), sandbox.model(name))
 }
 
 #[test]
@@ -47,10 +43,7 @@ fn bytes_do_not_depend_on_threads_or_cpu() {
         let ran = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(0), "{stderr}");
-        files.push(
-            ["q4_k_m", "q2_k"]
-                .map(|ftype| fs::read(sandbox.path(&format!("out/{threads}-{ftype}.gguf"))).unwrap()),
-        );
+        files.push(["q4_k_m", "q2_k"].map(|ftype| sandbox.read(&format!("out/{threads}-{ftype}.gguf"))));
     }
     assert_eq!(files.len(), runnable_levels().len());
     assert!(files.iter().all(|file| *file == files[0]));
@@ -59,8 +52,7 @@ fn bytes_do_not_depend_on_threads_or_cpu() {
 #[test]
 fn calibration_lowers_error_at_same_size() {
     let sandbox = Sandbox::with_base_and_text();
-    let ran = calibrated(&sandbox, &["base.gguf", "ours.gguf", "q4_k_m", "--json", "--keep-types"]);
-    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = calibrated(&sandbox, &words("base.gguf ours.gguf q4_k_m --json --keep-types")).json();
     let gained = &json["calibration"][0];
     for (role, of) in gained["roles"].as_object().unwrap() {
         let (stock, ours) = (of["held_out_stock"].as_f64().unwrap(), of["held_out"].as_f64().unwrap());
@@ -73,10 +65,8 @@ fn calibration_lowers_error_at_same_size() {
     assert_eq!(sandbox.listing(".").keys().filter(|name| name.contains("stock")).count(), 0);
 
     // Against the file that the same importance matrix makes without it.
-    let eval = env!("CARGO_BIN_EXE_gguf-eval");
-    let args = ["imatrix", "base.gguf", "--text", "text", "-o", "imatrix.gguf", "--chunks", "4", "-q"];
-    succeed(sandbox.run(eval, &args));
-    succeed(quantize(&sandbox, &["--imatrix", "imatrix.gguf", "base.gguf", "stock.gguf", "q4_k_m", "-q"]));
+    succeed(sandbox.eval(&words("imatrix base.gguf --text text -o imatrix.gguf --chunks 4 -q")));
+    succeed(sandbox.quantize(&words("--imatrix imatrix.gguf base.gguf stock.gguf q4_k_m -q")));
     let ((ours, ours_model), (stock, stock_model)) =
         (header_and_data(&sandbox, "ours.gguf"), header_and_data(&sandbox, "stock.gguf"));
     let mut n_changed = 0;
@@ -110,8 +100,8 @@ fn calibration_lowers_error_at_same_size() {
     // Where the weights come from another file, that is named, and a key says the rest.
     let args =
         [&["--imatrix", "imatrix.gguf", "base.gguf", "both.gguf", "q4_0", "-q", "--no-verify"][..], FEW];
-    succeed(quantize(&sandbox, &[&args.concat()[..], TOKENS].concat()));
-    let both = gguf::Model::open(&sandbox.path("both.gguf")).unwrap();
+    succeed(sandbox.quantize(&[&args.concat()[..], TOKENS].concat()));
+    let both = sandbox.model("both.gguf");
     let text = |key: &str| both.get(key).and_then(gguf::Value::as_str).map(str::to_owned);
     assert_eq!(text("quantize.imatrix.file").as_deref(), Some("imatrix.gguf"));
     assert!(text("gguf_tools.calibration").unwrap().starts_with("cal3-"));
@@ -125,8 +115,7 @@ fn sharded_model_is_verified() {
     let sandbox = Sandbox::with_base_and_text();
     let split = ["--split-max-size", "1M", "--json", "-q"];
     let args = [&["base.gguf", "out/ours.gguf", "q4_0"][..], &split, FEW].concat();
-    let ran = calibrated(&sandbox, &args);
-    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = calibrated(&sandbox, &args).json();
     assert!(json["calibration"][0]["verified"]["windows"].as_u64().unwrap() >= 2, "{json}");
     // The shards and nothing else.
     let names: Vec<String> = sandbox.listing("out").into_keys().collect();
@@ -139,33 +128,32 @@ fn statistics_are_kept_and_bound_to_model() {
     let with = |args: &[&'static str]| {
         [args, &["q4_0", "-q", "--no-verify", "--statistics", "kept"][..], FEW, TOKENS].concat()
     };
-    succeed(quantize(&sandbox, &with(&["base.gguf", "a.gguf"])));
+    succeed(sandbox.quantize(&with(&["base.gguf", "a.gguf"])));
     let kept = sandbox.listing("kept");
     assert!(!kept.is_empty());
-    succeed(quantize(&sandbox, &with(&["base.gguf", "b.gguf"])));
+    succeed(sandbox.quantize(&with(&["base.gguf", "b.gguf"])));
     assert_eq!(sandbox.listing("kept"), kept);
-    assert_eq!(fs::read(sandbox.path("a.gguf")).unwrap(), fs::read(sandbox.path("b.gguf")).unwrap());
+    assert_eq!(sandbox.read("a.gguf"), sandbox.read("b.gguf"));
 
     // A copy is the same model, by whatever name and of whatever time.
     fs::copy(sandbox.path("base.gguf"), sandbox.path("copy.gguf")).unwrap();
-    succeed(quantize(&sandbox, &with(&["copy.gguf", "d.gguf"])));
+    succeed(sandbox.quantize(&with(&["copy.gguf", "d.gguf"])));
     assert_eq!(sandbox.listing("kept"), kept);
 
-    succeed(sandbox.convert(&["llama", "other.gguf", "-t", "f16", "-q"]));
+    succeed(sandbox.convert(&words("llama other.gguf -t f16 -q")));
     // One bit of one weight, with the length and the time that the file had.
-    let mut bytes = fs::read(sandbox.path("base.gguf")).unwrap();
-    let data = gguf::Model::open(&sandbox.path("base.gguf")).unwrap().shards()[0].1.data_offset() as usize;
+    let mut bytes = sandbox.read("base.gguf");
+    let data = sandbox.model("base.gguf").shards()[0].1.data_offset() as usize;
     // At 256 equally spaced places, the last byte before the next one, at least 4 kB on.
     let step = (bytes.len() - data) / 256;
     assert!(step > 8192, "{step}");
     bytes[data + 100 * step - 1] ^= 1;
     let time = fs::metadata(sandbox.path("base.gguf")).unwrap().modified().unwrap();
-    fs::write(sandbox.path("bit.gguf"), bytes).unwrap();
+    sandbox.write("bit.gguf", bytes);
     fs::File::options().write(true).open(sandbox.path("bit.gguf")).unwrap().set_modified(time).unwrap();
     for other in ["other.gguf", "bit.gguf"] {
-        let ran = quantize(&sandbox, &with(&[other, "c.gguf"]));
-        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-        assert!(ran.stderr.contains("another model"), "{}", ran.stderr);
+        let ran = sandbox.quantize(&with(&[other, "c.gguf"]));
+        ran.ends_and_says(1, "another model");
         assert!(!sandbox.path("c.gguf").exists());
     }
 }
@@ -174,37 +162,28 @@ fn statistics_are_kept_and_bound_to_model() {
 fn invalid_calibrations_are_refused_or_warned() {
     let sandbox = Sandbox::with_base_and_text();
     // Before the model runs.
-    let ran = quantize(&sandbox, &[&["base.gguf", "base.gguf", "q4_0", "--force"][..], TOKENS].concat());
-    assert!(ran.stderr.starts_with("error: output `base.gguf` is the input\n"), "{}", ran.stderr);
-    fs::write(sandbox.path("short"), "a few words").unwrap();
-    let ran = quantize(&sandbox, &["base.gguf", "x.gguf", "q4_0", "--calibrate", "short"]);
+    let ran = sandbox.quantize(&[&["base.gguf", "base.gguf", "q4_0", "--force"][..], TOKENS].concat());
+    ran.begins("error: output `base.gguf` is the input\n");
+    sandbox.write("short", "a few words");
+    let ran = sandbox.quantize(&words("base.gguf x.gguf q4_0 --calibrate short"));
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("short") && ran.stderr.contains("tokens"), "{}", ran.stderr);
-    let ran = quantize(&sandbox, &["base.gguf", "x.gguf", "q4_0", "--calibrate", "none"]);
-    assert!(ran.stderr.starts_with("error: none: cannot open: "), "{}", ran.stderr);
-    let ran = quantize(&sandbox, &["base.gguf", "x.gguf", "q4_0", "--no-verify"]);
+    let ran = sandbox.quantize(&words("base.gguf x.gguf q4_0 --calibrate none"));
+    ran.begins("error: none: cannot open: ");
+    let ran = sandbox.quantize(&["base.gguf", "x.gguf", "q4_0", "--no-verify"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty() && !sandbox.path("x.gguf").exists());
 
-    succeed(quantize(&sandbox, &["base.gguf", "q8.gguf", "q8_0", "-q"]));
+    succeed(sandbox.quantize(&["base.gguf", "q8.gguf", "q8_0", "-q"]));
     let ran = calibrated(
         &sandbox,
         &[&["--allow-requantize", "q8.gguf", "x.gguf", "q4_0", "--no-verify"][..], FEW].concat(),
     );
-    assert!(ran.stderr.contains("16 tensors are already quantized"), "{}", ran.stderr);
+    ran.says("16 tensors are already quantized");
     // More was asked for than there is.
-    let args = [
-        "base.gguf",
-        "y.gguf",
-        "q4_0",
-        "--no-verify",
-        "--calibrate",
-        "text",
-        "--calibration-tokens",
-        "100000",
-    ];
-    let ran = succeed(quantize(&sandbox, &args));
-    assert!(ran.stderr.contains("100000 were requested"), "{}", ran.stderr);
+    let args = words("base.gguf y.gguf q4_0 --no-verify --calibrate text --calibration-tokens 100000");
+    let ran = succeed(sandbox.quantize(&args));
+    ran.says("100000 were requested");
 }
 
 #[cfg(unix)]
@@ -221,7 +200,7 @@ fn killed_run_resumes_to_same_bytes() {
     child.wait().unwrap();
     assert!(!sandbox.path("out/x.gguf").exists());
     // With another text there is nothing to resume.
-    fs::write(sandbox.path("more"), fs::read(sandbox.path("text")).unwrap().repeat(2)).unwrap();
+    sandbox.write("more", sandbox.read("text").repeat(2));
     let other: Vec<&str> = args
         .iter()
         .map(|arg| match *arg {
@@ -230,15 +209,13 @@ fn killed_run_resumes_to_same_bytes() {
             arg => arg,
         })
         .collect();
-    let ran = quantize(&sandbox, &[&other[..], &["--resume"]].concat());
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("`--calibrate` was `text` and is `more`"), "{}", ran.stderr);
-    succeed(quantize(&sandbox, &[&args[..], &["--resume"]].concat()));
+    let ran = sandbox.quantize(&[&other[..], &["--resume"]].concat());
+    ran.ends_and_says(1, "`--calibrate` was `text` and is `more`");
+    succeed(sandbox.quantize(&[&args[..], &["--resume"]].concat()));
     let whole: Vec<&str> =
         args.iter().map(|arg| if *arg == "out/x.gguf" { "whole.gguf" } else { *arg }).collect();
-    succeed(quantize(&sandbox, &whole));
-    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
-    assert_eq!(read("out/x.gguf"), read("whole.gguf"));
+    succeed(sandbox.quantize(&whole));
+    assert_eq!(sandbox.read("out/x.gguf"), sandbox.read("whole.gguf"));
 }
 
 #[test]
@@ -246,26 +223,22 @@ fn budgeted_types_fill_budget_and_replay() {
     let sandbox = Sandbox::with_base_and_text();
     let budget = |out: &'static str, budget: [&'static str; 2]| {
         let args = ["base.gguf", out, "q4_k_m", "--json", "--no-verify", "--statistics", "kept"];
-        quantize(&sandbox, &[&args[..], &budget, TOKENS].concat())
+        sandbox.quantize(&[&args[..], &budget, TOKENS].concat())
     };
-    let ran = succeed(
-        sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &["base.gguf", "stock.gguf", "q4_k_m", "-q"]),
-    );
-    assert_eq!(ran.code, Some(0));
+    succeed(sandbox.quantize(&["base.gguf", "stock.gguf", "q4_k_m", "-q"]));
     let size = |name: &str| fs::metadata(sandbox.path(name)).unwrap().len();
     let args = ["base.gguf", "ours.gguf", "q4_k_m", "--json", "--no-verify", "--statistics", "kept"];
     let more = ["--target-size", "800K", "--save-recipe", "recipe.json"];
-    let ran = succeed(quantize(&sandbox, &[&args[..], &more, TOKENS].concat()));
-    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = succeed(sandbox.quantize(&[&args[..], &more, TOKENS].concat())).json();
     let types = &json["calibration"][0]["types"];
     let figure = |name: &str| types[name].as_f64().unwrap();
     assert_eq!((figure("budget"), figure("bytes")), (800_000.0, size("ours.gguf") as f64));
     assert!(size("ours.gguf") <= 800_000);
     assert!(figure("predicted") > 0.0 && figure("predicted_of_recipe") > 0.0);
     // The recipe alone makes the same types.
-    succeed(quantize(&sandbox, &["--recipe", "recipe.json", "base.gguf", "again.gguf", "-q"]));
+    succeed(sandbox.quantize(&words("--recipe recipe.json base.gguf again.gguf -q")));
     let dtypes = |name: &str| -> Vec<(String, String)> {
-        let model = gguf::Model::open(&sandbox.path(name)).unwrap();
+        let model = sandbox.model(name);
         model.tensors().map(|(_, it)| (it.name.clone(), it.dtype.name().to_owned())).collect()
     };
     assert_eq!(dtypes("again.gguf"), dtypes("ours.gguf"));
@@ -282,10 +255,9 @@ fn types_are_probed_once() {
     let made = |out: &str, dtype: &str, more: &[&str]| {
         let args = ["base.gguf", out, dtype, "--json", "--no-verify", "--statistics", "kept"];
         let ran = calibrated(&sandbox, &[&args[..], more].concat());
-        let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let json = ran.json();
         (json["calibration"][0]["types"].clone(), ran.stderr)
     };
-    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
     for dtype in ["q4_k_m", "iq2_xs"] {
         let (types, stderr) = made("ours.gguf", dtype, &["--force"]);
         assert!(
@@ -294,11 +266,11 @@ fn types_are_probed_once() {
         );
         // The same as where it is asked for.
         made("asked.gguf", dtype, &["--no-larger-than-type", dtype, "--force"]);
-        assert!(read("ours.gguf") == read("asked.gguf"), "{dtype}");
+        assert!(sandbox.read("ours.gguf") == sandbox.read("asked.gguf"), "{dtype}");
         let (types, _) = made("kept.gguf", dtype, &["--keep-types", "--force"]);
         assert!(types.is_null());
-        assert!(read("ours.gguf").len() <= read("kept.gguf").len(), "{dtype}");
-        assert!(read("ours.gguf") != read("kept.gguf"), "{dtype}");
+        assert!(sandbox.read("ours.gguf").len() <= sandbox.read("kept.gguf").len(), "{dtype}");
+        assert!(sandbox.read("ours.gguf") != sandbox.read("kept.gguf"), "{dtype}");
     }
     // Probes for the first file are reused for all; a missing one is measured again with the same result.
     let probes = sandbox.path("kept/probes.json");
@@ -336,12 +308,8 @@ fn types_are_probed_once() {
     // For several types, and where types are given, none is chosen.
     let several = ["base.gguf", "out/{ftype}.gguf", "q4_k_m,q2_k", "--no-verify", "--statistics", "kept"];
     let ran = calibrated(&sandbox, &several);
-    assert!(
-        ran.stderr.contains("note: types are kept: they are chosen for one file type at a time"),
-        "{}",
-        ran.stderr
-    );
-    succeed(quantize(&sandbox, &["--dry-run", "--save-recipe", "recipe.json", "base.gguf", "q4_0"]));
+    ran.says("note: types are kept: they are chosen for one file type at a time");
+    succeed(sandbox.quantize(&words("--dry-run --save-recipe recipe.json base.gguf q4_0")));
     for more in [&["q4_0", "--pure"][..], &["f16"], &["--recipe", "recipe.json"]] {
         let args = ["base.gguf", "x.gguf", "--no-verify", "--force", "--statistics", "kept", "--json"];
         let ran = calibrated(&sandbox, &[&args[..2], more, &args[2..]].concat());
@@ -356,13 +324,12 @@ fn types_are_probed_once() {
 /// A tied embedding is rounded for both of its uses: the statistics cover both.
 #[test]
 fn tied_embedding_is_rounded() {
-    let sandbox = Sandbox::with_golden("llama-tied");
-    succeed(sandbox.convert(&["llama-tied", "base.gguf", "-t", "bf16", "-q"]));
+    let sandbox = Sandbox::with_converted("llama-tied", "base.gguf", "bf16");
     sandbox.add_text();
     // And four small matrices, which the importance matrix is about.
     let alone = ["--keep-types", "--tensor-type", "ffn|blk.1=bf16", "--token-embedding-type", "q4_0"];
-    let ran = calibrated(&sandbox, &[&["base.gguf", "ours.gguf", "q4_0", "--json"][..], &alone].concat());
-    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json =
+        calibrated(&sandbox, &[&["base.gguf", "ours.gguf", "q4_0", "--json"][..], &alone].concat()).json();
     let gained = &json["calibration"][0];
     let roles = gained["roles"].as_object().unwrap();
     assert_eq!(roles.keys().collect::<Vec<_>>(), ["attn_k", "attn_output", "attn_q", "attn_v", "token_embd"]);
@@ -380,16 +347,15 @@ fn embedding_types_are_chosen_by_loss() {
         let args =
             ["base.gguf", "x.gguf", "q8_0", "--json", "--no-verify", "--force", "--statistics", "kept"];
         let more = ["--target-size", "10M", "--allow-types", allowed];
-        let ran = succeed(quantize(&sandbox, &[&args[..], &more, TOKENS].concat()));
-        let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let json = succeed(sandbox.quantize(&[&args[..], &more, TOKENS].concat())).json();
         let chosen = &json["calibration"][0]["types"]["tensors"][EMBEDDING];
         (chosen[0].as_str().unwrap().to_owned(), chosen[1].as_f64().unwrap())
     };
     let lost = |dtype: &str| {
         let args = ["base.gguf", "plain.gguf", dtype, "--pure", "-q", "--force"];
-        succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), &args));
+        succeed(sandbox.quantize(&args));
         let values = |name: &str| {
-            let model = gguf::Model::open(&sandbox.path(name)).unwrap();
+            let model = sandbox.model(name);
             let (file, info) = model.tensor(EMBEDDING).unwrap();
             let mut values = vec![0.0; info.shape.n_elems() as usize];
             quant::decode(info.dtype, quant::Level::detect(), file.data(info).unwrap(), &mut values).unwrap();
@@ -417,7 +383,7 @@ fn chats_are_used_to_choose_types() {
     let args = ["llama", "base.gguf", "-t", "bf16", "-q", "--force", "--override-kv", &template];
     succeed(sandbox.convert(&args));
     // No chat is as long as a window.
-    let license = fs::read_to_string(sandbox.path("text")).unwrap();
+    let license = sandbox.text("text");
     let chats: Vec<String> = license
         .as_bytes()
         .chunks(300)
@@ -427,11 +393,10 @@ fn chats_are_used_to_choose_types() {
             serde_json::json!({"messages": [turn("user", &question), turn("assistant", "Yes.")]}).to_string()
         })
         .collect();
-    fs::write(sandbox.path("chats.jsonl"), chats.join("\n")).unwrap();
+    sandbox.write("chats.jsonl", chats.join("\n"));
     let args =
         ["base.gguf", "ours.gguf", "q4_k_m", "--json", "--calibrate", "chats.jsonl", "--target-size", "800K"];
-    let ran = succeed(quantize(&sandbox, &[&args[..], &["--calibration-tokens", "2048"]].concat()));
-    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = succeed(sandbox.quantize(&[&args[..], &["--calibration-tokens", "2048"]].concat())).json();
     let types = &json["calibration"][0]["types"];
     assert!(types["predicted"].as_f64().unwrap() > 0.0, "{types}");
     assert!(fs::metadata(sandbox.path("ours.gguf")).unwrap().len() <= 800_000);
@@ -444,13 +409,12 @@ fn checkpoint_is_calibrated_in_one_call() {
     let more = [&["-q", "--no-verify"][..], FEW, TOKENS].concat();
     let convert = |args: &[&str]| sandbox.convert(&[&["llama"][..], args, &more[..]].concat());
     succeed(convert(&["out/one.gguf", "-t", "q4_k_m"]));
-    succeed(quantize(&sandbox, &[&["base.gguf", "two.gguf", "q4_k_m"][..], &more[..]].concat()));
-    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
-    assert_eq!(read("out/one.gguf"), read("two.gguf"));
+    succeed(sandbox.quantize(&[&["base.gguf", "two.gguf", "q4_k_m"][..], &more[..]].concat()));
+    assert_eq!(sandbox.read("out/one.gguf"), sandbox.read("two.gguf"));
     assert_eq!(sandbox.outputs(), ["one.gguf"]);
     // Rounded on the way, it is another base.
-    succeed(convert(&["out/via.gguf", "-t", "q4_k_m", "--via", "f16"]));
-    assert_ne!(read("out/via.gguf"), read("two.gguf"));
+    succeed(convert(&words("out/via.gguf -t q4_k_m --via f16")));
+    assert_ne!(sandbox.read("out/via.gguf"), sandbox.read("two.gguf"));
     // Types are chosen as they are for a GGUF file.
     let size = format!("{}", fs::metadata(sandbox.path("two.gguf")).unwrap().len() - 1000);
     let ran = succeed(
@@ -469,17 +433,16 @@ fn checkpoint_is_calibrated_in_one_call() {
     );
 
     // A failed run leaves no file.
-    fs::write(sandbox.path("short"), "a few words").unwrap();
-    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "--calibrate", "short"]);
+    sandbox.write("short", "a few words");
+    let ran = sandbox.convert(&words("llama out/x.gguf -t q4_0 --calibrate short"));
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["one.gguf", "small.gguf", "via.gguf"]);
     for args in [&["--repack"][..], &["--vocab-only"], &["--save-plan", "plan.json"], &["--with-mmproj"]] {
         let ran = sandbox
             .convert(&[&["llama", "out/x.gguf", "-t", "q4_0", "--calibrate", "text"][..], args].concat());
-        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-        assert!(ran.stderr.contains("--calibrate"), "{}", ran.stderr);
+        ran.ends_and_says(2, "--calibrate");
     }
-    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q4_0", "--target-size", "1M"]);
+    let ran = sandbox.convert(&words("llama out/x.gguf -t q4_0 --target-size 1M"));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }
 
@@ -502,12 +465,12 @@ fn both_sides_do_not_depend_on_threads_or_level() {
         let roles = json["calibration"][0]["roles"].as_object().unwrap();
         let n_both: u64 = roles.values().map(|of| of["both_sides"].as_u64().unwrap()).sum();
         assert!(n_both >= 1, "{roles:?}");
-        files.push(fs::read(sandbox.path(&out)).unwrap());
+        files.push(sandbox.read(&out));
     }
     assert_eq!(files.len(), runnable_levels().len());
     assert!(files.iter().all(|file| *file == files[0]));
     calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q", "--no-verify"][..], FEW].concat());
-    assert!(files[0] != fs::read(sandbox.path("one.gguf")).unwrap());
+    assert!(files[0] != sandbox.read("one.gguf"));
     let key = |name: &str| {
         let (_, model) = header_and_data(&sandbox, name);
         model.get("gguf_tools.calibration").and_then(gguf::Value::as_str).unwrap().to_owned()
@@ -518,13 +481,12 @@ fn both_sides_do_not_depend_on_threads_or_level() {
 
 #[test]
 fn experts_pass_gradients_and_use_one_side() {
-    let sandbox = Sandbox::with_golden("mixtral");
-    succeed(sandbox.convert(&["mixtral", "base.gguf", "-t", "bf16", "-q"]));
+    let sandbox = Sandbox::with_converted("mixtral", "base.gguf", "bf16");
     sandbox.add_text();
     let few = ["--tensor-type", "blk.1|output.weight|token_embd=bf16", "--no-verify", "--json"];
     let ran =
         calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
-    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = ran.json();
     let roles = json["calibration"][0]["roles"].as_object().unwrap();
     let n_both = |is_of: fn(&str) -> bool| -> u64 {
         let of = roles.iter().filter(|(role, _)| is_of(role));
@@ -537,14 +499,13 @@ fn experts_pass_gradients_and_use_one_side() {
 
 #[test]
 fn missing_backward_pass_falls_back_to_one_side() {
-    let sandbox = Sandbox::with_golden("phimoe");
-    succeed(sandbox.convert(&["phimoe", "base.gguf", "-t", "bf16", "-q"]));
+    let sandbox = Sandbox::with_converted("phimoe", "base.gguf", "bf16");
     sandbox.add_text();
     let few = ["--tensor-type", "exps|blk.1|output.weight|token_embd=bf16", "--no-verify"];
     calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
     let ran =
         calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
     let message = "rows are rounded independently: architecture `phimoe`: no backward pass for its experts";
-    assert!(ran.stderr.contains(message), "{}", ran.stderr);
-    assert!(fs::read(sandbox.path("one.gguf")).unwrap() == fs::read(sandbox.path("both.gguf")).unwrap());
+    ran.says(message);
+    assert!(sandbox.read("one.gguf") == sandbox.read("both.gguf"));
 }

@@ -38,7 +38,7 @@ fn check(sandbox: &Sandbox, kind: &str, run: impl Fn(&[&str]) -> Output) -> usiz
 fn integers_and_doubles_pass_through() {
     let sandbox = Sandbox::new();
     fs::copy(golden("cli/passed.gguf"), sandbox.path("passed.gguf")).unwrap();
-    let n = check(&sandbox, "quantize-", |args| sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args));
+    let n = check(&sandbox, "quantize-", |args| sandbox.quantize(args));
     assert_eq!(n, 6);
 }
 
@@ -51,14 +51,11 @@ fn float_shards_match_reference() {
 #[test]
 fn nan_and_inf_match_reference() {
     let sandbox = Sandbox::with_golden("llama");
-    let path = sandbox.path("llama/model.safetensors");
-    let mut bytes = fs::read(&path).unwrap();
-    let header_len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header_len]).unwrap();
-    let begin = 8 + header_len + header[POISONED]["data_offsets"][0].as_u64().unwrap() as usize;
+    let mut bytes = sandbox.read("llama/model.safetensors");
+    let begin = testkit::place_in_safetensors(&bytes, POISONED).start;
     for (index, bits) in POISON {
         bytes[begin + 2 * index..][..2].copy_from_slice(&bits.to_le_bytes());
     }
-    fs::write(&path, bytes).unwrap();
+    sandbox.write("llama/model.safetensors", bytes);
     assert_eq!(check(&sandbox, "nonfinite-", |args| sandbox.convert(args)), 3);
 }

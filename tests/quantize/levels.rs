@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use crate::common::{Sandbox, golden};
+use crate::common::{Sandbox, golden, succeed, words};
 use quant::{LEVEL_VARIABLE, Level};
 
 const THREADS: [&str; 4] = ["1", "2", "3", "7"];
@@ -48,7 +48,7 @@ fn conversions_do_not_depend_on_level_or_threads() {
     let expected = digests("cli/two-step.txt", "convert+quantize");
     assert_eq!(expected.len(), 17);
     let bf16 = ["llama", "llama.gguf", "-t", "bf16", "-q"];
-    assert_eq!(sandbox.convert(&bf16).code, Some(0));
+    succeed(sandbox.convert(&bf16));
     let types: Vec<&str> = expected.keys().map(String::as_str).collect();
     let args = ["llama.gguf", "out/{ftype}", &types.join(",")];
     check(&sandbox, env!("CARGO_BIN_EXE_gguf-quantize"), &args, &expected);
@@ -67,7 +67,7 @@ fn conversions_do_not_depend_on_level_or_threads() {
 fn weighted_files_do_not_depend_on_level_or_threads() {
     let sandbox = Sandbox::with_golden("mixtral");
     fs::copy(golden("recipes/imatrix/mixtral.gguf"), sandbox.path("mixtral.imatrix.gguf")).unwrap();
-    assert_eq!(sandbox.convert(&["mixtral", "mixtral.gguf", "-t", "bf16", "-q"]).code, Some(0));
+    succeed(sandbox.convert(&words("mixtral mixtral.gguf -t bf16 -q")));
     let expected = digests("cli/imatrix.txt", "mixtral");
     assert_eq!(expected.len(), 32);
     let types: Vec<&str> = expected.keys().map(String::as_str).collect();

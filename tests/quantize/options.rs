@@ -3,18 +3,13 @@
 
 use std::{collections::BTreeMap, fs};
 
-use crate::common::{Output, Sandbox, failed, golden, silent};
-
-fn quantize(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
-}
+use crate::common::{Sandbox, failed, golden, silent, words};
 
 /// A sandbox that holds `NAME.gguf` at bf16, as the reference's converter writes it.
 fn with_bf16(names: &[&str]) -> Sandbox {
     let sandbox = Sandbox::with_golden(names[0]);
     for name in names {
-        let own = Sandbox::with_golden(name);
-        assert_eq!(own.convert(&[name, "x.gguf", "-t", "bf16", "-q"]), silent());
+        let own = Sandbox::with_converted(name, "x.gguf", "bf16");
         fs::copy(own.path("x.gguf"), sandbox.path(&format!("{name}.gguf"))).unwrap();
     }
     sandbox
@@ -30,11 +25,11 @@ fn with_inputs() -> Sandbox {
     ] {
         fs::copy(golden(from), sandbox.path(to)).unwrap();
     }
-    fs::write(sandbox.path("types.txt"), "ffn_up=q5_k\nattn_k=q3_k  blk\\.1\\.ffn_down=iq4_nl\n").unwrap();
+    sandbox.write("types.txt", "ffn_up=q5_k\nattn_k=q3_k  blk\\.1\\.ffn_down=iq4_nl\n");
     let split = ["--split-max-tensors", "6", "llama.gguf", "split.gguf", "copy", "-q"];
-    assert_eq!(quantize(&sandbox, &split), silent());
+    assert_eq!(sandbox.quantize(&split), silent());
     let types = "q8_0,q4_k_m,q6_k,f16,f32";
-    assert_eq!(quantize(&sandbox, &["llama.gguf", "{ftype}.gguf", types, "-q"]), silent());
+    assert_eq!(sandbox.quantize(&["llama.gguf", "{ftype}.gguf", types, "-q"]), silent());
     sandbox
 }
 
@@ -72,7 +67,7 @@ fn every_option_matches_reference() {
         let _ = fs::remove_dir_all(sandbox.path("out"));
         fs::create_dir(sandbox.path("out")).unwrap();
         let args: Vec<&str> = case.args.iter().map(String::as_str).collect();
-        let ran = quantize(&sandbox, &[&args[..], &["-q"]].concat());
+        let ran = sandbox.quantize(&[&args[..], &["-q"]].concat());
         if case.files.is_empty() {
             assert_eq!(ran.code, Some(1), "{}: {}", case.name, ran.stderr);
             assert!(sandbox.outputs().is_empty(), "{}", case.name);
@@ -86,23 +81,12 @@ fn every_option_matches_reference() {
     }
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
     // Each option that decides about bytes is in some case.
-    for option in [
-        "--allow-requantize",
-        "--leave-output-tensor",
-        "--pure",
-        "--imatrix",
-        "--include-weights",
-        "--exclude-weights",
-        "--output-tensor-type",
-        "--token-embedding-type",
-        "--tensor-type",
-        "--tensor-type-file",
-        "--prune-layers",
-        "--keep-split",
-        "--override-kv",
-        "--split-max-size",
-        "--split-max-tensors",
-    ] {
+    for option in words(
+        "--allow-requantize --leave-output-tensor --pure --imatrix --include-weights \
+        --exclude-weights --output-tensor-type --token-embedding-type --tensor-type \
+        --tensor-type-file --prune-layers --keep-split --override-kv --split-max-size \
+        --split-max-tensors",
+    ) {
         assert!(cases.iter().any(|case| case.args.iter().any(|arg| arg == option)), "{option}");
     }
 }
@@ -118,7 +102,7 @@ fn thread_count_changes_no_byte() {
         let case = case(name);
         for threads in ["1", "2", "3", "7"] {
             let args: Vec<&str> = case.args.iter().map(String::as_str).collect();
-            let ran = quantize(&sandbox, &[&args[..], &["-q", "--force", "--threads", threads]].concat());
+            let ran = sandbox.quantize(&[&args[..], &["-q", "--force", "--threads", threads]].concat());
             assert_eq!(ran, silent(), "{name}");
             for [file, _, digest] in &case.files {
                 assert_eq!(&sandbox.listing("out")[file], digest, "{name}, {threads} threads");
@@ -130,23 +114,11 @@ fn thread_count_changes_no_byte() {
 #[test]
 fn converter_accepts_the_same_options() {
     let sandbox = with_inputs();
-    for name in [
-        "leave-output",
-        "pure",
-        "pure-weighted",
-        "include-weights",
-        "exclude-weights",
-        "output-type",
-        "embedding-type",
-        "tensor-type",
-        "tensor-type-file",
-        "prune-first",
-        "prune-weighted",
-        "override-many",
-        "override-and-weighted",
-        "split-max-tensors",
-        "split-max-size",
-    ] {
+    for name in words(
+        "leave-output pure pure-weighted include-weights exclude-weights output-type \
+        embedding-type tensor-type tensor-type-file prune-first prune-weighted override-many \
+        override-and-weighted split-max-tensors split-max-size",
+    ) {
         let case = case(name);
         let [options @ .., input, out, file_type] = &case.args[..] else { panic!("{name}") };
         assert_eq!(input, "llama.gguf");
@@ -169,23 +141,20 @@ fn recipe_file_replays_every_choice() {
     {
         let case = case(name);
         let args: Vec<&str> = case.args.iter().map(String::as_str).collect();
-        let saved = quantize(
-            &sandbox,
-            &[&args[..], &["-q", "--dry-run", "--save-recipe", "r.json", "--force"]].concat(),
-        );
+        let saved = sandbox
+            .quantize(&[&args[..], &["-q", "--dry-run", "--save-recipe", "r.json", "--force"]].concat());
         assert_eq!((saved.code, saved.stderr.as_str()), (Some(0), ""), "{name}");
         assert!(sandbox.outputs().is_empty());
-        let json: serde_json::Value =
-            serde_json::from_str(&fs::read_to_string(sandbox.path("r.json")).unwrap()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&sandbox.text("r.json")).unwrap();
         assert_eq!(json["outputs"][0]["type"], types.to_ascii_uppercase());
         // The list of patterns is not needed any more; the matrix may have moved.
-        assert_eq!(quantize(&sandbox, &["llama.gguf", "out/x.gguf", "--recipe", "r.json", "-q"]), silent());
+        assert_eq!(sandbox.quantize(&words("llama.gguf out/x.gguf --recipe r.json -q")), silent());
         let expected: BTreeMap<String, String> =
             case.files.iter().map(|[name, _, digest]| (name.clone(), digest.clone())).collect();
         assert_eq!(sandbox.listing("out"), expected, "{name}");
         fs::remove_dir_all(sandbox.path("out")).unwrap();
         fs::create_dir(sandbox.path("out")).unwrap();
-        let ran = sandbox.convert(&["llama", "out/x.gguf", "--recipe", "r.json", "-q"]);
+        let ran = sandbox.convert(&words("llama out/x.gguf --recipe r.json -q"));
         assert_eq!(ran, silent(), "{name}");
         assert_eq!(sandbox.listing("out"), expected, "{name}");
         fs::remove_dir_all(sandbox.path("out")).unwrap();
@@ -193,59 +162,41 @@ fn recipe_file_replays_every_choice() {
     }
 
     // Several types with explicit dtypes.
-    let save = [
-        "llama.gguf",
-        "out/",
-        "q4_k_m,q2_k",
-        "-q",
-        "--save-recipe",
-        "two.json",
-        "--tensor-type",
-        "attn_q=q8_0",
-    ];
-    assert_eq!(quantize(&sandbox, &save), silent());
+    let save = words("llama.gguf out/ q4_k_m,q2_k -q --save-recipe two.json --tensor-type attn_q=q8_0");
+    assert_eq!(sandbox.quantize(&save), silent());
     let before = sandbox.listing("out");
     assert_eq!(before.len(), 2);
     let again =
         ["llama.gguf", "out/", "-q", "--force", "--recipe", "two.json", "--save-recipe", "three.json"];
-    assert_eq!(quantize(&sandbox, &again), silent());
+    assert_eq!(sandbox.quantize(&again), silent());
     assert_eq!(sandbox.listing("out"), before);
-    let read = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
-    assert_eq!(read("two.json"), read("three.json"));
+    assert_eq!(sandbox.text("two.json"), sandbox.text("three.json"));
 
-    let exists = quantize(
-        &sandbox,
-        &["llama.gguf", "-q", "--dry-run", "--recipe", "two.json", "--save-recipe", "two.json"],
-    );
+    let exists = sandbox.quantize(&words("llama.gguf -q --dry-run --recipe two.json --save-recipe two.json"));
     assert_eq!(exists.code, Some(1), "{}", exists.stderr);
-    let both = quantize(&sandbox, &["llama.gguf", "--recipe", "two.json", "--pure"]);
+    let both = sandbox.quantize(&["llama.gguf", "--recipe", "two.json", "--pure"]);
     assert_eq!(both.code, Some(2));
-    let other = quantize(&sandbox, &["mixtral.gguf", "out/y", "--recipe", "two.json"]);
-    assert_eq!(other.code, Some(1));
-    assert!(other.stderr.starts_with("error: two.json: `blk."), "{}", other.stderr);
-    fs::write(sandbox.path("bad.json"), read("two.json").replace("\"version\": 1", "\"version\": 2"))
-        .unwrap();
-    let bad = quantize(&sandbox, &["llama.gguf", "out/y", "--recipe", "bad.json"]);
+    let other = sandbox.quantize(&["mixtral.gguf", "out/y", "--recipe", "two.json"]);
+    other.ends_and_begins(1, "error: two.json: `blk.");
+    sandbox.write("bad.json", sandbox.text("two.json").replace("\"version\": 1", "\"version\": 2"));
+    let bad = sandbox.quantize(&["llama.gguf", "out/y", "--recipe", "bad.json"]);
     assert_eq!(bad, failed("error: bad.json: `gguf-tools recipe` 2, expected `gguf-tools recipe` 1\n"));
-    let none = quantize(&sandbox, &["llama.gguf", "out/y", "--recipe", "types.txt"]);
+    let none = sandbox.quantize(&["llama.gguf", "out/y", "--recipe", "types.txt"]);
     assert!(
         none.code == Some(1) && none.stderr.starts_with("error: types.txt: not a recipe file: "),
         "{}",
         none.stderr
     );
-    fs::write(
-        sandbox.path("less.json"),
-        read("two.json").replace("blk.0.attn_q.weight", "blk.0.attn_x.weight"),
-    )
-    .unwrap();
-    assert_eq!(quantize(&sandbox, &["llama.gguf", "out/y", "--recipe", "less.json"]).code, Some(1));
+    sandbox
+        .write("less.json", sandbox.text("two.json").replace("blk.0.attn_q.weight", "blk.0.attn_x.weight"));
+    assert_eq!(sandbox.quantize(&["llama.gguf", "out/y", "--recipe", "less.json"]).code, Some(1));
 }
 
 /// The tensors of a planned file: name to dtype and reason.
 fn plan(sandbox: &Sandbox, args: &[&str]) -> BTreeMap<String, (String, String)> {
-    let ran = quantize(sandbox, &[args, &["--dry-run", "--json", "-q"]].concat());
+    let ran = sandbox.quantize(&[args, &["--dry-run", "--json", "-q"]].concat());
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
-    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let json = ran.json();
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let tensors = json["outputs"][0]["tensors"].as_array().unwrap().iter();
     tensors.map(|it| (text(&it["name"]), (text(&it["dtype"]), text(&it["reason"])))).collect()
@@ -257,7 +208,7 @@ fn missing_weight_policies_are_applied() {
     let matrix = ["--imatrix", "llama.imatrix.gguf", "--exclude-weights", "blk.0.attn_q"];
     let with = |policy: &str, out: &str| {
         let policy = ["--missing-imatrix", policy, "llama.gguf", out, "iq2_xxs", "-q"];
-        quantize(&sandbox, &[&matrix[..], &policy[..]].concat())
+        sandbox.quantize(&[&matrix[..], &policy[..]].concat())
     };
     let refused = "error: llama.gguf: tensor `blk.0.attn_q.weight` becomes iq2_xxs and is not in the importance matrix\n\
                    hint: was the importance matrix made for this model, with text that reaches every expert?\n";
@@ -282,14 +233,10 @@ fn missing_weight_policies_are_applied() {
     assert_eq!(differing, ["blk.0.attn_q.weight"]);
 
     // Without a matrix: ones go, neighbours are nowhere.
-    assert_eq!(
-        quantize(&sandbox, &["--missing-imatrix", "ones", "llama.gguf", "out/all", "iq1_s", "-q"]),
-        silent()
-    );
-    let alone = quantize(&sandbox, &["--missing-imatrix", "neighbour", "llama.gguf", "out/y", "iq1_s"]);
-    assert_eq!(alone.code, Some(1));
-    assert!(alone.stderr.contains("no other layer has an entry of its size"), "{}", alone.stderr);
-    let unknown = quantize(&sandbox, &["--missing-imatrix", "guess", "llama.gguf", "out/y", "iq1_s"]);
+    assert_eq!(sandbox.quantize(&words("--missing-imatrix ones llama.gguf out/all iq1_s -q")), silent());
+    let alone = sandbox.quantize(&words("--missing-imatrix neighbour llama.gguf out/y iq1_s"));
+    alone.ends_and_says(1, "no other layer has an entry of its size");
+    let unknown = sandbox.quantize(&words("--missing-imatrix guess llama.gguf out/y iq1_s"));
     assert!(
         unknown.code == Some(2)
             && unknown.stderr.contains("possible values: error, ones, neighbour, raise-type")
@@ -300,32 +247,17 @@ fn missing_weight_policies_are_applied() {
 fn importance_matrix_coverage_is_reported() {
     let sandbox = with_inputs();
     fs::copy(golden("recipes/imatrix/partial.gguf"), sandbox.path("partial.gguf")).unwrap();
-    let ran =
-        quantize(&sandbox, &["--imatrix", "partial.gguf", "mixtral.gguf", "out/x", "q4_0", "--dry-run"]);
+    let ran = sandbox.quantize(&words("--imatrix partial.gguf mixtral.gguf out/x q4_0 --dry-run"));
     let expert =
         "warning: importance matrix: tensor `blk.0.ffn_up_exps.weight`: 1 of 4 experts saw no token: 1\n";
     assert!(ran.code == Some(0) && ran.stderr.contains(expert), "{}", ran.stderr);
-    let ran = quantize(
-        &sandbox,
-        &[
-            "--imatrix",
-            "llama.imatrix.gguf",
-            "--include-weights",
-            "blk.1",
-            "llama.gguf",
-            "q4_0",
-            "--dry-run",
-            "-v",
-        ],
-    );
-    assert!(ran.stderr.contains("warning: importance matrix: no data for tensor `blk.0."), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("note: importance matrix of 7 entries: 7 of 16 tensors have data"),
-        "{}",
-        ran.stderr
-    );
-    assert!(ran.stderr.contains("note: importance matrix: blk.1.attn_q.weight: "), "{}", ran.stderr);
-    assert!(ran.stderr.contains("note: importance matrix: token_embd.weight: no data"), "{}", ran.stderr);
+    let ran = sandbox.quantize(&words(
+        "--imatrix llama.imatrix.gguf --include-weights blk.1 llama.gguf q4_0 --dry-run -v",
+    ));
+    ran.says("warning: importance matrix: no data for tensor `blk.0.");
+    ran.says("note: importance matrix of 7 entries: 7 of 16 tensors have data");
+    ran.says("note: importance matrix: blk.1.attn_q.weight: ");
+    ran.says("note: importance matrix: token_embd.weight: no data");
 }
 
 #[test]
@@ -335,32 +267,21 @@ fn importance_matrix_of_another_model_is_refused() {
         format!("error: {file}: the importance matrix belongs to another model: no entry matches a tensor\n")
     };
     // Some names in common, of other sizes.
-    let ran = quantize(&sandbox, &["--imatrix", "mixtral.imatrix.gguf", "llama.gguf", "out/x", "q4_k_m"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.starts_with(&another("mixtral.imatrix.gguf")), "{}", ran.stderr);
+    let ran = sandbox.quantize(&words("--imatrix mixtral.imatrix.gguf llama.gguf out/x q4_k_m"));
+    ran.ends_and_begins(1, &another("mixtral.imatrix.gguf"));
     // A single entry of another size.
-    let ran = quantize(
-        &sandbox,
-        &[
-            "--imatrix",
-            "mixtral.imatrix.gguf",
-            "--include-weights",
-            "attn_q",
-            "llama.gguf",
-            "out/x",
-            "q4_k_m",
-        ],
-    );
-    assert!(ran.stderr.contains("importance matrix has 64 values, expected 256"), "{}", ran.stderr);
+    let ran = sandbox
+        .quantize(&words("--imatrix mixtral.imatrix.gguf --include-weights attn_q llama.gguf out/x q4_k_m"));
+    ran.says("importance matrix has 64 values, expected 256");
     // No name in common.
-    let mut other = fs::read(sandbox.path("mixtral.imatrix.dat")).unwrap();
+    let mut other = sandbox.read("mixtral.imatrix.dat");
     for at in 0..other.len() - 4 {
         if &other[at..at + 4] == b"blk." {
             other[at..at + 4].copy_from_slice(b"xyz.");
         }
     }
-    fs::write(sandbox.path("other.dat"), other).unwrap();
-    let ran = quantize(&sandbox, &["--imatrix", "other.dat", "llama.gguf", "out/x", "q4_k_m"]);
+    sandbox.write("other.dat", other);
+    let ran = sandbox.quantize(&words("--imatrix other.dat llama.gguf out/x q4_k_m"));
     assert!(ran.code == Some(1) && ran.stderr.starts_with(&another("other.dat")), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
 }
@@ -368,25 +289,24 @@ fn importance_matrix_of_another_model_is_refused() {
 #[test]
 fn non_finite_weights_are_named() {
     let sandbox = with_bf16(&["llama"]);
-    let json = sandbox.convert(&["llama", "out", "-t", "bf16", "--dry-run", "--json", "-q"]);
-    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = sandbox.convert(&words("llama out -t bf16 --dry-run --json -q")).json();
     let tensors = json["outputs"][0]["tensors"].as_array().unwrap();
     let tensor = tensors.iter().find(|tensor| tensor["name"] == "blk.1.ffn_down.weight").unwrap();
     let offset = tensor["offset"].as_u64().unwrap() as usize + 2 * (3 * 512 + 7);
-    let good = fs::read(sandbox.path("llama.gguf")).unwrap();
+    let good = sandbox.read("llama.gguf");
     for (bits, value) in [(0x7fc0u16, "NaN"), (0x7f80, "inf"), (0xff80, "-inf")] {
         let mut bad = good.clone();
         bad[offset..offset + 2].copy_from_slice(&bits.to_le_bytes());
-        fs::write(sandbox.path("bad.gguf"), bad).unwrap();
+        sandbox.write("bad.gguf", bad);
         for name in ["q4_k_m", "q8_0", "f32", "f16", "copy"] {
             let stderr = format!(
                 "error: bad.gguf: tensor `blk.1.ffn_down.weight`: row 3, column 7 is {value}\n\
                  hint: the weights are damaged or were trained that way; --allow-nonfinite converts them anyway\n"
             );
-            assert_eq!(quantize(&sandbox, &["bad.gguf", "out/x", name, "-q"]), failed(&stderr));
+            assert_eq!(sandbox.quantize(&["bad.gguf", "out/x", name, "-q"]), failed(&stderr));
             assert!(sandbox.outputs().is_empty());
         }
-        assert_eq!(quantize(&sandbox, &["bad.gguf", "out/x", "q8_0", "-q", "--allow-nonfinite"]), silent());
+        assert_eq!(sandbox.quantize(&words("bad.gguf out/x q8_0 -q --allow-nonfinite")), silent());
         fs::remove_file(sandbox.path("out/x")).unwrap();
     }
 }
@@ -396,53 +316,38 @@ fn impossible_calls_are_refused_before_writing() {
     let sandbox = with_inputs();
     let pruned = "error: llama.gguf: layer 7 cannot be left out: the model has 2 layers and it is not among them\n\
                   hint: layers count from 0\n";
-    assert_eq!(quantize(&sandbox, &["llama.gguf", "out/x", "q4_0", "--prune-layers", "0,7"]), failed(pruned));
+    assert_eq!(sandbox.quantize(&words("llama.gguf out/x q4_0 --prune-layers 0,7")), failed(pruned));
     let all = "error: llama.gguf: all 2 layers would be left out\n";
-    assert_eq!(quantize(&sandbox, &["llama.gguf", "out/x", "q4_0", "--prune-layers", "0,1"]), failed(all));
+    assert_eq!(sandbox.quantize(&words("llama.gguf out/x q4_0 --prune-layers 0,1")), failed(all));
 
     for dtype in ["q8_1", "q8_k", "i32", "f64"] {
         let ran =
-            quantize(&sandbox, &["llama.gguf", "out/x", "q4_0", "--tensor-type", &format!("attn_v={dtype}")]);
+            sandbox.quantize(&["llama.gguf", "out/x", "q4_0", "--tensor-type", &format!("attn_v={dtype}")]);
         assert_eq!(ran.code, Some(1), "{dtype}");
-        assert!(
-            ran.stderr.starts_with("error: llama.gguf: tensor `blk.0.attn_v.weight`: "),
-            "{}",
-            ran.stderr
-        );
+        ran.begins("error: llama.gguf: tensor `blk.0.attn_v.weight`: ");
     }
     // A row of 64 elements, and a type of blocks of 128 without a replacement.
     let row = "error: mixtral.gguf: tensor `token_embd.weight`: row of 64 elements is not a multiple of 128 and `q1_0` has no replacement\n";
-    assert_eq!(quantize(&sandbox, &["mixtral.gguf", "out/x", "q1_0"]), failed(row));
+    assert_eq!(sandbox.quantize(&["mixtral.gguf", "out/x", "q1_0"]), failed(row));
 
     // The heads of the model are u32.
     let range = "error: llama.gguf: metadata key `llama.block_count`: -2 is not a value of its type u32\n\
                  hint: state the type, as in `u64:`, to change it\n";
-    let ran =
-        quantize(&sandbox, &["llama.gguf", "out/x", "q4_0", "--override-kv", "llama.block_count=int:-2"]);
+    let ran = sandbox.quantize(&words("llama.gguf out/x q4_0 --override-kv llama.block_count=int:-2"));
     assert_eq!(ran, failed(range));
     for wrong in ["x", "x=1", "x=int:1.5", "x=bool:yes", "x=list:1"] {
-        assert_eq!(
-            quantize(&sandbox, &["llama.gguf", "out/x", "q4_0", "--override-kv", wrong]).code,
-            Some(2)
-        );
+        assert_eq!(sandbox.quantize(&["llama.gguf", "out/x", "q4_0", "--override-kv", wrong]).code, Some(2));
     }
 
     // In place of the input: never, shards and recipe files included.
-    let itself =
-        quantize(&sandbox, &["split-00001-of-00004.gguf", "split.gguf", "q4_0", "--keep-split", "--force"]);
-    assert_eq!(itself.code, Some(1));
-    assert!(
-        itself.stderr.starts_with("error: output `split-00001-of-00004.gguf` is the input"),
-        "{}",
-        itself.stderr
-    );
-    let recipe =
-        quantize(&sandbox, &["llama.gguf", "q4_0", "--dry-run", "--save-recipe", "llama.gguf", "--force"]);
+    let itself = sandbox.quantize(&words("split-00001-of-00004.gguf split.gguf q4_0 --keep-split --force"));
+    itself.ends_and_begins(1, "error: output `split-00001-of-00004.gguf` is the input");
+    let recipe = sandbox.quantize(&words("llama.gguf q4_0 --dry-run --save-recipe llama.gguf --force"));
     assert!(recipe.code == Some(1) && recipe.stderr.contains("is the input"), "{}", recipe.stderr);
-    fs::write(sandbox.path("out/x"), "mine").unwrap();
-    let there = quantize(&sandbox, &["llama.gguf", "out/x", "q4_0"]);
+    sandbox.write("out/x", "mine");
+    let there = sandbox.quantize(&["llama.gguf", "out/x", "q4_0"]);
     assert_eq!(there.code, Some(1));
-    assert_eq!(fs::read(sandbox.path("out/x")).unwrap(), b"mine");
+    assert_eq!(sandbox.read("out/x"), b"mine");
     assert_eq!(sandbox.outputs(), ["x"]);
 }
 
@@ -450,12 +355,12 @@ fn impossible_calls_are_refused_before_writing() {
 fn unmatched_patterns_suggest_similar_names() {
     let sandbox = with_bf16(&["llama"]);
     let ran =
-        quantize(&sandbox, &["llama.gguf", "q4_0", "--dry-run", "--tensor-type", r"blk\.\d+\.ffn_dwn=q8_0"]);
+        sandbox.quantize(&["llama.gguf", "q4_0", "--dry-run", "--tensor-type", r"blk\.\d+\.ffn_dwn=q8_0"]);
     assert_eq!(ran.code, Some(0));
     let warning = "warning: --tensor-type: `blk\\.\\d+\\.ffn_dwn` matches no tensor; did you mean `ffn_down`";
-    assert!(ran.stderr.starts_with(warning), "{}", ran.stderr);
-    let ran = sandbox.convert(&["llama", "-t", "q4_0", "--dry-run", "--tensor-type", "ouput=q8_0"]);
-    assert!(ran.stderr.contains("`ouput` matches no tensor; did you mean `output`"), "{}", ran.stderr);
+    ran.begins(warning);
+    let ran = sandbox.convert(&words("llama -t q4_0 --dry-run --tensor-type ouput=q8_0"));
+    ran.says("`ouput` matches no tensor; did you mean `output`");
 }
 
 #[test]
@@ -467,23 +372,11 @@ fn known_reference_errors_are_avoided() {
     // Integers keep sign and type, texts their length.
     let long = "long ".repeat(60);
     let name = format!("general.name=str:{long}");
-    let ran = quantize(
-        &sandbox,
-        &[
-            "llama.gguf",
-            "out/x",
-            "q4_0",
-            "-q",
-            "--override-kv",
-            &name,
-            "--override-kv",
-            "my.offset=int:-5",
-            "--override-kv",
-            "my.large=int:5000000000",
-            "--override-kv",
-            "my.wide=u64:7",
-        ],
+    let numbers = words(
+        "--override-kv my.offset=int:-5 --override-kv my.large=int:5000000000 --override-kv my.wide=u64:7",
     );
+    let args = ["llama.gguf", "out/x", "q4_0", "-q", "--override-kv", &name];
+    let ran = sandbox.quantize(&[&args[..], &numbers].concat());
     assert_eq!(ran, silent());
     let metadata = &show("out/x")["metadata"];
     let text = metadata.to_string();
@@ -501,7 +394,7 @@ fn known_reference_errors_are_avoided() {
         ("q5_0", "q8_0")
     );
     // A tensor larger than the limit gets a separate shard.
-    let ran = quantize(&sandbox, &["--split-max-size", "1000", "llama.gguf", "out/s.gguf", "q4_0", "-q"]);
+    let ran = sandbox.quantize(&words("--split-max-size 1000 llama.gguf out/s.gguf q4_0 -q"));
     assert_eq!(ran, silent());
     let n_shards = sandbox.outputs().iter().filter(|name| name.starts_with("s-")).count();
     assert_eq!(n_shards, show("llama.gguf")["tensors"].as_array().unwrap().len());

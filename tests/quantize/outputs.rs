@@ -2,11 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox, failed, golden, silent};
-
-fn quantize(sandbox: &Sandbox, args: &[&str]) -> Output {
-    sandbox.run(env!("CARGO_BIN_EXE_gguf-quantize"), args)
-}
+use crate::common::{Output, Sandbox, failed, golden, silent, succeed, words};
 
 /// A sandbox that holds `llama.gguf` at bf16, as the reference's converter writes it.
 fn with_bf16(name: &str) -> Sandbox {
@@ -33,11 +29,11 @@ fn every_type_matches_reference() {
     assert_eq!(rows.len(), 17);
     let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
     // All from one read, and one alone.
-    assert_eq!(quantize(&sandbox, &["llama.gguf", "out/{ftype}", &names.join(","), "-q"]), silent());
+    assert_eq!(sandbox.quantize(&["llama.gguf", "out/{ftype}", &names.join(","), "-q"]), silent());
     let expected = rows.iter().map(|(name, _, digest)| (name.clone(), digest.clone())).collect();
     assert_eq!(sandbox.listing("out"), expected);
-    assert_eq!(quantize(&sandbox, &["llama.gguf", "x.gguf", "Q4_K_M", "3", "-q"]), silent());
-    assert_eq!(fs::read(sandbox.path("x.gguf")).unwrap(), fs::read(sandbox.path("out/q4_k_m")).unwrap());
+    assert_eq!(sandbox.quantize(&words("llama.gguf x.gguf Q4_K_M 3 -q")), silent());
+    assert_eq!(sandbox.read("x.gguf"), sandbox.read("out/q4_k_m"));
 }
 
 #[test]
@@ -52,12 +48,12 @@ fn every_weighted_type_matches_reference() {
         let (refused, written): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.1 == "refused");
         let input = format!("{model}.gguf");
         let names: Vec<&str> = written.iter().map(|(name, ..)| name.as_str()).collect();
-        let ran = quantize(&sandbox, &["--imatrix", &imatrix, &input, "out/{ftype}", &names.join(","), "-q"]);
+        let ran = sandbox.quantize(&["--imatrix", &imatrix, &input, "out/{ftype}", &names.join(","), "-q"]);
         assert_eq!(ran, silent());
         let expected = written.iter().map(|(name, _, digest)| (name.clone(), digest.clone())).collect();
         assert_eq!(sandbox.listing("out"), expected, "{model}");
         for (name, ..) in refused {
-            let ran = quantize(&sandbox, &["--imatrix", &imatrix, &input, "x", &name, "-q"]);
+            let ran = sandbox.quantize(&["--imatrix", &imatrix, &input, "x", &name, "-q"]);
             assert_eq!(ran.code, Some(1), "{name}");
         }
     }
@@ -67,9 +63,7 @@ fn every_weighted_type_matches_reference() {
 fn options_choose_dtypes() {
     let sandbox = with_bf16("llama");
     let dtypes = |args: &[&str]| {
-        let ran = quantize(&sandbox, &[args, &["--dry-run", "--json"]].concat());
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let json = succeed(sandbox.quantize(&[args, &["--dry-run", "--json"]].concat())).json();
         let tensors = json["outputs"][0]["tensors"].as_array().unwrap().clone();
         move |name: &str| {
             let tensor = tensors.iter().find(|tensor| tensor["name"] == name).unwrap();
@@ -85,7 +79,7 @@ fn options_choose_dtypes() {
     let asked = ["--output-tensor-type", "Q8_0", "--token-embedding-type", "f16"];
     let asked = dtypes(&[&["llama.gguf", "q4_k_m"], &asked[..]].concat());
     assert_eq!((asked("output.weight"), asked("token_embd.weight")), ("q8_0".into(), "f16".into()));
-    fs::write(sandbox.path("types"), "ffn_up=q5_k\nattn_k=q3_k").unwrap();
+    sandbox.write("types", "ffn_up=q5_k\nattn_k=q3_k");
     let listed = ["--tensor-type", r"blk\.0\.ffn_up=iq4_nl", "--tensor-type-file", "types"];
     let listed = dtypes(&[&["llama.gguf", "q4_k_m"], &listed[..]].concat());
     assert_eq!(listed("blk.0.ffn_up.weight"), "iq4_nl");
@@ -102,36 +96,33 @@ fn invalid_calls_are_refused_or_warned() {
     let before = sandbox.listing("llama");
     let needs = "error: llama.gguf: IQ2_XXS: tensor `blk.0.attn_k.weight` becomes iq2_xxs, which needs an \
                  importance matrix\nhint: make one with `gguf-eval imatrix` and pass it with --imatrix\n";
-    assert_eq!(quantize(&sandbox, &["llama.gguf", "out/x", "iq2_xxs"]), failed(needs));
+    assert_eq!(sandbox.quantize(&["llama.gguf", "out/x", "iq2_xxs"]), failed(needs));
 
     let itself = "error: output `llama.gguf` is the input\n\
                   hint: give another name; the input is never written to\n";
-    assert_eq!(quantize(&sandbox, &["llama.gguf", "llama.gguf", "q4_0", "--force"]), failed(itself));
+    assert_eq!(sandbox.quantize(&["llama.gguf", "llama.gguf", "q4_0", "--force"]), failed(itself));
 
-    assert_eq!(quantize(&sandbox, &["llama.gguf", "q4.gguf", "q4_0", "-q"]), silent());
+    assert_eq!(sandbox.quantize(&["llama.gguf", "q4.gguf", "q4_0", "-q"]), silent());
     let twice = "error: q4.gguf: tensor `token_embd.weight` is quantized already: q4_0 would become q5_0\n\
                  hint: use the original weights, or `gguf-quantize --allow-requantize` to accept the extra loss\n";
-    assert_eq!(quantize(&sandbox, &["q4.gguf", "out/x", "q5_0"]), failed(twice));
+    assert_eq!(sandbox.quantize(&["q4.gguf", "out/x", "q5_0"]), failed(twice));
     assert!(sandbox.outputs().is_empty());
-    let ran =
-        quantize(&sandbox, &["q4.gguf", "out/x", "q5_0", "--allow-requantize", "--tensor-type", "foo=q8_0"]);
+    let ran = sandbox.quantize(&words("q4.gguf out/x q5_0 --allow-requantize --tensor-type foo=q8_0"));
     let stderr = "warning: --tensor-type: `foo` matches no tensor\n\
                   warning: out/x: 15 tensors are already quantized; requantizing loses more precision\n\
                   wrote out/x: 974880 bytes (975 kB), 5.60 bits/weight\n";
     assert_eq!(ran, Output { stderr: stderr.into(), ..silent() });
 
-    let bytes = fs::read(sandbox.path("llama.gguf")).unwrap();
-    fs::write(sandbox.path("cut.gguf"), &bytes[..bytes.len() - 5000]).unwrap();
-    let ran = quantize(&sandbox, &["cut.gguf", "out/y", "q4_0"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.starts_with("error: cut.gguf: tensor `"), "{}", ran.stderr);
+    let bytes = sandbox.read("llama.gguf");
+    sandbox.write("cut.gguf", &bytes[..bytes.len() - 5000]);
+    let ran = sandbox.quantize(&["cut.gguf", "out/y", "q4_0"]);
+    ran.ends_and_begins(1, "error: cut.gguf: tensor `");
 
     fs::copy(golden("cli/llama.imatrix.gguf"), sandbox.path("m.gguf")).unwrap();
-    let ran = quantize(&sandbox, &["--imatrix", "llama.gguf", "llama.gguf", "out/y", "q4_0"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.starts_with("error: llama.gguf: "), "{}", ran.stderr);
+    let ran = sandbox.quantize(&words("--imatrix llama.gguf llama.gguf out/y q4_0"));
+    ran.ends_and_begins(1, "error: llama.gguf: ");
     let of_one = ["--imatrix", "m.gguf", "--include-weights", "blk.0.attn_k.weight"];
-    let ran = quantize(&sandbox, &[&of_one[..], &["llama.gguf", "out/y", "iq2_xxs"]].concat());
+    let ran = sandbox.quantize(&[&of_one[..], &["llama.gguf", "out/y", "iq2_xxs"]].concat());
     let absent = "is not in the importance matrix\nhint: was the importance matrix made for this model";
     assert!(ran.code == Some(1) && ran.stderr.contains(absent), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["x"]);
@@ -144,7 +135,7 @@ fn invalid_calls_are_refused_or_warned() {
         &["llama.gguf", "q4_0", "--tensor-type", "x"],
         &["llama.gguf", "q4_0", "--include-weights", "x"],
     ] {
-        assert_eq!(quantize(&sandbox, args).code, Some(2), "{args:?}");
+        assert_eq!(sandbox.quantize(args).code, Some(2), "{args:?}");
     }
 }
 
@@ -155,10 +146,9 @@ fn split_model_is_read_as_one() {
     for shard in ["split-00001-of-00002.gguf", "split-00002-of-00002.gguf"] {
         fs::copy(golden("gguf").join(shard), sandbox.path(shard)).unwrap();
     }
-    let ran = quantize(&sandbox, &["split-00001-of-00002.gguf", "out/x.gguf", "copy", "-q"]);
+    let ran = sandbox.quantize(&["split-00001-of-00002.gguf", "out/x.gguf", "copy", "-q"]);
     assert_eq!(ran, silent());
-    let json = sandbox.inspect(&["show", "out/x.gguf", "--json"]);
-    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = sandbox.inspect(&["show", "out/x.gguf", "--json"]).json();
     let metadata = json["metadata"].as_object().unwrap();
     assert!(!metadata.is_empty() && !metadata.keys().any(|key| key.starts_with("split.")));
     assert_eq!(json["tensors"].as_array().unwrap().len(), shard_tensors(&sandbox));
@@ -167,8 +157,7 @@ fn split_model_is_read_as_one() {
 /// Tensors of both shards together, as listed one by one.
 fn shard_tensors(sandbox: &Sandbox) -> usize {
     let of = |shard: &str| {
-        let json = sandbox.inspect(&["show", shard, "--json"]);
-        let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+        let json = sandbox.inspect(&["show", shard, "--json"]).json();
         json["tensors"].as_array().unwrap().len()
     };
     of("split-00001-of-00002.gguf") + of("split-00002-of-00002.gguf")

@@ -6,8 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::common::{Sandbox, copy_folder, golden};
-use serde_json::Value as Json;
+use crate::common::{Sandbox, copy_folder, golden, succeed};
 
 #[test]
 fn architecture_md_example_matches_program() {
@@ -18,13 +17,11 @@ fn architecture_md_example_matches_program() {
 
     // Source: length of the header, place of the tensor, row 32 of its 512-byte rows.
     let checkpoint = fs::read(golden("arch").join("llama/model.safetensors")).unwrap();
-    let header_len = u64::from_le_bytes(checkpoint[..8].try_into().unwrap()) as usize;
-    let header: Json = serde_json::from_slice(&checkpoint[8..8 + header_len]).unwrap();
-    let entry = &header["model.layers.0.self_attn.q_proj.weight"];
-    let [start, end] = [0, 1].map(|i| entry["data_offsets"][i].as_u64().unwrap() as usize);
-    states(format!("({header_len} bytes)"));
-    states(format!("bytes {start} to {end} of the data"));
-    let source_row = 8 + header_len + start + 512 * 32;
+    let (_, data) = testkit::safetensors_header(&checkpoint);
+    let place = testkit::place_in_safetensors(&checkpoint, "model.layers.0.self_attn.q_proj.weight");
+    states(format!("({} bytes)", data - 8));
+    states(format!("bytes {} to {} of the data", place.start - data, place.end - data));
+    let source_row = place.start + 512 * 32;
     states(format!("source row 32, at byte {source_row}"));
     let bytes = &checkpoint[source_row..source_row + 4];
     states(format!("`{:02x} {:02x} {:02x} {:02x}`, which in bf16", bytes[0], bytes[1], bytes[2], bytes[3]));
@@ -33,8 +30,8 @@ fn architecture_md_example_matches_program() {
 
     // File: end of the metadata, offset of the tensor, row 1 of its 144-byte rows.
     let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "out.gguf", "--type", "q4_k_m"]).code, Some(0));
-    let file = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
+    succeed(sandbox.convert(&["llama", "out.gguf", "--type", "q4_k_m"]));
+    let file = sandbox.file("out.gguf");
     let tensor = file.tensor("blk.0.attn_q.weight").unwrap();
     let (data, offset) = (file.data_offset(), tensor.offset);
     let at = data + offset + 144;
@@ -128,16 +125,16 @@ fn with_models() -> Sandbox {
     fs::copy(golden("vision/picture.jpg"), sandbox.path("cat.jpg")).unwrap();
     let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(80);
     for name in ["wiki.test.raw", "wiki.txt", "code.txt", "calibration.txt"] {
-        fs::write(sandbox.path(name), &text).unwrap();
+        sandbox.write(name, &text);
     }
-    fs::write(sandbox.path("lines.txt"), "A llama eats.\nA fox jumps.\n").unwrap();
+    sandbox.write("lines.txt", "A llama eats.\nA fox jumps.\n");
     let chat = r#"[{"role": "user", "content": "Hello"}]"#;
-    fs::write(sandbox.path("chat.json"), chat).unwrap();
-    fs::write(sandbox.path("tools.json"), "[]").unwrap();
+    sandbox.write("chat.json", chat);
+    sandbox.write("tools.json", "[]");
     for name in ["chat.jsonl", "chats.jsonl"] {
         let turn = text.replace('"', "");
         let line = format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"{turn}\"}}]}}\n");
-        fs::write(sandbox.path(name), line).unwrap();
+        sandbox.write(name, line);
     }
     let files = "\
         gguf-convert Llama-3.2-1B model-{ftype}.gguf --type bf16,q4_k_m -q
@@ -186,10 +183,9 @@ fn commands_of_the_book_run() {
         let text =
             "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(40);
         for name in ["wiki.test.raw", "calibration.txt"] {
-            fs::write(sandbox.path(name), &text).unwrap();
+            sandbox.write(name, &text);
         }
-        fs::write(sandbox.path("hellaswag.txt"), "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3))
-            .unwrap();
+        sandbox.write("hellaswag.txt", "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3));
         shell(&sandbox, &script, &name);
     }
     assert!(n_commands >= 30, "{n_commands} commands were run");

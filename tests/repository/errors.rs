@@ -6,7 +6,7 @@ mod plans;
 
 use std::{fmt::Write, fs, path::Path};
 
-use crate::common::{Sandbox, golden};
+use crate::common::{Sandbox, golden, succeed};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
@@ -22,18 +22,17 @@ type Part = (&'static str, &'static str, &'static [Kind]);
 const AS_IT_IS: fn(&Sandbox) = |_| {};
 
 fn write(sandbox: &Sandbox, name: &str, bytes: impl AsRef<[u8]>) {
-    fs::write(sandbox.path(name), bytes).unwrap();
+    sandbox.write(name, bytes);
 }
 
 /// The file of the checkpoint in a type, called `model.gguf`.
 fn model(sandbox: &Sandbox, file_type: &str) {
-    let ran = sandbox.convert(&["llama", "model.gguf", "-t", file_type, "-q"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(sandbox.convert(&["llama", "model.gguf", "-t", file_type, "-q"]));
 }
 
 /// A file cut to a part of its length.
 fn cut(sandbox: &Sandbox, name: &str, len: usize) {
-    let bytes = fs::read(sandbox.path(name)).unwrap();
+    let bytes = sandbox.read(name);
     write(sandbox, name, &bytes[..len]);
 }
 
@@ -206,7 +205,7 @@ const PARTS: &[Part] = &[
             (
                 "Value that is not finite",
                 |sandbox| {
-                    let mut bytes = fs::read(sandbox.path("llama/model.safetensors")).unwrap();
+                    let mut bytes = sandbox.read("llama/model.safetensors");
                     let at = bytes.len() - 2;
                     bytes[at..].copy_from_slice(&0x7fc0u16.to_le_bytes());
                     write(sandbox, "llama/model.safetensors", bytes);
@@ -389,8 +388,7 @@ const PARTS: &[Part] = &[
                 "File that fails verification",
                 |sandbox| {
                     model(sandbox, "q8_0");
-                    let ran = sandbox.inspect(&["set", "model.gguf", "llama.block_count=3", "-q"]);
-                    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+                    succeed(sandbox.inspect(&["set", "model.gguf", "llama.block_count=3", "-q"]));
                 },
                 INSPECT,
                 &["verify", "model.gguf", "--only", "architecture"],
@@ -403,8 +401,7 @@ const PARTS: &[Part] = &[
                     let endless =
                         "{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}";
                     let set = format!("tokenizer.chat_template=str:{endless}");
-                    let ran = sandbox.inspect(&["set", "model.gguf", &set, "-q"]);
-                    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+                    succeed(sandbox.inspect(&["set", "model.gguf", &set, "-q"]));
                 },
                 INSPECT,
                 &["verify", "model.gguf", "--only", "template"],
@@ -524,8 +521,7 @@ const PARTS: &[Part] = &[
                 "Chat prompt without a chat template",
                 |sandbox| {
                     model(sandbox, "f16");
-                    let ran = sandbox.inspect(&["unset", "model.gguf", "tokenizer.chat_template", "-q"]);
-                    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+                    succeed(sandbox.inspect(&["unset", "model.gguf", "tokenizer.chat_template", "-q"]));
                 },
                 EVAL,
                 &["generate", "model.gguf", "--chat", "--prompt", "Hello"],

@@ -32,8 +32,8 @@ fn run(sandbox: &Sandbox, words: &[&str]) -> Output {
 fn template() -> Sandbox {
     let sandbox = Sandbox::with_golden("llama");
     let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(20);
-    fs::write(sandbox.path("text.txt"), text).unwrap();
-    fs::write(sandbox.path("tasks.txt"), "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3)).unwrap();
+    sandbox.write("text.txt", text);
+    sandbox.write("tasks.txt", "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3));
     for line in [
         "gguf-convert llama model-F32.gguf --type f32",
         "gguf-convert llama model-Q8_0.gguf --type q8_0",

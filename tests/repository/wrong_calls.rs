@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Output, Sandbox};
+use crate::common::{Output, Sandbox, words};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
@@ -12,10 +12,9 @@ const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 
 /// A place with the checkpoint `llama`, its file `in.gguf` and a text.
 fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::with_golden("llama");
-    assert_eq!(sandbox.convert(&["llama", "in.gguf", "-t", "f32", "-q"]).code, Some(0));
-    fs::write(sandbox.path("text"), "Some text to read.").unwrap();
-    fs::write(sandbox.path("object.json"), r#"{"a": 1}"#).unwrap();
+    let sandbox = Sandbox::with_converted("llama", "in.gguf", "f32");
+    sandbox.write("text", "Some text to read.");
+    sandbox.write("object.json", r#"{"a": 1}"#);
     sandbox
 }
 
@@ -37,13 +36,13 @@ fn check(sandbox: &Sandbox, calls: &[Call<'_>]) {
 #[test]
 fn missing_file_has_one_message() {
     let sandbox = sandbox();
-    fs::write(sandbox.path("tasks"), "A llama\n0\neats\nflies\nreads\nsings\n").unwrap();
+    sandbox.write("tasks", "A llama\n0\neats\nflies\nreads\nsings\n");
     let calls: &[(&str, &[&str])] = &[
         (CONVERT, &["none", "-t", "q8_0"]),
         (CONVERT, &["export", "none", "out/hf"]),
         (CONVERT, &["none", "--vocab-only"]),
-        (CONVERT, &["llama", "-t", "q8_0", "--imatrix", "none"]),
-        (CONVERT, &["llama", "-t", "q8_0", "--tensor-type-file", "none"]),
+        (CONVERT, &words("llama -t q8_0 --imatrix none")),
+        (CONVERT, &words("llama -t q8_0 --tensor-type-file none")),
         (CONVERT, &["llama", "--recipe", "none"]),
         (QUANTIZE, &["none", "q8_0"]),
         (QUANTIZE, &["in.gguf", "q8_0", "--imatrix", "none"]),
@@ -57,23 +56,23 @@ fn missing_file_has_one_message() {
         (INSPECT, &["recipe", "none"]),
         (INSPECT, &["hash", "none"]),
         (INSPECT, &["hash", "--check", "none"]),
-        (INSPECT, &["extract", "none", "x", "--output", "x.npy"]),
+        (INSPECT, &words("extract none x --output x.npy")),
         (INSPECT, &["diff", "none", "in.gguf"]),
         (INSPECT, &["diff", "in.gguf", "none"]),
-        (INSPECT, &["split", "none", "x", "--split-max-size", "1G"]),
+        (INSPECT, &words("split none x --split-max-size 1G")),
         (INSPECT, &["merge", "none", "x.gguf"]),
-        (INSPECT, &["endian", "none", "x.gguf", "--order", "big"]),
+        (INSPECT, &words("endian none x.gguf --order big")),
         (INSPECT, &["tokenizer", "none"]),
         (INSPECT, &["tokenizer", "in.gguf", "--text", "none"]),
         (INSPECT, &["prompt", "none", "--messages", "text"]),
         (INSPECT, &["prompt", "in.gguf", "--messages", "none"]),
         (EVAL, &["perplexity", "none", "--text", "text"]),
         (EVAL, &["perplexity", "in.gguf", "--text", "none"]),
-        (EVAL, &["compare", "none", "in.gguf", "--text", "text"]),
-        (EVAL, &["compare", "in.gguf", "none", "--text", "text"]),
-        (EVAL, &["check", "none", "--text", "text", "--save", "--baseline", "baseline.json"]),
-        (EVAL, &["imatrix", "none", "--text", "text", "-o", "x.gguf"]),
-        (EVAL, &["imatrix", "--merge", "none", "-o", "x.gguf"]),
+        (EVAL, &words("compare none in.gguf --text text")),
+        (EVAL, &words("compare in.gguf none --text text")),
+        (EVAL, &words("check none --text text --save --baseline baseline.json")),
+        (EVAL, &words("imatrix none --text text -o x.gguf")),
+        (EVAL, &words("imatrix --merge none -o x.gguf")),
         (EVAL, &["score", "none", "--hellaswag", "tasks"]),
         (EVAL, &["score", "in.gguf", "--hellaswag", "none"]),
         (EVAL, &["generate", "none", "--prompt", "x"]),
@@ -280,27 +279,23 @@ fn outputs_that_are_not_files_are_refused() {
 fn output_link_is_followed() {
     let sandbox = sandbox();
     fs::create_dir(sandbox.path("elsewhere")).unwrap();
-    fs::write(sandbox.path("elsewhere/x.gguf"), "old").unwrap();
+    sandbox.write("elsewhere/x.gguf", "old");
     std::os::unix::fs::symlink("../elsewhere/x.gguf", sandbox.path("out/x.gguf")).unwrap();
     std::os::unix::fs::symlink("nothing", sandbox.path("out/dead.gguf")).unwrap();
-    let refused = sandbox.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q"]);
-    assert_eq!(
-        (refused.code, fs::read(sandbox.path("elsewhere/x.gguf")).unwrap()),
-        (Some(1), b"old".to_vec())
-    );
-    let ran = sandbox.convert(&["llama", "out/x.gguf", "-t", "q8_0", "-q", "--force"]);
+    let refused = sandbox.convert(&words("llama out/x.gguf -t q8_0 -q"));
+    assert_eq!((refused.code, sandbox.read("elsewhere/x.gguf")), (Some(1), b"old".to_vec()));
+    let ran = sandbox.convert(&words("llama out/x.gguf -t q8_0 -q --force"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(fs::symlink_metadata(sandbox.path("out/x.gguf")).unwrap().is_symlink());
-    assert!(fs::read(sandbox.path("elsewhere/x.gguf")).unwrap().starts_with(b"GGUF"));
-    let dead = sandbox.convert(&["llama", "out/dead.gguf", "-t", "q8_0", "-q", "--force"]);
-    assert_eq!(dead.code, Some(1));
-    assert!(dead.stderr.contains("is a link to `nothing`, which is not there"), "{}", dead.stderr);
+    assert!(sandbox.read("elsewhere/x.gguf").starts_with(b"GGUF"));
+    let dead = sandbox.convert(&words("llama out/dead.gguf -t q8_0 -q --force"));
+    dead.ends_and_says(1, "is a link to `nothing`, which is not there");
 }
 
 #[test]
 fn missing_folder_is_created() {
     let sandbox = sandbox();
-    let dry = sandbox.convert(&["llama", "new/", "-t", "q8_0", "--dry-run", "-q"]);
+    let dry = sandbox.convert(&words("llama new/ -t q8_0 --dry-run -q"));
     assert_eq!((dry.code, sandbox.path("new").exists()), (Some(0), false));
     for (args, file) in [
         (&["llama", "new/", "-t", "q8_0", "-q"][..], "new/Llama-1.4M-Q8_0.gguf"),
@@ -310,7 +305,7 @@ fn missing_folder_is_created() {
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
         assert!(sandbox.path(file).is_file(), "{file}: {:?}", sandbox.listing(""));
     }
-    let ran = sandbox.run(QUANTIZE, &["in.gguf", "more/of/it/", "q8_0", "-q"]);
+    let ran = sandbox.quantize(&["in.gguf", "more/of/it/", "q8_0", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert_eq!(sandbox.listing("more/of/it").len(), 1);
 }
@@ -319,17 +314,16 @@ fn missing_folder_is_created() {
 fn common_spellings_are_accepted() {
     let sandbox = sandbox();
     let ok = |ran: Output| assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    ok(sandbox.run(QUANTIZE, &["in.gguf", "out/split.gguf", "q8_0", "--split-max-size", "300K", "-q"]));
+    ok(sandbox.quantize(&words("in.gguf out/split.gguf q8_0 --split-max-size 300K -q")));
     // The same thing has the name that it has in `gguf-inspect fit` and `gguf-publish` as well.
-    fs::write(sandbox.path("long"), "Some text to read. ".repeat(20)).unwrap();
+    sandbox.write("long", "Some text to read. ".repeat(20));
     for verb in [
         &["perplexity", "in.gguf"][..],
         &["compare", "in.gguf", "in.gguf"],
         &["check", "in.gguf", "--baseline", "baseline.json", "--save"],
         &["imatrix", "in.gguf", "-o", "im.gguf"],
     ] {
-        ok(sandbox
-            .run(EVAL, &[verb, &["--text", "long", "--context", "32", "--chunks", "2", "-q"]].concat()));
+        ok(sandbox.eval(&[verb, &["--text", "long", "--context", "32", "--chunks", "2", "-q"]].concat()));
     }
     for level in ["SCALAR", "Scalar", ""] {
         let output =
@@ -364,9 +358,9 @@ fn every_verb_has_a_man_page() {
         let name = [Some(command.binary), command.verb].into_iter().flatten().collect::<Vec<_>>().join("-");
         assert!(pages.contains_key(&format!("{name}.1")), "{name} is not among {pages:?}");
     }
-    let page = fs::read_to_string(sandbox.path("man/gguf-eval-imatrix.1")).unwrap();
+    let page = sandbox.text("man/gguf-eval-imatrix.1");
     assert!(page.contains("save\\-every") && page.contains("llama\\-imatrix"), "{page}");
-    let ran = sandbox.run(EVAL, &["--man", "none"]);
+    let ran = sandbox.eval(&["--man", "none"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
 }
 

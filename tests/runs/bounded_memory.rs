@@ -1,6 +1,6 @@
 //! Memory follows the length of the input, not what its items cost one by one.
 
-use std::{fs, process::Command};
+use std::process::Command;
 
 use crate::common::Sandbox;
 use gguf::{Array, DEFAULT_ALIGNMENT, Endian, Metadata, Plan, Strings};
@@ -22,7 +22,7 @@ fn ten_million_empty_strings_cost_8_bytes_each() {
     ]);
     let tensors = vec![("output_norm.weight".to_owned(), Shape::new(&[32]).unwrap(), DType::F32)];
     let plan = Plan::new(&metadata, tensors, Endian::Little, DEFAULT_ALIGNMENT).unwrap();
-    fs::write(sandbox.path("in.gguf"), plan.to_bytes(&[[0; 128]]).unwrap()).unwrap();
+    sandbox.write("in.gguf", plan.to_bytes(&[[0; 128]]).unwrap());
 
     let output = Command::new("sh")
         .current_dir(sandbox.path(""))
@@ -35,7 +35,7 @@ fn ten_million_empty_strings_cost_8_bytes_each() {
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    let out = gguf::File::open(&sandbox.path("out.gguf")).unwrap();
+    let out = sandbox.file("out.gguf");
     assert_eq!(
         out.get("tokenizer.ggml.tokens").and_then(|value| value.as_array()).map(Array::len),
         Some(10_000_000)

@@ -27,13 +27,12 @@ fn too_small_budget_is_reported_first() {
     let quantize = |size: &str, text: &str| {
         let args =
             ["base.gguf", "out/x.gguf", "q4_k_m", "--target-size", size, "--no-verify", "--calibrate", text];
-        sandbox.run(QUANTIZE, &[&args[..], &["--calibration-tokens", "2048"]].concat())
+        sandbox.quantize(&[&args[..], &["--calibration-tokens", "2048"]].concat())
     };
     // Before the text is opened.
     let ran = quantize("100K", "none");
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.starts_with("error: 100000 bytes are too few: "), "{}", ran.stderr);
-    assert!(ran.stderr.contains("with --allow-types"), "{}", ran.stderr);
+    ran.ends_and_begins(1, "error: 100000 bytes are too few: ");
+    ran.says("with --allow-types");
     assert!(sandbox.outputs().is_empty());
     // From a checkpoint before it is converted, with the same number.
     let args = ["llama", "out/x.gguf", "-t", "q4_k_m", "--target-size", "100K", "--calibrate", "none"];
@@ -42,14 +41,14 @@ fn too_small_budget_is_reported_first() {
     assert!(sandbox.outputs().is_empty());
     for budget in [["--target-bpw", "0.6"], ["--no-larger-than-type", "q2_k"]] {
         let args = ["base.gguf", "out/x.gguf", "q4_k_m", "--calibrate", "none", "--allow-types", "q6_k"];
-        let ran = sandbox.run(QUANTIZE, &[&args[..], &budget].concat());
+        let ran = sandbox.quantize(&[&args[..], &budget].concat());
         assert_eq!((ran.code, least(&ran) > 0), (Some(1), true), "{}", ran.stderr);
     }
     // With another importance matrix the file has one key more.
     let args = ["imatrix", "base.gguf", "--text", "text", "-o", "imatrix.gguf", "--chunks", "2", "-q"];
-    succeed(sandbox.run(env!("CARGO_BIN_EXE_gguf-eval"), &args));
+    succeed(sandbox.eval(&args));
     let args = ["base.gguf", "out/x.gguf", "q4_k_m", "--target-size", "1K", "--imatrix", "imatrix.gguf"];
-    let with_another = sandbox.run(QUANTIZE, &[&args[..], TOKENS].concat());
+    let with_another = sandbox.quantize(&[&args[..], TOKENS].concat());
     assert!(least(&with_another) > 0, "{}", with_another.stderr);
 
     // A byte less than that is refused, and that is what a file can have.
@@ -66,18 +65,17 @@ fn too_small_budget_is_reported_first() {
 fn unrecoverable_error_leaves_nothing() {
     let sandbox = Sandbox::with_base_and_text();
     // NaN in the norm before the first queries.
-    let mut bytes = fs::read(sandbox.path("base.gguf")).unwrap();
+    let mut bytes = sandbox.read("base.gguf");
     let (begin, n_bytes) = {
-        let model = gguf::Model::open(&sandbox.path("base.gguf")).unwrap();
+        let model = sandbox.model("base.gguf");
         let (file, info) = model.tensor("blk.1.attn_norm.weight").unwrap();
         (file.data_offset() + info.offset, info.n_bytes)
     };
     assert_eq!(n_bytes, 1024, "256 numbers in f32");
     bytes[begin as usize..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
-    fs::write(sandbox.path("base.gguf"), bytes).unwrap();
-    let ran = sandbox.run(QUANTIZE, &[&["base.gguf", "out/x.gguf", "q4_0"][..], TOKENS].concat());
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("input NaN in column 0"), "{}", ran.stderr);
+    sandbox.write("base.gguf", bytes);
+    let ran = sandbox.quantize(&[&["base.gguf", "out/x.gguf", "q4_0"][..], TOKENS].concat());
+    ran.ends_and_says(1, "input NaN in column 0");
     assert!(!ran.stderr.contains("hint"), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 }
@@ -87,14 +85,14 @@ fn leftover_statistics_are_named_and_reused() {
     let sandbox = Sandbox::with_base_and_text();
     let args = [&["base.gguf", "out/x.gguf", "q4_0"][..], FEW, TOKENS].concat();
     // The recipe cannot be saved, which is seen when the text has been read.
-    let ran = sandbox.run(QUANTIZE, &[&args[..], &["--save-recipe", "none/recipe.json"]].concat());
+    let ran = sandbox.quantize(&[&args[..], &["--save-recipe", "none/recipe.json"]].concat());
     assert_eq!((ran.code, ran.stderr.contains(" steps")), (Some(1), true), "{}", ran.stderr);
     let hint = "hint: statistics so far are in out/.x.gguf.moments: repeat the call to continue; `rm -r out/.x.gguf.moments` removes it";
-    assert!(ran.stderr.contains(hint), "{}", ran.stderr);
+    ran.says(hint);
     let left = sandbox.outputs();
     assert!(!left.is_empty() && left.iter().all(|name| name.starts_with(".x.gguf.moments/")), "{left:?}");
     // Nothing is read again: no step of the text is gone through.
-    let ran = succeed(sandbox.run(QUANTIZE, &args));
+    let ran = succeed(sandbox.quantize(&args));
     assert!(ran.stderr.contains("reading 2048 tokens") && !ran.stderr.contains(" steps"), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
 }
@@ -129,16 +127,16 @@ fn interrupted_checkpoint_is_not_converted_again() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!sandbox.path("out/x.gguf").exists());
-    let base = fs::read(sandbox.path("out/.x.gguf.base")).unwrap();
-    assert!(base == fs::read(sandbox.path("base.gguf")).unwrap());
+    let base = sandbox.read("out/.x.gguf.base");
+    assert!(base == sandbox.read("base.gguf"));
     // All that lies there is named, and not touched: without `--resume` nothing is done that a later run could not undo.
     let time = || fs::metadata(sandbox.path("out/.x.gguf.base")).unwrap().modified().unwrap();
     let before = time();
     let ran = sandbox.convert(&args);
     assert_eq!((ran.code, time()), (Some(1), before), "{}", ran.stderr);
-    assert!(ran.stderr.starts_with("error: out/x.gguf: an earlier run was stopped "), "{}", ran.stderr);
+    ran.begins("error: out/x.gguf: an earlier run was stopped ");
     let left = ["journal", "partial", "moments", "base"].map(|what| format!("out/.x.gguf.{what}"));
-    assert!(ran.stderr.contains(&format!("`rm -r {}` removes its files", left.join(" "))), "{}", ran.stderr);
+    ran.says(&format!("`rm -r {}` removes its files", left.join(" ")));
     assert!(left.iter().all(|name| sandbox.path(name).exists()));
 
     let ran = succeed(sandbox.convert(&[&args[..], &["--resume"]].concat()));
@@ -150,6 +148,5 @@ fn interrupted_checkpoint_is_not_converted_again() {
     let ran = succeed(sandbox.convert(&whole));
     let is_reported = ran.stderr.contains(".whole.gguf.base: ") && ran.stderr.contains(" steps");
     assert!(is_reported, "a run that does both says so: {}", ran.stderr);
-    let read = |name: &str| fs::read(sandbox.path(name)).unwrap();
-    assert!(read("out/x.gguf") == read("whole.gguf"));
+    assert!(sandbox.read("out/x.gguf") == sandbox.read("whole.gguf"));
 }

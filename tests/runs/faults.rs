@@ -12,7 +12,8 @@ use std::{
 };
 
 use crate::common::{
-    Output, Sandbox, finish, has_finished_rows, sandbox_of_weights as sandbox, signal, wait_until,
+    Output, Sandbox, finish, has_finished_rows, sandbox_of_weights as sandbox, signal, succeed, wait_until,
+    words,
 };
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
@@ -63,24 +64,22 @@ fn go_on(child: Child) -> Output {
 
 /// The file that [`SLOW`] makes.
 fn expected(sandbox: &Sandbox) -> Vec<u8> {
-    let ran = sandbox.convert(&["tiny", "x.gguf", "-t", "iq3_s"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    fs::read(sandbox.path("x.gguf")).unwrap()
+    succeed(sandbox.convert(&["tiny", "x.gguf", "-t", "iq3_s"]));
+    sandbox.read("x.gguf")
 }
 
 /// Resumes after a fault is mended.
 fn goes_on(sandbox: &Sandbox, expected: &[u8]) {
-    let ran = sandbox.convert(&[&SLOW[..6], &["--resume"]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("note: resuming: "), "{}", ran.stderr);
-    assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected, "other bytes");
+    let ran = succeed(sandbox.convert(&[&SLOW[..6], &["--resume"]].concat()));
+    ran.says("note: resuming: ");
+    assert!(sandbox.read("out/x.gguf") == expected, "other bytes");
 }
 
 #[test]
 #[ignore = "needs root, mke2fs and strace"]
 fn too_small_disk_is_reported_first() {
     let sandbox = sandbox();
-    let _disk = Mount::new(sandbox.path("out"), &["-t", "tmpfs", "-o", "size=2m", "tmpfs"]);
+    let _disk = Mount::new(sandbox.path("out"), &words("-t tmpfs -o size=2m tmpfs"));
     for args in
         [&["tiny", "out/x.gguf", "-q", "-t", "q8_0"][..], &["tiny", "out/{ftype}", "-q", "-t", "iq3_s,q2_k"]]
     {
@@ -112,7 +111,7 @@ fn full_disk_is_a_recoverable_error() {
         "{}",
         ran.stderr
     );
-    assert!(ran.stderr.contains("repeat the call with --resume to continue"), "{}", ran.stderr);
+    ran.says("repeat the call with --resume to continue");
     assert!(!sandbox.path("out/x.gguf").exists());
     fs::remove_file(sandbox.path("out/filler")).unwrap();
     goes_on(&sandbox, &expected);
@@ -166,7 +165,7 @@ fn quota_and_failing_disk_are_errors() {
         // Earlier work, if there is any, is used.
         let ran = sandbox.convert(&[&SLOW[..6], &["--resume"]].concat());
         assert_eq!(ran.code, Some(0), "{fault}: {}", ran.stderr);
-        assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected, "{fault}: other bytes");
+        assert!(sandbox.read("out/x.gguf") == expected, "{fault}: other bytes");
         assert_eq!(sandbox.outputs(), ["x.gguf"], "{fault}");
         fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
     }
@@ -208,8 +207,7 @@ fn removed_folders_are_errors() {
     let child = held_with_rows(&sandbox);
     fs::remove_dir_all(sandbox.path("out")).unwrap();
     let ran = go_on(child);
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.starts_with("error: out/x.gguf: cannot "), "{}", ran.stderr);
+    ran.ends_and_begins(1, "error: out/x.gguf: cannot ");
     assert!(!sandbox.path("out").exists());
 
     fs::create_dir(sandbox.path("out")).unwrap();
@@ -218,7 +216,7 @@ fn removed_folders_are_errors() {
     let ran = go_on(child);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     let line = "error: tiny/model.safetensors: changed while it was read: ";
-    assert!(ran.stderr.starts_with(line), "{}", ran.stderr);
+    ran.begins(line);
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 }
 
@@ -233,7 +231,6 @@ fn truncated_source_leaves_nothing_to_resume() {
         .set_len(8192)
         .unwrap();
     let ran = go_on(child);
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.starts_with("error: tiny/model.safetensors: "), "{}", ran.stderr);
+    ran.ends_and_begins(1, "error: tiny/model.safetensors: ");
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 }

@@ -9,7 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{Sandbox, finish, has_finished_rows, sandbox_of_weights as sandbox, signal, succeed};
+use crate::common::{
+    Sandbox, finish, has_finished_rows, sandbox_of_weights as sandbox, signal, succeed, words,
+};
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
 const QUANTIZE: &str = env!("CARGO_BIN_EXE_gguf-quantize");
@@ -66,17 +68,17 @@ const SINGLE: &[&str] = &["tiny", "out/x.gguf", "-t", "q4_k_m"];
 #[test]
 fn two_workers_match_one_run() {
     let sandbox = sandbox();
-    succeed(sandbox.convert(&["tiny", "tiny.gguf", "-t", "f32", "-q"]));
+    succeed(sandbox.convert(&words("tiny tiny.gguf -t f32 -q")));
     let cases: [(&str, &[&str]); 4] = [
         (CONVERT, SINGLE),
-        (CONVERT, &["tiny", "out/x.gguf", "-t", "q8_0", "--split-max-tensors", "3"]),
+        (CONVERT, &words("tiny out/x.gguf -t q8_0 --split-max-tensors 3")),
         (CONVERT, &["tiny", "out/{ftype}.gguf", "-t", "q4_0,q8_0"]),
         (QUANTIZE, &["tiny.gguf", "out/x.gguf", "q5_k_m"]),
     ];
     for (index, (binary, args)) in cases.into_iter().enumerate() {
         let expected = of_one_run(&sandbox, binary, args);
         let saved = succeed(sandbox.run(binary, &[&["plan", "plan.json"], args, &["--force"]].concat()));
-        assert!(saved.stderr.contains("wrote plan.json: a plan of "), "{}", saved.stderr);
+        saved.says("wrote plan.json: a plan of ");
         assert!(sandbox.outputs().is_empty(), "a plan writes no output");
         for (count, own) in [(2, false), (2, true), (3, index % 2 == 0)] {
             let part = |number| {
@@ -93,7 +95,7 @@ fn two_workers_match_one_run() {
             assert!(names.iter().all(|name| name.starts_with('.') || name.contains(".part-")), "{names:?}");
             // Called again, a part has nothing to do.
             let again = succeed(finish(part(1)));
-            assert!(again.stderr.contains("is already complete"), "{}", again.stderr);
+            again.says("is already complete");
             succeed(sandbox.run(binary, &["assemble", "plan.json", "-q"]));
             assert_eq!(sandbox.listing("out"), expected, "{args:?} {count} {own}");
             expected.keys().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
@@ -123,7 +125,7 @@ fn killed_worker_resumes_to_same_bytes() {
         succeed(sandbox.convert(&part("1/2")));
         fail(&sandbox, &["assemble", "plan.json"], "of 2 parts 2 (it was stopped with ");
         let again = succeed(sandbox.convert(&part("2/2")));
-        assert!(again.stderr.contains("note: resuming: "), "{}", again.stderr);
+        again.says("note: resuming: ");
         succeed(sandbox.convert(&["assemble", "plan.json"]));
         assert_eq!(sandbox.listing("out"), expected);
         fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
@@ -143,7 +145,7 @@ fn mismatched_parts_are_refused_by_name() {
     succeed(sandbox.convert(&two));
 
     // Another plan of the same output.
-    succeed(sandbox.convert(&["plan", "other.json", "tiny", "out/x.gguf", "-t", "q8_0", "-q"]));
+    succeed(sandbox.convert(&words("plan other.json tiny out/x.gguf -t q8_0 -q")));
     let other = ["part", "other.json", "1/2"];
     fail(&sandbox, &other, "of another plan: `--type` was `q4_k_m` and is `q8_0`");
     fail(&sandbox, &["assemble", "other.json"], "of another plan: `--type` was `q4_k_m` and is `q8_0`");
@@ -162,9 +164,9 @@ fn mismatched_parts_are_refused_by_name() {
     assert_eq!(fs::read(&temporary).unwrap()[at], whole[at]);
 
     // A plan of another program, an invalid plan, and arguments that contradict the plan.
-    let ran = sandbox.run(QUANTIZE, &assemble);
-    assert!(ran.stderr.contains("plan.json: its program is `gguf-convert "), "{}", ran.stderr);
-    fs::write(sandbox.path("none.json"), "{}").unwrap();
+    let ran = sandbox.quantize(&assemble);
+    ran.says("plan.json: its program is `gguf-convert ");
+    sandbox.write("none.json", "{}");
     fail(&sandbox, &["assemble", "none.json"], "none.json: not a plan: ");
     fail(&sandbox, &["assemble", "absent.json"], "absent.json: cannot open: ");
     for (args, message) in [
@@ -196,10 +198,10 @@ fn parts_do_not_replace_existing_output() {
     plan(&sandbox, SINGLE);
     let parts = [["part", "plan.json", "1/2"], ["part", "plan.json", "2/2"]];
     parts.iter().for_each(|part| drop(succeed(sandbox.convert(part))));
-    fs::write(sandbox.path("out/x.gguf"), "other").unwrap();
+    sandbox.write("out/x.gguf", "other");
     let ran = sandbox.convert(&["assemble", "plan.json"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("exists already"), "{}", ran.stderr);
-    assert_eq!(fs::read(sandbox.path("out/x.gguf")).unwrap(), b"other");
+    assert_eq!(sandbox.read("out/x.gguf"), b"other");
     succeed(sandbox.convert(&["assemble", "plan.json", "--force", "-q"]));
     let assembled = sandbox.listing("out");
     fs::remove_file(sandbox.path("out/x.gguf")).unwrap();

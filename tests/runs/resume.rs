@@ -13,7 +13,8 @@ use std::{
 };
 
 use crate::common::{
-    Numbers, Sandbox, finish, has_finished_rows, sandbox_of_weights as sandbox, signal, wait_until,
+    Numbers, Sandbox, finish, has_finished_rows, sandbox_of_weights as sandbox, signal, succeed, wait_until,
+    words,
 };
 
 const CONVERT: &str = env!("CARGO_BIN_EXE_gguf-convert");
@@ -33,9 +34,8 @@ const SLOW: &[&str] = &["tiny", "out/x.gguf", "-t", "iq3_s", "-j", "1", "-q"];
 
 /// The file that [`SLOW`] makes.
 fn expected(sandbox: &Sandbox) -> Vec<u8> {
-    let ran = sandbox.convert(&[&["tiny", "x.gguf"], &SLOW[2..4]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    fs::read(sandbox.path("x.gguf")).unwrap()
+    succeed(sandbox.convert(&[&["tiny", "x.gguf"], &SLOW[2..4]].concat()));
+    sandbox.read("x.gguf")
 }
 
 /// A way to convert.
@@ -65,7 +65,7 @@ fn killed_at_any_moment_resumes_to_same_bytes() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (n_kills, mut numbers) = (number("KILLS").unwrap_or(12), Numbers(number("KILL_SEED").unwrap_or(1)));
     let sandbox = sandbox();
-    assert_eq!(sandbox.convert(&["tiny", "tiny.gguf", "-t", "f32", "-q"]).code, Some(0));
+    succeed(sandbox.convert(&words("tiny tiny.gguf -t f32 -q")));
     let case = |name, binary, args: &[&'static str]| Case {
         name,
         binary,
@@ -74,7 +74,7 @@ fn killed_at_any_moment_resumes_to_same_bytes() {
     };
     let mut cases = vec![
         case("single", CONVERT, &["tiny", "out/x.gguf", "-t", "iq3_s"]),
-        case("sharded", CONVERT, &["tiny", "out/x.gguf", "-t", "iq3_s", "--split-max-tensors", "3"]),
+        case("sharded", CONVERT, &words("tiny out/x.gguf -t iq3_s --split-max-tensors 3")),
         case("several", CONVERT, &["tiny", "out/{ftype}.gguf", "-t", "iq3_s,q4_k_m,q8_0"]),
         case("quantize", QUANTIZE, &["tiny.gguf", "out/x.gguf", "iq3_s"]),
     ];
@@ -178,30 +178,27 @@ fn stopped_run_is_refused_until_decided() {
     assert_eq!(lines[1], "hint: repeat the call with --resume to continue it, or with --force to start over");
     assert_eq!(lines[2], "hint: `rm out/.x.gguf.journal out/.x.gguf.partial` removes its files");
     // Another output is not affected.
-    assert_eq!(sandbox.convert(&["tiny", "out/y.gguf", "-t", "q8_0", "-q"]), crate::common::silent());
+    assert_eq!(sandbox.convert(&words("tiny out/y.gguf -t q8_0 -q")), crate::common::silent());
     fs::remove_file(sandbox.path("out/y.gguf")).unwrap();
 
-    let ran = sandbox.convert(&[&SLOW[..6], &["--resume"]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = succeed(sandbox.convert(&[&SLOW[..6], &["--resume"]].concat()));
     assert!(
         ran.stderr.contains("note: resuming: ") && ran.stderr.contains(" are verified"),
         "{}",
         ran.stderr
     );
-    assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected);
+    assert!(sandbox.read("out/x.gguf") == expected);
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
 
     // Begun anew, what was left is gone.
     fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
     kill_with_rows(&sandbox, SLOW);
-    let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0", "--force"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(sandbox.convert(&words("tiny out/x.gguf -t q8_0 --force")));
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
     // With nothing to resume, it starts from the beginning.
     fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
-    let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0", "--resume"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("note: nothing to resume, starting from the beginning"), "{}", ran.stderr);
+    let ran = succeed(sandbox.convert(&words("tiny out/x.gguf -t q8_0 --resume")));
+    ran.says("note: nothing to resume, starting from the beginning");
 }
 
 #[test]
@@ -227,12 +224,12 @@ fn changed_inputs_are_refused_by_name() {
     file.set_modified(before + Duration::from_secs(1)).unwrap();
     refused(SLOW, &format!("`{}` was written to since", full("model.safetensors")));
     file.set_modified(before).unwrap();
-    let config = fs::read_to_string(sandbox.path("tiny/config.json")).unwrap();
+    let config = sandbox.text("tiny/config.json");
     let modified = fs::metadata(sandbox.path("tiny/config.json")).unwrap().modified().unwrap();
-    fs::write(sandbox.path("tiny/config.json"), config.replace("1e-06", "1e-5")).unwrap();
+    sandbox.write("tiny/config.json", config.replace("1e-06", "1e-5"));
     let (was, is) = (config.len(), config.len() - 1);
     refused(SLOW, &format!("`{}` had {was} bytes and has {is}", full("config.json")));
-    fs::write(sandbox.path("tiny/config.json"), &config).unwrap();
+    sandbox.write("tiny/config.json", &config);
     let file = fs::File::options().write(true).open(sandbox.path("tiny/config.json")).unwrap();
     file.set_modified(modified).unwrap();
     refused(
@@ -240,9 +237,8 @@ fn changed_inputs_are_refused_by_name() {
         "`--override-kv` was not given and is `a.b=int:1`",
     );
     // Another number of threads and another way to talk change nothing; nor does the spelling of the type.
-    let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "IQ3_S", "-j", "3", "-v", "--resume"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected);
+    succeed(sandbox.convert(&words("tiny out/x.gguf -t IQ3_S -j 3 -v --resume")));
+    assert!(sandbox.read("out/x.gguf") == expected);
 }
 
 #[test]
@@ -252,10 +248,9 @@ fn finished_rows_are_verified_before_reuse() {
     let partial = sandbox.path("out/.x.gguf.partial");
     let journal = sandbox.path("out/.x.gguf.journal");
     let resumes = |message: &str| {
-        let ran = sandbox.convert(&["tiny", "out/x.gguf", "-t", "iq3_s", "--resume"]);
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let ran = succeed(sandbox.convert(&words("tiny out/x.gguf -t iq3_s --resume")));
         assert!(ran.stderr.contains(message), "`{message}` is not in {}", ran.stderr);
-        assert!(fs::read(sandbox.path("out/x.gguf")).unwrap() == expected, "{message}: other bytes");
+        assert!(sandbox.read("out/x.gguf") == expected, "{message}: other bytes");
         assert_eq!(sandbox.outputs(), ["x.gguf"]);
         fs::remove_file(sandbox.path("out/x.gguf")).unwrap();
     };
@@ -307,7 +302,6 @@ fn second_run_names_owner_of_output() {
         assert_eq!(sandbox.listing("out"), left, "{more:?}");
     }
     signal(&first, "CONT");
-    let ran = finish(first);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(finish(first));
     assert_eq!(sandbox.outputs(), ["iq3_s.gguf", "q8_0.gguf"]);
 }

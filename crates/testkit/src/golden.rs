@@ -114,6 +114,14 @@ impl QuantCase {
     }
 }
 
+/// The contents of a JSON file.
+///
+/// # Panics
+/// If there is no such file.
+pub fn read_json(path: impl AsRef<Path>) -> Json {
+    serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
+}
+
 /// A file or folder of the repository's `golden/`.
 pub fn golden_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name)

@@ -11,6 +11,7 @@ mod metadata;
 mod modules;
 mod mutate;
 mod pickle;
+mod safetensors;
 
 pub use checkpoint::{
     bf16, checkpoint, checkpoint_names, f16, form, form_names, logits_file, logits_file_names, projector,
@@ -18,7 +19,7 @@ pub use checkpoint::{
 };
 pub use data::{Data, Importance, bytes, mix, normal};
 pub use golden::{
-    QuantCase, Task, compare_blocks, decoded_sha256, from_hex, golden_path, golden_value, sha256,
+    QuantCase, Task, compare_blocks, decoded_sha256, from_hex, golden_path, golden_value, read_json, sha256,
     tokenizer_files,
 };
 pub use levels::{REQUIRE_LEVELS, require_levels};
@@ -26,3 +27,6 @@ pub use metadata::{mutate_metadata, mutated_gguf};
 pub use modules::module_order;
 pub use mutate::{Draw, NASTY, mutants, mutate, number};
 pub use pickle::{Pickler, zip};
+pub use safetensors::{
+    Tensors, place_in_safetensors, read_safetensors, safetensors, safetensors_header, safetensors_with,
+};

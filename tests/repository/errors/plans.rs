@@ -1,13 +1,12 @@
 //! Errors of plans and parts.
 
 use super::{CONVERT, EVAL, Part, QUANTIZE, cut, model, write};
-use crate::common::Sandbox;
+use crate::common::{Sandbox, succeed};
 
 /// A plan of the conversion to Q8_0, and the first of its two parts.
 fn plan(sandbox: &Sandbox) {
     for args in [&["plan", "plan.json", "llama", "out.gguf", "--type", "q8_0", "-q"][..], PART_1] {
-        let ran = sandbox.convert(args);
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        succeed(sandbox.convert(args));
     }
 }
 
@@ -19,8 +18,7 @@ fn measured_part(sandbox: &Sandbox) {
     model(sandbox, "q8_0");
     write(sandbox, "text", "Some text to read. ".repeat(200));
     let args = ["perplexity", "model.gguf", "--text", "text", "--context", "64", "--part", "1/2", "-q"];
-    let ran = sandbox.run(EVAL, &[&args[..], &["--output", "1.part"]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    succeed(sandbox.run(EVAL, &[&args[..], &["--output", "1.part"]].concat()));
 }
 
 pub const PART: Part = (
@@ -38,8 +36,7 @@ pub const PART: Part = (
             |sandbox| {
                 plan(sandbox);
                 let args = ["plan", "plan.json", "llama", "out.gguf", "--type", "q4_0", "-q", "--force"];
-                let ran = sandbox.convert(&args);
-                assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+                succeed(sandbox.convert(&args));
             },
             CONVERT,
             PART_1,

@@ -7,7 +7,7 @@ mod table;
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
 
 use quant::{Level, Rows};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use source::{Checkpoint, Repacks, Tensor};
 use tensor::DType;
 
@@ -42,8 +42,7 @@ fn values_match_libraries() {
     let (mut n_tensors, mut n_libraries, mut n_elems) = (0, 0, 0);
     for folder in folders() {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let expected: Json =
-            serde_json::from_slice(&fs::read(folder.join("expected.json")).unwrap()).unwrap();
+        let expected = testkit::read_json(folder.join("expected.json"));
         let checkpoint = source::open(folder.as_path()).unwrap_or_else(|error| panic!("{name}: {error}"));
         for (tensor_name, expected) in expected.as_object().unwrap() {
             let tensor = checkpoint.tensor(tensor_name).unwrap_or_else(|| panic!("{name}: no {tensor_name}"));

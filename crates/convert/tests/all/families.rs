@@ -1,14 +1,9 @@
 //! Every checkpoint of `golden/arch/` at f32 and bf16: type and bytes of each tensor are those
 //! of the reference converter.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fmt::Write as _, path::PathBuf, sync::Arc};
 
-use convert::{CheckpointInput, Conversion, RunOptions};
+use convert::CheckpointInput;
 use serde_json::Value as Json;
 
 fn checkpoints() -> Vec<PathBuf> {
@@ -16,7 +11,7 @@ fn checkpoints() -> Vec<PathBuf> {
 }
 
 /// Options that the reference was run with.
-fn options(expected: &Json) -> arch::Options {
+pub fn options(expected: &Json) -> arch::Options {
     let target = expected["target"].as_str().map(|name| convert::target(testkit::checkpoint(name).as_path()));
     arch::Options {
         pre: expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned),
@@ -29,13 +24,6 @@ fn options(expected: &Json) -> arch::Options {
         target: target.map(|target| Arc::new(target.expect("a golden opens"))),
         ..arch::Options::default()
     }
-}
-
-fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Result<(), convert::Error> {
-    let input = CheckpointInput::open(folder, &options(expected))?;
-    let conversion = Conversion::new(input).recipe(recipe)?;
-    conversion.plan()?.check()?.write(path, &RunOptions::default())?;
-    Ok(())
 }
 
 /// Tensors that the reference leaves out, as documented in `crates/arch/tests/all/documented.rs`.
@@ -51,11 +39,11 @@ fn tensor_bytes_match_reference() {
     let mut n_tensors = 0;
     for folder in checkpoints() {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let text = fs::read(folder.join("expected.json")).expect("an expectation");
-        let expected: Json = serde_json::from_slice(&text).expect("JSON");
+        let expected = testkit::read_json(folder.join("expected.json"));
         for recipe in ["f32", "bf16"] {
             let path = temporary.path().join(format!("{name}-{recipe}.gguf"));
-            if let Err(error) = convert_to(&folder, &expected, recipe, &path) {
+            let input = CheckpointInput::open(folder.as_path(), &options(&expected));
+            if let Err(error) = input.and_then(|input| crate::write(input, recipe, &path)) {
                 let _ = writeln!(wrong, "{name}: {error}");
                 continue;
             }

@@ -4,21 +4,19 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use convert::{CheckpointInput, Conversion, RunOptions};
+use convert::CheckpointInput;
 use serde_json::{Value as Json, json};
 use source::Folder;
+
+use crate::families::options;
 
 /// Types that two steps of the reference make.
 const QUANTIZED: &[&str] = &["q8_0", "q4_k_m"];
 
 fn convert_to(folder: &Path, expected: &Json, recipe: &str, path: &Path) -> Result<(), convert::Error> {
-    let pre = expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
     // Zeros of all ones are another number there than in the kernels.
     let folder = Folder::at(folder).unmasked_zeros(folder.to_string_lossy().ends_with("-unmasked"));
-    let input = CheckpointInput::open(folder, &arch::Options { pre, ..arch::Options::default() })?;
-    let conversion = Conversion::new(input).recipe(recipe)?;
-    conversion.plan()?.check()?.write(path, &RunOptions::default())?;
-    Ok(())
+    crate::write(CheckpointInput::open(folder, &options(expected))?, recipe, path)
 }
 
 /// Differences of a file from the expected one: tensors first, with types and bytes.
@@ -55,8 +53,7 @@ fn files_match_reference() {
     let mut n_quantized = 0;
     for name in testkit::form_names() {
         let folder = testkit::form(&name);
-        let expected: Json =
-            serde_json::from_slice(&fs::read(folder.join("expected.json")).unwrap()).unwrap();
+        let expected = testkit::read_json(folder.join("expected.json"));
         let whole = expected["whole"].as_object().unwrap();
         let quantized = whole.keys().map(String::as_str).filter(|recipe| QUANTIZED.contains(recipe));
         for recipe in ["f32", "bf16"].into_iter().chain(quantized) {

@@ -15,3 +15,13 @@ mod resume;
 mod row_encoder;
 mod torch;
 mod wide;
+
+use std::path::Path;
+
+use convert::{CheckpointInput, Conversion, Error, RunOptions};
+
+/// Writes the file that a checkpoint becomes by a recipe.
+fn write(input: CheckpointInput, recipe: &str, path: &Path) -> Result<(), Error> {
+    Conversion::new(input).recipe(recipe)?.plan()?.check()?.write(path, &RunOptions::default())?;
+    Ok(())
+}

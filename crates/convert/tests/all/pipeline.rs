@@ -91,25 +91,15 @@ fn via_equals_conversion_in_two_steps() {
         let entry = entry.unwrap();
         fs::write(fine.join(entry.file_name()), fs::read(entry.path()).unwrap()).unwrap();
     }
-    let bytes = fs::read(bf16.join("model.safetensors")).unwrap();
-    let header_len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let mut header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header_len]).unwrap();
-    for (name, entry) in header.as_object_mut().unwrap() {
-        if name != "__metadata__" {
-            entry["dtype"] = "F32".into();
-            for offset in entry["data_offsets"].as_array_mut().unwrap() {
-                *offset = (offset.as_u64().unwrap() * 2).into();
-            }
-        }
+    let mut tensors = testkit::read_safetensors(&fs::read(bf16.join("model.safetensors")).unwrap());
+    for (dtype, _, bytes) in tensors.values_mut() {
+        *dtype = "F32".to_owned();
+        let low = |i: usize| ((i * 0x1357 % 0x7000) as u16).to_le_bytes();
+        let halves = bytes.chunks_exact(2).enumerate();
+        *bytes = halves.flat_map(|(i, half)| [low(i), [half[0], half[1]]].concat()).collect();
     }
-    let header = header.to_string();
-    let mut finer = (header.len() as u64).to_le_bytes().to_vec();
-    finer.extend_from_slice(header.as_bytes());
-    for (i, half) in bytes[8 + header_len..].chunks_exact(2).enumerate() {
-        finer.extend_from_slice(&((i * 0x1357 % 0x7000) as u16).to_le_bytes());
-        finer.extend_from_slice(half);
-    }
-    fs::write(fine.join("model.safetensors"), finer).unwrap();
+    let tensors = tensors.iter().map(|(name, (dtype, shape, bytes))| (&name[..], &dtype[..], shape, bytes));
+    fs::write(fine.join("model.safetensors"), testkit::safetensors(tensors)).unwrap();
 
     let made = |folder: &Path, via| {
         let mut request = Request::default();

@@ -3,15 +3,12 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
-use convert::{CheckpointInput, Conversion, RunOptions};
+use convert::CheckpointInput;
 use serde_json::{Value as Json, json};
 use testkit::golden_value;
 
 fn convert_to(folder: &Path, recipe: &str, path: &Path) -> Result<(), convert::Error> {
-    let input = CheckpointInput::open_projector(folder, &arch::Options::default())?;
-    let conversion = Conversion::new(input).recipe(recipe)?;
-    conversion.plan()?.check()?.write(path, &RunOptions::default())?;
-    Ok(())
+    crate::write(CheckpointInput::open_projector(folder, &arch::Options::default())?, recipe, path)
 }
 
 /// Differences of a file from the expected one: names, types and bytes of tensors, keys.
@@ -77,8 +74,7 @@ fn files_match_reference() {
     let (mut wrong, mut n_files) = (String::new(), 0);
     for name in testkit::projector_names() {
         let folder = testkit::projector(&name);
-        let expected: Json =
-            serde_json::from_slice(&fs::read(folder.join("expected.json")).unwrap()).unwrap();
+        let expected = testkit::read_json(folder.join("expected.json"));
         for recipe in ["f32", "bf16", "f16", "q8_0"] {
             if expected["whole"].get(recipe).is_none() {
                 continue;
@@ -103,8 +99,7 @@ fn files_match_reference() {
 fn every_projector_has_a_golden() {
     let mut without: BTreeSet<&str> = arch::PROJECTORS.iter().map(|row| row.name).collect();
     for name in testkit::projector_names() {
-        let config = fs::read(testkit::projector(&name).join("config.json")).unwrap();
-        let config: Json = serde_json::from_slice(&config).unwrap();
+        let config = testkit::read_json(testkit::projector(&name).join("config.json"));
         let of_tower = config["vision_config"]["architectures"][0].as_str();
         let classes = [of_tower, config["architectures"][0].as_str()];
         let row = arch::PROJECTORS

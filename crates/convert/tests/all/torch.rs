@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convert::{CheckpointInput, Conversion, RunOptions};
+use convert::CheckpointInput;
 use serde_json::Value as Json;
 use source::Folder;
 use tempfile::TempDir;
@@ -34,8 +34,7 @@ fn copy(name: &str, folder: &Path) {
 }
 
 fn expected(name: &str) -> Json {
-    let text = fs::read(golden(name).join("expected.json")).expect("an expectation");
-    serde_json::from_slice(&text).expect("JSON")
+    testkit::read_json(golden(name).join("expected.json"))
 }
 
 fn convert(folder: &Path, recipe: &str) -> Result<Vec<u8>, convert::Error> {
@@ -45,8 +44,7 @@ fn convert(folder: &Path, recipe: &str) -> Result<Vec<u8>, convert::Error> {
 fn convert_folder(folder: Folder, recipe: &str) -> Result<Vec<u8>, convert::Error> {
     let out = folder.path().with_extension(format!("{recipe}.gguf"));
     let _ = fs::remove_file(&out);
-    let input = CheckpointInput::open(folder, &arch::Options::default())?;
-    Conversion::new(input).recipe(recipe)?.plan()?.check()?.write(&out, &RunOptions::default())?;
+    crate::write(CheckpointInput::open(folder, &arch::Options::default())?, recipe, &out)?;
     Ok(fs::read(out).expect("the file was just written"))
 }
 

@@ -5,8 +5,10 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use convert::{CheckpointInput, Conversion, RunOptions};
+use convert::CheckpointInput;
 use serde_json::{Value as Json, json};
+
+use crate::families::options;
 
 /// Writes the checkpoint that a golden speaks of: its config, the tokenizer of the small one of
 /// the same name, and weights by place among the sorted names.
@@ -24,29 +26,21 @@ fn write_checkpoint(folder: &Path, small: &Path, golden: &Json) {
         }
     }
     fs::write(folder.join("config.json"), golden["config"].to_string()).expect("space");
-    let (mut header, mut body) = (serde_json::Map::new(), Vec::new());
-    for (seed, (name, shape)) in golden["tensors"].as_object().expect("tensors").iter().enumerate() {
-        let start = body.len();
-        let n_elems: u64 = shape.as_array().expect("a shape").iter().filter_map(Json::as_u64).product();
-        let p = seed as u64;
-        let dtype = if name.ends_with("_blocks") {
-            body.extend((0..n_elems).map(|i| (167 * i + 13 * p) as u8));
-            "U8"
+    fn tensor<'a>(p: u64, name: &'a str, shape: &Json) -> (&'a str, &'static str, Vec<u64>, Vec<u8>) {
+        let shape: Vec<u64> = shape.as_array().expect("a shape").iter().filter_map(Json::as_u64).collect();
+        let elements = 0..shape.iter().product();
+        let (dtype, bytes): (_, Vec<u8>) = if name.ends_with("_blocks") {
+            ("U8", elements.map(|i| (167 * i + 13 * p) as u8).collect())
         } else if name.ends_with("_scales") {
-            body.extend((0..n_elems).map(|i| (118 + (7 * i + p) % 12) as u8));
-            "U8"
+            ("U8", elements.map(|i| (118 + (7 * i + p) % 12) as u8).collect())
         } else {
-            body.extend((0..n_elems).flat_map(|i| testkit::bf16(testkit::normal(p, i))));
-            "BF16"
+            ("BF16", elements.flat_map(|i| testkit::bf16(testkit::normal(p, i))).collect())
         };
-        header.insert(
-            name.clone(),
-            json!({"dtype": dtype, "shape": shape, "data_offsets": [start, body.len()]}),
-        );
+        (name, dtype, shape, bytes)
     }
-    let header = Json::from(header).to_string().into_bytes();
-    let file = [&(header.len() as u64).to_le_bytes(), header.as_slice(), &body].concat();
-    fs::write(folder.join("model.safetensors"), file).expect("space");
+    let tensors = (0..).zip(golden["tensors"].as_object().expect("tensors"));
+    let tensors = tensors.map(|(p, (name, shape))| tensor(p, name, shape));
+    fs::write(folder.join("model.safetensors"), testkit::safetensors(tensors)).expect("space");
 }
 
 /// Gives a file of Phi-2 the feed-forward length of the reference: four times the embedding length, regardless of the config.
@@ -83,10 +77,7 @@ fn undo_keys(path: &Path) {
 
 /// Bytes and digest of the file that a recipe gives.
 fn convert_to(folder: &Path, golden: &Json, recipe: &str, path: &Path) -> Result<Json, convert::Error> {
-    let pre = golden["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
-    let input = CheckpointInput::open(folder, &arch::Options { pre, ..arch::Options::default() })?;
-    let conversion = Conversion::new(input).recipe(recipe)?;
-    conversion.plan()?.check()?.write(path, &RunOptions::default())?;
+    crate::write(CheckpointInput::open(folder, &options(golden))?, recipe, path)?;
     undo_keys(path);
     let mut bytes = fs::read(path).expect("the file");
     undo_width(&mut bytes);
@@ -100,7 +91,7 @@ fn files_match_two_reference_steps() {
     let (mut wrong, mut n_files) = (String::new(), 0);
     for entry in fs::read_dir(root.join("wide")).expect("the golden folder") {
         let path = entry.expect("an entry").path();
-        let golden: Json = serde_json::from_slice(&fs::read(&path).expect("a golden")).expect("JSON");
+        let golden = testkit::read_json(&path);
         // The model is named after its folder.
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         let folder = place.path().join(&name);

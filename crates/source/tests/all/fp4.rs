@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use source::{Checkpoint, Dtype, Error, ReadError};
 use tensor::DType;
 
@@ -10,17 +10,12 @@ use tensor::DType;
 type Part<'a> = (&'a str, Dtype, &'a [u64], u8);
 
 fn open(config: &Json, parts: &[Part<'_>]) -> Result<Checkpoint, Error> {
-    let (mut header, mut body) = (Map::new(), Vec::<u8>::new());
-    for (name, dtype, shape, byte) in parts {
-        let (begin, n_bytes) = (body.len(), dtype.n_bytes(shape.iter().product()).unwrap());
-        body.resize(begin + n_bytes as usize, *byte);
-        let entry = json!({"dtype": dtype.name(), "shape": shape, "data_offsets": [begin, body.len()]});
-        header.insert((*name).to_owned(), entry);
-    }
-    let header = Json::from(header).to_string();
+    let file = testkit::safetensors(parts.iter().map(|&(name, dtype, shape, byte)| {
+        let n_bytes = dtype.n_bytes(shape.iter().product()).unwrap();
+        (name, dtype.name(), shape, vec![byte; n_bytes as usize])
+    }));
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.json"), json!({"quantization_config": config}).to_string()).unwrap();
-    let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &body].concat();
     fs::write(folder.path().join("model.safetensors"), file).unwrap();
     source::open(folder.path())
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use source::{Checkpoint, Dtype, Error};
 
 /// Name, type and shape of a tensor of zeros.
@@ -14,17 +14,10 @@ fn open(quantization: Json, tensors: &[Zeros<'_>]) -> Result<Checkpoint, Error> 
 }
 
 fn open_with(files: &[(&str, Json)], tensors: &[Zeros<'_>]) -> Result<Checkpoint, Error> {
-    let (mut header, mut at) = (Map::new(), 0);
-    for (name, dtype, shape) in tensors {
-        let end = at + dtype.n_bytes(shape.iter().product()).unwrap();
-        let entry = json!({"dtype": dtype.name(), "shape": shape, "data_offsets": [at, end]});
-        header.insert((*name).to_owned(), entry);
-        at = end;
-    }
-    let header = Json::from(header).to_string();
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend_from_slice(header.as_bytes());
-    bytes.resize(bytes.len() + at as usize, 0);
+    let bytes = testkit::safetensors(tensors.iter().map(|&(name, dtype, shape)| {
+        let n_bytes = dtype.n_bytes(shape.iter().product()).unwrap();
+        (name, dtype.name(), shape, vec![0; n_bytes as usize])
+    }));
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.json"), "{}").unwrap();
     for (name, json) in files {
@@ -82,21 +75,6 @@ fn with_scales(dtype: Dtype, shape: &[u64]) -> Result<Checkpoint, Error> {
     open(fine_grained(), &[CODES, ("a.weight_scale_inv", dtype, shape)])
 }
 
-/// A safetensors file of these entries of another one.
-fn write_some(path: &Path, header: &Map<String, Json>, data: &[u8], is_selected: impl Fn(&str) -> bool) {
-    let (mut entries, mut body) = (Map::new(), Vec::new());
-    for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__" && is_selected(name)) {
-        let at = |i: usize| entry["data_offsets"][i].as_u64().unwrap() as usize;
-        let (begin, mut entry) = (body.len(), entry.clone());
-        body.extend_from_slice(&data[at(0)..at(1)]);
-        entry["data_offsets"] = json!([begin, body.len()]);
-        entries.insert(name.clone(), entry);
-    }
-    let header = Json::from(entries).to_string();
-    let length = (header.len() as u64).to_le_bytes();
-    fs::write(path, [&length[..], header.as_bytes(), &body].concat()).unwrap();
-}
-
 fn bits_of(checkpoint: &Checkpoint, name: &str) -> Vec<u32> {
     let tensor = checkpoint.tensor(name).unwrap();
     let mut values = vec![f32::NAN; (tensor.n_rows() * tensor.row_elems()) as usize];
@@ -108,17 +86,15 @@ fn bits_of(checkpoint: &Checkpoint, name: &str) -> Vec<u32> {
 #[test]
 fn scales_in_another_file_are_found() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/dialects/fp8-blocks");
-    let file = fs::read(golden.join("model.safetensors")).unwrap();
-    let (length, rest) = file.split_first_chunk().unwrap();
-    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
-    let header: Map<String, Json> = serde_json::from_slice(header).unwrap();
+    let tensors = testkit::read_safetensors(&fs::read(golden.join("model.safetensors")).unwrap());
     let folder = tempfile::tempdir().unwrap();
     fs::copy(golden.join("config.json"), folder.path().join("config.json")).unwrap();
-    let is_scale = |name: &str| name.contains("scale");
-    write_some(&folder.path().join("model-00001-of-00002.safetensors"), &header, data, is_scale);
-    write_some(&folder.path().join("model-00002-of-00002.safetensors"), &header, data, |name| {
-        !is_scale(name)
-    });
+    for (file, has_scales) in [("model-00001-of-00002", true), ("model-00002-of-00002", false)] {
+        let selected = tensors.iter().filter(|(name, _)| name.contains("scale") == has_scales);
+        let selected = selected.map(|(name, (dtype, shape, bytes))| (&name[..], &dtype[..], shape, bytes));
+        let path = folder.path().join(file).with_extension("safetensors");
+        fs::write(path, testkit::safetensors(selected)).unwrap();
+    }
     let (whole, sharded) = (source::open(&golden).unwrap(), source::open(folder.path()).unwrap());
     let decoded: Vec<&str> =
         whole.tensors.iter().filter(|tensor| tensor.is_fp8()).map(|tensor| tensor.name.as_str()).collect();

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use source::Checkpoint;
 
 /// A module of packed integers (32, 1024): codes, zeros and scales without any order, unless they are given.
@@ -117,21 +117,10 @@ impl Module {
 
 /// Writes and opens a checkpoint of the module `a`.
 fn write(folder: &Path, tensors: Tensors, config: &Json) -> Checkpoint {
-    let (mut header, mut body) = (Map::new(), Vec::new());
-    for (name, dtype, shape, bytes) in tensors {
-        let end = body.len() + bytes.len();
-        header.insert(
-            format!("a.{name}"),
-            json!({"dtype": dtype, "shape": shape, "data_offsets": [body.len(), end]}),
-        );
-        body.extend(bytes);
-    }
-    let header = Json::from(header).to_string();
-    fs::write(
-        folder.join("model.safetensors"),
-        [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &body].concat(),
-    )
-    .unwrap();
+    let named: Vec<String> = tensors.iter().map(|(name, ..)| format!("a.{name}")).collect();
+    let tensors =
+        named.iter().zip(tensors).map(|(name, (_, dtype, shape, bytes))| (&name[..], dtype, shape, bytes));
+    fs::write(folder.join("model.safetensors"), testkit::safetensors(tensors)).unwrap();
     fs::write(folder.join("config.json"), json!({"quantization_config": config}).to_string()).unwrap();
     source::open(folder).unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use source::{Checkpoint, Error};
 use tempfile::TempDir;
 
@@ -28,18 +28,11 @@ pub struct Edited {
 
 impl Edited {
     pub fn of(name: &str) -> Edited {
-        let config = serde_json::from_slice(&fs::read(golden(name).join("config.json")).unwrap()).unwrap();
+        let config = testkit::read_json(golden(name).join("config.json"));
         let file = fs::read(golden(name).join("model.safetensors")).unwrap();
-        let (length, rest) = file.split_first_chunk().unwrap();
-        let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
-        let mut header: BTreeMap<String, Json> = serde_json::from_slice(header).unwrap();
-        let metadata = header.remove("__metadata__");
-        let tensors = header.into_iter().map(|(name, entry)| {
-            let at = |i: usize| entry["data_offsets"][i].as_u64().unwrap() as usize;
-            let shape = serde_json::from_value(entry["shape"].clone()).unwrap();
-            let dtype = entry["dtype"].as_str().unwrap().to_owned();
-            (name, Stored { dtype, shape, bytes: data[at(0)..at(1)].to_vec() })
-        });
+        let metadata = testkit::safetensors_header(&file).0.remove("__metadata__");
+        let tensors = testkit::read_safetensors(&file).into_iter();
+        let tensors = tensors.map(|(name, (dtype, shape, bytes))| (name, Stored { dtype, shape, bytes }));
         Edited { config, metadata, tensors: tensors.collect() }
     }
 
@@ -68,15 +61,10 @@ impl Edited {
     }
 
     pub fn file(&self) -> Vec<u8> {
-        let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-        header.extend(self.metadata.clone().map(|metadata| ("__metadata__".to_owned(), metadata)));
-        for (name, Stored { dtype, shape, bytes }) in &self.tensors {
-            let offsets = [data.len(), data.len() + bytes.len()];
-            data.extend_from_slice(bytes);
-            header.insert(name.clone(), json!({"dtype": dtype, "shape": shape, "data_offsets": offsets}));
-        }
-        let header = serde_json::to_vec(&header).unwrap();
-        [&(header.len() as u64).to_le_bytes(), &header[..], &data].concat()
+        let tensors = self.tensors.iter();
+        let tensors =
+            tensors.map(|(name, tensor)| (&name[..], &tensor.dtype[..], &tensor.shape, &tensor.bytes));
+        testkit::safetensors_with(self.metadata.as_ref(), tensors)
     }
 
     pub fn folder(&self) -> TempDir {
