@@ -51,7 +51,7 @@ pub const COMMAND: Command = Command {
     ..Command::of("gguf-convert")
 };
 
-/// What plans of this program need.
+/// The program, for its plans.
 pub struct Planning;
 
 impl PlannedProgram for Planning {

@@ -72,7 +72,7 @@ pub fn open(path: &Path, threads: usize) -> Model {
     Model::open(path, &options).unwrap()
 }
 
-/// Which of a tensor's matrices a part is; none if there is only one.
+/// Index of a part among the matrices of its tensor; none if there is only one.
 pub fn index(part: Part) -> Option<usize> {
     match part {
         Part::Whole => None,
