@@ -80,42 +80,18 @@ pub fn encode_blocks<const E: usize, const B: usize>(
     }
 }
 
-/// Encodes block after block with the importance weights of its columns:
-/// `encode_block(values, weights, block)`. `weights` holds one row.
+/// Encodes block after block with the importance weights of its columns, if there are any:
+/// `encode_block(values, importance, block)`.
 #[inline(always)]
-pub fn encode_weighted_blocks<const E: usize, const B: usize>(
+pub fn encode_rows<const E: usize, const B: usize>(
     rows: Rows<'_>,
-    weights: &[f32],
     out: &mut [u8],
-    mut encode_block: impl FnMut(&[f32; E], &[f32; E], &mut [u8; B]),
+    encode_block: impl Fn(&[f32; E], Option<&[f32; E]>, &mut [u8; B]),
 ) {
-    encode_weighted_rows(
-        rows,
-        weights,
-        out,
-        |_| (),
-        |(), values, weights, block| encode_block(values, weights, block),
-    );
-}
-
-/// As [`encode_weighted_blocks`], for formats whose search looks at the whole row first:
-/// `encode_block(of_row(row), values, weights, block)`.
-#[inline(always)]
-pub fn encode_weighted_rows<const E: usize, const B: usize, S: Copy>(
-    rows: Rows<'_>,
-    weights: &[f32],
-    out: &mut [u8],
-    of_row: impl Fn(&[f32]) -> S,
-    mut encode_block: impl FnMut(S, &[f32; E], &[f32; E], &mut [u8; B]),
-) {
-    let row_bytes = rows.row_elems / E * B;
-    let weights = weights.as_chunks().0;
-    for (row, out) in rows.values.chunks_exact(rows.row_elems).zip(out.chunks_exact_mut(row_bytes)) {
-        // Once for the row, and not once for each block.
-        let of_row = of_row(row);
-        for ((values, weights), block) in row.as_chunks().0.iter().zip(weights).zip(out.as_chunks_mut().0) {
-            encode_block(of_row, values, weights, block);
-        }
+    let weights = rows.weights.map(|weights| weights.as_chunks().0);
+    for (index, (values, block)) in rows.values.as_chunks().0.iter().zip(out.as_chunks_mut().0).enumerate() {
+        // `weights` is one row, which all rows share.
+        encode_block(values, weights.map(|weights| &weights[index % weights.len()]), block);
     }
 }
 
@@ -146,35 +122,37 @@ macro_rules! encoder {
             )
         }
     };
-    // The search with importance weights examines a block.
-    (weighted blocks) => {
-        |level, rows, out| $crate::block::encoder!(
-            @ level, rows, out,
-            $crate::block::encode_blocks(rows.values, out, scalar::encode),
-            weights => $crate::block::encode_weighted_blocks(rows, weights, out, scalar::encode_weighted)
-        )
-    };
-    // The search with importance weights needs the mean square of the row.
-    (weighted rows) => {
-        |level, rows, out| $crate::block::encoder!(
-            @ level, rows, out,
-            $crate::block::encode_blocks(rows.values, out, scalar::encode),
-            weights => $crate::block::encode_weighted_rows(
-                rows,
-                weights,
-                out,
-                $crate::fit::mean_square,
-                scalar::encode_weighted,
+    // The search examines a block, with its importance weights if there are any.
+    (blocks) => {
+        |level, rows, out| {
+            $crate::level::at_level!(
+                level,
+                simd => lanes::encode(simd, rows, out),
+                $crate::block::encode_rows(rows, out, scalar::encode)
             )
-        )
+        }
     };
-    // One scalar search serves with and without importance weights.
-    (optional weights) => {
-        |level, rows, out| $crate::block::encoder!(
-            @ level, rows, out,
-            scalar::encode(rows, out),
-            _weights => scalar::encode(rows, out)
-        )
+    // An element a lane: the choice among the values is slow, and it depends on one element only.
+    (e2m1) => {
+        |level, rows, out| {
+            $crate::level::at_level!(
+                level,
+                simd => $crate::block::encode_blocks(
+                    rows.values,
+                    out,
+                    #[inline(always)]
+                    |values, block| scalar::encode(
+                        values,
+                        block,
+                        #[inline(always)]
+                        |numbers, scale| $crate::e2m1::nearest_lanes(simd, numbers, scale),
+                    ),
+                ),
+                $crate::block::encode_blocks(rows.values, out, |values, block| {
+                    scalar::encode(values, block, $crate::e2m1::nearest);
+                })
+            )
+        }
     };
     // `recipe` and `pack` of the type describe the search of IQ2 and IQ3.
     (codebook) => {
@@ -186,20 +164,6 @@ macro_rules! encoder {
                 simd => $crate::iq_fit::lanes::encode(simd, &recipe, &POINTS, rows, out, scalar::pack),
                 recipe.encode(rows, out, scalar::pack)
             )
-        }
-    };
-    (@ $level:ident, $rows:ident, $out:ident, $plain:expr, $weights:ident => $weighted:expr) => {
-        match $rows.weights {
-            None => $crate::level::at_level!(
-                $level,
-                simd => lanes::encode(simd, $rows.values, $out),
-                $plain
-            ),
-            Some($weights) => $crate::level::at_level!(
-                $level,
-                simd => lanes::encode_weighted(simd, $rows, $weights, $out),
-                $weighted
-            ),
         }
     };
 }
@@ -215,6 +179,21 @@ macro_rules! decoder {
                 level,
                 _simd => $crate::block::decode_blocks(blocks, out, scalar::decode),
                 $crate::block::decode_blocks(blocks, out, scalar::decode)
+            )
+        }
+    };
+    // IQ2 and IQ3, as `Block` of the type describes them.
+    (codebook) => {
+        |level, blocks, out| {
+            $crate::level::at_level!(
+                level,
+                simd => $crate::block::decode_blocks(
+                    blocks,
+                    out,
+                    #[inline(always)]
+                    |block, values| $crate::codebook::decode_lanes::<_, Block, BYTES>(simd, block, values)
+                ),
+                $crate::block::decode_blocks(blocks, out, $crate::codebook::decode::<Block, BYTES>)
             )
         }
     };

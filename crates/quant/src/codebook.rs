@@ -4,9 +4,14 @@
 //! type's codebook, and signs are free or, where a block keeps seven of them, have an even number of minuses. Who searches reads points
 //! and signs, chooses others and packs them; scales stay. [`CODEBOOK_CODECS`] is the table; each type's row is in `codebook_block.rs` of its folder.
 
+use fearless_simd::Simd;
+use fearless_simd_macros::simd;
 use tensor::DType;
 
-use crate::block::{array_at, array_at_mut, assert_sizes};
+use crate::{
+    block::{array_at, array_at_mut, assert_sizes},
+    lanes::decode::{GROUP, join, signed_values},
+};
 
 /// Columns that are chosen together.
 pub const COLUMNS: usize = 8;
@@ -42,7 +47,8 @@ impl Codebook {
             Codebook::Eights(all) => all[usize::from(points[0])],
             Codebook::Fours(all) => {
                 // The first four columns are the low point.
-                crate::iq_fit::join(all[usize::from(points[0])], all[usize::from(points[1])])
+                let [low, high] = points.map(|point| u64::from(u32::from_le_bytes(all[usize::from(point)])));
+                (low | high << 32).to_le_bytes()
             }
         }
     }
@@ -67,6 +73,40 @@ pub trait Eights<const B: usize> {
 
     /// Writes eight columns and leaves all other bits as they are.
     fn put_choice(choice: Choice, block: &mut [u8; B], eight: usize);
+}
+
+/// Decodes a block.
+#[inline(always)]
+pub(crate) fn decode<T: Eights<B>, const B: usize>(block: &[u8; B], values: &mut [f32; ELEMS]) {
+    for (eight, values) in values.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
+        let scale = T::scale(block, eight * COLUMNS / T::GROUP);
+        let choice = T::choice(block, eight);
+        let magnitudes = T::CODEBOOK.magnitudes(choice.points);
+        *values = std::array::from_fn(|i| {
+            let sign = if choice.signs >> i & 1 == 1 { -1.0 } else { 1.0 };
+            scale * f32::from(magnitudes[i]) * sign
+        });
+    }
+}
+
+/// [`decode`], an element a lane.
+#[simd]
+pub(crate) fn decode_lanes<S: Simd, T: Eights<B>, const B: usize>(
+    simd: S,
+    block: &[u8; B],
+    values: &mut [f32; ELEMS],
+) {
+    // Pairs in pairs, because types pack four eights together: shifts are constant then.
+    for (part, values) in values.as_chunks_mut::<{ 2 * GROUP }>().0.iter_mut().enumerate() {
+        for (side, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+            let pair = 2 * part + side;
+            let scale = T::scale(block, pair * GROUP / T::GROUP);
+            let choices = [T::choice(block, 2 * pair), T::choice(block, 2 * pair + 1)];
+            let magnitudes = join(choices.map(|choice| T::CODEBOOK.magnitudes(choice.points)));
+            let signs = u16::from_le_bytes(choices.map(|choice| choice.signs));
+            signed_values(simd, scale, &magnitudes, signs, values);
+        }
+    }
 }
 
 /// A row of [`CODEBOOK_CODECS`]. All functions take whole blocks.

@@ -4,7 +4,7 @@
 //! where scale and offset belong to a group of neighboring columns and the points are the same in all blocks
 //! of a type. A search reads levels, chooses others and packs them; no bit of a scale changes. A search over
 //! scales also reads their codes, and the half-precision numbers that multiply the codes. [`FROZEN`] is the
-//! table; each type's row is in `frozen.rs` of its folder.
+//! table; each type's row is in `frozen.rs` of its folder, or with the code that it shares with other types.
 
 use tensor::DType;
 

@@ -51,6 +51,8 @@ mod q3_k;
 mod q4_0;
 mod q4_1;
 mod q4_k;
+mod q4_q5;
+mod q4_q5_k;
 mod q5_0;
 mod q5_1;
 mod q5_k;

@@ -11,7 +11,6 @@ use super::{
 use crate::{
     Rows,
     block::{array_at, array_at_mut},
-    grids::Codebook,
     iq_fit::{
         SUPER,
         ternary::{
@@ -20,56 +19,42 @@ use crate::{
             split,
         },
     },
-    lanes::{encode_units, encode_weighted_units, half, nearest_level, sum_of_squares},
+    lanes::{encode_units, half, nearest_level, sum_of_squares},
 };
 
 const WORDS: usize = BYTES / 4;
 /// Sub-blocks in a block.
 const SUBS: usize = SUPER / SUB;
 
-/// Encodes without importance weights.
+/// Encodes rows.
 #[simd]
-pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
-    let (codebook, lists) = (Codebook::iq1(), Neighbours::iq1());
-    let blocks = values.as_chunks::<SUPER>().0;
+pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
+    let lists = Neighbours::iq1();
     let mut sums = Sums::new(simd);
-    let mut weights = [S::f32s::splat(simd, 0.0); SUPER];
+    let splat = |value: f32| S::f32s::splat(simd, value);
+    let mut weights = [splat(0.0); SUPER];
     encode_units::<S, SUPER, BYTES, WORDS>(
         simd,
-        values,
+        rows,
         out,
         #[inline(always)]
-        |_, x, words| {
-            for i in 0..SUPER {
-                weights[i] = x[i] * x[i];
+        |_, x, importance, words| {
+            match importance {
+                None => {
+                    for i in 0..SUPER {
+                        weights[i] = x[i] * x[i];
+                    }
+                }
+                Some(importance) => {
+                    let sigma2 = splat(2.0) * sum_of_squares(simd, x) / splat(SUPER as f32);
+                    for i in 0..SUPER {
+                        weights[i] = importance[i] * (sigma2 + x[i] * x[i]).sqrt();
+                    }
+                }
             }
             encode_unit(simd, lists, x, &weights, &mut sums, words)
         },
-        |index, block| scalar::encode_block(codebook, &blocks[index], None, block),
-    );
-}
-
-/// Encodes with importance weights, of which `weights` holds a row.
-#[simd]
-pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    let (codebook, lists) = (Codebook::iq1(), Neighbours::iq1());
-    let mut sums = Sums::new(simd);
-    let splat = |value: f32| S::f32s::splat(simd, value);
-    let mut value_weights = [splat(0.0); SUPER];
-    encode_weighted_units::<S, SUPER, BYTES, WORDS>(
-        simd,
-        rows,
-        weights,
-        out,
-        #[inline(always)]
-        |x, importance, words| {
-            let sigma2 = splat(2.0) * sum_of_squares(simd, x) / splat(SUPER as f32);
-            for i in 0..SUPER {
-                value_weights[i] = importance[i] * (sigma2 + x[i] * x[i]).sqrt();
-            }
-            encode_unit(simd, lists, x, &value_weights, &mut sums, words)
-        },
-        |values, importance, block| scalar::encode_block(codebook, values, Some(importance), block),
+        scalar::encode,
     );
 }
 

@@ -35,6 +35,6 @@ pub const CODEC: Codec = Codec {
     dtype: DType::IQ1_M,
     needs_weights: false,
     search: Search::Always,
-    encode: Some(encoder!(optional weights)),
+    encode: Some(encoder!(blocks)),
     decode: decoder!(lanes),
 };

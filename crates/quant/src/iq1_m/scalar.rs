@@ -1,7 +1,6 @@
 //! IQ1_M, plainly.
 
 use crate::{
-    Rows,
     block::{put_u16, u16_at},
     fit,
     grids::{Codebook, IQ1_VALUES},
@@ -21,14 +20,6 @@ pub const SMALLEST_GROUP: f32 = 1e-7;
 /// The levels of the two halves of a sub-block for each of the four shifts.
 const LEVELS: [[&[f32; 4]; 2]; 4] = [[&UP, &UP], [&UP, &DOWN], [&DOWN, &UP], [&DOWN, &DOWN]];
 
-/// Encodes rows.
-pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
-    let codebook = Codebook::iq1();
-    iq_fit::encode_blocks(rows, out, |values, importance, block| {
-        encode_block(codebook, values, importance, block);
-    });
-}
-
 /// Result for a sub-block; the default is that of a sub-block of zeros.
 #[derive(Debug, Clone, Copy, Default)]
 struct Found {
@@ -40,13 +31,11 @@ struct Found {
     indices: [u16; 2],
 }
 
+/// Encodes a block.
+///
 /// Source: `quantize_row_iq1_m_impl` in `ggml/src/ggml-quants.c`.
-pub fn encode_block(
-    codebook: &Codebook,
-    values: &[f32; SUPER],
-    importance: Option<&[f32; SUPER]>,
-    block: &mut [u8; super::BYTES],
-) {
+pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &mut [u8; super::BYTES]) {
+    let codebook = Codebook::iq1();
     *block = [0; super::BYTES];
     let sigma2 = 2.0 * fit::sum_of_squares(values) / SUPER as f32;
     let subs = values.as_chunks::<SUB>().0;

@@ -5,12 +5,11 @@ use fearless_simd_macros::simd;
 
 use super::{
     BYTES,
-    scalar::{self, SMALLEST_GROUP, SUB},
+    scalar::{self, HAS_WEIGHTS, SMALLEST_GROUP, SUB},
 };
 use crate::{
     Rows,
     block::array_at,
-    grids::Codebook,
     iq_fit::{
         SUPER,
         ternary::{
@@ -19,7 +18,7 @@ use crate::{
             split::{self, MAX_TAKEN, START},
         },
     },
-    lanes::{MAX_LANES, encode_weighted_units, half, nearest_level, sum_of_squares},
+    lanes::{MAX_LANES, encode_units, half, nearest_level, sum_of_squares},
 };
 
 const WORDS: usize = BYTES.div_ceil(4);
@@ -29,19 +28,21 @@ const STRETCH: usize = 8;
 /// Stretches of boundaries that follow a first one.
 const STRETCHES: usize = (SUB + 1).div_ceil(STRETCH);
 
-/// Encodes with importance weights, of which `weights` holds a row.
+/// Encodes rows.
 #[simd]
-pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    let (codebook, lists) = (Codebook::iq1(), Neighbours::iq1());
+pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
+    let lists = Neighbours::iq1();
     let mut sums = Sums::new(simd);
-    encode_weighted_units::<S, SUPER, BYTES, WORDS>(
+    encode_units::<S, SUPER, BYTES, WORDS>(
         simd,
         rows,
-        weights,
         out,
         #[inline(always)]
-        |x, importance, words| encode_unit(simd, lists, x, importance, &mut sums, words),
-        |values, importance, block| scalar::encode_block(codebook, values, importance, block),
+        |_, x, importance, words| {
+            let importance = importance.expect(HAS_WEIGHTS);
+            encode_unit(simd, lists, x, importance, &mut sums, words)
+        },
+        scalar::encode,
     );
 }
 

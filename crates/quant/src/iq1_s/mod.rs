@@ -20,9 +20,8 @@ mod scalar;
 use tensor::DType;
 
 use crate::{
-    Codec, Level, Rows, Search,
-    block::{assert_sizes, decoder},
-    level::at_level,
+    Codec, Search,
+    block::{assert_sizes, decoder, encoder},
 };
 
 /// Bytes in a block of 256 elements.
@@ -35,15 +34,6 @@ pub const CODEC: Codec = Codec {
     dtype: DType::IQ1_S,
     needs_weights: true,
     search: Search::Always,
-    encode: Some(encode),
+    encode: Some(encoder!(blocks)),
     decode: decoder!(lanes),
 };
-
-fn encode(level: Level, rows: Rows<'_>, out: &mut [u8]) {
-    let weights = rows.weights.expect("`needs_weights` is checked before");
-    at_level!(
-        level,
-        simd => lanes::encode(simd, rows, weights, out),
-        scalar::encode(rows, weights, out)
-    );
-}

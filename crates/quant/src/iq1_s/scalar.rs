@@ -1,8 +1,7 @@
 //! IQ1_S, plainly.
 
 use crate::{
-    Rows,
-    block::{self, f16_at, put_f16, put_u16, u16_at},
+    block::{f16_at, put_f16, put_u16, u16_at},
     fit,
     grids::{Codebook, IQ1_VALUES},
     iq_fit::{
@@ -17,13 +16,8 @@ pub const SUB: usize = 32;
 /// Below this largest magnitude a sub-block counts as zero (`GROUP_MAX_EPS_IQ1_S`).
 pub const SMALLEST_GROUP: f32 = 1e-12;
 
-/// Encodes rows.
-pub fn encode(rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    let codebook = Codebook::iq1();
-    block::encode_weighted_blocks(rows, weights, out, |values, importance, block| {
-        encode_block(codebook, values, importance, block);
-    });
-}
+/// Why there are importance weights.
+pub const HAS_WEIGHTS: &str = "`needs_weights` is checked before";
 
 /// A split of the sorted values and its scale.
 struct Split {
@@ -37,13 +31,12 @@ struct Split {
     up: bool,
 }
 
+/// Encodes a block.
+///
 /// Source: `quantize_row_iq1_s_impl` in `ggml/src/ggml-quants.c`.
-pub fn encode_block(
-    codebook: &Codebook,
-    values: &[f32; SUPER],
-    importance: &[f32; SUPER],
-    block: &mut [u8; super::BYTES],
-) {
+pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &mut [u8; super::BYTES]) {
+    let codebook = Codebook::iq1();
+    let importance = importance.expect(HAS_WEIGHTS);
     *block = [0; super::BYTES];
     let sigma2 = 2.0 * fit::sum_of_squares(values) / SUPER as f32;
     let mut heads = [0u16; 8];

@@ -1,11 +1,11 @@
 //! IQ2_S, plainly.
 
 use crate::{
-    block::{f16_at, put_f16},
-    grids::{Codebook, IQ2_S_VALUES},
+    block::put_f16,
+    grids::Codebook,
     iq_fit::{
-        self, SUPER,
-        lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
+        SUPER,
+        lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale, put_odd_scales},
     },
 };
 
@@ -52,23 +52,5 @@ pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; su
     let d = max_scale / 31.0;
     // The levels of scales are found with `d`; the factor is the reference's, which does not derive it.
     put_f16(block, 0, d * 0.9875);
-    let id = 1.0 / d;
-    for (byte, choices) in block[74..].iter_mut().zip(choices.as_chunks::<2>().0) {
-        let nibbles = choices.map(|choice| iq_fit::odd_scale(id, choice.scale, 15));
-        *byte = nibbles[0] | nibbles[1] << 4;
-    }
-}
-
-/// Decodes a block.
-#[inline(always)]
-pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
-    let d = f16_at(block, 0);
-    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let nibbles = block[74 + group / 4];
-        let nibble = if group / 2 % 2 == 0 { nibbles & 15 } else { nibbles >> 4 };
-        let scale = d * (0.5 + f32::from(nibble)) * 0.25;
-        let high = usize::from(block[66 + group / 4] >> (2 * (group % 4)) & 3);
-        let point = IQ2_S_VALUES[usize::from(block[2 + group]) | high << 8];
-        iq_fit::signed_values(scale, point, block[34 + group], values);
-    }
+    put_odd_scales(1.0 / d, choices, &mut block[74..]);
 }

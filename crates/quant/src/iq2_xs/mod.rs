@@ -14,7 +14,6 @@
 //! `ggml/src/ggml-quants.c` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 
 mod codebook_block;
-mod decode;
 mod scalar;
 
 use tensor::DType;
@@ -37,5 +36,5 @@ pub const CODEC: Codec = Codec {
     needs_weights: true,
     search: Search::Always,
     encode: Some(encoder!(codebook)),
-    decode: decoder!(lanes),
+    decode: decoder!(codebook),
 };

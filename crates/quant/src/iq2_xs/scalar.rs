@@ -1,12 +1,12 @@
 //! IQ2_XS, plainly.
 
 use crate::{
-    block::{f16_at, put_f16, put_u16, u16_at},
+    block::{put_f16, put_u16},
     fit,
-    grids::{Codebook, IQ2_XS_VALUES, even_signs},
+    grids::Codebook,
     iq_fit::{
-        self, SUPER,
-        lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
+        SUPER,
+        lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale, put_odd_scales},
     },
 };
 
@@ -47,23 +47,5 @@ pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; su
             put_u16(block, 2 + 2 * (2 * at + half), word);
         }
     }
-    let id = 1.0 / d;
-    for (byte, choices) in block[66..].iter_mut().zip(choices.as_chunks::<2>().0) {
-        let nibbles = choices.map(|choice| iq_fit::odd_scale(id, choice.scale, 15));
-        *byte = nibbles[0] | nibbles[1] << 4;
-    }
-}
-
-/// Decodes a block.
-#[inline(always)]
-pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
-    let d = f16_at(block, 0);
-    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let nibbles = block[66 + group / 4];
-        let nibble = if group / 2 % 2 == 0 { nibbles & 15 } else { nibbles >> 4 };
-        let scale = d * (0.5 + f32::from(nibble)) * 0.25;
-        let word = u16_at(block, 2 + 2 * group);
-        let point = IQ2_XS_VALUES[usize::from(word & 511)];
-        iq_fit::signed_values(scale, point, even_signs((word >> 9) as u8), values);
-    }
+    put_odd_scales(1.0 / d, choices, &mut block[66..]);
 }

@@ -1,9 +1,9 @@
 //! IQ2_XXS, plainly.
 
 use crate::{
-    block::{f16_at, put_f16, put_u32, u32_at},
+    block::{put_f16, put_u32},
     fit,
-    grids::{Codebook, IQ2_XXS_VALUES, even_signs},
+    grids::Codebook,
     iq_fit::{
         self, SUPER,
         lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
@@ -53,20 +53,5 @@ pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; su
         let scale = iq_fit::odd_scale(id, choice.scale, 15);
         put_u32(block, 2 + 8 * at, words[0]);
         put_u32(block, 6 + 8 * at, words[1] | u32::from(scale) << 28);
-    }
-}
-
-/// Decodes a block.
-#[inline(always)]
-pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
-    let d = f16_at(block, 0);
-    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let words = 2 + group / 4 * 8;
-        let word = u32_at(block, words + 4);
-        // Points are stored eightfold (8, 25, 43 for 1, 3, 5), so `(2 l + 1) / 8`.
-        let scale = d * (0.5 + (word >> 28) as f32) * 0.25;
-        let signs = even_signs((word >> (7 * (group % 4))) as u8);
-        let point = IQ2_XXS_VALUES[usize::from(block[words + group % 4])];
-        iq_fit::signed_values(scale, point, signs, values);
     }
 }

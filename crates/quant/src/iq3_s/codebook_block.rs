@@ -27,9 +27,10 @@ impl Eights<BYTES> for Block {
     #[inline(always)]
     fn choice(block: &[u8; BYTES], eight: usize) -> Choice {
         // 512 points of four columns take nine bits; the ninths of eight points share a byte.
-        let high = u16::from(block[66 + eight / 4] >> (2 * (eight % 4)));
-        let low = [block[2 + 2 * eight], block[3 + 2 * eight]].map(u16::from);
-        Choice { points: [low[0] | (high & 1) << 8, low[1] | (high & 2) << 7], signs: block[74 + eight] }
+        let high = usize::from(block[66 + eight / 4]) >> (2 * (eight % 4));
+        // Indices as long as addresses: the compiler would make vectors of shorter ones, which is slower.
+        let points = [0, 1].map(|i| usize::from(block[2 + 2 * eight + i]) | (high >> i & 1) << 8);
+        Choice { points: points.map(|point| point as u16), signs: block[74 + eight] }
     }
 
     #[inline(always)]

@@ -1,11 +1,11 @@
 //! IQ3_S, plainly.
 
 use crate::{
-    block::{f16_at, put_f16},
-    grids::{Codebook, IQ3_S_VALUES},
+    block::put_f16,
+    grids::Codebook,
     iq_fit::{
-        self, SUPER,
-        lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
+        SUPER,
+        lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale, put_odd_scales},
     },
 };
 
@@ -53,25 +53,5 @@ pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; su
     let d = max_scale / 31.0;
     // The levels of scales are found with `d`; the factor is the reference's, which does not derive it.
     put_f16(block, 0, d * 1.033);
-    let id = 1.0 / d;
-    for (byte, choices) in block[106..].iter_mut().zip(choices.as_chunks::<2>().0) {
-        let nibbles = choices.map(|choice| iq_fit::odd_scale(id, choice.scale, 15));
-        *byte = nibbles[0] | nibbles[1] << 4;
-    }
-}
-
-/// Decodes a block.
-#[inline(always)]
-pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
-    let d = f16_at(block, 0);
-    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let sub = group / 4;
-        let nibbles = block[106 + sub / 2];
-        let nibble = if sub % 2 == 0 { nibbles & 15 } else { nibbles >> 4 };
-        let scale = d * f32::from(1 + 2 * nibble);
-        let high_bits = usize::from(block[66 + sub] >> (2 * (group % 4)));
-        let low = IQ3_S_VALUES[usize::from(block[2 + 2 * group]) | (high_bits & 1) << 8];
-        let high = IQ3_S_VALUES[usize::from(block[3 + 2 * group]) | (high_bits & 2) << 7];
-        iq_fit::signed_values(scale, iq_fit::join(low, high), block[74 + group], values);
-    }
+    put_odd_scales(1.0 / d, choices, &mut block[106..]);
 }

@@ -1,8 +1,8 @@
 //! IQ3_XXS, plainly.
 
 use crate::{
-    block::{f16_at, put_f16, put_u32, u32_at},
-    grids::{Codebook, IQ3_XXS_VALUES, even_signs},
+    block::{put_f16, put_u32},
+    grids::Codebook,
     iq_fit::{
         self, SUPER,
         lattice::{Choice, Lattice, Recipe, Refit, Start, Unweighted, max_scale},
@@ -55,19 +55,5 @@ pub fn pack(codebook: &Codebook, choices: &[Choice; N_SUBS], block: &mut [u8; su
             }
         }
         put_u32(block, 66 + 4 * at, word);
-    }
-}
-
-/// Decodes a block.
-#[inline(always)]
-pub fn decode(block: &[u8; super::BYTES], values: &mut [f32; SUPER]) {
-    let d = f16_at(block, 0);
-    for (group, values) in values.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let word = u32_at(block, 66 + group / 4 * 4);
-        let scale = d * (0.5 + (word >> 28) as f32) * 0.5;
-        let signs = even_signs((word >> (7 * (group % 4))) as u8);
-        let low = IQ3_XXS_VALUES[usize::from(block[2 + 2 * group])];
-        let high = IQ3_XXS_VALUES[usize::from(block[3 + 2 * group])];
-        iq_fit::signed_values(scale, iq_fit::join(low, high), signs, values);
     }
 }

@@ -1,23 +1,16 @@
 //! IQ4_NL, plainly.
 
 use crate::{
-    Rows,
     block::{f16_at, put_f16},
     fit,
     grids::IQ4_VALUES,
-    iq_fit::{
-        self,
-        nonlinear::{self, SUB},
-    },
+    iq_fit::nonlinear::{self, SUB},
 };
 
-/// Encodes rows.
-pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
-    iq_fit::encode_blocks(rows, out, encode_block);
-}
-
+/// Encodes a block.
+///
 /// Source: `quantize_iq4_nl`, `quantize_row_iq4_nl_impl` in `ggml/src/ggml-quants.c`.
-pub fn encode_block(values: &[f32; SUB], importance: Option<&[f32; SUB]>, block: &mut [u8; super::BYTES]) {
+pub fn encode(values: &[f32; SUB], importance: Option<&[f32; SUB]>, block: &mut [u8; super::BYTES]) {
     let sigma2 = fit::sum_of_squares(values) * (2.0 / SUB as f32);
     let scale = nonlinear::sub_scale(values, &nonlinear::weights(values, importance, sigma2));
     let id = if scale == 0.0 { 0.0 } else { 1.0 / scale };

@@ -8,7 +8,7 @@ use crate::{
     Rows,
     iq_fit::{SUPER, nonlinear::SUB},
     lanes::{
-        encode_units, encode_weighted_units,
+        encode_units,
         halves::to_half,
         nearest_int,
         nonlinear::{inverse, nearest_indices, sigma2, sub_scale, weights},
@@ -21,31 +21,16 @@ use crate::{
 const WORDS: usize = BYTES / 4;
 const SUBS: usize = SUPER / SUB;
 
-/// Encodes without importance weights.
+/// Encodes rows.
 #[simd]
-pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
-    let blocks = values.as_chunks::<SUPER>().0;
+pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     encode_units::<S, SUPER, BYTES, WORDS>(
         simd,
-        values,
-        out,
-        #[inline(always)]
-        |_, x, words| encode_unit(simd, x, None, words).to_bitmask(),
-        |index, block| scalar::encode_block(&blocks[index], None, block),
-    );
-}
-
-/// Encodes with importance weights, of which `weights` holds a row.
-#[simd]
-pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    encode_weighted_units::<S, SUPER, BYTES, WORDS>(
-        simd,
         rows,
-        weights,
         out,
         #[inline(always)]
-        |x, importance, words| encode_unit(simd, x, Some(importance), words).to_bitmask(),
-        |values, importance, block| scalar::encode_block(values, Some(importance), block),
+        |_, x, importance, words| encode_unit(simd, x, importance, words).to_bitmask(),
+        scalar::encode,
     );
 }
 

@@ -38,6 +38,6 @@ pub const CODEC: Codec = Codec {
     dtype: DType::IQ4_XS,
     needs_weights: false,
     search: Search::Always,
-    encode: Some(encoder!(optional weights)),
+    encode: Some(encoder!(blocks)),
     decode: decoder!(lanes),
 };

@@ -1,28 +1,20 @@
 //! IQ4_XS, plainly.
 
 use crate::{
-    Rows,
     block::{f16_at, put_f16, put_u16, u16_at},
     fit,
     grids::IQ4_VALUES,
     iq_fit::{
-        self, SUPER,
+        SUPER,
         nonlinear::{self, SUB},
     },
     round::nearest_int,
 };
 
-/// Encodes rows.
-pub fn encode(rows: Rows<'_>, out: &mut [u8]) {
-    iq_fit::encode_blocks(rows, out, encode_block);
-}
-
+/// Encodes a block.
+///
 /// Source: `quantize_iq4_xs`, `quantize_row_iq4_nl_impl` in `ggml/src/ggml-quants.c`.
-pub fn encode_block(
-    values: &[f32; SUPER],
-    importance: Option<&[f32; SUPER]>,
-    block: &mut [u8; super::BYTES],
-) {
+pub fn encode(values: &[f32; SUPER], importance: Option<&[f32; SUPER]>, block: &mut [u8; super::BYTES]) {
     *block = [0; super::BYTES];
     let sigma2 = fit::sum_of_squares(values) * (2.0 / SUPER as f32);
     let subs = values.as_chunks::<SUB>().0;

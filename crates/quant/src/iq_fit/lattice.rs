@@ -1,8 +1,10 @@
 //! The search of IQ2 and IQ3: one scale for a sub-block whose groups of magnitudes must be points of a codebook.
 
-use super::{SUPER, encode_blocks, larger, nearest_point};
+use super::{SUPER, larger, nearest_point, odd_scale};
 use crate::{
-    Rows, fit,
+    Rows,
+    block::encode_rows,
+    fit,
     grids::{Codebook, Place},
     round::nearest_int,
 };
@@ -63,7 +65,7 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
         out: &mut [u8],
         pack: impl Fn(&Codebook, &[Choice; N_SUBS], &mut [u8; B]),
     ) {
-        encode_blocks(rows, out, |values, importance, block| {
+        encode_rows(rows, out, |values, importance, block| {
             self.encode_block(values, importance, block, &pack);
         });
     }
@@ -146,6 +148,15 @@ impl<const SUB: usize, const DIMS: usize, const LEVELS: usize> Recipe<SUB, DIMS,
 pub fn max_scale(choices: &[Choice]) -> f32 {
     let present = choices.iter().filter(|choice| choice.present);
     present.fold(0.0, |max, choice| larger(max, choice.scale))
+}
+
+/// Writes the scales of sub-blocks as nibbles `l` of `d * (2 l + 1)`, two in a byte, where `id` is `1 / d`.
+#[inline(always)]
+pub fn put_odd_scales(id: f32, choices: &[Choice], bytes: &mut [u8]) {
+    for (byte, choices) in bytes.iter_mut().zip(choices.as_chunks::<2>().0) {
+        let nibbles = choices.map(|choice| odd_scale(id, choice.scale, 15));
+        *byte = nibbles[0] | nibbles[1] << 4;
+    }
 }
 
 /// A sub-block, made ready for the search.

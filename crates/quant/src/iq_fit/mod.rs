@@ -12,45 +12,15 @@ pub mod lattice;
 pub mod nonlinear;
 pub mod ternary;
 
-use crate::{Rows, block, round::nearest_int};
+use crate::round::nearest_int;
 
 /// Elements in a super-block.
 pub const SUPER: usize = 256;
-
-/// Encodes block after block, with the importance weights of its columns if there are any.
-#[inline(always)]
-pub fn encode_blocks<const E: usize, const B: usize>(
-    rows: Rows<'_>,
-    out: &mut [u8],
-    encode: impl Fn(&[f32; E], Option<&[f32; E]>, &mut [u8; B]),
-) {
-    match rows.weights {
-        None => block::encode_blocks(rows.values, out, |values, block| encode(values, None, block)),
-        Some(weights) => block::encode_weighted_blocks(rows, weights, out, |values, weights, block| {
-            encode(values, Some(weights), block);
-        }),
-    }
-}
 
 /// The larger of two as the reference's `MAX` has it: the second where they do not compare.
 #[inline(always)]
 pub fn larger(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
-}
-
-/// Two points of four as one of eight.
-#[inline(always)]
-pub fn join(low: [u8; 4], high: [u8; 4]) -> [u8; 8] {
-    std::array::from_fn(|i| if i < 4 { low[i] } else { high[i - 4] })
-}
-
-/// Eight decoded elements of IQ2 or IQ3: `scale * magnitude * sign`.
-#[inline(always)]
-pub fn signed_values(scale: f32, magnitudes: [u8; 8], signs: u8, out: &mut [f32]) {
-    for (i, value) in out.iter_mut().enumerate() {
-        let sign = if signs >> i & 1 == 1 { -1.0 } else { 1.0 };
-        *value = scale * f32::from(magnitudes[i]) * sign;
-    }
 }
 
 /// The candidate code with the least weighted squared distance `sum w * (scale * q - x)^2`; the first of equals.

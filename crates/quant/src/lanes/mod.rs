@@ -37,73 +37,50 @@ use crate::{
 /// The widest vectors of any level, in lanes.
 pub const MAX_LANES: usize = 16;
 
-/// Encodes blocks of `E` elements and `B` bytes, LEN at a time. `kernel(first, x, words)` is the lane kernel
-/// of the blocks from `first` on and returns the bits of the wild lanes; `scalar(index, block)` encodes the
-/// block of that index.
+/// Encodes blocks of `E` elements and `B` bytes, LEN at a time. `kernel(first, x, importance, words)` is the lane
+/// kernel of the blocks from `first` on and returns the bits of the wild lanes; `scalar(values, importance, block)`
+/// encodes one block. Both get the importance weights of a block's columns if the rows have any.
 #[inline(always)]
 pub fn encode_units<S: Simd, const E: usize, const B: usize, const W: usize>(
     simd: S,
-    values: &[f32],
+    rows: Rows<'_>,
     out: &mut [u8],
-    mut kernel: impl FnMut(usize, &[S::f32s; E], &mut [S::u32s; W]) -> u64,
-    scalar: impl Fn(usize, &mut [u8; B]),
+    mut kernel: impl FnMut(usize, &[S::f32s; E], Option<&[S::f32s; E]>, &mut [S::u32s; W]) -> u64,
+    scalar: impl Fn(&[f32; E], Option<&[f32; E]>, &mut [u8; B]),
 ) {
     const { assert!(W == B.div_ceil(4), "words cover the block") };
     let lanes = S::f32s::LEN;
-    let values = values.as_chunks::<E>().0;
-    let blocks = out.as_chunks_mut::<B>().0;
-    // `x` (E elements, LEN blocks) goes in, `words` (W, LEN blocks) comes out.
-    let mut x = [S::f32s::splat(simd, 0.0); E];
-    let mut words = [S::u32s::splat(simd, 0); W];
-    for (unit, blocks) in blocks.chunks_mut(lanes).enumerate() {
-        let first = unit * lanes;
-        transpose(simd, values, blocks_from(first, values.len()), &mut x);
-        let wild = kernel(first, &x, &mut words);
-        // Wild lanes are stored like all others and then written over by the scalar code.
-        store_words::<S, B, W>(simd, &words, blocks);
-        for (lane, block) in blocks.iter_mut().enumerate() {
-            if wild >> lane & 1 == 1 {
-                scalar(first + lane, block);
-            }
-        }
-    }
-}
-
-/// As [`encode_units`], with importance weights, which go by the block's column:
-/// `kernel(x, importance, words)` and `scalar(values, importance, block)`. `weights` holds one row.
-#[inline(always)]
-pub fn encode_weighted_units<S: Simd, const E: usize, const B: usize, const W: usize>(
-    simd: S,
-    rows: Rows<'_>,
-    weights: &[f32],
-    out: &mut [u8],
-    mut kernel: impl FnMut(&[S::f32s; E], &[S::f32s; E], &mut [S::u32s; W]) -> u64,
-    scalar: impl Fn(&[f32; E], &[f32; E], &mut [u8; B]),
-) {
     let values = rows.values.as_chunks::<E>().0;
-    let weights = weights.as_chunks::<E>().0;
-    let mut importance = [S::f32s::splat(simd, 0.0); E];
+    let weights = rows.weights.map(|weights| weights.as_chunks::<E>().0);
+    let blocks = out.as_chunks_mut::<B>().0;
+    // `x` and `importance` (E elements, LEN blocks) go in, `words` (W, LEN blocks) comes out.
+    let mut x = [S::f32s::splat(simd, 0.0); E];
+    let mut importance = x;
+    let mut words = [S::u32s::splat(simd, 0); W];
     // The columns that are transposed already: rows as long as a unit, or a whole part of it, share them.
     let mut at_hand = None;
-    encode_units::<S, E, B, W>(
-        simd,
-        rows.values,
-        out,
-        #[inline(always)]
-        |first, x, words| {
-            let mut columns = blocks_from(first, values.len());
-            for column in &mut columns {
-                // `weights` is one row, which all rows share.
-                *column %= weights.len();
-            }
+    for (unit, blocks) in blocks.chunks_mut(lanes).enumerate() {
+        let first = unit * lanes;
+        let chosen = blocks_from(first, values.len());
+        transpose(simd, values, chosen, &mut x);
+        if let Some(weights) = weights {
+            // `weights` is one row, which all rows share.
+            let columns = chosen.map(|block| block % weights.len());
             if at_hand != Some(columns) {
                 transpose(simd, weights, columns, &mut importance);
                 at_hand = Some(columns);
             }
-            kernel(x, &importance, words)
-        },
-        |index, block| scalar(&values[index], &weights[index % weights.len()], block),
-    );
+        }
+        let wild = kernel(first, &x, weights.map(|_| &importance), &mut words);
+        // Wild lanes are stored like all others and then written over by the scalar code.
+        store_words::<S, B, W>(simd, &words, blocks);
+        for (lane, block) in blocks.iter_mut().enumerate() {
+            if wild >> lane & 1 == 1 {
+                let index = first + lane;
+                scalar(&values[index], weights.map(|weights| &weights[index % weights.len()]), block);
+            }
+        }
+    }
 }
 
 /// The block of each lane of the unit that starts at `first`; lanes beyond the last block repeat it.

@@ -9,7 +9,6 @@
 //! `ggml/src/ggml-quants.c`; `ggml_e8m0_to_fp32_half` in `ggml/src/ggml-impl.h`.
 
 mod decode;
-mod lanes;
 mod scalar;
 
 use tensor::DType;
@@ -26,6 +25,6 @@ pub const CODEC: Codec = Codec {
     dtype: DType::MXFP4,
     needs_weights: false,
     search: Search::Never,
-    encode: Some(encoder!(lanes)),
+    encode: Some(encoder!(e2m1)),
     decode: decoder!(lanes),
 };

@@ -15,14 +15,10 @@ pub const BYTES: usize = 17;
 
 /// Encodes a block. The exponent of the largest magnitude becomes that of the largest e2m1 value; below
 /// 2^-125 the reference's exponent wraps around in its byte, and so does this one.
+///
+/// `nearest` is [`e2m1::nearest`] or equal to it.
 #[inline(always)]
-pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
-    encode_with(values, block, e2m1::nearest);
-}
-
-/// Encodes a block; `nearest` is [`e2m1::nearest`] or equal to it.
-#[inline(always)]
-pub fn encode_with(
+pub fn encode(
     values: &[f32; ELEMS],
     block: &mut [u8; BYTES],
     nearest: impl Fn(&[f32; ELEMS], f32) -> [u8; ELEMS],

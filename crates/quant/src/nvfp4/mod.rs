@@ -13,7 +13,6 @@
 //! `ggml/src/ggml-quants.c`; `ggml_ue4m3_to_fp32` and `ggml_fp32_to_ue4m3` in `ggml/src/ggml-impl.h`.
 
 mod decode;
-mod lanes;
 mod scalar;
 
 use tensor::DType;
@@ -30,6 +29,6 @@ pub const CODEC: Codec = Codec {
     dtype: DType::NVFP4,
     needs_weights: false,
     search: Search::Never,
-    encode: Some(encoder!(lanes)),
+    encode: Some(encoder!(e2m1)),
     decode: decoder!(lanes),
 };

@@ -15,14 +15,10 @@ pub const SUBS: usize = 4;
 const SUB_ELEMS: usize = ELEMS / SUBS;
 
 /// Encodes a block: in each sub-block the largest magnitude becomes 6, the largest e2m1 value.
+///
+/// `nearest` is [`e2m1::nearest`] or equal to it.
 #[inline(always)]
-pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
-    encode_with(values, block, e2m1::nearest);
-}
-
-/// Encodes a block; `nearest` is [`e2m1::nearest`] or equal to it.
-#[inline(always)]
-pub fn encode_with(
+pub fn encode(
     values: &[f32; ELEMS],
     block: &mut [u8; BYTES],
     nearest: impl Fn(&[f32; SUB_ELEMS], f32) -> [u8; SUB_ELEMS],

@@ -4,24 +4,26 @@ use fearless_simd::{Simd, prelude::*};
 use fearless_simd_macros::simd;
 
 use super::scalar::{self, BYTES, ELEMS};
-use crate::lanes::{encode_units, half};
+use crate::{
+    Rows,
+    lanes::{encode_units, half},
+};
 
 const WORDS: usize = BYTES.div_ceil(4);
 
 /// Encodes.
 #[simd]
 pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
-    let blocks = values.as_chunks::<ELEMS>().0;
     encode_units::<S, ELEMS, BYTES, WORDS>(
         simd,
-        values,
+        Rows { values, row_elems: values.len(), weights: None },
         out,
         #[inline(always)]
-        |_, x, words| {
+        |_, x, _, words| {
             put_block(simd, x, words);
             0
         },
-        |index, block| scalar::encode(&blocks[index], block),
+        |values, _, block| scalar::encode(values, block),
     );
 }
 

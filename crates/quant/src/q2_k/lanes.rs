@@ -9,7 +9,7 @@ use crate::{
     block::{array_at, array_at_mut},
     fit::{Candidates, WEIGHTED},
     lanes::{
-        divide_to_levels, encode_units, encode_weighted_units, half, nearest_int,
+        divide_to_levels, encode_units, half, nearest_int,
         scale_and_min::{Found, scale_and_min, searched_level},
         sum_of_squares, to_float, two_bits,
         unsigned::unsigned,
@@ -20,31 +20,22 @@ const WORDS: usize = BYTES / 4;
 /// Sub-blocks of a block that are searched together.
 const BATCH: usize = 4;
 
-/// Encodes without importance weights.
+/// Encodes rows.
 #[simd]
-pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
-    let blocks = values.as_chunks::<ELEMS>().0;
+pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     encode_units::<S, ELEMS, BYTES, WORDS>(
         simd,
-        values,
-        out,
-        #[inline(always)]
-        |_, x, words| fit(simd, x, words).to_bitmask(),
-        |index, block| scalar::encode(&blocks[index], block),
-    );
-}
-
-/// Encodes with importance weights, of which `weights` holds a row.
-#[simd]
-pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    encode_weighted_units::<S, ELEMS, BYTES, WORDS>(
-        simd,
         rows,
-        weights,
         out,
         #[inline(always)]
-        |x, importance, words| fit_weighted(simd, x, importance, words).to_bitmask(),
-        scalar::encode_weighted,
+        |_, x, importance, words| {
+            let wild = match importance {
+                None => fit(simd, x, words),
+                Some(importance) => fit_weighted(simd, x, importance, words),
+            };
+            wild.to_bitmask()
+        },
+        scalar::encode,
     );
 }
 

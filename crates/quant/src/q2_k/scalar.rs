@@ -19,9 +19,18 @@ pub const SUB_ELEMS: usize = ELEMS / SUBS;
 /// The candidate scales of the search without importance weights.
 pub const CANDIDATES: Candidates = Candidates { first: -0.5, step: 0.1, n_steps: 15 };
 
+/// Encodes a block, with importance weights if there are any.
+#[inline(always)]
+pub fn encode(values: &[f32; ELEMS], importance: Option<&[f32; ELEMS]>, block: &mut [u8; BYTES]) {
+    match importance {
+        None => encode_plain(values, block),
+        Some(importance) => encode_weighted(values, importance, block),
+    }
+}
+
 /// Encodes without importance weights: a sub-block's error is weighed by magnitude and not squared.
 #[inline(never)]
-pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+fn encode_plain(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let mut levels = [0; ELEMS];
     let (mut scales, mut mins) = ([0.0; SUBS], [0.0; SUBS]);
     let (mut max_scale, mut max_min) = (0.0, 0.0);
@@ -50,7 +59,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
 
 /// Encodes with importance weights.
 #[inline(never)]
-pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     // `w = importance * sqrt(mean(x^2) + x^2)`; Q3_K, Q4_K and Q5_K take twice the mean.
     let sigma2 = fit::sum_of_squares(values) / 256.0;
     let mut levels = [0; ELEMS];

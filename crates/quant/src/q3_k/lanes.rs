@@ -9,7 +9,7 @@ use crate::{
     block::{array_at, array_at_mut},
     lanes::{
         descent::{Scratch, signed_by_descent},
-        divide_to_levels, encode_units, encode_weighted_units, half,
+        divide_to_levels, encode_units, half,
         signed::{Found, largest, signed, stored_level},
         sum_of_squares, two_bits,
     },
@@ -21,33 +21,20 @@ const HALF: u8 = 4;
 /// Scales go from `-SCALE_HALF` on.
 const SCALE_HALF: u8 = 32;
 
-/// Encodes without importance weights.
+/// Encodes rows.
 #[simd]
-pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
-    let blocks = values.as_chunks::<ELEMS>().0;
+pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     let (mut scratch, mut levels) = (Scratch::new(), [S::u32s::splat(simd, 0); ELEMS]);
     encode_units::<S, ELEMS, BYTES, WORDS>(
         simd,
-        values,
-        out,
-        #[inline(always)]
-        |first, x, words| fit(simd, &mut scratch, values, first, x, &mut levels, words),
-        |index, block| scalar::encode(&blocks[index], block),
-    );
-}
-
-/// Encodes with importance weights, of which `weights` holds a row.
-#[simd]
-pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    let mut levels = [S::u32s::splat(simd, 0); ELEMS];
-    encode_weighted_units::<S, ELEMS, BYTES, WORDS>(
-        simd,
         rows,
-        weights,
         out,
         #[inline(always)]
-        |x, importance, words| fit_weighted(simd, x, importance, &mut levels, words),
-        scalar::encode_weighted,
+        |first, x, importance, words| match importance {
+            None => fit(simd, &mut scratch, rows.values, first, x, &mut levels, words),
+            Some(importance) => fit_weighted(simd, x, importance, &mut levels, words),
+        },
+        scalar::encode,
     );
 }
 

@@ -34,6 +34,6 @@ pub const CODEC: Codec = Codec {
     dtype: DType::Q3_K,
     needs_weights: false,
     search: Search::Always,
-    encode: Some(encoder!(weighted blocks)),
+    encode: Some(encoder!(blocks)),
     decode: decoder!(lanes),
 };

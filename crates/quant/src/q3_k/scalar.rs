@@ -17,9 +17,18 @@ pub const SUBS: usize = 16;
 /// Elements in a sub-block.
 pub const SUB_ELEMS: usize = ELEMS / SUBS;
 
+/// Encodes a block, with importance weights if there are any.
+#[inline(always)]
+pub fn encode(values: &[f32; ELEMS], importance: Option<&[f32; ELEMS]>, block: &mut [u8; BYTES]) {
+    match importance {
+        None => encode_plain(values, block),
+        Some(importance) => encode_weighted(values, importance, block),
+    }
+}
+
 /// Encodes without importance weights: the scale of largest magnitude becomes level 0 (-32).
 #[inline(never)]
-pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+fn encode_plain(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let mut levels = [0; ELEMS];
     let mut scales = [0.0; SUBS];
     for sub in 0..SUBS {
@@ -43,7 +52,7 @@ pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
 
 /// Encodes with importance weights.
 #[inline(never)]
-pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
+fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
     let sigma2 = 2.0 * fit::sum_of_squares(values) / 256.0;
     let mut levels = [0; ELEMS];
     let (mut scales, mut sum_w) = ([0.0; SUBS], [0.0; SUBS]);

@@ -9,7 +9,7 @@ use crate::{
     block::{array_at, array_at_mut},
     fit::SMALLEST_GROUP,
     lanes::{
-        divide_to_levels, encode_units, encode_weighted_units, half, nearest_int,
+        divide_to_levels, encode_units, half, nearest_int,
         signed::{Found, largest, signed},
     },
 };
@@ -17,39 +17,25 @@ use crate::{
 const WORDS: usize = BYTES.div_ceil(4);
 const HALF: u8 = 32;
 
-/// Encodes without importance weights.
+/// Encodes rows. Without importance weights, squares weigh.
 #[simd]
-pub fn encode<S: Simd>(simd: S, values: &[f32], out: &mut [u8]) {
-    let blocks = values.as_chunks::<ELEMS>().0;
+pub fn encode<S: Simd>(simd: S, rows: Rows<'_>, out: &mut [u8]) {
     let mut squares = [S::f32s::splat(simd, 0.0); ELEMS];
     let mut levels = [S::u32s::splat(simd, 0); ELEMS];
     encode_units::<S, ELEMS, BYTES, WORDS>(
         simd,
-        values,
-        out,
-        #[inline(always)]
-        |_, x, words| {
-            for (square, x) in squares.iter_mut().zip(x) {
-                *square = *x * *x;
-            }
-            fit(simd, x, &squares, &mut levels, words)
-        },
-        |index, block| scalar::encode(&blocks[index], block),
-    );
-}
-
-/// Encodes with importance weights, of which `weights` holds a row.
-#[simd]
-pub fn encode_weighted<S: Simd>(simd: S, rows: Rows<'_>, weights: &[f32], out: &mut [u8]) {
-    let mut levels = [S::u32s::splat(simd, 0); ELEMS];
-    encode_weighted_units::<S, ELEMS, BYTES, WORDS>(
-        simd,
         rows,
-        weights,
         out,
         #[inline(always)]
-        |x, importance, words| fit(simd, x, importance, &mut levels, words),
-        scalar::encode_weighted,
+        |_, x, importance, words| {
+            if importance.is_none() {
+                for (square, x) in squares.iter_mut().zip(x) {
+                    *square = *x * *x;
+                }
+            }
+            fit(simd, x, importance.unwrap_or(&squares), &mut levels, words)
+        },
+        scalar::encode,
     );
 }
 

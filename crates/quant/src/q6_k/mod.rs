@@ -33,6 +33,6 @@ pub const CODEC: Codec = Codec {
     dtype: DType::Q6_K,
     needs_weights: false,
     search: Search::Always,
-    encode: Some(encoder!(weighted blocks)),
+    encode: Some(encoder!(blocks)),
     decode: decoder!(lanes),
 };

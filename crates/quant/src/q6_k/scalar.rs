@@ -16,30 +16,17 @@ pub const SUBS: usize = 16;
 /// Elements in a sub-block.
 pub const SUB_ELEMS: usize = ELEMS / SUBS;
 
-/// Encodes without importance weights: squares weigh.
+/// Encodes a block. Importance weights weigh as they are; without them, squares weigh.
 #[inline(never)]
-pub fn encode(values: &[f32; ELEMS], block: &mut [u8; BYTES]) {
-    encode_with(values, |_, x| x.map(|x| x * x), block);
-}
-
-/// Encodes with importance weights, which weigh as they are.
-#[inline(never)]
-pub fn encode_weighted(values: &[f32; ELEMS], importance: &[f32; ELEMS], block: &mut [u8; BYTES]) {
-    encode_with(values, |sub, _| *array_at(importance, sub * SUB_ELEMS), block);
-}
-
-/// Encodes with `weights_of(sub, values of the sub-block)`. The scale of largest magnitude becomes -128.
-#[inline(always)]
-fn encode_with(
-    values: &[f32; ELEMS],
-    weights_of: impl Fn(usize, &[f32; SUB_ELEMS]) -> [f32; SUB_ELEMS],
-    block: &mut [u8; BYTES],
-) {
+pub fn encode(values: &[f32; ELEMS], importance: Option<&[f32; ELEMS]>, block: &mut [u8; BYTES]) {
     let mut levels = [0; ELEMS];
     let mut scales = [0.0; SUBS];
     for sub in 0..SUBS {
         let x: &[f32; SUB_ELEMS] = array_at(values, sub * SUB_ELEMS);
-        let weights = weights_of(sub, x);
+        let weights = match importance {
+            None => x.map(|x| x * x),
+            Some(importance) => *array_at(importance, sub * SUB_ELEMS),
+        };
         scales[sub] = fit::signed(x, &weights, 32, array_at_mut(&mut levels, sub * SUB_ELEMS));
     }
     let (max_scale, magnitude) = fit::largest(&scales);

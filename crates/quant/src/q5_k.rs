@@ -12,27 +12,23 @@
 //! Source: `block_q5_K` in `ggml/src/ggml-common.h`; `quantize_row_q5_K_ref`, `quantize_row_q5_K_impl` and
 //! `dequantize_row_q5_K` in `ggml/src/ggml-quants.c`.
 
-mod decode;
-mod frozen;
-mod lanes;
-mod scalar;
-
 use tensor::DType;
 
 use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
+    Codec,
+    fit::Candidates,
+    q4_q5_k::{Layout, codec},
 };
 
-pub use frozen::Block;
+/// A block, for the tables of such types.
+pub struct Block;
 
-const _: () = assert_sizes(DType::Q5_K, scalar::ELEMS, scalar::BYTES);
+impl Layout<176> for Block {
+    const DTYPE: DType = DType::Q5_K;
+    const MAX_LEVEL: u8 = 31;
+    const CANDIDATES: Candidates = Candidates { first: -0.5, step: 0.1, n_steps: 15 };
+    const MAX_SCALE: u8 = 63;
+}
 
 /// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::Q5_K,
-    needs_weights: false,
-    search: Search::Always,
-    encode: Some(encoder!(weighted blocks)),
-    decode: decoder!(lanes),
-};
+pub const CODEC: Codec = codec::<Block, 176, 44>();

@@ -11,27 +11,23 @@
 //! Source: `block_q4_K` in `ggml/src/ggml-common.h`; `quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and
 //! `dequantize_row_q4_K` in `ggml/src/ggml-quants.c`.
 
-mod decode;
-mod frozen;
-mod lanes;
-mod scalar;
-
 use tensor::DType;
 
 use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
+    Codec,
+    fit::Candidates,
+    q4_q5_k::{Layout, codec},
 };
 
-pub use frozen::Block;
+/// A block, for the tables of such types.
+pub struct Block;
 
-const _: () = assert_sizes(DType::Q4_K, scalar::ELEMS, scalar::BYTES);
+impl Layout<144> for Block {
+    const DTYPE: DType = DType::Q4_K;
+    const MAX_LEVEL: u8 = 15;
+    const CANDIDATES: Candidates = Candidates { first: -1.0, step: 0.1, n_steps: 20 };
+    const MAX_SCALE: u8 = u8::MAX;
+}
 
 /// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::Q4_K,
-    needs_weights: false,
-    search: Search::Always,
-    encode: Some(encoder!(weighted blocks)),
-    decode: decoder!(lanes),
-};
+pub const CODEC: Codec = codec::<Block, 144, 36>();

@@ -8,27 +8,21 @@
 //! Source: `block_q4_1` in `ggml/src/ggml-common.h`; `quantize_row_q4_1_ref`, `quantize_row_q4_1_impl` and
 //! `dequantize_row_q4_1` in `ggml/src/ggml-quants.c`.
 
-mod decode;
-mod frozen;
-mod lanes;
-mod scalar;
-
 use tensor::DType;
 
 use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
+    Codec,
+    q4_q5::{Layout, codec},
 };
 
-pub use frozen::Block;
+/// A block, for the tables of such types.
+pub struct Block;
 
-const _: () = assert_sizes(DType::Q4_1, scalar::ELEMS, scalar::BYTES);
+impl Layout<20> for Block {
+    const DTYPE: DType = DType::Q4_1;
+    const HALF: u8 = 8;
+    const HAS_MIN: bool = true;
+}
 
 /// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::Q4_1,
-    needs_weights: false,
-    search: Search::Weighted,
-    encode: Some(encoder!(weighted rows)),
-    decode: decoder!(lanes),
-};
+pub const CODEC: Codec = codec::<Block, 20, 5>();

@@ -9,27 +9,23 @@
 //! Source: `block_q5_1` in `ggml/src/ggml-common.h`; `quantize_row_q5_1_ref`, `quantize_row_q5_1_impl` and
 //! `dequantize_row_q5_1` in `ggml/src/ggml-quants.c`.
 
-mod decode;
-mod frozen;
-mod lanes;
-mod scalar;
-
 use tensor::DType;
 
 use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
+    Codec,
+    q4_q5::{Layout, codec},
 };
 
-pub use frozen::Block;
+/// A block, for the tables of such types.
+pub struct Block;
 
-const _: () = assert_sizes(DType::Q5_1, scalar::ELEMS, scalar::BYTES);
+impl Layout<24> for Block {
+    const DTYPE: DType = DType::Q5_1;
+    const HALF: u8 = 16;
+    const HAS_MIN: bool = true;
+    // The reference sets no bound here.
+    const BOUNDED: bool = false;
+}
 
 /// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::Q5_1,
-    needs_weights: false,
-    search: Search::Weighted,
-    encode: Some(encoder!(weighted rows)),
-    decode: decoder!(lanes),
-};
+pub const CODEC: Codec = codec::<Block, 24, 6>();

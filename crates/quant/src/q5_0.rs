@@ -9,27 +9,21 @@
 //! Source: `block_q5_0` in `ggml/src/ggml-common.h`; `quantize_row_q5_0_ref`, `quantize_row_q5_0_impl` and
 //! `dequantize_row_q5_0` in `ggml/src/ggml-quants.c`.
 
-mod decode;
-mod frozen;
-mod lanes;
-mod scalar;
-
 use tensor::DType;
 
 use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
+    Codec,
+    q4_q5::{Layout, codec},
 };
 
-pub use frozen::Block;
+/// A block, for the tables of such types.
+pub struct Block;
 
-const _: () = assert_sizes(DType::Q5_0, scalar::ELEMS, scalar::BYTES);
+impl Layout<22> for Block {
+    const DTYPE: DType = DType::Q5_0;
+    const HALF: u8 = 16;
+    const HAS_MIN: bool = false;
+}
 
 /// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::Q5_0,
-    needs_weights: false,
-    search: Search::Weighted,
-    encode: Some(encoder!(weighted rows)),
-    decode: decoder!(lanes),
-};
+pub const CODEC: Codec = codec::<Block, 22, 6>();
