@@ -14,30 +14,33 @@ pub fn convert(error: &convert::Error) -> Option<String> {
         Error::Arch(error) => return arch(error),
         Error::Merge { error, .. } => match &**error {
             MergeError::Vocabulary { .. } | MergeError::Token { .. } => {
-                "if the adapter's folder has this vocabulary's tokenizer, add --lora-tokenizer"
+                "if the adapter folder contains the tokenizer of this vocabulary, add --lora-tokenizer"
             }
             error => return error.hint(),
         },
-        Error::NeedsImatrix { .. } => "make one with `gguf-eval imatrix` and pass it with --imatrix",
+        Error::NeedsImatrix { .. } => "compute one with `gguf-eval imatrix` and pass it with --imatrix",
         Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
             return Some(format!(
-                "layer {layer} is an MTP layer, which does not run while importance data is collected: use \
-                `--missing-imatrix raise-type` or set a type, `--tensor-type 'blk\\.{layer}\\.=q4_k'`"
+                "layer {layer} is an MTP layer, which has no importance data because it is not executed: use \
+                    `--missing-imatrix raise-type`, or set a type with `--tensor-type \
+                    'blk\\.{layer}\\.=q4_k'`"
             ));
         }
         Error::Requantize { .. } => {
-            "use the original weights, or `gguf-quantize --allow-requantize` to accept the extra loss"
+            "use the original weights, or accept the extra loss with `gguf-quantize --allow-requantize`"
         }
         Error::NonFinite { .. } => {
-            "the weights are damaged or were trained that way; --allow-nonfinite converts them anyway"
+            "download the weights again if they are damaged; use --allow-nonfinite if they were trained that way"
         }
         Error::OtherPlan { .. } | Error::PartDamaged { .. } => {
-            "`part PLAN K/N --force` converts that part again"
+            "run `part PLAN K/N --force` to convert that part again"
         }
         Error::PartsDiffer { .. } => {
-            "all parts of a plan must have the same N; remove the files of parts with another N"
+            "use the same N for all parts of a plan, or remove the part files that were made with a different N"
         }
-        Error::NoParts { .. } | Error::PartsMissing { .. } => "`part PLAN K/N` converts or resumes a part",
+        Error::NoParts { .. } | Error::PartsMissing { .. } => {
+            "run `part PLAN K/N` to convert or resume a part"
+        }
         error => return error.hint(),
     };
     Some(hint.to_owned())
@@ -47,13 +50,14 @@ pub fn convert(error: &convert::Error) -> Option<String> {
 pub fn arch(error: &ArchError) -> Option<String> {
     match error {
         ArchError::NotAsThis { arch, .. } => {
-            Some(format!("`--arch-as {arch}` converts it as a model that generates text"))
+            Some(format!("to convert it as a model that generates text, use `--arch-as {arch}`"))
         }
         ArchError::AdapterTarget { .. } => Some(
-            "`gguf-convert BASE --lora ADAPTER` merges it; add --with-mmproj for vision towers".to_owned(),
+            "to merge it, use `gguf-convert BASE --lora ADAPTER`; add --with-mmproj for vision towers"
+                .to_owned(),
         ),
         ArchError::IncompletePrediction { .. } => {
-            Some("get the missing shard, or convert without the MTP layer using `--no-mtp`".into())
+            Some("download the missing shard, or omit the MTP layer with `--no-mtp`".into())
         }
         ArchError::NoTarget { .. } => {
             Some("pass the folder of its target model with `--target-model-dir DIR`".to_owned())
@@ -64,7 +68,7 @@ pub fn arch(error: &ArchError) -> Option<String> {
             })
         }
         ArchError::Vocab(VocabError::UnknownPre { .. }) => {
-            Some("set it with `--pre NAME`; `--pre default` if it does not matter".to_owned())
+            Some("set it with `--pre NAME`, or use `--pre default` if it does not matter".to_owned())
         }
         error => error.hint(),
     }
@@ -78,7 +82,7 @@ pub fn gguf(error: &gguf::Error) -> Option<String> {
             Some(format!("raise the limit with `ulimit -n {needed}`, or split into fewer files"))
         }
         gguf::Error::UnfinishedEdit { path, backup } => Some(format!(
-            "`dd if={} of={} conv=notrunc` restores the old header; then remove {}",
+            "restore the old header with `dd if={} of={} conv=notrunc`, then remove {}",
             backup.display(),
             path.display(),
             backup.display()
@@ -93,21 +97,17 @@ pub fn eval(error: &eval::Error) -> Option<String> {
     let hint = match error {
         Error::Gguf(error) => return gguf(error),
         Error::UnknownArchitecture { name } if name == "clip" => {
-            "this is a projector: use `gguf-eval generate MODEL --mmproj THIS --image IMAGE`"
+            "the file is a projector: use `gguf-eval generate MODEL --mmproj THIS --image IMAGE`"
         }
-        Error::NoProjector { .. } => "make a projector with `gguf-convert mmproj FOLDER`",
+        Error::NoProjector { .. } => "write a projector with `gguf-convert mmproj FOLDER`",
         Error::UnknownProjector { .. } => "docs/reference/projectors.md lists the supported projectors",
-        Error::NoLogits { .. } => "`gguf-eval embed` runs encoders",
+        Error::NoLogits { .. } => "use `gguf-eval embed` for encoders",
         Error::NoNextToken { .. } => {
             "use `gguf-eval generate` for models that answer prompts, `gguf-eval embed` for encoders"
         }
-        Error::NoFeatures { .. } => {
-            "`gguf-eval` does not support audio; pass a spectrogram to the library `eval`"
-        }
-        Error::NoVectors { .. } => "use `gguf-eval generate` for its answers",
-        Error::NoPooling { .. } => {
-            "choose a pooling: --pooling mean, cls, last, or none for one vector per token"
-        }
+        Error::NoFeatures { .. } => "use the library `gguf-evaluation`, which accepts spectrograms",
+        Error::NoVectors { .. } => "use `gguf-eval generate` to generate text",
+        Error::NoPooling { .. } => "set --pooling to mean, cls or last, or to none for one vector per token",
         error => return error.hint().map(str::to_owned),
     };
     Some(hint.to_owned())

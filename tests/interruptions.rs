@@ -70,17 +70,17 @@ fn signals_end_a_run_with_resume_hint() {
         let ran = held.finish();
         assert_eq!(ran.code, Some(128 + number as i32), "SIG{name}: {}", ran.stderr);
         let lines: Vec<&str> = ran.stderr.lines().collect();
-        assert_eq!(lines[0], "error: interrupted; nothing was written under the final name", "SIG{name}");
+        assert_eq!(lines[0], "error: interrupted; no output was written under its final name", "SIG{name}");
         // Finished work stays, if there is any.
         match &sandbox.outputs()[..] {
             [] => assert_eq!(lines.len(), 1, "SIG{name}: {}", ran.stderr),
             left => {
                 assert_eq!(left, [".x.gguf.journal", ".x.gguf.partial"]);
-                assert!(
-                    lines[1].starts_with("hint: ")
-                        && lines[1].ends_with("repeat the call with --resume to continue")
+                assert!(lines[1].starts_with("hint: ") && lines[1].ends_with("use --resume to continue"));
+                assert_eq!(
+                    lines[2],
+                    "hint: run `rm out/.x.gguf.journal out/.x.gguf.partial` to remove its files"
                 );
-                assert_eq!(lines[2], "hint: `rm out/.x.gguf.journal out/.x.gguf.partial` removes its files");
                 assert_eq!(lines.len(), 3, "SIG{name}: {}", ran.stderr);
                 left.iter().for_each(|name| fs::remove_file(sandbox.path("out").join(name)).unwrap());
             }
@@ -115,7 +115,12 @@ fn leftovers_of_killed_run_do_not_block() {
     let ran = succeed(sandbox.convert(&["tiny", "out/x.gguf", "-t", "q8_0"]));
     let warning = "warning: out/.999999999-0.x.gguf.partial: 4 B, ";
     let line = ran.stderr.lines().find(|line| line.starts_with(warning)).expect("the leftover is named");
-    assert!(line.contains(" s old, left by a killed run; `rm` removes it"), "{line}");
+    assert!(
+        line.contains(
+            " s old, left by a killed run; unless another machine is writing it, remove it with `rm`"
+        ),
+        "{line}"
+    );
     assert_eq!(sandbox.outputs(), [".999999999-0.x.gguf.partial", "x.gguf"]);
     // Another output is not affected.
     let ran = sandbox.convert(&["tiny", "out/y.gguf", "-t", "q8_0"]);
@@ -164,8 +169,8 @@ fn modified_source_is_an_error() {
     file.write_all(&[1, 0]).unwrap();
     drop(file);
     let ran = held.finish();
-    let stderr = "error: tiny/model.safetensors: changed while it was read: it was written to\n\
-                  hint: run again when no other program changes the file\n";
+    let stderr = "error: tiny/model.safetensors: changed while it was read: it was modified\n\
+                  hint: run the command again when no other program changes the file\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), stderr));
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 
@@ -174,7 +179,7 @@ fn modified_source_is_an_error() {
     sandbox.write("tiny/new", fs::read(&path).unwrap());
     fs::rename(sandbox.path("tiny/new"), &path).unwrap();
     let ran = held.finish();
-    ran.ends_and_says(1, "another file has its name now");
+    ran.ends_and_says(1, "it was replaced by another file");
     assert!(sandbox.outputs().is_empty(), "{:?}", sandbox.outputs());
 }
 

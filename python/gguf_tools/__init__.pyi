@@ -108,7 +108,7 @@ class Perplexity(NamedTuple):
     value: float
     error: float | None
     mean_loss: float
-    windows: int
+    chunks: int
     tokens: int
 
 class Estimate(NamedTuple):
@@ -173,7 +173,7 @@ def perplexity(
     text: str | bytes | PathLike[str],
     *,
     context: int = 512,
-    windows: int | None = None,
+    chunks: int | None = None,
     threads: int | None = None,
     activations: Literal["f32", "rounded"] = "f32",
     progress: _Progress | None = None,
@@ -184,7 +184,7 @@ def compare(
     text: str | bytes | PathLike[str],
     *,
     context: int = 512,
-    windows: int | None = None,
+    chunks: int | None = None,
     threads: int | None = None,
     activations: Literal["f32", "rounded"] = "f32",
     progress: _Progress | None = None,

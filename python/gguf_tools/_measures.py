@@ -7,7 +7,7 @@ from collections import namedtuple
 
 from . import _native
 
-Perplexity = namedtuple("Perplexity", "value error mean_loss windows tokens")
+Perplexity = namedtuple("Perplexity", "value error mean_loss chunks tokens")
 Perplexity.__doc__ = "A perplexity with its standard error (None where too few tokens were counted), and what it was measured on."
 Estimate = namedtuple("Estimate", "value error")
 Estimate.__doc__ = "A mean and its standard error."
@@ -23,35 +23,36 @@ likely token is the same; ``same_top_k``: share of the base's 10 most likely tha
 """
 
 
-def _how(text, context, windows, threads, activations):
+def _how(text, context, chunks, threads, activations):
     # A path is a file; a str is the text itself.
     if isinstance(text, os.PathLike):
         with open(text, "rb") as file:
             text = file.read()
     elif isinstance(text, str):
         text = text.encode()
-    return (bytes(text), context, windows, threads, activations)
+    return (bytes(text), context, chunks, threads, activations)
 
 
 def perplexity(
-    file, text, *, context=512, windows=None, threads=None, activations="f32", progress=None
+    file, text, *, context=512, chunks=None, threads=None, activations="f32", progress=None
 ) -> Perplexity:
-    """The perplexity of a text by a GGUF file, by llama.cpp's definition.
+    """Perplexity of a GGUF file on a text, as defined by llama.cpp.
 
-    ``text`` is the text itself, or the path of a file (:class:`os.PathLike`). ``context`` tokens are a window; ``windows`` are
-    measured at most. ``progress`` is called with windows done and windows in all.
+    ``text`` is the text itself, or the path of a file (:class:`os.PathLike`). The text is cut into
+    chunks of ``context`` tokens, of which at most ``chunks`` are measured. ``progress`` is called with the number of finished
+    chunks and of all chunks.
     """
-    how = _how(text, context, windows, threads, activations)
+    how = _how(text, context, chunks, threads, activations)
     return Perplexity(*_native.perplexity(os.fspath(file), how, progress))
 
 
 def compare(
-    base, other, text, *, context=512, windows=None, threads=None, activations="f32", progress=None
+    base, other, text, *, context=512, chunks=None, threads=None, activations="f32", progress=None
 ) -> Comparison:
     """Compares what two GGUF files predict of a text; arguments as in :func:`perplexity`."""
     import json
 
-    how = _how(text, context, windows, threads, activations)
+    how = _how(text, context, chunks, threads, activations)
     found = json.loads(_native.compare(os.fspath(base), os.fspath(other), how, progress))
 
     def estimate(key):

@@ -126,7 +126,7 @@ pub fn save(
 ) -> PyResult<Vec<PathBuf>> {
     let tensor = |(name, dtype, shape, bytes): (String, String, Vec<u64>, Bound<'_, PyArray1<u8>>)| {
         let Some(dtype) = Dtype::from_name(&dtype) else {
-            return Err(PyValueError::new_err(format!("tensor `{name}`: dtype `{dtype}` is not known")));
+            return Err(PyValueError::new_err(format!("tensor `{name}`: unknown dtype `{dtype}`")));
         };
         Ok(MemoryTensor { name, dtype, shape, bytes: Arc::new(Lent::new(&bytes)?) })
     };

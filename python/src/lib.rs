@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 fn run_command(py: Python<'_>, binary: &str, called: PathBuf, arguments: Vec<OsString>) -> PyResult<u8> {
     let programs = gguf_tools::commands::BINARIES;
     let Some(program) = programs.iter().find(|program| program.name == binary) else {
-        return Err(errors::value_error(format!("`{binary}` is no program of this package")));
+        return Err(errors::value_error(format!("`{binary}` is not a program of this package")));
     };
     Ok(py.detach(|| gguf_tools::commands::run(program.name, &called, arguments)))
 }

@@ -10,7 +10,7 @@ use crate::{
     work::{OnStop, Shared, run},
 };
 
-/// Arguments of both measurements: the text, tokens in a window, maximum number of windows, threads,
+/// Arguments of both measurements: the text, tokens in a chunk, maximum number of chunks, threads,
 /// activations.
 type How = (Vec<u8>, usize, Option<usize>, Option<usize>, String);
 
@@ -19,10 +19,10 @@ fn measuring<'a>(
     shared: &'a Shared,
     progress: &'a (dyn Fn(usize, usize) + Sync),
 ) -> Measuring<'a> {
-    let (_, context, windows, threads, activations) = how;
+    let (_, context, chunks, threads, activations) = how;
     Measuring {
         context: *context,
-        windows: *windows,
+        chunks: *chunks,
         threads: *threads,
         activations: named(activations).unwrap_or_default(),
         progress: Some(progress),
@@ -37,11 +37,11 @@ fn named(name: &str) -> Option<Activations> {
 fn check(how: &How) -> PyResult<()> {
     match named(&how.4) {
         Some(_) => Ok(()),
-        None => Err(value_error(format!("activations are `f32` or `rounded`, not `{}`", how.4))),
+        None => Err(value_error(format!("activations: expected `f32` or `rounded`, found `{}`", how.4))),
     }
 }
 
-/// Value, its standard error, mean loss, windows, tokens counted.
+/// Value, its standard error, mean loss, chunks, tokens counted.
 #[pyfunction]
 pub fn perplexity(
     py: Python<'_>,

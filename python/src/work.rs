@@ -88,7 +88,7 @@ pub fn run<R: Send + 'static>(
             Ok(Err(panic)) => {
                 let words = panic.downcast_ref::<String>().map(String::as_str);
                 let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-                return Err(PyRuntimeError::new_err(format!("a mistake of gguf_tools: {words}")));
+                return Err(PyRuntimeError::new_err(format!("internal error of gguf_tools: {words}")));
             }
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(PyRuntimeError::new_err(

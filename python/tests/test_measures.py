@@ -20,14 +20,14 @@ def test_perplexity_and_comparison(bf16, tmp_path):
     seen = []
     found = gt.perplexity(bf16, text, context=64, progress=lambda *now: seen.append(now))
     assert found == gt.perplexity(bf16, TEXT, context=64, threads=1)
-    assert seen[-1] == (found.windows, found.windows)
+    assert seen[-1] == (found.chunks, found.chunks)
     program = os.path.join(sysconfig.get_path("scripts"), "gguf-eval")
     call = [program, "perplexity", bf16, "--text", text, "--context", "64", "--json"]
     shell = json.loads(subprocess.run(call, check=True, capture_output=True).stdout)
     assert (found.value, found.error) == (shell["perplexity"], shell["perplexity_error"])
-    compared = gt.compare(bf16, small, text, context=64, windows=3)
+    compared = gt.compare(bf16, small, text, context=64, chunks=3)
     # Sums of another order differ in their last digits.
-    assert compared.base_perplexity.value == pytest.approx(gt.perplexity(bf16, text, context=64, windows=3).value, rel=1e-6)
+    assert compared.base_perplexity.value == pytest.approx(gt.perplexity(bf16, text, context=64, chunks=3).value, rel=1e-6)
     assert compared.kl.value > 0 and compared.kl_quantiles["maximum"] >= compared.kl.value
     assert gt.compare(bf16, bf16, TEXT, context=64).kl.value == 0
 

@@ -43,7 +43,7 @@ def test_decoded_values_are_theirs_bit_for_bit(type):
 
 @pytest.mark.parametrize("type", THEIRS, ids=lambda type: type.name)
 def test_any_bytes_mean_what_they_mean_to_them(type):
-    """Blocks that no encoder writes: all bit patterns of scales but those that are no finite numbers."""
+    """Blocks that no encoder writes: all bit patterns of scales but those that are no finite values."""
     if type.name in ("f32", "f16", "bf16"):
         pytest.skip("every pattern is a number, and quiet and signalling ones differ")
     rng = np.random.default_rng(11)

@@ -44,15 +44,16 @@ Examples:
   gguf-eval check q4.gguf --base bf16.gguf --text t.txt --baseline b.json --save
   gguf-eval check q4.gguf --base bf16.gguf --text t.txt --baseline b.json
 
-The first call writes the baseline, the second compares with it. The exit code is 1 if perplexity or,
-with --base, the divergence exceeds the baseline by more than the margin. Other failures have exit
-codes 1 and 2 too. With --json, a failure prints an object with `error` and `hints`, and a worse
-result prints its metrics with `is_worse`. The baseline stores context length, number of chunks,
-margins, activations and the digest of the text.";
+The first command writes the baseline; the second compares the model with it. The exit code is 1 if perplexity or,
+with --base, the KL divergence exceeds the baseline by more than the margin, or if the check cannot
+run; usage errors exit with 2. With --json, the result has `is_worse`; if the check cannot run, the
+output is an object with `error` and `hints`. The baseline stores perplexity, KL divergence, context
+length, number of chunks, margins, precision of activations and a checksum of the text.";
 
 #[derive(Debug, Args)]
 struct CheckArgs {
     /// GGUF file, or any shard of a split model.
+    #[arg(value_name = "MODEL")]
     file: PathBuf,
     /// Compare with the baseline in FILE (JSON).
     #[arg(long, value_name = "FILE")]
@@ -62,7 +63,7 @@ struct CheckArgs {
     text: PathBuf,
     /// Use MODEL as the base.
     ///
-    /// It is the GGUF file that FILE was made from. The KL divergence from it is checked as well.
+    /// This is the GGUF file from which the checked file was made. The KL divergence from it is checked as well.
     #[arg(long, value_name = "MODEL")]
     base: Option<PathBuf>,
     /// Write the baseline instead of comparing with it.
@@ -73,22 +74,22 @@ struct CheckArgs {
     force: bool,
     /// Set the context length, in tokens.
     ///
-    /// Goes with --save (default: 512). Otherwise the baseline sets it.
+    /// Use with --save (default: 512). Otherwise the value in the baseline is used.
     #[arg(short, long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
     context: Option<u32>,
     /// Read at most N chunks of the text.
     ///
-    /// Goes with --save. Otherwise the baseline sets it.
+    /// Use with --save. Otherwise the value in the baseline is used.
     #[arg(long, alias = "windows", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunks: Option<u32>,
     /// Allow perplexity to rise by PERCENT.
     ///
-    /// Default: 0.1, or the margin in the baseline.
+    /// Default: the margin in the baseline, or 0.1 with --save.
     #[arg(long, value_name = "PERCENT", value_parser = percent, hide_short_help = true)]
     perplexity_margin: Option<f64>,
-    /// Allow the divergence to rise by PERCENT.
+    /// Allow the KL divergence to rise by PERCENT.
     ///
-    /// Default: 2, or the margin in the baseline.
+    /// Default: the margin in the baseline, or 2 with --save.
     #[arg(long, value_name = "PERCENT", value_parser = percent, hide_short_help = true)]
     divergence_margin: Option<f64>,
     /// Print the result as JSON.
@@ -101,7 +102,7 @@ struct CheckArgs {
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent),
-        _ => Err("expected a percentage from 0".to_owned()),
+        _ => Err("expected a percentage of 0 or more".to_owned()),
     }
 }
 
@@ -193,8 +194,8 @@ fn check(mut args: CheckArgs, ui: &Ui) -> Result<Option<(PathBuf, Vec<Verdict>)>
     if args.save {
         check_outputs(&[&args.baseline], &inputs.collect::<Vec<_>>(), args.force)?;
     } else if args.force || args.context.is_some() || args.chunks.is_some() {
-        return Err(Failure::usage("the baseline sets --context and --chunks")
-            .hint(["leave out --context, --chunks and --force; they are for making a baseline"]));
+        return Err(Failure::usage("--context and --chunks are set by the baseline")
+            .hint(["omit --context, --chunks and --force, which are for saving a baseline"]));
     }
     let text_sha256 = sha256_of(&args.text)?;
     let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
@@ -206,11 +207,11 @@ fn check(mut args: CheckArgs, ui: &Ui) -> Result<Option<(PathBuf, Vec<Verdict>)>
         },
         Some(baseline) => {
             if baseline.text_sha256 != text_sha256 {
-                return Err(Failure::at(&args.text, "expected the text of the baseline")
+                return Err(Failure::at(&args.text, "the text differs from the text of the baseline")
                     .hint([format!("expected SHA-256 {}", baseline.text_sha256)]));
             }
             if baseline.divergence.is_some() && args.base.is_none() {
-                return Err(Failure::usage("missing --base: the baseline has a divergence")
+                return Err(Failure::usage("missing --base: the baseline has a KL divergence")
                     .hint(["pass the base with --base"]));
             }
             if args.run.activations.is_some_and(|given| given != baseline.activations) {
@@ -263,7 +264,7 @@ const PERPLEXITY_MARGIN: f64 = 0.1;
 const DIVERGENCE_MARGIN: f64 = 2.0;
 
 fn read(path: &Path) -> Result<Baseline, Failure> {
-    let advice = ["save a baseline of a good file with --save"];
+    let advice = ["save a baseline of a known good file with --save"];
     let text = fs::read_to_string(path).map_err(|error| Failure::cannot_open(path, error).hint(advice))?;
     serde_json::from_str(&text).map_err(|error| Failure::at(path, error).hint(advice))
 }

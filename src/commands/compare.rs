@@ -54,12 +54,12 @@ Examples:
   gguf-eval compare model-BF16.gguf model-Q*.gguf --text wiki.test.raw --part 2/8 --output 2.part
   gguf-eval compare --merge *.part --json
 
-All files run together, chunk by chunk, so no file of logits is needed. Logits that
-`llama-perplexity --kl-divergence-base` saved can take the place of the base. Divergences are in
-nats. llama-perplexity rounds activations to 8 bits before it multiplies them with quantized
-weights; here they stay f32 unless --activations rounded is given.
+All models are evaluated together, chunk by chunk, so no logits file is needed. Instead of the base, a logits
+file of `llama-perplexity --kl-divergence-base` can be given. KL divergences are in nats.
+llama-perplexity rounds activations to 8 bits before it multiplies them by quantized weights.
+gguf-eval keeps them in f32 unless --activations rounded is given.
 
---tensors is not divided into parts: run it without a text.";
+With --part, omit --tensors; measure the tensor errors in a separate run.";
 
 #[derive(Debug, Args)]
 struct CompareArgs {
@@ -75,17 +75,18 @@ struct CompareArgs {
     chunks: ChunkArgs,
     /// Compare the K most likely tokens.
     ///
-    /// Reports how many of them both models have among their K most likely.
+    /// Reports how many tokens are among the K most likely of both models.
     #[arg(long, alias = "top-k", value_name = "K", default_value_t = 10, conflicts_with = "merge", value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     top_tokens: u32,
-    /// Report each tensor as well.
+    /// Also report the quantization error of each tensor.
     ///
-    /// Without a text, only the errors of tensors are reported.
+    /// Without --text, only these errors are reported.
     #[arg(long, conflicts_with_all = ["merge", "part"])]
     tensors: bool,
     /// Print the whole listing.
     ///
-    /// Several files get their details too, not only a line each. A single file always does.
+    /// With several files, prints the details of each file instead of one line per file. The details of a single file
+    /// are always printed.
     #[arg(long, conflicts_with = "json", hide_short_help = true)]
     full: bool,
     /// Write a page with charts to FILE.
@@ -302,7 +303,7 @@ fn what_decides(
         "files": others.iter().map(refine::fingerprint).collect::<Vec<_>>(),
         "text": args.text.as_ref().map(|text| sha256_of(text)).transpose()?,
         "context": plan.context,
-        "predictions in a window": n_counted(&plan.chunks),
+        "predictions in a chunk": n_counted(&plan.chunks),
         "top_k": args.top_tokens,
         "activations": args.run.activations.unwrap_or_default().name(),
     }))
@@ -317,7 +318,7 @@ pub(super) fn positions_of(parts: &[PartFile]) -> Result<(RunFacts, Vec<Vec<Posi
     let facts: RunFacts = first.facts()?;
     let mut found: Vec<Vec<Position>> = vec![Vec::new(); facts.files.len()];
     for part in parts {
-        let n_counted: usize = part.setting("predictions in a window")?;
+        let n_counted: usize = part.setting("predictions in a chunk")?;
         let window_bytes = n_counted.saturating_mul(Position::STORED_BYTES).saturating_mul(found.len());
         // (n_files, windows of the part, n_counted).
         let positions = part.payload_of(window_bytes)?.as_chunks().0;
@@ -353,14 +354,14 @@ fn merge(args: &CompareArgs, ui: &Ui) -> Result<(), Failure> {
 fn check(args: &CompareArgs, base: &Opened) -> Result<(), Failure> {
     let is_saved = matches!(base, Opened::Logits(_));
     if args.files.is_empty() && args.save_logits.is_none() {
-        return Err(Failure::usage("missing file to compare with the base"));
+        return Err(Failure::usage("missing files to compare with the base"));
     }
     if is_saved && (args.tensors || args.save_logits.is_some() || args.text.is_some()) {
-        let message = "the base is saved logits, which have their own text and no tensors";
+        let message = "the base is a logits file, which includes its text and has no tensors";
         return Err(Failure::usage(message).hint(["omit --tensors, --save-logits and --text"]));
     }
     if args.parts.part.is_some() && args.files.is_empty() {
-        return Err(Failure::usage("missing file to compare with the base"));
+        return Err(Failure::usage("missing files to compare with the base"));
     }
     if !is_saved && args.text.is_none() && !args.tensors {
         return Err(Failure::usage("missing text")
@@ -491,7 +492,7 @@ fn listing(report: &Report, shows_tensors: bool, full: bool) -> String {
             let metrics = found.metrics().into_iter();
             let rows: Vec<_> = metrics.map(|metric| vec![metric.name, metric.value, metric.error]).collect();
             text += &format!("\n{}\n", table(&rows, &[1, 2]));
-            let mut rows = vec![["", "KL divergence", "change of probability"].map(str::to_owned).to_vec()];
+            let mut rows = vec![["", "KL divergence", "change in probability"].map(str::to_owned).to_vec()];
             for ((name, kl), (_, p_diff)) in
                 found.kl_quantiles.named().iter().zip(found.p_diff_quantiles.named())
             {

@@ -87,20 +87,21 @@ Examples:
   gguf-convert legacy ggml-model-q4_0.bin llama.gguf --eps 1e-6
   gguf-convert export model-Q8_0.gguf folder --type bf16
 
-Write ./NAME for a folder that is named like a command.
+If a folder has the same name as a command, pass it as ./NAME.
 
-Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted, 143 terminated, 129 hung up. An
-output appears under its name only when it is complete.";
+Exit codes: 0 success, 1 failure, 2 usage error, 129 SIGHUP, 130 SIGINT, 143 SIGTERM. An
+output file gets its final name only when it is complete.";
 
 #[derive(Debug, Args)]
 struct ConvertArgs {
     /// Checkpoint folder or hf://OWNER/MODEL[@REVISION].
     ///
-    /// A folder holds config.json, safetensors and tokenizer files. Models of the Hugging Face Hub are read from its cache, or over
-    /// the network without a copy (see HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE).
+    /// A folder holds config.json, safetensors and tokenizer files. Models on the Hugging Face Hub are read from the
+    /// local cache, or streamed without storing a copy. The environment variables HF_TOKEN, HF_HOME, HF_HUB_CACHE,
+    /// HF_ENDPOINT and HF_HUB_OFFLINE apply.
     #[arg(value_hint = ValueHint::AnyPath)]
     src: PathBuf,
-    /// Output file or folder; may contain {ftype}.
+    /// Output file or folder; {ftype} stands for the file type.
     ///
     /// A path that ends with / is a folder, which is created. By default the file is named after the model and written to the
     /// current folder.
@@ -143,15 +144,17 @@ struct ConvertArgs {
 struct MergeArgs {
     /// Merge a LoRA or DoRA adapter (repeatable).
     ///
-    /// ADAPTER is a folder or hf://OWNER/ADAPTER[@REVISION] in the format of PEFT (adapter_config.json, adapter_model.safetensors), or
-    /// a LoRA adapter of mlx-lm (adapters.safetensors). SCALE defaults to 1. Several adapters are merged in their order. Weights are
-    /// rounded once, to their type in the file. Metadata and tokenizer are those of the checkpoint; see --lora-tokenizer.
+    /// ADAPTER is a folder or hf://OWNER/ADAPTER[@REVISION] in the format of PEFT (adapter_config.json,
+    /// adapter_model.safetensors), or a LoRA adapter of mlx-lm (adapters.safetensors). SCALE defaults to 1. Several
+    /// adapters are merged in the given order. Weights are rounded once, to their type in the file. Metadata and
+    /// tokenizer are taken from the checkpoint; see --lora-tokenizer.
     #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter)]
     lora: Vec<LoraArg>,
-    /// Use the tokenizer of the adapter, with --lora.
+    /// Use the tokenizer of the adapter (requires --lora).
     ///
-    /// Takes its chat template too, and its embeddings if the vocabulary was resized. This corresponds to
-    /// `resize_token_embeddings`, `merge_and_unload` and `tokenizer.save_pretrained`. The last adapter with a tokenizer wins.
+    /// Also uses the adapter's chat template, and its embeddings if the vocabulary was resized. The result is the same
+    /// as calling `resize_token_embeddings`, `merge_and_unload` and `tokenizer.save_pretrained` in Python. The last
+    /// adapter with a tokenizer wins.
     #[arg(long, requires = "lora", hide_short_help = true)]
     lora_tokenizer: bool,
 }
@@ -161,12 +164,12 @@ struct MergeArgs {
 struct ProjectorArgs {
     /// Also write the vision or audio projector.
     ///
-    /// Its file is named like the model's, with the prefix `mmproj-`.
+    /// The file is named like the model file, with the prefix `mmproj-` and its own file type.
     #[arg(long, conflicts_with = "RecipeArgs", hide_short_help = true)]
     with_mmproj: bool,
-    /// Set the file type of the projector, with --with-mmproj.
+    /// Set the file type of the projector (requires --with-mmproj).
     ///
-    /// Default: the first --type if it is a float or q8_0, otherwise f16.
+    /// Default: the first --type if it is a float type or q8_0, otherwise f16.
     #[arg(long, value_name = "TYPE", requires = "with_mmproj", value_parser = values::file_type(), hide_possible_values = true, hide_short_help = true)]
     mmproj_type: Option<&'static Recipe>,
 }
@@ -174,15 +177,15 @@ struct ProjectorArgs {
 /// Options about checkpoints that are quantized.
 #[derive(Debug, Args)]
 struct QuantizedArgs {
-    /// Set the type of FP8 matrices: q8_0.
+    /// Set the type of FP8 matrices; only q8_0 is supported.
     ///
-    /// Goes with --type f32, f16 or bf16. q8_0 is nearly as large as FP8 and faster than floats.
+    /// Requires --type f32, f16 or bf16. q8_0 is about the same size as FP8 and is faster than the float types.
     #[arg(long, value_name = "DTYPE", value_parser = values::fp8_as(), hide_possible_values = true, conflicts_with = "recipe", hide_short_help = true)]
     fp8_as: Option<DType>,
     /// Keep quantized weights bit for bit if a ggml type can hold them.
     ///
-    /// Applies to GPTQ, AWQ, MLX and other quantized checkpoints, and overrides --type for these tensors. The report lists the
-    /// tensors and why others were converted. All scales are read first.
+    /// Applies to GPTQ, AWQ, MLX and other quantized checkpoints, and overrides --type for these tensors. The output
+    /// lists the tensors that were kept, and why others were converted.
     #[arg(long, conflicts_with = "RecipeArgs", hide_short_help = true)]
     repack: bool,
 }
@@ -233,8 +236,8 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
     let call = input.name_in(call);
     let folder = args.source.apply(&input.folder);
     if source::is_adapter(&folder) {
-        return Err(Failure::at(&args.src, "a LoRA adapter, expected a checkpoint")
-            .hint(["`gguf-convert adapter` converts adapters"]));
+        return Err(Failure::at(&args.src, "expected a checkpoint, found a LoRA adapter")
+            .hint(["use `gguf-convert adapter` to convert an adapter"]));
     }
     let adapters = args.merge.lora.iter().map(|lora| hub::input(&lora.adapter, wanted, ui));
     let adapters = adapters.collect::<Result<Vec<hub::Input>, Failure>>()?;
@@ -257,9 +260,7 @@ fn to_gguf(
     }
     if args.quantized.fp8_as.is_some() && !args.types.recipes().iter().all(|recipe| recipe.default.is_float())
     {
-        return Err(Failure::usage(
-            "--fp8-as requires --type f32, f16 or bf16; other types quantize all matrices",
-        ));
+        return Err(Failure::usage("--fp8-as requires --type f32, f16 or bf16"));
     }
     let settings = args.options.read(&args.recipe, args.other_settings())?;
     let adapters = args.merge.lora.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
@@ -286,9 +287,8 @@ fn to_gguf(
     let unwritten = merged_and_dropped(checkpoint, &open.dropped);
     if !adapters.is_empty() && !unwritten.is_empty() {
         open.notes.warnings.push(format!(
-            "{} tensor(s) that the adapter changes are not written; add --with-mmproj if they belong to a \
-            tower: {}",
-            unwritten.len(),
+            "{} of the adapter not written; add --with-mmproj if they belong to a vision tower or audio encoder: {}",
+            tensor::counted(unwritten.len(), "tensor"),
             tensor::list_names(&unwritten)
         ));
     }
@@ -364,8 +364,8 @@ impl ConvertArgs {
         match others.into_iter().find(|(is_given, _)| *is_given) {
             None => Ok(()),
             Some((_, other)) => {
-                let message = format!("--calibrate runs the whole model and does not go with {other}");
-                let hint = "use two steps: --type bf16 here, then gguf-quantize --calibrate";
+                let message = format!("--calibrate cannot be used with {other}");
+                let hint = "convert with --type bf16 first, then use gguf-quantize --calibrate";
                 Err(Failure::usage(message).hint([hint]))
             }
         }

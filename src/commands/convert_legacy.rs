@@ -23,7 +23,7 @@ use crate::{failure::Failure, ui::Ui};
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("legacy"),
-    about: "Convert a LLaMA file from before GGUF (ggml, ggmf, ggjt)",
+    about: "Convert a LLaMA file in a format older than GGUF (ggml, ggmf, ggjt)",
     examples: EXAMPLES,
     define: LegacyArgs::augment_args,
     run: |matches, ui| run(matches, &Parts::all(), ui),
@@ -35,14 +35,14 @@ Examples:
   gguf-convert legacy ggml-model-q4_0.bin llama.gguf --eps 1e-6
   gguf-convert legacy ggml-model-f16.bin llama.gguf --config Llama-2-7b --type q4_k_m
 
-Without --type, the blocks of the file are copied.";
+Without --type, the quantized blocks are copied.";
 
 #[derive(Debug, Args)]
 struct LegacyArgs {
-    /// File in a format from before GGUF, the first if there are parts.
+    /// ggml, ggmf or ggjt file; the first one if there are several parts.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Output file or folder; may contain {ftype}.
+    /// Output file or folder; {ftype} stands for the file type.
     #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -95,7 +95,7 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let args = Command::args::<LegacyArgs>(matches)?;
     if args.file.is_dir() {
         return Err(Failure::usage(format_args!(
-            "{}: a folder, expected a file from before GGUF",
+            "{}: expected a ggml, ggmf or ggjt file, found a folder",
             args.file.display()
         )));
     }
@@ -144,6 +144,6 @@ fn config(folder: &Path, options: &arch::Options) -> Result<Layout, Failure> {
     let layout = convert::resolve(&checkpoint, &options).map_err(failed)?;
     match layout.architecture {
         "llama" => Ok(layout),
-        other => Err(Failure::at(folder, format_args!("config of `{other}`, expected `llama`"))),
+        other => Err(Failure::at(folder, format_args!("expected a config of `llama`, found `{other}`"))),
     }
 }

@@ -40,23 +40,24 @@ Examples:
   gguf-convert adapter my-adapter adapter.gguf --base Llama-3.2-1B
   gguf-convert adapter my-adapter out/ --base Llama-3.2-1B --type f16
 
---type is f32 (the default), f16, bf16 or q8_0. To merge an adapter into its base model, use
+To merge an adapter into its base model, use
 `gguf-convert MODEL --lora ADAPTER`.";
 
 #[derive(Debug, Args)]
+#[command(mut_arg("types", |arg| arg.long_help("Set the output type, for example bf16.\n\nOne of f32 (the default), f16, bf16 and q8_0.")))]
 struct AdapterArgs {
     /// Adapter folder or hf://OWNER/ADAPTER[@REVISION].
     ///
     /// The format is that of PEFT (adapter_config.json, adapter_model.safetensors) or mlx-lm (adapters.safetensors).
     #[arg(value_hint = ValueHint::AnyPath)]
     dir: PathBuf,
-    /// Output file or folder; may contain {ftype}.
+    /// Output file or folder; {ftype} stands for the file type.
     #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
     out: Option<PathBuf>,
     /// Use MODEL as the base.
     ///
-    /// MODEL is the folder of the base model. Its config.json suffices; if it has weights, shapes are checked. Default: the base that
-    /// the adapter names, if it is a folder.
+    /// MODEL is the folder of the base model. The folder needs only config.json; if it also has weights, shapes are
+    /// checked. Default: the base model named in the adapter, if that is a local folder.
     #[arg(long, value_name = "MODEL", value_hint = ValueHint::DirPath)]
     base: Option<PathBuf>,
     #[command(flatten)]
@@ -85,7 +86,7 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let args = Command::args::<AdapterArgs>(matches)?;
     let mut types = args.types.recipes();
     if !types.iter().all(|recipe| is_of_converter(recipe)) {
-        return Err(Failure::usage("an adapter takes --type f32, f16, bf16 or q8_0"));
+        return Err(Failure::usage("expected --type f32, f16, bf16 or q8_0 for an adapter"));
     }
     if types.is_empty() {
         types.push(Recipe::from_name("F32").map_err(Failure::new)?);
@@ -118,7 +119,9 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let (stored, layout) = (adapter.adapter(), adapter.layout());
     let mut notes = Notes::of(&stored.notes, &[layout]);
     if !layout.warnings.is_empty() {
-        notes.notes.push("`gguf-convert BASE --lora ADAPTER --with-mmproj` merges all pairs".to_owned());
+        notes
+            .notes
+            .push("to merge all pairs, use `gguf-convert BASE --lora ADAPTER --with-mmproj`".to_owned());
     }
     let open = OpenInput {
         path: &args.dir,
@@ -151,7 +154,7 @@ fn base_of(args: &AdapterArgs, base: Option<&Folder>, adapter: &Checkpoint) -> R
             named => format!("{}, expected its base model `{named}`", adapter.format),
         };
         let is_mlx = adapter.format == source::MLX_ADAPTER;
-        let fuse = is_mlx.then_some("`mlx_lm.fuse` merges the two");
+        let fuse = is_mlx.then_some("to merge the two, use `mlx_lm.fuse`");
         let hint = "pass the base model's folder with --base; config.json is enough";
         return Err(Failure::at(base.path(), message).hint([hint]).hint(fuse));
     }

@@ -37,15 +37,15 @@ Examples:
   gguf-convert mmproj Qwen3-VL-4B --type f16
   gguf-convert mmproj Qwen3-VL-4B mmproj-qwen3-vl.gguf --type q8_0
 
-The output is the file for `--mmproj` of llama.cpp. `gguf-convert SRC --with-mmproj` writes model and
-projector in one run.";
+The output is for the option --mmproj of llama.cpp. `gguf-convert SRC --with-mmproj` writes both the
+model and the projector.";
 
 #[derive(Debug, Args)]
 struct MmprojArgs {
     /// Checkpoint folder or hf://OWNER/MODEL[@REVISION].
     #[arg(value_hint = ValueHint::AnyPath)]
     src: PathBuf,
-    /// Output file or folder; may contain {ftype}.
+    /// Output file or folder; {ftype} stands for the file type.
     #[arg(value_hint = ValueHint::AnyPath, value_parser = output_parser())]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -45,10 +45,11 @@ Examples:
   gguf-convert export model-Q8_0.gguf folder --type bf16
   gguf-convert export model-BF16.gguf folder --dry-run
 
---type is bf16 (the default), f16 or f32. The checkpoint converts back to the same tensors.
+Converting the checkpoint back to GGUF with the same type gives the same tensors.
 `gguf-convert architectures` lists the architectures that can be exported.";
 
 #[derive(Debug, Args)]
+#[command(mut_arg("types", |arg| arg.long_help("Set the output type, for example bf16.\n\nOne of bf16 (the default), f16 and f32.")))]
 struct ExportArgs {
     /// GGUF file, or any shard of a split model.
     #[arg(value_hint = ValueHint::FilePath)]
@@ -60,7 +61,7 @@ struct ExportArgs {
     types: TypeArgs,
     /// Limit each shard to SIZE of tensor data.
     ///
-    /// SIZE is in bytes, or has a unit: K, M, G (powers of 1000) or KiB, MiB, GiB.
+    /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB.
     #[arg(long, alias = "shard-bytes", value_name = "SIZE", value_parser = parse_size)]
     split_max_size: Option<u64>,
     /// Convert NaNs and infinities instead of failing.
@@ -68,7 +69,7 @@ struct ExportArgs {
     allow_nonfinite: bool,
     /// Use N threads.
     ///
-    /// Default: one per core. The output does not depend on it.
+    /// Default: one per core. The output does not depend on the number of threads.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -79,7 +80,7 @@ fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
     let dtype = match &args.types.recipes()[..] {
         [] if args.types.types.is_empty() => DType::BF16,
         [recipe] if recipe.default.is_float() => recipe.default,
-        _ => return Err(Failure::usage("export takes one --type: f32, f16 or bf16")),
+        _ => return Err(Failure::usage("expected one --type for export: f32, f16 or bf16")),
     };
     let failed = |error: ExportError| {
         let hint = hints::export(&error);

@@ -15,7 +15,7 @@ use crate::{
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("cpu"),
-    about: "Show the CPU levels of this machine and the one in use",
+    about: "Show the CPU feature levels of this machine",
     examples: EXAMPLES,
     define: CpuArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
@@ -52,6 +52,6 @@ fn run(args: CpuArgs, ui: &Ui) -> Result<(), Failure> {
         };
         let _ = writeln!(text, "{name:8} {state}");
     }
-    let _ = writeln!(text, "set {LEVEL_VARIABLE} to force one");
+    let _ = writeln!(text, "set {LEVEL_VARIABLE} to force a level");
     ui.data(&text)
 }

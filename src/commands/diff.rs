@@ -38,8 +38,8 @@ Examples:
   gguf-inspect diff model-BF16.gguf model-Q4_K_M.gguf --json | jq .tensors
 
 A line starts with - if only A has the item, + if only B has it, ~ if it differs. The error of a
-tensor is sqrt(sum (b - a)^2 / sum a^2). Chat templates and other long texts are compared line by
-line. The order of keys and tensors, sharding and byte order do not matter.
+tensor is sqrt(sum (b - a)^2 / sum a^2). Chat templates and other long strings are compared line by
+line. The order of keys and tensors, the division into shards and the byte order are ignored.
 
 Exit codes: 0 no difference, 1 differences found, 2 usage error.";
 

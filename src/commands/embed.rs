@@ -36,9 +36,9 @@ Examples:
   gguf-eval embed bert.gguf --pooling mean --text lines.txt
   gguf-eval embed reranker.gguf --prompt 'what is a llama?\\tA llama is an animal.'
 
-Each text gives one line of numbers; with --pooling none, each token gives one. A reranker prints its
-scores. A tab (\\t in --prompt) separates question and answer. Texts that exceed the model's
-position embeddings are an error. The token type is always 0, as in llama-embedding.";
+Prints one line of numbers per text, or per token with --pooling none. A reranker prints its scores.
+A tab (\\t in --prompt) separates question and answer. Texts that are longer than the model supports
+are an error. The token type is always 0, as in llama-embedding.";
 
 /// [`Pooling`] as an argument.
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -66,7 +66,7 @@ fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
         |key: &str| args.prefix.is_empty() || args.prefix.iter().any(|start| key.starts_with(start));
     let wanted: Metadata = file.metadata().iter().filter(|(key, _)| is_wanted(key)).cloned().collect();
     if wanted.is_empty() && !args.prefix.is_empty() {
-        return Err(Failure::at(&args.file, "no key with this prefix"));
+        return Err(Failure::at(&args.file, "no metadata key has this prefix"));
     }
     let text = pretty_json(&to_json(&wanted))?;
     match &args.output {

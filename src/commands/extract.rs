@@ -56,7 +56,7 @@ struct ExtractArgs {
     /// Overwrite existing outputs.
     #[arg(long)]
     force: bool,
-    /// Print the plan without writing anything.
+    /// Show what would be written, without writing.
     #[arg(long)]
     dry_run: bool,
     /// Print the result as JSON.
@@ -97,7 +97,7 @@ fn run(args: ExtractArgs, ui: &Ui) -> Result<(), Failure> {
         }
     };
     if format == Format::Npy && args.tensors.len() > 1 {
-        return Err(Failure::usage("an .npy file holds one tensor; use .safetensors for several"));
+        return Err(Failure::usage("an .npy file can hold only one tensor; use .safetensors for several"));
     }
     let model = open_model(&args.file)?;
     let mut parts: Vec<Part<'_>> = Vec::new();
@@ -140,7 +140,7 @@ fn part<'a>(args: &ExtractArgs, format: Format, model: &'a Model, name: &str) ->
     let Some((file, info)) = model.tensor(name) else {
         let names = model.tensors().map(|(_, info)| info.name.as_str());
         let near = names.max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
-        let hint = near.map(|near| format!("the nearest name is `{near}`"));
+        let hint = near.map(|near| format!("did you mean `{near}`?"));
         return Err(Failure::at(&args.file, format_args!("unknown tensor `{name}`")).hint(hint));
     };
     let has_none = info.dtype == DType::BF16 && format == Format::Npy;

@@ -43,11 +43,12 @@ Examples:
   gguf-inspect fit models/ --memory 24GB --context 32768 --parallel 4
   gguf-inspect fit model-Q4_K_M.gguf --context 8192,32768,131072 --kv-type q8_0
 
-Weights, KV cache and recurrent states are counted as llama.cpp allocates them, for grouped heads,
-sliding windows and latent attention too. Compute buffers are estimated for flash attention and a
-single device. Memory of the driver and of other programs is not included. --context applies to each
-of the --parallel sequences. --kv-type is f32, f16, bf16, q8_0, q5_0, q5_1, q4_0, q4_1 or iq4_nl. A
-GB is 1000 MB and a GiB is 1024 MiB; a graphics card of 16 GB has 16 GiB.";
+Weights, KV cache and recurrent states are counted as llama.cpp allocates them, including
+grouped-query attention, sliding windows and latent attention. Compute buffers are estimated for
+flash attention on a single device. Memory used by the driver and by other programs is not included.
+--context applies to each of the --parallel sequences. --kv-type is f32, f16, bf16, q8_0, q5_0,
+q5_1, q4_0, q4_1 or iq4_nl. 1 GB is 1000 MB and 1 GiB is 1024 MiB. A graphics card sold as 16 GB has
+16 GiB.";
 
 #[derive(Debug, Args)]
 struct FitArgs {
@@ -134,7 +135,8 @@ fn run(args: FitArgs, ui: &Ui) -> Result<(), Failure> {
     entries.sort_by_key(|entry| (entry.demand.weights, entry.path.clone()));
     ui.data(&if args.json { json(&entries, &args)? } else { text(&entries, &args) })?;
     let verdict = args.memory.filter(|_| best(&entries).is_none());
-    verdict.map_or(Ok(()), |memory| Err(Failure::new(format_args!("nothing fits {}", human_bytes(memory)))))
+    verdict
+        .map_or(Ok(()), |memory| Err(Failure::new(format_args!("no file fits in {}", human_bytes(memory)))))
 }
 
 fn open(path: &Path) -> Result<Model, Failure> {
@@ -190,9 +192,7 @@ fn models_in(folder: &Path, ui: &Ui) -> Result<Vec<PathBuf>, Failure> {
         });
         match kind {
             None => paths.push(path),
-            Some(kind) => {
-                ui.status(&format!("{name}: kind `{kind}`; count it in addition to a model using --with"))
-            }
+            Some(kind) => ui.status(&format!("{name}: `{kind}` file; use --with to add it to a model")),
         }
     }
     Ok(paths)
@@ -228,7 +228,7 @@ fn best(entries: &[Entry]) -> Option<(&Entry, &Fit)> {
 
 fn text(entries: &[Entry], args: &FitArgs) -> String {
     let has_states = entries.iter().flat_map(|entry| &entry.fits).any(|fit| fit.bytes.states > 0);
-    let mut header = vec!["file", "context", "weights", "keys, values"];
+    let mut header = vec!["file", "context", "weights", "KV cache"];
     header.extend(has_states.then_some("states"));
     header.extend(["compute", "total"]);
     header.extend(args.memory.is_some().then_some("longest context"));
@@ -252,7 +252,7 @@ fn text(entries: &[Entry], args: &FitArgs) -> String {
     let mut text = table(&rows, &(1..n_columns).collect::<Vec<_>>());
     if let Some((memory, (entry, fit))) = args.memory.zip(best(entries)) {
         text += &format!(
-            "\nthe largest that fits {} with {} tokens: {}, {}\n",
+            "\nlargest file that fits in {} with {} tokens: {}, {}\n",
             human_bytes(memory),
             fit.context,
             name(&entry.path),

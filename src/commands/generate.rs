@@ -33,7 +33,7 @@ Examples:
   gguf-eval generate model-it.gguf --chat --system 'Answer in French.' --prompt 'Hello!' --temperature 0.8
   gguf-eval generate vl.gguf --mmproj mmproj-vl.gguf --image cat.jpg --chat --prompt 'What is this?'
 
-The same call always generates the same text.";
+The same command always generates the same text.";
 
 #[derive(Debug, Args)]
 struct GenerateArgs {
@@ -55,12 +55,13 @@ struct GenerateArgs {
     mmproj: Option<PathBuf>,
     /// Show the model a PNG or JPEG image (repeatable).
     ///
-    /// Images replace `<__media__>` in the prompt, or come before it.
+    /// Images replace `<__media__>` in the prompt. Without this marker, they come before the prompt.
     #[arg(long, value_name = "FILE", requires = "mmproj")]
     image: Vec<PathBuf>,
     /// Use at most N tokens for each image.
     ///
-    /// Applies to models that choose the number by the size of the image. Fewer are faster and show fewer details.
+    /// Applies to models in which the number of tokens depends on the image size. Fewer tokens are faster but lose
+    /// detail.
     #[arg(long, value_name = "N", requires = "mmproj", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     image_tokens: Option<u32>,
     /// Generate at most N tokens.
@@ -142,7 +143,7 @@ fn run(args: GenerateArgs, ui: &Ui) -> Result<(), Failure> {
         let has_template = model.file().get("tokenizer.chat_template").is_some();
         let advice =
             if has_template && !args.chat { "; try --chat, which uses the file's chat template" } else { "" };
-        ui.warning(&format!("the model ended the text immediately{advice}"));
+        ui.warning(&format!("the model generated no tokens{advice}"));
     }
     let seconds = start.elapsed().as_secs_f64();
     // The first token waits for the whole prompt; the others say how fast one follows another.
@@ -176,7 +177,7 @@ fn prompt(model: &Model, args: &GenerateArgs, pictures: Option<&Pictures>) -> Re
             chat::render_chat(template.as_deref().ok_or(chat::ChatError::Absent)?, &chat, &settings)
         })?;
         let text = rendered.map_err(|error| {
-            Failure::at(&args.file, error).hint(["without --chat the prompt is passed on as it is"])
+            Failure::at(&args.file, error).hint(["omit --chat to pass the prompt unchanged"])
         })?;
         // A template that writes the first token itself wants no second.
         let has_first = !bos.is_empty() && text.starts_with(&bos);

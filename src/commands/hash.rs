@@ -30,7 +30,7 @@ use crate::{
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("hash"),
-    about: "Compute or verify SHA-256 digests of files and tensors",
+    about: "Compute or verify SHA-256 checksums of files and tensors",
     examples: EXAMPLES,
     define: HashArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
@@ -43,14 +43,14 @@ Examples:
   gguf-inspect hash --check SHA256SUMS
   gguf-inspect hash model.gguf --tensors
 
-The list has the format of sha256sum, which can verify it.";
+The output has the format of sha256sum, which can verify it.";
 
 #[derive(Debug, Args)]
 struct HashArgs {
     /// GGUF files; with --check they are named in LIST.
     #[arg(value_hint = ValueHint::FilePath, required_unless_present = "check", conflicts_with = "check")]
     files: Vec<PathBuf>,
-    /// Report each tensor as well.
+    /// Also report the quantization error of each tensor.
     ///
     /// Adds a line FILE:TENSOR for each tensor and a line FILE:* for all of them. A digest covers the data of the tensor only, in
     /// little-endian order, so metadata and the order of tensors do not matter. FILE:* is the digest of the lines (digest, name,
@@ -216,7 +216,10 @@ fn check(list: &Path, args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
     let mut known: (String, Vec<Line>) = (String::new(), Vec::new());
     for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.is_empty()) {
         let Some((name, expected)) = parse(text) else {
-            return Err(Failure::at(list, format_args!("line {}: expected a digest and a name", index + 1)));
+            return Err(Failure::at(
+                list,
+                format_args!("line {}: expected a checksum and a file name", index + 1),
+            ));
         };
         let found = match Path::new(&name).is_file() {
             true => Some(of_file(Path::new(&name), ui)?),
@@ -247,7 +250,10 @@ fn check(list: &Path, args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
     }
     match n_bad {
         0 => Ok(()),
-        _ => Err(Failure::at(list, format_args!("{n_bad} of {n_all} digests differ or are missing"))),
+        _ => Err(Failure::at(
+            list,
+            format_args!("{n_bad} of {n_all} files have a wrong checksum or are missing"),
+        )),
     }
 }
 

@@ -54,9 +54,9 @@ Examples:
   gguf-eval imatrix --merge *.part -o imatrix.gguf
   gguf-quantize model-BF16.gguf model-{ftype}.gguf iq2_xxs --imatrix imatrix.gguf
 
-The formats are those of llama-imatrix: GGUF or the older one (.dat). Tensors without data are
-reported, for example multi-token prediction layers and experts that received no token. The files of
-all parts merge to the same bytes as a single run.";
+The output format is that of llama-imatrix: GGUF, or the older .dat format. Tensors without data,
+for example multi-token prediction layers and experts that received no tokens, are reported. Merging
+the files of all parts gives the same bytes as a single run.";
 
 #[derive(Debug, Args)]
 struct ImatrixArgs {
@@ -94,9 +94,9 @@ struct ImatrixArgs {
     /// The text is divided into N parts. The file of part K is an input of --merge.
     #[arg(long, value_name = "K/N", conflicts_with_all = ["merge", "resume", "save_every", "json", "format"], hide_short_help = true)]
     part: Option<PartNumber>,
-    /// Merge the files of earlier runs.
+    /// Merge files of earlier runs.
     ///
-    /// These are importance matrices, which are added to each other and to that of this run, or the files of all parts of a run.
+    /// These are importance matrices, whose sums are added to those of this run, or the files that --part wrote.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "resume")]
     merge: Vec<PathBuf>,
     /// Save the output after every N chunks.
@@ -128,7 +128,9 @@ fn run(args: ImatrixArgs, ui: &Ui) -> Result<(), Failure> {
         Format::ALL.iter().find(|(name, _)| *name == args.format).map_or(Format::Gguf, |(_, format)| *format);
     if !args.force && !args.resume && args.output.exists() {
         let error = gguf::Error::Exists { path: args.output.clone() };
-        return Err(Failure::new(error).hint(["use --force to overwrite it or --resume to continue it"]));
+        return Err(
+            Failure::new(error).hint(["use --force to overwrite it, or --resume to continue the run"])
+        );
     }
     // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
     let inputs: Vec<&PathBuf> = args.file.iter().chain(&args.text).collect();
@@ -192,7 +194,7 @@ fn other_names(before: &Sums, added: &Sums) -> Option<String> {
     };
     let (missing, extra) = (only(before, added), only(added, before));
     let found = missing.map(|name| format!("`{}` is missing", printable(&name)));
-    found.or_else(|| extra.map(|name| format!("`{}` is only in this one", printable(&name))))
+    found.or_else(|| extra.map(|name| format!("only one of them has entry `{}`", printable(&name))))
 }
 
 /// Facts about a run that do not affect its sums.
@@ -283,7 +285,7 @@ fn report(
     for gap in gaps.iter().filter(|gap| !named.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
         match gap.experts.as_slice() {
-            [] => ui.warning(&format!("tensor `{name}`: no data, so it has no entry")),
+            [] => ui.warning(&format!("tensor `{name}`: no data; the entry is omitted")),
             experts => ui.warning(&format!("tensor `{name}`: no token was routed to experts {experts:?}")),
         }
     }
@@ -307,15 +309,16 @@ fn report(
 fn resumed(args: &ImatrixArgs, text: &Path) -> Result<(Sums, usize), Failure> {
     let path = &args.output;
     let failed = |message: String| {
-        Failure::at(path, message).hint(["a run can only be resumed with the same text and context length, \
-            in the GGUF format"])
+        Failure::at(path, message)
+            .hint(["expected the same text, context length and format (GGUF) as in the \
+            interrupted run"])
     };
     let sums = Sums::open(path).map_err(|error| not_an_imatrix(path, error))?;
     if sums.format != Format::Gguf {
-        return Err(failed("the older format does not record where a run stopped".to_owned()));
+        return Err(failed("the .dat format does not record the progress of a run".to_owned()));
     }
     if sums.chunk_tokens != args.context {
-        return Err(failed(format!("its chunks have {} tokens", sums.chunk_tokens)));
+        return Err(failed(format!("it has chunks of {} tokens", sums.chunk_tokens)));
     }
     if sums.datasets != [text.display().to_string()] {
         return Err(failed(format!("its text is {}", sums.datasets.join(", "))));
@@ -373,8 +376,10 @@ fn interrupted(output: &Path, format: Format, (n_saved, n_read, n): (usize, usiz
         _ if n_saved == 0 => {
             "the existing matrix is untouched; use --save-every N to save partial results".to_owned()
         }
-        Format::Gguf => format!("{n_saved} chunks are in {}; continue with --resume", output.display()),
-        _ => format!("{n_saved} chunks are in {}", output.display()),
+        Format::Gguf => {
+            format!("{n_saved} chunks are saved in {}; use --resume to continue", output.display())
+        }
+        _ => format!("{n_saved} chunks are saved in {}", output.display()),
     };
     Failure { message, ..Failure::interrupted() }.hint([hint])
 }

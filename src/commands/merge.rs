@@ -32,8 +32,8 @@ Examples:
   gguf-inspect merge model-00001-of-00003.gguf model.gguf
   gguf-inspect merge model-*-of-00003.gguf model.gguf
 
-The keys that describe shards are removed, so merging a split file restores it byte for byte.
-(llama-gguf-split keeps them, with a count of 0.)";
+The keys that describe shards are removed, so that merging a split file restores it byte for byte.
+llama-gguf-split keeps them with a count of 0.";
 
 #[derive(Debug, Args)]
 struct MergeArgs {
@@ -59,7 +59,7 @@ fn run(args: MergeArgs, ui: &Ui) -> Result<(), Failure> {
         if !shards.contains(&canonical) {
             let problem = format!("not a shard of the same model as {}", first.display());
             return Err(
-                Failure::at(path, problem).hint(["pass the shards of one model, and the file to write last"])
+                Failure::at(path, problem).hint(["pass the shards of one model, then the output file"])
             );
         }
     }

@@ -138,7 +138,10 @@ pub const BINARIES: &[Binary] = &[
     Binary { name: "gguf-convert", about: "Convert Hugging Face checkpoints to GGUF files" },
     Binary { name: "gguf-quantize", about: "Quantize GGUF files" },
     Binary { name: "gguf-inspect", about: "Show, check and edit GGUF files" },
-    Binary { name: "gguf-publish", about: "Build a model repository: GGUF files, metrics and a model card" },
+    Binary {
+        name: "gguf-publish",
+        about: "Build a model repository with GGUF files, measurements and a model card",
+    },
     Binary { name: "gguf-eval", about: "Run and evaluate GGUF files" },
 ];
 
@@ -277,7 +280,7 @@ fn parsed(
     called: &Path,
     arguments: Vec<OsString>,
 ) -> Result<(Option<&'static str>, ArgMatches), Failure> {
-    let unknown = || Failure::new(format_args!("`{binary}` is not a binary of this package"));
+    let unknown = || Failure::new(format_args!("`{binary}` is not a program of this package"));
     let mut definition = define(binary).ok_or_else(unknown)?;
     // Without arguments, `-h` is printed.
     if arguments.is_empty() || arguments.iter().any(|argument| argument == "-h") {

@@ -40,10 +40,9 @@ Examples:
   gguf-eval perplexity model.gguf --text wiki.test.raw --part 2/8 --output 2.part
   gguf-eval perplexity --merge *.part
 
-Perplexity is defined as in llama-perplexity: the text is cut into chunks, and the second half of
-each chunk is scored. llama-perplexity rounds activations to 8 bits before it multiplies them with
-quantized weights. Here they stay f32 unless --activations rounded is given, so the perplexity of
-quantized files is slightly lower.";
+Perplexity is computed as in llama-perplexity: the text is cut into chunks, and the second half of
+each chunk is scored. llama-perplexity rounds activations to 8 bits before it multiplies them by quantized weights. gguf-eval keeps them in f32 unless --activations rounded is given, so the
+perplexity of quantized files is slightly lower.";
 
 #[derive(Debug, Args)]
 struct PerplexityArgs {
@@ -132,7 +131,7 @@ fn run(args: PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
                 "text": sha256_of(text)?,
                 "context": args.chunks.context,
                 "stride": args.stride,
-                "predictions in a window": n_counted(&chunks),
+                "predictions in a chunk": n_counted(&chunks),
                 "activations": activations.name(),
             }),
             facts: serde_json::to_value(&facts).map_err(Failure::new)?,
@@ -158,7 +157,7 @@ fn merge(args: &PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
 pub(super) fn perplexity_of(parts: &[PartFile]) -> Result<Perplexity, Failure> {
     let mut perplexity = Perplexity::default();
     for part in parts {
-        let n_counted: usize = part.setting("predictions in a window")?;
+        let n_counted: usize = part.setting("predictions in a chunk")?;
         for found in part.payload_of(n_counted.saturating_mul(8))?.as_chunks::<8>().0 {
             perplexity.add(f64::from_le_bytes(*found));
         }

@@ -127,12 +127,10 @@ fn template(args: &PromptArgs, metadata: &Metadata, has_tools: bool) -> Result<(
             let prefix = format!("{KEY}.");
             let names: Vec<&str> = metadata.iter().filter_map(|(key, _)| key.strip_prefix(&prefix)).collect();
             let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            Failure::at(&args.file, format!("no template named `{name}`; named templates: {found}"))
+            Failure::at(&args.file, format!("unknown template `{name}`; named templates: {found}"))
         });
     }
     let of_tools = if has_tools { named("tool_use") } else { None };
     let plain = || text(KEY).map(|template| (KEY.to_owned(), template));
-    of_tools
-        .or_else(plain)
-        .ok_or_else(|| Failure::at(&args.file, format!("no chat template: `{KEY}` is missing")))
+    of_tools.or_else(plain).ok_or_else(|| Failure::at(&args.file, format!("missing metadata key `{KEY}`")))
 }

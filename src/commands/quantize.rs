@@ -43,7 +43,9 @@ pub const COMMAND: Command = Command {
             .arg_required_else_help(true)
             .args_conflicts_with_subcommands(true)
             .subcommand_negates_reqs(true)
-            .override_usage("gguf-quantize [OPTIONS] <IN> [OUT] <TYPE> [THREADS]")
+            .override_usage(
+                "gguf-quantize [OPTIONS] <IN> [OUT] <TYPE> [THREADS]\n       gguf-quantize <COMMAND>",
+            )
             .after_long_help(types_help(EXAMPLES))
     },
     run: |matches, ui| run(matches, &Parts::all(), ui),
@@ -64,9 +66,10 @@ Examples:
 }
 
 const EXAMPLES: &str = "\
-IN is a GGUF file, or the first shard of a split model. OUT is a file or folder and may contain
-{ftype}; by default the file is named after the model and written to the current folder. TYPE is a
-name or number; a comma-separated list writes several files in one pass. COPY changes no tensor.
+IN is a GGUF file or a shard of a split model. OUT is a file or folder and may contain {ftype},
+which becomes the file type; by default the file is named after the model and written to the current
+folder. TYPE is a name or number; a comma-separated list writes several files in one pass. COPY
+copies all tensors unchanged. THREADS is the same as --threads.
 
 Examples:
   gguf-quantize model-BF16.gguf model-Q4_K_M.gguf q4_k_m
@@ -81,19 +84,19 @@ Examples:
   gguf-quantize model-BF16.gguf model-Q4_K_M.gguf q4_k_m --calibrate chat.txt code.txt wiki.txt
   gguf-quantize model-BF16.gguf small.gguf q4_k_m --calibrate chat.txt --target-size 850MB
 
-Write ./NAME for a file that is named like a command.
+If a file has the same name as a command, pass it as ./NAME.
 
-Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted, 143 terminated, 129 hung up. An
-output appears under its name only when it is complete.";
+Exit codes: 0 success, 1 failure, 2 usage error, 129 SIGHUP, 130 SIGINT, 143 SIGTERM. An
+output file gets its final name only when it is complete.";
 
 #[derive(Debug, Args)]
 struct QuantizeArgs {
     /// Input, output, type and threads, as in the usage line.
     #[arg(value_name = "IN [OUT] TYPE [THREADS]", num_args = 1..=4, required = true, hide = true)]
     what: Vec<OsString>,
-    /// Set the file type, for example q4_k_m.
+    /// Set the output type, for example bf16.
     ///
-    /// Takes the place of TYPE.
+    /// Replaces the argument TYPE.
     #[arg(short = 't', long = "type", aliases = ["outtype", "ftype"], value_name = "TYPE", value_delimiter = ',', value_parser = values::output_type(), hide_possible_values = true)]
     types: Vec<&'static Recipe>,
     #[command(flatten)]
@@ -174,10 +177,10 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
             (None, types, threads(number)?)
         }
         [_, out, types] if parse_recipe(out).is_ok() && parse_recipes(types).is_ok() => {
-            let message = format!("`{out}` and `{types}` are both types: is `{out}` the output?");
+            let message = format!("`{out}` and `{types}` are both types; expected an output file");
             return Err(Failure::usage(message).hint([
-                format!("use commas between several types: `{out},{types}`"),
-                format!("for a file of that name use `./{out}`"),
+                format!("to write several types, separate them with commas: `{out},{types}`"),
+                format!("to use that name for a file, write `./{out}`"),
             ]));
         }
         [_, _, types] => (file(1), types, None),

@@ -28,7 +28,7 @@ use crate::{
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("recipe"),
-    about: "Extract the recipe of a local or remote GGUF file",
+    about: "Extract the recipe (tensor types) of a GGUF file",
     examples: EXAMPLES,
     define: RecipeArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
@@ -43,8 +43,8 @@ Examples:
   gguf-convert MODEL out.gguf --recipe theirs.json
 
 A recipe lists the type of each tensor. gguf-convert and gguf-quantize apply it to models with the
-same architecture and number of layers. The importance matrix is not part of a header: if one was
-used, pass yours with --imatrix.";
+same architecture and number of layers. A GGUF header does not contain the importance matrix. If one
+was used, pass yours with --imatrix.";
 
 #[derive(Debug, Args)]
 struct RecipeArgs {
@@ -62,7 +62,7 @@ struct RecipeArgs {
     /// Overwrite existing outputs.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Print the plan without writing anything.
+    /// Show what would be written, without writing.
     #[arg(long)]
     dry_run: bool,
     /// Print the result as JSON.
@@ -100,15 +100,15 @@ fn run(args: RecipeArgs, ui: &Ui) -> Result<(), Failure> {
     for dtype in facts.iter().map(|tensor| tensor.dtype.name()).filter(|name| !is_made(name)) {
         if let Some(count) = counts.get(dtype) {
             ui.detail(&format!(
-                "{count} tensors are {dtype}, which has no encoder: they are kept if the \
-                source has them in it"
+                "{count} tensors are {dtype}, which has no encoder: only tensors that already have this type \
+                    can be kept"
             ));
         }
     }
     let imatrix = metadata.get("quantize.imatrix.file").and_then(Value::as_str);
     if let Some(imatrix) = imatrix {
         ui.note(&format!(
-            "{}: made with the importance matrix `{}`; pass yours with --imatrix",
+            "{}: the file was made with the importance matrix `{}`; pass yours with --imatrix",
             args.file,
             crate::ui::printable(imatrix)
         ));
@@ -159,11 +159,11 @@ fn recipe_of(metadata: &Metadata, facts: &[TensorFacts<'_>], ui: &Ui) -> Result<
         return Ok(recipe);
     }
     let guessed = of_id(stored_file_type(&Metadata::new(), facts) & !GUESSED)
-        .ok_or_else(|| "no file type for its tensors".to_owned())?;
-    let why = stated.map_or("`general.file_type` is missing".to_owned(), |id| {
+        .ok_or_else(|| "no file type matches its tensors".to_owned())?;
+    let why = stated.map_or("missing metadata key `general.file_type`".to_owned(), |id| {
         format!("unknown `general.file_type` {id}")
     });
-    ui.note(&format!("{why}: {} is that of most tensors", guessed.name));
+    ui.note(&format!("{why}: using {}, the type of most tensors", guessed.name));
     Ok(guessed)
 }
 
@@ -189,13 +189,13 @@ fn remote(address: &str, ui: &Ui) -> Result<Headers, Failure> {
         let header = fetch(address, ui)?;
         let n_shards = header.get(SPLIT_COUNT_KEY).and_then(Value::as_u64).unwrap_or(1);
         if n_shards > 1 {
-            let message = format!("{address}: one of {n_shards} shards, but its name has no shard number");
+            let message = format!("{address}: shard of {n_shards} without a shard number in its name");
             return Err(Failure::new(message));
         }
         return Ok(Headers { metadata: header.metadata().clone(), tensors: tensors_of(&header).collect() });
     };
     if query.is_some() {
-        let message = format!("{path}: shard {no} of {count} has a separate URL");
+        let message = format!("{path}: shard {no} of {count} needs a separate URL");
         return Err(Failure::new(message).hint(["use a URL without `?`, or local files"]));
     }
     let mut headers = Headers { metadata: Metadata::new(), tensors: Vec::new() };

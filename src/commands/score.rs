@@ -35,8 +35,9 @@ Examples:
   gguf-eval score model.gguf --winogrande winogrande-debiased-eval.csv
   gguf-eval score model.gguf --multiple-choice mmlu-validation.bin --tasks 200 --json
 
-Files, order of tasks and scores are those of llama-perplexity. A HellaSwag task has six lines:
-context, index of the right ending (from 0), four endings. A Winogrande task is one line:
+File formats, order of tasks and scores are the same as in llama-perplexity. A HellaSwag task has
+six lines: the context, the index of the correct ending (from 0), and four endings. A Winogrande
+task is one line:
 index,sentence with _,first,second,1 or 2 (the last line counts only if an empty line follows).
 Multiple-choice files are binary.";
 
@@ -81,7 +82,11 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
             (_, Some(path), _) => {
                 let tasks = Winogrande::parse(&read(path)?, n_tasks);
                 if tasks.n_passed_over() > 0 {
-                    ui.warning(&format!("{}: {} lines are not tasks", path.display(), tasks.n_passed_over()));
+                    ui.warning(&format!(
+                        "{}: {} lines are not valid tasks",
+                        path.display(),
+                        tasks.n_passed_over()
+                    ));
                 }
                 ("winogrande", path, Box::new(tasks))
             }
@@ -89,7 +94,7 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
                 let tasks = MultipleChoice::parse(&read(path)?, n_tasks).map_err(|error| at(path, error))?;
                 ("multiple-choice", path, Box::new(tasks))
             }
-            _ => return Err(Failure::usage("missing file of tasks")),
+            _ => return Err(Failure::usage("missing task file")),
         };
     if tasks.n_tasks() == 0 {
         return Err(Failure::at(path, "no tasks"));
@@ -115,7 +120,7 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
     } else {
         let [low, high] = score.interval.map(|bound| bound * 100.0);
         format!(
-            "{name} {:.4} % ± {:.4} [{low:.4} %, {high:.4} %] ({} of {} tasks right, {:.1} % by chance)\n",
+            "{name} {:.4} % ± {:.4} [{low:.4} %, {high:.4} %] ({} of {} tasks correct, {:.1} % by chance)\n",
             score.accuracy * 100.0,
             score.error * 100.0,
             score.n_right,

@@ -37,12 +37,12 @@ Examples:
   gguf-inspect set model.gguf --from metadata.json -o other.gguf
 
 TYPE is u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, str, or arr[TYPE] with a JSON list. It
-is optional for existing keys, which keep their type, and for keys that the specification or
-llama.cpp knows. @FILE stands for the contents of a file. New keys are added at the end. Problems
-that `gguf-inspect verify` would report about the new values are printed as warnings.
+is optional for existing keys, which keep their type, and for keys that the specification or llama.cpp
+defines. @FILE stands for the contents of a file. New keys are added at the end. Problems with the new
+values that `gguf-inspect verify` would report are printed as warnings.
 
-The file is changed in place if its header keeps its length. Otherwise it is rewritten next to the
-old one and replaces it. Tensor data is never changed.";
+The file is changed in place if the length of the header stays the same. Otherwise a new file is
+written, which then replaces the old one. Tensor data is never changed.";
 
 #[derive(Debug, Args)]
 struct SetArgs {
@@ -87,7 +87,7 @@ fn run(args: SetArgs, ui: &Ui) -> Result<(), Failure> {
         }
         let pre = metadata.get(PRE).filter(|pre| pre_before.as_ref() != Some(pre)).and_then(Value::as_str);
         if let Some(pre) = pre.filter(|pre| !arch::vocab::pre_names().any(|known| known == *pre)) {
-            ui.warning(&format!("`{PRE}`: llama.cpp does not load the pre-tokenizer `{pre}`"));
+            ui.warning(&format!("`{PRE}`: llama.cpp does not support the pre-tokenizer `{pre}`"));
         }
         Ok(())
     })
@@ -130,7 +130,7 @@ fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Failure> {
             }
             None => {
                 let example = example(key, typed, None);
-                return Err(wrong(format!("`{key}` is a new key: add its type, for example {example}")));
+                return Err(wrong(format!("`{key}` is a new key: specify its type, for example {example}")));
             }
         },
     };
@@ -153,8 +153,7 @@ fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Failure> {
         // The nearest f32 of the text itself, not of the nearest f64.
         ("f32", Ok(_)) => return Ok((key.to_owned(), Value::F32(value.parse().unwrap_or_default()))),
         ("f64", Ok(number)) => return Ok((key.to_owned(), Value::F64(number))),
-        _ => serde_json::from_str(&value)
-            .map_err(|_| wrong(format!("`{value}` is not a value of type {kind}")))?,
+        _ => serde_json::from_str(&value).map_err(|_| wrong(format!("`{value}` is not a valid {kind}")))?,
     };
     let value = value_of(&kind, &json).map_err(wrong)?;
     Ok((key.to_owned(), value))

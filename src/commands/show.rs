@@ -42,7 +42,7 @@ Examples:
   gguf-inspect show model.gguf --full | less
   gguf-inspect show model.gguf --json | jq '.metadata[\"general.architecture\"].value'
 
-Shapes are printed in the order of ggml: row length first.";
+Shapes are printed in ggml order: row length first.";
 
 #[derive(Debug, Args)]
 struct ShowArgs {
@@ -50,15 +50,15 @@ struct ShowArgs {
     file: PathBuf,
     /// Print the whole listing.
     ///
-    /// Long arrays and texts are not cut.
+    /// Long arrays and strings are not truncated.
     #[arg(long, conflicts_with = "json")]
     full: bool,
-    /// Leave out the list of tensors.
+    /// Do not print the list of tensors.
     #[arg(long, conflicts_with = "json")]
     no_tensors: bool,
     /// Print the result as JSON.
     ///
-    /// Arrays and texts are always complete.
+    /// Arrays and strings are always complete.
     #[arg(long)]
     json: bool,
 }

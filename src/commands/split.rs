@@ -49,7 +49,8 @@ struct SplitArgs {
     prefix: OsString,
     /// Limit each shard to SIZE of tensor data.
     ///
-    /// SIZE is in bytes, or has a unit: K, M, G (powers of 1000) or KiB, MiB, GiB. A shard holds at least one tensor.
+    /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB. A shard holds at
+    /// least one tensor.
     #[arg(long, alias = "max-size", value_name = "SIZE", value_parser = parse_size, required_unless_present = "split_max_tensors")]
     split_max_size: Option<u64>,
     /// Limit each shard to N tensors.
@@ -68,7 +69,7 @@ fn run(args: SplitArgs, ui: &Ui) -> Result<(), Failure> {
     let name = Path::new(&args.prefix).file_name().and_then(|name| name.to_str());
     if name.is_none() || ends_in_slash {
         return Err(Failure::usage(format_args!(
-            "`{}`: expected the start of a file name",
+            "`{}`: expected a file name prefix",
             args.prefix.to_string_lossy()
         )));
     }

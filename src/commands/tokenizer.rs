@@ -36,8 +36,9 @@ Examples:
   gguf-inspect tokenizer model.gguf --against Llama-3.2-1B
   gguf-inspect tokenizer model.gguf --against Llama-3.2-1B --text wiki.test.raw
 
-Without --against, the output has one line per token: its ID and its text. With --against, the token
-IDs of llama.cpp are reported separately: for some pre-tokenizers it only approximates the original.";
+Without --against, the output has one line per token: its id and its text. With --against, the token
+ids of llama.cpp are reported separately, because for some pre-tokenizers llama.cpp only
+approximates the original.";
 
 /// Encoded where no text is given: scripts, code, whitespace, digits, emoji, marks.
 const TEXT: &str = include_str!("tokenizer_text.txt");
@@ -176,7 +177,7 @@ fn library(source: &Path) -> Result<(PathBuf, tokenizers::Tokenizer), Failure> {
     let path = if source.is_dir() { source.join("tokenizer.json") } else { source.to_owned() };
     if !path.is_file() {
         return Err(Failure::at(&path, "missing file")
-            .hint(["comparing needs a tokenizer.json; transformers can write one from other files"]));
+            .hint(["the comparison needs a tokenizer.json; save one with transformers"]));
     }
     let mut tokenizer = tokenizers::Tokenizer::from_file(&path).map_err(|error| Failure::at(&path, error))?;
     tokenizer.with_padding(None);

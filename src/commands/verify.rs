@@ -47,7 +47,7 @@ Examples:
   gguf-inspect verify model-Q4_K_M.gguf --against model-BF16.gguf --json
   gguf-inspect verify model-Q4_K_M-00001-of-00003.gguf --only structure,blocks
 
-Unknown architectures, tokenizers and types are reported, but are not errors.
+Unknown architectures, tokenizers and types are reported, but do not count as errors.
 
 Exit codes: 0 no errors (warnings are possible), 1 errors found, 2 usage error.";
 
@@ -60,11 +60,12 @@ struct VerifyArgs {
     file: PathBuf,
     /// Compare with SRC.
     ///
-    /// SRC is what the file was made from: a checkpoint folder, hf://OWNER/MODEL[@REVISION] or a GGUF file. Every tensor is
-    /// converted again and compared, and so are special tokens, model keys and prompts of both chat templates.
+    /// SRC is what the file was made from: a checkpoint folder, hf://OWNER/MODEL[@REVISION] or a GGUF file. Every
+    /// tensor is converted again and compared. Special tokens, metadata keys and the prompts that the two chat
+    /// templates render are compared too.
     #[arg(long, value_name = "SRC", value_hint = ValueHint::AnyPath)]
     against: Option<PathBuf>,
-    /// Run only these checks, separated by commas.
+    /// Run only this comma-separated list of checks.
     #[arg(long, value_name = "CHECK", value_delimiter = ',')]
     only: Vec<Which>,
     /// Treat warnings as errors.
@@ -230,7 +231,7 @@ fn other_kind(metadata: &Metadata) -> Option<&str> {
 fn architecture(model: &Model) -> Check {
     let mut check = Check::new("architecture");
     if let Some(kind) = other_kind(model.metadata()) {
-        return check.skipped(&format!("kind `{kind}` has no checks"));
+        return check.skipped(&format!("no checks for files of kind `{kind}`"));
     }
     let name = match model.metadata().text("general.architecture") {
         Ok(Some(name)) => name,
@@ -247,7 +248,7 @@ fn architecture(model: &Model) -> Check {
         }
     };
     if model.tensors().count() == 0 {
-        return check.skipped("no tensors: a vocabulary");
+        return check.skipped("vocabulary without tensors");
     }
     check.summary = name.to_owned();
     let n_tensors = model.tensors().count();
@@ -259,10 +260,10 @@ fn architecture(model: &Model) -> Check {
     match eval::check_parts(model) {
         Ok(()) => {}
         Err(eval::Error::UnknownArchitecture { name }) if lacking.is_none() => {
-            return check.skipped(&format!("architecture `{name}` has no checks"));
+            return check.skipped(&format!("no checks for architecture `{name}`"));
         }
         Err(eval::Error::UnknownArchitecture { .. }) => {
-            check.summary += ", only names of tensors: no graph for it";
+            check.summary += ", only tensor names: `gguf-eval` does not run the architecture";
         }
         // Named above.
         Err(eval::Error::MissingTensor { name })
@@ -311,7 +312,8 @@ fn wrong_lengths(model: &Model, name: &str) -> Vec<Finding> {
     let wrong = |(_, info): (&File, &gguf::TensorInfo)| {
         let layer = info.name.strip_prefix("blk.")?.strip_suffix(".ffn_down.weight")?.parse().ok()?;
         let (expected, found) = (width(layer)?, info.shape.row_elems());
-        let message = format!("tensor `{}` has rows of {found} elements, `{key}` is {expected}", info.name);
+        let message =
+            format!("tensor `{}`: expected rows of {expected} elements (`{key}`), found {found}", info.name);
         (expected != found).then(|| Finding::error("tensor_shape", message))
     };
     model.tensors().filter_map(wrong).collect()
@@ -360,7 +362,7 @@ fn tokenizer_findings(metadata: &Metadata, embedding: Option<tensor::Shape>) -> 
     if let Some(rows) =
         embedding.map(|shape| shape.dim(1)).filter(|rows| tokens > 0 && *rows != tokens as u64)
     {
-        let message = format!("`token_embd.weight` has {rows} rows for {tokens} tokens");
+        let message = format!("`token_embd.weight`: expected {tokens} rows, one per token, found {rows}");
         found.push(Finding::error("tokenizer_length", message));
     }
     Some(found)
@@ -386,9 +388,8 @@ fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
             check.push(Finding::error("file_type", format!("unknown `general.file_type` {id}")));
         }
         StatedType::Differs { name, expected, found } => {
-            let message = format!(
-                "`general.file_type` is {name}, with weights in {expected}; most weights are {found}"
-            );
+            let message =
+                format!("`general.file_type` is {name}, which uses {expected}, but most weights are {found}");
             check.push(Finding::error("file_type", message));
         }
         StatedType::WithoutOwn { name, expected, found } => {
@@ -399,14 +400,13 @@ fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
         }
         StatedType::Chosen { name, found } => {
             let message = format!(
-                "`general.file_type` is {name}, which set the target size; calibration chose the types, {found} for most weights"
+                "`general.file_type` is {name}, which set the target size; calibration chose {found} for most weights"
             );
             check.summary = name.to_owned();
             check.push(Finding::note("file_type", message));
         }
         StatedType::OfOther { name, other } => {
-            let message =
-                format!("`general.file_type` is {name}; the types of all tensors are those of {other}");
+            let message = format!("`general.file_type` is {name}, but the tensor types are those of {other}");
             check.push(Finding::warning("file_type", message));
         }
         _ => {}

@@ -40,11 +40,10 @@ pub const COMMAND: Command = Command {
 const EXAMPLES: &str = "\
 Examples:
   gguf-convert vocab Llama-3.2-1B llama-vocab.gguf
-  gguf-convert vocab hf://meta-llama/Llama-3.2-1B --dry-run
-
---type (f32, f16, bf16 or q8_0) is only noted in the file. By default it is that of the weights.";
+  gguf-convert vocab hf://meta-llama/Llama-3.2-1B --dry-run";
 
 #[derive(Debug, Args)]
+#[command(mut_arg("types", |arg| arg.long_help("Set the output type, for example bf16.\n\nOne of f32, f16, bf16 and q8_0. It only sets `general.file_type`. Default: the type of the weights.")))]
 struct VocabArgs {
     /// Checkpoint folder or hf://OWNER/MODEL[@REVISION].
     ///
@@ -87,7 +86,7 @@ fn run(args: VocabArgs, ui: &Ui) -> Result<(), Failure> {
     let file_type = match &args.types.recipes()[..] {
         [] => None,
         [recipe] if is_of_converter(recipe) => Some(recipe.file_type),
-        _ => return Err(Failure::usage("vocab takes one --type: f32, f16, bf16 or q8_0")),
+        _ => return Err(Failure::usage("expected one --type for vocab: f32, f16, bf16 or q8_0")),
     };
     let input = hub::input(&args.src, hub::Wanted { weights: false, keep: false, out: None }, ui)?;
     let options = args.arch.options(&args.naming, ui)?;

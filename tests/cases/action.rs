@@ -47,12 +47,12 @@ fn action_reports_worse_only_for_a_worse_result() {
     assert!(code == Some(0) && annotation.is_empty() && summary.contains("\"is_worse\": false"), "{summary}");
     let (code, annotation, summary) = run(&sandbox, "q2.gguf", "a.gguf", "text.txt");
     assert_eq!(code, Some(1));
-    assert!(annotation.contains("::q2.gguf predicts worse than the baseline says"), "{annotation}");
+    assert!(annotation.contains("::q2.gguf is worse than the baseline allows"), "{annotation}");
     assert!(summary.contains("\"is_worse\": true"), "{summary}");
     for (file, base, text, problem) in [
         ("none.gguf", "a.gguf", "text.txt", "none.gguf: cannot open"),
-        ("a.gguf", "a.gguf", "other.txt", "expected the text of the baseline"),
-        ("a.gguf", "", "text.txt", "missing --base: the baseline has a divergence"),
+        ("a.gguf", "a.gguf", "other.txt", "the text differs from the text of the baseline"),
+        ("a.gguf", "", "text.txt", "missing --base: the baseline has a KL divergence"),
     ] {
         let (code, annotation, summary) = run(&sandbox, file, base, text);
         assert!(code.is_some_and(|code| code != 0));

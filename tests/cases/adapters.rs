@@ -100,7 +100,7 @@ fn adapters_of_changed_bases_are_refused() {
         let sandbox = llama(&more);
         let key = more.as_object().unwrap().keys().next().unwrap();
         for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
-            refused(&ran, &["adapter_config.json: ", key]);
+            refused(&ran, &["`adapter_config.json`: ", key]);
         }
     }
     // PEFT lowers the case of some names. MiCA takes B from the base model's weights and leaves these alone.
@@ -236,7 +236,7 @@ fn adapter_names_of_every_release_resolve() {
     }
     rename(&sandbox, WEIGHTS, "q_proj.lora_A.default", "q_proj.lora_A.second");
     for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
-        refused(&ran, &["tensors of 2 adapters in one file: `default`, `second`"]);
+        refused(&ran, &["the file contains 2 adapters: `default`, `second`"]);
     }
 }
 
@@ -291,8 +291,7 @@ fn vision_pairs_of_adapter_are_dropped_by_name() {
     let name = "model.vision_tower.encoder.layers.0.self_attn.q_proj";
     let sandbox = gemma3("model.language_model.layers.0.mlp.up_proj", name);
     let ran = succeed(adapter_file(&sandbox));
-    let warning =
-        format!("warning: 1 pair(s) left out, an adapter file has no place for them: `{name}.weight`\n");
+    let warning = format!("an adapter file cannot hold these pairs, which are omitted: `{name}.weight`\n");
     assert!(ran.stderr.contains(&warning) && ran.stderr.contains("--with-mmproj"), "{}", ran.stderr);
     let names: Vec<String> = values(&sandbox, "out/adapter.gguf").into_keys().collect();
     assert_eq!(names, ["blk.0.ffn_up.weight.lora_a", "blk.0.ffn_up.weight.lora_b"]);
@@ -339,14 +338,11 @@ fn mlx_adapters_equal_transposed_peft_adapters() {
     for (config, message) in [
         (json!({"fine_tune_type": "dora", "lora_parameters": {"scale": 20.0}}), "`fine_tune_type` is dora"),
         (json!({"fine_tune_type": "full"}), "`fine_tune_type` is full"),
-        (
-            json!({"lora_parameters": {"rank": 4}}),
-            "`lora_parameters.scale` of adapter_config.json is missing",
-        ),
+        (json!({"lora_parameters": {"rank": 4}}), "missing `lora_parameters.scale` in adapter_config.json"),
     ] {
         write_json(&sandbox, CONFIG, &config);
         for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
-            refused(&ran, &["an MLX adapter: ", message, "hint: merge it with `mlx_lm.fuse`"]);
+            refused(&ran, &["MLX adapter: ", message, "hint: merge it with `mlx_lm.fuse`"]);
         }
     }
 }
@@ -359,7 +355,7 @@ fn pairs_of_one_matrix_twice_are_refused() {
     sandbox.write_tensors(WEIGHTS, &tensors);
     refused(
         &merge(&sandbox, &[]),
-        &["both change `model.layers.0.self_attn.q_proj.weight`", "hint: the file holds"],
+        &["both change `model.layers.0.self_attn.q_proj.weight`", "hint: the file contains"],
     );
     refused(&adapter_file(&sandbox), &["both become `blk.0.attn_q.weight.lora_a`"]);
     assert!(sandbox.outputs().is_empty());
@@ -373,7 +369,7 @@ fn ranks_of_another_config_are_refused() {
         for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
             refused(
                 &ran,
-                &["rank 4, expected ", " by adapter_config.json", "hint: the config and the weights"],
+                &["expected rank ", " from adapter_config.json", "hint: use the config and the weights"],
             );
         }
     }
@@ -387,7 +383,7 @@ fn norms_that_runtimes_do_not_apply_are_named() {
     tensors.insert("base_model.model.model.layers.0.input_layernorm.weight".to_owned(), floats(7, &[64]));
     sandbox.write_tensors(WEIGHTS, &tensors);
     let ran = succeed(adapter_file(&sandbox));
-    ran.says("note: 1 norm(s) are in the file, but llama.cpp applies only pairs");
+    ran.says("note: llama.cpp ignores norms in an adapter file");
     ran.says("`model.layers.0.input_layernorm.weight`");
     assert!(values(&sandbox, "out/adapter.gguf").contains_key("blk.0.attn_norm.weight"));
 
@@ -401,7 +397,7 @@ fn norms_that_runtimes_do_not_apply_are_named() {
     sandbox.write_tensors(WEIGHTS, &tensors);
     write_json(&sandbox, CONFIG, &config(&json!({})));
     let ran = succeed(adapter_file(&sandbox));
-    ran.says("warning: 1 tensor(s) of norms left out");
+    ran.says("warning: an adapter file cannot hold these norm tensors");
     let names: Vec<String> = values(&sandbox, "out/adapter.gguf").into_keys().collect();
     assert_eq!(names, ["blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"]);
 }
@@ -414,10 +410,7 @@ fn lfs_pointers_are_named_as_such() {
         fs::remove_file(sandbox.path(WEIGHTS)).unwrap();
         fs::write(sandbox.path("adapter").join(name), pointer).unwrap();
         for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
-            refused(
-                &ran,
-                &[&format!("`{name}` is a Git LFS pointer"), "hint: run `git lfs pull` in the folder"],
-            );
+            refused(&ran, &[&format!("`{name}` is a Git LFS pointer"), "hint: run `git lfs pull`"]);
         }
     }
     let sandbox = llama(&json!({}));
@@ -436,7 +429,7 @@ fn empty_adapter_tensors_name_zero3() {
     tensors.insert(name.to_owned(), ("F32".to_owned(), vec![0], Vec::new()));
     sandbox.write_tensors(WEIGHTS, &tensors);
     for ran in [merge(&sandbox, &[]), adapter_file(&sandbox)] {
-        refused(&ran, &[&format!("1 empty tensor(s): `{name}`"), "ZeRO-3", "`zero_to_fp32.py`"]);
+        refused(&ran, &[&format!("1 tensor without data: `{name}`"), "ZeRO-3", "`zero_to_fp32.py`"]);
     }
 }
 
@@ -448,7 +441,7 @@ fn pairs_of_a_rerankers_output_are_refused() {
     sandbox.write_tensors(WEIGHTS, &pair("base_model.model.lm_head", 4, [shape[0], shape[1]]));
     write_json(&sandbox, CONFIG, &config(&json!({})));
     let ran = sandbox.convert(&words("adapter adapter out/x.gguf --base qwen3-reranker-untied"));
-    refused(&ran, &["adapter of `lm_head.weight`: the file holds two rows", "--lora ADAPTER"]);
+    refused(&ran, &["adapter of `lm_head.weight`: the file contains only two rows", "--lora ADAPTER"]);
 }
 
 /// `W + alpha / r * b @ a` of the file is the merged matrix: transposed matrices, moved columns, scaled values.

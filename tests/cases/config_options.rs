@@ -29,7 +29,7 @@ fn option_notes(ran: &Output) -> Vec<&str> {
         .collect()
 }
 
-/// A metadata key of `out.gguf`, null if it is missing.
+/// A metadata key of `out.gguf`, null if missing.
 fn key(sandbox: &Sandbox, key: &str) -> Json {
     let json = succeed(sandbox.inspect(&["show", "out.gguf", "--json"])).json();
     json["metadata"][key]["value"].clone()
@@ -169,7 +169,7 @@ fn yarn_magnitude_uses_llama_cpp_key() {
     assert!(is_close(&scaling("llama", &sandbox)[0], 0.735_265_5), "{}", scaling("llama", &sandbox)[0]);
     // Latent attention has no key for it.
     let (_, ran) = convert("deepseek2", &[("/rope_parameters/attention_factor", json!(0.8))]);
-    assert!(ran.code == Some(0) && ran.stderr.contains("magnitude 0.8"), "{}", ran.stderr);
+    assert!(ran.code == Some(0) && ran.stderr.contains("magnitude in config.json is 0.8"), "{}", ran.stderr);
 }
 
 #[test]

@@ -72,21 +72,24 @@ fn other_file_kinds_are_named() {
         }
         if file != "imat.gguf" {
             let ran = sandbox.quantize(&["--imatrix", file, "base.gguf", "out.gguf", "q4_k_m"]);
-            failed(&ran, file, &format!("{kind}, expected an importance matrix"));
+            failed(&ran, file, &format!("expected an importance matrix, found {kind}"));
         }
     }
     let ran = sandbox.quantize(&words("--imatrix base.gguf base.gguf out.gguf q4_k_m"));
-    failed(&ran, "base.gguf", "a model, expected an importance matrix");
+    failed(&ran, "base.gguf", "expected an importance matrix, found a model");
 }
 
 #[test]
 fn broken_download_is_explained() {
     let sandbox = sandbox();
     for (file, hint) in [
-        ("cut.gguf", "hint: was the download or copy complete?"),
-        ("base.gguf.part1of2", "hint: it is a piece of a file"),
-        ("old.gguf", "hint: `gguf-convert old.gguf OUT --type q4_0` reads files from before GGUF"),
-        ("zeros.gguf", "hint: the download reserved the space and did not fill it"),
+        ("cut.gguf", "hint: the file may be truncated; download or copy it again"),
+        ("base.gguf.part1of2", "hint: the file is one piece of a larger file"),
+        (
+            "old.gguf",
+            "hint: to convert a file in a format older than GGUF, run `gguf-convert legacy old.gguf OUT`",
+        ),
+        ("zeros.gguf", "hint: the download did not complete"),
         ("lfs.gguf", "hint: run `git lfs pull`"),
     ] {
         failed(&sandbox.inspect(&["show", file]), file, hint);
@@ -116,7 +119,7 @@ fn error_names_the_file_that_holds_the_nan() {
         [&["good.gguf", "nan.gguf"][..], &["nan.gguf", "good.gguf"], &["good.gguf", "base.gguf", "nan.gguf"]]
     {
         let args = [&["compare"], files, &["--text", "text", "--context", "64", "--chunks", "1"]].concat();
-        failed(&sandbox.eval(&args), "nan.gguf", "is no finite number");
+        failed(&sandbox.eval(&args), "nan.gguf", "is not finite");
     }
     let ran = sandbox.eval(&words("imatrix nan.gguf --text text -o o.gguf --chunks 1 --context 64"));
     failed(&ran, "nan.gguf", "tensor");

@@ -1,4 +1,4 @@
-//! Pruned layers, and layers that predict more than the next token (MTP).
+//! Pruned layers, and layers for multi-token prediction (MTP).
 
 use crate::common::{Output, Sandbox, floats, succeed, verify, words};
 
@@ -131,11 +131,7 @@ fn announced_mtp_layer_without_weights_is_dropped() {
     for (name, trunk, key) in FAMILIES {
         let sandbox = checkpoint_without(name, (key, 1), |name| is_mtp(name, trunk));
         let ran = succeed(sandbox.convert(&[name, "out.gguf", "-t", "bf16"]));
-        assert!(
-            ran.stderr.contains("the config announces 1 layer(s) that predict more"),
-            "{name}: {}",
-            ran.stderr
-        );
+        assert!(ran.stderr.contains("config.json specifies MTP layers"), "{name}: {}", ran.stderr);
         let shown = succeed(sandbox.inspect(&["show", "out.gguf"])).stdout;
         let number = |end: &str| {
             let line = shown
@@ -242,5 +238,5 @@ fn unexecuted_layers_need_no_importance_data() {
     let ran = succeed(sandbox.publish(&[&publish[..], &more].concat()));
     ran.says("note: MTP layer 2 is not executed");
     let card = sandbox.text("pub/README.md");
-    assert!(card.contains("matrices of layers that do not run"), "{card}");
+    assert!(card.contains("matrices of MTP layers, which are not executed"), "{card}");
 }

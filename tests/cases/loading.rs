@@ -69,11 +69,11 @@ fn tensor_that_llama_cpp_requires_is_reported() {
         tensors
             .retain(|name, _| !(name.ends_with(".bias") && (name.contains("attn") || name.contains("mlp"))));
     });
-    assert_not_loaded(starcoder2, "missing_tensor", "tensor `blk.0.attn_output.bias` is missing");
+    assert_not_loaded(starcoder2, "missing_tensor", "missing tensor `blk.0.attn_output.bias`");
     let config = [(r#""use_conv_bias": true"#, r#""use_conv_bias": false"#)];
     let mamba =
         convert_changed("mamba", &config, |tensors| tensors.retain(|name, _| !name.ends_with("conv1d.bias")));
-    assert_not_loaded(mamba, "missing_tensor", "tensor `blk.0.ssm_conv1d.bias` is missing");
+    assert_not_loaded(mamba, "missing_tensor", "missing tensor `blk.0.ssm_conv1d.bias`");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn tied_embedding_is_written_as_output() {
     let olmo2 = convert_changed("olmo2", &config, |tensors| drop(tensors.remove("lm_head.weight")));
     assert_loaded(&olmo2);
     assert!(
-        olmo2.1.stderr.contains("the tied embedding is written as `output.weight` too"),
+        olmo2.1.stderr.contains("the tied embedding is also written as `output.weight`"),
         "{}",
         olmo2.1.stderr
     );

@@ -140,7 +140,8 @@ fn dense_modules_are_written_refused_or_named() {
     for golden in ["bert", "qwen3-embedding"] {
         let sandbox = with_dense(golden, identity);
         let ran = succeed(convert(&sandbox, golden));
-        let note = "note: dense modules are left out: `2_Dense`; sentence-transformers returns vectors of 16 numbers";
+        let note =
+            "note: dense modules are omitted: `2_Dense`; sentence-transformers returns vectors of 16 values";
         ran.says(note);
         let ran = sandbox.convert(&[golden, "with.gguf", "--type", "f32", "--dense-modules"]);
         assert_eq!(ran.code, Some(1), "{golden}: {}", ran.stderr);
@@ -151,7 +152,7 @@ fn dense_modules_are_written_refused_or_named() {
     let golden = "gemma-embedding-dense";
     let sandbox = Sandbox::with_golden(golden);
     let ran = succeed(convert(&sandbox, golden));
-    ran.says("dense modules are left out: `2_Dense`, `3_Dense`");
+    ran.says("dense modules are omitted: `2_Dense`, `3_Dense`");
     succeed(sandbox.convert(&[golden, "with.gguf", "--type", "f32", "--dense-modules"]));
     let config = json!({"activation_function": "torch.nn.modules.activation.Tanh"}).to_string();
     sandbox.write(&format!("{golden}/2_Dense/config.json"), config);

@@ -17,7 +17,7 @@ fn dry_run_prints_plan_and_refusal() {
     sandbox.write("text.txt", "The quick brown fox jumps over the lazy dog. ".repeat(20));
     let calls: [(&str, &[&str], Option<&str>); 6] = [
         (QUANTIZE, &["a.gguf", "o.gguf", "iq2_xxs"], Some("needs an importance matrix")),
-        (QUANTIZE, &["q8.gguf", "o.gguf", "q4_0"], Some("is quantized already: q8_0 would become")),
+        (QUANTIZE, &["q8.gguf", "o.gguf", "q4_0"], Some("is already quantized: q8_0 would become")),
         (
             env!("CARGO_BIN_EXE_gguf-convert"),
             &["llama", "o.gguf", "-t", "iq2_xxs"],
@@ -44,7 +44,7 @@ fn dry_run_prints_plan_and_refusal() {
         }
     }
     let there = sandbox.quantize(&["--dry-run", "a.gguf", "q8.gguf", "q4_0"]);
-    there.says("q8.gguf exists; the run needs --force");
+    there.says("q8.gguf exists; use --force");
 }
 
 #[test]

@@ -21,14 +21,14 @@ fn template_names_render_or_are_refused() {
     assert!(known.code == Some(0) && known.stdout.contains("7 of 7 prompts rendered"), "{}", known.stdout);
     let unknown = verify_template("rwkv-world");
     assert_eq!(unknown.code, Some(1), "{}", unknown.stdout);
-    assert!(unknown.stdout.contains("`rwkv-world` is a name"), "{}", unknown.stdout);
+    assert!(unknown.stdout.contains("unknown template name `rwkv-world`"), "{}", unknown.stdout);
 }
 
 #[test]
 fn prompt_without_the_users_text_is_reported() {
     let ran = verify_template("{% for m in messages %}{{ m.role }}{% endfor %}");
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
-    assert!(ran.stdout.contains("do not contain the text of the user"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("do not contain the user message"), "{}", ran.stdout);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn partly_missing_user_text_is_a_warning() {
     let ran =
         verify_template("{% if not tools %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}");
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
-    assert!(ran.stdout.contains("2 of 7 prompts do not contain the text of the user"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 of 7 prompts do not contain the user message"), "{}", ran.stdout);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn prompt_command_prints_rendered_template() {
     let json: serde_json::Value = serde_json::from_str(&run(&["--json"])).unwrap();
     assert_eq!(json, serde_json::json!({"prompt": plain, "template": "tokenizer.chat_template"}));
     let named = sandbox.inspect(&[&args[..], &["--template", "rag"]].concat());
-    named.ends_and_says(1, "no template named `rag`; named templates: none");
+    named.ends_and_says(1, "unknown template `rag`; named templates: none");
 }
 
 #[test]

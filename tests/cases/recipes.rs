@@ -31,7 +31,7 @@ fn recipe_of_one_tensor_keeps_rules_for_others() {
     let one = succeed(replay(&sandbox, r#"{"blk.0.attn_v.weight": "q8_0"}"#));
     expected.insert("blk.0.attn_v.weight".to_owned(), "q8_0".to_owned());
     assert_eq!(types(&sandbox, "out.gguf"), expected);
-    one.says("r.json: 20 of 21 tensors are not named and follow the rules of Q4_0");
+    one.says("r.json: 20 of 21 tensors are not in the recipe and get their type from Q4_0");
     succeed(replay(&sandbox, r#"{"blk.*.attn_v.weight": "q8_0"}"#));
     expected.insert("blk.1.attn_v.weight".to_owned(), "q8_0".to_owned());
     assert_eq!(types(&sandbox, "out.gguf"), expected);
@@ -47,13 +47,16 @@ fn recipe_with_unknown_tensor_names_file() {
     for (dtypes, problem) in [
         (
             r#"{"blk.7.attn_v.weight": "q8_0"}"#,
-            "r.json: `blk.7.attn_v.weight` matches no tensor of the model\n",
+            "r.json: `blk.7.attn_v.weight` does not match any tensor of the model\n",
         ),
-        (r#"{"x": "q8_0", "y": "q8_0"}"#, "r.json: `x` matches no tensor of the model (nor 1 more)\n"),
+        (
+            r#"{"x": "q8_0", "y": "q8_0"}"#,
+            "r.json: `x` does not match any tensor of the model (nor 1 more)\n",
+        ),
         (r#"{"attn_v[": "q8_0"}"#, "r.json: "),
         (
             r#"{"attn_": "q8_0", "attn_v": "q6_K"}"#,
-            "r.json: tensor `blk.0.attn_v.weight`: `attn_` and `attn_v` match it",
+            "r.json: tensor `blk.0.attn_v.weight`: `attn_` and `attn_v` both match",
         ),
     ] {
         let ran = replay(&sandbox, dtypes);

@@ -14,11 +14,11 @@ fn set(sandbox: &Sandbox, value: &str) -> Output {
 fn invalid_values_are_reported_as_by_verify() {
     let sandbox = with_model();
     for (value, warning) in [
-        ("tokenizer.chat_template=str:{% if x %}", "`tokenizer.chat_template` does not parse"),
-        ("tokenizer.ggml.eos_token_id=5000", "`tokenizer.ggml.eos_token_id` is 5000"),
-        ("general.tags=str:chat", "`general.tags` has type str, the specification says arr[str]"),
+        ("tokenizer.chat_template=str:{% if x %}", "`tokenizer.chat_template` cannot be parsed"),
+        ("tokenizer.ggml.eos_token_id=5000", "`tokenizer.ggml.eos_token_id`: 5000 is out of range"),
+        ("general.tags=str:chat", "`general.tags`: expected type arr[str] by the specification, found str"),
         ("general.file_type=7", "`general.file_type` is Q8_0"),
-        ("llama.embedding_length=64", "`output_norm.weight` has shape"),
+        ("llama.embedding_length=64", "`output_norm.weight`"),
         ("llama.block_count=3", "tensor `blk.2."),
         ("llama.context_length=str:x", "`llama.context_length`"),
     ] {

@@ -51,7 +51,7 @@ fn matrix_rounded_to_zero_is_named() {
         assert!(warnings(&ran).is_empty(), "{}", ran.stderr);
     }
     let ran = succeed(sandbox.quantize(&["in.gguf", "out.gguf", "q4_0", "--force"]));
-    ran.says(&format!("`--tensor-type '{option}'` keeps them"));
+    ran.says(&format!("use `--tensor-type '{option}'` to keep them"));
 }
 
 #[test]

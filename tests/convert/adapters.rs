@@ -67,27 +67,27 @@ const BASE: &[&str] = &["--base", "base"];
 fn mismatched_adapter_is_named() {
     // By the base model's weights, and by its config where it has none.
     let sandbox = place_with("llama");
-    let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_A.weight`: shape [96, 4], expected 512 columns of the matrix: those of `model.layers.0.mlp.down_proj.weight`, ";
+    let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_A.weight`: expected 512 columns of the matrix: those of `model.layers.0.mlp.down_proj.weight`, [512, 256], found shape [96, 4]";
     refused(&sandbox, BASE, start);
     fs::remove_file(sandbox.path("base/model.safetensors")).unwrap();
-    let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_B.weight`: shape [4, 64], expected 256 rows of the matrix: the width of the base model\n";
+    let start = "error: adapter: tensor `base_model.model.model.layers.0.mlp.down_proj.lora_B.weight`: expected 256 rows of the matrix: the width of the base model, found shape [4, 64]\n";
     refused(&sandbox, BASE, start);
 
     let sandbox = place_with("llama-head-dim");
     sandbox.edit("base/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#);
-    refused(&sandbox, BASE, "error: adapter: 7 tensor(s) without a place in the base model: ");
+    refused(&sandbox, BASE, "error: adapter: 7 tensors without a match in the base model: ");
 
     let sandbox = place_with("llama-head-dim");
     sandbox.edit("adapter/adapter_config.json", r#""peft_type": "LORA""#, r#""peft_type": "LOHA""#);
     refused(
         &sandbox,
         BASE,
-        "error: adapter: adapter_config.json: `peft_type` is LOHA: only LoRA adapters are read\n",
+        "error: adapter: `adapter_config.json`: key `peft_type` is LOHA: only LoRA adapters are supported\n",
     );
 
     let sandbox = place_with("llama-head-dim");
     sandbox.edit("adapter/adapter_config.json", r#""lora_alpha""#, r#""lora_omega""#);
-    refused(&sandbox, BASE, "error: adapter: adapter_config.json: missing key `lora_alpha`\n");
+    refused(&sandbox, BASE, "error: adapter: `adapter_config.json`: missing key `lora_alpha`\n");
 
     // A half without the other, and a whole weight. The names have as many letters as before.
     let sandbox = place_with("llama-head-dim");
@@ -96,14 +96,14 @@ fn mismatched_adapter_is_named() {
         "layers.1.self_attn.q_proj.lora_B",
         "layers.1.self_attn.r_proj.lora_B",
     );
-    refused(&sandbox, BASE, "error: adapter: 2 missing tensor(s): `");
+    refused(&sandbox, BASE, "error: adapter: 2 missing tensors: `");
     let sandbox = place_with("llama-head-dim");
     sandbox.edit(
         "adapter/adapter_model.safetensors",
         "layers.1.self_attn.q_proj.lora_B.weight",
         "layers.1.self_attn.q_proj.whole_.weight",
     );
-    let start = "error: adapter: 1 tensor(s) of the adapter are no halves of LoRA pairs: `base_model.model.model.layers.1.self_attn.q_proj.whole_.weight`\nhint: whole weights";
+    let start = "error: adapter: 1 tensor of the adapter without the other half of a LoRA pair: `base_model.model.model.layers.1.self_attn.q_proj.whole_.weight`\nhint: an adapter file cannot hold whole weights";
     refused(&sandbox, BASE, start);
 
     let sandbox = place_with("llama-head-dim");

@@ -8,17 +8,17 @@ const ARGS: &[&str] = &["llama", "x.gguf", "--type", "f16", "-q"];
 
 #[test]
 fn implausible_numbers_are_refused() {
-    let hint = "hint: the number comes out of config.json, which says something that cannot be meant\n";
+    let hint = "hint: the value is derived from config.json, which may contain an error\n";
     for (from, to, message) in [
         (
             r#""rope_theta": 10000.0"#,
             r#""rope_theta": -1.0"#,
-            "metadata key `llama.rope.freq_base` would be -1, expected a number above 0",
+            "metadata key `llama.rope.freq_base`: expected a number above 0, found -1",
         ),
         (
             r#""rms_norm_eps": 1e-06"#,
             r#""rms_norm_eps": -1e-06"#,
-            "metadata key `llama.attention.layer_norm_rms_epsilon` would be -0.000001, expected 0 or a number above 0",
+            "metadata key `llama.attention.layer_norm_rms_epsilon`: expected 0 or a number above 0, found -0.000001",
         ),
     ] {
         let sandbox = Sandbox::with_golden("llama");
@@ -46,8 +46,7 @@ fn unknown_rotary_scaling_is_refused() {
     sandbox.edit("llama/config.json", r#""rope_type": "default""#, r#""rope_type": "spiral", "factor": 2.0"#);
     let ran = sandbox.convert(ARGS);
     assert_eq!(ran.code, Some(1));
-    let expected =
-        "`rope_parameters.rope_type` is \"spiral\", expected a kind of rotary scaling that is known";
+    let expected = "`rope_parameters.rope_type`: expected a known type of rotary scaling";
     ran.says(expected);
     assert!(sandbox.outputs().is_empty());
 }
@@ -60,7 +59,7 @@ fn unread_mathematical_keys_are_reported() {
         r#""hidden_act": "silu""#,
         r#""hidden_act": "gelu", "logit_scale": 0.0625"#,
     );
-    let told = "config keys that `llama` does not read, but that may change the computation: \
+    let told = "config keys that are not used for `llama`, but may change the computation: \
         `hidden_act` \"gelu\", `logit_scale` 0.0625";
     let ran = sandbox.convert(&["llama", "x.gguf", "--type", "f16"]);
     ran.says(&format!("note: {told}\n"));
@@ -74,9 +73,12 @@ fn unread_mathematical_keys_are_reported() {
 fn architecture_unlike_config_is_a_warning() {
     let sandbox = Sandbox::with_golden("ministral3-text");
     let ran = succeed(sandbox.convert(&words("ministral3-text x.gguf --type f16 --arch-as llama")));
-    let warning =
-        ran.stderr.lines().find(|line| line.starts_with("warning: config keys that `llama` does not read"));
+    let warning = ran
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("warning: config keys that are not used for `llama`"));
     assert!(warning.is_some_and(|line| line.contains("llama_4_scaling_beta")), "{}", ran.stderr);
-    let note = "note: `Ministral3ForCausalLM` is `mistral3` by the table; as `llama` it may be another model";
+    let note =
+        "note: `Ministral3ForCausalLM` is a class of `mistral3`; as `llama`, it may be a different model";
     ran.says(note);
 }

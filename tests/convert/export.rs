@@ -63,7 +63,7 @@ fn invalid_exports_are_refused() {
         assert_eq!(sandbox.convert(args).code, Some(2), "{args:?}");
     }
     let ran = sandbox.convert(&["export", "llama/config.json", "out/hf"]);
-    let stderr = "error: llama/config.json: not a gguf file: it starts with `{\\n  `, not with `GGUF`\n";
+    let stderr = "error: llama/config.json: not a GGUF file: expected `GGUF` at the start, found `{\\n  `\n";
     assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
     // Existing files stay.
     fs::create_dir(sandbox.path("out/mine")).unwrap();
@@ -86,6 +86,9 @@ fn leftovers_of_killed_export_are_named() {
     let ran = succeed(sandbox.convert(&["export", "x.gguf", "out/hf"]));
     let warning = format!("warning: {left}: 2.00 kB, ");
     let line = ran.stderr.lines().find(|line| line.starts_with(&warning)).expect(&ran.stderr);
-    assert!(line.contains("left by a killed run; `rm -r` removes it"), "{line}");
+    assert!(
+        line.contains("left by a killed run; unless another machine is writing it, remove it with `rm -r`"),
+        "{line}"
+    );
     assert!(sandbox.path(left).is_dir() && sandbox.path("out/hf").is_dir());
 }

@@ -68,8 +68,7 @@ fn inapplicable_fp8_as_is_refused() {
 fn activation_scales_are_dropped_with_note() {
     let sandbox = Sandbox::with_form("fp8-modelopt");
     let ran = sandbox.convert(&["fp8-modelopt", "out/x", "-t", "bf16"]);
-    let note = "note: tensor `model.layers.0.mlp.down_proj.input_scale` and 38 more left out: activations and caches are \
-                not quantized in the file\n";
+    let note = "note: tensor `model.layers.0.mlp.down_proj.input_scale` and 38 more omitted: the quantization of activations and caches is not stored in a GGUF file\n";
     ran.says(note);
 }
 

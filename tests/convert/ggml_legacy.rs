@@ -139,7 +139,8 @@ fn types_and_config_can_be_given() {
     // The config of another model.
     crate::common::copy_folder(&testkit::checkpoint("llama"), &sandbox.path("config"));
     let ran = sandbox.convert(&words("old/ggjt3-q4_0.bin out/y.gguf --config config -q"));
-    let message = "error: old/ggjt3-q4_0.bin: the number of tokens: 16, expected 384, as in the config\n";
+    let message =
+        "error: old/ggjt3-q4_0.bin: the number of tokens: expected 384, as in the config, found 16\n";
     assert_eq!(ran, failed(message));
     // Only these files need what they do not say.
     let ran = sandbox.convert(&words("config out/y.gguf --type f16 --eps 1e-5"));
@@ -157,15 +158,24 @@ fn foreign_files_are_refused_by_name() {
     for (bytes, message) in [
         (numbers(b"algg", &[1, 8, 16]), "`x.bin`: a LoRA adapter of llama.cpp before GGUF"),
         (numbers(b"fmgg", &[101, 50277]), "`x.bin`: a file of rwkv.cpp"),
-        (numbers(b"fmgg", &[2]), "`x.bin`: ggmf of version 2; known are versions up to 1"),
-        (numbers(b"tjgg", &[4]), "`x.bin`: ggjt of version 4; known are versions up to 3"),
+        (numbers(b"fmgg", &[2]), "`x.bin`: unknown ggmf version 2 (expected at most 1)"),
+        (numbers(b"tjgg", &[4]), "`x.bin`: unknown ggjt version 4 (expected at most 3)"),
         // GPT-2, GPT-J and Whisper by their first numbers.
-        (numbers(b"lmgg", &[50257, 1024, 768, 12, 12, 1, 50257]), "`x.bin`: the number of heads is 12"),
-        (numbers(b"lmgg", &[50400, 2048, 4096, 16, 28, 64, 1]), "`x.bin`: the rotated part of a head is 64"),
-        (numbers(b"lmgg", &[51864, 1500, 384, 6, 4, 448, 384]), "`x.bin`: the rotated part of a head is 448"),
+        (
+            numbers(b"lmgg", &[50257, 1024, 768, 12, 12, 1, 50257]),
+            "`x.bin`: not a LLaMA model: the number of heads",
+        ),
+        (
+            numbers(b"lmgg", &[50400, 2048, 4096, 16, 28, 64, 1]),
+            "`x.bin`: not a LLaMA model: the rotated part of a head",
+        ),
+        (
+            numbers(b"lmgg", &[51864, 1500, 384, 6, 4, 448, 384]),
+            "`x.bin`: not a LLaMA model: the rotated part of a head",
+        ),
         (
             numbers(b"lmgg", &[32000, 4096, 256, 32, 32, 128, 2]),
-            "`x.bin`: the number of tokens is 32000, expected at most",
+            "`x.bin`: not a LLaMA model: the number of tokens: expected at most",
         ),
     ] {
         sandbox.write("x.bin", bytes);
@@ -179,6 +189,6 @@ fn foreign_files_are_refused_by_name() {
     ran.begins("error: `ggml-parts.bin.1`: cannot open: ");
     fs::copy(golden("ggml/ggml-q4_0.bin"), sandbox.path("old/ggml-parts.bin.1")).unwrap();
     let ran = sandbox.convert(&["old/ggml-parts.bin", "out/x.gguf", "-q"]);
-    ran.says("differ from those of the first part");
+    ran.says("differ from the first part");
     assert!(sandbox.outputs().is_empty());
 }

@@ -44,7 +44,7 @@ fn cached_model_converts_as_its_folder() {
     for address in ["hf://org/llama", "org/llama", "hf://org/llama@main", "org/llama@main", &at_commit] {
         let ran = sandbox.convert(&[address, "out/cached.gguf", "-t", "q8_0", "--force"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{address}: {}", ran.stderr);
-        ran.says("read from the Hub's cache, ");
+        ran.says("read from the local Hugging Face cache, ");
         assert!(sandbox.read("out/cached.gguf") == local, "{address}");
     }
     // The name of a file that none was given for is that of the model, not of the commit.
@@ -86,9 +86,13 @@ fn cached_adapters_merge_as_their_folders() {
     let (local, _) = convert("out/local.gguf", ["adapter-0", "adapter-1=-0.25"]);
     let (cached, log) = convert("out/cached.gguf", ["hf://org/adapter-0@main", "org/adapter-1=-0.25"]);
     assert!(local == cached);
-    assert!(log.contains("adapter `org/adapter-1`: LoRA is merged -0.25 times into "), "{log}");
+    assert!(log.contains("adapter `org/adapter-1`: LoRA merged -0.25 times into "), "{log}");
     let ran = sandbox.convert(&words("base out/x.gguf -t bf16 --lora hf://org/other"));
-    assert!(ran.code == Some(1) && ran.stderr.contains("is not in the Hub's cache `"), "{}", ran.stderr);
+    assert!(
+        ran.code == Some(1) && ran.stderr.contains("is not in the local Hugging Face cache `"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
@@ -106,7 +110,7 @@ fn uncached_model_is_named() {
     for address in ["hf://org/other", "org/llama@v2", "hf://other/llama"] {
         let ran = sandbox.convert(&[address, "out/x.gguf", "-t", "q8_0"]);
         assert_eq!(ran.code, Some(1), "{address}");
-        ran.says("is not in the Hub's cache `");
+        ran.says("is not in the local Hugging Face cache `");
         ran.says("hint: unset HF_HUB_OFFLINE");
     }
     assert!(!sandbox.path("out/x.gguf").exists());
@@ -114,5 +118,5 @@ fn uncached_model_is_named() {
     let config = sandbox.path("hf/hub").join("models--org--llama/snapshots").join(COMMIT).join("config.json");
     fs::remove_file(config).unwrap();
     let ran = sandbox.convert(&["org/llama", "out/x.gguf", "-t", "q8_0"]);
-    ran.ends_and_says(1, "error: org/llama: `config.json` is missing");
+    ran.ends_and_says(1, "error: org/llama: missing file `config.json`");
 }

@@ -125,13 +125,13 @@ fn mismatched_adapter_is_refused_by_name() {
     let sandbox = damaged(|sandbox| {
         sandbox.edit(WEIGHTS, "layers.1.mlp.up_proj.lora_A", "layers.7.mlp.up_proj.lora_A")
     });
-    let message = "error: adapter `adapter-0`: 2 missing tensor(s): `base_model.model.model.layers.1.mlp.up_proj.lora_A.weight`, `base_model.model.model.layers.7.mlp.up_proj.lora_B.weight`\n";
+    let message = "error: adapter `adapter-0`: 2 missing tensors: `base_model.model.model.layers.1.mlp.up_proj.lora_A.weight`, `base_model.model.model.layers.7.mlp.up_proj.lora_B.weight`\n";
     refused(&sandbox, "adapter-0", message);
     let sandbox = damaged(|sandbox| {
         sandbox.edit(WEIGHTS, "layers.1.mlp.up_proj.lora_A", "layers.7.mlp.up_proj.lora_A");
         sandbox.edit(WEIGHTS, "layers.1.mlp.up_proj.lora_B", "layers.7.mlp.up_proj.lora_B");
     });
-    let message = "error: adapter `adapter-0`: 1 tensor(s) without a place in the base model: `base_model.model.model.layers.7.mlp.up_proj.lora_A.weight`\nhint: was the adapter trained on this base model?";
+    let message = "error: adapter `adapter-0`: 1 tensor without a match in the base model: `base_model.model.model.layers.7.mlp.up_proj.lora_A.weight`\nhint: use the base model that the adapter was trained on";
     refused(&sandbox, "adapter-0", message);
 
     // Tensors of other kinds, ranks of another config.
@@ -141,7 +141,7 @@ fn mismatched_adapter_is_refused_by_name() {
     refused(
         &sandbox,
         "adapter-0",
-        "error: adapter `adapter-0`: 1 tensor(s) that are neither LoRA nor a whole weight: `",
+        "error: adapter `adapter-0`: 1 tensor not recognized as LoRA halves or whole weights: `",
     );
     let sandbox = damaged(|sandbox| sandbox.edit(CONFIG, r#""r": 4"#, r#""r": 3"#));
     refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: tensor `base_model.model.model.layers.0.");
@@ -149,7 +149,7 @@ fn mismatched_adapter_is_refused_by_name() {
     refused(
         &sandbox,
         "adapter-0",
-        "error: adapter `adapter-0`: 1 missing tensor(s): `base_model.model.model.layers.0.",
+        "error: adapter `adapter-0`: 1 missing tensor: `base_model.model.model.layers.0.",
     );
 }
 
@@ -159,36 +159,36 @@ fn unsupported_kinds_are_refused_by_name() {
         (
             r#""LORA""#,
             r#""LOHA""#,
-            "`peft_type` is LOHA: only LoRA adapters are read\nhint: merge it with PEFT's",
+            "key `peft_type` is LOHA: only LoRA adapters are supported\nhint: merge it with PEFT's",
         ),
         (r#""LORA""#, r#"null"#, "missing key `peft_type`\n"),
         (
             r#""init_lora_weights": true"#,
             r#""init_lora_weights": "pissa_niter_4""#,
-            "`init_lora_weights` is pissa_niter_4: it ",
+            "key `init_lora_weights` is pissa_niter_4: its initialization ",
         ),
         (
             r#""arrow_config": null"#,
             r#""arrow_config": {"top_k": 2}"#,
-            "`arrow_config` is {\"top_k\":2}: a router ",
+            "key `arrow_config` is {\"top_k\":2}: it routes ",
         ),
         (
             r#""target_parameters": null"#,
             r#""target_parameters": "x""#,
-            "key `target_parameters` is \"x\", expected a list of names\n",
+            "key `target_parameters`: expected a list of names, found \"x\"\n",
         ),
         (
             r#""trainable_token_indices": null"#,
             r#""trainable_token_indices": [-1]"#,
-            "key `trainable_token_indices` is [-1], expected a list of numbers of tokens",
+            "key `trainable_token_indices`: expected a list of numbers of tokens, or one for each embedding, found [-1]",
         ),
-        (r#""lora_alpha": 6"#, r#""lora_alpha": "6""#, "key `lora_alpha` is \"6\", expected a number\n"),
+        (r#""lora_alpha": 6"#, r#""lora_alpha": "6""#, "key `lora_alpha`: expected a number, found \"6\"\n"),
         (r#""lora_alpha": 6"#, r#""lora_omega": 6"#, "missing key `lora_alpha`\n"),
-        (r#""r": 4"#, r#""r": 0"#, "key `r` is 0, expected a rank of 1 or more\n"),
+        (r#""r": 4"#, r#""r": 0"#, "key `r`: expected a rank of 1 or more, found 0\n"),
         (
             r#""use_rslora": false"#,
             r#""use_rslora": "no""#,
-            "key `use_rslora` is \"no\", expected true or false\n",
+            "key `use_rslora`: expected true or false, found \"no\"\n",
         ),
         (
             r#""k_proj": 7.5"#,
@@ -200,7 +200,7 @@ fn unsupported_kinds_are_refused_by_name() {
         refused(
             &sandbox,
             "adapter-0",
-            &format!("error: adapter `adapter-0`: adapter_config.json: {message}"),
+            &format!("error: adapter `adapter-0`: `adapter_config.json`: {message}"),
         );
     }
     let sandbox = damaged(|sandbox| sandbox.edit(CONFIG, "{", "["));
@@ -230,14 +230,14 @@ fn whole_tensors_must_match_the_base() {
     let ran = run(&["adapter-0", "other"]);
     let message = "error: adapter `other`: tensor `base_model.model.";
     assert!(ran.code == Some(1) && ran.stderr.starts_with(message), "{}", ran.stderr);
-    ran.says(", which an adapter before it has changed\n");
+    ran.says(", which an earlier adapter changes\n");
     let weights = sandbox.read(WEIGHTS);
     let (from, to) = ("[384,64]", "[64,384]");
     let at = weights.windows(8).position(|window| window == from.as_bytes()).unwrap();
     let turned = [&weights[..at], to.as_bytes(), &weights[at + 8..]].concat();
     sandbox.write(WEIGHTS, turned);
     let ran = run(&["adapter-0"]);
-    let message = "error: adapter `adapter-0`: tensor `base_model.model.lm_head.weight`: shape [64, 384], expected the same: `lm_head.weight` is [384, 64]\nhint: ";
+    let message = "error: adapter `adapter-0`: tensor `base_model.model.lm_head.weight`: expected the same shape, found shape [64, 384] (`lm_head.weight` has [384, 64])\nhint: ";
     assert!(ran.code == Some(1) && ran.stderr.starts_with(message), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
 }
@@ -260,13 +260,13 @@ fn merged_adapters_are_reported() {
     let call =
         |more: &[&str]| sandbox.convert(&[&["llama-head-dim", "out/x.gguf", "-t", "q8_0"], more].concat());
     let ran = succeed(call(&["--lora", "adapter-0=0.5", "--dry-run"]));
-    ran.says("note: adapter `adapter-0`: LoRA is merged 0.5 times into 14 tensors\n");
+    ran.says("note: adapter `adapter-0`: LoRA merged 0.5 times into 14 tensors\n");
     let changed = ran.stdout.lines().filter(|line| line.contains("bf16+lora")).count();
     assert_eq!(changed, 14, "{}", ran.stdout);
     // A folder's own name may look like one with a scale.
     fs::rename(sandbox.path("adapter-0"), sandbox.path("adapter=2")).unwrap();
     let ran = call(&["--lora", "adapter=2", "--dry-run", "--json"]);
-    assert!(ran.stdout.contains("adapter `adapter=2`: LoRA is merged into 14 tensors"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("adapter `adapter=2`: LoRA merged into 14 tensors"), "{}", ran.stderr);
     for wrong in [
         &["--lora", "adapter=x"][..],
         &["--lora", "adapter=inf"],
@@ -278,7 +278,7 @@ fn merged_adapters_are_reported() {
     }
     // Nothing is written into an adapter's folder.
     let ran = sandbox.convert(&words("llama-head-dim adapter=2/x.gguf -t q8_0 --lora adapter=2"));
-    assert!(ran.code == Some(1) && ran.stderr.contains("lies inside the input folder"), "{}", ran.stderr);
+    assert!(ran.code == Some(1) && ran.stderr.contains("is inside the input folder"), "{}", ran.stderr);
     assert!(sandbox.outputs().is_empty());
 }
 
@@ -311,25 +311,25 @@ fn mismatched_trained_tokens_are_refused() {
     edited(
         indices,
         &with("[384,7,0]"),
-        &format!("tensor `{TOKENS}`: token 384 is beyond the base model's vocabulary\nhint: "),
+        &format!("tensor `{TOKENS}`: token 384 is out of range for the base model's vocabulary\nhint: "),
     );
-    edited(indices, &with("[383,7,7]"), &format!("tensor `{TOKENS}`: token 7 is there twice\n"));
+    edited(indices, &with("[383,7,7]"), &format!("tensor `{TOKENS}`: token 7 is a duplicate\n"));
     edited(
         indices,
         &with("[383,7]"),
-        &format!("tensor `{TOKENS}`: shape [3, 64], expected 2 rows of 64, as "),
+        &format!("tensor `{TOKENS}`: expected 2 rows of 64, as adapter_config.json has, found shape [3, 64]"),
     );
-    edited(indices, &with("null"), "adapter_config.json: missing key `trainable_token_indices`\n");
+    edited(indices, &with("null"), "`adapter_config.json`: missing key `trainable_token_indices`\n");
     edited(
         indices,
         &with("{\"lm_head\":[383,7,0]}"),
-        "adapter_config.json: missing key `trainable_token_indices`\n",
+        "`adapter_config.json`: missing key `trainable_token_indices`\n",
     );
     let error = refusal_of("tokens-tied", |sandbox| {
         fs::remove_dir_all(sandbox.path("adapter-1")).unwrap();
         copy_folder(&sandbox.path("adapter-0"), &sandbox.path("adapter-1"));
     });
-    assert!(error.contains("token 1 is one that an adapter before it has trained\n"), "{error}");
+    assert!(error.contains("token 1 was also trained by an earlier adapter\n"), "{error}");
 }
 
 /// PEFT writes bare names for `all-linear` of a model with experts: `down_proj` is a parameter of the experts, and no other
@@ -357,7 +357,7 @@ fn mismatched_parameter_pairs_are_refused() {
     });
     assert!(
         error.starts_with(&format!(
-            "error: adapter `adapter-0`: tensor `{name}.lora_A.weight`: shape [8, 96], "
+            "error: adapter `adapter-0`: tensor `{name}.lora_A.weight`: expected a pair of "
         )),
         "{error}"
     );
@@ -370,13 +370,13 @@ fn mismatched_parameter_pairs_are_refused() {
         }
     });
     assert!(
-        error.starts_with("error: adapter `adapter-0`: 1 tensor(s) without a place in the base model: "),
+        error.starts_with("error: adapter `adapter-0`: 1 tensor without a match in the base model: "),
         "{error}"
     );
     let error =
         refusal_of("parameters", |sandbox| sandbox.edit(CONFIG, "\"use_dora\": false", "\"use_dora\": true"));
     assert!(
-        error.starts_with("error: adapter `adapter-0`: adapter_config.json: `target_parameters` is "),
+        error.starts_with("error: adapter `adapter-0`: `adapter_config.json`: key `target_parameters` is "),
         "{error}"
     );
 }

@@ -55,19 +55,23 @@ fn one_run_writes_model_and_projector() {
 fn model_without_projector_is_refused() {
     let text = Sandbox::with_golden("llama");
     let ran = text.convert(&words("mmproj llama out/x -t f16"));
-    refused(&text, &ran, "class `LlamaForCausalLM` has no projector; nearest of those that have one: ");
+    refused(
+        &text,
+        &ran,
+        "class `LlamaForCausalLM` does not have a projector; nearest classes with a projector: ",
+    );
     let ran = text.convert(&words("llama out/x --with-mmproj -t f16"));
-    refused(&text, &ran, "class `LlamaForCausalLM` has no projector");
+    refused(&text, &ran, "class `LlamaForCausalLM` does not have a projector");
 
     let bare = Sandbox::with_projector("qwen3vl");
     fs::remove_file(bare.path("qwen3vl").join("preprocessor_config.json")).unwrap();
     let ran = bare.convert(&words("mmproj qwen3vl out/x -t f16"));
-    refused(&bare, &ran, "no preprocessor_config.json and no processor_config.json");
+    refused(&bare, &ran, "missing preprocessor_config.json or processor_config.json");
     let ran = bare.convert(&words("qwen3vl out/x --with-mmproj -t f16 --pre llama-bpe"));
-    refused(&bare, &ran, "no preprocessor_config.json and no processor_config.json");
+    refused(&bare, &ran, "missing preprocessor_config.json or processor_config.json");
     fs::write(bare.path("qwen3vl").join("preprocessor_config.json"), "{}").unwrap();
     let ran = bare.convert(&words("mmproj qwen3vl out/x -t f16"));
-    refused(&bare, &ran, "preprocessor_config.json: missing key `image_mean`");
+    refused(&bare, &ran, "`preprocessor_config.json`: missing key `image_mean`");
     fs::write(bare.path("qwen3vl").join("preprocessor_config.json"), "[1").unwrap();
     let ran = bare.convert(&words("mmproj qwen3vl out/x -t f16"));
     refused(&bare, &ran, "preprocessor_config.json");
@@ -79,23 +83,23 @@ fn model_without_projector_is_refused() {
         config["vision_config"] = json!({"depth": 2, "num_heads": 2, "deepstack_visual_indexes": []});
     });
     let ran = cut.convert(&words("mmproj llama out/x -t f16"));
-    refused(&cut, &ran, "no tensor of a projector (`qwen3vl`) among the ");
+    refused(&cut, &ran, "none of the ");
     cut.edit_json("llama/config.json", |config| {
         drop(config.as_object_mut().unwrap().remove("vision_config"))
     });
     let ran = cut.convert(&words("mmproj llama out/x -t f16"));
-    refused(&cut, &ran, "config.json: missing key `vision_config`");
+    refused(&cut, &ran, "`config.json`: missing key `vision_config`");
 }
 
 #[test]
 fn configs_contradicting_tower_are_refused() {
     for (key, value, message) in [
-        ("depth", json!(5), "missing tensor(s)"),
-        ("depth", json!(3), "without a place"),
+        ("depth", json!(5), "missing tensors"),
+        ("depth", json!(3), "not used by this architecture"),
         ("depth", json!("x"), "`depth`"),
         ("depth", Json::Null, "`vision_config.depth`"),
         ("deepstack_visual_indexes", json!([0, 9]), "`vision_config.deepstack_visual_indexes`"),
-        ("deepstack_visual_indexes", json!([0]), "without a place"),
+        ("deepstack_visual_indexes", json!([0]), "not used by this architecture"),
         ("hidden_size", json!(-1), "`vision_config.hidden_size`"),
     ] {
         let sandbox = Sandbox::with_projector("qwen3vl");

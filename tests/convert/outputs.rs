@@ -5,9 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use crate::common::{Checkpoint, Output, Sandbox, golden, sha256, silent, succeed, words};
 
 /// Note of the reference's converter about the tokenizer of these checkpoints.
-const NOTE: &str = "note: `tokenizer.model` makes one space of several; llama.cpp keeps them: a text with runs of \
-    spaces gets other tokens than in training, any other text the same; nothing is to be done, unless prompts hold \
-    such runs\n";
+const NOTE: &str = "note: `tokenizer.model` collapses repeated spaces, but llama.cpp keeps them: text with repeated spaces is tokenized differently than in training\n";
 
 /// Types and digests of `golden/cli/two-step.txt`: float types as the converter alone writes
 /// them, all others as converter at bf16 and llama-quantize do.
@@ -98,12 +96,12 @@ fn outputs_have_conventional_names() {
     assert_eq!(sandbox.outputs(), [name, "Q4_K_M-q4_k_m"]);
 
     let unknown = sandbox.convert(&["llama", "out/{type}", "-t", "q4_0"]);
-    let stderr = "error: `{type}` in the output's name is not known\n\
-                  hint: known are {ftype}, {FTYPE}, {outtype} and {OUTTYPE}\n";
+    let stderr = "error: unknown placeholder `{type}` in the output name\n\
+                  hint: use {ftype}, {FTYPE}, {outtype} or {OUTTYPE}\n";
     assert_eq!(unknown, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
     let same = sandbox.convert(&["llama", "out/x", "-t", "q4_0,q5_0"]);
-    let stderr = "error: 2 types would be written to `out/x`\n\
-                  hint: give a folder, or a name that holds {ftype}\n";
+    let stderr = "error: 2 types would be written to the same file `out/x`\n\
+                  hint: use a folder, or a name with {ftype}\n";
     assert_eq!(same, Output { code: Some(1), stdout: String::new(), stderr: stderr.into() });
 }
 
@@ -170,8 +168,8 @@ fn indivisible_rows_fall_back_with_note() {
     ran.stderr = other.concat();
     let stderr = format!(
         "{NOTE}\
-         warning: Q4_K_M: tensor `token_embd.weight` and 5 more: rows of 96 elements cannot be q4_K; using q5_0\n\
-         warning: Q4_K_M: tensor `blk.0.attn_v.weight`: a row of 96 elements cannot be q6_K; using q8_0\n\
+         warning: Q4_K_M: tensor `token_embd.weight` and 5 more: rows of 96 elements cannot be stored as q4_K; using q5_0\n\
+         warning: Q4_K_M: tensor `blk.0.attn_v.weight`: a row of 96 elements cannot be stored as q6_K; using q8_0\n\
          wrote out/Tiny-175K-Q4_K_M.gguf: 150336 bytes (150 kB), 6.40 bits/weight\n"
     );
     assert_eq!(ran, Output { stderr, ..silent() });
@@ -195,7 +193,7 @@ fn nan_and_inf_are_named() {
             let ran = sandbox.convert(&["llama", "out", "-q", "--type", name]);
             let stderr = format!(
                 "error: llama: tensor `blk.1.ffn_down.weight`: row 3, column 7 is {value}\n\
-                 hint: the weights are damaged or were trained that way; --allow-nonfinite converts them anyway\n"
+                 hint: download the weights again if they are damaged; use --allow-nonfinite if they were trained that way\n"
             );
             assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr });
             assert!(sandbox.outputs().is_empty());
@@ -216,15 +214,14 @@ fn value_beyond_type_range_is_named() {
         code: Some(1),
         stdout: String::new(),
         stderr: format!(
-            "error: llama: tensor `blk.0.ffn_up.weight`: row 5, column 9: 170141180000000000000000000000000000000 \
-             is beyond what {dtype} can hold\n\
+            "error: llama: tensor `blk.0.ffn_up.weight`: row 5, column 9: 170141180000000000000000000000000000000 is out of range for {dtype}\n\
              hint: choose a type with a wider range (bf16, f32) for this tensor\n"
         ),
     };
     assert_eq!(sandbox.convert(&words("llama out -q -t f16")), expected("f16"));
     assert!(sandbox.outputs().is_empty());
     let ran = sandbox.convert(&words("llama out -q -t q8_0"));
-    ran.ends_and_says(1, "is beyond what q8_0 can hold");
+    ran.ends_and_says(1, "is out of range for q8_0");
     assert!(sandbox.outputs().is_empty());
     assert_eq!(sandbox.convert(&words("llama out -q -t bf16")), silent());
 }
@@ -234,7 +231,7 @@ fn existing_output_stays_unless_forced() {
     let sandbox = Sandbox::with_golden("llama");
     sandbox.write("out/x.gguf", "mine");
     let ran = sandbox.convert(&words("llama out/x.gguf -t q4_0 -q"));
-    let stderr = "error: `out/x.gguf` exists already\nhint: use --force to overwrite it\n";
+    let stderr = "error: `out/x.gguf` already exists\nhint: use --force to overwrite it\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), stderr));
     assert_eq!(sandbox.read("out/x.gguf"), b"mine");
     assert_eq!(sandbox.convert(&words("llama out/x.gguf -t q4_0 -q --force")), silent());
@@ -257,8 +254,8 @@ fn output_inside_input_is_refused() {
         assert_eq!(ran.code, Some(1), "{out}");
         let name = if out == "llama" { "llama/Llama-1.4M-Q4_0.gguf" } else { out };
         let stderr = format!(
-            "error: output `{name}` lies inside the input folder\n\
-             hint: give an output outside of it; the input folder is never written to\n"
+            "error: output `{name}` is inside the input folder\n\
+             hint: choose an output outside the input folder, which is never written to\n"
         );
         assert_eq!(ran.stderr, stderr);
         assert_eq!(sandbox.listing("llama"), before);
@@ -276,7 +273,7 @@ fn output_inside_input_is_refused() {
             std::os::unix::fs::symlink(sandbox.path(to), sandbox.path(link)).unwrap();
             let ran = sandbox.convert(&["llama", link, "-t", "q4_0", "-q", "--force"]);
             assert_eq!(ran.code, Some(1), "{link}");
-            let inside = format!("error: output `{link}` lies inside the input folder\n");
+            let inside = format!("error: output `{link}` is inside the input folder\n");
             ran.begins(&inside);
         }
         assert_eq!(sandbox.listing("llama"), before);
@@ -284,7 +281,7 @@ fn output_inside_input_is_refused() {
     let ran = sandbox.convert(&words("llama nowhere/x.gguf -t q4_0 -q"));
     assert_eq!(
         (ran.code, ran.stderr.as_str()),
-        (Some(1), "error: folder `nowhere` does not exist\nhint: make it first\n")
+        (Some(1), "error: folder `nowhere` does not exist\nhint: create the folder first\n")
     );
 }
 
@@ -303,8 +300,8 @@ const BAD: &[Bad] = &[
         damage: |sandbox| {
             fs::remove_file(sandbox.path("llama-sharded/model-00003-of-00005.safetensors")).unwrap()
         },
-        stderr: "error: llama-sharded: weights file `model-00003-of-00005.safetensors` is missing: `model.safetensors.index.json` has 6 tensors in it\n\
-                 hint: download the file again; compare its length with the one the model's page states\n",
+        stderr: "error: llama-sharded: missing weight file `model-00003-of-00005.safetensors`: `model.safetensors.index.json` lists 6 tensors of that file\n\
+                 hint: download the missing file into the folder\n",
     },
     Bad {
         name: "an index that names an absent tensor",
@@ -313,8 +310,8 @@ const BAD: &[Bad] = &[
             let entry = r#""weight_map": {"model.layers.7.w": "model-00001-of-00005.safetensors","#;
             sandbox.edit("llama-sharded/model.safetensors.index.json", r#""weight_map": {"#, entry);
         },
-        stderr: "error: llama-sharded: `model.safetensors.index.json` and the weights files differ: no file holds `model.layers.7.w`\n\
-                 hint: files of two downloads are mixed, or one is missing; download the folder again\n",
+        stderr: "error: llama-sharded: `model.safetensors.index.json` does not match the weight files: no file contains `model.layers.7.w`\n\
+                 hint: the folder may mix two downloads, or a file may be missing; download the folder again\n",
     },
     Bad {
         name: "truncated weights",
@@ -324,8 +321,8 @@ const BAD: &[Bad] = &[
             let bytes = fs::read(&path).unwrap();
             fs::write(&path, &bytes[..bytes.len() - 100]).unwrap();
         },
-        stderr: "error: llama: `model.safetensors`: header and tensors take 2757304 bytes, the file has 2757204\n\
-                 hint: download the file again; compare its length with the one the model's page states\n",
+        stderr: "error: llama: `model.safetensors`: expected 2757304 bytes (header and tensors), found 2757204\n\
+                 hint: download the file again, and compare its size with the one on the model page\n",
     },
     Bad {
         name: "weights cut inside the header",
@@ -335,8 +332,8 @@ const BAD: &[Bad] = &[
             let bytes = fs::read(&path).unwrap();
             fs::write(&path, &bytes[..300]).unwrap();
         },
-        stderr: "error: llama: `model.safetensors`: the header takes 2232 bytes, the file has 300\n\
-                 hint: download the file again; compare its length with the one the model's page states\n",
+        stderr: "error: llama: `model.safetensors`: expected a header of 2232 bytes, but the file has 300\n\
+                 hint: download the file again, and compare its size with the one on the model page\n",
     },
     Bad {
         name: "a tensor twice",
@@ -345,40 +342,40 @@ const BAD: &[Bad] = &[
             let from = sandbox.path("llama/model.safetensors");
             fs::copy(from, sandbox.path("llama/model-again.safetensors")).unwrap();
         },
-        stderr: "error: llama: tensor `lm_head.weight` is both in `model-again.safetensors` and in `model.safetensors`\n\
-                 hint: keep one of the two files in the folder, or add an index that names the right ones\n",
+        stderr: "error: llama: tensor `lm_head.weight` is in both `model-again.safetensors` and `model.safetensors`\n\
+                 hint: remove one of the two files, or add an index that lists the file of each tensor\n",
     },
     Bad {
         name: "a dtype that does not exist",
         golden: "llama",
         damage: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""BF17""#),
-        stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: dtype `BF17` is not known\n",
+        stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: unknown dtype `BF17`\n",
     },
     Bad {
         name: "a dtype of another size",
         golden: "llama",
         damage: |sandbox| sandbox.edit("llama/model.safetensors", r#""BF16""#, r#""F32" "#),
-        stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: shape [384, 256] of F32 takes 393216 bytes, the header gives bytes 0 to 196608\n",
+        stderr: "error: llama: `model.safetensors`: tensor `lm_head.weight`: shape [384, 256] of F32 needs 393216 bytes, but the header states bytes 0 to 196608\n",
     },
     Bad {
         name: "a config without a needed key",
         golden: "llama",
         damage: |sandbox| sandbox.edit("llama/config.json", r#""num_attention_heads": 4,"#, ""),
-        stderr: "error: llama: config.json: missing key `num_attention_heads`\n",
+        stderr: "error: llama: `config.json`: missing key `num_attention_heads`\n",
     },
     Bad {
         name: "a config that is not JSON",
         golden: "llama",
         damage: |sandbox| sandbox.edit("llama/config.json", r#""architectures": ["#, r#""architectures" ["#),
         stderr: "error: llama: `config.json`: expected `:` at line 2 column 19\n\
-                 hint: a file that starts with `version https://git-lfs` or `<html>` is not the real one\n",
+                 hint: if the file starts with `version https://git-lfs` or `<html>`, download it again; otherwise correct the JSON\n",
     },
     Bad {
         name: "no config",
         golden: "llama",
         damage: |sandbox| fs::remove_file(sandbox.path("llama/config.json")).unwrap(),
-        stderr: "error: llama: `config.json` is missing\n\
-                 hint: give the folder that a model's page lists, with all its small files\n",
+        stderr: "error: llama: missing file `config.json`\n\
+                 hint: use the complete checkpoint folder, including all small files\n",
     },
     Bad {
         name: "no weights",
@@ -390,15 +387,15 @@ const BAD: &[Bad] = &[
         name: "no tokenizer",
         golden: "llama",
         damage: |sandbox| fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap(),
-        stderr: "error: llama: no tokenizer: looked for `tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`\n\
-                 hint: put its files next to config.json; a fine-tune uses those of its base model\n",
+        stderr: "error: llama: no tokenizer found; looked for `tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`\n\
+                 hint: copy the tokenizer files next to config.json; for a fine-tune, use those of its base model\n",
     },
     Bad {
         name: "a vocabulary larger than the embedding",
         golden: "llama",
         damage: |sandbox| sandbox.edit("llama/config.json", r#""vocab_size": 384"#, r#""vocab_size": 500"#),
         stderr: "error: llama: the vocabulary has 500 tokens, but the token embedding has 384 rows\n\
-                 hint: no token has such an id: set `vocab_size` in config.json to the number of rows\n",
+                 hint: if the tokens without a row are unused, set `vocab_size` in config.json to the number of rows\n",
     },
     Bad {
         name: "more layers than weights",
@@ -406,8 +403,8 @@ const BAD: &[Bad] = &[
         damage: |sandbox| {
             sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 3"#)
         },
-        stderr: "error: llama: 9 missing tensor(s): `model.layers.2.input_layernorm.weight`, `model.layers.2.post_attention_layernorm.weight`, `model.layers.2.self_attn.q_proj.weight`, `model.layers.2.self_attn.k_proj.weight`, `model.layers.2.self_attn.v_proj.weight`, `model.layers.2.self_attn.o_proj.weight`, `model.layers.2.mlp.gate_proj.weight`, `model.layers.2.mlp.up_proj.weight` and 1 more\n\
-                 hint: a shard may be missing, or `num_hidden_layers` in config.json too large\n",
+        stderr: "error: llama: 9 missing tensors: `model.layers.2.input_layernorm.weight`, `model.layers.2.post_attention_layernorm.weight`, `model.layers.2.self_attn.q_proj.weight`, `model.layers.2.self_attn.k_proj.weight`, `model.layers.2.self_attn.v_proj.weight`, `model.layers.2.self_attn.o_proj.weight`, `model.layers.2.mlp.gate_proj.weight`, `model.layers.2.mlp.up_proj.weight` and 1 more\n\
+                 hint: a shard may be missing, or `num_hidden_layers` in config.json may be too large\n",
     },
     Bad {
         name: "more experts than weights",
@@ -415,8 +412,8 @@ const BAD: &[Bad] = &[
         damage: |sandbox| {
             sandbox.edit("mixtral/config.json", r#""num_local_experts": 4"#, r#""num_local_experts": 5"#)
         },
-        stderr: "error: mixtral: 6 missing tensor(s): `model.layers.0.block_sparse_moe.experts.4.w1.weight`, `model.layers.1.block_sparse_moe.experts.4.w1.weight`, `model.layers.0.block_sparse_moe.experts.4.w2.weight`, `model.layers.1.block_sparse_moe.experts.4.w2.weight`, `model.layers.0.block_sparse_moe.experts.4.w3.weight`, `model.layers.1.block_sparse_moe.experts.4.w3.weight`\n\
-                 hint: a shard may be missing, or the number of experts in config.json too large\n",
+        stderr: "error: mixtral: 6 missing tensors: `model.layers.0.block_sparse_moe.experts.4.w1.weight`, `model.layers.1.block_sparse_moe.experts.4.w1.weight`, `model.layers.0.block_sparse_moe.experts.4.w2.weight`, `model.layers.1.block_sparse_moe.experts.4.w2.weight`, `model.layers.0.block_sparse_moe.experts.4.w3.weight`, `model.layers.1.block_sparse_moe.experts.4.w3.weight`\n\
+                 hint: a shard may be missing, or the number of experts in config.json may be too large\n",
     },
     Bad {
         name: "fewer experts than weights",
@@ -424,8 +421,8 @@ const BAD: &[Bad] = &[
         damage: |sandbox| {
             sandbox.edit("mixtral/config.json", r#""num_local_experts": 4"#, r#""num_local_experts": 3"#)
         },
-        stderr: "error: mixtral: 6 tensor(s) without a place in this architecture: `model.layers.0.block_sparse_moe.experts.3.w1.weight`, `model.layers.0.block_sparse_moe.experts.3.w2.weight`, `model.layers.0.block_sparse_moe.experts.3.w3.weight`, `model.layers.1.block_sparse_moe.experts.3.w1.weight`, `model.layers.1.block_sparse_moe.experts.3.w2.weight`, `model.layers.1.block_sparse_moe.experts.3.w3.weight`\n\
-                 hint: config.json may state fewer experts than there are\n",
+        stderr: "error: mixtral: 6 tensors not used by this architecture: `model.layers.0.block_sparse_moe.experts.3.w1.weight`, `model.layers.0.block_sparse_moe.experts.3.w2.weight`, `model.layers.0.block_sparse_moe.experts.3.w3.weight`, `model.layers.1.block_sparse_moe.experts.3.w1.weight`, `model.layers.1.block_sparse_moe.experts.3.w2.weight`, `model.layers.1.block_sparse_moe.experts.3.w3.weight`\n\
+                 hint: config.json may state too few experts\n",
     },
     Bad {
         name: "a prediction that the config does not announce",
@@ -434,8 +431,8 @@ const BAD: &[Bad] = &[
             let announced = r#""num_nextn_predict_layers": 1"#;
             sandbox.edit("glm4moe-old/config.json", announced, r#""num_nextn_predict_layers": 0"#)
         },
-        stderr: "error: glm4moe-old: 30 tensor(s) without a place in this architecture: `model.layers.2.eh_proj.weight`, `model.layers.2.embed_tokens.weight`, `model.layers.2.enorm.weight`, `model.layers.2.hnorm.weight`, `model.layers.2.input_layernorm.weight`, `model.layers.2.mlp.experts.0.down_proj.weight`, `model.layers.2.mlp.experts.0.gate_proj.weight`, `model.layers.2.mlp.experts.0.up_proj.weight` and 22 more\n\
-                 hint: layers that predict further tokens, of which config.json says nothing: `num_nextn_predict_layers` states their number\n",
+        stderr: "error: glm4moe-old: 30 tensors not used by this architecture: `model.layers.2.eh_proj.weight`, `model.layers.2.embed_tokens.weight`, `model.layers.2.enorm.weight`, `model.layers.2.hnorm.weight`, `model.layers.2.input_layernorm.weight`, `model.layers.2.mlp.experts.0.down_proj.weight`, `model.layers.2.mlp.experts.0.gate_proj.weight`, `model.layers.2.mlp.experts.0.up_proj.weight` and 22 more\n\
+                 hint: set `num_nextn_predict_layers` in config.json to the number of MTP layers\n",
     },
     Bad {
         name: "a text part of an unknown class",
@@ -449,7 +446,7 @@ const BAD: &[Bad] = &[
         damage: |sandbox| {
             sandbox.edit("llama/config.json", r#""num_hidden_layers": 2"#, r#""num_hidden_layers": 1"#)
         },
-        stderr: "error: llama: the weights have layers 0 to 1, but `num_hidden_layers` of the config is 1 (9 tensor(s) too many)\n\
+        stderr: "error: llama: the weights have layers 0 to 1, but `num_hidden_layers` in config.json is 1 (9 unused tensors)\n\
                  hint: if the model was made by stacking layers, set `num_hidden_layers` to 2\n",
     },
 ];
@@ -536,7 +533,7 @@ fn reranker_is_not_a_generating_model() {
     let ran = sandbox.convert(&["Qwen3-Reranker-0.6B", "out.gguf", "--type", "f32"]);
     assert_eq!(ran.code, Some(1));
     // Its tokenizer is too small for the two tokens that a reranker answers with.
-    ran.says("a reranker, whose tokenizer lacks");
+    ran.says("reranker whose tokenizer lacks");
     ran.says("--arch-as qwen3");
     assert!(!sandbox.path("out.gguf").exists());
     let ran = sandbox.convert(&words("Qwen3-Reranker-0.6B out.gguf --type f32 --arch-as qwen3 -q"));
@@ -549,7 +546,7 @@ fn reranker_is_not_a_generating_model() {
     fs::remove_file(sandbox.path("out.gguf")).unwrap();
     sandbox.write("qwen3/README.md", "---\nlicense: mit\n---\n# Qwen3-Reranker-0.6B\n");
     let ran = sandbox.convert(&args);
-    ran.ends_and_says(1, "a reranker, whose tokenizer lacks");
+    ran.ends_and_says(1, "reranker whose tokenizer lacks");
     assert!(!sandbox.path("out.gguf").exists());
 }
 
@@ -567,7 +564,7 @@ fn arch_as_lists_differences() {
     succeed(sandbox.convert(&args));
     let own = keys(&sandbox);
     let ran = succeed(sandbox.convert(&[&args[..], &["--arch-as", "deepseek2"]].concat()));
-    let note = "note: `Glm4MoeLiteForCausalLM` is `glm4-moe-lite` by the table; as `deepseek2` it may be another model";
+    let note = "note: `Glm4MoeLiteForCausalLM` is a class of `glm4-moe-lite`; as `deepseek2`, it may be a different model";
     ran.says(note);
     let plain = keys(&sandbox);
     assert!(plain.iter().all(|key| own.contains(key)), "{plain:?} {own:?}");
@@ -576,6 +573,6 @@ fn arch_as_lists_differences() {
     let sandbox = Sandbox::with_golden("qwen2.5vl");
     let args = ["qwen2.5vl", "out.gguf", "--type", "f32", "--pre", "llama-bpe", "--arch-as", "qwen2"];
     let ran = succeed(sandbox.convert(&args));
-    let note = "is `qwen2vl` by the table; as `qwen2` it may be another model";
+    let note = "is a class of `qwen2vl`; as `qwen2`, it may be a different model";
     ran.says(note);
 }

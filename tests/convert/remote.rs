@@ -55,7 +55,7 @@ fn convert(sandbox: &Sandbox, server: &HubServer, file_type: &str) -> Output {
     run(sandbox, server, &["hf://org/model", "out/remote.gguf", "-t", file_type, "--force"])
 }
 
-/// Converts, and expects what the folder gives and nothing else on the disk.
+/// Converts, and expects what the folder gives and nothing else of disk space.
 fn expect_same(sandbox: &Sandbox, server: &HubServer, file_type: &str, local: &[u8], what: &str) {
     let ran = convert(sandbox, server, file_type);
     assert_eq!(ran.code, Some(0), "{what}: {}", ran.stderr);
@@ -153,11 +153,11 @@ fn unavailable_model_is_reported_and_writes_nothing() {
     let elsewhere = HubServer::of(&sandbox.path("model"), is_weights);
     let away = format!("{}/org/model/resolve/{COMMIT}/{WEIGHTS}?signature=1", elsewhere.endpoint);
     for (fault, times, message, hint) in [
-        (Fault::OtherTag, 1, "the tag was", "run it again"),
-        (Fault::OtherLength, 1, "the length was", "run it again"),
-        (Fault::Status(418, "X: y"), 1, "the answer is status 418", "check the network"),
-        (Fault::Status(500, "Retry-After: 0"), 1000, "the answer is status 500", "check the network"),
-        (Fault::Redirect("ftp://x/y".to_owned()), 1, "is redirected to `ftp://x/y`", ""),
+        (Fault::OtherTag, 1, "expected the tag", "run the command again"),
+        (Fault::OtherLength, 1, "expected the length", "run the command again"),
+        (Fault::Status(418, "X: y"), 1, "the server returned status 418", "check the network"),
+        (Fault::Status(500, "Retry-After: 0"), 1000, "the server returned status 500", "check the network"),
+        (Fault::Redirect("ftp://x/y".to_owned()), 1, "redirect to `ftp://x/y`", ""),
     ] {
         server.reset();
         // The first answer has the right tag.
@@ -176,13 +176,9 @@ fn unavailable_model_is_reported_and_writes_nothing() {
         expect_nothing_left(&sandbox, &["local.gguf"]);
     }
     for (fault, message, hint) in [
-        (
-            Fault::Status(401, "X-Error-Code: GatedRepo"),
-            "accept the terms",
-            "as the user that the token belongs to",
-        ),
-        (Fault::Status(403, "X: y"), "no access", "the token has no access"),
-        (Fault::Status(404, "X: y"), "no such model", "a local folder is written as ./NAME"),
+        (Fault::Status(401, "X-Error-Code: GatedRepo"), "accept the terms", "as the owner of the token"),
+        (Fault::Status(403, "X: y"), "no access", "check the access of your token"),
+        (Fault::Status(404, "X: y"), "no such model", "write ./NAME for a local folder"),
     ] {
         server.reset();
         server.fail_at_hub(fault, 1000);
@@ -193,7 +189,7 @@ fn unavailable_model_is_reported_and_writes_nothing() {
     server.reset();
     let ran = run(&sandbox, &server, &["org/model@none", "out/x.gguf", "-t", "q8_0"]);
     assert!(
-        ran.code == Some(1) && ran.stderr.contains("answers 404: Invalid rev id: none"),
+        ran.code == Some(1) && ran.stderr.contains("returned status 404: Invalid rev id: none"),
         "{}",
         ran.stderr
     );
@@ -202,7 +198,7 @@ fn unavailable_model_is_reported_and_writes_nothing() {
     let output =
         command(&sandbox, &server).env_remove("HF_TOKEN").args(["org/model", "x", "-t", "q8_0"]).output();
     let stderr = String::from_utf8(output.unwrap().stderr).unwrap();
-    assert!(stderr.contains("then set HF_TOKEN to a token of yours"), "{stderr}");
+    assert!(stderr.contains("then set HF_TOKEN or log in"), "{stderr}");
     // Another server never receives the token, even after a redirect from the Hub.
     server.reset();
     server.fail(Fault::Redirect(away), 1000);
@@ -216,7 +212,7 @@ fn unavailable_model_is_reported_and_writes_nothing() {
     server.fail_at_hub(Fault::Slow, 3);
     server.fail_at_hub(Fault::OtherByte, 1000);
     let ran = convert(&sandbox, &server, "q4_k_m");
-    assert!(ran.code == Some(1) && ran.stderr.contains("its checksum should be"), "{}", ran.stderr);
+    assert!(ran.code == Some(1) && ran.stderr.contains("expected checksum"), "{}", ran.stderr);
     expect_nothing_left(&sandbox, &["local.gguf"]);
 }
 
@@ -254,7 +250,7 @@ fn kept_download_is_reused() {
     fs::remove_file(fs::canonicalize(snapshot.join(WEIGHTS)).unwrap()).unwrap();
     server.fail(Fault::OtherByte, 1000);
     let ran = run(&sandbox, &server, &args);
-    ran.ends_and_says(1, "`model.safetensors`: its checksum should be");
+    ran.ends_and_says(1, "`model.safetensors`: expected checksum");
     assert!(!snapshot.join(WEIGHTS).exists(), "what is wrong is not kept");
 }
 

@@ -21,11 +21,11 @@ fn plan_lists_kept_tensors_and_reasons() {
     let ran = succeed(sandbox.convert(&words("gptq-8bit-order out/x -t q4_k_m --repack --dry-run")));
     let listing = unwrapped(&ran.stdout);
     let reason = reason_of(&listing, "blk.0.ffn_down.weight");
-    assert!(reason.ends_with("decoded: groups of columns are in no order (act-order)"), "{reason}");
+    assert!(reason.ends_with("decoded: the columns are not in group order (act-order)"), "{reason}");
     // Rows of 64 inputs are one group, which is in order whatever the index says.
     let line = "repack: `blk.0.attn_k.weight` and 11 more decoded: ";
     assert!(!listing.contains(line), "{listing}");
-    let line = "repack: `blk.0.ffn_down.weight` and 1 more decoded: groups of columns";
+    let line = "repack: `blk.0.ffn_down.weight` and 1 more decoded: the columns";
     assert!(listing.contains(line), "{listing}");
     assert!(sandbox.listing("out").is_empty());
 }
@@ -64,7 +64,7 @@ fn explicit_type_overrides_repack_with_note() {
     let sandbox = Sandbox::with_form("packed-4bit");
     let ran =
         sandbox.convert(&words("packed-4bit out/x -t q6_k --repack --dry-run --tensor-type attn_q=q8_0"));
-    let line = "repack: `blk.0.attn_q.weight` and 1 more decoded: another rule sets its type (requested: tensor type 1)";
+    let line = "repack: `blk.0.attn_q.weight` and 1 more decoded: its type is set by another rule (requested: tensor type 1)";
     assert!(unwrapped(&ran.stdout).contains(line), "{}", ran.stdout);
     let ran = sandbox.convert(&words("packed-4bit out/x -t q6_k --repack --save-recipe r.json"));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);

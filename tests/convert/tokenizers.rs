@@ -44,12 +44,12 @@ const CONFIG: &str = "llama-llama3/tokenizer_config.json";
 #[test]
 fn token_ids_with_gaps_or_duplicates() {
     let twice = |sandbox: &Sandbox| sandbox.edit_json(JSON, |json| json["model"]["vocab"]["!"] = json!(4));
-    refused("llama-llama3", twice, "id 4 is given to two tokens: `!` and `\"`");
+    refused("llama-llama3", twice, "duplicate token id 4: `!` and `\"`");
     let hole = |sandbox: &Sandbox| sandbox.edit_json(JSON, |json| json["model"]["vocab"]["!"] = json!(382));
     warned(
         "llama-llama3",
         hole,
-        "3 ids below 382 have no token in `tokenizer.json`; unused tokens `[PAD...]` stand there",
+        "3 ids below 382 have no token in `tokenizer.json`; unused tokens `[PAD...]` are added for them",
     );
     let beyond = |sandbox: &Sandbox| sandbox.edit_json(JSON, |json| json["model"]["vocab"]["!"] = json!(384));
     refused("llama-llama3", beyond, "token `!` has id 384, but the config's `vocab_size` is 384");
@@ -72,7 +72,7 @@ fn non_numeric_scores_are_refused() {
         sandbox
             .edit_json("xlm-roberta/tokenizer.json", |json| json["model"]["vocab"][7] = json!(["x", "NaN"]));
     };
-    refused("xlm-roberta", text, "`tokenizer.json`: the score of token `x` is \"NaN\", not a number");
+    refused("xlm-roberta", text, "`tokenizer.json`: invalid score of token `x`: \"NaN\"");
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn special_ids_out_of_range_are_handled() {
     let negative = |sandbox: &Sandbox| {
         sandbox.edit_json("llama-llama3/config.json", |json| json["bos_token_id"] = json!(-1))
     };
-    refused("llama-llama3", negative, "`bos_token_id` is -1: a token id cannot be negative");
+    refused("llama-llama3", negative, "`bos_token_id`: expected a token id, found -1");
     let beyond = |sandbox: &Sandbox| {
         sandbox.edit_json("llama-llama3/config.json", |json| json["pad_token_id"] = json!(384))
     };
-    warned("llama-llama3", beyond, "`tokenizer.ggml.padding_token_id` is 384, but there are 384 tokens");
+    warned("llama-llama3", beyond, "`tokenizer.ggml.padding_token_id`: 384 is out of range for 384 tokens");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn invalid_tokenizer_model() {
         let text = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
         sandbox.write("llama/tokenizer.model", text);
     };
-    refused("llama", pointer, "`tokenizer.model` is a Git LFS pointer, expected the file itself");
+    refused("llama", pointer, "`tokenizer.model` is a Git LFS pointer, not the file itself");
     let other = |sandbox: &Sandbox| sandbox.write("llama/tokenizer.model", "a text\n");
     refused("llama", other, "`tokenizer.model`: not a SentencePiece model: ");
 }
@@ -105,7 +105,7 @@ fn conflicting_tokenizer_files_are_reported() {
         sandbox.write("llama/tokenizer.json", vocab.to_string());
     };
     let words = "`tokenizer.model` and `tokenizer.json` disagree on 1 tokens: id 2 is `</s>` and `other`; \
-                 `tokenizer.model` is taken: it has the scores, and the reference takes it";
+                 using `tokenizer.model`, which has the scores";
     warned("llama", other, words);
 }
 
@@ -159,16 +159,16 @@ fn unknown_pre_tokenizer_suggests_nearest_and_override() {
     let (sandbox, ran) = vocab_only("llama-llama3", strange, &[]);
     assert_eq!(ran.code, Some(1));
     for words in [
-        "error: llama-llama3: pre-tokenizer not recognized: it splits by `\\p{N}{1,2}`, then `",
+        "error: llama-llama3: unknown pre-tokenizer: it splits by `\\p{N}{1,2}`, then `",
         "(token hash ",
-        "; nearest known is `smollm`: this has `\\p{N}{1,2}`; `smollm` has `\\p{N}`\n",
-        "\nhint: set it with `--pre NAME`; ",
+        "; nearest known: `smollm`: this has `\\p{N}{1,2}`; `smollm` has `\\p{N}`\n",
+        "\nhint: set it with `--pre NAME`, or ",
     ] {
         assert!(ran.stderr.contains(words), "{words}\n{}", ran.stderr);
     }
     assert!(sandbox.outputs().is_empty());
     let (sandbox, ran) = vocab_only("llama-llama3", strange, &["--pre", "smollm"]);
-    ran.ends_and_says(0, "pre-tokenizer `smollm`: as chosen; the tokenizer splits by ");
+    ran.ends_and_says(0, "pre-tokenizer `smollm`: as specified; the tokenizer splits by ");
     assert_eq!(value(&sandbox, "tokenizer.ggml.pre"), "smollm");
     let (place, ran) = vocab_only("llama-llama3", strange, &["--pre", "nonsense"]);
     ran.says("warning: pre-tokenizer `nonsense`");
@@ -176,24 +176,23 @@ fn unknown_pre_tokenizer_suggests_nearest_and_override() {
         let name = place.outputs().remove(0);
         place.inspect(&["set", &format!("out/{name}"), &format!("tokenizer.ggml.pre={value}")]).stderr
     };
-    let warning = "warning: `tokenizer.ggml.pre`: llama.cpp does not load the pre-tokenizer `foo`\n";
+    let warning = "warning: `tokenizer.ggml.pre`: llama.cpp does not support the pre-tokenizer `foo`\n";
     assert!(set("foo").contains(warning));
     assert!(!set("gpt-2").contains("warning"));
-    let words = "as chosen, but llama.cpp loads no file with that name; the nearest that it knows are `";
+    let words = "as specified, but unknown to llama.cpp; nearest known: `";
     ran.says(words);
     let (_, ran) = vocab_only("llama-llama3", strange, &["--pre", "qwen-2"]);
     ran.says(&format!("{words}qwen2`, `"));
     // A kind of tokenizer without a choice is reported.
     let (place, ran) = vocab_only("llama", |_| {}, &["--pre", "foo"]);
-    ran.says("pre-tokenizer `foo` was chosen, but this kind of tokenizer has none to choose");
+    ran.says("pre-tokenizer `foo` was specified, but this kind of tokenizer does not have one");
     assert_eq!(value(&place, "tokenizer.ggml.pre"), "default");
 }
 
 #[test]
 fn pre_tokenizer_evidence_is_reported() {
     let (_, ran) = vocab_only("llama-llama3", |_| {}, &["-v"]);
-    let words =
-        "note: pre-tokenizer `gpt-2`: by its expressions; the reference does not know its token hash ";
+    let words = "note: pre-tokenizer `gpt-2`: by its expressions; unknown token hash ";
     let hash = ran.stderr.split(words).nth(1).and_then(|rest| rest.lines().next());
     assert!(hash.is_some_and(|hash| hash.len() == 64), "{}", ran.stderr);
 }
@@ -239,7 +238,7 @@ fn scores_are_made_from_merges_on_request() {
             fs::copy(golden("tokenizer/json-llama2").join(file), sandbox.path("llama").join(file)).unwrap();
         }
     };
-    let sandbox = warned("llama", json_only, "has no scores, and the reference gives every token the same");
+    let sandbox = warned("llama", json_only, "has no scores, so all tokens get the same one");
     let scores = value(&sandbox, "tokenizer.ggml.scores");
     assert!(scores.as_array().unwrap().iter().all(|score| *score == -1000.0), "{scores}");
     let (sandbox, ran) = vocab_only("llama", json_only, &["--scores-from-merges"]);

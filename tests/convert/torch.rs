@@ -45,7 +45,7 @@ fn requested_copy_is_read() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert_eq!(sha256(&sandbox.read("x.gguf")), expected("mistral-fp8", "f32"));
     let ran = succeed(run(&[]));
-    let note = "weights are read from `pytorch_model.bin` (torch pickles); left aside: `consolidated.safetensors` (Mistral's own layout of safetensors)";
+    let note = "weights are read from `pytorch_model.bin` (torch pickles); ignored: `consolidated.safetensors` (Mistral's own layout of safetensors)";
     ran.says(note);
     assert_ne!(sha256(&sandbox.read("x.gguf")), expected("mistral-fp8", "f32"));
     // The vocabulary alone needs no weights, but the parameters.
@@ -58,7 +58,7 @@ fn requested_copy_is_read() {
 fn pickle_with_other_imports_is_refused() {
     let sandbox = place("bin", "tokenizer.model");
     fs::copy(golden("torch/refused/counter.bin"), sandbox.path("bin/pytorch_model.bin")).unwrap();
-    let stderr = "error: bin: `pytorch_model.bin`: byte 172 of the pickle imports `collections.Counter`, which no pickle of tensors needs\nhint: save the state dict alone: torch.save(model.state_dict(), file), or safetensors\n";
+    let stderr = "error: bin: `pytorch_model.bin`: byte 172 of the pickle imports `collections.Counter`, which is not allowed\nhint: save only the state dict, with `torch.save(model.state_dict(), file)`, or use safetensors\n";
     let ran = sandbox.convert(&["bin", "x.gguf", "--type", "bf16"]);
     assert_eq!(ran, Output { code: Some(1), stdout: String::new(), stderr: stderr.to_owned() });
     assert!(!sandbox.path("x.gguf").exists());

@@ -1,4 +1,4 @@
-//! Calls of `gguf-eval`: outputs and numbers are checked before the work begins, peculiarities are reported,
+//! Calls of `gguf-eval`: outputs and values are checked before the work begins, peculiarities are reported,
 //! and llama.cpp's option names are understood.
 
 use std::{
@@ -42,9 +42,9 @@ fn outputs_are_checked_before_model_opens() {
     ];
     for command in commands {
         for (output, message) in [
-            ("there", "error: `there` exists already\nhint: use --force to overwrite it"),
+            ("there", "error: `there` already exists\nhint: use --force to overwrite it"),
             ("folder", "error: `folder` "),
-            ("none/x", "error: folder `none` does not exist\nhint: make it first\n"),
+            ("none/x", "error: folder `none` does not exist\nhint: create the folder first\n"),
             ("there/x", "error: `there` is not a folder"),
             ("-", "stdout"),
         ] {
@@ -58,9 +58,9 @@ fn outputs_are_checked_before_model_opens() {
     for (args, message) in [
         (
             &["compare", "none.gguf", "--text", "text", "--save-logits", "a", "--html", "a"][..],
-            "two options write a",
+            "two options write to a",
         ),
-        (&["imatrix", "text", "--text", "text", "-o", "text", "--force"], "output `text` is the input"),
+        (&["imatrix", "text", "--text", "text", "-o", "text", "--force"], "output `text` is also the input"),
     ] {
         assert!(sandbox.eval(args).stderr.contains(message), "{args:?}");
     }
@@ -90,19 +90,28 @@ fn out_of_range_numbers_are_refused() {
         (&["perplexity", "x.gguf", "--text", "text", "--stride", "0"][..], "--stride"),
         (
             &["perplexity", "x.gguf", "--text", "text", "-c", "64", "--stride", "127"],
-            "the stride is 127, expected from 1 to 126",
+            "the stride: expected from 1 to 126, twice the chunk length, found 127",
         ),
         (&["check", "x.gguf", "--text", "text", "--baseline", "b", "--save", "--chunks", "0"], "--chunks"),
         (&["check", "x.gguf", "--text", "text", "--baseline", "b", "--save", "-c", "2"], "--context"),
         (&["imatrix", "x.gguf", "--text", "text", "-o", "im", "--save-every", "0"], "--save-every"),
         (&["generate", "x.gguf", "--prompt", "x", "-n", "0"], "--tokens"),
-        (&["generate", "x.gguf", "--prompt", "x", "--temperature", "nan"], "the temperature is NaN"),
-        (&["generate", "x.gguf", "--prompt", "x", "--temperature=-1"], "the temperature is -1"),
+        (
+            &["generate", "x.gguf", "--prompt", "x", "--temperature", "nan"],
+            "the temperature: expected a number from 0, found NaN",
+        ),
+        (
+            &["generate", "x.gguf", "--prompt", "x", "--temperature=-1"],
+            "the temperature: expected a number from 0, found -1",
+        ),
         (
             &["generate", "x.gguf", "--prompt", "x", "--top-p", "2"],
-            "the probability of top-p is 2, expected from 0 to 1",
+            "the probability of top-p: expected from 0 to 1, found 2",
         ),
-        (&["generate", "x.gguf", "--prompt", "x", "--top-p", "nan"], "the probability of top-p is NaN"),
+        (
+            &["generate", "x.gguf", "--prompt", "x", "--top-p", "nan"],
+            "the probability of top-p: expected from 0 to 1, found NaN",
+        ),
     ] {
         refused(&sandbox.eval(args), 2, message);
     }
@@ -151,7 +160,7 @@ fn nan_results_are_errors_with_cause() {
     for verb in verbs {
         let ran = sandbox.eval(&[verb, &text].concat());
         let cause = if verb[0] == "imatrix" {
-            "no finite number"
+            "is not finite"
         } else {
             "; element 7 of tensor `blk.0.ffn_down.weight`"
         };
@@ -177,13 +186,13 @@ fn odd_models_and_calls_are_noted() {
     sandbox.write("x.gguf", bytes);
     let text = ["perplexity", "x.gguf", "--text", "text", "--chunks", "1"];
     let ran = succeed(sandbox.eval(&[&text[..], &["-c", "64"]].concat()));
-    ran.says("warning: x.gguf: llama.cpp does not know `tokenizer.ggml.pre` `foo-bar`");
+    ran.says("warning: x.gguf: `tokenizer.ggml.pre`: `foo-bar` is unknown to llama.cpp");
     assert!(!ran.stderr.contains("context_length"), "{}", ran.stderr);
     let long = sandbox.eval(&[&text[..], &["-c", "1024"]].concat());
-    let warning = "warning: 1024 tokens exceed `llama.context_length`: 512\n";
+    let warning = "warning: 1024 tokens exceed `llama.context_length` (512)\n";
     assert!(long.code == Some(0) && long.stderr.contains(warning), "{}", long.stderr);
     let long = sandbox.eval(&["generate", "x.gguf", "--prompt", "a llama", "-n", "510"]);
-    long.says("tokens exceed `llama.context_length`: 512\n");
+    long.says("tokens exceed `llama.context_length` (512)\n");
 }
 
 #[test]
@@ -211,10 +220,10 @@ fn generate_explains_empty_text() {
     inspect(&["set", "x.gguf", &format!("tokenizer.ggml.eos_token_id=u32:{first}")]);
     let ran = sandbox.eval(&ask);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "\n"), "{}", ran.stderr);
-    ran.says("warning: the model ended the text immediately; try --chat");
+    ran.says("warning: the model generated no tokens; try --chat");
     inspect(&["unset", "x.gguf", "tokenizer.chat_template"]);
     let ran = sandbox.eval(&ask);
-    ran.says("warning: the model ended the text immediately\n");
+    ran.says("warning: the model generated no tokens\n");
 }
 
 #[test]
@@ -247,7 +256,7 @@ fn no_message_suggests_overwriting_baseline() {
     let sandbox = Sandbox::new();
     for option in [&["-c", "64"][..], &["--chunks", "2"], &["--force"]] {
         let ran = sandbox.eval(&[&["check", "x.gguf", "--text", "t", "--baseline", "b"], option].concat());
-        refused(&ran, 2, "leave out --context, --chunks and --force");
+        refused(&ran, 2, "omit --context, --chunks and --force");
         assert!(!ran.stderr.contains("--save"), "{}", ran.stderr);
     }
     let ran = sandbox.eval(&["embed", "x.gguf"]);
@@ -260,10 +269,10 @@ fn files_without_a_graph_are_refused() {
         (
             "glm4moe-old-only",
             "--mtp",
-            "the file has the 1 last layers alone, which predict further tokens, and not those before them\n\
-             hint: run the file of the whole model",
+            "the file has only the 1 layers for multi-token prediction and not the layers before them\n\
+             hint: use the file of the whole model",
         ),
-        ("deepseek4", "--force", "architecture `deepseek4`: there is no graph for it"),
+        ("deepseek4", "--force", "architecture `deepseek4` cannot be run: not supported"),
     ] {
         let sandbox = Sandbox::with_golden(golden);
         let ran = sandbox.convert(&[golden, "x.gguf", "--type", "f32", "--quiet", option]);
@@ -292,10 +301,10 @@ fn ctrl_c_keeps_partial_importance_matrix() {
         rest.join("\n")
     };
     let log = interrupted(&args);
-    assert!(log.contains("error: interrupted after ") && log.contains("continue with --resume"), "{log}");
+    assert!(log.contains("error: interrupted after ") && log.contains("use --resume to continue"), "{log}");
     let saved = Sums::open(&sandbox.path("im.gguf")).unwrap();
     assert!(
-        saved.n_chunks > 0 && log.contains(&format!("{} chunks are in im.gguf", saved.n_chunks)),
+        saved.n_chunks > 0 && log.contains(&format!("{} chunks are saved in im.gguf", saved.n_chunks)),
         "{log}"
     );
     // A whole matrix is not replaced with a part.

@@ -163,7 +163,7 @@ fn equal_files_do_not_diverge() {
     assert_eq!(page.matches("<svg").count(), 3, "position, window, tensors of one file");
     assert!(page.contains("q4_0.gguf") && page.contains("blk.1.ffn_down.weight"));
     // The page has the words of the command line, and zeros without a sign.
-    for label in ["KL divergence, mean", "perplexity / base", "same top token", "change of probability, RMS"]
+    for label in ["KL divergence, mean", "perplexity / base", "same top token", "change in probability, RMS"]
     {
         assert!(page.contains(label), "{label}");
     }
@@ -176,9 +176,9 @@ fn equal_files_do_not_diverge() {
 fn calls_without_a_measurement_are_refused() {
     let sandbox = sandbox("llama");
     for (args, message) in [
-        (&["compare", "base.gguf"][..], "missing file to compare with the base"),
+        (&["compare", "base.gguf"][..], "missing files to compare with the base"),
         (&["compare", "base.gguf", "base.gguf"], "missing text"),
-        (&["compare", &golden_path("llama.kld"), "base.gguf", "--tensors"], "the base is saved logits"),
+        (&["compare", &golden_path("llama.kld"), "base.gguf", "--tensors"], "the base is a logits file"),
         (&["imatrix", "base.gguf", "-o", "x"], "--text"),
         (&["score", "base.gguf"], "--hellaswag"),
     ] {
@@ -209,7 +209,7 @@ fn check_fails_for_a_worse_file() {
     sandbox.write("text", "another text");
     let other = sandbox.eval(&[&args("back.gguf", "b.json")[..], &base].concat());
     assert!(
-        other.code == Some(1) && other.stderr.contains("expected the text of the baseline"),
+        other.code == Some(1) && other.stderr.contains("the text differs from the text of the baseline"),
         "{}",
         other.stderr
     );

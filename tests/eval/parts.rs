@@ -152,20 +152,20 @@ fn mismatched_parts_are_named() {
     let of_activations = other("activations.part", &rounded);
     let first = of_two[0].clone();
     for (second, message) in [
-        (None, "missing parts of 2: 2"),
+        (None, "part 2 of 2 is missing"),
         (Some("again.part"), "again.part: duplicate part 1/2: perplexity-1-of-2.part"),
         (Some("damaged.part"), "damaged.part: SHA-256 mismatch: the file is truncated or damaged"),
         (Some("cut.part"), "cut.part: the file ends after 20 bytes"),
-        (Some("text"), "text: not a part of a measurement"),
+        (Some("text"), "text: not a part file of gguf-eval"),
         (Some("none"), "none: cannot open: No such file or directory (os error 2)"),
         (
             Some(&of_three[1]),
-            "part of another run: the number of its parts is 3, and 2 in perplexity-1-of-2.part",
+            "part of another run: the number of its parts is 3, but 2 in perplexity-1-of-2.part",
         ),
         (Some(&of_text), "text.part: part of another run: its `text` is \""),
         (Some(&of_model), "model.part: part of another run: its `model` is \""),
-        (Some(&of_activations), "its `activations` is \"rounded\", and \"f32\" in perplexity-1-of-2.part"),
-        (Some(&of_verb), "verb.part: a part of `compare`, expected `perplexity`"),
+        (Some(&of_activations), "its `activations` is \"rounded\", but \"f32\" in perplexity-1-of-2.part"),
+        (Some(&of_verb), "verb.part: expected a part of `perplexity`, found a part of `compare`"),
     ] {
         let parts: Vec<String> =
             [Some(first.as_str()), second].into_iter().flatten().map(str::to_owned).collect();
@@ -176,12 +176,12 @@ fn mismatched_parts_are_named() {
     // An existing part is only replaced on request.
     let again = [&args[..], &["--part", "1/2", "--output", &first]].concat();
     let ran = sandbox.eval(&again);
-    assert!(ran.code == Some(1) && ran.stderr.contains("exists already"), "{}", ran.stderr);
+    assert!(ran.code == Some(1) && ran.stderr.contains("already exists"), "{}", ran.stderr);
     succeed(sandbox.eval(&[&again[..], &["--force", "-q"]].concat()));
     for (args, message) in [
         (
             &["perplexity", "q4_0.gguf", "--text", "text", "--part", "3/2", "--output", "x"][..],
-            "not a part as 2/8",
+            "expected K/N with K from 1 to N",
         ),
         (&["perplexity", "q4_0.gguf", "--text", "text", "--part", "1/2"], "--output <FILE>"),
         (&["perplexity", "q4_0.gguf", "--merge", "x"], "cannot be used with"),
@@ -189,7 +189,7 @@ fn mismatched_parts_are_named() {
             &["imatrix", "q4_0.gguf", "--text", "text", "--part", "1/2", "-o", "x", "--resume"],
             "cannot be used with",
         ),
-        (&["compare", "base.gguf", "--text", "text", "--part", "1/2", "-o", "x"], "missing file to compare"),
+        (&["compare", "base.gguf", "--text", "text", "--part", "1/2", "-o", "x"], "missing files to compare"),
     ] {
         let ran = sandbox.eval(args);
         assert!(ran.code == Some(2) && ran.stderr.contains(message), "{args:?}: {}", ran.stderr);

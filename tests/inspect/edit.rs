@@ -120,7 +120,7 @@ fn unfinished_edit_is_named() {
     sandbox.write("m.gguf.header-backup", "old");
     let before = sandbox.listing("");
     let ran = sandbox.inspect(&["set", "m.gguf", "tokenizer.ggml.bos_token_id=7"]);
-    ran.ends_and_says(1, "`m.gguf.header-backup` is there: an edit of `m.gguf` did not end");
+    ran.ends_and_says(1, "`m.gguf.header-backup` exists: an edit of `m.gguf` was interrupted");
     ran.says("`dd if=m.gguf.header-backup of=m.gguf conv=notrunc`");
     assert_eq!(sandbox.listing(""), before);
 }
@@ -303,7 +303,7 @@ fn hashes_match_reference_and_are_checked() {
     let ran = sandbox.inspect(&["hash", "--check", "SHA256SUMS", "-q"]);
     assert_eq!(
         (ran.code, ran.stderr.as_str()),
-        (Some(1), "error: SHA256SUMS: 3 of 46 digests differ or are missing\n")
+        (Some(1), "error: SHA256SUMS: 3 of 46 files have a wrong checksum or are missing\n")
     );
     let failed: Vec<&str> = ran.stdout.lines().filter(|line| !line.ends_with(": OK")).collect();
     assert_eq!(

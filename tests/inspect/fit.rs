@@ -33,7 +33,7 @@ fn largest_fitting_file_is_reported() {
     let text = sandbox.inspect(&words("fit out/m-q8_0.gguf --memory 24MB --context 256"));
     assert_eq!((text.code, text.stderr.as_str()), (Some(0), ""));
     assert!(
-        text.stdout.contains("the largest that fits 24.0 MB with 256 tokens: m-q8_0.gguf"),
+        text.stdout.contains("largest file that fits in 24.0 MB with 256 tokens: m-q8_0.gguf"),
         "{}",
         text.stdout
     );
@@ -49,7 +49,7 @@ fn largest_fitting_file_is_reported() {
 fn no_fitting_file_is_a_failure() {
     let sandbox = Sandbox::with_converted("llama", "m.gguf", "f16");
     let ran = sandbox.inspect(&words("fit m.gguf --memory 1MB --context 256"));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: nothing fits 1.00 MB\n"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: no file fits in 1.00 MB\n"));
     assert!(ran.stdout.contains("none (does not fit)"), "{}", ran.stdout);
     // Q8_0 takes 32 elements, and a token has 128 of keys.
     let json = sandbox.inspect(&words("fit m.gguf --context 256 --kv-type q8_0 --json")).json();

@@ -67,7 +67,7 @@ fn files_without_file_type_or_tensors() {
     let sandbox = place();
     done(&sandbox, sandbox.inspect(&["unset", "out/theirs.gguf", "general.file_type", "-q"]));
     let ran = sandbox.inspect(&["recipe", "out/theirs.gguf", "--dry-run"]);
-    ran.says("`general.file_type` is missing: ");
+    ran.says("missing metadata key `general.file_type`: ");
     assert_eq!(ran.code, Some(0));
     done(&sandbox, sandbox.convert(&["vocab", "llama", "out/vocab.gguf", "-q"]));
     let ran = sandbox.inspect(&["recipe", "out/vocab.gguf"]);
@@ -139,9 +139,9 @@ mod remote {
         server.reset();
         for (file, message) in [
             ("hf://org/model/none.gguf", "404"),
-            ("hf://org/model", "a file is hf://OWNER/MODEL/FILE"),
-            ("hf://org/model/../x.gguf", "a file is hf://OWNER/MODEL/FILE"),
-            ("http://", "no address"),
+            ("hf://org/model", "write hf://OWNER/MODEL/FILE"),
+            ("hf://org/model/../x.gguf", "write hf://OWNER/MODEL/FILE"),
+            ("http://", "not a valid URL"),
         ] {
             let ran = recipe(file);
             assert!(ran.code == Some(1) && ran.stderr.contains(message), "{file}: {}", ran.stderr);
@@ -157,7 +157,9 @@ mod remote {
         cut.truncate(2000);
         sandbox.write("out/cut.gguf", &cut);
         let server = HubServer::of(&sandbox.path("out"), |name| name.ends_with(".gguf"));
-        for (name, message) in [("x", "it starts with"), ("cut", "bytes left can hold")] {
+        for (name, message) in
+            [("x", "expected `GGUF` at the start"), ("cut", "does not fit in the remaining")]
+        {
             let ran = run(&sandbox, &server, &["recipe", &format!("hf://org/model/{name}.gguf"), "-q"]);
             assert!(ran.code == Some(1) && ran.stderr.contains(message), "{name}: {}", ran.stderr);
         }

@@ -76,11 +76,11 @@ fn other_files_are_refused() {
     sandbox.write("x.gguf", "GGML and more");
     sandbox.write("cut.gguf", b"GGUF\x03\0\0\0\x01");
     for (file, stderr) in [
-        ("x.gguf", "error: x.gguf: not a gguf file: it starts with `GGML`, not with `GGUF`\n"),
+        ("x.gguf", "error: x.gguf: not a GGUF file: expected `GGUF` at the start, found `GGML`\n"),
         (
             "cut.gguf",
-            "error: cut.gguf: file ends inside the number of tensors: 8 bytes needed at offset 8, 1 left\n\
-             hint: was the download or copy complete?\n",
+            "error: cut.gguf: unexpected end of file in the number of tensors: expected 8 bytes at offset 8, found 1\n\
+             hint: the file may be truncated; download or copy it again\n",
         ),
         ("none.gguf", "error: none.gguf: cannot open: No such file or directory (os error 2)\n"),
     ] {

@@ -158,7 +158,7 @@ fn container_faults_are_found() {
     // The fork is named.
     sandbox.write("x.gguf", patched(&good, type_of_matrix(&good, &last), &139u32.to_le_bytes()));
     let ran = sandbox.inspect(&["verify", "x.gguf"]);
-    assert!(ran.stdout.contains("ik_llama.cpp calls type 139 iq4_k"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("type 139 is iq4_k of ik_llama.cpp"), "{}", ran.stdout);
 }
 
 fn with_version_1() -> Vec<u8> {
@@ -535,7 +535,7 @@ fn reports_and_exit_codes() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "error: x.gguf: 1 error, 1 warning\n"));
     assert!(
         ran.stdout.contains(
-            "error: file type: `general.file_type` is Q8_0, with weights in q8_0; most weights are q4_K\n"
+            "error: file type: `general.file_type` is Q8_0, which uses q8_0, but most weights are q4_K\n"
         ),
         "{}",
         ran.stdout

@@ -159,7 +159,7 @@ fn difference(name: &str) -> Result<Differences, String> {
         Some(pooled) => {
             let made = embed(&model, &[expected.tokens], pooled.how).map_err(|error| error.to_string())?;
             if made[0].len() != pooled.row.len() {
-                return Err(format!("{} pooled values, expected {}", made[0].len(), pooled.row.len()));
+                return Err(format!("expected {} values, found {} pooled", made[0].len(), pooled.row.len()));
             }
             Some(largest_difference(&pooled.row, &made[0]) / pooled.range)
         }

@@ -483,5 +483,5 @@ fn chats_are_rendered_by_template() {
     assert!(wrong("{\"messages\": [{\"role\": \"user\"}]}").1.contains("missing `content`"));
     let (_other, without) = converted("bert", 1);
     let absent = Texts::from_chats(&without, lines.as_bytes(), 8).unwrap_err();
-    assert_eq!(absent.to_string(), "line 1: `tokenizer.chat_template` is absent");
+    assert_eq!(absent.to_string(), "line 1: missing metadata key `tokenizer.chat_template`");
 }

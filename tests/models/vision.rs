@@ -216,7 +216,7 @@ fn model_generates_about_a_picture() {
     };
     let one = succeed(ask(&["--prompt", "a llama", "--image", "p.png"]));
     // Its tokenizer has no such token, as no tiny one has.
-    one.says("warning: the vocabulary has no token `[IMG_END]`");
+    one.says("warning: missing token `[IMG_END]` in the vocabulary");
     one.says(" tokens after ");
     // The image's content matters, and its position; by default that is before the prompt.
     let answer = ask(&["--prompt", "<__media__>a llama", "--image", "p.png"]);
@@ -248,13 +248,13 @@ fn unsupported_pictures_are_refused() {
         (&["model.gguf", "--mmproj", "mmproj.gguf"], 2, "--image"),
         (&["model.gguf", "--image", "p.png"], 2, "--mmproj"),
         (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "none.png"], 1, "none.png: cannot open"),
-        (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "text.png"], 1, "neither a PNG nor a JPEG"),
-        (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "cut.png"], 1, "cut.png: PNG picture: "),
-        (&["model.gguf", "--mmproj", "model.gguf", "--image", "p.png"], 1, "is not a projector"),
-        (&["model.gguf", "--mmproj", "glm.gguf", "--image", "p.png"], 1, "there is no tower for it"),
-        (&["mmproj.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png"], 1, "this is a projector"),
-        (&["mmproj.gguf"], 1, "this is a projector"),
-        (&["wide.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png"], 1, "embeddings of 32 numbers"),
+        (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "text.png"], 1, "not a PNG or JPEG image"),
+        (&["model.gguf", "--mmproj", "mmproj.gguf", "--image", "cut.png"], 1, "cut.png: PNG image: "),
+        (&["model.gguf", "--mmproj", "model.gguf", "--image", "p.png"], 1, "not a projector"),
+        (&["model.gguf", "--mmproj", "glm.gguf", "--image", "p.png"], 1, "cannot be run: not supported"),
+        (&["mmproj.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png"], 1, "the file is a projector"),
+        (&["mmproj.gguf"], 1, "the file is a projector"),
+        (&["wide.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png"], 1, "embeddings of 32 values"),
     ];
     for (args, code, message) in cases {
         let ran = generate(&sandbox, &[args, &["--prompt", "x"][..]].concat());
@@ -263,5 +263,10 @@ fn unsupported_pictures_are_refused() {
     }
     let places = ["model.gguf", "--mmproj", "mmproj.gguf", "--image", "p.png", "--prompt"];
     let ran = generate(&sandbox, &[&places[..], &["<__media__> and <__media__>"]].concat());
-    assert!(ran.code == Some(2) && ran.stderr.contains("has 2 placeholders for images"), "{}", ran.stderr);
+    assert!(
+        ran.code == Some(2)
+            && ran.stderr.contains("image placeholders (`<__media__>`) in the prompt, found 2"),
+        "{}",
+        ran.stderr
+    );
 }

@@ -350,7 +350,7 @@ fn drafts_are_published_next_to_model() {
     crate::common::copy_folder(&testkit::checkpoint("llama-llama3"), &sandbox.path("again/llama-llama3"));
     let ran = publish(&sandbox, &words("llama-llama3 out/two -t bf16 --draft again/llama-llama3"));
     assert_eq!(
-        (ran.code, ran.stderr.contains("the name of another file")),
+        (ran.code, ran.stderr.contains("the same name as another file")),
         (Some(1), true),
         "{}",
         ran.stderr
@@ -369,7 +369,7 @@ fn unpublishable_inputs_are_refused() {
     let ran = publish(&sandbox, &["none", "out/pub", "-t", "q8_0"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     let ran = publish(&sandbox, &["llama", "out/pub", "--fit", "1KB"]);
-    assert_eq!((ran.code, ran.stderr.contains("nothing fits")), (Some(1), true), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stderr.contains("no file fits in")), (Some(1), true), "{}", ran.stderr);
     for args in [
         &["llama"][..],
         &["llama", "out/pub", "-t", "q9_9"],

@@ -153,8 +153,7 @@ fn gguf_source_is_its_own_base() {
     let sandbox = sandbox();
     succeed(sandbox.convert(&words("llama base.gguf -t bf16 -q")));
     let ran = publish(&sandbox, "base.gguf", "out/pub", &words("--chunks 4 -t q8_0 --base-type f16"));
-    let expected = "error: --base-type needs a checkpoint; a GGUF file is the base itself\nhint: `gguf-quantize base.gguf BASE.gguf TYPE` makes a \
-                    base of another type\n";
+    let expected = "error: --base-type needs a checkpoint as input; a GGUF file is used as the base\nhint: to use a base of another type, run `gguf-quantize base.gguf BASE.gguf TYPE`\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(2), expected));
     assert!(sandbox.outputs().is_empty());
     succeed(publish(&sandbox, "base.gguf", "out/pub", &["--chunks", "4", "-t", "q8_0"]));

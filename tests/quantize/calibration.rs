@@ -163,7 +163,7 @@ fn invalid_calibrations_are_refused_or_warned() {
     let sandbox = Sandbox::with_base_and_text();
     // Before the model runs.
     let ran = sandbox.quantize(&[&["base.gguf", "base.gguf", "q4_0", "--force"][..], TOKENS].concat());
-    ran.begins("error: output `base.gguf` is the input\n");
+    ran.begins("error: output `base.gguf` is also the input\n");
     sandbox.write("short", "a few words");
     let ran = sandbox.quantize(&words("base.gguf x.gguf q4_0 --calibrate short"));
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
@@ -183,7 +183,7 @@ fn invalid_calibrations_are_refused_or_warned() {
     // More was asked for than there is.
     let args = words("base.gguf y.gguf q4_0 --no-verify --calibrate text --calibration-tokens 100000");
     let ran = succeed(sandbox.quantize(&args));
-    ran.says("100000 were requested");
+    ran.says("expected 100000 tokens");
 }
 
 #[cfg(unix)]
@@ -210,7 +210,7 @@ fn killed_run_resumes_to_same_bytes() {
         })
         .collect();
     let ran = sandbox.quantize(&[&other[..], &["--resume"]].concat());
-    ran.ends_and_says(1, "`--calibrate` was `text` and is `more`");
+    ran.ends_and_says(1, "`--calibrate` was `text` and is now `more`");
     succeed(sandbox.quantize(&[&args[..], &["--resume"]].concat()));
     let whole: Vec<&str> =
         args.iter().map(|arg| if *arg == "out/x.gguf" { "whole.gguf" } else { *arg }).collect();
@@ -308,7 +308,7 @@ fn types_are_probed_once() {
     // For several types, and where types are given, none is chosen.
     let several = ["base.gguf", "out/{ftype}.gguf", "q4_k_m,q2_k", "--no-verify", "--statistics", "kept"];
     let ran = calibrated(&sandbox, &several);
-    ran.says("note: types are kept: they are chosen for one file type at a time");
+    ran.says("note: types are not optimized: this needs a single file type");
     succeed(sandbox.quantize(&words("--dry-run --save-recipe recipe.json base.gguf q4_0")));
     for more in [&["q4_0", "--pure"][..], &["f16"], &["--recipe", "recipe.json"]] {
         let args = ["base.gguf", "x.gguf", "--no-verify", "--force", "--statistics", "kept", "--json"];
@@ -505,7 +505,7 @@ fn missing_backward_pass_falls_back_to_one_side() {
     calibrated(&sandbox, &[&["base.gguf", "one.gguf", "q4_k_m", "-q"][..], &few].concat());
     let ran =
         calibrated(&sandbox, &[&["base.gguf", "both.gguf", "q4_k_m", "--both-sides"][..], &few].concat());
-    let message = "rows are rounded independently: architecture `phimoe`: no backward pass for its experts";
+    let message = "using independent rounding: architecture `phimoe`: no backward pass for its experts";
     ran.says(message);
     assert!(sandbox.read("one.gguf") == sandbox.read("both.gguf"));
 }

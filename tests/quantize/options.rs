@@ -180,7 +180,12 @@ fn recipe_file_replays_every_choice() {
     other.ends_and_begins(1, "error: two.json: `blk.");
     sandbox.write("bad.json", sandbox.text("two.json").replace("\"version\": 1", "\"version\": 2"));
     let bad = sandbox.quantize(&["llama.gguf", "out/y", "--recipe", "bad.json"]);
-    assert_eq!(bad, failed("error: bad.json: `gguf-tools recipe` 2, expected `gguf-tools recipe` 1\n"));
+    assert_eq!(
+        bad,
+        failed(
+            "error: bad.json: expected `gguf-tools recipe` version 1, found `gguf-tools recipe` version 2\n"
+        )
+    );
     let none = sandbox.quantize(&["llama.gguf", "out/y", "--recipe", "types.txt"]);
     assert!(
         none.code == Some(1) && none.stderr.starts_with("error: types.txt: not a recipe file: "),
@@ -210,8 +215,8 @@ fn missing_weight_policies_are_applied() {
         let policy = ["--missing-imatrix", policy, "llama.gguf", out, "iq2_xxs", "-q"];
         sandbox.quantize(&[&matrix[..], &policy[..]].concat())
     };
-    let refused = "error: llama.gguf: tensor `blk.0.attn_q.weight` becomes iq2_xxs and is not in the importance matrix\n\
-                   hint: was the importance matrix made for this model, with text that reaches every expert?\n";
+    let refused = "error: llama.gguf: tensor `blk.0.attn_q.weight`: type iq2_xxs needs importance data, but the importance matrix has no entry for the tensor\n\
+                   hint: use an importance matrix of this model, computed from text that reaches every expert\n";
     assert_eq!(with("error", "out/x"), failed(refused));
     for policy in ["ones", "neighbour", "raise-type"] {
         assert_eq!(with(policy, &format!("out/{policy}")), silent());
@@ -222,7 +227,7 @@ fn missing_weight_policies_are_applied() {
 
     let raised = [&matrix[..], &["--missing-imatrix", "raise-type", "llama.gguf", "iq2_xxs"]].concat();
     let tensor = &plan(&sandbox, &raised)["blk.0.attn_q.weight"];
-    assert_eq!(tensor, &("q2_K".to_owned(), "no importance weights for iq2_xxs; default".to_owned()));
+    assert_eq!(tensor, &("q2_K".to_owned(), "no importance data for iq2_xxs; default".to_owned()));
     // Only that tensor differs from the file that all weights make.
     let plain = plan(&sandbox, &["--imatrix", "llama.imatrix.gguf", "llama.gguf", "iq2_xxs"]);
     let differing: Vec<String> = plan(&sandbox, &raised)
@@ -248,8 +253,7 @@ fn importance_matrix_coverage_is_reported() {
     let sandbox = with_inputs();
     fs::copy(golden("recipes/imatrix/partial.gguf"), sandbox.path("partial.gguf")).unwrap();
     let ran = sandbox.quantize(&words("--imatrix partial.gguf mixtral.gguf out/x q4_0 --dry-run"));
-    let expert =
-        "warning: importance matrix: tensor `blk.0.ffn_up_exps.weight`: 1 of 4 experts saw no token: 1\n";
+    let expert = "warning: importance matrix: tensor `blk.0.ffn_up_exps.weight`: 1 of 4 experts received no tokens: 1\n";
     assert!(ran.code == Some(0) && ran.stderr.contains(expert), "{}", ran.stderr);
     let ran = sandbox.quantize(&words(
         "--imatrix llama.imatrix.gguf --include-weights blk.1 llama.gguf q4_0 --dry-run -v",
@@ -264,7 +268,9 @@ fn importance_matrix_coverage_is_reported() {
 fn importance_matrix_of_another_model_is_refused() {
     let sandbox = with_inputs();
     let another = |file: &str| {
-        format!("error: {file}: the importance matrix belongs to another model: no entry matches a tensor\n")
+        format!(
+            "error: {file}: the importance matrix belongs to another model: none of its entries matches a tensor\n"
+        )
     };
     // Some names in common, of other sizes.
     let ran = sandbox.quantize(&words("--imatrix mixtral.imatrix.gguf llama.gguf out/x q4_k_m"));
@@ -272,7 +278,7 @@ fn importance_matrix_of_another_model_is_refused() {
     // A single entry of another size.
     let ran = sandbox
         .quantize(&words("--imatrix mixtral.imatrix.gguf --include-weights attn_q llama.gguf out/x q4_k_m"));
-    ran.says("importance matrix has 64 values, expected 256");
+    ran.says("expected 256 values in the importance matrix, found 64");
     // No name in common.
     let mut other = sandbox.read("mixtral.imatrix.dat");
     for at in 0..other.len() - 4 {
@@ -301,7 +307,7 @@ fn non_finite_weights_are_named() {
         for name in ["q4_k_m", "q8_0", "f32", "f16", "copy"] {
             let stderr = format!(
                 "error: bad.gguf: tensor `blk.1.ffn_down.weight`: row 3, column 7 is {value}\n\
-                 hint: the weights are damaged or were trained that way; --allow-nonfinite converts them anyway\n"
+                 hint: download the weights again if they are damaged; use --allow-nonfinite if they were trained that way\n"
             );
             assert_eq!(sandbox.quantize(&["bad.gguf", "out/x", name, "-q"]), failed(&stderr));
             assert!(sandbox.outputs().is_empty());
@@ -314,10 +320,10 @@ fn non_finite_weights_are_named() {
 #[test]
 fn impossible_calls_are_refused_before_writing() {
     let sandbox = with_inputs();
-    let pruned = "error: llama.gguf: layer 7 cannot be left out: the model has 2 layers and it is not among them\n\
+    let pruned = "error: llama.gguf: layer 7 cannot be removed: the model has only 2 layers, counted from 0\n\
                   hint: layers count from 0\n";
     assert_eq!(sandbox.quantize(&words("llama.gguf out/x q4_0 --prune-layers 0,7")), failed(pruned));
-    let all = "error: llama.gguf: all 2 layers would be left out\n";
+    let all = "error: llama.gguf: all 2 layers would be removed\n";
     assert_eq!(sandbox.quantize(&words("llama.gguf out/x q4_0 --prune-layers 0,1")), failed(all));
 
     for dtype in ["q8_1", "q8_k", "i32", "f64"] {
@@ -327,12 +333,12 @@ fn impossible_calls_are_refused_before_writing() {
         ran.begins("error: llama.gguf: tensor `blk.0.attn_v.weight`: ");
     }
     // A row of 64 elements, and a type of blocks of 128 without a replacement.
-    let row = "error: mixtral.gguf: tensor `token_embd.weight`: row of 64 elements is not a multiple of 128 and `q1_0` has no replacement\n";
+    let row = "error: mixtral.gguf: tensor `token_embd.weight`: row length 64 is not a multiple of 128, and q1_0 has no fallback type\n";
     assert_eq!(sandbox.quantize(&["mixtral.gguf", "out/x", "q1_0"]), failed(row));
 
     // The heads of the model are u32.
-    let range = "error: llama.gguf: metadata key `llama.block_count`: -2 is not a value of its type u32\n\
-                 hint: state the type, as in `u64:`, to change it\n";
+    let range = "error: llama.gguf: metadata key `llama.block_count`: -2 is not a valid u32\n\
+                 hint: specify a type such as `u64:` to change it\n";
     let ran = sandbox.quantize(&words("llama.gguf out/x q4_0 --override-kv llama.block_count=int:-2"));
     assert_eq!(ran, failed(range));
     for wrong in ["x", "x=1", "x=int:1.5", "x=bool:yes", "x=list:1"] {
@@ -341,9 +347,9 @@ fn impossible_calls_are_refused_before_writing() {
 
     // In place of the input: never, shards and recipe files included.
     let itself = sandbox.quantize(&words("split-00001-of-00004.gguf split.gguf q4_0 --keep-split --force"));
-    itself.ends_and_begins(1, "error: output `split-00001-of-00004.gguf` is the input");
+    itself.ends_and_begins(1, "error: output `split-00001-of-00004.gguf` is also the input");
     let recipe = sandbox.quantize(&words("llama.gguf q4_0 --dry-run --save-recipe llama.gguf --force"));
-    assert!(recipe.code == Some(1) && recipe.stderr.contains("is the input"), "{}", recipe.stderr);
+    assert!(recipe.code == Some(1) && recipe.stderr.contains("is also the input"), "{}", recipe.stderr);
     sandbox.write("out/x", "mine");
     let there = sandbox.quantize(&["llama.gguf", "out/x", "q4_0"]);
     assert_eq!(there.code, Some(1));
@@ -357,10 +363,11 @@ fn unmatched_patterns_suggest_similar_names() {
     let ran =
         sandbox.quantize(&["llama.gguf", "q4_0", "--dry-run", "--tensor-type", r"blk\.\d+\.ffn_dwn=q8_0"]);
     assert_eq!(ran.code, Some(0));
-    let warning = "warning: --tensor-type: `blk\\.\\d+\\.ffn_dwn` matches no tensor; did you mean `ffn_down`";
+    let warning =
+        "warning: --tensor-type: `blk\\.\\d+\\.ffn_dwn` does not match any tensor; did you mean `ffn_down`";
     ran.begins(warning);
     let ran = sandbox.convert(&words("llama -t q4_0 --dry-run --tensor-type ouput=q8_0"));
-    ran.says("`ouput` matches no tensor; did you mean `output`");
+    ran.says("`ouput` does not match any tensor; did you mean `output`");
 }
 
 #[test]

@@ -94,22 +94,21 @@ fn options_choose_dtypes() {
 fn invalid_calls_are_refused_or_warned() {
     let sandbox = with_bf16("llama");
     let before = sandbox.listing("llama");
-    let needs = "error: llama.gguf: IQ2_XXS: tensor `blk.0.attn_k.weight` becomes iq2_xxs, which needs an \
-                 importance matrix\nhint: make one with `gguf-eval imatrix` and pass it with --imatrix\n";
+    let needs = "error: llama.gguf: IQ2_XXS: tensor `blk.0.attn_k.weight`: type iq2_xxs needs an importance matrix\nhint: compute one with `gguf-eval imatrix` and pass it with --imatrix\n";
     assert_eq!(sandbox.quantize(&["llama.gguf", "out/x", "iq2_xxs"]), failed(needs));
 
-    let itself = "error: output `llama.gguf` is the input\n\
-                  hint: give another name; the input is never written to\n";
+    let itself = "error: output `llama.gguf` is also the input\n\
+                  hint: choose another output; the input is never written to\n";
     assert_eq!(sandbox.quantize(&["llama.gguf", "llama.gguf", "q4_0", "--force"]), failed(itself));
 
     assert_eq!(sandbox.quantize(&["llama.gguf", "q4.gguf", "q4_0", "-q"]), silent());
-    let twice = "error: q4.gguf: tensor `token_embd.weight` is quantized already: q4_0 would become q5_0\n\
-                 hint: use the original weights, or `gguf-quantize --allow-requantize` to accept the extra loss\n";
+    let twice = "error: q4.gguf: tensor `token_embd.weight` is already quantized: q4_0 would become q5_0\n\
+                 hint: use the original weights, or accept the extra loss with `gguf-quantize --allow-requantize`\n";
     assert_eq!(sandbox.quantize(&["q4.gguf", "out/x", "q5_0"]), failed(twice));
     assert!(sandbox.outputs().is_empty());
     let ran = sandbox.quantize(&words("q4.gguf out/x q5_0 --allow-requantize --tensor-type foo=q8_0"));
-    let stderr = "warning: --tensor-type: `foo` matches no tensor\n\
-                  warning: out/x: 15 tensors are already quantized; requantizing loses more precision\n\
+    let stderr = "warning: --tensor-type: `foo` does not match any tensor\n\
+                  warning: out/x: 15 tensors are already quantized; quantizing them again loses more precision\n\
                   wrote out/x: 974880 bytes (975 kB), 5.60 bits/weight\n";
     assert_eq!(ran, Output { stderr: stderr.into(), ..silent() });
 
@@ -123,7 +122,8 @@ fn invalid_calls_are_refused_or_warned() {
     ran.ends_and_begins(1, "error: llama.gguf: ");
     let of_one = ["--imatrix", "m.gguf", "--include-weights", "blk.0.attn_k.weight"];
     let ran = sandbox.quantize(&[&of_one[..], &["llama.gguf", "out/y", "iq2_xxs"]].concat());
-    let absent = "is not in the importance matrix\nhint: was the importance matrix made for this model";
+    let absent =
+        "the importance matrix has no entry for the tensor\nhint: use an importance matrix of this model";
     assert!(ran.code == Some(1) && ran.stderr.contains(absent), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["x"]);
     assert_eq!(sandbox.listing("llama"), before);

@@ -1,4 +1,4 @@
-//! The documents: the worked example of ARCHITECTURE.md, whose numbers come out of the program; the book and its commands.
+//! The documents: the worked example of ARCHITECTURE.md, whose values come out of the program; the book and its commands.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -177,12 +177,14 @@ fn commands_of_the_book_run() {
         let is_odd = |line: &str| line.starts_with("gguf-eval") && line.contains("--context ");
         assert!(!script.lines().any(is_odd), "{name}: measures in chunks of an unusual length");
         let sandbox = Sandbox::with_golden("llama");
+        copy_folder(&sandbox.path("llama"), &sandbox.path("model"));
         fs::rename(sandbox.path("llama"), sandbox.path("Llama-3.2-1B")).unwrap();
+        fs::create_dir(sandbox.path("eval")).unwrap();
         // Nothing is there that a page does not make.
         fs::remove_dir(sandbox.path("out")).unwrap();
         let text =
             "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(40);
-        for name in ["wiki.test.raw", "calibration.txt"] {
+        for name in ["wiki.test.raw", "calibration.txt", "eval/wiki.txt"] {
             sandbox.write(name, &text);
         }
         sandbox.write("hellaswag.txt", "A llama\n0\neats\nflies\nreads\nsings\n".repeat(3));

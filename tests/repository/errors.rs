@@ -52,8 +52,8 @@ const TO_Q8_0: &[&str] = &["llama", "out.gguf", "--type", "q8_0"];
 
 const PARTS: &[Part] = &[
     (
-        "Invalid calls",
-        "Invalid calls are reported before anything is read, with exit code 2.",
+        "Invalid command lines",
+        "Invalid command lines are reported before any file is read, with exit code 2.",
         &[
             ("Option of another program", AS_IT_IS, CONVERT, &["llama", "--type", "q8_0", "--fuse-qkv"], 2),
             ("Unknown type", AS_IT_IS, QUANTIZE, &["model.gguf", "out.gguf", "q4km"], 2),
@@ -62,10 +62,10 @@ const PARTS: &[Part] = &[
     ),
     (
         "Inputs and outputs",
-        "Inputs are never written to. An output appears under its name only when it is complete, and overwrites nothing without `--force`.",
+        "`gguf-convert` and `gguf-quantize` never write to their inputs. An output file gets its final name only when it is complete. Existing files are not overwritten without `--force`.",
         &[
-            ("Missing input", AS_IT_IS, CONVERT, &["none", "out.gguf", "--type", "q8_0"], 1),
-            ("Input of another kind", AS_IT_IS, QUANTIZE, &["llama", "q8_0"], 1),
+            ("Missing input", AS_IT_IS, CONVERT, &["missing-model", "out.gguf", "--type", "q8_0"], 1),
+            ("Wrong kind of input", AS_IT_IS, QUANTIZE, &["llama", "q8_0"], 1),
             (
                 "Model that is not available locally",
                 AS_IT_IS,
@@ -75,7 +75,7 @@ const PARTS: &[Part] = &[
             ),
             ("Existing output", |sandbox| write(sandbox, "out.gguf", "mine"), CONVERT, TO_Q8_0, 1),
             ("Output inside the input", AS_IT_IS, CONVERT, &["llama", "llama/out.gguf", "--type", "q8_0"], 1),
-            ("Missing output folder", AS_IT_IS, CONVERT, &["llama", "none/out.gguf", "--type", "q8_0"], 1),
+            ("Missing output folder", AS_IT_IS, CONVERT, &["llama", "missing/out.gguf", "--type", "q8_0"], 1),
             (
                 "Checkpoint without weights",
                 |sandbox| {
@@ -86,7 +86,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Weights in the format of another program",
+                "Unsupported weight format",
                 |sandbox| {
                     fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
                     write(sandbox, "llama/model.onnx", "");
@@ -99,8 +99,8 @@ const PARTS: &[Part] = &[
     ),
     (
         "Weight files",
-        "Every length is compared with the file before it is used. Files of an index stay inside of the folder, and so do links, but for \
-         those to the Hub's cache. A pickle is read as data: nothing that it names is called.",
+        "Every length is checked against the file size before it is used. Files listed in an index must be in the folder itself. Links may \
+         point outside the folder only if they lead to the local Hugging Face cache. A pickle is parsed as data; none of its code runs.",
         &[
             (
                 "Truncated file",
@@ -162,7 +162,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Index of other tensors",
+                "Index that does not match the weights",
                 |sandbox| {
                     let index = r#"{"weight_map": {"a": "model.safetensors"}}"#;
                     write(sandbox, "llama/model.safetensors.index.json", index);
@@ -172,7 +172,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Index that leaves the folder",
+                "Index entry outside the folder",
                 |sandbox| {
                     let index = r#"{"weight_map": {"a": "../../etc/passwd"}}"#;
                     write(sandbox, "llama/model.safetensors.index.json", index);
@@ -182,7 +182,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Link that leaves the folder",
+                "Link out of the folder",
                 |sandbox| {
                     fs::remove_file(sandbox.path("llama/tokenizer.model")).unwrap();
                     std::os::unix::fs::symlink("/etc/hostname", sandbox.path("llama/tokenizer.model"))
@@ -203,7 +203,7 @@ const PARTS: &[Part] = &[
             ),
             ("Invalid pickle", |sandbox| pickle(sandbox, b"\xff"), CONVERT, TO_Q8_0, 1),
             (
-                "Value that is not finite",
+                "NaN in the weights",
                 |sandbox| {
                     let mut bytes = sandbox.read("llama/model.safetensors");
                     let at = bytes.len() - 2;
@@ -218,7 +218,7 @@ const PARTS: &[Part] = &[
     ),
     (
         "Configs and architectures",
-        "Unknown values are named. Nothing is guessed, and no tensor is ignored silently.",
+        "Unknown values are reported by name. Values are never guessed, and tensors are never ignored silently.",
         &[
             (
                 "Config that is not JSON",
@@ -239,7 +239,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Unknown class",
+                "Unknown architecture",
                 |sandbox| {
                     config("LlamaForCausalLM", "LlamaForCausalLX")(sandbox);
                 },
@@ -255,7 +255,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Value of another type",
+                "Wrong type of value",
                 |sandbox| {
                     config("\"num_attention_heads\": 4", "\"num_attention_heads\": \"4\"")(sandbox);
                 },
@@ -282,7 +282,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Tensor of another shape",
+                "Wrong tensor shape",
                 |sandbox| {
                     config("\"num_attention_heads\": 4", "\"num_attention_heads\": 3")(sandbox);
                 },
@@ -294,7 +294,7 @@ const PARTS: &[Part] = &[
     ),
     (
         "Tokenizers",
-        "A tokenizer is written as the model was trained with it, or not at all.",
+        "If the tokenizer of the model cannot be written exactly, the conversion fails. A note reports text that llama.cpp tokenizes differently.",
         &[
             (
                 "No tokenizer",
@@ -327,10 +327,10 @@ const PARTS: &[Part] = &[
     ),
     (
         "GGUF files",
-        "`gguf-inspect verify` says all that is wrong with a file; every other command stops at the first.",
+        "`gguf-inspect verify` reports every error in a file; all other commands stop at the first one.",
         &[
             (
-                "File of another kind",
+                "Not a GGUF file",
                 |sandbox| write(sandbox, "model.gguf", "{}  "),
                 INSPECT,
                 &["show", "model.gguf"],
@@ -376,7 +376,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Value of another type",
+                "Wrong type of value",
                 |sandbox| {
                     model(sandbox, "q8_0");
                 },
@@ -426,7 +426,7 @@ const PARTS: &[Part] = &[
                 1,
             ),
             (
-                "Different digest",
+                "Wrong checksum",
                 |sandbox| {
                     write(sandbox, "a", "a");
                     write(sandbox, "SHA256SUMS", format!("{}  a\n", "0".repeat(64)));
@@ -439,7 +439,7 @@ const PARTS: &[Part] = &[
     ),
     (
         "Types",
-        "All decisions about tensors precede the first read of weights.",
+        "Without `--calibrate`, the type of every tensor is chosen before any weights are read.",
         &[
             (
                 "Weights that are already quantized",
@@ -533,9 +533,9 @@ const PARTS: &[Part] = &[
 ];
 
 const HEAD: &str = "# Errors\n
-Every kind of error, printed by the programs on a tiny checkpoint (`BLESS=1 cargo test --test repository errors`).\n
-Errors go to stderr. A line with `error:` states the place, the expected and the found value; lines with `hint:` state what to do. Exit
-codes: 0 success, 1 failure, 2 invalid arguments, 128 plus the number of a signal (130 interrupted, 143 terminated, 129 hung up).\n";
+This page shows an example of each kind of error, printed by the programs for a tiny checkpoint. `BLESS=1 cargo test --test repository errors` regenerates it.\n
+Errors go to stderr. The line that starts with `error:` states the place, the expected value and the value found. Lines that start
+with `hint:` state what to do. Exit codes: 0 success, 1 failure, 2 usage error, 128 plus the signal number (129 SIGHUP, 130 SIGINT, 143 SIGTERM).\n";
 
 #[test]
 fn error_page_matches_program_output() {

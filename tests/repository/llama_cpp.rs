@@ -103,7 +103,7 @@ fn llama_cpp_commands_match_ours() {
 #[test]
 fn unknown_options_are_refused_with_a_hint() {
     let sandbox = Sandbox::with_golden("llama");
-    let generic = "this option of llama.cpp has no counterpart";
+    let generic = "this llama.cpp option is not supported";
     for (line, option, hint) in [
         ("gguf-eval perplexity -m x.gguf -ngl 99", "-ngl", generic),
         ("gguf-eval perplexity x.gguf --batch_size 512", "--batch-size", generic),
@@ -113,7 +113,7 @@ fn unknown_options_are_refused_with_a_hint() {
         ("gguf-quantize --max-buffer-size 512 a b q8_0", "--max-buffer-size", generic),
         ("gguf-eval imatrix -m x.gguf --chunk 5", "--chunk", "use --part K/N"),
         ("gguf-eval compare -m x.gguf", "-m", "pass the model as an argument"),
-        ("gguf-eval perplexity x.gguf --text t -n 5", "-n", "use --chunks N"),
+        ("gguf-eval perplexity x.gguf --text t -n 5", "-n", "set the number of chunks with --chunks N"),
         ("gguf-convert llama -t q8_0 -f", "-f", "use --force"),
         ("gguf-convert llama --typ q8_0", "--typ", "did you mean `--type`?"),
         ("gguf-convert llama --zzzz", "--zzzz", "`gguf-convert --help` lists the options"),
@@ -125,7 +125,7 @@ fn unknown_options_are_refused_with_a_hint() {
     }
     for (line, message) in [
         ("gguf-eval perplexity -m x.gguf --kl-divergence", "`--kl-divergence`: missing saved logits"),
-        ("gguf-eval perplexity -m x.gguf --hellaswag", "`--hellaswag`: missing file of tasks"),
+        ("gguf-eval perplexity -m x.gguf --hellaswag", "`--hellaswag`: missing task file"),
         ("gguf-eval perplexity -m", "`-m`: missing value"),
         ("gguf-inspect split --split --merge a b", "exclude each other"),
         ("gguf-quantize -t 8 a b", "8 threads are `--threads 8`"),

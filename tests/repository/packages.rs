@@ -48,7 +48,7 @@ fn python_package_has_the_same_profiles() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ours = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let ours = profiles(&ours);
-    let (start, end) = (ours.find("# Long runs").unwrap(), ours.find("[profile.dev]").unwrap());
+    let (start, end) = (ours.find("# For long fuzz runs").unwrap(), ours.find("[profile.dev]").unwrap());
     let expected = [&ours[..start], &ours[end..]].concat();
     let path = root.join("python/Cargo.toml");
     let theirs = fs::read_to_string(&path).unwrap();

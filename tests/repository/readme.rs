@@ -58,8 +58,8 @@ fn counts() -> String {
     let n_exported = ARCHES.iter().filter(|arch| arch.export.obstacle().is_none()).count();
     let n_types = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).count();
     format!(
-        "{} architectures of {n_classes} classes are converted, and {n_exported} of them exported. `gguf-eval` runs {}.\n\
-         There are {n_types} file types and {} dtypes.\n",
+        "`gguf-convert` supports {} architectures ({n_classes} model classes) and can export {n_exported} of \
+            them. `gguf-eval` can run {}.\nThere are {n_types} file types and {} tensor types.\n",
         ARCHES.len(),
         eval::architectures().count(),
         quant::CODECS.len(),
@@ -106,11 +106,12 @@ fn foreign_options() -> String {
 /// Cost of each type, as in `--help`.
 fn types() -> String {
     let mut out = String::from(
-        "Bits a weight of Qwen3 14B, whose rows hold whole blocks, by the types that the reference gives its tensors; and the mean \
-         divergence in nats from f32 of a GPT-2 of 11 million weights that was trained in full precision, 256 wide (PyPI \
-         microformer-mgm 0.5.8), over 48 windows of 128 tokens that it generated itself. It is tiny, so that it loses far more than \
-         what people run; the order of types is what the table is for. `scripts/measure-types` measures it.\n\n\
-         | type | bits | of the measured model | divergence | with an importance matrix | |\n|---|---:|---:|---:|---:|---|\n",
+        "Bits are bits per weight of Qwen3 14B with the types that the reference chooses. KL divergence is the mean \
+         from f32, in nats, of a GPT-2 model with 11 million parameters, trained in full precision with rows of 256 (PyPI \
+         microformer-mgm 0.5.8), over 48 chunks of 128 tokens that the model generated. Such a small model loses far \
+         more than usual models; use the table for the order of the types. `scripts/measure-types` measures \
+         it.\n\n| type | bits | bits of the GPT-2 | KL divergence | with an importance matrix | \
+         |\n|---|---:|---:|---:|---:|---|\n",
     );
     for line in include_str!("../../src/commands/shared/types_measured.tsv")
         .lines()
@@ -132,8 +133,8 @@ fn dry_run() -> String {
         [command, ""].into_iter().chain(first.lines()).map(|line| line.chars().take(104).collect()).collect();
     let height = 16 * lines.len() + 24;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 {height}\" font-family=\"monospace\" font-size=\"12\">\n\
-         <rect width=\"800\" height=\"{height}\" rx=\"6\" fill=\"#1b1f23\"/>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 {height}\" font-family=\"monospace\" \
+            font-size=\"12\">\n<rect width=\"800\" height=\"{height}\" rx=\"6\" fill=\"#1b1f23\"/>\n"
     );
     for (row, line) in lines.iter().enumerate() {
         let line = line.replace('&', "&amp;").replace('<', "&lt;");

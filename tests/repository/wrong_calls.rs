@@ -129,7 +129,7 @@ fn unknown_type_lists_nearest_and_all() {
                 QUANTIZE,
                 &["in.gguf", "q8_0", "f16"],
                 2,
-                &["`q8_0` and `f16` are both types: is `q8_0` the output?", "`q8_0,f16`", "`./q8_0`"],
+                &["`q8_0` and `f16` are both types; expected an output file", "`q8_0,f16`", "`./q8_0`"],
             ),
         ],
     );
@@ -153,15 +153,28 @@ fn wrong_input_kind_names_right_tool() {
     check(
         &sandbox,
         &[
-            (CONVERT, &["in.gguf", "-t", "q8_0"], 1, &["`gguf-quantize in.gguf TYPE` changes its type"]),
+            (
+                CONVERT,
+                &["in.gguf", "-t", "q8_0"],
+                1,
+                &["to quantize a GGUF file, run `gguf-quantize in.gguf TYPE`"],
+            ),
             (CONVERT, &["folder", "-t", "q8_0"], 1, &["`gguf-quantize folder/in.gguf TYPE`"]),
             (
                 CONVERT,
                 &["meta-llama/Llama-3.2-1B", "-t", "q8_0"],
                 1,
-                &["`meta-llama/Llama-3.2-1B` is not in the Hub's cache", "HF_HUB_OFFLINE is set"],
+                &[
+                    "`meta-llama/Llama-3.2-1B` is not in the local Hugging Face cache",
+                    "HF_HUB_OFFLINE is set",
+                ],
             ),
-            (CONVERT, &["hf://meta-llama", "-t", "q8_0"], 1, &["`meta-llama` is not in the Hub's cache"]),
+            (
+                CONVERT,
+                &["hf://meta-llama", "-t", "q8_0"],
+                1,
+                &["`meta-llama` is not in the local Hugging Face cache"],
+            ),
             (CONVERT, &["hf://a/b/c", "-t", "q8_0"], 1, &["write hf://OWNER/MODEL or"]),
             (
                 QUANTIZE,
@@ -169,7 +182,12 @@ fn wrong_input_kind_names_right_tool() {
                 1,
                 &["`gguf-convert hf://meta-llama/Llama-3.2-1B --type bf16`"],
             ),
-            (QUANTIZE, &["llama", "q8_0"], 1, &["`gguf-convert llama --type bf16` makes a GGUF file of it"]),
+            (
+                QUANTIZE,
+                &["llama", "q8_0"],
+                1,
+                &["the folder is a checkpoint; to convert it to GGUF, run `gguf-convert llama --type bf16`"],
+            ),
             (
                 QUANTIZE,
                 &["folder", "q8_0"],
@@ -182,10 +200,20 @@ fn wrong_input_kind_names_right_tool() {
                 QUANTIZE,
                 &["in.gguf", "q8_0", "--imatrix", "object.json"],
                 1,
-                &["it is JSON; `gguf-eval imatrix "],
+                &["the file is JSON; to compute an importance matrix, run `gguf-eval imatrix "],
             ),
-            (QUANTIZE, &["llama/model.safetensors", "q8_0"], 1, &["`gguf-convert llama --type bf16` makes"]),
-            (INSPECT, &["show", "llama/model.safetensors"], 1, &["`gguf-convert llama --type bf16` makes"]),
+            (
+                QUANTIZE,
+                &["llama/model.safetensors", "q8_0"],
+                1,
+                &["to convert the checkpoint to GGUF, run `gguf-convert llama --type bf16`"],
+            ),
+            (
+                INSPECT,
+                &["show", "llama/model.safetensors"],
+                1,
+                &["to convert the checkpoint to GGUF, run `gguf-convert llama --type bf16`"],
+            ),
             (
                 EVAL,
                 &["perplexity", "llama/model.safetensors", "--text", "text"],
@@ -196,16 +224,18 @@ fn wrong_input_kind_names_right_tool() {
                 CONVERT,
                 &["bare", "-t", "q8_0"],
                 1,
-                &["no tokenizer: looked for ", "hint: put its files next to"],
+                &["no tokenizer found; looked for ", "hint: copy the tokenizer files next to config.json"],
             ),
             // Whatever the type, and though there is none.
-            (CONVERT, &["in.gguf"], 1, &["`gguf-quantize in.gguf TYPE` changes its type"]),
+            (CONVERT, &["in.gguf"], 1, &["to quantize a GGUF file, run `gguf-quantize in.gguf TYPE`"]),
             (CONVERT, &["none"], 1, &["none: cannot open: "]),
             (
                 CONVERT,
                 &["meta-llama/Llama-3.2-1B"],
                 1,
-                &["`meta-llama/Llama-3.2-1B` is not a local folder and was read as a model of the Hub"],
+                &[
+                    "if `meta-llama/Llama-3.2-1B` is meant to be a local folder, check the path; it was treated as a model on the Hub",
+                ],
             ),
         ],
     );
@@ -218,7 +248,12 @@ fn missing_and_extra_words_are_named() {
         &sandbox,
         &[
             (CONVERT, &["llama"], 2, &["missing --type", "hint: `--type auto` "]),
-            (CONVERT, &["llama", "q4_k_m"], 2, &["`q4_k_m` is read as the output; use `--type q4_k_m`"]),
+            (
+                CONVERT,
+                &["llama", "q4_k_m"],
+                2,
+                &["`q4_k_m` was treated as the output; to set the type, use `--type q4_k_m`"],
+            ),
             (QUANTIZE, &["in.gguf", "x.gguf"], 2, &["expected a type, found `x.gguf`", "types are q1_0"]),
             (QUANTIZE, &["in.gguf", "out/x"], 2, &["expected a type, found `out/x`"]),
             (QUANTIZE, &["in.gguf"], 2, &["missing type after the input, for example q4_k_m"]),
@@ -226,7 +261,9 @@ fn missing_and_extra_words_are_named() {
                 QUANTIZE,
                 &["in.gguf", "q4_0", "--imatrix", "text"],
                 1,
-                &["hint: it is a text; `gguf-eval imatrix MODEL --text text -o imatrix.gguf` makes"],
+                &[
+                    "hint: the file is a text; to compute an importance matrix from it, run `gguf-eval imatrix MODEL --text text -o imatrix.gguf`",
+                ],
             ),
             // Nothing is made before that is known.
             (PUBLISH, &["llama", "llama/out"], 1, &["llama/out: is inside the checkpoint"]),
@@ -260,16 +297,16 @@ fn outputs_that_are_not_files_are_refused() {
     check(
         &sandbox,
         &[
-            (CONVERT, &["llama", "-", "-t", "q8_0"], 2, &["cannot go to stdout", "`./-`"]),
-            (QUANTIZE, &["in.gguf", "-", "q8_0"], 2, &["cannot go to stdout", "`./-`"]),
+            (CONVERT, &["llama", "-", "-t", "q8_0"], 2, &["cannot be written to stdout", "`./-`"]),
+            (QUANTIZE, &["in.gguf", "-", "q8_0"], 2, &["cannot be written to stdout", "`./-`"]),
             (
                 CONVERT,
                 &["llama", "/dev/stdout", "-t", "q8_0", "--force"],
                 1,
-                &["`/dev/stdout` cannot be replaced"],
+                &["`/dev/stdout` cannot be overwritten"],
             ),
             (CONVERT, &["llama", "none/x.gguf", "-t", "q8_0"], 1, &["folder `none` does not exist"]),
-            (CONVERT, &["llama", "llama/out/", "-t", "q8_0"], 1, &["lies inside the input folder"]),
+            (CONVERT, &["llama", "llama/out/", "-t", "q8_0"], 1, &["is inside the input folder"]),
         ],
     );
 }
@@ -289,7 +326,7 @@ fn output_link_is_followed() {
     assert!(fs::symlink_metadata(sandbox.path("out/x.gguf")).unwrap().is_symlink());
     assert!(sandbox.read("elsewhere/x.gguf").starts_with(b"GGUF"));
     let dead = sandbox.convert(&words("llama out/dead.gguf -t q8_0 -q --force"));
-    dead.ends_and_says(1, "is a link to `nothing`, which is not there");
+    dead.ends_and_says(1, "links to `nothing`, which does not exist");
 }
 
 #[test]

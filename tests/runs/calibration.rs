@@ -16,7 +16,7 @@ const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16
 fn least(ran: &Output) -> u64 {
     let (_, rest) = ran
         .stderr
-        .split_once("the smallest file of these types has ")
+        .split_once("the smallest file with the allowed types is ")
         .unwrap_or_else(|| panic!("{}", ran.stderr));
     rest.split(' ').next().unwrap().parse().unwrap()
 }
@@ -31,7 +31,7 @@ fn too_small_budget_is_reported_first() {
     };
     // Before the text is opened.
     let ran = quantize("100K", "none");
-    ran.ends_and_begins(1, "error: 100000 bytes are too few: ");
+    ran.ends_and_begins(1, "error: target size of 100000 bytes is too small: ");
     ran.says("with --allow-types");
     assert!(sandbox.outputs().is_empty());
     // From a checkpoint before it is converted, with the same number.
@@ -87,7 +87,7 @@ fn leftover_statistics_are_named_and_reused() {
     // The recipe cannot be saved, which is seen when the text has been read.
     let ran = sandbox.quantize(&[&args[..], &["--save-recipe", "none/recipe.json"]].concat());
     assert_eq!((ran.code, ran.stderr.contains(" steps")), (Some(1), true), "{}", ran.stderr);
-    let hint = "hint: statistics so far are in out/.x.gguf.moments: repeat the call to continue; `rm -r out/.x.gguf.moments` removes it";
+    let hint = "hint: the statistics so far are in out/.x.gguf.moments; run the command again to continue; `rm -r out/.x.gguf.moments` removes it";
     ran.says(hint);
     let left = sandbox.outputs();
     assert!(!left.is_empty() && left.iter().all(|name| name.starts_with(".x.gguf.moments/")), "{left:?}");
@@ -134,9 +134,9 @@ fn interrupted_checkpoint_is_not_converted_again() {
     let before = time();
     let ran = sandbox.convert(&args);
     assert_eq!((ran.code, time()), (Some(1), before), "{}", ran.stderr);
-    ran.begins("error: out/x.gguf: an earlier run was stopped ");
+    ran.begins("error: out/x.gguf: an earlier run was interrupted ");
     let left = ["journal", "partial", "moments", "base"].map(|what| format!("out/.x.gguf.{what}"));
-    ran.says(&format!("`rm -r {}` removes its files", left.join(" ")));
+    ran.says(&format!("run `rm -r {}` to remove its files", left.join(" ")));
     assert!(left.iter().all(|name| sandbox.path(name).exists()));
 
     let ran = succeed(sandbox.convert(&[&args[..], &["--resume"]].concat()));

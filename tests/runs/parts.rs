@@ -117,13 +117,13 @@ fn killed_worker_resumes_to_same_bytes() {
         let mut worker = stopped_at_work(&sandbox, &part("2/2"), &sandbox.path(journal));
         // Meanwhile the same part and the assembly are locked.
         let twice = sandbox.convert(&part("2/2"));
-        let is_named = twice.stderr.contains("x.gguf.part-2-of-2: process ");
+        let is_named = twice.stderr.contains("x.gguf.part-2-of-2: being written by process ");
         assert!(twice.code == Some(1) && is_named, "{}", twice.stderr);
         worker.kill().unwrap();
         worker.wait().unwrap();
         fail(&sandbox, &["assemble", "plan.json"], "1 (not started)");
         succeed(sandbox.convert(&part("1/2")));
-        fail(&sandbox, &["assemble", "plan.json"], "of 2 parts 2 (it was stopped with ");
+        fail(&sandbox, &["assemble", "plan.json"], "part 2 of 2 is missing (interrupted after ");
         let again = succeed(sandbox.convert(&part("2/2")));
         again.says("note: resuming: ");
         succeed(sandbox.convert(&["assemble", "plan.json"]));
@@ -138,19 +138,27 @@ fn mismatched_parts_are_refused_by_name() {
     plan(&sandbox, SINGLE);
     let (one, two) = (["part", "plan.json", "1/2"], ["part", "plan.json", "2/2"]);
     let assemble = ["assemble", "plan.json"];
-    fail(&sandbox, &assemble, "out/x.gguf`: no part of it is there");
+    fail(&sandbox, &assemble, "out/x.gguf`: no parts found");
     succeed(sandbox.convert(&one));
-    fail(&sandbox, &assemble, "of 2 parts 2 (not started) is missing");
-    fail(&sandbox, &["part", "plan.json", "1/3"], "part-1-of-2.journal` is of 2 parts, not of 3");
+    fail(&sandbox, &assemble, "part 2 of 2 is missing (not started)");
+    fail(
+        &sandbox,
+        &["part", "plan.json", "1/3"],
+        "part-1-of-2.journal` belongs to a run with 2 parts, expected 3",
+    );
     succeed(sandbox.convert(&two));
 
     // Another plan of the same output.
     succeed(sandbox.convert(&words("plan other.json tiny out/x.gguf -t q8_0 -q")));
     let other = ["part", "other.json", "1/2"];
-    fail(&sandbox, &other, "of another plan: `--type` was `q4_k_m` and is `q8_0`");
-    fail(&sandbox, &["assemble", "other.json"], "of another plan: `--type` was `q4_k_m` and is `q8_0`");
+    fail(&sandbox, &other, "belongs to another plan: `--type` was `q4_k_m` and is now `q8_0`");
+    fail(
+        &sandbox,
+        &["assemble", "other.json"],
+        "belongs to another plan: `--type` was `q4_k_m` and is now `q8_0`",
+    );
     // A run without a plan reports the part in progress.
-    fail(&sandbox, SINGLE, "an earlier run was stopped");
+    fail(&sandbox, SINGLE, "an earlier run was interrupted");
 
     // A byte that turned over in what a part wrote.
     let temporary = sandbox.path("out/.x.gguf.partial");
@@ -165,18 +173,21 @@ fn mismatched_parts_are_refused_by_name() {
 
     // A plan of another program, an invalid plan, and arguments that contradict the plan.
     let ran = sandbox.quantize(&assemble);
-    ran.says("plan.json: its program is `gguf-convert ");
+    ran.says("plan.json: expected program `gguf-quantize ");
     sandbox.write("none.json", "{}");
-    fail(&sandbox, &["assemble", "none.json"], "none.json: not a plan: ");
+    fail(&sandbox, &["assemble", "none.json"], "none.json: not a plan file: ");
     fail(&sandbox, &["assemble", "absent.json"], "absent.json: cannot open: ");
     for (args, message) in [
         (&["part", "plan.json", "1/2", "--type", "q8_0"][..], "`--type`"),
         (&["part", "plan.json", "1/2", "tiny"], "'tiny'"),
         (&["part", "plan.json"], "<K/N>"),
-        (&["part", "plan.json", "3/2"], "not a part as 2/8"),
+        (&["part", "plan.json", "3/2"], "expected K/N with K from 1 to N"),
         (&["assemble", "plan.json", "--part", "1/2"], "`--part`"),
-        (&["plan", "plan.json", "tiny", "--type", "q8_0", "--dry-run"], "--dry-run does not go with a plan"),
-        (&["plan", "plan.json", "vocab", "tiny"], "`vocab` does not go with a plan"),
+        (
+            &["plan", "plan.json", "tiny", "--type", "q8_0", "--dry-run"],
+            "--dry-run cannot be used with a plan",
+        ),
+        (&["plan", "plan.json", "vocab", "tiny"], "`vocab` cannot be used with a plan"),
     ] {
         let ran = sandbox.convert(args);
         assert!(ran.code == Some(2) && ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
@@ -186,8 +197,8 @@ fn mismatched_parts_are_refused_by_name() {
     let path = sandbox.path("tiny/model.safetensors");
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes).unwrap();
-    fail(&sandbox, &one, "plan.json: differs from the plan: `");
-    fail(&sandbox, &assemble, "model.safetensors` was written to since");
+    fail(&sandbox, &one, "plan.json: inputs changed since the plan was made: `");
+    fail(&sandbox, &assemble, "model.safetensors` was modified");
     fs::write(&path, &bytes[..bytes.len() - 2]).unwrap();
     fail(&sandbox, &assemble, "tiny: ");
 }
@@ -200,7 +211,7 @@ fn parts_do_not_replace_existing_output() {
     parts.iter().for_each(|part| drop(succeed(sandbox.convert(part))));
     sandbox.write("out/x.gguf", "other");
     let ran = sandbox.convert(&["assemble", "plan.json"]);
-    assert!(ran.code == Some(1) && ran.stderr.contains("exists already"), "{}", ran.stderr);
+    assert!(ran.code == Some(1) && ran.stderr.contains("already exists"), "{}", ran.stderr);
     assert_eq!(sandbox.read("out/x.gguf"), b"other");
     succeed(sandbox.convert(&["assemble", "plan.json", "--force", "-q"]));
     let assembled = sandbox.listing("out");

@@ -173,20 +173,16 @@ fn stopped_run_is_refused_until_decided() {
     let ran = sandbox.convert(SLOW);
     assert_eq!(ran.code, Some(1));
     let lines: Vec<&str> = ran.stderr.lines().collect();
-    assert!(lines[0].starts_with("error: out/x.gguf: an earlier run was stopped "), "{}", ran.stderr);
-    assert!(lines[0].contains(" s ago with ") && lines[0].ends_with(" MB done"), "{}", ran.stderr);
-    assert_eq!(lines[1], "hint: repeat the call with --resume to continue it, or with --force to start over");
-    assert_eq!(lines[2], "hint: `rm out/.x.gguf.journal out/.x.gguf.partial` removes its files");
+    assert!(lines[0].starts_with("error: out/x.gguf: an earlier run was interrupted "), "{}", ran.stderr);
+    assert!(lines[0].contains(" s ago after ") && lines[0].ends_with(" MB"), "{}", ran.stderr);
+    assert_eq!(lines[1], "hint: use --resume to continue that run, or --force to start over");
+    assert_eq!(lines[2], "hint: run `rm out/.x.gguf.journal out/.x.gguf.partial` to remove its files");
     // Another output is not affected.
     assert_eq!(sandbox.convert(&words("tiny out/y.gguf -t q8_0 -q")), crate::common::silent());
     fs::remove_file(sandbox.path("out/y.gguf")).unwrap();
 
     let ran = succeed(sandbox.convert(&[&SLOW[..6], &["--resume"]].concat()));
-    assert!(
-        ran.stderr.contains("note: resuming: ") && ran.stderr.contains(" are verified"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("note: resuming: ") && ran.stderr.contains(" verified"), "{}", ran.stderr);
     assert!(sandbox.read("out/x.gguf") == expected);
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
 
@@ -216,25 +212,25 @@ fn changed_inputs_are_refused_by_name() {
         assert_eq!(ran.stderr.lines().next(), Some(line.as_str()), "{args:?}");
         assert_eq!(sandbox.listing("out"), left, "{args:?}");
     };
-    refused(&["tiny", "out/x.gguf", "-t", "q8_0", "-q"], "`--type` was `iq3_s` and is `q8_0`");
-    refused(&[SLOW, &["--pure"]].concat(), "`--pure` was not given and is `given`");
-    refused(&[SLOW, &["--model-name", "Other"]].concat(), "`--model-name` was not given and is `Other`");
+    refused(&["tiny", "out/x.gguf", "-t", "q8_0", "-q"], "`--type` was `iq3_s` and is now `q8_0`");
+    refused(&[SLOW, &["--pure"]].concat(), "`--pure` was not given and is now `given`");
+    refused(&[SLOW, &["--model-name", "Other"]].concat(), "`--model-name` was not given and is now `Other`");
     let before = fs::metadata(&weights).unwrap().modified().unwrap();
     let file = fs::File::options().write(true).open(&weights).unwrap();
     file.set_modified(before + Duration::from_secs(1)).unwrap();
-    refused(SLOW, &format!("`{}` was written to since", full("model.safetensors")));
+    refused(SLOW, &format!("`{}` was modified", full("model.safetensors")));
     file.set_modified(before).unwrap();
     let config = sandbox.text("tiny/config.json");
     let modified = fs::metadata(sandbox.path("tiny/config.json")).unwrap().modified().unwrap();
     sandbox.write("tiny/config.json", config.replace("1e-06", "1e-5"));
     let (was, is) = (config.len(), config.len() - 1);
-    refused(SLOW, &format!("`{}` had {was} bytes and has {is}", full("config.json")));
+    refused(SLOW, &format!("`{}` had {was} bytes and now has {is}", full("config.json")));
     sandbox.write("tiny/config.json", &config);
     let file = fs::File::options().write(true).open(sandbox.path("tiny/config.json")).unwrap();
     file.set_modified(modified).unwrap();
     refused(
         &[SLOW, &["--override-kv", "a.b=int:1"]].concat(),
-        "`--override-kv` was not given and is `a.b=int:1`",
+        "`--override-kv` was not given and is now `a.b=int:1`",
     );
     // Another number of threads and another way to talk change nothing; nor does the spelling of the type.
     succeed(sandbox.convert(&words("tiny out/x.gguf -t IQ3_S -j 3 -v --resume")));
@@ -288,7 +284,7 @@ fn second_run_names_owner_of_output() {
     }
     signal(&first, "STOP");
     let left = sandbox.listing("out");
-    let who = format!("process {} on this machine is writing it, since ", first.id());
+    let who = format!("being written by process {} on this machine, since ", first.id());
     // By the first of its outputs, by another one, with and without options.
     for (out, more) in [
         ("out/{ftype}.gguf", &["-t", "iq3_s,q8_0"][..]),

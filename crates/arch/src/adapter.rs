@@ -44,23 +44,17 @@ pub fn resolve_adapter(
     let mut warnings = Vec::new();
     if !left_out.is_empty() {
         let names = tensor::list_names(&left_out);
-        warnings.push(format!(
-            "{} pair(s) left out, an adapter file has no place for them: {names}",
-            left_out.len()
-        ));
+        warnings.push(format!("an adapter file cannot hold these pairs, which are omitted: {names}"));
     }
     if !left_out_norms.is_empty() {
         let names = tensor::list_names(&left_out_norms);
-        warnings.push(format!(
-            "{} tensor(s) of norms left out, an adapter file has no place for them: {names}",
-            left_out_norms.len()
-        ));
+        warnings.push(format!("an adapter file cannot hold these norm tensors, which are omitted: {names}"));
     }
     let mut notes = Vec::new();
     if !norms.is_empty() {
-        let (n_norms, names) = (norms.len(), tensor::list_names(&norms));
+        let names = tensor::list_names(&norms);
         notes.push(format!(
-            "{n_norms} norm(s) are in the file, but llama.cpp applies only pairs; merge the adapter to keep them: {names}"
+            "llama.cpp ignores norms in an adapter file; merge the adapter to apply them: {names}"
         ));
     }
     let mut keys = Keys::new(model.layout.architecture);

@@ -81,7 +81,8 @@ pub fn notes(architecture: &str, options: &[BuiltIn], harmless: &[&str], hparams
     let differing = options.iter().copied().chain(shared_entries).filter_map(|entry| {
         let value = value(hparams, entry.option).filter(|value| !entry.is_same(hparams, value))?;
         Some(format!(
-            "config option `{}` is {}, but llama.cpp computes `{architecture}` with {}: results will differ from transformers",
+            "config option `{}` is {}, but llama.cpp computes `{architecture}` with {}: results will differ \
+                from transformers",
             entry.option,
             short(&value),
             entry.instead
@@ -148,7 +149,7 @@ pub fn is_zero_every(period: u64, flags: &Json) -> bool {
 
 /// The note on a context length that no option of the config states.
 pub fn no_length(width: u64) -> String {
-    format!("the config states no context length: the file states {width}, which is the embedding length")
+    format!("missing context length in config.json; using the embedding length, {width}")
 }
 
 /// The sliding layers that llama.cpp assumes if a file does not list them.

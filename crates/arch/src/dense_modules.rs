@@ -50,9 +50,10 @@ impl Left {
     pub fn note(&self) -> Option<String> {
         let (_, length) = self.folders.last()?;
         let folders: Vec<&str> = self.folders.iter().map(|(folder, _)| folder.as_str()).collect();
-        let length = length.map_or_else(String::new, |length| format!(" of {length} numbers"));
+        let length = length.map_or_else(String::new, |length| format!(" of {length} values"));
         Some(format!(
-            "dense modules are left out: {}; sentence-transformers returns vectors{length}, the file returns those of the encoder",
+            "dense modules are omitted: {}; sentence-transformers returns vectors{length}, but the file \
+                returns those of the encoder",
             tensor::list_names(&folders)
         ))
     }

@@ -1,7 +1,7 @@
 //! Why a checkpoint has no layout.
 
 use serde_json::Value as Json;
-use tensor::{Shape, ShapeError, list_names};
+use tensor::{Shape, ShapeError, counted, list_names};
 
 use crate::vocab::VocabError;
 
@@ -26,7 +26,7 @@ pub enum ArchError {
         n_tensors: usize,
     },
     /// No row of [`crate::PROJECTORS`] has the class that the config names.
-    #[error("class `{class}` has no projector; nearest of those that have one: {}", nearest.join(", "))]
+    #[error("class `{class}` does not have a projector; nearest classes with a projector: {}", nearest.join(", "))]
     NoProjector {
         /// The class as the config names it.
         class: String,
@@ -34,7 +34,7 @@ pub enum ArchError {
         nearest: Vec<&'static str>,
     },
     /// A checkpoint of a class with a projector that holds no tensor of one.
-    #[error("no tensor of a projector (`{projector}`) among the {n_tensors} tensors of the checkpoint")]
+    #[error("none of the {n_tensors} tensors of the checkpoint belongs to projector `{projector}`")]
     EmptyProjector {
         /// The family.
         projector: &'static str,
@@ -42,10 +42,12 @@ pub enum ArchError {
         n_tensors: usize,
     },
     /// A tower of images, and no file that says how these are prepared.
-    #[error("no preprocessor_config.json and no processor_config.json, which say how images are prepared")]
+    #[error(
+        "missing preprocessor_config.json or processor_config.json, which describes how images are prepared"
+    )]
     NoPreprocessor,
     /// A person named an architecture that is not there.
-    #[error("no architecture or class is called `{name}`; nearest known: {}", nearest.join(", "))]
+    #[error("unknown architecture or class `{name}`; nearest known: {}", nearest.join(", "))]
     UnknownName {
         /// The name that was given.
         name: String,
@@ -53,7 +55,7 @@ pub enum ArchError {
         nearest: Vec<&'static str>,
     },
     /// A file of the checkpoint lacks a key that is needed.
-    #[error("{file}: missing key `{key}`")]
+    #[error("`{file}`: missing key `{key}`")]
     MissingKey {
         /// The file.
         file: &'static str,
@@ -61,7 +63,7 @@ pub enum ArchError {
         key: String,
     },
     /// A key holds something of the wrong type or out of range.
-    #[error("{file}: key `{key}` is {found}, expected {expected}")]
+    #[error("`{file}`: key `{key}`: expected {expected}, found {found}")]
     BadKey {
         /// The file.
         file: &'static str,
@@ -73,7 +75,7 @@ pub enum ArchError {
         expected: &'static str,
     },
     /// A config leads to a number that no model can compute with.
-    #[error("metadata key `{key}` would be {found}, expected {expected}")]
+    #[error("metadata key `{key}`: expected {expected}, found {found}")]
     BadNumber {
         /// The metadata key.
         key: String,
@@ -83,7 +85,7 @@ pub enum ArchError {
         expected: &'static str,
     },
     /// A file from before GGUF whose header and tensors, or header and config, are of different models.
-    #[error("{field}: {found}, expected {expected}")]
+    #[error("{field}: expected {expected}, found {found}")]
     BadHeader {
         /// The number.
         field: &'static str,
@@ -93,7 +95,7 @@ pub enum ArchError {
         expected: String,
     },
     /// Weights that some other program has quantized, by a method that is not supported.
-    #[error("config.json: weights are quantized by `{method}`, which is not supported")]
+    #[error("`config.json`: weights quantized by `{method}` are not supported")]
     Prequantized {
         /// `quantization_config.quant_method`.
         method: String,
@@ -107,9 +109,7 @@ pub enum ArchError {
         reason: &'static str,
     },
     /// A draft without the model that it drafts for.
-    #[error(
-        "architecture `{arch}`: a draft, which takes tokenizer and sizes from the model that it drafts for; none is named"
-    )]
+    #[error("architecture `{arch}`: a draft model needs the tokenizer and sizes of its target model")]
     NoTarget {
         /// The architecture.
         arch: &'static str,
@@ -123,7 +123,7 @@ pub enum ArchError {
         reason: String,
     },
     /// MTP layers are to be left out, or written alone, but there are none.
-    #[error("{subject} layers that predict more than the next token")]
+    #[error("{subject} layers for multi-token prediction")]
     NoPrediction {
         /// Who has none.
         subject: String,
@@ -135,32 +135,33 @@ pub enum ArchError {
         subject: String,
     },
     /// Tensors that the architecture needs are not in the checkpoint.
-    #[error("{} missing tensor(s): {}", names.len(), list_names(names))]
+    #[error("{}: {}", counted(names.len(), "missing tensor"), list_names(names))]
     MissingTensors {
         /// Their names as the checkpoint would spell them.
         names: Vec<String>,
     },
     /// Some tensors of an MTP layer are in the checkpoint, and others are not.
-    #[error("incomplete MTP layer: {} missing tensor(s): {}", names.len(), list_names(names))]
+    #[error("incomplete MTP layer: {}: {}", counted(names.len(), "missing tensor"), list_names(names))]
     IncompletePrediction {
         /// Names of the missing tensors as the checkpoint would spell them.
         names: Vec<String>,
     },
     /// The checkpoint holds tensors that the architecture has no place for.
-    #[error("{} tensor(s) without a place in this architecture: {}", names.len(), list_names(names))]
+    #[error("{} not used by this architecture: {}", counted(names.len(), "tensor"), list_names(names))]
     UnusedTensors {
         /// Their names.
         names: Vec<String>,
     },
     /// Pairs of an adapter, or weights that one wraps, among those of a model.
-    #[error("the checkpoint holds an unmerged adapter (LoRA or another method of PEFT): {} tensor(s): {}", names.len(), list_names(names))]
+    #[error("the checkpoint contains an unmerged adapter (LoRA or another PEFT method): {}: {}", counted(names.len(), "tensor"), list_names(names))]
     UnmergedAdapter {
         /// Their names.
         names: Vec<String>,
     },
     /// More layers than the config counts.
     #[error(
-        "the weights have layers 0 to {last}, but `{key}` of the config is {n_layers} ({n_tensors} tensor(s) too many)"
+        "the weights have layers 0 to {last}, but `{key}` in config.json is {n_layers} ({})", counted(*n_tensors, "unused \
+            tensor")
     )]
     MoreLayers {
         /// The key of the number of layers.
@@ -181,7 +182,7 @@ pub enum ArchError {
         heads: Vec<String>,
     },
     /// A config that names no class, with a `model_type` that is missing or unknown.
-    #[error("config.json: missing key `architectures`{}", places(by_tensors, *n_tensors))]
+    #[error("`config.json`: missing key `architectures`{}", places(by_tensors, *n_tensors))]
     NoClass {
         /// Nearest architectures, see [`ArchError::UnknownClass`].
         by_tensors: Vec<(&'static str, usize)>,
@@ -199,13 +200,13 @@ pub enum ArchError {
         second: String,
     },
     /// Tensors of an adapter that are not halves of pairs.
-    #[error("{} tensor(s) of the adapter are no halves of LoRA pairs: {}", names.len(), list_names(names))]
+    #[error("{} of the adapter without the other half of a LoRA pair: {}", counted(names.len(), "tensor"), list_names(names))]
     NotLora {
         /// Their names.
         names: Vec<String>,
     },
     /// Pairs of an adapter for matrices that the base model does not have.
-    #[error("{} tensor(s) without a place in the base model: {}", names.len(), list_names(names))]
+    #[error("{} without a match in the base model: {}", counted(names.len(), "tensor"), list_names(names))]
     NotInBase {
         /// The names of the adapter's tensors.
         names: Vec<String>,
@@ -219,7 +220,7 @@ pub enum ArchError {
         reason: &'static str,
     },
     /// A tensor's shape contradicts the config.
-    #[error("tensor `{name}`: shape {found}, expected {expected}")]
+    #[error("tensor `{name}`: expected {expected}, found shape {found}")]
     TensorShape {
         /// Its name in the checkpoint.
         name: String,
@@ -249,37 +250,40 @@ impl ArchError {
                 format!("it can be taken for a {name}; whether it computes as one, its names do not say")
             }),
             ArchError::NoPreprocessor => {
-                Some("fine-tunes often lack it: that of the model it was made of is the same".into())
+                Some("copy it from the base model: a fine-tune uses the same file".into())
             }
-            ArchError::EmptyProjector { .. } => {
-                Some("what has been taken out of the checkpoint is to be had from the model it was made of".into())
-            }
+            ArchError::EmptyProjector { .. } => Some("copy the missing part from the base model".into()),
             ArchError::MissingTensors { names } => {
                 let count = if all_experts(names) { "the number of experts" } else { "`num_hidden_layers`" };
-                Some(format!("a shard may be missing, or {count} in config.json too large"))
+                Some(format!("a shard may be missing, or {count} in config.json may be too large"))
             }
             ArchError::IncompletePrediction { .. } => {
-                Some("a shard may be missing, or the MTP layer was saved in part".into())
+                Some("a shard may be missing, or the MTP layer was saved incompletely".into())
             }
             ArchError::NotLora { .. } => Some(
-                "whole weights (`modules_to_save`, added tokens) do not go into an adapter: merge it into its base model".into(),
+                "an adapter file cannot hold whole weights (`modules_to_save`, added tokens): merge the \
+                    adapter into its base model"
+                    .into(),
             ),
             ArchError::NotInBase { .. } => Some(
-                "was the adapter trained on this base model? `base_model_name_or_path` of its config names it".into(),
+                "use the base model that the adapter was trained on; `base_model_name_or_path` in \
+                    adapter_config.json names it"
+                    .into(),
             ),
             ArchError::AdapterTarget { .. } => Some("merge the adapter into its base model instead".into()),
             ArchError::UnusedTensors { names } => Some(
                 match () {
-                    () if all_experts(names) => "config.json may state fewer experts than there are",
+                    () if all_experts(names) => "config.json may state too few experts",
                     () if names.iter().any(|name| name.contains(".eh_proj.")) => {
-                        "layers that predict further tokens, of which config.json says nothing: `num_nextn_predict_layers` states their number"
+                        "set `num_nextn_predict_layers` in config.json to the number of MTP layers"
                     }
-                    () => "the checkpoint may be of another architecture than config.json states",
+                    () => "the checkpoint may have a different architecture than config.json states",
                 }
                 .into(),
             ),
             ArchError::UnmergedAdapter { .. } => Some(
-                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base model and the adapter separately"
+                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base model \
+                    and the adapter separately"
                     .into(),
             ),
             ArchError::MoreLayers { key, last, .. } => Some(format!(
@@ -287,10 +291,11 @@ impl ArchError {
                 last.saturating_add(1)
             )),
             ArchError::Classifier { .. } => Some(
-                "to use the model without its head, convert the language model that it was trained from".into(),
+                "to use the model without its head, convert the language model that it was trained from"
+                    .into(),
             ),
             ArchError::BadNumber { .. } => {
-                Some("the number comes out of config.json, which says something that cannot be meant".into())
+                Some("the value is derived from config.json, which may contain an error".into())
             }
             ArchError::Vocab(error) => error.hint().map(str::to_owned),
             _ => None,
@@ -352,11 +357,12 @@ fn heads_of(heads: &[String]) -> String {
     if heads.is_empty() { String::new() } else { format!(": {}", list_names(heads)) }
 }
 
-/// For how many of a checkpoint's tensors the nearest tables have a place.
+/// Number of tensors of a checkpoint that match the nearest architectures.
 fn places(nearest: &[(&str, usize)], n_tensors: usize) -> String {
     if nearest.is_empty() {
         return String::new();
     }
-    let each: Vec<String> = nearest.iter().map(|(name, n)| format!("{n} in `{name}`")).collect();
-    format!("; of its {n_tensors} tensors {} have a place", each.join(", "))
+    let each: Vec<String> =
+        nearest.iter().map(|(name, n)| format!("{n} of {n_tensors} in `{name}`")).collect();
+    format!("; matching tensor names: {}", each.join(", "))
 }

@@ -15,7 +15,7 @@ pub fn template_first(layout: &mut Layout) {
             layout.quantization_version_at += 1;
         }
         None => layout.notes.push(
-            "no chat template: the reference adds its own template to files of this architecture".into(),
+            "missing chat template; convert_hf_to_gguf.py adds its own template for this architecture".into(),
         ),
     }
 }

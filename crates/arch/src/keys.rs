@@ -295,7 +295,7 @@ pub(crate) fn to_u32(name: &str, value: &Json) -> Result<u32, ArchError> {
     value
         .as_u64()
         .and_then(|value| u32::try_from(value).ok())
-        .ok_or_else(|| bad(name, value, "a count below 2^32"))
+        .ok_or_else(|| bad(name, value, "an integer from 0 to 2^32 - 1"))
 }
 
 /// A JSON number as a signed 32-bit integer.

@@ -7,7 +7,7 @@ use crate::ArchError;
 use crate::layout::Dropped;
 
 /// Why a value head is left out.
-pub const VALUE_HEAD: &str = "a value head, which only training needs";
+pub const VALUE_HEAD: &str = "value head, used only in training";
 /// Beginnings of the names of value heads: TRL, LLaMA-Factory, OpenRLHF.
 const VALUE_HEADS: &[&str] = &["v_head.", "value_head."];
 /// Beginnings of the names of other heads that score or classify.
@@ -65,7 +65,7 @@ pub fn is_score_head(name: &str) -> bool {
 pub fn reason(name: &str) -> Option<&'static str> {
     match () {
         () if VALUE_HEADS.iter().any(|start| name.starts_with(start)) => Some(VALUE_HEAD),
-        () if name.ends_with("._extra_state") => Some("state of Transformer Engine, which is not a weight"),
+        () if name.ends_with("._extra_state") => Some("state of Transformer Engine, not a weight"),
         () => None,
     }
 }
@@ -74,8 +74,7 @@ pub fn reason(name: &str) -> Option<&'static str> {
 pub fn dropped_heads(dropped: &[Dropped]) -> Option<String> {
     let heads = dropped.iter().filter(|dropped| dropped.reason == VALUE_HEAD);
     let names: Vec<String> = heads.map(|dropped| dropped.name.clone()).collect();
-    (!names.is_empty())
-        .then(|| format!("left out (needed only for training): value head {}", list_names(&names)))
+    (!names.is_empty()).then(|| format!("omitted, used only in training: value head {}", list_names(&names)))
 }
 
 /// The error for tensors without a place. The layers are those of tensors that only the number

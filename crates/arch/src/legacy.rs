@@ -148,12 +148,11 @@ fn keys(
         assumed.push(format!("context length {DEFAULT_CONTEXT} (LLaMA 2 has 4096)"));
     }
     if !assumed.is_empty() {
-        notes.push(format!("the file does not say, and is taken to have: {}", assumed.join(", ")));
+        notes.push(format!("the file does not specify all hyperparameters; using {}", assumed.join(", ")));
     }
     if !has_scores {
         notes.push(
-            "the vocabulary has no scores: text will be cut in another way than the model was trained with"
-                .into(),
+            "the vocabulary has no scores, so text will be tokenized differently than in training".into(),
         );
     }
     Ok(metadata)

@@ -35,7 +35,7 @@ fn write_output(layout: &mut Layout, embedding: &str) {
     let output = OutTensor { name: OUTPUT.to_owned(), ..tensor.clone() };
     layout.tensors.push(output);
     layout.notes.push(format!(
-        "the tied embedding is written as `{OUTPUT}` too, which llama.cpp needs for `{}`",
+        "the tied embedding is also written as `{OUTPUT}`, which llama.cpp needs for `{}`",
         layout.architecture
     ));
 }
@@ -65,7 +65,8 @@ pub fn state_width(layout: &mut Layout) {
     if refusals(&metadata, &layout.tensors).is_some_and(|left| !left.iter().any(is_width)) {
         layout.metadata = metadata;
         layout.notes.push(format!(
-            "`{key}` is {width}, the width of the matrices; llama.cpp refuses the {stated} of the reference"
+            "`{key}` is {width}, the width of the matrices; llama.cpp rejects {stated}, which \
+                convert_hf_to_gguf.py writes"
         ));
     }
 }

@@ -199,7 +199,7 @@ impl Resolved {
                     .and_then(|class| Some((class, registry::find(class, input)?)));
                 if let Some((class, (own, _))) = own.filter(|(_, (own, _))| own.name != named.0.name) {
                     class_note = Some(format!(
-                        "`{class}` is `{}` by the table; as `{}` it may be another model",
+                        "`{class}` is a class of `{}`; as `{}`, it may be a different model",
                         own.name, named.0.name
                     ));
                 }
@@ -209,7 +209,7 @@ impl Resolved {
                 let class = class_name(&input.config).map_err(|_| no_class(input))?;
                 let inner = || {
                     let (arch, outer) = registry::find_inner(class, input)?;
-                    class_note = Some(format!("`{class}` is taken for the inner part of `{}`", outer.name));
+                    class_note = Some(format!("`{class}` is read as the inner model of `{}`", outer.name));
                     Some((arch, outer))
                 };
                 registry::find(class, input).or_else(inner).ok_or_else(|| unknown_class(class, input))?
@@ -260,7 +260,7 @@ impl Resolved {
         if let Some(texts) = arch.answers.filter(|_| !options.vocab_only) {
             hparams.derived.answers = vocab::token_ids(input, texts);
             if hparams.derived.answers.is_none() {
-                let reason = "a reranker, whose tokenizer lacks the tokens that it answers with";
+                let reason = "reranker whose tokenizer lacks its answer tokens";
                 return Err(ArchError::NotAsThis { arch: arch.written(), reason });
             }
         }
@@ -283,8 +283,7 @@ impl Resolved {
         let mut notes: Vec<String> = class_note.into_iter().chain(hparams.notes().iter().cloned()).collect();
         if !options.vocab_only && untied_output_is_absent(arch, class, &hparams, &tensors) {
             notes.push(
-                "no output tensor though `tie_word_embeddings` is false: the embedding will serve as one"
-                    .into(),
+                "missing output tensor although `tie_word_embeddings` is false: using the embedding".into(),
             );
         }
         notes.extend(leftovers::dropped_heads(&dropped));
@@ -572,7 +571,7 @@ fn other_model_type(input: &Input<'_>, named: &Arch) -> Option<String> {
     let is_named = |arch: &Arch| arch.name == named.name || arch.written() == named.written();
     (!own.any(is_named)).then(|| {
         format!(
-            "config.json has `model_type` `{model_type}`, which is not `{}`; the file may compute something else",
+            "config.json has `model_type` `{model_type}`, not `{}`; the computation may differ",
             named.name
         )
     })

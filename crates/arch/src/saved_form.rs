@@ -37,7 +37,7 @@ pub fn saved_form(input: &Input<'_>, options: &Options) -> SavedForm {
     if class_name(&input.config).is_err() && options.arch_as.is_none() {
         form.class = class_by_model_type(input);
         form.notes.extend(form.class.map(|class| {
-            format!("config.json has no `architectures`: read as `{class}`, the class of its `model_type`")
+            format!("missing `architectures` in config.json: using `{class}`, the class of its `model_type`")
         }));
     }
     let class = form.class.or_else(|| class_name(&input.config).ok());
@@ -83,9 +83,8 @@ impl SavedForm {
             // The prefix applies to all tensors of a module or to none.
             let renamed = names().filter(|name| modules.contains(&first(name)));
             self.renamed = renamed.map(|name| (name.to_owned(), format!("{prefix}{name}"))).collect();
-            self.notes.push(format!(
-                "tensor names lack `{prefix}`, the prefix of the class; read as if they had it"
-            ));
+            self.notes
+                .push(format!("tensor names lack the prefix `{prefix}` of the class, which is assumed"));
         }
         if let Some(prefix) = extra_prefix(&context, input) {
             let renamed = input.tensors.iter().filter_map(|tensor| {
@@ -93,7 +92,7 @@ impl SavedForm {
             });
             self.renamed = renamed.collect();
             self.notes.push(format!(
-                "all tensor names begin with `{prefix}`, which the class does not have: ignored"
+                "all tensor names start with `{prefix}`, which the class does not have: the prefix is ignored"
             ));
         }
         self.rename_tied(input, arch, class, &context);
@@ -124,8 +123,10 @@ impl SavedForm {
         let Some(output) = input.tensors.iter().find(|tensor| is_output(&tensor.name)) else { return };
         let spelled = embedding.hf.get(class.spelling).or(embedding.hf.first()).copied().unwrap_or_default();
         let name = format!("{}.weight", spelled.strip_prefix(class.prefix).unwrap_or(spelled));
-        self.notes
-            .push(format!("`{}` is tied to the embedding, which is missing: read as `{name}`", output.name));
+        self.notes.push(format!(
+            "`{}` is tied to the embedding, which is missing: using it as `{name}`",
+            output.name
+        ));
         self.renamed.retain(|(from, _)| *from != output.name);
         self.renamed.push((output.name.clone(), name));
     }

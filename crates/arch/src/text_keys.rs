@@ -103,10 +103,13 @@ fn rope_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         (Some("su" | "longrope"), _) => keys.set_prefixed("rope.scaling.type", "longrope".into()),
         (Some(kind), _) if ["default", "llama3", "proportional"].contains(&kind.to_lowercase().as_str()) => {}
         (Some(kind), _) if WITHOUT_KEYS.contains(&kind) => {
-            keys.notes.push(format!("rotary scaling of type `{kind}` has no keys, as in the reference"));
+            keys.notes.push(format!(
+                "rotary scaling of type `{kind}` is not stored, because no metadata keys \
+                exist for it"
+            ));
         }
         (Some(kind), _) => {
-            let expected = "a kind of rotary scaling that is known, as linear, yarn or llama3";
+            let expected = "a known type of rotary scaling, for example linear, yarn or llama3";
             return Err(bad("rope_parameters.rope_type", &kind.into(), expected));
         }
         (None, _) => {}

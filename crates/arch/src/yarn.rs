@@ -84,8 +84,8 @@ pub fn write_magnitude(hparams: &Hparams, harmless: &[&str], keys: &mut Keys) ->
     }
     if is_latent {
         keys.notes.push(format!(
-            "YaRN of the config has the magnitude {magnitude:.6}, but llama.cpp computes {built_in:.6} for latent attention, and no \
-             metadata key changes that: results will differ from transformers"
+            "the YaRN magnitude in config.json is {magnitude:.6}, but llama.cpp uses {built_in:.6} for \
+                latent attention: results will differ from transformers"
         ));
         return Ok(());
     }

@@ -34,10 +34,10 @@ pub enum Error {
     #[error(transparent)]
     Recipe(#[from] crate::recipes::RecipeError),
     /// The recipe that only copies has nothing to copy from a checkpoint.
-    #[error("recipe `COPY` takes a gguf file, not a checkpoint")]
+    #[error("type `COPY` needs a GGUF file as input, not a checkpoint")]
     CopyOfCheckpoint,
     /// A tensor gets a dtype that is no good without an importance matrix.
-    #[error("{recipe}: tensor `{tensor}` becomes {dtype}, which needs an importance matrix")]
+    #[error("{recipe}: tensor `{tensor}`: type {dtype} needs an importance matrix")]
     NeedsImatrix {
         /// The tensor.
         tensor: String,
@@ -47,7 +47,10 @@ pub enum Error {
         recipe: &'static str,
     },
     /// An importance matrix that says nothing about a tensor that needs it.
-    #[error("tensor `{tensor}` becomes {dtype} and is not in the importance matrix")]
+    #[error(
+        "tensor `{tensor}`: type {dtype} needs importance data, but the importance matrix has no entry \
+        for the tensor"
+    )]
     NotInImatrix {
         /// The tensor.
         tensor: String,
@@ -60,7 +63,7 @@ pub enum Error {
     #[error("importance matrix: {0}")]
     Imatrix(crate::imatrix::ImatrixError),
     /// Weights that are quantized already.
-    #[error("tensor `{tensor}` is quantized already: {from} would become {to}")]
+    #[error("tensor `{tensor}` is already quantized: {from} would become {to}")]
     Requantize {
         /// The tensor.
         tensor: String,
@@ -78,7 +81,7 @@ pub enum Error {
         problem: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A layer to be left out that is not there.
-    #[error("layer {layer} cannot be left out: the model has {n_layers} layers and it is not among them")]
+    #[error("layer {layer} cannot be removed: the model has only {n_layers} layers, counted from 0")]
     NoSuchLayer {
         /// The layer.
         layer: u32,
@@ -86,13 +89,13 @@ pub enum Error {
         n_layers: usize,
     },
     /// All layers are to be left out.
-    #[error("all {n_layers} layers would be left out")]
+    #[error("all {n_layers} layers would be removed")]
     NoLayerLeft {
         /// Layers of the model.
         n_layers: usize,
     },
     /// Invalid `KEY=TYPE:VALUE`.
-    #[error("`{text}` is not `KEY=TYPE:VALUE`: {problem}")]
+    #[error("`{text}`: expected KEY=TYPE:VALUE: {problem}")]
     KeyOverride {
         /// The text as given.
         text: String,
@@ -100,7 +103,7 @@ pub enum Error {
         problem: String,
     },
     /// A number that the type of its key does not hold.
-    #[error("metadata key `{key}`: {value} is not a value of its type {type_name}")]
+    #[error("metadata key `{key}`: {value} is not a valid {type_name}")]
     KeyOverrideRange {
         /// The key.
         key: String,
@@ -110,13 +113,13 @@ pub enum Error {
         type_name: &'static str,
     },
     /// More shards than their numbers can count.
-    #[error("{count} shards are more than 65535")]
+    #[error("{count} shards exceed the limit of 65535")]
     TooManyShards {
         /// Resulting number.
         count: usize,
     },
     /// The output would replace what is read.
-    #[error("output `{}` is the input", path.display())]
+    #[error("output `{}` is also the input", path.display())]
     OutputIsInput {
         /// The path.
         path: PathBuf,
@@ -144,7 +147,7 @@ pub enum Error {
         error: quant::CodecError,
     },
     /// A layout names a source tensor that the checkpoint does not have.
-    #[error("tensor `{name}` is missing; `{wanted_by}` is made from it")]
+    #[error("missing tensor `{name}`, which is needed for `{wanted_by}`")]
     NoSuchTensor {
         /// The absent tensor.
         name: String,
@@ -152,7 +155,7 @@ pub enum Error {
         wanted_by: String,
     },
     /// Source and output tensor do not have the same rows.
-    #[error("tensor `{tensor}`: `{source_names}` has {found} {unit}, {expected} expected")]
+    #[error("tensor `{tensor}`: `{source_names}`: expected {expected} {unit}, found {found}")]
     RowsDiffer {
         /// The output tensor.
         tensor: String,
@@ -178,7 +181,7 @@ pub enum Error {
         value: f32,
     },
     /// A value that the target type turns into infinity.
-    #[error("tensor `{tensor}`: row {row}, column {column}: {value} is beyond what {dtype} can hold")]
+    #[error("tensor `{tensor}`: row {row}, column {column}: {value} is out of range for {dtype}")]
     Overflow {
         /// The output tensor.
         tensor: String,
@@ -192,7 +195,7 @@ pub enum Error {
         dtype: DType,
     },
     /// The run was stopped from outside.
-    #[error("interrupted; nothing was written under the final name")]
+    #[error("interrupted; no output was written under its final name")]
     Cancelled,
     /// Another process is writing the output.
     #[error("`{}` is being written by process {process} on `{host}`", path.display())]
@@ -208,7 +211,7 @@ pub enum Error {
     },
     /// An earlier run to the same output was stopped, and what it did would be lost.
     #[error(
-        "`{}`: an earlier run was stopped with {} of {} bytes done",
+        "`{}`: an earlier run was interrupted after {} of {} bytes",
         path.display(), run.done_bytes, run.total_bytes
     )]
     Unfinished {
@@ -228,7 +231,7 @@ pub enum Error {
         run: Box<Unfinished>,
     },
     /// A part was made by another plan.
-    #[error("`{}`: of another plan: {}", path.display(), differences.join("; "))]
+    #[error("`{}` belongs to another plan: {}", path.display(), differences.join("; "))]
     OtherPlan {
         /// The journal of the part.
         path: PathBuf,
@@ -236,7 +239,7 @@ pub enum Error {
         differences: Vec<String>,
     },
     /// Parts of one output were cut into different numbers.
-    #[error("`{}` is of {found} parts, not of {expected}", path.display())]
+    #[error("`{}` belongs to a run with {found} parts, expected {expected}", path.display())]
     PartsDiffer {
         /// The existing journal of a part.
         path: PathBuf,
@@ -246,13 +249,13 @@ pub enum Error {
         expected: u32,
     },
     /// No part of an output is there.
-    #[error("`{}`: no part of it is there", path.display())]
+    #[error("`{}`: no parts found", path.display())]
     NoParts {
         /// The output.
         path: PathBuf,
     },
     /// Parts are not there, or not whole.
-    #[error("`{}`: of {count} parts {}", path.display(), missing_parts(missing))]
+    #[error("`{}`: {}", path.display(), missing_parts(missing, *count))]
     PartsMissing {
         /// The output.
         path: PathBuf,
@@ -262,7 +265,7 @@ pub enum Error {
         missing: Vec<(u32, String)>,
     },
     /// All parts are whole and leave something out: they were made by programs that share otherwise.
-    #[error("tensor `{tensor}`: rows from {row} on are in no part")]
+    #[error("tensor `{tensor}`: no part contains the rows from {row} on")]
     PartGap {
         /// The tensor.
         tensor: String,
@@ -271,7 +274,7 @@ pub enum Error {
     },
     /// The bytes of a part are not those that its journal speaks of.
     #[error(
-        "part `{}`: rows {} to {} of tensor `{tensor}` are not what it wrote",
+        "part `{}`: rows {} to {} of tensor `{tensor}` were changed after they were written",
         path.display(), rows.start, rows.end
     )]
     PartDamaged {
@@ -283,7 +286,7 @@ pub enum Error {
         rows: std::ops::Range<u64>,
     },
     /// The output would lie in the folder that is read.
-    #[error("output `{}` lies inside the input folder", path.display())]
+    #[error("output `{}` is inside the input folder", path.display())]
     OutputInsideInput {
         /// The output as it would be written.
         path: PathBuf,
@@ -301,13 +304,13 @@ pub enum Error {
         folder: PathBuf,
     },
     /// A name in braces that is not known.
-    #[error("`{{{name}}}` in the output's name is not known")]
+    #[error("unknown placeholder `{{{name}}}` in the output name")]
     UnknownPlaceholder {
         /// Text between the braces.
         name: String,
     },
     /// Several types that would all get the same name.
-    #[error("{n_types} types would be written to `{}`", path.display())]
+    #[error("{n_types} types would be written to the same file `{}`", path.display())]
     OneNameForMany {
         /// Number of types to make.
         n_types: usize,
@@ -326,47 +329,49 @@ impl Error {
             Error::Read(source::ReadError::NotFetched { advice, .. }) => return advice.map(str::to_owned),
             Error::Arch(error) => return error.hint(),
             Error::Gguf(error) => return error.hint().map(str::to_owned),
-            Error::NeedsImatrix { .. } => "make one of text like that which the model is for",
+            Error::NeedsImatrix { .. } => "compute one from text similar to what the model will process",
             Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
                 return Some(format!(
                     "layer {layer} is an MTP layer, which is not executed while importance data is collected"
                 ));
             }
             Error::NotInImatrix { .. } => {
-                "was the importance matrix made for this model, with text that reaches every expert?"
+                "use an importance matrix of this model, computed from text that reaches every expert"
             }
-            Error::Requantize { .. } => "start from the original weights",
+            Error::Requantize { .. } => "use the original weights",
             Error::NoSuchLayer { .. } => "layers count from 0",
             Error::KeyOverride { .. } => {
-                "types are int, float, bool and str, or u8 to i64, f32 and f64 to be exact"
+                "use the types int, float, bool or str, or exactly u8 to i64, f32 or f64"
             }
-            Error::KeyOverrideRange { .. } => "state the type, as in `u64:`, to change it",
-            Error::TooManyShards { .. } => "allow more for each",
-            Error::OutputIsInput { .. } => "give another name; the input is never written to",
-            Error::CopyOfCheckpoint => "f32, f16 and bf16 keep the weights as plain numbers",
-            Error::NonFinite { .. } => "the weights are damaged or were trained to that",
+            Error::KeyOverrideRange { .. } => "specify a type such as `u64:` to change it",
+            Error::TooManyShards { .. } => "allow larger shards",
+            Error::OutputIsInput { .. } => "choose another output; the input is never written to",
+            Error::CopyOfCheckpoint => "use f32, f16 or bf16",
+            Error::NonFinite { .. } => "the weights are damaged or were trained with such values",
             Error::Overflow { .. } => "choose a type with a wider range (bf16, f32) for this tensor",
             Error::OutputInsideInput { .. } => {
-                "give an output outside of it; the input folder is never written to"
+                "choose an output outside the input folder, which is never written to"
             }
-            Error::NoFolder { .. } => "make it first",
-            Error::UnknownPlaceholder { .. } => "known are {ftype}, {FTYPE}, {outtype} and {OUTTYPE}",
-            Error::OneNameForMany { .. } => "give a folder, or a name that holds {ftype}",
+            Error::NoFolder { .. } => "create the folder first",
+            Error::UnknownPlaceholder { .. } => "use {ftype}, {FTYPE}, {outtype} or {OUTTYPE}",
+            Error::OneNameForMany { .. } => "use a folder, or a name with {ftype}",
             _ => return None,
         };
         Some(hint.to_owned())
     }
 }
 
-/// `2 (not started) and 3 more are missing`.
-fn missing_parts(missing: &[(u32, String)]) -> String {
-    // A few tell enough of an array that failed as a whole.
+/// `part 2 of 8 is missing (not started)`, `parts 2 (not started), 3 (incomplete) and 1 more of 8 are missing`.
+fn missing_parts(missing: &[(u32, String)], count: u32) -> String {
+    if let [(number, reason)] = missing {
+        return format!("part {number} of {count} is missing ({reason})");
+    }
+    // A few are enough for an array that failed as a whole.
     let named: Vec<String> =
         missing.iter().take(4).map(|(number, reason)| format!("{number} ({reason})")).collect();
     let rest = match missing.len() - named.len() {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    let verb = if missing.len() == 1 { "is" } else { "are" };
-    format!("{}{rest} {verb} missing", named.join(", "))
+    format!("parts {}{rest} of {count} are missing", named.join(", "))
 }

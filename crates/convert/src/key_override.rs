@@ -33,11 +33,11 @@ impl KeyOverride {
         let wrong = |problem: String| Error::KeyOverride { text: text.to_owned(), problem };
         let (key, typed) = text.split_once('=').ok_or_else(|| wrong("`=` is missing".into()))?;
         if key.is_empty() {
-            return Err(wrong("the key is missing".into()));
+            return Err(wrong("missing key".into()));
         }
         let (kind, value) =
-            typed.split_once(':').ok_or_else(|| wrong("the type, as in `int:`, is missing".into()))?;
-        let no_number = || wrong(format!("`{value}` is not a value of type `{kind}`"));
+            typed.split_once(':').ok_or_else(|| wrong("missing type, for example `int:`".into()))?;
+        let no_number = || wrong(format!("`{value}` is not a valid {kind}"));
         macro_rules! exact {
             ($variant:ident) => {
                 RequestedValue::Exact(Value::$variant(value.parse().map_err(|_| no_number())?))
@@ -59,7 +59,7 @@ impl KeyOverride {
             "i64" => exact!(I64),
             "f32" => exact!(F32),
             "f64" => exact!(F64),
-            _ => return Err(wrong(format!("`{kind}` is not a type"))),
+            _ => return Err(wrong(format!("unknown type `{kind}`"))),
         };
         Ok(KeyOverride { key: key.to_owned(), value: requested })
     }

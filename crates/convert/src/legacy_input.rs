@@ -126,8 +126,8 @@ fn decoded_note(model: &LegacyModel) -> Option<String> {
     let counts: Vec<String> = counts.iter().map(|(name, n)| format!("{n} of {name}")).collect();
     (!counts.is_empty()).then(|| {
         format!(
-            "tensors in blocks of {} that no type of today holds without rounding: {}; their values are read exactly, \
-             and types other than f32 round them",
+            "tensors in blocks of {}, which no current type can represent exactly: {}; types other than f32 \
+                round their values",
             model.container,
             counts.join(", ")
         )

@@ -49,22 +49,22 @@ fn repack_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked
     let (sources, element) = match &tensor.data {
         Data::Rows { sources, element, .. } => (sources, *element),
         Data::Columns { source, .. } if is_stored(source) => {
-            return decoded("its rows are columns of the file");
+            return decoded("its rows are stored as columns");
         }
         _ => return Ok(Repacked::Plain),
     };
     match sources.iter().filter(|name| is_stored(name)).count() {
         0 => return Ok(Repacked::Plain),
         n if n < sources.len() => return decoded("a part of it is not quantized"),
-        _ if element != ElementMap::Identity => return decoded("its elements change on the way"),
-        _ if tensor.float != FloatType::OfFile => return decoded("it stays in f32"),
+        _ if element != ElementMap::Identity => return decoded("its values change in the conversion"),
+        _ if tensor.float != FloatType::OfFile => return decoded("its type is always f32"),
         _ => {}
     }
     let mut common: Option<Vec<DType>> = None;
     for name in sources {
         let Some(source) = checkpoint.tensor(name) else { continue };
         if source.row_elems() != tensor.row_view().row_elems {
-            return decoded("its rows are cut on the way");
+            return decoded("its rows are split in the conversion");
         }
         let types = match checkpoint.repacks_to(source).map_err(Error::Read)? {
             Some(Repacks::To(types)) => types,
@@ -80,7 +80,7 @@ fn repack_tensor(checkpoint: &Checkpoint, tensor: &OutTensor) -> Result<Repacked
     let common = common.unwrap_or_default();
     match common.iter().find(|dtype| tensor.moves_blocks(**dtype)) {
         Some(dtype) => Ok(Repacked::Kept(*dtype)),
-        None if common.is_empty() => decoded("no type of ggml holds all its parts"),
-        None => decoded("pieces of its rows move that are not whole blocks"),
+        None if common.is_empty() => decoded("no ggml type can hold all its parts"),
+        None => decoded("its rows are reordered in pieces smaller than a block"),
     }
 }

@@ -53,20 +53,20 @@ impl Settings {
         };
         if self.context < LEAST_CONTEXT {
             return wrong(
-                "the number of tokens in a window",
+                "the number of tokens in a chunk",
                 self.context,
                 format!("{LEAST_CONTEXT} or more"),
             );
         }
         if self.n_chunks == Some(0) {
-            return wrong("the number of windows", 0, "1 or more".to_owned());
+            return wrong("the number of chunks", 0, "1 or more".to_owned());
         }
         // A chunk of `context + stride / 2` tokens has room for a stride of counted ones and one before them as
         // long as `stride + 1 <= context + stride / 2`.
         let longest = self.context.saturating_mul(2) - 2;
         match self.stride {
             Some(stride) if stride == 0 || stride > longest => {
-                wrong("the stride", stride, format!("from 1 to {longest}, twice the window"))
+                wrong("the stride", stride, format!("from 1 to {longest}, twice the chunk length"))
             }
             _ => Ok(()),
         }

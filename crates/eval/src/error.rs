@@ -18,19 +18,19 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] gguf::KeyError),
     /// Nothing here runs this architecture.
-    #[error("architecture `{name}`: there is no graph for it")]
+    #[error("architecture `{name}` cannot be run: not supported")]
     UnknownArchitecture {
         /// The value of `general.architecture`.
         name: String,
     },
     /// A tensor that the graph needs is absent.
-    #[error("tensor `{name}` is absent")]
+    #[error("missing tensor `{name}`")]
     MissingTensor {
         /// Its name.
         name: String,
     },
     /// A tensor has another shape than the graph needs.
-    #[error("tensor `{name}` has the shape {found}, not {expected}")]
+    #[error("tensor `{name}`: expected shape {expected}, found {found}")]
     TensorShape {
         /// Its name.
         name: String,
@@ -40,7 +40,7 @@ pub enum Error {
         found: Shape,
     },
     /// A tensor whose type no kernel decodes.
-    #[error("tensor `{name}` is of type {dtype}, which cannot be decoded")]
+    #[error("tensor `{name}`: type {dtype} cannot be decoded")]
     TensorType {
         /// Its name.
         name: String,
@@ -48,7 +48,7 @@ pub enum Error {
         dtype: DType,
     },
     /// Tensors that the graph has no place for: a result without them would be wrong.
-    #[error("tensors {} have no place in the graph of `{architecture}`", list_names(.names))]
+    #[error("tensors not used by architecture `{architecture}`: {}", list_names(.names))]
     UnusedTensors {
         /// The architecture.
         architecture: String,
@@ -56,18 +56,18 @@ pub enum Error {
         names: Vec<String>,
     },
     /// Keys and values cannot be kept in a type, or there are more than can be counted.
-    #[error("keys and values: {0}")]
+    #[error("KV cache: {0}")]
     KeyValues(tensor::ShapeError),
     /// A file that holds only the layers that predict further tokens; the model that they belong to is another file.
     #[error(
-        "the file has the {layers} last layers alone, which predict further tokens, and not those before them"
+        "the file has only the {layers} layers for multi-token prediction and not the layers before them"
     )]
     PredictionAlone {
         /// Number of layers.
         layers: usize,
     },
     /// A token that is not in the vocabulary.
-    #[error("token id {id} is beyond the vocabulary of {n_vocab} tokens")]
+    #[error("token id {id} is out of range for a vocabulary of {n_vocab} tokens")]
     TokenRange {
         /// The id.
         id: u32,
@@ -75,7 +75,7 @@ pub enum Error {
         n_vocab: usize,
     },
     /// Wanted positions that a window does not have.
-    #[error("positions {start} to {end} are wanted of a window of {len} tokens")]
+    #[error("positions {start} to {end} are out of range for a chunk of {len} tokens")]
     OutputRange {
         /// First position wanted.
         start: usize,
@@ -85,7 +85,7 @@ pub enum Error {
         len: usize,
     },
     /// More positions than the model has.
-    #[error("{found} positions, and the model has {limit} learned ones")]
+    #[error("expected at most {limit} positions (learned by the model), found {found}")]
     TooLong {
         /// Positions asked for.
         found: usize,
@@ -93,7 +93,7 @@ pub enum Error {
         limit: usize,
     },
     /// Predictions are wanted of a model that predicts no tokens.
-    #[error("architecture `{architecture}` predicts no tokens")]
+    #[error("architecture `{architecture}` does not predict tokens")]
     NoLogits {
         /// The architecture.
         architecture: String,
@@ -113,19 +113,21 @@ pub enum Error {
         architecture: String,
     },
     /// A model that writes down speech was given no features of a sound.
-    #[error("architecture `{architecture}` predicts tokens of sound, and there is none")]
+    #[error("architecture `{architecture}` needs audio input")]
     NoFeatures {
         /// The architecture.
         architecture: String,
     },
     /// Features were given to a model that reads text alone.
-    #[error("architecture `{architecture}` takes no sound")]
+    #[error("architecture `{architecture}` does not accept audio")]
     NoAudioInput {
         /// The architecture.
         architecture: String,
     },
     /// Features in another shape than the model takes.
-    #[error("{n_values} features as {found:?}, expected {expected:?} (bands, frames)")]
+    #[error(
+        "audio features: expected shape {expected:?} (bands, frames), found {found:?} with {n_values} values"
+    )]
     FeatureShape {
         /// Bands and frames that the model takes.
         expected: (usize, usize),
@@ -135,10 +137,10 @@ pub enum Error {
         n_values: usize,
     },
     /// Bytes that are of no kind of picture that is read.
-    #[error("it is neither a PNG nor a JPEG picture")]
+    #[error("not a PNG or JPEG image")]
     NotAPicture,
     /// A picture that cannot be read.
-    #[error("{format} picture: {problem}")]
+    #[error("{format} image: {problem}")]
     BrokenPicture {
         /// Its format.
         format: &'static str,
@@ -147,7 +149,7 @@ pub enum Error {
     },
     /// A picture without pixels, or with too many.
     #[error(
-        "a picture of {width} x {height} pixels; at most {max_side} to a side and {max_pixels} in all are read"
+        "image of {width} x {height} pixels; at most {max_side} per side and {max_pixels} in total are supported"
     )]
     PictureSize {
         /// Pixels of a row.
@@ -160,7 +162,7 @@ pub enum Error {
         max_pixels: usize,
     },
     /// A picture that is too long for its width.
-    #[error("a picture of {width} x {height} pixels; no side may be {max_ratio} times as long as the other")]
+    #[error("image of {width} x {height} pixels; one side must be less than {max_ratio} times the other")]
     PictureShape {
         /// Pixels of a row.
         width: usize,
@@ -170,22 +172,22 @@ pub enum Error {
         max_ratio: usize,
     },
     /// A file that is given as a projector but is not one.
-    #[error("architecture `{architecture}` is not a projector: expected `clip`")]
+    #[error("not a projector: expected architecture `clip`, found `{architecture}`")]
     NoProjector {
         /// The architecture.
         architecture: String,
     },
     /// A projector that has no tower for pictures.
-    #[error("the projector has no tower for pictures (`clip.has_vision_encoder`)")]
+    #[error("the projector does not have a vision tower (`clip.has_vision_encoder`)")]
     NoVisionTower,
     /// Nothing here runs this projector.
-    #[error("projector `{name}`: there is no tower for it")]
+    #[error("projector `{name}` cannot be run: not supported")]
     UnknownProjector {
         /// Its type.
         name: String,
     },
     /// A projector of another text model.
-    #[error("the projector makes embeddings of {found} numbers, and those of the model have {expected}")]
+    #[error("the projector returns embeddings of {found} values, but the model expects {expected}")]
     ProjectorWidth {
         /// The length of its embeddings.
         found: usize,
@@ -193,28 +195,28 @@ pub enum Error {
         expected: usize,
     },
     /// A picture is given to a model that takes tokens alone.
-    #[error("architecture `{architecture}` takes no pictures")]
+    #[error("architecture `{architecture}` does not accept images")]
     NoPictureInput {
         /// The architecture.
         architecture: String,
     },
     /// Vectors of texts are wanted, and nothing says how rows become one.
-    #[error("`{key}` is absent")]
+    #[error("missing metadata key `{key}`")]
     NoPooling {
         /// The key.
         key: String,
     },
     /// Vectors of texts are wanted of a model that answers them.
-    #[error("architecture `{architecture}` is an encoder-decoder and makes no vectors of texts")]
+    #[error("architecture `{architecture}` is an encoder-decoder and cannot compute text embeddings")]
     NoVectors {
         /// The architecture.
         architecture: String,
     },
     /// Scores are wanted of a file without a classifier.
-    #[error("tensors `cls.weight` and `cls.output.weight` are absent")]
+    #[error("missing tensors `cls.weight` and `cls.output.weight`")]
     NoClassifier,
     /// Fewer tokens than a measurement needs.
-    #[error("the text has {found} tokens, and {needed} are needed")]
+    #[error("the text is too short: expected at least {needed} tokens, found {found}")]
     TooShort {
         /// Tokens of the text.
         found: usize,
@@ -222,7 +224,7 @@ pub enum Error {
         needed: usize,
     },
     /// Predictions of two models that know different tokens.
-    #[error("one model predicts {expected} tokens and the other {found}")]
+    #[error("the models have different vocabularies: {expected} and {found} tokens")]
     VocabDiffers {
         /// Tokens of the base.
         expected: usize,
@@ -230,7 +232,7 @@ pub enum Error {
         found: usize,
     },
     /// A setting that is out of its range.
-    #[error("{field} is {found}, expected {expected}")]
+    #[error("{field}: expected {expected}, found {found}")]
     OutOfRange {
         /// Name of the value.
         field: &'static str,
@@ -248,7 +250,7 @@ pub enum Error {
         error: Box<Error>,
     },
     /// A prediction, a vector or a score that is no finite number.
-    #[error("{place}: the result is no finite number{}", cause(.weight))]
+    #[error("{place}: the result is not finite{}", cause(.weight))]
     NotFiniteResult {
         /// Position, counted from 1.
         place: String,
@@ -257,7 +259,7 @@ pub enum Error {
         weight: Option<(String, u64)>,
     },
     /// A file of saved predictions that does not hold together.
-    #[error("{field} is {found}, expected {expected}")]
+    #[error("{field}: expected {expected}, found {found}")]
     LogitsFile {
         /// The problem.
         field: &'static str,
@@ -275,7 +277,7 @@ pub enum Error {
         problem: &'static str,
     },
     /// The sum over a matrix's inputs is not finite.
-    #[error("tensor `{tensor}`: the squares of what goes into column {index} add up to no finite number")]
+    #[error("tensor `{tensor}`: the sum of squared inputs of column {index} is not finite")]
     NotFinite {
         /// The tensor.
         tensor: String,
@@ -283,13 +285,13 @@ pub enum Error {
         index: usize,
     },
     /// Sums of a part of a text that cannot be read or added.
-    #[error("the sums of a part do not hold together: {problem}")]
+    #[error("the sums of a part are inconsistent: {problem}")]
     ImportancePart {
         /// The problem.
         problem: &'static str,
     },
     /// A page that cannot be filled in: a mistake of this program.
-    #[error("the template of the page: {problem}")]
+    #[error("page template: {problem}")]
     Template {
         /// Error of the template engine.
         problem: String,
@@ -317,19 +319,15 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Error::UnusedTensors { .. } => {
-                "was the file made by a newer converter, or is its architecture named wrongly?"
+                "the file may come from a newer converter or have the wrong `general.architecture`"
             }
-            Error::PredictionAlone { .. } => {
-                "run the file of the whole model: these layers only work with it"
-            }
-            Error::TooShort { .. } => "take a longer text or a smaller context",
-            Error::TooLong { .. } => "split the text, or take a smaller context",
-            Error::ProjectorWidth { .. } => "is the projector that of this text model?",
-            Error::NotAPicture => "convert it to PNG or JPEG",
-            Error::NoFeatures { .. } => "give the session a spectrogram first (`Model::encode_audio`)",
-            Error::FeatureShape { .. } => {
-                "pad the sound, or cut it, to the length that the model was trained on"
-            }
+            Error::PredictionAlone { .. } => "use the file of the whole model",
+            Error::TooShort { .. } => "use a longer text",
+            Error::TooLong { .. } => "split the text into shorter parts",
+            Error::ProjectorWidth { .. } => "use the projector of this model",
+            Error::NotAPicture => "convert the image to PNG or JPEG",
+            Error::NoFeatures { .. } => "encode a spectrogram first (`Model::encode_audio`)",
+            Error::FeatureShape { .. } => "pad or cut the audio to the length that the model was trained on",
             _ => return None,
         })
     }

@@ -360,7 +360,7 @@ mod tests {
             rows.push(small);
             let mut sums = ExactSums::new(1);
             sums.add_squares(0, &Squares::new(&rows, 1));
-            // In units of 2^-72, in which all of these are whole numbers.
+            // In units of 2^-72, in which all of these are whole values.
             let unit = 2f64.powi(72);
             let units = |value: f32| (f64::from(value * value) * unit) as u128;
             let exact: u128 = rows.iter().map(|value| units(*value)).sum();

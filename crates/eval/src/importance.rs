@@ -128,24 +128,26 @@ impl Collector {
         while !rest.is_empty() {
             let n_name = number(&mut rest)?;
             let name = take(&mut rest, n_name, 1)?;
-            let name = std::str::from_utf8(name).map_err(|_| bad("a name is no text"))?;
+            let name = std::str::from_utf8(name).map_err(|_| bad("a name is not valid UTF-8"))?;
             let n_counts = number(&mut rest)?;
             let counts = take(&mut rest, n_counts, 8)?.as_chunks::<8>().0;
             let n_sums = number(&mut rest)?;
             // Each sum has a count of its parts in 8 bytes at least, so that no more is allocated than there is.
             if n_sums > rest.len() / 8 {
-                return Err(bad("it ends inside the sums"));
+                return Err(bad("unexpected end inside the sums"));
             }
             let totals = self
                 .tensors
                 .entry(name.to_owned())
                 .or_insert_with(|| Totals { sums: ExactSums::new(n_sums), counts: vec![0; counts.len()] });
             if totals.sums.len() != n_sums || totals.counts.len() != counts.len() {
-                return Err(bad("a tensor has another number of columns or of experts than in another part"));
+                return Err(bad(
+                    "a tensor has a different number of columns or experts than in another part",
+                ));
             }
             for (total, count) in totals.counts.iter_mut().zip(counts) {
                 let sum = total.checked_add(i64::from_le_bytes(*count));
-                *total = sum.ok_or(bad("the sum of two counts is beyond 64 bits"))?;
+                *total = sum.ok_or(bad("the sum of two counts exceeds 64 bits"))?;
             }
             for index in 0..n_sums {
                 let n_parts = number(&mut rest)?;
@@ -160,7 +162,7 @@ impl Collector {
 /// The next `n` items of so many bytes.
 fn take<'a>(bytes: &mut &'a [u8], n: usize, item_bytes: usize) -> Result<&'a [u8], Error> {
     let n_bytes = n.checked_mul(item_bytes).filter(|n_bytes| *n_bytes <= bytes.len());
-    let n_bytes = n_bytes.ok_or(Error::ImportancePart { problem: "it ends inside a tensor" })?;
+    let n_bytes = n_bytes.ok_or(Error::ImportancePart { problem: "unexpected end inside a tensor" })?;
     let (taken, rest) = bytes.split_at(n_bytes);
     *bytes = rest;
     Ok(taken)
@@ -169,7 +171,7 @@ fn take<'a>(bytes: &mut &'a [u8], n: usize, item_bytes: usize) -> Result<&'a [u8
 fn number(bytes: &mut &[u8]) -> Result<usize, Error> {
     let number = take(bytes, 1, 8)?;
     let number = u64::from_le_bytes(std::array::from_fn(|i| number[i]));
-    usize::try_from(number).map_err(|_| Error::ImportancePart { problem: "a number is beyond this machine" })
+    usize::try_from(number).map_err(|_| Error::ImportancePart { problem: "a number is out of range" })
 }
 
 impl Observer for Collector {

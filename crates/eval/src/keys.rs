@@ -50,7 +50,7 @@ impl<'a> Keys<'a> {
     pub fn count(&self, key: &str) -> Result<Option<usize>, Error> {
         let Some(count) = self.metadata.count(&self.name(key))? else { return Ok(None) };
         // Hyperparameters are 32 bits in the reference; products of two of them cannot overflow then.
-        let count = u32::try_from(count).map_err(|_| self.wrong(key, "a count below 2^32"))?;
+        let count = u32::try_from(count).map_err(|_| self.wrong(key, "an integer from 0 to 2^32 - 1"))?;
         Ok(Some(count as usize))
     }
 

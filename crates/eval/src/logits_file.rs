@@ -120,9 +120,9 @@ impl LogitsFile {
         };
         // Two tokens are needed for a prediction of one, and the counts are i32 in the reference.
         let layout = Layout {
-            context: count("the number of tokens in a window", 8, 2)?,
+            context: count("the number of tokens in a chunk", 8, 2)?,
             n_vocab: count("the number of predicted tokens", 12, 1)?,
-            n_chunks: count("the number of windows", 16, 0)?,
+            n_chunks: count("the number of chunks", 16, 0)?,
         };
         match layout.file_bytes() {
             Some(expected) if expected == bytes.len() => Ok(LogitsFile { bytes, layout }),
@@ -234,9 +234,9 @@ impl Writer {
         }
         let mut header = MAGIC.to_vec();
         for (field, number) in [
-            ("the number of tokens in a window", layout.context),
+            ("the number of tokens in a chunk", layout.context),
             ("the number of predicted tokens", layout.n_vocab),
-            ("the number of windows", layout.n_chunks),
+            ("the number of chunks", layout.n_chunks),
         ] {
             let number =
                 i32::try_from(number).map_err(|_| bad(field, format!("at most {}", i32::MAX), number))?;
@@ -245,7 +245,7 @@ impl Writer {
         header.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
         // The whole length is reserved now, so that a full disk is found before the model runs.
         let Some(n_bytes) = layout.file_bytes() else {
-            return Err(bad("the number of windows", "less".into(), layout.n_chunks));
+            return Err(bad("the number of chunks", "less".into(), layout.n_chunks));
         };
         let output = Output::create(path, n_bytes as u64, force)?;
         output.write_at(0, &header)?;

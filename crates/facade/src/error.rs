@@ -43,10 +43,10 @@ pub enum Cause {
     #[error(transparent)]
     Hub(Box<source::hub::HubError>),
     /// No type was named.
-    #[error("no file type is named")]
+    #[error("missing file type")]
     NoType,
     /// A matrix whose rows do not have the length of their dtype's blocks, or weights that are not one for each column.
-    #[error("{quantity}: {found} given, {expected} expected")]
+    #[error("{quantity}: expected {expected}, found {found}")]
     Shape {
         /// Name of the quantity with the wrong length, with its unit.
         quantity: &'static str,

@@ -236,7 +236,9 @@ fn container_fields(error: &gguf::Error) -> Fields {
         }
         E::ShardMissing { path, .. } | E::ShardName { path, .. } => fields!(file: path.display()),
         E::ShardKey { path, key, expected, found } => fields!(file: path.display(), key, expected, found),
-        E::ShardCount { path, key, found } => fields!(file: path.display(), key, expected: "a count", found),
+        E::ShardCount { path, key, found } => {
+            fields!(file: path.display(), key, expected: "an integer of 0 or more", found)
+        }
         E::ShardTensors { expected, found } => fields!(expected, found),
         _ => Fields::default(),
     }

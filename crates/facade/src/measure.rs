@@ -18,17 +18,17 @@ use crate::error::{Cause, Error};
 /// Options of a measurement.
 #[derive(Clone)]
 pub struct Measuring<'a> {
-    /// Tokens in a window, 4 at least.
+    /// Tokens in a chunk, at least 4.
     pub context: usize,
-    /// Windows at most; none for the whole text.
-    pub windows: Option<usize>,
-    /// Threads; none for as many as there are cores.
+    /// Maximum number of chunks; `None` measures the whole text.
+    pub chunks: Option<usize>,
+    /// Number of threads; `None` for one per core.
     pub threads: Option<usize>,
     /// Precision of the activations in matrix products.
     pub activations: Activations,
-    /// Called with the windows that are done and those that there are.
+    /// Called with the number of finished chunks and of all chunks.
     pub progress: Option<&'a (dyn Fn(usize, usize) + Sync)>,
-    /// Stops the measurement where it becomes true.
+    /// Stops the measurement when it becomes true.
     pub cancel: Option<&'a AtomicBool>,
 }
 
@@ -36,7 +36,7 @@ impl Default for Measuring<'_> {
     fn default() -> Self {
         let context = Settings::default().context;
         let activations = Activations::default();
-        Measuring { context, windows: None, threads: None, activations, progress: None, cancel: None }
+        Measuring { context, chunks: None, threads: None, activations, progress: None, cancel: None }
     }
 }
 
@@ -49,7 +49,7 @@ impl Measuring<'_> {
     fn chunks(&self, path: &Path, model: &Model, text: &[u8]) -> Result<Vec<Chunk>, Error> {
         let failed = |error: eval::Error| Error::at(path, error);
         let tokens = model.tokenizer().encode(text, true, false);
-        let settings = Settings { context: self.context, n_chunks: self.windows, stride: None };
+        let settings = Settings { context: self.context, n_chunks: self.chunks, stride: None };
         text_chunks(model, &tokens.map_err(|error| failed(error.into()))?, &settings).map_err(failed)
     }
 
@@ -67,7 +67,7 @@ impl Measuring<'_> {
 /// The perplexity of a text (bytes, which need not be UTF-8) by the file at `path`, by the reference's definition.
 ///
 /// # Errors
-/// [`Cause::Evaluation`] for a file that cannot be run, and for a text of fewer than two windows; [`Cause::Interrupted`].
+/// [`Cause::Evaluation`] for a file that cannot be run, and for a text of fewer than two chunks; [`Cause::Interrupted`].
 ///
 /// # Examples
 /// A test that a quantized file is nearly as good as the original:
@@ -76,7 +76,7 @@ impl Measuring<'_> {
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let text = std::fs::read_to_string("wiki.test.raw")?;
-/// let how = Measuring { windows: Some(20), ..Measuring::default() };
+/// let how = Measuring { chunks: Some(20), ..Measuring::default() };
 /// let exact = perplexity("model-bf16.gguf", &text, &how)?.value();
 /// let small = perplexity("model-q4_k_m.gguf", &text, &how)?.value();
 /// assert!(small / exact < 1.05);

@@ -347,7 +347,7 @@ pub(crate) fn plan() -> Vec<Vec<u8>> {
             "program": "gguf-convert 0123456789abcdef", "options": [["--type", "q4_k_m"]], "inputs": [input],
             "outputs": [{"name": "x.gguf", "bytes": 100, "header": u64::MAX}], "plan": 3,
         },
-        "picoseconds_an_element": {"q8_0": 300, "q4_K": 9000, "iq4_nl": 20000, "f16": 100},
+        "picoseconds_per_element": {"q8_0": 300, "q4_K": 9000, "iq4_nl": 20000, "f16": 100},
         "outputs": [{
             "name": "x.gguf", "bytes": 100,
             "tensors": [{"name": "t", "dtype": "q4_K", "shape": [256, 2], "offset": 64, "bytes": 288}],

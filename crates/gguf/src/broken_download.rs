@@ -58,13 +58,11 @@ impl BrokenDownload {
     /// Advice for the user.
     pub fn hint(self) -> &'static str {
         match self {
-            BrokenDownload::LfsPointer => "run `git lfs pull` in the folder, or download the file again",
+            BrokenDownload::LfsPointer => "run `git lfs pull`, or download the file again",
             BrokenDownload::WebPage => {
-                "download the file again, from the address of the file and not of a page about it"
+                "download the file again, using the link to the file and not to its web page"
             }
-            BrokenDownload::Zeros => {
-                "the download reserved the space and did not fill it; download the file again"
-            }
+            BrokenDownload::Zeros => "the download did not complete; download the file again",
         }
     }
 }

@@ -29,13 +29,13 @@ pub enum Severity {
 #[non_exhaustive]
 pub enum Finding {
     /// A version that the reference does not load any more.
-    #[error("version {version}: llama.cpp loads versions 2 and 3")]
+    #[error("version {version}: llama.cpp loads only versions 2 and 3")]
     OldVersion {
         /// The version.
         version: u32,
     },
     /// The byte order of few machines.
-    #[error("big-endian: only big-endian machines load it")]
+    #[error("big-endian file: only big-endian machines load it")]
     BigEndian,
     /// An alignment that the specification does not allow.
     #[error("alignment {alignment} is not a multiple of 8")]
@@ -47,19 +47,19 @@ pub enum Finding {
     #[error("{0}")]
     Key(KeyProblem),
     /// Arrays in arrays, which the reference does not read.
-    #[error("key `{key}` holds arrays in an array, which llama.cpp does not read")]
+    #[error("key `{key}`: llama.cpp does not read arrays of arrays")]
     NestedArray {
         /// The key.
         key: String,
     },
     /// A text that is not UTF-8.
-    #[error("the text of key `{key}` is not valid UTF-8")]
+    #[error("the string of key `{key}` is not valid UTF-8")]
     NotUtf8 {
         /// The key.
         key: String,
     },
     /// A tensor name that the reference refuses.
-    #[error("name of tensor `{tensor}` is {len} bytes long; llama.cpp takes at most {max}", max = MAX_REFERENCE_TENSOR_NAME_BYTES)]
+    #[error("tensor `{tensor}`: the name has {len} bytes; llama.cpp supports at most {max}", max = MAX_REFERENCE_TENSOR_NAME_BYTES)]
     LongName {
         /// The tensor.
         tensor: String,
@@ -67,7 +67,7 @@ pub enum Finding {
         len: usize,
     },
     /// A tensor without a name.
-    #[error("tensor {index} has no name")]
+    #[error("tensor {index}: missing name")]
     NoName {
         /// Index, from 0.
         index: usize,
@@ -79,7 +79,7 @@ pub enum Finding {
         tensor: String,
     },
     /// A type that nothing stores weights in.
-    #[error("tensor `{tensor}` is of type {dtype}, which activations have and no file")]
+    #[error("tensor `{tensor}`: type {dtype} is for activations and not valid in a file")]
     ActivationType {
         /// The tensor.
         tensor: String,
@@ -88,7 +88,8 @@ pub enum Finding {
     },
     /// A tensor that does not begin where the one before ends.
     #[error(
-        "tensor `{tensor}` begins at {found} of the data, not at {expected} right after the previous tensor, so llama.cpp refuses the file"
+        "tensor `{tensor}`: expected offset {expected}, right after the previous tensor, found {found}; \
+            llama.cpp rejects the file"
     )]
     Gap {
         /// The tensor.
@@ -99,7 +100,7 @@ pub enum Finding {
         found: u64,
     },
     /// Padding that is not zero.
-    #[error("padding at byte {offset} is 0x{byte:02x}, not zero")]
+    #[error("padding at byte {offset}: expected zero, found 0x{byte:02x}")]
     Padding {
         /// Offset in the file.
         offset: u64,
@@ -248,8 +249,9 @@ pub fn foreign_type(error: &Error) -> Option<String> {
         Error::Shard { source, .. } => foreign_type(source),
         Error::DType {
             source: DTypeError::UnknownId { id, .. } | DTypeError::RemovedId { id, .. }, ..
-        } => fork_type(*id)
-            .map(|fork| format!("{} calls type {id} {}; only it runs such files", fork.fork, fork.name)),
+        } => fork_type(*id).map(|fork| {
+            format!("type {id} is {} of {}, the only program that reads it", fork.name, fork.fork)
+        }),
         _ => None,
     }
 }
@@ -308,7 +310,7 @@ mod tests {
         let error = File::parse(bytes).unwrap_err();
         assert_eq!(
             foreign_type(&error).as_deref(),
-            Some("ik_llama.cpp calls type 139 iq4_k; only it runs such files")
+            Some("type 139 is iq4_k of ik_llama.cpp, the only program that reads it")
         );
     }
 }

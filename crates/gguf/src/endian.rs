@@ -68,7 +68,7 @@ mod tests {
             let data: Vec<u8> = (0..3 * dtype.block_bytes()).map(|i| (i % 251) as u8).collect();
             let mut swapped = data.clone();
             swap_blocks(dtype, &mut swapped);
-            // Neighbours differ, so that each byte of a number moves, but for numbers of an odd width.
+            // Neighbours differ, so that each byte of a number moves, but for values of an odd width.
             let n_wide: usize = dtype.swap_fields().iter().map(|field| field.1).sum();
             let n_changed = data.iter().zip(&swapped).filter(|(a, b)| a != b).count();
             assert_eq!(n_changed, 3 * n_wide, "{dtype}");

@@ -14,25 +14,25 @@ use crate::{BrokenDownload, keys::KeyProblem};
 #[non_exhaustive]
 pub enum Error {
     /// The first four bytes are not `GGUF`.
-    #[error("not a gguf file: it starts with `{}`, not with `GGUF`", found.escape_ascii())]
+    #[error("not a GGUF file: expected `GGUF` at the start, found `{}`", found.escape_ascii())]
     Magic {
         /// The first four bytes.
         found: [u8; 4],
     },
     /// A file left by a broken download.
-    #[error("not a gguf file: found {}", kind.name())]
+    #[error("not a GGUF file: found {}", kind.name())]
     BrokenDownload {
         /// The kind.
         kind: BrokenDownload,
     },
     /// An unknown version.
-    #[error("gguf version {found} is not known (known are 1 to 3, in either byte order)")]
+    #[error("unknown GGUF version {found} (expected 1 to 3, in either byte order)")]
     Version {
         /// The version field as read, little-endian.
         found: u32,
     },
     /// The file ends inside something.
-    #[error("file ends inside {item}: {needed} bytes needed at offset {offset}, {left} left")]
+    #[error("unexpected end of file in {item}: expected {needed} bytes at offset {offset}, found {left}")]
     Truncated {
         /// Item that was being read.
         item: &'static str,
@@ -44,7 +44,7 @@ pub enum Error {
         left: u64,
     },
     /// A count that exceeds the remaining bytes even for the smallest items.
-    #[error("{item} of {count} at offset {offset} is more than the {left} bytes left can hold")]
+    #[error("{item} of {count} at offset {offset} does not fit in the remaining {left} bytes")]
     CountTooLarge {
         /// Counted items.
         item: &'static str,
@@ -74,13 +74,13 @@ pub enum Error {
         problem: KeyProblem,
     },
     /// The same key twice.
-    #[error("metadata key `{key}` is there twice")]
+    #[error("duplicate metadata key `{key}`")]
     DuplicateKey {
         /// The key.
         key: String,
     },
     /// A value type id that is not one of the 13.
-    #[error("metadata key `{key}`: value type {id} is not known (known ids are 0 to 12)")]
+    #[error("metadata key `{key}`: unknown value type {id} (expected 0 to 12)")]
     ValueType {
         /// The key.
         key: String,
@@ -88,7 +88,7 @@ pub enum Error {
         id: u32,
     },
     /// A truth value that is neither 0 nor 1.
-    #[error("metadata key `{key}`: a bool at offset {offset} is {found}, not 0 or 1")]
+    #[error("metadata key `{key}`: bool at offset {offset}: expected 0 or 1, found {found}")]
     BadBool {
         /// The key.
         key: String,
@@ -106,13 +106,13 @@ pub enum Error {
         max: usize,
     },
     /// `general.alignment` has another type than u32.
-    #[error("metadata key `general.alignment` has type {found}, not u32")]
+    #[error("metadata key `general.alignment`: expected type u32, found {found}")]
     AlignmentType {
         /// The type as listings name it.
         found: &'static str,
     },
     /// An alignment that cannot be worked with.
-    #[error("alignment {found} is not {expected}")]
+    #[error("alignment: expected {expected}, found {found}")]
     Alignment {
         /// The alignment.
         found: u64,
@@ -120,7 +120,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// The planned alignment is not the one that readers will find in the metadata.
-    #[error("alignment {planned} is planned but the metadata say {stated} (`general.alignment`)")]
+    #[error("planned alignment {planned} differs from {stated} in `general.alignment`")]
     AlignmentMismatch {
         /// The alignment of the plan.
         planned: u32,
@@ -128,13 +128,13 @@ pub enum Error {
         stated: u32,
     },
     /// A tensor without a name; refused in plans only.
-    #[error("tensor {index} has no name")]
+    #[error("tensor {index}: missing name")]
     TensorNameEmpty {
         /// Index, from 0.
         index: u64,
     },
     /// A tensor name beyond the limit.
-    #[error("name of tensor {index} is {len} bytes long, at most {max} are possible")]
+    #[error("name of tensor {index}: expected at most {max} bytes, found {len}")]
     TensorNameTooLong {
         /// Index, from 0.
         index: u64,
@@ -144,7 +144,7 @@ pub enum Error {
         max: u64,
     },
     /// The same tensor name twice.
-    #[error("tensor `{name}` is there twice")]
+    #[error("duplicate tensor `{name}`")]
     DuplicateTensor {
         /// The name.
         name: String,
@@ -166,7 +166,7 @@ pub enum Error {
         source: DTypeError,
     },
     /// A tensor that does not start at a multiple of the alignment.
-    #[error("tensor `{tensor}`: offset {offset} in the data is not a multiple of {alignment}")]
+    #[error("tensor `{tensor}`: data offset {offset} is not a multiple of {alignment}")]
     Misaligned {
         /// The tensor's name.
         tensor: String,
@@ -176,7 +176,7 @@ pub enum Error {
         alignment: u32,
     },
     /// A tensor that ends beyond what 63 bits can address.
-    #[error("tensor `{tensor}`: {n_bytes} bytes at offset {offset} in the data end beyond 63 bits")]
+    #[error("tensor `{tensor}`: {n_bytes} bytes at data offset {offset} exceed 63 bits")]
     OffsetOverflow {
         /// The tensor's name.
         tensor: String,
@@ -186,7 +186,7 @@ pub enum Error {
         n_bytes: u64,
     },
     /// A tensor that ends after the end of the file.
-    #[error("tensor `{tensor}`: {n_bytes} bytes at offset {offset} do not fit a file of {file_len} bytes")]
+    #[error("tensor `{tensor}`: {n_bytes} bytes at offset {offset} do not fit in a file of {file_len} bytes")]
     OutOfFile {
         /// The tensor's name.
         tensor: String,
@@ -198,7 +198,7 @@ pub enum Error {
         file_len: u64,
     },
     /// Two tensors that share bytes.
-    #[error("tensor `{second}` starts at offset {start} in the data, inside `{first}` that ends at {end}")]
+    #[error("tensor `{second}` starts at data offset {start}, inside `{first}`, which ends at {end}")]
     Overlap {
         /// The tensor that starts first.
         first: String,
@@ -210,16 +210,16 @@ pub enum Error {
         start: u64,
     },
     /// A plan whose file would be longer than 63 bits can say.
-    #[error("the planned file is longer than 63 bits can address")]
+    #[error("the planned file size exceeds 63 bits")]
     FileTooLong,
     /// The output is there already.
-    #[error("`{}` exists already", path.display())]
+    #[error("`{}` already exists", path.display())]
     Exists {
         /// The final path.
         path: PathBuf,
     },
     /// The output is a folder, a device or a pipe, or the path names no file at all.
-    #[error("`{}` cannot be replaced: it is not a plain file", path.display())]
+    #[error("`{}` cannot be overwritten: not a regular file", path.display())]
     NotAFile {
         /// The final path.
         path: PathBuf,
@@ -231,7 +231,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A disk is too small for what is to be written.
-    #[error("{}: {needed} bytes are needed on this disk, {free} are free", folder.display())]
+    #[error("{}: not enough disk space: {needed} bytes are needed, {free} are free", folder.display())]
     NoSpace {
         /// A folder of that disk.
         folder: PathBuf,
@@ -241,9 +241,7 @@ pub enum Error {
         free: u64,
     },
     /// The process may not open as many files as there are outputs.
-    #[error(
-        "{n_files} outputs are open at the same time: {needed} open files are needed, the system allows {limit}"
-    )]
+    #[error("{n_files} outputs need {needed} open files, but the system allows {limit}")]
     OpenFiles {
         /// Outputs.
         n_files: usize,
@@ -253,7 +251,7 @@ pub enum Error {
         limit: u64,
     },
     /// The output is a symbolic link that leads nowhere.
-    #[error("`{}` is a link to `{}`, which is not there", path.display(), target.display())]
+    #[error("`{}` links to `{}`, which does not exist", path.display(), target.display())]
     DeadLink {
         /// The link.
         path: PathBuf,
@@ -291,7 +289,7 @@ pub enum Error {
         file_len: u64,
     },
     /// The finished file is not as long as planned.
-    #[error("`{}` is {found} bytes long, {expected} were planned", path.display())]
+    #[error("`{}`: expected {expected} bytes, found {found}", path.display())]
     Length {
         /// The temporary file.
         path: PathBuf,
@@ -320,7 +318,7 @@ pub enum Error {
     },
     /// A split model whose file is not named as a shard, so that the others cannot be found.
     #[error(
-        "`{}` is shard {no} of {count} but is not named `...-{no:05}-of-{count:05}.gguf`",
+        "`{}` is shard {no} of {count}, expected a name that ends with `-{no:05}-of-{count:05}.gguf`",
         path.display()
     )]
     ShardName {
@@ -332,7 +330,7 @@ pub enum Error {
         count: u32,
     },
     /// A `split.*` key says something else than the file names or the other shards.
-    #[error("shard `{}`: `{key}` is {found}, expected {expected}", path.display())]
+    #[error("shard `{}`: `{key}`: expected {expected}, found {found}", path.display())]
     ShardKey {
         /// The shard's path.
         path: PathBuf,
@@ -344,7 +342,7 @@ pub enum Error {
         found: String,
     },
     /// A `split.*` key that is missing or not a count.
-    #[error("shard `{}`: `{key}` is {found}, expected a count", path.display())]
+    #[error("shard `{}`: `{key}`: expected a number, found {found}", path.display())]
     ShardCount {
         /// The shard's path.
         path: PathBuf,
@@ -354,13 +352,13 @@ pub enum Error {
         found: String,
     },
     /// More shards than their numbers can count.
-    #[error("{count} shards are more than 65535")]
+    #[error("{count} shards exceed the limit of 65535")]
     TooManyShards {
         /// Resulting number of shards.
         count: usize,
     },
     /// The file of an earlier edit that was not finished.
-    #[error("`{}` is there: an edit of `{}` did not end", backup.display(), path.display())]
+    #[error("`{}` exists: an edit of `{}` was interrupted", backup.display(), path.display())]
     UnfinishedEdit {
         /// The file.
         path: PathBuf,
@@ -371,7 +369,7 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
     /// All shards together hold another number of tensors than they say.
-    #[error("the shards hold {found} tensors, `split.tensors.count` says {expected}")]
+    #[error("expected {expected} tensors (`split.tensors.count`), found {found} in the shards")]
     ShardTensors {
         /// Value in the first shard.
         expected: u64,
@@ -390,14 +388,14 @@ impl Error {
         Some(match self {
             Error::Magic {
                 found: [b'l' | b'f', b'm', b'g', b'g'] | [b't', b'j', b'g', b'g'] | [b'a', b'l', b'g', b'g'],
-            } => "this is a file of the time before gguf",
+            } => "the file has a format older than GGUF",
             Error::BrokenDownload { kind } => kind.hint(),
             Error::Truncated { .. } | Error::OutOfFile { .. } | Error::CountTooLarge { .. } => {
-                "was the download or copy complete?"
+                "the file may be truncated; download or copy it again"
             }
-            Error::DeadLink { .. } => "remove the link, or name the file itself",
-            Error::Changed { .. } => "run again when no other program changes the file",
-            Error::ShardMissing { .. } => "all shards have to lie in one folder under their own names",
+            Error::DeadLink { .. } => "remove the link, or pass the file that it links to",
+            Error::Changed { .. } => "run the command again when no other program changes the file",
+            Error::ShardMissing { .. } => "put all shards into one folder under their original names",
             _ => return None,
         })
     }

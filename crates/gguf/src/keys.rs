@@ -49,7 +49,7 @@ impl fmt::Display for KeyProblem {
         match self {
             KeyProblem::Empty => write!(f, "the key is empty"),
             KeyProblem::TooLong { len } => {
-                write!(f, "the key is {len} bytes long, at most {MAX_KEY_BYTES} are possible")
+                write!(f, "expected at most {MAX_KEY_BYTES} bytes, found {len}")
             }
             KeyProblem::NotAscii { key } => write!(f, "key `{key}` is not ASCII"),
             KeyProblem::Part { key, part } => {

@@ -69,12 +69,12 @@ impl Identity {
     fn change(&self, now: &Identity) -> Option<String> {
         #[cfg(unix)]
         if self.place != now.place {
-            return Some("another file has its name now".to_owned());
+            return Some("it was replaced by another file".to_owned());
         }
         if self.n_bytes != now.n_bytes {
-            return Some(format!("it had {} bytes and has {} now", self.n_bytes, now.n_bytes));
+            return Some(format!("it had {} bytes and now has {}", self.n_bytes, now.n_bytes));
         }
-        (self.modified != now.modified).then(|| "it was written to".to_owned())
+        (self.modified != now.modified).then(|| "it was modified".to_owned())
     }
 }
 
@@ -99,7 +99,7 @@ impl Mapped {
     /// plain file (a pipe would block, a folder cannot be mapped).
     pub fn open(path: &Path) -> io::Result<Mapped> {
         if !fs::metadata(path)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a plain file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let file = fs::File::open(path)?;
         // Before the map, so that no change after it goes unseen.
@@ -259,9 +259,9 @@ mod tests {
         assert_eq!(changed(&mapped), "no");
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        assert_eq!(changed(&mapped), "it was written to");
+        assert_eq!(changed(&mapped), "it was modified");
         file.set_len(200).unwrap();
-        assert_eq!(changed(&mapped), "it had 100 bytes and has 200 now");
+        assert_eq!(changed(&mapped), "it had 100 bytes and now has 200");
         fs::remove_file(&path).unwrap();
         assert!(changed(&mapped).contains("No such file") || cfg!(not(unix)));
     }

@@ -17,7 +17,7 @@ pub struct Metadata {
 #[non_exhaustive]
 pub enum KeyError {
     /// The key is not there.
-    #[error("metadata key `{key}` is missing")]
+    #[error("missing metadata key `{key}`")]
     Missing {
         /// The key.
         key: String,
@@ -178,7 +178,7 @@ impl Metadata {
     /// # Errors
     /// [`KeyError::Value`] for another type and for numbers below 0.
     pub fn count(&self, key: &str) -> Result<Option<u64>, KeyError> {
-        self.read(key, "a count", Value::as_u64)
+        self.read(key, "an integer of 0 or more", Value::as_u64)
     }
 
     /// The number of a key, if it is there; integers count as numbers.
@@ -329,8 +329,8 @@ mod tests {
         assert_eq!(metadata.flag("c"), Ok(Some(true)));
         assert_eq!(metadata.text("none"), Ok(None));
         let error = metadata.count("b").unwrap_err().to_string();
-        assert_eq!(error, "metadata key `b`: expected a count, found two");
+        assert_eq!(error, "metadata key `b`: expected an integer of 0 or more, found two");
         let error = metadata.need("none").unwrap_err().to_string();
-        assert_eq!(error, "metadata key `none` is missing");
+        assert_eq!(error, "missing metadata key `none`");
     }
 }

@@ -45,7 +45,7 @@ impl fmt::Display for PartNumber {
 
 /// A text that names no part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a part as 2/8, the second of eight (of 65536 at most)")]
+#[error("expected K/N with K from 1 to N and N at most 65536, for example 2/8")]
 pub struct NotAPartNumber;
 
 impl FromStr for PartNumber {

@@ -12,7 +12,7 @@ pub enum Error {
     #[error("cannot open: {0}")]
     Open(#[source] std::io::Error),
     /// The file ends inside something.
-    #[error("file ends inside {item}: {needed} bytes needed at offset {offset}, {left} left")]
+    #[error("unexpected end of file in {item}: expected {needed} bytes at offset {offset}, found {left}")]
     Truncated {
         /// Item that was being read.
         item: &'static str,
@@ -24,7 +24,7 @@ pub enum Error {
         left: u64,
     },
     /// A count or length that cannot be one.
-    #[error("{item} at offset {offset} is {found}, not a number from {least}")]
+    #[error("{item} at offset {offset}: expected at least {least}, found {found}")]
     BadCount {
         /// Counted items.
         item: &'static str,
@@ -50,7 +50,7 @@ pub enum Error {
     #[error(transparent)]
     Gguf(gguf::Error),
     /// A key that every GGUF importance matrix has.
-    #[error("metadata key `{key}` is missing or not {expected}")]
+    #[error("metadata key `{key}`: expected {expected}")]
     MissingKey {
         /// The key.
         key: &'static str,
@@ -58,7 +58,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// Sums without counts, or counts without sums.
-    #[error("entry `{entry}`: tensor `{entry}{missing}` is missing")]
+    #[error("entry `{entry}`: missing tensor `{entry}{missing}`")]
     Unpaired {
         /// The entry.
         entry: String,
@@ -66,7 +66,7 @@ pub enum Error {
         missing: &'static str,
     },
     /// Sums or counts of another type.
-    #[error("entry `{entry}`: tensor `{tensor}` is {found}, expected f32")]
+    #[error("entry `{entry}`: tensor `{tensor}`: expected type f32, found {found}")]
     NotF32 {
         /// The entry.
         entry: String,
@@ -76,7 +76,9 @@ pub enum Error {
         found: DType,
     },
     /// Sums that do not divide among the counts.
-    #[error("entry `{entry}`: {n_values} sums do not divide among {n_counts} counts")]
+    #[error(
+        "entry `{entry}`: the number of sums, {n_values}, is not a multiple of the number of counts, {n_counts}"
+    )]
     Uneven {
         /// The entry.
         entry: String,
@@ -118,7 +120,7 @@ pub enum Error {
         found: usize,
     },
     /// More entries, values or calls than the 32 bits of a format can say, or a sum beyond 64.
-    #[error("{item} is {found}, more than can be said")]
+    #[error("{item} {found} is out of range")]
     TooMany {
         /// Counted items.
         item: &'static str,

@@ -116,7 +116,7 @@ pub enum CodecError {
         dtype: DType,
     },
     /// Lengths of input, weights or output do not agree.
-    #[error("{quantity}: {found} given, {expected} expected ({dtype})")]
+    #[error("{quantity}: expected {expected}, found {found} ({dtype})")]
     Length {
         /// Item with the wrong length, with its unit.
         quantity: &'static str,

@@ -88,7 +88,9 @@ pub enum Error {
         token: usize,
     },
     /// A text that is too short for the width of a model.
-    #[error("calibration text has {found} tokens, but inputs of {columns} columns need {needed}")]
+    #[error(
+        "the calibration text is too short: inputs of {columns} columns need {needed} tokens, found {found}"
+    )]
     TooFewTokens {
         /// Tokens that are not held out.
         found: usize,

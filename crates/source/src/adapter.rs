@@ -54,7 +54,7 @@ pub fn open_adapter(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
     strip_adapter_names(&mut tensors, &mut notes)?;
     let card = card_of(dir, &listing, &mut notes)?;
     if listing.has(WEIGHTS) && listing.has(PICKLE) {
-        notes.push(format!("weights are read from `{WEIGHTS}`; left aside: `{PICKLE}`"));
+        notes.push(format!("weights are read from `{WEIGHTS}`; ignored: `{PICKLE}`"));
     }
     notes.extend(more);
     Ok(Checkpoint {

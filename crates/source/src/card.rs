@@ -29,7 +29,7 @@ pub(crate) fn front_matter(card: &[u8]) -> Result<Option<Json>, String> {
         Json::Object(map) if map.is_empty() => Ok(None),
         Json::Object(map) => Ok(Some(Json::Object(map))),
         Json::Null if head.trim().is_empty() => Ok(None),
-        other => Err(format!("the head is {}, not a mapping", crate::json::kind(&other))),
+        other => Err(format!("expected a mapping, found {}", crate::json::kind(&other))),
     }
 }
 
@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn front_matter_is_parsed() {
-        let card = "---\r\nlicense: apache-2.0\r\nlanguage:\r\n- en\r\n- no\r\ntags:\r\n\t- a\r\n---\r\n# Title\r\n---\r\nno: yes\r\n";
+        let card = "---\r\nlicense: apache-2.0\r\nlanguage:\r\n- en\r\n- no\r\ntags:\r\n\t- a\r\n---\r\n# \
+            Title\r\n---\r\nno: yes\r\n";
         let expected = json!({"license": "apache-2.0", "language": ["en", "no"], "tags": ["a"]});
         assert_eq!(front_matter(card.as_bytes()), Ok(Some(expected)));
         // Without a second line of dashes everything is the head.

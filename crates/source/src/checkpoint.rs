@@ -85,7 +85,7 @@ fn adapter_left_aside(listing: &Listing) -> Option<String> {
     }
     let weights = ADAPTER_FILES.iter().find(|file| listing.has(file))?;
     Some(format!(
-        "the folder has a model and an adapter; the model is read, and the adapter, `{weights}`, is neither merged nor converted"
+        "the folder contains a model and an adapter; only the model is read, the adapter `{weights}` is ignored"
     ))
 }
 

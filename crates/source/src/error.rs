@@ -3,7 +3,7 @@
 use std::io;
 
 use gguf::BrokenDownload;
-use tensor::list_names;
+use tensor::{counted, list_names};
 
 use crate::{Dtype, PickleError, ReadError, ZipError};
 
@@ -20,7 +20,7 @@ pub enum Error {
         error: io::Error,
     },
     /// A remnant of a broken download instead of a file.
-    #[error("`{file}` is {}, expected the file itself", kind.name())]
+    #[error("`{file}` is {}, not the file itself", kind.name())]
     BrokenDownload {
         /// The file.
         file: String,
@@ -37,13 +37,13 @@ pub enum Error {
         expected: Vec<&'static str>,
     },
     /// A folder without weights that has them in a folder below.
-    #[error("no weights found in the folder itself; `{folder}` has weights")]
+    #[error("no weights found in the folder; its subfolder `{folder}` has weights")]
     WeightsBelow {
         /// The folder below, relative to the folder.
         folder: String,
     },
     /// Weights of a format that is known and not read yet.
-    #[error("`{file}`: weights in {format}, which is not read yet")]
+    #[error("`{file}`: weights in {format} are not supported yet")]
     NotReadYet {
         /// The format's name.
         format: &'static str,
@@ -51,7 +51,7 @@ pub enum Error {
         file: String,
     },
     /// Weights in a format of another program.
-    #[error("`{file}`: weights in {format}, which is not read")]
+    #[error("`{file}`: weights in {format} are not supported")]
     Foreign {
         /// The format's name.
         format: &'static str,
@@ -64,7 +64,7 @@ pub enum Error {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Weights of a quantization method that is known and not read.
-    #[error("weights are quantized by {method}, which is not read; recognized by {recognized_by}")]
+    #[error("weights quantized by {method} are not supported; recognized by {recognized_by}")]
     MethodNotRead {
         /// The method's name.
         method: &'static str,
@@ -74,7 +74,7 @@ pub enum Error {
         advice: &'static str,
     },
     /// Weights with an unknown quantization method.
-    #[error("{file}: weights are quantized by `{method}`, which is not supported")]
+    #[error("`{file}`: weights quantized by `{method}` are not supported")]
     UnknownMethod {
         /// Location of the config.
         file: String,
@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// Codes that no config and no other tensor explains.
     #[error(
-        "tensor `{tensor}`: {dtype} of shape {shape:?} looks like codes, and nothing says what they mean"
+        "tensor `{tensor}`: {dtype} values of shape {shape:?} look like quantized codes of an unknown format"
     )]
     CodesOfNoMethod {
         /// The tensor.
@@ -94,7 +94,7 @@ pub enum Error {
         shape: Vec<u64>,
     },
     /// Codes that mean nothing without scales.
-    #[error("tensor `{tensor}`: codes of {dtype} without scales")]
+    #[error("tensor `{tensor}`: {dtype} codes without scales")]
     CodesWithoutScales {
         /// The tensor of the codes.
         tensor: String,
@@ -102,9 +102,7 @@ pub enum Error {
         dtype: Dtype,
     },
     /// Scales, zeros or similar parts without matching codes.
-    #[error(
-        "tensor `{tensor}`: a part of quantized weights whose codes are not there, or are of another type"
-    )]
+    #[error("tensor `{tensor}`: part of quantized weights whose codes are missing or have the wrong type")]
     ScalesWithoutCodes {
         /// The tensor.
         tensor: String,
@@ -120,7 +118,7 @@ pub enum Error {
         found: Dtype,
     },
     /// A part of quantized weights does not fit the codes.
-    #[error("tensor `{tensor}`: shape {found:?}, expected {expected} for `{codes}` of shape {shape:?}")]
+    #[error("tensor `{tensor}`: expected {expected} for `{codes}` of shape {shape:?}, found shape {found:?}")]
     PartShape {
         /// The tensor.
         tensor: String,
@@ -144,7 +142,7 @@ pub enum Error {
         found: String,
     },
     /// A part of quantized weights is not there.
-    #[error("tensor `{tensor}` is missing, which belongs to the codes `{codes}`")]
+    #[error("missing tensor `{tensor}`, which belongs to the codes `{codes}`")]
     PartMissing {
         /// The tensor.
         tensor: String,
@@ -152,7 +150,7 @@ pub enum Error {
         codes: String,
     },
     /// A part of quantized weights is smaller than the codes ask for.
-    #[error("tensor `{tensor}`: {found} bytes, {expected} are needed")]
+    #[error("tensor `{tensor}`: expected {expected} bytes, found {found}")]
     PartBytes {
         /// The tensor.
         tensor: String,
@@ -174,7 +172,7 @@ pub enum Error {
         found: i64,
     },
     /// Tensors that have no elements.
-    #[error("{} empty tensor(s): {}; the {} was saved under DeepSpeed ZeRO-3 without gathering its weights", names.len(), list_names(names), if *is_adapter { "adapter" } else { "model" })]
+    #[error("{} without data: {}; the {} was saved under DeepSpeed ZeRO-3 without gathering its weights", counted(names.len(), "tensor"), list_names(names), if *is_adapter { "adapter" } else { "model" })]
     EmptyTensors {
         /// Their names.
         names: Vec<String>,
@@ -182,7 +180,7 @@ pub enum Error {
         is_adapter: bool,
     },
     /// A checkpoint of mlx-lm whose weights differ from Hugging Face's form.
-    #[error("an MLX checkpoint of `{family}`, which is not supported: {difference}")]
+    #[error("MLX checkpoint of `{family}` is not supported: {difference}")]
     MlxLayout {
         /// Its `model_type`.
         family: String,
@@ -190,25 +188,25 @@ pub enum Error {
         difference: &'static str,
     },
     /// An adapter of mlx-lm that has no counterpart in PEFT.
-    #[error("an MLX adapter: {problem}")]
+    #[error("MLX adapter: {problem}")]
     MlxAdapter {
         /// Difference.
         problem: String,
     },
     /// Tensors of more than one adapter in a file.
-    #[error("tensors of {} adapters in one file: {}", names.len(), list_names(names))]
+    #[error("the file contains {} adapters: {}", names.len(), list_names(names))]
     SeveralAdapters {
         /// The names of the adapters.
         names: Vec<String>,
     },
     /// A file that every checkpoint of this format has.
-    #[error("`{file}` is missing")]
+    #[error("missing file `{file}`")]
     MissingFile {
         /// Its name.
         file: String,
     },
     /// A small file is too large to be one.
-    #[error("`{file}`: {found} bytes, at most {limit} are read of such a file")]
+    #[error("`{file}`: {found} bytes exceed the limit of {limit}")]
     FileTooLarge {
         /// Its name.
         file: String,
@@ -236,7 +234,7 @@ pub enum Error {
         found: String,
     },
     /// A weights file that ends inside the length of its header, or before the header's end.
-    #[error("`{file}`: the header takes {expected} bytes, the file has {found}")]
+    #[error("`{file}`: expected a header of {expected} bytes, but the file has {found}")]
     HeaderCut {
         /// The file.
         file: String,
@@ -246,7 +244,7 @@ pub enum Error {
         found: u64,
     },
     /// A header length beyond the format's limit.
-    #[error("`{file}`: header of {found} bytes, at most {limit} are allowed")]
+    #[error("`{file}`: header of {found} bytes exceeds the limit of {limit}")]
     HeaderTooLarge {
         /// The file.
         file: String,
@@ -266,7 +264,7 @@ pub enum Error {
         error: serde_json::Error,
     },
     /// The same name twice.
-    #[error("tensor `{tensor}` is both in `{first}` and in `{second}`")]
+    #[error("tensor `{tensor}` is in both `{first}` and `{second}`")]
     DuplicateTensor {
         /// The name.
         tensor: String,
@@ -276,7 +274,7 @@ pub enum Error {
         second: String,
     },
     /// A type that the format does not have.
-    #[error("`{file}`: tensor `{tensor}`: dtype `{found}` is not known")]
+    #[error("`{file}`: tensor `{tensor}`: unknown dtype `{found}`")]
     UnknownDtype {
         /// The file.
         file: String,
@@ -286,7 +284,7 @@ pub enum Error {
         found: String,
     },
     /// A shape whose size does not fit 64 bits or ends inside a byte.
-    #[error("`{file}`: tensor `{tensor}`: shape {shape:?} of {dtype} is not a size in bytes")]
+    #[error("`{file}`: tensor `{tensor}`: the size of shape {shape:?} of {dtype} is out of range")]
     BadShape {
         /// The file.
         file: String,
@@ -299,7 +297,8 @@ pub enum Error {
     },
     /// Offsets that do not belong to the shape.
     #[error(
-        "`{file}`: tensor `{tensor}`: shape {shape:?} of {dtype} takes {expected} bytes, the header gives bytes {begin} to {end}"
+        "`{file}`: tensor `{tensor}`: shape {shape:?} of {dtype} needs {expected} bytes, but the header \
+            states bytes {begin} to {end}"
     )]
     SizeMismatch {
         /// The file.
@@ -319,7 +318,7 @@ pub enum Error {
     },
     /// A tensor does not begin where the one before it ends: a hole or an overlap.
     #[error(
-        "`{file}`: tensor `{tensor}` begins at byte {found} of the data, the one before it ends at {expected}"
+        "`{file}`: tensor `{tensor}`: expected data offset {expected}, where the previous tensor ends, found {found}"
     )]
     NotContiguous {
         /// The file.
@@ -332,7 +331,7 @@ pub enum Error {
         found: u64,
     },
     /// Tensors end elsewhere than the file.
-    #[error("`{file}`: header and tensors take {expected} bytes, the file has {found}")]
+    #[error("`{file}`: expected {expected} bytes (header and tensors), found {found}")]
     FileLength {
         /// The file.
         file: String,
@@ -342,7 +341,7 @@ pub enum Error {
         found: u64,
     },
     /// A weights file that the index or the numbering of its siblings asks for.
-    #[error("weights file `{file}` is missing: {reason}")]
+    #[error("missing weight file `{file}`: {reason}")]
     MissingShard {
         /// The file.
         file: String,
@@ -350,7 +349,7 @@ pub enum Error {
         reason: String,
     },
     /// The index points out of the folder.
-    #[error("`{index}`: weights file `{file}` is not a plain file name")]
+    #[error("`{index}`: weight file `{file}` is not in the folder itself")]
     ShardOutside {
         /// The index.
         index: String,
@@ -358,7 +357,7 @@ pub enum Error {
         file: String,
     },
     /// A file of the folder is a link to a file elsewhere.
-    #[error("`{file}` is a link out of the folder, to {to}")]
+    #[error("`{file}` links to `{to}`, outside the folder")]
     LinkOutside {
         /// The file.
         file: String,
@@ -366,7 +365,7 @@ pub enum Error {
         to: String,
     },
     /// The index and the files do not hold the same tensors.
-    #[error("`{index}` and the weights files differ: {}", mismatch(.absent, .unlisted))]
+    #[error("`{index}` does not match the weight files: {}", mismatch(.absent, .unlisted))]
     IndexMismatch {
         /// The index.
         index: String,
@@ -392,7 +391,7 @@ pub enum Error {
         problem: ZipError,
     },
     /// Neither of the forms that `torch.save` writes.
-    #[error("`{file}` is not a file of torch.save: found {found}")]
+    #[error("`{file}` was not written by torch.save: found {found}")]
     NotAPickle {
         /// The file.
         file: String,
@@ -410,9 +409,7 @@ pub enum Error {
         problem: String,
     },
     /// Codes of quantized weights that do not lie in their file one after the other.
-    #[error(
-        "tensor `{tensor}` belongs to weights quantized by {method} and is stored by strides, which is not read"
-    )]
+    #[error("tensor `{tensor}`: weights quantized by {method} with non-contiguous strides are not supported")]
     StridedCodes {
         /// The tensor.
         tensor: String,
@@ -420,7 +417,7 @@ pub enum Error {
         method: &'static str,
     },
     /// Files without a single tensor.
-    #[error("`{file}` holds no tensors")]
+    #[error("`{file}` does not contain tensors")]
     NoTensors {
         /// The index or the weights file.
         file: String,
@@ -430,7 +427,7 @@ pub enum Error {
 fn mismatch(absent: &[String], unlisted: &[String]) -> String {
     let mut parts = Vec::new();
     if !absent.is_empty() {
-        parts.push(format!("no file holds {}", list_names(absent)));
+        parts.push(format!("no file contains {}", list_names(absent)));
     }
     if !unlisted.is_empty() {
         parts.push(format!("the index does not list {}", list_names(unlisted)));
@@ -444,51 +441,60 @@ impl Error {
         match self {
             Error::MethodNotRead { advice, .. } | Error::Foreign { advice, .. } => Some(advice),
             Error::CodesOfNoMethod { .. } => Some(
-                "give the folder with the `quantization_config` and all tensors that belong to these weights, or the one \
-                 they were quantized from",
+                "use a folder with the `quantization_config` and all tensors of these weights, or the \
+                    original checkpoint",
             ),
             Error::Read(ReadError::NotFetched { advice, .. }) => *advice,
             Error::UnknownMethod { .. } => Some(
-                "convert the checkpoint that these weights were quantized from; if they are plain, remove the entry",
+                "convert the checkpoint that these weights were quantized from; if they are not quantized, \
+                    remove the entry",
             ),
-            Error::HeaderCut { .. } | Error::FileLength { .. } | Error::MissingShard { .. } => {
-                Some("download the file again; compare its length with the one the model's page states")
+            Error::HeaderCut { .. } | Error::FileLength { .. } => {
+                Some("download the file again, and compare its size with the one on the model page")
             }
+            Error::MissingShard { .. } => Some("download the missing file into the folder"),
             Error::IndexMismatch { .. } => {
-                Some("files of two downloads are mixed, or one is missing; download the folder again")
+                Some("the folder may mix two downloads, or a file may be missing; download the folder again")
             }
             Error::DuplicateTensor { first, second, .. } if first != second => {
-                Some("keep one of the two files in the folder, or add an index that names the right ones")
+                Some("remove one of the two files, or add an index that lists the file of each tensor")
             }
-            Error::Json { .. } | Error::Header { .. } => {
-                Some("a file that starts with `version https://git-lfs` or `<html>` is not the real one")
+            Error::Json { .. } => Some(
+                "if the file starts with `version https://git-lfs` or `<html>`, download it again; \
+                    otherwise correct the JSON",
+            ),
+            Error::Header { .. } => {
+                Some("download the file again; it may be damaged, a Git LFS pointer or a web page")
             }
             Error::MissingFile { .. } => {
-                Some("give the folder that a model's page lists, with all its small files")
+                Some("use the complete checkpoint folder, including all small files")
             }
             Error::Pickle {
                 problem: PickleError::Global { .. } | PickleError::NotAStateDict { .. }, ..
-            } => Some("save the state dict alone: torch.save(model.state_dict(), file), or safetensors"),
+            } => Some(
+                "save only the state dict, with `torch.save(model.state_dict(), file)`, or use safetensors",
+            ),
             Error::Zip { problem: ZipError::TorchScript { .. }, .. } => {
-                Some("load it with torch.jit.load and save its state dict")
+                Some("load the file with torch.jit.load and save its state dict")
             }
             Error::NotAPickle { .. }
             | Error::Zip { problem: ZipError::OutOfFile { .. } | ZipError::Broken { .. }, .. } => Some(
-                "download the file again; one that starts with `version https://git-lfs` or `<html>` is not the real one",
+                "download the file again; if it starts with `version https://git-lfs` or `<html>`, it is a \
+                    placeholder or an error page",
             ),
             Error::LinkOutside { .. } => {
-                Some("copy the file into the folder; only links to the Hub's cache are followed")
+                Some("copy the file into the folder; only links to the local Hugging Face cache are followed")
             }
             Error::WeightsBelow { .. } => Some("use that folder instead"),
             Error::EmptyTensors { is_adapter: false, .. } => Some(
-                "the weights are in the ZeRO-3 shards: run `zero_to_fp32.py` from the training checkpoint, or train with \
-                 `stage3_gather_16bit_weights_on_model_save`",
+                "the weights are in the ZeRO-3 shards: run `zero_to_fp32.py` from the training checkpoint, \
+                    or train with `stage3_gather_16bit_weights_on_model_save`",
             ),
             Error::EmptyTensors { is_adapter: true, .. } => Some(
-                "run `zero_to_fp32.py` from the training checkpoint and save the adapter again from its result, or train with \
-                 `stage3_gather_16bit_weights_on_model_save`",
+                "run `zero_to_fp32.py` from the training checkpoint and save the adapter again from its \
+                    result, or train with `stage3_gather_16bit_weights_on_model_save`",
             ),
-            Error::MlxLayout { .. } => Some("convert the checkpoint that it was made from"),
+            Error::MlxLayout { .. } => Some("convert the original checkpoint"),
             Error::MlxAdapter { .. } => Some(
                 "merge it with `mlx_lm.fuse`, dequantized if the base model is quantized, and convert the result",
             ),
@@ -496,7 +502,7 @@ impl Error {
                 Some("save each one with PEFT's `save_pretrained(selected_adapters=[NAME])`")
             }
             Error::BrokenDownload { kind, .. } => Some(kind.hint()),
-            Error::NotAFolder => Some("give the folder that holds config.json and the weights"),
+            Error::NotAFolder => Some("use the folder that contains config.json and the weights"),
             _ => None,
         }
     }

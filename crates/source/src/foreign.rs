@@ -16,8 +16,9 @@ pub struct Foreign {
     pub advice: &'static str,
 }
 
-const EXPORTED_FROM: &str = "convert the checkpoint that it was exported from";
-const ORIGINAL: &str = "convert the checkpoint that these weights were quantized from: `base_model` of the model card often names it";
+const EXPORTED_FROM: &str = "convert the original checkpoint";
+const ORIGINAL: &str = "convert the checkpoint that these weights were quantized from: `base_model` of the \
+    model card often names it";
 
 /// One row: name, files for people, beginnings and endings of file names, what would help.
 macro_rules! foreign {
@@ -38,12 +39,12 @@ fn first(listing: &Listing, start: &str, end: &str) -> Option<String> {
 
 /// Every format that is recognized where no file of [`FORMATS`](crate::FORMATS) is there. The first that is found counts.
 pub const FOREIGN: &[Foreign] = foreign! {
-    "the folders of a diffusers pipeline, an image or video model", "model_index.json", [("model_index", ".json")],
-        "only language models are converted; programs for image models convert their transformer or U-Net";
+    "folders of a diffusers pipeline (image or video model)", "model_index.json", [("model_index", ".json")],
+        "only language models are supported; use a converter for image models";
     "EXL2", "output*.safetensors", [("output", ".safetensors")], ORIGINAL;
     "TensorRT-LLM", "rank*.safetensors, *.engine", [("rank", ".safetensors"), ("", ".engine")], EXPORTED_FROM;
     "safetensors under another name", "*.safetensors", [("", ".safetensors")],
-        "name the file model.safetensors, or give an index that lists the files: model.safetensors.index.json";
+        "rename the file to model.safetensors, or add model.safetensors.index.json, which lists the files";
     "HQQ's own pickle", "qmodel.pt", [("qmodel", ".pt")], ORIGINAL;
     "Flax", "flax_model*.msgpack", [("flax_model", ".msgpack")],
         "save it again from transformers 4: `from_pretrained(FOLDER, from_flax=True).save_pretrained(...)`";
@@ -54,16 +55,16 @@ pub const FOREIGN: &[Foreign] = foreign! {
         "save it as a Hugging Face folder from KerasHub: `export_to_transformers(...)`";
     "TensorFlow Lite", "*.tflite", [("", ".tflite")], EXPORTED_FROM;
     "ONNX", "*.onnx", [("", ".onnx")], EXPORTED_FROM;
-    "NeMo", "*.nemo", [("", ".nemo")], "NeMo has scripts that write a Hugging Face folder: convert_*_nemo_to_hf.py";
+    "NeMo", "*.nemo", [("", ".nemo")], "convert it with NeMo's script convert_*_nemo_to_hf.py first";
     "OpenVINO", "openvino_*.xml, openvino_*.bin", [("openvino_", ".xml"), ("openvino_", ".bin")], EXPORTED_FROM;
     "CoreML", "*.mlmodel", [("", ".mlmodel")], EXPORTED_FROM;
     "MLC", "params_shard_*.bin", [("params_shard_", ".bin")], EXPORTED_FROM;
     "PaddlePaddle", "*.pdparams", [("", ".pdparams")], EXPORTED_FROM;
     "the training state of DeepSpeed", "zero_pp_rank_*, mp_rank_*",
         [("zero_pp_rank_", ".pt"), ("mp_rank_", ".pt")],
-        "the `zero_to_fp32.py` that stands in the folder makes weights of it";
+        "run `zero_to_fp32.py` from the folder to write the weights";
     "the training state of FSDP", "*.distcp", [("", ".distcp")],
-        "merge it: `accelerate merge-weights FOLDER OUT`";
+        "merge it with `accelerate merge-weights FOLDER OUT`";
     "the training state of verl", "model_world_size_*_rank_*.pt", [("model_world_size_", ".pt")],
         "merge it with `verl.model_merger`, which writes a Hugging Face folder";
     "the training state of Megatron", "model_optim_rng.pt", [("model_optim_rng", ".pt")],

@@ -135,9 +135,8 @@ pub(crate) fn detect(
     // Adapters and other programs' models in a folder are not copies; a format with a reader may be one.
     let copies = found.filter(|(other, _)| other.is_read() && other.files != format.files);
     let copies: Vec<String> = copies.map(|(other, file)| format!("`{file}` ({})", other.name)).collect();
-    let note = (!copies.is_empty()).then(|| {
-        format!("weights are read from `{file}` ({}); left aside: {}", format.name, copies.join(", "))
-    });
+    let note = (!copies.is_empty())
+        .then(|| format!("weights are read from `{file}` ({}); ignored: {}", format.name, copies.join(", ")));
     Ok((format, open, note))
 }
 

@@ -54,7 +54,7 @@ pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
     let mut notes = Vec::new();
     let readme = files.iter().find(|(name, _)| name == "README.md");
     let card = readme.map_or(Ok(None), |(_, bytes)| card::front_matter(bytes)).unwrap_or_else(|error| {
-        notes.push(format!("`README.md`: the model card's head is left aside: {error}"));
+        notes.push(format!("`README.md`: the model card's metadata is ignored: {error}"));
         None
     });
     // A file of safetensors lists its tensors by name.

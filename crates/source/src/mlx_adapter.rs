@@ -34,14 +34,14 @@ pub(crate) fn config(config: &Json, tensors: &[Tensor], notes: &mut Vec<String>)
     }
     let number = |key: &str| config.pointer(&format!("/lora_parameters/{key}")).and_then(Json::as_f64);
     let Some(scale) = number("scale").filter(|scale| scale.is_finite()) else {
-        return refuse("`lora_parameters.scale` of adapter_config.json is missing".to_owned());
+        return refuse("missing `lora_parameters.scale` in adapter_config.json".to_owned());
     };
     let rank = tensors
         .iter()
         .find(|tensor| tensor.name.ends_with(".lora_a") && tensor.shape.len() == 2)
         .map(Tensor::row_elems);
     let Some(rank) = rank.filter(|rank| *rank > 0) else {
-        return refuse(format!("no pairs of `lora_a` and `lora_b` in `{WEIGHTS}`"));
+        return refuse(format!("missing pairs of `lora_a` and `lora_b` in `{WEIGHTS}`"));
     };
     let mut alpha = scale * rank as f64;
     if let Some(old) = number("alpha") {

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum PickleError {
     /// The end comes too early.
-    #[error("byte {at} of the pickle: {needed} more bytes are needed, the pickle ends")]
+    #[error("byte {at} of the pickle: the pickle ends, expected {needed} more bytes")]
     Cut {
         /// The place.
         at: u64,
@@ -13,7 +13,7 @@ pub enum PickleError {
         needed: u64,
     },
     /// A version whose instructions are not read.
-    #[error("byte {at} of the pickle: protocol {version}, only 2 is read")]
+    #[error("byte {at} of the pickle: expected protocol 2, found {version}")]
     Protocol {
         /// The place.
         at: u64,
@@ -21,7 +21,7 @@ pub enum PickleError {
         version: u8,
     },
     /// An instruction that no pickle of tensors needs.
-    #[error("byte {at} of the pickle: instruction {opcode:#04x} has no place in a pickle of tensors")]
+    #[error("byte {at} of the pickle: opcode {opcode:#04x} is not supported")]
     Opcode {
         /// The place.
         at: u64,
@@ -29,7 +29,7 @@ pub enum PickleError {
         opcode: u8,
     },
     /// A name that no pickle of tensors imports.
-    #[error("byte {at} of the pickle imports `{module}.{name}`, which no pickle of tensors needs")]
+    #[error("byte {at} of the pickle imports `{module}.{name}`, which is not allowed")]
     Global {
         /// The place.
         at: u64,
@@ -39,7 +39,7 @@ pub enum PickleError {
         name: String,
     },
     /// An instruction takes more values than there are.
-    #[error("byte {at} of the pickle: instruction {opcode:#04x} finds too few values on the stack")]
+    #[error("byte {at} of the pickle: too few values on the stack for opcode {opcode:#04x}")]
     Stack {
         /// The place.
         at: u64,
@@ -47,13 +47,13 @@ pub enum PickleError {
         opcode: u8,
     },
     /// An instruction that ends a group of values, without a begin.
-    #[error("byte {at} of the pickle: there is no mark on the stack")]
+    #[error("byte {at} of the pickle: missing mark on the stack")]
     Mark {
         /// The place.
         at: u64,
     },
     /// A remembered value that was never stored.
-    #[error("byte {at} of the pickle: value {number} of the memo was never stored")]
+    #[error("byte {at} of the pickle: memo entry {number} was never stored")]
     Memo {
         /// The place.
         at: u64,
@@ -61,7 +61,7 @@ pub enum PickleError {
         number: u32,
     },
     /// An integer beyond 64 bits.
-    #[error("byte {at} of the pickle: an integer of {bytes} bytes, at most 64 bits are read")]
+    #[error("byte {at} of the pickle: integer of {bytes} bytes, expected at most 8")]
     Long {
         /// The place.
         at: u64,
@@ -69,7 +69,7 @@ pub enum PickleError {
         bytes: u64,
     },
     /// A text that is too long or not UTF-8.
-    #[error("byte {at} of the pickle: a text of {bytes} bytes that is not UTF-8 or longer than 65536")]
+    #[error("byte {at} of the pickle: string of {bytes} bytes is not valid UTF-8 or longer than 65536 bytes")]
     Text {
         /// The place.
         at: u64,
@@ -86,7 +86,8 @@ pub enum PickleError {
     },
     /// More than a pickle of tensors needs.
     #[error(
-        "the pickle has {values} values in its first {bytes} bytes, at most 8388608 values and 67108864 bytes are read"
+        "the pickle is too large: {values} values in {bytes} bytes exceed the limit of 8388608 values or \
+            67108864 bytes"
     )]
     TooLarge {
         /// Bytes read so far.
@@ -121,19 +122,19 @@ pub enum PickleError {
 #[non_exhaustive]
 pub enum ZipError {
     /// The directory at the end of the archive, or a header that it points to, cannot be read.
-    #[error("the archive's directory is broken: {problem}")]
+    #[error("invalid archive directory: {problem}")]
     Broken {
         /// Message of the zip reader.
         problem: String,
     },
     /// Torch stores entries as they are.
-    #[error("entry `{entry}` is compressed or encrypted, entries of a checkpoint are stored as they are")]
+    #[error("entry `{entry}` is compressed or encrypted, expected a stored entry")]
     NotStored {
         /// The entry.
         entry: String,
     },
     /// Bytes past the end of the file.
-    #[error("entry `{entry}` takes bytes {begin} to {end}, the file has {file_bytes}")]
+    #[error("entry `{entry}`: bytes {begin} to {end} exceed the file size of {file_bytes} bytes")]
     OutOfFile {
         /// The entry.
         entry: String,
@@ -155,25 +156,27 @@ pub enum ZipError {
         at: u64,
     },
     /// Two entries of one name.
-    #[error("entry `{entry}` is there twice")]
+    #[error("duplicate entry `{entry}`")]
     Twice {
         /// The entry.
         entry: String,
     },
     /// No entry of this name.
-    #[error("there is no entry `{entry}`")]
+    #[error("missing entry `{entry}`")]
     Missing {
         /// The entry.
         entry: String,
     },
     /// A program, not a checkpoint.
-    #[error("entry `{entry}` makes this a TorchScript archive, which holds a program and not only weights")]
+    #[error(
+        "TorchScript archive (entry `{entry}`), which contains a program in addition to weights, is not supported"
+    )]
     TorchScript {
         /// The entry.
         entry: String,
     },
     /// Bytes in the other order.
-    #[error("entry `{entry}` says that numbers are stored `{found}`, only `little` endian is read")]
+    #[error("entry `{entry}`: expected byte order `little`, found `{found}`")]
     ByteOrder {
         /// The entry.
         entry: String,

@@ -15,7 +15,7 @@ pub enum ReadError {
         dtype: Dtype,
     },
     /// Rows past the end.
-    #[error("tensor `{tensor}`: rows {first_row} to {end_row} of {n_rows}")]
+    #[error("tensor `{tensor}`: rows {first_row} to {end_row} are out of range for {n_rows} rows")]
     OutOfRange {
         /// The tensor.
         tensor: String,
@@ -27,7 +27,7 @@ pub enum ReadError {
         n_rows: u64,
     },
     /// The buffer is not of the size of these rows.
-    #[error("tensor `{tensor}`: a buffer of {found} elements for rows of {expected}")]
+    #[error("tensor `{tensor}`: expected a buffer of {expected} elements, found {found}")]
     Length {
         /// The tensor.
         tensor: String,
@@ -37,7 +37,7 @@ pub enum ReadError {
         found: u64,
     },
     /// Byte range beyond the end of a weights file.
-    #[error("`{file}`: bytes {begin} to {end} of {len}")]
+    #[error("`{file}`: bytes {begin} to {end} are out of range for a file of {len} bytes")]
     OutOfFile {
         /// The file.
         file: String,
@@ -49,7 +49,7 @@ pub enum ReadError {
         len: u64,
     },
     /// A tensor is in a weights file that is not there.
-    #[error("weights file number {part} is not open")]
+    #[error("weight file number {part} is not open")]
     PartMissing {
         /// Index into the weights files.
         part: usize,

@@ -203,7 +203,7 @@ impl<'de> Visitor<'de> for Entries<'_> {
             *self.at.borrow_mut() = Some(name.clone());
             if name == "__metadata__" {
                 if metadata.is_some() {
-                    return Err(A::Error::custom("`__metadata__` is there twice"));
+                    return Err(A::Error::custom("duplicate `__metadata__`"));
                 }
                 metadata = Some(map.next_value::<Option<BTreeMap<String, String>>>()?.unwrap_or_default());
             } else {

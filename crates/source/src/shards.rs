@@ -83,12 +83,12 @@ impl Shards {
                 } else {
                     "shards of an earlier save".to_owned()
                 };
-                Ok((parts, tensors, Some(format!("weights are read from `{single}`; left aside: {other}"))))
+                Ok((parts, tensors, Some(format!("weights are read from `{single}`; ignored: {other}"))))
             }
             (Ok((parts, tensors, _)), Some(_)) if has_single && !names.contains(&single) => {
                 let note = format!(
-                    "weights are read from the files that `{}` lists; left aside: `{single}`, which transformers would \
-                     read instead (remove the one that is out of date)",
+                    "weights are read from the files that `{}` lists; ignored: `{single}`, which \
+                        transformers would read instead (remove the outdated one)",
                     self.index
                 );
                 Ok((parts, tensors, Some(note)))
@@ -113,7 +113,8 @@ impl Shards {
         for (part, name) in names.iter().enumerate() {
             if !listing.has(name) {
                 let n_tensors = index.iter().flat_map(|i| i.values()).filter(|file| *file == name).count();
-                let reason = format!("`{}` has {n_tensors} tensors in it", self.index);
+                let tensors = tensor::counted(n_tensors, "tensor");
+                let reason = format!("`{}` lists {tensors} of that file", self.index);
                 return Err(Error::MissingShard { file: name.clone(), reason });
             }
             let opened = listing.open(dir, name)?;

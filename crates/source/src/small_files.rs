@@ -61,7 +61,7 @@ pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) ->
         return Ok(None);
     }
     Ok(card::front_matter(&read_small_file(dir, "README.md")?).unwrap_or_else(|error| {
-        notes.push(format!("`README.md`: the model card's head is left aside: {error}"));
+        notes.push(format!("`README.md`: the model card's metadata is ignored: {error}"));
         None
     }))
 }

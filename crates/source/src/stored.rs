@@ -64,7 +64,7 @@ pub trait Stored: fmt::Debug + Send + Sync {
     /// [`ReadError`], as for [`Stored::read`].
     fn repacks_to(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
         let _ = parts;
-        Ok(Repacks::Not("no type of ggml holds such values".to_owned()))
+        Ok(Repacks::Not("no ggml type can hold such values".to_owned()))
     }
 
     /// Rows `rows` as blocks of `dtype`, one of [`Stored::repacks_to`], appended to `out`.

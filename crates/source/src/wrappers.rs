@@ -65,7 +65,10 @@ pub(crate) fn unwrap(tensors: &mut [Tensor], parts: &[Part], notes: &mut Vec<Str
         }
     }
     let found: Vec<String> = found.iter().map(|(part, wrapper)| format!("`{part}` of {wrapper}")).collect();
-    notes.push(format!("tensor names have parts of wrappers, which are ignored: {}", found.join(", ")));
+    notes.push(format!(
+        "tensor names contain the prefixes of wrappers, which are ignored: {}",
+        found.join(", ")
+    ));
     Ok(())
 }
 

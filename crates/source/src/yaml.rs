@@ -56,7 +56,7 @@ pub(crate) fn parse(text: &str) -> Result<Json, String> {
                 Some((value, size)) => {
                     n_nodes += size;
                     if n_nodes > MAX_NODES {
-                        return Err(format!("aliases grow to more than {MAX_NODES} values at {}", at()));
+                        return Err(format!("aliases expand to more than {MAX_NODES} values at {}", at()));
                     }
                     (value.clone(), 0)
                 }
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn lists_maps_anchors_and_merges_are_read() {
-        let text = "a: &x {k: 1, l: 2}\nb:\n- *x\n- [1, 'two', null]\nc:\n  <<: *x\n  l: 3\n1: one\na2: >-\n  folded\n  text\n";
+        let text = "a: &x {k: 1, l: 2}\nb:\n- *x\n- [1, 'two', null]\nc:\n  <<: *x\n  l: 3\n1: one\na2: >-\n\x20 folded\n  text\n";
         let expected = json!({
             "a": {"k": 1, "l": 2}, "b": [{"k": 1, "l": 2}, [1, "two", null]], "c": {"l": 3, "k": 1}, "1": "one",
             "a2": "folded text",

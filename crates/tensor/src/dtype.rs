@@ -11,7 +11,7 @@ use std::fmt;
 #[non_exhaustive]
 pub enum DTypeError {
     /// The id was never given out.
-    #[error("ggml type id {id} is not known (known ids are 0 to {max})")]
+    #[error("unknown ggml type id {id} (expected 0 to {max})")]
     UnknownId {
         /// The id as read.
         id: u32,
@@ -19,7 +19,7 @@ pub enum DTypeError {
         max: u32,
     },
     /// The id was in use once and is refused by today's readers.
-    #[error("ggml type id {id} (`{name}`) was removed from the format; requantize to `{instead}`")]
+    #[error("ggml type id {id} (`{name}`) was removed from the format; use `{instead}`")]
     RemovedId {
         /// The id as read.
         id: u32,
@@ -29,7 +29,7 @@ pub enum DTypeError {
         instead: &'static str,
     },
     /// The name is not in the table.
-    #[error("`{name}` is not the name of a ggml type")]
+    #[error("unknown tensor type `{name}`")]
     UnknownName {
         /// The name as given.
         name: String,

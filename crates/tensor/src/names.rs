@@ -1,4 +1,4 @@
-//! Lists of tensor names in messages.
+//! Counts and lists of tensors in messages.
 
 /// Names that a message spells out before it only counts.
 const SHOWN: usize = 8;
@@ -16,4 +16,14 @@ pub fn list_names(names: &[impl AsRef<str>]) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// A number and its noun, which ends with `s` in the plural.
+///
+/// ```
+/// assert_eq!(tensor::counted(1, "missing tensor"), "1 missing tensor");
+/// assert_eq!(tensor::counted(3, "missing tensor"), "3 missing tensors");
+/// ```
+pub fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

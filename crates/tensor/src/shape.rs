@@ -12,7 +12,7 @@ pub const MAX_DIMS: usize = 4;
 #[non_exhaustive]
 pub enum ShapeError {
     /// More than [`MAX_DIMS`] dimensions.
-    #[error("{found} dimensions, at most {MAX_DIMS} are possible")]
+    #[error("expected at most {MAX_DIMS} dimensions, found {found}")]
     TooManyDims {
         /// Number of dimensions as read.
         found: usize,
@@ -24,7 +24,7 @@ pub enum ShapeError {
         dims: Vec<u64>,
     },
     /// A row does not hold whole blocks.
-    #[error("row of {row_elems} elements is not a multiple of {block_elems} ({dtype})")]
+    #[error("row length {row_elems} is not a multiple of the {dtype} block size {block_elems}")]
     PartialBlock {
         /// Elements in a row.
         row_elems: u64,
@@ -190,6 +190,6 @@ mod tests {
         assert!(matches!(wide.n_bytes(DType::F32), Err(ShapeError::Overflow { .. })));
         let odd = Shape::new(&[1152]).unwrap();
         let error = odd.n_bytes(DType::Q4_K).unwrap_err();
-        assert_eq!(error.to_string(), "row of 1152 elements is not a multiple of 256 (q4_K)");
+        assert_eq!(error.to_string(), "row length 1152 is not a multiple of the q4_K block size 256");
     }
 }

@@ -141,10 +141,10 @@ fn verdict(name: &str, all: &[Series<'_>]) -> Option<String> {
 
 fn markdown(all: &[(usize, Vec<Series<'_>>)], kernels: Option<&table::Report>) -> String {
     let mut text = String::from(
-        "# Benchmarks\n\nWritten by `scripts/bench report` from what `scripts/bench` and `scripts/bench kernels` \
-         measured; no number is put in by hand.\n\n## Whole programs\n\nMedians of runs that take turns. The \
-         checkpoint is llama-shaped, of 1.17 G bf16 parameters in 24 layers unless the row says otherwise; \
-         `reference` is convert_hf_to_gguf.py, llama-quantize, or one after the other.\n\n\
+        "# Benchmarks\n\nWritten by `scripts/bench report` from the results of `scripts/bench` and `scripts/bench \
+         kernels`.\n\n## Whole programs\n\nMedians of runs that take turns. The checkpoint is llama-shaped, with \
+         1.17 billion bf16 parameters in 24 layers unless the row says otherwise. `reference` is \
+         convert_hf_to_gguf.py, llama-quantize, or one after the other.\n\n\
          | what | who | runs | seconds | peak memory |\n|---|---|---|---|---|\n",
     );
     let measured = || all.iter().filter(|(_, series)| !series.is_empty());
@@ -162,13 +162,13 @@ fn markdown(all: &[(usize, Vec<Series<'_>>)], kernels: Option<&table::Report>) -
             series.seconds()
         );
     }
-    text.push_str("\n| what | must reach | aim | reached |\n|---|---|---|---|\n");
+    text.push_str("\n| what | required | goal | reached |\n|---|---|---|---|\n");
     for (at, series) in measured() {
         let (name, must, aim) = ROWS[*at];
         let verdict = verdict(name, series).unwrap_or_else(|| "not compared".to_owned());
         let _ = writeln!(text, "| {} | {must} | {aim} | {verdict} |", series[0].row);
     }
-    text.push_str("\nWhere and when:\n\n");
+    text.push_str("\nMachines and commands:\n\n");
     for run in measured().filter_map(|(_, series)| series[0].runs.first()) {
         let _ = writeln!(
             text,

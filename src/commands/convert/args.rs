@@ -31,9 +31,10 @@ pub struct SourceArgs {
     /// These are params.json and consolidated*.safetensors. By default the Hugging Face files are preferred.
     #[arg(long, hide_short_help = true)]
     mistral_format: bool,
-    /// Read GPTQ zero points of all ones as in the reference.
+    /// Read all-ones GPTQ zero points as convert_hf_to_gguf.py does.
     ///
-    /// The reference takes them for one more than the largest code. By default they are 0, as in the kernels that run such models.
+    /// convert_hf_to_gguf.py reads them as one more than the largest code. By default they are read as 0, as in the
+    /// inference kernels for such models.
     #[arg(long, hide_short_help = true)]
     unmasked_zeros: bool,
 }
@@ -49,9 +50,9 @@ impl SourceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = CHECKPOINT)]
 pub struct KeepArgs {
-    /// Store downloads in the cache of the Hub.
+    /// Store downloads in the local Hugging Face cache.
     ///
-    /// Checksums are verified. By default nothing of a download is kept.
+    /// Checksums are verified. By default, downloads are not stored.
     #[arg(long, conflicts_with = "dry_run", hide_short_help = true)]
     pub keep: bool,
 }
@@ -65,23 +66,24 @@ pub struct ArchArgs {
     /// NAME is a name or class that `gguf-convert architectures` lists.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub arch_as: Option<String>,
-    /// Name the target model of a draft.
+    /// Set the target model of a draft model.
     ///
-    /// For an EAGLE 3, DFlash or DSpark draft: the folder of the model that it drafts for, which provides tokenizer and sizes. Weights
-    /// are not needed.
+    /// DIR is the folder of the target model, from which EAGLE 3, DFlash and DSpark draft models take their tokenizer
+    /// and sizes. Its weights are not needed.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, hide_short_help = true)]
     pub target_model_dir: Option<PathBuf>,
     /// Leave out the multi-token prediction layers.
     #[arg(long, conflicts_with = "mtp", help_heading = FILE, hide_short_help = true)]
     pub no_mtp: bool,
-    /// Write only the multi-token prediction layers, as a draft.
+    /// Write only the multi-token prediction layers, as a draft model.
     ///
-    /// Embedding, final norm and output are included. It drafts for a file made with --no-mtp. The default name starts with `mtp-`.
+    /// Embedding, final norm and output matrix are included. Use the result as the draft model for a file made with
+    /// --no-mtp. The default file name starts with `mtp-`.
     #[arg(long, help_heading = FILE, hide_short_help = true)]
     pub mtp: bool,
     /// Include the dense layers of a sentence-transformers model.
     ///
-    /// These are 2_Dense and 3_Dense of EmbeddingGemma, for example.
+    /// In EmbeddingGemma, for example, these are 2_Dense and 3_Dense.
     #[arg(long, help_heading = FILE, hide_short_help = true)]
     dense_modules: bool,
 }
@@ -123,15 +125,15 @@ pub struct NamingArgs {
     /// Set the pre-tokenizer, if it is not recognized.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pre: Option<String>,
-    /// Embed the tokenizer's own file in the metadata.
+    /// Embed the original tokenizer file in the metadata.
     ///
     /// The key is tokenizer.huggingface.json or tokenizer.rwkv.world.
     #[arg(long, hide_short_help = true)]
     embed_tokenizer_json: bool,
     /// Derive token scores from the merges of tokenizer.json.
     ///
-    /// For a `llama` tokenizer without tokenizer.model: llama.cpp then tokenizes as the model does. The reference gives all tokens the
-    /// same score.
+    /// For a `llama` tokenizer without tokenizer.model. With these scores, llama.cpp tokenizes like the original
+    /// tokenizer. convert_hf_to_gguf.py gives all tokens the same score.
     #[arg(long, hide_short_help = true)]
     scores_from_merges: bool,
 }
@@ -153,9 +155,9 @@ impl NamingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = FILE)]
 pub struct EncodingArgs {
-    /// Round weights to this type first.
+    /// Round weights to this type before quantizing them.
     ///
-    /// `bf16` reproduces the two steps of the reference.
+    /// `bf16` gives the result of convert_hf_to_gguf.py --outtype bf16 followed by llama-quantize.
     #[arg(long, value_name = "DTYPE", value_parser = values::float(), hide_possible_values = true, hide_short_help = true)]
     pub via: Option<DType>,
     #[command(flatten)]
@@ -196,10 +198,10 @@ impl PlainArgs {
 /// The option `--type`.
 #[derive(Debug, Args)]
 pub struct TypeArgs {
-    /// Set the file type, for example q4_k_m.
+    /// Set the output type, for example bf16.
     ///
-    /// A comma-separated list writes several files in one pass. `auto` is bf16 or f16, depending on the first matrix of the
-    /// checkpoint. `gguf-convert --help` lists the types.
+    /// A comma-separated list writes several files in one pass. `auto` is bf16 or f16, depending on the dtype of the
+    /// first matrix. The end of `gguf-convert --help` lists the types.
     #[arg(
         short = 't',
         long = "type",
@@ -244,9 +246,10 @@ impl TypeArgs {
         source::open(folder.clone()).map_err(|error| failure(src, convert::Error::Source(error)))?;
         // The second argument of `gguf-quantize` may be a type, but here it is the output.
         let second = out.and_then(Path::to_str).filter(|out| Recipe::from_name(out).is_ok());
-        let hint = second.map(|name| format!("`{name}` is read as the output; use `--type {name}`"));
+        let hint = second
+            .map(|name| format!("`{name}` was treated as the output; to set the type, use `--type {name}`"));
         Err(Failure::usage("missing --type, for example q4_k_m or bf16")
             .hint(hint)
-            .hint(["`--type auto` keeps the weights of a 16-bit checkpoint; `--help` lists the types"]))
+            .hint(["`--type auto` keeps the type of a 16-bit checkpoint; `--help` lists the types"]))
     }
 }

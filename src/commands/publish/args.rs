@@ -18,15 +18,15 @@ Examples:
   gguf-publish hf://meta-llama/Llama-3.2-1B out/ --type q4_k_m,q6_k,q8_0 --imatrix-text chats.jsonl --eval-text wiki.test.raw
   gguf-publish Llama-3.2-1B out/ --fit 8GB,12GB,16GB --fit-context 32768 --eval-text wiki.test.raw
 
-DIR gets the GGUF files, their importance matrix and recipes, metrics with a chart and a page, a model
-card and checksums. `hf upload-large-folder OWNER/NAME DIR` uploads known. DIR.work holds what is not
-published: the base file, the state of each stage and the measurements of each token.
+DIR receives the GGUF files, the importance matrix, recipes, measurements with a chart and an HTML
+report, a model card and checksums. `hf upload-large-folder OWNER/NAME DIR` uploads it. DIR.work holds
+what is not published: the base file, the state of each stage and the measurements of each token.
 
-A second call to the same folder resumes an interrupted run, measures only the additional chunks if
---chunks grows, and adds new types to the earlier ones. Texts and lengths need not be repeated. Stages
-whose inputs changed run again.
+Another run with the same folder resumes an interrupted run, adds new types to the existing ones, and
+measures only the additional chunks if --chunks is larger. The text options, --chunks and --context need not be repeated.
+A stage runs again if its inputs have changed.
 
-Exit codes: 0 done, 1 failed, 2 usage error, 130 interrupted, 143 terminated, 129 hung up.";
+Exit codes: 0 success, 1 failure, 2 usage error, 129 SIGHUP, 130 SIGINT, 143 SIGTERM.";
 
 #[derive(Debug, Args)]
 pub struct PublishArgs {
@@ -36,39 +36,41 @@ pub struct PublishArgs {
     /// Folder to create or update.
     #[arg(value_hint = ValueHint::DirPath, value_parser = output_parser())]
     pub dir: PathBuf,
-    /// Set the file type, for example q4_k_m.
+    /// Set the output type, for example bf16.
     ///
-    /// A comma-separated list makes several files. The types of earlier calls are kept.
+    /// A comma-separated list writes several files. The types of earlier runs are kept.
     #[arg(short = 't', long = "type", alias = "types", value_name = "TYPE", value_delimiter = ',', value_parser = values::file_type(), hide_possible_values = true)]
     pub types: Vec<&'static Recipe>,
-    /// Make the types of a ladder: small or full.
+    /// Write a predefined set of types: small or full.
     ///
-    /// Default: small.
+    /// small (the default) is q3_k_m, q4_k_m, q5_k_m, q6_k and q8_0; full has twelve types from iq2_xxs to q8_0.
     #[arg(long, conflicts_with = "types", hide_possible_values = true)]
     pub ladder: Option<Ladder>,
-    /// Make the largest type that fits into SIZE.
+    /// Write the largest type that fits in SIZE.
     ///
-    /// A comma-separated list such as 8GB,16GB makes one for each size.
+    /// SIZE is the memory available for weights and context. A comma-separated list such as 8GB,16GB writes a file for
+    /// each size.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, conflicts_with_all = ["types", "ladder"])]
     pub fit: Vec<u64>,
-    /// Let --fit count a context of N tokens.
+    /// Include the memory of a context of N tokens in --fit.
     ///
-    /// The model card lists this length too. Default: 8192.
+    /// The model card also lists the memory for this context length. Default: 8192.
     #[arg(long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32), hide_short_help = true)]
     fit_context: Option<u64>,
     /// Also publish this draft model (repeatable).
     ///
-    /// DIR is the checkpoint folder of an EAGLE 3, DFlash or DSpark draft.
+    /// DIR is the checkpoint folder of an EAGLE 3, DFlash or DSpark draft model.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, hide_short_help = true)]
     pub draft: Vec<PathBuf>,
-    /// Set the type of the base file.
+    /// Set the type of the unquantized GGUF file that the others are made from.
     ///
     /// Default: the type of the checkpoint if it is f32, f16 or bf16, otherwise bf16.
     #[arg(long, alias = "base", value_name = "TYPE", value_parser = values::file_type(), hide_possible_values = true, hide_short_help = true)]
     pub base_type: Option<&'static Recipe>,
-    /// Collect the importance matrix on these texts.
+    /// Collect the importance matrix from these texts.
     ///
-    /// A .jsonl file holds chats, which are rendered with the chat template of the model. Default: a small built-in mix.
+    /// A .jsonl file holds chats, which are rendered with the chat template of the model. Default: a small built-in
+    /// text.
     #[arg(long, alias = "calibration", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
     pub imatrix_text: Vec<PathBuf>,
     /// Read at most N chunks of --imatrix-text.
@@ -77,9 +79,9 @@ pub struct PublishArgs {
     /// Do not use an importance matrix.
     #[arg(long, conflicts_with_all = ["imatrix_text", "imatrix_chunks"], hide_short_help = true)]
     pub no_imatrix: bool,
-    /// Measure the output on this text.
+    /// Measure the output on these texts.
     ///
-    /// Use a text of another kind than the calibration texts. Default: a small built-in text.
+    /// Use texts other than those of --imatrix-text. Default: a small built-in text.
     #[arg(long, alias = "eval", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
     pub eval_text: Vec<PathBuf>,
     /// Read at most N chunks of the text.
@@ -90,7 +92,7 @@ pub struct PublishArgs {
     /// The text is cut into chunks of this length.
     #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
     pub context: u32,
-    /// Omit files that are larger and worse than another.
+    /// Omit files that are both larger and worse than another file.
     #[arg(long, hide_short_help = true)]
     pub drop_dominated: bool,
     /// Limit each shard to SIZE of tensor data.
@@ -106,12 +108,12 @@ pub struct PublishArgs {
     /// Name the publisher in the card.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub quantized_by: Option<String>,
-    /// Drop the types of earlier calls.
+    /// Remove the types of earlier runs that are not requested again.
     #[arg(long, hide_short_help = true)]
     pub replace_types: bool,
     /// Overwrite existing outputs.
     ///
-    /// Needed for a folder that is not empty, and for files that were changed since the last call.
+    /// Needed if the folder contains files that gguf-publish did not write, or that were changed since the last run.
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]

@@ -107,11 +107,12 @@ fn files(results: &Results) -> String {
         let (windows, context) = (on.windows, on.context);
         if has_predictions {
             text += &format!(
-                "\nKL divergence is the mean Kullback-Leibler divergence from the predictions of the {} file, \
-                in nats, over {windows} chunks of {context} tokens; p99 and p99.9 are its percentiles. Same \
-                top token is the share of positions where both files rank the same token first. The value \
-                after ± is one standard error. Text: {}. Activations: {}.\n\n![Size against KL divergence]({PLOT})\n\nAll \
-                metrics are in [{RESULTS}]({RESULTS}), charts in [{REPORT}]({REPORT}).\n",
+                "\nKL divergence is the mean Kullback-Leibler divergence from the predictions of the {} \
+                    file, in nats, over {windows} chunks of {context} tokens; p99 and p99.9 are its \
+                    percentiles. Same top token is the share of positions where both files rank the same \
+                    token first. The value after ± is one standard error. Text: {}. Activations: \
+                    {}.\n\n![Size against KL divergence]({PLOT})\n\nAll metrics are in \
+                    [{RESULTS}]({RESULTS}), charts in [{REPORT}]({REPORT}).\n",
                 results.base.r#type,
                 escaped(&on.texts.join(", ")),
                 on.activations,
@@ -128,7 +129,7 @@ fn files(results: &Results) -> String {
     }
     for rung in &results.rungs {
         if let Some(better) = &rung.dominated_by {
-            let what = if rung.left_out { "is left out" } else { "is dominated" };
+            let what = if rung.left_out { "is omitted" } else { "is dominated" };
             text += &format!("\n{} {what}: {better} is not larger and has a lower loss.\n", rung.r#type);
         }
     }
@@ -161,12 +162,12 @@ fn made(results: &Results) -> String {
     let model = &results.model;
     let mut text = "\n## Reproduce\n\n".to_owned();
     let arguments: Vec<String> = results.command.iter().map(|argument| quoted(argument)).collect();
-    text += &format!("Made with {} in one call:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
+    text += &format!("Made with {} in one run:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
     if let (Some(source), Some(commit)) = (&model.source, &model.commit) {
         text += &format!("- Source: {}, commit `{}`\n", escaped(source), escaped(commit));
     }
     text += &format!(
-        "- Base: {}, {}; all files are made from it\n",
+        "- Base: {}, {}; all files are quantized from it\n",
         results.base.r#type,
         human_bytes(results.base.bytes)
     );
@@ -181,8 +182,8 @@ fn made(results: &Results) -> String {
         );
         if importance.unexecuted > 0 {
             text += &format!(
-                "- {} matrices of MTP layers, which do not run, have no importance data and get types that \
-                need none\n",
+                "- {} matrices of MTP layers, which are not executed, have no importance data and use types \
+                    that do not need it\n",
                 importance.unexecuted
             );
         }
@@ -192,9 +193,9 @@ fn made(results: &Results) -> String {
 
 fn check() -> String {
     format!(
-        "\n## Verify\n\n```sh\nsha256sum --check {SUMS}\ngguf-inspect verify \
-        FILE.gguf\ngguf-inspect verify FILE.gguf --against SOURCE\n```\n\nThe last command converts every \
-        tensor again and compares.\n"
+        "\n## Verify\n\n```sh\nsha256sum --check {SUMS}\ngguf-inspect verify FILE.gguf\ngguf-inspect verify \
+            FILE.gguf --against SOURCE\n```\n\nThe last command converts every tensor again and compares the \
+            result.\n"
     )
 }
 

@@ -135,9 +135,8 @@ pub fn make(
         }
     }
     let file_facts = |recipe: &&'static Recipe| {
-        standing(work, recipe).ok_or_else(|| {
-            Failure::new(format_args!("{}: missing; it was written by an earlier run", recipe.name))
-        })
+        standing(work, recipe)
+            .ok_or_else(|| Failure::new(format_args!("{}: missing file of an earlier run", recipe.name)))
     };
     wanted.types.iter().map(file_facts).collect()
 }
@@ -198,7 +197,7 @@ impl WrittenFile {
                 std::fs::metadata(&file.path).map_err(|error| Failure::cannot_open(&file.path, error))?;
             bytes += metadata.len();
         }
-        let first = files.first().ok_or_else(|| Failure::new("a type has no file"))?;
+        let first = files.first().ok_or_else(|| Failure::new("missing file of a type"))?;
         let name = Recipe::from_name(first.file_type).map_err(Failure::new)?.canonical_name();
         let (n_elems, n_bytes) = files
             .iter()
@@ -285,7 +284,7 @@ pub fn sidecar(
     let planned = conversion.plan().map_err(|error| failure(src, error))?;
     for path in planned.paths(Some(out)).map_err(|error| failure(src, error))? {
         if taken.iter().any(|file_facts| file_facts.paths.contains(&path)) {
-            return Err(Failure::at(&path, format_args!("the {kind} has the name of another file")));
+            return Err(Failure::at(&path, format_args!("the {kind} has the same name as another file")));
         }
     }
     drop(planned);

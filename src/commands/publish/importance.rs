@@ -100,12 +100,12 @@ pub fn make(
     let gaps = gaps(&matrices(model), &sums);
     let unexecuted = unexecuted::names(model);
     if let Some(line) = unexecuted::line(model) {
-        ui.note(&format!("{line}; types that require it are replaced by types that do not"));
+        ui.note(&format!("{line}; types that need it are replaced by types that do not"));
     }
     for gap in gaps.iter().filter(|gap| !unexecuted.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
         match gap.experts.len() {
-            0 => ui.warning(&format!("tensor `{name}`: no data, so it has no importance")),
+            0 => ui.warning(&format!("tensor `{name}`: no importance data")),
             n => ui.warning(&format!("tensor `{name}`: no token was routed to {n} of its experts")),
         }
     }

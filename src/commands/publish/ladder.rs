@@ -59,8 +59,8 @@ pub fn for_budgets(rungs: &[Rung], budgets: &[u64], used: &Use) -> Result<Vec<&'
             let smallest =
                 rungs.iter().filter_map(|rung| rung.demand.bytes(used).ok()).map(|bytes| bytes.total()).min();
             let smallest = smallest.map_or_else(String::new, human_bytes);
-            let message = format!("nothing fits {} with {} tokens", human_bytes(*budget), used.context);
-            Failure::new(message).hint([format!("the smallest type of the ladder takes {smallest}")])
+            let message = format!("no file fits in {} with {} tokens", human_bytes(*budget), used.context);
+            Failure::new(message).hint([format!("the smallest type of the ladder needs {smallest}")])
         })?;
         if !chosen.iter().any(|(_, recipe)| recipe.name == best.1.name) {
             chosen.push(best);
@@ -95,6 +95,6 @@ mod tests {
                 .map(|chosen| chosen.iter().map(|recipe| recipe.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&[450_000, 250_000, 260_000]).unwrap(), ["Q4_K_M", "Q8_0"]);
-        assert!(names(&[450_000, 50_000]).unwrap_err().message.contains("nothing fits 50.0 kB"));
+        assert!(names(&[450_000, 50_000]).unwrap_err().message.contains("no file fits in 50.0 kB"));
     }
 }

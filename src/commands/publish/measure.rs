@@ -197,7 +197,7 @@ fn tell_memory(base: &Model, others: &[Model], context: usize, ui: &Ui) {
     let logits = 2 * base.logit_rows_at_once() * base.n_vocab() * size_of::<f32>();
     let rows = (base.bytes_at_once(context) + logits) as u64;
     ui.status(&format!(
-        "comparing {} files with the base: {} mapped, about {} of additional memory",
+        "comparing {} files with the base: {} memory-mapped, about {} of additional memory",
         others.len(),
         human_bytes(mapped),
         human_bytes(rows)

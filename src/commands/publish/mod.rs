@@ -81,15 +81,17 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         earlier = Earlier::of(&work);
         let filled = earlier.fill(&mut args, matches);
         if !filled.is_empty() {
-            ui.note(&format!("as in the last call: {}", filled.join(", ")));
+            ui.note(&format!("as in the last run: {}", filled.join(", ")));
         }
     }
     let args = args;
     let source = Source::open(&args.src, out, ui)?;
     if let (Source::Gguf(_), Some(_)) = (&source, args.base_type) {
-        let hint =
-            format!("`gguf-quantize {} BASE.gguf TYPE` makes a base of another type", args.src.display());
-        let message = "--base-type needs a checkpoint; a GGUF file is the base itself";
+        let hint = format!(
+            "to use a base of another type, run `gguf-quantize {} BASE.gguf TYPE`",
+            args.src.display()
+        );
+        let message = "--base-type needs a checkpoint as input; a GGUF file is used as the base";
         return Err(Failure::usage(message).hint([hint]));
     }
     let mut work = Work::open(out)?;
@@ -154,7 +156,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let mut text = texts::read(&model, args.eval_text.as_slice(), For::Evaluation, args.context(), ui)?;
     text.windows.truncate(args.chunks as usize);
     if args.eval_text.is_empty() {
-        tell_small(&text, "metrics are of", "--eval-text", ui);
+        tell_small(&text, "measurements are of", "--eval-text", ui);
     }
     let on = On { windows: &text.windows, digest: &text.digest, context: args.context() };
     let names: Vec<&str> = types.iter().map(|recipe| recipe.name).collect();
@@ -210,7 +212,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     }
     let work = Work::folder_of(out);
     ui.status(&format!(
-        "done: {} is ready; {} allows adding chunks or types later",
+        "done: {} is ready; keep {} to add chunks or types later",
         out.display(),
         work.display()
     ));
@@ -222,8 +224,7 @@ fn tell_small(text: &Text, what: &str, option: &str, ui: &Ui) {
     let n = text.windows.len();
     let tokens = text.windows.iter().map(|window| window.tokens.len()).sum::<usize>();
     ui.note(&format!(
-        "{what} a small built-in mix, {n} chunks with {tokens} tokens; pass a text that \
-        resembles the use with {option}"
+        "{what} a small built-in text of {n} chunks with {tokens} tokens; pass a text similar to what the model will process with {option}"
     ));
 }
 
@@ -240,7 +241,7 @@ fn sidecars(
     let Source::Checkpoint(checkpoint) = source else {
         return match args.draft.first() {
             Some(_) => {
-                Err(Failure::usage("--draft needs the checkpoint that it drafts for, not a GGUF file"))
+                Err(Failure::usage("--draft needs the checkpoint of the target model, not a GGUF file"))
             }
             None => Ok(Vec::new()),
         };
@@ -290,15 +291,15 @@ fn check_folder(out: &Path, args: &PublishArgs) -> Result<(), Failure> {
     });
     let is_inside = |folder: PathBuf| folder.is_dir() && there.is_some_and(|there| there.starts_with(folder));
     if fs::canonicalize(&args.src).is_ok_and(is_inside) {
-        return Err(Failure::at(out, "is inside the checkpoint, which is never written to")
-            .hint(["use a folder outside of it"]));
+        return Err(Failure::at(out, "is inside the checkpoint folder, which is never written to")
+            .hint(["choose a folder outside the checkpoint"]));
     }
     let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
     if is_empty || args.force || Work::folder_of(out).is_dir() {
         return Ok(());
     }
     let hint = "use --force to write into it";
-    Err(Failure::at(out, "is not empty, and was not written by an earlier run").hint([hint]))
+    Err(Failure::at(out, "the folder is not empty and was not written by an earlier run").hint([hint]))
 }
 
 /// Refuses to overwrite what was changed since the last call wrote it.
@@ -385,7 +386,8 @@ impl Publication<'_> {
             let better = rungs[better].r#type.clone();
             let rung = &mut rungs[index];
             let size = human_bytes(rung.bytes);
-            self.ui.warning(&format!("{} ({size}): {better} is no larger and predicts better", rung.r#type));
+            self.ui
+                .warning(&format!("{} ({size}): {better} is not larger and has a lower loss", rung.r#type));
             rung.dominated_by = Some(better);
             rung.left_out = self.args.drop_dominated && written[index].first() != self.base.path;
             if rung.left_out {

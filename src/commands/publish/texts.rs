@@ -56,8 +56,8 @@ pub fn read(
     }
     if files.is_empty() {
         let (name, mix) = match purpose {
-            For::Calibration => ("the mix of gguf-tools for calibration", CALIBRATION_MIX),
-            For::Evaluation => ("the mix of gguf-tools for evaluation", EVALUATION_MIX),
+            For::Calibration => ("the built-in calibration text of gguf-tools", CALIBRATION_MIX),
+            For::Evaluation => ("the built-in evaluation text of gguf-tools", EVALUATION_MIX),
         };
         names.push(name.to_owned());
         tokens = model.tokenizer().encode(mix, true, false).map_err(Failure::new)?;

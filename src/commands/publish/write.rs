@@ -60,8 +60,8 @@ pub fn write<I: Input>(
         if n_fallbacks > 0 {
             let name = file.recipe.canonical_name();
             ui.warning(&format!(
-                "{name}: {n_fallbacks} tensors have other types because their row length is not a multiple \
-                of the block"
+                "{name}: {n_fallbacks} tensors have a fallback type because their row length is not a \
+                    multiple of the block size"
             ));
         }
     }

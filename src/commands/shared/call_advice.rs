@@ -9,10 +9,10 @@ use crate::failure::Failure;
 
 /// Tips for a file given as a command, by program.
 const FOR_A_FILE: &[(&str, &str)] = &[
-    ("gguf-inspect", "`gguf-inspect show FILE` shows its contents"),
+    ("gguf-inspect", "`gguf-inspect show FILE` shows the contents of a file"),
     (
         "gguf-eval",
-        "`gguf-eval generate FILE --prompt TEXT` runs it, `gguf-eval perplexity FILE --text TEXT` measures it",
+        "`gguf-eval generate FILE --prompt TEXT` runs a model, `gguf-eval perplexity FILE --text TEXT` measures it",
     ),
 ];
 
@@ -30,9 +30,9 @@ const COUNTERPARTS: &[(&str, &[&str], &str)] = &[
         &["--disable-mistral-community-chat-template"],
         "use `gguf-inspect set FILE --chat-template TEMPLATE` after the conversion",
     ),
-    ("gguf-eval generate", &["--chunks"], "use -n N for the number of tokens"),
+    ("gguf-eval generate", &["--chunks"], "set the number of tokens with -n N"),
     ("gguf-eval", &["-m", "--model"], "pass the model as an argument, without an option"),
-    ("gguf-eval", &["-n", "--windows"], "use --chunks N for the number of chunks"),
+    ("gguf-eval", &["-n", "--windows"], "set the number of chunks with --chunks N"),
     ("gguf-eval", &["-p", "--prompt"], "use --text FILE"),
     ("gguf-eval", &["-tb", "--threads-batch"], "use --threads N"),
     (
@@ -59,9 +59,12 @@ pub fn unknown_option(call: &str, name: &str, similar: Option<&str>) -> Failure 
     let hint = match (counterpart, similar) {
         (Some((.., hint)), _) => (*hint).to_owned(),
         _ if is_of_llama_cpp => {
-            "this option of llama.cpp has no counterpart; see docs/guides/coming-from-llama-cpp.md".to_owned()
+            "this llama.cpp option is not supported; see docs/guides/coming-from-llama-cpp.md".to_owned()
         }
         (None, Some(similar)) => format!("did you mean `{similar}`?"),
+        (None, None) if call.ends_with(" part") || call.ends_with(" assemble") => {
+            "options of the conversion are set by the plan; make a new plan to change them".to_owned()
+        }
         (None, None) => format!("`{call} --help` lists the options"),
     };
     Failure::usage(format_args!("unknown option `{name}`")).hint([hint])
@@ -84,7 +87,7 @@ pub(in crate::commands) fn refused(
     let named = verb
         .filter(|verb| definition.get_positionals().next().is_some() && Path::new(verb.get_name()).exists());
     let named =
-        named.map(|verb| format!("`{}` is a command; `./{0}` is the file or folder", verb.get_name()));
+        named.map(|verb| format!("`{}` is a command; write `./{0}` for a file or folder", verb.get_name()));
     let tip = match error.kind() {
         ErrorKind::InvalidSubcommand => file(&error, ContextKind::InvalidSubcommand).and_then(|file| {
             let (_, tip) = FOR_A_FILE.iter().find(|(binary, _)| *binary == definition.get_name())?;

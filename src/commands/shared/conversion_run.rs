@@ -166,7 +166,7 @@ pub fn run_with<I: Input>(
     let files: Vec<(PathBuf, &PlannedFile)> = paths.into_iter().zip(planned.files()).collect();
     open.notes.tell(ui);
     for dropped in &open.dropped {
-        ui.detail(&format!("tensor `{}` is left out: {}", dropped.name, dropped.reason));
+        ui.detail(&format!("tensor `{}` is not written: {}", dropped.name, dropped.reason));
     }
     // An importance matrix does not cover projectors.
     let of_models: Vec<_> = files.iter().filter(|(_, file)| file.of == FileOf::Model).cloned().collect();
@@ -201,7 +201,7 @@ pub fn run_with<I: Input>(
         settings.save(&tensors, &files, &inputs, args.force, ui)?;
         ui.data(&if args.json { report.json()? } else { report.text(!args.no_tensors) })?;
         for (path, _) in files.iter().filter(|(path, _)| !args.force && path.exists()) {
-            ui.note(&format!("{} exists; the run needs --force to overwrite it", path.display()));
+            ui.note(&format!("{} exists; use --force to overwrite it", path.display()));
         }
         return match planned.check() {
             // Calibration gathers what takes the place of the matrix.
@@ -326,20 +326,20 @@ pub fn failure(input: &Path, error: Error) -> Failure {
         // In people's units.
         Error::Gguf(gguf::Error::NoSpace { folder, needed, free }) => {
             let (needed, free) = (human_bytes(needed), human_bytes(free));
-            Failure::at(&folder, format_args!("{needed} needed on this disk, {free} free"))
+            Failure::at(&folder, format_args!("not enough disk space: {needed} needed, {free} free"))
         }
         Error::Unfinished { path, run } => unfinished(&path, &run),
         Error::NotResumable { path, differences, .. } => {
             let differences = differences.join("; ");
             Failure::at(&path, format_args!("cannot resume: {differences}"))
         }
-        Error::Gguf(gguf::Error::Busy { path }) => Failure::at(&path, "another process is writing it"),
+        Error::Gguf(gguf::Error::Busy { path }) => Failure::at(&path, "being written by another process"),
         Error::Busy { path, process, host, began } => {
             let host =
                 if gguf::this_process().1 == host { "this machine".to_owned() } else { format!("`{host}`") };
             let since = began.and_then(|began| began.elapsed().ok());
             let since = since.map_or_else(String::new, |since| format!(", since {}", human_duration(since)));
-            Failure::at(&path, format_args!("process {process} on {host} is writing it{since}"))
+            Failure::at(&path, format_args!("being written by process {process} on {host}{since}"))
         }
         Error::Source(source::Error::Read(source::ReadError::Interrupted)) => Failure::interrupted(),
         Error::Cancelled => Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) },
@@ -356,12 +356,11 @@ pub fn failure(input: &Path, error: Error) -> Failure {
 fn unfinished(path: &Path, run: &Unfinished) -> Failure {
     let age = run.age.map_or_else(String::new, |age| format!(" {} ago", human_duration(age)));
     let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
-    let message = format!("an earlier run was stopped{age} with {done} of {total} done");
-    let outputs = (run.outputs.len() > 1).then(|| format!("it also writes {}", run.outputs[1..].join(", ")));
-    Failure::at(path, message).hint(outputs).hint([
-        "repeat the call with --resume to continue it, or with --force to start over".to_owned(),
-        removes(run),
-    ])
+    let message = format!("an earlier run was interrupted{age} after {done} of {total}");
+    let outputs = (run.outputs.len() > 1).then(|| format!("it also wrote {}", run.outputs[1..].join(", ")));
+    Failure::at(path, message)
+        .hint(outputs)
+        .hint(["use --resume to continue that run, or --force to start over".to_owned(), removes(run)])
 }
 
 /// `rm A B removes what it left`.
@@ -369,7 +368,7 @@ fn removes(run: &Unfinished) -> String {
     let first = run.files.first().zip(run.outputs.first()).map(|(journal, out)| journal.with_file_name(out));
     let of_texts: Vec<PathBuf> = first.iter().flat_map(|out| leftovers(out)).collect();
     let files: Vec<&Path> = run.files.iter().chain(&of_texts).map(PathBuf::as_path).collect();
-    format!("`{}` removes its files", rm(&files))
+    format!("run `{}` to remove its files", rm(&files))
 }
 
 /// Shell command that removes files.
@@ -389,7 +388,7 @@ fn quoted(path: &Path) -> String {
 pub fn resume_hints(paths: &[PathBuf]) -> Vec<String> {
     let Some(run) = convert::unfinished(paths) else { return Vec::new() };
     let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
-    vec![format!("{done} of {total} done; repeat the call with --resume to continue"), removes(&run)]
+    vec![format!("{done} of {total} done; use --resume to continue"), removes(&run)]
 }
 
 /// Says where weights lose precision a second time.
@@ -402,7 +401,7 @@ fn warn_of_loss(tensors: &[TensorFacts<'_>], files: &[(PathBuf, &PlannedFile)], 
         let n_twice = twice.count();
         if n_twice > 0 {
             ui.warning(&format!(
-                "{}: {n_twice} tensors are already quantized; requantizing loses more precision",
+                "{}: {n_twice} tensors are already quantized; quantizing them again loses more precision",
                 path.display()
             ));
         }

@@ -23,7 +23,7 @@ pub struct CopyArgs {
     /// Overwrite existing outputs.
     #[arg(long)]
     pub force: bool,
-    /// Print the plan without writing anything.
+    /// Show what would be written, without writing.
     #[arg(long)]
     pub dry_run: bool,
     /// Print the result as JSON.

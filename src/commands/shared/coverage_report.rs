@@ -68,7 +68,7 @@ impl CoverageReport {
                 {
                     let experts: Vec<String> = experts_without_data.iter().map(usize::to_string).collect();
                     lines.push(format!(
-                        "importance matrix: tensor `{}`: {} of {n_experts} experts saw no token: {}",
+                        "importance matrix: tensor `{}`: {} of {n_experts} experts received no tokens: {}",
                         tensor.name,
                         experts.len(),
                         experts.join(", ")
@@ -93,7 +93,7 @@ impl CoverageReport {
             Status::Covered { seen: (least, most), n_experts, .. } => {
                 format!("{least} to {most} tokens, {n_experts} experts")
             }
-            Status::WrongSize { expected, found } => format!("{found} values, expected {expected}"),
+            Status::WrongSize { expected, found } => format!("expected {expected} values, found {found}"),
             Status::Missing => "no data".to_owned(),
             _ => "?".to_owned(),
         };

@@ -42,7 +42,7 @@ pub struct EditArgs {
     /// file has is used.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(..=1 << 30))]
     pub header_slack: Option<u64>,
-    /// Print the plan without writing anything.
+    /// Show what would be written, without writing.
     #[arg(long)]
     pub dry_run: bool,
     /// Print the result as JSON.
@@ -82,8 +82,8 @@ pub fn edit(
         check_outputs(&[output], &[path], args.force || args.dry_run)?;
     } else if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
         // In the Hub's cache a file under a link is named by its content.
-        return Err(Failure::at(path, "it is a link, and its target may be shared")
-            .hint(["write the result to another file with --output, or name the target itself"]));
+        return Err(Failure::at(path, "the file is a link, and its target may be shared")
+            .hint(["write to another file with --output, or pass the link's target"]));
     }
     let in_place = args.output.is_none() && edit.is_in_place();
     let report = Report { path, old: &old, edit: &edit, in_place, dry_run: args.dry_run };
@@ -120,10 +120,14 @@ fn check_alignment(path: &Path, alignment: u32, new: &Metadata) -> Result<(), Fa
         return Ok(());
     }
     let (file, key) = (path.display(), gguf::ALIGNMENT_KEY);
-    Err(Failure::at(path, format_args!("`{key}` cannot change in place: expected {alignment}, found {wanted}"))
-        .hint([format!(
-            "`gguf-quantize {file} OUT copy --override-kv {key}=int:{wanted}` writes a file with another alignment"
-        )]))
+    Err(Failure::at(
+        path,
+        format_args!("`{key}` cannot change in place: expected {alignment}, found {wanted}"),
+    )
+    .hint([format!(
+        "to write a file with another alignment, run `gguf-quantize {file} OUT copy --override-kv \
+                {key}=int:{wanted}`"
+    )]))
 }
 
 /// Report of the changes.
@@ -171,7 +175,7 @@ impl Report<'_> {
     fn summary(&self, output: Option<&Path>) -> String {
         let (path, n_bytes) = (output.unwrap_or(self.path).display(), self.edit.file_len());
         let how = match (self.in_place, self.dry_run) {
-            (true, _) if self.edit.changes_nothing() => return format!("{path}: nothing changes"),
+            (true, _) if self.edit.changes_nothing() => return format!("{path}: no changes"),
             (true, true) => "would be changed in place".to_owned(),
             (true, false) => "changed in place".to_owned(),
             (false, true) => format!("would be rewritten, {}", human_bytes(n_bytes)),

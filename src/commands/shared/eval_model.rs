@@ -25,13 +25,13 @@ use crate::{
 pub(in crate::commands) struct RunArgs {
     /// Use N threads.
     ///
-    /// Default: one per core; more are never started.
+    /// Default: one per core, which is also the maximum.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<NonZeroUsize>,
     /// Set the precision of activations.
     ///
-    /// `f32` (the default) multiplies them with weights as they are. `rounded` rounds them as the CPU kernels of llama.cpp do, for
-    /// results that can be compared with llama.cpp's.
+    /// `f32` (the default) does not round them. `rounded` rounds them as the CPU kernels of llama.cpp do, so that
+    /// results can be compared with llama.cpp's.
     #[arg(long, value_name = "KIND", value_parser = activations(), hide_possible_values = true)]
     pub activations: Option<Activations>,
     /// Print only errors.
@@ -60,7 +60,7 @@ pub(in crate::commands) fn open(path: &Path, run: &RunArgs, ui: &Ui) -> Result<M
     let failed = |error| input_kind::explained(path, Wanted::Gguf, at(path, error));
     let model = Model::open(path, &options).map_err(failed)?;
     if let Some(pre) = model.tokenizer().unknown_pre() {
-        ui.warning(&format!("{}: llama.cpp does not know `tokenizer.ggml.pre` `{pre}`", path.display()));
+        ui.warning(&format!("{}: `tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp", path.display()));
     }
     Ok(model)
 }
@@ -70,7 +70,7 @@ pub(in crate::commands) fn warn_of_length(model: &Model, n_tokens: usize, ui: &U
     let limit = model.context_length();
     if limit > 0 && n_tokens > limit {
         let key = format!("{}.context_length", model.architecture());
-        ui.warning(&format!("{n_tokens} tokens exceed `{key}`: {limit}"));
+        ui.warning(&format!("{n_tokens} tokens exceed `{key}` ({limit})"));
     }
 }
 

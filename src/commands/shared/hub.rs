@@ -102,7 +102,9 @@ pub(in crate::commands) fn input(path: &Path, wanted: Wanted<'_>, ui: &Ui) -> Re
     }
     let taken = |failure: Failure| match Repo::is_address(text) || failure.code == EXIT_INTERRUPTED {
         true => failure,
-        false => failure.hint([format!("`{text}` is not a local folder and was read as a model of the Hub")]),
+        false => failure.hint([format!(
+            "if `{text}` is meant to be a local folder, check the path; it was treated as a model on the Hub"
+        )]),
     };
     of_hub(text, wanted, ui).map_err(taken)
 }
@@ -116,11 +118,11 @@ fn of_hub(text: &str, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
     let lacks = found.as_ref().and_then(|snapshot| snapshot.lacks(wanted.weights)).filter(|_| is_asked);
     match (found, lacks) {
         (Some(Snapshot { path, commit, .. }), None) => {
-            ui.note(&format!("{repo}: read from the Hub's cache, {}", path.display()));
+            ui.note(&format!("{repo}: read from the local Hugging Face cache, {}", path.display()));
             let input = Input::local(Folder::at(path).named(repo.name()));
             return Ok(Input { commit: Some(commit), ..input });
         }
-        (Some(_), Some(lacks)) => ui.detail(&format!("{repo}: not in the Hub's cache: {lacks}")),
+        (Some(_), Some(lacks)) => ui.detail(&format!("{repo}: not in the local Hugging Face cache: {lacks}")),
         (None, _) => {}
     }
     if is_asked {
@@ -158,10 +160,13 @@ fn remote(repo: &Repo, settings: &Settings, wanted: Wanted<'_>, ui: &Ui) -> Resu
         human_bytes(whole_bytes)
     ));
     if n_ranges > 0 {
-        let checked =
-            if wanted.keep { "checksums are verified at the end" } else { "verified only by length and tag" };
+        let checked = if wanted.keep {
+            "checksums are verified at the end"
+        } else {
+            "verified only by length and ETag"
+        };
         ui.note(&format!(
-            "{repo}: {n_ranges} weights files ({}) are streamed, {checked}",
+            "{repo}: {n_ranges} weight files ({}) are streamed, {checked}",
             human_bytes(range_bytes)
         ));
     }

@@ -43,44 +43,55 @@ enum Found {
 pub(in crate::commands) fn advice(path: &Path, wanted: Wanted) -> Option<String> {
     let shown = path.display();
     if wanted == Wanted::Gguf && path.is_file() && is_piece(path) {
-        return Some("it is a piece of a file: join all pieces in order first, with `cat`".to_owned());
+        return Some(
+            "the file is one piece of a larger file; join all pieces in order with `cat` first".to_owned(),
+        );
     }
     if wanted == Wanted::Gguf && source::is_legacy(path) {
-        return Some(format!("`gguf-convert {shown} OUT --type q4_0` reads files from before GGUF"));
+        return Some(format!(
+            "to convert a file in a format older than GGUF, run `gguf-convert legacy {shown} OUT`"
+        ));
     }
     Some(match (look(path), wanted) {
         (Found::Nothing, Wanted::Gguf) if is_like_a_hub_name(path) => {
-            format!(
-                "`gguf-convert hf://{shown} --type bf16` makes a GGUF file of a model of the Hugging Face Hub"
-            )
+            format!("to convert a model of the Hugging Face Hub, run `gguf-convert hf://{shown} --type bf16`")
         }
         (Found::Gguf, Wanted::Checkpoint) => format!(
-            "it is a GGUF file: `gguf-quantize {shown} TYPE` changes its type, `gguf-convert export {shown} FOLDER` makes a checkpoint of it"
+            "to quantize a GGUF file, run `gguf-quantize {shown} TYPE`; to export it to a checkpoint, run \
+                `gguf-convert export {shown} FOLDER`"
         ),
         (Found::FolderOfGguf(file), Wanted::Checkpoint) => {
-            format!("it contains GGUF files: `gguf-quantize {} TYPE` changes the type of one", file.display())
+            format!(
+                "the folder contains GGUF files; to quantize one, run `gguf-quantize {} TYPE`",
+                file.display()
+            )
         }
         (Found::FolderOfGguf(file), Wanted::Gguf) => {
             format!("pass a file instead of its folder, for example {}", file.display())
         }
         (Found::Checkpoint, Wanted::Gguf) => {
-            format!("it is a checkpoint: `gguf-convert {shown} --type bf16` makes a GGUF file of it")
+            format!(
+                "the folder is a checkpoint; to convert it to GGUF, run `gguf-convert {shown} --type bf16`"
+            )
         }
         (Found::Weights, Wanted::Gguf) => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let folder = folder.unwrap_or(Path::new("."));
             format!(
-                "it is a part of a checkpoint: `gguf-convert {} --type bf16` makes a GGUF file of its folder",
+                "the file belongs to a checkpoint; to convert the checkpoint to GGUF, run `gguf-convert {} \
+                    --type bf16`",
                 folder.display()
             )
         }
         (Found::Json, Wanted::Imatrix) => {
-            "it is JSON; `gguf-eval imatrix MODEL --text FILE -o imatrix.gguf` makes an importance matrix"
+            "the file is JSON; to compute an importance matrix, run `gguf-eval imatrix MODEL --text FILE -o \
+                imatrix.gguf`"
                 .to_owned()
         }
         (Found::Text, Wanted::Imatrix) => {
             format!(
-                "it is a text; `gguf-eval imatrix MODEL --text {shown} -o imatrix.gguf` makes an importance matrix of it"
+                "the file is a text; to compute an importance matrix from it, run `gguf-eval imatrix MODEL \
+                    --text {shown} -o imatrix.gguf`"
             )
         }
         _ => return None,
@@ -122,7 +133,8 @@ fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
         _ if has("adapter.type") => adapter_advice(),
         (_, "controlvector") => (
             "a control vector",
-            "pass the model; llama.cpp applies the vector with `--control-vector`".to_owned(),
+            "pass the model itself; control vectors are applied by llama.cpp with `--control-vector`"
+                .to_owned(),
         ),
         (_, architecture) if IMAGE_ARCHITECTURES.contains(&architecture) => (
             "an image or video model",
@@ -139,7 +151,7 @@ fn imatrix_advice(shown: &dyn std::fmt::Display) -> (&'static str, String) {
 
 fn adapter_advice() -> (&'static str, String) {
     let advice =
-        "pass the model; `gguf-convert BASE OUT --lora ADAPTER_FOLDER` merges an adapter into its base model";
+        "pass the model itself; to merge an adapter, run `gguf-convert BASE OUT --lora ADAPTER_FOLDER`";
     ("a LoRA adapter", advice.to_owned())
 }
 
@@ -150,7 +162,7 @@ fn adapter_advice() -> (&'static str, String) {
 pub(in crate::commands) fn check_model(path: &Path) -> Result<(), Failure> {
     match other_than_model(path) {
         Some((found, advice)) if found != "an image or video model" => {
-            Err(Failure::at(path, format_args!("{found}, expected a model")).hint([advice]))
+            Err(Failure::at(path, format_args!("expected a model, found {found}")).hint([advice]))
         }
         _ => Ok(()),
     }
@@ -161,25 +173,27 @@ pub(in crate::commands) fn explained(path: &Path, wanted: Wanted, failure: Failu
     let other = other_than_model(path);
     match (wanted, other) {
         (Wanted::Gguf, Some((found, advice))) => {
-            Failure::at(path, format_args!("{found}, expected a model")).hint([advice])
+            Failure::at(path, format_args!("expected a model, found {found}")).hint([advice])
         }
         (Wanted::Projector, Some((found, _))) => {
-            Failure::at(path, format_args!("{found}, expected a projector"))
-                .hint(["`gguf-convert mmproj FOLDER` makes a projector"])
+            Failure::at(path, format_args!("expected a projector, found {found}"))
+                .hint(["to write a projector, run `gguf-convert mmproj FOLDER`"])
         }
         (Wanted::Imatrix, Some((found, _))) if found != "an importance matrix" => {
-            Failure::at(path, format_args!("{found}, expected an importance matrix"))
+            Failure::at(path, format_args!("expected an importance matrix, found {found}"))
         }
         (Wanted::Imatrix, None) if gguf::File::open_foreign(path).is_ok() => {
             let advice = format!(
-                "`gguf-eval imatrix {} --text FILE -o imatrix.gguf` makes an importance matrix of it",
+                "to compute its importance matrix, run `gguf-eval imatrix {} --text FILE -o imatrix.gguf`",
                 path.display()
             );
-            Failure::at(path, "a model, expected an importance matrix").hint([advice])
+            Failure::at(path, "expected an importance matrix, found a model").hint([advice])
         }
         (Wanted::Imatrix, _) => match broken_download(path) {
-            Some(kind) => Failure::at(path, format_args!("{}, expected an importance matrix", kind.name()))
-                .hint([kind.hint()]),
+            Some(kind) => {
+                Failure::at(path, format_args!("expected an importance matrix, found {}", kind.name()))
+                    .hint([kind.hint()])
+            }
             None => failure.hint(advice(path, wanted)),
         },
         _ => failure.hint(advice(path, wanted)),

@@ -25,8 +25,8 @@ impl Notes {
             layouts.iter().flat_map(|layout| lines(layout)).cloned().collect()
         };
         let other_pre = layouts.iter().find_map(|layout| layout.other_pre.as_ref());
-        let other_pre = other_pre
-            .map(|name| format!("use `--pre {name}` for the pre-tokenizer that matches its regexes"));
+        let other_pre =
+            other_pre.map(|name| format!("use `--pre {name}`, the pre-tokenizer that matches its regexes"));
         Notes {
             warnings: all(|layout| &layout.warnings),
             notes: [checkpoint.to_vec(), all(|layout| &layout.notes), other_pre.into_iter().collect()]
@@ -75,7 +75,7 @@ pub fn tell_unasked(layout: &Layout, is_forced: bool, ui: &Ui) -> Vec<String> {
         return Vec::new();
     }
     let line = format!(
-        "config keys that `{name}` does not read, but that may change the computation: {}",
+        "config keys that are not used for `{name}`, but may change the computation: {}",
         list(&mathematics)
     );
     if is_forced {

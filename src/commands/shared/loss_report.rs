@@ -15,8 +15,7 @@ pub fn warn(losses: &Losses, ui: &Ui) {
             Loss::Underflow { tensor, dtype } => {
                 let tensor = printable(tensor);
                 format!(
-                    "tensor `{tensor}`: all values become zero in {dtype}; `--tensor-type '{}=bf16'` keeps \
-                    them",
+                    "tensor `{tensor}`: all values become zero in {dtype}; use `--tensor-type '{}=bf16'` to keep them",
                     pattern(&tensor)
                 )
             }
@@ -26,7 +25,7 @@ pub fn warn(losses: &Losses, ui: &Ui) {
     }
     if found.len() > MAX_LISTED {
         let n = found.len() - MAX_LISTED;
-        ui.warning(&format!("{n} more tensors are entirely zero, or become zero"));
+        ui.warning(&format!("{n} more tensors are or become entirely zero"));
     }
 }
 

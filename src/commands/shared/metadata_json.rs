@@ -134,7 +134,7 @@ fn array_json(array: &Array) -> Json {
 /// # Errors
 /// What is not in the form, with its key.
 pub fn of_json(json: &Json) -> Result<Metadata, String> {
-    let object = json.as_object().ok_or("expected an object of keys")?;
+    let object = json.as_object().ok_or("expected an object with metadata keys")?;
     let entry = |(key, entry): (&String, &Json)| {
         value_of_entry(entry)
             .map(|value| (key.clone(), value))
@@ -172,7 +172,7 @@ pub fn value_of(kind: &str, json: &Json) -> Result<Value, String> {
     if let Some(item) = item_type(kind) {
         return array_of(item, json).map(Value::Array);
     }
-    let wrong = || format!("{} is not a value of type {kind}", shortened(json));
+    let wrong = || format!("{} is not a valid {kind}", shortened(json));
     Ok(match kind {
         "u8" => Value::U8(integer(json).ok_or_else(wrong)?),
         "i8" => Value::I8(integer(json).ok_or_else(wrong)?),
@@ -186,7 +186,7 @@ pub fn value_of(kind: &str, json: &Json) -> Result<Value, String> {
         "f64" => Value::F64(float(json).ok_or_else(wrong)?),
         "bool" => Value::Bool(json.as_bool().ok_or_else(wrong)?),
         "str" => Value::String(text(json).ok_or_else(wrong)?),
-        _ => return Err(format!("`{kind}` is not a type")),
+        _ => return Err(format!("unknown type `{kind}`")),
     })
 }
 
@@ -223,10 +223,9 @@ fn text(json: &Json) -> Option<Vec<u8>> {
 }
 
 fn array_of(item: &str, json: &Json) -> Result<Array, String> {
-    let items = json.as_array().ok_or_else(|| format!("{} is not a list", shortened(json)))?;
+    let items = json.as_array().ok_or_else(|| format!("expected a list, found {}", shortened(json)))?;
     fn all<T>(items: &[Json], kind: &str, read: impl Fn(&Json) -> Option<T>) -> Result<Vec<T>, String> {
-        let read =
-            |json| read(json).ok_or_else(|| format!("{} is not a value of type {kind}", shortened(json)));
+        let read = |json| read(json).ok_or_else(|| format!("{} is not a valid {kind}", shortened(json)));
         items.iter().map(read).collect()
     }
     Ok(match item {
@@ -249,7 +248,7 @@ fn array_of(item: &str, json: &Json) -> Result<Array, String> {
             };
             Array::Array(items.iter().map(inner).collect::<Result<_, String>>()?)
         }
-        _ => return Err(format!("`{item}` is not a type")),
+        _ => return Err(format!("unknown type `{item}`")),
     })
 }
 
@@ -285,13 +284,13 @@ mod tests {
     #[test]
     fn mismatched_values_are_named() {
         let read = |text: &str| of_json(&serde_json::from_str(text).unwrap()).unwrap_err();
-        assert_eq!(read("[]"), "expected an object of keys");
+        assert_eq!(read("[]"), "expected an object with metadata keys");
         assert_eq!(read(r#"{"a": 1}"#), "key `a`: expected {\"type\": TYPE, \"value\": VALUE}");
-        assert_eq!(read(r#"{"a": {"type": "u8", "value": 256}}"#), "key `a`: 256 is not a value of type u8");
-        assert_eq!(read(r#"{"a": {"type": "u9", "value": 2}}"#), "key `a`: `u9` is not a type");
+        assert_eq!(read(r#"{"a": {"type": "u8", "value": 256}}"#), "key `a`: 256 is not a valid u8");
+        assert_eq!(read(r#"{"a": {"type": "u9", "value": 2}}"#), "key `a`: unknown type `u9`");
         assert_eq!(
             read(r#"{"a": {"type": "arr[i8]", "value": [1, "x"]}}"#),
-            "key `a`: \"x\" is not a value of type i8"
+            "key `a`: \"x\" is not a valid i8"
         );
         assert!(is_type("arr[str]") && is_type("f64") && !is_type("arr") && !is_type("https"));
     }

@@ -16,14 +16,15 @@ use crate::failure::Failure;
 /// Options about what is written and printed.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
-    /// Print the plan without writing anything.
+    /// Show what would be written, without writing.
     ///
-    /// The plan lists each output and its size, and for conversions each tensor with its type and the reason for it.
+    /// Lists each output with its size. If weights are converted or quantized, also lists each tensor with its type
+    /// and the reason for that type.
     #[arg(long)]
     pub dry_run: bool,
     /// Overwrite existing outputs.
     ///
-    /// Discards an interrupted run, too.
+    /// Also discards an interrupted run.
     #[arg(long)]
     pub force: bool,
     /// Print the result as JSON.
@@ -40,17 +41,18 @@ pub struct OutputArgs {
 /// Options of conversions that plan tensors and can be interrupted.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// Leave out the list of tensors.
+    /// Do not print the list of tensors.
     #[arg(long, requires = "dry_run", conflicts_with = "json", hide_short_help = true)]
     pub no_tensors: bool,
     /// Resume an interrupted run.
     ///
-    /// Finished rows are verified first, and the result is byte-identical. Without an interrupted run, a new one starts.
+    /// Data that was already written is verified first. The result is byte-identical to that of an uninterrupted run.
+    /// If there is no interrupted run, a new run starts.
     #[arg(long, conflicts_with = "dry_run")]
     pub resume: bool,
     /// Use N threads.
     ///
-    /// Default: one per core. The output does not depend on it.
+    /// Default: one per core. The output does not depend on the number of threads.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<NonZeroUsize>,
 }

@@ -29,7 +29,7 @@ pub(in crate::commands) fn check_outputs(
     for path in outputs.iter().map(AsRef::as_ref) {
         check_output_name(path).map_err(Failure::usage)?;
         if !seen.insert(convert::real_output(path)) {
-            return Err(Failure::usage(format_args!("two options write {}", path.display())));
+            return Err(Failure::usage(format_args!("two options write to {}", path.display())));
         }
         // With --force the input would be gone after the run, and a mapped input must not change during it.
         convert::check_output_file(path, &inputs, force).map_err(|error| output_failure(path, error))?;
@@ -55,7 +55,7 @@ fn check_writable(path: &Path, force: bool) -> Result<(), Failure> {
 /// # Errors
 /// What the system says.
 pub(in crate::commands) fn make_folder(path: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(path).map_err(|error| Failure::at(path, format_args!("cannot make: {error}")))
+    std::fs::create_dir_all(path).map_err(|error| Failure::at(path, format_args!("cannot create: {error}")))
 }
 
 /// Writes a small file whole or not at all. If that fails now, although [`check_outputs`] found nothing wrong
@@ -106,20 +106,20 @@ mod tests {
         #[cfg(not(unix))]
         fs::hard_link(path("there"), path("link")).unwrap();
         for (outputs, force, message) in [
-            (vec![path("there")], false, "exists already"),
-            (vec![path("")], true, "is not a plain file"),
-            (vec![path("there"), path("link")], true, "two options write"),
+            (vec![path("there")], false, "already exists"),
+            (vec![path("")], true, "not a regular file"),
+            (vec![path("there"), path("link")], true, "two options write to"),
             (vec![path("none/x")], true, "does not exist"),
             (vec![path("there/x")], true, "is not a folder"),
-            (vec![path("x"), path("x")], true, "two options write"),
-            (vec![PathBuf::from("-")], true, "cannot go to stdout"),
+            (vec![path("x"), path("x")], true, "two options write to"),
+            (vec![PathBuf::from("-")], true, "cannot be written to stdout"),
         ] {
             let failure = check_outputs(&outputs, &[""; 0], force).unwrap_err();
             assert!(failure.message.contains(message), "{outputs:?}: {failure:?}");
         }
         let (there, new) = (path("there"), path("new"));
         let failure = check_outputs(&[&there], &[&there], true).unwrap_err();
-        assert!(failure.message.ends_with("is the input"), "{failure:?}");
+        assert!(failure.message.ends_with("is also the input"), "{failure:?}");
         check_outputs(&[&there, &new], &[&new], true).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the check leaves nothing behind");
     }

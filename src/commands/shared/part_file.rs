@@ -52,7 +52,7 @@ impl ChunkArgs {
 
 /// Options of the verbs that measure chunks in parts.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Parts, for several machines")]
+#[command(next_help_heading = "Parts (several machines)")]
 pub(in crate::commands) struct PartArgs {
     /// Process only part K of N.
     ///
@@ -62,9 +62,9 @@ pub(in crate::commands) struct PartArgs {
     /// Write the result to FILE.
     #[arg(short, long, value_name = "FILE", requires = "part", hide_short_help = true)]
     pub output: Option<PathBuf>,
-    /// Merge the files of earlier runs.
+    /// Merge files of earlier runs.
     ///
-    /// The files of all parts together give exactly the result of a single run.
+    /// These are the files that --part wrote. The result is exactly that of a single run.
     #[arg(long, value_name = "FILE", num_args = 1.., hide_short_help = true)]
     pub merge: Vec<PathBuf>,
 }
@@ -169,7 +169,7 @@ impl PartFile {
     pub fn parse(path: &Path, bytes: Mapped, verb: &str) -> Result<PartFile, Failure> {
         let failed = |message: String| Failure::at(path, message);
         if !bytes.starts_with(MAGIC) {
-            return Err(failed("not a part of a measurement".to_owned()));
+            return Err(failed("not a part file of gguf-eval".to_owned()));
         }
         // The digest comes first: whatever is cut or changed is found by it.
         let Some((content, digest)) = bytes.split_last_chunk::<DIGEST_BYTES>() else {
@@ -189,9 +189,9 @@ impl PartFile {
             return Err(failed("the file ends inside its header".to_owned()));
         };
         let header: Header =
-            serde_json::from_slice(header).map_err(|error| failed(format!("its header: {error}")))?;
+            serde_json::from_slice(header).map_err(|error| failed(format!("invalid header: {error}")))?;
         if header.verb != verb {
-            return Err(failed(format!("a part of `{}`, expected `{verb}`", header.verb)));
+            return Err(failed(format!("expected a part of `{verb}`, found a part of `{}`", header.verb)));
         }
         if PartNumber::new(header.part, header.parts).is_none() {
             return Err(failed(format!("part {} of {} is out of range", header.part, header.parts)));
@@ -216,7 +216,10 @@ impl PartFile {
         let expected = self.header.windows.len().checked_mul(window_bytes);
         if expected != Some(self.payload.len()) {
             let (windows, found) = (self.header.windows.len(), self.payload.len());
-            return Err(Failure::at(&self.path, format_args!("{found} bytes measured of {windows} chunks")));
+            return Err(Failure::at(
+                &self.path,
+                format_args!("invalid length: {found} bytes for {windows} chunks"),
+            ));
         }
         Ok(self.payload())
     }
@@ -263,19 +266,21 @@ pub(in crate::commands) fn open_all(paths: &[PathBuf], verb: &str) -> Result<Vec
     let missing: Vec<String> =
         (1..=count).filter(|number| !is_there(number)).map(|number| number.to_string()).collect();
     if !missing.is_empty() {
-        return Err(Failure::new(format_args!("missing parts of {count}: {}", missing.join(", "))));
+        let (noun, verb) = if missing.len() == 1 { ("part", "is") } else { ("parts", "are") };
+        return Err(Failure::new(format_args!("{noun} {} of {count} {verb} missing", missing.join(", "))));
     }
     // Parts that were cut alike follow each other; a file that says otherwise was made by another program.
     let mut end = 0;
     for part in &parts {
         if part.header.windows.start != end {
-            let message = format!("its chunks begin at {}, expected {end}", part.header.windows.start);
+            let message =
+                format!("expected chunks from {end}, found chunks from {}", part.header.windows.start);
             return Err(Failure::at(&part.path, message));
         }
         end = part.header.windows.end;
     }
     if let Some(last) = parts.last().filter(|last| last.header.n_windows != end) {
-        let message = format!("its chunks end at {end}, expected {}", last.header.n_windows);
+        let message = format!("expected chunks up to {}, found chunks up to {end}", last.header.n_windows);
         return Err(Failure::at(&last.path, message));
     }
     Ok(parts)
@@ -285,7 +290,7 @@ pub(in crate::commands) fn open_all(paths: &[PathBuf], verb: &str) -> Result<Vec
 fn same_run(first: &PartFile, other: &PartFile) -> Result<(), Failure> {
     let (a, b) = (&first.header, &other.header);
     let differs = |what: &str, a: &dyn std::fmt::Display, b: &dyn std::fmt::Display| {
-        let message = format!("part of another run: {what} {b}, and {a} in {}", first.path.display());
+        let message = format!("part of another run: {what} {b}, but {a} in {}", first.path.display());
         Err(Failure::at(&other.path, message))
     };
     if a.program != b.program {

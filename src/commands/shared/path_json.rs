@@ -78,7 +78,7 @@ pub mod many {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
         let values = Vec::<Value>::deserialize(deserializer)?;
         let paths = values.iter().map(of_json).collect::<Option<_>>();
-        paths.ok_or_else(|| D::Error::custom("not a list of paths"))
+        paths.ok_or_else(|| D::Error::custom("expected a list of paths"))
     }
 }
 

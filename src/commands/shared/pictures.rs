@@ -52,7 +52,7 @@ impl Pictures {
             let ids = model.tokenizer().encode(mark, false, true).unwrap_or_default();
             if !ids.iter().any(|id| model.tokenizer().token_text(*id) == Some(mark.as_bytes())) {
                 ui.warning(&format!(
-                    "the vocabulary has no token `{mark}`: does the projector belong to this model?"
+                    "missing token `{mark}` in the vocabulary; the projector may belong to another model"
                 ));
             }
         }
@@ -74,7 +74,7 @@ impl Pictures {
             0 => Ok(PLACE.repeat(expected) + prompt),
             _ if found == expected => Ok(prompt.to_owned()),
             _ => Err(Failure::usage(format_args!(
-                "the prompt has {found} placeholders for images (`{PLACE}`), expected {expected}"
+                "expected {expected} image placeholders (`{PLACE}`) in the prompt, found {found}"
             ))),
         }
     }
@@ -93,9 +93,8 @@ impl Pictures {
         let parts: Vec<&str> = text.split(PLACE).collect();
         if parts.len() != self.embeddings.len() + 1 {
             let (found, expected) = (parts.len() - 1, self.embeddings.len());
-            let problem =
-                format!("`tokenizer.chat_template` keeps {found} of {expected} placeholders for images");
-            return Err(Failure::at(file, problem).hint(["without --chat the prompt is passed on as it is"]));
+            let problem = format!("`tokenizer.chat_template` keeps {found} of {expected} image placeholders");
+            return Err(Failure::at(file, problem).hint(["omit --chat to pass the prompt unchanged"]));
         }
         let (begin, end) = self.projector.marks();
         let last = parts.len() - 1;
@@ -128,7 +127,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Failure::at(
             path,
-            format_args!("more than the {} MiB allowed for an image", MAX_BYTES >> 20),
+            format_args!("the image exceeds the limit of {} MiB", MAX_BYTES >> 20),
         ));
     }
     Ok(bytes)

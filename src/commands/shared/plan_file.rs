@@ -57,7 +57,7 @@ pub struct PlanFile {
     /// State that the bytes depend on: program, options, inputs, outputs.
     fingerprint: Value,
     /// Cost per element of each type, which determines the parts.
-    picoseconds_an_element: BTreeMap<String, u64>,
+    picoseconds_per_element: BTreeMap<String, u64>,
     /// Every file and where each tensor lies in it.
     outputs: Vec<PlannedOutput>,
 }
@@ -119,7 +119,7 @@ pub fn save(
         folder,
         arguments: arguments.to_vec(),
         fingerprint: fingerprint.to_json(),
-        picoseconds_an_element: rates.by_type().clone(),
+        picoseconds_per_element: rates.by_type().clone(),
         outputs: files.iter().map(|(path, file)| PlannedOutput::new(path, file)).collect(),
     };
     let text = pretty_json(&plan)?;
@@ -149,7 +149,8 @@ impl PlanFile {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str, binary: &str) -> Result<PlanFile, String> {
-        let plan: PlanFile = serde_json::from_str(text).map_err(|error| format!("not a plan: {error}"))?;
+        let plan: PlanFile =
+            serde_json::from_str(text).map_err(|error| format!("not a plan file: {error}"))?;
         let this = program(binary);
         for (what, expected, found) in [
             ("format", FORMAT, &plan.format),
@@ -157,7 +158,7 @@ impl PlanFile {
             ("program", &this, &plan.program),
         ] {
             if expected != found {
-                return Err(format!("its {what} is `{found}`, expected `{expected}`"));
+                return Err(format!("expected {what} `{expected}`, found `{found}`"));
             }
         }
         Ok(plan)
@@ -169,12 +170,12 @@ impl PlanFile {
     /// A plan of another form.
     pub fn fingerprint(&self, path: &Path) -> Result<Fingerprint, Failure> {
         Fingerprint::from_json(&self.fingerprint)
-            .ok_or_else(|| Failure::at(path, "not a plan: invalid fingerprint"))
+            .ok_or_else(|| Failure::at(path, "not a plan file: invalid fingerprint"))
     }
 
     /// Costs that determine the parts.
     pub fn rates(&self) -> Rates {
-        Rates::new(self.picoseconds_an_element.clone())
+        Rates::new(self.picoseconds_per_element.clone())
     }
 
     /// Goes to the folder that the plan was made in. Returns the command of its call, and the matches with `own` options added.
@@ -188,8 +189,8 @@ impl PlanFile {
         own: Vec<String>,
     ) -> Result<(Option<String>, ArgMatches), Failure> {
         env::set_current_dir(&self.folder).map_err(|error| {
-            let message = format!("the plan was made in {}: {error}", self.folder.display());
-            Failure::at(path, message).hint(["machines of a plan need its folder at the same path"])
+            let message = format!("the plan was made in folder {}: {error}", self.folder.display());
+            Failure::at(path, message).hint(["make the folder available at the same path on every machine"])
         })?;
         let definition = definition(binary)?;
         let mut arguments = self.arguments.clone();
@@ -220,7 +221,7 @@ impl PlanFile {
         let failed = |message: String| Err(Failure::at(path, message));
         if self.outputs.len() != files.len() {
             return failed(format!(
-                "the plan has {} files, the conversion {}",
+                "expected {} files as in the plan, found {}",
                 self.outputs.len(),
                 files.len()
             ));
@@ -233,11 +234,17 @@ impl PlanFile {
                     format!("{} {:?} at {}", tensor.dtype, tensor.shape, tensor.offset)
                 };
                 let (was, is) = (place(planned), place(now));
-                return failed(format!("tensor `{}` is {was} in the plan and {is} now", planned.name));
+                return failed(format!(
+                    "tensor `{}` was {was} when the plan was made and is now {is}",
+                    planned.name
+                ));
             }
             if planned.tensors.len() != now.tensors.len() || planned.bytes != now.bytes {
                 let (was, is) = (planned.bytes, now.bytes);
-                return failed(format!("`{}` has {was} bytes in the plan and {is} now", planned.name));
+                return failed(format!(
+                    "`{}` had {was} bytes when the plan was made and now has {is}",
+                    planned.name
+                ));
             }
         }
         Ok(())
@@ -248,7 +255,7 @@ impl PlanFile {
 const NOT_PLANNED: &[&str] = &["save_recipe", "threads", "force", "quiet", "verbose", "json", "resume"];
 
 fn definition(binary: &str) -> Result<clap::Command, Failure> {
-    let unknown = || Failure::new(format_args!("`{binary}` is not a binary of this package"));
+    let unknown = || Failure::new(format_args!("`{binary}` is not a program of this package"));
     crate::commands::define(binary).ok_or_else(unknown)
 }
 
@@ -258,9 +265,8 @@ fn definition(binary: &str) -> Result<clap::Command, Failure> {
 /// A value that is not UTF-8.
 pub fn arguments_of(binary: &str, verb: Option<&str>, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
     let text = |word: OsString| {
-        word.into_string().map_err(|word| {
-            Failure::usage(format_args!("`{}` is not UTF-8, which a plan needs", word.display()))
-        })
+        word.into_string()
+            .map_err(|word| Failure::usage(format_args!("`{}` is not valid UTF-8", word.display())))
     };
     let words = words(binary, verb, matches, NOT_PLANNED).into_iter().map(text);
     verb.map(str::to_owned).map(Ok).into_iter().chain(words).collect()
@@ -309,11 +315,13 @@ mod tests {
                 .try_get_matches_from(["gguf-convert"].into_iter().chain(args.split(' ')))
                 .unwrap()
         };
-        let given = "-t q4_k_m,q8_0 --pure --override-kv a.b=str:--x=y --override-kv c.d=int:1 -j 3 --force -- -odd out/";
+        let given = "-t q4_k_m,q8_0 --pure --override-kv a.b=str:--x=y --override-kv c.d=int:1 -j 3 --force \
+            -- -odd out/";
         let found = arguments_of("gguf-convert", None, &parse(given)).unwrap().join(" ");
         let mut sorted: Vec<&str> = found.split(' ').collect();
         sorted.sort_unstable();
-        let expected = "-- --override-kv=a.b=str:--x=y --override-kv=c.d=int:1 --pure --type=q4_k_m --type=q8_0 -odd out/";
+        let expected = "-- --override-kv=a.b=str:--x=y --override-kv=c.d=int:1 --pure --type=q4_k_m \
+            --type=q8_0 -odd out/";
         assert_eq!(sorted.join(" "), expected);
         assert_eq!(arguments_of("gguf-convert", None, &parse(&found)).unwrap().join(" "), found);
     }

@@ -226,7 +226,7 @@ impl Report {
                     [] => continue,
                 };
                 lines.push(format!(
-                    "{}: {which} of {row_elems} elements cannot be {wanted}; using {dtype}",
+                    "{}: {which} of {row_elems} elements cannot be stored as {wanted}; using {dtype}",
                     output.r#type
                 ));
             }
@@ -272,7 +272,9 @@ impl Tensor {
     fn why(&self) -> Option<String> {
         let is_default = self.reason == Reason::Default.to_string();
         let reason = match self.fallback_from {
-            Some(wanted) => Some(format!("row is not whole blocks of {wanted}; {}", self.reason)),
+            Some(wanted) => {
+                Some(format!("row length is not a multiple of the {wanted} block size; {}", self.reason))
+            }
             None => (!is_default).then(|| self.reason.clone()),
         };
         let decoded = self.repack.as_deref().filter(|outcome| *outcome != KEPT);
@@ -292,7 +294,7 @@ fn repack(choice: &Choice, made: &Repacked) -> Option<String> {
     match made {
         Repacked::Plain => None,
         Repacked::Kept(_) if choice.reason == Reason::Repacked => Some(KEPT.to_owned()),
-        Repacked::Kept(_) => Some(format!("another rule sets its type ({})", choice.reason)),
+        Repacked::Kept(_) => Some(format!("its type is set by another rule ({})", choice.reason)),
         Repacked::Decoded(why) => Some(why.clone()),
     }
 }
@@ -322,7 +324,7 @@ fn repack_lines(tensors: &[Tensor]) -> Vec<String> {
 
 fn reason(choice: &Choice) -> String {
     match choice.raised_from {
-        Some(lacking) => format!("no importance weights for {lacking}; {}", choice.reason),
+        Some(lacking) => format!("no importance data for {lacking}; {}", choice.reason),
         None => choice.reason.to_string(),
     }
 }

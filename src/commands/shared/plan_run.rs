@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use convert::{
-    CheckedConversion, Fingerprint, Input, Origin, PlannedFile, Watch,
+    CheckedConversion, Error, Fingerprint, Input, Origin, PlannedFile, Watch,
     parts::{Part, Place, Written, part_path},
 };
 use gguf::PartNumber;
@@ -60,10 +60,10 @@ impl<I: Input> Planned<'_, I> {
         if let [first, ..] = &differences[..] {
             plan.check_layout(path, self.files).map_err(|layout| match differences.len() {
                 1 => layout,
-                _ => Failure::at(path, format_args!("differs from the plan: {first}")),
+                _ => Failure::at(path, format_args!("inputs changed since the plan was made: {first}")),
             })?;
-            let message = format!("differs from the plan: {}", differences.join("; "));
-            return Err(Failure::at(path, message).hint(["make a new plan and convert its parts again"]));
+            let message = format!("inputs changed since the plan was made: {}", differences.join("; "));
+            return Err(Failure::at(path, message).hint(["make a new plan and convert all parts again"]));
         }
         plan.check_layout(path, self.files)?;
         Ok(planned)
@@ -95,9 +95,12 @@ impl<I: Input> Planned<'_, I> {
         let written =
             self.checked.write_part(&self.paths(), &part, self.args.force, &self.args.options, watch);
         drop(progress);
-        let written = written.map_err(|error| {
-            failed(error)
-                .hint(["repeat the call to resume the part, or use --force to start over".to_owned()])
+        let written = written.map_err(|error| match error {
+            // Another run would meet the same difference.
+            Error::OtherPlan { .. } | Error::PartsDiffer { .. } => failed(error),
+            _ => {
+                failed(error).hint(["run the command again to resume the part, or use --force to start over"])
+            }
         })?;
         let of = self.files.first().map_or_else(String::new, |(path, _)| path.display().to_string());
         ui.status(&match (written, place, self.files.first()) {

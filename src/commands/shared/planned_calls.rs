@@ -87,7 +87,7 @@ struct PlannedRunArgs {
     force: bool,
     /// Use N threads.
     ///
-    /// Default: one per core. The output does not depend on it.
+    /// Default: one per core. The output does not depend on the number of threads.
     #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
     threads: Option<std::num::NonZeroUsize>,
     /// Print only errors.
@@ -106,7 +106,8 @@ pub const fn plan<P: PlannedProgram>() -> Command {
         examples: P::EXAMPLES,
         define: |command| {
             PlanArgs::augment_args(command).after_long_help(format!(
-                "The arguments after PLAN are those of a conversion, with the name of its command if it has one.\n\n{}",
+                "The arguments after PLAN are those of a conversion without a plan, including its command if \
+                 there is one.\n\n{}",
                 P::EXAMPLES
             ))
         },
@@ -124,7 +125,7 @@ pub const fn part<P: PlannedProgram>() -> Command {
         examples: P::EXAMPLES,
         define: |command| {
             PartArgs::augment_args(command).after_long_help(format!(
-                "An interrupted part resumes when it is called again.\n\n{}",
+                "Run the same command again to resume an interrupted part.\n\n{}",
                 P::EXAMPLES
             ))
         },
@@ -166,7 +167,7 @@ fn save<P: PlannedProgram>(args: PlanArgs, ui: &Ui) -> Result<(), Failure> {
     for id in ["dry_run", "keep"] {
         if matches.try_get_one::<bool>(id).ok().flatten() == Some(&true) {
             let option = id.replace('_', "-");
-            return Err(Failure::usage(format_args!("--{option} does not go with a plan")));
+            return Err(Failure::usage(format_args!("--{option} cannot be used with a plan")));
         }
     }
     let arguments = plan_file::arguments_of(P::BINARY, verb, &matches)?;
@@ -207,8 +208,7 @@ pub fn run_as<P: PlannedProgram>(
 }
 
 fn find<P: PlannedProgram>(verb: Option<&str>) -> Result<&'static Conversion, Failure> {
-    P::CONVERSIONS
-        .iter()
-        .find(|(name, _)| *name == verb)
-        .ok_or_else(|| Failure::usage(format_args!("`{}` does not go with a plan", verb.unwrap_or_default())))
+    P::CONVERSIONS.iter().find(|(name, _)| *name == verb).ok_or_else(|| {
+        Failure::usage(format_args!("`{}` cannot be used with a plan", verb.unwrap_or_default()))
+    })
 }

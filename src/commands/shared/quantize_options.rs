@@ -39,7 +39,7 @@ use crate::{
 pub struct QuantizeOptions {
     /// Use the importance matrix in FILE.
     ///
-    /// Both the GGUF format and the older one are read.
+    /// GGUF files and the older .dat format are supported.
     #[arg(long, value_name = "FILE", help_heading = MAIN)]
     imatrix: Option<String>,
     #[command(flatten)]
@@ -62,15 +62,15 @@ struct RuleArgs {
     tensor_type: Vec<TensorType>,
     /// Limit each shard to SIZE of tensor data.
     ///
-    /// SIZE is in bytes, or has a unit: K, M, G (powers of 1000) or KiB, MiB, GiB.
+    /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAIN)]
     split_max_size: Option<u64>,
     /// Limit each shard to N tensors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     split_max_tensors: Option<u64>,
-    /// Read types of tensors from FILE.
+    /// Read tensor types from FILE.
     ///
-    /// The file holds entries REGEX=DTYPE, separated by white space.
+    /// The file contains REGEX=DTYPE entries, separated by whitespace.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     tensor_type_file: Option<PathBuf>,
     /// Set the type of output.weight.
@@ -82,7 +82,7 @@ struct RuleArgs {
     /// Do not quantize output.weight.
     #[arg(long, hide_short_help = true)]
     leave_output_tensor: bool,
-    /// Use the default type of the file type for all tensors.
+    /// Quantize all tensors to the main type of the file type.
     #[arg(long, hide_short_help = true)]
     pure: bool,
     /// Use the importance matrix only for tensors whose name contains NAME.
@@ -99,8 +99,9 @@ struct RuleArgs {
     exclude_weights: Vec<String>,
     /// Choose what to do about tensors without importance data.
     ///
-    /// Applies to types that need it. `error` (the default) fails, `ones` weights all columns equally, `neighbour` takes the data of
-    /// the nearest layer, and `raise-type` takes the next larger type that needs none.
+    /// Applies to types that need an importance matrix. `error` (the default) fails, `ones` gives all columns the same
+    /// weight, `neighbour` uses the data of the nearest layer, and `raise-type` uses the next larger type that does
+    /// not need importance data.
     #[arg(long, value_name = "POLICY", value_parser = values::missing_policy(), hide_possible_values = true, hide_short_help = true)]
     missing_imatrix: Option<MissingPolicy>,
     /// Remove these layers, for example 20,21.
@@ -121,7 +122,8 @@ struct RuleArgs {
 pub struct RecipeArgs {
     /// Reproduce the settings and types of a recipe file.
     ///
-    /// --imatrix replaces the importance matrix that the recipe names, if it was moved, or adds one if it names none.
+    /// If the recipe names an importance matrix that was moved, --imatrix gives its new path. If the recipe does not
+    /// name one, --imatrix adds one.
     #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["RuleArgs", "types"])]
     recipe: Option<PathBuf>,
     /// Write all settings and types to a recipe file (JSON).
@@ -421,7 +423,7 @@ impl Settings {
     pub fn warn_of_patterns(&self, tensors: &[TensorFacts<'_>], ui: &Ui) {
         for index in self.overrides.unmatched(tensors) {
             let pattern = self.overrides.tensor_types[index].pattern.as_str();
-            let warning = format!("--tensor-type: `{pattern}` matches no tensor");
+            let warning = format!("--tensor-type: `{pattern}` does not match any tensor");
             let near = suggest(pattern, tensors.iter().map(|tensor| tensor.name));
             ui.warning(&match &near[..] {
                 [] => warning,
@@ -446,9 +448,9 @@ impl Settings {
         let report = CoverageReport::new(importance.imatrix, tensors, files);
         let is_filtered = !(used.include_weights.is_empty() && used.exclude_weights.is_empty());
         if report.coverage.is_for_another_model() && !is_filtered {
-            let message = "the importance matrix belongs to another model: no entry matches a tensor";
-            let hint =
-                report.coverage.unused.first().map(|name| format!("it has an entry `{name}`, for example"));
+            let message =
+                "the importance matrix belongs to another model: none of its entries matches a tensor";
+            let hint = report.coverage.unused.first().map(|name| format!("one of its entries is `{name}`"));
             return Err(Failure::at(Path::new(&used.file), message).hint(hint));
         }
         let warnings = report.warnings();
@@ -482,8 +484,8 @@ impl Settings {
                     0 => String::new(),
                     n => format!(" (nor {n} more)"),
                 };
-                let message = format!("`{first}` matches no tensor of the model{more}");
-                return Err(Failure::at(path, message).hint(["was the recipe saved for this model?"]));
+                let message = format!("`{first}` does not match any tensor of the model{more}");
+                return Err(Failure::at(path, message).hint(["use a recipe that was saved for this model"]));
             }
             let mut by_rules = Vec::new();
             for name in names.iter().filter(|name| !output.dtypes.contains_key(**name)) {
@@ -495,7 +497,7 @@ impl Settings {
                         if let Some((other, _)) = others.iter().find(|(_, other)| other.dtype != first.dtype)
                         {
                             let message = format!(
-                                "tensor `{name}`: `{one}` and `{other}` match it with different types"
+                                "tensor `{name}`: `{one}` and `{other}` both match, with different types"
                             );
                             return Err(Failure::at(path, message));
                         }
@@ -504,7 +506,7 @@ impl Settings {
             }
             if let Some(first) = by_rules.first() {
                 ui.note(&format!(
-                    "{}: {} of {} tensors are not named and follow the rules of {}, for example `{first}`",
+                    "{}: {} of {} tensors are not in the recipe and get their type from {}, for example `{first}`",
                     path.display(),
                     by_rules.len(),
                     names.len(),

@@ -62,8 +62,8 @@ pub fn run(model: Model, job: QuantizeJob<'_>, mut args: RunArgs<'_>, ui: &Ui) -
         return conversion_run::run(open, recipes, &settings, &args, ui);
     }
     if args.parts.wanted != OfPlan::Everything && calibration.statistics.is_none() {
-        let message = "calibrated parts need shared statistics";
-        return Err(Failure::usage(message).hint(["pass the folder with --statistics"]));
+        let message = "a calibrated conversion in parts needs shared statistics";
+        return Err(Failure::usage(message).hint(["pass a shared folder with --statistics"]));
     }
     let outputs = (args.out, recipes.clone());
     let how = (args.force, args.call.resume);

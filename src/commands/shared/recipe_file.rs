@@ -134,7 +134,7 @@ impl RecipeFile {
             serde_json::from_str(text).map_err(|error| format!("not a recipe file: {error}"))?;
         if file.format != FORMAT || file.version != VERSION {
             let (format, version) = (&file.format, file.version);
-            return Err(format!("`{format}` {version}, expected `{FORMAT}` {VERSION}"));
+            return Err(format!("expected `{FORMAT}` version {VERSION}, found `{format}` version {version}"));
         }
         Ok(file)
     }

@@ -44,7 +44,7 @@ pub(in crate::commands) fn options(path: &Path) -> Result<String, Failure> {
 pub(in crate::commands) fn of_model(path: &Path, ui: &Ui) -> Result<Vec<u8>, Failure> {
     let bytes = bytes(path)?;
     if let Some(problem) = problem(&bytes) {
-        ui.warning(&format!("{}: {problem}; its bytes are tokenized as they are", path.display()));
+        ui.warning(&format!("{}: {problem}; the bytes are tokenized unchanged", path.display()));
     }
     Ok(bytes)
 }
@@ -63,7 +63,8 @@ fn problem(bytes: &[u8]) -> Option<String> {
     }
     // Letters of UTF-16 have a zero byte each.
     let n_zeros = bytes.iter().take(4096).filter(|byte| **byte == 0).count();
-    (n_zeros * 4 > bytes.len().min(4096)).then(|| "many zero bytes, as in UTF-16 or a binary file".to_owned())
+    (n_zeros * 4 > bytes.len().min(4096))
+        .then(|| "the file has many zero bytes and may be UTF-16 or binary".to_owned())
 }
 
 #[cfg(test)]

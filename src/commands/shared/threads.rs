@@ -7,7 +7,7 @@ use std::{num::NonZeroUsize, thread};
 /// # Errors
 /// Says what a number of threads is.
 pub(in crate::commands) fn parse_threads(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| format!("expected a number of threads, 1 or more, found `{text}`"))
+    text.parse().map_err(|_| format!("expected a number of threads of 1 or more, found `{text}`"))
 }
 
 /// The threads to start: as many as are wanted, but no more than the machine runs at once. More than that only

@@ -8,9 +8,9 @@ use super::table::table;
 /// measured model, divergence without and with an importance matrix.
 const MEASURED: &str = include_str!("types_measured.tsv");
 
-const EXPLANATION: &str = "\
-bits: bits per weight of Qwen3 14B; KL div: KL divergence from the original, in nats, without and with an importance matrix, measured
-on a GPT-2 of 11 million weights (microformer-mgm 0.5.8). Large models lose less; measure yours with `gguf-eval compare`.";
+const EXPLANATION: &str = "bits: bits per weight of Qwen3 14B. KL div, imatrix: KL divergence from the \
+    original in nats, without and with an importance matrix, measured on a GPT-2 with 11 million weights \
+    (microformer-mgm 0.5.8). Larger models lose less; measure yours with `gguf-eval compare`.";
 
 /// The examples, then every file type of the table of recipes.
 pub(in crate::commands) fn types_help(examples: &str) -> String {

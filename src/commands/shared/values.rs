@@ -63,7 +63,7 @@ pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
     }
     if name == "mxfp4" {
         return Some(
-            "use mxfp4_moe for the experts, or --tensor-type PATTERN=mxfp4 for any tensors".to_owned(),
+            "use mxfp4_moe for the experts, or --tensor-type PATTERN=mxfp4 for other tensors".to_owned(),
         );
     }
     if DType::ALL.iter().any(|dtype| dtype.name().eq_ignore_ascii_case(&name)) {
@@ -79,7 +79,7 @@ pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
         ));
     }
     let fork = FORK_TYPES.iter().find(|fork| fork.name == name)?;
-    Some(format!("{name} is a type of {}, not of llama.cpp", fork.fork))
+    Some(format!("{name} is a type of {} that llama.cpp does not have", fork.fork))
 }
 
 /// A file type that can be made of a checkpoint, by its name. Numbers are refused: in llama.cpp's programs

@@ -15,7 +15,7 @@ pub(in crate::commands) fn warn_of_difference(
 ) {
     if let Some(found) = difference(base.file().metadata(), other.file().metadata()) {
         ui.warning(&format!(
-            "{}: the tokenizer differs from that of {}, whose token IDs both models get: {found}",
+            "{}: the tokenizer differs from that of {}, which provides the token ids for both models: {found}",
             path.display(),
             base_path.display()
         ));

@@ -31,9 +31,9 @@ pub(in crate::commands) fn output_parser() -> impl TypedValueParser<Value = Path
 /// What to write instead.
 pub(in crate::commands) fn check_output_name(path: &Path) -> Result<(), String> {
     if path.as_os_str() == "-" {
-        return Err("`-`: the output is not written in order and cannot go to stdout; for a file of that \
-            name use `./-`"
-            .to_owned());
+        return Err(
+            "`-`: the output cannot be written to stdout; write `./-` for a file with that name".to_owned()
+        );
     }
     Ok(())
 }
@@ -127,9 +127,8 @@ pub(in crate::commands) fn write_and_report<I: Input>(
     written.map_err(|error| match error {
         // These errors have their own hints, or are about a run of another process.
         Error::Unfinished { .. } | Error::Busy { .. } => failed(error),
-        Error::NotResumable { .. } => {
-            failed(error).hint(["repeat the call to continue, or use --force without --resume to start over"])
-        }
+        Error::NotResumable { .. } => failed(error)
+            .hint(["run the command again to continue, or use --force without --resume to start over"]),
         error => failed(error).hint(resume_hints(&paths)),
     })?;
     loss_report::warn(&losses, ui);
@@ -153,7 +152,7 @@ pub(in crate::commands) fn say_written(files: &[(PathBuf, &PlannedFile)], ui: &U
 pub(in crate::commands) fn tell(resumed: Resumed, ui: &Ui) {
     let Resumed { done_bytes, wrong_bytes, total_bytes, .. } = resumed;
     let (done, total) = (human_bytes(done_bytes), human_bytes(total_bytes));
-    ui.note(&format!("resuming: {done} of {total} are verified"));
+    ui.note(&format!("resuming: {done} of {total} verified"));
     if wrong_bytes > 0 {
         let wrong = human_bytes(wrong_bytes);
         ui.warning(&format!("{wrong} of the earlier run failed verification and are converted again"));
@@ -167,7 +166,7 @@ pub(in crate::commands) fn warn_of_leftovers(path: &Path, ui: &Ui) {
         let age = leftover.age.map_or_else(String::new, |age| format!(", {} old", human_duration(age)));
         let remove = if leftover.path.is_dir() { "rm -r" } else { "rm" };
         ui.warning(&format!(
-            "{}: {}{age}, left by a killed run; `{remove}` removes it, unless another machine is writing it",
+            "{}: {}{age}, left by a killed run; unless another machine is writing it, remove it with `{remove}`",
             leftover.path.display(),
             human_bytes(leftover.n_bytes)
         ));

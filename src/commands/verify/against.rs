@@ -109,7 +109,7 @@ fn tensors(
             ),
             Agreement::Differs(distance) => error("differs", far(&distance)),
             Agreement::Shape { expected, found } => {
-                error("tensor_shape", format!("has the shape {found}, expected {expected}"))
+                error("tensor_shape", format!("expected shape {expected}, found {found}"))
             }
             Agreement::Missing => error("missing_tensor", "is in the source but not in the file".to_owned()),
             Agreement::Extra => error("extra_tensor", "is in the file but not in the source".to_owned()),
@@ -122,8 +122,8 @@ fn tensors(
     // One line for all: files that were made with an importance matrix have hardly a tensor that is bit for bit the same.
     if let Some((name, worst)) = near.iter().max_by(|a, b| a.1.error.total_cmp(&b.1.error)) {
         let message = format!(
-            "{} tensors are not bit-exact, but as close to the source as an encoding: `{name}` ({}) differs \
-            by {:.4} of its size, an encoding without importance by {:.4}",
+            "{} tensors are not bit-exact, but as close to the source as quantization allows: `{name}` ({}) \
+                has a relative error of {:.4}, and {:.4} when quantized without importance data",
             near.len(),
             worst.dtype,
             worst.error,
@@ -136,14 +136,13 @@ fn tensors(
         });
     }
     check.summary =
-        format!("{n_equal} bit-exact, {} close, {} made from the source", near.len(), tasks.len());
+        format!("{n_equal} bit-exact, {} close, {} derived from the source", near.len(), tasks.len());
     Ok(check)
 }
 
 fn far(distance: &Distance) -> String {
     format!(
-        "({}) differs by {:.4} of its size, an encoding by {:.4}; {} of {} rows differ, row {} most, by \
-        {:.4}",
+        "({}): relative error {:.4}, expected {:.4} for quantization; {} of {} rows differ, most in row {} ({:.4})",
         distance.dtype,
         distance.error,
         distance.own_error,
@@ -179,11 +178,12 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
             Some(found) => format!("`{key}` is {}, expected {}", short(found), short(expected)),
             // Older converters left out what llama.cpp takes for granted.
             None if arch::loader::is_default(file, key, expected) => {
-                let message = format!("`{key}` is missing; its default is the source's {}", short(expected));
+                let message =
+                    format!("missing key `{key}`; its default equals the source's {}", short(expected));
                 check.push(Finding::note("default_key", message));
                 continue;
             }
-            None => format!("`{key}` is missing, expected {}", short(expected)),
+            None => format!("missing key `{key}`, expected {}", short(expected)),
         };
         let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
         check.push(match key.as_str() {
@@ -196,7 +196,7 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
         });
     }
     for (key, value) in file.iter().filter(|(key, _)| is_compared(key) && !source.contains(key)) {
-        let message = format!("`{key}` is {} and not in the source", short(value));
+        let message = format!("`{key}` is {}, but is not in the source", short(value));
         let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
         check.push(match is_special {
             true => Finding::error("special_id", message),

@@ -19,7 +19,8 @@ use crate::{
 pub fn key_types(metadata: &Metadata) -> Vec<Finding> {
     let wrong = |(key, value): &(String, Value)| {
         let expected = gguf::specified_type(key).filter(|kind| !gguf::is_of_type(value, kind))?;
-        let message = format!("`{key}` has type {}, the specification says {expected}", type_of(value));
+        let message =
+            format!("`{key}`: expected type {expected} by the specification, found {}", type_of(value));
         Some(Finding::warning("key_type", message))
     };
     metadata.iter().filter_map(wrong).collect()
@@ -59,11 +60,11 @@ pub fn mtp_layers<'a>(metadata: &Metadata, names: impl Iterator<Item = &'a str>)
     let finding = |layer: u64| match with_tensors.contains(&layer) {
         true => {
             let message =
-                format!("`{key}` is {n_mtp}: layer {layer} is skipped, and it has no `nextn.*` tensors");
+                format!("`{key}` is {n_mtp}, so layer {layer} is skipped, but it has no `nextn.*` tensors");
             Finding::error("mtp_layer", message)
         }
         false => {
-            Finding::warning("mtp_layer", format!("`{key}` is {n_mtp}: MTP layer {layer} has no tensors"))
+            Finding::warning("mtp_layer", format!("`{key}` is {n_mtp}, but MTP layer {layer} has no tensors"))
         }
     };
     announced.filter(|layer| !with_mtp.contains(layer)).map(finding).collect()

@@ -55,7 +55,7 @@ pub fn check(metadata: &Metadata) -> Result<Check, Failure> {
         if n_without_text > 0 {
             let n_made = conversations.len() - failures.len();
             let message =
-                format!("`{key}`: {n_without_text} of {n_made} prompts do not contain the text of the user");
+                format!("`{key}`: {n_without_text} of {n_made} prompts do not contain the user message");
             check.push(match n_without_text == n_made {
                 true => Finding::error("template_without_text", message),
                 false => Finding::warning("template_without_text", message),
@@ -91,10 +91,10 @@ fn judge(key: &str, n: usize, failures: Vec<(&Conversation<'_>, ChatError)>) -> 
     match failures.first() {
         // Once is enough for what always fails.
         Some((_, error @ ChatError::Syntax(_))) => {
-            vec![Finding::error("template", format!("`{key}` does not parse: {}", problem(error)))]
+            vec![Finding::error("template", format!("`{key}` cannot be parsed: {}", problem(error)))]
         }
         Some((_, error)) if is_wrong => {
-            vec![Finding::error("template", format!("`{key}` renders no conversation: {}", problem(error)))]
+            vec![Finding::error("template", format!("`{key}` cannot be rendered: {}", problem(error)))]
         }
         _ => found.collect(),
     }
@@ -126,8 +126,8 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Failure> {
             let different = match (&ours, &theirs) {
                 (Ok(ours), Ok(theirs)) => difference(ours, theirs),
                 (Err(_), Err(_)) => None,
-                (Err(error), Ok(_)) => Some(format!("only the source renders it: {error}")),
-                (Ok(_), Err(error)) => Some(format!("only the file renders it: {error}")),
+                (Err(error), Ok(_)) => Some(format!("only the source can be rendered: {error}")),
+                (Ok(_), Err(error)) => Some(format!("only the file can be rendered: {error}")),
             };
             if let Some(different) = different {
                 n_different += 1;
@@ -135,7 +135,7 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Failure> {
             }
         }
         if !same && n_different == 0 {
-            let message = format!("`{key}` differs from the source's; all tested prompts are equal");
+            let message = format!("`{key}` differs from the source, but all tested prompts are equal");
             check.push(Finding::warning("template_text", message));
         }
     }
@@ -146,7 +146,7 @@ pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Failure> {
         ));
     }
     if n_compared == 0 && check.findings.is_empty() {
-        return Ok(check.skipped("no chat template in either"));
+        return Ok(check.skipped("neither has a chat template"));
     }
     check.summary = format!("{n_compared} prompts compared");
     Ok(check)
@@ -159,5 +159,5 @@ fn difference(ours: &str, theirs: &str) -> Option<String> {
     }
     let at = ours.chars().zip(theirs.chars()).take_while(|(a, b)| a == b).count();
     let around = |text: &str| text.chars().skip(at.saturating_sub(10)).take(40).collect::<String>();
-    Some(format!("at character {at} the file has {:?}, the source {:?}", around(ours), around(theirs)))
+    Some(format!("at character {at}, the file has {:?} and the source {:?}", around(ours), around(theirs)))
 }

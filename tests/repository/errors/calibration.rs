@@ -14,7 +14,7 @@ fn text(sandbox: &Sandbox) {
 
 pub const PART: Part = (
     "Calibrating, fitting and publishing",
-    "A text or a memory limit that is too small is reported before anything runs for long.",
+    "Texts that are too short and limits that are too low are reported before any long computation starts.",
     &[
         (
             "Calibration text that is too short",
@@ -39,21 +39,21 @@ pub const PART: Part = (
             1,
         ),
         (
-            "Budget without a text",
+            "Target size without a calibration text",
             |sandbox| model(sandbox, "f32"),
             QUANTIZE,
             &["model.gguf", "out.gguf", "q4_0", "--target-size", "1M"],
             2,
         ),
         (
-            "Budget that no types reach",
+            "Target size that is too small",
             text,
             QUANTIZE,
             &["model.gguf", "out.gguf", "q4_0", "--calibrate", "text", "--target-size", "10K", "-q"],
             1,
         ),
         (
-            "Memory that no file fits into",
+            "Memory limit that no file fits in",
             |sandbox| model(sandbox, "q8_0"),
             INSPECT,
             &["fit", "model.gguf", "--memory", "1M", "--context", "512"],

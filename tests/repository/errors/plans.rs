@@ -23,10 +23,10 @@ fn measured_part(sandbox: &Sandbox) {
 
 pub const PART: Part = (
     "Plans and parts",
-    "`part` and `assemble` compare everything with the plan. The guide `docs/guides/many-machines.md` lists actions.",
+    "`part` and `assemble` compare the inputs, options and parts with the plan. `docs/guides/many-machines.md` lists what to do for each error.",
     &[
         ("Part out of range", plan, CONVERT, &["part", "plan.json", "3/2"], 2),
-        ("Option that the plan decides", plan, CONVERT, &["part", "plan.json", "2/2", "--type", "q4_0"], 2),
+        ("Option that the plan sets", plan, CONVERT, &["part", "plan.json", "2/2", "--type", "q4_0"], 2),
         ("Invalid plan", |sandbox| write(sandbox, "plan.json", "{\"type\": \"q8_0\"}"), CONVERT, ASSEMBLE, 1),
         ("Plan of another program", plan, QUANTIZE, ASSEMBLE, 1),
         ("Missing part", plan, CONVERT, ASSEMBLE, 1),

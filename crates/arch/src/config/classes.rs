@@ -127,7 +127,7 @@ pub fn standardize(raw: &Map<String, Json>, class: &ConfigClass) -> Result<Map<S
     for (name, types, default) in class.fields.iter().copied().flatten() {
         match map.get(*name) {
             Some(value) if json_type(value) & types == 0 => {
-                return Err(format!("`{name}` has a type that transformers refuses"));
+                return Err(format!("`{name}` has a type that transformers rejects"));
             }
             Some(_) => {}
             // If several parts list a field, the first default counts, and each list of types is checked.

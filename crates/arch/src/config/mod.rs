@@ -131,7 +131,7 @@ impl Hparams {
 
     /// Notes that no defaults were filled in, and why.
     pub fn note_no_defaults(&mut self, reason: &str) {
-        self.notes.push(format!("config.json taken as it stands, without defaults: {reason}"));
+        self.notes.push(format!("config.json is used without defaults: {reason}"));
     }
 
     /// Notes what a person should know of how the config was read.
@@ -195,7 +195,7 @@ impl Hparams {
     /// [`ArchError::MissingKey`] naming the last spelling, [`ArchError::BadKey`].
     pub fn need_u64(&self, keys: &[&'static str]) -> Result<u64, ArchError> {
         match self.find(keys) {
-            Some((key, value)) => value.as_u64().ok_or_else(|| bad(key, value, "a count")),
+            Some((key, value)) => value.as_u64().ok_or_else(|| bad(key, value, "an integer of 0 or more")),
             None => Err(missing(keys.last().copied().unwrap_or_default())),
         }
     }
@@ -207,7 +207,7 @@ impl Hparams {
     /// As [`Hparams::need_u64`].
     pub fn n_layers(&self) -> Result<u64, ArchError> {
         match self.find(N_LAYERS) {
-            Some((key, value)) => value.as_u64().ok_or_else(|| bad(key, value, "a count")),
+            Some((key, value)) => value.as_u64().ok_or_else(|| bad(key, value, "an integer of 0 or more")),
             None => Err(missing("num_hidden_layers")),
         }
     }
@@ -255,7 +255,7 @@ impl Hparams {
     /// As [`Hparams::need_u64`]; [`ArchError::BadKey`] for no heads.
     pub fn head_share(&self) -> Result<u64, ArchError> {
         let (hidden, heads) = (self.need_u64(&["hidden_size"])?, self.need_u64(&["num_attention_heads"])?);
-        hidden.checked_div(heads).ok_or_else(|| bad("num_attention_heads", &0.into(), "a count above 0"))
+        hidden.checked_div(heads).ok_or_else(|| bad("num_attention_heads", &0.into(), "an integer above 0"))
     }
 
     /// `head_dim`, or a head's share of the model's width.
@@ -317,7 +317,9 @@ impl Hparams {
     ///
     /// [`ArchError::BadKey`].
     pub fn get_u64(&self, key: &str) -> Result<Option<u64>, ArchError> {
-        self.get(key).map(|value| value.as_u64().ok_or_else(|| bad(key, value, "a count"))).transpose()
+        self.get(key)
+            .map(|value| value.as_u64().ok_or_else(|| bad(key, value, "an integer of 0 or more")))
+            .transpose()
     }
 
     /// The rotary parameters: of full attention where a config gives each kind of layer its

@@ -72,7 +72,7 @@ fn standardize_one(
         _ => &[],
     };
     if let Some(key) = needed.iter().find(|key| !parameters.contains_key(**key)) {
-        return Err(format!("rotary parameters of type `{kind}` lack `{key}`"));
+        return Err(format!("missing `{key}` in rotary parameters of type `{kind}`"));
     }
     let head_dim = map.get("head_dim").and_then(Json::as_u64).unwrap_or(0);
     let partial = parameters.get("partial_rotary_factor").and_then(Json::as_f64).unwrap_or(1.0);

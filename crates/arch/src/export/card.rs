@@ -59,8 +59,8 @@ pub fn card(keys: &Metadata) -> Result<String, ExportError> {
     let title: String =
         title.chars().map(|c| if c.is_control() || "<>`[]".contains(c) { ' ' } else { c }).collect();
     Ok(format!(
-        "---\n{head}---\n\n# {}\n\nWritten back from a GGUF file. Weights that were quantized there keep the \
-         precision that they had there.\n",
+        "---\n{head}---\n\n# {}\n\nExported from a GGUF file. Weights that were quantized in that file keep \
+            their reduced precision.\n",
         title.trim()
     ))
 }

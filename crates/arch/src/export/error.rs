@@ -1,13 +1,13 @@
 //! Why a GGUF file cannot be exported to a checkpoint.
 
-use tensor::{Shape, list_names};
+use tensor::{Shape, counted, list_names};
 
 /// Why a file cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
     /// The file's architecture is not known.
-    #[error("architecture `{found}` cannot be written as a Hugging Face folder; these can: {}", known.join(", "))]
+    #[error("architecture `{found}` cannot be exported to a checkpoint folder; supported: {}", known.join(", "))]
     Architecture {
         /// `general.architecture`, or nothing.
         found: String,
@@ -15,7 +15,7 @@ pub enum ExportError {
         known: Vec<&'static str>,
     },
     /// Files of the architecture cannot be exported.
-    #[error("architecture `{found}` cannot be written as a Hugging Face folder: {reason}")]
+    #[error("architecture `{found}` cannot be exported to a checkpoint folder: {reason}")]
     NotExportable {
         /// The architecture.
         found: String,
@@ -23,31 +23,31 @@ pub enum ExportError {
         reason: &'static str,
     },
     /// The config that the file's keys make cannot be converted.
-    #[error("the file does not follow from a Hugging Face folder of its architecture: {0}")]
+    #[error("no checkpoint folder of this architecture corresponds to the file: {0}")]
     Conversion(crate::ArchError),
     /// A key that is missing, of another type, or out of range.
     #[error(transparent)]
     Key(#[from] gguf::KeyError),
     /// Something that the checkpoint's format cannot say.
-    #[error("{subject} cannot be said in a Hugging Face config of this architecture")]
+    #[error("{subject} cannot be expressed in a Hugging Face config of this architecture")]
     NotExpressible {
         /// The item, with its numbers.
         subject: String,
     },
     /// Tensors that the architecture does not have.
-    #[error("{} tensor(s) without a place in a checkpoint: {}", names.len(), list_names(names))]
+    #[error("{} that a checkpoint cannot hold: {}", counted(names.len(), "tensor"), list_names(names))]
     UnusedTensors {
         /// Their names in the file.
         names: Vec<String>,
     },
     /// Tensors that the architecture needs.
-    #[error("{} missing tensor(s): {}", names.len(), list_names(names))]
+    #[error("{}: {}", counted(names.len(), "missing tensor"), list_names(names))]
     MissingTensors {
         /// Their names as the file would spell them.
         names: Vec<String>,
     },
     /// A tensor whose shape contradicts the metadata.
-    #[error("tensor `{name}`: shape {found}, expected {expected}")]
+    #[error("tensor `{name}`: expected {expected}, found shape {found}")]
     TensorShape {
         /// Its name in the file.
         name: String,
@@ -63,7 +63,7 @@ pub enum ExportError {
         id: usize,
     },
     /// Token lists of different length, or more tokens than rows of the embedding.
-    #[error("`{key}` has {found} entries, expected {expected}")]
+    #[error("`{key}`: expected {expected}, found {found} entries")]
     TokenCount {
         /// The list.
         key: String,
@@ -73,7 +73,7 @@ pub enum ExportError {
         expected: String,
     },
     /// A kind of tokenizer, or a pre-tokenizer, that cannot be exported.
-    #[error("{subject} `{found}` cannot be written as tokenizer.json; known: {}", known.join(", "))]
+    #[error("{subject} `{found}` cannot be written as tokenizer.json; supported: {}", known.join(", "))]
     Tokenizer {
         /// `tokenizer` or `pre-tokenizer`.
         subject: &'static str,

@@ -172,7 +172,7 @@ fn compare(file: &ArchFile<'_>, made: &Metadata, understood: &[&str]) -> Result<
                 return Err(ExportError::NotExpressible { subject });
             }
             None => {
-                notes.push(format!("metadata key `{key}` has no counterpart in a config and is left out"));
+                notes.push(format!("metadata key `{key}` has no counterpart in a config and is omitted"));
             }
         }
     }

@@ -106,15 +106,15 @@ fn merges(tokens: &Tokens, scores: &[f32]) -> Vec<Json> {
 /// # Errors
 /// A line that says why SentencePiece would not load such a model.
 pub fn model(tokens: &Tokens, scores: &[f32], unigram: Option<&Normalization>) -> Result<Vec<u8>, String> {
-    let unknown = unknown(tokens).ok_or("no token stands for the unknown")?;
+    let unknown = unknown(tokens).ok_or("missing unknown token")?;
     if let Some(id) = tokens.texts.iter().position(String::is_empty) {
         return Err(format!("token {id} is empty"));
     }
     if let Some(id) = (0..tokens.texts.len()).find(|id| tokens.ids.get(&tokens.texts[*id]) != Some(id)) {
-        return Err(format!("token {id} has the text of another"));
+        return Err(format!("duplicate text of token {id}"));
     }
     if tokens.kinds.iter().filter(|kind| **kind == TokenType::Unknown).count() > 1 {
-        return Err("more than one token stands for the unknown".to_owned());
+        return Err("several unknown tokens".to_owned());
     }
     let has_bytes = (0..=u8::MAX).all(|byte| {
         tokens.ids.get(&format!("<0x{byte:02X}>")).is_some_and(|id| tokens.kinds[*id] == TokenType::Byte)

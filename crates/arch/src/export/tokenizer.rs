@@ -83,7 +83,7 @@ pub fn files(
             ));
             match spm::model(&tokens, &scores, Some(&normalization)) {
                 Ok(bytes) => files.push(("spiece.model".to_owned(), bytes)),
-                Err(error) => checkpoint.notes.push(format!("spiece.model is left out: {error}")),
+                Err(error) => checkpoint.notes.push(format!("spiece.model is not written: {error}")),
             }
         }
         Some(pre) => {
@@ -98,7 +98,7 @@ pub fn files(
                     files.push(("tokenizer.model".to_owned(), bytes));
                     spm::keep_unknown_type(&tokens, &mut config);
                 }
-                Err(error) => checkpoint.notes.push(format!("tokenizer.model is left out: {error}")),
+                Err(error) => checkpoint.notes.push(format!("tokenizer.model is not written: {error}")),
             }
         }
     }

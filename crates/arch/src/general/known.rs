@@ -91,9 +91,9 @@ impl General {
             let Some(value) = value else { continue };
             match text(&value) {
                 Some(text) => keys.set_text(format!("general.{key}"), &text),
-                None => {
-                    keys.notes.push(format!("`{key}` of the model card is neither text nor a list of texts"))
-                }
+                None => keys
+                    .notes
+                    .push(format!("`{key}` of the model card: expected a string or a list of strings")),
             }
         }
         for (group, origins) in [("base_model", self.base_models.take()), ("dataset", self.datasets.take())] {

@@ -110,15 +110,15 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n_more = match self {
             Refusal::MissingKey { key } => {
-                write!(f, "metadata key `{key}` is missing")?;
+                write!(f, "missing metadata key `{key}`")?;
                 0
             }
             Refusal::KeyType { key, expected, found } => {
-                write!(f, "metadata key `{key}` has type {found}, expected {expected}")?;
+                write!(f, "metadata key `{key}`: expected type {expected}, found {found}")?;
                 0
             }
             Refusal::KeyLength { key, expected, found } => {
-                write!(f, "metadata key `{key}` has {found} elements, expected {expected}")?;
+                write!(f, "metadata key `{key}`: expected {expected} elements, found {found}")?;
                 0
             }
             Refusal::KeyValues { keys } => {
@@ -126,11 +126,11 @@ impl fmt::Display for Refusal {
                 0
             }
             Refusal::MissingTensor { name, n_more } => {
-                write!(f, "tensor `{name}` is missing")?;
+                write!(f, "missing tensor `{name}`")?;
                 *n_more
             }
             Refusal::TensorShape { name, expected, found, n_more } => {
-                write!(f, "tensor `{name}` has shape {:?}, expected {expected:?}", found.dims())?;
+                write!(f, "tensor `{name}`: expected shape {expected:?}, found {:?}", found.dims())?;
                 *n_more
             }
             Refusal::ExtraTensor { name, n_more } => {

@@ -108,7 +108,7 @@ pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let n_types = hparams.get("type_vocab_size").and_then(Json::as_u64).unwrap_or(0);
     if is_classifier(hparams) && n_types > 1 {
         keys.notes.push(
-            "llama.cpp gives every token the type 0: scores of pairs of texts may differ from transformers"
+            "llama.cpp uses token type 0 for all tokens: scores of text pairs may differ from transformers"
                 .to_owned(),
         );
     }

@@ -23,7 +23,7 @@ pub const CHAMELEON: Arch = Arch {
         Ok(())
     },
     drops: |_, name| name.starts_with("model.vqmodel").then_some("part of an image, sound or speech model"),
-    export: Export::NotExportable("norms of all heads but the first are lost"),
+    export: Export::NotExportable("norms of all heads except the first are not stored"),
     ..DECODER
 };
 

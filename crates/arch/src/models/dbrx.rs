@@ -116,7 +116,7 @@ fn value<'a>(hparams: &'a Hparams, object: &str, key: &str) -> Result<&'a Json, 
 /// A count of a nested object.
 fn inner(hparams: &Hparams, object: &str, key: &str) -> Result<u64, ArchError> {
     let value = value(hparams, object, key)?;
-    value.as_u64().ok_or_else(|| bad(&format!("{object}.{key}"), value, "a count"))
+    value.as_u64().ok_or_else(|| bad(&format!("{object}.{key}"), value, "an integer of 0 or more"))
 }
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {

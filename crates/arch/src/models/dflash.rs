@@ -45,7 +45,7 @@ pub const DFLASH: Arch = Arch {
     keys,
     vocab: Route::SentencePieceOrGpt2,
     draft: Some(Draft { route_of_target: true, mask: |hparams| inner(hparams, "mask_token_id")?.as_u64() }),
-    export: Export::NotExportable("a draft is a part of another model"),
+    export: Export::NotExportable("a draft model is part of another model"),
     ..qwen3::QWEN3
 };
 

@@ -35,8 +35,8 @@ pub const DISTILBERT: Arch = Arch {
         bert::drops(&name).or(is_head.then_some("part of what the model was trained with"))
     },
     caveats: |hparams| {
-        let caveat = "the head of DistilBERT computes ReLU, but llama.cpp computes tanh for `bert`: scores will differ from \
-                      transformers";
+        let caveat = "the head of DistilBERT uses ReLU, but llama.cpp uses tanh for `bert`: scores will \
+            differ from transformers";
         if bert::is_classifier(hparams) { vec![caveat.to_owned()] } else { Vec::new() }
     },
     rename: |hparams, name| bert::rename(hparams, name, "distilbert."),

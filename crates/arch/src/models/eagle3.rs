@@ -54,7 +54,7 @@ pub const EAGLE3: Arch = Arch {
     },
     keys,
     draft: Some(Draft { route_of_target: false, mask: |_| None }),
-    export: Export::NotExportable("a draft is a part of another model"),
+    export: Export::NotExportable("a draft model is part of another model"),
     ..LLAMA
 };
 

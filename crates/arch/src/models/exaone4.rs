@@ -46,7 +46,7 @@ pub const EXAONE4_5: Arch = Arch {
     drops: |hparams, name| {
         let is_announced = hparams.derived.trunk_layers.is_some();
         (name.starts_with("mtp.") && !is_announced)
-            .then_some("the config announces no multi-token prediction")
+            .then_some("config.json does not specify multi-token prediction")
     },
     rename: |hparams, name| qwen3next::rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
     export_name: |hparams, _, name| qwen3next::export_name(hparams, name),

@@ -115,7 +115,7 @@ fn full_layer_value(hparams: &Hparams, global: &'static str, name: &str) -> Resu
         let is_full = layer.parse().is_ok_and(|bid| !is_sliding(hparams, bid));
         overrides.get(name).filter(|_| is_full)
     });
-    let count = |value: &Json| value.as_u64().ok_or_else(|| bad(name, value, "a count"));
+    let count = |value: &Json| value.as_u64().ok_or_else(|| bad(name, value, "an integer of 0 or more"));
     full.map(count).transpose()
 }
 

@@ -23,7 +23,7 @@ pub const GEMMA4_ASSISTANT: Arch = Arch {
         keys.set_derived("nextn_predict_layers", "num_hidden_layers", hparams.n_layers()?)
     },
     drops: |_, name| name.contains("masked_embedding").then_some("llama.cpp chooses among all tokens"),
-    export: Export::NotExportable("a draft is a part of another model"),
+    export: Export::NotExportable("a draft model is part of another model"),
     ..GEMMA4
 };
 

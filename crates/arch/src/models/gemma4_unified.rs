@@ -24,7 +24,7 @@ pub const GEMMA4_UNIFIED: Arch = Arch {
         keys.set("tokenizer.ggml.suppress_tokens", Value::Array(Array::I32(ids)));
         Ok(())
     },
-    export: Export::NotExportable("its text part is exported as that of `gemma4`, which is the same"),
+    export: Export::NotExportable("its text model is exported as `gemma4`, which is identical"),
     ..GEMMA4
 };
 

@@ -40,7 +40,7 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
     ],
     drops: |hparams, name| match name.split_once("_Dense.") {
         Some(_) if !hparams.derived.dense_modules => {
-            Some("matrices after the model are left out unless requested")
+            Some("dense layers after the model are omitted unless requested")
         }
         Some((_, rest)) if rest != "linear.weight" => Some("llama.cpp adds no bias to their outputs"),
         _ => None,

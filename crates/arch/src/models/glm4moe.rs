@@ -72,9 +72,7 @@ pub const PREDICTED_LAYERS: Predicted = Predicted {
 pub fn without_predicted(hparams: Hparams, key: &'static str, predicted: u64) -> Hparams {
     let mut hparams = hparams.without(key);
     if predicted > 0 {
-        hparams.note(format!(
-            "the config announces {predicted} layer(s) that predict more than the next token; the checkpoint has none"
-        ));
+        hparams.note(format!("config.json specifies MTP layers ({predicted}), but the checkpoint has none"));
     }
     hparams
 }

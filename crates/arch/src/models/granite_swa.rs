@@ -100,7 +100,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let bases = hparams.get("layer_rope_theta").and_then(Json::as_array);
     if bases.is_some_and(|bases| bases.windows(2).any(|pair| pair[0] != pair[1])) {
         keys.notes
-            .push("`layer_rope_theta` differs between layers, which has no key, as in the reference".into());
+            .push("`layer_rope_theta` differs between layers, but no metadata key can store this".into());
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ pub const GRANITE_SWITCH: Arch = Arch {
         Ok(hparams.with("num_hidden_layers", own.into()))
     },
     vocab: Route::Llama,
-    export: Export::NotExportable("it has adapters inside"),
+    export: Export::NotExportable("it contains adapters"),
     ..GRANITE
 };
 

@@ -21,7 +21,7 @@ pub const HRM_TEXT: Arch = Arch {
     rename,
     export_name,
     prepare,
-    export: Export::NotExportable("its count of layers stands for runs of them"),
+    export: Export::NotExportable("its layer count is the number of layer groups"),
     ..DECODER
 };
 

@@ -45,7 +45,7 @@ fn part(hparams: &Hparams, part: usize) -> Result<RowMap, ArchError> {
     let (heads, kv_heads, head_dim) = (hparams.n_heads()?, hparams.n_kv_heads()?, hparams.head_share()?);
     let per_group = heads
         .checked_div(kv_heads)
-        .ok_or_else(|| bad("num_key_value_heads", &0.into(), "a count above 0"))?;
+        .ok_or_else(|| bad("num_key_value_heads", &0.into(), "an integer above 0"))?;
     let rows = |heads: u64| heads.saturating_mul(head_dim);
     // wqkv of one key head, with g = heads / kv_heads queries of d rows:  [q_1 .. q_g | k | v], (g + 2) d rows.
     let group = rows(per_group.saturating_add(2));

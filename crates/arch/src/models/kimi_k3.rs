@@ -40,7 +40,7 @@ pub const KIMI_K3: Arch = Arch {
             .then_some("part of an image, sound or speech model")
     },
     vocab: Route::KimiK3,
-    export: Export::NotExportable("factors of its residuals are multiplied"),
+    export: Export::NotExportable("residual factors are folded into the weights"),
     ..DECODER
 };
 

@@ -104,7 +104,7 @@ fn heads(hparams: &Hparams) -> Result<Vec<i32>, ArchError> {
     };
     match heads.as_array() {
         Some(list) if list.len() as u64 == n_layers => list.iter().map(|heads| to_i32(KEY, heads)).collect(),
-        _ => Err(bad(KEY, heads, "a count for each layer")),
+        _ => Err(bad(KEY, heads, "an integer for each layer")),
     }
 }
 

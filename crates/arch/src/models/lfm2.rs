@@ -149,6 +149,6 @@ fn forward_length(hparams: &Hparams) -> Result<u64, ArchError> {
         length = (factor * length as f64) as u64;
     }
     let multiple = hparams.need_u64(&["block_multiple_of"])?;
-    let none = || bad("block_multiple_of", &multiple.into(), "a count above 0");
+    let none = || bad("block_multiple_of", &multiple.into(), "an integer above 0");
     length.checked_next_multiple_of(multiple).ok_or_else(none)
 }

@@ -25,7 +25,7 @@ pub const LFM2_EMBED: Arch = Arch {
     },
     drops: |_, name| {
         let is_rest = name.contains("_Dense.") && name != "1_Dense.linear.weight";
-        is_rest.then_some("llama.cpp supports one matrix after the model, without a bias")
+        is_rest.then_some("llama.cpp supports only one dense layer after the model, without a bias")
     },
     export: Export::NotExportable("the matrix after the model needs a separate folder"),
     ..LFM2

@@ -83,7 +83,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             let width = hparams.need_u64(&["hidden_size", "d_model"])?;
             // The whole head is rotated: d_model / n_heads.
             let share = width.checked_div(heads(hparams)?);
-            share.ok_or_else(|| bad("n_heads", &0.into(), "a count above 0"))?
+            share.ok_or_else(|| bad("n_heads", &0.into(), "an integer above 0"))?
         }
     };
     keys.set_derived("rope.dimension_count", "d_model", rotated)?;

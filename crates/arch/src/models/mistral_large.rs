@@ -26,9 +26,7 @@ pub const MISTRAL_MOE_PARAMS: Arch = Arch {
     prepare,
     keys,
     vocab: Route::Mistral,
-    export: Export::NotExportable(
-        "files are exported to Hugging Face's layout, as the architecture `deepseek2`",
-    ),
+    export: Export::NotExportable("exported in the Hugging Face layout, as architecture `deepseek2`"),
     ..DEEPSEEK2
 };
 

@@ -21,7 +21,7 @@ pub const MUSE_GLIMMER: Arch = Arch {
     // Full layers are not rotated.
     harmless: &["hidden_activation=silu", "layer_rope_theta"],
     vocab: Route::MuseGlimmer,
-    export: Export::NotExportable("the factor of its queries is in no key"),
+    export: Export::NotExportable("the query factor is not stored in a key"),
     ..DECODER
 };
 

@@ -29,7 +29,7 @@ pub const MISTRAL_PARAMS: Arch = Arch {
     keys: mistral_keys,
     drops,
     vocab: Route::Mistral,
-    export: Export::NotExportable("files are exported to Hugging Face's layout, as the architecture `llama`"),
+    export: Export::NotExportable("exported in the Hugging Face layout, as architecture `llama`"),
     ..LLAMA
 };
 
@@ -103,7 +103,7 @@ fn mistral_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let head_dim = match hparams.get_u64("head_dim")? {
         Some(dim) => dim,
         None => share(hparams.need_u64(&["dim"])?, hparams.n_heads()?)
-            .ok_or_else(|| bad("n_heads", &0.into(), "a count above 0"))?,
+            .ok_or_else(|| bad("n_heads", &0.into(), "an integer above 0"))?,
     };
     keys.set_derived("rope.dimension_count", "head_dim", head_dim)?;
     scaling_keys(hparams, keys)
@@ -144,7 +144,7 @@ fn meta_config(params: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Arc
     let rows = |name: &str| shape(name).map(|shape| shape.n_rows());
     // The first Mixtral has the keys of transformers.
     let (dim, n_heads) = (params.need_u64(&["hidden_size", "dim"])?, params.n_heads()?);
-    let head_dim = dim.checked_div(n_heads).ok_or_else(|| bad("n_heads", &0.into(), "a count above 0"))?;
+    let head_dim = dim.checked_div(n_heads).ok_or_else(|| bad("n_heads", &0.into(), "an integer above 0"))?;
     let n_kv_heads =
         params.get_u64("n_kv_heads")?.or(params.get_u64("num_key_value_heads")?).unwrap_or(n_heads);
     // Split over more parts than heads, they would have to be repeated, in an unspecified way.
@@ -208,7 +208,7 @@ fn meta_config(params: Hparams, tensors: &[SourceTensor]) -> Result<Hparams, Arc
     }
     let mut hparams = Hparams::load(&config, Some(class))?;
     hparams.note(format!(
-        "params.json states no context length: {length} tokens are written, as models with these parameters have"
+        "missing context length in params.json; using {length} tokens, as in models with these parameters"
     ));
     Ok(hparams)
 }

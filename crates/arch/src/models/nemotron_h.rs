@@ -88,9 +88,7 @@ pub const NEMOTRON_H_PUZZLE: Arch = Arch {
     rename: |_, name| backbone(name),
     export_name: |_, _, _| None,
     prepare: |hparams, tensors| count_layers(hparams.without(PREDICTED), tensors),
-    drops: |_, name| {
-        name.starts_with("mtp.").then_some("the prediction of this variant is laid out in its own way")
-    },
+    drops: |_, name| name.starts_with("mtp.").then_some("MTP layers of this variant have a different layout"),
     from_file: puzzle_from_file,
     ..NEMOTRON_H_MOE
 };

@@ -31,7 +31,7 @@ pub const NOMIC_BERT_MOE: Arch = Arch {
         let bias = name.contains("mlp.experts.bias");
         bias.then_some(drops::NO_BIAS).or_else(|| (NOMIC_BERT.drops)(hparams, name))
     },
-    export: Export::NotExportable("the bias of its experts is lost"),
+    export: Export::NotExportable("the bias of its experts is not stored"),
     ..NOMIC_BERT
 };
 

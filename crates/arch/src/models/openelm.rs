@@ -70,7 +70,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     let width = hparams.need_f64("model_dim")?;
     let divisor = hparams.need_u64(&["ffn_dim_divisor"])?;
     if divisor == 0 {
-        return Err(bad("ffn_dim_divisor", &0.into(), "a count above 0"));
+        return Err(bad("ffn_dim_divisor", &0.into(), "an integer above 0"));
     }
     let name = "ffn_multipliers";
     let rows = |multiplier: &Json| {

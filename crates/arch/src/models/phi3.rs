@@ -73,7 +73,7 @@ fn config(map: &mut Map<String, Json>) -> Result<(), String> {
                 scaling.insert("rope_type".into(), "longrope".into());
                 scaling.insert("original_max_position_embeddings".into(), length.clone());
             }
-            kind => return Err(format!("rotary scaling of type `{kind}` is refused by this class")),
+            kind => return Err(format!("this class does not support rotary scaling of type `{kind}`")),
         }
     }
     adjust::partial_rotary(map, 1.0);

@@ -44,7 +44,7 @@ pub const QWEN3_RERANKER: Arch = Arch {
     },
     rename: tied,
     answers: Some(["yes", "no"]),
-    export: Export::NotExportable("a reranker's output is two rows of what the checkpoint has"),
+    export: Export::NotExportable("the output of a reranker has only two rows of the checkpoint's matrix"),
     ..QWEN3
 };
 
@@ -80,9 +80,10 @@ pub fn answer_keys(keys: &mut Keys) {
 }
 
 /// `Qwen3Model.set_gguf_parameters` in `conversion/qwen.py`.
-const TEMPLATE: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the \
-    Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given \
-    a web search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: \
+const TEMPLATE: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the \
+    Query and the Instruct provided. Note that the answer can only be \"yes\" or \
+    \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, retrieve relevant passages \
+    that answer the query\n<Query>: {query}\n<Document>: \
     {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
 /// A reranker has the class, config and tensors of a model that generates; its name, a title of its README or the head of

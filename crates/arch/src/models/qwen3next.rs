@@ -103,7 +103,7 @@ fn head_rows(hparams: &Hparams) -> Result<[u64; 2], ArchError> {
     let key_heads = hparams.need_u64(&["linear_num_key_heads"])?;
     let value_heads = hparams.need_u64(&["linear_num_value_heads"])?;
     let share = value_heads.checked_div(key_heads);
-    let share = share.ok_or_else(|| bad("linear_num_key_heads", &0.into(), "a count above 0"))?;
+    let share = share.ok_or_else(|| bad("linear_num_key_heads", &0.into(), "an integer above 0"))?;
     let values = hparams.need_u64(&["linear_value_head_dim"])?;
     Ok([hparams.need_u64(&["linear_key_head_dim"])?, share.saturating_mul(values)])
 }

@@ -63,8 +63,8 @@ pub const QWEN3VLMOE: Arch = Arch {
         qwen2moe::keys(hparams, keys)?;
         if let Some((width, n_ff)) = sizes(hparams).filter(|sizes| is_square(*sizes)) {
             keys.notes.push(format!(
-                "experts of {width} x {n_ff} look alike as (experts, in, out) and (experts, out, in): taken for the first, which is \
-                 how the Hub's files hold them"
+                "the layout of the experts is ambiguous at {width} x {n_ff}: using (experts, in, out), as in \
+                    the checkpoints on the Hub"
             ));
         }
         deepstack_key(hparams, keys)

@@ -49,7 +49,7 @@ pub const QWEN4EXP: Arch = Arch {
         Some(format!("model.ngram_embedding.{shard}"))
     },
     prepare,
-    export: Export::NotExportable("constants of its embeddings are in no tensor of the file"),
+    export: Export::NotExportable("constants of its embeddings are not stored"),
     built_in: &[NORMALIZES_EXPERTS],
     ..DECODER
 };
@@ -198,7 +198,8 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     ] {
         let numbers = hparams.get(name).and_then(Json::as_array);
         let numbers = numbers.ok_or_else(|| ArchError::MissingTensors { names: vec![name.to_owned()] })?;
-        let whole = |number: &Json| number.as_u64().ok_or_else(|| bad(name, number, "a count"));
+        let whole =
+            |number: &Json| number.as_u64().ok_or_else(|| bad(name, number, "an integer of 0 or more"));
         let numbers = numbers.iter().map(whole).collect::<Result<Vec<u64>, _>>()?;
         keys.set_prefixed(key, Value::Array(Array::U64(numbers)));
     }

@@ -23,7 +23,7 @@ pub const ROBERTA: Arch = Arch {
     drops: |hparams, name| bert::drops(&bert::rename(hparams, name, "roberta.").unwrap_or_default()),
     rename: |hparams, name| bert::rename(hparams, name, "roberta."),
     vocab: Route::Roberta,
-    export: Export::NotExportable("rows of its positions that no text uses are not in the file"),
+    export: Export::NotExportable("unused position embeddings are not in the file"),
     ..bert::BERT
 };
 

@@ -195,8 +195,9 @@ fn hybrid_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         Ok::<_, ArchError>(hparams.get_u64(key)?.unwrap_or(if large { large_rank } else { rank }))
     };
     let heads = hparams.need_u64(&["num_attention_heads"])?;
-    let head =
-        width.checked_div(heads).ok_or_else(|| bad("num_attention_heads", &0.into(), "a count above 0"))?;
+    let head = width
+        .checked_div(heads)
+        .ok_or_else(|| bad("num_attention_heads", &0.into(), "an integer above 0"))?;
     endless(keys)?;
     keys.set_derived("embedding_length", "hidden_size", width)?;
     keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;

@@ -44,7 +44,7 @@ pub const ARWKV7: Arch = Arch {
 };
 
 /// The authors' names, and those of flash-linear-attention.
-const TWO_SPELLINGS: &str = "its checkpoints have two families of names, which the file does not tell apart";
+const TWO_SPELLINGS: &str = "checkpoints have two naming schemes, which the file does not distinguish";
 
 /// `Rwkv7Model.filter_tensors`, and the endings of low-rank factors.
 fn rename(_: &Hparams, name: &str) -> Option<String> {
@@ -223,7 +223,9 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
         ("attention.gate_lora_rank", ["lora_rank_gate", "gate_low_rank_dim"], 0.8, 0.6),
     ] {
         let count = match hparams.find(&stated) {
-            Some((name, value)) => value.as_u64().ok_or_else(|| bad(name, value, "a count"))?,
+            Some((name, value)) => {
+                value.as_u64().ok_or_else(|| bad(name, value, "an integer of 0 or more"))?
+            }
             None => rank(width, exponent, factor),
         };
         keys.set_derived(key, stated[1], count)?;

@@ -22,7 +22,7 @@ pub const WAVTOKENIZER: Arch = Arch {
         is_training.iter().any(|end| name.ends_with(end)).then_some("a sum of the training")
     },
     vocab: Route::None,
-    export: Export::NotExportable("nothing reads a checkpoint of this form"),
+    export: Export::NotExportable("no program reads such a checkpoint"),
     ..DECODER
 };
 

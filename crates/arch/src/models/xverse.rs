@@ -17,7 +17,7 @@ pub const XVERSE: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::GATED_MLP],
     keys: baichuan::keys,
     vocab: Route::Xverse,
-    export: Export::NotExportable("its tokenizer has no scores in the file"),
+    export: Export::NotExportable("tokenizer scores are not stored"),
     harmless: &["hidden_act=silu"],
     ..DECODER
 };

@@ -171,7 +171,7 @@ fn keys(towers: &Towers, keys: &mut Keys, kind: &str, most_tiles: u64) -> Result
     let length = towers.preprocessor.get_f64("image_seq_length")?.unwrap_or(256.0);
     let patches = vision.need_u64(&["image_size"])?.checked_div(vision.need_u64(&["patch_size"])?);
     let scale = patches.and_then(|patches| patches.checked_div(length.sqrt() as u64));
-    let scale = scale.ok_or_else(|| bad("image_seq_length", &length.into(), "a count above 0"))?;
+    let scale = scale.ok_or_else(|| bad("image_seq_length", &length.into(), "an integer above 0"))?;
     // llama.cpp's default is 4.
     if scale > 0 && scale != 4 {
         keys.set_derived("vision.projector.scale_factor", "", scale)?;

@@ -275,7 +275,10 @@ impl Context<'_> {
         };
         let n_rows = out.row_view().n_rows;
         if n_head.checked_mul(2).is_none_or(|halves| halves == 0 || !n_rows.is_multiple_of(halves)) {
-            return Err(wrong(format!("rows in {n_head} heads of two halves")));
+            return Err(wrong(format!(
+                "a number of rows divisible by {} ({n_head} heads with two halves each)",
+                n_head * 2
+            )));
         }
         Ok(out)
     }

@@ -148,7 +148,7 @@ pub fn adapt(
         return Err(ArchError::NotInBase { names: unused });
     }
     if placed.is_empty() && !left_out.is_empty() {
-        let reason = "part of a vision or audio tower, for which an adapter file has no place";
+        let reason = "part of a vision or audio tower, which an adapter file cannot hold";
         return Err(ArchError::AdapterTarget { name: left_out.swap_remove(0), reason });
     }
     let alpha = file_alpha(&placed, scale.alpha);
@@ -308,7 +308,7 @@ fn pair(
             | RowRule::Columns(_)
     );
     if !is_plain || rule.shape.is_some() {
-        return refuse("the rows of the matrix are in another order in the file than in the checkpoint");
+        return refuse("the matrix has a different row order in GGUF files");
     }
     let name = rules::fill(rule.gguf, found.bid, found.xid) + found.suffix;
     let plain = |half: &SourceTensor| (half.shape, rows(&[half], ElementMap::Identity));
@@ -329,7 +329,7 @@ fn pair(
         }
         // The rows are found by the tokenizer, and runtimes apply no pair to such an output.
         RowRule::Part(part) if matches!(part(context.hparams, &both.b.shape), Ok(RowMap::Pick { .. })) => {
-            return refuse("the file holds two rows of the matrix only");
+            return refuse("the file contains only two rows of the matrix");
         }
         // PEFT has the outputs of a transposed matrix as rows of B.
         RowRule::Columns(map) => {
@@ -341,7 +341,7 @@ fn pair(
     };
     if let Data::Rows { element, .. } | Data::Columns { element, .. } = &mut b.1 {
         let Some(composed) = scaled(*element, factor) else {
-            return refuse("the values of the matrix are changed on the way into the file");
+            return refuse("the values of the matrix differ in GGUF files");
         };
         *element = composed;
     }

@@ -36,18 +36,14 @@ pub fn warnings(
         }
     }
     let warning = |(reason, names): (&str, Vec<&str>)| {
-        let (count, list) = (names.len(), list_names(&names));
+        let list = list_names(&names);
         match reason {
             TIED => format!(
-                "{list} differs from the embedding and is left out: the file has no separate output matrix, so predictions \
-                 will differ from transformers"
+                "{list} differs from the embedding and is omitted: this architecture has no separate output \
+                    matrix, so predictions will differ from transformers"
             ),
-            NO_BIAS => {
-                format!("{count} bias(es) that are not zero are left out, results will differ: {list}")
-            }
-            _ => format!(
-                "{count} tensor(s) of the head are left out, scores will differ from transformers: {list}"
-            ),
+            NO_BIAS => format!("non-zero biases are omitted, so results will differ: {list}"),
+            _ => format!("tensors of the head are omitted, so scores will differ from transformers: {list}"),
         }
     };
     lost.into_iter().map(warning).collect()

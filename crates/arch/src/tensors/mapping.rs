@@ -186,8 +186,8 @@ impl<'a> Pass<'a, '_> {
             }
             let is_first = matches!(found.rule.rows, RowRule::First);
             let name = rules::fill(found.rule.gguf, found.bid, found.xid) + found.suffix;
-            let repeated = (is_first && self.outputs.contains_key(&name))
-                .then_some("the same once more under another name");
+            let repeated =
+                (is_first && self.outputs.contains_key(&name)).then_some("duplicate under another name");
             if let Some(reason) = repeated.or_else(|| self.same_as_twin(found, source)) {
                 self.dropped.push(Dropped { name: source.name.clone(), reason });
                 continue;

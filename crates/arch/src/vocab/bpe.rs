@@ -102,7 +102,7 @@ pub(super) fn write_keys(
     let n_tokens = writer.set_tokens(table);
     let merges = merges(writer, std::mem::take(&mut hf.model.merges.0));
     if merges.is_empty() {
-        writer.note(format!("`{}` has no merges: every text falls apart into bytes", hf.file));
+        writer.note(format!("`{}` has no merges: all text is split into bytes", hf.file));
     }
     writer.set(keys::MERGES, Array::String(merges.into()));
     // vocab.json and merges.txt know of no special tokens; the reference then looks at the configs alone.
@@ -116,7 +116,7 @@ pub(super) fn write_keys(
         match added.by_id.iter().find(|(_, token)| token.content == text) {
             Some((id, _)) => options.defaults.push((name, *id)),
             None => writer.note(format!(
-                "`{}` has no added token `{text}`, which this architecture takes for `{name}`",
+                "`{}`: missing added token `{text}`, which this architecture uses as `{name}`",
                 hf.file
             )),
         }
@@ -131,7 +131,7 @@ pub(super) fn ids_of(hf: &HfTokenizer) -> Result<Ids<'_>, VocabError> {
     let mut by_id: Vec<(u32, &str)> = Vec::with_capacity(vocab.len());
     for (text, id) in vocab {
         if ids.insert(text, *id).is_some() {
-            return Err(malformed(hf.file, &format!("token `{text}` is listed twice")));
+            return Err(malformed(hf.file, &format!("duplicate token `{text}`")));
         }
         by_id.push((*id, text));
     }
@@ -193,7 +193,7 @@ fn tokens(
     for id in added.only_named.iter().copied().filter(|id| u64::from(*id) >= vocab_size).collect::<Vec<_>>() {
         if let Some(token) = added.by_id.remove(&id) {
             writer.note(format!(
-                "special token `{}` is in no vocabulary file and has no room: left out",
+                "special token `{}` is not in the vocabulary and has no free id: omitted",
                 token.content
             ));
         }
@@ -230,7 +230,7 @@ fn tokens(
     let holes = slots[..last].iter().filter(|slot| slot.is_none()).count();
     if holes > 0 {
         writer.note(format!(
-            "{holes} ids below {last} have no token in `{}`; unused tokens `[PAD...]` stand there",
+            "{holes} ids below {last} have no token in `{}`; unused tokens `[PAD...]` are added for them",
             hf.file
         ));
     }
@@ -294,7 +294,7 @@ pub(super) fn merges(writer: &mut TokenizerWriter<'_>, pairs: Vec<(String, Strin
         })
         .collect();
     if with_spaces > 0 {
-        writer.note(format!("{with_spaces} merges hold spaces, which are written as `{SPACE}`"));
+        writer.note(format!("{with_spaces} merges contain spaces, which are written as `{SPACE}`"));
     }
     merges
 }

@@ -24,7 +24,7 @@ pub(super) fn model_and_json(writer: &mut TokenizerWriter<'_>, model: &SpmModel<
         // The code that needs this file reports its errors.
         Err(_) => return,
     };
-    let reason = "`tokenizer.model` is taken: it has the scores, and the reference takes it";
+    let reason = "using `tokenizer.model`, which has the scores";
     // Added tokens after the pieces in tokenizer.json are counted, not compared.
     let (mut differing, mut first, mut more) = (0usize, None, 0usize);
     for (text, id) in &file.model.vocab.0 {
@@ -39,13 +39,14 @@ pub(super) fn model_and_json(writer: &mut TokenizerWriter<'_>, model: &SpmModel<
     }
     if let Some((id, piece, text)) = first {
         writer.note(format!(
-            "`tokenizer.model` and `tokenizer.json` disagree on {differing} tokens: id {id} is `{piece}` and `{text}`; {reason}"
+            "`tokenizer.model` and `tokenizer.json` disagree on {differing} tokens: id {id} is `{piece}` and \
+                `{text}`; {reason}"
         ));
     }
     let listed = file.model.vocab.0.len();
     if listed > 0 && (more > 0 || listed < model.pieces.len()) {
         writer.note(format!(
-            "`tokenizer.model` has {} tokens, `tokenizer.json` {listed}; {reason}",
+            "`tokenizer.model` has {} tokens, but `tokenizer.json` has {listed}; {reason}",
             model.pieces.len()
         ));
     }

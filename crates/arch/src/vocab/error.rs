@@ -13,7 +13,7 @@ pub enum VocabError {
         subject: String,
     },
     /// None of the files that a vocabulary could come from is there.
-    #[error("no tokenizer: looked for {expected}")]
+    #[error("no tokenizer found; looked for {expected}")]
     NoTokenizer {
         /// The files that were looked for.
         expected: &'static str,
@@ -47,7 +47,7 @@ pub enum VocabError {
         rows: u64,
     },
     /// Two tokens with one id.
-    #[error("id {id} is given to two tokens: `{first}` and `{second}`")]
+    #[error("duplicate token id {id}: `{first}` and `{second}`")]
     RepeatedId {
         /// The id.
         id: u64,
@@ -57,7 +57,7 @@ pub enum VocabError {
         second: String,
     },
     /// An id without a token where the format has no place for one.
-    #[error("`{file}`: no token has id {id}, although {tokens} tokens are listed")]
+    #[error("`{file}`: missing token with id {id} ({tokens} tokens are listed)")]
     MissingId {
         /// The file.
         file: &'static str,
@@ -83,7 +83,7 @@ pub enum VocabError {
         token: String,
     },
     /// A special token with a negative id.
-    #[error("`{key}` is {id}: a token id cannot be negative")]
+    #[error("`{key}`: expected a token id, found {id}")]
     NegativeId {
         /// The key of the config.
         key: String,
@@ -91,7 +91,7 @@ pub enum VocabError {
         id: i64,
     },
     /// Nothing is known about how this tokenizer splits text into words.
-    #[error("pre-tokenizer not recognized: it splits by {found} (token hash {hash}){nearest}")]
+    #[error("unknown pre-tokenizer: it splits by {found} (token hash {hash}){nearest}")]
     UnknownPre {
         /// The steps of its normal form.
         found: String,
@@ -107,22 +107,22 @@ impl VocabError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             VocabError::UnknownPre { .. } => {
-                Some("a name for it decides; the default one, if it does not matter")
+                Some("set a pre-tokenizer name; use the default if it does not matter")
             }
             VocabError::VocabTooLarge { .. } => Some(
-                "tokens that were added after training need rows in the embedding as well: call `resize_token_embeddings` \
-                     before saving, or remove them from the tokenizer",
+                "tokens that were added after training need rows in the embedding as well: call \
+                    `resize_token_embeddings` before saving, or remove them from the tokenizer",
             ),
-            VocabError::EmbeddingTooSmall { without_row, .. } if without_row.is_empty() => {
-                Some("no token has such an id: set `vocab_size` in config.json to the number of rows")
-            }
+            VocabError::EmbeddingTooSmall { without_row, .. } if without_row.is_empty() => Some(
+                "if the tokens without a row are unused, set `vocab_size` in config.json to the number of rows",
+            ),
             VocabError::EmbeddingTooSmall { .. } => Some(
-                "call `resize_token_embeddings` on the model before saving it, or remove the added tokens from the tokenizer \
-                 and restore `vocab_size`",
+                "call `resize_token_embeddings` on the model before saving it, or remove the added tokens \
+                    from the tokenizer and restore `vocab_size`",
             ),
-            VocabError::NoTokenizer { .. } => {
-                Some("put its files next to config.json; a fine-tune uses those of its base model")
-            }
+            VocabError::NoTokenizer { .. } => Some(
+                "copy the tokenizer files next to config.json; for a fine-tune, use those of its base model",
+            ),
             _ => None,
         }
     }

@@ -154,7 +154,7 @@ impl<'de> Deserialize<'de> for Tokens {
                 let (mut tokens, mut scores) = (Vec::new(), Vec::new());
                 while let Some((piece, score)) = seq.next_element::<(String, Json)>()? {
                     let Some(number) = score.as_f64() else {
-                        let problem = format!("the score of token `{piece}` is {score}, not a number");
+                        let problem = format!("invalid score of token `{piece}`: {score}");
                         return Err(serde::de::Error::custom(problem));
                     };
                     let id = u32::try_from(tokens.len()).map_err(serde::de::Error::custom)?;
@@ -279,7 +279,7 @@ impl HfTokenizer {
             kind if kind == expected => Ok(()),
             kind => Err(VocabError::NotSupported {
                 subject: format!(
-                    "`{}`: a tokenizer of kind `{kind}` where this architecture has `{expected}`",
+                    "`{}`: expected a tokenizer of kind `{expected}` for this architecture, found `{kind}`",
                     self.file
                 ),
             }),
@@ -369,7 +369,7 @@ pub(super) fn read_merges_txt(bytes: &[u8]) -> Result<Vec<(String, String)>, Voc
             _ => {
                 return Err(VocabError::Malformed {
                     file: "merges.txt".into(),
-                    problem: format!("line {} is not two tokens: `{line}`", index + 1),
+                    problem: format!("line {}: expected two tokens, found `{line}`", index + 1),
                 });
             }
         }

@@ -83,15 +83,15 @@ fn note_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer, ids: &Ids<'_>
     });
     let order = if in_order { "the order of the ids" } else { "not even the order of the ids" };
     writer.note(format!(
-        "`{}` has no scores, and the reference gives every token the same: llama.cpp joins from left to right, \
-         the model by its merges, in the order of {order}; scores are written if `tokenizer.model` is present or \
-         `scores_from_merges` is chosen",
+        "`{}` has no scores, so all tokens get the same one: llama.cpp then merges from left to right, but \
+            the model merges in the order of {order}; to write scores, provide `tokenizer.model` or use \
+            `scores_from_merges`",
         hf.file
     ));
     if !writer.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
         writer.note(format!(
-            "`{}` puts no space in front of a text, but llama.cpp does unless a key disables it, and the reference \
-             writes one only for `add_prefix_space` in `tokenizer_config.json`",
+            "`{}` does not add a space before a text, but llama.cpp does; set `add_prefix_space` to false in \
+                `tokenizer_config.json`",
             hf.file
         ));
     }
@@ -105,7 +105,7 @@ pub(super) fn write_ranked(
     style: spm::Style,
 ) -> Result<(), VocabError> {
     writer.note(format!(
-        "no `tokenizer.model`, without which the reference stops: the vocabulary comes from `{}`, scores from its merges",
+        "missing `tokenizer.model`: using the vocabulary of `{}`, with scores from its merges",
         hf.file
     ));
     let mut table = ranked_tokens(writer, hf, style)?;

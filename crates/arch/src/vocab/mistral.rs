@@ -125,7 +125,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, native: bool) -> Resu
         ("1", _) => writer.set(keys::CHAT_TEMPLATE, "mistral-v1"),
         ("3" | "7", kind) => writer.set(keys::CHAT_TEMPLATE, format!("mistral-v{number}{kind}")),
         _ => writer.note(format!(
-            "no chat template: none is built in for version {version} of Mistral's tokenizers"
+            "missing chat template: none is built in for version {version} of Mistral's tokenizers"
         )),
     }
     Ok(())
@@ -182,7 +182,7 @@ fn write_tekken(writer: &mut TokenizerWriter<'_>, bytes: &[u8]) -> Result<String
     {
         match id_of(text) {
             Some(id) => writer.set(key, id),
-            None => writer.note(format!("`{TEKKEN}` has no special token `{text}`: `{key}` is left out")),
+            None => writer.note(format!("`{TEKKEN}`: missing special token `{text}`: `{key}` is omitted")),
         }
     }
     // The reference writes a zero for each token, as an integer.

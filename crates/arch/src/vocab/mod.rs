@@ -99,7 +99,7 @@ fn embed(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
             let text = std::str::from_utf8(bytes).map_err(|error| hf::malformed(file, &error))?;
             writer.set(key, text);
         }
-        None => writer.note(format!("no `{file}` to embed as `{key}`")),
+        None => writer.note(format!("missing `{file}` to embed as `{key}`")),
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
         match at.and_then(|at| u32::try_from(at).ok()) {
             Some(id) => ids.push((key, id)),
             None => {
-                let problem = format!("`{name}` is `{text}`, which `{FILE}` does not list");
+                let problem = format!("`{name}` is `{text}`, which is not in `{FILE}`");
                 return Err(malformed("tokenizer_config.json", &problem));
             }
         }

@@ -153,7 +153,7 @@ impl PostProcessor {
         set(&mut self.add, "bos", known);
         if !known {
             self.notes
-                .push(format!("the post-processor puts {token} before a text, which is not the bos token"));
+                .push(format!("the post-processor adds {token} before a text, which is not the BOS token"));
         }
     }
 
@@ -168,7 +168,7 @@ impl PostProcessor {
                 self.types.push(name);
                 self.name(&format!("{name}_token"), self.eos.clone());
             } else {
-                self.notes.push(format!("the post-processor's {token} takes the place of the eos token"));
+                self.notes.push(format!("the post-processor's {token} is used as the EOS token"));
             }
             self.eos = Some(token.clone());
             self.name("eos_token", self.eos.clone());

@@ -29,7 +29,7 @@ impl Ranks {
                 let line = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
                 malformed(
                     file,
-                    &format!("line {} is not a token in base64 and its rank: `{line}`", index + 1),
+                    &format!("line {}: expected a base64 token and its rank, found `{line}`", index + 1),
                 )
             })?);
         }
@@ -50,7 +50,7 @@ impl Ranks {
         let shown = |bytes: &[u8]| text_of(bytes);
         for (bytes, rank) in &self.tokens {
             if !seen.insert(bytes) {
-                return Err(malformed(file, &format!("token `{}` is listed twice", shown(bytes))));
+                return Err(malformed(file, &format!("duplicate token `{}`", shown(bytes))));
             }
             if let Some(first) = by_rank.insert(*rank, bytes) {
                 return Err(VocabError::RepeatedId {
@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn invalid_file_names_line_or_token() {
         for (bytes, expected) in [
-            (&b"YQ== 0\nYg== x\n"[..], "line 2 is not a token in base64 and its rank: `Yg== x`"),
-            (b"YQ== 0\nYQ== 1\n", "token `a` is listed twice"),
-            (b"YQ== 0\nYg== 0\n", "id 0 is given to two tokens: `a` and `b`"),
+            (&b"YQ== 0\nYg== x\n"[..], "line 2: expected a base64 token and its rank, found `Yg== x`"),
+            (b"YQ== 0\nYQ== 1\n", "duplicate token `a`"),
+            (b"YQ== 0\nYg== 0\n", "duplicate token id 0: `a` and `b`"),
             (b"\n", "it has no tokens"),
         ] {
             let error = Ranks::read("x.tiktoken", bytes).err().unwrap().to_string();

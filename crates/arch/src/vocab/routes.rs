@@ -18,7 +18,9 @@ const NO_TOKENIZER: VocabError = VocabError::NoTokenizer {
 };
 
 /// The template that the reference gives Qwen 3 ASR, whose own is for sound.
-const CHATML: &str = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+const CHATML: &str = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + \
+    message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ \
+    '<|im_start|>assistant\\n' }}{% endif %}";
 
 /// Writes the keys of the writer's route.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
@@ -88,7 +90,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
             }
             if !writer.has(keys::CHAT_TEMPLATE) {
                 writer.note(
-                    "no chat template: the reference adds its own template to files of this architecture",
+                    "missing chat template; convert_hf_to_gguf.py adds its own template for this architecture",
                 );
             }
             Ok(())
@@ -220,7 +222,7 @@ impl TokenizerWriter<'_> {
         let hf = self.tokenizer_json()?;
         if !llama_hf::is_one(&hf) {
             return Err(VocabError::NotSupported {
-                subject: format!("`{}`: not a llama tokenizer", hf.file),
+                subject: format!("`{}`: expected a llama tokenizer", hf.file),
             });
         }
         llama_hf::write_keys(self, &hf)
@@ -296,7 +298,7 @@ impl TokenizerWriter<'_> {
             spm::write_keys(self, spm::Style::Plain)?;
             if json {
                 self.note(
-                    "the vocabulary comes from `tokenizer.model`; `tokenizer.json` gives special tokens only",
+                    "the vocabulary is from `tokenizer.model`; only special tokens are from `tokenizer.json`",
                 );
             }
         } else if tiktoken::exists(input) && !json {
@@ -376,7 +378,8 @@ impl TokenizerWriter<'_> {
             let room = self.ctx.embedding_rows.map_or(rounded, |rows| rounded.min(rows.max(size)));
             if room < rounded {
                 self.note(format!(
-                    "the vocabulary is not rounded up from {size} to {rounded} tokens: the embedding has {room} rows"
+                    "the vocabulary is not padded from {size} to {rounded} tokens, because the embedding has \
+                        {room} rows"
                 ));
             }
             self.ctx.vocab_size = Some(room);
@@ -388,7 +391,7 @@ impl TokenizerWriter<'_> {
             self.gpt2(&bpe::Style::GPT2)
         } else {
             Err(VocabError::NotSupported {
-                subject: "a model without tokenizer files, whose tokenizer is that of GPT-NeoX: put its `tokenizer.json` into the folder".into(),
+                subject: "missing tokenizer: copy `tokenizer.json` of GPT-NeoX into the folder".into(),
             })
         }
     }

@@ -143,7 +143,7 @@ impl Special<'_, '_> {
         for (name, id) in std::mem::take(&mut self.ids) {
             if let Some((_, key)) = ID_KEYS.iter().find(|(other, _)| *other == name) {
                 if id as usize >= n_tokens {
-                    self.writer.note(format!("`{key}` is {id}, but there are {n_tokens} tokens"));
+                    self.writer.note(format!("`{key}`: {id} is out of range for {n_tokens} tokens"));
                 }
                 self.writer.set(key, id);
             }
@@ -192,7 +192,8 @@ impl Special<'_, '_> {
                     Some((_, does)) if does != adds => {
                         let does = *does;
                         self.writer.note(format!(
-                            "tokenizer_config.json says `add_{name}_token` = {adds}, the post-processor does {does}: the latter counts"
+                            "`add_{name}_token` is {adds} in tokenizer_config.json, but {does} in the \
+                                post-processor, which takes precedence"
                         ));
                     }
                     Some(_) => {}
@@ -238,7 +239,7 @@ impl Special<'_, '_> {
             (_, n_vocab) => {
                 let room = n_vocab.map_or(u64::from(u32::MAX), |n| n as u64);
                 self.writer.note(format!(
-                    "`{file}`: `{name}_token_id` is {id}, but there are {room} tokens: left out"
+                    "`{file}`: `{name}_token_id` is {id}, out of range for {room} tokens: omitted"
                 ));
             }
         }

@@ -74,7 +74,7 @@ pub(super) fn write_model(
     let mut options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
     if let Some(id) = turn_end {
         options.replacements.push(("eos", id));
-        writer.note(format!("eos is `<|im_end|>` ({id}), so that a chat ends"));
+        writer.note(format!("using `<|im_end|>` ({id}) as EOS, which ends a chat turn"));
     }
     special::write_keys(writer, hf.as_ref(), &options, n_tokens)
 }
@@ -83,29 +83,28 @@ pub(super) fn write_model(
 fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, style: Style) {
     if model.kind != SpmModelType::Bpe {
         writer.note(format!(
-            "`{FILE}` is a {} model; llama.cpp reads it as a BPE: rare words can get other tokens than in training; nothing is \
-             to be done",
+            "`{FILE}` is a {} model, but llama.cpp reads it as BPE: rare words may be tokenized differently \
+                than in training",
             model.kind.name()
         ));
     }
     // InternLM 2 gets the key right after the arrays; others only from tokenizer_config.json.
     if !model.add_dummy_prefix && style != Style::InternLm2 && !writer.has(keys::ADD_SPACE_PREFIX) {
         writer.note(format!(
-            "`{FILE}` adds no space in front of a text; llama.cpp does without `add_space_prefix`, so that the first word of \
-             a text gets another token; set the key `{}` to false to prevent this",
+            "`{FILE}` does not add a space before a text, but llama.cpp does by default: set the key `{}` to false",
             keys::ADD_SPACE_PREFIX
         ));
     }
     if model.remove_extra_whitespaces {
         writer.note(format!(
-            "`{FILE}` makes one space of several; llama.cpp keeps them: a text with runs of spaces gets other tokens \
-             than in training, any other text the same; nothing is to be done, unless prompts hold such runs"
+            "`{FILE}` collapses repeated spaces, but llama.cpp keeps them: text with repeated spaces is \
+                tokenized differently than in training"
         ));
     }
     if !model.charsmap.is_empty() {
         writer.note(format!(
-            "`{FILE}` normalizes characters; llama.cpp takes them as they are: a text with ligatures, wide letters and the \
-             like gets other tokens than in training, any other text the same; nothing is to be done"
+            "`{FILE}` normalizes characters, but llama.cpp does not: text with ligatures or full-width \
+                characters is tokenized differently than in training"
         ));
     }
 }
@@ -133,7 +132,7 @@ fn n_tokens_of(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result
     writer.check_rows(n_tokens)?;
     if model.pieces.len() > n_tokens {
         writer.note(format!(
-            "`{FILE}` has {} pieces; those from {n_tokens} on are left out, as `vocab_size` says",
+            "`{FILE}` has {} pieces; those from {n_tokens} on are omitted, because `vocab_size` is {n_tokens}",
             model.pieces.len()
         ));
     }
@@ -156,7 +155,7 @@ pub(super) fn set(
             table.scores[at] = score;
         }
         None => writer.note(format!(
-            "`{file}`: token `{text}` has id {id}, but there are {} tokens: left out",
+            "`{file}`: token `{text}` has id {id}, out of range for {} tokens: omitted",
             table.len()
         )),
     }

@@ -95,12 +95,12 @@ impl<'a> SpmModel<'a> {
                 }
                 (2, Field::Bytes(spec)) => model.read_trainer(spec).map_err(not_one)?,
                 (3, Field::Bytes(spec)) => model.read_normalizer(spec).map_err(not_one)?,
-                (1..=3, _) => return Err(not_one("a part of it has the wrong wire type".into())),
+                (1..=3, _) => return Err(not_one("wrong wire type".into())),
                 _ => {}
             }
         }
         if model.pieces.is_empty() {
-            return Err(not_one("it has no pieces".into()));
+            return Err(not_one("missing pieces".into()));
         }
         Ok(model)
     }
@@ -163,7 +163,7 @@ impl<'a> Piece<'a> {
             }
         }
         if piece.text.is_empty() {
-            return Err("it has no text".into());
+            return Err("missing text".into());
         }
         if piece.score.is_nan() {
             return Err(format!("the score of `{}` is not a number", piece.text));
@@ -196,7 +196,7 @@ impl<'a> Fields<'a> {
     fn varint(&mut self) -> Result<u64, String> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.rest.split_first().ok_or("it ends inside a number")?;
+            let (&byte, rest) = self.rest.split_first().ok_or("unexpected end inside a number")?;
             self.rest = rest;
             let bits = u64::from(byte & 0x7f);
             // The tenth byte has room for one bit of the 64.
@@ -216,7 +216,7 @@ impl<'a> Fields<'a> {
         let (taken, rest) = usize::try_from(len)
             .ok()
             .and_then(|len| self.rest.split_at_checked(len))
-            .ok_or_else(|| format!("a field of {len} bytes where {left} are left"))?;
+            .ok_or_else(|| format!("expected a field of {len} bytes, found {left}"))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -309,11 +309,11 @@ mod tests {
         for (bytes, expected) in [
             (&b"version https://git-lfs.github.com/spec/v1\n"[..], "not a SentencePiece model"),
             (b"IQ== 0\nIg== 1\n", "not a SentencePiece model"),
-            (b"", "no pieces"),
+            (b"", "missing pieces"),
             (&piece("ab", 0.0, 9), "piece 0: type 9 is unknown"),
             (&piece("ab", f32::NAN, 1), "piece 0: the score of `ab` is not a number"),
-            (&piece("", 0.0, 1), "piece 0: it has no text"),
-            (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f], "not a SentencePiece model: a field of"),
+            (&piece("", 0.0, 1), "piece 0: missing text"),
+            (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f], "not a SentencePiece model: expected a field of"),
             (&[0xff; 12], "longer than 64 bits"),
         ] {
             let problem = SpmModel::read(bytes).unwrap_err();

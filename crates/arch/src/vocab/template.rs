@@ -58,7 +58,7 @@ pub(super) fn from_json(value: &Json) -> Result<Option<Templates>, &'static str>
             Ok(Some(Templates::Named(named.collect())))
         }
         Json::Null => Ok(None),
-        _ => Err("`chat_template` is neither text nor a list: left out"),
+        _ => Err("`chat_template`: expected a string or a list: omitted"),
     }
 }
 
@@ -159,6 +159,6 @@ pub(super) fn note_if_bad(writer: &mut TokenizerWriter<'_>, place: &str, text: &
     if let Err(error) = minijinja::Environment::new().template_from_str(&plain) {
         let line = error.line().map_or(String::new(), |line| format!(" (line {line})"));
         let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-        writer.note(format!("`{place}` is not a valid Jinja template: {detail}{line}; it is kept as it is"));
+        writer.note(format!("`{place}` is not a valid Jinja template: {detail}{line}; it is kept unchanged"));
     }
 }

@@ -210,9 +210,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     let specials = specials(writer, family, n_ranks)?;
     let (pairs, unreached) = ranks.merges();
     if unreached > 0 {
-        writer.note(format!(
-            "`{file}`: no merge leads to {unreached} of {n_ranks} tokens: texts never hold them"
-        ));
+        writer.note(format!("`{file}`: {unreached} of {n_ranks} tokens cannot be reached by merges"));
     }
     // The rest is done as for a tokenizer.json, so one is made of the ranks: a rank is an id, and a word that
     // is a token is taken whole, as tiktoken does (`ignore_merges`).

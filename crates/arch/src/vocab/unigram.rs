@@ -52,7 +52,7 @@ pub(super) fn write_t5(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabErro
         let hf = HfTokenizer::read(writer.input)?.ok_or(VocabError::NoTokenizer {
             expected: "`tokenizer.model`; `spiece.model`; `tokenizer.json`",
         })?;
-        writer.note("the vocabulary comes from `tokenizer.json`: there is no SentencePiece model");
+        writer.note("using the vocabulary of `tokenizer.json`, because there is no SentencePiece model");
         let (table, normalization) = from_json(writer, &hf)?;
         return write_keys(writer, table, &normalization, false);
     };
@@ -92,7 +92,7 @@ fn xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normaliz
     if model.kind != SpmModelType::Unigram {
         return Err(VocabError::NotSupported {
             subject: format!(
-                "`{XLMR_FILE}`: a {} model where this architecture has a unigram",
+                "`{XLMR_FILE}`: expected a unigram model for this architecture, found {}",
                 model.kind.name()
             ),
         });
@@ -177,12 +177,12 @@ fn from_json(
         let at = *id as usize;
         if at >= n_tokens {
             writer.note(format!(
-                "added token `{}` has id {id}, but there are {n_tokens} tokens: left out",
+                "added token `{}` has id {id}, out of range for {n_tokens} tokens: omitted",
                 token.content
             ));
         } else if at >= room {
             writer.note(format!(
-                "added token `{}` with id {id} is not in the unigram's vocabulary: `[PAD{id}]` stands for it, as in the reference",
+                "added token `{}` with id {id} is not in the unigram vocabulary and is written as `[PAD{id}]`",
                 token.content
             ));
         }
@@ -192,7 +192,7 @@ fn from_json(
     let charsmap = charsmap_of(&hf.normalizer)?;
     if charsmap.is_empty() && !hf.normalizer.is_null() {
         writer.note(format!(
-            "the normalizer of `{}` has no table of characters; llama.cpp takes texts as they are",
+            "the normalizer of `{}` has no character table; llama.cpp does not normalize text",
             hf.file
         ));
     }

@@ -11,7 +11,7 @@ pub struct Difference {
     pub checkpoints: &'static [&'static str],
     /// The metadata key.
     pub key: &'static str,
-    /// Type and value in our file, as in `expected.json`; none if the key is left out.
+    /// Type and value in our file, as in `expected.json`; none if the key is omitted.
     pub value: Option<Written>,
     /// Why the reference's value is wrong, and the source of ours.
     pub reason: &'static str,

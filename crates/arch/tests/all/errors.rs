@@ -94,7 +94,7 @@ fn unknown_class_suggests_similar_ones() {
         refused(
             other.clone(),
             tensors(0),
-            "config.json: missing key `architectures`; of its 21 tensors 21 in `dream`, 21 in `llama`, 21 in `qwen2` have a place",
+            "`config.json`: missing key `architectures`; matching tensor names: 21 of 21 in `dream`, 21 of 21 in `llama`, 21 of 21 in `qwen2`",
         );
     }
 }
@@ -115,39 +115,55 @@ fn missing_keys_are_named() {
     {
         let mut less = config();
         less.as_object_mut().unwrap().remove(key);
-        refused(less.clone(), tensors(0), &format!("config.json: missing key `{key}`"));
+        refused(less.clone(), tensors(0), &format!("`config.json`: missing key `{key}`"));
         less[key] = Json::Null;
-        refused(less, tensors(0), &format!("config.json: missing key `{key}`"));
+        refused(less, tensors(0), &format!("`config.json`: missing key `{key}`"));
     }
     // Without `model_type`, transformers has no defaults to give.
     let mut bare = config();
     bare.as_object_mut().unwrap().remove("model_type");
     bare.as_object_mut().unwrap().remove("num_key_value_heads");
-    refused(bare, tensors(0), "config.json: missing key `num_key_value_heads`");
+    refused(bare, tensors(0), "`config.json`: missing key `num_key_value_heads`");
 }
 
 #[test]
 fn values_of_the_wrong_type_are_named() {
     for (key, value, message) in [
-        ("hidden_size", json!(-1), "config.json: key `hidden_size` is -1, expected a count below 2^32"),
-        ("hidden_size", json!("64"), "config.json: key `hidden_size` is \"64\", expected a count below 2^32"),
+        (
+            "hidden_size",
+            json!(-1),
+            "`config.json`: key `hidden_size`: expected an integer from 0 to 2^32 - 1, found -1",
+        ),
+        (
+            "hidden_size",
+            json!("64"),
+            "`config.json`: key `hidden_size`: expected an integer from 0 to 2^32 - 1, found \"64\"",
+        ),
         (
             "vocab_size",
             json!(4_294_967_296_u64),
-            "config.json: key `vocab_size` is 4294967296, expected a count below 2^32",
+            "`config.json`: key `vocab_size`: expected an integer from 0 to 2^32 - 1, found 4294967296",
         ),
-        ("num_hidden_layers", json!(2.5), "config.json: key `num_hidden_layers` is 2.5, expected a count"),
+        (
+            "num_hidden_layers",
+            json!(2.5),
+            "`config.json`: key `num_hidden_layers`: expected an integer of 0 or more, found 2.5",
+        ),
         (
             "rms_norm_eps",
             json!(1e300),
-            "config.json: key `rms_norm_eps` is 1e+300, expected a number within single precision",
+            "`config.json`: key `rms_norm_eps`: expected a number within single precision, found 1e+300",
         ),
         (
             "scoring_func",
             json!("tanh"),
-            "config.json: key `scoring_func` is \"tanh\", expected softmax, sigmoid or sqrtsoftplus",
+            "`config.json`: key `scoring_func`: expected softmax, sigmoid or sqrtsoftplus, found \"tanh\"",
         ),
-        ("rope_scaling", json!("yarn"), "config.json: key `rope_scaling` is \"yarn\", expected an object"),
+        (
+            "rope_scaling",
+            json!("yarn"),
+            "`config.json`: key `rope_scaling`: expected an object, found \"yarn\"",
+        ),
     ] {
         let mut bad = config();
         bad[key] = value;
@@ -156,7 +172,7 @@ fn values_of_the_wrong_type_are_named() {
     refused(
         json!([]),
         tensors(0),
-        "config.json: missing key `architectures`; of its 21 tensors 21 in `dream`, 21 in `llama`, 21 in `qwen2` have a place",
+        "`config.json`: missing key `architectures`; matching tensor names: 21 of 21 in `dream`, 21 of 21 in `llama`, 21 of 21 in `qwen2`",
     );
 }
 
@@ -166,13 +182,13 @@ fn invalid_config_numbers_are_refused() {
         (
             "rope_theta",
             json!(-1.0),
-            "metadata key `llama.rope.freq_base` would be -1, expected a number above 0",
+            "metadata key `llama.rope.freq_base`: expected a number above 0, found -1",
         ),
-        ("rope_theta", json!(0), "metadata key `llama.rope.freq_base` would be 0, expected a number above 0"),
+        ("rope_theta", json!(0), "metadata key `llama.rope.freq_base`: expected a number above 0, found 0"),
         (
             "rms_norm_eps",
             json!(-1e-5),
-            "metadata key `llama.attention.layer_norm_rms_epsilon` would be -0.00001, expected 0 or a number above 0",
+            "metadata key `llama.attention.layer_norm_rms_epsilon`: expected 0 or a number above 0, found -0.00001",
         ),
     ] {
         let mut bad = config();
@@ -190,7 +206,7 @@ fn quantized_checkpoints_are_refused() {
     for method in ["awq", "fp8", "mxfp4"] {
         let mut quantized = config();
         quantized["quantization_config"] = json!({"quant_method": method, "bits": 4});
-        let message = format!("config.json: weights are quantized by `{method}`, which is not supported");
+        let message = format!("`config.json`: weights quantized by `{method}` are not supported");
         refused(quantized, tensors(0), &message);
     }
 }
@@ -261,13 +277,13 @@ fn kept_blocks_come_first_with_scales() {
 
     let mut other = config;
     other["quantization_config"]["quant_method"] = json!("fp8");
-    refused(other, tensors, "config.json: weights are quantized by `fp8`, which is not supported");
+    refused(other, tensors, "`config.json`: weights quantized by `fp8` are not supported");
 }
 
 #[test]
 fn missing_tensors_are_listed() {
     for name in ["model.embed_tokens.weight", "model.norm.weight", "model.layers.1.self_attn.k_proj.weight"] {
-        refused(config(), without(name, tensors(0)), &format!("1 missing tensor(s): `{name}`"));
+        refused(config(), without(name, tensors(0)), &format!("1 missing tensor: `{name}`"));
     }
     let name = "model.layers.1.block_sparse_moe.experts.1.w3.weight";
     let error = resolve(mixtral(), without(name, tensors(2))).unwrap_err();
@@ -326,7 +342,7 @@ fn shapes_that_contradict_the_config_are_named() {
     refused(
         config(),
         odd,
-        "tensor `model.layers.0.self_attn.q_proj.weight`: shape [64, 60], expected rows in 4 heads of two halves",
+        "tensor `model.layers.0.self_attn.q_proj.weight`: expected a number of rows divisible by 8 (4 heads with two halves each), found shape [64, 60]",
     );
     let mut none = config();
     none["num_key_value_heads"] = json!(0);
@@ -340,8 +356,8 @@ fn shapes_that_contradict_the_config_are_named() {
     refused(
         mixtral(),
         uneven,
-        "tensor `model.layers.1.block_sparse_moe.experts.1.w2.weight`: shape [96, 32], expected [96, 64] as of \
-         `model.layers.1.block_sparse_moe.experts.0.w2.weight`",
+        "tensor `model.layers.1.block_sparse_moe.experts.1.w2.weight`: expected [96, 64] as of \
+         `model.layers.1.block_sparse_moe.experts.0.w2.weight`, found shape [96, 32]",
     );
 }
 
@@ -375,7 +391,7 @@ fn inner_model_names_have_no_prefix() {
             element: arch::ElementMap::Identity
         }
     );
-    refused(inner, without("norm.weight", tensors), "1 missing tensor(s): `norm.weight`");
+    refused(inner, without("norm.weight", tensors), "1 missing tensor: `norm.weight`");
 }
 
 #[test]
@@ -390,7 +406,7 @@ fn inner_classes_are_recognized_by_suffix() {
     let layout = resolve(inner.clone(), tensors.clone()).unwrap();
     assert_eq!(layout.architecture, "gemma");
     assert_eq!(layout.tensors.len(), tensors.len());
-    let note = "`GemmaModel` is taken for the inner part of `GemmaForCausalLM`";
+    let note = "`GemmaModel` is read as the inner model of `GemmaForCausalLM`";
     assert!(layout.notes.iter().any(|have| have == note), "{:?}", layout.notes);
     // Only what is left of the ending counts, and only where the table has such an inner part.
     for class in ["GemmModel", "GemmaMode", "GPT2Model"] {
@@ -414,7 +430,7 @@ fn unstorable_config_values_are_noted() {
     assert!(notes(&dynamic, tensors(0))[0].contains("`dynamic`"));
     let mut odd = config();
     odd["rms_norm_eps"] = json!(1);
-    assert!(notes(&odd, tensors(0))[0].contains("taken as it stands"));
+    assert!(notes(&odd, tensors(0))[0].contains("used without defaults"));
 }
 
 #[test]
@@ -423,7 +439,7 @@ fn invalid_rotary_width_allocates_nothing() {
     wide["head_dim"] = json!(1_u64 << 40);
     wide["rope_scaling"] =
         json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0});
-    refused(wide, tensors(0), "config.json: key `head_dim` is 1099511627776, expected at most 65536");
+    refused(wide, tensors(0), "`config.json`: key `head_dim`: expected at most 65536, found 1099511627776");
 }
 
 #[test]

@@ -139,50 +139,50 @@ fn output_rows_invert_source_rows() {
 fn missing_parts_are_named() {
     Tiny::new()
         .with("general.architecture", "chameleon")
-        .refused("architecture `chameleon` cannot be written as a Hugging Face folder: norms of all heads but the first are lost");
+        .refused("architecture `chameleon` cannot be exported to a checkpoint folder: norms of all heads except the first are not stored");
     let unknown = Tiny::new().with("general.architecture", "martian").export();
     assert!(matches!(unknown, Err(ExportError::Architecture { known, .. }) if known.contains(&"whisper")));
     // A file that says it is of another architecture lacks what that one has.
     let other = Tiny::new().with("general.architecture", "mamba").export();
     assert!(matches!(other, Err(ExportError::UnusedTensors { .. })));
     for key in ["llama.block_count", "llama.embedding_length", "llama.attention.layer_norm_rms_epsilon"] {
-        Tiny::new().without(key).refused(&format!("metadata key `{key}` is missing"));
+        Tiny::new().without(key).refused(&format!("missing metadata key `{key}`"));
     }
     for key in ["tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.merges"] {
-        Tiny::new().without(key).refused(&format!("metadata key `{key}` is missing"));
+        Tiny::new().without(key).refused(&format!("missing metadata key `{key}`"));
     }
     Tiny::new()
         .with("llama.block_count", "three")
-        .refused("metadata key `llama.block_count`: expected a count, found three");
+        .refused("metadata key `llama.block_count`: expected an integer of 0 or more, found three");
     Tiny::new()
         .with("llama.feed_forward_length", Array::U32(vec![1, 2]))
-        .refused("metadata key `llama.feed_forward_length`: expected a count, found an array of 2 items");
+        .refused("metadata key `llama.feed_forward_length`: expected an integer of 0 or more, found an array of 2 items");
     let mut tiny = Tiny::new();
     tiny.tensors.retain(|(name, _)| !name.contains("ffn_up"));
-    tiny.refused("1 missing tensor(s): `blk.0.ffn_up.weight`");
+    tiny.refused("1 missing tensor: `blk.0.ffn_up.weight`");
     let huge = Tiny::new().with("llama.block_count", u32::MAX).export();
     assert!(matches!(huge, Err(ExportError::MissingTensors { names }) if names.len() < 200));
     Tiny::new()
         .tensor("blk.0.odd.weight", &[8])
         .tensor("blk.7.attn_q.weight", &[8, 8])
-        .refused("2 tensor(s) without a place in a checkpoint: `blk.0.odd.weight`, `blk.7.attn_q.weight`");
+        .refused("2 tensors that a checkpoint cannot hold: `blk.0.odd.weight`, `blk.7.attn_q.weight`");
     Tiny::new()
         .tensor("blk.0.attn_q.weight", &[8, 6])
-        .refused("tensor `blk.0.attn_q.weight`: shape [8, 6], expected 2 heads of 4 rows");
+        .refused("tensor `blk.0.attn_q.weight`: expected 2 heads of 4 rows, found shape [8, 6]");
     Tiny::new()
         .tensor("token_embd.weight", &[9, 5])
-        .refused("tensor `token_embd.weight`: shape [9, 5], expected rows of 8 elements");
+        .refused("tensor `token_embd.weight`: expected rows of 8 elements, found shape [9, 5]");
     Tiny::new()
         .tensor("token_embd.weight", &[8, 3])
-        .refused("`tokenizer.ggml.tokens` has 4 entries, expected at most the 3 rows of the embedding");
+        .refused("`tokenizer.ggml.tokens`: expected at most the 3 rows of the embedding, found 4 entries");
     Tiny::new()
         .with("llama.attention.head_count", 0u32)
         .refused("metadata key `llama.attention.head_count`: expected heads of an even number of rows, found 0 heads of 0 rows");
     Tiny::new()
         .with("llama.rope.dimension_count", 2u32)
-        .refused("`llama.rope.dimension_count` 2 with heads of 4 cannot be said in a Hugging Face config of this architecture");
+        .refused("`llama.rope.dimension_count` 2 with heads of 4 cannot be expressed in a Hugging Face config of this architecture");
     Tiny::new().with("llama.rope.scaling.type", "longrope").refused(
-        "rotary scaling of type `longrope` cannot be said in a Hugging Face config of this architecture",
+        "rotary scaling of type `longrope` cannot be expressed in a Hugging Face config of this architecture",
     );
 }
 
@@ -200,7 +200,7 @@ fn unsupported_tokenizers_are_refused() {
     Tiny::new().with("tokenizer.ggml.tokens", bytes).refused("token 1 is not UTF-8");
     Tiny::new()
         .with("tokenizer.ggml.token_type", Array::I32(vec![1]))
-        .refused("`tokenizer.ggml.token_type` has 1 entries, expected the 4 numbers of the tokens");
+        .refused("`tokenizer.ggml.token_type`: expected the 4 numbers of the tokens, found 1 entries");
     let merge = Tiny::new().with("tokenizer.ggml.merges", texts(&["ab"])).export();
     assert!(matches!(merge, Err(ExportError::Key(KeyError::Value { found, .. })) if found == "`ab` at 0"));
     let twice = Tiny::new().with("tokenizer.ggml.tokens", texts(&["a", "b", "b", "<end>"])).export().unwrap();
@@ -213,7 +213,7 @@ fn unsupported_tokenizers_are_refused() {
         .with("tokenizer.ggml.scores", Array::F32(vec![0.0; 3]))
         .export()
         .unwrap();
-    assert_eq!(spm.notes, ["tokenizer.model is left out: some bytes have a token and others have none"]);
+    assert_eq!(spm.notes, ["tokenizer.model is not written: some bytes have a token and others have none"]);
     assert!(!spm.files.iter().any(|(name, _)| name == "tokenizer.model"));
 }
 
@@ -236,7 +236,7 @@ fn rotary_scaling_is_restored() {
     // Divisors that no parameters give.
     let mut odd = Tiny::new().tensor("rope_freqs.weight", &[2]);
     odd.rope_freqs = Some(vec![3.0, 1.5]);
-    odd.refused("`rope_freqs.weight` with 2 divisors up to 3 cannot be said in a Hugging Face config of this architecture");
+    odd.refused("`rope_freqs.weight` with 2 divisors up to 3 cannot be expressed in a Hugging Face config of this architecture");
     // Divisors that change nothing.
     let mut ones = Tiny::new().tensor("rope_freqs.weight", &[2]);
     ones.rope_freqs = Some(vec![1.0, 1.0]);
@@ -248,7 +248,7 @@ fn keys_without_a_counterpart_are_noted() {
     let layout = Tiny::new().with("llama.attention.clamp_kqv", 8.0f32).export().unwrap();
     assert_eq!(
         layout.notes,
-        ["metadata key `llama.attention.clamp_kqv` has no counterpart in a config and is left out"]
+        ["metadata key `llama.attention.clamp_kqv` has no counterpart in a config and is omitted"]
     );
 }
 

@@ -17,13 +17,13 @@ pub enum ExportError {
     #[error(transparent)]
     Convert(#[from] Error),
     /// Weights of a checkpoint are plain floats.
-    #[error("weights cannot be written as {dtype}; f32, f16 and bf16 can")]
+    #[error("weights cannot be exported as {dtype}; expected f32, f16 or bf16")]
     Dtype {
         /// The type.
         dtype: DType,
     },
     /// The existing output is kept.
-    #[error("`{}` is not replaced: {reason}", path.display())]
+    #[error("`{}` cannot be overwritten: {reason}", path.display())]
     NotReplaceable {
         /// The output.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum ExportError {
         reason: &'static str,
     },
     /// The output would replace the folder that contains its input.
-    #[error("the input lies inside the output `{}`", path.display())]
+    #[error("the input is inside the output folder `{}`", path.display())]
     InputInside {
         /// The output.
         path: PathBuf,
@@ -54,7 +54,7 @@ impl ExportError {
             ExportError::InputInside { .. } => {
                 Some("choose a folder that does not contain the file".to_owned())
             }
-            ExportError::NotReplaceable { .. } => Some("give another folder".to_owned()),
+            ExportError::NotReplaceable { .. } => Some("choose another folder".to_owned()),
             _ => None,
         }
     }

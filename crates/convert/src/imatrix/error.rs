@@ -22,7 +22,7 @@ pub enum ImatrixError {
         value: f32,
     },
     /// An entry of another shape than the tensor of its name: most likely of another model.
-    #[error("tensor `{tensor}`: importance matrix has {found} values, expected {expected}")]
+    #[error("tensor `{tensor}`: expected {expected} values in the importance matrix, found {found}")]
     WrongSize {
         /// The tensor.
         tensor: String,
@@ -32,7 +32,10 @@ pub enum ImatrixError {
         found: u64,
     },
     /// A dtype that cannot do without weights, for a tensor that has none.
-    #[error("tensor `{tensor}`: {dtype} needs an importance matrix and it has no entry")]
+    #[error(
+        "tensor `{tensor}`: type {dtype} needs importance data, but the importance matrix has no entry \
+        for the tensor"
+    )]
     Missing {
         /// The tensor.
         tensor: String,
@@ -41,7 +44,7 @@ pub enum ImatrixError {
     },
     /// No entry could stand in for a missing one.
     #[error(
-        "tensor `{tensor}`: {dtype} needs an importance matrix, and no other layer has an entry of its size"
+        "tensor `{tensor}`: type {dtype} needs importance data, and no other layer has an entry of its size"
     )]
     NoNeighbour {
         /// The tensor.

@@ -74,12 +74,12 @@ impl InputFile {
         match () {
             () if self.tag != now.tag => {
                 let tag = |tag: &Option<String>| tag.clone().unwrap_or_else(|| "a file".to_owned());
-                Some(format!("`{name}` was {} and is {}", tag(&self.tag), tag(&now.tag)))
+                Some(format!("`{name}` was {} and is now {}", tag(&self.tag), tag(&now.tag)))
             }
             () if self.n_bytes != now.n_bytes => {
-                Some(format!("`{name}` had {} bytes and has {}", self.n_bytes, now.n_bytes))
+                Some(format!("`{name}` had {} bytes and now has {}", self.n_bytes, now.n_bytes))
             }
-            () if self.modified != now.modified => Some(format!("`{name}` was written to since")),
+            () if self.modified != now.modified => Some(format!("`{name}` was modified")),
             () => None,
         }
     }
@@ -190,7 +190,7 @@ impl Fingerprint {
     pub fn differences(&self, earlier: &Fingerprint) -> Vec<String> {
         let mut differences = Vec::new();
         if self.program != earlier.program {
-            differences.push(format!("the program was {} and is {}", earlier.program, self.program));
+            differences.push(format!("the program was {} and is now {}", earlier.program, self.program));
         }
         let value = |options: &[(String, String)], name: &str| {
             options.iter().find(|(option, _)| option == name).map(|(_, value)| format!("`{value}`"))
@@ -204,14 +204,14 @@ impl Fingerprint {
             if was != is {
                 let absent = || "not given".to_owned();
                 let (was, is) = (was.unwrap_or_else(absent), is.unwrap_or_else(absent));
-                differences.push(format!("`{name}` was {was} and is {is}"));
+                differences.push(format!("`{name}` was {was} and is now {is}"));
             }
         }
         // A new file changes bytes only if it is read, which the plan shows.
         for input in &earlier.inputs {
             let change = match self.inputs.iter().find(|now| now.name == input.name) {
                 Some(now) => input.change(now),
-                None => Some(format!("`{}` is not read any more", input.name)),
+                None => Some(format!("`{}` is no longer an input", input.name)),
             };
             differences.extend(change);
         }
@@ -221,12 +221,12 @@ impl Fingerprint {
         };
         let (was, is) = (names(&earlier.outputs), names(&self.outputs));
         if was != is {
-            differences.push(format!("outputs were {was} and are {is}"));
+            differences.push(format!("the outputs were {was} and are now {is}"));
         } else if differences.is_empty() && (self.outputs != earlier.outputs || self.plan != earlier.plan) {
             let changed = self.outputs.iter().zip(&earlier.outputs).find(|(is, was)| is != was);
             differences.push(match changed {
-                Some((output, _)) => format!("metadata or tensors of `{}` are others", output.name),
-                None => "the plan of what becomes of each tensor is another".to_owned(),
+                Some((output, _)) => format!("metadata or tensors of `{}` changed", output.name),
+                None => "the plan of the tensors changed".to_owned(),
             });
         }
         differences
@@ -329,23 +329,26 @@ mod tests {
         assert_eq!(Fingerprint::from_json(&earlier.to_json()).as_ref(), Some(&earlier));
         type Change = fn(&mut Fingerprint);
         let changes: [(Change, &str); 11] = [
-            (|changed| changed.program = "x".to_owned(), "the program was gguf-convert 1 and is x"),
-            (|changed| changed.options[0].1 = "q8_0".to_owned(), "`type` was `q4_k_m` and is `q8_0`"),
-            (|changed| changed.options.clear(), "`type` was `q4_k_m` and is not given"),
+            (|changed| changed.program = "x".to_owned(), "the program was gguf-convert 1 and is now x"),
+            (|changed| changed.options[0].1 = "q8_0".to_owned(), "`type` was `q4_k_m` and is now `q8_0`"),
+            (|changed| changed.options.clear(), "`type` was `q4_k_m` and is now not given"),
             (
                 |changed| changed.options.push(("pure".to_owned(), "given".to_owned())),
-                "`pure` was not given and is `given`",
+                "`pure` was not given and is now `given`",
             ),
-            (|changed| changed.inputs[1].n_bytes = 8, "`model.safetensors` had 7 bytes and has 8"),
-            (|changed| changed.inputs[0].modified = Some(6), "`config.json` was written to since"),
+            (|changed| changed.inputs[1].n_bytes = 8, "`model.safetensors` had 7 bytes and now has 8"),
+            (|changed| changed.inputs[0].modified = Some(6), "`config.json` was modified"),
             (
                 |changed| changed.inputs[0].tag = Some("commit b".to_owned()),
-                "`config.json` was a file and is commit b",
+                "`config.json` was a file and is now commit b",
             ),
-            (|changed| drop(changed.inputs.pop()), "`model.safetensors` is not read any more"),
-            (|changed| drop(changed.outputs.pop()), "outputs were `a.gguf`, `b.gguf` and are `a.gguf`"),
-            (|changed| changed.outputs[1].header = 8, "metadata or tensors of `b.gguf` are others"),
-            (|changed| changed.plan = 4, "the plan of what becomes of each tensor is another"),
+            (|changed| drop(changed.inputs.pop()), "`model.safetensors` is no longer an input"),
+            (
+                |changed| drop(changed.outputs.pop()),
+                "the outputs were `a.gguf`, `b.gguf` and are now `a.gguf`",
+            ),
+            (|changed| changed.outputs[1].header = 8, "metadata or tensors of `b.gguf` changed"),
+            (|changed| changed.plan = 4, "the plan of the tensors changed"),
         ];
         for (change, expected) in changes {
             let mut now = earlier.clone();

@@ -21,10 +21,10 @@ pub(crate) enum Target {
 
 /// Keys whose values a merge understands and an adapter file cannot hold.
 const NOT_IN_FILES: &[(&str, &str)] = &[
-    ("use_dora", "an adapter file has no magnitudes"),
-    ("target_parameters", "an adapter file has no place for pairs of single parameters"),
-    ("trainable_token_indices", "an adapter file has no place for rows of trained tokens"),
-    ("lora_bias", "an adapter file has no place for the biases of pairs"),
+    ("use_dora", "an adapter file cannot hold magnitudes"),
+    ("target_parameters", "an adapter file cannot hold pairs of single parameters"),
+    ("trainable_token_indices", "an adapter file cannot hold trained tokens"),
+    ("lora_bias", "an adapter file cannot hold the biases of pairs"),
 ];
 /// Keys that make an adapter depend on the text, which an adapter file can express.
 const ACTIVATED: &str = "alora_invocation_tokens";
@@ -32,13 +32,13 @@ const ACTIVATED: &str = "alora_invocation_tokens";
 /// Keys whose values make another kind of adapter of it, and why that is not merged.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("alora_invocation_tokens", "activated LoRA depends on the text and cannot be merged"),
-    ("arrow_config", "a router chooses among adapters for each token"),
-    ("kasa_config", "KaSA is not read"),
-    ("layer_replication", "repeated layers are not read"),
-    ("monteclora_config", "MonteCLoRA is not read"),
-    ("use_bdlora", "block-diagonal LoRA is not read"),
-    ("use_qalora", "QALoRA is not read"),
-    ("velora_config", "VeLoRA is not read"),
+    ("arrow_config", "it routes each token to one of several adapters"),
+    ("kasa_config", "KaSA is not supported"),
+    ("layer_replication", "repeated layers are not supported"),
+    ("monteclora_config", "MonteCLoRA is not supported"),
+    ("use_bdlora", "block-diagonal LoRA is not supported"),
+    ("use_qalora", "QALoRA is not supported"),
+    ("velora_config", "VeLoRA is not supported"),
 ];
 
 /// Ways to begin that leave the base model's weights as they were. Others (PiSSA, CorDA, OLoRA, LoftQ, LoRA-GA) take
@@ -75,7 +75,7 @@ impl Config {
         match keys.get("peft_type").and_then(Json::as_str) {
             Some("LORA") => {}
             Some(other) => {
-                let reason = "only LoRA adapters are read";
+                let reason = "only LoRA adapters are supported";
                 return Err(MergeError::Unsupported { key: "peft_type", found: other.to_owned(), reason });
             }
             None => return Err(MergeError::MissingKey { key: "peft_type" }),
@@ -89,7 +89,7 @@ impl Config {
         }
         match keys.get("init_lora_weights") {
             Some(Json::String(start)) if !PLAIN_STARTS.contains(&start.to_lowercase().as_str()) => {
-                let reason = "it changes the base model's weights before the first step";
+                let reason = "its initialization changes the base model's weights";
                 let (key, found) = ("init_lora_weights", start.clone());
                 return Err(MergeError::Unsupported { key, found, reason });
             }

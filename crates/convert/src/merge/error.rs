@@ -1,7 +1,7 @@
 //! Every way in which an adapter cannot be merged.
 
 use source::Tensor;
-use tensor::list_names;
+use tensor::{counted, list_names};
 
 /// Why an adapter cannot be merged into a base model.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum MergeError {
     #[error(transparent)]
     Read(source::ReadError),
     /// A config key with a value that means nothing.
-    #[error("adapter_config.json: key `{key}` is {found}, expected {expected}")]
+    #[error("`adapter_config.json`: key `{key}`: expected {expected}, found {found}")]
     Config {
         /// The key.
         key: &'static str,
@@ -24,13 +24,13 @@ pub enum MergeError {
         expected: &'static str,
     },
     /// A config key that is not there.
-    #[error("adapter_config.json: missing key `{key}`")]
+    #[error("`adapter_config.json`: missing key `{key}`")]
     MissingKey {
         /// The key.
         key: &'static str,
     },
     /// A kind of adapter that is not merged.
-    #[error("adapter_config.json: `{key}` is {found}: {reason}")]
+    #[error("`adapter_config.json`: key `{key}` is {found}: {reason}")]
     Unsupported {
         /// The key.
         key: &'static str,
@@ -40,7 +40,7 @@ pub enum MergeError {
         reason: &'static str,
     },
     /// A pattern of ranks or alphas that is no regular expression.
-    #[error("adapter_config.json: key `{key}`: pattern `{pattern}`: {error}")]
+    #[error("`adapter_config.json`: key `{key}`: pattern `{pattern}`: {error}")]
     Pattern {
         /// The key.
         key: &'static str,
@@ -56,25 +56,27 @@ pub enum MergeError {
         scale: f64,
     },
     /// Tensors of the adapter that belong to no tensor of the base model.
-    #[error("{} tensor(s) without a place in the base model: {}", names.len(), list_names(names))]
+    #[error("{} without a match in the base model: {}", counted(names.len(), "tensor"), list_names(names))]
     NoPlace {
         /// Their names.
         names: Vec<String>,
     },
     /// Tensors that an adapter of this kind does not have.
-    #[error("{} tensor(s) that are neither LoRA nor a whole weight: {}", names.len(), list_names(names))]
+    #[error("{} not recognized as LoRA halves or whole weights: {}", counted(names.len(), "tensor"), list_names(names))]
     Unknown {
         /// Their names.
         names: Vec<String>,
     },
     /// Halves of pairs, magnitudes and biases whose other tensors are not there.
-    #[error("{} missing tensor(s): {}", names.len(), list_names(names))]
+    #[error("{}: {}", counted(names.len(), "missing tensor"), list_names(names))]
     Missing {
         /// The absent names.
         names: Vec<String>,
     },
     /// A tensor of another shape than the base model needs.
-    #[error("tensor `{tensor}`: shape {found:?}, expected {expected}: `{target}` is {target_shape:?}")]
+    #[error(
+        "tensor `{tensor}`: expected {expected}, found shape {found:?} (`{target}` has {target_shape:?})"
+    )]
     Shape {
         /// The adapter's tensor.
         tensor: String,
@@ -88,7 +90,7 @@ pub enum MergeError {
         target_shape: Vec<u64>,
     },
     /// An embedding or output matrix of another number of tokens than the base model's.
-    #[error("tensor `{tensor}`: {found} tokens, expected {expected}, those of `{target}`")]
+    #[error("tensor `{tensor}`: expected {expected} tokens as in `{target}`, found {found}")]
     Vocabulary {
         /// The tensor.
         tensor: String,
@@ -100,10 +102,10 @@ pub enum MergeError {
         expected: u64,
     },
     /// An adapter whose tokenizer is wanted and missing.
-    #[error("no tokenizer in the adapter's folder")]
+    #[error("the adapter folder does not contain a tokenizer")]
     NoTokenizer,
     /// A tensor that belongs to another rank than its config has.
-    #[error("tensor `{tensor}`: rank {found}, expected {expected} by adapter_config.json")]
+    #[error("tensor `{tensor}`: expected rank {expected} from adapter_config.json, found {found}")]
     Rank {
         /// The adapter's tensor.
         tensor: String,
@@ -123,7 +125,7 @@ pub enum MergeError {
         target: String,
     },
     /// A tensor that is not a float.
-    #[error("tensor `{tensor}`: type {}, expected f32, f16 or bf16", found.name())]
+    #[error("tensor `{tensor}`: expected type f32, f16 or bf16, found {}", found.name())]
     Type {
         /// The tensor.
         tensor: String,
@@ -131,7 +133,7 @@ pub enum MergeError {
         found: source::Dtype,
     },
     /// A whole weight for a tensor that an adapter before has changed.
-    #[error("tensor `{tensor}` replaces `{target}`, which an adapter before it has changed")]
+    #[error("tensor `{tensor}` replaces `{target}`, which an earlier adapter changes")]
     Replaced {
         /// The adapter's tensor.
         tensor: String,
@@ -139,7 +141,7 @@ pub enum MergeError {
         target: String,
     },
     /// A pair that fits more than one parameter of its module.
-    #[error("tensor `{tensor}` fits several parameters: {}", list_names(parameters))]
+    #[error("tensor `{tensor}` matches several parameters: {}", list_names(parameters))]
     Ambiguous {
         /// The adapter's tensor.
         tensor: String,
@@ -157,7 +159,7 @@ pub enum MergeError {
         problem: &'static str,
     },
     /// A pair for the output of a base model that takes the embedding for it: PEFT would change both.
-    #[error("tensor `{tensor}`: the base model's output is its embedding, and there is no `{target}`")]
+    #[error("tensor `{tensor}`: the base model has tied embeddings and does not contain `{target}`")]
     Tied {
         /// The adapter's tensor.
         tensor: String,
@@ -171,25 +173,26 @@ impl MergeError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             MergeError::Source(error) => return error.hint().map(str::to_owned),
-            MergeError::Rank { .. } => {
-                "the config and the weights are of different adapters; take both from one folder"
-            }
+            MergeError::Rank { .. } => "use the config and the weights of the same adapter",
             MergeError::SameTarget { .. } => {
-                "the file holds one adapter under two spellings of its names; remove one of them"
+                "the file contains the same adapter under two names; remove one of them"
             }
             MergeError::NoPlace { .. } => {
-                "was the adapter trained on this base model? `base_model_name_or_path` of its config names it"
+                "use the base model that the adapter was trained on; `base_model_name_or_path` in \
+                    adapter_config.json names it"
             }
             MergeError::Shape { .. } => {
-                "was the adapter trained on this base model? `base_model_name_or_path` of its config names it"
+                "use the base model that the adapter was trained on; `base_model_name_or_path` in \
+                    adapter_config.json names it"
             }
             MergeError::Vocabulary { .. } | MergeError::Token { .. } => {
-                "the vocabulary was resized for this adapter: resize the base model with `resize_token_embeddings` and save it \
-                 with the adapter's tokenizer first"
+                "the vocabulary was resized for this adapter: resize the base model with \
+                    `resize_token_embeddings` and save it with the adapter's tokenizer first"
             }
             MergeError::Unsupported { key: "init_lora_weights", .. } => {
-                "convert it to a plain LoRA with PEFT's `save_pretrained(path_initial_model_for_weight_conversion=...)`, or merge \
-                 it with `merge_and_unload` and convert the result"
+                "convert it to a plain LoRA with PEFT's \
+                    `save_pretrained(path_initial_model_for_weight_conversion=...)`, or merge it with \
+                    `merge_and_unload` and convert the result"
             }
             MergeError::Unsupported {
                 key: "use_dora" | "trainable_token_indices" | "lora_bias" | "target_parameters",
@@ -200,7 +203,7 @@ impl MergeError {
                 "merge it with PEFT's `merge_and_unload` and convert the result"
             }
             MergeError::Tied { .. } => {
-                "give the base model a separate output matrix (`tie_word_embeddings` false) to merge it"
+                "save the base model with a separate output matrix (`tie_word_embeddings` false) first"
             }
             _ => return None,
         };

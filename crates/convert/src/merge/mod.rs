@@ -276,7 +276,7 @@ impl Merging {
             return Err(MergeError::NoPlace { names: vec![tensor.name.clone()] });
         };
         if tensor.shape != embedding.shape {
-            return Err(shape_error(tensor, "the same", embedding));
+            return Err(shape_error(tensor, "the same shape", embedding));
         }
         let mut output = tensor.clone();
         output.name = OUTPUT.to_owned();
@@ -304,7 +304,7 @@ impl Merging {
         let target = &self.tensors[at];
         if tensor.shape != target.shape {
             if !vocabulary::is_resized(tensor, target) {
-                return Err(shape_error(tensor, "the same", target));
+                return Err(shape_error(tensor, "the same shape", target));
             }
             if !may_resize {
                 return Err(MergeError::Vocabulary {
@@ -425,7 +425,7 @@ impl Merging {
     fn change_bias(&mut self, at: usize, values: &Tensor, scale: f32) -> Result<(), MergeError> {
         let target = &self.tensors[at];
         if values.shape != target.shape || values.shape.len() != 1 {
-            return Err(shape_error(values, "the same", target));
+            return Err(shape_error(values, "the same shape", target));
         }
         self.put(at, Change::Vector { values: values.clone(), scale }, None);
         Ok(())
@@ -454,15 +454,15 @@ impl Merging {
             tokens.iter().copied().zip(0..).map(|(row, place)| [row, place]).collect();
         places.sort_unstable();
         if let Some(two) = places.windows(2).find(|two| two[0][0] == two[1][0]) {
-            return wrong(two[0][0], "is there twice");
+            return wrong(two[0][0], "is a duplicate");
         }
         if let Some([token, _]) = places.last().filter(|[row, _]| *row >= target.n_rows()) {
-            return wrong(*token, "is beyond the base model's vocabulary");
+            return wrong(*token, "is out of range for the base model's vocabulary");
         }
         // One adapter must not undo a token of another.
         let taken = self.tokens.entry(target.name.clone()).or_default();
         if let Some(token) = tokens.iter().find(|token| !taken.insert(**token)) {
-            return wrong(*token, "is one that an adapter before it has trained");
+            return wrong(*token, "was also trained by an earlier adapter");
         }
         self.put(at, Change::Rows { values: values.clone(), places }, None);
         Ok(tokens.len())
@@ -500,12 +500,12 @@ impl Counts {
         let kind = if config.use_dora { "DoRA" } else { "LoRA" };
         let times = if *scale == 1.0 { String::new() } else { format!(" {scale} times") };
         let mut note =
-            format!("adapter `{}`: {kind} is merged{times} into {} tensors", name.display(), self.merged);
+            format!("adapter `{}`: {kind} merged{times} into {} tensors", name.display(), self.merged);
         if self.tokens > 0 {
-            note += &format!(", {} rows of trained tokens take the place of the embedding's", self.tokens);
+            note += &format!(", {} embedding rows replaced by trained tokens", self.tokens);
         }
         if self.replaced > 0 {
-            note += &format!(", {} whole tensors take the place of the base model's", self.replaced);
+            note += &format!(", {} whole tensors replaced", self.replaced);
         }
         note
     }

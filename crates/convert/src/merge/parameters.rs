@@ -66,7 +66,7 @@ pub(super) fn places(
     let (Some(a), Some(b)) = (module.a, module.b) else { return Ok(Vec::new()) };
     if config.use_dora || config.fan_in_fan_out || module.bias.is_some() {
         let (found, reason) =
-            (parameters.join(", "), "PEFT has pairs alone for parameters, no magnitudes and no biases");
+            (parameters.join(", "), "expected only pairs for a parameter, without magnitudes or biases");
         return Err(MergeError::Unsupported { key: "target_parameters", found, reason });
     }
     let name = unwrapped(&module.name);

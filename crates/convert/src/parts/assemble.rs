@@ -105,7 +105,7 @@ fn open<'a>(
                     whole = Some(Whole { number, place: *place, done: found.done, journal });
                 }
                 true => {}
-                false => state = format!("it was stopped with {} bytes done", found.done_bytes()),
+                false => state = format!("interrupted after {} bytes", found.done_bytes()),
             }
         }
         match whole {

@@ -7,7 +7,7 @@ use tensor::DType;
 #[non_exhaustive]
 pub enum RecipeError {
     /// Neither a name nor a number of a recipe.
-    #[error("`{name}` is not the name or number of a file type")]
+    #[error("unknown file type `{name}`")]
     UnknownRecipe {
         /// The name as given.
         name: String,
@@ -16,13 +16,13 @@ pub enum RecipeError {
     #[error(transparent)]
     Key(#[from] gguf::KeyError),
     /// An expert model's feed-forward tensor whose name has no layer.
-    #[error("tensor `{name}`: its layer is needed and its name does not start with `blk.` and a number")]
+    #[error("tensor `{name}`: the name does not start with `blk.N`, so its layer is unknown")]
     NoLayer {
         /// The tensor.
         name: String,
     },
     /// A layer that the model does not have.
-    #[error("tensor `{name}`: layer {layer} is not one of the {n_layer} of the model")]
+    #[error("tensor `{name}`: layer {layer} is out of range for a model of {n_layer} layers")]
     LayerOutOfRange {
         /// The tensor.
         name: String,
@@ -33,7 +33,7 @@ pub enum RecipeError {
     },
     /// A row that holds no whole blocks, in a dtype without a replacement.
     #[error(
-        "tensor `{name}`: row of {row_elems} elements is not a multiple of {} and `{dtype}` has no replacement",
+        "tensor `{name}`: row length {row_elems} is not a multiple of {}, and {dtype} has no fallback type",
         dtype.block_elems()
     )]
     NoFallback {
@@ -45,7 +45,7 @@ pub enum RecipeError {
         dtype: DType,
     },
     /// `PATTERN=DTYPE` without one of its parts.
-    #[error("`{text}` is not `PATTERN=DTYPE`: {missing} is missing")]
+    #[error("`{text}`: expected PATTERN=DTYPE: missing {missing}")]
     TensorTypeSyntax {
         /// The text as given.
         text: String,
@@ -53,7 +53,7 @@ pub enum RecipeError {
         missing: &'static str,
     },
     /// Unknown dtype name.
-    #[error("`{text}`: `{name}` is not the name of a ggml type")]
+    #[error("`{text}`: unknown tensor type `{name}`")]
     TensorTypeDType {
         /// The text as given.
         text: String,

@@ -105,7 +105,7 @@ fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, KeyError> {
         };
         u32::try_from(first?).ok()
     };
-    metadata.read(key, "a count", count)
+    metadata.read(key, "an integer of 0 or more", count)
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
         {
             let error = ModelFacts::from_metadata(&metadata("llama", &[("block_count", wrong)])).unwrap_err();
             assert!(
-                matches!(&error, RecipeError::Key(KeyError::Value { expected, .. }) if expected == "a count"),
+                matches!(&error, RecipeError::Key(KeyError::Value { expected, .. }) if expected == "an integer of 0 or more"),
                 "{error}"
             );
         }

@@ -74,7 +74,7 @@ fn files_match_reference() {
     assert_eq!(wrong, "");
 }
 
-/// Hugging Face's copy wins where both are there, and a note says what was left aside; `mistral_format` takes the other.
+/// Hugging Face's copy wins where both are there, and a note says what was ignored; `mistral_format` takes the other.
 #[test]
 fn only_one_of_two_copies_is_read() {
     let (_temporary, both) = folder("bin");
@@ -83,7 +83,7 @@ fn only_one_of_two_copies_is_read() {
     let file = convert(&both, "bf16").expect("a conversion");
     assert_eq!(summary(&file), expected("bin")["bf16"]);
     let notes = source::open(&both).expect("a checkpoint").notes;
-    let note = "weights are read from `pytorch_model.bin` (torch pickles); left aside: `consolidated.safetensors` (Mistral's own layout of safetensors)";
+    let note = "weights are read from `pytorch_model.bin` (torch pickles); ignored: `consolidated.safetensors` (Mistral's own layout of safetensors)";
     assert_eq!(notes, [note]);
     let mistral = Folder::at(&both).named("mistral-spm").mistral_format(true);
     let file = convert_folder(mistral, "bf16").expect("a conversion");
@@ -119,13 +119,13 @@ fn mismatched_parameters_are_refused() {
         ("meta-4", "\"n_kv_heads\": 4", "\"n_kv_heads\": 2", "8 rows of 2 heads"),
         ("meta-4", "\"n_heads\": 8", "\"n_heads\": 0", "n_heads"),
         ("meta-4", "\"n_layers\": 1", "\"n_layers\": 2", "missing tensor"),
-        ("meta-moe", "\"num_experts\": 3", "\"num_experts\": 2", "without a place"),
+        ("meta-moe", "\"num_experts\": 3", "\"num_experts\": 2", "not used by this architecture"),
         ("meta-2", "\"dim\"", "\"width\"", "missing key `dim`"),
         (
             "mistral-spm",
             "\"n_layers\": 2",
             "\"n_layers\": 1",
-            "layers 0 to 1, but `n_layers` of the config is 1",
+            "layers 0 to 1, but `n_layers` in config.json is 1",
         ),
         ("mistral-sharded", "\"beta\"", "\"gamma\"", "missing key `yarn.beta`"),
         (
@@ -135,10 +135,15 @@ fn mismatched_parameters_are_refused() {
             "missing key `moe.num_experts_per_tok`",
         ),
         ("mistral-mixtral", "\"dim\"", "\"q_lora_rank\": 8, \"dim\"", "missing key `kv_lora_rank`"),
-        ("mistral-moe", "\"num_experts\": 3", "\"num_experts\": 2", "without a place"),
+        ("mistral-moe", "\"num_experts\": 3", "\"num_experts\": 2", "not used by this architecture"),
         ("mistral-moe", "\"yarn\"", "\"yawn\"", "missing key `yarn`"),
         ("mistral-mixtral", "\"num_experts\": 3", "\"num_experts\": 4", "missing tensor"),
-        ("mixtral-stacked", "\"num_local_experts\": 3", "\"num_local_experts\": 2", "without a place"),
+        (
+            "mixtral-stacked",
+            "\"num_local_experts\": 3",
+            "\"num_local_experts\": 2",
+            "not used by this architecture",
+        ),
         (
             "mixtral-stacked",
             "\"num_experts_per_tok\"",

@@ -52,7 +52,9 @@ pub fn render_chat(template: &str, chat: &Chat, settings: &Settings<'_>) -> Resu
         let thread = thread::Builder::new().stack_size(usize::try_from(stack).unwrap_or(512 << 20));
         let running = thread.spawn_scoped(scope, || render_here(template, chat, settings, fuel));
         let running = running.map_err(|error| ChatError::Template(format!("no thread for it: {error}")))?;
-        running.join().unwrap_or_else(|_| Err(ChatError::Template("the engine fails on it".to_owned())))
+        running
+            .join()
+            .unwrap_or_else(|_| Err(ChatError::Template("internal error of the template engine".to_owned())))
     })
 }
 
@@ -67,7 +69,7 @@ fn render_here(template: &str, chat: &Chat, settings: &Settings<'_>, fuel: u64) 
     environment.set_lstrip_blocks(true);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.set_formatter(|output, _, value| {
-        output.write_str(&python::text(value)?).map_err(|_| python::invalid("the text cannot be written"))
+        output.write_str(&python::text(value)?).map_err(|_| python::invalid("the text cannot be rendered"))
     });
     let refused = Arc::new(AtomicBool::new(false));
     let is_refused = Arc::clone(&refused);
@@ -83,9 +85,7 @@ fn render_here(template: &str, chat: &Chat, settings: &Settings<'_>, fuel: u64) 
     // The text of `raise_exception` is the detail of its error; other errors are described as a whole.
     let problem = |error: minijinja::Error| match error.kind() {
         ErrorKind::OutOfFuel => {
-            format!(
-                "the limit of {fuel} steps was reached: the template may never end, or the chat is too long for it"
-            )
+            format!("limit of {fuel} steps reached; the template may not terminate")
         }
         _ => error.detail().map_or_else(|| error.to_string(), str::to_owned),
     };

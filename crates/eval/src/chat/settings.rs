@@ -7,10 +7,10 @@ use super::{date::Date, special::SpecialTokens};
 #[non_exhaustive]
 pub enum ChatError {
     /// The file has none.
-    #[error("`tokenizer.chat_template` is absent")]
+    #[error("missing metadata key `tokenizer.chat_template`")]
     Absent,
     /// It is the name of a template of llama.cpp that is not known here.
-    #[error("`tokenizer.chat_template`: `{0}` is a name, not a template, and not one of the known names")]
+    #[error("`tokenizer.chat_template`: unknown template name `{0}`")]
     Named(String),
     /// It does not parse.
     #[error("`tokenizer.chat_template`: {0}")]

@@ -24,7 +24,7 @@ impl Transcripts {
     pub fn warning(&self) -> Option<String> {
         (self.n_incomplete > 0).then(|| {
             format!(
-                "the chat template leaves out tools, tool calls or reasoning of {} of {} chats",
+                "the chat template omits tools, tool calls or reasoning in {} of {} chats",
                 self.n_incomplete,
                 self.texts.len()
             )
@@ -111,7 +111,8 @@ mod tests {
         assert_eq!(made.texts[0], "user: Rain?\nassistant: \n");
         assert_eq!((made.texts.len(), made.n_incomplete), (3, 2));
         assert!(made.warning().is_some());
-        let template = "{% for m in messages %}{{ m.tool_calls[0].function.name if m.tool_calls }}{{ m.thinking }}{% endfor %}";
+        let template = "{% for m in messages %}{{ m.tool_calls[0].function.name if m.tool_calls }}{{ \
+            m.thinking }}{% endfor %}";
         let made =
             transcripts(Some(template), &SpecialTokens::default(), format!("{call}\n{thought}").as_bytes())
                 .unwrap();

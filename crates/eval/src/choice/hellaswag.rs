@@ -44,7 +44,7 @@ impl HellaSwag {
             let right = std::str::from_utf8(lines[1]).ok().and_then(|line| line.trim().parse().ok());
             let right = right.filter(|right| *right < ENDINGS);
             let right = right
-                .ok_or(Error::Task { task: index, problem: "its second line is not a number from 0 to 3" })?;
+                .ok_or(Error::Task { task: index, problem: "the second line is not a number from 0 to 3" })?;
             // Line 0 is the context, line 1 the right ending, lines 2 to 5 the endings.
             let text = |ending: &&[u8]| [lines[0], b" ", ending].concat();
             tasks.push(Task { texts: lines[2..].iter().map(text).collect(), right });

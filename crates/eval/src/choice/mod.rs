@@ -182,7 +182,7 @@ fn likeliest(texts: &[Vec<u8>], task: usize, model: &Model) -> Result<(Vec<f64>,
     if n_shared == 0 || sequences.tokens.iter().any(|tokens| tokens.len() == n_shared) {
         return Err(Error::Task {
             task,
-            problem: "one ending is the beginning of another, or nothing is shared",
+            problem: "one ending is a prefix of another, or there is no common context",
         });
     }
     let logits = sequences.run(model)?;

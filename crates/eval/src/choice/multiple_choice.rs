@@ -36,13 +36,13 @@ impl MultipleChoice {
     /// # Errors
     /// [`Error::Task`] for an invalid task or a truncated file.
     pub fn parse(bytes: &[u8], n_tasks: usize) -> Result<MultipleChoice, Error> {
-        let cut = Error::Task { task: 0, problem: "the file ends before it" };
+        let cut = Error::Task { task: 0, problem: "the file ends before the task" };
         let mut cursor = Cursor { bytes, at: 0 };
         let n = cursor.number().ok_or(cut)? as usize;
         let offsets = n.checked_mul(4).and_then(|n_bytes| cursor.take(n_bytes));
         // `checked_mul` and `take` check a count against the file's length before anything is allocated.
         let Some(offsets) = offsets else {
-            return Err(Error::Task { task: 0, problem: "the file ends before it" });
+            return Err(Error::Task { task: 0, problem: "the file ends before the task" });
         };
         let offset = |index: usize| {
             let mut offset = [0; 4];
@@ -55,14 +55,10 @@ impl MultipleChoice {
             if n_tasks < n {
                 cursor.at = offset(index).min(bytes.len());
             }
-            let task =
-                cursor.task().ok_or(Error::Task { task: index, problem: "it is cut short, or no task" })?;
+            let task = cursor.task().ok_or(Error::Task { task: index, problem: "truncated or invalid" })?;
             // `Cursor::task` leaves out the texts where the question or an answer is empty.
             if task.texts.is_empty() {
-                return Err(Error::Task {
-                    task: index,
-                    problem: "it has an empty question or answer, or none",
-                });
+                return Err(Error::Task { task: index, problem: "missing or empty question or answer" });
             }
             tasks.push(task);
         }

@@ -91,7 +91,7 @@ impl Tasks for Winogrande {
         if n_shared == 0 || sequences.tokens.iter().any(|tokens| tokens.len() == n_shared) {
             return Err(Error::Task {
                 task: index,
-                problem: "its two sentences do not differ as they should",
+                problem: "the two sentences do not differ in exactly one option",
             });
         }
         let skips_word = sequences.tokens.iter().all(|tokens| tokens.len() - n_shared > LEAST_TRAILING);

@@ -110,7 +110,7 @@ impl PerLayerInput {
     pub fn run(&self, x: &Rows, pass: &mut Pass<'_, '_>) -> Rows {
         let mut gate = self.gate.run(x, pass);
         // Taken out and put back, because the pass lends its memory for the columns.
-        let inputs = pass.per_layer_inputs.take().expect("the decoder makes inputs for its layers");
+        let inputs = pass.per_layer_inputs.take().expect("the decoder computes the inputs of its layers");
         let input = pass.columns(&inputs, self.start..self.start + gate.ncols());
         pass.per_layer_inputs = Some(inputs);
         self.activation.apply_gated(&mut gate, &input);

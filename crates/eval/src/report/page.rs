@@ -259,10 +259,10 @@ fn size_chart(report: &Report) -> Option<Chart> {
     let megabytes = |file: &FileReport| file.bytes as f64 / 1e6;
     let x = Axis::over(measured.iter().map(|(_, file, _)| megabytes(file)), Scale::Linear).widened();
     let y = Axis::over(measured.iter().map(|(.., kl)| *kl), Scale::Log);
-    let mut chart = Chart::new(&x, "size of the file, MB", &y, "mean divergence, nats");
+    let mut chart = Chart::new(&x, "file size, MB", &y, "mean KL divergence, nats");
     for (index, file, kl) in measured {
         let size = megabytes(file);
-        let detail = format!("{size:.0} MB, {:.2} bits a weight, {kl:.5} nats", file.bits_per_weight);
+        let detail = format!("{size:.0} MB, {:.2} bits per weight, {kl:.5} nats", file.bits_per_weight);
         chart.point(&labels[index], detail, index, (&x, &y), (size, kl));
     }
     chart.place_names();
@@ -311,11 +311,11 @@ fn name_of(path: &str) -> &str {
 
 fn position_chart(report: &Report) -> Option<Chart> {
     let first = (report.context / 2) as f64;
-    lines(report, |file| &file.kl_by_position, first, "position in the window")
+    lines(report, |file| &file.kl_by_position, first, "position in the chunk")
 }
 
 fn window_chart(report: &Report) -> Option<Chart> {
-    lines(report, |file| &file.kl_by_window, 1.0, "window of the text")
+    lines(report, |file| &file.kl_by_window, 1.0, "chunk of the text")
 }
 
 fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_label: &str) -> Option<Chart> {
@@ -325,7 +325,7 @@ fn lines(report: &Report, values: fn(&FileReport) -> &Vec<f64>, first: f64, x_la
     let x = Axis::over([first, first + (n - 1) as f64], Scale::Linear).whole();
     // The axis starts at zero: a truncated one would make small differences look large.
     let y = Axis::over(all.iter().flatten().copied(), Scale::Linear).with_zero();
-    let mut chart = Chart::new(&x, x_label, &y, "mean divergence, nats");
+    let mut chart = Chart::new(&x, x_label, &y, "mean KL divergence, nats");
     for (index, (file, values)) in report.files.iter().zip(&all).enumerate() {
         let points: Vec<(f64, f64)> =
             values.iter().enumerate().map(|(at, value)| (first + at as f64, *value)).collect();

@@ -32,8 +32,8 @@ impl Comparison {
             },
             percent("same top token", self.same_top),
             percent(&format!("shared top {} tokens", self.k), self.same_top_k),
-            percent("change of probability, mean", self.p_diff),
-            percent("change of probability, RMS", self.p_diff_rms),
+            percent("change in probability, mean", self.p_diff),
+            percent("change in probability, RMS", self.p_diff_rms),
         ]
     }
 }

@@ -8,7 +8,7 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] gguf::KeyError),
     /// A list that is shorter than the list of tokens.
-    #[error("`{key}` has {found} items for {expected} tokens")]
+    #[error("`{key}`: expected {expected} entries, one per token, found {found}")]
     TooShort {
         /// The key.
         key: String,
@@ -28,7 +28,7 @@ pub enum Error {
         score: f32,
     },
     /// A merge that is not two texts with a space between.
-    #[error("`tokenizer.ggml.merges`: merge {index} is not two tokens: `{merge}`")]
+    #[error("`tokenizer.ggml.merges`: merge {index}: expected two tokens, found `{merge}`")]
     BadMerge {
         /// Its position.
         index: usize,
@@ -48,7 +48,7 @@ pub enum Error {
         token: String,
     },
     /// A special token beyond the vocabulary.
-    #[error("`{key}` is {id}, but there are {tokens} tokens")]
+    #[error("`{key}`: {id} is out of range for {tokens} tokens")]
     SpecialIdOutOfRange {
         /// The key.
         key: String,
@@ -58,7 +58,7 @@ pub enum Error {
         tokens: usize,
     },
     /// Two tokens with one text.
-    #[error("tokens {first} and {second} are both `{token}`")]
+    #[error("duplicate token `{token}` (ids {first} and {second})")]
     RepeatedToken {
         /// The text.
         token: String,
@@ -74,13 +74,13 @@ pub enum Error {
         model: String,
     },
     /// A value of `tokenizer.ggml.pre` that llama.cpp does not load.
-    #[error("pre-tokenizer `{pre}`: llama.cpp does not know it")]
+    #[error("pre-tokenizer `{pre}` is unknown to llama.cpp")]
     UnknownPre {
         /// The value.
         pre: String,
     },
     /// A token that is to be added around every text, but is not named.
-    #[error("`{key}` is absent, although the token is to be added")]
+    #[error("missing metadata key `{key}` of a token that must be added")]
     NoSpecialToken {
         /// The key that would name it.
         key: &'static str,
@@ -92,7 +92,7 @@ pub enum Error {
         problem: &'static str,
     },
     /// A byte of the text that has no token, in a vocabulary without an unknown token.
-    #[error("byte 0x{byte:02X} has no token")]
+    #[error("missing token for byte 0x{byte:02X}")]
     NoByteToken {
         /// The byte.
         byte: u8,
@@ -106,7 +106,7 @@ pub enum Error {
         problem: String,
     },
     /// An id beyond the vocabulary.
-    #[error("token id {id} is beyond the vocabulary of {tokens} tokens")]
+    #[error("token id {id} is out of range for a vocabulary of {tokens} tokens")]
     NoSuchId {
         /// The id.
         id: u32,

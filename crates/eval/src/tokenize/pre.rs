@@ -111,7 +111,7 @@ macro_rules! word {
         r"[^\r\n\p{L}\p{N}]?\p{L}+"
     };
 }
-/// Runs of characters that are neither letters nor numbers, with a space before them and line ends after them.
+/// Runs of characters that are neither letters nor values, with a space before them and line ends after them.
 macro_rules! signs {
     () => {
         r" ?[^\s\p{L}\p{N}]+[\r\n]*"

@@ -12,7 +12,7 @@ pub enum Problem {
     #[error("{0}")]
     Unusable(Error),
     /// A list of another length than that of the tokens.
-    #[error("`{key}` has {found} items for {expected} tokens")]
+    #[error("`{key}`: expected {expected} entries, one per token, found {found}")]
     Length {
         /// The key.
         key: String,
@@ -22,7 +22,7 @@ pub enum Problem {
         expected: usize,
     },
     /// A number that is no kind of token.
-    #[error("`tokenizer.ggml.token_type` of token {id} is {found}, which is no kind of token (1 to 6)")]
+    #[error("`tokenizer.ggml.token_type` of token {id}: expected 1 to 6, found {found}")]
     Kind {
         /// The token.
         id: usize,
@@ -30,7 +30,7 @@ pub enum Problem {
         found: i64,
     },
     /// A special token that the vocabulary does not have.
-    #[error("`{key}` is {found}, and there are {tokens} tokens")]
+    #[error("`{key}`: {found} is out of range for {tokens} tokens")]
     SpecialId {
         /// The key.
         key: String,
@@ -40,13 +40,15 @@ pub enum Problem {
         tokens: usize,
     },
     /// A pre-tokenizer that llama.cpp does not know, where it means nothing.
-    #[error("`tokenizer.ggml.pre` is `{pre}`, which llama.cpp does not know")]
+    #[error("`tokenizer.ggml.pre`: `{pre}` is unknown to llama.cpp")]
     Pre {
         /// The name.
         pre: String,
     },
     /// Nothing says how text is split before pairs are merged.
-    #[error("`tokenizer.ggml.pre` is absent: llama.cpp splits text in its default way and warns of it")]
+    #[error(
+        "missing metadata key `tokenizer.ggml.pre`: llama.cpp uses its default pre-tokenizer and prints a warning"
+    )]
     NoPre,
 }
 

@@ -26,7 +26,7 @@ fn reported_templates_render_as_in_transformers() {
         let made = render_chat(&read("template.jinja"), &chat, &settings);
         let expected = read("expected.txt");
         if made.as_ref().ok() != Some(&expected) {
-            faults.push(format!("{name}: {made:?}, expected {expected:?}"));
+            faults.push(format!("{name}: expected {expected:?}, found {made:?}"));
         }
     }
     assert_eq!(n_templates, 25);

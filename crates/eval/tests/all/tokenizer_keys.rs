@@ -58,7 +58,7 @@ fn unchanged_keys_are_valid() {
 #[test]
 fn missing_and_mistyped_keys_are_refused() {
     for key in ["tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.merges"] {
-        assert_eq!(error(bpe(), key, None), format!("metadata key `{key}` is missing"));
+        assert_eq!(error(bpe(), key, None), format!("missing metadata key `{key}`"));
     }
     for (key, expected) in [
         ("tokenizer.ggml.model", "text"),
@@ -75,7 +75,7 @@ fn missing_and_mistyped_keys_are_refused() {
     let unknown = error(bpe(), "tokenizer.ggml.model", Some(Value::from("hybriddna")));
     assert_eq!(unknown, "tokenizer model `hybriddna`: not supported");
     let unknown = error(bpe(), "tokenizer.ggml.pre", Some(Value::from("nonsense")));
-    assert_eq!(unknown, "pre-tokenizer `nonsense`: llama.cpp does not know it");
+    assert_eq!(unknown, "pre-tokenizer `nonsense` is unknown to llama.cpp");
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn lists_of_wrong_length_are_refused() {
     let short = |key, value| error(spm(), key, Some(Value::Array(value)));
     assert_eq!(
         short("tokenizer.ggml.scores", Array::F32(vec![0.0; 3])),
-        "`tokenizer.ggml.scores` has 3 items for 4 tokens"
+        "`tokenizer.ggml.scores`: expected 4 entries, one per token, found 3"
     );
     assert_eq!(
         short("tokenizer.ggml.token_type", Array::I32(vec![1])),
-        "`tokenizer.ggml.token_type` has 1 items for 4 tokens"
+        "`tokenizer.ggml.token_type`: expected 4 entries, one per token, found 1"
     );
 }
 
@@ -104,7 +104,7 @@ fn nan_scores_are_refused() {
 fn invalid_merges_are_refused() {
     assert_eq!(
         error(bpe(), "tokenizer.ggml.merges", Some(texts(&["a b", "ab"]))),
-        "`tokenizer.ggml.merges`: merge 1 is not two tokens: `ab`"
+        "`tokenizer.ggml.merges`: merge 1: expected two tokens, found `ab`"
     );
     let mut keys = bpe();
     keys.remove("tokenizer.ggml.merges");
@@ -127,7 +127,7 @@ fn special_ids_beyond_vocabulary_are_refused() {
         keys.set(key.clone(), Value::U32(6));
         assert_eq!(
             refused(&keys, Reading::Model).unwrap().to_string(),
-            format!("`{key}` is 6, but there are 6 tokens")
+            format!("`{key}`: 6 is out of range for 6 tokens")
         );
         // llama.cpp ignores it.
         assert_eq!(refused(&keys, Reading::LlamaCpp), None, "{key}");
@@ -138,7 +138,7 @@ fn special_ids_beyond_vocabulary_are_refused() {
 fn duplicate_tokens_are_refused() {
     assert_eq!(
         error(bpe(), "tokenizer.ggml.tokens", Some(texts(&["a", "b", "ab", "x", "\u{120}", "b"]))),
-        "tokens 1 and 5 are both `b`"
+        "duplicate token `b` (ids 1 and 5)"
     );
 }
 
@@ -160,7 +160,7 @@ fn added_tokens_need_an_id() {
     let error = tokenizer.encode("a", true, false).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`tokenizer.ggml.bos_token_id` is absent, although the token is to be added"
+        "missing metadata key `tokenizer.ggml.bos_token_id` of a token that must be added"
     );
 }
 
@@ -168,7 +168,7 @@ fn added_tokens_need_an_id() {
 fn plamo_requires_all_byte_tokens() {
     let mut keys = spm();
     keys.set("tokenizer.ggml.model", "plamo2");
-    assert_eq!(refused(&keys, Reading::Model).unwrap().to_string(), "byte 0x00 has no token");
+    assert_eq!(refused(&keys, Reading::Model).unwrap().to_string(), "missing token for byte 0x00");
 }
 
 /// Source: `llama_vocab::impl::load` of llama.cpp b11312.

@@ -147,7 +147,8 @@ mod unix {
         let (verb, hint) = match is_shorter {
             true => (
                 b": became shorter while it was read\n".as_slice(),
-                b"hint: nothing was written; run again when no other program changes the file\n".as_slice(),
+                b"hint: nothing was written; run the command again when no other program changes the file\n"
+                    .as_slice(),
             ),
             false => (
                 b": cannot be read: its disk failed\n".as_slice(),

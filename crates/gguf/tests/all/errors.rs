@@ -23,20 +23,26 @@ fn with_value(type_id: u32, rest: impl FnOnce(&mut Raw)) -> Raw {
 #[test]
 fn invalid_headers_are_refused() {
     let parse = |bytes: &[u8]| Header::parse(bytes).unwrap_err().to_string();
-    assert_eq!(parse(b""), "file ends inside the magic bytes: 4 bytes needed at offset 0, 0 left");
-    assert_eq!(parse(b"GGUF\x03"), "file ends inside the version: 4 bytes needed at offset 4, 1 left");
-    assert_eq!(parse(b"PK\x03\x04..."), r"not a gguf file: it starts with `PK\x03\x04`, not with `GGUF`");
+    assert_eq!(
+        parse(b""),
+        "unexpected end of file in the magic bytes: expected 4 bytes at offset 0, found 0"
+    );
+    assert_eq!(
+        parse(b"GGUF\x03"),
+        "unexpected end of file in the version: expected 4 bytes at offset 4, found 1"
+    );
+    assert_eq!(parse(b"PK\x03\x04..."), r"not a GGUF file: expected `GGUF` at the start, found `PK\x03\x04`");
     for legacy in [b"lmgg", b"fmgg", b"tjgg", b"algg"] {
         let error = Header::parse(legacy).unwrap_err();
-        assert_eq!(error.hint(), Some("this is a file of the time before gguf"));
+        assert_eq!(error.hint(), Some("the file has a format older than GGUF"));
     }
     assert_eq!(Header::parse(b"PK\x03\x04").unwrap_err().hint(), None);
-    let known = "is not known (known are 1 to 3, in either byte order)";
+    let known = "(expected 1 to 3, in either byte order)";
     for version in [0u32, 4, 0x0004_0000, 0x0400_0000, 0x0300_0001, u32::MAX] {
         let mut bytes = b"GGUF".to_vec();
         bytes.extend(version.to_le_bytes());
         bytes.extend([0; 16]);
-        assert_eq!(parse(&bytes), format!("gguf version {version} {known}"));
+        assert_eq!(parse(&bytes), format!("unknown GGUF version {version} {known}"));
     }
 }
 
@@ -44,19 +50,19 @@ fn invalid_headers_are_refused() {
 fn invalid_values_are_refused() {
     let cases: [(&str, Raw); 12] = [
         (
-            "metadata key `k`: value type 4294967295 is not known (known ids are 0 to 12)",
+            "metadata key `k`: unknown value type 4294967295 (expected 0 to 12)",
             with_value(u32::MAX, |raw| raw.u64(0)),
         ),
         (
-            "metadata key `k`: value type 13 is not known (known ids are 0 to 12)",
+            "metadata key `k`: unknown value type 13 (expected 0 to 12)",
             with_value(9, |raw| {
                 raw.u32(13);
                 raw.u64(0);
             }),
         ),
-        ("metadata key `k`: a bool at offset 37 is 2, not 0 or 1", with_value(7, |raw| raw.u8(2))),
+        ("metadata key `k`: bool at offset 37: expected 0 or 1, found 2", with_value(7, |raw| raw.u8(2))),
         (
-            "metadata key `k`: a bool at offset 51 is 255, not 0 or 1",
+            "metadata key `k`: bool at offset 51: expected 0 or 1, found 255",
             with_value(9, |raw| {
                 raw.u32(7);
                 raw.u64(4);
@@ -64,18 +70,18 @@ fn invalid_values_are_refused() {
             }),
         ),
         (
-            "file ends inside a metadata value: 8 bytes needed at offset 37, 4 left",
+            "unexpected end of file in a metadata value: expected 8 bytes at offset 37, found 4",
             with_value(12, |raw| raw.u32(0)),
         ),
         (
-            "file ends inside a metadata string: 18446744073709551615 bytes needed at offset 45, 1 left",
+            "unexpected end of file in a metadata string: expected 18446744073709551615 bytes at offset 45, found 1",
             with_value(8, |raw| {
                 raw.u64(u64::MAX);
                 raw.u8(0);
             }),
         ),
         (
-            "array length of 4611686018427387905 at offset 49 is more than the 4 bytes left can hold",
+            "array length of 4611686018427387905 at offset 49 does not fit in the remaining 4 bytes",
             with_value(9, |raw| {
                 raw.u32(4);
                 raw.u64((1 << 62) + 1);
@@ -83,7 +89,7 @@ fn invalid_values_are_refused() {
             }),
         ),
         (
-            "array length of 2 at offset 49 is more than the 15 bytes left can hold",
+            "array length of 2 at offset 49 does not fit in the remaining 15 bytes",
             with_value(9, |raw| {
                 raw.u32(8);
                 raw.u64(2);
@@ -91,7 +97,7 @@ fn invalid_values_are_refused() {
             }),
         ),
         (
-            "array length of 2 at offset 49 is more than the 23 bytes left can hold",
+            "array length of 2 at offset 49 does not fit in the remaining 23 bytes",
             with_value(9, |raw| {
                 raw.u32(9);
                 raw.u64(2);
@@ -99,7 +105,7 @@ fn invalid_values_are_refused() {
             }),
         ),
         (
-            "number of bools of 2 at offset 49 is more than the 1 bytes left can hold",
+            "number of bools of 2 at offset 49 does not fit in the remaining 1 bytes",
             with_value(9, |raw| {
                 raw.u32(7);
                 raw.u64(2);
@@ -131,7 +137,7 @@ fn invalid_values_are_refused() {
     let mut long = Raw::v3(0, 1);
     long.string(&[b'k'; 65536]);
     long.bytes.extend([0; 5]);
-    assert_eq!(message(&long), "metadata key 0: the key is 65536 bytes long, at most 65535 are possible");
+    assert_eq!(message(&long), "metadata key 0: expected at most 65535 bytes, found 65536");
 }
 
 /// The deepest arrays that are read, and written.
@@ -159,21 +165,18 @@ fn invalid_tensors_are_refused() {
         raw
     };
     for (expected, raw) in [
-        ("tensor `t`: 5 dimensions, at most 4 are possible", one(&[1; 5], 0, 0, 32)),
-        (
-            "tensor `t`: ggml type id 4 (`q4_2`) was removed from the format; requantize to `q4_0`",
-            one(&[32], 4, 0, 32),
-        ),
-        ("tensor `t`: ggml type id 99 is not known (known ids are 0 to 42)", one(&[32], 99, 0, 32)),
-        ("tensor `t`: row of 33 elements is not a multiple of 32 (q4_0)", one(&[33], 2, 0, 64)),
+        ("tensor `t`: expected at most 4 dimensions, found 5", one(&[1; 5], 0, 0, 32)),
+        ("tensor `t`: ggml type id 4 (`q4_2`) was removed from the format; use `q4_0`", one(&[32], 4, 0, 32)),
+        ("tensor `t`: unknown ggml type id 99 (expected 0 to 42)", one(&[32], 99, 0, 32)),
+        ("tensor `t`: row length 33 is not a multiple of the q4_0 block size 32", one(&[33], 2, 0, 64)),
         (
             "tensor `t`: size of shape [0, 4611686018427387904, 4] does not fit in 63 bits",
             one(&[0, 1 << 62, 4], 0, 0, 0),
         ),
-        ("tensor `t`: offset 8 in the data is not a multiple of 32", one(&[1], 0, 8, 64)),
-        ("tensor `t`: 4 bytes at offset 96 do not fit a file of 99 bytes", one(&[1], 0, 32, 35)),
+        ("tensor `t`: data offset 8 is not a multiple of 32", one(&[1], 0, 8, 64)),
+        ("tensor `t`: 4 bytes at offset 96 do not fit in a file of 99 bytes", one(&[1], 0, 32, 35)),
         (
-            "tensor `t`: 4 bytes at offset 9223372036854775776 in the data end beyond 63 bits",
+            "tensor `t`: 4 bytes at data offset 9223372036854775776 exceed 63 bits",
             one(&[1], 0, i64::MAX as u64 / 32 * 32, 35),
         ),
     ] {
@@ -185,7 +188,7 @@ fn invalid_tensors_are_refused() {
     raw.tensor("a", &[9], 0, 0);
     raw.pad(32);
     raw.bytes.resize(raw.bytes.len() + 96, 0);
-    assert_eq!(message(&raw), "tensor `b` starts at offset 32 in the data, inside `a` that ends at 36");
+    assert_eq!(message(&raw), "tensor `b` starts at data offset 32, inside `a`, which ends at 36");
 
     let mut raw = Raw::v3(1, 0);
     raw.string(&[b'n', 0xc0]);
@@ -243,40 +246,34 @@ fn invalid_plans_are_refused() {
     let aligned = |value| [("general.alignment", value)];
     let long = "k".repeat(65536);
     let name = "n".repeat(65);
-    let expected = "is not a power of two from 8 to 16777216";
+    let expected = "alignment: expected a power of two from 8 to 16777216, found";
     for (expected, result) in [
-        (format!("alignment 0 {expected}"), plan(&[], &[], 0)),
-        (format!("alignment 4 {expected}"), plan(&[], &[], 4)),
-        (format!("alignment 24 {expected}"), plan(&[], &[], 24)),
-        (format!("alignment 33554432 {expected}"), plan(&aligned(Value::U32(1 << 25)), &[], 1 << 25)),
+        (format!("{expected} 0"), plan(&[], &[], 0)),
+        (format!("{expected} 4"), plan(&[], &[], 4)),
+        (format!("{expected} 24"), plan(&[], &[], 24)),
+        (format!("{expected} 33554432"), plan(&aligned(Value::U32(1 << 25)), &[], 1 << 25)),
+        ("planned alignment 64 differs from 32 in `general.alignment`".to_owned(), plan(&[], &[], 64)),
         (
-            "alignment 64 is planned but the metadata say 32 (`general.alignment`)".to_owned(),
-            plan(&[], &[], 64),
-        ),
-        (
-            "alignment 32 is planned but the metadata say 64 (`general.alignment`)".to_owned(),
+            "planned alignment 32 differs from 64 in `general.alignment`".to_owned(),
             plan(&aligned(Value::U32(64)), &[], 32),
         ),
         (
-            "metadata key `general.alignment` has type u64, not u32".to_owned(),
+            "metadata key `general.alignment`: expected type u32, found u64".to_owned(),
             plan(&aligned(Value::U64(32)), &[], 32),
         ),
         ("metadata key 0: the key is empty".to_owned(), plan(&key(""), &[], 32)),
-        (
-            "metadata key 0: the key is 65536 bytes long, at most 65535 are possible".to_owned(),
-            plan(&key(&long), &[], 32),
-        ),
+        ("metadata key 0: expected at most 65535 bytes, found 65536".to_owned(), plan(&key(&long), &[], 32)),
         ("metadata key 0: key `ключ` is not ASCII".to_owned(), plan(&key("ключ"), &[], 32)),
-        ("tensor `a` is there twice".to_owned(), plan(&[], &["a", "b", "a"], 32)),
-        ("tensor 1 has no name".to_owned(), plan(&[], &["a", ""], 32)),
-        ("name of tensor 0 is 65 bytes long, at most 64 are possible".to_owned(), plan(&[], &[&name], 32)),
+        ("duplicate tensor `a`".to_owned(), plan(&[], &["a", "b", "a"], 32)),
+        ("tensor 1: missing name".to_owned(), plan(&[], &["a", ""], 32)),
+        ("name of tensor 0: expected at most 64 bytes, found 65".to_owned(), plan(&[], &[&name], 32)),
     ] {
         assert_eq!(result.err(), Some(expected));
     }
 
     let row = |dims: &[u64]| vec![("t".to_owned(), Shape::new(dims).unwrap(), DType::Q4_0)];
     let error = Plan::new(&Metadata::new(), row(&[33]), Endian::Little, 32).unwrap_err().to_string();
-    assert_eq!(error, "tensor `t`: row of 33 elements is not a multiple of 32 (q4_0)");
+    assert_eq!(error, "tensor `t`: row length 33 is not a multiple of the q4_0 block size 32");
     let huge = |name: &str| (name.to_owned(), Shape::new(&[i64::MAX as u64 / 2]).unwrap(), DType::I8);
     let tensors = vec![huge("a"), huge("b"), huge("c")];
     assert!(matches!(Plan::new(&Metadata::new(), tensors, Endian::Little, 32), Err(Error::FileTooLong)));

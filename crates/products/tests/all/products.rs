@@ -15,7 +15,7 @@ fn ordinary(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
     Array2::from_shape_fn((n_rows, n_columns), |(i, j)| testkit::normal(seed, (i * n_columns + j) as u64))
 }
 
-/// Ordinary numbers among subnormals, zeros of both signs, numbers that overflow together, and in one of 300 places what is
+/// Ordinary numbers among subnormals, zeros of both signs, values that overflow together, and in one of 300 places what is
 /// not finite.
 fn nasty(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
     Array2::from_shape_fn((n_rows, n_columns), |(i, j)| {

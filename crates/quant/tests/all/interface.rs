@@ -40,7 +40,7 @@ fn wrong_lengths_are_refused() {
     assert_eq!(found(encode_one(DType::Q4_K, 256, 256, None, 143)), ("output in bytes", 143, 144));
     let weights = [1.0; 255];
     let short = encode_one(DType::Q4_K, 256, 256, Some(&weights), 144);
-    assert_eq!(short.to_string(), "weights in elements: 255 given, 256 expected (q4_K)");
+    assert_eq!(short.to_string(), "weights in elements: expected 256, found 255 (q4_K)");
 
     let decode =
         |n_bytes, n_out| decode(DType::Q8_0, Level::Scalar, &vec![0; n_bytes], &mut vec![0.0; n_out]);

@@ -46,7 +46,7 @@ pub struct Chosen {
 #[non_exhaustive]
 pub enum BudgetError {
     /// The smallest types are too large.
-    #[error("the smallest types need {least} bytes of matrices, the budget is {budget}")]
+    #[error("the target size is too small: {budget} bytes for matrices that need at least {least}")]
     TooSmall {
         /// Bytes of the smallest offers.
         least: u64,
@@ -60,7 +60,7 @@ pub enum BudgetError {
         name: String,
     },
     /// A cost that is not finite.
-    #[error("tensor `{name}` as {dtype}: divergence {cost} is not finite")]
+    #[error("tensor `{name}` as {dtype}: KL divergence {cost} is not finite")]
     NotFinite {
         /// The matrix.
         name: String,

@@ -163,7 +163,7 @@ impl MomentsCache {
 
     fn file(&self, step: usize) -> Result<&StepFile, Error> {
         let path = self.path_of(step);
-        let absent = || Error::BrokenMoments { path, problem: "it is missing".to_owned() };
+        let absent = || Error::BrokenMoments { path, problem: "missing".to_owned() };
         self.files.get(&step).ok_or_else(absent)
     }
 

@@ -312,7 +312,7 @@ impl StepFile {
         }
         // A renamed file must not pass for another step.
         if path.file_name() != Some(file_name(step).as_ref()) {
-            return Err(broken(&format!("it contains step {step}, expected in `{}`", file_name(step))));
+            return Err(broken(&format!("step {step} belongs to `{}`", file_name(step))));
         }
         let (tensors, parts, at) = (texts("matrix.tensor")?, texts("matrix.part")?, numbers("matrix.input")?);
         if tensors.len() != parts.len() || tensors.len() != at.len() {
@@ -333,8 +333,7 @@ impl StepFile {
         // Check tensor shapes against the columns before allocating.
         for (index, input) in inputs.iter().enumerate() {
             for name in [format!("fit.{index}"), format!("held.{index}")] {
-                let tensor =
-                    file.tensor(&name).ok_or_else(|| broken(&format!("tensor `{name}` is missing")))?;
+                let tensor = file.tensor(&name).ok_or_else(|| broken(&format!("missing tensor `{name}`")))?;
                 if tensor.dtype != DType::F32 || Some(tensor.shape.n_elems()) != n_upper(input.n_columns) {
                     return Err(broken(&format!("tensor `{name}` has an unexpected type or shape")));
                 }

@@ -185,7 +185,7 @@ const FAULTS: &[Fault] = &[
     (|step| step.set("version", Value::from("1")), "`gguf_tools.moments.version`"),
     (|step| step.set("step", Value::U64(2)), "step out of range"),
     (|step| step.set("step", Value::U64(u64::MAX)), "step out of range"),
-    (|step| step.set("step", Value::U64(0)), "it contains step 0, expected in `step-00000.gguf`"),
+    (|step| step.set("step", Value::U64(0)), "step 0 belongs to `step-00000.gguf`"),
     (|step| step.set("n_steps", Value::U64(3)), "belong to another number of steps: expected 2, found 3"),
     (
         |step| step.set("model", Value::from("x")),
@@ -216,7 +216,7 @@ const FAULTS: &[Fault] = &[
     ),
     (|step| step.set("columns", numbers([4, 2, 2])), "tensor `fit.0` has an unexpected type or shape"),
     (|step| step.set("columns", numbers([u64::MAX, 2, 2])), "tensor `fit.0` has an unexpected type or shape"),
-    (|step| step.set("columns", numbers([3, 2, 2, 2])), "tensor `fit.3` is missing"),
+    (|step| step.set("columns", numbers([3, 2, 2, 2])), "missing tensor `fit.3`"),
     (
         |step| step.set("matrix.tensor", strings(["blk.0.attn_q.weight"])),
         "lists of matrices differ in length",
@@ -233,7 +233,7 @@ const FAULTS: &[Fault] = &[
         |step| step.set("matrix.part", strings(["whole", "whole", "expert 1/2", "expert 1/2"])),
         "duplicate matrix",
     ),
-    (|step| step.tensor("held.1").0 = "held.9".to_owned(), "tensor `held.1` is missing"),
+    (|step| step.tensor("held.1").0 = "held.9".to_owned(), "missing tensor `held.1`"),
     (|step| step.tensor("fit.2").2 = DType::I32, "tensor `fit.2` has an unexpected type or shape"),
     (
         |step| {
@@ -261,8 +261,8 @@ const FAULTS: &[Fault] = &[
         },
         "tensor `importance` is not i8",
     ),
-    (|step| step.tensor("importance").3[..8].fill(0xff), "it ends inside a tensor"),
-    (|step| step.tensor("importance").3[8] = 0xff, "a name is no text"),
+    (|step| step.tensor("importance").3[..8].fill(0xff), "unexpected end inside a tensor"),
+    (|step| step.tensor("importance").3[8] = 0xff, "a name is not valid UTF-8"),
 ];
 
 /// Fails unless the folder is refused with the name of its second file and these words.

@@ -64,9 +64,9 @@ impl CodedWeights {
     pub(super) fn repack_types(&self, parts: &[Part]) -> Result<Repacks, ReadError> {
         let not = |reason: &str| Ok(Repacks::Not(reason.to_owned()));
         if self.fold.is_some() {
-            return not("each column has its own factor");
+            return not("it has per-column factors");
         }
-        let Some(run) = self.run() else { return not("groups of columns are in no order (act-order)") };
+        let Some(run) = self.run() else { return not("the columns are not in group order (act-order)") };
         if !run.is_multiple_of(RUN) || !self.n_columns.is_multiple_of(RUN) {
             return Ok(Repacks::Not(format!(
                 "groups of {run} in rows of {} are not whole blocks of {RUN}",
@@ -86,7 +86,7 @@ impl CodedWeights {
             }
             for zero in &scratch.zeros {
                 if zero.fract() != 0.0 {
-                    return not("zero points are no integers");
+                    return not("zero points are not integers");
                 }
                 zeros.add(*zero);
             }
@@ -98,7 +98,7 @@ impl CodedWeights {
                 _ if !zeros.is_in(0.0, 0.0) => Repacks::Not("there are zero points and offsets".to_owned()),
                 ..=4 => Repacks::To(vec![DType::Q4_1, DType::Q5_1]),
                 5 => Repacks::To(vec![DType::Q5_1]),
-                _ => Repacks::Not(format!("no type of ggml holds codes of {bits} bits with an offset")),
+                _ => Repacks::Not(format!("no ggml type can hold codes of {bits} bits with an offset")),
             });
         }
         let largest = ((1u32 << bits) - 1) as f32;
@@ -121,7 +121,7 @@ impl CodedWeights {
         let types: Vec<DType> = types.into_iter().filter(|(fits, _)| *fits).map(|(_, dtype)| dtype).collect();
         Ok(match types.is_empty() {
             true => Repacks::Not(format!(
-                "codes less zeros are {} to {}, which no type of ggml holds",
+                "codes minus zero points range from {} to {}, which no ggml type can hold",
                 values.least, values.most
             )),
             false => Repacks::To(types),

@@ -15,7 +15,7 @@ pub enum LegacyError {
         error: io::Error,
     },
     /// Magic other than ggml, ggmf and ggjt.
-    #[error("`{file}`: magic {found:?} is not ggml, ggmf or ggjt")]
+    #[error("`{file}`: expected the magic ggml, ggmf or ggjt, found {found:?}")]
     Magic {
         /// The file.
         file: String,
@@ -23,7 +23,7 @@ pub enum LegacyError {
         found: [u8; 4],
     },
     /// A file of another program or for another purpose, by its magic and version.
-    #[error("`{file}`: {item}, which is not read")]
+    #[error("`{file}`: {item} is not supported")]
     Foreign {
         /// The file.
         file: String,
@@ -33,7 +33,7 @@ pub enum LegacyError {
         advice: &'static str,
     },
     /// Undefined version of the container.
-    #[error("`{file}`: {container} of version {version}; known are versions up to {max}")]
+    #[error("`{file}`: unknown {container} version {version} (expected at most {max})")]
     Version {
         /// The file.
         file: String,
@@ -45,7 +45,9 @@ pub enum LegacyError {
         max: u32,
     },
     /// The file ends too early.
-    #[error("`{file}`: {item} at byte {offset} needs {needed} bytes; {left} are left")]
+    #[error(
+        "`{file}`: unexpected end of file in {item}: expected {needed} bytes at offset {offset}, found {left}"
+    )]
     Truncated {
         /// The file.
         file: String,
@@ -59,7 +61,7 @@ pub enum LegacyError {
         left: u64,
     },
     /// A number of the header that no LLaMA model has.
-    #[error("`{file}`: {item} is {found}, expected {expected}: not a LLaMA model")]
+    #[error("`{file}`: not a LLaMA model: {item}: expected {expected}, found {found}")]
     Header {
         /// The file.
         file: String,
@@ -71,7 +73,7 @@ pub enum LegacyError {
         expected: String,
     },
     /// A number of a tensor's header that cannot be.
-    #[error("`{file}`: tensor {index}: {item} is {found}, expected {expected}")]
+    #[error("`{file}`: tensor {index}: {item}: expected {expected}, found {found}")]
     TensorHeader {
         /// The file.
         file: String,
@@ -85,7 +87,7 @@ pub enum LegacyError {
         expected: String,
     },
     /// A tensor's name is not valid UTF-8.
-    #[error("`{file}`: tensor {index}: its name is not UTF-8")]
+    #[error("`{file}`: tensor {index}: the name is not valid UTF-8")]
     Name {
         /// The file.
         file: String,
@@ -93,7 +95,7 @@ pub enum LegacyError {
         index: u64,
     },
     /// Two tensors of one name.
-    #[error("`{file}`: tensor `{tensor}` is there twice")]
+    #[error("`{file}`: duplicate tensor `{tensor}`")]
     Duplicate {
         /// The file.
         file: String,
@@ -101,7 +103,7 @@ pub enum LegacyError {
         tensor: String,
     },
     /// A type that this version of the container does not have.
-    #[error("`{file}`: tensor `{tensor}`: type {id}, which {container} does not have")]
+    #[error("`{file}`: tensor `{tensor}`: unknown {container} type {id}")]
     Type {
         /// The file.
         file: String,
@@ -114,7 +116,8 @@ pub enum LegacyError {
     },
     /// A row that is not whole blocks.
     #[error(
-        "`{file}`: tensor `{tensor}`: rows of {row_elems} elements are not whole {type_name} blocks of {block_elems}"
+        "`{file}`: tensor `{tensor}`: row length {row_elems} is not a multiple of the {type_name} block size \
+            {block_elems}"
     )]
     RowLength {
         /// The file.
@@ -129,7 +132,7 @@ pub enum LegacyError {
         block_elems: u64,
     },
     /// The parts of a model do not fit together.
-    #[error("`{file}`: tensor `{tensor}` differs from that of the first part: {item}")]
+    #[error("`{file}`: tensor `{tensor}` differs from the first part: {item}")]
     PartsDiffer {
         /// The part.
         file: String,
@@ -139,7 +142,7 @@ pub enum LegacyError {
         item: &'static str,
     },
     /// A part has another number of tensors, or another header.
-    #[error("`{file}`: {item} differ from those of the first part")]
+    #[error("`{file}`: {item} differ from the first part")]
     PartHeader {
         /// The part.
         file: String,
@@ -164,12 +167,13 @@ impl LegacyError {
         match self {
             LegacyError::Foreign { advice, .. } => Some(advice),
             LegacyError::Header { .. } => Some(
-                "the magic `ggml` is also that of GPT-2, GPT-J, GPT-NeoX, MPT, StarCoder and Whisper files: convert the original checkpoint",
+                "the magic `ggml` is also that of GPT-2, GPT-J, GPT-NeoX, MPT, StarCoder and Whisper files: \
+                    convert the original checkpoint",
             ),
-            LegacyError::Truncated { .. } => Some("the file may be cut off: download it again"),
-            LegacyError::Io { .. } => {
-                Some("a model above 7B came in parts `x.bin`, `x.bin.1`, ...: all must be there")
-            }
+            LegacyError::Truncated { .. } => Some("the file may be truncated; download it again"),
+            LegacyError::Io { .. } => Some(
+                "models above 7B have several parts, `x.bin`, `x.bin.1`, ...; put all parts into the folder",
+            ),
             _ => None,
         }
     }

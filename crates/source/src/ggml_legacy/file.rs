@@ -148,7 +148,7 @@ fn container(cursor: &mut Cursor<'_>) -> Result<Container, LegacyError> {
         GGJT => ("ggjt", 3),
         GGLA => {
             let item = "a LoRA adapter of llama.cpp before GGUF (magic `ggla`)";
-            let advice = "convert the adapter as PEFT saved it: `adapter_model.safetensors`";
+            let advice = "convert the original PEFT adapter, `adapter_model.safetensors`";
             return Err(LegacyError::Foreign { file: file(), item, advice });
         }
         found => return Err(LegacyError::Magic { file: file(), found }),
@@ -158,7 +158,7 @@ fn container(cursor: &mut Cursor<'_>) -> Result<Container, LegacyError> {
         version @ (100 | 101) if name == "ggmf" => {
             let _ = version;
             let item = "a file of rwkv.cpp (magic `ggmf`, version 100 or 101)";
-            let advice = "convert the model as it was released: RWKV 4, 6 and 7 are read";
+            let advice = "convert the original RWKV 4, 6 or 7 checkpoint";
             Err(LegacyError::Foreign { file, item, advice })
         }
         version if version == 0 || version > max => {
@@ -204,7 +204,7 @@ fn vocabulary(
     let least = if has_scores { 8 } else { 4 };
     if u64::from(n_vocab) > cursor.left() / least {
         let (found, expected) =
-            (n_vocab.into(), format!("at most {}, for which there is room", cursor.left() / least));
+            (n_vocab.into(), format!("at most {}, the space left", cursor.left() / least));
         let (file, item) = (cursor.file.to_owned(), "the number of tokens");
         return Err(LegacyError::Header { file, item, found, expected });
     }

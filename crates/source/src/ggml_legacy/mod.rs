@@ -164,7 +164,7 @@ fn joined(first: Header, parts: Vec<Part>, paths: Vec<PathBuf>) -> Result<Legacy
                 Err(LegacyError::PartsDiffer { file: part.file.clone(), tensor: expected.name.clone(), item })
             };
             if found.name != expected.name {
-                return differs("its place in the file");
+                return differs("its position in the file");
             }
             if (&found.dims, found.blocks) != (&expected.dims, expected.blocks) {
                 return differs("its shape or type");

@@ -8,7 +8,7 @@ use std::{io, path::PathBuf};
 #[non_exhaustive]
 pub enum HubError {
     /// A text that names no model.
-    #[error("`{text}` does not name a model of the Hub: {reason}")]
+    #[error("`{text}` is not the name of a Hub model: {reason}")]
     Name {
         /// The text.
         text: String,
@@ -16,7 +16,7 @@ pub enum HubError {
         reason: &'static str,
     },
     /// The cache does not have the model, and the Hub is not to be asked.
-    #[error("`{repo}` is not in the Hub's cache `{}`, and {reason}", .cache.display())]
+    #[error("`{repo}` is not in the local Hugging Face cache `{}`, and {reason}", .cache.display())]
     NotCached {
         /// The model, with its revision.
         repo: String,
@@ -34,7 +34,7 @@ pub enum HubError {
         error: io::Error,
     },
     /// The Hub has no such model, revision or file, or denies access to it.
-    #[error("{address}: the Hub answers {status}: {reason}")]
+    #[error("{address}: the server returned status {status}: {reason}")]
     Refused {
         /// Requested address.
         address: String,
@@ -56,7 +56,7 @@ pub enum HubError {
         problem: String,
     },
     /// The server's certificate is not trusted.
-    #[error("{address}: its certificate is not trusted: {problem}")]
+    #[error("{address}: the certificate is not trusted: {problem}")]
     Certificate {
         /// Requested address.
         address: String,
@@ -64,7 +64,7 @@ pub enum HubError {
         problem: String,
     },
     /// A redirect that is not followed.
-    #[error("{address}: is redirected to `{to}`, {reason}")]
+    #[error("{address}: redirect to `{to}`: {reason}")]
     Redirect {
         /// Requested address.
         address: String,
@@ -74,7 +74,7 @@ pub enum HubError {
         reason: &'static str,
     },
     /// A file is another one than it was when the model was listed.
-    #[error("{address}: {property} was {expected} and is {found} now")]
+    #[error("{address}: changed during the run: expected {property} {expected}, found {found}")]
     Changed {
         /// The file.
         address: String,
@@ -86,7 +86,7 @@ pub enum HubError {
         found: String,
     },
     /// A file that was read whole is not the one that the Hub's checksum is of.
-    #[error("`{file}`: its checksum should be {expected} and is {found}")]
+    #[error("`{file}`: expected checksum {expected}, found {found}")]
     Checksum {
         /// The file.
         file: String,
@@ -106,29 +106,27 @@ impl HubError {
         match self {
             HubError::Name { .. } => Some("write hf://OWNER/MODEL or hf://OWNER/MODEL@REVISION"),
             HubError::NotCached { .. } => {
-                Some("unset HF_HUB_OFFLINE, or download the model where there is a network")
+                Some("unset HF_HUB_OFFLINE, or download the model on a machine with network access")
             }
             HubError::Refused { is_gated: true, has_token: true, .. } => {
-                Some("accept the terms on the model's page, as the user that the token belongs to")
+                Some("accept the terms on the model page, as the owner of the token")
             }
-            HubError::Refused { is_gated: true, has_token: false, .. } => Some(
-                "accept the terms on the model's page, then set HF_TOKEN to a token of yours or log in with `hf auth login`",
-            ),
-            HubError::Refused { status: 401 | 403, has_token: true, .. } => Some(
-                "the token has no access to it; tokens are listed at https://huggingface.co/settings/tokens",
-            ),
+            HubError::Refused { is_gated: true, has_token: false, .. } => {
+                Some("accept the terms on the model page, then set HF_TOKEN or log in with `hf auth login`")
+            }
+            HubError::Refused { status: 401 | 403, has_token: true, .. } => {
+                Some("check the access of your token at https://huggingface.co/settings/tokens")
+            }
             HubError::Refused { status: 401 | 403, .. } => Some(
-                "check the name; a private or gated model needs HF_TOKEN, or a login with `hf auth login`",
+                "check the name; for a private or gated model, set HF_TOKEN or log in with `hf auth login`",
             ),
             HubError::Refused { .. } => {
-                Some("check the name and the revision; a local folder is written as ./NAME")
+                Some("check the name and the revision; write ./NAME for a local folder")
             }
-            HubError::Checksum { .. } => {
-                Some("download it again; what was converted of these bytes is not the model")
-            }
-            HubError::Changed { .. } => Some("run it again: the new file is read from the start"),
+            HubError::Checksum { .. } => Some("download the file again; do not use the output"),
+            HubError::Changed { .. } => Some("run the command again to read the new file from the start"),
             HubError::Certificate { .. } => {
-                Some("if a proxy has its own certificates, set SSL_CERT_FILE to the file of trusted ones")
+                Some("if a proxy uses its own certificate, set SSL_CERT_FILE to a file that contains it")
             }
             HubError::Answer { .. } => Some("check the network, and HF_ENDPOINT if it is set"),
             _ => None,

@@ -35,7 +35,7 @@ impl RemoteHead {
         let address = match address.strip_prefix("hf://") {
             Some(path) => {
                 let wrong =
-                    || HubError::Name { text: address.to_owned(), reason: "a file is hf://OWNER/MODEL/FILE" };
+                    || HubError::Name { text: address.to_owned(), reason: "write hf://OWNER/MODEL/FILE" };
                 let mut parts = path.splitn(3, '/');
                 let (Some(owner), Some(model), Some(file)) = (parts.next(), parts.next(), parts.next())
                 else {
@@ -100,7 +100,7 @@ impl RemoteHead {
             let length = text(headers, "content-length").and_then(|length| length.parse().ok());
             match range {
                 Some((first, _, whole)) if is_range && first == begin => *n_bytes = whole.or(*n_bytes),
-                _ if is_range => return Err(later("another range came than was asked for".to_owned())),
+                _ if is_range => return Err(later("the server returned a different range".to_owned())),
                 // The whole file comes, whatever is asked for.
                 _ => *n_bytes = length.or(*n_bytes),
             }

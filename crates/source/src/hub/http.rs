@@ -204,12 +204,12 @@ impl Client {
             }
             _ => to.to_owned(),
         };
-        let next: Uri = absolute.parse().map_err(|_| redirect("which is no address"))?;
+        let next: Uri = absolute.parse().map_err(|_| redirect("which is not a valid URL"))?;
         match next.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => Ok(next),
             Some(scheme) if *scheme == Scheme::HTTP && from.scheme() == Some(&Scheme::HTTP) => Ok(next),
-            Some(scheme) if *scheme == Scheme::HTTP => Err(redirect("where nothing is encrypted")),
-            _ => Err(redirect("which is no address of the web")),
+            Some(scheme) if *scheme == Scheme::HTTP => Err(redirect("which is not encrypted")),
+            _ => Err(redirect("which is not a web address")),
         }
     }
 
@@ -228,10 +228,10 @@ impl Client {
             // From another server the same status may mean that a signature has expired.
             401 | 403 | 404 | 410 if is_hub => {
                 let meaning = match (status, code.as_str()) {
-                    (_, "GatedRepo") => "its owner shares it with those who accept the terms",
+                    (_, "GatedRepo") => "the model is gated",
                     (_, "RevisionNotFound") => "no such revision",
                     (_, "EntryNotFound") => "no such file",
-                    (401, _) => "no such model, or one that is not shown to everybody",
+                    (401, _) => "no such model, or it is private",
                     (403, _) => "no access",
                     _ => "no such model",
                 };
@@ -240,11 +240,11 @@ impl Client {
                 Attempt::Never(HubError::Refused { address, status, reason, has_token, is_gated })
             }
             401 | 403 | 404 | 408 | 410 | 429 | 500..=599 => {
-                let problem = format!("the answer is status {status}");
+                let problem = format!("the server returned status {status}");
                 Attempt::Later(HubError::Answer { address, problem }, retry_after.map(Duration::from_secs))
             }
             _ => {
-                let problem = format!("the answer is status {status}");
+                let problem = format!("the server returned status {status}");
                 Attempt::Never(HubError::Answer { address, problem })
             }
         }
@@ -260,7 +260,7 @@ impl Client {
             };
             answer.response.body_mut().as_reader().take(limit + 1).read_to_end(&mut bytes).map_err(broken)?;
             if bytes.len() as u64 > limit {
-                let problem = format!("the answer has more than {limit} bytes");
+                let problem = format!("the response has more than {limit} bytes");
                 return Err(Attempt::Never(HubError::Answer { address: shown(uri), problem }));
             }
             Ok((answer.response.headers().clone(), bytes))
@@ -279,7 +279,7 @@ fn certificates_in(file: &Path) -> io::Result<RootCerts> {
     });
     let certificates: Vec<_> = certificates.collect();
     match certificates.is_empty() {
-        true => Err(wrong("there is no certificate in it".to_owned())),
+        true => Err(wrong("it does not contain a certificate".to_owned())),
         false => Ok(RootCerts::from(certificates)),
     }
 }
@@ -295,7 +295,8 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 fn parse(address: &str, shown: &str) -> Result<Uri, HubError> {
-    let wrong = || HubError::Answer { address: shown.to_owned(), problem: "it is no address".to_owned() };
+    let wrong =
+        || HubError::Answer { address: shown.to_owned(), problem: "it is not a valid URL".to_owned() };
     let uri: Uri = address.parse().map_err(|_| wrong())?;
     if uri.scheme().is_none() || uri.host().is_none() { Err(wrong()) } else { Ok(uri) }
 }

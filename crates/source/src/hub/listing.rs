@@ -60,7 +60,7 @@ pub(super) fn tree_of(client: &Client, repo: &Repo) -> Result<Tree, HubError> {
     let (_, bytes) = client.get_whole(&uri, MAX_PAGE_BYTES)?;
     let info = parse(&uri, &bytes)?;
     let commit = info.get("sha").and_then(Json::as_str).filter(|sha| is_commit(sha));
-    let commit = commit.ok_or_else(|| invalid_answer(&uri, "it names no commit"))?.to_owned();
+    let commit = commit.ok_or_else(|| invalid_answer(&uri, "missing commit"))?.to_owned();
 
     let mut files = Vec::new();
     let mut next = Some(client.address(&format!("/api/models/{id}/tree/{commit}?recursive=true"))?);
@@ -68,23 +68,23 @@ pub(super) fn tree_of(client: &Client, repo: &Repo) -> Result<Tree, HubError> {
         let Some(uri) = next else { return Ok(Tree { commit, files }) };
         let (headers, bytes) = client.get_whole(&uri, MAX_PAGE_BYTES)?;
         let page = parse(&uri, &bytes)?;
-        for entry in page.as_array().ok_or_else(|| invalid_answer(&uri, "it is no list of files"))? {
+        for entry in page.as_array().ok_or_else(|| invalid_answer(&uri, "expected a list of files"))? {
             files.extend(entry_of(entry).map_err(|problem| invalid_answer(&uri, problem))?);
         }
         next = match text(&headers, "link").and_then(next_page) {
             // The token goes with it, so that it has to be the Hub's.
             Some(link) => {
                 let link = link.parse().ok().filter(|link| client.is_hub(link));
-                Some(link.ok_or_else(|| invalid_answer(&uri, "its next page is somewhere else"))?)
+                Some(link.ok_or_else(|| invalid_answer(&uri, "the next page is on another server"))?)
             }
             None => None,
         };
     }
-    Err(invalid_answer(&client.address("")?, "the list of files does not end"))
+    Err(invalid_answer(&client.address("")?, "the list of files is too long"))
 }
 
 fn invalid_answer(uri: &Uri, problem: &str) -> HubError {
-    HubError::Answer { address: shown(uri), problem: format!("the answer is not understood: {problem}") }
+    HubError::Answer { address: shown(uri), problem: format!("invalid response: {problem}") }
 }
 
 fn parse(uri: &Uri, bytes: &[u8]) -> Result<Json, HubError> {

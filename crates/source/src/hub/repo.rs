@@ -40,16 +40,16 @@ impl Repo {
             None => (rest, None),
         };
         if ["datasets/", "spaces/", "kernels/", "buckets/"].iter().any(|kind| id.starts_with(kind)) {
-            return Err(wrong("it is no model"));
+            return Err(wrong("it is not a model"));
         }
         if id.split('/').count() > 2 {
-            return Err(wrong("a folder inside of a model cannot be named"));
+            return Err(wrong("a folder inside a model is not supported"));
         }
         if !id.split('/').all(is_name) || id.len() > MAX_NAME {
             return Err(wrong("names have at most 96 letters, digits, `-`, `_` and `.`"));
         }
         if id.contains("--") || id.contains("..") || id.ends_with(".git") {
-            return Err(wrong("names hold no `--` and no `..` and do not end with `.git`"));
+            return Err(wrong("names cannot contain `--` or `..` or end with `.git`"));
         }
         if revision.is_some_and(|revision| !is_revision(revision)) {
             return Err(wrong("a revision is a branch, a tag or a commit"));

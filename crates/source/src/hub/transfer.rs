@@ -162,7 +162,7 @@ impl RemoteFile {
         let n_bytes = self.entry.n_bytes;
         let headers = answer.response.headers();
         if text(headers, "content-encoding").is_some_and(|encoding| encoding != "identity") {
-            return Err(self.later("the bytes come in an encoding that was not asked for".to_owned()));
+            return Err(self.later("the server returned an unexpected encoding".to_owned()));
         }
         if answer.response.status().as_u16() == 200 {
             let length = text(headers, "content-length").and_then(|length| length.parse::<u64>().ok());
@@ -176,14 +176,14 @@ impl RemoteFile {
         }
         let received = text(headers, "content-range").unwrap_or_default();
         let Some((first, last, length)) = parse_range(received) else {
-            return Err(self.later(format!("`{received}` is no range of bytes")));
+            return Err(self.later(format!("invalid byte range `{received}`")));
         };
         if let Some(length) = length.filter(|length| *length != n_bytes) {
             return Err(self.changed("the length", &n_bytes.to_string(), &length.to_string()));
         }
         if first != range.start || last >= range.end {
             let requested = format!("bytes {} to {}", range.start, range.end - 1);
-            return Err(self.later(format!("{requested} were asked for, {first} to {last} came")));
+            return Err(self.later(format!("expected bytes {requested}, found {first} to {last}")));
         }
         Ok(first)
     }

@@ -162,7 +162,7 @@ impl<'a> Assembly<'a> {
     pub fn finish(mut self) -> Result<Decoded, Error> {
         for tensor in self.left() {
             if OF_ACTIVATIONS.iter().any(|ending| tensor.name.ends_with(ending)) {
-                self.leave(tensor, "activations and caches are not quantized in the file");
+                self.leave(tensor, "the quantization of activations and caches is not stored in a GGUF file");
                 continue;
             }
             let is_part = OF_CODES.iter().any(|ending| tensor.name.ends_with(ending));
@@ -185,7 +185,7 @@ impl<'a> Assembly<'a> {
         for (reason, names) in &self.left_out {
             let [first, rest @ ..] = &names[..] else { continue };
             let rest = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-            self.notes.push(format!("tensor `{first}`{rest} left out: {reason}"));
+            self.notes.push(format!("tensor `{first}`{rest} omitted: {reason}"));
         }
         Ok(Decoded { tensors, notes: self.notes })
     }

@@ -41,9 +41,9 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     if mode == Some("online") {
         // Plain weights too: the layer rounds them by the mean of the matrix each time it runs.
         return Err(Error::MethodNotRead {
-            method: "BitNet with weights that are rounded while it runs",
+            method: "BitNet with weights rounded at run time",
             recognized_by: "quant_method `bitnet` with `quantization_mode` `online`",
-            advice: "convert the checkpoint whose weights are rounded already (`quantization_mode` `offline`)",
+            advice: "convert the checkpoint with rounded weights (`quantization_mode` `offline`)",
         });
     }
     // Transformers takes this class where none is named.

@@ -156,7 +156,8 @@ fn take_4bit(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     }
     if odd_tables > 0 {
         assembly.note(format!(
-            "{odd_tables} tensors have a `quant_map` other than that of their type; the stored one counts"
+            "{odd_tables} tensors have a `quant_map` that differs from the default of their type; the stored \
+                one is used"
         ));
     }
     Ok(())

@@ -182,7 +182,7 @@ fn packing_of(
         let Some(bits) = fitting.next() else { continue };
         // 7 bits in whole words look like 8; a dense stream has one length for each.
         return match fitting.find(|other| *other != bits).filter(|_| !config.is_empty()) {
-            Some(other) => Err(error(format!("codes of {bits} or of {other} bits; the config has both"))),
+            Some(other) => Err(error(format!("either {bits} or {other} bits in the config, not both"))),
             None => Ok((bits, is_dense)),
         };
     }

@@ -235,8 +235,8 @@ pub(super) fn take_with(
 pub(super) fn note_decoded(assembly: &mut Assembly<'_>, n_decoded: usize) {
     if n_decoded > 0 {
         assembly.note(format!(
-            "{n_decoded} matrices of NVFP4 are decoded: rows that are no multiple of 64, or columns with their own \
-             factors, do not fit a block"
+            "{n_decoded} NVFP4 matrices are decoded, because their rows are not a multiple of 64 or have \
+                per-column factors"
         ));
     }
 }

@@ -52,7 +52,7 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let bits = Bits::of(assembly.quantized.config())?;
     for tensor in assembly.left() {
         if tensor.name.ends_with("_activation_scale") {
-            assembly.leave(tensor, "the model rounds activations with it, and GGUF has no key for this");
+            assembly.leave(tensor, "the model rounds activations with it, but GGUF has no key for this");
         }
         for [codes_end, scales_end] in SPELLINGS {
             let Some(module) = tensor.name.strip_suffix(codes_end) else { continue };

@@ -144,14 +144,14 @@ pub(super) fn take_columns(
         let rest = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         let rule = match columns.zeros {
             ZeroRule::PlusOneByWord => {
-                "words are taken as GPTQModel wrote them, a field that overflows adds one to the next"
+                "zero points are read as GPTQModel writes them, with carries between fields"
             }
             ZeroRule::PlusOneUnmasked => {
-                "each is one more than the largest code, as in the reference; kernels take it for 0"
+                "read as one more than the largest code, as in convert_hf_to_gguf.py; kernels use 0"
             }
-            _ => "each means 0, as in the kernels; the reference takes it for one more than the largest code",
+            _ => "read as 0, as in the kernels; convert_hf_to_gguf.py uses one more than the largest code",
         };
-        assembly.note(format!("tensor `{first}.qzeros`{rest} has zeros with all bits set: {rule}"));
+        assembly.note(format!("tensor `{first}.qzeros`{rest} has zero points with all bits set: {rule}"));
     }
     Ok(())
 }

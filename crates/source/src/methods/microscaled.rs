@@ -314,11 +314,11 @@ impl Stored for Microscaled {
     fn repacks_to(&self, _: &[Part]) -> Result<Repacks, ReadError> {
         let not = |reason: &str| Ok(Repacks::Not(reason.to_owned()));
         match self.format.block(self.row_elems) {
-            _ if self.columns.is_some() => not("each column has its own factor"),
-            None if self.format == Format::Nvfp4 => not("rows are no multiple of 64"),
-            None => not("no type of ggml has such codes"),
+            _ if self.columns.is_some() => not("it has per-column factors"),
+            None if self.format == Format::Nvfp4 => not("rows are not a multiple of 64"),
+            None => not("no ggml type has such codes"),
             Some(_) if self.tensor_scales.iter().any(|scale| *scale != 1.0) => {
-                not("the tensor has another scale besides those of its blocks")
+                not("the tensor has a scale in addition to its block scales")
             }
             Some(dtype) => Ok(Repacks::To(vec![dtype])),
         }

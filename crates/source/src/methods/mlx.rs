@@ -124,8 +124,7 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     }
     let bits = number(assembly.quantized, module, "bits");
     let bits = bits.filter(|bits| (2..=8).contains(bits) && *bits != 7);
-    let bits =
-        bits.ok_or_else(|| mismatch(codes, "`bits` of 2, 3, 4, 5, 6 or 8 in the config", "none that is"))?;
+    let bits = bits.ok_or_else(|| mismatch(codes, "`bits` of 2, 3, 4, 5, 6 or 8 in the config", "none"))?;
     let size = number(assembly.quantized, module, "group_size").filter(|size| *size > 0);
     let size = size.ok_or_else(|| mismatch(codes, "a `group_size` in the config", "none"))?;
     // bits · g · groups = bits of a row: the config's numbers have to be those of the tensors.

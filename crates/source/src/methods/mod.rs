@@ -129,7 +129,9 @@ pub(crate) fn decode(
     }
     let is_decoded = outcome.decoded.tensors.iter().any(|tensor| tensor.stored.is_some());
     if let Some((place, method)) = place.filter(|_| is_plain && !is_decoded) {
-        let note = format!("{place} names `{method}`, but no tensor is quantized: all are taken as they are");
+        let note = format!(
+            "{place} specifies `{method}`, but no tensor is quantized: all tensors are read unchanged"
+        );
         outcome.decoded.notes.push(note);
     }
     mlx_layout::undo(config, parts, &mut outcome.decoded.tensors)?;

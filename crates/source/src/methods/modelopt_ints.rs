@@ -58,7 +58,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             let strided = Strided { group_stride: 1, ..Strided::one(factors) };
             weights.fold = Some(Fold { factors: strided, divides: false });
             assembly.used(factors);
-            assembly.note(format!("tensor `{}` is multiplied into the columns of its matrix", factors.name));
+            assembly.note(format!("tensor `{}` is folded into the columns of its matrix", factors.name));
         }
         let shape = vec![weights.n_rows, n_columns];
         assembly.used(scales);

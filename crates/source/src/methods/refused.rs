@@ -9,7 +9,8 @@ use super::{
 const ORIGINAL: &str = "convert the checkpoint that these weights were quantized from: `base_model` of the \
                         model card often names it";
 /// Codes whose order is that of a kernel; the same codes exist in the order of files.
-const BEFORE_KERNEL: &str = "convert the checkpoint before its codes were rearranged for this kernel, or the one it was quantized from";
+const BEFORE_KERNEL: &str =
+    "convert the checkpoint from before it was repacked for this kernel, or the original one";
 
 /// One row: name, the names in `quant_method`, endings of tensor names where no config names a method, what would help.
 macro_rules! refused {
@@ -44,14 +45,15 @@ pub const REFUSED: &[Method] = refused! {
     "BitBLAS", ["bitblas"], [], BEFORE_KERNEL;
     "Marlin", ["marlin", "gptq_marlin", "awq_marlin"], ["B", "s"], BEFORE_KERNEL;
     "QQQ", ["qqq"], ["B", "s_channel"], BEFORE_KERNEL;
-    "GGUF inside a config", ["gguf"], [], "give the .gguf file itself";
+    "GGUF", ["gguf"], [], "use the .gguf file itself";
 };
 
 /// Variants of methods that are read, which are not: looked for before those.
 pub const VARIANTS: &[Method] = &[
     Method {
-        name: "GPTQ in the order of a kernel",
-        recognized_by: "`checkpoint_format`, `format` `marlin`, `gptq_marlin`, `marlin_24`, `bitblas`; `is_marlin_format`",
+        name: "GPTQ repacked for a kernel",
+        recognized_by: "`checkpoint_format`, `format` `marlin`, `gptq_marlin`, `marlin_24`, `bitblas`; \
+            `is_marlin_format`",
         detect: |quantized| {
             let is = |value: &str| ["marlin", "gptq_marlin", "marlin_24", "bitblas"].contains(&value);
             quantized.method_is(&["gptq", "awq", "auto-round"])
@@ -61,7 +63,7 @@ pub const VARIANTS: &[Method] = &[
         reading: Reading::Refused(BEFORE_KERNEL),
     },
     Method {
-        name: "AWQ in the order of a kernel",
+        name: "AWQ repacked for a kernel",
         recognized_by: "`version` `gemv_fast`, `llm-awq`, `marlin`",
         detect: |quantized| {
             let is = |value: &str| {
@@ -87,7 +89,8 @@ pub const VARIANTS: &[Method] = &[
     Method {
         // Their tensors are those of NVFP4 and MXFP4, to the last shape.
         name: "AutoRound with scales of E5M3, or with integers that share exponents",
-        recognized_by: "`data_type` `nvfp4_v2`, `mx_int`, also in `extra_config`; `format` `nvfp4-e5m3-pack-quantized`",
+        recognized_by: "`data_type` `nvfp4_v2`, `mx_int`, also in `extra_config`; `format` \
+            `nvfp4-e5m3-pack-quantized`",
         detect: |quantized| {
             let is = |text: &str| {
                 text == "nvfp4_v2" || text.starts_with("mx_int") || text.starts_with("nvfp4-e5m3")
@@ -113,7 +116,7 @@ pub const VARIANTS: &[Method] = &[
         reading: Reading::Refused(ORIGINAL),
     },
     Method {
-        name: "compressed-tensors with zeros left out",
+        name: "sparse compressed-tensors",
         recognized_by: "`format` `marlin-24`, `sparse-24-bitmask` or `sparse-bitmask`, also in `sparsity_config`",
         detect: |quantized| {
             let sparsity = || quantized.config()?.get("sparsity_config")?.get("format")?.as_str();

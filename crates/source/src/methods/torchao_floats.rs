@@ -78,7 +78,7 @@ impl Kind {
         // The shape shows the order; the file's statement must agree.
         let is_tiled = attribute("is_swizzled_scales").and_then(Json::as_bool);
         if is_tiled.is_some_and(|is_tiled| is_tiled != (order == ScaleOrder::Tiles)) {
-            let expected = "a shape that goes with `is_swizzled_scales` in `__metadata__`";
+            let expected = "a shape that matches `is_swizzled_scales` in `__metadata__`";
             return Err(shape_error(scales, codes, expected));
         }
         let factor = |end: &str| assembly.get(&format!("{stem}{end}")).filter(|_| self == Kind::Nvfp4);

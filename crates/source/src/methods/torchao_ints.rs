@@ -73,7 +73,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             "Int4PlainInt32Tensor" => module.words(assembly)?,
             "Int4TilePackedTo4dTensor" => module.tiles(assembly)?,
             other => {
-                let expected = "a type of torchao that is read, in `__metadata__`";
+                let expected = "a supported torchao type in `__metadata__`";
                 return Err(mismatch(codes, expected, format!("`{other}`")));
             }
         };
@@ -141,7 +141,7 @@ impl<'a> Module<'a> {
             return Err(shape_error(factors, self.codes, "a factor for each input"));
         }
         assembly.used(factors);
-        assembly.note(format!("tensor `{name}` is multiplied into the columns of its matrix"));
+        assembly.note(format!("tensor `{name}` is folded into the columns of its matrix"));
         Ok(Some(Fold { factors: Strided { group_stride: 1, ..Strided::one(factors) }, divides: false }))
     }
 

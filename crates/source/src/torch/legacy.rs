@@ -51,10 +51,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Legacy<'_>, PickleError> {
     let little = system.pairs(system.top).into_iter().flatten();
     let mut little = little.filter(|(key, _)| system.text(*key) == Some("little_endian"));
     if !little.next().is_some_and(|(_, value)| matches!(system.value(*value), Value::Bool(true))) {
-        return Err(wrong("`little_endian` is not true, other orders of bytes are not read".to_owned()));
+        return Err(wrong("big-endian files are not supported".to_owned()));
     }
     let listed = keys.items(keys.top).and_then(|keys_| keys_.iter().map(|key| keys.text(*key)).collect());
-    let listed: Vec<&str> = listed.ok_or_else(|| wrong("the list of storages holds no keys".to_owned()))?;
+    let listed: Vec<&str> = listed.ok_or_else(|| wrong("invalid list of storages".to_owned()))?;
     let storages = storages(bytes, at as u64, &state_dict, &listed)?;
     Ok(Legacy { pickle: state_dict, storages })
 }
@@ -78,7 +78,7 @@ fn storages<'a>(
     let mut storages = HashMap::with_capacity(listed.len());
     for key in listed {
         let item = item_bytes.get(key);
-        let item = item.ok_or_else(|| wrong(format!("storage `{key}` is listed, and no tensor names it")))?;
+        let item = item.ok_or_else(|| wrong(format!("storage `{key}` is not used by any tensor")))?;
         let count = bytes.get(at as usize..).and_then(<[u8]>::first_chunk::<8>);
         let numel = count.and_then(|count| u64::try_from(i64::from_le_bytes(*count)).ok());
         let end = numel.and_then(|numel| numel.checked_mul(*item)?.checked_add(at + 8));
@@ -89,12 +89,12 @@ fn storages<'a>(
             )));
         };
         if storages.insert(*key, at + 8..end).is_some() {
-            return Err(wrong(format!("storage `{key}` is listed twice")));
+            return Err(wrong(format!("duplicate storage `{key}`")));
         }
         at = end;
     }
     if at != bytes.len() as u64 {
-        return Err(wrong(format!("storages end at byte {at}, the file has {}", bytes.len())));
+        return Err(wrong(format!("the storages end at byte {at}, but the file has {} bytes", bytes.len())));
     }
     Ok(storages)
 }

@@ -130,10 +130,10 @@ fn experts_apart(parts: &[Part], tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Er
         }
         let n_experts = routers.get(&format!("{layer}{STACK}")).copied().unwrap_or_default();
         let ([n_rows, dim], None) = (&stack.shape[..], &stack.stored) else {
-            return Err(differ(parts, &stack.name, "it is no plain matrix".to_owned()));
+            return Err(differ(parts, &stack.name, "it is not a plain matrix".to_owned()));
         };
         if n_experts == 0 || !n_rows.is_multiple_of(n_experts) {
-            let problem = format!("its {n_rows} rows are not those of {n_experts} experts, which `gate` has");
+            let problem = format!("its {n_rows} rows do not match the {n_experts} experts of `gate`");
             return Err(differ(parts, &stack.name, problem));
         }
         let (width, dim) = (n_rows / n_experts, *dim);
@@ -244,8 +244,7 @@ fn merge(parts: &[Part], pieces: Vec<Tensor>, dim: Option<u64>) -> Result<Tensor
     }
     let mut shape = first.shape.clone();
     let at = usize::from(split == Split::Columns);
-    shape[at] =
-        shape[at].checked_mul(n).ok_or_else(|| wrong("its parts together have no size".to_owned()))?;
+    shape[at] = shape[at].checked_mul(n).ok_or_else(|| wrong("its total size is out of range".to_owned()))?;
     let whole = Tensor { shape, begin: 0, end: 0, stored: None, ..first.clone() };
     Ok(Tensor { stored: Some(Arc::new(Merged { split, pieces })), ..whole })
 }

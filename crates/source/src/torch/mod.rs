@@ -75,7 +75,7 @@ pub(crate) fn open_file(dir: &Path, listing: &Listing, file: &str) -> Result<Wei
 /// [`Error::Pickle`], [`Error::Zip`], [`Error::NotAPickle`], [`Error::DuplicateTensor`].
 pub(crate) fn parse(part: usize, opened: &Part) -> Result<(Vec<Tensor>, Vec<String>), Error> {
     let file = opened.file.as_str();
-    let format = "a torch pickle that is not on the disk";
+    let format = "a torch pickle that is not on disk";
     let bytes: &[u8] = opened.local().ok_or_else(|| Error::NotReadYet { format, file: file.to_owned() })?;
     let in_pickle = |problem: PickleError| Error::Pickle { file: file.to_owned(), problem };
     let in_zip = |problem: ZipError| Error::Zip { file: file.to_owned(), problem };

@@ -78,30 +78,29 @@ pub(super) fn find<'a>(pickle: &Pickle<'a>) -> Result<StateDict<'a>, PickleError
         let under =
             |key: &str| top.iter().find(|(name, _)| pickle.text(*name) == Some(key)).map(|(_, value)| *value);
         let dict = WRAPPERS.iter().find_map(|key| Some((key, pickle.pairs(under(key)?)?)));
-        let (key, inner) =
-            dict.ok_or_else(|| none("found no tensor in it, and none of the keys that one lies under"))?;
+        let (key, inner) = dict.ok_or_else(|| none("found neither tensors nor a known key with tensors"))?;
         let ignored: Vec<&str> =
             top.iter().filter_map(|(name, _)| pickle.text(*name)).filter(|name| name != key).collect();
         if !ignored.is_empty() {
-            notes.push(format!("tensors lie under `{key}`; ignored: {}", listed(&ignored)));
+            notes.push(format!("tensors are read from key `{key}`; ignored: {}", listed(&ignored)));
         }
         pairs = inner;
     }
     let mut tensors = Vec::with_capacity(pairs.len());
     let mut skipped = Vec::new();
     for (name, value) in pairs {
-        let name = pickle.text(*name).ok_or_else(|| none("found a key that is no text"))?;
+        let name = pickle.text(*name).ok_or_else(|| none("found a key that is not a string"))?;
         match tensor(pickle, name, *value)? {
             Some(tensor) => tensors.push(tensor),
             None if is_harmless(pickle, *value) => skipped.push(name),
             None => {
-                let problem = "not a tensor, and not a number or a text that could be left aside".to_owned();
+                let problem = "not a tensor, a number or a string".to_owned();
                 return Err(PickleError::Tensor { tensor: name.to_owned(), problem });
             }
         }
     }
     if !skipped.is_empty() {
-        notes.push(format!("values that are no tensors are left aside: {}", listed(&skipped)));
+        notes.push(format!("values that are not tensors are ignored: {}", listed(&skipped)));
     }
     Ok(StateDict { tensors, notes })
 }
@@ -171,31 +170,29 @@ fn tensor<'a>(pickle: &Pickle<'a>, name: &'a str, value: Id) -> Result<Option<Pi
     let storage = match pickle.value(*storage) {
         Value::Storage(storage) => storage_name(pickle, *storage)
             .ok_or_else(|| wrong("a storage that is not named as torch does"))?,
-        _ => return Err(wrong("its first argument is no storage")),
+        _ => return Err(wrong("the first argument is not a storage")),
     };
     // rest = requires_grad, hooks[, metadata], and for the third version requires_grad, hooks, dtype[, metadata].
     let (dtype, metadata) = match global {
         Global::RebuildTensorV3 => match rest.get(2).map(|dtype| pickle.value(*dtype)) {
             Some(Value::Global(Global::Dtype(dtype))) => (Some(*dtype), rest.get(3)),
-            _ => return Err(wrong("its type is not known")),
+            _ => return Err(wrong("unknown type")),
         },
         Global::RebuildTensor | Global::RebuildTensorV2 => (storage.dtype, rest.get(2)),
-        _ => return Err(wrong("made by another call than torch's own")),
+        _ => return Err(wrong("created by an unknown function")),
     };
     // Flags say that the values that are meant are not those that are stored: negated, conjugated.
     if metadata.is_some_and(|id| !matches!(pickle.value(*id), Value::None) && pickle.pairs(*id) != Some(&[]))
     {
-        return Err(wrong("it carries flags that change its values"));
+        return Err(wrong("it has flags that change its values"));
     }
-    let dtype = dtype.ok_or_else(|| wrong("its storage is of bytes and its type is not said"))?;
-    let counts = |id: &Id, what: &str| {
-        pickle.counts(*id).ok_or_else(|| wrong(&format!("its {what} are not counts that are 0 or more")))
-    };
+    let dtype = dtype.ok_or_else(|| wrong("untyped storage without a tensor type"))?;
+    let counts = |id: &Id, what: &str| pickle.counts(*id).ok_or_else(|| wrong(&format!("invalid {what}")));
     let (shape, strides) = (counts(size, "dimensions")?, counts(stride, "strides")?);
     if shape.len() != strides.len() {
         return Err(wrong(&format!("{} dimensions and {} strides", shape.len(), strides.len())));
     }
-    let offset = pickle.count(*offset).ok_or_else(|| wrong("its offset is not a count that is 0 or more"))?;
+    let offset = pickle.count(*offset).ok_or_else(|| wrong("invalid offset"))?;
     Ok(Some(Pickled { name, dtype, storage, offset, shape, strides }))
 }
 
@@ -254,7 +251,7 @@ impl Pickled<'_> {
             (self.offset, numel) = (offset, first + n);
         }
         let n_elems = self.dtype.n_elems_of(&self.shape).ok_or_else(|| {
-            wrong(format!("shape {:?} of {} is not a size in bytes", self.shape, self.dtype))
+            wrong(format!("the size of shape {:?} of {} is out of range", self.shape, self.dtype))
         })?;
         if n_elems == 0 {
             return Ok(Lie::Plain(storage.start..storage.start));

@@ -236,7 +236,7 @@ fn mismatched_packed_parts_are_refused() {
     parts.retain(|part| part.0 != "a.weight_zero_point");
     parts[0].2 = vec![16, 16];
     let error = open(&both, &parts).unwrap_err();
-    assert!(error.to_string().contains("codes of 7 or of 8 bits"), "{error}");
+    assert!(error.to_string().contains("either 7 or 8 bits in the config"), "{error}");
 }
 
 #[test]

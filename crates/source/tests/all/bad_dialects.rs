@@ -17,17 +17,12 @@ fn rewritten_golden_is_read() {
 #[test]
 fn invalid_bitsandbytes_floats_are_refused() {
     const STATE: &str = "nf4.nested.weight.quant_state.bitsandbytes__nf4";
-    refused(
-        "bnb-4bit",
-        |edited| edited.remove(STATE),
-        "tensor `nf4.nested.weight`: codes of U8 without scales",
-    );
+    refused("bnb-4bit", |edited| edited.remove(STATE), "tensor `nf4.nested.weight`: U8 codes without scales");
     refused(
         "bnb-4bit",
         |edited| edited.remove("nf4.nested.weight"),
         &format!(
-            "tensor `{STATE}`: a part of quantized \
-        weights whose codes are not there, or are of another type"
+            "tensor `{STATE}`: part of quantized weights whose codes are missing or have the wrong type"
         ),
     );
     refused(
@@ -117,12 +112,11 @@ fn invalid_bitsandbytes_floats_are_refused() {
 
 #[test]
 fn invalid_bitsandbytes_integers_are_refused() {
-    refused("bnb-8bit", |edited| edited.remove("a.SCB"), "tensor `a.weight`: codes of I8 without scales");
+    refused("bnb-8bit", |edited| edited.remove("a.SCB"), "tensor `a.weight`: I8 codes without scales");
     refused(
         "bnb-8bit",
         |edited| edited.remove("a.weight"),
-        "tensor `a.SCB`: a part of quantized weights whose codes \
-        are not there, or are of another type",
+        "tensor `a.SCB`: part of quantized weights whose codes are missing or have the wrong type",
     );
     refused(
         "bnb-8bit",
@@ -150,8 +144,7 @@ fn invalid_hqq_is_refused() {
     refused(
         "hqq-forms",
         |edited| edited.remove("b4.axis1.W_q"),
-        "tensor `b4.axis1.axis`: a part of quantized weights \
-        whose codes are not there, or are of another type",
+        "tensor `b4.axis1.axis`: part of quantized weights whose codes are missing or have the wrong type",
     );
     for ending in ["scale", "zero", "shape", "axis", "packing"] {
         let expected = format!("tensor `b4.axis1.W_q`: expected `b4.axis1.{ending}`, found no such tensor");

@@ -63,7 +63,7 @@ fn truncation_at_every_byte_is_refused() {
     let whole = file(r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#, 8);
     for n in 0..whole.len() {
         let error = error_of_file(&whole[..n]);
-        let stated = |expected: usize| format!("takes {expected} bytes, the file has {n}");
+        let stated = |expected: usize| format!("header of {expected} bytes, but the file has {n}");
         match &error {
             Error::HeaderCut { .. } if n < 8 => assert!(error.to_string().ends_with(&stated(8)), "{error}"),
             Error::HeaderCut { .. } if n < whole.len() - 8 => {
@@ -78,35 +78,35 @@ fn truncation_at_every_byte_is_refused() {
     }
     let mut longer = whole;
     longer.push(0);
-    refused(error_of_file(&longer), "`model.safetensors`: header and tensors take 70 bytes, the file has 71");
+    refused(error_of_file(&longer), "`model.safetensors`: expected 70 bytes (header and tensors), found 71");
 }
 
 #[test]
 fn contradictory_headers_are_refused() {
     refused(
         error_of_file(&u64::MAX.to_le_bytes()),
-        "`model.safetensors`: header of 18446744073709551615 bytes, at most 100000000 are allowed",
+        "`model.safetensors`: header of 18446744073709551615 bytes exceeds the limit of 100000000",
     );
     refused(
         error_of_header(r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#, 4),
-        "`model.safetensors`: tensor `a`: shape [2] of F32 takes 8 bytes, the header gives bytes 0 to 4",
+        "`model.safetensors`: tensor `a`: shape [2] of F32 needs 8 bytes, but the header states bytes 0 to 4",
     );
     refused(
         error_of_header(r#"{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,18446744073709551615]}}"#, 4),
-        "`model.safetensors`: tensor `a`: shape [2] of F16 takes 4 bytes, the header gives bytes 0 to 18446744073709551615",
+        "`model.safetensors`: tensor `a`: shape [2] of F16 needs 4 bytes, but the header states bytes 0 to 18446744073709551615",
     );
     refused(
         error_of_header(r#"{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#, 0),
-        "`model.safetensors`: tensor `a`: shape [4294967296, 4294967296] of F32 is not a size in bytes",
+        "`model.safetensors`: tensor `a`: the size of shape [4294967296, 4294967296] of F32 is out of range",
     );
     // Found by mutation: nothing in it, and rows that no number counts.
     refused(
         error_of_header(r#"{"a":{"dtype":"BOOL","shape":[0,9223372036854775807],"data_offsets":[0,0]}}"#, 0),
-        "`model.safetensors`: tensor `a`: shape [0, 9223372036854775807] of BOOL is not a size in bytes",
+        "`model.safetensors`: tensor `a`: the size of shape [0, 9223372036854775807] of BOOL is out of range",
     );
     refused(
         error_of_header(r#"{"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}"#, 2),
-        "`model.safetensors`: tensor `a`: shape [3] of F4 is not a size in bytes",
+        "`model.safetensors`: tensor `a`: the size of shape [3] of F4 is out of range",
     );
     let two = |begin: u32, end: u32| {
         format!(
@@ -115,21 +115,21 @@ fn contradictory_headers_are_refused() {
     };
     refused(
         error_of_header(&two(5, 9), 9),
-        "`model.safetensors`: tensor `b` begins at byte 5 of the data, the one before it ends at 4",
+        "`model.safetensors`: tensor `b`: expected data offset 4, where the previous tensor ends, found 5",
     );
     refused(
         error_of_header(&two(3, 7), 7),
-        "`model.safetensors`: tensor `b` begins at byte 3 of the data, the one before it ends at 4",
+        "`model.safetensors`: tensor `b`: expected data offset 4, where the previous tensor ends, found 3",
     );
     refused(
         error_of_header(r#"{"a":{"dtype":"Q4_0","shape":[2],"data_offsets":[0,8]}}"#, 8),
-        "`model.safetensors`: tensor `a`: dtype `Q4_0` is not known",
+        "`model.safetensors`: tensor `a`: unknown dtype `Q4_0`",
     );
     refused(
         error_of_header(&header(&[("a", 1), ("a", 1)]), 8),
-        "tensor `a` is both in `model.safetensors` and in `model.safetensors`",
+        "tensor `a` is in both `model.safetensors` and `model.safetensors`",
     );
-    refused(error_of_header("{}", 0), "`model.safetensors` holds no tensors");
+    refused(error_of_header("{}", 0), "`model.safetensors` does not contain tensors");
 }
 
 #[test]
@@ -166,16 +166,16 @@ fn inconsistent_shards_and_index_are_refused() {
         br#"{"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors","c":"model-2.safetensors"}}"#;
     refused(
         error(&[(INDEX, index), ("model-1.safetensors", &a)]),
-        "weights file `model-2.safetensors` is missing: `model.safetensors.index.json` has 2 tensors in it",
+        "missing weight file `model-2.safetensors`: `model.safetensors.index.json` lists 2 tensors of that file",
     );
     refused(
         error(&[(INDEX, index), ("model-1.safetensors", &a), ("model-2.safetensors", &b)]),
-        "`model.safetensors.index.json` and the weights files differ: no file holds `c`",
+        "`model.safetensors.index.json` does not match the weight files: no file contains `c`",
     );
     let index = br#"{"weight_map":{"a":"model-1.safetensors"}}"#;
     refused(
         error(&[(INDEX, index), ("model-1.safetensors", &vectors(&[("a", 1), ("x", 1), ("w", 0)]))]),
-        "`model.safetensors.index.json` and the weights files differ: the index does not list `w`, `x`",
+        "`model.safetensors.index.json` does not match the weight files: the index does not list `w`, `x`",
     );
     let index = br#"{"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}}"#;
     refused(
@@ -184,7 +184,7 @@ fn inconsistent_shards_and_index_are_refused() {
             ("model-1.safetensors", &a),
             ("model-2.safetensors", &vectors(&[("b", 1), ("a", 1)])),
         ]),
-        "tensor `a` is both in `model-1.safetensors` and in `model-2.safetensors`",
+        "tensor `a` is in both `model-1.safetensors` and `model-2.safetensors`",
     );
     // Files that the index does not name do not count.
     let checkpoint = source::open(
@@ -208,7 +208,10 @@ fn inconsistent_shards_and_index_are_refused() {
         let text = format!(r#"{{"weight_map":{{"a":"{outside}"}}}}"#);
         assert!(matches!(error(&[(INDEX, text.as_bytes())]), Error::ShardOutside { .. }), "{outside}");
     }
-    refused(error(&[(INDEX, br#"{"weight_map":{}}"#)]), "`model.safetensors.index.json` holds no tensors");
+    refused(
+        error(&[(INDEX, br#"{"weight_map":{}}"#)]),
+        "`model.safetensors.index.json` does not contain tensors",
+    );
 }
 
 /// Links of a folder from a stranger, by which files of this machine would become parts of a model.
@@ -263,13 +266,13 @@ fn incomplete_shards_without_index_are_refused() {
             ("model-00001-of-00003.safetensors", &a),
             ("model-00003-of-00003.safetensors", &vectors(&[("c", 1)])),
         ]),
-        "weights file `model-00002-of-00003.safetensors` is missing: `model-00001-of-00003.safetensors` counts 3 files",
+        "missing weight file `model-00002-of-00003.safetensors`: `model-00001-of-00003.safetensors` counts 3 files",
     );
     let one = [("model-00001-of-00001.safetensors", &a[..])];
     assert_eq!(source::open(folder(&one).path()).unwrap().tensors.len(), 1);
     refused(
         error(&[("model-a.safetensors", &a), ("model.safetensors", &a)]),
-        "tensor `a` is both in `model-a.safetensors` and in `model.safetensors`",
+        "tensor `a` is in both `model-a.safetensors` and `model.safetensors`",
     );
 }
 
@@ -280,15 +283,15 @@ fn other_folders_are_refused() {
     assert!(matches!(source::open(&dir.path().join("config.json")), Err(Error::NotAFolder)));
     assert!(matches!(source::open(&dir.path().join("none")), Err(Error::Io { .. })));
     for (name, format) in [("adapter_model.safetensors", "a LoRA adapter"), ("x.gguf", "GGUF")] {
-        refused(error(&[(name, b"")]), &format!("`{name}`: weights in {format}, which is not read yet"));
+        refused(error(&[(name, b"")]), &format!("`{name}`: weights in {format} are not supported yet"));
     }
     for name in ["consolidated.00.pth", "consolidated.safetensors"] {
-        refused(error(&[(name, b"")]), "`params.json` is missing");
+        refused(error(&[(name, b"")]), "missing file `params.json`");
     }
     let a = vectors(&[("a", 1)]);
     let dir = folder(&[("model.safetensors", &a)]);
     fs::remove_file(dir.path().join("config.json")).unwrap();
-    refused(source::open(dir.path()).unwrap_err(), "`config.json` is missing");
+    refused(source::open(dir.path()).unwrap_err(), "missing file `config.json`");
     refused(
         error(&[("model.safetensors", &a), ("config.json", b"[1]")]),
         "`config.json`: expected an object, found an array",

@@ -1,4 +1,4 @@
-//! Floats of 4 and 6 bits whose parts do not fit, or hold no numbers.
+//! Floats of 4 and 6 bits whose parts do not fit, or hold no values.
 
 use std::fs;
 
@@ -72,8 +72,8 @@ fn invalid_nvfp4_scales_are_refused() {
 #[test]
 fn tensor_scales_are_one_per_matrix() {
     let error = nvfp4(64, 0x38, &[2], 0x3c).unwrap_err();
-    let message = "tensor `a.weight_scale_2`: shape [2], expected one number, or one for each of 1 matrices for `a.weight` of \
-                shape [8, 32]";
+    let message = "tensor `a.weight_scale_2`: expected one number, or one for each of 1 matrices for `a.weight` of \
+                shape [8, 32], found shape [2]";
     assert_eq!(error.to_string(), message);
     assert!(matches!(nvfp4(64, 0x38, &[1], 0xff), Err(Error::Read(ReadError::NoValue { .. }))));
     // Zero divides nothing.
@@ -84,10 +84,7 @@ fn tensor_scales_are_one_per_matrix() {
         ("a.weight_global_scale", Dtype::F32, &[1], 0),
     ];
     let error = open(&compressed, &zero).unwrap_err();
-    assert!(
-        error.to_string().contains("`a.weight_global_scale`: shape [1], expected numbers above zero"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("`a.weight_global_scale`: expected numbers above zero"), "{error}");
 }
 
 #[test]
@@ -95,8 +92,7 @@ fn unrepackable_values_are_decoded_with_note() {
     let checkpoint = nvfp4(48, 0x38, &[], 0x3c).unwrap();
     let stored = checkpoint.tensor("a.weight").unwrap().stored.clone().unwrap();
     assert_eq!(stored.stored_blocks(), None);
-    let note = "1 matrices of NVFP4 are decoded: rows that are no multiple of 64, or columns with their own factors, do \
-                not fit a block";
+    let note = "1 NVFP4 matrices are decoded, because their rows are not a multiple of 64 or have per-column factors";
     assert!(checkpoint.notes.iter().any(|line| line == note), "{:?}", checkpoint.notes);
     assert!(nvfp4(64, 0x38, &[], 0x3c).unwrap().notes.is_empty());
 }
@@ -145,8 +141,5 @@ fn mismatched_parts_are_refused() {
         ("a.pre_quant_scale", Dtype::BF16, &[32], 0x3f),
     ];
     let error = open(&modelopt(), &parts).unwrap_err();
-    assert!(
-        error.to_string().starts_with("tensor `a.pre_quant_scale`: shape [32], expected [64]"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("tensor `a.pre_quant_scale`: expected [64] for"), "{error}");
 }

@@ -161,8 +161,8 @@ fn mismatched_scale_grids_are_refused() {
         assert_eq!(
             error.to_string(),
             format!(
-                "tensor `a.weight_scale_inv`: shape {shape:?}, expected one scale for each tensor, row, column or \
-                 block of 128 x 128 for `a.weight` of shape [200, 300]"
+                "tensor `a.weight_scale_inv`: expected one scale for each tensor, row, column or \
+                 block of 128 x 128 for `a.weight` of shape [200, 300], found shape {shape:?}"
             )
         );
     }
@@ -190,13 +190,13 @@ fn invalid_scale_types_are_refused() {
 fn unpaired_parts_are_refused() {
     let scale = ("a.weight_scale_inv", Dtype::F32, &[2, 3][..]);
     let error = open(fine_grained(), &[CODES]).expect_err("no scales");
-    assert_eq!(error.to_string(), "tensor `a.weight`: codes of F8_E4M3 without scales");
+    assert_eq!(error.to_string(), "tensor `a.weight`: F8_E4M3 codes without scales");
     // Codes of one matrix have scales, those of the other have none.
     let error =
         open(fine_grained(), &[CODES, scale, ("b.weight", Dtype::F8_E5M2, &[4, 4])]).expect_err("no scales");
-    assert_eq!(error.to_string(), "tensor `b.weight`: codes of F8_E5M2 without scales");
+    assert_eq!(error.to_string(), "tensor `b.weight`: F8_E5M2 codes without scales");
     let error = open(fine_grained(), &[("b.weight", Dtype::BF16, &[4, 4]), scale]).expect_err("no codes");
-    let alone = "tensor `a.weight_scale_inv`: a part of quantized weights whose codes are not there, or are of another type";
+    let alone = "tensor `a.weight_scale_inv`: part of quantized weights whose codes are missing or have the wrong type";
     assert_eq!(error.to_string(), alone);
     // Plain weights with scales: it is ambiguous whether to multiply.
     let error = open(fine_grained(), &[("a.weight", Dtype::BF16, &[200, 300]), scale]).expect_err("no codes");

@@ -80,20 +80,20 @@ fn cases() -> Vec<Case> {
         Case("Marlin", none(), marlin),
         Case("QQQ", method("qqq"), "a.B I32 1x16, a.s_channel F32 1x8"),
         Case("QQQ", none(), "a.B I32 1x16, a.s_channel F32 1x8"),
-        Case("GGUF inside a config", method("gguf"), "a.weight U8 8x4"),
+        Case("GGUF", method("gguf"), "a.weight U8 8x4"),
         Case(
-            "GPTQ in the order of a kernel",
+            "GPTQ repacked for a kernel",
             json!({"quant_method": "gptq", "checkpoint_format": "marlin"}),
             marlin,
         ),
         Case(
-            "GPTQ in the order of a kernel",
+            "GPTQ repacked for a kernel",
             json!({"quant_method": "gptq", "checkpoint_format": "bitblas"}),
             gptq,
         ),
-        Case("GPTQ in the order of a kernel", json!({"method": "gptq", "is_marlin_format": true}), marlin),
+        Case("GPTQ repacked for a kernel", json!({"method": "gptq", "is_marlin_format": true}), marlin),
         Case(
-            "AWQ in the order of a kernel",
+            "AWQ repacked for a kernel",
             json!({"quant_method": "awq", "version": "GEMV_FAST"}),
             "a.qweight I16 2x8, a.qzeros F16 1x8, a.scales F16 1x8",
         ),
@@ -134,12 +134,12 @@ fn cases() -> Vec<Case> {
             "a.weight U8 8x4, a.weight_scale F8_E4M3 8x1, a.weight_scale_2 F32, a.svdquant_lora_a F16 2x8",
         ),
         Case(
-            "compressed-tensors with zeros left out",
+            "sparse compressed-tensors",
             json!({"quant_method": "compressed-tensors", "format": "marlin-24"}),
             "a.weight_packed I32 1x16, a.scale_packed F16 1x8, a.meta I16 8x1",
         ),
         Case(
-            "compressed-tensors with zeros left out",
+            "sparse compressed-tensors",
             json!({"quant_method": "compressed-tensors", "format": "dense", "sparsity_config": {"format": "sparse-24-bitmask"}}),
             "a.compressed BF16 8x4, a.bitmask U8 8x1, a.shape I64 2, a.weight_scale F32 8x1",
         ),
@@ -182,8 +182,7 @@ fn unsupported_methods_are_refused_by_name() {
         let error = open(&json!({"quantization_config": config}), &format!("{NORM}, {tensors}")).unwrap_err();
         let Error::MethodNotRead { method, recognized_by, .. } = &error else { panic!("{row}: {error}") };
         assert_eq!(*method, row, "{config} {tensors}");
-        let message =
-            format!("weights are quantized by {row}, which is not read; recognized by {recognized_by}");
+        let message = format!("weights quantized by {row} are not supported; recognized by {recognized_by}");
         assert_eq!(error.to_string(), message);
         assert!(
             error.hint().unwrap().starts_with("convert the checkpoint") || row.starts_with("GGUF"),
@@ -247,8 +246,7 @@ fn every_known_method_is_recognized() {
 fn unknown_method_with_codes_is_refused() {
     let unknown = json!({"quantization_config": {"quant_method": "frobnicate", "bits": 4}});
     let error = open(&unknown, "a.weight U8 8x4, a.sizes F16 8").unwrap_err();
-    let message =
-        "config.json: quantization_config: weights are quantized by `frobnicate`, which is not supported";
+    let message = "`config.json: quantization_config`: weights quantized by `frobnicate` are not supported";
     assert_eq!(error.to_string(), message);
     let unnamed = json!({"quantization_config": {"quant_method": null, "bits": 4}});
     let error = open(&unnamed, "a.weight U8 8x4, a.sizes F16 8").unwrap_err();
@@ -260,14 +258,14 @@ fn codes_without_method_are_refused() {
     for dtype in ["U8", "I8", "U16", "I16", "U32", "I32", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4"] {
         let error = open(&json!({}), &format!("{NORM}, a.weight {dtype} 8x8")).unwrap_err();
         let message = format!(
-            "tensor `a.weight`: {dtype} of shape [8, 8] looks like codes, and nothing says what they mean"
+            "tensor `a.weight`: {dtype} values of shape [8, 8] look like quantized codes of an unknown format"
         );
         assert_eq!(error.to_string(), message);
         assert!(error.hint().unwrap().contains("quantization_config"));
     }
     let error = open(&json!({}), "a.experts.gate_up_proj U8 2x8x8").unwrap_err();
     assert!(matches!(error, Error::CodesOfNoMethod { .. }), "{error}");
-    // Masks, positions and lists of ids are numbers.
+    // Masks, positions and lists of ids are values.
     let counted = "h.0.attn.bias U8 1x1x8x8, embeddings.position_ids I64 1x8, b.causal_mask BOOL 8x8, d2t I32 8, \
                    c.ffn.gate.tid2eid I32 8x2, c.position_ids I32 1x8";
     assert_eq!(open(&json!({}), counted).unwrap().tensors.len(), 6);
@@ -327,7 +325,7 @@ const FOREIGN_FILES: &[(&str, &str)] = &[
     ("the training state of FSDP", "__0_0.distcp"),
     ("the training state of verl", "model_world_size_2_rank_0.pt"),
     ("the training state of Megatron", "model_optim_rng.pt"),
-    ("the folders of a diffusers pipeline, an image or video model", "model_index.json"),
+    ("folders of a diffusers pipeline (image or video model)", "model_index.json"),
     ("rust-bert", "rust_model.ot"),
     ("llama2.c", "stories15M.bin"),
     ("CTranslate2", "model.bin"),
@@ -338,7 +336,7 @@ fn foreign_formats_are_named() {
     let mut without: BTreeSet<&str> = FOREIGN.iter().map(|format| format.name).collect();
     for (format, file) in FOREIGN_FILES {
         let error = source::open(folder(&json!({}), &[(file, b"")]).path()).unwrap_err();
-        let message = format!("`{file}`: weights in {format}, which is not read");
+        let message = format!("`{file}`: weights in {format} are not supported");
         assert_eq!(error.to_string(), message);
         let row = FOREIGN.iter().find(|row| row.name == *format).unwrap();
         assert_eq!(error.hint(), Some(row.advice));

@@ -160,10 +160,14 @@ fn unrelated_shards_are_refused() {
     };
     assert!(shards("meta-2", |_| {}).is_ok());
     let shard = |at: usize| format!("consolidated.{at:02}.pth");
-    refused("meta-4", "`consolidated.02.pth` is missing: there are 3 files `consolidated.*.pth`", &|dir| {
-        fs::remove_file(dir.join(shard(2))).unwrap();
-    });
-    refused("meta-1", "`params.json` is missing", &|dir| fs::remove_file(dir.join("params.json")).unwrap());
+    refused(
+        "meta-4",
+        "missing weight file `consolidated.02.pth`: there are 3 files `consolidated.*.pth`",
+        &|dir| {
+            fs::remove_file(dir.join(shard(2))).unwrap();
+        },
+    );
+    refused("meta-1", "missing file `params.json`", &|dir| fs::remove_file(dir.join("params.json")).unwrap());
     let frequencies = "layers.0.attention.inner_attention.rope.freqs";
     refused("meta-2", &format!("tensor `{frequencies}`: `consolidated.01.pth` lacks it"), &|dir| {
         drop(fs::copy(golden("meta-4").join(shard(0)), dir.join(shard(1))));
@@ -231,7 +235,7 @@ fn unsplittable_expert_stacks_are_refused() {
     let stack = "layers.0.block_sparse_moe.w2";
     let problem = open(stack, &[3, 4]).unwrap_err();
     assert!(
-        problem.contains(&format!("tensor `{stack}`: its 3 rows are not those of 0 experts")),
+        problem.contains(&format!("tensor `{stack}`: its 3 rows do not match the 0 experts")),
         "{problem}"
     );
     let plain = open("layers.0.block_sparse_moe.gate.weight", &[3, 4]).unwrap();
@@ -243,7 +247,7 @@ fn unsplittable_expert_stacks_are_refused() {
     let whole = names(source::open(&both).unwrap());
     assert_eq!(whole.iter().filter(|name| name.contains(".experts.")).count(), 9, "{whole:?}");
     let error = shards("mixtral-stacked", |dir| fs::remove_file(dir.join("consolidated.00.pt")).unwrap());
-    assert!(error.unwrap_err().to_string().contains("`consolidated.00.pt` is missing"));
+    assert!(error.unwrap_err().to_string().contains("missing weight file `consolidated.00.pt`"));
 }
 
 #[test]
@@ -268,15 +272,15 @@ fn ignored_content_is_noted() {
     let note = |name: &str| form(name).notes.join("; ");
     assert_eq!(
         note("under-state_dict"),
-        "`pytorch_model.bin`: tensors lie under `state_dict`; ignored: `epoch`, `optimizer`"
+        "`pytorch_model.bin`: tensors are read from key `state_dict`; ignored: `epoch`, `optimizer`"
     );
     assert_eq!(
         note("scalars-beside"),
-        "`pytorch_model.bin`: values that are no tensors are left aside: `step`, `name`, `lr`, `none`, `flag` and 1 more"
+        "`pytorch_model.bin`: values that are not tensors are ignored: `step`, `name`, `lr`, `none`, `flag` and 1 more"
     );
     assert_eq!(
         note("tensor-and-model"),
-        "`pytorch_model.bin`: values that are no tensors are left aside: `model`"
+        "`pytorch_model.bin`: values that are not tensors are ignored: `model`"
     );
     assert_eq!(note("types"), "");
 }
@@ -284,50 +288,32 @@ fn ignored_content_is_noted() {
 #[test]
 fn refused_files_state_the_reason() {
     let expected: &[(&str, &str)] = &[
-        (
-            "big-endian",
-            "entry `archive/byteorder` says that numbers are stored `big`, only `little` endian is read",
-        ),
-        ("counter", "byte 172 of the pickle imports `collections.Counter`, which no pickle of tensors needs"),
-        (
-            "counter-legacy",
-            "byte 186 of the pickle imports `collections.Counter`, which no pickle of tensors needs",
-        ),
-        (
-            "deflated",
-            "entry `archive/data.pkl` is compressed or encrypted, entries of a checkpoint are stored as they are",
-        ),
-        (
-            "deflated-data",
-            "entry `archive/data/0` is compressed or encrypted, entries of a checkpoint are stored as they are",
-        ),
+        ("big-endian", "entry `archive/byteorder`: expected byte order `little`, found `big`"),
+        ("counter", "byte 172 of the pickle imports `collections.Counter`, which is not allowed"),
+        ("counter-legacy", "byte 186 of the pickle imports `collections.Counter`, which is not allowed"),
+        ("deflated", "entry `archive/data.pkl` is compressed or encrypted, expected a stored entry"),
+        ("deflated-data", "entry `archive/data/0` is compressed or encrypted, expected a stored entry"),
         ("list", "expected a dictionary of tensors, found another value"),
-        ("negated", "tensor `w`: it carries flags that change its values"),
-        (
-            "nested-tensors",
-            "tensor `more`: not a tensor, and not a number or a text that could be left aside",
-        ),
+        ("negated", "tensor `w`: it has flags that change its values"),
+        ("nested-tensors", "tensor `more`: not a tensor, a number or a string"),
         (
             "no-tensors",
-            "expected a dictionary of tensors, found no tensor in it, and none of the keys that one lies under",
+            "expected a dictionary of tensors, found neither tensors nor a known key with tensors",
         ),
-        ("other-zip", "there is no entry `*/data.pkl`"),
-        ("plain-pickle", "is not a file of torch.save: found a pickle without torch's magic number"),
-        ("protocol-4", "byte 0 of the pickle: protocol 4, only 2 is read"),
+        ("other-zip", "missing entry `*/data.pkl`"),
+        ("plain-pickle", "was not written by torch.save: found a pickle without torch's magic number"),
+        ("protocol-4", "byte 0 of the pickle: expected protocol 2, found 4"),
         (
             "sparse",
-            "byte 13 of the pickle imports `torch._utils._rebuild_sparse_tensor`, which no pickle of tensors needs",
+            "byte 13 of the pickle imports `torch._utils._rebuild_sparse_tensor`, which is not allowed",
         ),
-        ("storage-missing", "there is no entry `archive/data/0`"),
+        ("storage-missing", "missing entry `archive/data/0`"),
         ("storage-short", "tensor `w`: storage `0` of 16 F32 has 60 bytes"),
-        ("tar", "is not a file of torch.save: found a tar archive, the form of torch before 0.1.10"),
-        (
-            "torchscript",
-            "entry `archive/code/__torch__/torch/nn/modules/linear.py` makes this a TorchScript archive",
-        ),
+        ("tar", "was not written by torch.save: found a tar archive, the form of torch before 0.1.10"),
+        ("torchscript", "TorchScript archive (entry `archive/code/__torch__/torch/nn/modules/linear.py`)"),
         (
             "whole-module",
-            "byte 2 of the pickle imports `torch.nn.modules.linear.Linear`, which no pickle of tensors needs",
+            "byte 2 of the pickle imports `torch.nn.modules.linear.Linear`, which is not allowed",
         ),
     ];
     let mut found = String::new();

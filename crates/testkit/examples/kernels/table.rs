@@ -22,7 +22,7 @@ pub struct Report {
     pub decode: Vec<Decode>,
 }
 
-/// Medians of one type's encoder, ns an element, one thread.
+/// Medians of one type's encoder, ns per element, one thread.
 #[derive(Serialize, Deserialize)]
 pub struct Encode {
     pub dtype: String,
@@ -33,7 +33,7 @@ pub struct Encode {
     pub equal: Option<bool>,
 }
 
-/// Medians of one type's decoder, ns an element, one thread.
+/// Medians of one type's decoder, ns per element, one thread.
 #[derive(Serialize, Deserialize)]
 pub struct Decode {
     pub dtype: String,
@@ -59,7 +59,7 @@ const AVX2_PART: f64 = 0.55;
 /// Both tables as Markdown.
 pub fn markdown(report: &Report) -> String {
     let mut text = format!(
-        "{} x {} normal values, one thread, medians of {} runs that take turns, ns an element. {}, commit {}, {}, `{}`.\n\n",
+        "{} x {} normal values, one thread, medians of {} runs that take turns, ns per element. {}, commit {}, {}, `{}`.\n\n",
         report.rows,
         report.row_elems,
         report.runs,
@@ -70,9 +70,9 @@ pub fn markdown(report: &Report) -> String {
     );
     text.push_str("| type | weights | reference |");
     for level in &report.levels {
-        let _ = write!(text, " {level} | ratio | must reach |");
+        let _ = write!(text, " {level} | ratio | required |");
     }
-    text.push_str(" aim | bytes |\n|---|---|---|");
+    text.push_str(" goal | bytes |\n|---|---|---|");
     text.push_str(&"---|---|---|".repeat(report.levels.len()));
     text.push_str("---|---|\n");
     for row in &report.encode {

@@ -95,8 +95,8 @@ impl Gained {
                     tensor: outcome.tensor.clone(),
                     expert: outcome.is_expert.then_some(outcome.expert),
                     reason: match reason {
-                        Unrounded::NotReached => "it received no token",
-                        Unrounded::NoBetter => "no better on held-out tokens",
+                        Unrounded::NotReached => "it received no tokens",
+                        Unrounded::NoBetter => "not better on held-out tokens",
                     },
                 });
             }
@@ -106,7 +106,7 @@ impl Gained {
 
     /// A table of roles, what was left alone, where time went, and the divergences.
     pub fn text(&self) -> String {
-        let header = ["role", "matrices", "held-out error / stock", "unchanged"];
+        let header = ["role", "matrices", "held-out error / default", "unchanged"];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
         for (role, of) in &self.roles {
             let share = of.held_out / of.held_out_stock.max(f64::MIN_POSITIVE);
@@ -131,7 +131,7 @@ impl Gained {
         let time = |seconds: f64| human_duration(Duration::from_secs_f64(seconds));
         let types = types.map_or_else(String::new, |types| format!("types {}, ", time(types)));
         text += &format!(
-            "time: statistics {}, {types}Hessians {}, rounding {}, stock file {}, comparison {}\n",
+            "time: statistics {}, {types}Hessians {}, rounding {}, default file {}, comparison {}\n",
             time(gathering),
             time(choosing),
             time(rounding),

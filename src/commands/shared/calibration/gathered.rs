@@ -100,7 +100,7 @@ pub fn gather(
     };
     let mut moments = opened.map_err(|error| {
         let hint = matches!(error, Error::OtherMoments { .. }).then_some(
-            "--statistics needs a separate folder for each model and text; a missing one is created",
+            "use a separate --statistics folder for each model and text; it is created if it does not exist",
         );
         failed(base, error).hint(hint)
     })?;
@@ -124,14 +124,11 @@ fn warn(summary: &Summary, ui: &Ui) {
     };
     for (inputs, problem) in [
         (summary.unreached.iter().map(|of| names(of)).collect(), "no token reached an expert of"),
-        (summary.too_wide.iter().map(|of| names(of)).collect(), "too wide for the memory of statistics:"),
-        (
-            summary.dead.iter().map(|(of, _)| names(of)).collect(),
-            "some columns are always zero in what goes into",
-        ),
+        (summary.too_wide.iter().map(|of| names(of)).collect(), "too wide to collect statistics in memory:"),
+        (summary.dead.iter().map(|(of, _)| names(of)).collect(), "some input columns are always zero for"),
         (
             summary.few.iter().map(|(of, _)| names(of)).collect::<Vec<_>>(),
-            "fewer than 4 tokens for each column of",
+            "fewer than 4 tokens per input column for",
         ),
     ] {
         if !inputs.is_empty() {
@@ -184,9 +181,9 @@ impl Folder {
         let path = self.path.display();
         let removes =
             if self.is_temporary { format!("; `{}` removes it", rm(&[&self.path])) } else { String::new() };
-        self.path
-            .is_dir()
-            .then(|| format!("statistics so far are in {path}: repeat the call to continue{removes}"))
+        self.path.is_dir().then(|| {
+            format!("the statistics so far are in {path}; run the command again to continue{removes}")
+        })
     }
 
     /// Removes the folder if it is temporary. Mapped files remain on Windows.

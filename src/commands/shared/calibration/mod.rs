@@ -67,15 +67,16 @@ const DIGITS: usize = 7;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Calibration")]
 pub struct CalibrationArgs {
-    /// Optimize types and rounding on TEXT.
+    /// Optimize types and rounding on these texts.
     ///
-    /// Runs the base model on the texts and chooses types and roundings that minimize the KL divergence from it, for a file that is
-    /// not larger. An importance matrix is collected on the way. Use texts that resemble your use of the model.
-    #[arg(long, value_name = "TEXT", num_args = 1.., value_hint = ValueHint::FilePath, help_heading = MAIN)]
+    /// Runs the base model on the texts and chooses types and rounding that minimize the KL divergence from it. The
+    /// output file is no larger than without this option. An importance matrix is collected in the same run. Use texts
+    /// similar to those that the model will process.
+    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath, help_heading = MAIN)]
     pub calibrate: Vec<PathBuf>,
-    /// Read N tokens of the calibration texts.
+    /// Use N tokens of the calibration texts in total.
     ///
-    /// They are taken from each text in turn.
+    /// Tokens are taken from each text in turn.
     #[arg(long, value_name = "N", default_value_t = 16_384, requires = "calibrate", value_parser = clap::value_parser!(u32).range(2048..), hide_short_help = true)]
     pub calibration_tokens: u32,
     /// Keep the collected statistics in DIR and reuse them.
@@ -87,14 +88,15 @@ pub struct CalibrationArgs {
     /// scales, and `full`, the default, fits whole blocks as well.
     #[arg(long, value_name = "STEPS", requires = "calibrate", value_parser = steps(), default_value = Steps::default().name(), hide_possible_values = true, hide = true)]
     pub rounding: Steps,
-    /// Measure the output on this text.
+    /// Measure the output on these texts.
     ///
-    /// Default: the rest of the calibration texts, after the tokens that were read.
+    /// Default: the rest of the calibration texts, after the tokens that were used.
     #[arg(long, alias = "verify-text", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "calibrate", conflicts_with = "no_verify", hide_short_help = true)]
     pub eval_text: Option<PathBuf>,
     /// Also use statistics of output gradients (YAQA).
     ///
-    /// Better files of the same size in two to three times the time. Models without a backward pass are rounded as usual.
+    /// Gives better files of the same size, but takes two to three times as long. For architectures without a backward
+    /// pass, these statistics are not used.
     #[arg(long, requires = "calibrate", hide_short_help = true)]
     pub both_sides: bool,
     /// Do not measure the output against the base.
@@ -173,14 +175,16 @@ impl Calibration {
         let n_tokens = windows.calibration.n_tokens();
         if n_tokens < args.calibration_tokens as usize {
             let wanted = args.calibration_tokens;
-            ui.warning(&format!("the texts have {n_tokens} tokens in whole chunks, {wanted} were requested"));
+            ui.warning(&format!(
+                "the texts are too short: expected {wanted} tokens in whole chunks, found {n_tokens}"
+            ));
         }
         if let Some(text) = &args.eval_text {
             windows.rest = texts::chunks_of(&model, text, ui)?;
         }
         windows.rest.truncate(texts::VERIFY_WINDOWS);
         if windows.rest.is_empty() && !args.no_verify {
-            ui.note("no text is left to measure the result on; use --eval-text");
+            ui.note("no text is left to measure the result on; pass one with --eval-text");
         }
         let Gathered { moments, folder, mut sums, fingerprint } =
             gathered::gather(&model, base, &windows.calibration, folder, ui)?;
@@ -314,7 +318,8 @@ impl Calibration {
     pub fn check_size(&self, path: &Path, n_bytes: u64) -> Result<(), Failure> {
         match &self.chosen {
             Some((chosen, _)) if n_bytes > chosen.budget => {
-                let message = format!("{n_bytes} bytes exceed the {} requested", chosen.budget);
+                let message =
+                    format!("the file has {n_bytes} bytes, more than the target size of {}", chosen.budget);
                 Err(Failure::at(path, message))
             }
             _ => Ok(()),
@@ -367,8 +372,8 @@ fn warn_of_base(model: &Model, path: &Path, ui: &Ui) {
     let n_quantized = model.file().tensors().filter(|(_, tensor)| tensor.dtype.is_quantized()).count();
     if n_quantized > 0 {
         ui.warning(&format!(
-            "{}: {n_quantized} tensors are already quantized; divergence is measured from them, not from \
-            the original model",
+            "{}: {n_quantized} tensors are already quantized; the KL divergence is measured from this file, \
+                not from the original model",
             path.display()
         ));
     }

@@ -42,7 +42,7 @@ pub fn gather(
             | eval::Error::NoNextToken { .. }
             | eval::Error::NoLogits { .. }),
         )) => {
-            ui.warning(&format!("rows are rounded independently: {error}"));
+            ui.warning(&format!("using independent rounding: {error}"));
             return Ok(None);
         }
         plan => plan.map_err(of_base)?,
@@ -52,7 +52,7 @@ pub fn gather(
         texts.n_tokens(),
         human_bytes(plan.memory_bytes()),
         if plan.is_spilled {
-            format!(" and {} on the disk", human_bytes(plan.state_bytes))
+            format!(" and {} of disk space", human_bytes(plan.state_bytes))
         } else {
             String::new()
         },

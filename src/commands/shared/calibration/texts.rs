@@ -61,11 +61,11 @@ pub fn windows(
     }
     if n_taken < LEAST_WINDOWS * WINDOW {
         let needed = LEAST_WINDOWS * WINDOW;
-        let message =
-            format!("the texts have {n_taken} tokens in whole chunks, at least {needed} are needed");
-        return Err(
-            Failure::new(message).hint(["about 16,000 tokens that resemble your use of the model work well"])
+        let message = format!(
+            "the texts are too short: expected at least {needed} tokens in whole chunks, found {n_taken}"
         );
+        return Err(Failure::new(message)
+            .hint(["use about 16,000 tokens of text similar to what the model will process"]));
     }
     let rest = of_texts.into_iter().flatten().filter_map(chunk).collect();
     Ok(Windows { calibration: Texts::from_chunks(taken), rest })

@@ -61,24 +61,25 @@ const USUAL_NARROW: &[DType] =
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Size limits, with --calibrate")]
 pub struct BudgetArgs {
-    /// Keep the types of the file type.
+    /// Keep the tensor types that the file type sets.
     ///
-    /// By default, if there is one file type, --calibrate chooses the best types for a file of its size.
+    /// By default, if only one file type is given, --calibrate also chooses the tensor types, without making the file
+    /// larger.
     #[arg(long, requires = "calibrate", conflicts_with = "budget", hide_short_help = true)]
     keep_types: bool,
-    /// Choose types so that the file has at most this size.
+    /// Choose types so that the file is no larger than SIZE.
     ///
-    /// SIZE is in bytes, or has a unit: K, M, G (powers of 1000) or KiB, MiB, GiB. The file type decides which matrices stay as they
-    /// are, and names the file.
+    /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB. The file type still
+    /// determines which matrices are not quantized, and appears in the default file name.
     #[arg(long, value_name = "SIZE", group = "budget", requires = "calibrate", value_parser = parse_size, hide_short_help = true)]
     target_size: Option<u64>,
     /// Choose types for at most BITS per weight.
     #[arg(long, value_name = "BITS", group = "budget", requires = "calibrate", value_parser = parse_bits, hide_short_help = true)]
     target_bpw: Option<f64>,
-    /// Choose types for a file no larger than one of TYPE.
+    /// Choose types for a file no larger than a TYPE file.
     #[arg(long, value_name = "TYPE", group = "budget", requires = "calibrate", hide_short_help = true)]
     no_larger_than_type: Option<String>,
-    /// Choose only from these types, separated by commas.
+    /// Choose only from this comma-separated list of types.
     ///
     /// Default: the types with fast kernels in all runtimes.
     #[arg(long, value_name = "DTYPES", value_delimiter = ',', requires = "budget", value_parser = values::encodable(), hide_possible_values = true, hide_short_help = true)]
@@ -183,9 +184,9 @@ impl Choices<'_> {
         }
         let (budget, human) = (self.budget, human_bytes(least));
         let message = format!(
-            "{budget} bytes are too few: the smallest file of these types has {least} bytes ({human})"
+            "target size of {budget} bytes is too small: the smallest file with the allowed types is {least} bytes ({human})"
         );
-        Err(Failure::new(message).hint(["choose the types with --allow-types"]))
+        Err(Failure::new(message).hint(["raise the target size, or allow smaller types with --allow-types"]))
     }
 }
 
@@ -237,13 +238,13 @@ impl BudgetArgs {
             return Ok(kept);
         }
         let [recipe] = recipes else {
-            ui.note("types are kept: they are chosen for one file type at a time");
+            ui.note("types are not optimized: this needs a single file type");
             return Ok(kept);
         };
         let named = Some(recipe.name.to_owned());
         let budget = BudgetArgs { no_larger_than_type: named, is_default: true, ..self.clone() };
         budget.check(input, recipes, settings, texts).map(|()| budget).or_else(|failure| {
-            ui.note(&format!("types are kept: {}", failure.message));
+            ui.note(&format!("types are not optimized: {}", failure.message));
             Ok(kept)
         })
     }
@@ -261,7 +262,7 @@ impl BudgetArgs {
         ui: &Ui,
     ) -> Result<Option<Choice>, Failure> {
         if let (true, Err(error)) = (self.is_default, bench.model.need_next_token()) {
-            ui.note(&format!("types are kept: {error}"));
+            ui.note(&format!("types are not optimized: {error}"));
             return Ok(None);
         }
         let conversion = Conversion::open_gguf(bench.base).map_err(|error| Failure::at(bench.base, error))?;
@@ -281,7 +282,7 @@ impl BudgetArgs {
         let (dtypes, report) =
             report((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
         if self.is_default && report.predicted >= report.predicted_of_recipe {
-            ui.note("types are kept: no others are predicted to be better");
+            ui.note("types are not optimized: no better ones are predicted");
             return Ok(None);
         }
         report.print(file.recipe.name, ui);
@@ -304,7 +305,7 @@ impl BudgetArgs {
             return Ok(());
         }
         let [recipe] = recipes else {
-            return Err(Failure::usage("types can be chosen for one file type only"));
+            return Err(Failure::usage("types can be optimized only for a single file type"));
         };
         let pending = pending_imatrix(&input.tensors(recipe), texts);
         let mut request = settings.request();
@@ -325,7 +326,7 @@ impl BudgetArgs {
             let mut files = input.plan(&output, request).map_err(|error| Failure::at(path, error))?;
             match files.len() {
                 1 => Ok(files.swap_remove(0)),
-                _ => Err(Failure::usage("types can be chosen only for a file in one piece")),
+                _ => Err(Failure::usage("types can be optimized only for a file without shards")),
             }
         };
         let file = plan_by(recipe, request)?;

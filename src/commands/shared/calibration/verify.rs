@@ -53,7 +53,7 @@ pub fn compare(
         progress.update(ui, n_windows, || {
             let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|position| position.kl)).value;
             let [stock, ours] = [0, 1].map(|index| found.get(index).map_or(0.0, mean));
-            format!("divergence {stock:.5} -> {ours:.5}")
+            format!("KL divergence {stock:.5} -> {ours:.5}")
         });
         !cancel.load(Ordering::Relaxed)
     };
@@ -63,7 +63,7 @@ pub fn compare(
     if cancel.load(Ordering::Relaxed) {
         return Err(Failure::interrupted());
     }
-    let [stock, ours] = &found[..] else { return Err(Failure::new("two files are compared")) };
+    let [stock, ours] = &found[..] else { return Err(Failure::new("the two files are compared")) };
     Ok(Gain::of(stock, ours, windows.len()))
 }
 
@@ -93,7 +93,8 @@ impl Gain {
             format!("{} ± {}", fixed(estimate.value, digits), fixed(estimate.error, digits))
         };
         format!(
-            "divergence {} -> {}, ratio {}; 99.9 % of positions below {:.3} -> {:.3}; same first token {:.2} % -> {:.2} %",
+            "KL divergence {} -> {}, ratio {}; 99.9 % of positions below {:.3} -> {:.3}; same top token \
+                {:.2} % -> {:.2} %",
             figure(kl_stock, 5),
             figure(kl, 5),
             figure(ratio, 3),

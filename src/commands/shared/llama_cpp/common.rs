@@ -12,7 +12,7 @@ pub(super) const ROWS: &[Row] = &[
     row(&["--chunks N"], Option("--chunks", &["-1"])),
     row(&["-t --threads N"], Option("--threads", &["-1"])),
     row(&["--log-disable"], Words(&["--quiet"])),
-    row(&["--offline"], Anyway("nothing is fetched")),
+    row(&["--offline"], Anyway("files are not downloaded")),
 ];
 
 /// Options without a counterpart.

@@ -37,7 +37,7 @@ const ROWS: &[Row] = &[
     row(&["--sentence-transformers-dense-modules"], Words(&["--dense-modules"])),
     row(&["--fp8-as-q8"], Words(&["--fp8-as=q8_0"])),
     row(&["--print-supported-models"], Whole(&["architectures"])),
-    row(&["--remote"], Anyway("OWNER/MODEL without such a local folder is a model of the Hub")),
+    row(&["--remote"], Anyway("OWNER/MODEL is a model on the Hub if there is no such local folder")),
 ];
 
 /// Options without a counterpart.

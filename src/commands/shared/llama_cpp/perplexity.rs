@@ -18,12 +18,14 @@ const ROWS: &[Row] = &[
     row(
         &["--kl-divergence"],
         Arranged(
-            "`gguf-eval compare BASE MODEL`, BASE the file of `--kl-divergence-base`; a text is not read",
+            "`gguf-eval compare BASE MODEL`, with the file of `--kl-divergence-base` as BASE and no text",
         ),
     ),
     row(
         &["--save-all-logits --kl-divergence-base FILE"],
-        Arranged("`gguf-eval compare MODEL --text TEXT --save-logits FILE`; with `--kl-divergence` the base"),
+        Arranged(
+            "`gguf-eval compare MODEL --text TEXT --save-logits FILE`; with `--kl-divergence`, the base",
+        ),
     ),
     row(&["--hellaswag"], Arranged("`gguf-eval score MODEL --hellaswag TEXT`")),
     row(&["--winogrande"], Arranged("`gguf-eval score MODEL --winogrande TEXT`")),
@@ -42,7 +44,7 @@ fn arrange(call: &mut Call) -> Result<(), Failure> {
     match (call.take("--kl-divergence").is_some(), base) {
         (true, None) => {
             return Err(Failure::usage("`--kl-divergence`: missing saved logits")
-                .hint(["pass their file with `--kl-divergence-base FILE`"]));
+                .hint(["pass the file with `--kl-divergence-base FILE`"]));
         }
         (true, Some(base)) => {
             call.verb = Some("compare");
@@ -66,7 +68,7 @@ fn arrange(call: &mut Call) -> Result<(), Failure> {
             continue;
         }
         let Some(text) = call.take("--text") else {
-            return Err(Failure::usage(format_args!("`{mode}`: missing file of tasks, `-f FILE`")));
+            return Err(Failure::usage(format_args!("`{mode}`: missing task file, `-f FILE`")));
         };
         call.verb = Some("score");
         call.push(mode, text);

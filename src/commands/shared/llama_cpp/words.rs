@@ -8,9 +8,10 @@ pub fn also(binary: &str, verb: Option<&str>) -> Option<String> {
     let foreign = program.options().filter(|(_, to)| !matches!(to, To::Same | To::Whole(_)));
     let names = foreign.filter_map(|(spelled, _)| spelled.names().next());
     let names: Vec<&str> = names.filter(|name| *name != "-h").collect();
-    let options = if names.is_empty() { "its options".to_owned() } else { names.join(", ") };
+    let examples =
+        if names.is_empty() { String::new() } else { format!(", for example {}", names.join(", ")) };
     Some(format!(
-        "The command can also be called as {}, with {options} and others; see docs/guides/coming-from-llama-cpp.md.",
+        "Options of {} also work{examples}; see docs/guides/coming-from-llama-cpp.md.",
         program.name
     ))
 }

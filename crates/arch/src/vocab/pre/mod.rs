@@ -36,14 +36,14 @@ pub(super) fn recognize(
     let by_steps = table::by_steps(&steps, ignore_merges);
     if steps.space_first {
         writer.note(
-            "a space is put in front of a text; llama.cpp does not do that for byte-level BPE: the first word of a text gets \
-             another token than in training, unless the prompt begins with a space",
+            "the tokenizer adds a space before a text, but llama.cpp does not for byte-level BPE: start \
+                prompts with a space, or their first word is tokenized differently than in training",
         );
     }
     if !steps.normalizers.is_empty() && hf.model.kind.as_deref() == Some("BPE") {
         writer.note(format!(
-            "text is normalized first ({}): no key expresses this, and llama.cpp does not normalize for byte-level BPE: a text that it \
-             would change gets other tokens than in training, any other text the same",
+            "the tokenizer normalizes text ({}), but llama.cpp does not for byte-level BPE: text that is not \
+                normalized is tokenized differently than in training",
             steps.normalizers.join(", ")
         ));
     }
@@ -62,7 +62,7 @@ pub(super) fn recognize(
         match by_steps {
             Some(other) if !table::same_steps(other, name) => {
                 writer.note(format!(
-                    "{by_hash}; its expressions are those of `{other}`: the token hash decides, as in the reference"
+                    "{by_hash}; its expressions match `{other}`, but the token hash takes precedence"
                 ));
                 writer.other_pre = Some(other.to_owned());
             }
@@ -70,12 +70,12 @@ pub(super) fn recognize(
                 writer.details.push(format!("{by_hash}; and by its expressions"));
             }
             Some(other) => {
-                writer.note(format!("{by_hash}: it decides, as in the reference"));
+                writer.note(format!("{by_hash}, which takes precedence"));
                 note_merges(writer, name, hf);
                 writer.other_pre = (!contradicts(other, ignore_merges)).then(|| other.to_owned());
             }
             None => {
-                writer.note(format!("{by_hash}; no name is known for its expressions ({steps})"));
+                writer.note(format!("{by_hash}; its expressions are unknown ({steps})"));
                 note_merges(writer, name, hf);
             }
         }
@@ -90,7 +90,7 @@ pub(super) fn recognize(
     // The reference stops where it knows no hash; expressions that llama.cpp has are evidence enough.
     match by_steps.or(by_kind) {
         Some(name) => {
-            writer.note(format!("pre-tokenizer `{name}`: by its expressions; the reference does not know its token hash {hash}"));
+            writer.note(format!("pre-tokenizer `{name}`: by its expressions; unknown token hash {hash}"));
             note_merges(writer, name, hf);
             Ok(name.to_owned())
         }
@@ -100,7 +100,7 @@ pub(super) fn recognize(
                 found: steps.to_string(),
                 hash,
                 nearest: nearest
-                    .map(|(name, difference)| format!("; nearest known is `{name}`: {difference}"))
+                    .map(|(name, difference)| format!("; nearest known: `{name}`: {difference}"))
                     .unwrap_or_default(),
             })
         }
@@ -119,8 +119,10 @@ pub(super) fn note_merges(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfT
         return;
     }
     let difference = match ignore_merges {
-        true => "`ignore_merges` is set in the tokenizer, but llama.cpp merges all words under this name",
-        false => "`ignore_merges` is not set in the tokenizer, but llama.cpp sets it under this name",
+        true => {
+            "`ignore_merges` is set in the tokenizer, but llama.cpp does not set it for this pre-tokenizer"
+        }
+        false => "`ignore_merges` is not set in the tokenizer, but llama.cpp sets it for this pre-tokenizer",
     };
     writer.note(format!(
         "pre-tokenizer `{name}`: {difference}; some words are tokenized differently than in training"
@@ -130,7 +132,7 @@ pub(super) fn note_merges(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfT
 /// Adds notes about a name that the user chose.
 pub(super) fn note_chosen(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfTokenizer) {
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
-    writer.note(format!("pre-tokenizer `{name}`: as chosen; the tokenizer splits by {steps}"));
+    writer.note(format!("pre-tokenizer `{name}`: as specified; the tokenizer splits by {steps}"));
     note_merges(writer, name, hf);
 }
 
@@ -143,15 +145,15 @@ pub(super) fn note_choice(writer: &mut TokenizerWriter<'_>) {
             if !names().any(|known| known == name) {
                 let nearest = names::nearest(&name).join("`, `");
                 writer.warnings.push(format!(
-                    "pre-tokenizer `{name}`: as chosen, but llama.cpp loads no file with that name; the nearest that it \
-                     knows are `{nearest}`"
+                    "pre-tokenizer `{name}`: as specified, but unknown to llama.cpp; nearest known: `{nearest}`"
                 ));
             }
         }
         written => {
             let written = written.map_or("no pre-tokenizer".to_owned(), |written| format!("`{written}`"));
             writer.note(format!(
-                "pre-tokenizer `{name}` was chosen, but this kind of tokenizer has none to choose: the file has {written}"
+                "pre-tokenizer `{name}` was specified, but this kind of tokenizer does not have one: the \
+                    file has {written}"
             ));
         }
     }

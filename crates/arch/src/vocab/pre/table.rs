@@ -170,8 +170,7 @@ pub(super) fn nearest(steps: &Steps) -> Option<(&'static str, String)> {
                 difference.push(format!("`{name}` has {}", list(&lacks)));
             }
             if difference.is_empty() {
-                difference
-                    .push("the same alternatives in another order or with other steps around them".into());
+                difference.push("the same alternatives in a different order or with different steps".into());
             }
             (name, difference.join("; "))
         })

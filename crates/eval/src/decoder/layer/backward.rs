@@ -21,12 +21,12 @@ impl Layer {
         let mixers = match &self.mixers[..] {
             [] => None,
             [mixer] if mixer.backward().is_some() => None,
-            _ => Some("what its layers mix tokens with"),
+            _ => Some("its token mixer"),
         };
         let feed_forward = match &self.feed_forward {
             None => None,
             Some(FeedForward::Mlp(mlp)) if mlp.has_backward() => None,
-            Some(FeedForward::Mlp(_)) => Some("the function of its feed-forward parts"),
+            Some(FeedForward::Mlp(_)) => Some("its feed-forward activation"),
             Some(FeedForward::Experts(experts)) if experts.has_backward() => None,
             Some(_) => Some("its experts"),
         };
@@ -35,7 +35,7 @@ impl Layer {
             || self.laurel.is_some()
             || self.per_layer_input.is_some()
             || self.end_norm.is_some();
-        mixers.or(feed_forward).or(stream.then_some("what its layers do to the residual stream"))
+        mixers.or(feed_forward).or(stream.then_some("its residual stream"))
     }
 
     /// `x` (n, n_embd) entered layer `index`; gradients of what left become those of `x`.

@@ -44,7 +44,7 @@ pub(super) trait Backward {
 /// A count above 0 that must be there.
 fn need_size(keys: &Keys<'_>, key: &str) -> Result<usize, Error> {
     let size = keys.need_count(key)?;
-    if size == 0 { Err(keys.wrong(key, "a count above 0")) } else { Ok(size) }
+    if size == 0 { Err(keys.wrong(key, "an integer above 0")) } else { Ok(size) }
 }
 
 /// Elements of a state that no tensor is as large as; the key's size is one of both factors.

@@ -48,10 +48,10 @@ fn mismatched_mlx_parts_are_refused() {
     refused(
         "mlx-modes",
         |edited| edited.tensor("mxfp4.own.scales").shape = vec![12, 5],
-        "tensor `mxfp4.own.scales`: shape [12, 5], expected a scale for 8, 16 or 32 bytes of codes for `mxfp4.own.weight` of \
-         shape [10, 24]",
+        "tensor `mxfp4.own.scales`: expected a scale for 8, 16 or 32 bytes of codes for `mxfp4.own.weight` of \
+         shape [10, 24], found shape [12, 5]",
     );
-    let lost = "a part of quantized weights whose codes are not there, or are of another type";
+    let lost = "part of quantized weights whose codes are missing or have the wrong type";
     for name in ["mxfp4.own", "nvfp4.scaled"] {
         refused(
             "mlx-modes",
@@ -65,7 +65,7 @@ fn mismatched_mlx_parts_are_refused() {
     refused(
         "mlx-modes",
         |edited| edited.remove("mxfp8.own.scales"),
-        "tensor `mxfp8.own.weight`: codes of U32 without scales",
+        "tensor `mxfp8.own.weight`: U32 codes without scales",
     );
     refused(
         "mlx-modes",
@@ -160,7 +160,7 @@ fn mismatched_gate_and_up_are_refused() {
         "mlx-gpt-oss",
         |edited| edited.tensor(&format!("{UP}bias")).shape = vec![64, 3],
         &format!(
-            "tensor `{UP}bias`: shape [64, 3], expected the shape of the gate for `{GATE}bias` of shape [3, 64]"
+            "tensor `{UP}bias`: expected the shape of the gate for `{GATE}bias` of shape [3, 64], found shape [64, 3]"
         ),
     );
     // One without the other stays what it is, and no architecture knows it.
@@ -211,10 +211,10 @@ fn torchao_floats_follow_file_metadata() {
             source::open(edited.folder().path()).unwrap_err().to_string()
         };
         let message = format!(
-            "tensor `{name}._weight_scale`: shape {shape}, expected a shape that goes with `is_swizzled_scales` in \
+            "tensor `{name}._weight_scale`: expected a shape that matches `is_swizzled_scales` in \
              `__metadata__` for"
         );
-        assert!(error.starts_with(&message), "{error}");
+        assert!(error.starts_with(&message) && error.ends_with(&format!("found shape {shape}")), "{error}");
     }
     // Shapes tell the order where the file says nothing of it.
     let mut edited = Edited::of("torchao-mx");
@@ -233,13 +233,13 @@ fn mismatched_torchao_floats_are_refused() {
     refused(
         "torchao-mx",
         |edited| edited.remove("mxfp4._weight_scale"),
-        "tensor `mxfp4._weight_scale` is missing, which belongs to the codes `mxfp4._weight_qdata`",
+        "missing tensor `mxfp4._weight_scale`, which belongs to the codes `mxfp4._weight_qdata`",
     );
     refused(
         "torchao-mx",
         |edited| edited.tensor("mxfp4._weight_scale").shape = vec![64, 16],
-        "tensor `mxfp4._weight_scale`: shape [64, 16], expected [12, 5], or [32, 32] in tiles for `mxfp4._weight_qdata` of \
-         shape [12, 80]",
+        "tensor `mxfp4._weight_scale`: expected [12, 5], or [32, 32] in tiles for `mxfp4._weight_qdata` of \
+         shape [12, 80], found shape [64, 16]",
     );
     refused(
         "torchao-mx",
@@ -249,8 +249,7 @@ fn mismatched_torchao_floats_are_refused() {
     refused(
         "torchao-mx",
         |edited| edited.remove("nvfp4._weight_qdata"),
-        "tensor `nvfp4._weight_per_tensor_scale`: a part of quantized weights whose codes are not there, or are of another \
-         type",
+        "tensor `nvfp4._weight_per_tensor_scale`: part of quantized weights whose codes are missing or have the wrong type",
     );
     // The scale of row 130 is in the second tile: byte 16 (130 % 128), after one row of two tiles.
     no_value(

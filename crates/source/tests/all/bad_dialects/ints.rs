@@ -5,7 +5,7 @@ use super::edited::{self, Edited, no_value, read_all, refused};
 use serde_json::{Value as Json, json};
 use source::{Checkpoint, Repacks};
 
-const LOST: &str = "a part of quantized weights whose codes are not there, or are of another type";
+const LOST: &str = "part of quantized weights whose codes are missing or have the wrong type";
 
 /// Sets a number or text of the config at a path.
 fn set(config: &mut Json, path: &[&str], value: Json) {
@@ -19,7 +19,7 @@ fn invalid_mlx_integers_are_refused() {
     refused(
         "mlx-affine",
         |edited| edited.remove("equal.biases"),
-        "tensor `equal.biases` is missing, which belongs to the codes `equal.weight`",
+        "missing tensor `equal.biases`, which belongs to the codes `equal.weight`",
     );
     // bits · g · groups has to be the bits of a row.
     for (key, value, expected) in [
@@ -40,8 +40,8 @@ fn invalid_mlx_integers_are_refused() {
             found rows of 16 words",
         ),
         ("group_size", json!(0), "a `group_size` in the config, found none"),
-        ("bits", json!(7), "`bits` of 2, 3, 4, 5, 6 or 8 in the config, found none that is"),
-        ("bits", Json::Null, "`bits` of 2, 3, 4, 5, 6 or 8 in the config, found none that is"),
+        ("bits", json!(7), "`bits` of 2, 3, 4, 5, 6 or 8 in the config, found none"),
+        ("bits", Json::Null, "`bits` of 2, 3, 4, 5, 6 or 8 in the config, found none"),
     ] {
         refused(
             "mlx-affine",
@@ -98,7 +98,7 @@ fn invalid_torchao_integers_are_refused() {
     refused(
         "torchao-int8",
         |edited| edited.remove("int8._weight_scale"),
-        "tensor `int8._weight_scale` is missing, which belongs to the codes `int8._weight_qdata`",
+        "missing tensor `int8._weight_scale`, which belongs to the codes `int8._weight_qdata`",
     );
     refused(
         "torchao-int8",
@@ -111,12 +111,12 @@ fn invalid_torchao_integers_are_refused() {
     refused(
         "torchao-int8",
         |edited| entry(edited, "int8.weight", json!({"_type": "Sparse"})),
-        "tensor `int8._weight_qdata`: expected a type of torchao that is read, in `__metadata__`, found `Sparse`",
+        "tensor `int8._weight_qdata`: expected a supported torchao type in `__metadata__`, found `Sparse`",
     );
     refused(
         "torchao-int8",
         |edited| entry(edited, "int8.weight", json!({"_type": "Int4TilePackedTo4dTensor"})),
-        "tensor `int8._weight_scale_and_zero` is missing, which belongs to the codes `int8._weight_qdata`",
+        "missing tensor `int8._weight_scale_and_zero`, which belongs to the codes `int8._weight_qdata`",
     );
     let tiled = |data: Json| json!({"_type": "Int4TilePackedTo4dTensor", "_data": data});
     refused(
@@ -132,8 +132,8 @@ fn invalid_torchao_integers_are_refused() {
     refused(
         "torchao-int4",
         |edited| entry(edited, "tiled.weight", tiled(json!({"shape": [12, 192], "block_size": [1, 0]}))),
-        "tensor `tiled._weight_scale_and_zero`: shape [16, 16, 2], expected (groups, padded rows, 2) for \
-            `tiled._weight_qdata` of shape [2, 8, 32, 4]",
+        "tensor `tiled._weight_scale_and_zero`: expected (groups, padded rows, 2) for \
+            `tiled._weight_qdata` of shape [2, 8, 32, 4], found shape [16, 16, 2]",
     );
     let mut edited = Edited::of("torchao-int8");
     edited.metadata.as_mut().unwrap()["int8.weight"] = json!("{");
@@ -182,12 +182,12 @@ fn invalid_integers_of_other_libraries_are_refused() {
     refused(
         "bitnet-offline",
         |edited| edited.remove("a.weight_scale"),
-        "tensor `a.weight`: codes of U8 without scales",
+        "tensor `a.weight`: U8 codes without scales",
     );
     refused(
         "bitnet-offline",
         |edited| set(&mut edited.config, &["quantization_config", "quantization_mode"], json!("online")),
-        "weights are quantized by BitNet with weights that are rounded while it runs, which is not read; recognized by \
+        "weights quantized by BitNet with weights rounded at run time are not supported; recognized by \
             quant_method `bitnet` with `quantization_mode` `online`",
     );
     // A scale of 0 that divides.
@@ -231,8 +231,8 @@ fn invalid_integers_of_other_libraries_are_refused() {
             edited.tensor("a.weight_scale").bytes.truncate(2 * 31);
             edited.tensor("a.weight_scale").shape = vec![1, 31];
         },
-        "tensor `a.weight_scale`: shape [1, 31], expected (groups, out), or (out, groups) for \
-            `a.weight` of shape [128, 4]",
+        "tensor `a.weight_scale`: expected (groups, out), or (out, groups) for \
+            `a.weight` of shape [128, 4], found shape [1, 31]",
     );
     refused(
         "quark-int3",
@@ -259,21 +259,20 @@ fn invalid_integers_of_other_libraries_are_refused() {
 #[test]
 fn input_factors_and_scales_are_noted() {
     let notes = |name: &str| source::open(&edited::golden(name)).unwrap().notes;
-    let factor = |name: &str| format!("tensor `{name}` is multiplied into the columns of its matrix");
+    let factor = |name: &str| format!("tensor `{name}` is folded into the columns of its matrix");
     assert_eq!(notes("torchao-int4"), [factor("scaled._weight_act_pre_scale")]);
     assert_eq!(notes("modelopt-awq"), [factor("a.pre_quant_scale")]);
     assert_eq!(
         notes("modelopt-int8"),
         [
             factor("a.pre_quant_scale"),
-            "tensor `a.input_scale` and 1 more left out: activations and caches are not quantized in the file".to_owned()
+            "tensor `a.input_scale` and 1 more omitted: the quantization of activations and caches is not stored in a GGUF file".to_owned()
         ]
     );
     assert_eq!(
         notes("gemma-ints"),
         [
-            "tensor `layers.0.mlp.down_proj.input_activation_scale` and 7 more left out: the model rounds activations \
-            with it, and GGUF has no key for this"
+            "tensor `layers.0.mlp.down_proj.input_activation_scale` and 7 more omitted: the model rounds activations with it, but GGUF has no key for this"
         ]
     );
     assert_eq!(notes("bnb-4bit"), [""; 0]);
@@ -296,7 +295,7 @@ fn repackable_forms_are_recognized() {
         ("mlx-affine", "b4.g64.weight", "q4_1 q5_1"),
         ("mlx-affine", "b3.g64.weight", "q4_1 q5_1"),
         ("mlx-affine", "b5.g64.weight", "q5_1"),
-        ("mlx-affine", "b6.g64.weight", "none: no type of ggml holds codes of 6 bits with an offset"),
+        ("mlx-affine", "b6.g64.weight", "none: no ggml type can hold codes of 6 bits with an offset"),
         ("bitnet-offline", "a.weight", "tq1_0 tq2_0 q2_0 q4_0 q4_K q5_0 q8_0"),
         ("bitnet-offline", "b.weight", "q4_0 q5_0 q8_0"),
         ("gemma-ints", "layers.0.mlp.down_proj.weight", "none: scale 0.004134415 does not fit f16"),
@@ -306,10 +305,10 @@ fn repackable_forms_are_recognized() {
         ("torchao-int8", "intx.asymmetric4.weight", "q5_0 q8_0"),
         ("quark-uint4", "a.weight", "q5_0 q8_0"),
         ("quark-int4", "a.weight", "q4_0 q5_0 q8_0"),
-        ("modelopt-awq", "a.weight", "none: each column has its own factor"),
+        ("modelopt-awq", "a.weight", "none: it has per-column factors"),
         ("modelopt-awq", "b.weight", "q4_0 q5_0 q8_0"),
-        ("hqq-forms", "b4.axis1.weight", "none: no type of ggml holds such values"),
-        ("bnb-4bit", "nf4.nested.weight", "none: no type of ggml holds such values"),
+        ("hqq-forms", "b4.axis1.weight", "none: no ggml type can hold such values"),
+        ("bnb-4bit", "nf4.nested.weight", "none: no ggml type can hold such values"),
     ] {
         assert_eq!(types(name, tensor), expected, "{name}: {tensor}");
     }
