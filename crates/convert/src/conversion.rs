@@ -18,7 +18,7 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-use gguf::{Model, PartNumber, Plan};
+use gguf::{Mapped, Model, PartNumber, Plan};
 use quant::Level;
 
 use crate::{
@@ -233,10 +233,8 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         options: &RunOptions,
         watch: Watch<'_>,
     ) -> Result<(), Error> {
-        let files = self.planned.files().iter().zip(paths);
-        let files: Vec<_> = files.map(|(file, path)| (path.as_path(), &file.plan)).collect();
-        let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
-        write(&self.tasks, &files, force, options, Watch { sources: &sources, ..watch })
+        let sources = self.sources(watch);
+        write(&self.tasks, &self.at(paths), force, options, Watch { sources: &sources, ..watch })
     }
 
     /// As [`CheckedConversion::write_to`], with a journal, so that a later run can resume this one.
@@ -251,11 +249,9 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         options: &RunOptions,
         watch: Watch<'_>,
     ) -> Result<(), Error> {
-        let files = self.planned.files().iter().zip(paths);
-        let files: Vec<_> = files.map(|(file, path)| (path.as_path(), &file.plan)).collect();
-        let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
+        let sources = self.sources(watch);
         let watch = Watch { sources: &sources, ..watch };
-        write_resumable(&self.tasks, &files, force, journaling, options, watch)
+        write_resumable(&self.tasks, &self.at(paths), force, journaling, options, watch)
     }
 
     /// Fingerprint of everything that decides the bytes of files at `paths`.
@@ -285,7 +281,7 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         options: &RunOptions,
         watch: Watch<'_>,
     ) -> Result<Written, Error> {
-        let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
+        let sources = self.sources(watch);
         let watch = Watch { sources: &sources, ..watch };
         parts::write_part(&self.tasks, &self.at(paths), part, force, options, watch)
     }
@@ -302,9 +298,14 @@ impl<'a, I: Input> CheckedConversion<'a, I> {
         options: &RunOptions,
         watch: Watch<'_>,
     ) -> Result<(), Error> {
-        let sources = [self.planned.input().sources(), watch.sources.to_vec()].concat();
+        let sources = self.sources(watch);
         let watch = Watch { sources: &sources, ..watch };
         parts::assemble(&self.tasks, &self.at(paths), fingerprint, force, options, watch)
+    }
+
+    /// The sources of the input, and those that are watched.
+    fn sources(&self, watch: Watch<'_>) -> Vec<Mapped> {
+        [self.planned.input().sources(), watch.sources.to_vec()].concat()
     }
 
     /// The planned files, each at the path of the same index.
