@@ -21,7 +21,8 @@ pub const AFMOE: Arch = Arch {
         rules::ATTENTION,
         rules::QK_NORMS,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
-        EXPERTS,
+        ROUTER,
+        &rules::gate_up_down_experts(IS_MIXTURE),
         &rules::shared_experts(Need::If(|hparams, bid| {
             is_mixture(hparams, bid) && hparams.get("num_shared_experts").is_some_and(|count| *count != 0)
         })),
@@ -44,21 +45,11 @@ const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.self_attn.gate_proj"], "blk.{bid}.attn_gate"),
 ];
 
-const EXPERTS: &[TensorRule] = &[
+const ROUTER: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.router.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
     TensorRule::copy(&["model.layers.{bid}.mlp.expert_bias"], "blk.{bid}.exp_probs_b")
         .bare(".bias")
         .need(Need::Optional),
-    // n matrices (f, in) become one tensor (n, f, in).
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
 ];
 
 const IS_MIXTURE: Need = Need::If(is_mixture);

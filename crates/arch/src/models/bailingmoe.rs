@@ -32,7 +32,8 @@ pub const BAILINGMOE: Arch = Arch {
     ..DECODER
 };
 
-const ENDS: &[TensorRule] = &[
+/// Embedding, last norm and output.
+pub const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.word_embeddings"], "token_embd"),
     TensorRule::copy(&["model.norm"], "output_norm"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),

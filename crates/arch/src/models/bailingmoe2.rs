@@ -8,6 +8,7 @@
 //!
 //! Source: `BailingMoeV2Model` in `conversion/bailingmoe.py`.
 
+use crate::models::bailingmoe;
 use crate::models::glm4moe::{PREDICTED, PREDICTION, count_predicted};
 use crate::models::prelude::*;
 
@@ -17,7 +18,7 @@ pub const BAILINGMOE2: Arch = Arch {
     classes: &[Class::new("BailingMoeV2ForCausalLM")],
     example: "inclusionAI/Ling-mini-2.0",
     tensors: &[
-        ENDS,
+        bailingmoe::ENDS,
         rules::PRE_NORMS,
         ATTENTION,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
@@ -29,12 +30,6 @@ pub const BAILINGMOE2: Arch = Arch {
     prepare: count_predicted,
     ..DECODER
 };
-
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["model.word_embeddings"], "token_embd"),
-    TensorRule::copy(&["model.norm"], "output_norm"),
-    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-];
 
 const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.attention.query_key_value"], "blk.{bid}.attn_qkv"),

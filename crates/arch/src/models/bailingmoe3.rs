@@ -11,7 +11,7 @@
 
 use crate::models::glm4moe::{PREDICTED, PREDICTION, count_predicted};
 use crate::models::prelude::*;
-use crate::models::{deepseek2, kimi_linear};
+use crate::models::{bailingmoe, deepseek2, kimi_linear};
 
 /// The row.
 pub const BAILINGMOE3: Arch = Arch {
@@ -20,7 +20,7 @@ pub const BAILINGMOE3: Arch = Arch {
     example: "inclusionAI/Ling-3.0-flash",
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "kv_lora_rank", "vocab_size"],
     tensors: &[
-        ENDS,
+        bailingmoe::ENDS,
         rules::PRE_NORMS,
         ATTENTION,
         LATENT,
@@ -39,12 +39,6 @@ pub const BAILINGMOE3: Arch = Arch {
     from_file,
     ..DECODER
 };
-
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["model.word_embeddings"], "token_embd"),
-    TensorRule::copy(&["model.norm"], "output_norm"),
-    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
-];
 
 const ATTENTION: &[TensorRule] = &[
     TensorRule::copy(

@@ -84,7 +84,7 @@ fn is_newer(hparams: &Hparams) -> bool {
 }
 
 /// `GlmConfig` of transformers 5.23.
-const GLM_CONFIG: ConfigClass = ConfigClass {
+pub const GLM_CONFIG: ConfigClass = ConfigClass {
     model_type: "glm",
     fields: &[
         &[
@@ -104,6 +104,7 @@ const GLM_CONFIG: ConfigClass = ConfigClass {
         DECODER_FIELDS,
     ],
     adjust: |map| {
+        // Half of each head is rotated where the file does not say.
         adjust::partial_rotary(map, 0.5);
         Ok(())
     },

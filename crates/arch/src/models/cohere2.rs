@@ -29,7 +29,7 @@ pub const NORMS: &[TensorRule] =
     &[TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm")];
 
 /// `Cohere2Config` of transformers 5.23.
-const COHERE2_CONFIG: ConfigClass = ConfigClass {
+pub const COHERE2_CONFIG: ConfigClass = ConfigClass {
     model_type: "cohere2",
     fields: &[
         &[

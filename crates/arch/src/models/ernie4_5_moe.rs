@@ -19,7 +19,8 @@ pub const ERNIE4_5_MOE: Arch = Arch {
         rules::PRE_NORMS,
         rules::ATTENTION,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
-        EXPERTS,
+        ROUTER,
+        &rules::gate_up_down_experts(IS_MIXTURE),
         &rules::shared_experts(Need::If(|hparams, bid| {
             is_mixture(hparams, bid) && count(hparams, "moe_num_shared_experts", 0) > 0
         })),
@@ -36,17 +37,8 @@ pub const ERNIE4_5_MOE: Arch = Arch {
     ..DECODER
 };
 
-const EXPERTS: &[TensorRule] = &[
+const ROUTER: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
     TensorRule::copy(&["model.layers.{bid}.mlp.moe_statics.e_score_correction"], "blk.{bid}.exp_probs_b")
         .need(Need::Optional),
 ];

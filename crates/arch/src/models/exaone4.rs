@@ -95,7 +95,7 @@ const EXAONE4_5_CONFIG: ConfigClass = ConfigClass {
 };
 
 /// `Exaone4Config` of transformers 5.23.
-const EXAONE4_CONFIG: ConfigClass = ConfigClass {
+pub const EXAONE4_CONFIG: ConfigClass = ConfigClass {
     model_type: "exaone4",
     fields: &[
         &[

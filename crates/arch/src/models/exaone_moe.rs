@@ -84,18 +84,10 @@ const EXAONE_MOE_CONFIG: ConfigClass = ConfigClass {
     model_type: "exaone_moe",
     fields: &[
         &[
-            ("vocab_size", INT, Int(102_400)),
-            ("intermediate_size", INT, Int(16384)),
-            ("num_key_value_heads", INT, Int(32)),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
             ("bos_token_id", INT | NULL, Int(1)),
             ("eos_token_id", INT | NULL | INTS, Int(53)),
             ("pad_token_id", INT | NULL, Int(0)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
             ("sliding_window", INT, Int(4096)),
-            ("sliding_window_pattern", INT | TEXT | NULL, Int(4)),
-            ("layer_types", NULL | TEXTS, Null),
             ("mlp_layer_types", NULL | TEXTS, Null),
             ("first_k_dense_replace", INT, Int(1)),
             ("moe_intermediate_size", INT, Int(1024)),
@@ -108,6 +100,7 @@ const EXAONE_MOE_CONFIG: ConfigClass = ConfigClass {
             ("n_group", INT, Int(1)),
             ("topk_group", INT, Int(1)),
         ],
+        exaone4::EXAONE4_CONFIG.fields[0],
         DECODER_FIELDS,
     ],
     adjust: |map| {

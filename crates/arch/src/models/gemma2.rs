@@ -46,7 +46,7 @@ pub const NORMS: &[TensorRule] = &[
 ];
 
 /// `Gemma2Config` of transformers 5.23.
-const GEMMA2_CONFIG: ConfigClass = ConfigClass {
+pub const GEMMA2_CONFIG: ConfigClass = ConfigClass {
     model_type: "gemma2",
     fields: &[
         gemma::FIELDS,

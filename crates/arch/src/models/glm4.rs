@@ -8,8 +8,8 @@
 //!
 //! Source: `Glm4Model` and `GlmOCRModel` in `conversion/glm.py`.
 
-use crate::models::glm4moe;
 use crate::models::prelude::*;
+use crate::models::{chatglm, glm4moe};
 
 /// The row.
 pub const GLM4: Arch = Arch {
@@ -111,27 +111,14 @@ const GLM4_CONFIG: ConfigClass = ConfigClass {
     model_type: "glm4",
     fields: &[
         &[
-            ("vocab_size", INT, Int(151_552)),
-            ("intermediate_size", INT, Int(13696)),
-            ("num_hidden_layers", INT, Int(40)),
             ("num_key_value_heads", INT, Int(2)),
             ("head_dim", INT, Int(128)),
             ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1.5625e-7)),
-            ("pad_token_id", INT | NULL, Int(151_329)),
-            ("eos_token_id", INT | NULL | INTS, Null),
-            ("bos_token_id", INT | NULL, Null),
-            ("attention_bias", BOOL, Bool(true)),
         ],
+        chatglm::GLM_CONFIG.fields[0],
         DECODER_FIELDS,
     ],
-    adjust: |map| {
-        // Half of each head is rotated where the file does not say.
-        adjust::partial_rotary(map, 0.5);
-        Ok(())
-    },
-    ..BASE
+    ..chatglm::GLM_CONFIG
 };
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {

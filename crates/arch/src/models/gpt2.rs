@@ -57,7 +57,7 @@ pub const RENAMED: &[(&str, &str)] = &[
 ];
 
 /// `GPT2Config` of transformers 5.23.
-const GPT2_CONFIG: ConfigClass = ConfigClass {
+pub const GPT2_CONFIG: ConfigClass = ConfigClass {
     model_type: "gpt2",
     fields: &[&[
         ("vocab_size", INT, Int(50257)),

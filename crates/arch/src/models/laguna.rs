@@ -23,6 +23,7 @@ pub const LAGUNA: Arch = Arch {
         GATE,
         &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
         EXPERTS,
+        &rules::gate_up_down_experts(MIXES),
     ],
     keys,
     vocab: Route::Laguna,
@@ -41,16 +42,6 @@ const EXPERTS: &[TensorRule] = &[
     // Corrects the scores by which experts are chosen.
     TensorRule::copy(&["model.layers.{bid}.mlp.experts.e_score_correction"], "blk.{bid}.exp_probs_b")
         .need(Need::Optional),
-    // A matrix (f, in) of each expert: one tensor (experts, f, in).
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts)
-        .need(MIXES),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
-        .need(MIXES),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
-        .need(MIXES),
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_expert.gate_proj"], "blk.{bid}.ffn_gate_shexp")
         .need(MIXES),
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_expert.up_proj"], "blk.{bid}.ffn_up_shexp").need(MIXES),

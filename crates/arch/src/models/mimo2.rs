@@ -22,7 +22,8 @@ pub const MIMO2: Arch = Arch {
         rules::PRE_NORMS,
         ATTENTION,
         &rules::gated_mlp(Need::If(|hparams, bid| is_trunk(hparams, bid) && !is_mixture(hparams, bid))),
-        EXPERTS,
+        ROUTER,
+        &rules::gate_up_down_experts(IS_MIXTURE),
         CORRECTION,
         glm4moe::PREDICTION,
         PREDICTION,
@@ -62,19 +63,8 @@ const ATTENTION: &[TensorRule] = &[
 
 const IS_MIXTURE: Need = Need::If(|hparams, bid| is_trunk(hparams, bid) && is_mixture(hparams, bid));
 
-const EXPERTS: &[TensorRule] = &[
-    TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
-    // (f, in) of each expert become (experts, f, in).
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
-];
+const ROUTER: &[TensorRule] =
+    &[TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE)];
 
 const CORRECTION: &[TensorRule] =
     &[TensorRule::copy(&["model.layers.{bid}.mlp.gate.e_score_correction"], "blk.{bid}.exp_probs_b")

@@ -6,6 +6,7 @@
 //!
 //! Source: `Olmo2Model` in `conversion/olmo.py`.
 
+use crate::models::olmo;
 use crate::models::prelude::*;
 
 /// The row.
@@ -22,21 +23,7 @@ pub const OLMO2: Arch = Arch {
 /// `Olmo2Config` of transformers 5.23.
 const OLMO2_CONFIG: ConfigClass = ConfigClass {
     model_type: "olmo2",
-    fields: &[
-        &[
-            ("vocab_size", INT, Int(50304)),
-            ("intermediate_size", INT, Int(11008)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("pad_token_id", INT | NULL, Int(1)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Int(50279)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-        ],
-        DECODER_FIELDS,
-    ],
+    fields: &[olmo::FIELDS, &[("rms_norm_eps", FLOAT, Float(1e-5))], DECODER_FIELDS],
     fill: &[Fill::KvHeads],
     ..BASE
 };
@@ -46,20 +33,8 @@ const OLMO3_CONFIG: ConfigClass = ConfigClass {
     model_type: "olmo3",
     default_theta: 500_000.0,
     fields: &[
-        &[
-            ("vocab_size", INT, Int(50304)),
-            ("intermediate_size", INT, Int(11008)),
-            ("num_key_value_heads", INT | NULL, Null),
-            ("max_position_embeddings", INT, Int(2048)),
-            ("pad_token_id", INT | NULL, Int(1)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Int(50279)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("sliding_window", INT | NULL, Int(4096)),
-            ("layer_types", NULL | TEXTS, Null),
-        ],
+        &[("sliding_window", INT | NULL, Int(4096)), ("layer_types", NULL | TEXTS, Null)],
+        OLMO2_CONFIG.fields[0],
         DECODER_FIELDS,
     ],
     fill: &[Fill::KvHeads],

@@ -6,6 +6,7 @@
 //!
 //! Source: `OlmoeModel` in `conversion/olmo.py`.
 
+use crate::models::olmo;
 use crate::models::prelude::*;
 
 /// The row.
@@ -32,19 +33,12 @@ const OLMOE_CONFIG: ConfigClass = ConfigClass {
     model_type: "olmoe",
     fields: &[
         &[
-            ("vocab_size", INT, Int(50304)),
             ("hidden_size", INT, Int(2048)),
             ("intermediate_size", INT, Int(2048)),
             ("num_hidden_layers", INT, Int(16)),
             ("num_attention_heads", INT, Int(16)),
-            ("num_key_value_heads", INT | NULL, Null),
             ("max_position_embeddings", INT, Int(4096)),
             ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("pad_token_id", INT | NULL, Int(1)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Int(50279)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
             // Not written, unlike in OLMo 1.
             ("clip_qkv", FLOAT | NULL, Null),
             ("num_experts_per_tok", INT, Int(8)),
@@ -53,6 +47,7 @@ const OLMOE_CONFIG: ConfigClass = ConfigClass {
             ("router_aux_loss_coef", FLOAT, Float(0.01)),
             ("norm_topk_prob", BOOL, Bool(false)),
         ],
+        olmo::FIELDS,
         DECODER_FIELDS,
     ],
     fill: &[Fill::KvHeads],

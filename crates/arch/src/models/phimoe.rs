@@ -6,8 +6,8 @@
 //!
 //! Source: `PhiMoeModel` in `conversion/phi.py`.
 
-use crate::models::phi3;
 use crate::models::prelude::*;
+use crate::models::{llama, phi3};
 
 /// The row.
 pub const PHIMOE: Arch = Arch {
@@ -32,20 +32,13 @@ const PHIMOE_CONFIG: ConfigClass = ConfigClass {
         &[
             ("vocab_size", INT, Int(32064)),
             ("intermediate_size", INT, Int(6400)),
-            ("num_key_value_heads", INT, Int(8)),
-            ("max_position_embeddings", INT, Int(131_072)),
-            ("rms_norm_eps", FLOAT, Float(1e-5)),
-            ("sliding_window", INT | NULL, Null),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("num_experts_per_tok", INT, Int(2)),
             ("num_local_experts", INT, Int(16)),
-            ("output_router_logits", BOOL, Bool(false)),
-            ("router_aux_loss_coef", FLOAT, Float(0.001)),
             ("router_jitter_noise", FLOAT, Float(0.01)),
             ("input_jitter_noise", FLOAT, Float(0.0)),
             ("attention_bias", BOOL, Bool(false)),
             ("lm_head_bias", BOOL, Bool(false)),
         ],
+        llama::MIXTRAL_CONFIG.fields[1],
         DECODER_FIELDS,
     ],
     ..BASE

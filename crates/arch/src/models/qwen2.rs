@@ -30,7 +30,7 @@ pub const QWEN2: Arch = Arch {
 };
 
 /// `Qwen2Config` of transformers 5.23.
-const QWEN2_CONFIG: ConfigClass = ConfigClass {
+pub const QWEN2_CONFIG: ConfigClass = ConfigClass {
     model_type: "qwen2",
     fields: &[
         &[

@@ -7,6 +7,7 @@
 //! Source: `Qwen2MoeModel` in `conversion/qwen.py`.
 
 use crate::models::prelude::*;
+use crate::models::qwen2;
 
 /// The row.
 pub const QWEN2MOE: Arch = Arch {
@@ -40,18 +41,11 @@ const QWEN2MOE_CONFIG: ConfigClass = ConfigClass {
     model_type: "qwen2_moe",
     fields: &[
         &[
-            ("vocab_size", INT, Int(151_936)),
             ("hidden_size", INT, Int(2048)),
             ("intermediate_size", INT, Int(5632)),
             ("num_hidden_layers", INT, Int(24)),
             ("num_attention_heads", INT, Int(16)),
             ("num_key_value_heads", INT | NULL, Int(16)),
-            ("max_position_embeddings", INT, Int(32768)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("use_sliding_window", BOOL, Bool(false)),
-            ("sliding_window", INT | NULL, Int(4096)),
-            ("max_window_layers", INT, Int(28)),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
             ("decoder_sparse_step", INT, Int(1)),
             ("moe_intermediate_size", INT, Int(1408)),
             ("shared_expert_intermediate_size", INT, Int(5632)),
@@ -62,10 +56,8 @@ const QWEN2MOE_CONFIG: ConfigClass = ConfigClass {
             ("router_aux_loss_coef", FLOAT, Float(0.001)),
             ("mlp_only_layers", NULL | INTS, Null),
             ("qkv_bias", BOOL, Bool(true)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
         ],
+        qwen2::QWEN2_CONFIG.fields[0],
         DECODER_FIELDS,
     ],
     adjust: |map| {

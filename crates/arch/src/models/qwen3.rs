@@ -109,29 +109,9 @@ pub fn is_reranker(input: &Input<'_>) -> bool {
 const QWEN3_CONFIG: ConfigClass = ConfigClass {
     model_type: "qwen3",
     fields: &[
-        &[
-            ("vocab_size", INT, Int(151_936)),
-            ("intermediate_size", INT, Int(22016)),
-            ("num_key_value_heads", INT | NULL, Int(32)),
-            ("head_dim", INT, Int(128)),
-            ("max_position_embeddings", INT, Int(32768)),
-            ("rms_norm_eps", FLOAT, Float(1e-6)),
-            ("attention_bias", BOOL, Bool(false)),
-            ("use_sliding_window", BOOL, Bool(false)),
-            ("sliding_window", INT | NULL, Int(4096)),
-            ("max_window_layers", INT, Int(28)),
-            ("layer_types", NULL | TEXTS, Null),
-            ("attention_dropout", INT | FLOAT, Float(0.0)),
-            ("bos_token_id", INT | NULL, Null),
-            ("eos_token_id", INT | NULL | INTS, Null),
-        ],
+        &[("head_dim", INT, Int(128)), ("attention_bias", BOOL, Bool(false))],
+        qwen2::QWEN2_CONFIG.fields[0],
         DECODER_FIELDS,
     ],
-    fill: &[Fill::KvHeads],
-    adjust: |map| {
-        // As in `Qwen2Config`.
-        adjust::window_if_used(map, Json::Null);
-        Ok(())
-    },
-    ..BASE
+    ..qwen2::QWEN2_CONFIG
 };

@@ -23,7 +23,8 @@ pub const RWKV: Arch = Arch {
     ..DECODER
 };
 
-const ENDS: &[TensorRule] = &[
+/// Embedding with its norm, last norm and output.
+pub const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["rwkv.embeddings"], "token_embd"),
     // The norm of the first block that comes before all others: that of the embedding.
     TensorRule::copy(&["rwkv.blocks.0.pre_ln"], "token_embd_norm"),
@@ -31,7 +32,8 @@ const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["head"], "output"),
 ];
 
-const NORMS: &[TensorRule] = &[
+/// Norms of a block.
+pub const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["rwkv.blocks.{bid}.ln1"], "blk.{bid}.attn_norm"),
     TensorRule::copy(&["rwkv.blocks.{bid}.ln2"], "blk.{bid}.attn_norm_2"),
 ];

@@ -9,6 +9,7 @@
 //! Source: `Rwkv6Model` and `RWKV6Qwen2Model` in `conversion/rwkv.py`.
 
 use crate::models::prelude::*;
+use crate::models::rwkv::{ENDS, NORMS};
 
 /// The row of RWKV 6.
 pub const RWKV6: Arch = Arch {
@@ -33,18 +34,6 @@ pub const RWKV6QWEN2: Arch = Arch {
     vocab: Route::SentencePieceOrGpt2,
     ..DECODER
 };
-
-const ENDS: &[TensorRule] = &[
-    TensorRule::copy(&["rwkv.embeddings"], "token_embd"),
-    TensorRule::copy(&["rwkv.blocks.0.pre_ln"], "token_embd_norm"),
-    TensorRule::copy(&["rwkv.ln_out"], "output_norm"),
-    TensorRule::copy(&["head"], "output"),
-];
-
-const NORMS: &[TensorRule] = &[
-    TensorRule::copy(&["rwkv.blocks.{bid}.ln1"], "blk.{bid}.attn_norm"),
-    TensorRule::copy(&["rwkv.blocks.{bid}.ln2"], "blk.{bid}.attn_norm_2"),
-];
 
 const TIME_MIX: &[TensorRule] = &[
     TensorRule::copy(&["rwkv.blocks.{bid}.attention.time_maa_x"], "blk.{bid}.time_mix_lerp_x")

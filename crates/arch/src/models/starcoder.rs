@@ -45,30 +45,18 @@ pub const LAYERS: &[TensorRule] = &[
 /// `GPTBigCodeConfig` of transformers 5.23.
 const GPT_BIGCODE_CONFIG: ConfigClass = ConfigClass {
     model_type: "gpt_bigcode",
-    fields: &[&[
-        ("vocab_size", INT, Int(50257)),
-        ("n_positions", INT, Int(1024)),
-        ("n_embd", INT, Int(768)),
-        ("n_layer", INT, Int(12)),
-        ("n_head", INT, Int(12)),
-        ("n_inner", INT | NULL, Null),
-        ("activation_function", TEXT, Text("gelu_pytorch_tanh")),
-        ("resid_pdrop", INT | FLOAT, Float(0.1)),
-        ("embd_pdrop", INT | FLOAT, Float(0.1)),
-        ("attn_pdrop", INT | FLOAT, Float(0.1)),
-        ("layer_norm_epsilon", FLOAT, Float(1e-5)),
-        ("initializer_range", FLOAT, Float(0.02)),
-        ("scale_attn_weights", BOOL, Bool(true)),
-        ("use_cache", BOOL, Bool(true)),
-        ("bos_token_id", INT | NULL, Int(50256)),
-        ("eos_token_id", INT | NULL | INTS, Int(50256)),
-        ("pad_token_id", INT | NULL, Null),
-        ("attention_softmax_in_fp32", BOOL, Bool(true)),
-        ("scale_attention_softmax_in_fp32", BOOL, Bool(true)),
-        ("multi_query", BOOL, Bool(true)),
-        ("add_cross_attention", BOOL, Bool(false)),
-        ("tie_word_embeddings", BOOL, Bool(true)),
-    ]],
+    fields: &[
+        &[
+            ("activation_function", TEXT, Text("gelu_pytorch_tanh")),
+            ("scale_attn_weights", BOOL, Bool(true)),
+            ("use_cache", BOOL, Bool(true)),
+            ("attention_softmax_in_fp32", BOOL, Bool(true)),
+            ("scale_attention_softmax_in_fp32", BOOL, Bool(true)),
+            ("multi_query", BOOL, Bool(true)),
+            ("add_cross_attention", BOOL, Bool(false)),
+        ],
+        gpt2::GPT2_CONFIG.fields[0],
+    ],
     renamed: gpt2::RENAMED,
     ..BASE
 };

@@ -393,6 +393,21 @@ pub const fn qwen_experts(need: Need) -> [TensorRule; 4] {
     ]
 }
 
+/// The matrices of experts in another order: n of (f, in) become one tensor (n, f, in).
+pub const fn gate_up_down_experts(need: Need) -> [TensorRule; 3] {
+    [
+        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
+            .rows(RowRule::StackExperts)
+            .need(need),
+        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
+            .rows(RowRule::StackExperts)
+            .need(need),
+        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
+            .rows(RowRule::StackExperts)
+            .need(need),
+    ]
+}
+
 /// The experts of [`QWEN_EXPERTS`] as the classes of transformers 5 hold them: stacked, gate before
 /// up in one tensor. transformers takes them apart on saving, other programs do not.
 pub const STACKED_EXPERTS: &[TensorRule] = &[
