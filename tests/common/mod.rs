@@ -319,7 +319,7 @@ fn list(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
 }
 
 /// A llama checkpoint to be written into `tiny`: the tokenizer of `golden/arch/llama`, weights of
-/// any size that are all zero and take no space of disk space.
+/// any size that are all zero and take no disk space.
 pub struct Checkpoint {
     pub hidden: u64,
     pub feed_forward: u64,

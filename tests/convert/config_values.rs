@@ -46,7 +46,7 @@ fn unknown_rotary_scaling_is_refused() {
     sandbox.edit("llama/config.json", r#""rope_type": "default""#, r#""rope_type": "spiral", "factor": 2.0"#);
     let ran = sandbox.convert(ARGS);
     assert_eq!(ran.code, Some(1));
-    let expected = "`rope_parameters.rope_type`: expected a known type of rotary scaling";
+    let expected = "`rope_parameters.rope_type`: expected a known type of rotary scaling, for example linear, yarn or llama3, found \"spiral\"";
     ran.says(expected);
     assert!(sandbox.outputs().is_empty());
 }

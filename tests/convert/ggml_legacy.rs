@@ -163,19 +163,19 @@ fn foreign_files_are_refused_by_name() {
         // GPT-2, GPT-J and Whisper by their first numbers.
         (
             numbers(b"lmgg", &[50257, 1024, 768, 12, 12, 1, 50257]),
-            "`x.bin`: not a LLaMA model: the number of heads",
+            "`x.bin`: not a LLaMA model: the number of heads: expected a divisor of 1024, found 12",
         ),
         (
             numbers(b"lmgg", &[50400, 2048, 4096, 16, 28, 64, 1]),
-            "`x.bin`: not a LLaMA model: the rotated part of a head",
+            "`x.bin`: not a LLaMA model: the rotated part of a head: expected 128, found 64",
         ),
         (
             numbers(b"lmgg", &[51864, 1500, 384, 6, 4, 448, 384]),
-            "`x.bin`: not a LLaMA model: the rotated part of a head",
+            "`x.bin`: not a LLaMA model: the rotated part of a head: expected 250, found 448",
         ),
         (
             numbers(b"lmgg", &[32000, 4096, 256, 32, 32, 128, 2]),
-            "`x.bin`: not a LLaMA model: the number of tokens: expected at most",
+            "`x.bin`: not a LLaMA model: the number of tokens: expected at most 16, the space left, found 32000",
         ),
     ] {
         sandbox.write("x.bin", bytes);

@@ -83,7 +83,7 @@ fn model_without_projector_is_refused() {
         config["vision_config"] = json!({"depth": 2, "num_heads": 2, "deepstack_visual_indexes": []});
     });
     let ran = cut.convert(&words("mmproj llama out/x -t f16"));
-    refused(&cut, &ran, "none of the ");
+    refused(&cut, &ran, " tensors of the checkpoint belongs to projector `qwen3vl`");
     cut.edit_json("llama/config.json", |config| {
         drop(config.as_object_mut().unwrap().remove("vision_config"))
     });

@@ -55,7 +55,7 @@ fn convert(sandbox: &Sandbox, server: &HubServer, file_type: &str) -> Output {
     run(sandbox, server, &["hf://org/model", "out/remote.gguf", "-t", file_type, "--force"])
 }
 
-/// Converts, and expects what the folder gives and nothing else of disk space.
+/// Converts, and expects what the folder gives and nothing else on the disk.
 fn expect_same(sandbox: &Sandbox, server: &HubServer, file_type: &str, local: &[u8], what: &str) {
     let ran = convert(sandbox, server, file_type);
     assert_eq!(ran.code, Some(0), "{what}: {}", ran.stderr);

@@ -274,10 +274,10 @@ impl Context<'_> {
             _ => return Ok(out),
         };
         let n_rows = out.row_view().n_rows;
-        if n_head.checked_mul(2).is_none_or(|halves| halves == 0 || !n_rows.is_multiple_of(halves)) {
+        let n_halves = u128::from(n_head) * 2;
+        if n_halves == 0 || !u128::from(n_rows).is_multiple_of(n_halves) {
             return Err(wrong(format!(
-                "a number of rows divisible by {} ({n_head} heads with two halves each)",
-                n_head * 2
+                "a number of rows divisible by {n_halves} ({n_head} heads with two halves each)"
             )));
         }
         Ok(out)

@@ -347,6 +347,15 @@ fn shapes_that_contradict_the_config_are_named() {
     let mut none = config();
     none["num_key_value_heads"] = json!(0);
     assert!(matches!(resolve(none, tensors(0)), Err(ArchError::TensorShape { .. })));
+    // Twice the number of heads exceeds 64 bits.
+    let mut many = config();
+    many["num_key_value_heads"] = json!(1_u64 << 63);
+    refused(
+        many,
+        tensors(0),
+        "tensor `model.layers.0.self_attn.k_proj.weight`: expected a number of rows divisible by 18446744073709551616 \
+         (9223372036854775808 heads with two halves each), found shape [64, 32]",
+    );
     let mut uneven = tensors(2);
     uneven
         .iter_mut()

@@ -179,7 +179,7 @@ fn hyperparameters(cursor: &mut Cursor<'_>) -> Result<Hyperparameters, LegacyErr
     };
     // Tells files of other models apart, which begin with the same magic and other numbers.
     if n_vocab == 0 || n_embd == 0 || n_layer == 0 {
-        return wrong("a size", 0, "more".to_owned());
+        return wrong("a size", 0, "a value above 0".to_owned());
     }
     if n_head == 0 || !n_embd.is_multiple_of(n_head) {
         return wrong("the number of heads", n_head, format!("a divisor of {n_embd}"));
@@ -259,8 +259,8 @@ fn tensor(cursor: &mut Cursor<'_>, container: Container, index: u64) -> Result<F
     };
     let (row_elems, n_rows) = (dims[0], dims.get(1).copied().unwrap_or(1));
     if row_elems == 0 || n_rows == 0 {
-        let item = "a dimension";
-        return Err(LegacyError::TensorHeader { file, index, item, found: 0, expected: "more".to_owned() });
+        let (item, expected) = ("a dimension", "a value above 0".to_owned());
+        return Err(LegacyError::TensorHeader { file, index, item, found: 0, expected });
     }
     if !row_elems.is_multiple_of(blocks.n_elems()) {
         let (type_name, block_elems) = (blocks.name(), blocks.n_elems());

@@ -49,28 +49,44 @@ fn impossible_numbers_are_refused() {
     let whole = golden("ggjt1-all.bin");
     let tensor = first_tensor(&whole);
     for (at, number, message) in [
-        (8, u32::MAX, "`x.bin`: not a LLaMA model: the number of tokens: expected at most"),
-        (8, 0, "`x.bin`: not a LLaMA model: a size: expected more, found 0"),
+        (
+            8,
+            u32::MAX,
+            "`x.bin`: not a LLaMA model: the number of tokens: expected at most 1171, the space left, found 4294967295",
+        ),
+        (8, 0, "`x.bin`: not a LLaMA model: a size: expected a value above 0, found 0"),
         (12, 33, "`x.bin`: not a LLaMA model: the number of heads: expected a divisor of 33, found 4"),
-        (20, 0, "`x.bin`: not a LLaMA model: the number of heads"),
+        (20, 0, "`x.bin`: not a LLaMA model: the number of heads: expected a divisor of 32, found 0"),
         (28, 7, "`x.bin`: not a LLaMA model: the rotated part of a head: expected 8, found 7"),
         (32, 19, "`x.bin`: not a LLaMA model: the file type: expected 0 to 18, found 19"),
         (36, u32::MAX, "`x.bin`: unexpected end of file in a token: expected 4294967295 bytes"),
         (tensor, 0, "`x.bin`: tensor 0: the number of dimensions: expected 1 or 2, found 0"),
         (tensor, 3, "`x.bin`: tensor 0: the number of dimensions: expected 1 or 2, found 3"),
         (tensor + 4, 0, "`x.bin`: tensor 0: the length of the name: expected 1 to 256, found 0"),
-        (tensor + 4, u32::MAX, "`x.bin`: tensor 0: the length of the name: expected"),
+        (
+            tensor + 4,
+            u32::MAX,
+            "`x.bin`: tensor 0: the length of the name: expected 1 to 256, found 4294967295",
+        ),
         (tensor + 8, 9, "`x.bin`: tensor `tok_embeddings.weight`: unknown ggjt 1 type 9"),
         (tensor + 8, 12, "`x.bin`: tensor `tok_embeddings.weight`: unknown ggjt 1 type 12"),
         (tensor + 8, u32::MAX, "`x.bin`: tensor `tok_embeddings.weight`: unknown ggjt 1 type 4294967295"),
-        (tensor + 12, 0, "`x.bin`: tensor 0: a dimension: expected more, found 0"),
+        (tensor + 12, 0, "`x.bin`: tensor 0: a dimension: expected a value above 0, found 0"),
         (
             tensor + 12,
             33,
             "`x.bin`: tensor `tok_embeddings.weight`: row length 33 is not a multiple of the q4_0 block size 32",
         ),
-        (tensor + 12, u32::MAX - 31, "`x.bin`: unexpected end of file in a tensor's data"),
-        (tensor + 16, u32::MAX, "`x.bin`: unexpected end of file in a tensor's data"),
+        (
+            tensor + 12,
+            u32::MAX - 31,
+            "`x.bin`: unexpected end of file in a tensor's data: expected 64424508960 bytes",
+        ),
+        (
+            tensor + 16,
+            u32::MAX,
+            "`x.bin`: unexpected end of file in a tensor's data: expected 85899345900 bytes",
+        ),
         (tensor + 20, 0xffff_ffff, "`x.bin`: tensor 0: the name is not valid UTF-8"),
     ] {
         let mut bytes = whole.clone();
