@@ -32,7 +32,7 @@ pub(in crate::commands) struct RunArgs {
     ///
     /// `f32` (the default) does not round them. `rounded` rounds them as the CPU kernels of llama.cpp do, so that
     /// results can be compared with llama.cpp's.
-    #[arg(long, value_name = "KIND", value_parser = activations(), hide_possible_values = true)]
+    #[arg(long, value_name = "KIND", value_parser = activations(), hide_possible_values = true, hide_short_help = true)]
     pub activations: Option<Activations>,
     /// Print only errors.
     #[arg(short, long)]

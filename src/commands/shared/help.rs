@@ -49,7 +49,7 @@ pub(in crate::commands) fn brief(mut definition: clap::Command) -> clap::Command
     definition
         .mut_args(|arg| arg.hide_short_help(true))
         .mut_subcommand("help", |verb| verb.hide(true))
-        .after_help(format!("`{name} COMMAND -h` shows the options of a command."))
+        .override_usage(format!("{name} COMMAND [OPTIONS]"))
 }
 
 /// The first examples of a text.
@@ -87,8 +87,8 @@ mod tests {
     use super::*;
     use crate::commands::{BINARIES, define};
 
-    /// Lines and columns of the smallest common terminal.
-    const SCREEN: (usize, usize) = (24, 80);
+    /// Lines and columns of the smallest common terminal, without the line of the next prompt.
+    const SCREEN: (usize, usize) = (23, 80);
 
     #[test]
     fn short_help_fits_one_screen() {

@@ -48,7 +48,7 @@ pub struct ResumeArgs {
     ///
     /// Data that was already written is verified first. The result is byte-identical to that of an uninterrupted run.
     /// If there is no interrupted run, a new run starts.
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long, conflicts_with = "dry_run", hide_short_help = true)]
     pub resume: bool,
     /// Use N threads.
     ///
