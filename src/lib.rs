@@ -15,5 +15,4 @@
 
 pub mod commands;
 pub mod failure;
-pub mod hints;
 pub mod ui;

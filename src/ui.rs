@@ -20,6 +20,9 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+pub use toolkit::text::{LINE_INTERVAL, human_bytes, human_duration, pretty_json, printable};
+
+use toolkit::{Events, Message};
 
 use crate::failure::{EXIT_INTERRUPTED, Failure};
 
@@ -48,25 +51,6 @@ fn say(style: Style, label: &str, text: &str) {
         "" => writeln!(anstream::stderr(), "{}", printable(text)),
         label => writeln!(anstream::stderr(), "{style}{label}:{style:#} {}", printable(text)),
     };
-}
-
-/// The text with control characters escaped; names in files are not trusted.
-pub fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let escaped = c.is_control().then(|| c.escape_debug());
-            let plain = (!c.is_control()).then_some(c);
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect()
-}
-
-/// Indented JSON, with a line end.
-///
-/// # Errors
-/// A value that cannot be serialized.
-pub fn pretty_json(value: &impl Serialize) -> Result<String, Failure> {
-    Ok(serde_json::to_string_pretty(value).map_err(Failure::new)? + "\n")
 }
 
 impl Ui {
@@ -104,9 +88,9 @@ impl Ui {
 
     /// Why the command failed, and what can be done.
     pub fn failure(&self, failure: &Failure) {
-        say(ERROR, "error", &failure.message);
-        for hint in &failure.hints {
-            say(HINT, "hint", hint);
+        say(ERROR, "error", &failure.to_string());
+        for hint in failure.hints() {
+            say(HINT, "hint", &hint);
         }
     }
 
@@ -147,7 +131,7 @@ impl Ui {
                 Err(_) => bar,
             }
         });
-        StatusLine { bar }
+        StatusLine { ui: *self, bar }
     }
 
     /// Shows progress over `total_bytes` of input: a bar on a terminal, otherwise a line every ten seconds.
@@ -170,31 +154,59 @@ impl Ui {
 /// A line of text that is updated in place on a terminal; ordinary lines in a log. It is cleared when it goes out of scope.
 #[derive(Debug)]
 pub struct StatusLine {
+    ui: Ui,
     bar: Option<ProgressBar>,
 }
 
-impl StatusLine {
-    /// True if the line is updated in place.
-    pub fn is_updating(&self) -> bool {
+impl toolkit::StatusLine for StatusLine {
+    fn is_updating(&self) -> bool {
         self.bar.is_some()
     }
 
-    /// Replaces the text.
-    pub fn show(&self, ui: &Ui, text: &str) {
+    fn show(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(printable(text)),
-            None => ui.status(text),
+            None => self.ui.status(text),
         }
     }
 
-    /// Clears the line and prints `text` as the final one.
-    pub fn finish(&self, ui: &Ui, text: &str) {
+    fn finish(&self, text: &str) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        ui.status(text);
+        self.ui.status(text);
     }
 }
+
+impl Events for Ui {
+    fn message(&self, message: Message<'_>) {
+        match message {
+            Message::Warning(text) => self.warning(text),
+            Message::Note(text) => self.note(text),
+            Message::Detail(text) => self.detail(text),
+            Message::Status(text) => self.status(text),
+            _ => {}
+        }
+    }
+
+    fn progress(&self, n_bytes: u64) -> Box<dyn toolkit::Progress + '_> {
+        Box::new(Ui::progress(self, n_bytes))
+    }
+
+    fn status_line(&self) -> Box<dyn toolkit::StatusLine> {
+        Box::new(Ui::status_line(self))
+    }
+
+    fn cancel(&self) -> Arc<AtomicBool> {
+        cancel_on_interrupt()
+    }
+
+    fn ends_soon(&self, words: Box<dyn Fn() -> Failure + Send>) -> Box<dyn toolkit::Guard + '_> {
+        Box::new(Ui::ends_soon(self, words))
+    }
+}
+
+impl toolkit::Guard for EndsSoon {}
 
 impl Drop for StatusLine {
     fn drop(&mut self) {
@@ -220,8 +232,11 @@ struct Lines {
     last: Mutex<Instant>,
 }
 
-/// Time between two lines of progress in a log.
-pub const LINE_INTERVAL: Duration = Duration::from_secs(10);
+impl toolkit::Progress for Progress {
+    fn add(&self, bytes: u64) {
+        Progress::add(self, bytes);
+    }
+}
 
 impl Progress {
     /// So many more bytes are done. Callable from any thread.
@@ -373,76 +388,14 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
     let _ = ctrlc::set_handler(move || stop(SIGINT));
 }
 
-/// A time for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 days`.
-pub fn human_duration(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match () {
-        () if minutes == 0 => format!("{seconds} s"),
-        () if hours == 0 => format!("{minutes} min {} s", seconds % 60),
-        () if days < 2 => format!("{hours} h {} min", minutes % 60),
-        () => format!("{days} days"),
-    }
-}
-
-/// A size for people: `857 kB`, `4.2 GB`. Powers of 1000, as disks and downloads are sold.
-pub fn human_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
-    let mut size = bytes as f64;
-    let mut unit = 0;
-    // Values that would print as 1000 belong to the next unit.
-    while size >= 999.5 && unit + 1 < UNITS.len() {
-        size /= 1000.0;
-        unit += 1;
-    }
-    let digits = if unit == 0 || size >= 99.95 {
-        0
-    } else if size >= 9.995 {
-        1
-    } else {
-        2
-    };
-    format!("{size:.digits$} {}", UNITS[unit])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_printed_with_units() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.00 kB"),
-            (857_376, "857 kB"),
-            (999_600, "1.00 MB"),
-            (4_234_000_000, "4.23 GB"),
-            (12_340_000, "12.3 MB"),
-            (u64::MAX, "18447 PB"),
-        ] {
-            assert_eq!(human_bytes(bytes), text);
-        }
-    }
-
-    #[test]
-    fn durations_are_printed_with_units() {
-        for (seconds, text) in
-            [(0, "0 s"), (59, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (260_000, "3 days")]
-        {
-            assert_eq!(human_duration(Duration::from_secs(seconds)), text);
-        }
-    }
 
     #[test]
     fn progress_line_shows_rate_and_remaining_time() {
         let line = progress_line(1_200_000_000, 14_500_000_000, Duration::from_secs(5));
         assert_eq!(line, "1.20 GB of 14.5 GB read (8 %), 240 MB/s, 55 s left");
         assert_eq!(progress_line(0, 0, Duration::ZERO), "0 B of 0 B read (0 %), 0 B/s, 0 s left");
-    }
-
-    #[test]
-    fn control_characters_in_names_are_escaped() {
-        assert_eq!(printable("a\u{1b}[2Jb\nc ä"), "a\\u{1b}[2Jb\\nc ä");
     }
 }

@@ -19,13 +19,14 @@ fn built(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let fields = error.fields();
     let values = PyDict::new(py);
     // A file inside of the folder says more than the folder.
-    let outer = error.file().map(|file| file.to_string_lossy().into_owned());
+    let outer = error.path().map(|file| file.to_string_lossy().into_owned());
     values.set_item("file", fields.file.or(outer))?;
     values.set_item("tensor", fields.tensor)?;
     values.set_item("key", fields.key)?;
     values.set_item("expected", fields.expected)?;
     values.set_item("found", fields.found)?;
-    values.set_item("hint", error.hint())?;
+    let hints = error.hints();
+    values.set_item("hint", (!hints.is_empty()).then(|| hints.join("; ")))?;
     let class = py.import("gguf_tools._errors")?.getattr("GgufError")?;
     Ok(PyErr::from_value(class.call((error.to_string(),), Some(&values))?))
 }

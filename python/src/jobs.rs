@@ -89,7 +89,7 @@ pub fn convert(
                 let storage = out.ancestors().skip(1).find(|folder| folder.is_dir());
                 let storage = storage.unwrap_or(Path::new("."));
                 let variable = |name: &str| std::env::var(name).ok();
-                gguf_toolkit::hub_folder(address, storage, variable, Arc::clone(&shared.cancel))?
+                gguf_toolkit::hub_folder(address, storage, &variable, Arc::clone(&shared.cancel))?
             }
             None => Folder::at(&src),
         };

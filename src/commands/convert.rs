@@ -15,13 +15,12 @@ use tensor::DType;
 
 use self::args::{ArchArgs, EncodingArgs, KeepArgs, NamingArgs, SourceArgs, TypeArgs};
 use super::{
-    Command, convert_calibrated,
-    convert_calibrated::Calibrated,
-    convert_legacy, convert_lora, convert_mmproj,
+    Command, convert_legacy, convert_lora, convert_mmproj,
     shared::{
-        calibration::{BudgetArgs, CalibrationArgs},
-        call::Call,
+        call::{Call, call_of},
+        conversion::print,
         conversion_run::{self, OpenInput, Parts, failure},
+        convert_calibrated::{self, Calibrated},
         cpu_level::cpu_level,
         hub,
         layout_notes::{Notes, dropped, tell_unasked},
@@ -29,10 +28,11 @@ use super::{
         plan_file::Wanted as OfPlan,
         plan_report::stored_as,
         planned_calls::{self, Conversion, PlannedProgram},
-        quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs},
+        settings::OtherSettings,
+        tensor_args::output_parser,
+        tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs},
         types_help::types_help,
         values,
-        write::output_parser,
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -220,11 +220,13 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
     if let Some(verb) = verb {
         return planned_calls::run_as::<Planning>(verb, matches, parts, ui);
     }
-    let call = Call::new(COMMAND.binary, None, matches)
-        .reads(args.options.files(&args.recipe))
+    let options = args.options.options(&args.recipe);
+    let calibration = args.calibration.options();
+    let call = call_of(COMMAND.binary, None, matches)
+        .reads(options.files())
         .reads(args.arch.target_model_dir.as_deref())
-        .reads(args.calibration.files());
-    if args.calibration.is_wanted() {
+        .reads(calibration.files());
+    if calibration.is_wanted() {
         args.check_calibration(parts)?;
     }
     // An invalid level is reported before anything is downloaded.
@@ -262,7 +264,8 @@ fn to_gguf(
     {
         return Err(Failure::usage("--fp8-as requires --type f32, f16 or bf16"));
     }
-    let settings = args.options.read(&args.recipe, args.other_settings())?;
+    let tensor_options = args.options.options(&args.recipe);
+    let settings = tensor_options.read(args.other_settings())?;
     let adapters = args.merge.lora.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
         folder: found.folder.clone(),
         name: lora.adapter.clone(),
@@ -299,9 +302,10 @@ fn to_gguf(
     if args.quantized.repack {
         open.repacked = open.input.repacked().map_err(failed)?.to_vec();
     }
-    let nonfinite = settings.nonfinite();
+    let (nonfinite, format) = (settings.nonfinite(), args.output.format(&args.resume));
     let mut run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    run_args.gathers = args.calibration.is_wanted();
+    let (calibration, budget) = (args.calibration.options(), args.budget.options());
+    run_args.gathers = calibration.is_wanted();
     if run_args.gathers && !args.output.dry_run {
         let between = match (args.encoding.via, adapters.is_empty()) {
             (Some(via), _) => via.name(),
@@ -313,14 +317,14 @@ fn to_gguf(
         let job = Calibrated {
             recipes: types,
             between: Recipe::from_name(between).map_err(Failure::new)?,
-            settings: args.options.read(&args.recipe, other)?,
-            calibration: &args.calibration,
-            budget: &args.budget,
+            settings: tensor_options.read(other)?,
+            calibration: &calibration,
+            budget: &budget,
             threads: args.resume.threads,
         };
-        return convert_calibrated::run(open, job, run_args, ui);
+        return print(convert_calibrated::run(open, job, run_args, ui)?, format, ui);
     }
-    conversion_run::run_with(open, types, projector, &settings, &run_args, ui)
+    print(conversion_run::run_with(open, types, projector, &settings, &run_args, ui)?, format, ui)
 }
 
 /// An input with what its layout leaves to report.

@@ -10,12 +10,14 @@ use super::{
     Command,
     convert::args::{EncodingArgs, NamingArgs, TypeArgs},
     shared::{
-        call::Call,
+        call::call_of,
+        conversion::print,
         conversion_run::{self, OpenInput, Parts, failure},
         layout_notes::Notes,
         output_args::{OutputArgs, ResumeArgs},
-        quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs},
-        write::output_parser,
+        settings::OtherSettings,
+        tensor_args::output_parser,
+        tensor_args::{QuantizeOptions, RecipeArgs},
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -100,12 +102,13 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
         )));
     }
     let failed = |error| failure(&args.file, error);
-    let call = Call::new(COMMAND.binary, COMMAND.verb, matches)
+    let tensor_options = args.options.options(&args.recipe);
+    let call = call_of(COMMAND.binary, COMMAND.verb, matches)
         .reads([args.file.as_path()])
-        .reads(args.options.files(&args.recipe))
+        .reads(tensor_options.files())
         .reads(args.config.as_deref());
     let other = OtherSettings { allow_requantize: true, ..args.encoding.settings() };
-    let settings = args.options.read(&args.recipe, other)?;
+    let settings = tensor_options.read(other)?;
     let arch = args.naming.options();
     let config = args.config.as_deref().map(|folder| config(folder, &arch)).transpose()?;
     let options = LegacyOptions {
@@ -133,7 +136,7 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     }
     let nonfinite = settings.nonfinite();
     let run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    conversion_run::run(open, types, &settings, &run_args, ui)
+    print(conversion_run::run(open, types, &settings, &run_args, ui)?, args.output.format(&args.resume), ui)
 }
 
 /// Keys and vocabulary of a config folder; weights need not be there.

@@ -13,14 +13,16 @@ use super::{
         is_of_converter,
     },
     shared::{
-        call::Call,
+        call::call_of,
+        conversion::print,
         conversion_run::{self, OpenInput, Parts, failure},
         hub,
         layout_notes::Notes,
         output_args::{OutputArgs, ResumeArgs},
         plan_report::stored_as,
-        quantize_options::{Settings, byte_order},
-        write::output_parser,
+        settings::Settings,
+        tensor_args::byte_order,
+        tensor_args::output_parser,
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -99,7 +101,7 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
         .as_deref()
         .map(|base| hub::input(base, hub::Wanted { weights: false, keep: false, out: None }, ui));
     let base = base.transpose()?;
-    let call = input.name_in(Call::new(COMMAND.binary, COMMAND.verb, matches));
+    let call = input.name_in(call_of(COMMAND.binary, COMMAND.verb, matches));
     let call = base.iter().fold(call, |call, base| base.name_in(call));
 
     let arch = arch::Options {
@@ -137,7 +139,8 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let nonfinite = args.plain.nonfinite();
     let run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
     let settings = Settings::of_byte_order(byte_order(args.plain.big_endian));
-    conversion_run::run(open, types, &settings, &run_args, ui)?;
+    let outcome = conversion_run::run(open, types, &settings, &run_args, ui)?;
+    print(outcome, args.output.format(&args.resume), ui)?;
     input.finish(ui)
 }
 

@@ -12,12 +12,13 @@ use super::{
         opened,
     },
     shared::{
-        call::Call,
+        call::call_of,
+        conversion::print,
         conversion_run::{self, Parts, failure},
         hub,
         output_args::{OutputArgs, ResumeArgs},
-        quantize_options::{QuantizeOptions, RecipeArgs},
-        write::output_parser,
+        tensor_args::output_parser,
+        tensor_args::{QuantizeOptions, RecipeArgs},
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -73,8 +74,8 @@ struct MmprojArgs {
 /// Whatever stopped it, with its path.
 pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<MmprojArgs>(matches)?;
-    let recipe = RecipeArgs::default();
-    let call = Call::new(COMMAND.binary, COMMAND.verb, matches).reads(args.options.files(&recipe));
+    let options = args.options.options(&RecipeArgs::default());
+    let call = call_of(COMMAND.binary, COMMAND.verb, matches).reads(options.files());
     let failed = |error| failure(&args.src, error);
     // A dry run leaves nothing on the disk.
     let out = (!args.output.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
@@ -82,12 +83,13 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let call = input.name_in(call);
     let folder = args.source.apply(&input.folder);
     args.types.check(&args.src, args.out.as_deref(), &folder)?;
-    let settings = args.options.read(&recipe, args.encoding.settings())?;
+    let settings = options.read(args.encoding.settings())?;
     let arch = arch::Options { model_name: args.model_name.clone(), ..arch::Options::default() };
     let projector = CheckpointInput::open_projector(folder, &arch).map_err(failed)?;
     let types = args.types.recipes_of(projector.checkpoint())?;
     let nonfinite = settings.nonfinite();
     let run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    conversion_run::run(opened(projector, &args.src), types, &settings, &run_args, ui)?;
+    let outcome = conversion_run::run(opened(projector, &args.src), types, &settings, &run_args, ui)?;
+    print(outcome, args.output.format(&args.resume), ui)?;
     input.finish(ui)
 }

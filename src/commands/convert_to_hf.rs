@@ -15,18 +15,12 @@ use super::{
     Command,
     convert::args::TypeArgs,
     shared::{
-        cpu_level::cpu_level,
-        input_kind,
-        output_args::OutputArgs,
-        sizes::parse_size,
-        table::table,
-        threads::parse_threads,
-        write::{output_parser, warn_of_leftovers},
+        cpu_level::cpu_level, input_kind, output_args::OutputArgs, sizes::parse_size, table::table,
+        tensor_args::output_parser, threads::parse_threads, write::warn_of_leftovers,
     },
 };
 use crate::{
-    failure::{EXIT_INTERRUPTED, Failure},
-    hints,
+    failure::Failure,
     ui::{Ui, cancel_on_interrupt, human_bytes, printable},
 };
 
@@ -82,22 +76,15 @@ fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
         [recipe] if recipe.default.is_float() => recipe.default,
         _ => return Err(Failure::usage("expected one --type for export: f32, f16 or bf16")),
     };
-    let failed = |error: ExportError| {
-        let hint = hints::export(&error);
-        match error {
-            // Problems inside the input. All others name their path.
-            ExportError::Layout(_)
-            | ExportError::Convert(convert::Error::NonFinite { .. } | convert::Error::Overflow { .. }) => {
-                Failure::at(&args.gguf, error)
-            }
-            ExportError::Convert(convert::Error::Cancelled) => {
-                Failure { code: EXIT_INTERRUPTED, ..Failure::new(error) }
-            }
-            error => Failure::new(error),
+    let failed = |error: ExportError| match error {
+        // Problems inside the input. All others name their path.
+        ExportError::Layout(_)
+        | ExportError::Convert(convert::Error::NonFinite { .. } | convert::Error::Overflow { .. }) => {
+            Failure::at(&args.gguf, error)
         }
-        .hint(hint)
+        error => Failure::new(error),
     };
-    let file = super::show::open(&args.gguf)?;
+    let file = toolkit::show::open(&args.gguf)?;
     input_kind::check_model(&args.gguf)?;
     let shard_bytes = args.split_max_size.unwrap_or(ExportOptions::default().shard_bytes);
     let plan = export::plan(&file, &ExportOptions { dtype, shard_bytes }).map_err(failed)?;

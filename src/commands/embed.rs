@@ -11,7 +11,8 @@ use gguf::Value;
 use serde_json::{Value as Json, json};
 
 use super::shared::{
-    eval_model::{RunArgs, at, open, warn_of_length},
+    eval_args::{RunArgs, open},
+    eval_model::{at, warn_of_length},
     text_file,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};

@@ -11,9 +11,8 @@ use crate::{
         shared::{
             metadata_json::to_json,
             outputs::{check_outputs, write_result},
-            write::output_parser,
+            tensor_args::output_parser,
         },
-        show,
     },
     failure::Failure,
     ui::{Ui, pretty_json},
@@ -61,7 +60,7 @@ fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
     if let Some(output) = &args.output {
         check_outputs(&[output], &[&args.file], args.force)?;
     }
-    let file = show::open_foreign(&args.file)?;
+    let file = toolkit::show::open_foreign(&args.file)?;
     let is_wanted =
         |key: &str| args.prefix.is_empty() || args.prefix.iter().any(|start| key.starts_with(start));
     let wanted: Metadata = file.metadata().iter().filter(|(key, _)| is_wanted(key)).cloned().collect();

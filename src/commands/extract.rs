@@ -3,19 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf::{Advice, File, Model, Output, TensorInfo};
-use serde_json::json;
-use tensor::DType;
+
+use toolkit::extract::{ExtractOptions, extract};
 
 use crate::{
     commands::{
         Command,
-        shared::{
-            copy_files::open_model, cpu_level::cpu_level, outputs::check_outputs, write::output_parser,
-        },
+        shared::{cpu_level::cpu_level, tensor_args::output_parser},
     },
     failure::Failure,
-    ui::{Ui, human_bytes},
+    ui::Ui,
 };
 
 /// The row of [`super::COMMANDS`].
@@ -67,187 +64,19 @@ struct ExtractArgs {
     quiet: bool,
 }
 
-/// A format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Npy,
-    Safetensors,
-}
-
-/// A tensor and how it is written.
-struct Part<'a> {
-    file: &'a File,
-    info: &'a TensorInfo,
-    /// The type of its numbers in the output.
-    dtype: DType,
-    /// As numpy counts them.
-    shape: Vec<u64>,
-    n_bytes: u64,
-}
-
 fn run(args: ExtractArgs, ui: &Ui) -> Result<(), Failure> {
-    let format = match args.output.extension().and_then(|ending| ending.to_str()) {
-        Some("npy") => Format::Npy,
-        Some("safetensors") => Format::Safetensors,
-        _ => {
-            return Err(Failure::usage(format_args!(
-                "{}: expected .npy or .safetensors",
-                args.output.display()
-            )));
-        }
-    };
-    if format == Format::Npy && args.tensors.len() > 1 {
-        return Err(Failure::usage("an .npy file can hold only one tensor; use .safetensors for several"));
-    }
-    let model = open_model(&args.file)?;
-    let mut parts: Vec<Part<'_>> = Vec::new();
-    for name in &args.tensors {
-        if parts.iter().any(|part| part.info.name == *name) {
-            return Err(Failure::usage(format_args!("duplicate tensor `{name}`")));
-        }
-        parts.push(part(&args, format, &model, name)?);
-    }
-    let inputs: Vec<&PathBuf> = model.shards().iter().map(|(path, _)| path).collect();
-    check_outputs(&[&args.output], &inputs, args.force || args.dry_run)?;
-    let header = match format {
-        Format::Npy => npy_header(&parts[0]),
-        Format::Safetensors => safetensors_header(&parts)?,
-    };
-    let file_bytes = header.len() as u64 + parts.iter().map(|part| part.n_bytes).sum::<u64>();
-    if !args.dry_run {
-        write(&parts, &header, file_bytes, &args).map_err(|error| Failure::at(&args.output, error))?;
-    }
+    let extracted = extract(&ExtractOptions {
+        file: args.file,
+        tensors: args.tensors,
+        output: args.output,
+        f32: args.f32,
+        force: args.force,
+        dry_run: args.dry_run,
+        level: cpu_level()?,
+    })?;
     if args.json {
-        let tensor = |part: &Part<'_>| json!({"name": part.info.name, "stored": part.info.dtype.name(), "dtype": part.dtype.name(), "shape": part.shape});
-        let report = json!({
-            "file": args.output.display().to_string(),
-            "file_bytes": file_bytes,
-            "written": !args.dry_run,
-            "tensors": parts.iter().map(tensor).collect::<Vec<_>>(),
-        });
-        return ui.data(&format!("{report}\n"));
+        return ui.data(&(serde_json::to_string(&extracted).map_err(Failure::new)? + "\n"));
     }
-    let what = if args.dry_run { "would write" } else { "wrote" };
-    for part in &parts {
-        let Part { info, dtype, shape, .. } = part;
-        ui.status(&format!("{what} `{}` ({}) as {dtype} {shape:?}", info.name, info.dtype));
-    }
-    ui.status(&format!("{what} {}: {}", args.output.display(), human_bytes(file_bytes)));
-    Ok(())
-}
-
-fn part<'a>(args: &ExtractArgs, format: Format, model: &'a Model, name: &str) -> Result<Part<'a>, Failure> {
-    let Some((file, info)) = model.tensor(name) else {
-        let names = model.tensors().map(|(_, info)| info.name.as_str());
-        let near = names.max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
-        let hint = near.map(|near| format!("did you mean `{near}`?"));
-        return Err(Failure::at(&args.file, format_args!("unknown tensor `{name}`")).hint(hint));
-    };
-    let has_none = info.dtype == DType::BF16 && format == Format::Npy;
-    let dtype = match info.dtype.is_quantized() || has_none || args.f32 {
-        true => DType::F32,
-        false => info.dtype,
-    };
-    if dtype != info.dtype && quant::codec(info.dtype).is_none() {
-        return Err(Failure::at(
-            &args.file,
-            format_args!("tensor `{name}`: {} cannot be decoded", info.dtype),
-        ));
-    }
-    let wrong = |error| Failure::at(&args.file, format_args!("tensor `{name}`: {error}"));
-    let shape: Vec<u64> = info.shape.dims().iter().rev().copied().collect();
-    Ok(Part { file, info, dtype, shape, n_bytes: info.shape.n_bytes(dtype).map_err(wrong)? })
-}
-
-/// Version 1.0 of the format: magic, length of what follows, a Python dictionary, spaces up to a multiple of 64, a line end.
-///
-/// Source: `numpy.lib.format`.
-fn npy_header(part: &Part<'_>) -> Vec<u8> {
-    let kind = match part.dtype {
-        DType::F16 => "<f2",
-        DType::F64 => "<f8",
-        DType::I8 => "|i1",
-        DType::I16 => "<i2",
-        DType::I32 => "<i4",
-        DType::I64 => "<i8",
-        _ => "<f4",
-    };
-    let dims: Vec<String> = part.shape.iter().map(u64::to_string).collect();
-    // A tuple of one item needs its comma.
-    let comma = if dims.len() == 1 { "," } else { "" };
-    let mut text =
-        format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({}{comma}), }}", dims.join(", "));
-    let unpadded = 10 + text.len() + 1;
-    text.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
-    text.push('\n');
-    let mut header = b"\x93NUMPY\x01\x00".to_vec();
-    // At most four dimensions of 20 digits: far from 65535.
-    header.extend((text.len() as u16).to_le_bytes());
-    header.extend(text.into_bytes());
-    header
-}
-
-/// Length of the JSON, and the JSON with spaces up to a multiple of 8.
-fn safetensors_header(parts: &[Part<'_>]) -> Result<Vec<u8>, Failure> {
-    let (mut entries, mut begin) = (serde_json::Map::new(), 0u64);
-    for part in parts {
-        let kind = match part.dtype {
-            DType::F16 => "F16",
-            DType::BF16 => "BF16",
-            DType::F64 => "F64",
-            DType::I8 => "I8",
-            DType::I16 => "I16",
-            DType::I32 => "I32",
-            DType::I64 => "I64",
-            _ => "F32",
-        };
-        let end = begin + part.n_bytes;
-        entries.insert(
-            part.info.name.clone(),
-            json!({"dtype": kind, "shape": part.shape, "data_offsets": [begin, end]}),
-        );
-        begin = end;
-    }
-    let mut text = serde_json::to_vec(&entries).map_err(Failure::new)?;
-    text.resize(text.len().next_multiple_of(8), b' ');
-    Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
-}
-
-/// Elements that are decoded at a time, at least a row.
-const PIECE_ELEMS: u64 = 1 << 20;
-
-fn write(
-    parts: &[Part<'_>],
-    header: &[u8],
-    file_bytes: u64,
-    args: &ExtractArgs,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let level = cpu_level().map_err(|failure| failure.message)?;
-    let output = Output::create(&args.output, file_bytes, args.force)?;
-    output.write_at(0, header)?;
-    let mut at = header.len() as u64;
-    for Part { file, info, dtype, .. } in parts {
-        let data = file.data(info)?;
-        let start = file.range(info)?.start;
-        let step = PIECE_ELEMS / info.dtype.block_elems() * info.dtype.block_bytes();
-        for (index, piece) in data.chunks(step as usize).enumerate() {
-            let blocks = file.endian().to_little(info.dtype, piece);
-            if *dtype == info.dtype {
-                output.write_at(at, &blocks)?;
-                at += blocks.len() as u64;
-            } else {
-                let n_elems = blocks.len() as u64 / info.dtype.block_bytes() * info.dtype.block_elems();
-                let mut values = vec![0.0; n_elems as usize];
-                quant::decode(info.dtype, level, &blocks, &mut values)?;
-                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                output.write_at(at, &bytes)?;
-                at += bytes.len() as u64;
-            }
-            let from = start + index * step as usize;
-            file.bytes().advise(Advice::DoneWith, from..from + piece.len());
-        }
-        file.bytes().check_unchanged()?;
-    }
-    output.finish()?;
+    extracted.lines().iter().for_each(|line| ui.status(line));
     Ok(())
 }

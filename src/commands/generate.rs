@@ -10,7 +10,8 @@ use eval::{
 use gguf::Value;
 
 use super::shared::{
-    eval_model::{RunArgs, at, open, warn_of_length},
+    eval_args::{RunArgs, open},
+    eval_model::{at, warn_of_length},
     pictures::Pictures,
     template_guard::guarded,
 };

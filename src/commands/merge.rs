@@ -9,8 +9,9 @@ use crate::{
     commands::{
         Command,
         shared::{
-            copy_files::{CopyArgs, copy, open_model},
-            write::output_parser,
+            copy_args::{CopyArgs, copy},
+            copy_files::open_model,
+            tensor_args::output_parser,
         },
     },
     failure::Failure,

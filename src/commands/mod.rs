@@ -4,7 +4,6 @@ mod architectures;
 mod check;
 mod compare;
 mod convert;
-mod convert_calibrated;
 mod convert_legacy;
 mod convert_lora;
 mod convert_mmproj;
@@ -46,7 +45,7 @@ use clap::{Arg, ArgMatches, FromArgMatches};
 use clap_complete::Shell;
 
 use crate::{
-    failure::{EXIT_INTERRUPTED, Failure},
+    failure::{Failure, exit_code},
     ui::{Ui, interrupted_code, survive_file_limits},
 };
 
@@ -56,10 +55,8 @@ pub mod readers {
 
     use gguf::Mapped;
 
-    pub use super::shared::{
-        metadata_json::of_json as metadata_of_json, plan_file::PlanFile, recipe_file::RecipeFile,
-    };
-    use super::{compare, imatrix, perplexity, shared::part_file::PartFile};
+    pub use super::shared::plan_args::matches as matches_of_plan;
+    use toolkit::{compare, importance, part_file::PartFile, perplexity};
 
     /// True if these bytes are a part of a measurement that can be merged with others.
     pub fn is_measured_part(bytes: Vec<u8>) -> bool {
@@ -67,7 +64,7 @@ pub mod readers {
         let part = |verb| PartFile::parse(Path::new("part"), bytes.clone(), verb).map(|part| [part]);
         part(perplexity::VERB).is_ok_and(|parts| perplexity::perplexity_of(&parts).is_ok())
             || part(compare::VERB).is_ok_and(|parts| compare::positions_of(&parts).is_ok())
-            || part(imatrix::VERB).is_ok_and(|parts| imatrix::collected(&parts).is_ok())
+            || part(importance::VERB).is_ok_and(|parts| importance::collected(&parts).is_ok())
     }
 }
 
@@ -115,7 +112,7 @@ impl Command {
 
     /// The arguments of a call.
     fn args<T: FromArgMatches>(matches: &ArgMatches) -> Result<T, Failure> {
-        T::from_arg_matches(matches).map_err(Failure::usage)
+        T::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))
     }
 }
 
@@ -307,7 +304,7 @@ fn finish(result: Result<(), Failure>, ui: &Ui) -> u8 {
         Ok(()) => 0,
         Err(failure) => {
             ui.failure(&failure);
-            if failure.code == EXIT_INTERRUPTED { interrupted_code() } else { failure.code }
+            if failure.is_interrupted() { interrupted_code() } else { exit_code(&failure) }
         }
     }
 }

@@ -10,7 +10,6 @@ use eval::{
 use gguf::{Metadata, Value};
 use serde_json::json;
 
-use super::show;
 use crate::{
     commands::{
         Command,
@@ -82,7 +81,7 @@ fn date(text: &str) -> Result<Date, String> {
 }
 
 fn run(args: PromptArgs, ui: &Ui) -> Result<(), Failure> {
-    let file = show::open(&args.file)?;
+    let file = toolkit::show::open(&args.file)?;
     let chat = chat(&args)?;
     let (key, template) = template(&args, file.metadata(), chat.has_tools())?;
     let tokens = match Tokenizer::from_metadata(file.metadata()) {

@@ -15,20 +15,21 @@ use crate::{
         Command,
         convert::args::PlainArgs,
         shared::{
-            calibration::{BudgetArgs, CalibrationArgs},
-            call::Call,
+            call::call_of,
+            conversion::print,
             conversion_run::{Parts, failure},
             cpu_level::cpu_level,
             input_kind::{self, Wanted},
             output_args::{OutputArgs, ResumeArgs},
+            outputs::check_output_name,
             planned_calls::{Conversion, PlannedProgram},
-            quantize_options::{OtherSettings, QuantizeOptions, RecipeArgs, byte_order},
             quantize_run::{self, QuantizeJob},
+            settings::OtherSettings,
             suggest::nearest,
+            tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs, byte_order},
             threads::parse_threads,
             types_help::types_help,
             values::{self, type_tip},
-            write::check_output_name,
         },
     },
     failure::Failure,
@@ -201,18 +202,17 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
         input_kind::explained(&what.input, Wanted::Gguf, failure(&what.input, Error::Gguf(error)))
     })?;
     input_kind::check_model(&what.input)?;
-    let settings = args.options.read(
-        &args.recipe,
-        OtherSettings {
-            keep_split: args.keep_split,
-            allow_requantize: args.allow_requantize,
-            allow_nonfinite: args.plain.allow_nonfinite,
-            via: None,
-            fp8_as: None,
-            repack: false,
-            endian: byte_order(args.plain.big_endian),
-        },
-    )?;
+    let options = args.options.options(&args.recipe);
+    let (calibration, budget) = (args.calibration.options(), args.budget.options());
+    let settings = options.read(OtherSettings {
+        keep_split: args.keep_split,
+        allow_requantize: args.allow_requantize,
+        allow_nonfinite: args.plain.allow_nonfinite,
+        via: None,
+        fp8_as: None,
+        repack: false,
+        endian: byte_order(args.plain.big_endian),
+    })?;
     args.resume.threads = args.resume.threads.or(what.threads);
     let job = QuantizeJob {
         base: &what.input,
@@ -220,16 +220,16 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
         format: "GGUF",
         recipes: what.recipes,
         settings,
-        calibration: &args.calibration,
-        budget: &args.budget,
+        calibration: &calibration,
+        budget: &budget,
         threads: args.resume.threads,
         level,
     };
     let types: Vec<&str> = job.recipes.iter().map(|recipe| recipe.name).collect();
-    let call = Call::new(COMMAND.binary, None, matches).argument("TYPE", types.join(","));
-    let call = call.reads(args.options.files(&args.recipe)).reads(args.calibration.files());
+    let call = call_of(COMMAND.binary, None, matches).argument("TYPE", types.join(","));
+    let call = call.reads(options.files()).reads(calibration.files());
     let nonfinite = job.settings.nonfinite();
     let mut run_args = args.output.run(what.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    run_args.gathers = args.calibration.is_wanted();
-    quantize_run::run(model, job, run_args, ui)
+    run_args.gathers = calibration.is_wanted();
+    print(quantize_run::run(model, job, run_args, ui)?, args.output.format(&args.resume), ui)
 }

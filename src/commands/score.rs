@@ -7,7 +7,8 @@ use eval::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
 use serde_json::json;
 
 use super::shared::{
-    eval_model::{RunArgs, at, open, warn_of_length},
+    eval_args::{RunArgs, open},
+    eval_model::{at, warn_of_length},
     progress_line::ProgressLine,
     text_file,
 };

@@ -12,7 +12,8 @@ use crate::{
     commands::{
         Command,
         shared::{
-            copy_files::{CopyArgs, copy, open_model},
+            copy_args::{CopyArgs, copy},
+            copy_files::open_model,
             sizes::parse_size,
         },
     },

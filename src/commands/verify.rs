@@ -1,33 +1,17 @@
 //! `gguf-inspect verify FILE [--against SRC]`: checks of a file, alone or against its source.
 
-mod against;
-mod blocks;
-mod metadata;
-mod prompts;
-mod report;
-
-use std::{
-    collections::HashSet,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-};
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, ValueEnum, ValueHint};
-use convert::recipes::{StatedType, TensorFacts, stated_type};
-use gguf::{File, Metadata, Model, Value};
+use toolkit::verify::{self, Tone, VerifyOptions};
 
-use self::report::{Check, Finding, Report};
 use crate::{
     commands::{
         Command,
-        shared::{
-            input_kind::{self, Wanted},
-            threads::parse_threads,
-        },
+        shared::{cpu_level::cpu_level, hub::with_environment, threads::parse_threads},
     },
     failure::Failure,
-    hints,
-    ui::{Ui, human_bytes},
+    ui::{ERROR, GOOD, Ui, WARNING},
 };
 
 /// The row of [`super::COMMANDS`].
@@ -103,313 +87,43 @@ enum Which {
     Source,
 }
 
-fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
-    if args.only.contains(&Which::Source) && args.against.is_none() {
-        return Err(Failure::usage("--only source needs --against SRC"));
-    }
-    // A missing file is not a failed check.
-    if let Err(error) = std::fs::metadata(&args.file) {
-        return Err(
-            Failure::cannot_open(&args.file, error).hint(input_kind::advice(&args.file, Wanted::Gguf))
-        );
-    }
-    let wants = |which| args.only.is_empty() || args.only.contains(&which);
-    let mut report = Report::new(&args.file, args.strict);
-    match Model::open(&args.file) {
-        Err(error) => report.push(unreadable(&error)),
-        Ok(model) => {
-            if wants(Which::Structure) {
-                report.push(structure(&model));
-            }
-            if wants(Which::Blocks) {
-                report.push(blocks::check(&model, args.threads, ui)?);
-            }
-            if wants(Which::Architecture) {
-                report.push(architecture(&model));
-            }
-            if wants(Which::Tokenizer) {
-                report.push(tokenizer(&model));
-            }
-            if wants(Which::Template) {
-                report.push(prompts::check(model.metadata())?);
-            }
-            if wants(Which::FileType) {
-                report.push(file_type(&model));
-            }
-            if let Some(source) = args.against.as_deref().filter(|_| wants(Which::Source)) {
-                report.extend(against::check(&model, source, args.threads, ui)?);
-            }
+impl Which {
+    fn check(self) -> verify::Which {
+        match self {
+            Which::Structure => verify::Which::Structure,
+            Which::Blocks => verify::Which::Blocks,
+            Which::Architecture => verify::Which::Architecture,
+            Which::Tokenizer => verify::Which::Tokenizer,
+            Which::Template => verify::Which::Template,
+            Which::FileType => verify::Which::FileType,
+            Which::Source => verify::Which::Source,
         }
     }
-    if args.json {
-        ui.data(&report.json()?)?
-    } else {
-        ui.styled_data(&report.styled_text())?
+}
+
+fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
+    let options = VerifyOptions {
+        against: args.against,
+        only: args.only.into_iter().map(Which::check).collect(),
+        strict: args.strict,
+        threads: args.threads,
+        level: cpu_level()?,
+    };
+    let report = with_environment(|environment| verify::verify(&args.file, &options, Some(environment), ui))?;
+    match args.json {
+        true => ui.data(&report.json()?)?,
+        false => ui.styled_data(&report.text_with(styled))?,
     }
     report.verdict()
 }
 
-/// New warnings that a verification would report after a change of metadata.
-///
-/// # Errors
-/// A chat template that takes too much memory or time.
-pub(in crate::commands) fn warnings_of_change(
-    old: &Metadata,
-    new: &Metadata,
-    tensors: &[TensorFacts<'_>],
-) -> Result<Vec<String>, Failure> {
-    let found = metadata::caused(old, new, tensors)?;
-    Ok(found.into_iter().map(|finding| finding.message).collect())
-}
-
-/// Runs all checks that need only the file.
-///
-/// # Errors
-/// The findings, one per line; a file that cannot be read.
-pub(in crate::commands) fn verify_file(
-    path: &Path,
-    threads: Option<NonZeroUsize>,
-    ui: &Ui,
-) -> Result<(), Failure> {
-    let mut report = Report::new(path, false);
-    match Model::open(path) {
-        Err(error) => report.push(unreadable(&error)),
-        Ok(model) => {
-            report.push(structure(&model));
-            report.push(blocks::check(&model, threads, ui)?);
-            report.push(architecture(&model));
-            report.push(tokenizer(&model));
-            report.push(prompts::check(model.metadata())?);
-            report.push(file_type(&model));
-        }
-    }
-    report.verdict().map_err(|failure| failure.hint(report.text().lines().map(str::to_owned)))
-}
-
-/// A file whose header or shards are wrong.
-fn unreadable(error: &gguf::Error) -> Check {
-    let mut check = Check::new("structure");
-    check.push(Finding::error("unreadable", error));
-    check.findings.extend(hints::gguf(error).map(|hint| Finding::note("hint", hint)));
-    check
-}
-
-fn structure(model: &Model) -> Check {
-    let mut check = Check::new("structure");
-    for (path, file) in model.shards() {
-        // The path matters only where there are several.
-        let named = |finding: &gguf::Finding| match model.shards().len() {
-            1 => finding.to_string(),
-            _ => format!("{}: {finding}", file_name(path)),
-        };
-        check.findings.extend(gguf::check(file).iter().map(|finding| Finding {
-            severity: finding.severity().into(),
-            code: finding.code(),
-            message: named(finding),
-        }));
-    }
-    check.findings.extend(metadata::key_types(model.metadata()));
-    let n_bytes: u64 = model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum();
-    let (n_tensors, n_keys) = (model.tensors().count(), model.metadata().len());
-    let files = match model.shards().len() {
-        1 => String::new(),
-        n => format!("{n} files, "),
+/// A word in the color of its meaning.
+fn styled(tone: Tone, word: &str) -> String {
+    let style = match tone {
+        Tone::Good => GOOD,
+        Tone::Warning => WARNING,
+        Tone::Error => ERROR,
+        Tone::Plain => return word.to_owned(),
     };
-    check.summary = format!("{files}{n_tensors} tensors, {n_keys} keys, {}", human_bytes(n_bytes));
-    check
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// Kind of a file that is not a model.
-fn other_kind(metadata: &Metadata) -> Option<&str> {
-    metadata.get("general.type").and_then(Value::as_str).filter(|kind| *kind != "model")
-}
-
-fn architecture(model: &Model) -> Check {
-    let mut check = Check::new("architecture");
-    if let Some(kind) = other_kind(model.metadata()) {
-        return check.skipped(&format!("no checks for files of kind `{kind}`"));
-    }
-    let name = match model.metadata().text("general.architecture") {
-        Ok(Some(name)) => name,
-        Ok(None) if model.metadata().is_empty() && model.tensors().count() == 0 => {
-            return check.skipped("empty file");
-        }
-        Ok(None) => {
-            check.push(Finding::error("missing_key", "missing metadata key `general.architecture`"));
-            return check;
-        }
-        Err(error) => {
-            check.push(Finding::error("key", error));
-            return check;
-        }
-    };
-    if model.tensors().count() == 0 {
-        return check.skipped("vocabulary without tensors");
-    }
-    check.summary = name.to_owned();
-    let n_tensors = model.tensors().count();
-    let lacking = arch::lacking(model.metadata(), n_tensors, |name| model.tensor(name).is_some());
-    for name in lacking.iter().flatten() {
-        check.push(Finding::error("missing_tensor", format!("missing tensor `{name}`")));
-    }
-    check.findings.extend(wrong_lengths(model, name));
-    match eval::check_parts(model) {
-        Ok(()) => {}
-        Err(eval::Error::UnknownArchitecture { name }) if lacking.is_none() => {
-            return check.skipped(&format!("no checks for architecture `{name}`"));
-        }
-        Err(eval::Error::UnknownArchitecture { .. }) => {
-            check.summary += ", only tensor names: `gguf-eval` does not run the architecture";
-        }
-        // Named above.
-        Err(eval::Error::MissingTensor { name })
-            if lacking.iter().flatten().any(|tensor| *tensor == name) => {}
-        // Matrices after the pooling of sentence-transformers can belong to any model, and no graph here runs
-        // them.
-        Err(eval::Error::UnusedTensors { names, .. })
-            if names.iter().all(|name| name.starts_with("dense_")) =>
-        {
-            check.push(Finding::note("not_run", format!("`gguf-eval` does not run {}", names.join(", "))));
-        }
-        Err(error) => check.push(Finding::error(code_of(&error), error)),
-    }
-    let names = model.tensors().map(|(_, info)| info.name.as_str());
-    check.findings.extend(metadata::mtp_layers(model.metadata(), names));
-    let found = not_loaded(model, &check.findings);
-    check.findings.extend(found);
-    check
-}
-
-/// Reasons why llama.cpp does not load the file, without those that were found already.
-fn not_loaded(model: &Model, known: &[Finding]) -> Vec<Finding> {
-    let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
-    let refusals = arch::loader::refusals(model.metadata(), tensors).unwrap_or_default();
-    // The first name in a message is its subject.
-    let subjects: HashSet<&str> =
-        known.iter().filter_map(|finding| finding.message.split('`').nth(1)).collect();
-    let is_known = |subject: &str| subjects.contains(subject);
-    let is_new = |refusal: &&arch::loader::Refusal| !refusal.subject().is_some_and(is_known);
-    let finding = |refusal: &arch::loader::Refusal| {
-        Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
-    };
-    refusals.iter().filter(is_new).map(finding).collect()
-}
-
-/// Feed-forward parts of another width than the keys say, which the graph takes from the tensors themselves and llama.cpp does not.
-fn wrong_lengths(model: &Model, name: &str) -> Vec<Finding> {
-    let key = format!("{name}.feed_forward_length");
-    let width = |layer: usize| match model.get(&key)? {
-        Value::Array(gguf::Array::U32(widths)) => widths.get(layer).copied().map(u64::from),
-        Value::Array(gguf::Array::I32(widths)) => {
-            widths.get(layer).and_then(|width| u64::try_from(*width).ok())
-        }
-        value => value.as_u64(),
-    };
-    let wrong = |(_, info): (&File, &gguf::TensorInfo)| {
-        let layer = info.name.strip_prefix("blk.")?.strip_suffix(".ffn_down.weight")?.parse().ok()?;
-        let (expected, found) = (width(layer)?, info.shape.row_elems());
-        let message =
-            format!("tensor `{}`: expected rows of {expected} elements (`{key}`), found {found}", info.name);
-        (expected != found).then(|| Finding::error("tensor_shape", message))
-    };
-    model.tensors().filter_map(wrong).collect()
-}
-
-/// A name for programs.
-fn code_of(error: &eval::Error) -> &'static str {
-    match error {
-        eval::Error::Key(gguf::KeyError::Missing { .. }) => "missing_key",
-        eval::Error::Key(_) => "key",
-        eval::Error::MissingTensor { .. } => "missing_tensor",
-        eval::Error::TensorShape { .. } => "tensor_shape",
-        eval::Error::TensorType { .. } => "tensor_type",
-        eval::Error::UnusedTensors { .. } => "extra_tensor",
-        _ => "architecture",
-    }
-}
-
-fn tokenizer(model: &Model) -> Check {
-    let mut check = Check::new("tokenizer");
-    let metadata = model.metadata();
-    let embedding = model.tensor("token_embd.weight").map(|(_, info)| info.shape);
-    let Some(found) = tokenizer_findings(metadata, embedding) else {
-        return check.skipped("no tokenizer");
-    };
-    check.findings.extend(found);
-    let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
-    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
-    check.summary = format!("{}, {tokens} tokens", text("tokenizer.ggml.model"));
-    if metadata.contains("tokenizer.ggml.pre") {
-        check.summary += &format!(", pre-tokenizer {}", text("tokenizer.ggml.pre"));
-    }
-    check
-}
-
-/// Findings about the tokenizer of a file with an embedding of this shape, if there is a tokenizer.
-fn tokenizer_findings(metadata: &Metadata, embedding: Option<tensor::Shape>) -> Option<Vec<Finding>> {
-    let problems = eval::tokenize::check(metadata)?;
-    let finding = |problem: &eval::tokenize::Problem| match problem.is_minor() {
-        true => Finding::warning(problem.code(), problem),
-        false => Finding::error(problem.code(), problem),
-    };
-    let mut found: Vec<Finding> = problems.iter().map(finding).collect();
-    let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
-    // A row of the embedding for each token: llama.cpp asks for as many rows as there are tokens.
-    if let Some(rows) =
-        embedding.map(|shape| shape.dim(1)).filter(|rows| tokens > 0 && *rows != tokens as u64)
-    {
-        let message = format!("`token_embd.weight`: expected {tokens} rows, one per token, found {rows}");
-        found.push(Finding::error("tokenizer_length", message));
-    }
-    Some(found)
-}
-
-fn file_type(model: &Model) -> Check {
-    let facts = |(_, info): (&File, &'_ gguf::TensorInfo)| (info.name.clone(), info.shape, info.dtype);
-    let tensors: Vec<_> = model.tensors().map(facts).collect();
-    let tensors: Vec<TensorFacts<'_>> = tensors
-        .iter()
-        .map(|(name, shape, dtype)| TensorFacts { name, shape: *shape, dtype: *dtype })
-        .collect();
-    file_type_of(model.metadata(), &tensors)
-}
-
-fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
-    let mut check = Check::new("file type");
-    match stated_type(metadata, tensors) {
-        StatedType::Agrees { name } => check.summary = name.to_owned(),
-        StatedType::Absent => return check.skipped("missing `general.file_type`"),
-        StatedType::NoMatrices => return check.skipped("no matrices"),
-        StatedType::Unknown { id } => {
-            check.push(Finding::error("file_type", format!("unknown `general.file_type` {id}")));
-        }
-        StatedType::Differs { name, expected, found } => {
-            let message =
-                format!("`general.file_type` is {name}, which uses {expected}, but most weights are {found}");
-            check.push(Finding::error("file_type", message));
-        }
-        StatedType::WithoutOwn { name, expected, found } => {
-            let message = format!(
-                "`general.file_type` is {name}, but no tensor is {expected}; most weights are {found}"
-            );
-            check.push(Finding::warning("file_type", message));
-        }
-        StatedType::Chosen { name, found } => {
-            let message = format!(
-                "`general.file_type` is {name}, which set the target size; calibration chose {found} for most weights"
-            );
-            check.summary = name.to_owned();
-            check.push(Finding::note("file_type", message));
-        }
-        StatedType::OfOther { name, other } => {
-            let message = format!("`general.file_type` is {name}, but the tensor types are those of {other}");
-            check.push(Finding::warning("file_type", message));
-        }
-        _ => {}
-    }
-    check
+    format!("{style}{word}{style:#}")
 }

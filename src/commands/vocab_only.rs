@@ -18,8 +18,9 @@ use super::{
         hub,
         layout_notes::Notes,
         output_args::OutputArgs,
-        quantize_options::byte_order,
-        write::{check_output, make_folder_of, output_parser},
+        tensor_args::byte_order,
+        tensor_args::output_parser,
+        write::{check_output, make_folder_of},
     },
 };
 use crate::{

@@ -39,5 +39,9 @@ fn libraries_name_no_option_or_program() {
             }
         }
     }
-    assert!(wrong.is_empty(), "advice that names options belongs into src/hints.rs:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "advice that names options belongs into crates/toolkit/src/hints.rs:\n{}",
+        wrong.join("\n")
+    );
 }

@@ -1,11 +1,7 @@
 //! Identity of a call, for its journal: a run can only be resumed by a call that gives the same bytes.
 
-use std::path::{Path, PathBuf};
-
 use clap::{ArgAction, ArgMatches, parser::ValueSource};
-use convert::InputFile;
-
-use crate::failure::Failure;
+pub use toolkit::call::Call;
 
 /// Options that change no byte of the output, by their names in clap.
 pub const HARMLESS: &[&str] = &[
@@ -23,96 +19,35 @@ pub const HARMLESS: &[&str] = &[
     "no_verify",
 ];
 
-/// Identity of a call.
-#[derive(Debug, Clone, Default)]
-pub struct Call {
-    /// The program.
-    pub binary: &'static str,
-    /// True if an interrupted run should be resumed.
-    pub resume: bool,
-    /// Options that change bytes, with their values.
-    pub options: Vec<(String, String)>,
-    /// Files and folders that are read, as the command line names them.
-    pub files: Vec<PathBuf>,
-    /// Models that are read over the network, with what names their state.
-    pub remote: Vec<(String, String)>,
-}
-
-impl Call {
-    /// The options that a command of a program was called with.
-    pub fn new(binary: &'static str, verb: Option<&str>, matches: &ArgMatches) -> Call {
-        let mut options = Vec::new();
-        options.extend(verb.map(|verb| ("command".to_owned(), verb.to_owned())));
-        let definition = crate::commands::define(binary).unwrap_or_default();
-        let command = verb.and_then(|verb| definition.find_subcommand(verb)).unwrap_or(&definition);
-        for arg in command.get_arguments() {
-            let id = arg.get_id().as_str();
-            // The exclusive options of completions and man pages are no options of a run.
-            let Some(long) = arg.get_long().filter(|long| !["completions", "man"].contains(long)) else {
-                continue;
-            };
-            if HARMLESS.contains(&id) || matches.value_source(id) != Some(ValueSource::CommandLine) {
-                continue;
-            }
-            let value = match arg.get_action() {
-                ArgAction::SetTrue => "given".to_owned(),
-                _ => {
-                    let values = matches.get_raw(id).into_iter().flatten();
-                    let values: Vec<String> =
-                        values.map(|value| value.to_string_lossy().into_owned()).collect();
-                    values.join(",")
-                }
-            };
-            // Names of types have no case.
-            let value = if id == "types" { value.to_ascii_lowercase() } else { value };
-            options.push((format!("--{long}"), value));
-        }
-        let resume = matches.get_flag("resume");
-        Call { binary, resume, options, files: Vec::new(), remote: Vec::new() }
-    }
-
-    /// Adds a positional argument.
-    pub fn argument(mut self, name: &str, value: String) -> Call {
-        self.options.push((name.to_owned(), value));
-        self
-    }
-
-    /// The same with files or folders that are read.
-    pub fn reads<'a>(mut self, files: impl IntoIterator<Item = &'a Path>) -> Call {
-        self.files.extend(files.into_iter().map(Path::to_owned));
-        self
-    }
-
-    /// All files that are read.
-    ///
-    /// # Errors
-    /// One that cannot be looked at.
-    pub fn inputs(&self) -> Result<Vec<InputFile>, Failure> {
-        let mut inputs = Vec::new();
-        for path in &self.files {
-            inputs.extend(InputFile::all_of(path).map_err(|error| Failure::cannot_open(path, error))?);
-        }
-        inputs.extend(self.remote.iter().map(|(name, tag)| InputFile {
-            name: name.clone(),
-            n_bytes: 0,
-            modified: None,
-            tag: Some(tag.clone()),
-        }));
-        Ok(inputs)
-    }
-
-    /// The program and its build.
-    pub fn program(&self) -> String {
-        // On Linux this is the file that runs, even where another one has its name now.
-        let running = Path::new("/proc/self/exe");
-        let path = match running.exists() {
-            true => running.to_owned(),
-            false => std::env::current_exe().unwrap_or_default(),
+/// The options that a command of a program was called with.
+pub fn call_of(binary: &'static str, verb: Option<&str>, matches: &ArgMatches) -> Call {
+    let mut options = Vec::new();
+    options.extend(verb.map(|verb| ("command".to_owned(), verb.to_owned())));
+    let definition = crate::commands::define(binary).unwrap_or_default();
+    let command = verb.and_then(|verb| definition.find_subcommand(verb)).unwrap_or(&definition);
+    for arg in command.get_arguments() {
+        let id = arg.get_id().as_str();
+        // The exclusive options of completions and man pages are no options of a run.
+        let Some(long) = arg.get_long().filter(|long| !["completions", "man"].contains(long)) else {
+            continue;
         };
-        let build =
-            convert::file_checksum(&path).map_or_else(|_| "?".to_owned(), |sum| format!("{sum:016x}"));
-        format!("{} {} (build {build})", self.binary, env!("CARGO_PKG_VERSION"))
+        if HARMLESS.contains(&id) || matches.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let value = match arg.get_action() {
+            ArgAction::SetTrue => "given".to_owned(),
+            _ => {
+                let values = matches.get_raw(id).into_iter().flatten();
+                let values: Vec<String> = values.map(|value| value.to_string_lossy().into_owned()).collect();
+                values.join(",")
+            }
+        };
+        // Names of types have no case.
+        let value = if id == "types" { value.to_ascii_lowercase() } else { value };
+        options.push((format!("--{long}"), value));
     }
+    let resume = matches.get_flag("resume");
+    Call { binary, resume, options, files: Vec::new(), remote: Vec::new() }
 }
 
 #[cfg(test)]
@@ -134,7 +69,7 @@ mod tests {
         let options = |line: &str| {
             let command = crate::commands::define("gguf-convert").unwrap();
             let matches = command.try_get_matches_from(line.split(' ')).unwrap();
-            Call::new("gguf-convert", None, &matches).options
+            call_of("gguf-convert", None, &matches).options
         };
         let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let plain = [named("--type", "q4_k_m,q8_0")];

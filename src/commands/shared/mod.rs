@@ -1,48 +1,31 @@
 //! Code that several commands share: groups of options, reports, tables and progress.
 
-pub(super) mod calibration;
 pub(super) mod call;
 pub(super) mod call_advice;
-pub(super) mod chats;
-pub(super) mod conversion_run;
-pub(super) mod copy_files;
-pub(super) mod coverage_report;
+pub(super) mod conversion;
+pub(super) mod copy_args;
 pub(super) mod cpu_level;
-pub(super) mod digest;
 pub(super) mod edit_file;
-pub(super) mod eval_model;
+pub(super) mod eval_args;
 pub(super) mod help;
 pub(super) mod hub;
-pub(super) mod input_kind;
-pub(super) mod layout_notes;
 pub mod llama_cpp;
-pub(super) mod loader_report;
-pub(super) mod loss_report;
-pub(super) mod metadata_json;
 pub(super) mod old_calls;
 #[cfg(test)]
 mod options_table;
 pub(super) mod output_args;
 pub(super) mod outputs;
-pub(super) mod part_file;
-pub(super) mod path_json;
+pub(super) mod part_args;
 pub(super) mod pictures;
-pub(super) mod plan_file;
-pub(super) mod plan_report;
-pub(super) mod plan_run;
+pub(super) mod plan_args;
 pub(super) mod planned_calls;
-pub(super) mod progress_line;
-pub(super) mod quantize_options;
-pub(super) mod quantize_run;
-pub(super) mod recipe_file;
-pub(super) mod sizes;
-pub(super) mod suggest;
-pub(super) mod table;
-pub(super) mod template_guard;
-pub(super) mod text_file;
+pub(super) mod tensor_args;
 pub(super) mod threads;
 pub(super) mod types_help;
-pub(super) mod unexecuted;
 pub(super) mod values;
-pub(super) mod vocabularies;
-pub(super) mod write;
+
+pub(super) use toolkit::{
+    conversion_run, convert_calibrated, copy_files, eval_model, input_kind, layout_notes, metadata_json,
+    plan_file, plan_report, progress_line, quantize_run, settings, sizes, suggest, table, template_guard,
+    text_file, write,
+};

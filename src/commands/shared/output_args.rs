@@ -7,6 +7,7 @@ use convert::{NonFinite, RunOptions};
 
 use super::{
     call::Call,
+    conversion::Format,
     conversion_run::{Parts, RunArgs},
     cpu_level::cpu_level,
     threads::parse_threads,
@@ -70,9 +71,13 @@ impl OutputArgs {
         call: Call,
         parts: &Parts<'a>,
     ) -> Result<RunArgs<'a>, Failure> {
-        let OutputArgs { force, dry_run, json, .. } = *self;
+        let OutputArgs { force, dry_run, .. } = *self;
         let options = RunOptions::default().threads(resume.threads).level(cpu_level()?).nonfinite(nonfinite);
-        let (no_tensors, parts) = (resume.no_tensors, parts.clone());
-        Ok(RunArgs { out, force, dry_run, no_tensors, json, gathers: false, options, call, parts })
+        Ok(RunArgs { out, force, dry_run, gathers: false, options, call, parts: parts.clone() })
+    }
+
+    /// Format of the printed result.
+    pub fn format(&self, resume: &ResumeArgs) -> Format {
+        Format { json: self.json, dry_run: self.dry_run, no_tensors: resume.no_tensors }
     }
 }

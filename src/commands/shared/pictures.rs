@@ -12,7 +12,8 @@ use eval::{
 };
 
 use super::{
-    eval_model::{RunArgs, at, options},
+    eval_args::{RunArgs, options},
+    eval_model::at,
     input_kind::{self, Wanted},
 };
 use crate::{failure::Failure, ui::Ui};
@@ -42,7 +43,7 @@ impl Pictures {
         run: &RunArgs,
         ui: &Ui,
     ) -> Result<Pictures, Failure> {
-        let options: Options = options(run);
+        let options: Options = options(run)?;
         let projector = Projector::open(mmproj, &options)
             .map_err(|error| input_kind::explained(mmproj, Wanted::Projector, at(mmproj, error)))?;
         projector.check_fits(model).map_err(|error| at(mmproj, error))?;

@@ -11,9 +11,10 @@ use gguf::PartNumber;
 
 use super::{
     conversion_run::Parts,
-    plan_file::{self, PlanFile, Wanted},
+    plan_args::{arguments_of, enter, words},
+    plan_file::{PlanFile, Wanted},
+    tensor_args::output_parser,
     threads::parse_threads,
-    write::output_parser,
 };
 use crate::{
     commands::{self, Command},
@@ -170,8 +171,10 @@ fn save<P: PlannedProgram>(args: PlanArgs, ui: &Ui) -> Result<(), Failure> {
             return Err(Failure::usage(format_args!("--{option} cannot be used with a plan")));
         }
     }
-    let arguments = plan_file::arguments_of(P::BINARY, verb, &matches)?;
-    let parts = Parts { wanted: Wanted::Save(&args.plan), plan: None, arguments: &arguments };
+    let arguments = arguments_of(P::BINARY, verb, &matches)?;
+    let folder = std::env::current_dir().map_err(|error| Failure::cannot_open(Path::new("."), error))?;
+    let parts =
+        Parts { wanted: Wanted::Save(&args.plan), plan: None, arguments: &arguments, folder: &folder };
     run(&matches, &parts, ui)
 }
 
@@ -184,10 +187,10 @@ fn execute<P: PlannedProgram>(
     let mut own = Vec::new();
     own.extend(run_args.force.then(|| "--force".to_owned()));
     own.extend(run_args.threads.map(|n| format!("--threads={n}")));
-    let (verb, matches) = plan.enter(path, P::BINARY, own)?;
+    let (verb, matches) = enter(&plan, path, P::BINARY, own)?;
     let (_, run) = find::<P>(verb.as_deref())?;
     let plan = (plan, path.to_owned());
-    run(&matches, &Parts { wanted, plan: Some(&plan), arguments: &[] }, ui)
+    run(&matches, &Parts { wanted, plan: Some(&plan), ..Parts::all() }, ui)
 }
 
 /// Runs a call as that of another command.
@@ -200,7 +203,7 @@ pub fn run_as<P: PlannedProgram>(
     parts: &Parts<'_>,
     ui: &Ui,
 ) -> Result<(), Failure> {
-    let words = plan_file::words(P::BINARY, None, matches, &[]);
+    let words = words(P::BINARY, None, matches, &[]);
     let words = [OsString::from(verb)].into_iter().chain(words);
     let (verb, matches) = commands::parsed(P::BINARY, Path::new(""), words.collect())?;
     let (_, run) = find::<P>(verb)?;

@@ -1,6 +1,6 @@
 //! The option `--threads` of every binary.
 
-use std::{num::NonZeroUsize, thread};
+use std::num::NonZeroUsize;
 
 /// Reads a number of threads; the value parser of every `--threads`.
 ///
@@ -10,15 +10,10 @@ pub(in crate::commands) fn parse_threads(text: &str) -> Result<NonZeroUsize, Str
     text.parse().map_err(|_| format!("expected a number of threads of 1 or more, found `{text}`"))
 }
 
-/// The threads to start: as many as are wanted, but no more than the machine runs at once. More than that only
-/// wait for each other: on 2 cores 512 threads take 30 times as long as 2.
-pub(in crate::commands) fn useful_threads(wanted: Option<NonZeroUsize>) -> usize {
-    let available = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    wanted.map_or(available, |wanted| wanted.get().min(available))
-}
-
 #[cfg(test)]
 mod tests {
+    use toolkit::threads::useful_threads;
+
     use super::*;
 
     #[test]

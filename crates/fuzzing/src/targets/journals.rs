@@ -209,7 +209,7 @@ pub(crate) fn interrupted_parts() -> Vec<Vec<u8>> {
 
 pub(super) fn plan(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
-    let Ok(plan) = readers::PlanFile::parse(text, "gguf-convert") else { return false };
+    let Ok(plan) = toolkit::plan_file::PlanFile::parse(text, "gguf-convert") else { return false };
     let is_described = plan.fingerprint(Path::new("plan")).is_ok();
     let run = Run::new();
     let schedule = Schedule::new(&run.tasks, JOB_ELEMS);
@@ -221,7 +221,7 @@ pub(super) fn plan(bytes: &[u8]) -> bool {
         assert_eq!(shares.iter().filter(|share| share.has(&job)).count(), 1, "shares of {job:?}");
     }
     let definition = define("gguf-convert").expect("a binary of this package");
-    is_described && plan.matches(&definition).is_ok()
+    is_described && readers::matches_of_plan(plan.arguments(), &definition).is_ok()
 }
 
 pub(super) fn measured_part(bytes: &[u8]) -> bool {

@@ -1,0 +1,146 @@
+//! Gains of a calibrated file, as text and JSON.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use refine::{Outcome, Unrounded};
+use serde::Serialize;
+
+use super::{types::ChosenTypes, verify::Gain};
+use crate::{
+    table::table,
+    text::{human_duration, printable},
+};
+
+/// Outcome for a file.
+#[derive(Debug, Clone, Serialize)]
+pub struct Gained {
+    path: String,
+    /// Divergences, where there was a text to verify on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<Gain>,
+    /// The types that were chosen, where they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    types: Option<ChosenTypes>,
+    roles: BTreeMap<String, Role>,
+    left: Vec<LeftAlone>,
+    seconds: Times,
+}
+
+/// Matrices of one role, over all layers.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Role {
+    matrices: usize,
+    /// Number of matrices that are as the codec made them.
+    left: usize,
+    /// Number of matrices rounded with output gradients.
+    both_sides: usize,
+    /// The sums over matrices of the mean squares of the output's error on held-out tokens.
+    held_out_stock: f64,
+    held_out: f64,
+}
+
+/// A matrix that is as the codec made it.
+#[derive(Debug, Clone, Serialize)]
+struct LeftAlone {
+    tensor: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expert: Option<usize>,
+    reason: &'static str,
+}
+
+/// Seconds that the steps took.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Times {
+    /// The model over the text.
+    pub gathering: f64,
+    /// Probes of matrices and the choice of types, where types were chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub types: Option<f64>,
+    /// Time for choosing the method and factors of each matrix.
+    pub choosing: f64,
+    /// Rows.
+    pub rounding: f64,
+    /// The stock result, to compare with.
+    pub stock: f64,
+    /// Three models over the text to verify on.
+    pub verifying: f64,
+}
+
+/// `ffn_down` of `blk.3.ffn_down.weight`.
+fn role(tensor: &str) -> &str {
+    let name = tensor.strip_suffix(".weight").unwrap_or(tensor);
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+impl Gained {
+    /// Collects the outcomes of the matrices of a file and the comparison with the base.
+    pub fn new(
+        path: &Path,
+        outcomes: &[Outcome],
+        (verified, types): (Option<Gain>, Option<ChosenTypes>),
+        seconds: Times,
+    ) -> Gained {
+        let (mut roles, mut left) = (BTreeMap::<String, Role>::new(), Vec::new());
+        for outcome in outcomes {
+            let of_role = roles.entry(role(&outcome.tensor).to_owned()).or_default();
+            of_role.matrices += 1;
+            if let Some((stock, ours)) = outcome.held_out {
+                of_role.held_out_stock += stock;
+                of_role.held_out += ours;
+            }
+            of_role.both_sides += usize::from(outcome.kronecker.is_some());
+            if let Err(reason) = outcome.result {
+                of_role.left += 1;
+                left.push(LeftAlone {
+                    tensor: outcome.tensor.clone(),
+                    expert: outcome.is_expert.then_some(outcome.expert),
+                    reason: match reason {
+                        Unrounded::NotReached => "it received no tokens",
+                        Unrounded::NoBetter => "not better on held-out tokens",
+                    },
+                });
+            }
+        }
+        Gained { path: path.display().to_string(), verified, types, roles, left, seconds }
+    }
+
+    /// A table of roles, what was left alone, where time went, and the divergences.
+    pub fn text(&self) -> String {
+        let header = ["role", "matrices", "held-out error / default", "unchanged"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for (role, of) in &self.roles {
+            let share = of.held_out / of.held_out_stock.max(f64::MIN_POSITIVE);
+            rows.push(vec![
+                printable(role),
+                of.matrices.to_string(),
+                format!("{share:.3}"),
+                of.left.to_string(),
+            ]);
+        }
+        let mut text = format!("{}\n{}", self.path, table(&rows, &[1, 2, 3]));
+        let both_sides: usize = self.roles.values().map(|of| of.both_sides).sum();
+        if both_sides > 0 {
+            let all: usize = self.roles.values().map(|of| of.matrices).sum();
+            text += &format!("with output gradients: {both_sides} of {all} matrices\n");
+        }
+        for left in &self.left {
+            let expert = left.expert.map_or_else(String::new, |expert| format!(", expert {expert}"));
+            text += &format!("unchanged: {}{expert}: {}\n", printable(&left.tensor), left.reason);
+        }
+        let Times { gathering, types, choosing, rounding, stock, verifying } = self.seconds;
+        let time = |seconds: f64| human_duration(Duration::from_secs_f64(seconds));
+        let types = types.map_or_else(String::new, |types| format!("types {}, ", time(types)));
+        text += &format!(
+            "time: statistics {}, {types}Hessians {}, rounding {}, default file {}, comparison {}\n",
+            time(gathering),
+            time(choosing),
+            time(rounding),
+            time(stock),
+            time(verifying),
+        );
+        if let Some(gain) = &self.verified {
+            text += &format!("over {} chunks: {}\n", gain.windows, gain.line());
+        }
+        text
+    }
+}

@@ -1,0 +1,208 @@
+//! Second moments of the inputs of matrices, stored in the folder of `--statistics` or temporarily next to
+//! the output.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use eval::Model;
+use imatrix::Sums;
+use refine::moments::{Found, MomentsCache, Options, Plan, Summary, Texts, Watch, gather as gather_moments};
+
+use super::{failed, texts::WINDOW};
+use crate::{
+    conversion_run::rm,
+    error::Error,
+    events::Events,
+    progress_line::ProgressLine,
+    text::{human_bytes, printable},
+};
+
+/// Names of tensors in a warning.
+const NAMED: usize = 3;
+
+/// Collected statistics.
+pub struct Gathered {
+    pub moments: MomentsCache,
+    /// Their folder.
+    pub folder: Folder,
+    /// The importance matrix of the same text.
+    pub sums: Sums,
+    /// Names model, text and the way it was gathered.
+    pub fingerprint: String,
+}
+
+/// A folder of statistics.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    /// Its path.
+    pub path: PathBuf,
+    /// True if the folder is not needed after this run.
+    pub is_temporary: bool,
+}
+
+/// Who says how far it is.
+pub struct Progress<'a> {
+    what: &'static str,
+    line: Option<ProgressLine>,
+    events: &'a dyn Events,
+}
+
+impl<'a> Progress<'a> {
+    /// Progress over steps named `what`.
+    pub fn new(what: &'static str, events: &'a dyn Events) -> Progress<'a> {
+        Progress { what, line: None, events }
+    }
+}
+
+impl Watch for Progress<'_> {
+    // Everything is in the cache.
+    fn found(&mut self, _: Found) -> Result<(), refine::Error> {
+        Ok(())
+    }
+
+    fn progress(&mut self, done: usize, of: usize) -> bool {
+        let line = self.line.get_or_insert_with(|| ProgressLine::new(self.what, of));
+        line.update(self.events, done, String::new);
+        !self.events.cancel().load(Ordering::Relaxed)
+    }
+}
+
+/// Runs the model over windows, or takes what is in the folder.
+///
+/// # Errors
+/// Statistics of another model or text; too few tokens; inputs that are not finite; an interruption.
+pub fn gather(
+    model: &Model,
+    base: &Path,
+    texts: &Texts,
+    folder: Folder,
+    events: &dyn Events,
+) -> Result<Gathered, Error> {
+    let options = Options::default();
+    let plan = Plan::new(model, texts, &options).map_err(|error| failed(base, error))?;
+    let (memory, disk) = (human_bytes(plan.memory_bytes()), human_bytes(plan.file_bytes));
+    events.status(&format!(
+        "reading {} tokens: {memory} of memory, {disk} of statistics in {}",
+        texts.n_tokens(),
+        folder.path.display()
+    ));
+    let open = || MomentsCache::open(&folder.path, model, texts, &options, &plan);
+    let opened = match open() {
+        // Leftovers of another run in a temporary folder are useless.
+        Err(refine::Error::OtherMoments { .. } | refine::Error::BrokenMoments { .. })
+            if folder.is_temporary =>
+        {
+            let _ = fs::remove_dir_all(&folder.path);
+            open()
+        }
+        opened => opened,
+    };
+    let mut moments = opened.map_err(|error| {
+        let hint = matches!(error, refine::Error::OtherMoments { .. }).then_some(
+            "use a separate --statistics folder for each model and text; it is created if it does not exist",
+        );
+        failed(base, error).hint(hint)
+    })?;
+    let mut progress = Progress::new("steps", events);
+    let summary = gather_moments(model, texts, &options, &plan, Some(&mut moments), &mut progress);
+    let summary = summary.map_err(|error| folder.stopped(base, error))?;
+    warn(&summary, events);
+    let sums =
+        summary.importance.sums(WINDOW as u32).map_err(|error| failed(base, refine::Error::Eval(error)))?;
+    let fingerprint = format!("{} {}", moments.model(), texts.digests().join(" "));
+    Ok(Gathered { moments, folder, sums, fingerprint })
+}
+
+/// Says which inputs are not what they should be.
+fn warn(summary: &Summary, events: &dyn Events) {
+    let names =
+        |of: &[(String, eval::Part)]| of.first().map_or(String::new(), |(tensor, _)| printable(tensor));
+    let listed = |all: Vec<String>| {
+        let more = all.len().saturating_sub(NAMED);
+        let named = all.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+        if more > 0 { format!("{named} and {more} more") } else { named }
+    };
+    for (inputs, problem) in [
+        (summary.unreached.iter().map(|of| names(of)).collect(), "no token reached an expert of"),
+        (summary.too_wide.iter().map(|of| names(of)).collect(), "too wide to collect statistics in memory:"),
+        (summary.dead.iter().map(|(of, _)| names(of)).collect(), "some input columns are always zero for"),
+        (
+            summary.few.iter().map(|(of, _)| names(of)).collect::<Vec<_>>(),
+            "fewer than 4 tokens per input column for",
+        ),
+    ] {
+        if !inputs.is_empty() {
+            events.warning(&format!("{problem} {}", listed(inputs)));
+        }
+    }
+}
+
+/// Temporary path of statistics next to `out`.
+fn moments_path(out: &Path) -> PathBuf {
+    hidden_path(out, "moments")
+}
+
+/// Temporary path of the converted checkpoint next to `out`.
+pub fn base_path_of(out: &Path) -> PathBuf {
+    hidden_path(out, "base")
+}
+
+/// Leftovers of a calibration next to `out`, its first output.
+pub fn leftovers(out: &Path) -> impl Iterator<Item = PathBuf> {
+    [moments_path(out), base_path_of(out)].into_iter().filter(|path| path.exists())
+}
+
+fn hidden_path(out: &Path, what: &str) -> PathBuf {
+    let name = out.file_name().unwrap_or_default().to_string_lossy();
+    out.with_file_name(format!(".{name}.{what}"))
+}
+
+impl Folder {
+    /// The folder of a call whose first output is `out`.
+    pub fn of(kept: Option<&Path>, out: &Path) -> Folder {
+        let path = kept.map_or_else(|| moments_path(out), Path::to_owned);
+        Folder { path, is_temporary: kept.is_none() }
+    }
+
+    /// Error of a run over the texts. Errors that would occur again leave no files.
+    pub(super) fn stopped(&self, base: &Path, error: refine::Error) -> Error {
+        match error {
+            refine::Error::Interrupted => Error::interrupted(),
+            error @ (refine::Error::Io { .. } | refine::Error::Gguf(_)) => failed(base, error),
+            error => {
+                self.done();
+                failed(base, error)
+            }
+        }
+    }
+
+    /// Hint about collected statistics, if there are any.
+    pub fn resume_hint(&self) -> Option<String> {
+        let path = self.path.display();
+        let removes =
+            if self.is_temporary { format!("; `{}` removes it", rm(&[&self.path])) } else { String::new() };
+        self.path.is_dir().then(|| {
+            format!("the statistics so far are in {path}; run the command again to continue{removes}")
+        })
+    }
+
+    /// Removes the folder if it is temporary. Mapped files remain on Windows.
+    pub fn done(&self) {
+        if self.is_temporary {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+
+    /// Removes what [`Folder::done`] could not, once nothing of it is mapped, and says what stays.
+    pub fn remove(&self, events: &dyn Events) {
+        if self.is_temporary
+            && let Err(error) = fs::remove_dir_all(&self.path)
+            && self.path.exists()
+        {
+            events.warning(&format!("{}: cannot remove temporary files: {error}", self.path.display()));
+        }
+    }
+}

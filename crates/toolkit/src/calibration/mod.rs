@@ -1,0 +1,390 @@
+//! `--calibrate`: second moments of a text, rounding with feedback by them, and what it gained.
+
+mod gained;
+mod gathered;
+mod outputs;
+mod probed;
+mod texts;
+mod types;
+mod verify;
+
+use std::{
+    collections::BTreeMap,
+    error::Error as StdError,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use convert::{
+    EncodedRows, KeyOverride, RowEncoder,
+    imatrix::Imatrix,
+    recipes::{CALIBRATION_METHODS, Recipe},
+};
+use eval::{Activations, Model, Options, chunks::Chunk};
+use quant::Level;
+use refine::{Refiner, Steps, StockRows, moments::Texts};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tensor::DType;
+
+use self::{
+    gathered::Gathered,
+    texts::windows,
+    types::{Bench, Choice, ChosenTypes},
+};
+use crate::{
+    conversion_run::failure,
+    error::Error,
+    eval_model::at,
+    events::Events,
+    input_kind::{self, Wanted},
+    settings::Settings,
+    threads::useful_threads,
+    unexecuted,
+};
+
+pub use self::{
+    gained::Gained,
+    gathered::{Folder, base_path_of, leftovers},
+    types::BudgetOptions,
+};
+
+/// The version of what decides about blocks. Another one makes others of the same text.
+const METHOD: &str = CALIBRATION_METHODS[0];
+/// The same with gradients, by both sides.
+const BOTH_SIDES: &str = CALIBRATION_METHODS[1];
+/// Digits that tell one calibration from another in a file.
+const DIGITS: usize = 7;
+
+/// Options of a calibration.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CalibrationOptions {
+    /// Texts, or chats in files that end in `.jsonl`. None: no calibration.
+    pub calibrate: Vec<PathBuf>,
+    /// Tokens to use of all texts together.
+    pub calibration_tokens: u32,
+    /// Folder in which the collected statistics are kept and reused.
+    pub statistics: Option<PathBuf>,
+    /// The last step of the rounding.
+    #[serde(skip)]
+    pub rounding: Steps,
+    /// Text to measure the output on. Default: the rest of the calibration texts.
+    pub eval_text: Option<PathBuf>,
+    /// Use statistics of output gradients too (YAQA).
+    pub both_sides: bool,
+    /// Do not measure the output against the base.
+    pub no_verify: bool,
+}
+
+impl Default for CalibrationOptions {
+    fn default() -> CalibrationOptions {
+        CalibrationOptions {
+            calibrate: Vec::new(),
+            calibration_tokens: 16_384,
+            statistics: None,
+            rounding: Steps::default(),
+            eval_text: None,
+            both_sides: false,
+            no_verify: false,
+        }
+    }
+}
+
+impl CalibrationOptions {
+    /// True if a text is given.
+    pub fn is_wanted(&self) -> bool {
+        !self.calibrate.is_empty()
+    }
+
+    /// Files that are read.
+    pub fn files(&self) -> Vec<&Path> {
+        self.calibrate.iter().chain(&self.eval_text).map(PathBuf::as_path).collect()
+    }
+}
+
+/// Statistics of a base over texts: they decide about blocks and are reported later.
+pub struct Calibration {
+    args: CalibrationOptions,
+    base: PathBuf,
+    encoder: Rounder,
+    imatrix: Imatrix,
+    name: String,
+    /// Chunks for the comparison with the base.
+    verify: Vec<Chunk>,
+    /// Texts that were read.
+    texts: Texts,
+    folder: Folder,
+    /// Names model and texts.
+    gathered: String,
+    /// The types that were chosen, where they were, and how long that took.
+    chosen: Option<(ChosenTypes, Duration)>,
+    level: Level,
+    gathering: Duration,
+    n_threads: usize,
+}
+
+impl std::fmt::Debug for Calibration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calibration")
+            .field("args", &self.args)
+            .field("base", &self.base)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Calibration {
+    /// Reads the texts, runs the model at `base` over them, and keeps what went into its matrices in `folder`.
+    ///
+    /// # Errors
+    /// Texts that are too short or cannot be read, a model that cannot be run, a cache of another model or text.
+    pub fn gather(
+        args: &CalibrationOptions,
+        base: &Path,
+        folder: Folder,
+        threads: Option<NonZeroUsize>,
+        level: Level,
+        events: &dyn Events,
+    ) -> Result<Calibration, Error> {
+        let began = Instant::now();
+        let n_threads = useful_threads(threads);
+        let model = open(base, n_threads)?;
+        warn_of_base(&model, base, events);
+        if let Some(line) = unexecuted::line(&model) {
+            events.note(&format!("{line}; they keep the types of the file type"));
+        }
+        let mut windows = windows(&model, &args.calibrate, args.calibration_tokens as usize, events)?;
+        let n_tokens = windows.calibration.n_tokens();
+        if n_tokens < args.calibration_tokens as usize {
+            let wanted = args.calibration_tokens;
+            events.warning(&format!(
+                "the texts are too short: expected {wanted} tokens in whole chunks, found {n_tokens}"
+            ));
+        }
+        if let Some(text) = &args.eval_text {
+            windows.rest = texts::chunks_of(&model, text, events)?;
+        }
+        windows.rest.truncate(texts::VERIFY_WINDOWS);
+        if windows.rest.is_empty() && !args.no_verify {
+            events.note("no text is left to measure the result on; pass one with --eval-text");
+        }
+        let Gathered { moments, folder, mut sums, fingerprint } =
+            gathered::gather(&model, base, &windows.calibration, folder, events)?;
+        sums.datasets.extend(args.calibrate.iter().map(|text| text.display().to_string()));
+        let file = gguf::Model::open(base).map_err(|error| at(base, eval::Error::Gguf(error)))?;
+        let mut refiner =
+            Refiner::new(file, moments, args.rounding.candidates(level), n_threads).map_err(Error::new)?;
+        let mut method = METHOD;
+        if args.both_sides
+            && let Some(gradients) = outputs::gather(&model, base, &windows.calibration, &folder, events)?
+        {
+            (refiner, method) = (refiner.with_outputs(gradients), BOTH_SIDES);
+        }
+        let steps = args.rounding.name();
+        let decides = Sha256::digest(format!("{method}, {steps}\n{fingerprint}\n"));
+        Ok(Calibration {
+            args: args.clone(),
+            base: base.to_owned(),
+            encoder: Rounder {
+                refiner,
+                fingerprint: u64::from_le_bytes(std::array::from_fn(|i| decides[i])),
+            },
+            name: format!("{method}-{}", &refine::hex(&decides)[..DIGITS]),
+            imatrix: Imatrix::from_sums(sums),
+            verify: windows.rest,
+            texts: windows.calibration,
+            folder,
+            gathered: fingerprint,
+            chosen: None,
+            level,
+            gathering: began.elapsed(),
+            n_threads,
+        })
+    }
+
+    /// The importance matrix of the same text.
+    pub fn imatrix(&self) -> &Imatrix {
+        &self.imatrix
+    }
+
+    /// Who makes better blocks.
+    pub fn encoder(&self) -> &dyn RowEncoder {
+        &self.encoder
+    }
+
+    /// The key that records the calibration: version of the method, and digits of the checksum over everything that decides the blocks.
+    ///
+    /// # Errors
+    /// None are known.
+    pub fn key(&self) -> Result<KeyOverride, Error> {
+        calibration_key(&self.name)
+    }
+
+    /// Value that identifies the calibration in a call.
+    pub fn fingerprint(&self) -> String {
+        format!("{:016x}", self.encoder.fingerprint)
+    }
+
+    /// Says what became of the matrices of a file of these types, and runs the result at `path` and the stock result at `stock`
+    /// against the base, where there is a text for it.
+    ///
+    /// # Errors
+    /// A file that cannot be run; an interruption.
+    pub fn gained(
+        &self,
+        path: &Path,
+        stock: Option<&Path>,
+        stocking: Duration,
+        types: &BTreeMap<&str, DType>,
+        events: &dyn Events,
+    ) -> Result<Gained, Error> {
+        let began = Instant::now();
+        let gain = match stock {
+            None => None,
+            Some(stock) => {
+                self.encoder.refiner.release();
+                let base = open(&self.base, self.n_threads)?;
+                let others = [open(stock, self.n_threads)?, open(path, self.n_threads)?];
+                Some(verify::compare(&base, &self.base, &others, &self.verify, events)?)
+            }
+        };
+        let spent = self.encoder.refiner.spent();
+        let seconds = |time: Duration| time.as_secs_f64();
+        let times = gained::Times {
+            gathering: seconds(self.gathering),
+            types: self.chosen.as_ref().map(|(_, time)| seconds(*time)),
+            choosing: seconds(spent.choosing),
+            rounding: seconds(spent.rounding) / self.n_threads as f64,
+            stock: seconds(stocking),
+            verifying: seconds(began.elapsed()),
+        };
+        let mut outcomes = self.encoder.refiner.outcomes();
+        outcomes.retain(|outcome| types.get(outcome.tensor.as_str()) == Some(&outcome.dtype));
+        Ok(Gained::new(path, &outcomes, (gain, self.chosen.as_ref().map(|(types, _)| types.clone())), times))
+    }
+
+    /// Chooses a type for each matrix that the recipe would quantize; none if the choice is implied and no
+    /// better.
+    ///
+    /// # Errors
+    /// As [`BudgetOptions::choose`].
+    pub fn choose_types(
+        &self,
+        budget: &BudgetOptions,
+        recipe: &'static Recipe,
+        settings: &Settings,
+        events: &dyn Events,
+    ) -> Result<Option<Choice>, Error> {
+        let model = open(&self.base, self.n_threads)?;
+        let bench = Bench {
+            base: &self.base,
+            model: &model,
+            refiner: &self.encoder.refiner,
+            imatrix: &self.imatrix,
+            windows: self.texts.chunks(),
+            level: self.level,
+            kept: (&self.folder.path, &self.gathered),
+        };
+        budget.choose(recipe, settings, &bench, events)
+    }
+
+    /// Notes which types were chosen, and how long that took.
+    pub fn chose(&mut self, chosen: ChosenTypes, took: Duration) {
+        self.chosen = Some((chosen, took));
+    }
+
+    /// Fails where a file is larger than what types were chosen for.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_size(&self, path: &Path, n_bytes: u64) -> Result<(), Error> {
+        match &self.chosen {
+            Some((chosen, _)) if n_bytes > chosen.budget => {
+                let message =
+                    format!("the file has {n_bytes} bytes, more than the target size of {}", chosen.budget);
+                Err(Error::at(path, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes temporary files next to the output.
+    pub fn done(&self) {
+        self.folder.done();
+    }
+
+    /// True if the result is compared with the base.
+    pub fn verifies(&self) -> bool {
+        !self.args.no_verify && !self.verify.is_empty()
+    }
+}
+
+/// The key that records a calibration.
+fn calibration_key(name: &str) -> Result<KeyOverride, Error> {
+    KeyOverride::parse(&format!("gguf_tools.calibration=str:{name}")).map_err(Error::new)
+}
+
+/// A placeholder with the length of every recorded value, for plans that are made before the statistics exist.
+fn unnamed() -> String {
+    format!("{METHOD}-{}", "0".repeat(DIGITS))
+}
+
+/// The failure of statistics of the model at `path`.
+fn failed(path: &Path, error: refine::Error) -> Error {
+    match error {
+        refine::Error::Eval(error) => at(path, error),
+        // Statistics that cannot be written.
+        refine::Error::Gguf(error) => failure(path, convert::Error::Gguf(error)),
+        // These errors name their file.
+        refine::Error::OtherMoments { .. }
+        | refine::Error::BrokenMoments { .. }
+        | refine::Error::Io { .. } => Error::new(error),
+        error => Error::at(path, error),
+    }
+}
+
+/// Opens a model to run it.
+fn open(path: &Path, n_threads: usize) -> Result<Model, Error> {
+    let options = Options { threads: Some(n_threads), activations: Activations::F32 };
+    Model::open(path, &options).map_err(|error| input_kind::explained(path, Wanted::Gguf, at(path, error)))
+}
+
+/// Says where the base has lost something already.
+fn warn_of_base(model: &Model, path: &Path, events: &dyn Events) {
+    let n_quantized = model.file().tensors().filter(|(_, tensor)| tensor.dtype.is_quantized()).count();
+    if n_quantized > 0 {
+        events.warning(&format!(
+            "{}: {n_quantized} tensors are already quantized; the KL divergence is measured from this file, \
+                not from the original model",
+            path.display()
+        ));
+    }
+}
+
+/// Rounds rows for a conversion.
+#[derive(Debug)]
+struct Rounder {
+    refiner: Refiner,
+    fingerprint: u64,
+}
+
+impl RowEncoder for Rounder {
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    fn applies_to(&self, tensor: &str, dtype: DType) -> bool {
+        self.refiner.applies_to(tensor, dtype)
+    }
+
+    fn encode(
+        &self,
+        rows: &EncodedRows<'_>,
+        blocks: &mut [u8],
+    ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let EncodedRows { tensor, dtype, values, weights, level, .. } = *rows;
+        let rows = StockRows { tensor, dtype, rows: rows.rows.clone(), values, weights, level };
+        Ok(self.refiner.refine(&rows, blocks)?)
+    }
+}

@@ -1,0 +1,72 @@
+//! Gradients of the outputs of matrices, in addition to statistics of their inputs.
+
+use std::path::Path;
+
+use eval::Model;
+use refine::moments::{MomentsCache, Options, Plan, Texts, gather_outputs};
+
+use super::{
+    failed,
+    gathered::{Folder, Progress},
+};
+use crate::{error::Error, events::Events, text::human_bytes};
+
+/// The folder in that of the other statistics.
+const FOLDER: &str = "outputs";
+
+/// Runs the model and its backward pass over chunks, or reads the result from the folder. None if the model
+/// has no backward pass, which is reported.
+///
+/// # Errors
+/// As [`super::gathered::gather`].
+pub fn gather(
+    model: &Model,
+    base: &Path,
+    texts: &Texts,
+    folder: &Folder,
+    events: &dyn Events,
+) -> Result<Option<MomentsCache>, Error> {
+    let options = Options::default();
+    let of_base = |error| failed(base, error);
+    let inputs = Plan::new(model, texts, &options).map_err(of_base)?;
+    let plan = match inputs.plan_outputs(model, &options) {
+        // Nor is there one in what predicts no next token.
+        Err(refine::Error::Eval(
+            error @ (eval::Error::NoBackwardPass { .. }
+            | eval::Error::NoNextToken { .. }
+            | eval::Error::NoLogits { .. }),
+        )) => {
+            events.warning(&format!("using independent rounding: {error}"));
+            return Ok(None);
+        }
+        plan => plan.map_err(of_base)?,
+    };
+    events.status(&format!(
+        "gradients over {} tokens: {} of memory{}, {} of statistics",
+        texts.n_tokens(),
+        human_bytes(plan.memory_bytes()),
+        if plan.is_spilled {
+            format!(" and {} of disk space", human_bytes(plan.state_bytes))
+        } else {
+            String::new()
+        },
+        human_bytes(plan.file_bytes),
+    ));
+    let path = folder.path.join(FOLDER);
+    let open = || MomentsCache::open(&path, model, texts, &options, &plan);
+    let opened = match open() {
+        // Leftovers of another run in a temporary folder are useless.
+        Err(refine::Error::OtherMoments { .. } | refine::Error::BrokenMoments { .. })
+            if folder.is_temporary =>
+        {
+            let _ = std::fs::remove_dir_all(&path);
+            open()
+        }
+        opened => opened,
+    };
+    let mut moments = opened.map_err(of_base)?;
+    let mut progress = Progress::new("steps of the backward pass", events);
+    let gathered = gather_outputs(model, texts, &options, &plan, Some(&mut moments), &mut progress);
+    gathered.map_err(|error| folder.stopped(base, error))?;
+    Ok(Some(moments))
+}

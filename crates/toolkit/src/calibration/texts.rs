@@ -1,0 +1,105 @@
+//! Texts cut into what is read to calibrate and what is left to verify.
+
+use std::path::Path;
+
+use eval::{
+    Model,
+    chunks::{Chunk, Settings},
+};
+use refine::moments::Texts;
+
+use super::failed;
+use crate::{chats, error::Error, eval_model::at, events::Events, text_file};
+
+/// Tokens of a window.
+pub const WINDOW: usize = 512;
+/// Windows that verification reads at most.
+pub const VERIFY_WINDOWS: usize = 10;
+/// Fewer windows than this tell nothing: one of them is held out.
+const LEAST_WINDOWS: usize = 4;
+
+/// Chunks of the texts.
+#[derive(Debug)]
+pub struct Windows {
+    /// To calibrate: of all texts in turn.
+    pub calibration: Texts,
+    /// Chunks of the rest of the texts.
+    pub rest: Vec<Chunk>,
+}
+
+/// Cuts texts into windows. Each gives as many as the others as long as it has any, so that a long text does not drown a short
+/// one.
+///
+/// # Errors
+/// A text that cannot be read or has less than two windows; texts that are too short together.
+pub fn windows(
+    model: &Model,
+    texts: &[impl AsRef<Path>],
+    n_tokens: usize,
+    events: &dyn Events,
+) -> Result<Windows, Error> {
+    let mut of_texts = Vec::with_capacity(texts.len());
+    for text in texts {
+        of_texts.push(windows_of(model, text.as_ref(), events)?.into_iter());
+    }
+    let (mut taken, mut n_taken) = (Vec::new(), 0);
+    while n_taken < n_tokens {
+        let before = taken.len();
+        for window in of_texts.iter_mut().filter_map(Iterator::next) {
+            if n_taken < n_tokens {
+                n_taken += window.len();
+                taken.push(window);
+            }
+        }
+        if taken.len() == before {
+            break;
+        }
+    }
+    if n_taken < LEAST_WINDOWS * WINDOW {
+        let needed = LEAST_WINDOWS * WINDOW;
+        let message = format!(
+            "the texts are too short: expected at least {needed} tokens in whole chunks, found {n_taken}"
+        );
+        return Err(Error::new(message)
+            .hint(["use about 16,000 tokens of text similar to what the model will process"]));
+    }
+    let rest = of_texts.into_iter().flatten().filter_map(chunk).collect();
+    Ok(Windows { calibration: Texts::from_chunks(taken), rest })
+}
+
+/// All windows of a text to verify on.
+///
+/// # Errors
+/// It cannot be read, or has less than two of them.
+pub fn chunks_of(model: &Model, text: &Path, events: &dyn Events) -> Result<Vec<Chunk>, Error> {
+    Ok(windows_of(model, text, events)?.into_iter().filter_map(chunk).collect())
+}
+
+/// Windows of a text, or of chats, a file that ends in `.jsonl`.
+fn windows_of(model: &Model, text: &Path, events: &dyn Events) -> Result<Vec<Vec<u32>>, Error> {
+    let bytes = match chats::is_file_of_chats(text) {
+        true => text_file::bytes(text)?,
+        false => text_file::of_model(text, events)?,
+    };
+    let made = match chats::is_file_of_chats(text) {
+        true => {
+            let chats = chats::rendered(model, &bytes);
+            let chats = chats.map_err(|problem| Error::new(format!("{}: {problem}", text.display())))?;
+            Texts::from_transcripts(model, &chats, WINDOW)
+        }
+        false => Texts::from_text(model, &bytes, &Settings { context: WINDOW, n_chunks: None, stride: None }),
+    };
+    let made = made.map_err(|error| match error {
+        refine::Error::Eval(error) => at(text, error),
+        error => failed(text, error),
+    })?;
+    made.warnings().iter().for_each(|warning| events.warning(&format!("{}: {warning}", text.display())));
+    Ok(made.chunks().to_vec())
+}
+
+/// A window whose second half is predicted; none of one that is not full.
+fn chunk(tokens: Vec<u32>) -> Option<Chunk> {
+    let counted = WINDOW / 2..WINDOW - 1;
+    let targets = tokens.get(counted.start + 1..=counted.end)?.to_vec();
+    (tokens.len() == WINDOW).then_some(Chunk { tokens, counted, targets })
+}

@@ -1,0 +1,526 @@
+//! Choice of types for a budget: the cost of each matrix at one type is measured, its cost at other types
+//! predicted, and bytes are spent where they help most.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use convert::{
+    Conversion, Importance, Input, OutputRequest, PlannedFile, Request,
+    imatrix::Imatrix,
+    recipes::{Reason, Recipe, TensorFacts, layer_of},
+};
+use eval::Model;
+use imatrix::{Entry, Sums};
+use quant::Level;
+use refine::{
+    Prober, Refiner, Replacement,
+    budget::{Chosen, Item, Offer, choose, predicted},
+    probe,
+};
+use serde::{Deserialize, Serialize};
+use tensor::DType;
+
+use super::{calibration_key, failed, probed::Probed, texts::WINDOW, unnamed};
+use crate::{
+    error::Error, events::Events, progress_line::ProgressLine, settings::Settings, text::human_bytes,
+};
+
+/// The version of what decides about what probes find.
+const PROBES: &str = "probes3";
+
+/// Bits a weight that the type of a probe has about.
+const PROBED_BITS: f64 = 4.5;
+
+/// Tokens that probes read, about, and of one window at most: the measure is the same for all matrices, so that few positions tell
+/// them apart.
+const PROBE_TOKENS: usize = WINDOW / 2;
+const PROBE_WINDOW: usize = WINDOW / 4;
+
+/// Matrices with the same input whose products meet in one product. Their losses weigh about the same, so
+/// they are probed together and each counts for half.
+const TOGETHER: &[(&str, &str)] =
+    &[("attn_q.", "attn_k."), ("ffn_gate.", "ffn_up."), ("ffn_gate_exps.", "ffn_up_exps.")];
+
+/// Share of the codecs' divergence that remains after rounding by moments, roughly (`docs/notes/quality.md`).
+const REFINED: f64 = 0.6;
+
+/// Default types to choose from: those with fast kernels in every runtime.
+const USUAL: &[DType] =
+    &[DType::Q2_K, DType::Q3_K, DType::IQ4_XS, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::Q8_0];
+/// The same for rows that are no multiple of 256.
+const USUAL_NARROW: &[DType] =
+    &[DType::Q4_0, DType::IQ4_NL, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0];
+
+/// Limits of a file's size, for which types are chosen.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetOptions {
+    /// Keep the types that the file type sets.
+    pub keep_types: bool,
+    /// Limit in bytes.
+    pub target_size: Option<u64>,
+    /// Limit in bits per weight.
+    pub target_bpw: Option<f64>,
+    /// Limit: the size of a file of this type.
+    pub no_larger_than_type: Option<String>,
+    /// Types to choose from. Empty: those with fast kernels in all runtimes.
+    #[serde(with = "crate::recipe_file::dtypes")]
+    pub allow_types: Vec<DType>,
+    /// True if the budget is implied rather than requested, so that types may be kept instead.
+    #[serde(skip)]
+    pub is_default: bool,
+}
+
+/// Chosen types and their expected divergence.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChosenTypes {
+    /// Bytes that the file may have.
+    pub budget: u64,
+    /// Bytes that it has.
+    pub bytes: u64,
+    /// The divergence that is predicted of these types, matrices rounded by moments, in nats.
+    pub predicted: f64,
+    /// The same of the types of the recipe.
+    pub predicted_of_recipe: f64,
+    /// For each tensor its type and what it costs.
+    pub tensors: BTreeMap<String, (&'static str, f64)>,
+}
+
+impl ChosenTypes {
+    fn report(&self, recipe: &str, events: &dyn Events) {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        self.tensors.values().for_each(|(dtype, _)| *counts.entry(dtype).or_default() += 1);
+        let counts: Vec<String> = counts.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
+        events.status(&format!(
+            "chose {} for {} of {}: predicted KL divergence {:.5} (with the types of {recipe}: {:.5})",
+            counts.join(", "),
+            human_bytes(self.bytes),
+            human_bytes(self.budget),
+            self.predicted,
+            self.predicted_of_recipe,
+        ));
+    }
+}
+
+/// Type of each tensor, and facts about the choice.
+pub type Choice = (BTreeMap<String, DType>, ChosenTypes);
+
+/// Inputs of the choice.
+pub struct Bench<'a> {
+    pub base: &'a Path,
+    pub model: &'a Model,
+    pub refiner: &'a Refiner,
+    pub imatrix: &'a Imatrix,
+    pub windows: &'a [Vec<u32>],
+    pub level: Level,
+    /// Folder of probes, and the name of model and text.
+    pub kept: (&'a Path, &'a str),
+}
+
+/// A matrix whose type is chosen.
+struct Candidate<'a> {
+    facts: TensorFacts<'a>,
+    /// Its type in the recipe.
+    recipe_type: DType,
+    dtypes: Vec<DType>,
+}
+
+impl Candidate<'_> {
+    /// Leaves the types that can be made with the importance weights that there are, or that of the recipe alone.
+    fn keep_made(&mut self, imatrix: &Imatrix) {
+        let has_weights = imatrix.entries.contains_key(self.facts.name);
+        let needs_weights = |dtype: &DType| quant::codec(*dtype).is_some_and(|codec| codec.needs_weights);
+        self.dtypes.retain(|dtype| has_weights || !needs_weights(dtype));
+        if self.dtypes.is_empty() {
+            self.dtypes.push(self.recipe_type);
+        }
+    }
+}
+
+/// Alternatives for each matrix.
+struct Choices<'a> {
+    /// As the recipe has it.
+    file: PlannedFile,
+    tensors: Vec<TensorFacts<'a>>,
+    candidates: Vec<Candidate<'a>>,
+    /// Bytes of all but the matrices to choose for, which stay as they are in the recipe.
+    fixed: u64,
+    /// Bytes that the file may have.
+    budget: u64,
+}
+
+impl Choices<'_> {
+    /// Fails where the smallest types are too large.
+    fn check(&self) -> Result<(), Error> {
+        let smallest = |candidate: &Candidate<'_>| {
+            candidate.dtypes.iter().map(|dtype| padded(&candidate.facts, *dtype)).min()
+        };
+        let least = self.fixed + self.candidates.iter().filter_map(smallest).sum::<u64>();
+        if least <= self.budget {
+            return Ok(());
+        }
+        let (budget, human) = (self.budget, human_bytes(least));
+        let message = format!(
+            "target size of {budget} bytes is too small: the smallest file with the allowed types is {least} bytes ({human})"
+        );
+        Err(Error::new(message).hint(["raise the target size, or allow smaller types with --allow-types"]))
+    }
+}
+
+/// Bytes of a tensor in a file, with what lies between it and the next.
+fn padded(facts: &TensorFacts<'_>, dtype: DType) -> u64 {
+    let n_bytes = facts.shape.n_bytes(dtype).unwrap_or(u64::MAX / 2);
+    n_bytes.next_multiple_of(gguf::DEFAULT_ALIGNMENT.into())
+}
+
+/// An importance matrix that knows every matrix, as large in the header as the one that `texts` are going to make.
+fn pending_imatrix(tensors: &[TensorFacts<'_>], texts: &[PathBuf]) -> Imatrix {
+    let mut sums = Sums::new(WINDOW as u32);
+    sums.n_chunks = 1;
+    sums.datasets.extend(texts.iter().map(|text| text.display().to_string()));
+    let matrices = tensors.iter().filter(|facts| facts.shape.n_dims() > 1);
+    let entry = |facts: &TensorFacts<'_>| {
+        let n_weights = facts.shape.n_elems() / facts.shape.dim(1).max(1);
+        (facts.name.to_owned(), Entry { sums: vec![1.0; n_weights as usize], counts: vec![1] })
+    };
+    sums.entries = matrices.map(entry).collect();
+    Imatrix::from_sums(sums)
+}
+
+impl BudgetOptions {
+    /// True if types are chosen.
+    pub fn is_wanted(&self) -> bool {
+        self.target_size.is_some() || self.target_bpw.is_some() || self.no_larger_than_type.is_some()
+    }
+
+    /// Budget of a call: the requested one, the size of its only type, or none if types are kept. An
+    /// unreachable budget is an error before anything is read.
+    ///
+    /// # Errors
+    /// A budget that is too small, or one for several files.
+    pub fn settle<I: Input>(
+        &self,
+        input: (&I, &Path),
+        recipes: &[&'static Recipe],
+        settings: &Settings,
+        texts: &[PathBuf],
+        events: &dyn Events,
+    ) -> Result<BudgetOptions, Error> {
+        if self.keep_types || self.is_wanted() {
+            return self.check(input, recipes, settings, texts).map(|()| self.clone());
+        }
+        let kept = BudgetOptions { keep_types: true, ..self.clone() };
+        // With nothing to choose, no note is printed.
+        if settings.has_fixed_types() || recipes.iter().all(|recipe| !recipe.default.is_quantized()) {
+            return Ok(kept);
+        }
+        let [recipe] = recipes else {
+            events.note("types are not optimized: this needs a single file type");
+            return Ok(kept);
+        };
+        let named = Some(recipe.name.to_owned());
+        let budget = BudgetOptions { no_larger_than_type: named, is_default: true, ..self.clone() };
+        budget.check(input, recipes, settings, texts).map(|()| budget).or_else(|failure| {
+            events.note(&format!("types are not optimized: {}", failure));
+            Ok(kept)
+        })
+    }
+
+    /// Chooses a type for each matrix that `recipe` would quantize and reports the choice; none if it is
+    /// implied and no better.
+    ///
+    /// # Errors
+    /// A budget that is too small, a model that cannot be run, an interruption.
+    pub fn choose(
+        &self,
+        recipe: &'static Recipe,
+        settings: &Settings,
+        bench: &Bench<'_>,
+        events: &dyn Events,
+    ) -> Result<Option<Choice>, Error> {
+        if let (true, Err(error)) = (self.is_default, bench.model.need_next_token()) {
+            events.note(&format!("types are not optimized: {error}"));
+            return Ok(None);
+        }
+        let conversion = Conversion::open_gguf(bench.base).map_err(|error| Error::at(bench.base, error))?;
+        let request = settings.request();
+        let choices = self.choices((conversion.input(), bench.base), recipe, &request)?;
+        choices.check()?;
+        let Choices { file, tensors, mut candidates, mut fixed, budget } = choices;
+        // Nothing can be measured of a matrix that is not executed.
+        candidates.retain(|candidate| {
+            let is_executed = bench.model.is_executed(candidate.facts.name);
+            fixed += if is_executed { 0 } else { padded(&candidate.facts, candidate.recipe_type) };
+            is_executed
+        });
+        candidates.iter_mut().for_each(|candidate| candidate.keep_made(bench.imatrix));
+        let (items, predicted_of_recipe) = measure(&candidates, bench, events)?;
+        let chosen = choose(&items, budget.saturating_sub(fixed)).map_err(Error::new)?;
+        let (dtypes, report) =
+            report((&file, &tensors), (&items, &chosen), predicted_of_recipe, (budget, fixed));
+        if self.is_default && report.predicted >= report.predicted_of_recipe {
+            events.note("types are not optimized: no better ones are predicted");
+            return Ok(None);
+        }
+        report.report(file.recipe.name, events);
+        Ok(Some((dtypes, report)))
+    }
+
+    /// Fails where no types make a file that is small enough: as [`BudgetOptions::choose`] would, by a plan with an importance matrix
+    /// that takes as much room in the file as the one of `texts`.
+    ///
+    /// # Errors
+    /// A budget that is too small, or one for several files.
+    fn check<I: Input>(
+        &self,
+        (input, path): (&I, &Path),
+        recipes: &[&'static Recipe],
+        settings: &Settings,
+        texts: &[PathBuf],
+    ) -> Result<(), Error> {
+        if !self.is_wanted() {
+            return Ok(());
+        }
+        let [recipe] = recipes else {
+            return Err(Error::usage("types can be optimized only for a single file type"));
+        };
+        let pending = pending_imatrix(&input.tensors(recipe), texts);
+        let mut request = settings.request();
+        request.keys.push(calibration_key(&unnamed())?);
+        request.importance.get_or_insert(Importance { imatrix: &pending, path: None });
+        self.choices((input, path), recipe, &request)?.check()
+    }
+
+    /// Alternatives for each matrix.
+    fn choices<'a, I: Input>(
+        &self,
+        (input, path): (&'a I, &Path),
+        recipe: &'static Recipe,
+        request: &Request<'_>,
+    ) -> Result<Choices<'a>, Error> {
+        let plan_by = |recipe, request: &Request<'_>| {
+            let output = OutputRequest::by_rules(recipe);
+            let mut files = input.plan(&output, request).map_err(|error| Error::at(path, error))?;
+            match files.len() {
+                1 => Ok(files.swap_remove(0)),
+                _ => Err(Error::usage("types can be optimized only for a file without shards")),
+            }
+        };
+        let file = plan_by(recipe, request)?;
+        let tensors = input.tensors(recipe);
+        let candidates = self.candidates(&file, &tensors);
+        let of_recipe: u64 =
+            candidates.iter().map(|candidate| padded(&candidate.facts, candidate.recipe_type)).sum();
+        let fixed = file.plan.file_len() - of_recipe;
+        let budget = match (self.target_size, self.target_bpw, &self.no_larger_than_type) {
+            (Some(size), ..) => size,
+            (_, Some(bits), _) => {
+                // Bits of a weight count data alone.
+                let data =
+                    |of: fn(&gguf::PlannedTensor) -> u64| file.plan.tensors().iter().map(of).sum::<u64>();
+                let header = file.plan.file_len() - data(|tensor| tensor.n_bytes);
+                (bits * data(|tensor| tensor.shape.n_elems()) as f64 / 8.0) as u64 + header
+            }
+            (.., Some(name)) => {
+                // The promise is about tensor data; the header has a separate key.
+                let other = Recipe::from_name(name).map_err(Error::usage)?;
+                plan_by(other, request)?.plan.file_len()
+            }
+            _ => file.plan.file_len(),
+        };
+        Ok(Choices { file, tensors, candidates, fixed, budget })
+    }
+
+    /// Matrices that the recipe quantizes and that have no requested type.
+    fn candidates<'a>(&self, file: &PlannedFile, tensors: &[TensorFacts<'a>]) -> Vec<Candidate<'a>> {
+        let mut candidates = Vec::new();
+        // The recipe's own types are among the alternatives.
+        let mut of_recipe: Vec<DType> = Vec::new();
+        for choice in &file.choices {
+            if choice.dtype.is_quantized() && !of_recipe.contains(&choice.dtype) {
+                of_recipe.push(choice.dtype);
+            }
+        }
+        for choice in &file.choices {
+            let facts = tensors[choice.tensor];
+            let is_named = matches!(
+                choice.reason,
+                Reason::TensorType(_) | Reason::TokenEmbeddingOption | Reason::OutputOption
+            );
+            if !choice.dtype.is_quantized() || is_named {
+                continue;
+            }
+            let fits = |dtype: &&DType| facts.shape.row_elems().is_multiple_of(dtype.block_elems());
+            let usual = if facts.shape.row_elems().is_multiple_of(256) { USUAL } else { USUAL_NARROW };
+            let more = of_recipe.iter().filter(|dtype| !usual.contains(dtype));
+            let mut dtypes: Vec<DType> = match &self.allow_types[..] {
+                [] => usual.iter().chain(more).filter(fits).copied().collect(),
+                allowed => allowed.iter().filter(fits).copied().collect(),
+            };
+            // Where none of the allowed ones fits, the recipe's stays.
+            if dtypes.is_empty() {
+                dtypes.push(choice.dtype);
+            }
+            candidates.push(Candidate { facts, recipe_type: choice.dtype, dtypes });
+        }
+        candidates
+    }
+}
+
+/// Types of all tensors, and facts about the choice.
+fn report(
+    (file, tensors): (&PlannedFile, &[TensorFacts<'_>]),
+    (items, chosen): (&[Item], &Chosen),
+    predicted_of_recipe: f64,
+    (budget, fixed): (u64, u64),
+) -> Choice {
+    let of_recipe = file.choices.iter().map(|choice| (tensors[choice.tensor].name.to_owned(), choice.dtype));
+    let mut dtypes: BTreeMap<String, DType> = of_recipe.collect();
+    let mut tensors_by_name = BTreeMap::new();
+    for (item, pick) in items.iter().zip(&chosen.picks) {
+        let offer = item.offers[*pick];
+        dtypes.insert(item.name.clone(), offer.dtype);
+        tensors_by_name.insert(item.name.clone(), (offer.dtype.name(), offer.cost));
+    }
+    let report = ChosenTypes {
+        budget,
+        bytes: fixed + chosen.n_bytes,
+        predicted: chosen.cost,
+        predicted_of_recipe,
+        tensors: tensors_by_name,
+    };
+    (dtypes, report)
+}
+
+/// Measures what each matrix costs at one type, and predicts the others; and the sum over the recipe's own types.
+fn measure(
+    candidates: &[Candidate<'_>],
+    bench: &Bench<'_>,
+    events: &dyn Events,
+) -> Result<(Vec<Item>, f64), Error> {
+    let weights = |name: &str| bench.imatrix.entries.get(name).map(|entry| &entry.weights[..]);
+    // Neither so fine that its divergence is lost in rounding, nor so coarse that it says little of finer ones; the same for files
+    // of all sizes.
+    let distance = |dtype: &DType| (dtype.bits_per_elem() - PROBED_BITS).abs();
+    let nearest = |a: &&DType, b: &&DType| distance(a).total_cmp(&distance(b));
+    let probed: Vec<DType> = candidates
+        .iter()
+        .map(|candidate| candidate.dtypes.iter().min_by(nearest).copied().unwrap_or(candidate.recipe_type))
+        .collect();
+    let costs = costs(candidates, &probed, bench, events)?;
+    let (mut items, mut of_recipe) = (Vec::with_capacity(candidates.len()), 0.0);
+    for ((candidate, probed), cost) in candidates.iter().zip(&probed).zip(costs) {
+        let Candidate { facts, dtypes, recipe_type } = candidate;
+        let mut all = dtypes.clone();
+        if !all.contains(recipe_type) {
+            all.push(*recipe_type);
+        }
+        let errors = bench.refiner.stock_errors(facts.name, &all, weights(facts.name), bench.level);
+        let errors = errors.map_err(|error| failed(bench.base, error))?;
+        let error_of =
+            |dtype: DType| all.iter().position(|known| *known == dtype).map_or(f64::NAN, |at| errors[at]);
+        let offer = |dtype: &DType| {
+            let refined = if bench.refiner.applies_to(facts.name, *dtype) { REFINED } else { 1.0 };
+            let cost = refined * predicted(cost, error_of(*dtype), error_of(*probed));
+            Offer { dtype: *dtype, n_bytes: padded(facts, *dtype), cost }
+        };
+        of_recipe += offer(recipe_type).cost;
+        items.push(Item { name: facts.name.to_owned(), offers: dtypes.iter().map(offer).collect() });
+    }
+    Ok((items, of_recipe))
+}
+
+/// Divergence of the model with each of `candidates` replaced by its type: stored by an earlier run, or
+/// measured now.
+fn costs(
+    candidates: &[Candidate<'_>],
+    types: &[DType],
+    bench: &Bench<'_>,
+    events: &dyn Events,
+) -> Result<Vec<f64>, Error> {
+    let (folder, of) = bench.kept;
+    let known = Probed::open(folder, format!("{PROBES}, {PROBE_TOKENS} by {PROBE_WINDOW} tokens\n{of}"));
+    let names = || candidates.iter().map(|candidate| candidate.facts.name);
+    let types: BTreeMap<&str, DType> = names().zip(types.iter().copied()).collect();
+    let mut new = together(names());
+    new.retain(|probe| probe.iter().any(|name| known.cost(name, types[&name[..]]).is_none()));
+    // A probe runs the layers from its matrix on.
+    let n_layers = names().filter_map(layer_of).max().map_or(1, |last| last + 1);
+    let costs: Vec<f64> =
+        new.iter().map(|probe| (n_layers - layer_of(&probe[0]).unwrap_or(0)) as f64).collect();
+    let line = ProgressLine::with_costs("probes", &costs);
+    let mut prober = Stock { bench, types, known, line, events };
+    let beginnings = || bench.windows.iter().map(|window| &window[..window.len().min(PROBE_WINDOW)]);
+    // As far apart in the texts as may be. Chats are short windows, of which there are more.
+    let n_tokens: usize = beginnings().map(<[u32]>::len).sum();
+    let windows: Vec<Vec<u32>> =
+        beginnings().step_by((n_tokens / PROBE_TOKENS).max(1)).map(<[u32]>::to_vec).collect();
+    probe(bench.model, &windows, &new, &mut prober).map_err(|error| match error {
+        refine::Error::Interrupted => Error::interrupted(),
+        error => failed(bench.base, error),
+    })?;
+    let cost = |name: &str| prober.known.cost(name, prober.types[name]).unwrap_or(f64::NAN);
+    Ok(names().map(cost).collect())
+}
+
+/// Probes of matrices: of each alone, but for [`TOGETHER`].
+fn together<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Vec<String>> {
+    let (mut probes, mut places) = (Vec::new(), BTreeMap::new());
+    for name in names {
+        // Name of the first of both.
+        let first =
+            TOGETHER.iter().fold(name.to_owned(), |name, (first, second)| name.replace(second, first));
+        let place = *places.entry(first).or_insert(probes.len());
+        probes.resize(probes.len().max(place + 1), Vec::new());
+        probes[place].push(name.to_owned());
+    }
+    probes
+}
+
+/// Replaces matrices with what codecs make of them.
+struct Stock<'a> {
+    bench: &'a Bench<'a>,
+    types: BTreeMap<&'a str, DType>,
+    known: Probed,
+    line: ProgressLine,
+    events: &'a dyn Events,
+}
+
+impl Prober for Stock<'_> {
+    fn replacement(&mut self, tensor: &str) -> Result<Replacement, refine::Error> {
+        let dtype = self.types[tensor];
+        let weights = self.bench.imatrix.entries.get(tensor).map(|entry| &entry.weights[..]);
+        self.bench.refiner.stock(tensor, dtype, weights, self.bench.level)
+    }
+
+    fn found(&mut self, tensors: &[String], cost: f64) -> Result<(), refine::Error> {
+        let of_types: Vec<_> = tensors.iter().map(|tensor| (&tensor[..], self.types[&tensor[..]])).collect();
+        Ok(self.known.note(&of_types, cost / tensors.len() as f64)?)
+    }
+
+    fn progress(&mut self, done: usize, _: usize) -> bool {
+        self.line.update(self.events, done, String::new);
+        !self.events.cancel().load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_and_gates_are_probed_in_groups() {
+        let names =
+            ["token_embd", "blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v", "blk.1.attn_k", "blk.1.ffn_up"]
+                .map(|name| format!("{name}.weight"));
+        let probes = together(names.iter().map(String::as_str));
+        let printed: Vec<String> =
+            probes.iter().map(|probe| probe.join(" ").replace(".weight", "")).collect();
+        let expected =
+            ["token_embd", "blk.0.attn_q blk.0.attn_k", "blk.0.attn_v", "blk.1.attn_k", "blk.1.ffn_up"];
+        assert_eq!(printed, expected);
+    }
+}

@@ -1,0 +1,268 @@
+//! Comparison of a file with an earlier measurement.
+
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use eval::{
+    Activations, Options,
+    chunks::{Settings, text_chunks},
+    compare::{Base, run as run_chunks},
+    perplexity::measure,
+    stats::{Comparison, fixed},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    digest::sha256_of,
+    error::Error,
+    eval_model::{at, open, tokens, warn_of_length},
+    events::Events,
+    outputs::check_outputs,
+    progress_line::ProgressLine,
+    text::pretty_json,
+    threads::useful_threads,
+    vocabularies,
+};
+
+/// Options of a check.
+#[derive(Debug, Clone, Default)]
+pub struct CheckOptions {
+    /// The GGUF file.
+    pub file: PathBuf,
+    /// The baseline.
+    pub baseline: PathBuf,
+    /// The text.
+    pub text: PathBuf,
+    /// The file that the checked file was made from. With it, the KL divergence is checked too.
+    pub base: Option<PathBuf>,
+    /// Measure a new baseline instead of comparing with it.
+    pub save: bool,
+    /// Overwrite an existing baseline.
+    pub force: bool,
+    /// Tokens of a chunk, with `save`. Default: 512.
+    pub context: Option<u32>,
+    /// Limit of the chunks, with `save`.
+    pub chunks: Option<u32>,
+    /// Percent by which the perplexity may rise. Default: that of the baseline, or 0.1.
+    pub perplexity_margin: Option<f64>,
+    /// Percent by which the KL divergence may rise. Default: that of the baseline, or 2.
+    pub divergence_margin: Option<f64>,
+    /// Number of threads; `None` for one per core.
+    pub threads: Option<NonZeroUsize>,
+    /// Precision of activations. Default: that of the baseline.
+    pub activations: Option<Activations>,
+}
+
+impl CheckOptions {
+    fn run(&self) -> Options {
+        let activations = self.activations.unwrap_or_default();
+        Options { threads: Some(useful_threads(self.threads)), activations }
+    }
+}
+
+/// Saved metrics of a file, and how much worse they may get.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Baseline {
+    /// SHA-256 of the text.
+    text_sha256: String,
+    context: usize,
+    windows: usize,
+    #[serde(default)]
+    activations: Activations,
+    perplexity: Limit,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    divergence: Option<Limit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    value: f64,
+    margin_percent: f64,
+}
+
+impl Limit {
+    fn highest(&self) -> f64 {
+        self.value * (1.0 + self.margin_percent / 100.0)
+    }
+}
+
+/// Result of a check.
+#[derive(Debug)]
+pub enum Checked {
+    /// The text of a new baseline, which the caller writes.
+    Saved(String),
+    /// Each metric with its baseline.
+    Compared(Vec<Verdict>),
+}
+
+/// A metric and its baseline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Name of the metric.
+    pub what: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// The value in the baseline.
+    pub baseline: f64,
+    /// The highest value that is allowed.
+    pub highest: f64,
+    /// True if the value exceeds it.
+    pub is_worse: bool,
+}
+
+impl Verdict {
+    fn new(what: &'static str, value: f64, limit: &Limit) -> Verdict {
+        let highest = limit.highest();
+        // NaN is worse than any number.
+        let is_worse = value.is_nan() || value > highest;
+        Verdict { what, value, baseline: limit.value, highest, is_worse }
+    }
+
+    /// Value, baseline and limit.
+    pub fn line(&self) -> String {
+        let change = fixed((self.value / self.baseline - 1.0) * 100.0, 3);
+        let sign = if change.starts_with('-') { "" } else { "+" };
+        let name = if self.what == "divergence" { "KL divergence" } else { self.what };
+        format!(
+            "{name} {:.6}, baseline {:.6} ({sign}{change} %), at most {:.6}",
+            self.value, self.baseline, self.highest
+        )
+    }
+}
+
+/// Compares a file with its baseline, or measures a new baseline.
+///
+/// # Errors
+/// Invalid options, a file, text or baseline that cannot be read, a text that differs from that of the baseline.
+pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error> {
+    let mut args = args.clone();
+    let inputs = [&args.file, &args.text].into_iter().chain(&args.base);
+    if args.save {
+        check_outputs(&[&args.baseline], &inputs.collect::<Vec<_>>(), args.force)?;
+    } else if args.force || args.context.is_some() || args.chunks.is_some() {
+        return Err(Error::usage("--context and --chunks are set by the baseline")
+            .hint(["omit --context, --chunks and --force, which are for saving a baseline"]));
+    }
+    let text_sha256 = sha256_of(&args.text)?;
+    let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
+    let settings = match &baseline {
+        None => Settings {
+            context: args.context.map_or(Settings::default().context, |n| n as usize),
+            n_chunks: args.chunks.map(|n| n as usize),
+            stride: None,
+        },
+        Some(baseline) => {
+            if baseline.text_sha256 != text_sha256 {
+                return Err(Error::at(&args.text, "the text differs from the text of the baseline")
+                    .hint([format!("expected SHA-256 {}", baseline.text_sha256)]));
+            }
+            if baseline.divergence.is_some() && args.base.is_none() {
+                return Err(Error::usage("missing --base: the baseline has a KL divergence")
+                    .hint(["pass the base with --base"]));
+            }
+            if args.activations.is_some_and(|given| given != baseline.activations) {
+                let made =
+                    format!("the baseline was saved with --activations {}", baseline.activations.name());
+                return Err(Error::usage(made));
+            }
+            args.activations = Some(baseline.activations);
+            let settings =
+                Settings { context: baseline.context, n_chunks: Some(baseline.windows), stride: None };
+            settings.check().map_err(|error| Error::at(&args.baseline, error))?;
+            settings
+        }
+    };
+    let (windows, perplexity, divergence) = metrics(&args, &settings, events)?;
+    let margin = |given: Option<f64>, else_percent: f64| given.unwrap_or(else_percent);
+    let Some(baseline) = baseline else {
+        let perplexity =
+            Limit { value: perplexity, margin_percent: margin(args.perplexity_margin, PERPLEXITY_MARGIN) };
+        let divergence = divergence
+            .map(|value| Limit { value, margin_percent: margin(args.divergence_margin, DIVERGENCE_MARGIN) });
+        let baseline = Baseline {
+            text_sha256,
+            context: settings.context,
+            windows,
+            activations: args.activations.unwrap_or_default(),
+            perplexity,
+            divergence,
+        };
+        return Ok(Checked::Saved(pretty_json(&baseline)?));
+    };
+    let limit =
+        |limit: &Limit, given| Limit { margin_percent: margin(given, limit.margin_percent), ..*limit };
+    let mut verdicts =
+        vec![Verdict::new("perplexity", perplexity, &limit(&baseline.perplexity, args.perplexity_margin))];
+    if let (Some(value), Some(stated)) = (divergence, &baseline.divergence) {
+        verdicts.push(Verdict::new("divergence", value, &limit(stated, args.divergence_margin)));
+    }
+    Ok(Checked::Compared(verdicts))
+}
+
+/// Perplexity is the same to the last digits unless something changed: kernels that add in
+/// another order move it by less than a thousandth of that.
+const PERPLEXITY_MARGIN: f64 = 0.1;
+/// The divergence is a small difference of large numbers.
+const DIVERGENCE_MARGIN: f64 = 2.0;
+
+fn read(path: &Path) -> Result<Baseline, Error> {
+    let advice = ["save a baseline of a known good file with --save"];
+    let text = fs::read_to_string(path).map_err(|error| Error::cannot_open(path, error).hint(advice))?;
+    serde_json::from_str(&text).map_err(|error| Error::at(path, error).hint(advice))
+}
+
+/// Windows, perplexity, and with a base the divergence from it.
+fn metrics(
+    args: &CheckOptions,
+    settings: &Settings,
+    events: &dyn Events,
+) -> Result<(usize, f64, Option<f64>), Error> {
+    let model = open(&args.file, &args.run(), events)?;
+    let tokens = tokens(&model, &args.text, events)?;
+    let chunks = text_chunks(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
+    warn_of_length(&model, settings.context, events);
+    let mut progress = ProgressLine::new("chunks", chunks.len());
+    match &args.base {
+        None => {
+            let mut watch = |found: &eval::perplexity::Perplexity| {
+                progress.update(events, found.n_chunks, || format!("perplexity {:.4}", found.value()));
+            };
+            let found =
+                measure(&model, &tokens, settings, &mut watch).map_err(|error| at(&args.file, error))?;
+            Ok((found.n_chunks, found.value(), None))
+        }
+        Some(path) => {
+            let base = open(path, &args.run(), events)?;
+            vocabularies::warn_of_difference((&args.file, &model), (path, &base), events);
+            let mut watch = |n_windows: usize, _: &[_]| {
+                progress.update(events, n_windows, String::new);
+                true
+            };
+            let found =
+                run_chunks(&Base::Model(&base), &[model], (&chunks, 0..chunks.len()), 1, None, &mut watch)
+                    .map_err(|error| at(&args.file, error))?;
+            let found = Comparison::of(&found[0], 1);
+            Ok((chunks.len(), found.perplexity.value, Some(found.kl.value)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worse_is_above_the_margin() {
+        let limit = Limit { value: 20.0, margin_percent: 1.0 };
+        for (value, is_worse) in [(19.0, false), (20.19, false), (20.21, true), (f64::NAN, true)] {
+            assert_eq!(Verdict::new("perplexity", value, &limit).is_worse, is_worse, "{value}");
+        }
+        let line = Verdict::new("perplexity", 21.0, &limit).line();
+        assert_eq!(line, "perplexity 21.000000, baseline 20.000000 (+5.000 %), at most 20.200000");
+    }
+}

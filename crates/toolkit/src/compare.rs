@@ -1,0 +1,531 @@
+//! Loss of quantization: KL divergence of models from their base.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use eval::{
+    Activations, Model, Options,
+    chunks::{Chunk, Settings, text_chunks},
+    compare::{Base, file_chunks, run as run_chunks},
+    logits_file::{Layout, LogitsFile, Writer},
+    report::{FileReport, Report, html, kl_by_place, labels},
+    stats::{Comparison, Estimate, Position, fixed},
+    tensor_error,
+};
+use gguf::PartNumber;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{
+    digest::sha256_of,
+    error::Error,
+    eval_model::{at, of_model, open, tokens, warn_of_length},
+    events::Events,
+    outputs::{check_outputs, write_result},
+    part_file::{self, NewPart, PartFile, n_counted},
+    progress_line::ProgressLine,
+    table::table,
+    text::{human_bytes, printable},
+    vocabularies,
+};
+
+/// The verb in part files.
+pub const VERB: &str = "compare";
+
+/// Options of a comparison.
+#[derive(Debug, Clone, Default)]
+pub struct CompareOptions {
+    /// Base model, or saved logits of one. None only with `merge`.
+    pub base: Option<PathBuf>,
+    /// GGUF files to compare with it.
+    pub files: Vec<PathBuf>,
+    /// Text to measure on.
+    pub text: Option<PathBuf>,
+    /// Chunks of the text.
+    pub chunks: Settings,
+    /// Number of most likely tokens that are compared as sets.
+    pub top_tokens: u32,
+    /// Measure the quantization error of each tensor too.
+    pub tensors: bool,
+    /// Page with charts to write.
+    pub html: Option<PathBuf>,
+    /// File for the logits of the base.
+    pub save_logits: Option<PathBuf>,
+    /// Overwrite existing outputs.
+    pub force: bool,
+    /// Options for running models.
+    pub run: Options,
+    /// Part of the text to measure.
+    pub part: Option<PartNumber>,
+    /// File for the result of the part.
+    pub output: Option<PathBuf>,
+    /// Files of all parts of a run, instead of a measurement.
+    pub merge: Vec<PathBuf>,
+    /// Folder for results whose file cannot be written.
+    pub rescue: PathBuf,
+}
+
+/// Facts about a run that do not affect its metrics.
+#[derive(Serialize, Deserialize)]
+pub struct RunFacts {
+    base: String,
+    base_bytes: Option<u64>,
+    architecture: String,
+    text: Option<String>,
+    files: Vec<FileFacts>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileFacts {
+    file: String,
+    bytes: u64,
+    bits_per_weight: f64,
+}
+
+/// The opened base.
+enum Opened {
+    Model(Box<Model>),
+    Logits(LogitsFile),
+}
+
+/// The chunks to run.
+struct Plan {
+    chunks: Vec<Chunk>,
+    /// The chunks of this run, by index.
+    range: Range<usize>,
+    text: Option<String>,
+    context: usize,
+}
+
+/// Measurements over the text.
+struct Predictions {
+    /// The positions of each of the others.
+    positions: Vec<Vec<Position>>,
+    /// Result of saving the base's logits, if requested.
+    saved: Result<(), Error>,
+}
+
+/// Compares models with their base; none for a part of a run, which is written to `output`.
+///
+/// # Errors
+/// Invalid options, a file or text that cannot be read, files with different vocabularies, an interruption.
+pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Option<Compared>, Error> {
+    let outputs: Vec<_> = args.html.iter().chain(&args.save_logits).chain(&args.output).collect();
+    let inputs = args.base.iter().chain(&args.files).chain(&args.text).chain(&args.merge);
+    check_outputs(&outputs, &inputs.collect::<Vec<_>>(), args.force)?;
+    let Some(base_path) = &args.base else { return merge(args).map(Some) };
+    let base = if LogitsFile::is_one(base_path) {
+        Opened::Logits(LogitsFile::open(base_path).map_err(|error| at(base_path, error))?)
+    } else {
+        Opened::Model(Box::new(open(base_path, &args.run, events)?))
+    };
+    check(args, &base)?;
+    let others: Vec<Model> =
+        args.files.iter().map(|path| open(path, &args.run, events)).collect::<Result<_, Error>>()?;
+    if let Opened::Model(base) = &base {
+        for (path, other) in args.files.iter().zip(&others) {
+            vocabularies::warn_of_difference((base_path, base), (path, other), events);
+        }
+    }
+    let plan = plan(args, base_path, &base, &others, events)?;
+    for model in others.iter().filter(|_| !plan.chunks.is_empty()) {
+        warn_of_length(model, plan.context, events);
+    }
+    let Predictions { positions: found, saved } =
+        predictions(args, base_path, &base, &others, &plan, events)?;
+    let facts = facts(args, base_path, &base, &others, &plan);
+    if let (Some(number), Some(output)) = (args.part, &args.output) {
+        let part = NewPart {
+            verb: VERB,
+            number,
+            windows: plan.range.clone(),
+            n_windows: plan.chunks.len(),
+            run: what_decides(args, base_path, &base, &others, &plan)?,
+            facts: serde_json::to_value(&facts).map_err(Error::new)?,
+        };
+        let bytes: Vec<u8> = found.iter().flatten().flat_map(Position::to_bytes).collect();
+        part.write(output, &bytes, (args.force, &args.rescue), events)?;
+        return Ok(None);
+    }
+    let mut tensors = Vec::new();
+    for (path, other) in args.files.iter().zip(&others) {
+        tensors.push(match &base {
+            Opened::Model(base) if args.tensors || args.html.is_some() => {
+                let progress = events.progress(n_bytes(base));
+                let done = |bytes| progress.add(bytes);
+                let found = base.install(|| tensor_error::compare(base.file(), other.file(), &done));
+                Some(found.map_err(|error| at(path, error))?)
+            }
+            _ => None,
+        });
+    }
+    let activations = args.run.activations;
+    let measured = Measured {
+        found,
+        k: args.top_tokens,
+        context: plan.context,
+        windows: plan.chunks.len(),
+        activations,
+    };
+    Ok(Some(Compared::new(facts, measured, tensors, saved)))
+}
+
+/// Measurements and their settings.
+struct Measured {
+    /// The positions of each of the others.
+    found: Vec<Vec<Position>>,
+    k: u32,
+    context: usize,
+    windows: usize,
+    activations: Activations,
+}
+
+/// Result of a comparison.
+#[derive(Debug)]
+pub struct Compared {
+    /// Metrics of each file.
+    pub report: Report,
+    saved: Result<(), Error>,
+}
+
+impl Compared {
+    fn new(
+        facts: RunFacts,
+        measured: Measured,
+        tensors: Vec<Option<tensor_error::FileError>>,
+        saved: Result<(), Error>,
+    ) -> Compared {
+        let Measured { found, k, context, windows, activations } = measured;
+        let file = |(index, (facts, tensors)): (usize, (FileFacts, _))| {
+            let positions = found.get(index).map_or(&[][..], Vec::as_slice);
+            let (kl_by_position, kl_by_window) = kl_by_place(positions, windows);
+            FileReport {
+                file: facts.file,
+                bytes: facts.bytes,
+                bits_per_weight: facts.bits_per_weight,
+                predictions: (!positions.is_empty()).then(|| Comparison::of(positions, k as usize)),
+                kl_by_position,
+                kl_by_window,
+                tensors,
+            }
+        };
+        let report = Report {
+            base: facts.base,
+            base_bytes: facts.base_bytes,
+            architecture: facts.architecture,
+            text: facts.text,
+            activations: activations.name(),
+            context,
+            windows,
+            files: facts.files.into_iter().zip(tensors).enumerate().map(file).collect(),
+        };
+        Compared { report, saved }
+    }
+
+    /// Reports whether the logits were saved, and writes the page that was requested. Called after the report was
+    /// printed, so that a failed file does not lose it.
+    ///
+    /// # Errors
+    /// A file that could not be written.
+    pub fn finish(self, args: &CompareOptions, events: &dyn Events) -> Result<(), Error> {
+        self.saved?;
+        if let Some(path) = &args.html {
+            let page = html(&self.report).map_err(|error| Error::new(error.to_string()))?;
+            write_result(path, page.as_bytes(), args.force, &args.rescue)?;
+            events.status(&format!("wrote {}", path.display()));
+        }
+        Ok(())
+    }
+}
+
+fn facts(args: &CompareOptions, base_path: &Path, base: &Opened, others: &[Model], plan: &Plan) -> RunFacts {
+    let (base_bytes, architecture) = match base {
+        Opened::Model(model) => (Some(n_bytes(model)), model.architecture().to_owned()),
+        Opened::Logits(_) => (None, others.first().map_or("", Model::architecture).to_owned()),
+    };
+    let file = |(path, other): (&PathBuf, &Model)| FileFacts {
+        file: path.display().to_string(),
+        bytes: n_bytes(other),
+        bits_per_weight: bits_per_weight(other),
+    };
+    RunFacts {
+        base: base_path.display().to_string(),
+        base_bytes,
+        architecture,
+        text: plan.text.clone(),
+        files: args.files.iter().zip(others).map(file).collect(),
+    }
+}
+
+/// Settings that the metrics of a run depend on, for its parts.
+fn what_decides(
+    args: &CompareOptions,
+    base_path: &Path,
+    base: &Opened,
+    others: &[Model],
+    plan: &Plan,
+) -> Result<serde_json::Value, Error> {
+    let base = match base {
+        Opened::Model(model) => refine::fingerprint(model),
+        Opened::Logits(_) => part_file::fingerprint_of_file(base_path)?,
+    };
+    Ok(json!({
+        "base": base,
+        "files": others.iter().map(refine::fingerprint).collect::<Vec<_>>(),
+        "text": args.text.as_ref().map(|text| sha256_of(text)).transpose()?,
+        "context": plan.context,
+        "predictions in a chunk": n_counted(&plan.chunks),
+        "top_k": args.top_tokens,
+        "activations": args.run.activations.name(),
+    }))
+}
+
+/// Facts about the parts and the positions of each file, in the order of a single run.
+///
+/// # Errors
+/// A part that does not match its header.
+pub fn positions_of(parts: &[PartFile]) -> Result<(RunFacts, Vec<Vec<Position>>), Error> {
+    let Some(first) = parts.first() else { return Err(Error::usage("missing parts")) };
+    let facts: RunFacts = first.facts()?;
+    let mut found: Vec<Vec<Position>> = vec![Vec::new(); facts.files.len()];
+    for part in parts {
+        let n_counted: usize = part.setting("predictions in a chunk")?;
+        let window_bytes = n_counted.saturating_mul(Position::STORED_BYTES).saturating_mul(found.len());
+        // (n_files, windows of the part, n_counted).
+        let positions = part.payload_of(window_bytes)?.as_chunks().0;
+        let of_a_file = part.header.windows.len() * n_counted;
+        for (found, positions) in found.iter_mut().zip(positions.chunks(of_a_file.max(1))) {
+            found.extend(positions.iter().map(Position::from_bytes));
+        }
+    }
+    Ok((facts, found))
+}
+
+/// The result of all parts.
+fn merge(args: &CompareOptions) -> Result<Compared, Error> {
+    let parts = part_file::open_all(&args.merge, VERB)?;
+    let (facts, found) = positions_of(&parts)?;
+    let activations: String = parts[0].setting("activations")?;
+    let measured = Measured {
+        found,
+        k: parts[0].setting("top_k")?,
+        context: parts[0].setting("context")?,
+        windows: parts[0].header.n_windows,
+        activations: Activations::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.name() == activations)
+            .unwrap_or_default(),
+    };
+    let tensors = facts.files.iter().map(|_| None).collect();
+    Ok(Compared::new(facts, measured, tensors, Ok(())))
+}
+
+/// Refuses calls that ask for nothing, or for what the base cannot give.
+fn check(args: &CompareOptions, base: &Opened) -> Result<(), Error> {
+    let is_saved = matches!(base, Opened::Logits(_));
+    if args.files.is_empty() && args.save_logits.is_none() {
+        return Err(Error::usage("missing files to compare with the base"));
+    }
+    if is_saved && (args.tensors || args.save_logits.is_some() || args.text.is_some()) {
+        let message = "the base is a logits file, which includes its text and has no tensors";
+        return Err(Error::usage(message).hint(["omit --tensors, --save-logits and --text"]));
+    }
+    if args.part.is_some() && args.files.is_empty() {
+        return Err(Error::usage("missing files to compare with the base"));
+    }
+    if !is_saved && args.text.is_none() && !args.tensors {
+        return Err(Error::usage("missing text")
+            .hint(["pass a text with --text, or compare only tensors with --tensors"]));
+    }
+    Ok(())
+}
+
+fn plan(
+    args: &CompareOptions,
+    base_path: &Path,
+    base: &Opened,
+    others: &[Model],
+    events: &dyn Events,
+) -> Result<Plan, Error> {
+    let plan = |chunks: Vec<Chunk>, text, context| {
+        let all = 0..chunks.len();
+        let range = match (args.part, base) {
+            (None, _) => all,
+            (Some(part), Opened::Model(model)) => Base::Model(model).part_chunks(others, &chunks, part),
+            (Some(part), Opened::Logits(file)) => Base::File(file).part_chunks(others, &chunks, part),
+        };
+        Plan { chunks, range, text, context }
+    };
+    let settings = args.chunks.clone();
+    match (base, &args.text, others.first()) {
+        (Opened::Logits(file), _, Some(other)) => {
+            let chunks = file_chunks(other, file, settings.n_chunks).map_err(|error| at(base_path, error))?;
+            Ok(plan(chunks, None, file.layout().context))
+        }
+        (Opened::Model(model), Some(text), _) => {
+            let tokens = tokens(model, text, events)?;
+            let chunks = text_chunks(model, &tokens, &settings).map_err(|error| at(text, error))?;
+            Ok(plan(chunks, Some(text.display().to_string()), settings.context))
+        }
+        _ => Ok(plan(Vec::new(), None, settings.context)),
+    }
+}
+
+fn predictions(
+    args: &CompareOptions,
+    base_path: &Path,
+    base: &Opened,
+    others: &[Model],
+    plan: &Plan,
+    events: &dyn Events,
+) -> Result<Predictions, Error> {
+    if plan.chunks.is_empty() {
+        return Ok(Predictions { positions: Vec::new(), saved: Ok(()) });
+    }
+    let base = match base {
+        Opened::Model(model) => Base::Model(model),
+        Opened::Logits(file) => Base::File(file),
+    };
+    let writer = match (&args.save_logits, &args.text, &base) {
+        (Some(path), Some(text), Base::Model(model)) => {
+            Some(create(path, model, &tokens(model, text, &())?, plan, args.force)?)
+        }
+        _ => None,
+    };
+    let cancel = events.cancel();
+    let mut progress = ProgressLine::new("chunks", plan.range.end);
+    let paths: Vec<String> = args.files.iter().map(|path| path.display().to_string()).collect();
+    let names = labels(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut watch = |n_windows: usize, found: &[Vec<Position>]| {
+        progress.update(events, n_windows, || {
+            let mean = |found: &Vec<Position>| Estimate::mean(found.iter().map(|p| p.kl)).value;
+            let means = found.iter().map(|found| format!("{:.5}", mean(found)));
+            match &names[..] {
+                [_] => format!("KL divergence {}", means.collect::<String>()),
+                names => {
+                    let named = names.iter().zip(means).map(|(name, mean)| format!("{name} {mean}"));
+                    format!("KL divergence {}", named.collect::<Vec<_>>().join(", "))
+                }
+            }
+        });
+        !cancel.load(std::sync::atomic::Ordering::Relaxed)
+    };
+    let k = args.top_tokens as usize;
+    let found = run_chunks(&base, others, (&plan.chunks, plan.range.clone()), k, writer.as_ref(), &mut watch)
+        .map_err(|error| of_model(base_path, &args.files, error))?;
+    if cancel.load(std::sync::atomic::Ordering::Relaxed) {
+        return Err(Error::interrupted());
+    }
+    let saved = match (writer, &args.save_logits) {
+        (Some(writer), Some(path)) => writer.finish().map_err(|error| at(path, error)),
+        _ => Ok(()),
+    };
+    if let (Ok(()), Some(path)) = (&saved, &args.save_logits) {
+        events.status(&format!("wrote {}", path.display()));
+    }
+    Ok(Predictions { positions: found, saved })
+}
+
+/// The file of the base's predictions, with the tokens as they were before a BOS was put in.
+fn create(path: &Path, model: &Model, tokens: &[u32], plan: &Plan, force: bool) -> Result<Writer, Error> {
+    let layout = Layout { context: plan.context, n_vocab: model.n_vocab(), n_chunks: plan.chunks.len() };
+    let tokens = &tokens[..plan.context * plan.chunks.len()];
+    Writer::create(path, layout, tokens, force).map_err(|error| at(path, error))
+}
+
+fn n_bytes(model: &Model) -> u64 {
+    model.file().shards().iter().map(|(_, file)| file.bytes().len() as u64).sum()
+}
+
+fn elements(model: &Model) -> u64 {
+    model.file().tensors().map(|(_, info)| info.shape.n_elems()).sum()
+}
+
+fn bits_per_weight(model: &Model) -> f64 {
+    let bytes: u64 = model.file().tensors().map(|(_, info)| info.n_bytes).sum();
+    tensor::bits_per_weight(elements(model), bytes)
+}
+
+/// The result for a person: a line for each of several files, then the details of each if `full`. With --html alone,
+/// only the page has the tensors.
+pub fn listing(report: &Report, shows_tensors: bool, full: bool) -> String {
+    let mut text = format!("base {}\n", report.base) + &summary(report);
+    for file in &report.files {
+        let details = file.predictions.as_ref().filter(|_| full);
+        let tensors = file.tensors.as_ref().filter(|_| shows_tensors);
+        if details.is_none() && tensors.is_none() {
+            continue;
+        }
+        let (size, bits) = (human_bytes(file.bytes), file.bits_per_weight);
+        text += &format!("\n{} ({size}, {bits:.2} bits/weight)\n", file.file);
+        if let Some(found) = details {
+            let metrics = found.metrics().into_iter();
+            let rows: Vec<_> = metrics.map(|metric| vec![metric.name, metric.value, metric.error]).collect();
+            text += &format!("\n{}\n", table(&rows, &[1, 2]));
+            let mut rows = vec![["", "KL divergence", "change in probability"].map(str::to_owned).to_vec()];
+            for ((name, kl), (_, p_diff)) in
+                found.kl_quantiles.named().iter().zip(found.p_diff_quantiles.named())
+            {
+                let p_diff = format!("{} %", fixed(p_diff * 100.0, 3));
+                rows.push(vec![(*name).to_owned(), fixed(*kl, 6), p_diff]);
+            }
+            text += &table(&rows, &[1, 2]);
+        }
+        if let Some(tensors) = tensors {
+            text += &tensors_listing(tensors, full);
+        }
+    }
+    text
+}
+
+/// A table of several files, one line each.
+fn summary(report: &Report) -> String {
+    let measured: Vec<_> =
+        report.files.iter().filter_map(|file| Some((file, file.predictions.as_ref()?))).collect();
+    if measured.len() < 2 {
+        return String::new();
+    }
+    let header = ["file", "size", "bpw", "KL divergence", "same top", "PPL / base"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for (file, found) in measured {
+        rows.push(vec![
+            printable(&file.file),
+            human_bytes(file.bytes),
+            fixed(file.bits_per_weight, 2),
+            format!("{} ± {}", fixed(found.kl.value, 6), fixed(found.kl.error, 6)),
+            format!("{} %", fixed(found.same_top.value * 100.0, 2)),
+            fixed(found.perplexity_ratio.value, 5),
+        ]);
+    }
+    format!("\n{}", table(&rows, &[1, 2, 3, 4, 5]))
+}
+
+/// Errors by type; with `full` those of each tensor before.
+fn tensors_listing(found: &tensor_error::FileError, full: bool) -> String {
+    let decibels = |snr: Option<f64>| snr.map_or("exact".to_owned(), |snr| format!("{snr:.2} dB"));
+    let figures = |error: &tensor_error::ElementError| {
+        [format!("{:.3e}", error.rmse()), decibels(error.snr_db()), format!("{:.7}", error.cosine())]
+    };
+    let mut rows = vec![["tensor", "base", "dtype", "RMSE", "SNR", "cosine"].map(str::to_owned).to_vec()];
+    for tensor in found.tensors.iter().filter(|_| full) {
+        let names = [printable(&tensor.name), tensor.base_dtype.clone(), tensor.dtype.clone()];
+        rows.push(names.into_iter().chain(figures(&tensor.error)).collect());
+    }
+    let mut text = if full { format!("\n{}", table(&rows, &[3, 4, 5])) } else { String::new() };
+    let mut rows =
+        vec![["dtype", "tensors", "elements", "RMSE", "SNR", "cosine"].map(str::to_owned).to_vec()];
+    for (dtype, n_tensors, error) in found.by_dtype() {
+        let counts = [dtype, n_tensors.to_string(), error.n_elems().to_string()];
+        rows.push(counts.into_iter().chain(figures(&error)).collect());
+    }
+    text += &format!("\n{}", table(&rows, &[1, 2, 3, 4, 5]));
+    for (which, names) in [("base", &found.only_in_base), ("other", &found.only_in_other)] {
+        for name in names {
+            text += &format!("only in the {which}: {}\n", printable(name));
+        }
+    }
+    text
+}

@@ -1,0 +1,139 @@
+//! `gguf-convert SRC [OUT] --type T --calibrate TEXT...`: conversion with calibration.
+//!
+//! The checkpoint is first converted to a temporary GGUF file next to the output, because the model runs from
+//! one file. That file is then quantized as in `gguf-quantize`.
+
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use convert::{Input, recipes::Recipe};
+use gguf::Model;
+use source::{Checkpoint, Dtype};
+
+use crate::{
+    calibration::{self, BudgetOptions, CalibrationOptions},
+    conversion_run::{self, OpenInput, Outcome, Parts, RunArgs, failure},
+    error::Error,
+    events::Events,
+    quantize_run::{self, QuantizeJob},
+    settings::{OtherSettings, Settings, TensorOptions},
+};
+
+/// The arguments of this mode.
+pub struct Calibrated<'a> {
+    /// The types to make.
+    pub recipes: Vec<&'static Recipe>,
+    /// The type of the file in between, which loses nothing of the checkpoint.
+    pub between: &'static Recipe,
+    /// Settings other than the types.
+    pub settings: Settings,
+    /// The texts.
+    pub calibration: &'a CalibrationOptions,
+    /// Budget for the choice of types.
+    pub budget: &'a BudgetOptions,
+    /// Threads to work with.
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// The type in which all matrices of a checkpoint keep their values.
+pub fn lossless(checkpoint: &Checkpoint) -> &'static str {
+    let all = |dtype: Dtype| {
+        let mut matrices = checkpoint.tensors.iter().filter(|tensor| tensor.shape.len() >= 2);
+        matrices.all(|tensor| tensor.dtype == dtype)
+    };
+    if all(Dtype::BF16) {
+        "bf16"
+    } else if all(Dtype::F16) {
+        "f16"
+    } else {
+        "f32"
+    }
+}
+
+/// Writes the file in between, and of it the outputs.
+///
+/// # Errors
+/// Whatever stopped it, with the path that it is about.
+pub fn run<I: Input>(
+    open: OpenInput<'_, I>,
+    job: Calibrated<'_>,
+    args: RunArgs<'_>,
+    events: &dyn Events,
+) -> Result<Outcome, Error> {
+    let Calibrated { recipes, between, settings, calibration, budget, threads } = job;
+    let (input, format) = (open.path, open.format);
+    let outputs = (args.out, recipes.clone());
+    let how = (args.force, args.call.resume);
+    let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
+    // It may need the file in between as it is.
+    convert::check_unfinished(&paths, args.force, args.call.resume).map_err(|error| failure(input, error))?;
+    let budget = &budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, events)?;
+    let base = Between::new(paths, events);
+    // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.
+    let is_there = args.call.resume && base.path.exists() && convert::unfinished(&base.outputs).is_some();
+    if !is_there {
+        let other = OtherSettings {
+            allow_nonfinite: args.options.nonfinite == convert::NonFinite::Allow,
+            ..OtherSettings::default()
+        };
+        let plain = TensorOptions::default().read(other)?;
+        let mut call = args.call.clone();
+        call.resume &= convert::unfinished(std::slice::from_ref(&base.path)).is_some();
+        let first = RunArgs {
+            out: Some(&base.path),
+            force: true,
+            dry_run: false,
+            gathers: false,
+            options: args.options.clone(),
+            call,
+            parts: Parts::all(),
+        };
+        conversion_run::run(open, vec![between], &plain, &first, events)?;
+    }
+    let model = Model::open(&base.path).map_err(|error| failure(&base.path, convert::Error::Gguf(error)))?;
+    let level = args.options.level;
+    let job = QuantizeJob {
+        base: &base.path,
+        input,
+        format,
+        recipes,
+        settings,
+        calibration,
+        budget,
+        threads,
+        level,
+    };
+    quantize_run::run(model, job, args, events)
+}
+
+/// The temporary GGUF file. It is removed on drop, unless an interrupted run can be resumed, which needs it.
+struct Between<'a> {
+    path: PathBuf,
+    outputs: Vec<PathBuf>,
+    events: &'a dyn Events,
+}
+
+impl<'a> Between<'a> {
+    /// Path next to the first output.
+    fn new(outputs: Vec<PathBuf>, events: &'a dyn Events) -> Between<'a> {
+        let first = outputs.first().map_or(Path::new(""), |path| path);
+        Between { path: calibration::base_path_of(first), outputs, events }
+    }
+}
+
+impl Drop for Between<'_> {
+    fn drop(&mut self) {
+        if convert::unfinished(&self.outputs).is_none() {
+            let removed = fs::remove_file(&self.path);
+            if let Err(error) = removed
+                && self.path.exists()
+            {
+                let path = self.path.display();
+                self.events.warning(&format!("{path}: cannot remove temporary file: {error}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Differences between two GGUF files.
+
+mod lines;
+
+use std::{fmt::Write as _, ops::Range, path::Path, sync::atomic::Ordering};
+
+use gguf::{Advice, File, Model, TensorInfo, Value};
+use quant::Level;
+use serde_json::{Value as Json, json};
+use tensor::{DType, Shape};
+
+use crate::{
+    copy_files::open_model,
+    error::Error,
+    events::Events,
+    metadata_json::{entry, is_same, short, side_by_side},
+    text::printable,
+};
+
+/// Options of a comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct DiffOptions {
+    /// Compare only keys, names, shapes and types, without tensor data.
+    pub headers: bool,
+    /// CPU level of the kernels.
+    pub level: Level,
+}
+
+impl Default for DiffOptions {
+    fn default() -> DiffOptions {
+        DiffOptions { headers: false, level: Level::detect() }
+    }
+}
+
+/// A metadata key whose values differ; none on one side if it has no such key.
+#[derive(Debug, Clone)]
+pub struct KeyChange {
+    /// The key.
+    pub key: String,
+    /// Its value in the first file.
+    pub a: Option<Value>,
+    /// Its value in the second file.
+    pub b: Option<Value>,
+}
+
+/// A tensor that differs; none on one side if it has no such tensor.
+#[derive(Debug, Clone)]
+pub struct TensorChange {
+    /// The tensor.
+    pub name: String,
+    /// Its type and shape in the first file.
+    pub a: Option<(DType, Shape)>,
+    /// Its type and shape in the second file.
+    pub b: Option<(DType, Shape)>,
+    /// Relative error of the values, `sqrt(sum (b - a)^2 / sum a^2)`; none if shapes differ or data were not read, NaN if no
+    /// decoder exists.
+    pub error: Option<f64>,
+}
+
+impl TensorChange {
+    fn new(a: Option<&TensorInfo>, b: Option<&TensorInfo>, error: Option<f64>) -> TensorChange {
+        let name = a.or(b).map_or_else(String::new, |info| info.name.clone());
+        let side = |info: &TensorInfo| (info.dtype, info.shape);
+        TensorChange { name, a: a.map(side), b: b.map(side), error }
+    }
+}
+
+/// Differences between two files.
+#[derive(Debug, Clone)]
+pub struct Differences {
+    /// Keys that differ.
+    pub keys: Vec<KeyChange>,
+    /// Tensors that differ.
+    pub tensors: Vec<TensorChange>,
+}
+
+/// Compares two files. The order of keys and tensors, the division into shards and the byte order are ignored.
+///
+/// # Errors
+/// A file that cannot be read; an interruption.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::diff::{DiffOptions, diff};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let found = diff("old.gguf".as_ref(), "new.gguf".as_ref(), DiffOptions::default(), &())?;
+/// assert!(found.is_empty(), "{}", found.text());
+/// # Ok(())
+/// # }
+/// ```
+pub fn diff(a: &Path, b: &Path, options: DiffOptions, events: &dyn Events) -> Result<Differences, Error> {
+    let (a, b) = (open_model(a)?, open_model(b)?);
+    Ok(Differences { keys: keys(&a, &b), tensors: tensors(&a, &b, options, events)? })
+}
+
+impl Differences {
+    /// True if the files do not differ.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.tensors.is_empty()
+    }
+
+    /// A line for each difference: `-` if only the first file has the item, `+` if only the second, `~` if it differs.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for KeyChange { key, a, b } in &self.keys {
+            let key = printable(key);
+            // Writing to a string cannot fail.
+            let _ = match (a, b) {
+                (Some(a), None) => writeln!(text, "- {key}: {}", short(a)),
+                (None, Some(b)) => writeln!(text, "+ {key}: {}", short(b)),
+                (Some(a), Some(b)) => {
+                    let texts = a.as_str().zip(b.as_str());
+                    match texts.filter(|(a, b)| a.contains('\n') || b.contains('\n')) {
+                        Some((a, b)) => write!(text, "~ {key}:\n{}", lines::unified(a, b)),
+                        None => {
+                            writeln!(text, "~ {key}: {}{} -> {}", first_item(a, b), short(a), short(b))
+                        }
+                    }
+                }
+                (None, None) => Ok(()),
+            };
+        }
+        let described = |(dtype, shape): &(DType, Shape)| format!("{dtype} {shape}");
+        for TensorChange { name, a, b, error } in &self.tensors {
+            let name = printable(name);
+            let error = error.map_or(String::new(), |error| format!(", error {error:.6}"));
+            let _ = match (a.as_ref().map(described), b.as_ref().map(described)) {
+                (Some(a), None) => writeln!(text, "- {name}: {a}"),
+                (None, Some(b)) => writeln!(text, "+ {name}: {b}"),
+                (Some(a), Some(b)) if a == b => writeln!(text, "~ {name}: {a}{error}"),
+                (Some(a), Some(b)) => writeln!(text, "~ {name}: {a} -> {b}{error}"),
+                (None, None) => Ok(()),
+            };
+        }
+        text
+    }
+
+    /// All differences.
+    pub fn json(&self) -> Json {
+        let key = |change: &KeyChange| json!({"key": change.key, "a": change.a.as_ref().map(entry), "b": change.b.as_ref().map(entry)});
+        let side = |(dtype, shape): &(DType, Shape)| json!({"dtype": dtype.name(), "shape": shape.dims()});
+        let tensor = |change: &TensorChange| {
+            let (a, b) = (change.a.as_ref().map(side), change.b.as_ref().map(side));
+            match (&a, &b) {
+                (Some(_), Some(_)) => json!({"name": change.name, "a": a, "b": b, "error": change.error}),
+                _ => json!({"name": change.name, "a": a, "b": b}),
+            }
+        };
+        json!({
+            "equal": self.is_empty(),
+            "keys": self.keys.iter().map(key).collect::<Vec<_>>(),
+            "tensors": self.tensors.iter().map(tensor).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Keys whose values differ. Keys that describe shards are ignored.
+fn keys(a: &Model, b: &Model) -> Vec<KeyChange> {
+    let is_of_shards = |key: &str| key.starts_with("split.") || key == gguf::SLACK_KEY;
+    let both = side_by_side(a.metadata(), b.metadata());
+    let changed = both.filter(|(key, a, b)| !is_same(*a, *b) && !is_of_shards(key));
+    changed.map(|(key, a, b)| KeyChange { key: key.to_owned(), a: a.cloned(), b: b.cloned() }).collect()
+}
+
+fn tensors(
+    a: &Model,
+    b: &Model,
+    options: DiffOptions,
+    events: &dyn Events,
+) -> Result<Vec<TensorChange>, Error> {
+    let cancel = events.cancel();
+    let progress = events.progress(match options.headers {
+        true => 0,
+        false => a.tensors().map(|(_, info)| info.n_bytes).sum(),
+    });
+    let mut changes = Vec::new();
+    for (file_a, info_a) in a.tensors() {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::interrupted());
+        }
+        let Some((file_b, info_b)) = b.tensor(&info_a.name) else {
+            changes.push(TensorChange::new(Some(info_a), None, None));
+            continue;
+        };
+        let same_shape = info_a.shape.without_trailing_ones() == info_b.shape.without_trailing_ones();
+        let error = match same_shape && !options.headers {
+            true => error_of((file_a, info_a), (file_b, info_b), options.level)?,
+            false => None,
+        };
+        progress.add(info_a.n_bytes);
+        let same_type = info_a.dtype == info_b.dtype;
+        // Values may be equal in types that are not.
+        if !same_shape || !same_type || error.is_some() {
+            changes.push(TensorChange::new(Some(info_a), Some(info_b), error));
+        }
+    }
+    let only_b = b.tensors().filter(|(_, info)| a.tensor(&info.name).is_none());
+    changes.extend(only_b.map(|(_, info)| TensorChange::new(None, Some(info), None)));
+    Ok(changes)
+}
+
+/// Elements that are compared at a time: whole blocks of every type.
+const PIECE_ELEMS: u64 = 1 << 20;
+
+/// Relative error of the values of `b`; none if the bytes of one type are equal, NaN if a type has no
+/// decoder.
+fn error_of<'a>(
+    a: (&'a File, &'a TensorInfo),
+    b: (&'a File, &'a TensorInfo),
+    level: Level,
+) -> Result<Option<f64>, Error> {
+    let n_elems = a.1.shape.n_elems();
+    let same_type = a.1.dtype == b.1.dtype;
+    let has_codecs = quant::codec(a.1.dtype).is_some() && quant::codec(b.1.dtype).is_some();
+    let pieces = || (0..n_elems).step_by(PIECE_ELEMS as usize).map(|at| at..(at + PIECE_ELEMS).min(n_elems));
+    // The blocks of a run of elements, and where they lie.
+    let piece = |(file, info): (&'a File, &TensorInfo), elems: &Range<u64>| {
+        let bytes = |elems: u64| (elems / info.dtype.block_elems() * info.dtype.block_bytes()) as usize;
+        let from = file.range(info).map_err(Error::new)?.start;
+        let range = from + bytes(elems.start)..from + bytes(elems.end);
+        Ok::<_, Error>((range.clone(), file.endian().to_little(info.dtype, &file.bytes()[range])))
+    };
+    let done = |range_a, range_b| {
+        a.0.bytes().advise(Advice::DoneWith, range_a);
+        b.0.bytes().advise(Advice::DoneWith, range_b);
+    };
+    // Most tensors of two files that are compared are equal, and comparing bytes is much faster than decoding them.
+    let mut is_equal = same_type;
+    for elems in pieces() {
+        if !is_equal {
+            break;
+        }
+        let ((range_a, blocks_a), (range_b, blocks_b)) = (piece(a, &elems)?, piece(b, &elems)?);
+        is_equal = blocks_a == blocks_b;
+        done(range_a, range_b);
+    }
+    if is_equal {
+        return Ok(None);
+    }
+    if !has_codecs {
+        return Ok(Some(f64::NAN));
+    }
+    let (mut difference, mut size) = (0f64, 0f64);
+    for elems in pieces() {
+        let decoded = |dtype, blocks: &[u8]| {
+            let mut values = vec![0.0; (elems.end - elems.start) as usize];
+            quant::decode(dtype, level, blocks, &mut values).map_err(Error::new)?;
+            Ok::<_, Error>(values)
+        };
+        let ((range_a, blocks_a), (range_b, blocks_b)) = (piece(a, &elems)?, piece(b, &elems)?);
+        let values_a = decoded(a.1.dtype, &blocks_a)?;
+        size += values_a.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
+        if !(same_type && blocks_a == blocks_b) {
+            let values_b = decoded(b.1.dtype, &blocks_b)?;
+            let pairs = values_a.iter().zip(&values_b);
+            difference += pairs.map(|(a, b)| (f64::from(*b) - f64::from(*a)).powi(2)).sum::<f64>();
+        }
+        done(range_a, range_b);
+    }
+    Ok(Some(if difference == 0.0 { 0.0 } else { (difference / size).sqrt() }))
+}
+
+/// The first item in which two lists of texts differ.
+fn first_item(a: &Value, b: &Value) -> String {
+    use gguf::Array::String as Texts;
+    let (Some(Texts(a)), Some(Texts(b))) = (a.as_array(), b.as_array()) else { return String::new() };
+    match a.iter().zip(b.iter()).position(|(a, b)| a != b) {
+        Some(at) => {
+            let text = |bytes: &[u8]| format!("{:?}", String::from_utf8_lossy(bytes));
+            format!("item {at} {} -> {}; ", text(&a[at]), text(&b[at]))
+        }
+        None => String::new(),
+    }
+}

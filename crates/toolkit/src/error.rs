@@ -1,0 +1,293 @@
+//! One error type for all calls: what happened, to which file, and what can be done about it.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{fields::Fields, hints};
+
+/// Why a call failed.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    path: Option<PathBuf>,
+    cause: Box<Cause>,
+    hints: Vec<String>,
+}
+
+/// Kind of an error. The command line maps each kind to an exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The work failed.
+    Failed,
+    /// The options are invalid or contradict each other.
+    Usage,
+    /// The caller cancelled the run.
+    Interrupted,
+}
+
+/// The problem that an error reports.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A conversion failed.
+    #[error(transparent)]
+    Conversion(#[from] convert::Error),
+    /// An export failed.
+    #[error(transparent)]
+    Export(#[from] convert::export::ExportError),
+    /// A GGUF file is invalid.
+    #[error(transparent)]
+    Container(#[from] gguf::Error),
+    /// A file cannot be run, or not on this text.
+    #[error(transparent)]
+    Evaluation(#[from] eval::Error),
+    /// A calibration failed.
+    #[error(transparent)]
+    Refinement(#[from] refine::Error),
+    /// Rows cannot be encoded or decoded.
+    #[error(transparent)]
+    Codec(#[from] quant::CodecError),
+    /// Unknown type.
+    #[error(transparent)]
+    DType(#[from] tensor::DTypeError),
+    /// An importance matrix cannot be read.
+    #[error(transparent)]
+    Imatrix(#[from] convert::imatrix::ImatrixError),
+    /// The operating system reported an error.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A model on the Hub is not available.
+    #[error(transparent)]
+    Hub(Box<source::hub::HubError>),
+    /// No type was given.
+    #[error("missing file type")]
+    NoType,
+    /// A matrix whose row length is not a multiple of the block size, or a wrong number of importance weights.
+    #[error("{quantity}: expected {expected}, found {found}")]
+    Shape {
+        /// Name of the quantity with the wrong length, with its unit.
+        quantity: &'static str,
+        /// The given length.
+        found: usize,
+        /// The expected length.
+        expected: usize,
+    },
+    /// The caller cancelled the run.
+    #[error("interrupted")]
+    Interrupted,
+    /// A problem that only its message describes.
+    #[error("{0}")]
+    Message(String),
+}
+
+impl Error {
+    /// An error that is about no file.
+    pub fn new(cause: impl Into<Cause>) -> Error {
+        let cause = cause.into();
+        let kind = if cause.is_interruption() { ErrorKind::Interrupted } else { ErrorKind::Failed };
+        Error { kind, path: None, cause: Box::new(cause), hints: Vec::new() }
+    }
+
+    /// Invalid options.
+    pub fn usage(cause: impl Into<Cause>) -> Error {
+        Error { kind: ErrorKind::Usage, ..Error::new(cause) }
+    }
+
+    /// A run that the caller cancelled.
+    pub fn interrupted() -> Error {
+        Error::new(Cause::Interrupted)
+    }
+
+    /// A run that the caller cancelled, with a message that says more.
+    pub fn interrupted_as(cause: impl Into<Cause>) -> Error {
+        Error { kind: ErrorKind::Interrupted, ..Error::new(cause) }
+    }
+
+    /// An error about a file or folder.
+    pub fn at(path: &Path, cause: impl Into<Cause>) -> Error {
+        Error { path: Some(path.to_owned()), ..Error::new(cause) }
+    }
+
+    /// A file or folder that cannot be opened.
+    pub fn cannot_open(path: &Path, error: io::Error) -> Error {
+        Error::at(path, format_args!("cannot open: {error}"))
+    }
+
+    /// The same error with more hints, if there are any.
+    #[must_use]
+    pub fn hint(mut self, hints: impl IntoIterator<Item = impl Into<String>>) -> Error {
+        self.hints.extend(hints.into_iter().map(Into::into));
+        self
+    }
+
+    /// The file or folder that the error is about; none if there is no such file.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The problem.
+    pub fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
+    /// The kind of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The facts of the message as separate fields.
+    pub fn fields(&self) -> Fields {
+        Fields::of(&self.cause)
+    }
+
+    /// Hints, one sentence each. Options are named as on the command line (`--force`).
+    pub fn hints(&self) -> Vec<String> {
+        let of_cause = hints::of(&self.cause);
+        of_cause.into_iter().chain(self.hints.iter().cloned()).collect()
+    }
+
+    /// True if the caller cancelled the run.
+    pub fn is_interrupted(&self) -> bool {
+        self.kind == ErrorKind::Interrupted
+    }
+}
+
+impl Cause {
+    fn is_interruption(&self) -> bool {
+        match self {
+            Cause::Interrupted
+            | Cause::Conversion(
+                convert::Error::Cancelled
+                | convert::Error::Gguf(gguf::Error::Interrupted)
+                | convert::Error::Read(source::ReadError::Interrupted)
+                | convert::Error::Source(source::Error::Read(source::ReadError::Interrupted)),
+            )
+            | Cause::Export(convert::export::ExportError::Convert(convert::Error::Cancelled))
+            | Cause::Container(gguf::Error::Interrupted)
+            | Cause::Refinement(refine::Error::Interrupted) => true,
+            Cause::Hub(error) => matches!(**error, source::hub::HubError::Interrupted),
+            _ => false,
+        }
+    }
+
+    /// True if the message of the cause names a file by itself, so that the path of the input is not added.
+    fn names_its_file(&self) -> bool {
+        match self {
+            Cause::Container(error) => container_names_its_file(error),
+            Cause::Evaluation(eval::Error::Gguf(error)) => matches!(error, gguf::Error::Io { .. }),
+            Cause::Conversion(error) => {
+                use convert::Error as E;
+                match error {
+                    E::Gguf(error) => container_names_its_file(error),
+                    error => matches!(
+                        error,
+                        E::Merge { .. }
+                            | E::Legacy(_)
+                            | E::OtherPlan { .. }
+                            | E::PartsDiffer { .. }
+                            | E::NoParts { .. }
+                            | E::PartsMissing { .. }
+                            | E::PartGap { .. }
+                            | E::PartDamaged { .. }
+                            | E::OutputIsInput { .. }
+                            | E::OutputInsideInput { .. }
+                            | E::NoFolder { .. }
+                            | E::NotAFolder { .. }
+                            | E::UnknownPlaceholder { .. }
+                            | E::OneNameForMany { .. }
+                            | E::Cancelled
+                    ),
+                }
+            }
+            Cause::Interrupted => true,
+            _ => false,
+        }
+    }
+}
+
+fn container_names_its_file(error: &gguf::Error) -> bool {
+    use gguf::Error as E;
+    matches!(
+        error,
+        E::Io { .. }
+            | E::Exists { .. }
+            | E::NotAFile { .. }
+            | E::DeadLink { .. }
+            | E::Changed { .. }
+            | E::OpenFiles { .. }
+            | E::UnfinishedEdit { .. }
+            | E::Length { .. }
+            | E::Shard { .. }
+            | E::ShardMissing { .. }
+            | E::ShardName { .. }
+            | E::Interrupted
+    )
+}
+
+impl From<source::hub::HubError> for Cause {
+    fn from(error: source::hub::HubError) -> Cause {
+        Cause::Hub(Box::new(error))
+    }
+}
+
+impl From<String> for Cause {
+    fn from(message: String) -> Cause {
+        Cause::Message(message)
+    }
+}
+
+impl From<&str> for Cause {
+    fn from(message: &str) -> Cause {
+        Cause::Message(message.to_owned())
+    }
+}
+
+impl From<fmt::Arguments<'_>> for Cause {
+    fn from(message: fmt::Arguments<'_>) -> Cause {
+        Cause::Message(message.to_string())
+    }
+}
+
+/// Errors that are kept only as their message.
+macro_rules! from_message {
+    ($($error:ty),+ $(,)?) => {$(
+        impl From<$error> for Cause {
+            fn from(error: $error) -> Cause {
+                Cause::Message(error.to_string())
+            }
+        }
+    )+};
+}
+
+from_message!(
+    serde_json::Error,
+    imatrix::Error,
+    convert::recipes::RecipeError,
+    refine::budget::BudgetError,
+    eval::tokenize::Error,
+    eval::chat::ChatError,
+);
+
+impl<C: Into<Cause>> From<C> for Error {
+    fn from(cause: C) -> Error {
+        Error::new(cause)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) if !self.cause.names_its_file() => write!(f, "{}: {}", path.display(), self.cause),
+            _ => self.cause.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.source()
+    }
+}

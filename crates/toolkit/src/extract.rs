@@ -1,0 +1,251 @@
+//! Tensors of a GGUF file for other programs: .npy and .safetensors.
+
+use std::path::PathBuf;
+
+use gguf::{Advice, File, Model, Output, TensorInfo};
+use quant::Level;
+use serde::Serialize;
+use serde_json::json;
+use tensor::DType;
+
+use crate::{copy_files::open_model, error::Error, outputs::check_outputs, text::human_bytes};
+
+/// Options of an extraction.
+#[derive(Debug, Clone)]
+pub struct ExtractOptions {
+    /// GGUF file, or any shard of a split model.
+    pub file: PathBuf,
+    /// Names of tensors.
+    pub tensors: Vec<String>,
+    /// File to write; its extension decides the format: .npy (one tensor) or .safetensors.
+    pub output: PathBuf,
+    /// Convert all tensors to f32.
+    pub f32: bool,
+    /// Overwrite an existing output.
+    pub force: bool,
+    /// Write nothing.
+    pub dry_run: bool,
+    /// CPU level of the kernels.
+    pub level: Level,
+}
+
+/// A format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Npy,
+    Safetensors,
+}
+
+/// A tensor and how it is written.
+struct Part<'a> {
+    file: &'a File,
+    info: &'a TensorInfo,
+    /// The type of its numbers in the output.
+    dtype: DType,
+    /// As numpy counts them.
+    shape: Vec<u64>,
+    n_bytes: u64,
+}
+
+/// Writes tensors of a GGUF file to an .npy or .safetensors file.
+///
+/// # Errors
+/// Invalid options, an unknown tensor, an output that cannot be written.
+pub fn extract(args: &ExtractOptions) -> Result<Extracted, Error> {
+    let format = match args.output.extension().and_then(|ending| ending.to_str()) {
+        Some("npy") => Format::Npy,
+        Some("safetensors") => Format::Safetensors,
+        _ => {
+            return Err(Error::usage(format_args!(
+                "{}: expected .npy or .safetensors",
+                args.output.display()
+            )));
+        }
+    };
+    if format == Format::Npy && args.tensors.len() > 1 {
+        return Err(Error::usage("an .npy file can hold only one tensor; use .safetensors for several"));
+    }
+    let model = open_model(&args.file)?;
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    for name in &args.tensors {
+        if parts.iter().any(|part| part.info.name == *name) {
+            return Err(Error::usage(format_args!("duplicate tensor `{name}`")));
+        }
+        parts.push(part(args, format, &model, name)?);
+    }
+    let inputs: Vec<&PathBuf> = model.shards().iter().map(|(path, _)| path).collect();
+    check_outputs(&[&args.output], &inputs, args.force || args.dry_run)?;
+    let header = match format {
+        Format::Npy => npy_header(&parts[0]),
+        Format::Safetensors => safetensors_header(&parts)?,
+    };
+    let file_bytes = header.len() as u64 + parts.iter().map(|part| part.n_bytes).sum::<u64>();
+    if !args.dry_run {
+        write(&parts, &header, file_bytes, args)
+            .map_err(|error| Error::at(&args.output, error.to_string()))?;
+    }
+    let tensor = |part: &Part<'_>| ExtractedTensor {
+        name: part.info.name.clone(),
+        stored: part.info.dtype.name(),
+        dtype: part.dtype.name(),
+        shape: part.shape.clone(),
+    };
+    Ok(Extracted {
+        file: args.output.display().to_string(),
+        file_bytes,
+        written: !args.dry_run,
+        tensors: parts.iter().map(tensor).collect(),
+    })
+}
+
+/// Result of an extraction.
+#[derive(Debug, Serialize)]
+pub struct Extracted {
+    /// The output.
+    pub file: String,
+    /// Its length in bytes.
+    pub file_bytes: u64,
+    /// False for a dry run.
+    pub written: bool,
+    /// Its tensors.
+    pub tensors: Vec<ExtractedTensor>,
+}
+
+/// A tensor of [`Extracted`].
+#[derive(Debug, Serialize)]
+pub struct ExtractedTensor {
+    /// Its name.
+    pub name: String,
+    /// Its type in the GGUF file.
+    pub stored: &'static str,
+    /// Its type in the output.
+    pub dtype: &'static str,
+    /// Its shape, as NumPy counts it.
+    pub shape: Vec<u64>,
+}
+
+impl Extracted {
+    /// A line for each tensor and one for the file.
+    pub fn lines(&self) -> Vec<String> {
+        let verb = if self.written { "wrote" } else { "would write" };
+        let of_tensor = |tensor: &ExtractedTensor| {
+            let ExtractedTensor { name, stored, dtype, shape } = tensor;
+            format!("{verb} `{name}` ({stored}) as {dtype} {shape:?}")
+        };
+        let mut lines: Vec<String> = self.tensors.iter().map(of_tensor).collect();
+        lines.push(format!("{verb} {}: {}", self.file, human_bytes(self.file_bytes)));
+        lines
+    }
+}
+
+fn part<'a>(args: &ExtractOptions, format: Format, model: &'a Model, name: &str) -> Result<Part<'a>, Error> {
+    let Some((file, info)) = model.tensor(name) else {
+        let names = model.tensors().map(|(_, info)| info.name.as_str());
+        let near = names.max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
+        let hint = near.map(|near| format!("did you mean `{near}`?"));
+        return Err(Error::at(&args.file, format_args!("unknown tensor `{name}`")).hint(hint));
+    };
+    let has_none = info.dtype == DType::BF16 && format == Format::Npy;
+    let dtype = match info.dtype.is_quantized() || has_none || args.f32 {
+        true => DType::F32,
+        false => info.dtype,
+    };
+    if dtype != info.dtype && quant::codec(info.dtype).is_none() {
+        return Err(Error::at(&args.file, format_args!("tensor `{name}`: {} cannot be decoded", info.dtype)));
+    }
+    let wrong = |error| Error::at(&args.file, format_args!("tensor `{name}`: {error}"));
+    let shape: Vec<u64> = info.shape.dims().iter().rev().copied().collect();
+    Ok(Part { file, info, dtype, shape, n_bytes: info.shape.n_bytes(dtype).map_err(wrong)? })
+}
+
+/// Version 1.0 of the format: magic, length of what follows, a Python dictionary, spaces up to a multiple of 64, a line end.
+///
+/// Source: `numpy.lib.format`.
+fn npy_header(part: &Part<'_>) -> Vec<u8> {
+    let kind = match part.dtype {
+        DType::F16 => "<f2",
+        DType::F64 => "<f8",
+        DType::I8 => "|i1",
+        DType::I16 => "<i2",
+        DType::I32 => "<i4",
+        DType::I64 => "<i8",
+        _ => "<f4",
+    };
+    let dims: Vec<String> = part.shape.iter().map(u64::to_string).collect();
+    // A tuple of one item needs its comma.
+    let comma = if dims.len() == 1 { "," } else { "" };
+    let mut text =
+        format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({}{comma}), }}", dims.join(", "));
+    let unpadded = 10 + text.len() + 1;
+    text.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
+    text.push('\n');
+    let mut header = b"\x93NUMPY\x01\x00".to_vec();
+    // At most four dimensions of 20 digits: far from 65535.
+    header.extend((text.len() as u16).to_le_bytes());
+    header.extend(text.into_bytes());
+    header
+}
+
+/// Length of the JSON, and the JSON with spaces up to a multiple of 8.
+fn safetensors_header(parts: &[Part<'_>]) -> Result<Vec<u8>, Error> {
+    let (mut entries, mut begin) = (serde_json::Map::new(), 0u64);
+    for part in parts {
+        let kind = match part.dtype {
+            DType::F16 => "F16",
+            DType::BF16 => "BF16",
+            DType::F64 => "F64",
+            DType::I8 => "I8",
+            DType::I16 => "I16",
+            DType::I32 => "I32",
+            DType::I64 => "I64",
+            _ => "F32",
+        };
+        let end = begin + part.n_bytes;
+        entries.insert(
+            part.info.name.clone(),
+            json!({"dtype": kind, "shape": part.shape, "data_offsets": [begin, end]}),
+        );
+        begin = end;
+    }
+    let mut text = serde_json::to_vec(&entries).map_err(Error::new)?;
+    text.resize(text.len().next_multiple_of(8), b' ');
+    Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
+}
+
+/// Elements that are decoded at a time, at least a row.
+const PIECE_ELEMS: u64 = 1 << 20;
+
+fn write(
+    parts: &[Part<'_>],
+    header: &[u8],
+    file_bytes: u64,
+    args: &ExtractOptions,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let output = Output::create(&args.output, file_bytes, args.force)?;
+    output.write_at(0, header)?;
+    let mut at = header.len() as u64;
+    for Part { file, info, dtype, .. } in parts {
+        let data = file.data(info)?;
+        let start = file.range(info)?.start;
+        let step = PIECE_ELEMS / info.dtype.block_elems() * info.dtype.block_bytes();
+        for (index, piece) in data.chunks(step as usize).enumerate() {
+            let blocks = file.endian().to_little(info.dtype, piece);
+            if *dtype == info.dtype {
+                output.write_at(at, &blocks)?;
+                at += blocks.len() as u64;
+            } else {
+                let n_elems = blocks.len() as u64 / info.dtype.block_bytes() * info.dtype.block_elems();
+                let mut values = vec![0.0; n_elems as usize];
+                quant::decode(info.dtype, args.level, &blocks, &mut values)?;
+                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                output.write_at(at, &bytes)?;
+                at += bytes.len() as u64;
+            }
+            let from = start + index * step as usize;
+            file.bytes().advise(Advice::DoneWith, from..from + piece.len());
+        }
+        file.bytes().check_unchanged()?;
+    }
+    output.finish()?;
+    Ok(())
+}

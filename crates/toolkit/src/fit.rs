@@ -1,0 +1,267 @@
+//! Memory that files need, and the largest file that fits.
+
+use eval::memory::{Bytes, Demand, Use};
+use gguf::{Model, Value, parse_shard_file_name};
+use serde::Serialize;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+use tensor::DType;
+
+use crate::{
+    conversion_run::failure,
+    error::Error,
+    events::Events,
+    input_kind::{self, Wanted},
+    table::table,
+    text::human_bytes,
+};
+
+/// Options of an estimate.
+#[derive(Debug, Clone)]
+pub struct FitOptions {
+    /// GGUF file, or a folder of such files.
+    pub path: PathBuf,
+    /// Memory in bytes.
+    pub memory: Option<u64>,
+    /// Tokens of context. None: the length that the model was trained for.
+    pub context: Vec<u64>,
+    /// Sequences that run in parallel.
+    pub parallel: u64,
+    /// Type of the KV cache.
+    pub kv_type: DType,
+    /// Tokens that are processed at a time.
+    pub batch: u64,
+    /// Projectors and draft models that are loaded too.
+    pub with: Vec<PathBuf>,
+}
+
+/// A file with what it takes.
+#[derive(Debug)]
+struct Entry {
+    path: PathBuf,
+    demand: Demand,
+    fits: Vec<Fit>,
+    /// The longest context that fits.
+    longest: Option<u64>,
+}
+
+/// One length of the context.
+#[derive(Debug, Serialize)]
+struct Fit {
+    context: u64,
+    bytes: Bytes,
+    total: u64,
+    /// None where no memory was stated.
+    fits: Option<bool>,
+}
+
+/// Estimates the memory that a file, or each file of a folder, needs.
+///
+/// # Errors
+/// A file that cannot be read or has an unknown memory layout.
+pub fn fit(args: &FitOptions, events: &dyn Events) -> Result<Fits, Error> {
+    let others = args.with.iter().map(|path| weights_of(path)).sum::<Result<u64, Error>>()?;
+    let used = Use {
+        context: 1,
+        parallel: args.parallel,
+        batch: args.batch,
+        kv_type: args.kv_type,
+        all_logits: false,
+    };
+    let is_folder = args.path.is_dir();
+    let paths = if is_folder { models_in(&args.path, events)? } else { vec![args.path.clone()] };
+    let mut entries = Vec::new();
+    for path in paths {
+        let demand = open(&path).and_then(|model| demand(&path, &model, others));
+        match demand {
+            Ok((demand, is_scaled)) => {
+                let entry = entry(path, demand, &used, args)?;
+                note_of_length(&entry, is_scaled, events);
+                entries.push(entry);
+            }
+            // An unknown file of a folder does not prevent the report of the others.
+            Err(failure) if is_folder => events.warning(&failure.to_string()),
+            Err(failure) => return Err(failure),
+        }
+    }
+    if entries.is_empty() {
+        return Err(Error::at(&args.path, "no model with a known memory layout"));
+    }
+    entries.sort_by_key(|entry| (entry.demand.weights, entry.path.clone()));
+    Ok(Fits { entries })
+}
+
+fn open(path: &Path) -> Result<Model, Error> {
+    Model::open(path).map_err(|error| {
+        input_kind::explained(path, Wanted::Gguf, failure(path, convert::Error::Gguf(error)))
+    })
+}
+
+fn weights_of(path: &Path) -> Result<u64, Error> {
+    Ok(open(path)?.tensors().map(|(_, info)| info.n_bytes).sum())
+}
+
+/// Points out a context that the model was not trained for.
+fn note_of_length(entry: &Entry, is_scaled: bool, events: &dyn Events) {
+    let trained = entry.demand.context_length as u64;
+    let longest = entry.fits.iter().map(|fit| fit.context).max().unwrap_or(0);
+    if trained > 0 && longest > trained {
+        let scaling = if is_scaled { "" } else { ", and the file sets no RoPE scaling" };
+        events.note(&format!(
+            "{}: {longest} tokens exceed the {trained} that the model was trained for{scaling}",
+            name(&entry.path)
+        ));
+    }
+}
+
+/// Memory of a model, and whether its RoPE is scaled.
+fn demand(path: &Path, model: &Model, others: u64) -> Result<(Demand, bool), Error> {
+    let mut demand = Demand::of(model)
+        .map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))?;
+    demand.weights = demand.weights.saturating_add(others);
+    let architecture = model.get("general.architecture").and_then(Value::as_str).unwrap_or_default();
+    let kind = model.get(&format!("{architecture}.rope.scaling.type")).and_then(Value::as_str);
+    Ok((demand, kind.is_some_and(|kind| kind != "none")))
+}
+
+/// Models of a folder, with the first shard of split models. Other files are reported.
+fn models_in(folder: &Path, events: &dyn Events) -> Result<Vec<PathBuf>, Error> {
+    let failed = |error| Error::cannot_open(folder, error);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_later = parse_shard_file_name(&name).is_some_and(|(_, no, _)| no > 1);
+        if name.starts_with('.') || is_later || path.extension().is_none_or(|extension| extension != "gguf") {
+            continue;
+        }
+        let kind = Model::open(&path).ok().and_then(|model| {
+            model
+                .get("general.type")
+                .and_then(Value::as_str)
+                .filter(|kind| *kind != "model")
+                .map(str::to_owned)
+        });
+        match kind {
+            None => paths.push(path),
+            Some(kind) => events.status(&format!("{name}: `{kind}` file; use --with to add it to a model")),
+        }
+    }
+    Ok(paths)
+}
+
+fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitOptions) -> Result<Entry, Error> {
+    let trained =
+        if demand.context_length > 0 { demand.context_length as u64 } else { Use::default().context };
+    let contexts = match args.context.is_empty() {
+        true => vec![trained],
+        false => args.context.clone(),
+    };
+    let failed = |error| Error::at(&path, error);
+    let mut fits = Vec::new();
+    for context in contexts {
+        let bytes = demand.bytes(&Use { context, ..*used }).map_err(failed)?;
+        let total = bytes.total();
+        fits.push(Fit { context, bytes, total, fits: args.memory.map(|memory| total <= memory) });
+    }
+    let longest =
+        args.memory.map(|memory| demand.longest_context(used, memory)).transpose().map_err(failed)?;
+    Ok(Entry { path, demand, fits, longest: longest.flatten() })
+}
+
+/// Estimates for files.
+#[derive(Debug)]
+pub struct Fits {
+    entries: Vec<Entry>,
+}
+
+impl Fits {
+    /// True if no file fits in the memory of the options.
+    pub fn is_too_small(&self, options: &FitOptions) -> bool {
+        options.memory.is_some() && best(&self.entries).is_none()
+    }
+
+    /// A table of the files, and the largest one that fits.
+    pub fn text(&self, options: &FitOptions) -> String {
+        text(&self.entries, options)
+    }
+
+    /// All estimates.
+    pub fn json(&self, options: &FitOptions) -> serde_json::Value {
+        json(&self.entries, options)
+    }
+}
+
+/// The largest file that fits at the longest of the contexts, and that context.
+fn best(entries: &[Entry]) -> Option<(&Entry, &Fit)> {
+    let fitting = entries.iter().flat_map(|entry| {
+        let fitting = entry.fits.iter().filter(|fit| fit.fits == Some(true));
+        fitting.map(move |fit| (entry, fit))
+    });
+    fitting.max_by_key(|(entry, fit)| (fit.context, entry.demand.weights))
+}
+
+fn text(entries: &[Entry], args: &FitOptions) -> String {
+    let has_states = entries.iter().flat_map(|entry| &entry.fits).any(|fit| fit.bytes.states > 0);
+    let mut header = vec!["file", "context", "weights", "KV cache"];
+    header.extend(has_states.then_some("states"));
+    header.extend(["compute", "total"]);
+    header.extend(args.memory.is_some().then_some("longest context"));
+    let mut rows = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    for entry in entries {
+        for fit in &entry.fits {
+            let Bytes { weights, kv, states, compute } = fit.bytes;
+            let mut row = vec![name(&entry.path), fit.context.to_string()];
+            row.extend([weights, kv].map(human_bytes));
+            row.extend(has_states.then(|| human_bytes(states)));
+            row.extend([compute, fit.total].map(human_bytes));
+            if args.memory.is_some() {
+                let mark = if fit.fits == Some(true) { "" } else { " (does not fit)" };
+                let longest = entry.longest.map_or_else(|| "none".to_owned(), |longest| longest.to_string());
+                row.push(longest + mark);
+            }
+            rows.push(row);
+        }
+    }
+    let n_columns = rows[0].len() - usize::from(args.memory.is_some());
+    let mut text = table(&rows, &(1..n_columns).collect::<Vec<_>>());
+    if let Some((memory, (entry, fit))) = args.memory.zip(best(entries)) {
+        text += &format!(
+            "\nlargest file that fits in {} with {} tokens: {}, {}\n",
+            human_bytes(memory),
+            fit.context,
+            name(&entry.path),
+            human_bytes(fit.total)
+        );
+    }
+    text
+}
+
+fn json(entries: &[Entry], args: &FitOptions) -> serde_json::Value {
+    let best = best(entries).map(|(entry, fit)| (name(&entry.path), fit.context));
+    let files: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            serde_json::json!({
+                "file": name(&entry.path),
+                "context_length": entry.demand.context_length,
+                "uses": entry.fits,
+                "longest_context": entry.longest,
+            })
+        })
+        .collect();
+    serde_json::json!({
+        "memory": args.memory,
+        "parallel": args.parallel,
+        "kv_type": args.kv_type.name(),
+        "batch": args.batch,
+        "files": files,
+        "best": best.map(|(file, context)| serde_json::json!({ "file": file, "context": context })),
+    })
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}

@@ -1,0 +1,200 @@
+//! Digests of files and of tensors, as `sha256sum` writes and checks them.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use gguf::{Advice, File, TensorInfo};
+use sha2::{Digest, Sha256};
+
+use crate::{digest::hex, error::Error, events::Events, show, text_file};
+
+/// A name and its digest.
+pub type Line = (String, String);
+
+/// Digests of files and, with `tensors`, of their tensors.
+///
+/// # Errors
+/// A file that cannot be read or is not a GGUF file; an interruption.
+pub fn hash(files: &[PathBuf], tensors: bool, events: &dyn Events) -> Result<Vec<Line>, Error> {
+    let mut lines = Vec::new();
+    for path in files {
+        // A name that is not UTF-8 would be another one in the list.
+        let Some(name) = path.to_str() else {
+            return Err(Error::at(path, "the name is not UTF-8"));
+        };
+        // Only GGUF files: a file with a damaged header should not get a digest. Tensors of unknown size have
+        // no separate digest.
+        let file = if tensors { show::open(path)? } else { show::open_foreign(path)? };
+        lines.push((name.to_owned(), of_file(path, events)?));
+        if tensors {
+            lines.extend(of_tensors(name, &file, events)?);
+        }
+    }
+    Ok(lines)
+}
+
+/// The lines as `sha256sum` writes them.
+pub fn text(lines: &[Line]) -> String {
+    lines.iter().map(|(name, digest)| line(name, digest)).collect()
+}
+
+/// A line as `sha256sum` writes it; it marks names with line ends and backslashes, and escapes those.
+fn line(name: &str, digest: &str) -> String {
+    let escaped = name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
+    let mark = if escaped == name { "" } else { "\\" };
+    format!("{mark}{digest}  {escaped}\n")
+}
+
+/// The reverse of [`line`]; none for what is no such line.
+fn parse(line: &str) -> Option<Line> {
+    let (line, is_escaped) = line.strip_prefix('\\').map_or((line, false), |rest| (rest, true));
+    let (digest, name) = line.split_at_checked(64)?;
+    // Two spaces, or a space and a star for binary.
+    let name = name.strip_prefix("  ").or_else(|| name.strip_prefix(" *"))?;
+    if !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) || name.is_empty() {
+        return None;
+    }
+    let mut plain = String::with_capacity(name.len());
+    let mut chars = name.chars();
+    while let Some(c) = chars.next() {
+        plain.push(match (c, is_escaped) {
+            ('\\', true) => match chars.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                '\\' => '\\',
+                _ => return None,
+            },
+            (c, _) => c,
+        });
+    }
+    Some((plain, digest.to_ascii_lowercase()))
+}
+
+fn of_file(path: &Path, events: &dyn Events) -> Result<String, Error> {
+    let cancel = events.cancel();
+    let failed = |error| Error::cannot_open(path, error);
+    let mut file = fs::File::open(path).map_err(failed)?;
+    let progress = events.progress(file.metadata().map_err(failed)?.len());
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::interrupted());
+        }
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hex(&hasher.finalize())),
+            Ok(n) => {
+                hasher.update(&buffer[..n]);
+                progress.add(n as u64);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::at(path, format_args!("cannot read: {error}"))),
+        }
+    }
+}
+
+fn of_tensor(file: &File, info: &TensorInfo) -> Result<String, Error> {
+    let data = file.data(info).map_err(Error::new)?;
+    let start = file.range(info).map_err(Error::new)?.start;
+    let mut hasher = Sha256::new();
+    // Whole blocks at a time, whose bytes can be turned.
+    let step = info.dtype.whole_blocks(4 << 20) as usize;
+    for (index, piece) in data.chunks(step).enumerate() {
+        hasher.update(file.endian().to_little(info.dtype, piece));
+        let from = start + index * step;
+        file.bytes().advise(Advice::DoneWith, from..from + piece.len());
+    }
+    Ok(hex(&hasher.finalize()))
+}
+
+/// A line for each tensor, and one for all.
+fn of_tensors(name: &str, file: &File, events: &dyn Events) -> Result<Vec<Line>, Error> {
+    let cancel = events.cancel();
+    let progress = events.progress(file.tensors().iter().map(|info| info.n_bytes).sum());
+    let (mut lines, mut described) = (Vec::new(), Vec::new());
+    for info in file.tensors() {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::interrupted());
+        }
+        let digest = of_tensor(file, info)?;
+        progress.add(info.n_bytes);
+        // Dimensions of 1 at the end are written by some programs and not by others.
+        let shape = info.shape.without_trailing_ones();
+        described.push((info.name.clone(), format!("{digest}  {} {} {shape}\n", info.name, info.dtype)));
+        lines.push((format!("{name}:{}", info.name), digest));
+    }
+    described.sort_unstable();
+    let mut all = Sha256::new();
+    described.iter().for_each(|(_, line)| all.update(line));
+    lines.push((format!("{name}:*"), hex(&all.finalize())));
+    Ok(lines)
+}
+
+/// Compares the files and tensors of a list of digests with it. Each gets `OK`, `FAILED` or `MISSING`.
+///
+/// # Errors
+/// A list that cannot be read, is empty or has a line of another form; an interruption.
+pub fn check(list: &Path, events: &dyn Events) -> Result<Vec<(String, &'static str)>, Error> {
+    let text = text_file::options(list)?;
+    let mut results = Vec::new();
+    // Digests of all tensors of the file that the last lines were about.
+    let mut known: (String, Vec<Line>) = (String::new(), Vec::new());
+    for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.is_empty()) {
+        let Some((name, expected)) = parse(text) else {
+            return Err(Error::at(
+                list,
+                format_args!("line {}: expected a checksum and a file name", index + 1),
+            ));
+        };
+        let found = match Path::new(&name).is_file() {
+            true => Some(of_file(Path::new(&name), events)?),
+            false => of_named_tensor(&name, &mut known, events)?,
+        };
+        let state = match found {
+            Some(found) if found == expected => "OK",
+            Some(_) => "FAILED",
+            None => "MISSING",
+        };
+        results.push((name, state));
+    }
+    if results.is_empty() {
+        return Err(Error::at(list, "empty list"));
+    }
+    Ok(results)
+}
+
+/// The digest of `FILE:TENSOR`; none where there is no such file or tensor.
+fn of_named_tensor(
+    name: &str,
+    known: &mut (String, Vec<Line>),
+    events: &dyn Events,
+) -> Result<Option<String>, Error> {
+    // Both names may hold colons: the file is the longest beginning that is one.
+    let mut ends = name.match_indices(':').map(|(at, _)| at);
+    let Some(at) = ends.rfind(|at| Path::new(&name[..*at]).is_file()) else { return Ok(None) };
+    let file = &name[..at];
+    if known.0 != file {
+        *known = (file.to_owned(), of_tensors(file, &show::open(Path::new(file))?, events)?);
+    }
+    Ok(known.1.iter().find(|(of, _)| of == name).map(|(_, digest)| digest.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_match_sha256sum() {
+        let digest = "0".repeat(64);
+        for name in ["model.gguf", "a b", "with\\backslash", "two\nlines", "x.gguf:blk.0.attn_q.weight"] {
+            assert_eq!(parse(line(name, &digest).trim_end()), Some((name.to_owned(), digest.clone())));
+        }
+        assert_eq!(line("a\\b", &digest), format!("\\{digest}  a\\\\b\n"));
+        for bad in ["", "x", &digest, &format!("{digest} x"), &format!("{}  x", "g".repeat(64))] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

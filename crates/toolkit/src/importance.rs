@@ -1,0 +1,353 @@
+//! Importance matrices: computed from a text, added and merged.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use eval::{
+    Model, Options,
+    chunks::{Chunk, Settings, part_chunks, text_chunks},
+    importance::{Collector, Gap, gaps, matrices},
+};
+use gguf::PartNumber;
+use imatrix::{Format, Sums};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{
+    chats,
+    digest::sha256_of,
+    error::Error,
+    eval_model::{at, of_open, open, warn_of_length},
+    events::Events,
+    input_kind::not_an_imatrix,
+    outputs::{check_outputs, write_result},
+    part_file::{self, NewPart, PartFile},
+    progress_line::ProgressLine,
+    text::printable,
+    unexecuted,
+};
+
+/// The verb in part files.
+pub const VERB: &str = "imatrix";
+
+/// Options of an importance matrix.
+#[derive(Debug, Clone)]
+pub struct ImatrixOptions {
+    /// The GGUF file. None only with `merge`.
+    pub file: Option<PathBuf>,
+    /// Text, or chats in a file that ends in `.jsonl`. None only with `merge`.
+    pub text: Option<PathBuf>,
+    /// File to write.
+    pub output: PathBuf,
+    /// Format of the output.
+    pub format: Format,
+    /// Tokens of a chunk.
+    pub context: u32,
+    /// Limit of the chunks.
+    pub chunks: Option<u32>,
+    /// Include the output matrix.
+    pub process_output: bool,
+    /// Part of the text to process.
+    pub part: Option<PartNumber>,
+    /// Matrices to add, or the files of all parts of a run.
+    pub merge: Vec<PathBuf>,
+    /// Save the output after this many chunks.
+    pub save_every: Option<u32>,
+    /// Resume an interrupted run.
+    pub resume: bool,
+    /// Overwrite an existing output.
+    pub force: bool,
+    /// Options for running the model.
+    pub run: Options,
+    /// Folder for results whose file cannot be written.
+    pub rescue: PathBuf,
+}
+
+/// Computes the importance matrix of a model over a text, adds matrices, or merges the parts of a run; none for a part.
+///
+/// # Errors
+/// Invalid options, a file or text that cannot be read, matrices of different models, an interruption.
+pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Option<Collected>, Error> {
+    let format = args.format;
+    if !args.force && !args.resume && args.output.exists() {
+        let error = gguf::Error::Exists { path: args.output.clone() };
+        return Err(Error::new(error).hint(["use --force to overwrite it, or --resume to continue the run"]));
+    }
+    // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
+    let inputs: Vec<&PathBuf> = args.file.iter().chain(&args.text).collect();
+    check_outputs(&[&args.output], &inputs, args.force || args.resume)?;
+    if args.merge.iter().any(|path| part_file::is_part(path)) {
+        return merge_parts(args, format, events).map(Some);
+    }
+    let mut start = Sums::new(args.context);
+    let mut before: Option<&PathBuf> = None;
+    for path in &args.merge {
+        let read = Sums::open(path).map_err(|error| not_an_imatrix(path, error))?;
+        if let Some((before, problem)) = before.and_then(|before| Some((before, other_names(&start, &read)?)))
+        {
+            events.warning(&format!(
+                "{}: the entries differ from those of {}: {problem}",
+                path.display(),
+                printable(&before.display().to_string())
+            ));
+        }
+        before = Some(path);
+        start.add(&read.in_tokens(args.context)).map_err(|error| {
+            let hint = match &error {
+                imatrix::Error::NotFinite { .. } => "omit this matrix, or compute it again",
+                _ => "only matrices of the same model can be merged",
+            };
+            Error::at(path, error).hint([hint])
+        })?;
+    }
+    let (Some(file), Some(text)) = (&args.file, &args.text) else {
+        write(args, &start, format, events)?;
+        return Ok(Some(report(args, &start, (&[], &[]), events)));
+    };
+    let model = open(file, &args.run, events)?;
+    let tokens = chats::tokens(&model, text, events)?;
+    let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
+    let settings = Settings { context, n_chunks, stride: None };
+    let chunks = text_chunks(&model, &tokens, &settings).map_err(|error| at(text, error))?;
+    warn_of_length(&model, context, events);
+    if let Some(number) = args.part {
+        part(args, number, &model, &chunks, text, events)?;
+        return Ok(None);
+    }
+    let mut n_done = 0;
+    if args.resume && args.output.exists() {
+        (start, n_done) = resumed(args, text)?;
+        events.status(&format!("resuming after {n_done} chunks"));
+    } else {
+        start.datasets.push(text.display().to_string());
+    }
+    let sums = collect(args, &model, (&chunks, n_done), &start, format, events)?;
+    let gaps = gaps(&matrices(&model), &sums);
+    if let Some(line) = unexecuted::line(&model) {
+        events.warning(&line);
+    }
+    Ok(Some(report(args, &sums, (&gaps, &unexecuted::names(&model)), events)))
+}
+
+/// Names an entry that only one of two matrices has.
+fn other_names(before: &Sums, added: &Sums) -> Option<String> {
+    let only = |in_one: &Sums, other: &Sums| {
+        in_one.entries.keys().find(|name| !other.entries.contains_key(*name)).cloned()
+    };
+    let (missing, extra) = (only(before, added), only(added, before));
+    let found = missing.map(|name| format!("`{}` is missing", printable(&name)));
+    found.or_else(|| extra.map(|name| format!("only one of them has entry `{}`", printable(&name))))
+}
+
+/// Facts about a run that do not affect its sums.
+#[derive(Serialize, Deserialize)]
+struct RunFacts {
+    text: String,
+    /// The matrices that are to be covered.
+    matrices: Vec<String>,
+}
+
+/// Reads one part of the windows, and writes its sums as they are.
+fn part(
+    args: &ImatrixOptions,
+    number: PartNumber,
+    model: &Model,
+    chunks: &[Chunk],
+    text: &Path,
+    events: &dyn Events,
+) -> Result<(), Error> {
+    let range = part_chunks(&[model], chunks, number);
+    let mut collector = Collector::new(args.process_output);
+    let cancel = events.cancel();
+    let mut progress = ProgressLine::new("chunks", range.end);
+    let mut n_read = range.start;
+    for batch in chunks[range.clone()].chunks(model.sequences_at_once(args.context as usize)) {
+        collector.add(model, batch).map_err(|error| of_open(model, error))?;
+        n_read += batch.len();
+        progress.update(events, n_read, String::new);
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::interrupted());
+        }
+    }
+    // NaNs are reported with the model that produced them.
+    collector.sums(args.context).map_err(|error| of_open(model, error))?;
+    let facts = RunFacts { text: text.display().to_string(), matrices: matrices(model) };
+    let part = NewPart {
+        verb: VERB,
+        number,
+        windows: range,
+        n_windows: chunks.len(),
+        run: json!({
+            "model": refine::fingerprint(model),
+            "text": sha256_of(text)?,
+            "context": args.context,
+            "process_output": args.process_output,
+            "activations": args.run.activations.name(),
+        }),
+        facts: serde_json::to_value(&facts).map_err(Error::new)?,
+    };
+    part.write(&args.output, &collector.to_part(), (true, &args.rescue), events)
+}
+
+/// The matrix of all parts of one run.
+fn merge_parts(args: &ImatrixOptions, format: Format, events: &dyn Events) -> Result<Collected, Error> {
+    if args.file.is_some() {
+        return Err(Error::usage("parts can only be merged with parts"));
+    }
+    let parts = part_file::open_all(&args.merge, VERB)?;
+    let collector = collected(&parts)?;
+    let (context, facts): (u32, RunFacts) = (parts[0].setting("context")?, parts[0].facts()?);
+    let mut sums = Sums::new(context);
+    sums.datasets.push(facts.text);
+    let collected = collector.sums(context).map_err(Error::new)?;
+    sums.add(&collected).map_err(Error::new)?;
+    write(args, &sums, format, events)?;
+    Ok(report(args, &sums, (&gaps(&facts.matrices, &sums), &[]), events))
+}
+
+/// The sums of parts.
+///
+/// # Errors
+/// A part that has not what its header says.
+pub fn collected(parts: &[PartFile]) -> Result<Collector, Error> {
+    let mut collector = Collector::new(false);
+    for part in parts {
+        collector.add_part(part.payload()).map_err(|error| Error::at(&part.path, error))?;
+    }
+    Ok(collector)
+}
+
+/// Facts about a matrix that was written.
+#[derive(Debug, Serialize)]
+pub struct Collected {
+    output: String,
+    entries: usize,
+    windows: i64,
+    context: u32,
+    datasets: Vec<String>,
+    not_covered: Vec<NotCovered>,
+}
+
+/// A tensor without data, or with experts without data.
+#[derive(Debug, Serialize)]
+struct NotCovered {
+    tensor: String,
+    experts: Vec<usize>,
+}
+
+/// Reports tensors without data that are not in `named`.
+fn report(
+    args: &ImatrixOptions,
+    sums: &Sums,
+    (gaps, named): (&[Gap], &[String]),
+    events: &dyn Events,
+) -> Collected {
+    for gap in gaps.iter().filter(|gap| !named.contains(&gap.tensor)) {
+        let name = printable(&gap.tensor);
+        match gap.experts.as_slice() {
+            [] => events.warning(&format!("tensor `{name}`: no data; the entry is omitted")),
+            experts => {
+                events.warning(&format!("tensor `{name}`: no token was routed to experts {experts:?}"))
+            }
+        }
+    }
+    let not_covered = |gap: &Gap| NotCovered { tensor: gap.tensor.clone(), experts: gap.experts.clone() };
+    Collected {
+        output: args.output.display().to_string(),
+        entries: sums.entries.len(),
+        windows: sums.n_chunks,
+        context: sums.chunk_tokens,
+        datasets: sums.datasets.clone(),
+        not_covered: gaps.iter().map(not_covered).collect(),
+    }
+}
+
+/// Sums of an earlier run and the number of chunks that it read.
+fn resumed(args: &ImatrixOptions, text: &Path) -> Result<(Sums, usize), Error> {
+    let path = &args.output;
+    let failed = |message: String| {
+        Error::at(path, message).hint(["expected the same text, context length and format (GGUF) as in the \
+            interrupted run"])
+    };
+    let sums = Sums::open(path).map_err(|error| not_an_imatrix(path, error))?;
+    if sums.format != Format::Gguf {
+        return Err(failed("the .dat format does not record the progress of a run".to_owned()));
+    }
+    if sums.chunk_tokens != args.context {
+        return Err(failed(format!("it has chunks of {} tokens", sums.chunk_tokens)));
+    }
+    if sums.datasets != [text.display().to_string()] {
+        return Err(failed(format!("its text is {}", sums.datasets.join(", "))));
+    }
+    let n_done =
+        usize::try_from(sums.n_chunks).map_err(|_| failed("negative number of chunks".to_owned()))?;
+    Ok((sums, n_done))
+}
+
+fn collect(
+    args: &ImatrixOptions,
+    model: &Model,
+    (chunks, n_done): (&[Chunk], usize),
+    start: &Sums,
+    format: Format,
+    events: &dyn Events,
+) -> Result<Sums, Error> {
+    let mut collector = Collector::new(args.process_output);
+    let sums = |collector: &Collector| {
+        let collected = collector.sums(args.context).map_err(|error| of_open(model, error))?;
+        let mut sums = start.clone();
+        sums.add(&collected).map_err(Error::new)?;
+        Ok::<Sums, Error>(sums)
+    };
+    let cancel = events.cancel();
+    let mut progress = ProgressLine::new("chunks", chunks.len());
+    let at_once = model.sequences_at_once(args.context as usize);
+    let at_once = args.save_every.map_or(at_once, |every| at_once.min(every as usize));
+    let (mut n_read, mut n_saved) = (n_done, n_done);
+    // A complete file is not replaced by a partial one.
+    let may_save = args.save_every.is_some() || args.resume || !args.output.exists();
+    for batch in chunks.get(n_done..).unwrap_or_default().chunks(at_once) {
+        collector.add(model, batch).map_err(|error| of_open(model, error))?;
+        n_read += batch.len();
+        progress.update(events, n_read, String::new);
+        let is_due = args.save_every.is_some_and(|every| n_read - n_saved >= every as usize);
+        let is_cancelled = cancel.load(Ordering::Relaxed) && n_read < chunks.len();
+        if (is_due && n_read < chunks.len()) || (is_cancelled && may_save) {
+            write(args, &sums(&collector)?, format, &())?;
+            n_saved = n_read;
+        }
+        if is_cancelled {
+            return Err(interrupted(&args.output, format, (n_saved, n_read, chunks.len())));
+        }
+    }
+    let sums = sums(&collector)?;
+    write(args, &sums, format, events)?;
+    Ok(sums)
+}
+
+/// The end by Ctrl-C after `n_read` of `n` windows, of which `n_saved` are in the output.
+fn interrupted(output: &Path, format: Format, (n_saved, n_read, n): (usize, usize, usize)) -> Error {
+    let message = format!("interrupted after {n_read} of {n} chunks");
+    let hint = match format {
+        _ if n_saved == 0 => {
+            "the existing matrix is untouched; use --save-every N to save partial results".to_owned()
+        }
+        Format::Gguf => {
+            format!("{n_saved} chunks are saved in {}; use --resume to continue", output.display())
+        }
+        _ => format!("{n_saved} chunks are saved in {}", output.display()),
+    };
+    Error::interrupted_as(message).hint([hint])
+}
+
+/// Writes the file atomically. The caller has checked that it may be replaced.
+fn write(args: &ImatrixOptions, sums: &Sums, format: Format, events: &dyn Events) -> Result<(), Error> {
+    let path = args.output.as_path();
+    let bytes = sums.to_bytes(format).map_err(|error| Error::at(path, error))?;
+    write_result(path, &bytes, true, &args.rescue)?;
+    let tokens = sums.n_chunks * i64::from(sums.chunk_tokens);
+    events.status(&format!("wrote {}: {} entries from {tokens} tokens", path.display(), sums.entries.len()));
+    Ok(())
+}

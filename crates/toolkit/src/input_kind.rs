@@ -1,0 +1,305 @@
+//! Recognizes inputs of the wrong kind and names the command that reads them.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use gguf::{BrokenDownload, Value};
+
+use crate::error::{Cause, Error};
+
+/// Kind of input that a command reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// A checkpoint folder.
+    Checkpoint,
+    /// A GGUF file.
+    Gguf,
+    /// An importance matrix.
+    Imatrix,
+    /// A projector of pictures or sound.
+    Projector,
+}
+
+/// Kind of input found.
+enum Found {
+    Nothing,
+    /// A folder with a `config.json`.
+    Checkpoint,
+    /// A folder without one, with a GGUF file in it.
+    FolderOfGguf(PathBuf),
+    Gguf,
+    Json,
+    /// Plain text.
+    Text,
+    /// A file of weights of a checkpoint.
+    Weights,
+    Other,
+}
+
+/// Advice for an input that could not be opened; none where it is of the right kind or of one that no command reads.
+pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
+    let shown = path.display();
+    if wanted == Wanted::Gguf && path.is_file() && is_piece(path) {
+        return Some(
+            "the file is one piece of a larger file; join all pieces in order with `cat` first".to_owned(),
+        );
+    }
+    if wanted == Wanted::Gguf && source::is_legacy(path) {
+        return Some(format!(
+            "to convert a file in a format older than GGUF, run `gguf-convert legacy {shown} OUT`"
+        ));
+    }
+    Some(match (look(path), wanted) {
+        (Found::Nothing, Wanted::Gguf) if is_like_a_hub_name(path) => {
+            format!("to convert a model of the Hugging Face Hub, run `gguf-convert hf://{shown} --type bf16`")
+        }
+        (Found::Gguf, Wanted::Checkpoint) => format!(
+            "to quantize a GGUF file, run `gguf-quantize {shown} TYPE`; to export it to a checkpoint, run \
+                `gguf-convert export {shown} FOLDER`"
+        ),
+        (Found::FolderOfGguf(file), Wanted::Checkpoint) => {
+            format!(
+                "the folder contains GGUF files; to quantize one, run `gguf-quantize {} TYPE`",
+                file.display()
+            )
+        }
+        (Found::FolderOfGguf(file), Wanted::Gguf) => {
+            format!("pass a file instead of its folder, for example {}", file.display())
+        }
+        (Found::Checkpoint, Wanted::Gguf) => {
+            format!(
+                "the folder is a checkpoint; to convert it to GGUF, run `gguf-convert {shown} --type bf16`"
+            )
+        }
+        (Found::Weights, Wanted::Gguf) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            format!(
+                "the file belongs to a checkpoint; to convert the checkpoint to GGUF, run `gguf-convert {} \
+                    --type bf16`",
+                folder.display()
+            )
+        }
+        (Found::Json, Wanted::Imatrix) => {
+            "the file is JSON; to compute an importance matrix, run `gguf-eval imatrix MODEL --text FILE -o \
+                imatrix.gguf`"
+                .to_owned()
+        }
+        (Found::Text, Wanted::Imatrix) => {
+            format!(
+                "the file is a text; to compute an importance matrix from it, run `gguf-eval imatrix MODEL \
+                    --text {shown} -o imatrix.gguf`"
+            )
+        }
+        _ => return None,
+    })
+}
+
+/// Architectures of image and video models, by ComfyUI-GGUF and stable-diffusion.cpp.
+const IMAGE_ARCHITECTURES: &[&str] = &[
+    "flux",
+    "sd1",
+    "sd2",
+    "sd3",
+    "sdxl",
+    "aura",
+    "hidream",
+    "cosmos",
+    "ltxv",
+    "hyvid",
+    "wan",
+    "lumina2",
+    "qwen_image",
+    "pig",
+    "hunyuan3d",
+    "chroma",
+    "z_image",
+];
+
+/// Kind of a GGUF file that is not a language model, with advice.
+fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
+    let file = gguf::File::open_foreign(path).ok()?;
+    let metadata = file.metadata();
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+    let shown = path.display();
+    let has = |key: &str| metadata.get(key).is_some();
+    Some(match (text("general.type"), text("general.architecture")) {
+        ("imatrix", _) => imatrix_advice(&shown),
+        _ if has("imatrix.datasets") || has("imatrix.chunk_count") => imatrix_advice(&shown),
+        ("adapter", _) => adapter_advice(),
+        _ if has("adapter.type") => adapter_advice(),
+        (_, "controlvector") => (
+            "a control vector",
+            "pass the model itself; control vectors are applied by llama.cpp with `--control-vector`"
+                .to_owned(),
+        ),
+        (_, architecture) if IMAGE_ARCHITECTURES.contains(&architecture) => (
+            "an image or video model",
+            "only language models are supported; ComfyUI-GGUF and stable-diffusion.cpp read image models"
+                .to_owned(),
+        ),
+        _ => return None,
+    })
+}
+
+fn imatrix_advice(shown: &dyn std::fmt::Display) -> (&'static str, String) {
+    ("an importance matrix", format!("pass the model, and the matrix with `--imatrix {shown}`"))
+}
+
+fn adapter_advice() -> (&'static str, String) {
+    let advice =
+        "pass the model itself; to merge an adapter, run `gguf-convert BASE OUT --lora ADAPTER_FOLDER`";
+    ("a LoRA adapter", advice.to_owned())
+}
+
+/// Rejects GGUF files that are not models.
+///
+/// # Errors
+/// The kind of the file, with a hint.
+pub fn check_model(path: &Path) -> Result<(), Error> {
+    match other_than_model(path) {
+        Some((found, advice)) if found != "an image or video model" => {
+            Err(Error::at(path, format_args!("expected a model, found {found}")).hint([advice]))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Explains a failure by the kind of the input if it is the wrong one; otherwise adds a hint to the failure.
+pub fn explained(path: &Path, wanted: Wanted, failure: Error) -> Error {
+    let other = other_than_model(path);
+    match (wanted, other) {
+        (Wanted::Gguf, Some((found, advice))) => {
+            Error::at(path, format_args!("expected a model, found {found}")).hint([advice])
+        }
+        (Wanted::Projector, Some((found, _))) => {
+            Error::at(path, format_args!("expected a projector, found {found}"))
+                .hint(["to write a projector, run `gguf-convert mmproj FOLDER`"])
+        }
+        (Wanted::Imatrix, Some((found, _))) if found != "an importance matrix" => {
+            Error::at(path, format_args!("expected an importance matrix, found {found}"))
+        }
+        (Wanted::Imatrix, None) if gguf::File::open_foreign(path).is_ok() => {
+            let advice = format!(
+                "to compute its importance matrix, run `gguf-eval imatrix {} --text FILE -o imatrix.gguf`",
+                path.display()
+            );
+            Error::at(path, "expected an importance matrix, found a model").hint([advice])
+        }
+        (Wanted::Imatrix, _) => match broken_download(path) {
+            Some(kind) => {
+                Error::at(path, format_args!("expected an importance matrix, found {}", kind.name()))
+                    .hint([kind.hint()])
+            }
+            None => failure.hint(advice(path, wanted)),
+        },
+        _ => failure.hint(advice(path, wanted)),
+    }
+}
+
+/// The failure of a file that is not an importance matrix.
+pub fn not_an_imatrix(path: &Path, error: impl Into<Cause>) -> Error {
+    explained(path, Wanted::Imatrix, Error::at(path, error))
+}
+
+/// Remains of a broken download at `path`.
+fn broken_download(path: &Path) -> Option<BrokenDownload> {
+    let mut start = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(2048).read_to_end(&mut start));
+    read.ok().and_then(|_| BrokenDownload::of(&start))
+}
+
+/// True for the name of a piece of a file that was cut without regard to its contents (`x.gguf.part1of2`, `x.gguf-split-a`).
+fn is_piece(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let Some((_, rest)) = name.split_once(".gguf") else { return false };
+    [".part", "-part", "-split-", ".split-", "_part"].iter().any(|start| rest.starts_with(start))
+        || rest.strip_prefix('.').is_some_and(|rest| {
+            !rest.is_empty() && rest.len() <= 3 && rest.chars().all(|c| c.is_ascii_digit())
+        })
+}
+
+fn look(path: &Path) -> Found {
+    if path.join("config.json").is_file() {
+        return Found::Checkpoint;
+    }
+    if path.is_dir() {
+        let names = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        // A model rather than a file next to it.
+        let is_model = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            !["imatrix", "mmproj"].iter().any(|start| name.starts_with(start))
+        };
+        let files = names.filter(|path| path.extension().is_some_and(|extension| extension == "gguf"));
+        let first = files.min_by_key(|path| (!is_model(path), path.clone()));
+        return first.map_or(Found::Other, Found::FolderOfGguf);
+    }
+    // A pipe must not be read.
+    if !path.is_file() {
+        return if fs::symlink_metadata(path).is_err() { Found::Nothing } else { Found::Other };
+    }
+    let mut start = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
+    match read {
+        Ok(_) if start.starts_with(b"GGUF") => Found::Gguf,
+        Ok(_) if matches!(start.trim_ascii_start().first(), Some(b'{' | b'[')) => Found::Json,
+        Ok(_) if is_weights(path, &start) => Found::Weights,
+        Ok(_) if is_text(&start) => Found::Text,
+        _ => Found::Other,
+    }
+}
+
+/// Safetensors, by the length and the start of the header; torch pickles by name, for they are archives like any other.
+fn is_weights(path: &Path, start: &[u8]) -> bool {
+    let is_safetensors = start.len() > 8 && start[5..8] == [0; 3] && start[8] == b'{';
+    let is_archive = start.starts_with(b"PK") || start.first() == Some(&0x80);
+    is_safetensors
+        || (is_archive
+            && path
+                .extension()
+                .is_some_and(|extension| extension == "bin" || extension == "pth" || extension == "pt"))
+}
+
+/// Letters and what stands between them. The older form of importance matrices begins with a small number of 4 bytes, which has zeros.
+fn is_text(start: &[u8]) -> bool {
+    !start.is_empty() && !start.iter().any(|byte| *byte < b' ' && !byte.is_ascii_whitespace())
+}
+
+/// True for `org/model` or `org/model@revision`: two plain names of which the first is not a local folder.
+pub fn is_like_a_hub_name(path: &Path) -> bool {
+    let is_name = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    let Some(text) = path.to_str() else { return false };
+    let id = text.split_once('@').map_or(text, |(id, _)| id);
+    id.split_once('/').is_some_and(|(owner, name)| {
+        is_name(owner) && is_name(name) && !name.ends_with(".gguf") && !Path::new(owner).exists()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hub_names_are_recognized() {
+        for (name, is) in [
+            ("no-such-owner/Llama-3.2-1B", true),
+            ("no-such-owner/a@refs/pr/1", true),
+            ("no-such-owner/a/b", false),
+            ("x@no-such-owner/a", false),
+            ("./x", false),
+            ("/x/y", false),
+            ("no-such-owner/x.gguf", false),
+            ("x", false),
+            ("src/x", false),
+        ] {
+            assert_eq!(is_like_a_hub_name(Path::new(name)), is, "{name}");
+        }
+    }
+}

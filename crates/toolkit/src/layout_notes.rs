@@ -1,0 +1,98 @@
+//! Notes on a checkpoint: tensors without a place, unused keys of the config, the type of its weights.
+
+use std::collections::HashSet;
+
+use arch::{Layout, UnreadKey};
+use source::{Checkpoint, Dtype};
+
+use crate::events::Events;
+
+/// Messages about an input, by severity.
+#[derive(Debug, Clone, Default)]
+pub struct Notes {
+    /// Reasons why the file will not load as it is.
+    pub warnings: Vec<String>,
+    /// Facts that matter to most users.
+    pub notes: Vec<String>,
+    /// Confirmed facts, for `--verbose`.
+    pub details: Vec<String>,
+}
+
+impl Notes {
+    /// Collects the messages of layouts after those of the checkpoint.
+    pub fn of(checkpoint: &[String], layouts: &[&Layout]) -> Notes {
+        let all = |lines: fn(&Layout) -> &Vec<String>| -> Vec<String> {
+            layouts.iter().flat_map(|layout| lines(layout)).cloned().collect()
+        };
+        let other_pre = layouts.iter().find_map(|layout| layout.other_pre.as_ref());
+        let other_pre =
+            other_pre.map(|name| format!("use `--pre {name}`, the pre-tokenizer that matches its regexes"));
+        Notes {
+            warnings: all(|layout| &layout.warnings),
+            notes: [checkpoint.to_vec(), all(|layout| &layout.notes), other_pre.into_iter().collect()]
+                .concat(),
+            details: all(|layout| &layout.details),
+        }
+    }
+
+    /// Tells them.
+    pub fn tell(&self, events: &dyn Events) {
+        self.warnings.iter().for_each(|text| events.warning(text));
+        self.notes.iter().for_each(|text| events.note(text));
+        self.details.iter().for_each(|text| events.detail(text));
+    }
+
+    /// All of them, for reports.
+    pub fn all(&self) -> Vec<String> {
+        [&self.warnings[..], &self.notes, &self.details].concat()
+    }
+}
+
+/// Tensors without a place in any of the files. A tensor that one file leaves out may be in another.
+pub fn dropped(layouts: &[&Layout]) -> Vec<arch::Dropped> {
+    let tensors = layouts.iter().filter(|_| layouts.len() > 1).flat_map(|layout| &layout.tensors);
+    let mut seen: HashSet<&str> =
+        tensors.flat_map(|tensor| tensor.data.sources()).map(String::as_str).collect();
+    // Once, if both leave it out.
+    let dropped = layouts.iter().flat_map(|layout| &layout.dropped);
+    dropped.filter(|dropped| seen.insert(&dropped.name)).cloned().collect()
+}
+
+/// Reports keys of the config that were not read: those that may affect the computation as a note, or as a
+/// warning if the architecture was forced; all others as details.
+pub fn tell_unasked(layout: &Layout, is_forced: bool, events: &dyn Events) -> Vec<String> {
+    let (mathematics, others): (Vec<&UnreadKey>, Vec<&UnreadKey>) =
+        layout.unread_keys.iter().partition(|key| key.is_mathematics);
+    let list = |keys: &[&UnreadKey]| {
+        let keys: Vec<String> = keys.iter().map(|key| format!("`{}` {}", key.key, key.value)).collect();
+        keys.join(", ")
+    };
+    let name = layout.architecture;
+    if !others.is_empty() {
+        events.detail(&format!("unused config keys of `{name}`: {}", list(&others)));
+    }
+    if mathematics.is_empty() {
+        return Vec::new();
+    }
+    let line = format!(
+        "config keys that are not used for `{name}`, but may change the computation: {}",
+        list(&mathematics)
+    );
+    if is_forced {
+        events.warning(&line);
+        return Vec::new();
+    }
+    vec![line]
+}
+
+/// The type of floats that loses nothing of most weights: that of the first matrix, where it is one of 16 bits. The
+/// reference's `auto` (`ModelBase.__init__`, conversion/base.py).
+pub fn float_of(checkpoint: &Checkpoint) -> &'static str {
+    let mut matrices = checkpoint.tensors.iter().filter(|tensor| tensor.shape.len() >= 2);
+    let found = matrices.find_map(|tensor| match tensor.dtype {
+        Dtype::BF16 => Some("bf16"),
+        Dtype::F16 => Some("f16"),
+        _ => None,
+    });
+    found.unwrap_or("f16")
+}

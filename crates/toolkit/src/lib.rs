@@ -1,0 +1,145 @@
+//! The application layer of gguf-tools: what the command line can do, as functions.
+//!
+//! The most common tasks are one call each:
+//!
+//! | call | what it does |
+//! |---|---|
+//! | [`open`] | reads a GGUF: metadata, tensors, their values on demand |
+//! | [`convert()`] | converts a Hugging Face checkpoint folder to GGUF files; with `hub_folder` one from the Hub |
+//! | [`save`] | writes an in-memory state dict to GGUF files |
+//! | [`quantize`] | quantizes a GGUF file to other types |
+//! | [`Job::plan`] | lists what a conversion would write, without reading a weight |
+//! | [`encode`], [`decode`] | rows of `f32` to blocks of any type, and back |
+//! | [`perplexity()`], [`compare()`] | measure how well a file predicts a text, alone or against another file |
+//! | [`Job::architecture`] | sets an architecture that is not in the table |
+//! | [`types`], [`dtypes`], [`architectures`] | list what is supported |
+//!
+//! ```no_run
+//! # fn main() -> Result<(), gguf_toolkit::Error> {
+//! gguf_toolkit::convert("Llama-3.2-1B").file_type("q4_k_m").write("llama-q4_k_m.gguf")?;
+//! let file = gguf_toolkit::open("llama-q4_k_m.gguf")?;
+//! for tensor in file.tensors() {
+//!     println!("{} {} {:?}", tensor.name(), tensor.dtype(), tensor.shape());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The commands are functions with an options struct each. They report messages and progress to [`Events`] and return
+//! values, which the programs print:
+//!
+//! | module | commands |
+//! |---|---|
+//! | [`conversion_run`], [`quantize_run`], [`calibration`] | `gguf-convert`, `gguf-quantize`, `--calibrate` |
+//! | [`verify`], [`show`], [`diff`], [`hash`], [`tokenizer`], [`fit`], [`recipe`] | `gguf-inspect`, without changing files |
+//! | [`edit`], [`set`], [`extract`], [`copy_files`] | `gguf-inspect`, writing files |
+//! | [`perplexity`](mod@perplexity), [`compare`](mod@compare), [`importance`], [`check`] | `gguf-eval` |
+//! | [`publish`] | `gguf-publish` |
+//!
+//! The crates below are re-exported, because these functions use their types.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::print_stdout,
+        clippy::print_stderr,
+        clippy::exit,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
+
+mod blocks;
+pub mod calibration;
+pub mod call;
+pub mod chats;
+pub mod check;
+pub mod compare;
+pub mod conversion_run;
+pub mod convert_calibrated;
+pub mod copy_files;
+pub mod coverage_report;
+pub mod diff;
+pub mod digest;
+pub mod edit;
+mod error;
+pub mod eval_model;
+mod events;
+pub mod extract;
+mod fields;
+mod file;
+pub mod file_type;
+pub mod fit;
+pub mod hash;
+pub mod hints;
+pub mod hub;
+pub mod importance;
+pub mod input_kind;
+mod job;
+pub mod layout_notes;
+pub mod loader_report;
+pub mod loss_report;
+mod measure;
+pub mod metadata_json;
+pub mod outputs;
+pub mod part_file;
+pub mod path_json;
+pub mod perplexity;
+pub mod plan_file;
+pub mod plan_report;
+pub mod plan_run;
+pub mod progress_line;
+pub mod publish;
+pub mod quantize_run;
+pub mod recipe;
+pub mod recipe_file;
+pub mod set;
+pub mod settings;
+pub mod show;
+pub mod sizes;
+pub mod suggest;
+pub mod table;
+pub mod template_guard;
+pub mod text;
+pub mod text_file;
+pub mod threads;
+pub mod tokenizer;
+pub mod unexecuted;
+pub mod verify;
+pub mod vocabularies;
+pub mod write;
+
+pub use self::hub::{hub_folder, is_hub_address};
+pub use self::{
+    blocks::{decode, encode, encode_weighted},
+    error::{Cause, Error, ErrorKind},
+    events::{Events, Guard, Message, Progress, StatusLine},
+    fields::Fields,
+    file::{GgufFile, TensorRef, open},
+    job::{Job, Planned, convert, quantize, save},
+    measure::{Measuring, compare, perplexity},
+};
+// The crates themselves.
+pub use {arch, convert as conversion, eval, gguf, quant, source, tensor};
+// Types in the signatures of the calls.
+pub use arch::Arch;
+pub use eval::{Activations, perplexity::Perplexity, stats::Comparison};
+pub use gguf::{Metadata, Value};
+pub use source::{Memory, MemoryTensor};
+pub use tensor::DType;
+
+use ::convert::recipes::{RECIPES, Recipe};
+
+/// Every file type that [`Job::file_type`] takes: `q4_k_m` and its like.
+pub fn types() -> &'static [Recipe] {
+    RECIPES
+}
+
+/// Every type of a tensor, encodable or not ([`DType::is_encodable`]).
+pub fn dtypes() -> &'static [DType] {
+    DType::ALL
+}
+
+/// Every architecture that is converted.
+pub fn architectures() -> &'static [Arch] {
+    arch::ARCHES
+}

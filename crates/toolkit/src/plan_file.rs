@@ -1,0 +1,224 @@
+//! Plans of conversions that many machines do: a file that fixes everything, and calls that do a part of it.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use convert::{
+    Fingerprint, PlannedFile,
+    parts::{Place, Rates},
+};
+use gguf::PartNumber;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    error::Error,
+    events::Events,
+    text::{human_bytes, pretty_json},
+    text_file,
+};
+
+/// Value of `format`.
+const FORMAT: &str = "gguf-tools plan";
+/// The version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+/// The part of a conversion to execute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted<'a> {
+    /// The whole conversion.
+    Everything,
+    /// A plan of it.
+    Save(&'a Path),
+    /// One part of a plan, and where it writes.
+    Part(PartNumber, Place),
+    /// The output, of all parts.
+    Assembly,
+}
+
+/// A plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanFile {
+    /// Distinguishes plans from other JSON.
+    format: String,
+    /// The version of this format.
+    version: u32,
+    /// The program and its version.
+    program: String,
+    /// The folder that relative paths are seen from.
+    folder: PathBuf,
+    /// The arguments of the program, input and output last.
+    arguments: Vec<String>,
+    /// State that the bytes depend on: program, options, inputs, outputs.
+    fingerprint: Value,
+    /// Cost per element of each type, which determines the parts.
+    picoseconds_per_element: BTreeMap<String, u64>,
+    /// Every file and where each tensor lies in it.
+    outputs: Vec<PlannedOutput>,
+}
+
+/// One file of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedOutput {
+    name: String,
+    bytes: u64,
+    tensors: Vec<PlannedTensor>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedTensor {
+    name: String,
+    dtype: String,
+    /// Row length first.
+    shape: Vec<u64>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl PlannedOutput {
+    fn new(path: &Path, file: &PlannedFile) -> PlannedOutput {
+        let tensor = |tensor: &gguf::PlannedTensor| PlannedTensor {
+            name: tensor.name.clone(),
+            dtype: tensor.dtype.name().to_owned(),
+            shape: tensor.shape.dims().to_vec(),
+            offset: tensor.offset,
+            bytes: tensor.n_bytes,
+        };
+        PlannedOutput {
+            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            bytes: file.plan.file_len(),
+            tensors: file.plan.tensors().iter().map(tensor).collect(),
+        }
+    }
+}
+
+/// Writes a plan of files that were planned and checked.
+///
+/// # Errors
+/// A file is there and `force` is not given; the system's refusal.
+pub fn save(
+    path: &Path,
+    (binary, folder, arguments): (&str, &Path, &[String]),
+    (fingerprint, rates): (&Fingerprint, &Rates),
+    files: &[(PathBuf, &PlannedFile)],
+    events: &dyn Events,
+) -> Result<(), Error> {
+    let n_bytes = files.iter().map(|(_, file)| file.plan.file_len()).sum();
+    let plan = PlanFile {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        program: program(binary),
+        folder: folder.to_owned(),
+        arguments: arguments.to_vec(),
+        fingerprint: fingerprint.to_json(),
+        picoseconds_per_element: rates.by_type().clone(),
+        outputs: files.iter().map(|(path, file)| PlannedOutput::new(path, file)).collect(),
+    };
+    let text = pretty_json(&plan)?;
+    gguf::Output::write_whole(path, text.as_bytes(), true).map_err(Error::new)?;
+    let (path, size) = (path.display(), human_bytes(n_bytes));
+    events.status(&format!("wrote {path}: a plan of {} files, {size}", files.len()));
+    Ok(())
+}
+
+/// A program as a plan names it.
+fn program(binary: &str) -> String {
+    format!("{binary} {}", env!("CARGO_PKG_VERSION"))
+}
+
+impl PlanFile {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no plan of this version and program.
+    pub fn open(path: &Path, binary: &str) -> Result<PlanFile, Error> {
+        let text = text_file::options(path)?;
+        PlanFile::parse(&text, binary).map_err(|problem| Error::at(path, problem))
+    }
+
+    /// Reads the text of a plan for a program.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str, binary: &str) -> Result<PlanFile, String> {
+        let plan: PlanFile =
+            serde_json::from_str(text).map_err(|error| format!("not a plan file: {error}"))?;
+        let this = program(binary);
+        for (what, expected, found) in [
+            ("format", FORMAT, &plan.format),
+            ("version", &VERSION.to_string(), &plan.version.to_string()),
+            ("program", &this, &plan.program),
+        ] {
+            if expected != found {
+                return Err(format!("expected {what} `{expected}`, found `{found}`"));
+            }
+        }
+        Ok(plan)
+    }
+
+    /// State that the bytes depend on.
+    ///
+    /// # Errors
+    /// A plan of another form.
+    pub fn fingerprint(&self, path: &Path) -> Result<Fingerprint, Error> {
+        Fingerprint::from_json(&self.fingerprint)
+            .ok_or_else(|| Error::at(path, "not a plan file: invalid fingerprint"))
+    }
+
+    /// Costs that determine the parts.
+    pub fn rates(&self) -> Rates {
+        Rates::new(self.picoseconds_per_element.clone())
+    }
+
+    /// The folder that relative paths are seen from.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The arguments of the conversion, its command first if it has one.
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    /// Fails unless what is planned now is what the plan says.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn check_layout(&self, path: &Path, files: &[(PathBuf, &PlannedFile)]) -> Result<(), Error> {
+        let failed = |message: String| Err(Error::at(path, message));
+        if self.outputs.len() != files.len() {
+            return failed(format!(
+                "expected {} files as in the plan, found {}",
+                self.outputs.len(),
+                files.len()
+            ));
+        }
+        for (planned, (path, file)) in self.outputs.iter().zip(files) {
+            let now = PlannedOutput::new(path, file);
+            let tensors = planned.tensors.iter().zip(&now.tensors);
+            if let Some((planned, now)) = tensors.into_iter().find(|(planned, now)| planned != now) {
+                let place = |tensor: &PlannedTensor| {
+                    format!("{} {:?} at {}", tensor.dtype, tensor.shape, tensor.offset)
+                };
+                let (was, is) = (place(planned), place(now));
+                return failed(format!(
+                    "tensor `{}` was {was} when the plan was made and is now {is}",
+                    planned.name
+                ));
+            }
+            if planned.tensors.len() != now.tensors.len() || planned.bytes != now.bytes {
+                let (was, is) = (planned.bytes, now.bytes);
+                return failed(format!(
+                    "`{}` had {was} bytes when the plan was made and now has {is}",
+                    planned.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Execution of plans: save, convert a part, assemble.
+
+use std::path::{Path, PathBuf};
+
+use convert::{
+    CheckedConversion, Fingerprint, Input, Origin, PlannedFile, Watch,
+    parts::{Part, Place, Written, part_path},
+};
+use gguf::PartNumber;
+
+use crate::{
+    conversion_run::{RunArgs, failure},
+    error::Error,
+    events::Events,
+    outputs::check_outputs,
+    plan_file::{self, PlanFile},
+    write::{make_folder_of, say_written, tell},
+};
+
+/// A conversion that is planned and checked, and what a person calls it.
+pub struct Planned<'a, I> {
+    /// The conversion.
+    pub checked: &'a CheckedConversion<'a, I>,
+    /// Its files.
+    pub files: &'a [(PathBuf, &'a PlannedFile)],
+    /// The input's path.
+    pub input: &'a Path,
+    /// Arguments of the run.
+    pub args: &'a RunArgs<'a>,
+}
+
+impl<I: Input> Planned<'_, I> {
+    fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// State that the bytes depend on.
+    fn fingerprint(&self) -> Result<Fingerprint, Error> {
+        let call = &self.args.call;
+        let origin =
+            Origin { program: &|| call.program(), options: call.options.clone(), inputs: call.inputs()? };
+        Ok(self.checked.fingerprint(&self.paths(), &origin))
+    }
+
+    /// Writes a plan.
+    ///
+    /// # Errors
+    /// What is wrong with its path.
+    pub fn save(
+        &self,
+        path: &Path,
+        (folder, arguments): (&Path, &[String]),
+        inputs: &[&Path],
+        events: &dyn Events,
+    ) -> Result<(), Error> {
+        check_outputs(&[path], inputs, self.args.force)?;
+        let rates = self.checked.rates(self.args.options.level);
+        let call = (self.args.call.binary, folder, arguments);
+        plan_file::save(path, call, (&self.fingerprint()?, &rates), self.files, events)
+    }
+
+    /// Fails unless inputs, program and layout are those of the plan. Gives the plan's fingerprint.
+    fn same(&self, plan: &PlanFile, path: &Path) -> Result<Fingerprint, Error> {
+        let planned = plan.fingerprint(path)?;
+        let differences = self.fingerprint()?.differences(&planned);
+        // The layout says more than that the plan is another.
+        if let [first, ..] = &differences[..] {
+            plan.check_layout(path, self.files).map_err(|layout| match differences.len() {
+                1 => layout,
+                _ => Error::at(path, format_args!("inputs changed since the plan was made: {first}")),
+            })?;
+            let message = format!("inputs changed since the plan was made: {}", differences.join("; "));
+            return Err(Error::at(path, message).hint(["make a new plan and convert all parts again"]));
+        }
+        plan.check_layout(path, self.files)?;
+        Ok(planned)
+    }
+
+    /// Does a part of a plan.
+    ///
+    /// # Errors
+    /// Whatever stopped it.
+    pub fn part(
+        &self,
+        (plan, path): (&PlanFile, &Path),
+        (number, place): (PartNumber, Place),
+        events: &dyn Events,
+    ) -> Result<(), Error> {
+        let failed = |error| failure(self.input, error);
+        let (fingerprint, rates) = (self.same(plan, path)?, plan.rates());
+        self.files.iter().try_for_each(|(path, _)| make_folder_of(path)).map_err(failed)?;
+        let part = Part {
+            number,
+            place,
+            rates: &rates,
+            fingerprint: &fingerprint,
+            on_resume: &|resumed| tell(resumed, events),
+        };
+        let cancel = events.cancel();
+        let progress = events.progress(self.checked.part_bytes(&rates, number));
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        let written =
+            self.checked.write_part(&self.paths(), &part, self.args.force, &self.args.options, watch);
+        drop(progress);
+        let written = written.map_err(|error| match error {
+            // Another run would meet the same difference.
+            convert::Error::OtherPlan { .. } | convert::Error::PartsDiffer { .. } => failed(error),
+            _ => {
+                failed(error).hint(["run the command again to resume the part, or use --force to start over"])
+            }
+        })?;
+        let of = self.files.first().map_or_else(String::new, |(path, _)| path.display().to_string());
+        events.status(&match (written, place, self.files.first()) {
+            (Written::Before, ..) => format!("part {number} of {of} is already complete"),
+            (Written::Now, Place::OwnFile, Some((path, _))) => {
+                format!("wrote {}", part_path(path, number).display())
+            }
+            (Written::Now, ..) => format!("wrote part {number} of {of}"),
+        });
+        Ok(())
+    }
+
+    /// Puts the parts of a plan together.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a part.
+    pub fn assemble(&self, (plan, path): (&PlanFile, &Path), events: &dyn Events) -> Result<(), Error> {
+        let fingerprint = self.same(plan, path)?;
+        let cancel = events.cancel();
+        let progress = events.progress(self.checked.input_bytes());
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        let (force, options) = (self.args.force, &self.args.options);
+        let written = self.checked.assemble(&self.paths(), &fingerprint, force, options, watch);
+        drop(progress);
+        written.map_err(|error| failure(self.input, error))?;
+        say_written(self.files, events);
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Progress of work that has an intermediate result to show: one updating line on a terminal, a line
+//! every ten seconds in a log.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    events::{Events, StatusLine},
+    text::{LINE_INTERVAL, human_duration},
+};
+
+/// Shortest time between two updates on a terminal.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Progress of one stage of a command.
+pub struct ProgressLine {
+    unit: &'static str,
+    /// Relative cost of the pieces up to each one, starting with 0 for none.
+    cost_until: Vec<f64>,
+    /// The first piece of this run, and the time when it was done. It includes start-up work, so estimates leave it out.
+    warm: Option<(usize, Instant)>,
+    /// Time of the last output.
+    last: Option<Instant>,
+    line: Option<Box<dyn StatusLine>>,
+}
+
+impl ProgressLine {
+    /// A stage of `total` pieces of equal cost. `unit` is their name in the plural.
+    pub fn new(unit: &'static str, total: usize) -> ProgressLine {
+        ProgressLine::with_costs(unit, &vec![1.0; total])
+    }
+
+    /// A stage with a piece for each relative cost.
+    pub fn with_costs(unit: &'static str, costs: &[f64]) -> ProgressLine {
+        let mut sum = 0.0;
+        let ends = costs.iter().map(|cost| {
+            sum += cost;
+            sum
+        });
+        let cost_until = std::iter::once(0.0).chain(ends).collect();
+        ProgressLine { unit, cost_until, warm: None, last: None, line: None }
+    }
+
+    /// Number of pieces.
+    fn total(&self) -> usize {
+        self.cost_until.len() - 1
+    }
+
+    /// Reports that `done` pieces are done, those of an earlier run included. `metric`, with its name, is computed only if a
+    /// line is printed; it may be empty.
+    pub fn update(&mut self, events: &dyn Events, done: usize, metric: impl FnOnce() -> String) {
+        let now = Instant::now();
+        let left = self.left(done, now);
+        let total = self.total();
+        let line = self.line.get_or_insert_with(|| events.status_line());
+        let interval = if line.is_updating() { REDRAW_INTERVAL } else { LINE_INTERVAL };
+        let is_last = done >= total;
+        if !is_last && self.last.is_some_and(|last| now.duration_since(last) < interval) {
+            return;
+        }
+        self.last = Some(now);
+        let left = left.map_or(String::new(), |left| format!(", {} left", human_duration(left)));
+        let metric = metric();
+        let colon = if metric.is_empty() { "" } else { ": " };
+        let text = format!("{done} of {total} {}{left}{colon}{metric}", self.unit);
+        if is_last { line.finish(&text) } else { line.show(&text) }
+    }
+
+    /// Remaining time, from the cost of the pieces that this run did after its first one. `None` before there is such a piece, and
+    /// after the last one.
+    fn left(&mut self, done: usize, now: Instant) -> Option<Duration> {
+        let done = done.min(self.total());
+        let (first, since) = *self.warm.get_or_insert((done, now));
+        let did = self.cost_until[done] - self.cost_until[first.min(done)];
+        let remaining = self.cost_until[self.total()] - self.cost_until[done];
+        (did > 0.0 && remaining > 0.0).then(|| now.duration_since(since).mul_f64(remaining / did))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds_left(line: &mut ProgressLine, start: Instant, done: usize, seconds: u64) -> Option<u64> {
+        line.left(done, start + Duration::from_secs(seconds)).map(|left| left.as_secs())
+    }
+
+    #[test]
+    fn remaining_time_ignores_first_piece_and_earlier_runs() {
+        let (mut line, start) = (ProgressLine::new("chunks", 40), Instant::now());
+        assert_eq!(seconds_left(&mut line, start, 11, 30), None, "start-up takes 30 s");
+        assert_eq!(seconds_left(&mut line, start, 21, 60), Some(57));
+        assert_eq!(seconds_left(&mut line, start, 40, 90), None);
+    }
+
+    #[test]
+    fn remaining_time_follows_the_cost_of_the_pieces() {
+        let (mut line, start) = (ProgressLine::with_costs("probes", &[9.0, 3.0, 2.0, 1.0]), Instant::now());
+        assert_eq!(seconds_left(&mut line, start, 1, 9), None);
+        assert_eq!(seconds_left(&mut line, start, 2, 12), Some(3));
+    }
+}

@@ -1,0 +1,200 @@
+//! Source of a publication: a checkpoint and the file made from it, or an existing GGUF file.
+
+use std::path::{Path, PathBuf};
+
+use convert::{CheckpointInput, Conversion, InputFile, OutputRequest, recipes::Recipe};
+use gguf::Model;
+use serde_json::{Value, json};
+use source::Dtype;
+
+use super::{
+    work::{Work, fingerprint},
+    write::{Writing, write},
+};
+use crate::{
+    conversion_run::failure,
+    error::Error,
+    events::Events,
+    hub::{self, Environment},
+    input_kind::{self, Wanted},
+    layout_notes::Notes,
+    path_json,
+};
+
+/// Source of a publication.
+pub enum Source {
+    /// A checkpoint folder, or a model of the Hub.
+    Checkpoint(Box<Checkpoint>),
+    /// A GGUF file, which is the base itself.
+    Gguf(PathBuf),
+}
+
+/// A checkpoint that is open.
+pub struct Checkpoint {
+    pub hub: hub::Input,
+    pub input: CheckpointInput,
+    /// Projector of a vision or audio model, which is a separate file.
+    pub projector: Option<CheckpointInput>,
+}
+
+impl Source {
+    /// Opens what `src` names.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn open(
+        src: &Path,
+        out: &Path,
+        environment: &Environment<'_>,
+        events: &dyn Events,
+    ) -> Result<Source, Error> {
+        if src.extension().is_some_and(|extension| extension == "gguf") && src.is_file() {
+            return Ok(Source::Gguf(src.to_owned()));
+        }
+        let wanted = hub::Wanted { weights: true, keep: false, out: Some(out) };
+        let hub = hub::input(src, wanted, environment, events)?;
+        let options = arch::Options::default();
+        let failed = |error| failure(src, error);
+        let input = CheckpointInput::open(hub.folder.clone(), &options).map_err(failed)?;
+        let projector = match CheckpointInput::open_projector(hub.folder.clone(), &options) {
+            Ok(projector) => Some(projector),
+            Err(convert::Error::Arch(error)) if has_no_projector(&error) => None,
+            Err(error) => return Err(failed(error)),
+        };
+        Notes::of(&[], &[input.layout()]).tell(events);
+        Ok(Source::Checkpoint(Box::new(Checkpoint { hub, input, projector })))
+    }
+
+    /// Metadata in the head of its model card, if it has one.
+    pub fn card(&self) -> Option<&Value> {
+        match self {
+            Source::Checkpoint(checkpoint) => checkpoint.input.checkpoint().card.as_ref(),
+            Source::Gguf(_) => None,
+        }
+    }
+
+    /// The state of the repository that it comes from.
+    pub fn commit(&self) -> Option<String> {
+        match self {
+            Source::Checkpoint(checkpoint) => checkpoint.hub.commit.clone(),
+            Source::Gguf(_) => None,
+        }
+    }
+
+    /// State that its bytes depend on.
+    ///
+    /// # Errors
+    /// As [`state_of`].
+    pub fn state(&self, src: &Path) -> Result<Value, Error> {
+        match self {
+            Source::Checkpoint(checkpoint) => state_of(src, &checkpoint.hub),
+            Source::Gguf(path) => state_of_files(src, path),
+        }
+    }
+}
+
+/// State that the bytes of a checkpoint depend on: files with sizes and times or, for the Hub, the commit and
+/// the cached files.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn state_of(src: &Path, hub: &hub::Input) -> Result<Value, Error> {
+    match &hub.commit {
+        Some(commit) if hub.is_remote() => Ok(json!([src.to_string_lossy(), commit])),
+        Some(commit) => Ok(json!([commit, state_of_files(src, hub.folder.path())?])),
+        None => state_of_files(src, hub.folder.path()),
+    }
+}
+
+fn state_of_files(src: &Path, path: &Path) -> Result<Value, Error> {
+    let files = InputFile::all_of(path).map_err(|error| Error::cannot_open(src, error))?;
+    let of = |file: &InputFile| json!([file.name, file.n_bytes, file.modified, file.tag]);
+    Ok(files.iter().map(of).collect())
+}
+
+/// True if the error means that the class is text-only.
+fn has_no_projector(error: &arch::ArchError) -> bool {
+    matches!(error, arch::ArchError::NoProjector { .. } | arch::ArchError::EmptyProjector { .. })
+}
+
+/// The type that keeps what a checkpoint holds: that of most of its weights, if they are floats.
+pub fn as_stored(input: &CheckpointInput) -> &'static str {
+    let (mut f32s, mut f16s, mut others) = (0u64, 0u64, 0u64);
+    for tensor in input.checkpoint().tensors.iter() {
+        let n = tensor.end - tensor.begin;
+        match (tensor.dtype, &tensor.stored) {
+            (Dtype::F32, None) => f32s += n / 4,
+            (Dtype::F16, None) => f16s += n / 2,
+            _ => others += n / 2,
+        }
+    }
+    match f32s.max(f16s).max(others) {
+        most if most == others => "bf16",
+        most if most == f16s => "f16",
+        _ => "f32",
+    }
+}
+
+/// The base: where it is, and the digest of what it depends on.
+pub struct Base {
+    pub path: PathBuf,
+    pub recipe: Option<&'static Recipe>,
+    pub fingerprint: String,
+}
+
+/// Makes the base, unless it stands. `is_published` says whether its type is among those that are wanted.
+///
+/// # Errors
+/// Whatever stopped the conversion.
+pub fn make(
+    source: &Source,
+    src: &Path,
+    (out, recipe, is_published): (&Path, Option<&'static Recipe>, bool),
+    writing: &Writing<'_>,
+    work: &mut Work,
+    events: &dyn Events,
+) -> Result<Base, Error> {
+    let state = source.state(src)?;
+    let checkpoint = match source {
+        Source::Gguf(path) => {
+            let fingerprint = fingerprint(&json!(["base", state]));
+            return Ok(Base { path: path.clone(), recipe: None, fingerprint });
+        }
+        Source::Checkpoint(checkpoint) => checkpoint,
+    };
+    let name = as_stored(&checkpoint.input);
+    let recipe = match recipe {
+        Some(recipe) => recipe,
+        None => Recipe::from_name(name).map_err(Error::new)?,
+    };
+    let folder = if is_published { out } else { work.folder() }.to_owned();
+    let fingerprint =
+        fingerprint(&json!(["base", writing.program, state, recipe.name, path_json::to_json(&folder)]));
+    if let Some(facts) = work.standing("base", &fingerprint)
+        && let Some(path) = path_json::of_json(&facts)
+    {
+        return Ok(Base { path, recipe: Some(recipe), fingerprint });
+    }
+    events.status(&format!("base: {}", recipe.canonical_name()));
+    // The layout is asked for again: a conversion takes its input.
+    let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &arch::Options::default())
+        .map_err(|error| failure(src, error))?;
+    let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
+    let written = write(&conversion, (src, folder.as_path()), &fingerprint, writing, events)?;
+    let path = written.first().map(|file| file.path.clone()).unwrap_or_default();
+    let outputs: Vec<PathBuf> = written.into_iter().map(|file| file.path).collect();
+    work.done("base", &fingerprint, &outputs, &path_json::to_json(&path))?;
+    Ok(Base { path, recipe: Some(recipe), fingerprint })
+}
+
+/// The model of a file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn open(path: &Path) -> Result<Model, Error> {
+    let model = Model::open(path).map_err(|error| {
+        input_kind::explained(path, Wanted::Gguf, failure(path, convert::Error::Gguf(error)))
+    })?;
+    input_kind::check_model(path)?;
+    Ok(model)
+}

@@ -1,0 +1,264 @@
+//! The model card: front matter for the Hub; for people the files, their loss and memory, how they were made and how to
+//! verify them. Every number in it is in `results.json`.
+
+use eval::stats::{Estimate, fixed};
+
+use super::results::{Memory, Results, Rung};
+use crate::text::human_bytes;
+
+/// Names of charts and pages next to the card.
+pub const PLOT: &str = "plot.svg";
+pub const REPORT: &str = "report.html";
+pub const RESULTS: &str = "results.json";
+pub const SUMS: &str = "SHA256SUMS";
+
+/// The card.
+pub fn card(results: &Results, quantized_by: Option<&str>) -> String {
+    let mut text = head(results, quantized_by);
+    let model = &results.model;
+    text += &format!("\n# {} GGUF\n\n", escaped(&model.name));
+    let of = match &model.base_model {
+        Some(base) => format!("[{0}](https://huggingface.co/{0})", escaped(base)),
+        None => escaped(&model.name),
+    };
+    text += &format!("GGUF files of {of} for llama.cpp and compatible programs.\n");
+    text += &files(results);
+    text += &memory(results);
+    text += &made(results);
+    text += &check();
+    text
+}
+
+/// Front matter for the Hub, as YAML. Strings are quoted as in JSON, which YAML accepts.
+fn head(results: &Results, quantized_by: Option<&str>) -> String {
+    let model = &results.model;
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let mut head = "---\n".to_owned();
+    let mut line = |key: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            head += &format!("{key}: {}\n", quoted(value));
+        }
+    };
+    line("base_model", model.base_model.as_deref());
+    line("base_model_relation", model.base_model.as_ref().map(|_| "quantized"));
+    line("license", model.license.as_deref());
+    line("license_name", model.license_name.as_deref());
+    line("license_link", model.license_link.as_deref());
+    line("library_name", Some("gguf"));
+    line("pipeline_tag", model.pipeline_tag.as_deref());
+    line("quantized_by", quantized_by);
+    let mut list = |key: &str, values: &[String]| {
+        if !values.is_empty() {
+            head += &format!("{key}:\n");
+            values.iter().for_each(|value| head += &format!("- {}\n", quoted(value)));
+        }
+    };
+    list("language", &model.languages);
+    let mut tags = vec!["gguf".to_owned(), "quantized".to_owned()];
+    tags.extend(results.importance.as_ref().map(|_| "imatrix".to_owned()));
+    list("tags", &tags);
+    head + "---\n"
+}
+
+fn files(results: &Results) -> String {
+    let mut text = "\n## Files\n\n".to_owned();
+    let has_predictions = results.rungs.iter().any(|rung| rung.predictions.is_some());
+    let has_vectors = results.rungs.iter().any(|rung| rung.vectors.is_some());
+    let mut header = vec!["file", "type", "bits/weight", "size"];
+    if has_predictions {
+        header.extend(["KL divergence", "p99", "p99.9", "same top token", "perplexity / base"]);
+    }
+    if has_vectors {
+        header.extend(["distance", "largest distance"]);
+    }
+    text += &row(&header.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    text += &row(&vec!["---".to_owned(); header.len()]);
+    for rung in results.rungs.iter().filter(|rung| !rung.left_out) {
+        let name = rung.files.first().map_or("", |file| &file.name);
+        let n_more = rung.files.len().saturating_sub(1);
+        let more = if n_more > 0 { format!(" and {n_more} more") } else { String::new() };
+        let mut cells = vec![
+            linked(name) + &more,
+            rung.r#type.clone(),
+            fixed(rung.bits_per_weight, 2),
+            human_bytes(rung.bytes),
+        ];
+        if let Some(found) = &rung.predictions {
+            cells.extend([
+                with_error(found.divergence, 1.0, 5),
+                with_error(found.divergence_p99, 1.0, 4),
+                with_error(found.divergence_p99_9, 1.0, 3),
+                with_error(found.same_top, 100.0, 2) + " %",
+                with_error(found.perplexity_ratio, 1.0, 4),
+            ]);
+        }
+        if let Some(found) = &rung.vectors {
+            cells.extend([with_error(found.distance, 1.0, 6), fixed(found.distance_max, 6)]);
+        }
+        text += &row(&cells);
+    }
+    for sidecar in &results.sidecars {
+        let mut cells = vec![linked(&sidecar.file.name), sidecar.kind.to_owned(), String::new()];
+        cells.push(human_bytes(sidecar.file.bytes));
+        cells.resize(header.len(), String::new());
+        text += &row(&cells);
+    }
+    if let Some(on) = &results.evaluation {
+        let (windows, context) = (on.windows, on.context);
+        if has_predictions {
+            text += &format!(
+                "\nKL divergence is the mean Kullback-Leibler divergence from the predictions of the {} \
+                    file, in nats, over {windows} chunks of {context} tokens; p99 and p99.9 are its \
+                    percentiles. Same top token is the share of positions where both files rank the same \
+                    token first. The value after ± is one standard error. Text: {}. Activations: \
+                    {}.\n\n![Size against KL divergence]({PLOT})\n\nAll metrics are in \
+                    [{RESULTS}]({RESULTS}), charts in [{REPORT}]({REPORT}).\n",
+                results.base.r#type,
+                escaped(&on.texts.join(", ")),
+                on.activations,
+            );
+        } else if has_vectors {
+            text += &format!(
+                "\nDistance is one minus the cosine similarity of the embeddings of a text by the {} file \
+                and by this one, over {windows} texts of {context} tokens: {}. All metrics are in \
+                [{RESULTS}]({RESULTS}).\n",
+                results.base.r#type,
+                escaped(&on.texts.join(", ")),
+            );
+        }
+    }
+    for rung in &results.rungs {
+        if let Some(better) = &rung.dominated_by {
+            let what = if rung.left_out { "is omitted" } else { "is dominated" };
+            text += &format!("\n{} {what}: {better} is not larger and has a lower loss.\n", rung.r#type);
+        }
+    }
+    text
+}
+
+/// Table of memory by type and context length.
+fn memory(results: &Results) -> String {
+    let Some(first) = results.rungs.iter().find(|rung| !rung.left_out && !rung.memory.is_empty()) else {
+        return String::new();
+    };
+    let mut text = "\n## Memory\n\nMemory for weights, KV cache in f16, states and compute \
+        buffers, for one sequence:\n\n"
+        .to_owned();
+    let contexts = first.memory.iter().map(|memory| format!("{} tokens", memory.context));
+    let header: Vec<String> = ["type".to_owned()].into_iter().chain(contexts).collect();
+    text += &row(&header);
+    text += &row(&vec!["---".to_owned(); header.len()]);
+    let total = |memory: &Memory| human_bytes(memory.total);
+    for rung in results.rungs.iter().filter(|rung| !rung.left_out) {
+        let cells: Vec<String> =
+            [rung.r#type.clone()].into_iter().chain(rung.memory.iter().map(total)).collect();
+        text += &row(&cells);
+    }
+    text + "\nFor other memory sizes and context lengths, use `gguf-inspect fit . --memory 16GB --context \
+        N`.\n"
+}
+
+fn made(results: &Results) -> String {
+    let model = &results.model;
+    let mut text = "\n## Reproduce\n\n".to_owned();
+    let arguments: Vec<String> = results.command.iter().map(|argument| quoted(argument)).collect();
+    text += &format!("Made with {} in one run:\n\n```sh\n{}\n```\n\n", results.program, arguments.join(" "));
+    if let (Some(source), Some(commit)) = (&model.source, &model.commit) {
+        text += &format!("- Source: {}, commit `{}`\n", escaped(source), escaped(commit));
+    }
+    text += &format!(
+        "- Base: {}, {}; all files are quantized from it\n",
+        results.base.r#type,
+        human_bytes(results.base.bytes)
+    );
+    if let Some(importance) = &results.importance {
+        text += &format!(
+            "- Importance matrix: [{0}]({0}), SHA-256 `{1}`, from {2} chunks of {3} tokens of {4}\n",
+            importance.file,
+            importance.sha256,
+            importance.windows,
+            importance.context,
+            escaped(&importance.texts.join(", ")),
+        );
+        if importance.unexecuted > 0 {
+            text += &format!(
+                "- {} matrices of MTP layers, which are not executed, have no importance data and use types \
+                    that do not need it\n",
+                importance.unexecuted
+            );
+        }
+    }
+    text + "- Types of all tensors: [recipes](recipes), for `gguf-quantize --recipe`\n"
+}
+
+fn check() -> String {
+    format!(
+        "\n## Verify\n\n```sh\nsha256sum --check {SUMS}\ngguf-inspect verify FILE.gguf\ngguf-inspect verify \
+            FILE.gguf --against SOURCE\n```\n\nThe last command converts every tensor again and compares the \
+            result.\n"
+    )
+}
+
+fn with_error(estimate: Estimate, factor: f64, digits: usize) -> String {
+    let value = fixed(estimate.value * factor, digits);
+    if estimate.error > 0.0 {
+        format!("{value} ± {}", fixed(estimate.error * factor, digits))
+    } else {
+        value
+    }
+}
+
+fn row(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// An argument, quoted for a shell if necessary.
+fn quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=,@%~:".contains(c);
+    match argument.chars().all(is_plain) && !argument.is_empty() {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    }
+}
+
+/// Untrusted text for Markdown: on one line, without markup.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => escaped.push(' '),
+            '|' | '[' | ']' | '<' | '>' | '`' | '\\' | '*' => escaped.extend(['\\', c]),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// A link to a file, with its name as text.
+fn linked(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
+    let target: String = name
+        .bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect();
+    format!("[{}]({target})", escaped(name))
+}
+
+/// Measured loss of a type, for the chart and the card.
+pub fn cost(rung: &Rung) -> Option<f64> {
+    let predictions = rung.predictions.as_ref().map(|found| found.divergence.value);
+    predictions.or(rung.vectors.as_ref().map(|found| found.distance.value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_escaped() {
+        assert_eq!(escaped("a|b\n# c <script>"), "a\\|b # c \\<script\\>");
+        assert_eq!(linked("a b(1)-Q8_0.gguf"), "[a b(1)-Q8_0.gguf](a%20b%281%29-Q8_0.gguf)");
+        assert_eq!(quoted("it's here"), r"'it'\''s here'");
+        assert_eq!(with_error(Estimate { value: 0.98765, error: 0.00123 }, 100.0, 2), "98.77 ± 0.12");
+    }
+}

@@ -1,0 +1,146 @@
+//! Options of a publication.
+
+use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf};
+
+use convert::recipes::Recipe;
+use eval::{Activations, Options};
+use quant::Level;
+
+use super::ladder::Ladder;
+use crate::{error::Error, threads::useful_threads};
+
+/// Options of a publication.
+#[derive(Debug, Clone)]
+pub struct PublishOptions {
+    /// Checkpoint folder, address of the Hub, or GGUF file.
+    pub src: PathBuf,
+    /// Folder to create or update.
+    pub dir: PathBuf,
+    /// File types to write; those of earlier runs are kept.
+    pub types: Vec<&'static Recipe>,
+    /// Predefined set of types. Default: small.
+    pub ladder: Option<Ladder>,
+    /// Memory sizes in bytes; the largest type that fits in each is written.
+    pub fit: Vec<u64>,
+    /// Tokens of context that `fit` includes. Default: 8192.
+    pub fit_context: Option<u64>,
+    /// Checkpoint folders of draft models.
+    pub draft: Vec<PathBuf>,
+    /// Type of the file that the others are made from. Default: that of the checkpoint if it is a float type, otherwise bf16.
+    pub base_type: Option<&'static Recipe>,
+    /// Texts or chats for the importance matrix. Default: a small built-in text.
+    pub imatrix_text: Vec<PathBuf>,
+    /// Limit of the chunks of `imatrix_text`.
+    pub imatrix_chunks: Option<u32>,
+    /// Do not use an importance matrix.
+    pub no_imatrix: bool,
+    /// Texts to measure the files on. Default: a small built-in text.
+    pub eval_text: Vec<PathBuf>,
+    /// Limit of the chunks of `eval_text`. Default: that of the last run, or 40.
+    pub chunks: Option<u32>,
+    /// Tokens of a chunk. Default: that of the last run, or 512.
+    pub context: Option<u32>,
+    /// Omit files that are both larger and worse than another file.
+    pub drop_dominated: bool,
+    /// Limit of a shard in bytes of tensor data.
+    pub split_max_size: u64,
+    /// Base model in the card, as OWNER/NAME. Default: the repository of the source.
+    pub base_model: Option<String>,
+    /// Publisher in the card.
+    pub quantized_by: Option<String>,
+    /// Remove the types of earlier runs that are not requested again.
+    pub replace_types: bool,
+    /// Overwrite files that were not written by an earlier run, or changed since.
+    pub force: bool,
+    /// Number of threads; `None` for one per core.
+    pub threads: Option<NonZeroUsize>,
+    /// Precision of activations.
+    pub activations: Activations,
+    /// CPU level of the kernels.
+    pub level: Level,
+    /// The call that the results state; paths of this machine become names.
+    pub command: Vec<OsString>,
+}
+
+impl PublishOptions {
+    /// The default options for a source and a folder.
+    pub fn new(src: impl Into<PathBuf>, dir: impl Into<PathBuf>) -> PublishOptions {
+        PublishOptions {
+            src: src.into(),
+            dir: dir.into(),
+            types: Vec::new(),
+            ladder: None,
+            fit: Vec::new(),
+            fit_context: None,
+            draft: Vec::new(),
+            base_type: None,
+            imatrix_text: Vec::new(),
+            imatrix_chunks: None,
+            no_imatrix: false,
+            eval_text: Vec::new(),
+            chunks: None,
+            context: None,
+            drop_dominated: false,
+            split_max_size: 48_000_000_000,
+            base_model: None,
+            quantized_by: None,
+            replace_types: false,
+            force: false,
+            threads: None,
+            activations: Activations::default(),
+            level: Level::detect(),
+            command: Vec::new(),
+        }
+    }
+
+    /// Limit of the chunks of the text that is measured.
+    pub fn chunks(&self) -> usize {
+        self.chunks.unwrap_or(40) as usize
+    }
+
+    /// Options for running models.
+    pub fn run(&self) -> Options {
+        Options { threads: Some(useful_threads(self.threads)), activations: self.activations }
+    }
+
+    /// Types that are named, each once, or those of a ladder.
+    ///
+    /// # Errors
+    /// None, unless a ladder holds an invalid name.
+    pub fn named_types(&self) -> Result<Vec<&'static Recipe>, Error> {
+        if !self.fit.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut types: Vec<&'static Recipe> = Vec::new();
+        for recipe in &self.types {
+            if !types.iter().any(|known| known.canonical_name() == recipe.canonical_name()) {
+                types.push(recipe);
+            }
+        }
+        if types.is_empty() { self.ladder.unwrap_or(Ladder::Small).types() } else { Ok(types) }
+    }
+
+    /// Tokens of a chunk.
+    pub fn context(&self) -> usize {
+        self.context.unwrap_or(512) as usize
+    }
+
+    /// Tokens that a budget is for.
+    pub fn fit_context(&self) -> u64 {
+        self.fit_context.unwrap_or(8192)
+    }
+
+    /// Lengths of the context for the card: some usual ones up to what the model was trained for, and the one that was asked for.
+    pub fn contexts(&self, trained: u64) -> Vec<u64> {
+        let usual = [4096, 8192, 32_768, 131_072];
+        let mut contexts: Vec<u64> =
+            usual.into_iter().filter(|context| trained == 0 || *context <= trained).collect();
+        if contexts.is_empty() {
+            contexts.push(trained);
+        }
+        contexts.extend(self.fit_context);
+        contexts.sort_unstable();
+        contexts.dedup();
+        contexts
+    }
+}

@@ -1,0 +1,80 @@
+//! Texts to calibrate with and to measure on: files, chats in the form that the model's template gives them, or a small mix of our own.
+
+use std::path::PathBuf;
+
+use eval::{
+    Model,
+    chunks::{Chunk, Settings, text_chunks},
+};
+use sha2::{Digest, Sha256};
+
+use super::work::hex;
+use crate::{chats, error::Error, eval_model::at, events::Events, text::printable};
+
+/// The mix that calibrates where no file is given.
+const CALIBRATION_MIX: &str = include_str!("mix/calibration.txt");
+/// Default text for measurements; it shares nothing with the other mix.
+const EVALUATION_MIX: &str = include_str!("mix/evaluation.txt");
+
+/// Purpose of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    Calibration,
+    Evaluation,
+}
+
+/// A text that was read.
+#[derive(Debug, Clone)]
+pub struct Text {
+    /// Name of the text in the card: its files, or the built-in mix.
+    pub names: Vec<String>,
+    /// SHA-256 of its tokens, in hexadecimal.
+    pub digest: String,
+    /// The windows that it has.
+    pub windows: Vec<Chunk>,
+}
+
+/// Reads texts one after the other, and cuts them into windows of `context` tokens.
+///
+/// # Errors
+/// A file that cannot be read or tokenized, a template that fails, less than two windows.
+pub fn read(
+    model: &Model,
+    files: &[PathBuf],
+    purpose: For,
+    context: usize,
+    events: &dyn Events,
+) -> Result<Text, Error> {
+    let (mut names, mut tokens) = (Vec::new(), Vec::new());
+    for file in files {
+        names.push(file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned());
+        tokens.extend(chats::tokens(model, file, events)?);
+    }
+    if files.is_empty() {
+        let (name, mix) = match purpose {
+            For::Calibration => ("the built-in calibration text of gguf-tools", CALIBRATION_MIX),
+            For::Evaluation => ("the built-in evaluation text of gguf-tools", EVALUATION_MIX),
+        };
+        names.push(name.to_owned());
+        tokens = model.tokenizer().encode(mix, true, false).map_err(Error::new)?;
+    }
+    let mut hasher = Sha256::new();
+    tokens.iter().for_each(|token| hasher.update(token.to_le_bytes()));
+    let settings = Settings { context, n_chunks: None, stride: None };
+    let windows = text_chunks(model, &tokens, &settings)
+        .map_err(|error| at(&PathBuf::from(printable(&names.join(", "))), error))?;
+    Ok(Text { names, digest: hex(&hasher.finalize()), windows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixes_share_no_line() {
+        let lines = |text: &'static str| text.lines().map(str::trim).filter(|line| line.len() > 20);
+        for line in lines(EVALUATION_MIX) {
+            assert!(!lines(CALIBRATION_MIX).any(|other| other == line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Resumable writing of the files of a stage.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use convert::{Choice, Conversion, Input, Journaling, Losses, Origin, Resumed, RunOptions, Watch};
+
+use crate::{
+    conversion_run::failure,
+    error::Error,
+    events::Events,
+    loss_report,
+    write::{say_written, tell, warn_of_leftovers},
+};
+
+/// Options for writing files.
+pub struct Writing<'a> {
+    /// The program and its build.
+    pub program: &'a str,
+    pub options: RunOptions,
+}
+
+/// A file that was written.
+pub struct Written {
+    pub path: PathBuf,
+    /// The name of its type.
+    pub file_type: &'static str,
+    /// Elements of its tensors.
+    pub n_elems: u64,
+    /// Bytes of its tensors.
+    pub tensor_bytes: u64,
+    /// Choice for each tensor, by its index in the input.
+    pub choices: Vec<Choice>,
+}
+
+/// Writes all files of a conversion to a folder. An interrupted run of the same conversion is resumed;
+/// leftovers of another are replaced.
+///
+/// # Errors
+/// The error that stopped it.
+pub fn write<I: Input>(
+    conversion: &Conversion<'_, I>,
+    (src, folder): (&Path, &Path),
+    fingerprint: &str,
+    writing: &Writing<'_>,
+    events: &dyn Events,
+) -> Result<Vec<Written>, Error> {
+    let failed = |error| failure(src, error);
+    let planned = conversion.plan().map_err(failed)?;
+    let paths = planned.paths(Some(folder)).map_err(failed)?;
+    planned.check_paths(&paths, true).map_err(failed)?;
+    let checked = planned.check().map_err(failed)?;
+    for file in planned.files() {
+        file.warnings.iter().for_each(|warning| events.warning(warning));
+        let n_fallbacks = file.choices.iter().filter(|choice| choice.fallback.is_some()).count();
+        if n_fallbacks > 0 {
+            let name = file.recipe.canonical_name();
+            events.warning(&format!(
+                "{name}: {n_fallbacks} tensors have a fallback type because their row length is not a \
+                    multiple of the block size"
+            ));
+        }
+    }
+    paths.iter().for_each(|path| warn_of_leftovers(path, events));
+    let cancel = events.cancel();
+    let _guard = events.ends_soon(Box::new(|| failure(Path::new(""), convert::Error::Cancelled)));
+    let progress = events.progress(checked.input_bytes());
+    let program = || writing.program.to_owned();
+    let options = vec![("stage".to_owned(), fingerprint.to_owned())];
+    let origin = Origin { program: &program, options, inputs: Vec::new() };
+    let on_resume = |event: Resumed| tell(event, events);
+    let losses = Arc::new(Losses::default());
+    let options_of_run = writing.options.clone().losses(losses.clone());
+    let run = |resume| {
+        let journaling = Journaling { origin: &origin, resume, on_resume: &on_resume };
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        checked.write_resumable(&paths, true, journaling, &options_of_run, watch)
+    };
+    let written = match run(true) {
+        Err(convert::Error::NotResumable { .. }) => run(false),
+        written => written,
+    };
+    drop(progress);
+    written.map_err(failed)?;
+    loss_report::warn(&losses, events);
+    let files: Vec<_> = paths.into_iter().zip(planned.files()).collect();
+    say_written(&files, events);
+    let written = |(path, file): (PathBuf, &convert::PlannedFile)| Written {
+        path,
+        file_type: file.recipe.name,
+        n_elems: file.plan.tensors().iter().map(|tensor| tensor.shape.n_elems()).sum(),
+        tensor_bytes: file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum(),
+        choices: file.choices.clone(),
+    };
+    Ok(files.into_iter().map(written).collect())
+}

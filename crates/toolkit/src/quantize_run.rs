@@ -1,0 +1,95 @@
+//! A quantization run: of a given GGUF file, or of one that a checkpoint was just converted to.
+
+use std::{num::NonZeroUsize, path::Path};
+
+use convert::{ModelInput, recipes::Recipe};
+use gguf::Model;
+use quant::Level;
+
+use crate::{
+    calibration::{BudgetOptions, Calibration, CalibrationOptions, Folder},
+    conversion_run::{self, OpenInput, Outcome, RunArgs},
+    error::Error,
+    events::Events,
+    layout_notes::Notes,
+    plan_file::Wanted as OfPlan,
+    settings::Settings,
+};
+
+/// Input and settings of a run.
+pub struct QuantizeJob<'a> {
+    /// The GGUF file that is read.
+    pub base: &'a Path,
+    /// Input as the call names it: the base, or its source.
+    pub input: &'a Path,
+    /// The format of that.
+    pub format: &'static str,
+    /// The types; none where a recipe file says them.
+    pub recipes: Vec<&'static Recipe>,
+    /// Settings other than the types.
+    pub settings: Settings,
+    /// The texts to calibrate on, if any.
+    pub calibration: &'a CalibrationOptions,
+    /// Budget for the choice of types.
+    pub budget: &'a BudgetOptions,
+    /// Threads to work with.
+    pub threads: Option<NonZeroUsize>,
+    /// The CPU level of the kernels.
+    pub level: Level,
+}
+
+/// Reads the texts where there are any, chooses types where that is wanted, and writes the files.
+///
+/// # Errors
+/// Whatever stopped it, with the path that it is about.
+pub fn run(
+    model: Model,
+    job: QuantizeJob<'_>,
+    mut args: RunArgs<'_>,
+    events: &dyn Events,
+) -> Result<Outcome, Error> {
+    let QuantizeJob { base, input, format, recipes, settings, calibration, budget, threads, level } = job;
+    let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
+    let open = OpenInput {
+        path: input,
+        files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
+        format,
+        architecture: architecture.to_owned(),
+        notes: Notes::default(),
+        dropped: Vec::new(),
+        stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
+        repacked: Vec::new(),
+        input: ModelInput::new(model),
+    };
+    if !calibration.is_wanted() || args.dry_run {
+        return conversion_run::run(open, recipes, &settings, &args, events);
+    }
+    if args.parts.wanted != OfPlan::Everything && calibration.statistics.is_none() {
+        let message = "a calibrated conversion in parts needs shared statistics";
+        return Err(Error::usage(message).hint(["pass a shared folder with --statistics"]));
+    }
+    let outputs = (args.out, recipes.clone());
+    let how = (args.force, args.call.resume);
+    let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
+    if args.parts.wanted == OfPlan::Everything {
+        let checked = convert::check_unfinished(&paths, args.force, args.call.resume);
+        checked.map_err(|error| conversion_run::failure(input, error))?;
+    }
+    let budget = budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, events)?;
+    let out = paths.first().map_or(Path::new(""), |path| path);
+    let folder = Folder::of(calibration.statistics.as_deref(), out);
+    let write = || {
+        let gathered = Calibration::gather(calibration, base, folder.clone(), threads, level, events)?;
+        args.call = args.call.clone().argument("moments", gathered.fingerprint());
+        let mut settings = settings.calibrated(gathered)?;
+        if let (&[recipe], true) = (&recipes[..], budget.is_wanted()) {
+            settings = settings.with_budget(&budget, recipe, events)?;
+        }
+        conversion_run::run(open, recipes, &settings, &args, events)
+    };
+    write().inspect(|_| folder.remove(events)).map_err(|failure| match convert::unfinished(&paths) {
+        None if folder.is_temporary || failure.is_interrupted() => failure.hint(folder.resume_hint()),
+        // Said with all else that it left, or kept by its own name.
+        _ => failure,
+    })
+}

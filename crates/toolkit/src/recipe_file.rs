@@ -1,0 +1,203 @@
+//! Recipe files: every choice of a run as JSON, to be made again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use convert::{PlannedFile, imatrix::MissingPolicy, recipes::TensorFacts};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use tensor::DType;
+
+use crate::{error::Error, text::pretty_json, text_file};
+
+/// Value of `format`.
+const FORMAT: &str = "gguf-tools recipe";
+/// The version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+/// All that decides about the bytes of an output, but for the input and the files named here.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecipeFile {
+    /// Distinguishes recipe files from other JSON.
+    pub format: String,
+    /// The version of this format.
+    pub version: u32,
+    /// The importance matrix and the tensors that it is used for.
+    #[serde(default)]
+    pub imatrix: Option<ImatrixUse>,
+    /// Treatment of tensors without importance data.
+    #[serde(default, serialize_with = "write_policy", deserialize_with = "read_policy")]
+    pub missing_imatrix: MissingPolicy,
+    /// `KEY=TYPE:VALUE`.
+    #[serde(default)]
+    pub override_kv: Vec<String>,
+    /// Layers that are left out.
+    #[serde(default)]
+    pub prune_layers: BTreeSet<u32>,
+    /// Shards as in the input.
+    #[serde(default)]
+    pub keep_split: bool,
+    /// Bytes of tensors in a shard at most.
+    #[serde(default)]
+    pub split_max_size: Option<u64>,
+    /// Tensors in a shard at most.
+    #[serde(default)]
+    pub split_max_tensors: Option<u64>,
+    /// True if quantized weights may be quantized again.
+    #[serde(default)]
+    pub allow_requantize: bool,
+    /// True if NaNs and infinities are converted.
+    #[serde(default)]
+    pub allow_nonfinite: bool,
+    /// The type that weights are rounded to first.
+    #[serde(default, serialize_with = "write_via", deserialize_with = "read_via")]
+    pub via: Option<DType>,
+    /// The outputs.
+    pub outputs: Vec<OutputRecipe>,
+}
+
+/// Source of importance data.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImatrixUse {
+    /// The path as it was given.
+    pub file: String,
+    /// Parts of names of the only tensors that have weights, if any.
+    #[serde(default)]
+    pub include_weights: Vec<String>,
+    /// Parts of names of tensors that have none.
+    #[serde(default)]
+    pub exclude_weights: Vec<String>,
+}
+
+/// One file type and the dtype of every tensor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutputRecipe {
+    /// The file type's name.
+    #[serde(rename = "type")]
+    pub file_type: String,
+    /// Dtypes by the tensors' names in the input.
+    #[serde(serialize_with = "write_dtypes", deserialize_with = "read_dtypes")]
+    pub dtypes: BTreeMap<String, DType>,
+}
+
+fn write_policy<S: Serializer>(policy: &MissingPolicy, serializer: S) -> Result<S::Ok, S::Error> {
+    policy.name().serialize(serializer)
+}
+
+fn read_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MissingPolicy, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    MissingPolicy::from_name(&name).ok_or_else(|| D::Error::custom(format_args!("unknown policy `{name}`")))
+}
+
+fn dtype<E: serde::de::Error>(name: &str) -> Result<DType, E> {
+    DType::from_name(name).map_err(E::custom)
+}
+
+fn write_via<S: Serializer>(via: &Option<DType>, serializer: S) -> Result<S::Ok, S::Error> {
+    via.map(DType::name).serialize(serializer)
+}
+
+fn read_via<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DType>, D::Error> {
+    Option::<String>::deserialize(deserializer)?.map(|name| dtype(&name)).transpose()
+}
+
+/// A list of dtypes by name: `#[serde(with = "recipe_file::dtypes")]`.
+pub(crate) mod dtypes {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(dtypes: &[DType], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(dtypes.iter().map(|dtype| dtype.name()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DType>, D::Error> {
+        Vec::<String>::deserialize(deserializer)?.iter().map(|name| dtype(name)).collect()
+    }
+}
+
+fn write_dtypes<S: Serializer>(dtypes: &BTreeMap<String, DType>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(dtypes.iter().map(|(tensor, dtype)| (tensor, dtype.name())))
+}
+
+fn read_dtypes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, DType>, D::Error> {
+    let names = BTreeMap::<String, String>::deserialize(deserializer)?;
+    names.into_iter().map(|(tensor, name)| Ok((tensor, dtype(&name)?))).collect()
+}
+
+impl RecipeFile {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no recipe file of this version.
+    pub fn open(path: &Path) -> Result<RecipeFile, Error> {
+        let text = text_file::options(path)?;
+        RecipeFile::parse(&text).map_err(|problem| Error::at(path, problem))
+    }
+
+    /// Reads the text of a recipe file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<RecipeFile, String> {
+        let file: RecipeFile =
+            serde_json::from_str(text).map_err(|error| format!("not a recipe file: {error}"))?;
+        if file.format != FORMAT || file.version != VERSION {
+            let (format, version) = (&file.format, file.version);
+            return Err(format!("expected `{FORMAT}` version {VERSION}, found `{format}` version {version}"));
+        }
+        Ok(file)
+    }
+
+    /// A recipe of one output and nothing else: a file type and a dtype for each tensor.
+    pub fn of_output(output: OutputRecipe) -> RecipeFile {
+        RecipeFile {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            outputs: vec![output],
+            ..RecipeFile::default()
+        }
+    }
+
+    /// The file as it is saved.
+    ///
+    /// # Errors
+    /// Never: every value has a spelling in JSON.
+    pub fn text(&self) -> Result<String, Error> {
+        pretty_json(self)
+    }
+
+    /// The same with what was chosen for `files`, which are made of `tensors`.
+    pub fn with_choices(
+        mut self,
+        tensors: &[TensorFacts<'_>],
+        files: &[(PathBuf, &PlannedFile)],
+    ) -> RecipeFile {
+        self.format = FORMAT.to_owned();
+        self.version = VERSION;
+        self.outputs = Vec::new();
+        for (_, file) in files {
+            let name = file.recipe.name;
+            // Shards of one output follow each other.
+            if file.shard.is_none_or(|(no, _)| no == 1) {
+                self.outputs.push(OutputRecipe { file_type: name.to_owned(), dtypes: BTreeMap::new() });
+            }
+            let chosen =
+                file.choices.iter().map(|choice| (tensors[choice.tensor].name.to_owned(), choice.dtype));
+            if let Some(output) = self.outputs.last_mut() {
+                output.dtypes.extend(chosen);
+            }
+        }
+        self
+    }
+
+    /// Writes the file atomically, replacing an existing one; the caller has checked that it may.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        gguf::Output::write_whole(path, self.text()?.as_bytes(), true).map_err(Error::new)
+    }
+}

@@ -1,0 +1,451 @@
+//! Settings of conversions and quantizations: types of tensors, importance matrices, metadata, layers, shards, recipe
+//! files.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use convert::{
+    Importance, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, Shards,
+    imatrix::{Imatrix, MissingPolicy},
+    recipes::{Differences, Overrides, Recipe, TensorFacts, TensorType},
+};
+use gguf::Endian;
+use tensor::DType;
+
+use crate::{
+    calibration::{BudgetOptions, Calibration},
+    coverage_report::CoverageReport,
+    error::Error,
+    events::Events,
+    input_kind,
+    outputs::check_outputs,
+    recipe_file::{ImatrixUse, OutputRecipe, RecipeFile},
+    suggest::suggest,
+    text_file,
+};
+
+/// Options that decide about tensors, metadata and shards.
+#[derive(Debug, Clone, Default)]
+pub struct TensorOptions {
+    /// Importance matrix.
+    pub imatrix: Option<String>,
+    /// Bytes of free space in the header.
+    pub header_slack: Option<u64>,
+    /// Types of tensors whose name matches a pattern; the first match wins.
+    pub tensor_types: Vec<TensorType>,
+    /// File with more such types, which come after the others.
+    pub tensor_type_file: Option<PathBuf>,
+    /// Limit of a shard in bytes of tensor data.
+    pub split_max_size: Option<u64>,
+    /// Limit of a shard in tensors.
+    pub split_max_tensors: Option<u64>,
+    /// Type of `output.weight`.
+    pub output_tensor_type: Option<DType>,
+    /// Type of the token embeddings.
+    pub token_embedding_type: Option<DType>,
+    /// Do not quantize `output.weight`.
+    pub leave_output_tensor: bool,
+    /// Quantize all tensors to the main type of the file type.
+    pub pure: bool,
+    /// Use the importance matrix only for tensors whose name contains one of these, if any.
+    pub include_weights: Vec<String>,
+    /// Ignore the importance matrix for tensors whose name contains one of these.
+    pub exclude_weights: Vec<String>,
+    /// Policy for tensors without importance data.
+    pub missing_imatrix: MissingPolicy,
+    /// Layers to remove, counted from 0.
+    pub prune_layers: Vec<u32>,
+    /// Metadata keys to set, as `KEY=TYPE:VALUE`.
+    pub override_kv: Vec<String>,
+    /// Recipe file that replaces the options from `tensor_types` on.
+    pub recipe: Option<PathBuf>,
+    /// Recipe file to write.
+    pub save_recipe: Option<PathBuf>,
+}
+
+/// The options with their files read, as requests of the library.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// The same as it would stand in a recipe file, but for the choices.
+    pub recipe_file: RecipeFile,
+    overrides: Overrides,
+    imatrix: Option<Imatrix>,
+    keys: Vec<KeyOverride>,
+    fp8_as: Option<DType>,
+    repack: bool,
+    replayed: Option<PathBuf>,
+    save_to: Option<PathBuf>,
+    endian: Endian,
+    calibration: Option<Calibration>,
+    /// Types that were chosen under a budget, for each tensor.
+    decided: Option<BTreeMap<String, DType>>,
+}
+
+/// Settings that only one of the programs has, or that both have elsewhere.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OtherSettings {
+    /// As many output files as the input has.
+    pub keep_split: bool,
+    /// Quantized weights may be quantized again.
+    pub allow_requantize: bool,
+    /// NaNs and infinities are converted.
+    pub allow_nonfinite: bool,
+    /// The type that weights are rounded to first.
+    pub via: Option<DType>,
+    /// The type of matrices that came from FP8.
+    pub fp8_as: Option<DType>,
+    /// Codes of a checkpoint are kept where a type holds the same values.
+    pub repack: bool,
+    /// The byte order of the output.
+    pub endian: Endian,
+}
+
+impl TensorOptions {
+    /// Files that are read.
+    pub fn files(&self) -> Vec<&Path> {
+        let imatrix = self.imatrix.as_deref().map(Path::new);
+        let files = [imatrix, self.recipe.as_deref(), self.tensor_type_file.as_deref()];
+        files.into_iter().flatten().collect()
+    }
+
+    /// Reads what the options name: recipe file, importance matrix, list of tensor types.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or an invalid key.
+    pub fn read(&self, other: OtherSettings) -> Result<Settings, Error> {
+        let recipe_file = match &self.recipe {
+            Some(path) => {
+                let mut recipe = RecipeFile::open(path)?;
+                if let Some(path) = &self.imatrix {
+                    // A recipe that was taken out of a file names none.
+                    recipe.imatrix.get_or_insert_default().file.clone_from(path);
+                }
+                recipe.allow_requantize |= other.allow_requantize;
+                recipe.allow_nonfinite |= other.allow_nonfinite;
+                recipe
+            }
+            None => self.settings(other),
+        };
+        let imatrix = recipe_file.imatrix.as_ref().map(open_imatrix).transpose()?;
+        let keys = recipe_file.override_kv.iter().map(|text| KeyOverride::parse(text));
+        let mut keys = keys.collect::<Result<Vec<_>, _>>().map_err(Error::usage)?;
+        if let Some(n_bytes) = self.header_slack {
+            let text = format!("{}=str:{}", gguf::SLACK_KEY, " ".repeat(n_bytes as usize));
+            keys.push(KeyOverride::parse(&text).map_err(Error::usage)?);
+        }
+        Ok(Settings {
+            overrides: self.overrides()?,
+            imatrix: imatrix.filter(|imatrix| !imatrix.entries.is_empty()),
+            keys,
+            fp8_as: other.fp8_as,
+            repack: other.repack,
+            replayed: self.recipe.clone(),
+            save_to: self.save_recipe.clone(),
+            endian: other.endian,
+            calibration: None,
+            decided: None,
+            recipe_file,
+        })
+    }
+
+    fn settings(&self, other: OtherSettings) -> RecipeFile {
+        let imatrix = self.imatrix.as_ref().map(|file| ImatrixUse {
+            file: file.clone(),
+            include_weights: self.include_weights.clone(),
+            exclude_weights: self.exclude_weights.clone(),
+        });
+        RecipeFile {
+            imatrix,
+            missing_imatrix: self.missing_imatrix,
+            override_kv: self.override_kv.clone(),
+            prune_layers: self.prune_layers.iter().copied().collect(),
+            keep_split: other.keep_split,
+            split_max_size: self.split_max_size,
+            split_max_tensors: self.split_max_tensors,
+            allow_requantize: other.allow_requantize,
+            allow_nonfinite: other.allow_nonfinite,
+            via: other.via,
+            ..RecipeFile::default()
+        }
+    }
+
+    fn overrides(&self) -> Result<Overrides, Error> {
+        let mut tensor_types = self.tensor_types.clone();
+        if let Some(path) = &self.tensor_type_file {
+            let text = text_file::options(path)?;
+            tensor_types.extend(TensorType::parse_list(&text).map_err(|error| Error::at(path, error))?);
+        }
+        Ok(Overrides {
+            pure: self.pure,
+            leave_output: self.leave_output_tensor,
+            output_type: self.output_tensor_type,
+            token_embedding_type: self.token_embedding_type,
+            tensor_types,
+            // Where the reference ignores an option or aborts, do what was requested.
+            differences: Differences { tensor_types_on_floats: true, checked_options: true },
+            ..Overrides::default()
+        })
+    }
+}
+
+fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Error> {
+    let path = Path::new(&used.file);
+    let failed = |error| Error::at(path, error);
+    let mut imatrix = Imatrix::open(path).map_err(|error| input_kind::not_an_imatrix(path, error))?;
+    imatrix.include(&used.include_weights);
+    imatrix.exclude(&used.exclude_weights);
+    imatrix.check_finite().map_err(failed)?;
+    Ok(imatrix)
+}
+
+impl Settings {
+    /// Nothing asked for but a byte order.
+    pub fn of_byte_order(endian: Endian) -> Settings {
+        Settings { endian, ..Settings::default() }
+    }
+
+    /// The same with a base whose text has been read: blocks are made better by it, and where no importance matrix was given, its
+    /// own is used.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn calibrated(mut self, calibration: Calibration) -> Result<Settings, Error> {
+        self.keys.push(calibration.key()?);
+        self.calibration = Some(calibration);
+        Ok(self)
+    }
+
+    /// The same with types chosen under a budget.
+    ///
+    /// # Errors
+    /// As the choice.
+    pub fn with_budget(
+        mut self,
+        budget: &BudgetOptions,
+        recipe: &'static Recipe,
+        events: &dyn Events,
+    ) -> Result<Settings, Error> {
+        let Some(calibration) = &self.calibration else { return Ok(self) };
+        let began = Instant::now();
+        let Some((dtypes, chosen)) = calibration.choose_types(budget, recipe, &self, events)? else {
+            return Ok(self);
+        };
+        self.decided = Some(dtypes);
+        if let Some(calibration) = &mut self.calibration {
+            calibration.chose(chosen, began.elapsed());
+        }
+        Ok(self)
+    }
+
+    /// The base whose text has been read.
+    pub fn calibration(&self) -> Option<&Calibration> {
+        self.calibration.as_ref()
+    }
+
+    /// Requested outputs: the types and choices of the recipe file, or `given` by their rules.
+    ///
+    /// # Errors
+    /// A recipe file with an invalid type.
+    pub fn outputs(&self, given: Vec<&'static Recipe>) -> Result<Vec<OutputRequest>, Error> {
+        if let Some(dtypes) = &self.decided {
+            return Ok(given
+                .into_iter()
+                .map(|recipe| OutputRequest::decided(recipe, dtypes.clone()))
+                .collect());
+        }
+        if self.replayed.is_none() {
+            return Ok(given.into_iter().map(OutputRequest::by_rules).collect());
+        }
+        let replay = |output: &OutputRecipe| {
+            let recipe = Recipe::from_name(&output.file_type).map_err(Error::usage)?;
+            Ok(OutputRequest::decided(recipe, output.dtypes.clone()))
+        };
+        self.recipe_file.outputs.iter().map(replay).collect()
+    }
+
+    /// True if types are fixed for each tensor, by a recipe file or by `--pure`.
+    pub fn has_fixed_types(&self) -> bool {
+        self.replayed.is_some() || self.overrides.pure
+    }
+
+    /// Requested outputs without the types that were chosen for a budget.
+    ///
+    /// # Errors
+    /// As [`Settings::outputs`].
+    pub fn plain_outputs(&self, given: Vec<&'static Recipe>) -> Result<Vec<OutputRequest>, Error> {
+        match &self.decided {
+            Some(_) => Ok(given.into_iter().map(OutputRequest::by_rules).collect()),
+            None => self.outputs(given),
+        }
+    }
+
+    /// [`Settings::request`] for files that codecs alone make.
+    pub fn plain_request(&self) -> Request<'_> {
+        let mut request = self.request();
+        request.encoder = None;
+        request
+    }
+
+    /// Request for all outputs.
+    pub fn request(&self) -> Request<'_> {
+        let settings = &self.recipe_file;
+        let mut request = Request::default();
+        request.overrides = self.overrides.clone();
+        request.importance = self.importance();
+        request.encoder = self.calibration.as_ref().map(Calibration::encoder);
+        // Calibration runs the model: only what is never executed lacks data.
+        request.missing = match settings.missing_imatrix {
+            MissingPolicy::Error if self.calibration.is_some() => MissingPolicy::RaiseType,
+            policy => policy,
+        };
+        request.prune = settings.prune_layers.iter().copied().collect();
+        request.keys.clone_from(&self.keys);
+        request.shards = match (settings.split_max_size, settings.split_max_tensors) {
+            _ if settings.keep_split => Shards::Kept,
+            (None, None) => Shards::One,
+            (max_bytes, max_tensors) => Shards::Limited { max_bytes, max_tensors },
+        };
+        request.allow_requantize = settings.allow_requantize;
+        request.via = settings.via;
+        // A recipe file has the types that were chosen.
+        request.fp8_as = self.fp8_as;
+        request.repack = self.repack;
+        request.endian = self.endian;
+        request
+    }
+
+    /// Treatment of values that are not finite.
+    pub fn nonfinite(&self) -> NonFinite {
+        if self.recipe_file.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse }
+    }
+
+    fn importance(&self) -> Option<Importance<'_>> {
+        match (&self.recipe_file.imatrix, &self.calibration) {
+            (Some(used), _) => {
+                self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: Some(&used.file) })
+            }
+            (None, Some(calibration)) => Some(Importance { imatrix: calibration.imatrix(), path: None }),
+            (None, None) => None,
+        }
+    }
+
+    /// Warns of patterns that say nothing about these tensors.
+    pub fn warn_of_patterns(&self, tensors: &[TensorFacts<'_>], events: &dyn Events) {
+        for index in self.overrides.unmatched(tensors) {
+            let pattern = self.overrides.tensor_types[index].pattern.as_str();
+            let warning = format!("--tensor-type: `{pattern}` does not match any tensor");
+            let near = suggest(pattern, tensors.iter().map(|tensor| tensor.name));
+            events.warning(&match &near[..] {
+                [] => warning,
+                names => format!("{warning}; did you mean `{}`?", names.join("`, `")),
+            });
+        }
+    }
+
+    /// Says what the importance matrix knows about the tensors that are going to be encoded. Gives
+    /// what a report of the plan should hold.
+    ///
+    /// # Errors
+    /// A matrix of another model.
+    pub fn report_coverage(
+        &self,
+        tensors: &[TensorFacts<'_>],
+        files: &[(PathBuf, &PlannedFile)],
+        events: &dyn Events,
+    ) -> Result<Vec<String>, Error> {
+        let Some(importance) = self.importance() else { return Ok(Vec::new()) };
+        let used = self.recipe_file.imatrix.clone().unwrap_or_default();
+        let report = CoverageReport::new(importance.imatrix, tensors, files);
+        let is_filtered = !(used.include_weights.is_empty() && used.exclude_weights.is_empty());
+        if report.coverage.is_for_another_model() && !is_filtered {
+            let message =
+                "the importance matrix belongs to another model: none of its entries matches a tensor";
+            let hint = report.coverage.unused.first().map(|name| format!("one of its entries is `{name}`"));
+            return Err(Error::at(Path::new(&used.file), message).hint(hint));
+        }
+        let warnings = report.warnings();
+        warnings.iter().for_each(|line| events.warning(line));
+        events.detail(&report.summary());
+        report.details().iter().for_each(|line| events.detail(line));
+        Ok([vec![report.summary()], warnings].concat())
+    }
+
+    /// Checks that every name and pattern of a recipe file is of some tensor, and notes the tensors that it leaves to the rules.
+    ///
+    /// # Errors
+    /// A name or pattern of no tensor; an invalid pattern; two patterns that give a tensor two types.
+    pub fn check_replay(&self, tensors: &[TensorFacts<'_>], events: &dyn Events) -> Result<(), Error> {
+        let Some(path) = &self.replayed else { return Ok(()) };
+        let names: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+        for output in &self.recipe_file.outputs {
+            let mut patterns = Vec::new();
+            for (key, dtype) in output.dtypes.iter().filter(|(key, _)| !names.contains(key.as_str())) {
+                let pattern = TensorType::parse(&format!("{key}={}", dtype.name()));
+                patterns.push((key, pattern.map_err(|error| Error::at(path, error))?));
+            }
+            let matches = |pattern: &TensorType, name: &str| pattern.pattern.is_match(name);
+            let unknown: Vec<&String> = patterns
+                .iter()
+                .filter(|(_, pattern)| !names.iter().any(|name| matches(pattern, name)))
+                .map(|(key, _)| *key)
+                .collect();
+            if let Some(first) = unknown.first() {
+                let more = match unknown.len() - 1 {
+                    0 => String::new(),
+                    n => format!(" (nor {n} more)"),
+                };
+                let message = format!("`{first}` does not match any tensor of the model{more}");
+                return Err(Error::at(path, message).hint(["use a recipe that was saved for this model"]));
+            }
+            let mut by_rules = Vec::new();
+            for name in names.iter().filter(|name| !output.dtypes.contains_key(**name)) {
+                let of_tensor: Vec<_> =
+                    patterns.iter().filter(|(_, pattern)| matches(pattern, name)).collect();
+                match of_tensor[..] {
+                    [] => by_rules.push(*name),
+                    [(one, first), ref others @ ..] => {
+                        if let Some((other, _)) = others.iter().find(|(_, other)| other.dtype != first.dtype)
+                        {
+                            let message = format!(
+                                "tensor `{name}`: `{one}` and `{other}` both match, with different types"
+                            );
+                            return Err(Error::at(path, message));
+                        }
+                    }
+                }
+            }
+            if let Some(first) = by_rules.first() {
+                events.note(&format!(
+                    "{}: {} of {} tensors are not in the recipe and get their type from {}, for example `{first}`",
+                    path.display(),
+                    by_rules.len(),
+                    names.len(),
+                    output.file_type
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the recipe file that was requested, if one was.
+    ///
+    /// # Errors
+    /// A file is there and `force` is not given; the system's refusal.
+    pub fn save(
+        &self,
+        tensors: &[TensorFacts<'_>],
+        files: &[(PathBuf, &PlannedFile)],
+        inputs: &[&Path],
+        force: bool,
+        events: &dyn Events,
+    ) -> Result<(), Error> {
+        let Some(path) = &self.save_to else { return Ok(()) };
+        check_outputs(&[path], inputs, force)?;
+        self.recipe_file.clone().with_choices(tensors, files).save(path)?;
+        events.status(&format!("wrote {}", path.display()));
+        Ok(())
+    }
+}

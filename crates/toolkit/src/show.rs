@@ -1,0 +1,374 @@
+//! The metadata and tensors of a GGUF file.
+
+use gguf::{Array, Endian, File, ForeignTensor, TensorInfo, Value, type_name};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write, path::Path};
+
+use crate::{
+    error::Error,
+    file_type::{file_type_name, stated_file_type},
+    input_kind::{self, Wanted},
+    table::{WIDTH, table},
+    text::{human_bytes, pretty_json, printable},
+};
+
+/// Opens a GGUF file.
+///
+/// # Errors
+/// Error with the path and advice.
+pub fn open(path: &Path) -> Result<File, Error> {
+    opened(path, File::open(path))
+}
+
+/// Opens a GGUF file that may have tensors of types that only forks know.
+///
+/// # Errors
+/// Error with the path and advice.
+pub fn open_foreign(path: &Path) -> Result<File, Error> {
+    opened(path, File::open_foreign(path))
+}
+
+fn opened(path: &Path, file: Result<File, gguf::Error>) -> Result<File, Error> {
+    file.map_err(|error| Error::at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
+}
+
+/// Tensors of one dtype together.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Total {
+    tensors: u64,
+    elements: u64,
+    bytes: u64,
+}
+
+impl Total {
+    fn add(&mut self, tensor: &TensorInfo) {
+        self.tensors += 1;
+        // Saturating: a broken file is shown, not trusted.
+        self.elements = self.elements.saturating_add(tensor.shape.n_elems());
+        self.bytes = self.bytes.saturating_add(tensor.n_bytes);
+    }
+
+    fn bits_per_weight(&self) -> f64 {
+        tensor::bits_per_weight(self.elements, self.bytes)
+    }
+}
+
+/// By dtype, the largest first, and all together.
+fn totals(tensors: &[TensorInfo]) -> (Vec<(&'static str, Total)>, Total) {
+    let mut by_dtype: BTreeMap<&'static str, Total> = BTreeMap::new();
+    let mut all = Total::default();
+    for tensor in tensors {
+        by_dtype.entry(tensor.dtype.name()).or_default().add(tensor);
+        all.add(tensor);
+    }
+    let mut by_dtype: Vec<_> = by_dtype.into_iter().collect();
+    by_dtype.sort_by_key(|(_, total)| std::cmp::Reverse(total.bytes));
+    (by_dtype, all)
+}
+
+const fn endian_name(endian: Endian) -> &'static str {
+    match endian {
+        Endian::Little => "little",
+        Endian::Big => "big",
+    }
+}
+
+/// The metadata and tensors of a file as tables; long values are cut unless `full`.
+pub fn listing(file: &File, full: bool, no_tensors: bool) -> String {
+    let (by_dtype, all) = totals(file.tensors());
+    let (n_bytes, metadata) = (file.bytes().len() as u64, file.metadata());
+    let architecture = metadata.get("general.architecture").and_then(Value::as_str);
+    let kind: Vec<&str> = [architecture, stated_file_type(metadata)].into_iter().flatten().collect();
+    let mut text = format!(
+        "{}{}{} bytes ({}), {:.2} bits/weight\nGGUF version {}, {} endian, alignment {}\n\n",
+        printable(&kind.join(", ")),
+        if kind.is_empty() { "" } else { ", " },
+        n_bytes,
+        human_bytes(n_bytes),
+        all.bits_per_weight(),
+        file.version(),
+        endian_name(file.endian()),
+        file.alignment()
+    );
+    let mut rows =
+        vec![["dtype", "tensors", "elements", "bytes", "", "bits/weight"].map(str::to_owned).to_vec()];
+    for (name, total) in by_dtype.iter().copied().chain([("all", all)]) {
+        rows.push(vec![
+            name.to_owned(),
+            total.tensors.to_string(),
+            total.elements.to_string(),
+            total.bytes.to_string(),
+            human_bytes(total.bytes),
+            format!("{:.4}", total.bits_per_weight()),
+        ]);
+    }
+    for (name, total) in foreign_totals(file.foreign_tensors()) {
+        let (n_tensors, n_elems) = (total.tensors.to_string(), total.elements.to_string());
+        let unknown = || UNKNOWN.to_owned();
+        rows.push(vec![name, n_tensors, n_elems, unknown(), unknown(), unknown()]);
+    }
+    text += &table(&rows, &[1, 2, 3, 4, 5]);
+
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\nMetadata: {} keys\n", metadata.len());
+    let mut rows = vec![["key", "type", "value"].map(str::to_owned).to_vec()];
+    rows.extend(metadata.iter().map(|(key, value)| vec![printable(key), type_of(value), String::new()]));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let room = match full {
+        true => usize::MAX,
+        false => WIDTH.saturating_sub(width(0) + width(1) + 4).max(SHOWN_CHARS),
+    };
+    for (row, (key, value)) in rows[1..].iter_mut().zip(metadata) {
+        row[2] = shown(value, room);
+        if let Some(name) = file_type_name(key, value) {
+            let _ = write!(row[2], " ({name})");
+        }
+    }
+    text += &table(&rows, &[]);
+
+    let n_tensors = file.tensors().len() + file.foreign_tensors().len();
+    let _ = writeln!(text, "\nTensors: {n_tensors}, data from byte {}", file.data_offset());
+    if no_tensors {
+        return text;
+    }
+    let mut rows = vec![["name", "shape", "dtype", "bytes"].map(str::to_owned).to_vec()];
+    for tensor in file.tensors() {
+        let (name, shape) = (printable(&tensor.name), tensor.shape.to_string());
+        rows.push(vec![name, shape, tensor.dtype.name().into(), tensor.n_bytes.to_string()]);
+    }
+    for tensor in file.foreign_tensors() {
+        rows.push(vec![
+            printable(&tensor.name),
+            tensor.shape.to_string(),
+            tensor.type_name(),
+            UNKNOWN.into(),
+        ]);
+    }
+    text + "\n" + &table(&rows, &[3])
+}
+
+/// Stands for a size that is not known.
+const UNKNOWN: &str = "?";
+
+/// Tensors of unknown types by type. They are not part of the sum over all types, since their sizes are unknown.
+fn foreign_totals(tensors: &[ForeignTensor]) -> BTreeMap<String, Total> {
+    let mut totals: BTreeMap<String, Total> = BTreeMap::new();
+    for tensor in tensors {
+        let total = totals.entry(tensor.type_name()).or_default();
+        total.tensors += 1;
+        total.elements = total.elements.saturating_add(tensor.shape.n_elems());
+    }
+    totals
+}
+
+fn type_of(value: &Value) -> String {
+    let name = |id| type_name(id).unwrap_or("?");
+    match value {
+        Value::Array(array) => format!("arr[{}]", name(array.item_type_id())),
+        value => name(value.type_id()).to_owned(),
+    }
+}
+
+/// Smallest room for a value, in characters, however long keys are.
+const SHOWN_CHARS: usize = 24;
+
+/// A value in at most `room` characters, about.
+fn shown(value: &Value, room: usize) -> String {
+    match value {
+        Value::String(bytes) => shown_text(bytes, room),
+        Value::Array(array) => shown_array(array, room),
+        // With the point or the exponent that distinguishes a float from an integer.
+        Value::F32(number) => format!("{number:?}"),
+        Value::F64(number) => format!("{number:?}"),
+        value => value.to_string(),
+    }
+}
+
+fn shown_text(bytes: &[u8], room: usize) -> String {
+    let text = printable(&String::from_utf8_lossy(bytes));
+    let n_chars = text.chars().count();
+    if n_chars <= room {
+        return text;
+    }
+    let suffix = format!("... ({n_chars} characters)");
+    let start: String = text.chars().take(room.saturating_sub(suffix.len())).collect();
+    start + &suffix
+}
+
+fn shown_array(array: &Array, room: usize) -> String {
+    /// As many items as fit into `room`.
+    fn items<T, I>(items: I, room: usize, show: impl Fn(T) -> String) -> String
+    where
+        I: IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    {
+        let items = items.into_iter();
+        let len = items.len();
+        let suffix = format!("... ({len} items)]");
+        let (mut whole, mut cut) = (String::from("["), None);
+        for (index, item) in items.enumerate() {
+            let start = whole.len();
+            whole += if index == 0 { "" } else { ", " };
+            whole += &show(item);
+            if cut.is_none() && whole.chars().count() + 2 + suffix.len() > room {
+                cut = Some(start);
+            }
+            if whole.chars().count() + 1 > room {
+                whole.truncate(cut.unwrap_or(start));
+                whole += if whole.len() > 1 { ", " } else { "" };
+                return whole + &suffix;
+            }
+        }
+        whole + "]"
+    }
+    match array {
+        Array::U8(v) => items(v, room, u8::to_string),
+        Array::I8(v) => items(v, room, i8::to_string),
+        Array::U16(v) => items(v, room, u16::to_string),
+        Array::I16(v) => items(v, room, i16::to_string),
+        Array::U32(v) => items(v, room, u32::to_string),
+        Array::I32(v) => items(v, room, i32::to_string),
+        Array::F32(v) => items(v, room, |number| format!("{number:?}")),
+        Array::Bool(v) => items(v, room, bool::to_string),
+        Array::String(v) => items(v, room, |text| format!("{:?}", String::from_utf8_lossy(text))),
+        Array::Array(v) => items(v, room, |inner| shown_array(inner, room)),
+        Array::U64(v) => items(v, room, u64::to_string),
+        Array::I64(v) => items(v, room, i64::to_string),
+        Array::F64(v) => items(v, room, |number| format!("{number:?}")),
+        other => format!("({} items)", other.len()),
+    }
+}
+
+/// The same as JSON, with complete values.
+///
+/// # Errors
+/// None are known.
+pub fn json(file: &File) -> Result<String, Error> {
+    #[derive(Serialize)]
+    struct Whole<'a> {
+        version: u32,
+        endian: &'static str,
+        alignment: u32,
+        file_bytes: u64,
+        data_offset: u64,
+        metadata: JsonMetadata<'a>,
+        tensors: Vec<JsonTensor<'a>>,
+        totals: BTreeMap<&'static str, Total>,
+        elements: u64,
+        tensor_bytes: u64,
+        bits_per_weight: f64,
+    }
+    let (by_dtype, all) = totals(file.tensors());
+    let whole = Whole {
+        version: file.version(),
+        endian: endian_name(file.endian()),
+        alignment: file.alignment(),
+        file_bytes: file.bytes().len() as u64,
+        data_offset: file.data_offset(),
+        metadata: JsonMetadata(file.metadata()),
+        tensors: (file.tensors().iter().map(JsonTensor::new))
+            .chain(file.foreign_tensors().iter().map(JsonTensor::foreign))
+            .collect(),
+        totals: by_dtype.into_iter().collect(),
+        elements: all.elements,
+        tensor_bytes: all.bytes,
+        bits_per_weight: all.bits_per_weight(),
+    };
+    pretty_json(&whole)
+}
+
+#[derive(Serialize)]
+struct JsonTensor<'a> {
+    name: &'a str,
+    dtype: Cow<'static, str>,
+    shape: Vec<u64>,
+    offset: u64,
+    bytes: Option<u64>,
+}
+
+impl<'a> JsonTensor<'a> {
+    fn new(tensor: &'a TensorInfo) -> JsonTensor<'a> {
+        JsonTensor {
+            name: &tensor.name,
+            dtype: tensor.dtype.name().into(),
+            shape: tensor.shape.dims().to_vec(),
+            offset: tensor.offset,
+            bytes: Some(tensor.n_bytes),
+        }
+    }
+
+    fn foreign(tensor: &'a ForeignTensor) -> JsonTensor<'a> {
+        JsonTensor {
+            name: &tensor.name,
+            dtype: tensor.type_name().into(),
+            shape: tensor.shape.dims().to_vec(),
+            offset: tensor.offset,
+            bytes: None,
+        }
+    }
+}
+
+/// Keys in the order of the file, each with its type, which JSON alone does not say.
+struct JsonMetadata<'a>(&'a gguf::Metadata);
+
+impl Serialize for JsonMetadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Entry<'a> {
+            r#type: String,
+            value: JsonValue<'a>,
+        }
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in self.0 {
+            map.serialize_entry(key, &Entry { r#type: type_of(value), value: JsonValue(value) })?;
+        }
+        map.end()
+    }
+}
+
+/// A value as JSON: 32-bit floats with the digits that 32 bits need, NaNs and infinities as null,
+/// bytes that are no text with replacement characters.
+struct JsonValue<'a>(&'a Value);
+
+impl Serialize for JsonValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::U8(v) => v.serialize(serializer),
+            Value::I8(v) => v.serialize(serializer),
+            Value::U16(v) => v.serialize(serializer),
+            Value::I16(v) => v.serialize(serializer),
+            Value::U32(v) => v.serialize(serializer),
+            Value::I32(v) => v.serialize(serializer),
+            Value::F32(v) => v.serialize(serializer),
+            Value::Bool(v) => v.serialize(serializer),
+            Value::String(v) => String::from_utf8_lossy(v).serialize(serializer),
+            Value::Array(v) => JsonArray(v).serialize(serializer),
+            Value::U64(v) => v.serialize(serializer),
+            Value::I64(v) => v.serialize(serializer),
+            Value::F64(v) => v.serialize(serializer),
+            other => other.to_string().serialize(serializer),
+        }
+    }
+}
+
+struct JsonArray<'a>(&'a Array);
+
+impl Serialize for JsonArray<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Array::U8(v) => serializer.collect_seq(v),
+            Array::I8(v) => serializer.collect_seq(v),
+            Array::U16(v) => serializer.collect_seq(v),
+            Array::I16(v) => serializer.collect_seq(v),
+            Array::U32(v) => serializer.collect_seq(v),
+            Array::I32(v) => serializer.collect_seq(v),
+            Array::F32(v) => serializer.collect_seq(v),
+            Array::Bool(v) => serializer.collect_seq(v),
+            Array::String(v) => serializer.collect_seq(v.iter().map(|text| String::from_utf8_lossy(text))),
+            Array::Array(v) => serializer.collect_seq(v.iter().map(JsonArray)),
+            Array::U64(v) => serializer.collect_seq(v),
+            Array::I64(v) => serializer.collect_seq(v),
+            Array::F64(v) => serializer.collect_seq(v),
+            other => serializer.serialize_u64(other.len() as u64),
+        }
+    }
+}

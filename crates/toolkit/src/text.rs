@@ -1,0 +1,96 @@
+//! Text for people: sizes, times, and names from files that are not trusted.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// Time between two lines of progress in a log.
+pub const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The text with control characters escaped; names in files are not trusted.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escaped = c.is_control().then(|| c.escape_debug());
+            let plain = (!c.is_control()).then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}
+
+/// Indented JSON, with a line end.
+///
+/// # Errors
+/// A value that cannot be serialized.
+pub fn pretty_json(value: &impl Serialize) -> Result<String, Error> {
+    Ok(serde_json::to_string_pretty(value).map_err(Error::new)? + "\n")
+}
+
+/// A time for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 days`.
+pub fn human_duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if minutes == 0 => format!("{seconds} s"),
+        () if hours == 0 => format!("{minutes} min {} s", seconds % 60),
+        () if days < 2 => format!("{hours} h {} min", minutes % 60),
+        () => format!("{days} days"),
+    }
+}
+
+/// A size for people: `857 kB`, `4.2 GB`. Powers of 1000, as disks and downloads are sold.
+pub fn human_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    // Values that would print as 1000 belong to the next unit.
+    while size >= 999.5 && unit + 1 < UNITS.len() {
+        size /= 1000.0;
+        unit += 1;
+    }
+    let digits = if unit == 0 || size >= 99.95 {
+        0
+    } else if size >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{size:.digits$} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_printed_with_units() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (857_376, "857 kB"),
+            (999_600, "1.00 MB"),
+            (4_234_000_000, "4.23 GB"),
+            (12_340_000, "12.3 MB"),
+            (u64::MAX, "18447 PB"),
+        ] {
+            assert_eq!(human_bytes(bytes), text);
+        }
+    }
+
+    #[test]
+    fn durations_are_printed_with_units() {
+        for (seconds, text) in
+            [(0, "0 s"), (59, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (260_000, "3 days")]
+        {
+            assert_eq!(human_duration(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn control_characters_in_names_are_escaped() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc ä"), "a\\u{1b}[2Jb\\nc ä");
+    }
+}

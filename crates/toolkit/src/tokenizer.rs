@@ -1,0 +1,245 @@
+//! Token ids of a text by the tokenizer keys of a GGUF file, and their comparison with the checkpoint's own tokenizer.
+//!
+//! Both sides of a comparison are independent of the converter: the Hugging Face library reads tokenizer.json,
+//! and the crate `eval` reads the keys.
+
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+use eval::tokenize::{Reading, Tokenizer};
+use gguf::File;
+use serde_json::{Value as Json, json};
+
+use crate::error::Error;
+
+/// Encoded where no text is given: scripts, code, whitespace, digits, emoji, marks.
+pub const TEXT: &str = include_str!("tokenizer_text.txt");
+
+/// The token ids of a text, special tokens in it found unless `plain`, none added around it.
+///
+/// # Errors
+/// A file without a valid tokenizer, or a text that it cannot encode.
+pub fn encode(path: &Path, file: &File, text: &[u8], plain: bool) -> Result<Vec<u32>, Error> {
+    tokenizer(path, file, Reading::Model)?.encode(text, false, !plain).map_err(|error| Error::at(path, error))
+}
+
+/// A line with id and text for each of `ids`.
+///
+/// # Errors
+/// A file without a valid tokenizer.
+pub fn listing(path: &Path, file: &File, ids: &[u32]) -> Result<String, Error> {
+    let tokenizer = tokenizer(path, file, Reading::Model)?;
+    let mut lines = String::with_capacity(ids.len() * 12);
+    for id in ids {
+        let _ = writeln!(lines, "{id} {}", token(&tokenizer, *id));
+    }
+    Ok(lines)
+}
+
+fn tokenizer(path: &Path, file: &File, reading: Reading) -> Result<Tokenizer, Error> {
+    Tokenizer::from_metadata_as(file.metadata(), reading).map_err(|error| Error::at(path, error))
+}
+
+/// Comparison of the ids of a text.
+#[derive(Debug)]
+pub struct Compared {
+    /// The file of the checkpoint's tokenizer.
+    pub source: PathBuf,
+    /// Number of ids by the checkpoint's tokenizer.
+    pub n_ids: usize,
+    /// Number of ids that differ.
+    pub n_differing: usize,
+    /// Number of ids that differ in llama.cpp, which only approximates some pre-tokenizers.
+    pub n_differing_in_llama_cpp: usize,
+    text_bytes: usize,
+    first: Option<First>,
+    /// The ids of `a` with added tokens: by the checkpoint and by the file.
+    around: (Vec<u32>, Vec<u32>),
+}
+
+/// The first difference: index of the id in the file, text before it, and the next ids of both.
+type First = (usize, String, Vec<String>, Vec<String>);
+
+/// Compares the token ids of a text with those of the checkpoint's tokenizer (a folder or a `tokenizer.json`).
+///
+/// # Errors
+/// A tokenizer that cannot be read.
+pub fn compare(path: &Path, file: &File, source: &Path, text: &[u8], plain: bool) -> Result<Compared, Error> {
+    // The library takes UTF-8 only; so both sides get the same.
+    let text = String::from_utf8_lossy(text).into_owned();
+    let (source, mut library) = library(source)?;
+    library.set_encode_special_tokens(plain);
+    let meant = tokenizer(path, file, Reading::Model)?;
+    let theirs = library_ids(&source, &library, &text, false)?;
+    let encode = |tokenizer: &Tokenizer, text: &str, add_special| {
+        tokenizer.encode(text, add_special, !plain).map_err(|error| Error::at(path, error))
+    };
+    let found = encode(&meant, &text, false)?;
+    let in_llama_cpp = encode(&tokenizer(path, file, Reading::LlamaCpp)?, &text, false)?;
+    let difference = Difference::new(&theirs, &found);
+    let around = (library_ids(&source, &library, "a", true)?, encode(&meant, "a", true)?);
+    let first = difference.first.map(|(at_source, at_file)| {
+        let spelled = |ids: &[u32], at: usize| -> Vec<String> {
+            let end = ids.len().min(at + SHOWN);
+            ids[at.min(end)..end].iter().map(|id| format!("{id} {}", token(&meant, *id))).collect()
+        };
+        let before = meant.decode(&found[at_file.saturating_sub(SHOWN)..at_file]).unwrap_or_default();
+        let before = String::from_utf8_lossy(&before).into_owned();
+        (at_file, before, spelled(&theirs, at_source), spelled(&found, at_file))
+    });
+    Ok(Compared {
+        source,
+        n_ids: theirs.len(),
+        n_differing: difference.count,
+        n_differing_in_llama_cpp: Difference::new(&theirs, &in_llama_cpp).count,
+        text_bytes: text.len(),
+        first,
+        around,
+    })
+}
+
+impl Compared {
+    /// All facts.
+    pub fn json(&self) -> Json {
+        let first = self.first.as_ref().map(
+            |(at, before, source, file)| json!({"at": at, "after": before, "source": source, "file": file}),
+        );
+        json!({
+            "text_bytes": self.text_bytes,
+            "ids": self.n_ids,
+            "differing": self.n_differing,
+            "first": first,
+            "differing_in_llama_cpp": self.n_differing_in_llama_cpp,
+            "around": {"source": self.around.0, "file": self.around.1},
+        })
+    }
+
+    /// A line for each fact.
+    pub fn text(&self) -> String {
+        let mut report = format!("text        {} bytes\n", self.text_bytes);
+        // Writing to a string cannot fail.
+        let _ = writeln!(report, "ids         {}", self.n_ids);
+        let _ = writeln!(report, "differing   {}", self.n_differing);
+        let _ = writeln!(report, "llama.cpp   {} differing", self.n_differing_in_llama_cpp);
+        if let Some((at, before, source, file)) = &self.first {
+            let _ = writeln!(report, "first       at id {at}, after {before:?}");
+            let _ = writeln!(report, "  source    {}", source.join(", "));
+            let _ = writeln!(report, "  file      {}", file.join(", "));
+        }
+        let (source, file) = &self.around;
+        if source != file {
+            let _ = writeln!(report, "around `a`  source {source:?}, file {file:?}: added tokens differ");
+        }
+        report
+    }
+}
+
+/// Ids shown at the first difference.
+const SHOWN: usize = 8;
+
+fn token(tokenizer: &Tokenizer, id: u32) -> String {
+    format!("{:?}", String::from_utf8_lossy(tokenizer.token_text(id).unwrap_or_default()))
+}
+
+/// The checkpoint's tokenizer, as the Hugging Face library reads it.
+fn library(source: &Path) -> Result<(PathBuf, tokenizers::Tokenizer), Error> {
+    let path = if source.is_dir() { source.join("tokenizer.json") } else { source.to_owned() };
+    if !path.is_file() {
+        return Err(Error::at(&path, "missing file")
+            .hint(["the comparison needs a tokenizer.json; save one with transformers"]));
+    }
+    let mut tokenizer =
+        tokenizers::Tokenizer::from_file(&path).map_err(|error| Error::at(&path, error.to_string()))?;
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None).map_err(|error| Error::at(&path, error.to_string()))?;
+    Ok((path, tokenizer))
+}
+
+fn library_ids(
+    path: &Path,
+    tokenizer: &tokenizers::Tokenizer,
+    text: &str,
+    add_special: bool,
+) -> Result<Vec<u32>, Error> {
+    let encoding =
+        tokenizer.encode_fast(text, add_special).map_err(|error| Error::at(path, error.to_string()))?;
+    Ok(encoding.get_ids().to_vec())
+}
+
+/// Difference between two lists of token IDs.
+struct Difference {
+    /// Ids of the first list that have no equal, or of the second where it has more of them.
+    count: usize,
+    /// The first place, in either list.
+    first: Option<(usize, usize)>,
+}
+
+/// So many equal ids in a row end a difference.
+const AGREED: usize = 4;
+/// So far is looked for the end of a difference.
+const REACH: usize = 256;
+
+impl Difference {
+    /// Walks both lists; where they part, the nearest place where they agree again is taken.
+    fn new(one: &[u32], other: &[u32]) -> Difference {
+        let mut difference = Difference { count: 0, first: None };
+        let (mut i, mut j) = (0, 0);
+        while i < one.len() || j < other.len() {
+            let equal = one[i..].iter().zip(&other[j..]).take_while(|(a, b)| a == b).count();
+            (i, j) = (i + equal, j + equal);
+            if i == one.len() && j == other.len() {
+                break;
+            }
+            difference.first.get_or_insert((i, j));
+            let agree = |skip: usize, skip_other: usize| {
+                let (a, b) = (
+                    one.get(i + skip..).unwrap_or_default(),
+                    other.get(j + skip_other..).unwrap_or_default(),
+                );
+                let rest = AGREED.min(a.len()).min(b.len());
+                // The ends agree only with each other.
+                a[..rest] == b[..rest] && (rest == AGREED || a.len() == b.len())
+            };
+            let found = (1..REACH).find_map(|distance| {
+                (0..=distance).flat_map(|less| [(distance, less), (less, distance)]).find(
+                    |(skip, skip_other)| {
+                        i + skip <= one.len() && j + skip_other <= other.len() && agree(*skip, *skip_other)
+                    },
+                )
+            });
+            let (skip, skip_other) = found.unwrap_or((one.len() - i, other.len() - j));
+            difference.count += skip.max(skip_other);
+            (i, j) = (i + skip, j + skip_other);
+        }
+        difference
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(one: &[u32], other: &[u32]) -> (usize, Option<(usize, usize)>) {
+        let difference = Difference::new(one, other);
+        (difference.count, difference.first)
+    }
+
+    #[test]
+    fn differences_are_counted_once() {
+        let ids: Vec<u32> = (0..100).collect();
+        assert_eq!(difference(&ids, &ids), (0, None));
+        assert_eq!(difference(&[], &[]), (0, None));
+        let mut other = ids.clone();
+        other[10] = 1000;
+        assert_eq!(difference(&ids, &other), (1, Some((10, 10))));
+        // One id became three, and later two became one.
+        other.splice(10..11, [1000, 1001, 1002]);
+        other.splice(50..52, [2000]);
+        assert_eq!(difference(&ids, &other), (5, Some((10, 10))));
+        assert_eq!(difference(&ids, &ids[..97]), (3, Some((97, 97))));
+        assert_eq!(difference(&[1, 2], &[]), (2, Some((0, 0))));
+        assert_eq!(difference(&ids, &[7; 1000]).1, Some((0, 0)));
+    }
+}

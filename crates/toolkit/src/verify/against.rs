@@ -1,0 +1,232 @@
+//! Comparison of a file with its source: tensors, keys, special tokens, prompts.
+
+use std::{fs, io::Read, path::Path};
+
+use convert::{
+    Agreement, CheckpointInput, Distance, Input, ModelInput, Request, RunOptions, Watch, compare,
+    recipes::Recipe,
+};
+use gguf::{Array, Metadata, Model, Value};
+
+use super::VerifyOptions;
+use super::{
+    prompts,
+    report::{Check, Finding},
+};
+use crate::{
+    conversion_run,
+    error::Error,
+    events::Events,
+    hub::{self, Environment},
+};
+
+/// Compares a file with its source.
+///
+/// # Errors
+/// A source that cannot be opened or read, an interruption.
+pub fn check(
+    model: &Model,
+    source: &Path,
+    options: &VerifyOptions,
+    environment: &Environment<'_>,
+    events: &dyn Events,
+) -> Result<Vec<Check>, Error> {
+    let options = RunOptions::default().threads(options.threads).level(options.level);
+    let failed = |error| conversion_run::failure(source, error);
+    if is_gguf(source) {
+        let opened = Model::open(source).map_err(|error| Error::at(source, error))?;
+        let input = ModelInput::new(opened);
+        return with(model, (&input, source), input.model().metadata(), &options, events);
+    }
+    let wanted = hub::Wanted { weights: true, keep: false, out: None };
+    let folder = hub::input(source, wanted, environment, events)?;
+    let input = CheckpointInput::open(folder.folder.clone(), &arch::Options::default()).map_err(failed)?;
+    let checks = with(model, (&input, source), &input.layout().metadata, &options, events)?;
+    folder.finish(events)?;
+    Ok(checks)
+}
+
+/// All that is compared with a source, which makes tensors and metadata.
+fn with(
+    model: &Model,
+    (input, source): (&impl Input, &Path),
+    metadata: &Metadata,
+    options: &RunOptions,
+    events: &dyn Events,
+) -> Result<Vec<Check>, Error> {
+    Ok(vec![
+        tensors(model, input, options, events).map_err(|error| conversion_run::failure(source, error))?,
+        keys(model.metadata(), metadata),
+        prompts::compare(model.metadata(), metadata)?,
+    ])
+}
+
+fn is_gguf(path: &Path) -> bool {
+    let mut start = [0; 4];
+    path.is_file()
+        && fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
+        && start == gguf::MAGIC
+}
+
+fn tensors(
+    model: &Model,
+    input: &impl Input,
+    options: &RunOptions,
+    events: &dyn Events,
+) -> Result<Check, convert::Error> {
+    // Names, shapes and rows are the same for every recipe.
+    let recipe = Recipe::from_name("f32").map_err(convert::Error::Recipe)?;
+    let (facts, tasks) = (input.tensors(recipe), input.tasks(&Request::default())?);
+    let n_bytes = tasks.iter().map(|task| task.rows.input_bytes(task.rows.view().n_rows)).sum();
+    let cancel = events.cancel();
+    let progress = events.progress(n_bytes);
+    let sources =
+        [input.sources(), model.shards().iter().map(|(_, file)| file.bytes().clone()).collect()].concat();
+    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &sources };
+    let compared = compare(&tasks, &facts, model, options, watch);
+    drop(progress);
+
+    let mut check = Check::new("tensors");
+    let (mut n_equal, mut near) = (0, Vec::new());
+    for (name, agreement) in compared? {
+        let error = |code, message: String| Finding::error(code, format!("tensor `{name}` {message}"));
+        check.findings.push(match agreement {
+            Agreement::Equal => {
+                n_equal += 1;
+                continue;
+            }
+            Agreement::Near(distance) => {
+                near.push((name, distance));
+                continue;
+            }
+            Agreement::Damaged(distance) => error(
+                "damaged",
+                format!(
+                    "({}): {} of {} rows differ from the source, first row {}; all others are bit-exact",
+                    distance.dtype, distance.n_different, distance.n_rows, distance.worst_row
+                ),
+            ),
+            Agreement::Differs(distance) => error("differs", far(&distance)),
+            Agreement::Shape { expected, found } => {
+                error("tensor_shape", format!("expected shape {expected}, found {found}"))
+            }
+            Agreement::Missing => error("missing_tensor", "is in the source but not in the file".to_owned()),
+            Agreement::Extra => error("extra_tensor", "is in the file but not in the source".to_owned()),
+            Agreement::Unknown(dtype) => {
+                Finding::note("not_compared", format!("tensor `{name}` is {dtype} and was not compared"))
+            }
+            _ => continue,
+        });
+    }
+    // One line for all: files that were made with an importance matrix have hardly a tensor that is bit for bit the same.
+    if let Some((name, worst)) = near.iter().max_by(|a, b| a.1.error.total_cmp(&b.1.error)) {
+        let message = format!(
+            "{} tensors are not bit-exact, but as close to the source as quantization allows: `{name}` ({}) \
+                has a relative error of {:.4}, and {:.4} when quantized without importance data",
+            near.len(),
+            worst.dtype,
+            worst.error,
+            worst.own_error
+        );
+        let is_weighted = model.metadata().iter().any(|(key, _)| key.starts_with("quantize.imatrix."));
+        check.push(match is_weighted {
+            true => Finding::note("near", message),
+            false => Finding::warning("near", message),
+        });
+    }
+    check.summary =
+        format!("{n_equal} bit-exact, {} close, {} derived from the source", near.len(), tasks.len());
+    Ok(check)
+}
+
+fn far(distance: &Distance) -> String {
+    format!(
+        "({}): relative error {:.4}, expected {:.4} for quantization; {} of {} rows differ, most in row {} ({:.4})",
+        distance.dtype,
+        distance.error,
+        distance.own_error,
+        distance.n_different,
+        distance.n_rows,
+        distance.worst_row,
+        distance.worst_error
+    )
+}
+
+/// Keys that say how a file was written, not what the model is.
+fn is_of_the_file(key: &str) -> bool {
+    let of_file = ["general.file_type", "general.quantization_version", "general.alignment", gguf::SLACK_KEY];
+    of_file.contains(&key) || key.starts_with("split.") || key.starts_with("quantize.")
+}
+
+/// Keys that name the source of a model; they identify a file under the name of another model.
+fn is_lineage(key: &str) -> bool {
+    ["general.base_model.", "general.source.", "general.dataset."].iter().any(|start| key.starts_with(start))
+}
+
+/// Compares metadata. Templates are compared by what they render.
+fn keys(file: &Metadata, source: &Metadata) -> Check {
+    let mut check = Check::new("keys");
+    let is_compared = |key: &str| !is_of_the_file(key) && !key.starts_with("tokenizer.chat_template");
+    let mut n_equal = 0;
+    for (key, expected) in source.iter().filter(|(key, _)| is_compared(key)) {
+        let message = match file.get(key) {
+            Some(found) if same(found, expected) => {
+                n_equal += 1;
+                continue;
+            }
+            Some(found) => format!("`{key}` is {}, expected {}", short(found), short(expected)),
+            // Older converters left out what llama.cpp takes for granted.
+            None if arch::loader::is_default(file, key, expected) => {
+                let message =
+                    format!("missing key `{key}`; its default equals the source's {}", short(expected));
+                check.push(Finding::note("default_key", message));
+                continue;
+            }
+            None => format!("missing key `{key}`, expected {}", short(expected)),
+        };
+        let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
+        check.push(match key.as_str() {
+            "general.architecture" => Finding::error("key", message),
+            key if is_lineage(key) => Finding::warning("lineage", message),
+            // Names and lineage may be changed for publishing.
+            key if key.starts_with("general.") => Finding::warning("general_key", message),
+            _ if is_special => Finding::error("special_id", message),
+            _ => Finding::error(if file.contains(key) { "key" } else { "missing_key" }, message),
+        });
+    }
+    for (key, value) in file.iter().filter(|(key, _)| is_compared(key) && !source.contains(key)) {
+        let message = format!("`{key}` is {}, but is not in the source", short(value));
+        let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
+        check.push(match is_special {
+            true => Finding::error("special_id", message),
+            false if is_lineage(key) => Finding::warning("lineage", message),
+            false if key.starts_with("general.") => Finding::note("extra_key", message),
+            false => Finding::warning("extra_key", message),
+        });
+    }
+    check.summary = format!("{n_equal} equal");
+    check
+}
+
+/// True if values are equal, including integers of different widths.
+fn same(a: &Value, b: &Value) -> bool {
+    let numbers = |value: &Value| value.as_u64().map(|number| number as f64).or(value.as_f64());
+    a.is_same(b) || numbers(a).is_some_and(|number| numbers(b) == Some(number))
+}
+
+/// A value for a message.
+fn short(value: &Value) -> String {
+    match value {
+        Value::Array(array) => {
+            let kind = match array {
+                Array::String(_) => "texts",
+                _ => "numbers",
+            };
+            format!("a list of {} {kind}", array.len())
+        }
+        value => {
+            let text: String = value.to_string().chars().take(60).collect();
+            format!("`{text}`")
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Checks that blocks could be the output of an encoder.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use gguf::{Advice, File, Model, TensorInfo};
+use quant::{Level, first_bad_block};
+use tensor::DType;
+
+use super::report::{Check, Finding};
+use crate::{error::Error, events::Events, threads::useful_threads};
+
+/// Bytes that a thread takes at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// A run of blocks of one tensor.
+struct Piece<'a> {
+    tensor: usize,
+    file: &'a File,
+    info: &'a TensorInfo,
+    /// In the data of the tensor.
+    from: u64,
+    to: u64,
+}
+
+/// Looks at every block.
+///
+/// # Errors
+/// An interruption, and a file that changes meanwhile.
+pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) -> Result<Check, Error> {
+    let mut pieces = Vec::new();
+    for (tensor, (file, info)) in model.tensors().enumerate() {
+        // Whole blocks, so that each piece stands for itself.
+        let step = info.dtype.whole_blocks(PIECE_BYTES);
+        let starts = (0..info.n_bytes).step_by(step as usize);
+        pieces.extend(starts.map(|from| {
+            let to = (from + step).min(info.n_bytes);
+            Piece { tensor, file, info, from, to }
+        }));
+    }
+    let n_bytes: u64 = model.tensors().map(|(_, info)| info.n_bytes).sum();
+    let cancel = events.cancel();
+    let progress = events.progress(n_bytes);
+    let next = AtomicUsize::new(0);
+    // The first bad block of each tensor that has one, by the place of its piece.
+    let found: Mutex<Vec<(usize, usize, String)>> = Mutex::new(Vec::new());
+    // Of each tensor, whether a value that is not zero was found; a tensor that may be zero counts as one that has some.
+    let has_value: Vec<AtomicBool> = model
+        .tensors()
+        .map(|(_, info)| {
+            let may_be_zero = !convert::is_nonzero_by_nature(&info.name, info.shape.n_dims_effective());
+            AtomicBool::new(may_be_zero || info.n_bytes == 0 || quant::codec(info.dtype).is_none())
+        })
+        .collect();
+    let work = || {
+        while !cancel.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(piece) = pieces.get(index) else { break };
+            if let Some(message) = look(piece, &has_value[piece.tensor]) {
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.push((piece.tensor, index, message));
+            }
+            progress.add(piece.to - piece.from);
+        }
+    };
+    gguf::run_in_threads(useful_threads(threads), work);
+    drop(progress);
+    if cancel.load(Ordering::Relaxed) {
+        return Err(Error::interrupted());
+    }
+    for (_, file) in model.shards() {
+        file.bytes().check_unchanged().map_err(Error::new)?;
+    }
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_unstable();
+    found.dedup_by_key(|(tensor, ..)| *tensor);
+    let mut check = Check::new("blocks");
+    check.summary = format!("{} tensors", model.tensors().count());
+    check.findings.extend(found.into_iter().map(|(.., message)| Finding::error("bad_block", message)));
+    let all = model.tensors().zip(&has_value);
+    let zeros = all.filter(|(_, has_value)| !has_value.load(Ordering::Relaxed)).map(|((_, info), _)| {
+        Finding::warning("zeros", format!("tensor `{}` ({}) is entirely zero", info.name, info.dtype))
+    });
+    check.findings.extend(zeros);
+    Ok(check)
+}
+
+/// Problem of the first bad block of a piece.
+fn look(piece: &Piece<'_>, has_value: &AtomicBool) -> Option<String> {
+    let Piece { file, info, from, to, .. } = *piece;
+    let range = file.range(info).ok()?;
+    let range = range.start + from as usize..range.start + to as usize;
+    let blocks = file.endian().to_little(info.dtype, file.bytes().get(range.clone())?);
+    let bad = first_bad_block(info.dtype, &blocks);
+    if !has_value.load(Ordering::Relaxed) && any_value(info.dtype, &blocks) {
+        has_value.store(true, Ordering::Relaxed);
+    }
+    file.bytes().advise(Advice::DoneWith, range);
+    let bad = bad?;
+    let block = from / info.dtype.block_bytes() + bad.block as u64;
+    let row = block * info.dtype.block_elems() / info.shape.row_elems().max(1);
+    let what = if info.dtype.is_quantized() { "block" } else { "element" };
+    Some(format!("tensor `{}` ({}): {what} {block} (row {row}): {}", info.name, info.dtype, bad.problem))
+}
+
+/// Blocks that are decoded at a time.
+const DECODED_BLOCKS: usize = 64;
+
+/// True if a value of these blocks is not zero. Blocks that cannot be decoded count as such.
+fn any_value(dtype: DType, blocks: &[u8]) -> bool {
+    let (block_bytes, block_elems) = (dtype.block_bytes() as usize, dtype.block_elems() as usize);
+    let mut values = vec![0.0; DECODED_BLOCKS * block_elems];
+    blocks.chunks(DECODED_BLOCKS * block_bytes).any(|blocks| {
+        let values = &mut values[..blocks.len() / block_bytes * block_elems];
+        let decoded = quant::decode(dtype, Level::detect(), blocks, values);
+        decoded.is_err() || values.iter().any(|value| *value != 0.0)
+    })
+}

@@ -1,0 +1,109 @@
+//! Findings about metadata: types of keys, and what a change of keys makes wrong.
+
+use std::collections::HashSet;
+
+use convert::recipes::TensorFacts;
+use gguf::{Metadata, Value};
+
+use super::{
+    file_type_of, other_kind, prompts,
+    report::{Finding, Severity},
+    tokenizer_findings,
+};
+use crate::{
+    error::Error,
+    metadata_json::{is_same, type_of},
+};
+
+/// Keys of another type than the specification gives them.
+pub fn key_types(metadata: &Metadata) -> Vec<Finding> {
+    let wrong = |(key, value): &(String, Value)| {
+        let expected = gguf::specified_type(key).filter(|kind| !gguf::is_of_type(value, kind))?;
+        let message =
+            format!("`{key}`: expected type {expected} by the specification, found {}", type_of(value));
+        Some(Finding::warning("key_type", message))
+    };
+    metadata.iter().filter_map(wrong).collect()
+}
+
+/// Layers beyond which nothing is looked up; llama.cpp has 512 at most.
+const MAX_LAYERS: u64 = 1024;
+
+/// MTP layers that the keys announce and the tensors lack. llama.cpp loads such a file, and skips the layer.
+pub fn mtp_layers<'a>(metadata: &Metadata, names: impl Iterator<Item = &'a str>) -> Vec<Finding> {
+    let Some(architecture) = metadata.get("general.architecture").and_then(Value::as_str) else {
+        return Vec::new();
+    };
+    let key = format!("{architecture}.nextn_predict_layers");
+    let n_layers = metadata.get(&format!("{architecture}.block_count")).and_then(Value::as_u64).unwrap_or(0);
+    let n_mtp = metadata.get(&key).and_then(Value::as_u64).unwrap_or(0).min(n_layers);
+    if n_mtp == 0 || n_layers > MAX_LAYERS {
+        return Vec::new();
+    }
+    let (mut with_tensors, mut with_mtp) = (HashSet::new(), HashSet::new());
+    for name in names {
+        // Drafts consist of such layers alone and have these tensors once.
+        if name.starts_with("nextn.") {
+            return Vec::new();
+        }
+        let parts = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let Some((layer, part)) = parts.and_then(|(layer, part)| Some((layer.parse::<u64>().ok()?, part)))
+        else {
+            continue;
+        };
+        with_tensors.insert(layer);
+        if part.starts_with("nextn.") {
+            with_mtp.insert(layer);
+        }
+    }
+    let announced = n_layers - n_mtp..n_layers;
+    let finding = |layer: u64| match with_tensors.contains(&layer) {
+        true => {
+            let message =
+                format!("`{key}` is {n_mtp}, so layer {layer} is skipped, but it has no `nextn.*` tensors");
+            Finding::error("mtp_layer", message)
+        }
+        false => {
+            Finding::warning("mtp_layer", format!("`{key}` is {n_mtp}, but MTP layer {layer} has no tensors"))
+        }
+    };
+    announced.filter(|layer| !with_mtp.contains(layer)).map(finding).collect()
+}
+
+/// Findings that new metadata cause and the old did not, without notes.
+///
+/// # Errors
+/// A chat template that takes too much memory or time.
+pub fn caused(old: &Metadata, new: &Metadata, tensors: &[TensorFacts<'_>]) -> Result<Vec<Finding>, Error> {
+    let mut found = findings(new, tensors);
+    // Templates take time: only those that are new are rendered.
+    let is_changed = |key: &str| !is_same(old.get(key), new.get(key));
+    let of_templates =
+        new.iter().any(|(key, _)| key.starts_with("tokenizer.chat_template") && is_changed(key));
+    if of_templates {
+        let rendered = prompts::check(new)?.findings;
+        found.extend(rendered.into_iter().filter(|finding| {
+            let mut keys = new.iter().filter(|(key, _)| is_changed(key));
+            keys.any(|(key, _)| finding.message.contains(&format!("`{key}`")))
+        }));
+    }
+    let known: HashSet<String> = findings(old, tensors).into_iter().map(|finding| finding.message).collect();
+    found.retain(|finding| finding.severity != Severity::Note && !known.contains(&finding.message));
+    Ok(found)
+}
+
+fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
+    let mut found = key_types(metadata);
+    let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
+    found.extend(tokenizer_findings(metadata, embedding.map(|tensor| tensor.shape)).into_iter().flatten());
+    if other_kind(metadata).is_none() && !tensors.is_empty() {
+        found.extend(file_type_of(metadata, tensors).findings);
+        found.extend(mtp_layers(metadata, tensors.iter().map(|tensor| tensor.name)));
+        let shapes = tensors.iter().map(|tensor| (tensor.name, tensor.shape));
+        let refusals = arch::loader::refusals(metadata, shapes).unwrap_or_default();
+        found.extend(refusals.iter().map(|refusal| {
+            Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
+        }));
+    }
+    found
+}

@@ -1,0 +1,163 @@
+//! Chat templates: parsing, rendering and comparison.
+
+use eval::chat::{ChatError, Conversation, SpecialTokens};
+use gguf::{Metadata, Value};
+
+use super::report::{Check, Finding};
+use crate::{error::Error, template_guard::render_fixed};
+
+/// The key of the template, and the beginning of the keys of named ones.
+const TEMPLATE: &str = "tokenizer.chat_template";
+/// The key of a reranker's prompt.
+const RERANK: &str = "tokenizer.chat_template.rerank";
+
+/// All templates of a file: key and text.
+fn templates(metadata: &Metadata) -> impl Iterator<Item = (&str, &Value)> {
+    let is_template =
+        |key: &str| key.strip_prefix(TEMPLATE).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    metadata.iter().filter(move |(key, _)| is_template(key)).map(|(key, value)| (key.as_str(), value))
+}
+
+/// Parses and renders every template of a file.
+///
+/// # Errors
+/// A template that takes too much memory or time.
+pub fn check(metadata: &Metadata) -> Result<Check, Error> {
+    let mut check = Check::new("template");
+    let tokens = SpecialTokens::of(metadata);
+    let conversations = Conversation::fixed();
+    let (mut n_templates, mut n_plain, mut n_rendered) = (0, 0, 0);
+    for (key, value) in templates(metadata) {
+        n_templates += 1;
+        let Some(template) = value.as_str() else {
+            check.push(Finding::error("template", format!("`{key}` is not a string")));
+            continue;
+        };
+        if template.trim().is_empty() {
+            check.push(Finding::error("template", format!("`{key}` is empty")));
+            continue;
+        }
+        // Rerankers have a plain text with two places to fill, which no template engine reads.
+        if key == RERANK && ["{query}", "{document}"].iter().all(|place| template.contains(place)) {
+            n_plain += 1;
+            continue;
+        }
+        let (mut failures, mut n_without_text) = (Vec::new(), 0);
+        for (conversation, rendered) in conversations.iter().zip(render_fixed(template, &tokens)?) {
+            match rendered {
+                Ok(text) => {
+                    n_rendered += 1;
+                    n_without_text += usize::from(!conversation.is_asked_in(&text));
+                }
+                Err(error) => failures.push((conversation, error)),
+            }
+        }
+        if n_without_text > 0 {
+            let n_made = conversations.len() - failures.len();
+            let message =
+                format!("`{key}`: {n_without_text} of {n_made} prompts do not contain the user message");
+            check.push(match n_without_text == n_made {
+                true => Finding::error("template_without_text", message),
+                false => Finding::warning("template_without_text", message),
+            });
+        }
+        check.findings.extend(judge(key, conversations.len(), failures));
+    }
+    if n_templates == n_plain {
+        return Ok(check.skipped("no chat template"));
+    }
+    check.summary =
+        format!("{n_rendered} of {} prompts rendered", (n_templates - n_plain) * conversations.len());
+    Ok(check)
+}
+
+/// Findings for failures of a template: rendering nothing is an error, refusing a kind of conversation may be
+/// intended.
+fn judge(key: &str, n: usize, failures: Vec<(&Conversation<'_>, ChatError)>) -> Vec<Finding> {
+    let problem = |error: &ChatError| match error {
+        ChatError::Syntax(problem) | ChatError::Refused(problem) | ChatError::Template(problem) => {
+            problem.clone()
+        }
+        error => error.to_string(),
+    };
+    let is_wrong = failures.len() == n;
+    let found = failures.iter().map(|(conversation, error)| {
+        let message = format!("`{key}`: {}: {}", conversation.name, problem(error));
+        match error {
+            ChatError::Refused(_) => Finding::note("template_refuses", message),
+            _ => Finding::warning("template", message),
+        }
+    });
+    match failures.first() {
+        // Once is enough for what always fails.
+        Some((_, error @ ChatError::Syntax(_))) => {
+            vec![Finding::error("template", format!("`{key}` cannot be parsed: {}", problem(error)))]
+        }
+        Some((_, error)) if is_wrong => {
+            vec![Finding::error("template", format!("`{key}` cannot be rendered: {}", problem(error)))]
+        }
+        _ => found.collect(),
+    }
+}
+
+/// Compares the prompts of the templates of a file and of its source, template by template.
+///
+/// # Errors
+/// As [`check`].
+pub fn compare(file: &Metadata, source: &Metadata) -> Result<Check, Error> {
+    let mut check = Check::new("prompts");
+    let (tokens, source_tokens) = (SpecialTokens::of(file), SpecialTokens::of(source));
+    let conversations = Conversation::fixed();
+    let mut n_compared = 0;
+    for (key, value) in templates(source) {
+        let Some(template) = value.as_str() else { continue };
+        let Some(own) = file.get(key).and_then(Value::as_str) else {
+            check.push(Finding::error(
+                "missing_template",
+                format!("`{key}` is in the source but not in the file"),
+            ));
+            continue;
+        };
+        let same = own == template;
+        let mut n_different = 0;
+        let rendered = render_fixed(own, &tokens)?.into_iter().zip(render_fixed(template, &source_tokens)?);
+        for (conversation, (ours, theirs)) in conversations.iter().zip(rendered) {
+            n_compared += 1;
+            let different = match (&ours, &theirs) {
+                (Ok(ours), Ok(theirs)) => difference(ours, theirs),
+                (Err(_), Err(_)) => None,
+                (Err(error), Ok(_)) => Some(format!("only the source can be rendered: {error}")),
+                (Ok(_), Err(error)) => Some(format!("only the file can be rendered: {error}")),
+            };
+            if let Some(different) = different {
+                n_different += 1;
+                check.push(Finding::error("prompt", format!("`{key}`: {}: {different}", conversation.name)));
+            }
+        }
+        if !same && n_different == 0 {
+            let message = format!("`{key}` differs from the source, but all tested prompts are equal");
+            check.push(Finding::warning("template_text", message));
+        }
+    }
+    for (key, _) in templates(file).filter(|(key, _)| !source.contains(key)) {
+        check.push(Finding::warning(
+            "extra_template",
+            format!("`{key}` is in the file but not in the source"),
+        ));
+    }
+    if n_compared == 0 && check.findings.is_empty() {
+        return Ok(check.skipped("neither has a chat template"));
+    }
+    check.summary = format!("{n_compared} prompts compared");
+    Ok(check)
+}
+
+/// First difference between two texts, with context.
+fn difference(ours: &str, theirs: &str) -> Option<String> {
+    if ours == theirs {
+        return None;
+    }
+    let at = ours.chars().zip(theirs.chars()).take_while(|(a, b)| a == b).count();
+    let around = |text: &str| text.chars().skip(at.saturating_sub(10)).take(40).collect::<String>();
+    Some(format!("at character {at}, the file has {:?} and the source {:?}", around(ours), around(theirs)))
+}

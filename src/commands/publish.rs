@@ -1,0 +1,177 @@
+//! `gguf-publish SRC DIR`: builds a model repository from a checkpoint.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, ValueEnum, ValueHint, parser::ValueSource};
+use convert::recipes::Recipe;
+use toolkit::publish::{self, PublishOptions};
+
+use super::{
+    Command,
+    shared::{
+        cpu_level::cpu_level, eval_args::RunArgs, hub::with_environment, sizes::parse_size,
+        tensor_args::output_parser, values,
+    },
+};
+use crate::{failure::Failure, ui::Ui};
+
+/// The row of [`super::COMMANDS`].
+pub const COMMAND: Command = Command {
+    examples: EXAMPLES,
+    define: |command| PublishArgs::augment_args(command).arg_required_else_help(true),
+    run,
+    ..Command::of("gguf-publish")
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gguf-publish Llama-3.2-1B out/Llama-3.2-1B-GGUF --eval-text wiki.test.raw
+  gguf-publish model-BF16.gguf out/ --ladder full --drop-dominated
+  gguf-publish hf://meta-llama/Llama-3.2-1B out/ --type q4_k_m,q6_k,q8_0 --imatrix-text chats.jsonl --eval-text wiki.test.raw
+  gguf-publish Llama-3.2-1B out/ --fit 8GB,12GB,16GB --fit-context 32768 --eval-text wiki.test.raw
+
+DIR receives the GGUF files, the importance matrix, recipes, measurements with a chart and an HTML
+report, a model card and checksums. `hf upload-large-folder OWNER/NAME DIR` uploads it. DIR.work holds
+what is not published: the base file, the state of each stage and the measurements of each token.
+
+Another run with the same folder resumes an interrupted run, adds new types to the existing ones, and
+measures only the additional chunks if --chunks is larger. The text options, --chunks and --context need not be repeated.
+A stage runs again if its inputs have changed.
+
+Exit codes: 0 success, 1 failure, 2 usage error, 129 SIGHUP, 130 SIGINT, 143 SIGTERM.";
+
+#[derive(Debug, Args)]
+struct PublishArgs {
+    /// Checkpoint folder, hf://OWNER/MODEL[@REVISION], or GGUF file.
+    #[arg(value_hint = ValueHint::AnyPath)]
+    src: PathBuf,
+    /// Folder to create or update.
+    #[arg(value_hint = ValueHint::DirPath, value_parser = output_parser())]
+    dir: PathBuf,
+    /// Set the output type, for example bf16.
+    ///
+    /// A comma-separated list writes several files. The types of earlier runs are kept.
+    #[arg(short = 't', long = "type", alias = "types", value_name = "TYPE", value_delimiter = ',', value_parser = values::file_type(), hide_possible_values = true)]
+    types: Vec<&'static Recipe>,
+    /// Write a predefined set of types: small or full.
+    ///
+    /// small (the default) is q3_k_m, q4_k_m, q5_k_m, q6_k and q8_0; full has twelve types from iq2_xxs to q8_0.
+    #[arg(long, conflicts_with = "types", hide_possible_values = true)]
+    ladder: Option<Ladder>,
+    /// Write the largest type that fits in SIZE.
+    ///
+    /// SIZE is the memory available for weights and context. A comma-separated list such as 8GB,16GB writes a file for
+    /// each size.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, conflicts_with_all = ["types", "ladder"])]
+    fit: Vec<u64>,
+    /// Include the memory of a context of N tokens in --fit.
+    ///
+    /// The model card also lists the memory for this context length. Default: 8192.
+    #[arg(long, alias = "ctx", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32), hide_short_help = true)]
+    fit_context: Option<u64>,
+    /// Also publish this draft model (repeatable).
+    ///
+    /// DIR is the checkpoint folder of an EAGLE 3, DFlash or DSpark draft model.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, hide_short_help = true)]
+    draft: Vec<PathBuf>,
+    /// Set the type of the unquantized GGUF file that the others are made from.
+    ///
+    /// Default: the type of the checkpoint if it is f32, f16 or bf16, otherwise bf16.
+    #[arg(long, alias = "base", value_name = "TYPE", value_parser = values::file_type(), hide_possible_values = true, hide_short_help = true)]
+    base_type: Option<&'static Recipe>,
+    /// Collect the importance matrix from these texts.
+    ///
+    /// A .jsonl file holds chats, which are rendered with the chat template of the model. Default: a small built-in
+    /// text.
+    #[arg(long, alias = "calibration", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
+    imatrix_text: Vec<PathBuf>,
+    /// Read at most N chunks of --imatrix-text.
+    #[arg(long, alias = "imatrix-windows", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    imatrix_chunks: Option<u32>,
+    /// Do not use an importance matrix.
+    #[arg(long, conflicts_with_all = ["imatrix_text", "imatrix_chunks"], hide_short_help = true)]
+    no_imatrix: bool,
+    /// Measure the output on these texts.
+    ///
+    /// Use texts other than those of --imatrix-text. Default: a small built-in text.
+    #[arg(long, alias = "eval", value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
+    eval_text: Vec<PathBuf>,
+    /// Read at most N chunks of the text.
+    #[arg(long, alias = "windows", value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
+    chunks: u32,
+    /// Set the context length, in tokens.
+    ///
+    /// The text is cut into chunks of this length.
+    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
+    context: u32,
+    /// Omit files that are both larger and worse than another file.
+    #[arg(long, hide_short_help = true)]
+    drop_dominated: bool,
+    /// Limit each shard to SIZE of tensor data.
+    ///
+    /// The Hub accepts files of up to 50 GB.
+    #[arg(long, value_name = "SIZE", default_value = "48GB", value_parser = parse_size, hide_short_help = true)]
+    split_max_size: u64,
+    /// Name the base model in the card, as OWNER/NAME.
+    ///
+    /// Default: the repository of an hf:// source.
+    #[arg(long, value_name = "REPO", hide_short_help = true)]
+    base_model: Option<String>,
+    /// Name the publisher in the card.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    quantized_by: Option<String>,
+    /// Remove the types of earlier runs that are not requested again.
+    #[arg(long, hide_short_help = true)]
+    replace_types: bool,
+    /// Overwrite existing outputs.
+    ///
+    /// Needed if the folder contains files that gguf-publish did not write, or that were changed since the last run.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// A predefined set of types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ladder {
+    /// The most popular types.
+    Small,
+    /// Types from 2 to 8 bits.
+    Full,
+}
+
+fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let args: PublishArgs = Command::args(matches)?;
+    let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let command = std::iter::once(COMMAND.binary.into()).chain(std::env::args_os().skip(1)).collect();
+    let options = PublishOptions {
+        types: args.types,
+        ladder: args.ladder.map(|ladder| match ladder {
+            Ladder::Small => publish::Ladder::Small,
+            Ladder::Full => publish::Ladder::Full,
+        }),
+        fit: args.fit,
+        fit_context: args.fit_context,
+        draft: args.draft,
+        base_type: args.base_type,
+        imatrix_text: args.imatrix_text,
+        imatrix_chunks: args.imatrix_chunks,
+        no_imatrix: args.no_imatrix,
+        eval_text: args.eval_text,
+        chunks: is_given("chunks").then_some(args.chunks),
+        context: is_given("context").then_some(args.context),
+        drop_dominated: args.drop_dominated,
+        split_max_size: args.split_max_size,
+        base_model: args.base_model,
+        quantized_by: args.quantized_by,
+        replace_types: args.replace_types,
+        force: args.force,
+        threads: args.run.threads,
+        activations: args.run.activations.unwrap_or_default(),
+        level: cpu_level()?,
+        command,
+        ..PublishOptions::new(args.src, args.dir)
+    };
+    with_environment(|environment| publish::publish(&options, environment, ui))
+}

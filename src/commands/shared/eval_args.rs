@@ -1,0 +1,55 @@
+//! Options of the verbs that run a model.
+
+use std::{num::NonZeroUsize, path::Path};
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use eval::{Activations, Model, Options};
+use toolkit::{eval_model, threads::useful_threads};
+
+use super::{cpu_level::cpu_level, threads::parse_threads};
+use crate::{failure::Failure, ui::Ui};
+
+/// Options of the verbs that run a model.
+#[derive(Debug, Args)]
+pub(in crate::commands) struct RunArgs {
+    /// Use N threads.
+    ///
+    /// Default: one per core, which is also the maximum.
+    #[arg(short = 'j', long, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<NonZeroUsize>,
+    /// Set the precision of activations.
+    ///
+    /// `f32` (the default) does not round them. `rounded` rounds them as the CPU kernels of llama.cpp do, so that
+    /// results can be compared with llama.cpp's.
+    #[arg(long, value_name = "KIND", value_parser = activations(), hide_possible_values = true, hide_short_help = true)]
+    pub activations: Option<Activations>,
+    /// Print only errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+fn activations() -> impl TypedValueParser<Value = Activations> {
+    PossibleValuesParser::new(Activations::ALL.iter().map(|kind| kind.name()))
+        .map(|name| Activations::ALL.iter().copied().find(|kind| kind.name() == name).unwrap_or_default())
+}
+
+/// Options for running a model.
+///
+/// # Errors
+/// A CPU level that this machine does not have.
+pub(in crate::commands) fn options(run: &RunArgs) -> Result<Options, Failure> {
+    cpu_level()?;
+    let threads = Some(useful_threads(run.threads));
+    Ok(Options { threads, activations: run.activations.unwrap_or_default() })
+}
+
+/// Opens a model, and warns of what is odd about it.
+///
+/// # Errors
+/// An invalid file, or a CPU level that this machine does not have.
+pub(in crate::commands) fn open(path: &Path, run: &RunArgs, ui: &Ui) -> Result<Model, Failure> {
+    eval_model::open(path, &options(run)?, ui)
+}

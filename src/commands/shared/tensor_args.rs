@@ -1,0 +1,291 @@
+//! Options that `gguf-quantize` and `gguf-convert` share: types of tensors, importance matrices, metadata,
+//! layers, shards, recipe files, calibration.
+
+use std::path::PathBuf;
+
+use clap::{
+    Args, ValueHint,
+    builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
+};
+use convert::{KeyOverride, imatrix::MissingPolicy, recipes::TensorType};
+use gguf::Endian;
+use refine::Steps;
+use tensor::DType;
+use toolkit::{
+    calibration::{BudgetOptions, CalibrationOptions},
+    outputs::check_output_name,
+    settings::TensorOptions,
+};
+
+use super::{help::MAIN, sizes::parse_size, values};
+
+/// Parses the path of an output.
+pub(in crate::commands) fn output_parser() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| check_output_name(&path).map(|()| path))
+}
+
+/// Byte order for `--big-endian`.
+pub fn byte_order(big_endian: bool) -> Endian {
+    if big_endian { Endian::Big } else { Endian::Little }
+}
+
+/// Options of `gguf-convert` and `gguf-quantize` that decide about tensors, metadata and shards.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Tensors, metadata and shards")]
+pub struct QuantizeOptions {
+    /// Use the importance matrix in FILE.
+    ///
+    /// GGUF files and the older .dat format are supported.
+    #[arg(long, value_name = "FILE", help_heading = MAIN)]
+    imatrix: Option<String>,
+    #[command(flatten)]
+    rules: RuleArgs,
+    /// Reserve BYTES of free space in the header.
+    ///
+    /// `gguf-inspect set` can then change metadata without rewriting the file. Default: 0.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30), hide_short_help = true)]
+    header_slack: Option<u64>,
+}
+
+/// The options that a recipe file takes the place of.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Tensors, metadata and shards")]
+struct RuleArgs {
+    /// Set the type of tensors that match REGEX.
+    ///
+    /// Repeat the option for several rules. The first match wins.
+    #[arg(long, value_name = "REGEX=DTYPE", value_parser = parse_tensor_type, help_heading = MAIN)]
+    tensor_type: Vec<TensorType>,
+    /// Limit each shard to SIZE of tensor data.
+    ///
+    /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAIN)]
+    split_max_size: Option<u64>,
+    /// Limit each shard to N tensors.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
+    split_max_tensors: Option<u64>,
+    /// Read tensor types from FILE.
+    ///
+    /// The file contains REGEX=DTYPE entries, separated by whitespace.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    tensor_type_file: Option<PathBuf>,
+    /// Set the type of output.weight.
+    #[arg(long, value_name = "DTYPE", value_parser = values::encodable(), hide_possible_values = true, hide_short_help = true)]
+    output_tensor_type: Option<DType>,
+    /// Set the type of the token embeddings.
+    #[arg(long, value_name = "DTYPE", value_parser = values::encodable(), hide_possible_values = true, hide_short_help = true)]
+    token_embedding_type: Option<DType>,
+    /// Do not quantize output.weight.
+    #[arg(long, hide_short_help = true)]
+    leave_output_tensor: bool,
+    /// Quantize all tensors to the main type of the file type.
+    #[arg(long, hide_short_help = true)]
+    pure: bool,
+    /// Use the importance matrix only for tensors whose name contains NAME.
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "imatrix",
+        conflicts_with = "exclude_weights",
+        hide_short_help = true
+    )]
+    include_weights: Vec<String>,
+    /// Ignore the importance matrix for tensors whose name contains NAME.
+    #[arg(long, value_name = "NAME", requires = "imatrix", hide_short_help = true)]
+    exclude_weights: Vec<String>,
+    /// Choose what to do about tensors without importance data.
+    ///
+    /// Applies to types that need an importance matrix. `error` (the default) fails, `ones` gives all columns the same
+    /// weight, `neighbour` uses the data of the nearest layer, and `raise-type` uses the next larger type that does
+    /// not need importance data.
+    #[arg(long, value_name = "POLICY", value_parser = values::missing_policy(), hide_possible_values = true, hide_short_help = true)]
+    missing_imatrix: Option<MissingPolicy>,
+    /// Remove these layers, for example 20,21.
+    ///
+    /// Layers are counted from 0.
+    #[arg(long, value_name = "LAYERS", value_delimiter = ',', hide_short_help = true)]
+    prune_layers: Vec<u32>,
+    /// Set a metadata key (repeatable).
+    ///
+    /// TYPE is int, float, bool, str or a GGUF type: u8 to i64, f32, f64.
+    #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = parse_key, hide_short_help = true)]
+    override_kv: Vec<String>,
+}
+
+/// Options about recipe files.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Tensors, metadata and shards")]
+pub struct RecipeArgs {
+    /// Reproduce the settings and types of a recipe file.
+    ///
+    /// If the recipe names an importance matrix that was moved, --imatrix gives its new path. If the recipe does not
+    /// name one, --imatrix adds one.
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["RuleArgs", "types"])]
+    recipe: Option<PathBuf>,
+    /// Write all settings and types to a recipe file (JSON).
+    ///
+    /// Works with --dry-run too.
+    #[arg(long, value_name = "FILE", value_parser = output_parser(), hide_short_help = true)]
+    save_recipe: Option<PathBuf>,
+}
+
+impl QuantizeOptions {
+    /// The options for the toolkit.
+    pub fn options(&self, recipe: &RecipeArgs) -> TensorOptions {
+        let rules = self.rules.clone();
+        TensorOptions {
+            imatrix: self.imatrix.clone(),
+            header_slack: self.header_slack,
+            tensor_types: rules.tensor_type,
+            tensor_type_file: rules.tensor_type_file,
+            split_max_size: rules.split_max_size,
+            split_max_tensors: rules.split_max_tensors,
+            output_tensor_type: rules.output_tensor_type,
+            token_embedding_type: rules.token_embedding_type,
+            leave_output_tensor: rules.leave_output_tensor,
+            pure: rules.pure,
+            include_weights: rules.include_weights,
+            exclude_weights: rules.exclude_weights,
+            missing_imatrix: rules.missing_imatrix.unwrap_or_default(),
+            prune_layers: rules.prune_layers,
+            override_kv: rules.override_kv,
+            recipe: recipe.recipe.clone(),
+            save_recipe: recipe.save_recipe.clone(),
+        }
+    }
+}
+
+impl RecipeArgs {
+    /// True if types come from a recipe file.
+    pub fn is_given(&self) -> bool {
+        self.recipe.is_some()
+    }
+}
+
+fn parse_tensor_type(text: &str) -> Result<TensorType, String> {
+    TensorType::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_key(text: &str) -> Result<String, String> {
+    KeyOverride::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Options of calibration.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Calibration")]
+pub struct CalibrationArgs {
+    /// Optimize types and rounding on these texts.
+    ///
+    /// Runs the base model on the texts and chooses types and rounding that minimize the KL divergence from it. The
+    /// output file is no larger than without this option. An importance matrix is collected in the same run. Use texts
+    /// similar to those that the model will process.
+    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath, help_heading = MAIN)]
+    pub calibrate: Vec<PathBuf>,
+    /// Use N tokens of the calibration texts in total.
+    ///
+    /// Tokens are taken from each text in turn.
+    #[arg(long, value_name = "N", default_value_t = 16_384, requires = "calibrate", value_parser = clap::value_parser!(u32).range(2048..), hide_short_help = true)]
+    pub calibration_tokens: u32,
+    /// Keep the collected statistics in DIR and reuse them.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "calibrate", hide_short_help = true)]
+    pub statistics: Option<PathBuf>,
+    /// Stop after a step of the rounding, to measure what each is worth.
+    ///
+    /// `descent` chooses levels, `feedback` adds error feedback, `shrinkage` is chosen on held-out tokens, `scales` also searches
+    /// scales, and `full`, the default, fits whole blocks as well.
+    #[arg(long, value_name = "STEPS", requires = "calibrate", value_parser = steps(), default_value = Steps::default().name(), hide_possible_values = true, hide = true)]
+    pub rounding: Steps,
+    /// Measure the output on these texts.
+    ///
+    /// Default: the rest of the calibration texts, after the tokens that were used.
+    #[arg(long, alias = "verify-text", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "calibrate", conflicts_with = "no_verify", hide_short_help = true)]
+    pub eval_text: Option<PathBuf>,
+    /// Also use statistics of output gradients (YAQA).
+    ///
+    /// Gives better files of the same size, but takes two to three times as long. For architectures without a backward
+    /// pass, these statistics are not used.
+    #[arg(long, requires = "calibrate", hide_short_help = true)]
+    pub both_sides: bool,
+    /// Do not measure the output against the base.
+    #[arg(long, requires = "calibrate", hide_short_help = true)]
+    pub no_verify: bool,
+}
+
+fn steps() -> impl TypedValueParser<Value = Steps> {
+    PossibleValuesParser::new(Steps::ALL.map(Steps::name))
+        .map(|name| Steps::ALL.into_iter().find(|steps| steps.name() == name).unwrap_or_default())
+}
+
+impl CalibrationArgs {
+    /// The options for the toolkit.
+    pub fn options(&self) -> CalibrationOptions {
+        CalibrationOptions {
+            calibrate: self.calibrate.clone(),
+            calibration_tokens: self.calibration_tokens,
+            statistics: self.statistics.clone(),
+            rounding: self.rounding,
+            eval_text: self.eval_text.clone(),
+            both_sides: self.both_sides,
+            no_verify: self.no_verify,
+        }
+    }
+}
+
+/// Options of types that are chosen for a size.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Size limits, with --calibrate")]
+pub struct BudgetArgs {
+    /// Keep the tensor types that the file type sets.
+    ///
+    /// By default, if only one file type is given, --calibrate also chooses the tensor types, without making the file
+    /// larger.
+    #[arg(long, requires = "calibrate", conflicts_with = "budget", hide_short_help = true)]
+    keep_types: bool,
+    /// Choose types so that the file is no larger than SIZE.
+    ///
+    /// SIZE is in bytes or has a unit: K, M, G or KB, MB, GB (powers of 1000), or KiB, MiB, GiB. The file type still
+    /// determines which matrices are not quantized, and appears in the default file name.
+    #[arg(long, value_name = "SIZE", group = "budget", requires = "calibrate", value_parser = parse_size, hide_short_help = true)]
+    target_size: Option<u64>,
+    /// Choose types for at most BITS per weight.
+    #[arg(long, value_name = "BITS", group = "budget", requires = "calibrate", value_parser = parse_bits, hide_short_help = true)]
+    target_bpw: Option<f64>,
+    /// Choose types for a file no larger than a TYPE file.
+    #[arg(long, value_name = "TYPE", group = "budget", requires = "calibrate", hide_short_help = true)]
+    no_larger_than_type: Option<String>,
+    /// Choose only from this comma-separated list of types.
+    ///
+    /// Default: the types with fast kernels in all runtimes.
+    #[arg(long, value_name = "DTYPES", value_delimiter = ',', requires = "budget", value_parser = values::encodable(), hide_possible_values = true, hide_short_help = true)]
+    allow_types: Vec<DType>,
+}
+
+fn parse_bits(text: &str) -> Result<f64, String> {
+    let bits = text.parse::<f64>().ok().filter(|bits| (0.5..=32.0).contains(bits));
+    bits.ok_or_else(|| "expected a number of bits, for example 4.25".to_owned())
+}
+
+impl BudgetArgs {
+    /// The options for the toolkit.
+    pub fn options(&self) -> BudgetOptions {
+        BudgetOptions {
+            keep_types: self.keep_types,
+            target_size: self.target_size,
+            target_bpw: self.target_bpw,
+            no_larger_than_type: self.no_larger_than_type.clone(),
+            allow_types: self.allow_types.clone(),
+            ..BudgetOptions::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_per_weight_are_parsed() {
+        assert_eq!(parse_bits("4.25"), Ok(4.25));
+        assert!(parse_bits("0").is_err() && parse_bits("NaN").is_err() && parse_bits("64").is_err());
+    }
+}
