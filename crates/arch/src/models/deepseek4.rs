@@ -171,12 +171,9 @@ const EXPERTS: &[TensorRule] = &[
         .rows(RowRule::Integers(IntegerRule { dtype: DType::I32, distances: None, first: true }))
         .need(Need::If(is_hashed)),
     // w1 is the gate, w3 up, w2 down; so too in the shared experts.
-    TensorRule::copy(&["layers.{bid}.ffn.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["layers.{bid}.ffn.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["layers.{bid}.ffn.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts),
+    TensorRule::stack(&["layers.{bid}.ffn.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps"),
+    TensorRule::stack(&["layers.{bid}.ffn.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps"),
+    TensorRule::stack(&["layers.{bid}.ffn.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps"),
     TensorRule::copy(&["layers.{bid}.ffn.shared_experts.w1"], "blk.{bid}.ffn_gate_shexp"),
     TensorRule::copy(&["layers.{bid}.ffn.shared_experts.w2"], "blk.{bid}.ffn_down_shexp"),
     TensorRule::copy(&["layers.{bid}.ffn.shared_experts.w3"], "blk.{bid}.ffn_up_shexp"),

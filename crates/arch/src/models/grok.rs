@@ -84,30 +84,27 @@ const EXPERTS: &[TensorRule] = &[
         "blk.{bid}.ffn_gate_inp",
     ),
     // y = w2 (act(w1 x) * w3 x): w1 is the gate, w2 down, w3 up. Grok 1: linear, linear_1, linear_v.
-    TensorRule::copy(
+    TensorRule::stack(
         &[
             "transformer.decoder_layer.{bid}.moe.{xid}.linear",
             "model.layers.{bid}.block_sparse_moe.experts.{xid}.w1",
         ],
         "blk.{bid}.ffn_gate_exps",
-    )
-    .rows(RowRule::StackExperts),
-    TensorRule::copy(
+    ),
+    TensorRule::stack(
         &[
             "transformer.decoder_layer.{bid}.moe.{xid}.linear_1",
             "model.layers.{bid}.block_sparse_moe.experts.{xid}.w2",
         ],
         "blk.{bid}.ffn_down_exps",
-    )
-    .rows(RowRule::StackExperts),
-    TensorRule::copy(
+    ),
+    TensorRule::stack(
         &[
             "transformer.decoder_layer.{bid}.moe.{xid}.linear_v",
             "model.layers.{bid}.block_sparse_moe.experts.{xid}.w3",
         ],
         "blk.{bid}.ffn_up_exps",
-    )
-    .rows(RowRule::StackExperts),
+    ),
 ];
 
 /// Dense part of Grok 2, in parallel with the mixture.

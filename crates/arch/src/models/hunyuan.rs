@@ -63,12 +63,9 @@ const QK_NORMS: &[TensorRule] = &[
 const EXPERTS: &[TensorRule] = &[
     // (experts, hidden): scores of the experts; `wg` is a matrix below the gate.
     TensorRule::copy(&["model.layers.{bid}.mlp.gate.wg"], "blk.{bid}.ffn_gate_inp"),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts),
+    TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps"),
+    TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps"),
+    TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps"),
     // The shared expert stays three separate matrices.
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.gate_proj"], "blk.{bid}.ffn_gate_shexp"),
     TensorRule::copy(&["model.layers.{bid}.mlp.shared_mlp.up_proj"], "blk.{bid}.ffn_up_shexp"),

@@ -51,14 +51,11 @@ const EXPERTS: &[TensorRule] = &[
         .bare("")
         .need(Need::Optional),
     // (f, in) of each expert become (experts, f, in).
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
         .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
         .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
         .need(IS_MIXTURE),
     // The shared expert is not stacked: one matrix of n_shared * f rows.
     TensorRule::copy(

@@ -76,14 +76,17 @@ const FORWARD: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.feed_forward.up_proj"], "blk.{bid}.ffn_up").need(IS_DENSE),
     TensorRule::copy(&["model.layers.{bid}.feed_forward.down_proj"], "blk.{bid}.ffn_down").need(IS_DENSE),
     TensorRule::copy(&["model.layers.{bid}.feed_forward.router"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts)
-        .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(
+        &["model.layers.{bid}.feed_forward.experts.{xid}.down_proj"],
+        "blk.{bid}.ffn_down_exps",
+    )
+    .need(IS_MIXTURE),
+    TensorRule::stack(
+        &["model.layers.{bid}.feed_forward.experts.{xid}.gate_proj"],
+        "blk.{bid}.ffn_gate_exps",
+    )
+    .need(IS_MIXTURE),
+    TensorRule::stack(&["model.layers.{bid}.feed_forward.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
         .need(IS_MIXTURE),
 ];
 

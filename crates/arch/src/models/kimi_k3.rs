@@ -107,15 +107,12 @@ const EXPERTS: &[TensorRule] = &[
     )
     .need(Need::Optional),
     // A gated feed-forward part under other names: w1 is the gate, w3 goes up, w2 comes down.
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
-        .need(IS_MIXTURE)
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
-        .need(IS_MIXTURE)
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
-        .need(IS_MIXTURE)
-        .rows(RowRule::StackExperts),
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
+        .need(IS_MIXTURE),
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
+        .need(IS_MIXTURE),
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
+        .need(IS_MIXTURE),
     TensorRule::copy(
         &["model.layers.{bid}.block_sparse_moe.shared_experts.gate_proj"],
         "blk.{bid}.ffn_gate_shexp",

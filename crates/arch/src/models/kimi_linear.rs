@@ -125,14 +125,11 @@ const EXPERTS: &[TensorRule] = &[
     )
     .need(Need::Optional),
     // w1 is gate, w2 down, w3 up.
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
         .need(MIXES),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
         .need(MIXES),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
         .need(MIXES),
     TensorRule::copy(
         &["model.layers.{bid}.block_sparse_moe.shared_experts.gate_proj"],

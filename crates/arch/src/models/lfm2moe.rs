@@ -37,14 +37,11 @@ const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.feed_forward.expert_bias"], "blk.{bid}.exp_probs_b")
         .bare(".bias")
         .need(Need::Optional),
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["model.layers.{bid}.feed_forward.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
         .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["model.layers.{bid}.feed_forward.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
         .need(IS_MIXTURE),
-    TensorRule::copy(&["model.layers.{bid}.feed_forward.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["model.layers.{bid}.feed_forward.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
         .need(IS_MIXTURE),
 ];
 

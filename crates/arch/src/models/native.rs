@@ -79,14 +79,11 @@ const TENSORS: &[&[TensorRule]] = &[&[
     TensorRule::copy(&["layers.{bid}.feed_forward.w2"], "blk.{bid}.ffn_down").need(Need::Dense),
     TensorRule::copy(&["layers.{bid}.feed_forward.w3"], "blk.{bid}.ffn_up").need(Need::Dense),
     TensorRule::copy(&["layers.{bid}.feed_forward.gate"], "blk.{bid}.ffn_gate_inp").need(Need::Experts),
-    TensorRule::copy(&["layers.{bid}.feed_forward.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["layers.{bid}.feed_forward.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
         .need(Need::Experts),
-    TensorRule::copy(&["layers.{bid}.feed_forward.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["layers.{bid}.feed_forward.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
         .need(Need::Experts),
-    TensorRule::copy(&["layers.{bid}.feed_forward.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["layers.{bid}.feed_forward.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
         .need(Need::Experts),
 ]];
 

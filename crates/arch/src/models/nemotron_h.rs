@@ -149,11 +149,9 @@ const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["backbone.layers.{bid}.mixer.gate.e_score_correction"], "blk.{bid}.exp_probs_b")
         .need(Need::Optional),
     // (f, in) of each expert become (experts, f, in); there is no gate here either.
-    TensorRule::copy(&["backbone.layers.{bid}.mixer.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["backbone.layers.{bid}.mixer.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
         .need(MIXES),
-    TensorRule::copy(&["backbone.layers.{bid}.mixer.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts)
+    TensorRule::stack(&["backbone.layers.{bid}.mixer.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
         .need(MIXES),
     TensorRule::copy(&["backbone.layers.{bid}.mixer.shared_experts.up_proj"], "blk.{bid}.ffn_up_shexp")
         .need(MIXES),

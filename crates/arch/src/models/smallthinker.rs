@@ -59,12 +59,9 @@ pub const SMALLTHINKER: Arch = Arch {
 
 const EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.primary_router"], "blk.{bid}.ffn_gate_inp"),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.down"], "blk.{bid}.ffn_down_exps")
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.gate"], "blk.{bid}.ffn_gate_exps")
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.up"], "blk.{bid}.ffn_up_exps")
-        .rows(RowRule::StackExperts),
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.down"], "blk.{bid}.ffn_down_exps"),
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.gate"], "blk.{bid}.ffn_gate_exps"),
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.up"], "blk.{bid}.ffn_up_exps"),
 ];
 
 /// True if some layers attend to a window only.

@@ -226,6 +226,11 @@ impl TensorRule {
         TensorRule::copy(hf, gguf).rows(RowRule::Part(part))
     }
 
+    /// A row that stacks a matrix (f, in) of each of n experts to a tensor (n, f, in), and that the model needs.
+    pub const fn stack(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
+        TensorRule::copy(hf, gguf).rows(RowRule::StackExperts)
+    }
+
     /// A row for a norm whose weight is stored as its distance from one.
     pub const fn norm1p(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
         TensorRule { element: ElementMap::AddOne, ..TensorRule::copy(hf, gguf) }
@@ -379,31 +384,19 @@ pub const QWEN_EXPERTS: &[TensorRule] = &qwen_experts(Need::Always);
 
 /// [`QWEN_EXPERTS`], where some layers may have none.
 pub const fn qwen_experts(need: Need) -> [TensorRule; 4] {
-    [
-        TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(need),
-        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-            .rows(RowRule::StackExperts)
-            .need(need),
-        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
-            .rows(RowRule::StackExperts)
-            .need(need),
-        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-            .rows(RowRule::StackExperts)
-            .need(need),
-    ]
+    let [gate, up, down] = gate_up_down_experts(need);
+    let router = TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp").need(need);
+    [router, down, gate, up]
 }
 
-/// The matrices of experts in another order: n of (f, in) become one tensor (n, f, in).
+/// The matrices of experts alone.
 pub const fn gate_up_down_experts(need: Need) -> [TensorRule; 3] {
     [
-        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
-            .rows(RowRule::StackExperts)
+        TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.gate_proj"], "blk.{bid}.ffn_gate_exps")
             .need(need),
-        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
-            .rows(RowRule::StackExperts)
+        TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.up_proj"], "blk.{bid}.ffn_up_exps")
             .need(need),
-        TensorRule::copy(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
-            .rows(RowRule::StackExperts)
+        TensorRule::stack(&["model.layers.{bid}.mlp.experts.{xid}.down_proj"], "blk.{bid}.ffn_down_exps")
             .need(need),
     ]
 }
@@ -456,15 +449,12 @@ pub const fn gated_mlp(need: Need) -> [TensorRule; 3] {
 pub const MIXTRAL_EXPERTS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.gate"], "blk.{bid}.ffn_gate_inp")
         .need(Need::Experts),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
-        .need(Need::Experts)
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
-        .need(Need::Experts)
-        .rows(RowRule::StackExperts),
-    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
-        .need(Need::Experts)
-        .rows(RowRule::StackExperts),
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w1"], "blk.{bid}.ffn_gate_exps")
+        .need(Need::Experts),
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w2"], "blk.{bid}.ffn_down_exps")
+        .need(Need::Experts),
+    TensorRule::stack(&["model.layers.{bid}.block_sparse_moe.experts.{xid}.w3"], "blk.{bid}.ffn_up_exps")
+        .need(Need::Experts),
 ];
 
 /// The first half of the rows; of each expert's rows where there are experts.
