@@ -20,9 +20,11 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-pub use toolkit::text::{LINE_INTERVAL, human_bytes, human_duration, pretty_json, printable};
 
-use toolkit::{Events, Message};
+use toolkit::{
+    Events, Message,
+    text::{LINE_INTERVAL, human_bytes, human_duration, pretty_json, printable},
+};
 
 use crate::failure::{EXIT_INTERRUPTED, Failure};
 
@@ -94,7 +96,7 @@ impl Ui {
         }
     }
 
-    /// Something that may not be what the person wants.
+    /// Prints something that may not be what the user wants.
     pub fn warning(&self, text: &str) {
         if !self.quiet {
             say(WARNING, "warning", text);
@@ -108,7 +110,7 @@ impl Ui {
         }
     }
 
-    /// Something that a person should know.
+    /// Prints a fact that the user should know.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             say(PLAIN, "note", text);
@@ -120,18 +122,6 @@ impl Ui {
         if self.verbose {
             self.note(text);
         }
-    }
-
-    /// A line for a stage that has an intermediate result to show.
-    pub fn status_line(&self) -> StatusLine {
-        let bar = (io::stderr().is_terminal() && !self.quiet).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            match ProgressStyle::with_template("{wide_msg}") {
-                Ok(style) => bar.with_style(style),
-                Err(_) => bar,
-            }
-        });
-        StatusLine { ui: *self, bar }
     }
 
     /// Shows progress over `total_bytes` of input: a bar on a terminal, otherwise a line every ten seconds.
@@ -194,7 +184,14 @@ impl Events for Ui {
     }
 
     fn status_line(&self) -> Box<dyn toolkit::StatusLine> {
-        Box::new(Ui::status_line(self))
+        let bar = (io::stderr().is_terminal() && !self.quiet).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            match ProgressStyle::with_template("{wide_msg}") {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        });
+        Box::new(StatusLine { ui: *self, bar })
     }
 
     fn cancel(&self) -> Arc<AtomicBool> {
@@ -202,7 +199,8 @@ impl Events for Ui {
     }
 
     fn ends_soon(&self, words: Box<dyn Fn() -> Failure + Send>) -> Box<dyn toolkit::Guard + '_> {
-        Box::new(Ui::ends_soon(self, words))
+        *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some((*self, words));
+        Box::new(EndsSoon(()))
     }
 }
 
@@ -293,15 +291,6 @@ impl Drop for EndsSoon {
         while words.is_none() {
             std::thread::park();
         }
-    }
-}
-
-impl Ui {
-    /// From now on a signal ends the process within a second, with these words where the work has not ended by then. For work
-    /// that loses nothing by that.
-    pub fn ends_soon(&self, words: impl Fn() -> Failure + Send + 'static) -> EndsSoon {
-        *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some((*self, Box::new(words)));
-        EndsSoon(())
     }
 }
 

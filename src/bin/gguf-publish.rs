@@ -1,4 +1,4 @@
-//! Makes of a checkpoint the folder that people download.
+//! Builds a model repository from a checkpoint.
 
 use std::process::ExitCode;
 

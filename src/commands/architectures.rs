@@ -3,8 +3,9 @@
 use arch::ARCHES;
 use clap::Args;
 use serde::Serialize;
+use toolkit::table::table;
 
-use super::{Command, shared::table::table};
+use super::Command;
 use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].

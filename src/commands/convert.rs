@@ -12,6 +12,15 @@ use convert::{
 };
 use source::{Checkpoint, Folder};
 use tensor::DType;
+use toolkit::{
+    calibration::CalibrationOptions,
+    conversion_run::{self, OpenInput, Parts, failure},
+    convert_calibrated::{self, Calibrated},
+    layout_notes::{Notes, dropped, tell_unasked},
+    plan_file::Wanted as OfPlan,
+    plan_report::stored_as,
+    settings::{OtherSettings, TensorOptions},
+};
 
 use self::args::{ArchArgs, EncodingArgs, KeepArgs, NamingArgs, SourceArgs, TypeArgs};
 use super::{
@@ -19,18 +28,11 @@ use super::{
     shared::{
         call::{Call, call_of},
         conversion::print,
-        conversion_run::{self, OpenInput, Parts, failure},
-        convert_calibrated::{self, Calibrated},
         cpu_level::cpu_level,
         hub,
-        layout_notes::{Notes, dropped, tell_unasked},
         output_args::{OutputArgs, ResumeArgs},
-        plan_file::Wanted as OfPlan,
-        plan_report::stored_as,
         planned_calls::{self, Conversion, PlannedProgram},
-        settings::OtherSettings,
-        tensor_args::output_parser,
-        tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs},
+        tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs, output_parser},
         types_help::types_help,
         values,
     },
@@ -244,7 +246,7 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
     let adapters = args.merge.lora.iter().map(|lora| hub::input(&lora.adapter, wanted, ui));
     let adapters = adapters.collect::<Result<Vec<hub::Input>, Failure>>()?;
     let call = adapters.iter().fold(call, |call, adapter| adapter.name_in(call));
-    to_gguf(&args, (&folder, &adapters), (call, parts), ui)?;
+    to_gguf(&args, (&options, &calibration), (&folder, &adapters), (call, parts), ui)?;
     adapters.into_iter().try_for_each(|adapter| adapter.finish(ui))?;
     input.finish(ui)
 }
@@ -252,6 +254,7 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
 /// `adapters` are those of `--lora`, in their order.
 fn to_gguf(
     args: &ConvertArgs,
+    (tensor_options, calibration): (&TensorOptions, &CalibrationOptions),
     (folder, adapters): (&Folder, &[hub::Input]),
     (call, parts): (Call, &Parts<'_>),
     ui: &Ui,
@@ -264,7 +267,6 @@ fn to_gguf(
     {
         return Err(Failure::usage("--fp8-as requires --type f32, f16 or bf16"));
     }
-    let tensor_options = args.options.options(&args.recipe);
     let settings = tensor_options.read(args.other_settings())?;
     let adapters = args.merge.lora.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
         folder: found.folder.clone(),
@@ -304,7 +306,7 @@ fn to_gguf(
     }
     let (nonfinite, format) = (settings.nonfinite(), args.output.format(&args.resume));
     let mut run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    let (calibration, budget) = (args.calibration.options(), args.budget.options());
+    let budget = args.budget.options();
     run_args.gathers = calibration.is_wanted();
     if run_args.gathers && !args.output.dry_run {
         let between = match (args.encoding.via, adapters.is_empty()) {
@@ -318,7 +320,7 @@ fn to_gguf(
             recipes: types,
             between: Recipe::from_name(between).map_err(Failure::new)?,
             settings: tensor_options.read(other)?,
-            calibration: &calibration,
+            calibration,
             budget: &budget,
             threads: args.resume.threads,
         };

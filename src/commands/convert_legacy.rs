@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 use arch::{Layout, LegacyOptions};
 use clap::{ArgMatches, Args, ValueHint};
 use convert::{Error, LegacyInput, recipes::Recipe};
+use toolkit::{
+    conversion_run::{self, OpenInput, Parts, failure},
+    layout_notes::Notes,
+    settings::OtherSettings,
+};
 
 use super::{
     Command,
@@ -12,12 +17,8 @@ use super::{
     shared::{
         call::call_of,
         conversion::print,
-        conversion_run::{self, OpenInput, Parts, failure},
-        layout_notes::Notes,
         output_args::{OutputArgs, ResumeArgs},
-        settings::OtherSettings,
-        tensor_args::output_parser,
-        tensor_args::{QuantizeOptions, RecipeArgs},
+        tensor_args::{QuantizeOptions, RecipeArgs, output_parser},
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -92,7 +93,7 @@ fn parse_positive(text: &str) -> Result<f32, String> {
 /// Converts the file, or does what a plan needs of that.
 ///
 /// # Errors
-/// Whatever stopped it, with its path.
+/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
 pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<LegacyArgs>(matches)?;
     if args.file.is_dir() {

@@ -5,6 +5,12 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, ValueHint};
 use convert::{AdapterInput, Error, recipes::Recipe};
 use source::{Checkpoint, Folder};
+use toolkit::{
+    conversion_run::{self, OpenInput, Parts, failure},
+    layout_notes::Notes,
+    plan_report::stored_as,
+    settings::Settings,
+};
 
 use super::{
     Command,
@@ -15,14 +21,9 @@ use super::{
     shared::{
         call::call_of,
         conversion::print,
-        conversion_run::{self, OpenInput, Parts, failure},
         hub,
-        layout_notes::Notes,
         output_args::{OutputArgs, ResumeArgs},
-        plan_report::stored_as,
-        settings::Settings,
-        tensor_args::byte_order,
-        tensor_args::output_parser,
+        tensor_args::{byte_order, output_parser},
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -83,7 +84,7 @@ struct AdapterArgs {
 /// Converts the adapter, or does what a plan needs of that.
 ///
 /// # Errors
-/// Whatever stopped it, with its path.
+/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
 pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<AdapterArgs>(matches)?;
     let mut types = args.types.recipes();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, ValueHint};
 use convert::CheckpointInput;
+use toolkit::conversion_run::{self, Parts, failure};
 
 use super::{
     Command,
@@ -14,11 +15,9 @@ use super::{
     shared::{
         call::call_of,
         conversion::print,
-        conversion_run::{self, Parts, failure},
         hub,
         output_args::{OutputArgs, ResumeArgs},
-        tensor_args::output_parser,
-        tensor_args::{QuantizeOptions, RecipeArgs},
+        tensor_args::{QuantizeOptions, RecipeArgs, output_parser},
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -71,7 +70,7 @@ struct MmprojArgs {
 /// Converts the projector, or does what a plan needs of that.
 ///
 /// # Errors
-/// Whatever stopped it, with its path.
+/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
 pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<MmprojArgs>(matches)?;
     let options = args.options.options(&RecipeArgs::default());

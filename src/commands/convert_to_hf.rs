@@ -10,18 +10,24 @@ use convert::{
 use gguf::File;
 use serde::Serialize;
 use tensor::DType;
+use toolkit::{
+    input_kind,
+    sizes::parse_size,
+    table::table,
+    text::{human_bytes, printable},
+    write::warn_of_leftovers,
+};
 
 use super::{
     Command,
     convert::args::TypeArgs,
     shared::{
-        cpu_level::cpu_level, input_kind, output_args::OutputArgs, sizes::parse_size, table::table,
-        tensor_args::output_parser, threads::parse_threads, write::warn_of_leftovers,
+        cpu_level::cpu_level, output_args::OutputArgs, tensor_args::output_parser, threads::parse_threads,
     },
 };
 use crate::{
     failure::Failure,
-    ui::{Ui, cancel_on_interrupt, human_bytes, printable},
+    ui::{Ui, cancel_on_interrupt},
 };
 
 /// The row of [`super::COMMANDS`].

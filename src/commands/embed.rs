@@ -9,12 +9,9 @@ use eval::{
 };
 use gguf::Value;
 use serde_json::{Value as Json, json};
+use toolkit::{eval_model::warn_of_length, text_file};
 
-use super::shared::{
-    eval_args::{RunArgs, open},
-    eval_model::{at, warn_of_length},
-    text_file,
-};
+use super::shared::eval_args::{RunArgs, open};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -102,7 +99,8 @@ const AT_ONCE: usize = 64;
 
 fn run(args: EmbedArgs, ui: &Ui) -> Result<(), Failure> {
     let model = open(&args.file, &args.run, ui)?;
-    let pooling = pooling(&model, args.pooling.map(Pooling::from)).map_err(|error| at(&args.file, error))?;
+    let pooling =
+        pooling(&model, args.pooling.map(Pooling::from)).map_err(|error| Failure::at(&args.file, error))?;
     let texts = texts(&args, ui)?;
     let tokens: Vec<Vec<u32>> = texts
         .iter()
@@ -112,7 +110,7 @@ fn run(args: EmbedArgs, ui: &Ui) -> Result<(), Failure> {
     warn_of_length(&model, tokens.iter().map(Vec::len).max().unwrap_or(0), ui);
     let mut listed = Vec::new();
     for (texts, tokens) in texts.chunks(AT_ONCE).zip(tokens.chunks(AT_ONCE)) {
-        let vectors = embed(&model, tokens, pooling).map_err(|error| at(&args.file, error))?;
+        let vectors = embed(&model, tokens, pooling).map_err(|error| Failure::at(&args.file, error))?;
         let mut lines = String::new();
         for ((text, tokens), mut vector) in texts.iter().zip(tokens).zip(vectors) {
             let width = if pooling == Pooling::None { model.vector_width() } else { vector.len() }.max(1);

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use gguf::{CopyPlan, Endian, shard_file_name};
+use toolkit::copy_files::open_model;
 
 use crate::{
     commands::{
         Command,
         shared::{
             copy_args::{CopyArgs, copy},
-            copy_files::open_model,
             tensor_args::output_parser,
         },
     },

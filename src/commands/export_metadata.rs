@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use gguf::Metadata;
+use toolkit::{metadata_json::to_json, text::pretty_json};
 
 use crate::{
     commands::{
         Command,
         shared::{
-            metadata_json::to_json,
             outputs::{check_outputs, write_result},
             tensor_args::output_parser,
         },
     },
     failure::Failure,
-    ui::{Ui, pretty_json},
+    ui::Ui,
 };
 
 /// The row of [`super::COMMANDS`].

@@ -7,14 +7,12 @@ use tensor::DType;
 
 use toolkit::{
     fit::{FitOptions, fit},
+    sizes::parse_size,
     text::human_bytes,
 };
 
 use crate::{
-    commands::{
-        Command,
-        shared::{sizes::parse_size, values},
-    },
+    commands::{Command, shared::values},
     failure::Failure,
     ui::Ui,
 };

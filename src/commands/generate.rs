@@ -8,12 +8,11 @@ use eval::{
     generate::{Sampler, Sampling, generate, generate_from_pieces},
 };
 use gguf::Value;
+use toolkit::{eval_model::warn_of_length, template_guard::guarded};
 
 use super::shared::{
     eval_args::{RunArgs, open},
-    eval_model::{at, warn_of_length},
     pictures::Pictures,
-    template_guard::guarded,
 };
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
@@ -135,7 +134,7 @@ fn run(args: GenerateArgs, ui: &Ui) -> Result<(), Failure> {
         [Piece::Tokens(tokens)] => generate(&model, tokens, limit, sampler, &mut watch),
         pieces => generate_from_pieces(&model, pieces, limit, sampler, &mut watch),
     };
-    let ids = made.map_err(|error| at(&args.file, error))?;
+    let ids = made.map_err(|error| Failure::at(&args.file, error))?;
     if let Some(failure) = failure {
         return Err(failure);
     }

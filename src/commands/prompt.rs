@@ -9,15 +9,9 @@ use eval::{
 };
 use gguf::{Metadata, Value};
 use serde_json::json;
+use toolkit::{template_guard::guarded, text_file};
 
-use crate::{
-    commands::{
-        Command,
-        shared::{template_guard::guarded, text_file},
-    },
-    failure::Failure,
-    ui::Ui,
-};
+use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {

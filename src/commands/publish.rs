@@ -2,15 +2,21 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, ValueEnum, ValueHint, parser::ValueSource};
+use clap::{
+    ArgMatches, Args, ValueHint,
+    builder::{PossibleValuesParser, TypedValueParser},
+    parser::ValueSource,
+};
 use convert::recipes::Recipe;
-use toolkit::publish::{self, PublishOptions};
+use toolkit::{
+    publish::{Ladder, PublishOptions, publish},
+    sizes::parse_size,
+};
 
 use super::{
     Command,
     shared::{
-        cpu_level::cpu_level, eval_args::RunArgs, hub::with_environment, sizes::parse_size,
-        tensor_args::output_parser, values,
+        cpu_level::cpu_level, eval_args::RunArgs, hub::with_environment, tensor_args::output_parser, values,
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -56,7 +62,7 @@ struct PublishArgs {
     /// Write a predefined set of types: small or full.
     ///
     /// small (the default) is q3_k_m, q4_k_m, q5_k_m, q6_k and q8_0; full has twelve types from iq2_xxs to q8_0.
-    #[arg(long, conflicts_with = "types", hide_possible_values = true)]
+    #[arg(long, conflicts_with = "types", value_parser = ladder(), hide_possible_values = true)]
     ladder: Option<Ladder>,
     /// Write the largest type that fits in SIZE.
     ///
@@ -132,13 +138,11 @@ struct PublishArgs {
     run: RunArgs,
 }
 
-/// A predefined set of types.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Ladder {
-    /// The most popular types.
-    Small,
-    /// Types from 2 to 8 bits.
-    Full,
+fn ladder() -> impl TypedValueParser<Value = Ladder> {
+    PossibleValuesParser::new(Ladder::ALL.iter().map(|(_, name)| name)).try_map(|given| {
+        let ladder = Ladder::ALL.iter().find(|(_, name)| *name == given);
+        ladder.map(|(ladder, _)| *ladder).ok_or("unknown set of types")
+    })
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
@@ -147,10 +151,7 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
     let command = std::iter::once(COMMAND.binary.into()).chain(std::env::args_os().skip(1)).collect();
     let options = PublishOptions {
         types: args.types,
-        ladder: args.ladder.map(|ladder| match ladder {
-            Ladder::Small => publish::Ladder::Small,
-            Ladder::Full => publish::Ladder::Full,
-        }),
+        ladder: args.ladder,
         fit: args.fit,
         fit_context: args.fit_context,
         draft: args.draft,
@@ -173,5 +174,5 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         command,
         ..PublishOptions::new(args.src, args.dir)
     };
-    with_environment(|environment| publish::publish(&options, environment, ui))
+    with_environment(|environment| publish(&options, environment, ui))
 }

@@ -9,6 +9,13 @@ use convert::{
     recipes::{RECIPES, Recipe},
 };
 use gguf::Model;
+use toolkit::{
+    conversion_run::{Parts, failure},
+    input_kind::{self, Wanted},
+    quantize_run::{self, QuantizeJob},
+    settings::OtherSettings,
+    suggest::nearest,
+};
 
 use crate::{
     commands::{
@@ -17,15 +24,10 @@ use crate::{
         shared::{
             call::call_of,
             conversion::print,
-            conversion_run::{Parts, failure},
             cpu_level::cpu_level,
-            input_kind::{self, Wanted},
             output_args::{OutputArgs, ResumeArgs},
             outputs::check_output_name,
             planned_calls::{Conversion, PlannedProgram},
-            quantize_run::{self, QuantizeJob},
-            settings::OtherSettings,
-            suggest::nearest,
             tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs, byte_order},
             threads::parse_threads,
             types_help::types_help,

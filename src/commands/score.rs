@@ -5,13 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use eval::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
 use serde_json::json;
+use toolkit::{eval_model::warn_of_length, progress_line::ProgressLine, text_file};
 
-use super::shared::{
-    eval_args::{RunArgs, open},
-    eval_model::{at, warn_of_length},
-    progress_line::ProgressLine,
-    text_file,
-};
+use super::shared::eval_args::{RunArgs, open};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -77,7 +73,8 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
     let (name, path, tasks): (&str, &PathBuf, Box<dyn Tasks>) =
         match (&args.hellaswag, &args.winogrande, &args.multiple_choice) {
             (Some(path), ..) => {
-                let tasks = HellaSwag::parse(&read(path)?, n_tasks).map_err(|error| at(path, error))?;
+                let tasks =
+                    HellaSwag::parse(&read(path)?, n_tasks).map_err(|error| Failure::at(path, error))?;
                 ("hellaswag", path, Box::new(tasks))
             }
             (_, Some(path), _) => {
@@ -92,7 +89,8 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
                 ("winogrande", path, Box::new(tasks))
             }
             (.., Some(path)) => {
-                let tasks = MultipleChoice::parse(&read(path)?, n_tasks).map_err(|error| at(path, error))?;
+                let tasks =
+                    MultipleChoice::parse(&read(path)?, n_tasks).map_err(|error| Failure::at(path, error))?;
                 ("multiple-choice", path, Box::new(tasks))
             }
             _ => return Err(Failure::usage("missing task file")),
@@ -104,7 +102,7 @@ fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
     let mut answers: Vec<Answer> = Vec::new();
     let mut progress = ProgressLine::new("tasks", tasks.n_tasks());
     for index in 0..tasks.n_tasks() {
-        answers.push(tasks.answer(index, &model).map_err(|error| at(path, error))?);
+        answers.push(tasks.answer(index, &model).map_err(|error| Failure::at(path, error))?);
         progress.update(ui, index + 1, || format!("accuracy {:.4} %", Score::of(&answers).accuracy * 100.0));
     }
     warn_of_length(&model, answers.iter().map(|answer| answer.n_tokens).max().unwrap_or(0), ui);

@@ -7,15 +7,12 @@ use std::{
 
 use clap::{Args, ValueHint};
 use gguf::{CopyPlan, SplitLimits, shard_file_name};
+use toolkit::{copy_files::open_model, sizes::parse_size};
 
 use crate::{
     commands::{
         Command,
-        shared::{
-            copy_args::{CopyArgs, copy},
-            copy_files::open_model,
-            sizes::parse_size,
-        },
+        shared::copy_args::{CopyArgs, copy},
     },
     failure::Failure,
     ui::Ui,

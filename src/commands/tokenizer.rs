@@ -6,13 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use toolkit::{show::open_foreign, tokenizer};
+use toolkit::{show::open_foreign, text_file, tokenizer};
 
-use crate::{
-    commands::{Command, shared::text_file},
-    failure::Failure,
-    ui::Ui,
-};
+use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {

@@ -2,8 +2,11 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::{Args, ValueEnum, ValueHint};
-use toolkit::verify::{self, Tone, VerifyOptions};
+use clap::{
+    Args, ValueHint,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use toolkit::verify::{Tone, VerifyOptions, Which, verify};
 
 use crate::{
     commands::{
@@ -50,7 +53,7 @@ struct VerifyArgs {
     #[arg(long, value_name = "SRC", value_hint = ValueHint::AnyPath)]
     against: Option<PathBuf>,
     /// Run only this comma-separated list of checks.
-    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+    #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = checks())]
     only: Vec<Which>,
     /// Treat warnings as errors.
     #[arg(long)]
@@ -68,48 +71,23 @@ struct VerifyArgs {
     quiet: bool,
 }
 
-/// A check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Which {
-    /// Header, offsets, padding, shards.
-    Structure,
-    /// Finite scales, valid codes.
-    Blocks,
-    /// Keys, tensors and shapes of the model.
-    Architecture,
-    /// Consistent lists, valid token IDs.
-    Tokenizer,
-    /// Chat templates that parse and render.
-    Template,
-    /// `general.file_type` matches the tensor types.
-    FileType,
-    /// Comparison with --against.
-    Source,
-}
-
-impl Which {
-    fn check(self) -> verify::Which {
-        match self {
-            Which::Structure => verify::Which::Structure,
-            Which::Blocks => verify::Which::Blocks,
-            Which::Architecture => verify::Which::Architecture,
-            Which::Tokenizer => verify::Which::Tokenizer,
-            Which::Template => verify::Which::Template,
-            Which::FileType => verify::Which::FileType,
-            Which::Source => verify::Which::Source,
-        }
-    }
+fn checks() -> impl TypedValueParser<Value = Which> {
+    let values = Which::ALL.iter().map(|(_, name, about)| PossibleValue::new(*name).help(*about));
+    PossibleValuesParser::new(values).try_map(|given| {
+        let check = Which::ALL.iter().find(|(_, name, _)| *name == given);
+        check.map(|(check, ..)| *check).ok_or("unknown check")
+    })
 }
 
 fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
     let options = VerifyOptions {
         against: args.against,
-        only: args.only.into_iter().map(Which::check).collect(),
+        only: args.only,
         strict: args.strict,
         threads: args.threads,
         level: cpu_level()?,
     };
-    let report = with_environment(|environment| verify::verify(&args.file, &options, Some(environment), ui))?;
+    let report = with_environment(|environment| verify(&args.file, &options, environment, ui))?;
     match args.json {
         true => ui.data(&report.json()?)?,
         false => ui.styled_data(&report.text_with(styled))?,

@@ -6,6 +6,12 @@ use clap::{Args, ValueHint};
 use convert::{Error, recipes::FileType};
 use serde::Serialize;
 use source::Folder;
+use toolkit::{
+    conversion_run::failure,
+    layout_notes::Notes,
+    text::human_bytes,
+    write::{check_output, make_folder_of},
+};
 
 use super::{
     Command,
@@ -14,19 +20,12 @@ use super::{
         is_of_converter,
     },
     shared::{
-        conversion_run::failure,
         hub,
-        layout_notes::Notes,
         output_args::OutputArgs,
-        tensor_args::byte_order,
-        tensor_args::output_parser,
-        write::{check_output, make_folder_of},
+        tensor_args::{byte_order, output_parser},
     },
 };
-use crate::{
-    failure::Failure,
-    ui::{Ui, human_bytes},
-};
+use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {

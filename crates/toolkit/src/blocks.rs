@@ -62,7 +62,7 @@ fn encode_rows(
     }
     let row_bytes = row_elems / block_elems * dtype.block_bytes() as usize;
     let mut out = Array2::zeros((n_rows, row_bytes));
-    // Rows that lie one after the other are lent as they are; others are brought into order first.
+    // Contiguous rows are used in place; others are copied first.
     let values = values.as_standard_layout();
     let (Some(values), Some(blocks)) = (values.as_slice(), out.as_slice_mut()) else { return Ok(out) };
     let rows_at_once = (JOB_ELEMS / row_elems).max(1);

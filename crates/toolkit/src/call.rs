@@ -37,7 +37,7 @@ impl Call {
     /// All files that are read.
     ///
     /// # Errors
-    /// One that cannot be looked at.
+    /// A file whose metadata cannot be read.
     pub fn inputs(&self) -> Result<Vec<InputFile>, Error> {
         let mut inputs = Vec::new();
         for path in &self.files {

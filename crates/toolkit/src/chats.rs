@@ -29,7 +29,7 @@ pub fn rendered(model: &Model, bytes: &[u8]) -> Result<Transcripts, String> {
 /// Tokens of a file: those of its chats, one after the other, or those of a text.
 ///
 /// # Errors
-/// What the system says; as [`rendered`]; those of the tokenizer.
+/// A file that cannot be read; those of [`rendered`] and of the tokenizer.
 pub fn tokens(model: &Model, path: &Path, events: &dyn Events) -> Result<Vec<u32>, Error> {
     if !is_file_of_chats(path) {
         return eval_model::tokens(model, path, events);

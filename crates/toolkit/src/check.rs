@@ -18,12 +18,11 @@ use serde::{Deserialize, Serialize};
 use crate::{
     digest::sha256_of,
     error::Error,
-    eval_model::{at, open, tokens, warn_of_length},
+    eval_model::{open, options, tokens, warn_of_length},
     events::Events,
     outputs::check_outputs,
     progress_line::ProgressLine,
     text::pretty_json,
-    threads::useful_threads,
     vocabularies,
 };
 
@@ -58,8 +57,7 @@ pub struct CheckOptions {
 
 impl CheckOptions {
     fn run(&self) -> Options {
-        let activations = self.activations.unwrap_or_default();
-        Options { threads: Some(useful_threads(self.threads)), activations }
+        options(self.threads, self.activations.unwrap_or_default())
     }
 }
 
@@ -224,7 +222,7 @@ fn metrics(
 ) -> Result<(usize, f64, Option<f64>), Error> {
     let model = open(&args.file, &args.run(), events)?;
     let tokens = tokens(&model, &args.text, events)?;
-    let chunks = text_chunks(&model, &tokens, settings).map_err(|error| at(&args.text, error))?;
+    let chunks = text_chunks(&model, &tokens, settings).map_err(|error| Error::at(&args.text, error))?;
     warn_of_length(&model, settings.context, events);
     let mut progress = ProgressLine::new("chunks", chunks.len());
     match &args.base {
@@ -232,8 +230,8 @@ fn metrics(
             let mut watch = |found: &eval::perplexity::Perplexity| {
                 progress.update(events, found.n_chunks, || format!("perplexity {:.4}", found.value()));
             };
-            let found =
-                measure(&model, &tokens, settings, &mut watch).map_err(|error| at(&args.file, error))?;
+            let found = measure(&model, &tokens, settings, &mut watch)
+                .map_err(|error| Error::at(&args.file, error))?;
             Ok((found.n_chunks, found.value(), None))
         }
         Some(path) => {
@@ -245,7 +243,7 @@ fn metrics(
             };
             let found =
                 run_chunks(&Base::Model(&base), &[model], (&chunks, 0..chunks.len()), 1, None, &mut watch)
-                    .map_err(|error| at(&args.file, error))?;
+                    .map_err(|error| Error::at(&args.file, error))?;
             let found = Comparison::of(&found[0], 1);
             Ok((chunks.len(), found.perplexity.value, Some(found.kl.value)))
         }

@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::{
     digest::sha256_of,
     error::Error,
-    eval_model::{at, of_model, open, tokens, warn_of_length},
+    eval_model::{of_model, open, tokens, warn_of_length},
     events::Events,
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartFile, n_counted},
@@ -117,7 +117,7 @@ pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Option<Comp
     check_outputs(&outputs, &inputs.collect::<Vec<_>>(), args.force)?;
     let Some(base_path) = &args.base else { return merge(args).map(Some) };
     let base = if LogitsFile::is_one(base_path) {
-        Opened::Logits(LogitsFile::open(base_path).map_err(|error| at(base_path, error))?)
+        Opened::Logits(LogitsFile::open(base_path).map_err(|error| Error::at(base_path, error))?)
     } else {
         Opened::Model(Box::new(open(base_path, &args.run, events)?))
     };
@@ -156,7 +156,7 @@ pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Option<Comp
                 let progress = events.progress(n_bytes(base));
                 let done = |bytes| progress.add(bytes);
                 let found = base.install(|| tensor_error::compare(base.file(), other.file(), &done));
-                Some(found.map_err(|error| at(path, error))?)
+                Some(found.map_err(|error| Error::at(path, error))?)
             }
             _ => None,
         });
@@ -323,7 +323,7 @@ fn merge(args: &CompareOptions) -> Result<Compared, Error> {
     Ok(Compared::new(facts, measured, tensors, Ok(())))
 }
 
-/// Refuses calls that ask for nothing, or for what the base cannot give.
+/// Refuses options that request nothing, or that the base does not support.
 fn check(args: &CompareOptions, base: &Opened) -> Result<(), Error> {
     let is_saved = matches!(base, Opened::Logits(_));
     if args.files.is_empty() && args.save_logits.is_none() {
@@ -362,12 +362,13 @@ fn plan(
     let settings = args.chunks.clone();
     match (base, &args.text, others.first()) {
         (Opened::Logits(file), _, Some(other)) => {
-            let chunks = file_chunks(other, file, settings.n_chunks).map_err(|error| at(base_path, error))?;
+            let chunks =
+                file_chunks(other, file, settings.n_chunks).map_err(|error| Error::at(base_path, error))?;
             Ok(plan(chunks, None, file.layout().context))
         }
         (Opened::Model(model), Some(text), _) => {
             let tokens = tokens(model, text, events)?;
-            let chunks = text_chunks(model, &tokens, &settings).map_err(|error| at(text, error))?;
+            let chunks = text_chunks(model, &tokens, &settings).map_err(|error| Error::at(text, error))?;
             Ok(plan(chunks, Some(text.display().to_string()), settings.context))
         }
         _ => Ok(plan(Vec::new(), None, settings.context)),
@@ -420,7 +421,7 @@ fn predictions(
         return Err(Error::interrupted());
     }
     let saved = match (writer, &args.save_logits) {
-        (Some(writer), Some(path)) => writer.finish().map_err(|error| at(path, error)),
+        (Some(writer), Some(path)) => writer.finish().map_err(|error| Error::at(path, error)),
         _ => Ok(()),
     };
     if let (Ok(()), Some(path)) = (&saved, &args.save_logits) {
@@ -433,7 +434,7 @@ fn predictions(
 fn create(path: &Path, model: &Model, tokens: &[u32], plan: &Plan, force: bool) -> Result<Writer, Error> {
     let layout = Layout { context: plan.context, n_vocab: model.n_vocab(), n_chunks: plan.chunks.len() };
     let tokens = &tokens[..plan.context * plan.chunks.len()];
-    Writer::create(path, layout, tokens, force).map_err(|error| at(path, error))
+    Writer::create(path, layout, tokens, force).map_err(|error| Error::at(path, error))
 }
 
 fn n_bytes(model: &Model) -> u64 {

@@ -27,7 +27,7 @@ use crate::{
     write::{check_output, is_new_folder, write_and_report},
 };
 
-/// An input that is open, in the words of a report.
+/// An open input, with the facts for a report.
 pub struct OpenInput<'a, I> {
     /// The input.
     pub input: I,
@@ -97,10 +97,10 @@ impl Parts<'_> {
     }
 }
 
-/// Plans, checks and writes the files of `recipes`, and says on the way what a person should know.
+/// Plans, checks and writes the files of `recipes`. Reports notes and warnings on the way.
 ///
 /// # Errors
-/// Whatever stopped it, with the path that it is about.
+/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
 pub fn run<I: Input>(
     open: OpenInput<'_, I>,
     recipes: Vec<&'static Recipe>,
@@ -111,7 +111,7 @@ pub fn run<I: Input>(
     run_with(open, recipes, None, settings, args, events)
 }
 
-/// Fails where outputs cannot be written, before hours of work that comes before they are planned for good; gives their paths.
+/// Returns the paths of the outputs, and fails early if one of them cannot be written.
 ///
 /// # Errors
 /// As [`run`].
@@ -208,7 +208,7 @@ pub fn run_with<I: Input>(
             events.note(&format!("{} exists; use --force to overwrite it", path.display()));
         }
         let problem = match planned.check() {
-            // Calibration gathers what takes the place of the matrix.
+            // Calibration collects the importance data.
             Err(
                 convert::Error::NeedsImatrix { .. }
                 | convert::Error::NotInImatrix { .. }
@@ -293,7 +293,7 @@ fn gains<I: Input>(
     Ok(gains)
 }
 
-/// A folder that goes with its files when this does.
+/// A folder that is removed with its files on drop.
 struct Removed<'a>(&'a Path, &'a dyn Events);
 
 impl Drop for Removed<'_> {
@@ -307,7 +307,7 @@ impl Drop for Removed<'_> {
     }
 }
 
-/// The error of a conversion of `input`, in people's units.
+/// The error of a conversion of `input`, with sizes and times in readable units.
 pub fn failure(input: &Path, error: convert::Error) -> Error {
     use convert::Error as E;
     match error {
@@ -348,7 +348,7 @@ fn unfinished(path: &Path, run: &Unfinished) -> Error {
         .hint(["use --resume to continue that run, or --force to start over".to_owned(), removes(run)])
 }
 
-/// `rm A B removes what it left`.
+/// The command that removes the files of an unfinished run.
 fn removes(run: &Unfinished) -> String {
     let first = run.files.first().zip(run.outputs.first()).map(|(journal, out)| journal.with_file_name(out));
     let of_texts: Vec<PathBuf> = first.iter().flat_map(|out| leftovers(out)).collect();
@@ -376,7 +376,7 @@ pub fn resume_hints(paths: &[PathBuf]) -> Vec<String> {
     vec![format!("{done} of {total} done; use --resume to continue"), removes(&run)]
 }
 
-/// Says where weights lose precision a second time.
+/// Warns about weights that lose precision a second time.
 fn warn_of_loss(tensors: &[TensorFacts<'_>], files: &[(PathBuf, &PlannedFile)], events: &dyn Events) {
     for (path, file) in files {
         let twice = file.choices.iter().filter(|choice| {

@@ -53,10 +53,10 @@ pub fn lossless(checkpoint: &Checkpoint) -> &'static str {
     }
 }
 
-/// Writes the file in between, and of it the outputs.
+/// Writes the intermediate file, and quantizes it to the outputs.
 ///
 /// # Errors
-/// Whatever stopped it, with the path that it is about.
+/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
 pub fn run<I: Input>(
     open: OpenInput<'_, I>,
     job: Calibrated<'_>,

@@ -17,7 +17,7 @@ use crate::{
 /// Opens a model in one file or in several.
 ///
 /// # Errors
-/// What is wrong with it, with its path and advice.
+/// A file that cannot be read.
 pub fn open_model(path: &Path) -> Result<Model, Error> {
     Model::open(path).map_err(|error| Error::at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
 }

@@ -37,7 +37,7 @@ pub struct EditOptions {
 /// Changes the metadata of a file.
 ///
 /// # Errors
-/// What `change` says, and what is wrong with the file, the output or the disk.
+/// Those of `change`; a file that cannot be read, or an output that cannot be written.
 pub fn edit(
     options: &EditOptions,
     events: &dyn Events,
@@ -126,7 +126,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Keys with their old and new values; none on one side where there is no such key. Room in the header is no key of a model.
+    /// Keys with their old and new values; none on one side if the key does not exist. Free space in the header is not listed.
     fn changes(&self) -> Vec<Sides<'_>> {
         let both = side_by_side(self.old, self.edit.metadata());
         both.filter(|(key, old, new)| !is_same(*old, *new) && *key != SLACK_KEY).collect()

@@ -176,8 +176,15 @@ impl Cause {
     /// True if the message of the cause names a file by itself, so that the path of the input is not added.
     fn names_its_file(&self) -> bool {
         match self {
-            Cause::Container(error) => container_names_its_file(error),
-            Cause::Evaluation(eval::Error::Gguf(error)) => matches!(error, gguf::Error::Io { .. }),
+            Cause::Container(error)
+            | Cause::Evaluation(eval::Error::Gguf(error))
+            | Cause::Refinement(refine::Error::Eval(eval::Error::Gguf(error))) => {
+                container_names_its_file(error)
+            }
+            Cause::Refinement(error) => {
+                use refine::Error as E;
+                matches!(error, E::OtherMoments { .. } | E::BrokenMoments { .. } | E::Io { .. })
+            }
             Cause::Conversion(error) => {
                 use convert::Error as E;
                 match error {

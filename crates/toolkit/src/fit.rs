@@ -37,7 +37,7 @@ pub struct FitOptions {
     pub with: Vec<PathBuf>,
 }
 
-/// A file with what it takes.
+/// A file with the memory that it needs.
 #[derive(Debug)]
 struct Entry {
     path: PathBuf,

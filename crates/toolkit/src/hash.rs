@@ -1,8 +1,6 @@
 //! Digests of files and of tensors, as `sha256sum` writes and checks them.
 
 use std::{
-    fs,
-    io::Read,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
@@ -10,7 +8,12 @@ use std::{
 use gguf::{Advice, File, TensorInfo};
 use sha2::{Digest, Sha256};
 
-use crate::{digest::hex, error::Error, events::Events, show, text_file};
+use crate::{
+    digest::{hex, sha256_with},
+    error::Error,
+    events::Events,
+    show, text_file,
+};
 
 /// A name and its digest.
 pub type Line = (String, String);
@@ -29,7 +32,7 @@ pub fn hash(files: &[PathBuf], tensors: bool, events: &dyn Events) -> Result<Vec
         // Only GGUF files: a file with a damaged header should not get a digest. Tensors of unknown size have
         // no separate digest.
         let file = if tensors { show::open(path)? } else { show::open_foreign(path)? };
-        lines.push((name.to_owned(), of_file(path, events)?));
+        lines.push((name.to_owned(), sha256_with(path, events)?));
         if tensors {
             lines.extend(of_tensors(name, &file, events)?);
         }
@@ -49,7 +52,7 @@ fn line(name: &str, digest: &str) -> String {
     format!("{mark}{digest}  {escaped}\n")
 }
 
-/// The reverse of [`line`]; none for what is no such line.
+/// Parses a line of [`line`]; none for any other line.
 fn parse(line: &str) -> Option<Line> {
     let (line, is_escaped) = line.strip_prefix('\\').map_or((line, false), |rest| (rest, true));
     let (digest, name) = line.split_at_checked(64)?;
@@ -72,28 +75,6 @@ fn parse(line: &str) -> Option<Line> {
         });
     }
     Some((plain, digest.to_ascii_lowercase()))
-}
-
-fn of_file(path: &Path, events: &dyn Events) -> Result<String, Error> {
-    let cancel = events.cancel();
-    let failed = |error| Error::cannot_open(path, error);
-    let mut file = fs::File::open(path).map_err(failed)?;
-    let progress = events.progress(file.metadata().map_err(failed)?.len());
-    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        if cancel.load(Ordering::Relaxed) {
-            return Err(Error::interrupted());
-        }
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(hex(&hasher.finalize())),
-            Ok(n) => {
-                hasher.update(&buffer[..n]);
-                progress.add(n as u64);
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::at(path, format_args!("cannot read: {error}"))),
-        }
-    }
 }
 
 fn of_tensor(file: &File, info: &TensorInfo) -> Result<String, Error> {
@@ -150,7 +131,7 @@ pub fn check(list: &Path, events: &dyn Events) -> Result<Vec<(String, &'static s
             ));
         };
         let found = match Path::new(&name).is_file() {
-            true => Some(of_file(Path::new(&name), events)?),
+            true => Some(sha256_with(Path::new(&name), events)?),
             false => of_named_tensor(&name, &mut known, events)?,
         };
         let state = match found {

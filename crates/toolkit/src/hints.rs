@@ -15,7 +15,7 @@ pub fn of(cause: &Cause) -> Option<String> {
         Cause::Export(error) => export(error),
         Cause::Container(error) => gguf(error),
         Cause::Evaluation(error) => eval(error),
-        Cause::Refinement(refine::Error::Gguf(error)) => gguf(error),
+        Cause::Refinement(refine::Error::Eval(error)) => eval(error),
         Cause::Hub(error) => error.hint().map(str::to_owned),
         _ => None,
     }

@@ -61,7 +61,14 @@ pub struct Wanted<'a> {
     pub out: Option<&'a Path>,
 }
 
-/// A folder that is read, and what has to be done with it in the end.
+impl Environment<'_> {
+    /// An environment without variables, for inputs that are files.
+    pub fn none() -> Environment<'static> {
+        Environment { variable: &|_| None, temporary: Path::new(".") }
+    }
+}
+
+/// An input folder, with its downloads.
 #[derive(Debug)]
 pub struct Input {
     /// The folder.
@@ -94,7 +101,7 @@ impl Input {
         false
     }
 
-    /// Adds to what a run is called with that this is read.
+    /// Adds this input to the inputs of a call.
     pub fn name_in(&self, call: Call) -> Call {
         #[cfg(feature = "remote")]
         if let Some((remote, _)) = &self.remote {
@@ -105,10 +112,10 @@ impl Input {
         call.reads([self.folder.path()])
     }
 
-    /// Gives what was fetched its place in the cache, where that is wanted; to be called when all is done.
+    /// Moves downloads to the cache, if requested. Called after the work.
     ///
     /// # Errors
-    /// What cannot be fetched or kept.
+    /// A download that failed or cannot be stored.
     pub fn finish(self, events: &dyn Events) -> Result<(), Error> {
         #[cfg(feature = "remote")]
         if let Some((remote, true)) = self.remote {

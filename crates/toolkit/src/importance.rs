@@ -19,7 +19,7 @@ use crate::{
     chats,
     digest::sha256_of,
     error::Error,
-    eval_model::{at, of_open, open, warn_of_length},
+    eval_model::{of_open, open, warn_of_length},
     events::Events,
     input_kind::not_an_imatrix,
     outputs::{check_outputs, write_result},
@@ -110,7 +110,7 @@ pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Option<Coll
     let tokens = chats::tokens(&model, text, events)?;
     let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
     let settings = Settings { context, n_chunks, stride: None };
-    let chunks = text_chunks(&model, &tokens, &settings).map_err(|error| at(text, error))?;
+    let chunks = text_chunks(&model, &tokens, &settings).map_err(|error| Error::at(text, error))?;
     warn_of_length(&model, context, events);
     if let Some(number) = args.part {
         part(args, number, &model, &chunks, text, events)?;

@@ -197,7 +197,7 @@ impl<'a> Job<'a> {
     /// hold `{ftype}`. A file has its name only when it is whole.
     ///
     /// # Errors
-    /// What is wrong with the input, with what is asked of it, or with the output.
+    /// An input that cannot be read, invalid options, an output that cannot be written.
     pub fn write(self, out: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
         let out = out.as_ref();
         self.run(|conversion, job| job.write_files(conversion, out))

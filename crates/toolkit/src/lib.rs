@@ -1,8 +1,8 @@
-//! The application layer of gguf-tools: what the command line can do, as functions.
+//! The application layer of gguf-tools: every command as a function.
 //!
 //! The most common tasks are one call each:
 //!
-//! | call | what it does |
+//! | call | task |
 //! |---|---|
 //! | [`open`] | reads a GGUF: metadata, tensors, their values on demand |
 //! | [`convert()`] | converts a Hugging Face checkpoint folder to GGUF files; with `hub_folder` one from the Hub |

@@ -1,4 +1,4 @@
-//! Files that llama.cpp will not load, in the words of a warning.
+//! Warnings about files that llama.cpp will not load.
 
 use std::path::PathBuf;
 

@@ -132,7 +132,7 @@ fn array_json(array: &Array) -> Json {
 /// Metadata of a JSON object.
 ///
 /// # Errors
-/// What is not in the form, with its key.
+/// A key of another form.
 pub fn of_json(json: &Json) -> Result<Metadata, String> {
     let object = json.as_object().ok_or("expected an object with metadata keys")?;
     let entry = |(key, entry): (&String, &Json)| {
@@ -167,7 +167,7 @@ fn item_type(name: &str) -> Option<&str> {
 /// The value of a type that JSON states.
 ///
 /// # Errors
-/// What does not fit the type.
+/// A value of another type.
 pub fn value_of(kind: &str, json: &Json) -> Result<Value, String> {
     if let Some(item) = item_type(kind) {
         return array_of(item, json).map(Value::Array);

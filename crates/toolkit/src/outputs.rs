@@ -52,7 +52,7 @@ fn check_writable(path: &Path, force: bool) -> Result<(), Error> {
 /// Makes a folder and those above it, if they are missing.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the operating system.
 pub fn make_folder(path: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(path).map_err(|error| Error::at(path, format_args!("cannot create: {error}")))
 }
@@ -61,7 +61,7 @@ pub fn make_folder(path: &Path) -> Result<(), Error> {
 /// (the file has appeared meanwhile, the disk is full), the bytes are saved in the folder `rescue`, and a hint says where.
 ///
 /// # Errors
-/// What the system says, with the place where the result is.
+/// An error of the operating system. A hint names the place of the result.
 pub fn write_result(path: &Path, bytes: &[u8], force: bool, rescue: &Path) -> Result<(), Error> {
     let Err(error) = Output::write_whole(path, bytes, force) else { return Ok(()) };
     let saved = save_elsewhere(path, bytes, rescue);
@@ -72,7 +72,7 @@ pub fn write_result(path: &Path, bytes: &[u8], force: bool, rescue: &Path) -> Re
 /// Writes a small file whole or not at all.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the operating system.
 pub fn write_file(path: &Path, bytes: &[u8], force: bool) -> Result<(), Error> {
     Output::write_whole(path, bytes, force).map_err(|error| output_failure(path, error.into()))
 }
@@ -92,7 +92,7 @@ fn output_failure(path: &Path, cause: Cause) -> Error {
 /// Refuses `-`, which is standard output elsewhere.
 ///
 /// # Errors
-/// What to write instead.
+/// A message with the name to use instead.
 pub fn check_output_name(path: &Path) -> Result<(), String> {
     if path.as_os_str() == "-" {
         return Err(

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::{
     digest::sha256_of,
     error::Error,
-    eval_model::{at, open, tokens, warn_of_length},
+    eval_model::{open, tokens, warn_of_length},
     events::Events,
     outputs::check_outputs,
     part_file::{self, NewPart, PartFile, n_counted},
@@ -67,7 +67,7 @@ pub fn perplexity_of_file(args: &PerplexityOptions, events: &dyn Events) -> Resu
     let model = open(file, &args.run, events)?;
     let tokens = tokens(&model, text, events)?;
     let start = Instant::now();
-    let chunks = text_chunks(&model, &tokens, settings).map_err(|error| at(text, error))?;
+    let chunks = text_chunks(&model, &tokens, settings).map_err(|error| Error::at(text, error))?;
     warn_of_length(&model, chunks.first().map_or(0, |chunk| chunk.tokens.len()), events);
     let range = match args.part {
         Some(part) => part_chunks(&[&model], &chunks, part),
@@ -87,7 +87,7 @@ pub fn perplexity_of_file(args: &PerplexityOptions, events: &dyn Events) -> Resu
             });
         }
     })
-    .map_err(|error| at(file, error))?;
+    .map_err(|error| Error::at(file, error))?;
     let n_tokens = perplexity.n_chunks * settings.context;
     events.status(&format!("speed {:.1} tokens/s", n_tokens as f64 / start.elapsed().as_secs_f64()));
     let facts = RunFacts {

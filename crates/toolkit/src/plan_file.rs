@@ -144,7 +144,7 @@ impl PlanFile {
     /// Reads the text of a plan for a program.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Invalid contents.
     pub fn parse(text: &str, binary: &str) -> Result<PlanFile, String> {
         let plan: PlanFile =
             serde_json::from_str(text).map_err(|error| format!("not a plan file: {error}"))?;
@@ -185,7 +185,7 @@ impl PlanFile {
         &self.arguments
     }
 
-    /// Fails unless what is planned now is what the plan says.
+    /// Fails unless the files equal those of the plan.
     ///
     /// # Errors
     /// The first difference.

@@ -1,4 +1,4 @@
-//! A plan for people (`--dry-run`) and for programs (`--json`).
+//! Report of a plan, as text (`--dry-run`) and JSON (`--json`).
 
 use std::{
     collections::BTreeMap,
@@ -89,7 +89,7 @@ pub struct Origin<'a> {
     pub architecture: &'a str,
     /// Tensors that have no place in the output.
     pub dropped: &'a [arch::Dropped],
-    /// Things a person should know.
+    /// Notes and warnings.
     pub notes: Vec<String>,
     /// Stored format of the source of each tensor.
     pub stored_as: &'a [String],

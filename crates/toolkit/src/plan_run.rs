@@ -17,7 +17,7 @@ use crate::{
     write::{make_folder_of, say_written, tell},
 };
 
-/// A conversion that is planned and checked, and what a person calls it.
+/// A conversion that is planned and checked, with the paths of the call.
 pub struct Planned<'a, I> {
     /// The conversion.
     pub checked: &'a CheckedConversion<'a, I>,
@@ -45,7 +45,7 @@ impl<I: Input> Planned<'_, I> {
     /// Writes a plan.
     ///
     /// # Errors
-    /// What is wrong with its path.
+    /// A path that cannot be written.
     pub fn save(
         &self,
         path: &Path,
@@ -79,7 +79,7 @@ impl<I: Input> Planned<'_, I> {
     /// Does a part of a plan.
     ///
     /// # Errors
-    /// Whatever stopped it.
+    /// A plan that does not match the inputs, an output that cannot be written, an interruption.
     pub fn part(
         &self,
         (plan, path): (&PlanFile, &Path),
@@ -123,7 +123,7 @@ impl<I: Input> Planned<'_, I> {
     /// Puts the parts of a plan together.
     ///
     /// # Errors
-    /// Whatever is wrong with a part.
+    /// A missing or damaged part, or a part of another plan.
     pub fn assemble(&self, (plan, path): (&PlanFile, &Path), events: &dyn Events) -> Result<(), Error> {
         let fingerprint = self.same(plan, path)?;
         let cancel = events.cancel();

@@ -38,10 +38,10 @@ pub struct QuantizeJob<'a> {
     pub level: Level,
 }
 
-/// Reads the texts where there are any, chooses types where that is wanted, and writes the files.
+/// Reads the calibration texts, chooses types if requested, and writes the files.
 ///
 /// # Errors
-/// Whatever stopped it, with the path that it is about.
+/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
 pub fn run(
     model: Model,
     job: QuantizeJob<'_>,

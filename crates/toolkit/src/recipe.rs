@@ -184,7 +184,7 @@ fn remote(address: &str, _: &Environment<'_>, _: &dyn Events) -> Result<Headers,
     Err(Error::new(format!("{address}: built without the feature `remote`")))
 }
 
-/// Bytes that are asked for first: small headers whole, without many requests.
+/// Size of the first request, which covers small headers.
 #[cfg(feature = "remote")]
 const FIRST_BYTES: u64 = 256 << 10;
 /// Bytes of a header at most; that of a vocabulary of 260,000 tokens has 12 MB.

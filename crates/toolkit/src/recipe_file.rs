@@ -140,7 +140,7 @@ impl RecipeFile {
     /// Reads the text of a recipe file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Invalid contents.
     pub fn parse(text: &str) -> Result<RecipeFile, String> {
         let file: RecipeFile =
             serde_json::from_str(text).map_err(|error| format!("not a recipe file: {error}"))?;
@@ -169,7 +169,7 @@ impl RecipeFile {
         pretty_json(self)
     }
 
-    /// The same with what was chosen for `files`, which are made of `tensors`.
+    /// The same recipe with the types of `files`, which are made of `tensors`.
     pub fn with_choices(
         mut self,
         tensors: &[TensorFacts<'_>],

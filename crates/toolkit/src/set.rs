@@ -86,7 +86,7 @@ fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Error> {
     let (kind, value) = match (stated, metadata.get(key)) {
         (Some((kind, value)), _) => (kind.to_owned(), value),
         (None, Some(old)) => (type_of(old), typed),
-        // A type that is known need not be stated, unless a list is wanted and the value is not one.
+        // A known type may be omitted, unless the key is a list and the value is not.
         (None, None) => match known_type(key, metadata) {
             Some(kind) if !kind.starts_with("arr[") || typed.starts_with(['[', '@']) => {
                 (kind.to_owned(), typed)

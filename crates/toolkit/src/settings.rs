@@ -111,7 +111,7 @@ impl TensorOptions {
         files.into_iter().flatten().collect()
     }
 
-    /// Reads what the options name: recipe file, importance matrix, list of tensor types.
+    /// Reads the files of the options: recipe file, importance matrix, list of tensor types.
     ///
     /// # Errors
     /// A file that cannot be read, or an invalid key.
@@ -202,26 +202,25 @@ fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Error> {
 }
 
 impl Settings {
-    /// Nothing asked for but a byte order.
+    /// Settings with only a byte order.
     pub fn of_byte_order(endian: Endian) -> Settings {
         Settings { endian, ..Settings::default() }
     }
 
-    /// The same with a base whose text has been read: blocks are made better by it, and where no importance matrix was given, its
-    /// own is used.
+    /// The same settings with a calibration, which improves the blocks. Its importance matrix is used if none was given.
     ///
     /// # Errors
-    /// None that is known.
+    /// None are known.
     pub fn calibrated(mut self, calibration: Calibration) -> Result<Settings, Error> {
         self.keys.push(calibration.key()?);
         self.calibration = Some(calibration);
         Ok(self)
     }
 
-    /// The same with types chosen under a budget.
+    /// The same settings with types chosen for a size.
     ///
     /// # Errors
-    /// As the choice.
+    /// Those of [`Calibration::choose_types`].
     pub fn with_budget(
         mut self,
         budget: &BudgetOptions,
@@ -345,8 +344,7 @@ impl Settings {
         }
     }
 
-    /// Says what the importance matrix knows about the tensors that are going to be encoded. Gives
-    /// what a report of the plan should hold.
+    /// Reports which tensors the importance matrix covers. Returns the lines for the report of the plan.
     ///
     /// # Errors
     /// A matrix of another model.

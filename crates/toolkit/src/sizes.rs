@@ -1,4 +1,4 @@
-//! Sizes as people write them.
+//! Parses sizes such as `500M` and `4.2GB`.
 
 /// Parses bytes, or thousands (K), millions (M) or billions (G) of them, with an optional B; KiB, MiB and GiB
 /// are multiples of 1024. Fractions such as `4.2GB` are allowed and rounded down, so that a limit is kept.

@@ -15,7 +15,7 @@ use crate::error::Error;
 const MAX_BYTES: u64 = 256 << 20;
 /// Time that they may take.
 const MAX_TIME: Duration = Duration::from_secs(60);
-/// Between two looks at what they took.
+/// Interval between two checks of memory and time.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs `work` in a thread and waits while memory and time stay within bounds.

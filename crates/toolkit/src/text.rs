@@ -1,4 +1,4 @@
-//! Text for people: sizes, times, and names from files that are not trusted.
+//! Readable sizes and times, and escaped names from untrusted files.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub fn pretty_json(value: &impl Serialize) -> Result<String, Error> {
     Ok(serde_json::to_string_pretty(value).map_err(Error::new)? + "\n")
 }
 
-/// A time for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 days`.
+/// A readable time: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 days`.
 pub fn human_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -40,7 +40,7 @@ pub fn human_duration(time: Duration) -> String {
     }
 }
 
-/// A size for people: `857 kB`, `4.2 GB`. Powers of 1000, as disks and downloads are sold.
+/// A readable size: `857 kB`, `4.2 GB`. Units are powers of 1000.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let mut size = bytes as f64;

@@ -9,7 +9,7 @@ use crate::{error::Error, events::Events};
 /// The bytes of a file with text.
 ///
 /// # Errors
-/// A file that cannot be read, and what a broken download leaves instead of one.
+/// A file that cannot be read, or the remains of a broken download.
 pub fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = fs::read(path).map_err(|error| Error::cannot_open(path, error))?;
     // A page may be a text that is meant.

@@ -1,4 +1,4 @@
-//! Writing planned files with everything that a person sees of it.
+//! Writes planned files, with progress and messages.
 
 use std::{
     fs,
@@ -56,7 +56,7 @@ pub fn check_output(
 /// Makes the folder of a file, if it is not there.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the operating system.
 pub fn make_folder_of(path: &Path) -> Result<(), convert::Error> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     fs::create_dir_all(folder).map_err(|source| {
@@ -100,7 +100,7 @@ pub fn write_and_report<I: Input>(
     }
     let cancel = events.cancel();
     let stopped = paths.clone();
-    // Disks and kernels may take longer than people wait.
+    // A slow disk may delay the end of the work.
     let _guard = events.ends_soon(Box::new(move || {
         failure(Path::new(""), convert::Error::Cancelled).hint(resume_hints(&stopped))
     }));
@@ -126,7 +126,7 @@ pub fn write_and_report<I: Input>(
     Ok(())
 }
 
-/// Says which files were written.
+/// Reports the written files.
 pub fn say_written(files: &[(PathBuf, &PlannedFile)], events: &dyn Events) {
     for (path, file) in files {
         let (n_bytes, bits) = (file.plan.file_len(), file.bits_per_weight());
@@ -135,7 +135,7 @@ pub fn say_written(files: &[(PathBuf, &PlannedFile)], events: &dyn Events) {
     }
 }
 
-/// Says what an earlier run did.
+/// Reports the progress of an earlier run.
 pub fn tell(resumed: Resumed, events: &dyn Events) {
     let Resumed { done_bytes, wrong_bytes, total_bytes, .. } = resumed;
     let (done, total) = (human_bytes(done_bytes), human_bytes(total_bytes));

@@ -6,13 +6,11 @@ use clap::{Args, ValueHint};
 use convert::{NonFinite, recipes::Recipe};
 use source::{Checkpoint, Folder};
 use tensor::DType;
+use toolkit::{conversion_run::failure, layout_notes::float_of, settings::OtherSettings};
 
 use crate::{
     commands::shared::{
-        conversion_run::failure,
         hub,
-        layout_notes::float_of,
-        settings::OtherSettings,
         tensor_args::byte_order,
         values::{self, TypeName},
     },
@@ -227,7 +225,7 @@ impl TypeArgs {
     /// The types to make of a checkpoint.
     ///
     /// # Errors
-    /// None that is known.
+    /// None are known.
     pub fn recipes_of(&self, checkpoint: &Checkpoint) -> Result<Vec<&'static Recipe>, Failure> {
         let of = |name: &TypeName| match name {
             TypeName::Of(recipe) => Ok(*recipe),

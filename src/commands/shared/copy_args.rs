@@ -25,7 +25,7 @@ pub struct CopyArgs {
     pub quiet: bool,
 }
 
-/// Writes planned files, or says what they would be.
+/// Writes planned files, or lists them for a dry run.
 ///
 /// # Errors
 /// As [`copy_files::copy`].

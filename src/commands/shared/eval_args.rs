@@ -7,7 +7,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use eval::{Activations, Model, Options};
-use toolkit::{eval_model, threads::useful_threads};
+use toolkit::eval_model;
 
 use super::{cpu_level::cpu_level, threads::parse_threads};
 use crate::{failure::Failure, ui::Ui};
@@ -42,11 +42,10 @@ fn activations() -> impl TypedValueParser<Value = Activations> {
 /// A CPU level that this machine does not have.
 pub(in crate::commands) fn options(run: &RunArgs) -> Result<Options, Failure> {
     cpu_level()?;
-    let threads = Some(useful_threads(run.threads));
-    Ok(Options { threads, activations: run.activations.unwrap_or_default() })
+    Ok(eval_model::options(run.threads, run.activations.unwrap_or_default()))
 }
 
-/// Opens a model, and warns of what is odd about it.
+/// Opens a model, and warns about an unknown pre-tokenizer.
 ///
 /// # Errors
 /// An invalid file, or a CPU level that this machine does not have.

@@ -4,8 +4,9 @@
 //! Options that are rarely needed are hidden from `-h` where they are defined.
 
 use clap::builder::StyledStr;
+use toolkit::table::WIDTH;
 
-use super::{llama_cpp, table::WIDTH};
+use super::llama_cpp;
 
 /// Heading of main options in a group with another heading.
 pub(in crate::commands) const MAIN: Option<&str> = None;

@@ -23,9 +23,3 @@ pub(super) mod tensor_args;
 pub(super) mod threads;
 pub(super) mod types_help;
 pub(super) mod values;
-
-pub(super) use toolkit::{
-    conversion_run, convert_calibrated, copy_files, eval_model, input_kind, layout_notes, metadata_json,
-    plan_file, plan_report, progress_line, quantize_run, settings, sizes, suggest, table, template_guard,
-    text_file, write,
-};

@@ -4,14 +4,9 @@ use std::{num::NonZeroUsize, path::Path};
 
 use clap::Args;
 use convert::{NonFinite, RunOptions};
+use toolkit::conversion_run::{Parts, RunArgs};
 
-use super::{
-    call::Call,
-    conversion::Format,
-    conversion_run::{Parts, RunArgs},
-    cpu_level::cpu_level,
-    threads::parse_threads,
-};
+use super::{call::Call, conversion::Format, cpu_level::cpu_level, threads::parse_threads};
 use crate::failure::Failure;
 
 /// Options about what is written and printed.

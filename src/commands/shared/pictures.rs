@@ -10,12 +10,9 @@ use eval::{
     Embedding, Model, Options, Piece,
     vision::{Picture, Projector},
 };
+use toolkit::input_kind::{self, Wanted};
 
-use super::{
-    eval_args::{RunArgs, options},
-    eval_model::at,
-    input_kind::{self, Wanted},
-};
+use super::eval_args::{RunArgs, options};
 use crate::{failure::Failure, ui::Ui};
 
 /// Placeholder of an image in a prompt, as in llama.cpp's `llama-mtmd-cli`.
@@ -34,7 +31,7 @@ impl Pictures {
     /// Opens a projector for a model, and makes rows of pictures.
     ///
     /// # Errors
-    /// What is wrong with the projector or with a picture.
+    /// A projector or picture that cannot be read.
     pub fn open(
         model: &Model,
         mmproj: &Path,
@@ -45,8 +42,8 @@ impl Pictures {
     ) -> Result<Pictures, Failure> {
         let options: Options = options(run)?;
         let projector = Projector::open(mmproj, &options)
-            .map_err(|error| input_kind::explained(mmproj, Wanted::Projector, at(mmproj, error)))?;
-        projector.check_fits(model).map_err(|error| at(mmproj, error))?;
+            .map_err(|error| input_kind::explained(mmproj, Wanted::Projector, Failure::at(mmproj, error)))?;
+        projector.check_fits(model).map_err(|error| Failure::at(mmproj, error))?;
         // A mark that is no token of the vocabulary is spelled in letters, which no model was trained on.
         let (begin, end) = projector.marks();
         for mark in [begin.trim(), end.trim()].into_iter().filter(|mark| !mark.is_empty()) {
@@ -58,8 +55,8 @@ impl Pictures {
             }
         }
         let embed = |path: &PathBuf| {
-            let picture = Picture::read(&read(path)?).map_err(|error| at(path, error))?;
-            projector.embed(&picture, max_tokens).map_err(|error| at(path, error))
+            let picture = Picture::read(&read(path)?).map_err(|error| Failure::at(path, error))?;
+            projector.embed(&picture, max_tokens).map_err(|error| Failure::at(path, error))
         };
         let embeddings = images.iter().map(embed).collect::<Result<Vec<_>, _>>()?;
         Ok(Pictures { projector, embeddings })

@@ -8,11 +8,13 @@ use std::{
 use clap::{ArgMatches, Args, ValueHint};
 use convert::parts::Place;
 use gguf::PartNumber;
+use toolkit::{
+    conversion_run::Parts,
+    plan_file::{PlanFile, Wanted},
+};
 
 use super::{
-    conversion_run::Parts,
     plan_args::{arguments_of, enter, words},
-    plan_file::{PlanFile, Wanted},
     tensor_args::output_parser,
     threads::parse_threads,
 };

@@ -15,9 +15,10 @@ use toolkit::{
     calibration::{BudgetOptions, CalibrationOptions},
     outputs::check_output_name,
     settings::TensorOptions,
+    sizes::parse_size,
 };
 
-use super::{help::MAIN, sizes::parse_size, values};
+use super::{help::MAIN, values};
 
 /// Parses the path of an output.
 pub(in crate::commands) fn output_parser() -> impl TypedValueParser<Value = PathBuf> {
@@ -47,7 +48,7 @@ pub struct QuantizeOptions {
     header_slack: Option<u64>,
 }
 
-/// The options that a recipe file takes the place of.
+/// The options that a recipe file replaces.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Tensors, metadata and shards")]
 struct RuleArgs {

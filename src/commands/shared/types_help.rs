@@ -1,8 +1,7 @@
 //! The list of file types in `--help`.
 
 use convert::recipes::RECIPES;
-
-use super::table::table;
+use toolkit::table::table;
 
 /// Costs of each type, measured by `scripts/measure-types`: name, bits per weight of Qwen3 14B and of the
 /// measured model, divergence without and with an importance matrix.
@@ -39,7 +38,9 @@ pub(in crate::commands) fn types_help(examples: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::table::WIDTH, *};
+    use toolkit::table::WIDTH;
+
+    use super::*;
 
     #[test]
     fn rows_of_types_fit_a_terminal() {

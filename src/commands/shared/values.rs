@@ -13,8 +13,7 @@ use convert::{
     recipes::{RECIPES, Recipe},
 };
 use tensor::{DType, FORK_TYPES};
-
-use super::suggest::nearest;
+use toolkit::suggest::nearest;
 
 /// Parses one of `names`.
 #[derive(Debug, Clone)]

@@ -43,7 +43,7 @@ pub struct Folder {
     pub is_temporary: bool,
 }
 
-/// Who says how far it is.
+/// Reports the progress of a stage.
 pub struct Progress<'a> {
     what: &'static str,
     line: Option<ProgressLine>,
@@ -116,7 +116,7 @@ pub fn gather(
     Ok(Gathered { moments, folder, sums, fingerprint })
 }
 
-/// Says which inputs are not what they should be.
+/// Warns about inputs with little or unusable data.
 fn warn(summary: &Summary, events: &dyn Events) {
     let names =
         |of: &[(String, eval::Part)]| of.first().map_or(String::new(), |(tensor, _)| printable(tensor));

@@ -1,4 +1,4 @@
-//! `--calibrate`: second moments of a text, rounding with feedback by them, and what it gained.
+//! Calibration: second moments of texts, rounding with error feedback, and the gain.
 
 mod gained;
 mod gathered;
@@ -36,7 +36,6 @@ use self::{
 use crate::{
     conversion_run::failure,
     error::Error,
-    eval_model::at,
     events::Events,
     input_kind::{self, Wanted},
     settings::Settings,
@@ -52,7 +51,7 @@ pub use self::{
 
 /// The version of what decides about blocks. Another one makes others of the same text.
 const METHOD: &str = CALIBRATION_METHODS[0];
-/// The same with gradients, by both sides.
+/// The same with gradients of the outputs.
 const BOTH_SIDES: &str = CALIBRATION_METHODS[1];
 /// Digits that tell one calibration from another in a file.
 const DIGITS: usize = 7;
@@ -172,7 +171,7 @@ impl Calibration {
         let Gathered { moments, folder, mut sums, fingerprint } =
             gathered::gather(&model, base, &windows.calibration, folder, events)?;
         sums.datasets.extend(args.calibrate.iter().map(|text| text.display().to_string()));
-        let file = gguf::Model::open(base).map_err(|error| at(base, eval::Error::Gguf(error)))?;
+        let file = gguf::Model::open(base).map_err(|error| Error::at(base, error))?;
         let mut refiner =
             Refiner::new(file, moments, args.rounding.candidates(level), n_threads).map_err(Error::new)?;
         let mut method = METHOD;
@@ -208,7 +207,7 @@ impl Calibration {
         &self.imatrix
     }
 
-    /// Who makes better blocks.
+    /// The encoder that improves blocks.
     pub fn encoder(&self) -> &dyn RowEncoder {
         &self.encoder
     }
@@ -226,8 +225,8 @@ impl Calibration {
         format!("{:016x}", self.encoder.fingerprint)
     }
 
-    /// Says what became of the matrices of a file of these types, and runs the result at `path` and the stock result at `stock`
-    /// against the base, where there is a text for it.
+    /// The outcome for the matrices of a file with these types. Compares the file at `path` and the default file at `stock`
+    /// with the base, if there is one.
     ///
     /// # Errors
     /// A file that cannot be run; an interruption.
@@ -294,7 +293,7 @@ impl Calibration {
         self.chosen = Some((chosen, took));
     }
 
-    /// Fails where a file is larger than what types were chosen for.
+    /// Fails if a file is larger than its target size.
     ///
     /// # Errors
     /// It is.
@@ -333,13 +332,8 @@ fn unnamed() -> String {
 /// The failure of statistics of the model at `path`.
 fn failed(path: &Path, error: refine::Error) -> Error {
     match error {
-        refine::Error::Eval(error) => at(path, error),
         // Statistics that cannot be written.
         refine::Error::Gguf(error) => failure(path, convert::Error::Gguf(error)),
-        // These errors name their file.
-        refine::Error::OtherMoments { .. }
-        | refine::Error::BrokenMoments { .. }
-        | refine::Error::Io { .. } => Error::new(error),
         error => Error::at(path, error),
     }
 }
@@ -347,10 +341,11 @@ fn failed(path: &Path, error: refine::Error) -> Error {
 /// Opens a model to run it.
 fn open(path: &Path, n_threads: usize) -> Result<Model, Error> {
     let options = Options { threads: Some(n_threads), activations: Activations::F32 };
-    Model::open(path, &options).map_err(|error| input_kind::explained(path, Wanted::Gguf, at(path, error)))
+    Model::open(path, &options)
+        .map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))
 }
 
-/// Says where the base has lost something already.
+/// Warns if the base is already quantized.
 fn warn_of_base(model: &Model, path: &Path, events: &dyn Events) {
     let n_quantized = model.file().tensors().filter(|(_, tensor)| tensor.dtype.is_quantized()).count();
     if n_quantized > 0 {

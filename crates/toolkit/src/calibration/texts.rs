@@ -9,7 +9,7 @@ use eval::{
 use refine::moments::Texts;
 
 use super::failed;
-use crate::{chats, error::Error, eval_model::at, events::Events, text_file};
+use crate::{chats, error::Error, events::Events, text_file};
 
 /// Tokens of a window.
 pub const WINDOW: usize = 512;
@@ -89,10 +89,7 @@ fn windows_of(model: &Model, text: &Path, events: &dyn Events) -> Result<Vec<Vec
         }
         false => Texts::from_text(model, &bytes, &Settings { context: WINDOW, n_chunks: None, stride: None }),
     };
-    let made = made.map_err(|error| match error {
-        refine::Error::Eval(error) => at(text, error),
-        error => failed(text, error),
-    })?;
+    let made = made.map_err(|error| failed(text, error))?;
     made.warnings().iter().for_each(|warning| events.warning(&format!("{}: {warning}", text.display())));
     Ok(made.chunks().to_vec())
 }

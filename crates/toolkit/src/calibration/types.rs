@@ -85,7 +85,7 @@ pub struct ChosenTypes {
     pub predicted: f64,
     /// The same of the types of the recipe.
     pub predicted_of_recipe: f64,
-    /// For each tensor its type and what it costs.
+    /// Type and cost of each tensor.
     pub tensors: BTreeMap<String, (&'static str, f64)>,
 }
 
@@ -269,8 +269,8 @@ impl BudgetOptions {
         Ok(Some((dtypes, report)))
     }
 
-    /// Fails where no types make a file that is small enough: as [`BudgetOptions::choose`] would, by a plan with an importance matrix
-    /// that takes as much room in the file as the one of `texts`.
+    /// Fails if no types make the file small enough, like [`BudgetOptions::choose`]. The plan has an importance matrix as
+    /// large as the one of `texts`.
     ///
     /// # Errors
     /// A budget that is too small, or one for several files.

@@ -10,7 +10,7 @@ use eval::{
 };
 use serde::Serialize;
 
-use crate::{error::Error, eval_model::at, events::Events, progress_line::ProgressLine};
+use crate::{error::Error, events::Events, progress_line::ProgressLine};
 
 /// The most likely tokens that are looked for among the other's.
 const TOP_K: usize = 10;
@@ -54,8 +54,8 @@ pub fn compare(
         !cancel.load(Ordering::Relaxed)
     };
     let all = (windows, 0..windows.len());
-    let found =
-        run(&Base::Model(base), others, all, TOP_K, None, &mut watch).map_err(|error| at(path, error))?;
+    let found = run(&Base::Model(base), others, all, TOP_K, None, &mut watch)
+        .map_err(|error| Error::at(path, error))?;
     if cancel.load(Ordering::Relaxed) {
         return Err(Error::interrupted());
     }

@@ -41,7 +41,7 @@ impl Source {
     /// Opens what `src` names.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Invalid contents.
     pub fn open(
         src: &Path,
         out: &Path,
@@ -117,7 +117,7 @@ fn has_no_projector(error: &arch::ArchError) -> bool {
     matches!(error, arch::ArchError::NoProjector { .. } | arch::ArchError::EmptyProjector { .. })
 }
 
-/// The type that keeps what a checkpoint holds: that of most of its weights, if they are floats.
+/// The type that preserves a checkpoint: that of most of its weights, if they are floats.
 pub fn as_stored(input: &CheckpointInput) -> &'static str {
     let (mut f32s, mut f16s, mut others) = (0u64, 0u64, 0u64);
     for tensor in input.checkpoint().tensors.iter() {
@@ -135,7 +135,7 @@ pub fn as_stored(input: &CheckpointInput) -> &'static str {
     }
 }
 
-/// The base: where it is, and the digest of what it depends on.
+/// The base: its path, and the digest of everything that it depends on.
 pub struct Base {
     pub path: PathBuf,
     pub recipe: Option<&'static Recipe>,
@@ -145,7 +145,7 @@ pub struct Base {
 /// Makes the base, unless it stands. `is_published` says whether its type is among those that are wanted.
 ///
 /// # Errors
-/// Whatever stopped the conversion.
+/// A source that cannot be read, an output that cannot be written, an interruption.
 pub fn make(
     source: &Source,
     src: &Path,
@@ -176,7 +176,7 @@ pub fn make(
         return Ok(Base { path, recipe: Some(recipe), fingerprint });
     }
     events.status(&format!("base: {}", recipe.canonical_name()));
-    // The layout is asked for again: a conversion takes its input.
+    // The layout is resolved again, because a conversion consumes its input.
     let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &arch::Options::default())
         .map_err(|error| failure(src, error))?;
     let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
@@ -190,7 +190,7 @@ pub fn make(
 /// The model of a file.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A file that cannot be read or is not a model.
 pub fn open(path: &Path) -> Result<Model, Error> {
     let model = Model::open(path).map_err(|error| {
         input_kind::explained(path, Wanted::Gguf, failure(path, convert::Error::Gguf(error)))

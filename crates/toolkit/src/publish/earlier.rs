@@ -145,7 +145,7 @@ impl Earlier {
     }
 }
 
-/// Files of the folder whose bytes differ from what the last call wrote.
+/// Files of the folder that were changed since the last run.
 ///
 /// # Errors
 /// A file that cannot be read.

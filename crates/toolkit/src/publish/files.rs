@@ -82,7 +82,7 @@ impl<'a> Wanted<'a> {
 /// Makes the files that do not stand, all from one read, and the recipe of each.
 ///
 /// # Errors
-/// Whatever stopped the conversion.
+/// A source that cannot be read, an output that cannot be written, an interruption.
 pub fn make(
     base: &Base,
     wanted: &Wanted<'_>,
@@ -261,7 +261,7 @@ pub struct Sidecar<'a> {
 /// Makes the file of a sidecar, unless it stands.
 ///
 /// # Errors
-/// Whatever stopped the conversion; [`Error`] with a name that one of `taken` has.
+/// A source that cannot be read, a name that is already in `taken`, an interruption.
 pub fn sidecar(
     sidecar: &Sidecar<'_>,
     input: impl FnOnce() -> Result<CheckpointInput, convert::Error>,

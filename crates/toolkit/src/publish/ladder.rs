@@ -15,6 +15,9 @@ pub enum Ladder {
 }
 
 impl Ladder {
+    /// Every ladder with its name.
+    pub const ALL: &[(Ladder, &str)] = &[(Ladder::Small, "small"), (Ladder::Full, "full")];
+
     fn names(self) -> &'static [&'static str] {
         match self {
             Ladder::Small => &["q3_k_m", "q4_k_m", "q5_k_m", "q6_k", "q8_0"],
@@ -34,7 +37,7 @@ impl Ladder {
     }
 }
 
-/// A type that could be made, and what it takes.
+/// A type that could be written, and the memory that it needs.
 pub struct Rung {
     pub recipe: &'static Recipe,
     pub demand: Demand,
@@ -75,7 +78,7 @@ mod tests {
 
     #[test]
     fn ladders_list_known_types() {
-        for ladder in [Ladder::Small, Ladder::Full] {
+        for (ladder, _) in Ladder::ALL {
             let types = ladder.types().unwrap();
             assert_eq!(types.len(), ladder.names().len());
             assert!(types.iter().all(|recipe| !recipe.copy));

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    eval_model::{at, of_model, of_open, open},
+    eval_model::{of_model, of_open, open},
     events::Events,
     outputs::write_file,
     progress_line::ProgressLine,
@@ -190,7 +190,7 @@ pub fn store(
     work.path(&format!("measured-{}-{}", file.file_type, &fingerprint(&of)[..16]))
 }
 
-/// Says what a measurement needs: files are mapped, and rows of a few windows are in memory.
+/// Reports the memory of a measurement: files are mapped, and rows of a few chunks are in memory.
 fn tell_memory(base: &Model, others: &[Model], context: usize, events: &dyn Events) {
     let bytes = |model: &Model| model.file().tensors().map(|(_, info)| info.n_bytes).sum::<u64>();
     let mapped: u64 = bytes(base) + others.iter().map(bytes).sum::<u64>();
@@ -222,7 +222,8 @@ fn vectors(
         Ok(Pooling::Rank | Pooling::None) | Err(_) => Pooling::Mean,
         Ok(pooling) => pooling,
     };
-    let of = |path: &Path, model: &Model| embed(model, &texts, pooled).map_err(|error| at(path, error));
+    let of =
+        |path: &Path, model: &Model| embed(model, &texts, pooled).map_err(|error| Error::at(path, error));
     let expected = of(Path::new("the base"), base)?;
     let mut vectors = Vec::new();
     for file in files {

@@ -121,7 +121,7 @@ pub fn publish(
     let types = match args.fit.is_empty() {
         true => named,
         false => {
-            let demand = Demand::of(model.file()).map_err(|error| eval_model::at(&base.path, error))?;
+            let demand = Demand::of(model.file()).map_err(|error| Error::at(&base.path, error))?;
             let used = Use { context: args.fit_context(), ..Use::default() };
             let rungs = files::rungs(&base, &ladder::Ladder::Full.types()?, &demand)?;
             earlier.with_types(&args, ladder::for_budgets(&rungs, &args.fit, &used)?)?
@@ -221,7 +221,7 @@ pub fn publish(
     Ok(())
 }
 
-/// Says that a text of our own stands in for one that was not given, and how little it is.
+/// Notes that a built-in text is used, and how short it is.
 fn tell_small(text: &Text, what: &str, option: &str, events: &dyn Events) {
     let n = text.windows.len();
     let tokens = text.windows.iter().map(|window| window.tokens.len()).sum::<usize>();
@@ -372,7 +372,7 @@ impl Publication<'_> {
         Ok(rungs)
     }
 
-    /// Names files that another one is better than, and leaves them out where that is wanted.
+    /// Warns about files that are larger and worse than another file, and omits them if requested.
     fn tell_dominated(
         &mut self,
         rungs: &mut [Rung],
@@ -456,7 +456,7 @@ impl Publication<'_> {
 
     /// Writes everything that is not a model: charts, metrics, card, checksums.
     fn write(&self, mut results: Results, measured: &Measured, written: &[WrittenFile]) -> Result<(), Error> {
-        // If this is stopped half-way, what it wrote must not pass for edits.
+        // After an interruption, new files must not be mistaken for edits.
         let _ = fs::remove_file(self.out.join(SUMS));
         let put = |name: &str, text: &str| write_file(&self.out.join(name), text.as_bytes(), true);
         if !measured.positions.is_empty() {
@@ -501,7 +501,7 @@ impl Publication<'_> {
         put(SUMS, &sums.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect::<String>())
     }
 
-    /// Names what is in the folder and what the card does not speak of: an earlier call made it.
+    /// Warns about files of earlier runs that the card does not mention.
     fn tell_strangers(&self, known: &BTreeMap<String, String>) -> Result<(), Error> {
         for (folder, end) in [("", ".gguf"), ("", ".svg"), ("", ".html"), ("recipes/", ".json")] {
             // Without recipes there is no such folder.

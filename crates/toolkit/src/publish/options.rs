@@ -7,7 +7,7 @@ use eval::{Activations, Options};
 use quant::Level;
 
 use super::ladder::Ladder;
-use crate::{error::Error, threads::useful_threads};
+use crate::{error::Error, eval_model::options};
 
 /// Options of a publication.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ impl PublishOptions {
 
     /// Options for running models.
     pub fn run(&self) -> Options {
-        Options { threads: Some(useful_threads(self.threads)), activations: self.activations }
+        options(self.threads, self.activations)
     }
 
     /// Types that are named, each once, or those of a ladder.

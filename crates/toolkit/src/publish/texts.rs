@@ -9,7 +9,7 @@ use eval::{
 use sha2::{Digest, Sha256};
 
 use super::work::hex;
-use crate::{chats, error::Error, eval_model::at, events::Events, text::printable};
+use crate::{chats, error::Error, events::Events, text::printable};
 
 /// The mix that calibrates where no file is given.
 const CALIBRATION_MIX: &str = include_str!("mix/calibration.txt");
@@ -62,7 +62,7 @@ pub fn read(
     tokens.iter().for_each(|token| hasher.update(token.to_le_bytes()));
     let settings = Settings { context, n_chunks: None, stride: None };
     let windows = text_chunks(model, &tokens, &settings)
-        .map_err(|error| at(&PathBuf::from(printable(&names.join(", "))), error))?;
+        .map_err(|error| Error::at(&PathBuf::from(printable(&names.join(", "))), error))?;
     Ok(Text { names, digest: hex(&hasher.finalize()), windows })
 }
 

@@ -152,7 +152,7 @@ fn far(distance: &Distance) -> String {
     )
 }
 
-/// Keys that say how a file was written, not what the model is.
+/// Keys that describe the file, not the model.
 fn is_of_the_file(key: &str) -> bool {
     let of_file = ["general.file_type", "general.quantization_version", "general.alignment", gguf::SLACK_KEY];
     of_file.contains(&key) || key.starts_with("split.") || key.starts_with("quantize.")
@@ -163,7 +163,7 @@ fn is_lineage(key: &str) -> bool {
     ["general.base_model.", "general.source.", "general.dataset."].iter().any(|start| key.starts_with(start))
 }
 
-/// Compares metadata. Templates are compared by what they render.
+/// Compares metadata. Templates are compared by the prompts that they render.
 fn keys(file: &Metadata, source: &Metadata) -> Check {
     let mut check = Check::new("keys");
     let is_compared = |key: &str| !is_of_the_file(key) && !key.starts_with("tokenizer.chat_template");

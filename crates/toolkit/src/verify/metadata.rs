@@ -1,4 +1,4 @@
-//! Findings about metadata: types of keys, and what a change of keys makes wrong.
+//! Findings about metadata: types of keys, and problems that a change of keys causes.
 
 use std::collections::HashSet;
 

@@ -46,6 +46,19 @@ pub enum Which {
     Source,
 }
 
+impl Which {
+    /// Every check with its name and a description.
+    pub const ALL: &[(Which, &str, &str)] = &[
+        (Which::Structure, "structure", "Header, offsets, padding, shards"),
+        (Which::Blocks, "blocks", "Finite scales, valid codes"),
+        (Which::Architecture, "architecture", "Keys, tensors and shapes of the model"),
+        (Which::Tokenizer, "tokenizer", "Consistent lists, valid token IDs"),
+        (Which::Template, "template", "Chat templates that parse and render"),
+        (Which::FileType, "file-type", "`general.file_type` matches the tensor types"),
+        (Which::Source, "source", "Comparison with --against"),
+    ];
+}
+
 /// Options of a verification.
 #[derive(Debug, Clone)]
 pub struct VerifyOptions {
@@ -75,10 +88,13 @@ impl Default for VerifyOptions {
 ///
 /// # Examples
 /// ```no_run
-/// use gguf_toolkit::verify::{VerifyOptions, verify};
+/// use gguf_toolkit::{
+///     hub::Environment,
+///     verify::{VerifyOptions, verify},
+/// };
 ///
 /// # fn main() -> Result<(), gguf_toolkit::Error> {
-/// let report = verify("model.gguf".as_ref(), &VerifyOptions::default(), None, &())?;
+/// let report = verify("model.gguf".as_ref(), &VerifyOptions::default(), &Environment::none(), &())?;
 /// print!("{}", report.text());
 /// report.verdict()
 /// # }
@@ -86,7 +102,7 @@ impl Default for VerifyOptions {
 pub fn verify(
     path: &Path,
     options: &VerifyOptions,
-    environment: Option<&Environment<'_>>,
+    environment: &Environment<'_>,
     events: &dyn Events,
 ) -> Result<Report, Error> {
     if options.only.contains(&Which::Source) && options.against.is_none() {
@@ -124,8 +140,7 @@ pub fn verify(
         report.push(file_type(&model));
     }
     if let Some(source) = options.against.as_deref().filter(|_| wants(Which::Source)) {
-        let none = Environment { variable: &|_| None, temporary: path.parent().unwrap_or(Path::new(".")) };
-        report.extend(against::check(&model, source, options, environment.unwrap_or(&none), events)?);
+        report.extend(against::check(&model, source, options, environment, events)?);
     }
     Ok(report)
 }
@@ -148,7 +163,8 @@ pub fn warnings_of_change(
 /// # Errors
 /// The findings, one per line; a file that cannot be read.
 pub fn verify_file(path: &Path, threads: Option<NonZeroUsize>, events: &dyn Events) -> Result<(), Error> {
-    let report = verify(path, &VerifyOptions { threads, ..VerifyOptions::default() }, None, events)?;
+    let report =
+        verify(path, &VerifyOptions { threads, ..VerifyOptions::default() }, &Environment::none(), events)?;
     report.verdict().map_err(|error| error.hint(report.text().lines().map(str::to_owned)))
 }
 

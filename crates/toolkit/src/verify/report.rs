@@ -99,7 +99,7 @@ impl Check {
         self.findings.push(finding);
     }
 
-    /// The same with the reason why it was not made.
+    /// The same check with the reason why it was skipped.
     pub fn skipped(self, why: &str) -> Check {
         Check { not_checked: Some(why.to_owned()), ..self }
     }

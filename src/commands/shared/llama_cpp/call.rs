@@ -1,4 +1,4 @@
-//! A call in the words of llama.cpp's programs, in ours.
+//! Translates a call of llama.cpp's programs to ours.
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// An argument of a call.
 enum Word {
-    /// An option of ours that stands for one of theirs, and its value.
+    /// Our option for one of theirs, with its value.
     Translated(&'static str, Option<OsString>),
     /// As it was given.
     Given(OsString),
