@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, fs, path::Path};
 
-use eval::{Model, Options, chunks::Settings, perplexity::measure};
+use gguf_runtime::{Model, Options, chunks::Settings, perplexity::measure};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();

@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, path::PathBuf};
 
-use convert::{Conversion, RunOptions};
+use gguf_conversion::{Conversion, RunOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();

@@ -6,11 +6,11 @@
 
 use std::{error::Error, fs, time::Instant};
 
-use arch::{
+use gguf_container::{Metadata, Value};
+use gguf_models::{
     Input,
     vocab::{Route, VocabContext, metadata},
 };
-use gguf::{Metadata, Value};
 use serde_json::{Value as Json, json};
 
 const USAGE: &str = "usage: vocab FOLDER ROUTE [--pre NAME] [--scores-from-merges] [--gguf OUT]";
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("note {note}");
     }
     for (key, value) in &vocab.entries {
-        let (kind, value) = testkit::golden_value(value);
+        let (kind, value) = gguf_testkit::golden_value(value);
         println!("{}", json!([key, kind, value]));
     }
     match out {
@@ -81,7 +81,12 @@ fn option(args: &mut Vec<String>, name: &str) -> Result<Option<String>, Box<dyn 
 fn write(out: &str, entries: Metadata) -> Result<(), Box<dyn Error>> {
     let mut all = Metadata::from([("general.architecture".to_owned(), Value::from("llama"))]);
     all.extend(entries);
-    let plan = gguf::Plan::new(&all, Vec::new(), gguf::Endian::Little, gguf::DEFAULT_ALIGNMENT)?;
+    let plan = gguf_container::Plan::new(
+        &all,
+        Vec::new(),
+        gguf_container::Endian::Little,
+        gguf_container::DEFAULT_ALIGNMENT,
+    )?;
     fs::write(out, plan.to_bytes::<&[u8]>(&[])?)?;
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Exit codes of failures.
 
-use toolkit::ErrorKind;
+use gguf_toolkit::ErrorKind;
 
-pub use toolkit::Error as Failure;
+pub use gguf_toolkit::Error as Failure;
 
 /// Exit code of a command that failed.
 pub const EXIT_FAILURE: u8 = 1;

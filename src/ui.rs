@@ -21,7 +21,7 @@ use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use toolkit::{
+use gguf_toolkit::{
     Events, Message,
     text::{LINE_INTERVAL, human_bytes, human_duration, pretty_json, printable},
 };
@@ -148,7 +148,7 @@ pub struct StatusLine {
     bar: Option<ProgressBar>,
 }
 
-impl toolkit::StatusLine for StatusLine {
+impl gguf_toolkit::StatusLine for StatusLine {
     fn is_updating(&self) -> bool {
         self.bar.is_some()
     }
@@ -179,11 +179,11 @@ impl Events for Ui {
         }
     }
 
-    fn progress(&self, n_bytes: u64) -> Box<dyn toolkit::Progress + '_> {
+    fn progress(&self, n_bytes: u64) -> Box<dyn gguf_toolkit::Progress + '_> {
         Box::new(Ui::progress(self, n_bytes))
     }
 
-    fn status_line(&self) -> Box<dyn toolkit::StatusLine> {
+    fn status_line(&self) -> Box<dyn gguf_toolkit::StatusLine> {
         let bar = (io::stderr().is_terminal() && !self.quiet).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             match ProgressStyle::with_template("{wide_msg}") {
@@ -198,13 +198,13 @@ impl Events for Ui {
         cancel_on_interrupt()
     }
 
-    fn ends_soon(&self, words: Box<dyn Fn() -> Failure + Send>) -> Box<dyn toolkit::Guard + '_> {
+    fn ends_soon(&self, words: Box<dyn Fn() -> Failure + Send>) -> Box<dyn gguf_toolkit::Guard + '_> {
         *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some((*self, words));
         Box::new(EndsSoon(()))
     }
 }
 
-impl toolkit::Guard for EndsSoon {}
+impl gguf_toolkit::Guard for EndsSoon {}
 
 impl Drop for StatusLine {
     fn drop(&mut self) {
@@ -230,7 +230,7 @@ struct Lines {
     last: Mutex<Instant>,
 }
 
-impl toolkit::Progress for Progress {
+impl gguf_toolkit::Progress for Progress {
     fn add(&self, bytes: u64) {
         Progress::add(self, bytes);
     }
@@ -325,7 +325,7 @@ pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
         on_stop_signals(move |signal| {
             STOPPED_BY.store(signal, Ordering::SeqCst);
             if flag.swap(true, Ordering::SeqCst) {
-                gguf::remove_temporary_files();
+                gguf_container::remove_temporary_files();
                 std::process::exit(interrupted_code().into());
             }
             // If the thread cannot start, the run ends when the workers next check the flag.
@@ -346,7 +346,7 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
     };
     let wanted = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
-        .filter(|signal| *signal != SIGHUP || !gguf::is_signal_ignored(SIGHUP));
+        .filter(|signal| *signal != SIGHUP || !gguf_container::is_signal_ignored(SIGHUP));
     // Handlers are installed by the thread: if it cannot start, signals keep their default action.
     let (ready, is_ready) = std::sync::mpsc::channel::<()>();
     let listen = move || {

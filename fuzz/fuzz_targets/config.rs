@@ -1,4 +1,4 @@
-//! The target `config` of `fuzzing::TARGETS`.
+//! The target `config` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("config", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("config", bytes));

@@ -1,4 +1,4 @@
-//! The target `imatrix` of `fuzzing::TARGETS`.
+//! The target `imatrix` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("imatrix", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("imatrix", bytes));

@@ -1,4 +1,4 @@
-//! The target `index` of `fuzzing::TARGETS`.
+//! The target `index` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("index", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("index", bytes));

@@ -1,4 +1,4 @@
-//! The target `journal` of `fuzzing::TARGETS`.
+//! The target `journal` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("journal", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("journal", bytes));

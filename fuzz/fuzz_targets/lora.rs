@@ -1,4 +1,4 @@
-//! The target `lora` of `fuzzing::TARGETS`.
+//! The target `lora` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("lora", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("lora", bytes));

@@ -1,4 +1,4 @@
-//! The target `measured_part` of `fuzzing::TARGETS`.
+//! The target `measured_part` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("measured_part", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("measured_part", bytes));

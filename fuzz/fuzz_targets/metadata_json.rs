@@ -1,4 +1,4 @@
-//! The target `metadata_json` of `fuzzing::TARGETS`.
+//! The target `metadata_json` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("metadata_json", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("metadata_json", bytes));

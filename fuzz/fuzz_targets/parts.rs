@@ -1,4 +1,4 @@
-//! The target `parts` of `fuzzing::TARGETS`.
+//! The target `parts` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("parts", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("parts", bytes));

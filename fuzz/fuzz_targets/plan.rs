@@ -1,4 +1,4 @@
-//! The target `plan` of `fuzzing::TARGETS`.
+//! The target `plan` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("plan", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("plan", bytes));

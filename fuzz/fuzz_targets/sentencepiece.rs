@@ -1,4 +1,4 @@
-//! The target `sentencepiece` of `fuzzing::TARGETS`.
+//! The target `sentencepiece` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("sentencepiece", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("sentencepiece", bytes));

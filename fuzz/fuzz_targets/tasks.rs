@@ -1,4 +1,4 @@
-//! The target `tasks` of `fuzzing::TARGETS`.
+//! The target `tasks` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("tasks", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("tasks", bytes));

@@ -1,4 +1,4 @@
-//! The target `tokenizer` of `fuzzing::TARGETS`.
+//! The target `tokenizer` of `gguf_fuzzing::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::run("tokenizer", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gguf_fuzzing::run("tokenizer", bytes));

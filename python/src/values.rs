@@ -1,6 +1,6 @@
 //! Metadata as values of Python, and the tables of what there is.
 
-use gguf_toolkit::{DType, Value, gguf::Array};
+use gguf_toolkit::{DType, Value, gguf_container::Array};
 use pyo3::{
     prelude::*,
     types::{PyBytes, PyList, PyString},

@@ -192,7 +192,7 @@ def parameter_of(module: str, targets: list) -> str | None:
 
 def emulated(base: dict, tied: bool, folders: list, specs: list) -> dict:
     """The weights of the base model with its adapters, f32, one numpy operation for each that the documentation of
-    crates/convert/src/merge/low_rank.rs states."""
+    crates/conversion/src/merge/low_rank.rs states."""
     weights = {name: weight.copy() for name, weight in base.items()}
     unmerged = {}
     for folder, spec in zip(folders, specs):

@@ -1,4 +1,4 @@
-"""Makes golden/source/, the goldens of crates/source.
+"""Makes golden/source/, the goldens of crates/checkpoint.
 
 golden/source/ has to_f32.txt, the hash of every bit pattern of each small type as torch
 converts it; and two tiny checkpoints with the listing that gguf-py's reader gives: name, dtype,

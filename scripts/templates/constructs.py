@@ -5,7 +5,7 @@ usage: constructs.py FILE.jsonl
 
 Reads the template of each line (the first item of a list) and writes the line again with the text that transformers 5.24 makes of it,
 or null if it fails. A third item, true, marks templates that this project refuses though transformers renders them; it is kept.
-The conversation is the one of `crates/eval/tests/all/templates.rs`.
+The conversation is the one of `crates/runtime/tests/all/templates.rs`.
 """
 
 import json

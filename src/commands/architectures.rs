@@ -1,9 +1,9 @@
 //! `gguf-convert architectures`: the table of architectures.
 
-use arch::ARCHES;
 use clap::Args;
+use gguf_models::ARCHES;
+use gguf_toolkit::table::table;
 use serde::Serialize;
-use toolkit::table::table;
 
 use super::Command;
 use crate::{failure::Failure, ui::Ui};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use toolkit::check::{self, CheckOptions, Checked, Verdict};
+use gguf_toolkit::check::{self, CheckOptions, Checked, Verdict};
 
 use super::shared::{cpu_level::cpu_level, eval_args::RunArgs, outputs::write_result};
 use crate::{

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use toolkit::compare::{self, CompareOptions};
+use gguf_toolkit::compare::{self, CompareOptions};
 
 use super::{
     Command,

@@ -5,14 +5,13 @@ pub mod args;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, ValueHint};
-use convert::{
+use gguf_checkpoint::{Checkpoint, Folder};
+use gguf_conversion::{
     CheckpointInput,
     merge::LoraAdapter,
     recipes::{FileType, Recipe},
 };
-use source::{Checkpoint, Folder};
-use tensor::DType;
-use toolkit::{
+use gguf_toolkit::{
     calibration::CalibrationOptions,
     conversion_run::{self, OpenInput, Parts, failure},
     convert_calibrated::{self, Calibrated},
@@ -21,6 +20,7 @@ use toolkit::{
     plan_report::stored_as,
     settings::{OtherSettings, TensorOptions},
 };
+use gguf_types::DType;
 
 use self::args::{ArchArgs, EncodingArgs, KeepArgs, NamingArgs, SourceArgs, TypeArgs};
 use super::{
@@ -215,8 +215,10 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
     let args = Command::args::<ConvertArgs>(matches)?;
     // Other kinds of input have their own commands, whose names are optional.
     let verb = match () {
-        () if source::is_legacy(&args.src) => convert_legacy::COMMAND.verb,
-        () if args.src.is_dir() && source::is_adapter(&Folder::at(&args.src)) => convert_lora::COMMAND.verb,
+        () if gguf_checkpoint::is_legacy(&args.src) => convert_legacy::COMMAND.verb,
+        () if args.src.is_dir() && gguf_checkpoint::is_adapter(&Folder::at(&args.src)) => {
+            convert_lora::COMMAND.verb
+        }
         () => None,
     };
     if let Some(verb) = verb {
@@ -239,7 +241,7 @@ fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> 
     let input = hub::input(&args.src, wanted, ui)?;
     let call = input.name_in(call);
     let folder = args.source.apply(&input.folder);
-    if source::is_adapter(&folder) {
+    if gguf_checkpoint::is_adapter(&folder) {
         return Err(Failure::at(&args.src, "expected a checkpoint, found a LoRA adapter")
             .hint(["use `gguf-convert adapter` to convert an adapter"]));
     }
@@ -293,8 +295,8 @@ fn to_gguf(
     if !adapters.is_empty() && !unwritten.is_empty() {
         open.notes.warnings.push(format!(
             "{} of the adapter not written; add --with-mmproj if they belong to a vision tower or audio encoder: {}",
-            tensor::counted(unwritten.len(), "tensor"),
-            tensor::list_names(&unwritten)
+            gguf_types::counted(unwritten.len(), "tensor"),
+            gguf_types::list_names(&unwritten)
         ));
     }
     if !args.merge.lora_tokenizer && has_own_tokenizer(&adapters, checkpoint) {
@@ -379,7 +381,7 @@ impl ConvertArgs {
 }
 
 /// Names of tensors that an adapter has changed and that no file holds.
-fn merged_and_dropped(checkpoint: &Checkpoint, dropped: &[arch::Dropped]) -> Vec<String> {
+fn merged_and_dropped(checkpoint: &Checkpoint, dropped: &[gguf_models::Dropped]) -> Vec<String> {
     let is_merged = |name: &str| {
         let stored = checkpoint.tensor(name).and_then(|tensor| tensor.stored.as_ref());
         let description = stored.and_then(|stored| stored.description()).unwrap_or_default();
@@ -390,7 +392,7 @@ fn merged_and_dropped(checkpoint: &Checkpoint, dropped: &[arch::Dropped]) -> Vec
 
 /// True if an adapter comes with a tokenizer or chat template that differs from the checkpoint's.
 fn has_own_tokenizer(adapters: &[LoraAdapter], checkpoint: &Checkpoint) -> bool {
-    let has = |adapter: &LoraAdapter| source::own_tokenizer(&adapter.folder, &checkpoint.files);
+    let has = |adapter: &LoraAdapter| gguf_checkpoint::own_tokenizer(&adapter.folder, &checkpoint.files);
     adapters.iter().any(|adapter| has(adapter).is_ok_and(|own| !own.is_empty()))
 }
 

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use arch::{Layout, LegacyOptions};
 use clap::{ArgMatches, Args, ValueHint};
-use convert::{Error, LegacyInput, recipes::Recipe};
-use toolkit::{
+use gguf_conversion::{Error, LegacyInput, recipes::Recipe};
+use gguf_models::{Layout, LegacyOptions};
+use gguf_toolkit::{
     conversion_run::{self, OpenInput, Parts, failure},
     layout_notes::Notes,
     settings::OtherSettings,
@@ -141,11 +141,12 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
 }
 
 /// Keys and vocabulary of a config folder; weights need not be there.
-fn config(folder: &Path, options: &arch::Options) -> Result<Layout, Failure> {
+fn config(folder: &Path, options: &gguf_models::Options) -> Result<Layout, Failure> {
     let failed = |error| failure(folder, error);
-    let checkpoint = source::open_without_weights(folder).map_err(|error| failed(Error::Source(error)))?;
-    let options = arch::Options { vocab_only: true, ..options.clone() };
-    let layout = convert::resolve(&checkpoint, &options).map_err(failed)?;
+    let checkpoint =
+        gguf_checkpoint::open_without_weights(folder).map_err(|error| failed(Error::Source(error)))?;
+    let options = gguf_models::Options { vocab_only: true, ..options.clone() };
+    let layout = gguf_conversion::resolve(&checkpoint, &options).map_err(failed)?;
     match layout.architecture {
         "llama" => Ok(layout),
         other => Err(Failure::at(folder, format_args!("expected a config of `llama`, found `{other}`"))),

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use convert::{AdapterInput, Error, recipes::Recipe};
-use source::{Checkpoint, Folder};
-use toolkit::{
+use gguf_checkpoint::{Checkpoint, Folder};
+use gguf_conversion::{AdapterInput, Error, recipes::Recipe};
+use gguf_toolkit::{
     conversion_run::{self, OpenInput, Parts, failure},
     layout_notes::Notes,
     plan_report::stored_as,
@@ -105,18 +105,19 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let call = input.name_in(call_of(COMMAND.binary, COMMAND.verb, matches));
     let call = base.iter().fold(call, |call, base| base.name_in(call));
 
-    let arch = arch::Options {
+    let arch = gguf_models::Options {
         model_name: args.model_name.clone(),
         arch_as: args.arch_as.clone(),
-        ..arch::Options::default()
+        ..gguf_models::Options::default()
     };
-    let adapter = source::open_adapter(input.folder.clone()).map_err(|error| failed(Error::Source(error)))?;
+    let adapter =
+        gguf_checkpoint::open_adapter(input.folder.clone()).map_err(|error| failed(Error::Source(error)))?;
     let base = base_of(&args, base.as_ref().map(|base| &base.folder), &adapter)?;
     // Weights are not needed; if they are there, shapes are compared.
-    let base = source::open(base.clone())
-        .or_else(|_| source::open_without_weights(base.clone()))
+    let base = gguf_checkpoint::open(base.clone())
+        .or_else(|_| gguf_checkpoint::open_without_weights(base.clone()))
         .map_err(Error::Source)
-        .and_then(|base| convert::normalized(base, &arch))
+        .and_then(|base| gguf_conversion::normalized(base, &arch))
         .map_err(|error| failure(base.path(), error))?;
     let adapter = AdapterInput::new(input.folder.path(), adapter, &base, &arch).map_err(failed)?;
     let (stored, layout) = (adapter.adapter(), adapter.layout());
@@ -150,14 +151,14 @@ fn base_of(args: &AdapterArgs, base: Option<&Folder>, adapter: &Checkpoint) -> R
     let named =
         adapter.config.get("base_model_name_or_path").and_then(|name| name.as_str()).unwrap_or_default();
     if let Some(base) = base {
-        if !source::is_adapter(base) || base.path().join("config.json").is_file() {
+        if !gguf_checkpoint::is_adapter(base) || base.path().join("config.json").is_file() {
             return Ok(base.clone());
         }
         let message = match named {
             "" => format!("{}, expected its base model", adapter.format),
             named => format!("{}, expected its base model `{named}`", adapter.format),
         };
-        let is_mlx = adapter.format == source::MLX_ADAPTER;
+        let is_mlx = adapter.format == gguf_checkpoint::MLX_ADAPTER;
         let fuse = is_mlx.then_some("to merge the two, use `mlx_lm.fuse`");
         let hint = "pass the base model's folder with --base; config.json is enough";
         return Err(Failure::at(base.path(), message).hint([hint]).hint(fuse));

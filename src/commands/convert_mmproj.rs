@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, ValueHint};
-use convert::CheckpointInput;
-use toolkit::conversion_run::{self, Parts, failure};
+use gguf_conversion::CheckpointInput;
+use gguf_toolkit::conversion_run::{self, Parts, failure};
 
 use super::{
     Command,
@@ -83,7 +83,8 @@ pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failu
     let folder = args.source.apply(&input.folder);
     args.types.check(&args.src, args.out.as_deref(), &folder)?;
     let settings = options.read(args.encoding.settings())?;
-    let arch = arch::Options { model_name: args.model_name.clone(), ..arch::Options::default() };
+    let arch =
+        gguf_models::Options { model_name: args.model_name.clone(), ..gguf_models::Options::default() };
     let projector = CheckpointInput::open_projector(folder, &arch).map_err(failed)?;
     let types = args.types.recipes_of(projector.checkpoint())?;
     let nonfinite = settings.nonfinite();

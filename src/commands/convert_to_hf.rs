@@ -3,20 +3,20 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, ValueHint};
-use convert::{
+use gguf_container::File;
+use gguf_conversion::{
     NonFinite, RunOptions, Watch,
     export::{self, ExportError, ExportOptions, ExportPlan},
 };
-use gguf::File;
-use serde::Serialize;
-use tensor::DType;
-use toolkit::{
+use gguf_toolkit::{
     input_kind,
     sizes::parse_size,
     table::table,
     text::{human_bytes, printable},
     write::warn_of_leftovers,
 };
+use gguf_types::DType;
+use serde::Serialize;
 
 use super::{
     Command,
@@ -85,12 +85,12 @@ fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
     let failed = |error: ExportError| match error {
         // Problems inside the input. All others name their path.
         ExportError::Layout(_)
-        | ExportError::Convert(convert::Error::NonFinite { .. } | convert::Error::Overflow { .. }) => {
-            Failure::at(&args.gguf, error)
-        }
+        | ExportError::Convert(
+            gguf_conversion::Error::NonFinite { .. } | gguf_conversion::Error::Overflow { .. },
+        ) => Failure::at(&args.gguf, error),
         error => Failure::new(error),
     };
-    let file = toolkit::show::open(&args.gguf)?;
+    let file = gguf_toolkit::show::open(&args.gguf)?;
     input_kind::check_model(&args.gguf)?;
     let shard_bytes = args.split_max_size.unwrap_or(ExportOptions::default().shard_bytes);
     let plan = export::plan(&file, &ExportOptions { dtype, shard_bytes }).map_err(failed)?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use toolkit::diff::{DiffOptions, diff};
+use gguf_toolkit::diff::{DiffOptions, diff};
 
 use crate::{
     commands::{Command, shared::cpu_level::cpu_level},

@@ -3,13 +3,13 @@
 use std::{fmt::Write as _, path::PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
-use eval::{
+use gguf_container::Value;
+use gguf_runtime::{
     Model,
     embed::{Pooling, embed, labels, normalize, pooling},
 };
-use gguf::Value;
+use gguf_toolkit::{eval_model::warn_of_length, text_file};
 use serde_json::{Value as Json, json};
-use toolkit::{eval_model::warn_of_length, text_file};
 
 use super::shared::eval_args::{RunArgs, open};
 use crate::{commands::Command, failure::Failure, ui::Ui};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use gguf::{CopyPlan, Endian, shard_file_name};
-use toolkit::copy_files::open_model;
+use gguf_container::{CopyPlan, Endian, shard_file_name};
+use gguf_toolkit::copy_files::open_model;
 
 use crate::{
     commands::{

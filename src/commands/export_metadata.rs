@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf::Metadata;
-use toolkit::{metadata_json::to_json, text::pretty_json};
+use gguf_container::Metadata;
+use gguf_toolkit::{metadata_json::to_json, text::pretty_json};
 
 use crate::{
     commands::{
@@ -60,7 +60,7 @@ fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
     if let Some(output) = &args.output {
         check_outputs(&[output], &[&args.file], args.force)?;
     }
-    let file = toolkit::show::open_foreign(&args.file)?;
+    let file = gguf_toolkit::show::open_foreign(&args.file)?;
     let is_wanted =
         |key: &str| args.prefix.is_empty() || args.prefix.iter().any(|start| key.starts_with(start));
     let wanted: Metadata = file.metadata().iter().filter(|(key, _)| is_wanted(key)).cloned().collect();

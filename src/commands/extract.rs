@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use toolkit::extract::{ExtractOptions, extract};
+use gguf_toolkit::extract::{ExtractOptions, extract};
 
 use crate::{
     commands::{

@@ -3,9 +3,9 @@
 use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::{Args, ValueHint};
-use tensor::DType;
+use gguf_types::DType;
 
-use toolkit::{
+use gguf_toolkit::{
     fit::{FitOptions, fit},
     sizes::parse_size,
     text::human_bytes,

@@ -3,12 +3,12 @@
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
-use eval::{
+use gguf_container::Value;
+use gguf_runtime::{
     Model, Piece, chat,
     generate::{Sampler, Sampling, generate, generate_from_pieces},
 };
-use gguf::Value;
-use toolkit::{eval_model::warn_of_length, template_guard::guarded};
+use gguf_toolkit::{eval_model::warn_of_length, template_guard::guarded};
 
 use super::shared::{
     eval_args::{RunArgs, open},

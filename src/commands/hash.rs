@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
-use toolkit::{hash, text::printable};
+use gguf_toolkit::{hash, text::printable};
 
 use crate::{
     commands::{

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, builder::PossibleValue};
-use gguf::PartNumber;
-use imatrix::Format;
-use toolkit::importance::{self, ImatrixOptions};
+use gguf_container::PartNumber;
+use gguf_imatrix::Format;
+use gguf_toolkit::importance::{self, ImatrixOptions};
 
 use super::{
     Command,

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf::CopyPlan;
-use toolkit::copy_files::open_model;
+use gguf_container::CopyPlan;
+use gguf_toolkit::copy_files::open_model;
 
 use crate::{
     commands::{

@@ -53,10 +53,10 @@ use crate::{
 pub mod readers {
     use std::path::Path;
 
-    use gguf::Mapped;
+    use gguf_container::Mapped;
 
     pub use super::shared::plan_args::matches as matches_of_plan;
-    use toolkit::{compare, importance, part_file::PartFile, perplexity};
+    use gguf_toolkit::{compare, importance, part_file::PartFile, perplexity};
 
     /// True if these bytes are a part of a measurement that can be merged with others.
     pub fn is_measured_part(bytes: Vec<u8>) -> bool {
@@ -246,9 +246,9 @@ pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 
         Ok(parsed) => parsed,
         Err(failure) => return finish(Err(failure), &Ui::default()),
     };
-    gguf::exit_on_bus_error();
+    gguf_container::exit_on_bus_error();
     survive_file_limits();
-    gguf::raise_open_files();
+    gguf_container::raise_open_files();
     if let Some(shell) = special::<Shell>(&matches, "completions") {
         let mut script = Vec::new();
         clap_complete::generate(*shell, &mut define(binary).unwrap_or_default(), binary, &mut script);

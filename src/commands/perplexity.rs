@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use toolkit::perplexity::{self, PerplexityOptions};
+use gguf_toolkit::perplexity::{self, PerplexityOptions};
 
 use super::{
     Command,

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use eval::{
+use gguf_container::{Metadata, Value};
+use gguf_runtime::{
     chat::{Chat, Date, Settings, SpecialTokens, render_chat},
     tokenize::Tokenizer,
 };
-use gguf::{Metadata, Value};
+use gguf_toolkit::{template_guard::guarded, text_file};
 use serde_json::json;
-use toolkit::{template_guard::guarded, text_file};
 
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
@@ -75,7 +75,7 @@ fn date(text: &str) -> Result<Date, String> {
 }
 
 fn run(args: PromptArgs, ui: &Ui) -> Result<(), Failure> {
-    let file = toolkit::show::open(&args.file)?;
+    let file = gguf_toolkit::show::open(&args.file)?;
     let chat = chat(&args)?;
     let (key, template) = template(&args, file.metadata(), chat.has_tools())?;
     let tokens = match Tokenizer::from_metadata(file.metadata()) {

@@ -7,8 +7,8 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
     parser::ValueSource,
 };
-use convert::recipes::Recipe;
-use toolkit::{
+use gguf_conversion::recipes::Recipe;
+use gguf_toolkit::{
     publish::{Ladder, PublishOptions, publish},
     sizes::parse_size,
 };

@@ -4,12 +4,12 @@
 use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgMatches, Args};
-use convert::{
+use gguf_container::Model;
+use gguf_conversion::{
     Error,
     recipes::{RECIPES, Recipe},
 };
-use gguf::Model;
-use toolkit::{
+use gguf_toolkit::{
     conversion_run::{Parts, failure},
     input_kind::{self, Wanted},
     quantize_run::{self, QuantizeJob},

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
-use toolkit::recipe::{is_address, recipe_of_file};
+use gguf_toolkit::recipe::{is_address, recipe_of_file};
 
 use crate::{
     commands::{

@@ -1,7 +1,7 @@
 //! `gguf-inspect rename FILE OLD=NEW...`: gives keys other names.
 
 use clap::Args;
-use gguf::Metadata;
+use gguf_container::Metadata;
 
 use crate::{
     commands::{

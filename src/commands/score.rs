@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use eval::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
+use gguf_runtime::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
+use gguf_toolkit::{eval_model::warn_of_length, progress_line::ProgressLine, text_file};
 use serde_json::json;
-use toolkit::{eval_model::warn_of_length, progress_line::ProgressLine, text_file};
 
 use super::shared::eval_args::{RunArgs, open};
 use crate::{commands::Command, failure::Failure, ui::Ui};

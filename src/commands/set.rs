@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use toolkit::set::{SetOptions, set};
+use gguf_toolkit::set::{SetOptions, set};
 
 use crate::{
     commands::{

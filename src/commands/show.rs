@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use toolkit::show;
+use gguf_toolkit::show;
 
 use crate::{commands::Command, failure::Failure, ui::Ui};
 

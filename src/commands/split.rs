@@ -6,8 +6,8 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use gguf::{CopyPlan, SplitLimits, shard_file_name};
-use toolkit::{copy_files::open_model, sizes::parse_size};
+use gguf_container::{CopyPlan, SplitLimits, shard_file_name};
+use gguf_toolkit::{copy_files::open_model, sizes::parse_size};
 
 use crate::{
     commands::{

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use toolkit::{show::open_foreign, text_file, tokenizer};
+use gguf_toolkit::{show::open_foreign, text_file, tokenizer};
 
 use crate::{commands::Command, failure::Failure, ui::Ui};
 

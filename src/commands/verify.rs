@@ -6,7 +6,7 @@ use clap::{
     Args, ValueHint,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use toolkit::verify::{Tone, VerifyOptions, Which, verify};
+use gguf_toolkit::verify::{Tone, VerifyOptions, Which, verify};
 
 use crate::{
     commands::{

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use convert::{Error, recipes::FileType};
-use serde::Serialize;
-use source::Folder;
-use toolkit::{
+use gguf_checkpoint::Folder;
+use gguf_conversion::{Error, recipes::FileType};
+use gguf_toolkit::{
     conversion_run::failure,
     layout_notes::Notes,
     text::human_bytes,
     write::{check_output, make_folder_of},
 };
+use serde::Serialize;
 
 use super::{
     Command,
@@ -90,7 +90,7 @@ fn run(args: VocabArgs, ui: &Ui) -> Result<(), Failure> {
     };
     let input = hub::input(&args.src, hub::Wanted { weights: false, keep: false, out: None }, ui)?;
     let options = args.arch.options(&args.naming, ui)?;
-    let options = arch::Options { vocab_only: true, ..options };
+    let options = gguf_models::Options { vocab_only: true, ..options };
     let folder = args.source.apply(&input.folder);
     let report =
         make(&args, (&folder, file_type, &options), ui).map_err(|error| failure(&args.src, error))?;
@@ -114,19 +114,19 @@ fn run(args: VocabArgs, ui: &Ui) -> Result<(), Failure> {
 
 fn make(
     args: &VocabArgs,
-    (folder, file_type, options): (&Folder, Option<FileType>, &arch::Options),
+    (folder, file_type, options): (&Folder, Option<FileType>, &gguf_models::Options),
     ui: &Ui,
 ) -> Result<Report, Error> {
     // Weights say no more than the type that the reference notes; without them it is f16.
-    let checkpoint = source::open(folder.clone())
-        .or_else(|_| source::open_without_weights(folder.clone()))
+    let checkpoint = gguf_checkpoint::open(folder.clone())
+        .or_else(|_| gguf_checkpoint::open_without_weights(folder.clone()))
         .map_err(Error::Source)?;
-    let checkpoint = convert::normalized(checkpoint, options)?;
-    let layout = convert::resolve(&checkpoint, options)?;
-    let file_type = file_type.unwrap_or_else(|| convert::guessed_file_type(&checkpoint));
-    let plan = convert::plan_vocab(&layout, file_type, byte_order(args.big_endian))?;
-    let default_name = arch::vocab_file_name(&layout.metadata);
-    let path = convert::output_path(args.out.as_deref(), &default_name, &format!("{file_type:?}"))?;
+    let checkpoint = gguf_conversion::normalized(checkpoint, options)?;
+    let layout = gguf_conversion::resolve(&checkpoint, options)?;
+    let file_type = file_type.unwrap_or_else(|| gguf_conversion::guessed_file_type(&checkpoint));
+    let plan = gguf_conversion::plan_vocab(&layout, file_type, byte_order(args.big_endian))?;
+    let default_name = gguf_models::vocab_file_name(&layout.metadata);
+    let path = gguf_conversion::output_path(args.out.as_deref(), &default_name, &format!("{file_type:?}"))?;
     check_output(&path, args.out.as_deref(), folder.path(), args.output.force || args.output.dry_run)?;
     let notes = Notes::of(&checkpoint.notes, &[&layout]);
     notes.tell(ui);
@@ -135,8 +135,13 @@ fn make(
         input: args.src.display().to_string(),
         output: path.display().to_string(),
         architecture: layout.architecture,
-        tokenizer: find("tokenizer.ggml.model").and_then(gguf::Value::as_str).unwrap_or_default().to_owned(),
-        tokens: find("tokenizer.ggml.tokens").and_then(gguf::Value::as_array).map_or(0, gguf::Array::len),
+        tokenizer: find("tokenizer.ggml.model")
+            .and_then(gguf_container::Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+        tokens: find("tokenizer.ggml.tokens")
+            .and_then(gguf_container::Value::as_array)
+            .map_or(0, gguf_container::Array::len),
         // Those of the file type stand in the plan only.
         keys: layout.metadata.len() + 2,
         bytes: plan.unpadded_header_bytes().len() as u64,
@@ -145,7 +150,7 @@ fn make(
     };
     if !args.output.dry_run {
         make_folder_of(&path)?;
-        convert::write_vocab(&plan, &path, args.output.force)?;
+        gguf_conversion::write_vocab(&plan, &path, args.output.force)?;
     }
     Ok(report)
 }

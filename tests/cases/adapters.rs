@@ -36,7 +36,7 @@ pub fn config(more: &Json) -> Json {
 /// A Llama as `base` and an adapter of two of its matrices, (96, 64) and (48, 64).
 pub fn llama(more: &Json) -> Sandbox {
     let sandbox = Sandbox::new();
-    copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
+    copy_folder(&gguf_testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
     fs::create_dir(sandbox.path("out")).unwrap();
     let mut tensors = pair(QUERY, 4, [96, 64]);
     tensors.extend(pair(VALUE, 4, [48, 64]));
@@ -57,7 +57,7 @@ fn adapter_file(sandbox: &Sandbox) -> Output {
 /// The tensors of a GGUF file, as f32.
 pub fn values(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<f32>> {
     let file = sandbox.file(file);
-    let read = |tensor: &gguf::TensorInfo| {
+    let read = |tensor: &gguf_container::TensorInfo| {
         let bytes = file.data(tensor).unwrap();
         let values = bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect();
         (tensor.name.clone(), values)
@@ -68,7 +68,7 @@ pub fn values(sandbox: &Sandbox, file: &str) -> BTreeMap<String, Vec<f32>> {
 fn alpha(sandbox: &Sandbox) -> f32 {
     let file = sandbox.file("out/adapter.gguf");
     match file.metadata().get("adapter.lora.alpha") {
-        Some(gguf::Value::F32(alpha)) => *alpha,
+        Some(gguf_container::Value::F32(alpha)) => *alpha,
         other => panic!("{other:?}"),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-use gguf::{DEFAULT_ALIGNMENT, Endian, File, Plan};
-use tensor::{DType, Shape};
+use gguf_container::{DEFAULT_ALIGNMENT, Endian, File, Plan};
+use gguf_types::{DType, Shape};
 
 use crate::common::{Sandbox, succeed, words};
 

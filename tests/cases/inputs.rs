@@ -78,12 +78,12 @@ fn importance_merge_refuses_nan_by_file() {
         succeed(sandbox.eval(&args));
     };
     make("good.gguf");
-    let mut sums = imatrix::Sums::open(&sandbox.path("good.gguf")).unwrap();
+    let mut sums = gguf_imatrix::Sums::open(&sandbox.path("good.gguf")).unwrap();
     let (name, mut first) = sums.entries.pop_first().unwrap();
-    sandbox.write("less.gguf", sums.to_bytes(imatrix::Format::Gguf).unwrap());
+    sandbox.write("less.gguf", sums.to_bytes(gguf_imatrix::Format::Gguf).unwrap());
     first.sums[3] = f32::NAN;
     sums.entries.insert(name.clone(), first);
-    sandbox.write("bad.gguf", sums.to_bytes(imatrix::Format::Gguf).unwrap());
+    sandbox.write("bad.gguf", sums.to_bytes(gguf_imatrix::Format::Gguf).unwrap());
     let merge = |added| sandbox.eval(&["imatrix", "--merge", "good.gguf", added, "-o", "m.gguf", "--force"]);
     let bad = merge("bad.gguf");
     assert_eq!(bad.code, Some(1));

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use gguf::{Endian, Metadata, Plan, Value};
-use tensor::{DType, Shape};
+use gguf_container::{Endian, Metadata, Plan, Value};
+use gguf_types::{DType, Shape};
 
 use crate::common::{Output, Sandbox, succeed, words};
 
@@ -110,7 +110,7 @@ fn error_names_the_file_that_holds_the_nan() {
     let sandbox = Sandbox::with_base_and_text();
     succeed(sandbox.convert(&words("llama good.gguf -t f32 -q")));
     let bytes = sandbox.read("good.gguf");
-    let file = gguf::File::parse(bytes.clone()).unwrap();
+    let file = gguf_container::File::parse(bytes.clone()).unwrap();
     let at = file.range(file.tensor("blk.1.attn_v.weight").unwrap()).unwrap().start;
     let mut broken = bytes;
     broken[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());

@@ -8,7 +8,7 @@ use crate::common::{Output, Sandbox, Tensors, succeed};
 
 /// Adds a tensor of bf16 with these values.
 fn add(sandbox: &Sandbox, file: &str, name: &str, shape: &[u64], value: impl Fn(u64) -> f32) {
-    let bytes = (0..shape.iter().product()).flat_map(|at| testkit::bf16(value(at))).collect();
+    let bytes = (0..shape.iter().product()).flat_map(|at| gguf_testkit::bf16(value(at))).collect();
     let mut tensors = sandbox.tensors(file);
     tensors.insert(name.to_owned(), ("BF16".to_owned(), shape.to_vec(), bytes));
     sandbox.write_tensors(file, &tensors);

@@ -8,7 +8,7 @@ use crate::common::{Sandbox, Tensors, succeed};
 
 fn save(sandbox: &Sandbox, file: &str, tensors: &Tensors) {
     let tensors = tensors.iter().map(|(name, (dtype, shape, bytes))| (&name[..], &dtype[..], shape, bytes));
-    sandbox.write(file, testkit::safetensors_with(Some(&json!({"format": "mlx"})), tensors));
+    sandbox.write(file, gguf_testkit::safetensors_with(Some(&json!({"format": "mlx"})), tensors));
 }
 
 /// Stacks the experts of each layer under the names of mlx-lm.
@@ -44,7 +44,7 @@ fn stack(tensors: Tensors) -> Tensors {
 fn convert(sandbox: &Sandbox, golden: &str) -> BTreeMap<String, (String, Vec<u64>, Vec<u8>)> {
     succeed(sandbox.convert(&[golden, "out.gguf", "--type", "bf16", "--force"]));
     let file = sandbox.file("out.gguf");
-    let tensor = |tensor: &gguf::TensorInfo| {
+    let tensor = |tensor: &gguf_container::TensorInfo| {
         let data = file.data(tensor).unwrap().to_vec();
         (tensor.name.clone(), (tensor.dtype.name().to_owned(), tensor.shape.dims().to_vec(), data))
     };

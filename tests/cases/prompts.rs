@@ -53,8 +53,8 @@ fn template_sees_the_padding_token() {
     let sandbox = with_template("{{ pad_token }}{% for m in messages %}{{ m.content }}{% endfor %}");
     succeed(sandbox.inspect(&["set", "in.gguf", "tokenizer.ggml.padding_token_id=u32:5"]));
     let path = sandbox.path("in.gguf");
-    let file = gguf::Model::open(&path).unwrap();
-    let tokens = eval::chat::SpecialTokens::of(file.metadata());
+    let file = gguf_container::Model::open(&path).unwrap();
+    let tokens = gguf_runtime::chat::SpecialTokens::of(file.metadata());
     let expected = file.metadata().texts("tokenizer.ggml.tokens").unwrap().unwrap();
     let expected = String::from_utf8_lossy(expected.get(5).unwrap()).into_owned();
     assert_eq!(tokens.other_tokens.iter().find(|(name, _)| *name == "pad_token").unwrap().1, expected);

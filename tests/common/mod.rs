@@ -12,9 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use gguf_testkit::{Tensors, read_json, sha256};
 use serde_json::Value as Json;
 use tempfile::TempDir;
-pub use testkit::{Tensors, read_json, sha256};
 
 /// Result of a run.
 #[derive(Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Sandbox {
     /// A sandbox whose folder `NAME` is the whole checkpoint of `golden/arch/NAME`; a model without a name
     /// gets that of its folder.
     pub fn with_golden(name: &str) -> Sandbox {
-        Sandbox::with_folder(name, &testkit::checkpoint(name))
+        Sandbox::with_folder(name, &gguf_testkit::checkpoint(name))
     }
 
     /// The same, and `file`, which the checkpoint becomes in this type.
@@ -148,7 +148,7 @@ impl Sandbox {
 
     /// The same of `golden/projectors/NAME`, a checkpoint with a projector.
     pub fn with_projector(name: &str) -> Sandbox {
-        Sandbox::with_folder(name, &testkit::projector(name))
+        Sandbox::with_folder(name, &gguf_testkit::projector(name))
     }
 
     /// A sandbox with the checkpoint `llama`, `base.gguf`, which it becomes in bf16, and a [text](Self::add_text).
@@ -166,12 +166,12 @@ impl Sandbox {
 
     /// The same of `golden/vision/NAME`, a checkpoint with eyes.
     pub fn with_vision(name: &str) -> Sandbox {
-        Sandbox::with_folder(name, &testkit::vision(name))
+        Sandbox::with_folder(name, &gguf_testkit::vision(name))
     }
 
     /// The same of `golden/forms/NAME`, a quantized checkpoint.
     pub fn with_form(name: &str) -> Sandbox {
-        Sandbox::with_folder(name, &testkit::form(name))
+        Sandbox::with_folder(name, &gguf_testkit::form(name))
     }
 
     /// The command of a binary, to be run here.
@@ -245,7 +245,7 @@ impl Sandbox {
 
     /// Tensors of a safetensors file.
     pub fn tensors(&self, name: &str) -> Tensors {
-        testkit::read_safetensors(&self.read(name))
+        gguf_testkit::read_safetensors(&self.read(name))
     }
 
     /// Writes a safetensors file, and its folder if it is missing.
@@ -253,17 +253,17 @@ impl Sandbox {
         fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
         let tensors = tensors.iter();
         let tensors = tensors.map(|(name, (dtype, shape, bytes))| (&name[..], &dtype[..], &shape[..], bytes));
-        self.write(name, testkit::safetensors(tensors));
+        self.write(name, gguf_testkit::safetensors(tensors));
     }
 
     /// A GGUF file.
-    pub fn file(&self, name: &str) -> gguf::File {
-        gguf::File::open(&self.path(name)).unwrap()
+    pub fn file(&self, name: &str) -> gguf_container::File {
+        gguf_container::File::open(&self.path(name)).unwrap()
     }
 
     /// A GGUF file, with its other shards.
-    pub fn model(&self, name: &str) -> gguf::Model {
-        gguf::Model::open(&self.path(name)).unwrap()
+    pub fn model(&self, name: &str) -> gguf_container::Model {
+        gguf_container::Model::open(&self.path(name)).unwrap()
     }
 
     /// Every file below `folder` with the digest of its bytes.
@@ -289,7 +289,7 @@ impl Sandbox {
 }
 
 pub fn golden(name: &str) -> PathBuf {
-    testkit::golden_path(name)
+    gguf_testkit::golden_path(name)
 }
 
 pub fn copy_folder(from: &Path, to: &Path) {
@@ -384,7 +384,7 @@ impl Checkpoint {
 /// A tensor of f32 with random values of `seed`, for [`Tensors`].
 pub fn floats(seed: u64, shape: &[u64]) -> (String, Vec<u64>, Vec<u8>) {
     let n_elems = shape.iter().product::<u64>();
-    let bytes = (0..n_elems).flat_map(|at| testkit::normal(seed, at).to_le_bytes()).collect();
+    let bytes = (0..n_elems).flat_map(|at| gguf_testkit::normal(seed, at).to_le_bytes()).collect();
     ("F32".to_owned(), shape.to_vec(), bytes)
 }
 

@@ -25,7 +25,7 @@ fn adapters_match_reference() {
         let sandbox = Sandbox::new();
         let (base, rows) = expected(&name);
         copy_folder(&golden("lora").join(&name), &sandbox.path(&name));
-        copy_folder(&testkit::checkpoint(&base), &sandbox.path("base"));
+        copy_folder(&gguf_testkit::checkpoint(&base), &sandbox.path("base"));
         let listed: Vec<&str> = rows.iter().map(|[outtype, ..]| outtype.as_str()).collect();
         fs::create_dir(sandbox.path("out")).unwrap();
         let ran = sandbox.convert(&[&name, "out", "--base", "base", "-t", &listed.join(","), "-q"]);
@@ -49,7 +49,7 @@ fn adapters_match_reference() {
 fn place_with(base: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     copy_folder(&golden("lora/llama"), &sandbox.path("adapter"));
-    copy_folder(&testkit::checkpoint(base), &sandbox.path("base"));
+    copy_folder(&gguf_testkit::checkpoint(base), &sandbox.path("base"));
     fs::create_dir(sandbox.path("out")).unwrap();
     sandbox
 }

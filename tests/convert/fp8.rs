@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::{Output, Sandbox, read_json, sha256, silent, succeed, words};
-use testkit::place_in_safetensors;
+use gguf_testkit::place_in_safetensors;
 
 /// A sandbox with a form, of whose tensor some bytes are replaced.
 fn damaged(form: &str, tensor: &str, at: usize, bytes: &[u8]) -> Sandbox {
@@ -25,8 +25,8 @@ fn error_of(ran: &Output) -> &str {
 #[test]
 fn fp8_as_q8_0_matches_reference() {
     let mut n_compared = 0;
-    for form in testkit::form_names() {
-        let expected = read_json(testkit::form(&form).join("expected.json"));
+    for form in gguf_testkit::form_names() {
+        let expected = read_json(gguf_testkit::form(&form).join("expected.json"));
         for dtype in ["f32", "f16", "bf16"] {
             let Some(digest) = expected["whole"][format!("{dtype} fp8-as-q8")].as_str() else { continue };
             let sandbox = Sandbox::with_form(&form);

@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::common::{Output, Sandbox, failed, golden, read_json, sha256, silent, succeed, words};
-use gguf::{Array, File, Value};
+use gguf_container::{Array, File, Value};
 use serde_json::Value as Json;
 
 fn expected() -> Json {
@@ -137,7 +137,7 @@ fn types_and_config_can_be_given() {
     assert!(ran.stdout.contains("q4_3 of ggjt 1"), "{}", ran.stdout);
     ran.says("2 of q4_2, 2 of q4_3");
     // The config of another model.
-    crate::common::copy_folder(&testkit::checkpoint("llama"), &sandbox.path("config"));
+    crate::common::copy_folder(&gguf_testkit::checkpoint("llama"), &sandbox.path("config"));
     let ran = sandbox.convert(&words("old/ggjt3-q4_0.bin out/y.gguf --config config -q"));
     let message =
         "error: old/ggjt3-q4_0.bin: the number of tokens: expected 384, as in the config, found 16\n";

@@ -66,7 +66,7 @@ fn cached_model_converts_as_its_folder() {
 fn cached_adapters_merge_as_their_folders() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("out")).unwrap();
-    crate::common::copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
+    crate::common::copy_folder(&gguf_testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
     for adapter in ["adapter-0", "adapter-1"] {
         let snapshot = sandbox.path("hf/hub").join(format!("models--org--{adapter}/snapshots")).join(COMMIT);
         fs::create_dir_all(&snapshot).unwrap();

@@ -44,7 +44,7 @@ impl Golden {
 /// A place with a golden's base model and adapters, and the arguments that merge them.
 fn place(name: &str, golden_of: &Golden) -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
-    copy_folder(&testkit::checkpoint(&golden_of.base), &sandbox.path(&golden_of.base));
+    copy_folder(&gguf_testkit::checkpoint(&golden_of.base), &sandbox.path(&golden_of.base));
     let mut args = vec![golden_of.base.clone(), "out/{ftype}.gguf".to_owned(), "-q".to_owned()];
     for adapter in &golden_of.adapters {
         let folder = adapter.split('=').next().unwrap();
@@ -87,7 +87,7 @@ fn merged_files_match_merged_checkpoint() {
         println!("{name}: {} elements, PEFT at most {} ulp away", golden_of.n_elems, golden_of.ulps);
         // Without vector instructions the same bytes come out.
         let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-convert"));
-        command.args(&args).arg("--force").env(quant::LEVEL_VARIABLE, "scalar");
+        command.args(&args).arg("--force").env(gguf_quant::LEVEL_VARIABLE, "scalar");
         assert!(command.output().unwrap().status.success(), "{name}");
         let again = sandbox.listing("out").into_values();
         assert!(again.eq(sandbox_digests.into_values()), "{name}");
@@ -119,7 +119,7 @@ fn mismatched_adapter_is_refused_by_name() {
     // Another base model: shapes, and layers that are not there.
     let sandbox = damaged(|sandbox| {
         fs::remove_dir_all(sandbox.path("llama-head-dim")).unwrap();
-        copy_folder(&testkit::checkpoint("llama"), &sandbox.path("llama-head-dim"));
+        copy_folder(&gguf_testkit::checkpoint("llama"), &sandbox.path("llama-head-dim"));
     });
     refused(&sandbox, "adapter-0", "error: adapter `adapter-0`: tensor `base_model.model.model.layers.0.");
     let sandbox = damaged(|sandbox| {

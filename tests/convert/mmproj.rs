@@ -7,7 +7,7 @@ use crate::common::{Output, Sandbox, read_json, sha256, silent, succeed, words};
 use serde_json::{Value as Json, json};
 
 fn expected(name: &str) -> Json {
-    read_json(testkit::projector(name).join("expected.json"))
+    read_json(gguf_testkit::projector(name).join("expected.json"))
 }
 
 /// A run that fails and leaves nothing.

@@ -82,7 +82,7 @@ fn mtp_layers_can_be_excluded_or_extracted() {
 #[test]
 fn draft_requires_its_target_model() {
     let sandbox = Sandbox::with_golden("eagle3");
-    crate::common::copy_folder(&testkit::checkpoint("llama-llama3"), &sandbox.path("target"));
+    crate::common::copy_folder(&gguf_testkit::checkpoint("llama-llama3"), &sandbox.path("target"));
     let args = ["eagle3", "out/x.gguf", "-t", "f32", "-q", "--pre", "llama-bpe"];
     let ran = sandbox.convert(&args);
     ran.ends_and_says(1, "a draft model needs the tokenizer and sizes");
@@ -168,13 +168,13 @@ fn architecture_list_matches_table() {
     let sandbox = Sandbox::new();
     let ran = sandbox.convert(&["--list-architectures"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert_eq!(ran.stdout.lines().count(), arch::ARCHES.len() + 1);
-    for arch in arch::ARCHES {
+    assert_eq!(ran.stdout.lines().count(), gguf_models::ARCHES.len() + 1);
+    for arch in gguf_models::ARCHES {
         let line = ran.stdout.lines().find(|line| line.split_whitespace().next() == Some(arch.name)).unwrap();
         assert!(line.contains(arch.example) && arch.classes.iter().all(|class| line.contains(class.name)));
     }
     let listed = sandbox.convert(&["--list-architectures", "--json"]).json();
     let names: Vec<&str> = listed.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
-    assert!(names.iter().eq(&arch::ARCHES.iter().map(|arch| arch.name).collect::<Vec<_>>()));
+    assert!(names.iter().eq(&gguf_models::ARCHES.iter().map(|arch| arch.name).collect::<Vec<_>>()));
     assert_eq!(sandbox.convert(&["export", "--list-architectures"]).code, Some(2));
 }

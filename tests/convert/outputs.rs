@@ -178,7 +178,7 @@ fn indivisible_rows_fall_back_with_note() {
 /// Sets one element of a bf16 tensor in `llama/model.safetensors`.
 fn poison(sandbox: &Sandbox, tensor: &str, index: usize, bits: u16) {
     let mut bytes = sandbox.read("llama/model.safetensors");
-    let at = testkit::place_in_safetensors(&bytes, tensor).start + 2 * index;
+    let at = gguf_testkit::place_in_safetensors(&bytes, tensor).start + 2 * index;
     bytes[at..at + 2].copy_from_slice(&bits.to_le_bytes());
     sandbox.write("llama/model.safetensors", bytes);
 }

@@ -22,7 +22,7 @@ fn place(name: &str) -> (Sandbox, Vec<u8>, HubServer) {
 
 fn folder(name: &str) -> Sandbox {
     let sandbox = Sandbox::new();
-    copy_folder(&testkit::checkpoint(name), &sandbox.path("model"));
+    copy_folder(&gguf_testkit::checkpoint(name), &sandbox.path("model"));
     fs::remove_file(sandbox.path("model/expected.json")).unwrap();
     fs::create_dir(sandbox.path("out")).unwrap();
     fs::create_dir(sandbox.path("tmp")).unwrap();
@@ -256,14 +256,14 @@ fn kept_download_is_reused() {
 
 /// Cuts the weights of a folder into two files with an index.
 fn shard(folder: &Path) {
-    let tensors = testkit::read_safetensors(&fs::read(folder.join(WEIGHTS)).unwrap());
+    let tensors = gguf_testkit::read_safetensors(&fs::read(folder.join(WEIGHTS)).unwrap());
     let tensors: Vec<_> = tensors.iter().collect();
     let mut map = serde_json::Map::new();
     for (number, half) in tensors.chunks(tensors.len().div_ceil(2)).enumerate() {
         let file = format!("model-0000{}-of-00002.safetensors", number + 1);
         map.extend(half.iter().map(|(name, _)| ((*name).clone(), file.clone().into())));
         let half = half.iter().map(|(name, (dtype, shape, bytes))| (&name[..], &dtype[..], shape, bytes));
-        fs::write(folder.join(file), testkit::safetensors(half)).unwrap();
+        fs::write(folder.join(file), gguf_testkit::safetensors(half)).unwrap();
     }
     let index = serde_json::json!({"metadata": {}, "weight_map": map});
     fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
@@ -343,7 +343,7 @@ fn remote_adapter_merges_as_its_folder() {
     for folder in ["out", "tmp"] {
         fs::create_dir(sandbox.path(folder)).unwrap();
     }
-    copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
+    copy_folder(&gguf_testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
     copy_folder(&crate::common::golden("lora-merged/rslora/adapter-0"), &sandbox.path("model"));
     let server = HubServer::of(&sandbox.path("model"), is_weights);
     server.need_token();

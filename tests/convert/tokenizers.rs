@@ -264,7 +264,7 @@ fn rwkv_template_matches_reference_dialogs() {
     for case in cases {
         let messages: Vec<(String, String)> = serde_json::from_value(case["messages"].clone()).unwrap();
         let messages: Vec<(&str, &str)> = messages.iter().map(|(who, what)| (&who[..], &what[..])).collect();
-        let made = eval::chat::prompt(template.as_str(), &messages, "<s>", "<s>").unwrap();
+        let made = gguf_runtime::chat::prompt(template.as_str(), &messages, "<s>", "<s>").unwrap();
         assert_eq!(made, case["prompt"], "{messages:?}");
     }
 }

@@ -68,7 +68,7 @@ fn pickle_with_other_imports_is_refused() {
 fn pickled_adapter_matches_its_safetensors() {
     let sandbox = Sandbox::new();
     copy_folder(&golden("lora/llama"), &sandbox.path("llama"));
-    copy_folder(&testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
+    copy_folder(&gguf_testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
     fs::remove_file(sandbox.path("llama/adapter_model.safetensors")).unwrap();
     fs::copy(golden("torch/adapter_model.bin"), sandbox.path("llama/adapter_model.bin")).unwrap();
     assert_eq!(sandbox.convert(&words("llama x.gguf --base base --quiet")), silent());

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::common::{Output, Sandbox, signal, succeed, words};
-use imatrix::Sums;
+use gguf_imatrix::Sums;
 
 const EVAL: &str = env!("CARGO_BIN_EXE_gguf-eval");
 
@@ -208,13 +208,14 @@ fn generate_explains_empty_text() {
     let ask = ["generate", "x.gguf", "--prompt", "a llama", "-n", "8"];
     assert!(!sandbox.eval(&ask).stderr.contains("warning"));
     // The model's first prediction becomes the end of every text.
-    let model = eval::Model::open(&sandbox.path("x.gguf"), &eval::Options::default()).unwrap();
+    let model =
+        gguf_runtime::Model::open(&sandbox.path("x.gguf"), &gguf_runtime::Options::default()).unwrap();
     let prompt = model.tokenizer().encode("a llama", true, false).unwrap();
-    let sampler = &mut eval::generate::Sampler::new(eval::generate::Sampling {
+    let sampler = &mut gguf_runtime::generate::Sampler::new(gguf_runtime::generate::Sampling {
         temperature: 0.0,
         ..Default::default()
     });
-    let first = eval::generate::generate(&model, &prompt, 1, sampler, &mut |_| true).unwrap()[0];
+    let first = gguf_runtime::generate::generate(&model, &prompt, 1, sampler, &mut |_| true).unwrap()[0];
     drop(model);
     let inspect = |args: &[&str]| assert_eq!(sandbox.inspect(args).code, Some(0), "{args:?}");
     inspect(&["set", "x.gguf", &format!("tokenizer.ggml.eos_token_id=u32:{first}")]);

@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::common::{Output, Sandbox, golden, succeed, words};
-use imatrix::Sums;
+use gguf_imatrix::Sums;
 use serde_json::Value;
 
 fn sandbox(name: &str) -> Sandbox {

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use crate::common::{Sandbox, golden, succeed, words};
-use eval::logits_file::LogitsFile;
-use imatrix::{Format, Sums};
+use gguf_imatrix::{Format, Sums};
+use gguf_runtime::logits_file::LogitsFile;
 use serde_json::Value;
 
 /// The files of the golden's maker: a model in f32, and after Q4_0 and back; and its text.

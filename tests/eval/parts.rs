@@ -61,8 +61,8 @@ fn perplexity_of_parts_matches_one_run() {
 #[test]
 fn parts_of_different_cpu_levels_agree() {
     let sandbox = sandbox("llama");
-    let levels = quant::Level::available();
-    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    let levels = gguf_quant::Level::available();
+    gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     for activations in ["f32", "rounded"] {
         // Two groups, of which the second has one window: plain loops are slow.
         let args = "perplexity q4_0.gguf --text text --context 64 --chunks 33 --activations";
@@ -73,7 +73,7 @@ fn parts_of_different_cpu_levels_agree() {
             parts[1] = format!("{}.part", level.name());
             let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-eval"));
             command.args(&args).args(["--part", "2/2", "--output", &parts[1], "--force", "-q"]);
-            let output = command.env(quant::LEVEL_VARIABLE, level.name()).output().unwrap();
+            let output = command.env(gguf_quant::LEVEL_VARIABLE, level.name()).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let ran = merge(&sandbox, "perplexity", &parts, &["--json"]);
             assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), json.as_str()), "{}", level.name());

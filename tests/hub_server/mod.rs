@@ -142,7 +142,7 @@ impl HubServer {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    testkit::sha256(bytes)
+    gguf_testkit::sha256(bytes)
 }
 
 fn git(bytes: &[u8]) -> String {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs};
 
 use crate::common::{Output, Sandbox, golden, sha256, succeed, words};
-use gguf::{File, Value};
+use gguf_container::{File, Value};
 use serde_json::Value as Json;
 
 /// Digests by what was done.
@@ -342,8 +342,13 @@ fn extracted_tensors_keep_their_values() {
     let quantized = open(&sandbox, "q.gguf");
     let tensor = quantized.tensor(names[0]).unwrap();
     let mut values = vec![0.0; tensor.shape.n_elems() as usize];
-    quant::decode(tensor.dtype, quant::Level::detect(), quantized.data(tensor).unwrap(), &mut values)
-        .unwrap();
+    gguf_quant::decode(
+        tensor.dtype,
+        gguf_quant::Level::detect(),
+        quantized.data(tensor).unwrap(),
+        &mut values,
+    )
+    .unwrap();
     let expected: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     assert!(sandbox.read("b.npy")[128..] == expected);
 }

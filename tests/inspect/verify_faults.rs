@@ -3,8 +3,8 @@
 use std::fs;
 
 use crate::common::{Sandbox, succeed, verify, words};
-use gguf::{Array, Endian, File, Metadata, Plan, Value};
-use tensor::{DType, Shape};
+use gguf_container::{Array, Endian, File, Metadata, Plan, Value};
+use gguf_types::{DType, Shape};
 
 /// A file in parts that can be changed.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ struct Parts {
 impl Parts {
     fn of(bytes: &[u8]) -> Parts {
         let file = File::parse(bytes.to_vec()).unwrap();
-        let tensor = |info: &gguf::TensorInfo| {
+        let tensor = |info: &gguf_container::TensorInfo| {
             (info.name.clone(), info.shape, info.dtype, file.data(info).unwrap().to_vec())
         };
         Parts { metadata: file.metadata().clone(), tensors: file.tensors().iter().map(tensor).collect() }

@@ -169,11 +169,11 @@ const NOT_LOADED: &[(&str, &[&str], &str)] = &[
 #[test]
 fn converted_checkpoints_pass() {
     let sandbox = Sandbox::new();
-    let names = testkit::checkpoint_names();
+    let names = gguf_testkit::checkpoint_names();
     let selected = std::env::var("VERIFY").unwrap_or_default();
     let mut wrong = Vec::new();
     for (index, name) in names.iter().enumerate().filter(|(_, name)| name.contains(&selected)) {
-        let folder = testkit::checkpoint(name);
+        let folder = gguf_testkit::checkpoint(name);
         let folder = folder.to_str().unwrap();
         let kind = ["f32", "bf16", "q8_0", "q4_k_m"][index % 4];
         let ran = sandbox.convert(&[folder, "x.gguf", "-t", kind, "-q", "--force"]);

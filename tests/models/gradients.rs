@@ -7,12 +7,12 @@ use crate::{
     common::Sandbox,
     moments::{self, Kept, index},
 };
-use eval::{Between, Model, Observer, Part, Sequence, Steps};
-use refine::{
+use gguf_refinement::{
     Error,
     moments::{Input, MomentsCache, Options, Plan, Texts, gather_outputs},
 };
-use tensor::DType;
+use gguf_runtime::{Between, Model, Observer, Part, Sequence, Steps};
+use gguf_types::DType;
 
 /// Models with a backward pass, with their distinguishing features.
 const MODELS: &[&str] = &[
@@ -68,12 +68,12 @@ fn open(sandbox: &Sandbox, threads: usize) -> Model {
 /// Two sequences of unlike lengths, longer than the windows of the tiny models.
 fn sequences(model: &Model) -> [Vec<u32>; 2] {
     let token = |byte: &u8| u32::from(*byte) % model.n_vocab() as u32;
-    [21, 13].map(|n| testkit::bytes(n as u64, n).iter().map(token).collect())
+    [21, 13].map(|n| gguf_testkit::bytes(n as u64, n).iter().map(token).collect())
 }
 
 /// The target of a row.
 fn target(row: usize, n_vocab: usize) -> usize {
-    testkit::bytes(5, row + 1).iter().map(|byte| usize::from(*byte)).sum::<usize>() % n_vocab
+    gguf_testkit::bytes(5, row + 1).iter().map(|byte| usize::from(*byte)).sum::<usize>() % n_vocab
 }
 
 /// Inputs of each matrix, and gradients at its outputs.
@@ -161,8 +161,9 @@ fn gradients_match_finite_differences() {
             }
             let along: Vec<f64> = gradient.iter().map(|x| x / norm).collect();
             let n = gradient.len();
-            let across: Vec<f64> =
-                (0..n).map(|i| f64::from(testkit::normal(at as u64, i as u64)) / (n as f64).sqrt()).collect();
+            let across: Vec<f64> = (0..n)
+                .map(|i| f64::from(gguf_testkit::normal(at as u64, i as u64)) / (n as f64).sqrt())
+                .collect();
             let expected: f64 = across.iter().zip(&gradient).map(|(a, b)| a * b).sum();
             // The loss is a sum of 34 logarithms of single-precision rows, so that a last bit of it is some 1e-5. Over a change of
             // 0.04 along the gradient that is 3e-4 of the norm. In a direction of no preference the step is ten times as long, and

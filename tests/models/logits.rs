@@ -4,11 +4,11 @@
 use std::fs;
 
 use crate::common::{Sandbox, golden, largest_difference, succeed};
-use eval::{
+use gguf_container::Value;
+use gguf_runtime::{
     Features, Model, Options, Sequence, Session,
     embed::{Pooling, embed},
 };
-use gguf::Value;
 
 /// The largest difference that is allowed, as a part of the range of the logits.
 const ALLOWED: f32 = 2e-4;
@@ -116,9 +116,9 @@ struct Differences {
 /// The differences, or what went wrong.
 fn difference(name: &str) -> Result<Differences, String> {
     // Families that the converter does not write have separate files.
-    let is_file = testkit::logits_file_names().iter().any(|file| file == name);
+    let is_file = gguf_testkit::logits_file_names().iter().any(|file| file == name);
     let sandbox = if is_file { Sandbox::new() } else { Sandbox::with_golden(name) };
-    let path = if is_file { testkit::logits_file(name) } else { sandbox.path("x.gguf") };
+    let path = if is_file { gguf_testkit::logits_file(name) } else { sandbox.path("x.gguf") };
     if !is_file {
         // Modules after the pooling are part of the file only on request.
         let has_dense = golden("arch").join(name).join("2_Dense").exists();
@@ -178,7 +178,7 @@ fn difference(name: &str) -> Result<Differences, String> {
 
 /// The largest difference when a model with encoder and decoder reads the tokens and is then given
 /// them one by one.
-fn decoder_difference(model: &Model, expected: &Expected) -> Result<f32, eval::Error> {
+fn decoder_difference(model: &Model, expected: &Expected) -> Result<f32, gguf_runtime::Error> {
     let mut session = Session::new();
     let mut hidden = model.begin(&mut session, &expected.tokens)?;
     let mut worst = 0.0f32;
@@ -196,7 +196,11 @@ fn decoder_difference(model: &Model, expected: &Expected) -> Result<f32, eval::E
 
 /// The differences of an audio model: of sessions that get all tokens to a position at once, and of one that gets one
 /// at a time from those.
-fn audio_differences(model: &Model, audio: &Audio, expected: &Expected) -> Result<Differences, eval::Error> {
+fn audio_differences(
+    model: &Model,
+    audio: &Audio,
+    expected: &Expected,
+) -> Result<Differences, gguf_runtime::Error> {
     let mut fresh = Session::new();
     model.encode_audio(&mut fresh, audio.features())?;
     let mut session = fresh.clone();
@@ -218,7 +222,7 @@ fn audio_differences(model: &Model, audio: &Audio, expected: &Expected) -> Resul
 }
 
 /// The largest difference from the rows of one pass in a session that gets three tokens and then one at a time.
-fn session_difference(model: &Model, tokens: &[u32], rows: &[f32]) -> Result<f32, eval::Error> {
+fn session_difference(model: &Model, tokens: &[u32], rows: &[f32]) -> Result<f32, gguf_runtime::Error> {
     let (mut session, mut row, mut worst) = (Session::new(), vec![0.0; model.n_vocab()], 0.0f32);
     for at in std::iter::once(0..3).chain((3..tokens.len()).map(|i| i..i + 1)) {
         let hidden = model.continue_with(&mut session, &tokens[at.clone()])?;
@@ -309,11 +313,13 @@ fn audio_frames_count_and_other_shapes_fail() {
     for (n_mels, n_frames) in shapes {
         let features = Features { values: &audio.values, n_mels, n_frames };
         let error = model.encode_audio(&mut session, features).unwrap_err();
-        assert!(matches!(error, eval::Error::FeatureShape { found, .. } if found == (n_mels, n_frames)));
+        assert!(
+            matches!(error, gguf_runtime::Error::FeatureShape { found, .. } if found == (n_mels, n_frames))
+        );
     }
     let features = Features { values: &audio.values[1..], ..audio.features() };
     let error = model.encode_audio(&mut session, features).unwrap_err();
-    assert!(matches!(error, eval::Error::FeatureShape { .. }) && error.hint().is_some(), "{error}");
+    assert!(matches!(error, gguf_runtime::Error::FeatureShape { .. }) && error.hint().is_some(), "{error}");
     for error in [
         model.continue_with(&mut session, &expected.tokens).unwrap_err(),
         model.begin(&mut session, &expected.tokens).unwrap_err(),
@@ -321,13 +327,13 @@ fn audio_frames_count_and_other_shapes_fail() {
         model.need_next_token().unwrap_err(),
         embed(&model, std::slice::from_ref(&expected.tokens), Pooling::Mean).unwrap_err(),
     ] {
-        assert!(matches!(error, eval::Error::NoFeatures { .. }) && error.hint().is_some(), "{error}");
+        assert!(matches!(error, gguf_runtime::Error::NoFeatures { .. }) && error.hint().is_some(), "{error}");
     }
     model.encode_audio(&mut session, audio.features()).unwrap();
     let too_many = vec![3; expected.tokens.len() + 1];
     let error = model.continue_with(&mut session, &too_many).unwrap_err();
-    assert!(matches!(error, eval::Error::TooLong { limit: 20, .. }), "{error}");
+    assert!(matches!(error, gguf_runtime::Error::TooLong { limit: 20, .. }), "{error}");
 
     let error = converted("llama").encode_audio(&mut session, audio.features()).unwrap_err();
-    assert!(matches!(error, eval::Error::NoAudioInput { .. }), "{error}");
+    assert!(matches!(error, gguf_runtime::Error::NoAudioInput { .. }), "{error}");
 }

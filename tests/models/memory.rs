@@ -2,10 +2,10 @@
 
 use std::{fs, path::PathBuf};
 
-use eval::memory::{Demand, Use};
-use gguf::Model;
+use gguf_container::Model;
+use gguf_runtime::memory::{Demand, Use};
+use gguf_types::DType;
 use serde_json::Value;
-use tensor::DType;
 
 /// A header followed by a hole, as long as the file was.
 fn open(name: &str, file_bytes: u64) -> (tempfile::TempDir, Model) {

@@ -8,11 +8,11 @@ use std::{
 };
 
 use crate::common::{Sandbox, golden};
-use eval::{Model, Observer, Part, Sequence, chunks::Chunk, importance::Collector};
-use refine::{
+use gguf_refinement::{
     Error,
     moments::{Found, Input, MomentsCache, Options, Plan, Summary, Texts, Watch, gather},
 };
+use gguf_runtime::{Model, Observer, Part, Sequence, chunks::Chunk, importance::Collector};
 
 /// Any text will do, however short: the models are noise.
 pub fn options() -> Options {
@@ -57,9 +57,9 @@ fn gathered(model: &Model, texts: &Texts, options: &Options) -> Result<(Vec<Inpu
 
 /// The model of a golden, in f32.
 fn converted(name: &str, threads: usize) -> (Sandbox, Model) {
-    let is_file = testkit::logits_file_names().iter().any(|file| file == name);
+    let is_file = gguf_testkit::logits_file_names().iter().any(|file| file == name);
     let sandbox = if is_file { Sandbox::new() } else { Sandbox::with_golden(name) };
-    let path = if is_file { testkit::logits_file(name) } else { sandbox.path("x.gguf") };
+    let path = if is_file { gguf_testkit::logits_file(name) } else { sandbox.path("x.gguf") };
     if !is_file {
         assert_eq!(sandbox.convert(&[name, "x.gguf", "-t", "f32", "-q"]).code, Some(0), "{name}");
     }
@@ -68,7 +68,7 @@ fn converted(name: &str, threads: usize) -> (Sandbox, Model) {
 }
 
 pub fn open(path: &Path, threads: usize) -> Model {
-    let options = eval::Options { threads: Some(threads), ..eval::Options::default() };
+    let options = gguf_runtime::Options { threads: Some(threads), ..gguf_runtime::Options::default() };
     Model::open(path, &options).unwrap()
 }
 
@@ -83,7 +83,8 @@ pub fn index(part: Part) -> Option<usize> {
 /// Windows of tokens that are anything.
 fn windows(model: &Model, seed: u64, n: usize, len: usize) -> Vec<Vec<u32>> {
     let n_tokens = model.n_vocab() as u64;
-    let token = |window: usize, at: usize| (testkit::mix(seed, (window * len + at) as u64) % n_tokens) as u32;
+    let token =
+        |window: usize, at: usize| (gguf_testkit::mix(seed, (window * len + at) as u64) % n_tokens) as u32;
     (0..n).map(|window| (0..len).map(|at| token(window, at)).collect()).collect()
 }
 
@@ -182,7 +183,7 @@ fn every_graph_gathers_moments_and_importance() {
         let texts = Texts::from_chunks(windows.clone());
         if model.audio_input().is_some() {
             let refused = Plan::new(&model, &texts, &options());
-            assert!(matches!(refused, Err(Error::Eval(eval::Error::NoFeatures { .. }))), "{name}");
+            assert!(matches!(refused, Err(Error::Eval(gguf_runtime::Error::NoFeatures { .. }))), "{name}");
             n_of_sound += 1;
             continue;
         }
@@ -215,8 +216,11 @@ fn threads_and_memory_change_no_bit() {
         let plan = Plan::new(&model, &texts, &options()).unwrap();
         assert!(plan.n_batches() > 1, "{name}: one batch would show little");
         let (expected, summary) = gathered(&model, &texts, &options()).unwrap();
-        let path =
-            if sandbox.path("x.gguf").exists() { sandbox.path("x.gguf") } else { testkit::logits_file(name) };
+        let path = if sandbox.path("x.gguf").exists() {
+            sandbox.path("x.gguf")
+        } else {
+            gguf_testkit::logits_file(name)
+        };
         for threads in [2, 3, 7] {
             let (found, _) = gathered(&open(&path, threads), &texts, &options()).unwrap();
             assert!(found == expected, "{name}: {threads} threads");
@@ -380,7 +384,7 @@ fn damaged_statistics_are_errors() {
     cached(&model, &texts, &folder, None).unwrap();
     let path = folder.join("step-00001.gguf");
     let whole = fs::read(&path).unwrap();
-    let n_header = gguf::File::parse(whole.clone()).unwrap().data_offset() as usize;
+    let n_header = gguf_container::File::parse(whole.clone()).unwrap().data_offset() as usize;
     let read = |bytes: &[u8]| -> Result<(), Error> {
         // Written as a new file: a mapped file must not change.
         fs::remove_file(&path).unwrap();
@@ -399,15 +403,15 @@ fn damaged_statistics_are_errors() {
         assert!(read(&whole[..end]).is_err(), "{end}");
     }
     // Header and lists changed at will: an error or other statistics, never a panic.
-    testkit::mutants(60, |draw| {
+    gguf_testkit::mutants(60, |draw| {
         let mut bytes = whole[..n_header].to_vec();
-        testkit::mutate(&mut bytes, draw);
+        gguf_testkit::mutate(&mut bytes, draw);
         bytes.extend(&whole[n_header..]);
         read(&bytes).is_ok()
     });
     // A sum that is NaN.
     let mut bytes = whole.clone();
-    let tensor = gguf::File::parse(whole.clone()).unwrap();
+    let tensor = gguf_container::File::parse(whole.clone()).unwrap();
     let fit = tensor.tensor("fit.0").unwrap();
     let start = tensor.range(fit).unwrap().start;
     bytes[start..start + 4].copy_from_slice(&f32::NAN.to_le_bytes());

@@ -7,14 +7,14 @@ use std::{
 };
 
 use crate::common::{Sandbox, golden};
-use arch::LegacyOptions;
-use convert::{Input as _, LegacyInput, Request};
-use eval::{
+use gguf_conversion::{Input as _, LegacyInput, Request};
+use gguf_models::LegacyOptions;
+use gguf_quant::Level;
+use gguf_runtime::{
     Model, Sequence,
     vision::{Picture, Projector},
 };
-use quant::Level;
-use testkit::{mutants, mutate, mutated_gguf};
+use gguf_testkit::{mutants, mutate, mutated_gguf};
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -43,7 +43,7 @@ fn mutated_legacy_files_are_read_or_refused() {
         let len: usize = files.iter().map(Vec::len).sum();
         let files =
             files.into_iter().enumerate().map(|(index, bytes)| (format!("x.{index}"), bytes)).collect();
-        let Ok(model) = source::parse_legacy(files) else { return false };
+        let Ok(model) = gguf_checkpoint::parse_legacy(files) else { return false };
         // Nothing is allocated by what a header says.
         let held = model.tokens.held_bytes() + 4 * model.scores.capacity() + 256 * model.tensors.len();
         assert!(held <= 16 * len, "{held} bytes of a file of {len}");
@@ -83,20 +83,21 @@ const FAMILIES: [&str; 16] = [
 fn mutated_models_are_read_or_refused() {
     let sandbox = Sandbox::new();
     let mut paths: Vec<PathBuf> =
-        testkit::logits_file_names().iter().map(|name| testkit::logits_file(name)).collect();
+        gguf_testkit::logits_file_names().iter().map(|name| gguf_testkit::logits_file(name)).collect();
     for name in FAMILIES {
-        let folder = testkit::checkpoint(name);
+        let folder = gguf_testkit::checkpoint(name);
         let to = format!("{name}.gguf");
         let ran = sandbox.convert(&[folder.to_str().unwrap(), &to, "-t", "f32", "-q"]);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
         paths.push(sandbox.path(&to));
     }
-    let good: Vec<gguf::File> = paths.iter().map(|path| gguf::File::open(path).unwrap()).collect();
+    let good: Vec<gguf_container::File> =
+        paths.iter().map(|path| gguf_container::File::open(path).unwrap()).collect();
     let path = sandbox.path("mutant.gguf");
     mutants(1000, |draw| {
         let Some(mutant) = mutated_gguf(draw.of(&good), draw) else { return false };
         fs::write(&path, mutant).unwrap();
-        let options = eval::Options { threads: Some(1), ..eval::Options::default() };
+        let options = gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::default() };
         let Ok(model) = Model::open(&path, &options) else { return false };
         let _ = model.tokenizer().encode("a text", true, true);
         let Ok(hidden) = model.run(&[Sequence::new(&[1, 5, 2, 7, 3])], None) else { return false };
@@ -110,19 +111,19 @@ fn mutated_projectors_are_read_or_refused() {
     let sandbox = Sandbox::new();
     let path = |name: &str| sandbox.path(&format!("{name}.gguf"));
     let convert = |name: &String| {
-        let (folder, to) = (testkit::vision(name), path(name));
+        let (folder, to) = (gguf_testkit::vision(name), path(name));
         let args = [folder.to_str().unwrap(), to.to_str().unwrap(), "--mmproj", "-t", "f32", "-q"];
         let ran = sandbox.convert(&args);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
-        gguf::File::open(&to).unwrap()
+        gguf_container::File::open(&to).unwrap()
     };
-    let good: Vec<gguf::File> = testkit::vision_names().iter().map(convert).collect();
+    let good: Vec<gguf_container::File> = gguf_testkit::vision_names().iter().map(convert).collect();
     let picture = Picture::read(&fs::read(golden("vision/picture.png")).unwrap()).unwrap();
     let path = path("mutant");
     mutants(600, |draw| {
         let Some(mutant) = mutated_gguf(draw.of(&good), draw) else { return false };
         fs::write(&path, mutant).unwrap();
-        let options = eval::Options { threads: Some(1), ..eval::Options::default() };
+        let options = gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::default() };
         let Ok(projector) = Projector::open(&path, &options) else { return false };
         projector.embed(&picture, Some(16)).is_ok()
     });

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Sandbox, succeed};
-use eval::{Activations, Model, Options, Sequence, stats::compare_logits};
-use refine::{Error, Prober, Replacement, probe};
-use tensor::DType;
+use gguf_refinement::{Error, Prober, Replacement, probe};
+use gguf_runtime::{Activations, Model, Options, Sequence, stats::compare_logits};
+use gguf_types::DType;
 
 const REPLACED: [&str; 3] = ["token_embd.weight", "blk.1.ffn_up.weight", "output.weight"];
 
@@ -63,10 +63,10 @@ fn replaced_matrix_predicts_as_its_file() {
             assert!(logits(&base, &windows) == before, "{what}");
 
             let error = base.replace(tensor, dtype, blocks[1..].to_vec()).unwrap_err();
-            assert!(matches!(error, eval::Error::TensorShape { .. }), "{error}");
+            assert!(matches!(error, gguf_runtime::Error::TensorShape { .. }), "{error}");
         }
         let error = base.replace("blk.0.attn_norm.weight", DType::F32, vec![0; 1024]).unwrap_err();
-        assert!(matches!(error, eval::Error::MissingTensor { .. }), "{error}");
+        assert!(matches!(error, gguf_runtime::Error::MissingTensor { .. }), "{error}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::OnceLock};
 
 use crate::common::{Sandbox, largest_difference};
-use eval::{
+use gguf_runtime::{
     Error, Model, Options, Sequence, Session,
     chunks::Chunk,
     importance::{Collector, gaps, matrices},
@@ -124,7 +124,7 @@ struct Checked {
 fn checked() -> &'static [Result<Checked, String>] {
     static CHECKED: OnceLock<Vec<Result<Checked, String>>> = OnceLock::new();
     CHECKED.get_or_init(|| {
-        let mut names = testkit::checkpoint_names();
+        let mut names = gguf_testkit::checkpoint_names();
         names.retain(|name| name.contains(&selected()));
         let check = |name: String| {
             let model = match open(&name) {
@@ -188,7 +188,7 @@ fn every_graph_has_a_tiny_checkpoint() {
     if selected().is_empty() {
         let seen: BTreeSet<&str> =
             checked().iter().flatten().map(|checked| checked.architecture.as_str()).collect();
-        let unseen: Vec<&str> = eval::architectures().filter(|name| !seen.contains(name)).collect();
+        let unseen: Vec<&str> = gguf_runtime::architectures().filter(|name| !seen.contains(name)).collect();
         assert_eq!(unseen, WITHOUT_KEY);
     }
 }

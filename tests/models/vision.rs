@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::common::{Output, Sandbox, golden, largest_difference, succeed};
-use eval::{
+use gguf_runtime::{
     Error, Model, Options, Piece, Session,
     vision::{Picture, Projector},
 };
@@ -82,7 +82,7 @@ fn converted(name: &str) -> Sandbox {
 #[test]
 fn image_features_match_transformers() {
     let mut wrong = String::new();
-    for name in testkit::vision_names() {
+    for name in gguf_testkit::vision_names() {
         let sandbox = converted(&name);
         let projector = Projector::open(&sandbox.path("mmproj.gguf"), &options()).unwrap();
         let expected = expected(&name);
@@ -104,7 +104,7 @@ fn image_features_match_transformers() {
 #[test]
 fn predictions_after_image_match_transformers() {
     let (mut wrong, mut n) = (String::new(), 0);
-    for name in testkit::vision_names() {
+    for name in gguf_testkit::vision_names() {
         let sandbox = converted(&name);
         let model = Model::open(&sandbox.path("model.gguf"), &options()).unwrap();
         let projector = Projector::open(&sandbox.path("mmproj.gguf"), &options()).unwrap();
@@ -144,8 +144,8 @@ fn predictions_after_image_match_transformers() {
 #[test]
 fn every_projector_opens_or_is_named() {
     let (sandbox, mut n) = (Sandbox::new(), 0);
-    for name in testkit::projector_names() {
-        let folder = testkit::projector(&name);
+    for name in gguf_testkit::projector_names() {
+        let folder = gguf_testkit::projector(&name);
         let file = format!("{name}.gguf");
         let ran = sandbox.convert(&[folder.to_str().unwrap(), &file, "--mmproj", "-t", "f16", "-q"]);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
@@ -187,9 +187,9 @@ fn invalid_pictures_are_refused() {
         }
     }
     let good = ["picture.png", "picture.jpg"].map(|name| fs::read(golden("vision").join(name)).unwrap());
-    testkit::mutants(600, |draw| {
+    gguf_testkit::mutants(600, |draw| {
         let mut bytes = draw.of(&good).clone();
-        testkit::mutate(&mut bytes, draw);
+        gguf_testkit::mutate(&mut bytes, draw);
         Picture::read(&bytes).is_ok()
     });
     // A header that claims more than anyone reads: 65535 x 65535 pixels.
@@ -233,7 +233,7 @@ fn unsupported_pictures_are_refused() {
     let png = sandbox.read("p.png");
     sandbox.write("cut.png", &png[..png.len() / 2]);
     succeed(sandbox.convert(&[
-        testkit::projector("glm4v").to_str().unwrap(),
+        gguf_testkit::projector("glm4v").to_str().unwrap(),
         "glm.gguf",
         "--mmproj",
         "-t",
@@ -241,8 +241,13 @@ fn unsupported_pictures_are_refused() {
         "-q",
     ]));
     // A model whose embeddings are twice as long.
-    let wide =
-        sandbox.convert(&[testkit::checkpoint("llama").to_str().unwrap(), "wide.gguf", "-t", "f32", "-q"]);
+    let wide = sandbox.convert(&[
+        gguf_testkit::checkpoint("llama").to_str().unwrap(),
+        "wide.gguf",
+        "-t",
+        "f32",
+        "-q",
+    ]);
     assert_eq!(wide.code, Some(0), "{}", wide.stderr);
     let cases: &[(&[&str], i32, &str)] = &[
         (&["model.gguf", "--mmproj", "mmproj.gguf"], 2, "--image"),

@@ -332,7 +332,7 @@ fn projector_is_published_next_to_model() {
 fn drafts_are_published_next_to_model() {
     let sandbox = Sandbox::with_golden("llama-llama3");
     write_texts(&sandbox);
-    crate::common::copy_folder(&testkit::checkpoint("eagle3"), &sandbox.path("eagle3"));
+    crate::common::copy_folder(&gguf_testkit::checkpoint("eagle3"), &sandbox.path("eagle3"));
     // The width that its `fc` was made for: three layers of 32.
     sandbox.edit("eagle3/config.json", "\"model_type\"", "\"target_hidden_size\": 32, \"model_type\"");
     let call = ["llama-llama3", "out/pub", "-t", "q8_0", "--draft", "eagle3"];
@@ -347,7 +347,10 @@ fn drafts_are_published_next_to_model() {
     assert_eq!((again.code, again.stderr.contains("draft:")), (Some(0), false), "{}", again.stderr);
     // One of the same name is not overwritten by another.
     fs::rename(sandbox.path("eagle3"), sandbox.path("second")).unwrap();
-    crate::common::copy_folder(&testkit::checkpoint("llama-llama3"), &sandbox.path("again/llama-llama3"));
+    crate::common::copy_folder(
+        &gguf_testkit::checkpoint("llama-llama3"),
+        &sandbox.path("again/llama-llama3"),
+    );
     let ran = publish(&sandbox, &words("llama-llama3 out/two -t bf16 --draft again/llama-llama3"));
     assert_eq!(
         (ran.code, ran.stderr.contains("the same name as another file")),

@@ -133,7 +133,7 @@ fn big_endian_files_match_reference() {
     }
     let keys = |name: &str| sandbox.file(name).metadata().clone();
     assert_eq!(keys("little.gguf"), keys("big.gguf"));
-    assert_eq!(sandbox.file("big.gguf").endian(), gguf::Endian::Big);
+    assert_eq!(sandbox.file("big.gguf").endian(), gguf_container::Endian::Big);
     let ran = sandbox.convert(&["export", "x.gguf", "out/hf", "--big-endian"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }

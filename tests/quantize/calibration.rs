@@ -9,14 +9,15 @@ use serde_json::Value;
 const TOKENS: &[&str] = &["--calibrate", "text", "--calibration-tokens", "2048"];
 /// All but the attention of the first layer stays as it is: little to do where it is done often.
 const FEW: &[&str] = &["--tensor-type", "ffn|blk.1|output.weight|token_embd=bf16"];
-/// Threads and CPU levels of runs that have to agree. Scalar products of a whole model take minutes: `crates/refine` and `crates/products`
+/// Threads and CPU levels of runs that have to agree. Scalar products of a whole model take minutes: `crates/refinement` and `crates/products`
 /// test that level on small ones.
 const LEVELS: [(&str, Option<&str>); 4] = [("1", None), ("2", None), ("3", Some("avx2")), ("7", None)];
 
 /// [`LEVELS`] without the levels that this machine lacks, which `scripts/check` lists.
 fn runnable_levels() -> Vec<(&'static str, Option<&'static str>)> {
-    let available: Vec<&str> = quant::Level::available().into_iter().map(quant::Level::name).collect();
-    testkit::require_levels(&available);
+    let available: Vec<&str> =
+        gguf_quant::Level::available().into_iter().map(gguf_quant::Level::name).collect();
+    gguf_testkit::require_levels(&available);
     LEVELS.into_iter().filter(|(_, level)| level.is_none_or(|level| available.contains(&level))).collect()
 }
 
@@ -24,7 +25,7 @@ fn calibrated(sandbox: &Sandbox, args: &[&str]) -> Output {
     succeed(sandbox.quantize(&[args, TOKENS].concat()))
 }
 
-fn header_and_data(sandbox: &Sandbox, name: &str) -> (Vec<u8>, gguf::Model) {
+fn header_and_data(sandbox: &Sandbox, name: &str) -> (Vec<u8>, gguf_container::Model) {
     (sandbox.read(name), sandbox.model(name))
 }
 
@@ -38,7 +39,7 @@ fn bytes_do_not_depend_on_threads_or_cpu() {
         let mut command = sandbox.command(env!("CARGO_BIN_EXE_gguf-quantize"));
         command.args([&["base.gguf", &out][..], &args[2..], FEW, TOKENS, &["-j", threads]].concat());
         if let Some(level) = level {
-            command.env(quant::LEVEL_VARIABLE, level);
+            command.env(gguf_quant::LEVEL_VARIABLE, level);
         }
         let ran = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&ran.stderr);
@@ -71,13 +72,14 @@ fn calibration_lowers_error_at_same_size() {
         (header_and_data(&sandbox, "ours.gguf"), header_and_data(&sandbox, "stock.gguf"));
     let mut n_changed = 0;
     for ((file, of_stock), (our_file, of_ours)) in stock_model.tensors().zip(ours_model.tensors()) {
-        let what = |info: &gguf::TensorInfo| (info.name.clone(), info.dtype, info.shape, info.n_bytes);
+        let what =
+            |info: &gguf_container::TensorInfo| (info.name.clone(), info.dtype, info.shape, info.n_bytes);
         assert_eq!(what(of_stock), what(of_ours));
         n_changed += usize::from(file.data(of_stock).unwrap() != our_file.data(of_ours).unwrap());
     }
     assert_eq!(n_changed, 15, "the matrices of both layers and the output");
     // No file name is invented: the calibration has a separate key.
-    let keys = |model: &gguf::Model| -> Vec<String> {
+    let keys = |model: &gguf_container::Model| -> Vec<String> {
         model.metadata().iter().map(|(key, _)| key.to_owned()).collect()
     };
     let expected: Vec<String> = keys(&stock_model)
@@ -89,7 +91,7 @@ fn calibration_lowers_error_at_same_size() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
-    let name = ours_model.get("gguf_tools.calibration").and_then(gguf::Value::as_str).unwrap();
+    let name = ours_model.get("gguf_tools.calibration").and_then(gguf_container::Value::as_str).unwrap();
     assert!(name.starts_with("cal3-"), "{name}");
     assert!(ours.len() <= stock.len() + 64, "{} of {}", ours.len(), stock.len());
     for key in ["entries_count", "chunks_count", "dataset"] {
@@ -102,7 +104,7 @@ fn calibration_lowers_error_at_same_size() {
         [&["--imatrix", "imatrix.gguf", "base.gguf", "both.gguf", "q4_0", "-q", "--no-verify"][..], FEW];
     succeed(sandbox.quantize(&[&args.concat()[..], TOKENS].concat()));
     let both = sandbox.model("both.gguf");
-    let text = |key: &str| both.get(key).and_then(gguf::Value::as_str).map(str::to_owned);
+    let text = |key: &str| both.get(key).and_then(gguf_container::Value::as_str).map(str::to_owned);
     assert_eq!(text("quantize.imatrix.file").as_deref(), Some("imatrix.gguf"));
     assert!(text("gguf_tools.calibration").unwrap().starts_with("cal3-"));
 
@@ -358,7 +360,13 @@ fn embedding_types_are_chosen_by_loss() {
             let model = sandbox.model(name);
             let (file, info) = model.tensor(EMBEDDING).unwrap();
             let mut values = vec![0.0; info.shape.n_elems() as usize];
-            quant::decode(info.dtype, quant::Level::detect(), file.data(info).unwrap(), &mut values).unwrap();
+            gguf_quant::decode(
+                info.dtype,
+                gguf_quant::Level::detect(),
+                file.data(info).unwrap(),
+                &mut values,
+            )
+            .unwrap();
             values
         };
         let square = |(a, b): (f32, f32)| (f64::from(a) - f64::from(b)).powi(2);
@@ -456,7 +464,7 @@ fn both_sides_do_not_depend_on_threads_or_level() {
         let args = ["base.gguf", &out, "q4_k_m", "--both-sides", "--json"];
         command.args([&args[..], FEW, TOKENS, &["-j", threads]].concat());
         if let Some(level) = level {
-            command.env(quant::LEVEL_VARIABLE, level);
+            command.env(gguf_quant::LEVEL_VARIABLE, level);
         }
         let ran = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&ran.stderr);
@@ -473,7 +481,7 @@ fn both_sides_do_not_depend_on_threads_or_level() {
     assert!(files[0] != sandbox.read("one.gguf"));
     let key = |name: &str| {
         let (_, model) = header_and_data(&sandbox, name);
-        model.get("gguf_tools.calibration").and_then(gguf::Value::as_str).unwrap().to_owned()
+        model.get("gguf_tools.calibration").and_then(gguf_container::Value::as_str).unwrap().to_owned()
     };
     assert!(key("out/1.gguf").starts_with("cbs3-"));
     assert!(key("one.gguf").starts_with("cal3-"));

@@ -52,7 +52,7 @@ fn float_shards_match_reference() {
 fn nan_and_inf_match_reference() {
     let sandbox = Sandbox::with_golden("llama");
     let mut bytes = sandbox.read("llama/model.safetensors");
-    let begin = testkit::place_in_safetensors(&bytes, POISONED).start;
+    let begin = gguf_testkit::place_in_safetensors(&bytes, POISONED).start;
     for (index, bits) in POISON {
         bytes[begin + 2 * index..][..2].copy_from_slice(&bits.to_le_bytes());
     }

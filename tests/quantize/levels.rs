@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs};
 
 use crate::common::{Sandbox, golden, succeed, words};
-use quant::{LEVEL_VARIABLE, Level};
+use gguf_quant::{LEVEL_VARIABLE, Level};
 
 const THREADS: [&str; 4] = ["1", "2", "3", "7"];
 
@@ -21,7 +21,7 @@ fn digests(file: &str, key: &str) -> BTreeMap<String, String> {
 /// The levels of this machine, among them all that `REQUIRE_LEVELS` names.
 fn levels() -> Vec<&'static str> {
     let levels: Vec<&str> = Level::available().into_iter().map(Level::name).collect();
-    testkit::require_levels(&levels);
+    gguf_testkit::require_levels(&levels);
     levels
 }
 

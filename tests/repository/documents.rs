@@ -17,8 +17,8 @@ fn architecture_md_example_matches_program() {
 
     // Source: length of the header, place of the tensor, row 32 of its 512-byte rows.
     let checkpoint = fs::read(golden("arch").join("llama/model.safetensors")).unwrap();
-    let (_, data) = testkit::safetensors_header(&checkpoint);
-    let place = testkit::place_in_safetensors(&checkpoint, "model.layers.0.self_attn.q_proj.weight");
+    let (_, data) = gguf_testkit::safetensors_header(&checkpoint);
+    let place = gguf_testkit::place_in_safetensors(&checkpoint, "model.layers.0.self_attn.q_proj.weight");
     states(format!("({} bytes)", data - 8));
     states(format!("bytes {} to {} of the data", place.start - data, place.end - data));
     let source_row = place.start + 512 * 32;
@@ -118,9 +118,9 @@ fn with_models() -> Sandbox {
     let sandbox = Sandbox::with_projector("qwen3vl");
     fs::rename(sandbox.path("qwen3vl"), sandbox.path("Qwen3-VL-4B-Instruct")).unwrap();
     for name in ["Llama-3.2-1B", "Llama-3.1-70B", "Llama-3.1-405B"] {
-        copy_folder(&testkit::checkpoint("llama"), &sandbox.path(name));
+        copy_folder(&gguf_testkit::checkpoint("llama"), &sandbox.path(name));
     }
-    copy_folder(&testkit::checkpoint("bert"), &sandbox.path("bert"));
+    copy_folder(&gguf_testkit::checkpoint("bert"), &sandbox.path("bert"));
     copy_folder(&golden("lora-merged/quantized/adapter-0"), &sandbox.path("my-adapter"));
     fs::copy(golden("vision/picture.jpg"), sandbox.path("cat.jpg")).unwrap();
     let text = "The quick brown fox jumps over the lazy dog, reads some files and writes others. ".repeat(80);

@@ -42,9 +42,9 @@ fn config(from: &'static str, to: &'static str) -> impl Fn(&Sandbox) {
 
 /// The checkpoint with weights of torch alone, of these instructions.
 fn pickle(sandbox: &Sandbox, instructions: &[u8]) {
-    let pickle = testkit::Pickler::new().raw(instructions).stop();
+    let pickle = gguf_testkit::Pickler::new().raw(instructions).stop();
     fs::remove_file(sandbox.path("llama/model.safetensors")).unwrap();
-    let archive = testkit::zip(&[("archive/data.pkl", &pickle), ("archive/version", b"3\n")]);
+    let archive = gguf_testkit::zip(&[("archive/data.pkl", &pickle), ("archive/version", b"3\n")]);
     write(sandbox, "llama/pytorch_model.bin", archive);
 }
 
@@ -414,10 +414,11 @@ const PARTS: &[Part] = &[
                     let growing = "{% set x = namespace(s='text') %}{% for i in range(60) %}{% set x.s = x.s ~ x.s %}{% endfor %}";
                     // `set` refuses it with the same error.
                     let path = sandbox.path("model.gguf");
-                    let file = gguf::File::open(&path).unwrap();
+                    let file = gguf_container::File::open(&path).unwrap();
                     let mut metadata = file.metadata().clone();
                     metadata.set("tokenizer.chat_template", growing);
-                    let edit = gguf::Edit::new(&file, metadata, gguf::Slack::Use).unwrap();
+                    let edit =
+                        gguf_container::Edit::new(&file, metadata, gguf_container::Slack::Use).unwrap();
                     drop(file);
                     edit.write_new(&path, &path, true).unwrap();
                 },

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 /// The crates whose errors give advice, and which must not name an option of the command line.
-const CRATES: &[&str] = &["arch", "convert", "eval", "gguf", "imatrix", "source"];
+const CRATES: &[&str] = &["models", "conversion", "runtime", "container", "imatrix", "checkpoint"];
 
 /// The files of a folder with everything below it.
 fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {

@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
-use arch::{ARCHES, PROJECTORS};
-use convert::recipes::RECIPES;
+use gguf_checkpoint::FORMATS;
+use gguf_conversion::recipes::RECIPES;
+use gguf_models::{ARCHES, PROJECTORS};
 use gguf_tools::commands::llama_cpp::{PROGRAMS, To};
-use source::FORMATS;
 
 fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
@@ -16,11 +16,11 @@ fn table() -> String {
     let mut out = String::from("| what | supported |\n|---|---|\n");
     let read = FORMATS.iter().filter(|format| format.is_read()).map(|format| format.name);
     let _ = writeln!(out, "| input | {} |", joined(read));
-    let _ = writeln!(out, "| run by `gguf-eval` | {} |", joined(eval::architectures()));
+    let _ = writeln!(out, "| run by `gguf-eval` | {} |", joined(gguf_runtime::architectures()));
     let recipes = RECIPES.iter().filter(|recipe| recipe.alias_of.is_none()).map(|recipe| recipe.name);
     let _ = writeln!(out, "| file types | {} |", joined(recipes));
     let mut dtypes: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
-    for codec in quant::CODECS {
+    for codec in gguf_quant::CODECS {
         let both = codec.encode.is_some() && codec.dtype.is_encodable();
         dtypes.entry(both).or_default().push(codec.dtype.name());
     }
@@ -61,8 +61,8 @@ fn counts() -> String {
         "`gguf-convert` supports {} architectures ({n_classes} model classes) and can export {n_exported} of \
             them. `gguf-eval` can run {}.\nThere are {n_types} file types and {} tensor types.\n",
         ARCHES.len(),
-        eval::architectures().count(),
-        quant::CODECS.len(),
+        gguf_runtime::architectures().count(),
+        gguf_quant::CODECS.len(),
     )
 }
 

@@ -56,9 +56,9 @@ fn commands_have_binary_unique_name_and_help() {
 fn recipe_and_dtype_names_do_not_conflict() {
     // People write both `q4_k` the recipe and `q4_K` the dtype; where a recipe is named as a
     // dtype, that dtype is its default.
-    for recipe in convert::recipes::RECIPES {
+    for recipe in gguf_conversion::recipes::RECIPES {
         assert!(recipe.name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
-        if let Ok(dtype) = tensor::DType::from_name(recipe.name)
+        if let Ok(dtype) = gguf_types::DType::from_name(recipe.name)
             && recipe.name != "IQ2_S"
         {
             assert_eq!(recipe.default, dtype, "{}", recipe.name);
@@ -70,7 +70,7 @@ fn recipe_and_dtype_names_do_not_conflict() {
 fn architectures_are_unique() {
     let mut names = BTreeSet::new();
     let mut classes = BTreeSet::new();
-    for arch in arch::ARCHES {
+    for arch in gguf_models::ARCHES {
         assert!(names.insert(arch.name), "{} twice", arch.name);
         assert!(!arch.example.is_empty() && arch.example.contains('/'), "{}", arch.example);
         // Of several rows with a class all but one ask what else is known of a checkpoint.
@@ -82,16 +82,16 @@ fn architectures_are_unique() {
 
 #[test]
 fn input_formats_are_unique() {
-    let names: BTreeSet<&str> = source::FORMATS.iter().map(|format| format.name).collect();
-    assert_eq!(names.len(), source::FORMATS.len());
-    assert!(source::FORMATS.iter().any(|format| format.is_read()));
+    let names: BTreeSet<&str> = gguf_checkpoint::FORMATS.iter().map(|format| format.name).collect();
+    assert_eq!(names.len(), gguf_checkpoint::FORMATS.len());
+    assert!(gguf_checkpoint::FORMATS.iter().any(|format| format.is_read()));
 }
 
 #[test]
 fn codecs_are_unique() {
-    let dtypes: BTreeSet<_> = quant::CODECS.iter().map(|codec| codec.dtype.id()).collect();
-    assert_eq!(dtypes.len(), quant::CODECS.len());
-    for codec in quant::CODECS {
-        assert_eq!(quant::codec(codec.dtype).unwrap().dtype, codec.dtype);
+    let dtypes: BTreeSet<_> = gguf_quant::CODECS.iter().map(|codec| codec.dtype.id()).collect();
+    assert_eq!(dtypes.len(), gguf_quant::CODECS.len());
+    for codec in gguf_quant::CODECS {
+        assert_eq!(gguf_quant::codec(codec.dtype).unwrap().dtype, codec.dtype);
     }
 }

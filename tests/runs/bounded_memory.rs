@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use crate::common::Sandbox;
-use gguf::{Array, DEFAULT_ALIGNMENT, Endian, Metadata, Plan, Strings};
-use tensor::{DType, Shape};
+use gguf_container::{Array, DEFAULT_ALIGNMENT, Endian, Metadata, Plan, Strings};
+use gguf_types::{DType, Shape};
 
 /// Address space in KiB: the 80 MB of the input in several copies (mapped, read, planned, written), and
 /// the program. A list of separate vectors took 24 bytes a string in each of three copies, 788 MB.

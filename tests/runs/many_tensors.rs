@@ -11,7 +11,7 @@ const HIDDEN: usize = 16;
 
 /// Writes a Qwen3 mixture of about `n_tensors` tensors whose weights are a hole in the file; gives their number.
 fn write_checkpoint(folder: &Path, n_tensors: usize) -> usize {
-    let golden = testkit::checkpoint("qwen3moe");
+    let golden = gguf_testkit::checkpoint("qwen3moe");
     fs::create_dir(folder).expect("a folder");
     for name in ["tokenizer.json", "tokenizer_config.json"] {
         fs::copy(golden.join(name), folder.join(name)).expect("a tokenizer");

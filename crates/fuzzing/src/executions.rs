@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use testkit::{Draw, mix};
+use gguf_testkit::{Draw, mix};
 
 use crate::Mutation;
 

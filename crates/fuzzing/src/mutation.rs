@@ -1,8 +1,8 @@
 //! Mutations that get past a reader's first check: structured inputs are changed inside their structure.
 
-use gguf::File;
+use gguf_container::File;
+use gguf_testkit::{Draw, NASTY, mutate, mutated_gguf};
 use serde_json::Value as Json;
-use testkit::{Draw, NASTY, mutate, mutated_gguf};
 use twox_hash::XxHash3_64;
 
 use crate::{

@@ -7,14 +7,14 @@ use std::{
     sync::OnceLock,
 };
 
-use arch::vocab::Route;
-use eval::{Observer as _, Part, importance::Collector, stats::Position};
-use gguf::{Endian, Metadata, Plan};
+use gguf_checkpoint::Checkpoint;
+use gguf_container::{Endian, Metadata, Plan};
+use gguf_models::vocab::Route;
+use gguf_runtime::{Observer as _, Part, importance::Collector, stats::Position};
+use gguf_testkit::golden_path;
+use gguf_types::{DType, Shape};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
-use source::Checkpoint;
-use tensor::{DType, Shape};
-use testkit::golden_path;
 
 use crate::{pieces, target};
 
@@ -52,11 +52,11 @@ fn tiny_gguf(metadata: &Metadata, endian: Endian) -> Vec<u8> {
 
 /// A file of three small tensors and one key.
 pub(crate) fn tiny() -> Vec<u8> {
-    tiny_gguf(&Metadata::from([("a.b".to_owned(), gguf::Value::U32(1))]), Endian::Little)
+    tiny_gguf(&Metadata::from([("a.b".to_owned(), gguf_container::Value::U32(1))]), Endian::Little)
 }
 
 pub(crate) fn gguf() -> Vec<Vec<u8>> {
-    let metadata = gguf::File::parse(read(&golden_path("gguf/py-flat.gguf"))).expect("a golden");
+    let metadata = gguf_container::File::parse(read(&golden_path("gguf/py-flat.gguf"))).expect("a golden");
     let tiny = [Endian::Little, Endian::Big].map(|endian| tiny_gguf(metadata.metadata(), endian));
     let folders = ["gguf", "byte-orders"].map(|folder| files(folder, ".gguf"));
     let headers = files("gguf-handcrafted", ".header").into_iter().chain(files("gguf-malicious", ".gguf"));
@@ -78,22 +78,24 @@ pub(crate) fn tokenizer_keys() -> Vec<Vec<u8>> {
     let made = tokenizer_folders().into_iter().filter_map(|(files, route)| {
         let config = files.get("config.json").and_then(|bytes| serde_json::from_slice(bytes).ok());
         let files = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
-        let input = arch::Input { config: config.unwrap_or_default(), files, ..arch::Input::default() };
-        let context = arch::vocab::VocabContext { route, ..arch::vocab::VocabContext::default() };
-        keys_as_file(&arch::vocab::metadata(&input, &context).ok()?.entries)
+        let input =
+            gguf_models::Input { config: config.unwrap_or_default(), files, ..gguf_models::Input::default() };
+        let context =
+            gguf_models::vocab::VocabContext { route, ..gguf_models::vocab::VocabContext::default() };
+        keys_as_file(&gguf_models::vocab::metadata(&input, &context).ok()?.entries)
     });
     made.collect()
 }
 
 pub(crate) fn model() -> Vec<Vec<u8>> {
-    testkit::logits_file_names().iter().map(|name| read(&testkit::logits_file(name))).collect()
+    gguf_testkit::logits_file_names().iter().map(|name| read(&gguf_testkit::logits_file(name))).collect()
 }
 
 pub(crate) fn imatrix() -> Vec<Vec<u8>> {
     let mut good = files("eval-cli", ".imatrix.gguf");
     for at in 0..good.len() {
-        let sums = imatrix::Sums::parse(good[at].clone()).expect("a golden");
-        good.push(sums.to_bytes(imatrix::Format::Legacy).expect("sums of a golden"));
+        let sums = gguf_imatrix::Sums::parse(good[at].clone()).expect("a golden");
+        good.push(sums.to_bytes(gguf_imatrix::Format::Legacy).expect("sums of a golden"));
     }
     good
 }
@@ -217,7 +219,7 @@ pub(crate) fn legacy() -> Vec<Vec<u8>> {
 /// The model that adapters belong to.
 pub(crate) fn lora_base() -> Checkpoint {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    source::open(FOLDER.get_or_init(|| testkit::checkpoint("llama"))).expect("a golden")
+    gguf_checkpoint::open(FOLDER.get_or_init(|| gguf_testkit::checkpoint("llama"))).expect("a golden")
 }
 
 pub(crate) fn lora() -> Vec<Vec<u8>> {
@@ -234,8 +236,8 @@ pub(crate) fn lora() -> Vec<Vec<u8>> {
 
 /// A checkpoint as names and shapes, with the small files that `keep` wants.
 fn described(folder: &Path, keep: &[&str]) -> Option<Vec<u8>> {
-    let checkpoint = source::open(folder).ok()?;
-    let shape = |tensor: &source::Tensor| Some(json!(tensor.folded_shape().ok()?.0.dims()));
+    let checkpoint = gguf_checkpoint::open(folder).ok()?;
+    let shape = |tensor: &gguf_checkpoint::Tensor| Some(json!(tensor.folded_shape().ok()?.0.dims()));
     let tensors: serde_json::Map<String, Json> =
         checkpoint.tensors.iter().filter_map(|tensor| Some((tensor.name.clone(), shape(tensor)?))).collect();
     let files = checkpoint.files.iter().filter(|(name, _)| keep.contains(&name.as_str()));
@@ -245,12 +247,18 @@ fn described(folder: &Path, keep: &[&str]) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn config() -> Vec<Vec<u8>> {
-    testkit::checkpoint_names().iter().filter_map(|name| described(&testkit::checkpoint(name), &[])).collect()
+    gguf_testkit::checkpoint_names()
+        .iter()
+        .filter_map(|name| described(&gguf_testkit::checkpoint(name), &[]))
+        .collect()
 }
 
 pub(crate) fn projector() -> Vec<Vec<u8>> {
     let keep = ["preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"];
-    testkit::projector_names().iter().filter_map(|name| described(&testkit::projector(name), &keep)).collect()
+    gguf_testkit::projector_names()
+        .iter()
+        .filter_map(|name| described(&gguf_testkit::projector(name), &keep))
+        .collect()
 }
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -264,7 +272,8 @@ fn tokenizer_folders() -> Vec<(Files, Route)> {
     let routes: Vec<(&str, Route)> = Route::all().collect();
     let mut all = Vec::new();
     for (index, folder) in folders.enumerate() {
-        let files: Files = name_of(&folder).map(|name| testkit::tokenizer_files(&name)).unwrap_or_default();
+        let files: Files =
+            name_of(&folder).map(|name| gguf_testkit::tokenizer_files(&name)).unwrap_or_default();
         let files: Files = files.into_iter().filter(|(name, _)| name != "expected.json").collect();
         if files.values().map(Vec::len).sum::<usize>() > MAX_FOLDER_BYTES {
             continue;

@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use fuzzing::{Loop, Memory, Report, TARGETS};
+use gguf_fuzzing::{Loop, Memory, Report, TARGETS};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -35,7 +35,8 @@ const SLOW: &[(&str, u64)] =
 
 #[test]
 fn mutated_inputs_are_read_or_refused() {
-    let (seed, n_mutants) = (testkit::number("FUZZ_SEED", 1), testkit::number("FUZZ_ITERATIONS", 600));
+    let (seed, n_mutants) =
+        (gguf_testkit::number("FUZZ_SEED", 1), gguf_testkit::number("FUZZ_ITERATIONS", 600));
     let memory = Counted(AtomicUsize::new(0));
     let mut wrong = Vec::new();
     for target in TARGETS {

@@ -1,6 +1,6 @@
 //! Every way in which an importance matrix file can be wrong.
 
-use tensor::DType;
+use gguf_types::DType;
 
 /// Errors of an importance matrix file, or of adding two.
 ///
@@ -48,7 +48,7 @@ pub enum Error {
     Empty,
     /// The container is wrong, or cannot be planned.
     #[error(transparent)]
-    Gguf(gguf::Error),
+    Gguf(gguf_container::Error),
     /// A key that every GGUF importance matrix has.
     #[error("metadata key `{key}`: expected {expected}")]
     MissingKey {

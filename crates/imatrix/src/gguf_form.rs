@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use gguf::{Array, DEFAULT_ALIGNMENT, Endian, File, Mapped, Metadata, Plan, TensorInfo, Value};
-use tensor::{DType, Shape};
+use gguf_container::{Array, DEFAULT_ALIGNMENT, Endian, File, Mapped, Metadata, Plan, TensorInfo, Value};
+use gguf_types::{DType, Shape};
 
 use super::{Entry, Error, Format, Sums, check_even};
 
@@ -105,8 +105,9 @@ pub(super) fn to_bytes(sums: &Sums) -> Result<Vec<u8>, Error> {
             let dims = [row_elems as u64, n_matrices as u64];
             let shape = Shape::new(if n_matrices == 1 { &dims[..1] } else { &dims });
             let tensor = format!("{name}{suffix}");
-            let shape =
-                shape.map_err(|source| Error::Gguf(gguf::Error::Shape { tensor: tensor.clone(), source }))?;
+            let shape = shape.map_err(|source| {
+                Error::Gguf(gguf_container::Error::Shape { tensor: tensor.clone(), source })
+            })?;
             tensors.push((tensor, shape, DType::F32));
             data.push(values);
             Ok(())

@@ -26,7 +26,7 @@ mod legacy;
 
 use std::{collections::BTreeMap, path::Path};
 
-use gguf::{MAGIC, Mapped};
+use gguf_container::{MAGIC, Mapped};
 
 pub use error::Error;
 

@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf};
 
-use imatrix::{Error, Format, Sums};
+use gguf_imatrix::{Error, Format, Sums};
 
 fn golden(name: &str) -> Vec<u8> {
     fs::read(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name)).unwrap()

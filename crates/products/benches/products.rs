@@ -2,13 +2,13 @@
 //! `GGUF_CPU_LEVEL` forces the level. Divan for the reasons of crates/quant/benches/kernels.rs.
 
 use divan::{Bencher, counter::ItemsCount};
-use ndarray::Array2;
-use products::{
+use gguf_products::{
     Right, gram,
     integers::{BlockForm, Quants, Weights, matmul_integers},
     matmul, matmul_packed,
 };
-use quant::Level;
+use gguf_quant::Level;
+use ndarray::Array2;
 
 /// Rows, columns and terms: matrices of SmolLM2-135M with the rows of a window, scores and values of attention, a wide matrix.
 const SHAPES: &[(usize, usize, usize)] =
@@ -20,7 +20,9 @@ fn main() {
 }
 
 fn matrix(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
-    Array2::from_shape_fn((n_rows, n_columns), |(i, j)| testkit::normal(seed, (i * n_columns + j) as u64))
+    Array2::from_shape_fn((n_rows, n_columns), |(i, j)| {
+        gguf_testkit::normal(seed, (i * n_columns + j) as u64)
+    })
 }
 
 /// `x @ w^T` with both as they are stored.
@@ -65,14 +67,14 @@ fn integers(bencher: Bencher<'_, '_>, case: usize) {
     let level = Level::detect();
     let mut x = Quants::zeros(level, form, m, k);
     for part in x.parts_mut(m) {
-        let bytes = testkit::bytes(1, part.values.len());
+        let bytes = gguf_testkit::bytes(1, part.values.len());
         part.values.iter_mut().zip(bytes).for_each(|(value, byte)| *value = byte.cast_signed());
         part.scales.fill(0.01);
         part.finish();
     }
     let mut weights = Weights::default();
     let packed = weights.pack_rows(level, form, n, k, |rows, out| {
-        out.levels.copy_from_slice(&testkit::bytes(rows.start as u64, out.levels.len()));
+        out.levels.copy_from_slice(&gguf_testkit::bytes(rows.start as u64, out.levels.len()));
         // Four bits, as levels have where there are scales.
         out.levels.iter_mut().filter(|_| form.n_scales > 0).for_each(|level| *level %= 16);
         out.scales.fill(0.01);

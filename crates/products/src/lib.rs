@@ -8,7 +8,7 @@
 //! out_ij    = ((out_ij + scale s_0) + scale s_1) + ..      `out_ij +` only with `add`; blocks ascending
 //! ```
 //!
-//! `fma` rounds once; nothing else is contracted. [`matmul`] at [`Level::Scalar`](quant::Level) computes this
+//! `fma` rounds once; nothing else is contracted. [`matmul`] at [`Level::Scalar`](gguf_quant::Level) computes this
 //! in plain loops, and every level equals it bit for bit, except for the sign and payload of NaN. An element
 //! depends only on its row, its column and `k`: other rows and columns of a call and strides do not change
 //! it, so callers may split products freely.
@@ -45,8 +45,8 @@ mod right;
 mod scalar;
 mod tile;
 
+use gguf_quant::{Level, Vectors};
 use ndarray::{ArrayView2, ArrayViewMut2, s};
-use quant::{Level, Vectors};
 
 pub use right::Right;
 pub use scalar::fused;

@@ -2,8 +2,8 @@
 
 use std::{cell::Cell, ops::Range};
 
+use gguf_quant::{Level, Vectors};
 use ndarray::{ArrayView2, s};
-use quant::{Level, Vectors};
 
 use crate::{
     BLOCK,

@@ -74,7 +74,7 @@ mod tests {
             1.0 / 4096.0,
             1.0 / 16_777_216.0,
         ];
-        let number = |i: u64| match testkit::mix(7, i) {
+        let number = |i: u64| match gguf_testkit::mix(7, i) {
             word if word % 4 == 0 => special[(word >> 8) as usize % special.len()],
             // Any bits, but with exponents near those of 1 in half of the cases.
             word if word % 4 == 1 => f32::from_bits((word >> 16) as u32),

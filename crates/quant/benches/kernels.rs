@@ -1,4 +1,4 @@
-//! Benchmarks every kernel at one level on one thread, in elements per second: `cargo bench -p gguf-codecs
+//! Benchmarks every kernel at one level on one thread, in elements per second: `cargo bench -p gguf-quant
 //! [-- FILTER]`, where the filter is part of a name such as `encode_weighted::q4_K`. `GGUF_CPU_LEVEL` forces
 //! the level.
 //!
@@ -8,8 +8,8 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot continue has failed")]
 
 use divan::{Bencher, counter::ItemsCount};
-use quant::{CODECS, Level, Rows};
-use tensor::DType;
+use gguf_quant::{CODECS, Level, Rows};
+use gguf_types::DType;
 
 const ROW_ELEMS: usize = 4096;
 const N_ROWS: usize = 64;
@@ -19,19 +19,19 @@ fn main() {
     divan::main();
 }
 
-fn dtypes(which: fn(&quant::Codec) -> bool) -> impl Iterator<Item = DType> {
+fn dtypes(which: fn(&gguf_quant::Codec) -> bool) -> impl Iterator<Item = DType> {
     CODECS.iter().filter(move |codec| which(codec)).map(|codec| codec.dtype)
 }
 
 fn values() -> Vec<f32> {
-    (0..(N_ROWS * ROW_ELEMS) as u64).map(|i| testkit::normal(1, i)).collect()
+    (0..(N_ROWS * ROW_ELEMS) as u64).map(|i| gguf_testkit::normal(1, i)).collect()
 }
 
 /// Squares, as sums of squared activations are.
 fn weights() -> Vec<f32> {
     (0..ROW_ELEMS as u64)
         .map(|i| {
-            let activation = testkit::normal(2, i) * 50.0;
+            let activation = gguf_testkit::normal(2, i) * 50.0;
             activation * activation + 0.01
         })
         .collect()
@@ -45,7 +45,7 @@ fn encode(bencher: Bencher<'_, '_>, dtype: DType, weights: Option<&[f32]>) {
     let (values, mut blocks) = (values(), blocks(dtype));
     bencher.counter(ItemsCount::new(values.len())).bench_local(|| {
         let rows = Rows { values: divan::black_box(&values), row_elems: ROW_ELEMS, weights };
-        quant::encode(dtype, Level::detect(), rows, divan::black_box(&mut blocks)).unwrap();
+        gguf_quant::encode(dtype, Level::detect(), rows, divan::black_box(&mut blocks)).unwrap();
     });
 }
 
@@ -63,10 +63,10 @@ fn encode_weighted(bencher: Bencher<'_, '_>, dtype: DType) {
 fn decode(bencher: Bencher<'_, '_>, dtype: DType) {
     let (values, mut blocks) = (values(), blocks(dtype));
     let rows = Rows { values: &values, row_elems: ROW_ELEMS, weights: Some(&weights()) };
-    quant::encode(dtype, Level::detect(), rows, &mut blocks).unwrap();
+    gguf_quant::encode(dtype, Level::detect(), rows, &mut blocks).unwrap();
     let mut decoded = values;
     bencher.counter(ItemsCount::new(decoded.len())).bench_local(|| {
-        quant::decode(dtype, Level::detect(), divan::black_box(&blocks), divan::black_box(&mut decoded))
+        gguf_quant::decode(dtype, Level::detect(), divan::black_box(&blocks), divan::black_box(&mut decoded))
             .unwrap();
     });
 }

@@ -3,12 +3,12 @@
 #[path = "../tests/all/golden/compare.rs"]
 mod compare;
 
-use quant::{LEVEL_NAMES, Level};
+use gguf_quant::{LEVEL_NAMES, Level};
 
 fn main() -> std::process::ExitCode {
     let levels = Level::available();
     let not_run: Vec<&&str> = LEVEL_NAMES.iter().filter(|name| Level::from_name(name).is_none()).collect();
-    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     println!("levels run: {levels:?}, not on this machine: {not_run:?}\n");
     println!(
         "{:<8} {:>6} {:>12} {:>13} {:>12}  result",

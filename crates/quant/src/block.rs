@@ -4,7 +4,7 @@
 //! are read and written at fixed offsets, little endian; after inlining the bounds checks are gone, so no
 //! cast and no unsafe code is needed.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Rows,

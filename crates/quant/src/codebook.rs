@@ -6,7 +6,7 @@
 
 use fearless_simd::Simd;
 use fearless_simd_macros::simd;
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     block::{array_at, array_at_mut, assert_sizes},

@@ -1,6 +1,6 @@
 //! The table of codecs and the dispatch over it.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::Level;
 
@@ -200,7 +200,7 @@ mod tests {
     /// A scale that follows from the values alone is the same with any weights; one that is searched for is not.
     #[test]
     fn importance_changes_only_searched_scales() {
-        let values: Vec<f32> = (0..4 * 1024).map(|index| testkit::normal(7, index)).collect();
+        let values: Vec<f32> = (0..4 * 1024).map(|index| gguf_testkit::normal(7, index)).collect();
         let weights: Vec<f32> = (0..1024).map(|at| 0.01 + ((at * 7919) % 101) as f32).collect();
         for codec in CODECS.iter().filter(|codec| codec.encode.is_some() && !codec.needs_weights) {
             let dtype = codec.dtype;

@@ -6,7 +6,7 @@
 //! scales also reads their codes, and the half-precision numbers that multiply the codes. [`FROZEN`] is the
 //! table; each type's row is in `frozen.rs` of its folder, or with the code that it shares with other types.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Level,

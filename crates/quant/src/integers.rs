@@ -1,7 +1,7 @@
 //! Blocks as integers and float scales: `x = d * scale * (level - offset) + m * minimum`, with bytes `level` for each element, integers
 //! `scale` and `minimum` for each group of some, and floats `d` and `m` for the whole block.
 
-use tensor::{DType, half::f16_to_f32};
+use gguf_types::{DType, half::f16_to_f32};
 
 use crate::{
     CodecError, Level,
@@ -158,10 +158,11 @@ mod tests {
     /// Any bits but for scales, which are numbers of all sizes: every code that a block can have.
     fn blocks(dtype: DType, n_blocks: usize) -> Vec<u8> {
         let n_bytes = dtype.block_bytes() as usize;
-        let mut blocks: Vec<u8> = (0..n_blocks * n_bytes).map(|i| testkit::mix(7, i as u64) as u8).collect();
+        let mut blocks: Vec<u8> =
+            (0..n_blocks * n_bytes).map(|i| gguf_testkit::mix(7, i as u64) as u8).collect();
         for (index, block) in blocks.chunks_exact_mut(n_bytes).enumerate() {
             for (scale_index, &at) in half_scales(dtype).iter().enumerate() {
-                let bits = testkit::mix(8, (2 * index + scale_index) as u64) as u16;
+                let bits = gguf_testkit::mix(8, (2 * index + scale_index) as u64) as u16;
                 block[at..at + 2].copy_from_slice(&(bits & 0xbbff).to_le_bytes());
             }
         }

@@ -8,7 +8,7 @@
 //! Source: `block_q4_1` in `ggml/src/ggml-common.h`; `quantize_row_q4_1_ref`, `quantize_row_q4_1_impl` and
 //! `dequantize_row_q4_1` in `ggml/src/ggml-quants.c`.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Codec,

@@ -9,7 +9,7 @@
 //! Source: `block_q5_0` in `ggml/src/ggml-common.h`; `quantize_row_q5_0_ref`, `quantize_row_q5_0_impl` and
 //! `dequantize_row_q5_0` in `ggml/src/ggml-quants.c`.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Codec,

@@ -12,7 +12,7 @@
 //! Source: `block_q5_K` in `ggml/src/ggml-common.h`; `quantize_row_q5_K_ref`, `quantize_row_q5_K_impl` and
 //! `dequantize_row_q5_K` in `ggml/src/ggml-quants.c`.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Codec,

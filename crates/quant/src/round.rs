@@ -4,7 +4,7 @@
 //! functions do what the reference does on x86-64, because blocks of subnormal numbers reach those places:
 //! the reciprocal of their scale is infinite.
 
-pub use tensor::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+pub use gguf_types::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 /// `3 * 2^22`: the sum of this and a float below 2^22 in magnitude lies between 2^23 and 2^24, where floats are 1
 /// apart, so the addition rounds the float to its nearest integer, halves to even, and leaves it in the low bits.

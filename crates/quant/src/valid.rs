@@ -6,7 +6,7 @@
 //! Source: `ggml_validate_row_data` in `ggml/src/ggml-quants.c` (llama.cpp as vendored in llama-cpp-python
 //! 0.3.36) for scales. The reference does not check codes.
 
-use tensor::{
+use gguf_types::{
     DType,
     half::{bf16_to_f32, f16_to_f32},
 };

@@ -111,7 +111,7 @@ fn values(seed: u64, n: usize) -> Vec<u8> {
         for (part, bytes) in bytes.chunks_mut(2 * per_thread).enumerate() {
             scope.spawn(move || {
                 for (i, pair) in bytes.chunks_exact_mut(2).enumerate() {
-                    let value = testkit::normal(seed, (part * per_thread + i) as u64);
+                    let value = gguf_testkit::normal(seed, (part * per_thread + i) as u64);
                     pair.copy_from_slice(&value.to_bits().to_le_bytes()[2..]);
                 }
             });
@@ -143,7 +143,7 @@ fn imatrix(layers: usize) -> Vec<u8> {
             bytes.extend(int(n));
             let seed = 1_000_000 + (layer * parts.len() + at) as u64;
             for i in 0..n as u64 {
-                bytes.extend((testkit::normal(seed, i).abs() + 0.001).to_le_bytes());
+                bytes.extend((gguf_testkit::normal(seed, i).abs() + 0.001).to_le_bytes());
             }
         }
     }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf::{Array, Value};
+use gguf_container::{Array, Value};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 

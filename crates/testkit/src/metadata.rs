@@ -1,6 +1,6 @@
 //! Mutated GGUF files: keys and values changed, tensors as they were.
 
-use gguf::{Array, Endian, File, Metadata, Plan, Value};
+use gguf_container::{Array, Endian, File, Metadata, Plan, Value};
 
 use crate::{Draw, NASTY, mutate};
 

@@ -95,7 +95,7 @@ fn globs_match_as_documented() {
 
 #[test]
 fn goldens_have_one_entry_and_a_maker() {
-    let root = testkit::golden_path("");
+    let root = gguf_testkit::golden_path("");
     let entries = entries(&fs::read_to_string(root.join("MANIFEST")).unwrap());
     let mut files = Vec::new();
     list(&root, "", &mut files);

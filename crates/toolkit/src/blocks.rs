@@ -1,9 +1,9 @@
 //! One tensor at a time: rows of numbers to blocks, and back.
 
+use gguf_quant::{Level, Rows};
+use gguf_types::DType;
 use ndarray::{Array2, ArrayView2};
-use quant::{Level, Rows};
 use rayon::prelude::*;
-use tensor::DType;
 
 use crate::error::{Cause, Error};
 
@@ -54,7 +54,7 @@ fn encode_rows(
     let (n_rows, row_elems) = values.dim();
     let block_elems = dtype.block_elems() as usize;
     if !dtype.is_encodable() {
-        return Err(quant::CodecError::NoCodec { dtype, verb: "encode" }.into());
+        return Err(gguf_quant::CodecError::NoCodec { dtype, verb: "encode" }.into());
     }
     if row_elems == 0 || !row_elems.is_multiple_of(block_elems) {
         let expected = row_elems.next_multiple_of(block_elems).max(block_elems);
@@ -69,7 +69,7 @@ fn encode_rows(
     let level = Level::detect();
     let jobs = values.par_chunks(rows_at_once * row_elems);
     jobs.zip(blocks.par_chunks_mut(rows_at_once * row_bytes)).try_for_each(|(values, out)| {
-        quant::encode(dtype, level, Rows { values, row_elems, weights }, out)
+        gguf_quant::encode(dtype, level, Rows { values, row_elems, weights }, out)
     })?;
     Ok(out)
 }
@@ -107,6 +107,6 @@ pub(crate) fn decode_rows(
     let row_bytes = row_elems / dtype.block_elems() as usize * dtype.block_bytes() as usize;
     let level = Level::detect();
     let jobs = blocks.par_chunks(rows_at_once * row_bytes).zip(out.par_chunks_mut(rows_at_once * row_elems));
-    jobs.try_for_each(|(blocks, out)| quant::decode(dtype, level, blocks, out))?;
+    jobs.try_for_each(|(blocks, out)| gguf_quant::decode(dtype, level, blocks, out))?;
     Ok(())
 }

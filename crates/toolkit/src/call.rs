@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use convert::InputFile;
+use gguf_conversion::InputFile;
 
 use crate::error::Error;
 
@@ -60,8 +60,8 @@ impl Call {
             true => running.to_owned(),
             false => std::env::current_exe().unwrap_or_default(),
         };
-        let build =
-            convert::file_checksum(&path).map_or_else(|_| "?".to_owned(), |sum| format!("{sum:016x}"));
+        let build = gguf_conversion::file_checksum(&path)
+            .map_or_else(|_| "?".to_owned(), |sum| format!("{sum:016x}"));
         format!("{} {} (build {build})", self.binary, env!("CARGO_PKG_VERSION"))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use eval::{
+use gguf_runtime::{
     Model,
     chat::{SpecialTokens, Transcripts, transcripts},
 };
@@ -14,7 +14,7 @@ pub fn is_file_of_chats(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("jsonl"))
 }
 
-/// Renders a file of chats (see [`eval::chat::Chat::parse`]) by the template of a model, within bounds of time and memory.
+/// Renders a file of chats (see [`gguf_runtime::chat::Chat::parse`]) by the template of a model, within bounds of time and memory.
 ///
 /// # Errors
 /// A model without a template, a template that takes too much, and the line of a chat that is invalid or refused.

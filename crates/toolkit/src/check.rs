@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eval::{
+use gguf_runtime::{
     Activations, Options,
     chunks::{Settings, text_chunks},
     compare::{Base, run as run_chunks},
@@ -227,7 +227,7 @@ fn metrics(
     let mut progress = ProgressLine::new("chunks", chunks.len());
     match &args.base {
         None => {
-            let mut watch = |found: &eval::perplexity::Perplexity| {
+            let mut watch = |found: &gguf_runtime::perplexity::Perplexity| {
                 progress.update(events, found.n_chunks, || format!("perplexity {:.4}", found.value()));
             };
             let found = measure(&model, &tokens, settings, &mut watch)

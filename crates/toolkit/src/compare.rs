@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eval::{
+use gguf_container::PartNumber;
+use gguf_runtime::{
     Activations, Model, Options,
     chunks::{Chunk, Settings, text_chunks},
     compare::{Base, file_chunks, run as run_chunks},
@@ -14,7 +15,6 @@ use eval::{
     stats::{Comparison, Estimate, Position, fixed},
     tensor_error,
 };
-use gguf::PartNumber;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -268,12 +268,12 @@ fn what_decides(
     plan: &Plan,
 ) -> Result<serde_json::Value, Error> {
     let base = match base {
-        Opened::Model(model) => refine::fingerprint(model),
+        Opened::Model(model) => gguf_refinement::fingerprint(model),
         Opened::Logits(_) => part_file::fingerprint_of_file(base_path)?,
     };
     Ok(json!({
         "base": base,
-        "files": others.iter().map(refine::fingerprint).collect::<Vec<_>>(),
+        "files": others.iter().map(gguf_refinement::fingerprint).collect::<Vec<_>>(),
         "text": args.text.as_ref().map(|text| sha256_of(text)).transpose()?,
         "context": plan.context,
         "predictions in a chunk": n_counted(&plan.chunks),
@@ -447,7 +447,7 @@ fn elements(model: &Model) -> u64 {
 
 fn bits_per_weight(model: &Model) -> f64 {
     let bytes: u64 = model.file().tensors().map(|(_, info)| info.n_bytes).sum();
-    tensor::bits_per_weight(elements(model), bytes)
+    gguf_types::bits_per_weight(elements(model), bytes)
 }
 
 /// The result for a person: a line for each of several files, then the details of each if `full`. With --html alone,

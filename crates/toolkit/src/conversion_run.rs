@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use convert::{
+use gguf_conversion::{
     Conversion, FileOf, Input, OutputRequest, PlannedFile, Repacked, RunOptions, Unfinished, Watch,
     recipes::{Recipe, RecipeError, TensorFacts},
 };
@@ -42,7 +42,7 @@ pub struct OpenInput<'a, I> {
     /// Notes and warnings to print.
     pub notes: Notes,
     /// Tensors that have no place in the output.
-    pub dropped: Vec<arch::Dropped>,
+    pub dropped: Vec<gguf_models::Dropped>,
     /// Stored format of the source of each tensor.
     pub stored_as: Vec<String>,
     /// Outcome of `--repack` for each tensor; empty without it.
@@ -125,7 +125,7 @@ pub fn check_outputs<I: Input>(
     let conversion = Conversion::new(input).outputs(settings.outputs(recipes)?).request(settings.request());
     let planned = conversion.plan().map_err(failed)?;
     let paths = planned.paths(out).map_err(failed)?;
-    let goes_on = resume && convert::unfinished(&paths).is_some();
+    let goes_on = resume && gguf_conversion::unfinished(&paths).is_some();
     for path in paths.iter().filter(|_| !is_new_folder(out)) {
         planned.input().check_output(path, force || goes_on).map_err(failed)?;
     }
@@ -158,7 +158,7 @@ pub fn run_with<I: Input>(
     let paths = planned.paths(args.out).map_err(failed)?;
     // An interrupted run may have renamed some of its files already; whether they are its own is checked
     // later.
-    let goes_on = args.call.resume && convert::unfinished(&paths).is_some();
+    let goes_on = args.call.resume && gguf_conversion::unfinished(&paths).is_some();
     for path in &paths {
         // A dry run replaces nothing, so nothing is in its way.
         let force = args.force || args.dry_run || goes_on || args.parts.wanted == OfPlan::Assembly;
@@ -210,9 +210,9 @@ pub fn run_with<I: Input>(
         let problem = match planned.check() {
             // Calibration collects the importance data.
             Err(
-                convert::Error::NeedsImatrix { .. }
-                | convert::Error::NotInImatrix { .. }
-                | convert::Error::Imatrix { .. },
+                gguf_conversion::Error::NeedsImatrix { .. }
+                | gguf_conversion::Error::NotInImatrix { .. }
+                | gguf_conversion::Error::Imatrix { .. },
             ) if args.gathers => None,
             checked => checked.err().map(failed),
         };
@@ -308,10 +308,10 @@ impl Drop for Removed<'_> {
 }
 
 /// The error of a conversion of `input`, with sizes and times in readable units.
-pub fn failure(input: &Path, error: convert::Error) -> Error {
-    use convert::Error as E;
+pub fn failure(input: &Path, error: gguf_conversion::Error) -> Error {
+    use gguf_conversion::Error as E;
     match error {
-        E::Gguf(gguf::Error::NoSpace { folder, needed, free }) => {
+        E::Gguf(gguf_container::Error::NoSpace { folder, needed, free }) => {
             let (needed, free) = (human_bytes(needed), human_bytes(free));
             Error::at(&folder, format_args!("not enough disk space: {needed} needed, {free} free"))
         }
@@ -320,15 +320,20 @@ pub fn failure(input: &Path, error: convert::Error) -> Error {
             let differences = differences.join("; ");
             Error::at(&path, format_args!("cannot resume: {differences}"))
         }
-        E::Gguf(gguf::Error::Busy { path }) => Error::at(&path, "being written by another process"),
+        E::Gguf(gguf_container::Error::Busy { path }) => Error::at(&path, "being written by another process"),
         E::Busy { path, process, host, began } => {
-            let host =
-                if gguf::this_process().1 == host { "this machine".to_owned() } else { format!("`{host}`") };
+            let host = if gguf_container::this_process().1 == host {
+                "this machine".to_owned()
+            } else {
+                format!("`{host}`")
+            };
             let since = began.and_then(|began| began.elapsed().ok());
             let since = since.map_or_else(String::new, |since| format!(", since {}", human_duration(since)));
             Error::at(&path, format_args!("being written by process {process} on {host}{since}"))
         }
-        E::Source(source::Error::Read(source::ReadError::Interrupted)) => Error::interrupted(),
+        E::Source(gguf_checkpoint::Error::Read(gguf_checkpoint::ReadError::Interrupted)) => {
+            Error::interrupted()
+        }
         error @ E::Recipe(RecipeError::Key(_)) => {
             input_kind::explained(input, Wanted::Gguf, Error::at(input, error))
         }
@@ -371,7 +376,7 @@ fn quoted(path: &Path) -> String {
 
 /// Hints for an interrupted run; empty if it left nothing.
 pub fn resume_hints(paths: &[PathBuf]) -> Vec<String> {
-    let Some(run) = convert::unfinished(paths) else { return Vec::new() };
+    let Some(run) = gguf_conversion::unfinished(paths) else { return Vec::new() };
     let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
     vec![format!("{done} of {total} done; use --resume to continue"), removes(&run)]
 }

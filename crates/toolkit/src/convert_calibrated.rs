@@ -9,9 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convert::{Input, recipes::Recipe};
-use gguf::Model;
-use source::{Checkpoint, Dtype};
+use gguf_checkpoint::{Checkpoint, Dtype};
+use gguf_container::Model;
+use gguf_conversion::{Input, recipes::Recipe};
 
 use crate::{
     calibration::{self, BudgetOptions, CalibrationOptions},
@@ -69,19 +69,21 @@ pub fn run<I: Input>(
     let how = (args.force, args.call.resume);
     let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
     // It may need the file in between as it is.
-    convert::check_unfinished(&paths, args.force, args.call.resume).map_err(|error| failure(input, error))?;
+    gguf_conversion::check_unfinished(&paths, args.force, args.call.resume)
+        .map_err(|error| failure(input, error))?;
     let budget = &budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, events)?;
     let base = Between::new(paths, events);
     // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.
-    let is_there = args.call.resume && base.path.exists() && convert::unfinished(&base.outputs).is_some();
+    let is_there =
+        args.call.resume && base.path.exists() && gguf_conversion::unfinished(&base.outputs).is_some();
     if !is_there {
         let other = OtherSettings {
-            allow_nonfinite: args.options.nonfinite == convert::NonFinite::Allow,
+            allow_nonfinite: args.options.nonfinite == gguf_conversion::NonFinite::Allow,
             ..OtherSettings::default()
         };
         let plain = TensorOptions::default().read(other)?;
         let mut call = args.call.clone();
-        call.resume &= convert::unfinished(std::slice::from_ref(&base.path)).is_some();
+        call.resume &= gguf_conversion::unfinished(std::slice::from_ref(&base.path)).is_some();
         let first = RunArgs {
             out: Some(&base.path),
             force: true,
@@ -93,7 +95,8 @@ pub fn run<I: Input>(
         };
         conversion_run::run(open, vec![between], &plain, &first, events)?;
     }
-    let model = Model::open(&base.path).map_err(|error| failure(&base.path, convert::Error::Gguf(error)))?;
+    let model =
+        Model::open(&base.path).map_err(|error| failure(&base.path, gguf_conversion::Error::Gguf(error)))?;
     let level = args.options.level;
     let job = QuantizeJob {
         base: &base.path,
@@ -126,7 +129,7 @@ impl<'a> Between<'a> {
 
 impl Drop for Between<'_> {
     fn drop(&mut self) {
-        if convert::unfinished(&self.outputs).is_none() {
+        if gguf_conversion::unfinished(&self.outputs).is_none() {
             let removed = fs::remove_file(&self.path);
             if let Err(error) = removed
                 && self.path.exists()

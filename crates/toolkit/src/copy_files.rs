@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gguf::{CopyPlan, Model, write_copies};
+use gguf_container::{CopyPlan, Model, write_copies};
 use serde::Serialize;
 
 use crate::{
@@ -60,7 +60,7 @@ impl Copied {
 pub fn copy(
     path: &Path,
     model: &Model,
-    plans: Result<Vec<CopyPlan>, gguf::Error>,
+    plans: Result<Vec<CopyPlan>, gguf_container::Error>,
     outputs: impl FnOnce(usize) -> Vec<PathBuf>,
     Overwrite { force, dry_run }: Overwrite,
     events: &dyn Events,

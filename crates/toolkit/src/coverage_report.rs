@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use convert::{
+use gguf_conversion::{
     PlannedFile,
     imatrix::{Coverage, Imatrix, Status, coverage},
     recipes::{Category, TensorFacts},

@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convert::recipes::TensorFacts;
-use gguf::{Edit, Metadata, SLACK_KEY, Slack};
+use gguf_container::{Edit, Metadata, SLACK_KEY, Slack};
+use gguf_conversion::recipes::TensorFacts;
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -100,15 +100,15 @@ pub struct Edited {
 
 /// Fails for a new alignment, by which all tensors would have to move.
 fn check_alignment(path: &Path, alignment: u32, new: &Metadata) -> Result<(), Error> {
-    let wanted = match new.get(gguf::ALIGNMENT_KEY) {
-        Some(gguf::Value::U32(wanted)) => *wanted,
+    let wanted = match new.get(gguf_container::ALIGNMENT_KEY) {
+        Some(gguf_container::Value::U32(wanted)) => *wanted,
         Some(_) => return Ok(()),
-        None => gguf::DEFAULT_ALIGNMENT,
+        None => gguf_container::DEFAULT_ALIGNMENT,
     };
     if wanted == alignment {
         return Ok(());
     }
-    let (file, key) = (path.display(), gguf::ALIGNMENT_KEY);
+    let (file, key) = (path.display(), gguf_container::ALIGNMENT_KEY);
     Err(Error::at(path, format_args!("`{key}` cannot change in place: expected {alignment}, found {wanted}"))
         .hint([format!(
             "to write a file with another alignment, run `gguf-quantize {file} OUT copy --override-kv \
@@ -176,7 +176,7 @@ impl Report<'_> {
 /// Bytes of room that a header has.
 fn slack_of(metadata: &Metadata) -> Option<usize> {
     match metadata.get(SLACK_KEY) {
-        Some(gguf::Value::String(text)) => Some(text.len()),
+        Some(gguf_container::Value::String(text)) => Some(text.len()),
         _ => None,
     }
 }

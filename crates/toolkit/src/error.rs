@@ -34,34 +34,34 @@ pub enum ErrorKind {
 pub enum Cause {
     /// A conversion failed.
     #[error(transparent)]
-    Conversion(#[from] convert::Error),
+    Conversion(#[from] gguf_conversion::Error),
     /// An export failed.
     #[error(transparent)]
-    Export(#[from] convert::export::ExportError),
+    Export(#[from] gguf_conversion::export::ExportError),
     /// A GGUF file is invalid.
     #[error(transparent)]
-    Container(#[from] gguf::Error),
+    Container(#[from] gguf_container::Error),
     /// A file cannot be run, or not on this text.
     #[error(transparent)]
-    Evaluation(#[from] eval::Error),
+    Evaluation(#[from] gguf_runtime::Error),
     /// A calibration failed.
     #[error(transparent)]
-    Refinement(#[from] refine::Error),
+    Refinement(#[from] gguf_refinement::Error),
     /// Rows cannot be encoded or decoded.
     #[error(transparent)]
-    Codec(#[from] quant::CodecError),
+    Codec(#[from] gguf_quant::CodecError),
     /// Unknown type.
     #[error(transparent)]
-    DType(#[from] tensor::DTypeError),
+    DType(#[from] gguf_types::DTypeError),
     /// An importance matrix cannot be read.
     #[error(transparent)]
-    Imatrix(#[from] convert::imatrix::ImatrixError),
+    Imatrix(#[from] gguf_conversion::imatrix::ImatrixError),
     /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A model on the Hub is not available.
     #[error(transparent)]
-    Hub(Box<source::hub::HubError>),
+    Hub(Box<gguf_checkpoint::hub::HubError>),
     /// No type was given.
     #[error("missing file type")]
     NoType,
@@ -160,15 +160,19 @@ impl Cause {
         match self {
             Cause::Interrupted
             | Cause::Conversion(
-                convert::Error::Cancelled
-                | convert::Error::Gguf(gguf::Error::Interrupted)
-                | convert::Error::Read(source::ReadError::Interrupted)
-                | convert::Error::Source(source::Error::Read(source::ReadError::Interrupted)),
+                gguf_conversion::Error::Cancelled
+                | gguf_conversion::Error::Gguf(gguf_container::Error::Interrupted)
+                | gguf_conversion::Error::Read(gguf_checkpoint::ReadError::Interrupted)
+                | gguf_conversion::Error::Source(gguf_checkpoint::Error::Read(
+                    gguf_checkpoint::ReadError::Interrupted,
+                )),
             )
-            | Cause::Export(convert::export::ExportError::Convert(convert::Error::Cancelled))
-            | Cause::Container(gguf::Error::Interrupted)
-            | Cause::Refinement(refine::Error::Interrupted) => true,
-            Cause::Hub(error) => matches!(**error, source::hub::HubError::Interrupted),
+            | Cause::Export(gguf_conversion::export::ExportError::Convert(
+                gguf_conversion::Error::Cancelled,
+            ))
+            | Cause::Container(gguf_container::Error::Interrupted)
+            | Cause::Refinement(gguf_refinement::Error::Interrupted) => true,
+            Cause::Hub(error) => matches!(**error, gguf_checkpoint::hub::HubError::Interrupted),
             _ => false,
         }
     }
@@ -177,16 +181,16 @@ impl Cause {
     fn names_its_file(&self) -> bool {
         match self {
             Cause::Container(error)
-            | Cause::Evaluation(eval::Error::Gguf(error))
-            | Cause::Refinement(refine::Error::Eval(eval::Error::Gguf(error))) => {
+            | Cause::Evaluation(gguf_runtime::Error::Gguf(error))
+            | Cause::Refinement(gguf_refinement::Error::Eval(gguf_runtime::Error::Gguf(error))) => {
                 container_names_its_file(error)
             }
             Cause::Refinement(error) => {
-                use refine::Error as E;
+                use gguf_refinement::Error as E;
                 matches!(error, E::OtherMoments { .. } | E::BrokenMoments { .. } | E::Io { .. })
             }
             Cause::Conversion(error) => {
-                use convert::Error as E;
+                use gguf_conversion::Error as E;
                 match error {
                     E::Gguf(error) => container_names_its_file(error),
                     error => matches!(
@@ -215,8 +219,8 @@ impl Cause {
     }
 }
 
-fn container_names_its_file(error: &gguf::Error) -> bool {
-    use gguf::Error as E;
+fn container_names_its_file(error: &gguf_container::Error) -> bool {
+    use gguf_container::Error as E;
     matches!(
         error,
         E::Io { .. }
@@ -234,8 +238,8 @@ fn container_names_its_file(error: &gguf::Error) -> bool {
     )
 }
 
-impl From<source::hub::HubError> for Cause {
-    fn from(error: source::hub::HubError) -> Cause {
+impl From<gguf_checkpoint::hub::HubError> for Cause {
+    fn from(error: gguf_checkpoint::hub::HubError) -> Cause {
         Cause::Hub(Box::new(error))
     }
 }
@@ -271,11 +275,11 @@ macro_rules! from_message {
 
 from_message!(
     serde_json::Error,
-    imatrix::Error,
-    convert::recipes::RecipeError,
-    refine::budget::BudgetError,
-    eval::tokenize::Error,
-    eval::chat::ChatError,
+    gguf_imatrix::Error,
+    gguf_conversion::recipes::RecipeError,
+    gguf_refinement::budget::BudgetError,
+    gguf_runtime::tokenize::Error,
+    gguf_runtime::chat::ChatError,
 );
 
 impl<C: Into<Cause>> From<C> for Error {

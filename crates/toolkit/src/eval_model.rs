@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
-use eval::{Activations, Model, Options};
+use gguf_runtime::{Activations, Model, Options};
 
 use crate::{
     error::Error,
@@ -40,7 +40,7 @@ pub fn warn_of_length(model: &Model, n_tokens: usize, events: &dyn Events) {
 }
 
 /// The failure of an open model, with the path of its first file.
-pub fn of_open(model: &Model, error: eval::Error) -> Error {
+pub fn of_open(model: &Model, error: gguf_runtime::Error) -> Error {
     match model.file().shards().first() {
         Some((path, _)) => Error::at(path, error),
         None => Error::new(error),
@@ -48,9 +48,9 @@ pub fn of_open(model: &Model, error: eval::Error) -> Error {
 }
 
 /// The failure of a base or of one of the others, with the file that is at fault.
-pub fn of_model(base: &Path, others: &[impl AsRef<Path>], error: eval::Error) -> Error {
+pub fn of_model(base: &Path, others: &[impl AsRef<Path>], error: gguf_runtime::Error) -> Error {
     match error {
-        eval::Error::OfOther { index, error } => {
+        gguf_runtime::Error::OfOther { index, error } => {
             Error::at(others.get(index).map_or(base, AsRef::as_ref), *error)
         }
         error => Error::at(base, error),

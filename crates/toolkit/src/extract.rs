@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use gguf::{Advice, File, Model, Output, TensorInfo};
-use quant::Level;
+use gguf_container::{Advice, File, Model, Output, TensorInfo};
+use gguf_quant::Level;
+use gguf_types::DType;
 use serde::Serialize;
 use serde_json::json;
-use tensor::DType;
 
 use crate::{copy_files::open_model, error::Error, outputs::check_outputs, text::human_bytes};
 
@@ -150,7 +150,7 @@ fn part<'a>(args: &ExtractOptions, format: Format, model: &'a Model, name: &str)
         true => DType::F32,
         false => info.dtype,
     };
-    if dtype != info.dtype && quant::codec(info.dtype).is_none() {
+    if dtype != info.dtype && gguf_quant::codec(info.dtype).is_none() {
         return Err(Error::at(&args.file, format_args!("tensor `{name}`: {} cannot be decoded", info.dtype)));
     }
     let wrong = |error| Error::at(&args.file, format_args!("tensor `{name}`: {error}"));
@@ -236,7 +236,7 @@ fn write(
             } else {
                 let n_elems = blocks.len() as u64 / info.dtype.block_bytes() * info.dtype.block_elems();
                 let mut values = vec![0.0; n_elems as usize];
-                quant::decode(info.dtype, args.level, &blocks, &mut values)?;
+                gguf_quant::decode(info.dtype, args.level, &blocks, &mut values)?;
                 let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
                 output.write_at(at, &bytes)?;
                 at += bytes.len() as u64;

@@ -1,6 +1,6 @@
 //! Facts of an error as separate fields, for programs that do not want to parse the message.
 
-use convert::imatrix::ImatrixError;
+use gguf_conversion::imatrix::ImatrixError;
 
 use crate::error::Cause;
 
@@ -38,7 +38,7 @@ impl Fields {
             Cause::Container(error) => container_fields(error),
             Cause::Evaluation(error) => evaluation_fields(error),
             Cause::Codec(error) => codec_fields(error),
-            Cause::DType(tensor::DTypeError::UnknownName { name }) => fields!(found: name),
+            Cause::DType(gguf_types::DTypeError::UnknownName { name }) => fields!(found: name),
             Cause::Imatrix(error) => imatrix_fields(error),
             Cause::Shape { found, expected, .. } => fields!(found, expected),
             _ => Fields::default(),
@@ -50,8 +50,8 @@ impl Fields {
     }
 }
 
-fn conversion_fields(error: &convert::Error) -> Fields {
-    use convert::Error as E;
+fn conversion_fields(error: &gguf_conversion::Error) -> Fields {
+    use gguf_conversion::Error as E;
     match error {
         E::Source(error) => source_fields(error),
         E::Arch(error) => arch_fields(error),
@@ -75,8 +75,8 @@ fn conversion_fields(error: &convert::Error) -> Fields {
     }
 }
 
-fn recipe_fields(error: &convert::recipes::RecipeError) -> Fields {
-    use convert::recipes::RecipeError as E;
+fn recipe_fields(error: &gguf_conversion::recipes::RecipeError) -> Fields {
+    use gguf_conversion::recipes::RecipeError as E;
     match error {
         E::UnknownRecipe { name } => fields!(found: name),
         E::Key(error) => key_fields(error),
@@ -100,16 +100,16 @@ fn imatrix_fields(error: &ImatrixError) -> Fields {
     }
 }
 
-fn codec_fields(error: &quant::CodecError) -> Fields {
+fn codec_fields(error: &gguf_quant::CodecError) -> Fields {
     match error {
-        quant::CodecError::Length { found, expected, .. } => fields!(expected, found),
-        quant::CodecError::NeedsWeights { .. } => fields!(expected: "importance weights"),
+        gguf_quant::CodecError::Length { found, expected, .. } => fields!(expected, found),
+        gguf_quant::CodecError::NeedsWeights { .. } => fields!(expected: "importance weights"),
         _ => Fields::default(),
     }
 }
 
-fn read_fields(error: &source::ReadError) -> Fields {
-    use source::ReadError as E;
+fn read_fields(error: &gguf_checkpoint::ReadError) -> Fields {
+    use gguf_checkpoint::ReadError as E;
     match error {
         E::Unreadable { tensor, dtype } => fields!(tensor, found: dtype),
         E::OutOfRange { tensor, .. } => fields!(tensor),
@@ -121,8 +121,8 @@ fn read_fields(error: &source::ReadError) -> Fields {
     }
 }
 
-fn source_fields(error: &source::Error) -> Fields {
-    use source::Error as E;
+fn source_fields(error: &gguf_checkpoint::Error) -> Fields {
+    use gguf_checkpoint::Error as E;
     match error {
         E::Read(error) => read_fields(error),
         E::Io { file, .. }
@@ -170,8 +170,8 @@ fn source_fields(error: &source::Error) -> Fields {
     }
 }
 
-fn arch_fields(error: &arch::ArchError) -> Fields {
-    use arch::ArchError as E;
+fn arch_fields(error: &gguf_models::ArchError) -> Fields {
+    use gguf_models::ArchError as E;
     match error {
         E::UnknownClass { class, nearest, .. } | E::NoProjector { class, nearest } => {
             fields!(file: "config.json", key: "architectures", expected: nearest.join(", "), found: class)
@@ -194,16 +194,16 @@ fn arch_fields(error: &arch::ArchError) -> Fields {
     }
 }
 
-fn key_fields(error: &gguf::KeyError) -> Fields {
+fn key_fields(error: &gguf_container::KeyError) -> Fields {
     match error {
-        gguf::KeyError::Missing { key } => fields!(key),
-        gguf::KeyError::Value { key, expected, found } => fields!(key, expected, found),
+        gguf_container::KeyError::Missing { key } => fields!(key),
+        gguf_container::KeyError::Value { key, expected, found } => fields!(key, expected, found),
         _ => Fields::default(),
     }
 }
 
-fn container_fields(error: &gguf::Error) -> Fields {
-    use gguf::Error as E;
+fn container_fields(error: &gguf_container::Error) -> Fields {
+    use gguf_container::Error as E;
     match error {
         E::Magic { found } => fields!(expected: "GGUF", found: found.escape_ascii()),
         E::Version { found } => fields!(expected: "a version from 1 to 3", found),
@@ -244,8 +244,8 @@ fn container_fields(error: &gguf::Error) -> Fields {
     }
 }
 
-fn evaluation_fields(error: &eval::Error) -> Fields {
-    use eval::Error as E;
+fn evaluation_fields(error: &gguf_runtime::Error) -> Fields {
+    use gguf_runtime::Error as E;
     match error {
         E::Gguf(error) => container_fields(error),
         E::Key(error) => key_fields(error),

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use gguf::{Metadata, Model, TensorInfo};
+use gguf_container::{Metadata, Model, TensorInfo};
+use gguf_types::DType;
 use ndarray::{ArrayD, IxDyn};
-use tensor::DType;
 
 use crate::{blocks::decode_rows, error::Error};
 
@@ -19,7 +19,7 @@ pub struct GgufFile {
 #[derive(Debug, Clone, Copy)]
 pub struct TensorRef<'a> {
     path: &'a Path,
-    file: &'a gguf::File,
+    file: &'a gguf_container::File,
     info: &'a TensorInfo,
 }
 
@@ -95,7 +95,7 @@ impl<'a> TensorRef<'a> {
     }
 
     /// The byte order of its numbers.
-    pub fn endian(&self) -> gguf::Endian {
+    pub fn endian(&self) -> gguf_container::Endian {
         self.file.endian()
     }
 
@@ -115,8 +115,8 @@ impl<'a> TensorRef<'a> {
         let blocks = self.endian().to_little(self.dtype(), self.bytes()?);
         // A codec decides what can be decoded before memory is taken for it; a header cannot state more elements than its
         // bytes hold.
-        quant::codec(self.dtype())
-            .ok_or(quant::CodecError::NoCodec { dtype: self.dtype(), verb: "decode" })
+        gguf_quant::codec(self.dtype())
+            .ok_or(gguf_quant::CodecError::NoCodec { dtype: self.dtype(), verb: "decode" })
             .map_err(|error| Error::at(self.path, error))?;
         let mut out = ArrayD::zeros(IxDyn(&self.shape()));
         let row_elems = self.info.shape.row_elems() as usize;

@@ -1,7 +1,7 @@
 //! The file type that metadata state.
 
-use convert::recipes::RECIPES;
-use gguf::{Metadata, Value};
+use gguf_container::{Metadata, Value};
+use gguf_conversion::recipes::RECIPES;
 
 /// Name of the file type that the metadata states.
 pub fn stated_file_type(metadata: &Metadata) -> Option<&'static str> {

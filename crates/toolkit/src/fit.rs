@@ -1,13 +1,13 @@
 //! Memory that files need, and the largest file that fits.
 
-use eval::memory::{Bytes, Demand, Use};
-use gguf::{Model, Value, parse_shard_file_name};
+use gguf_container::{Model, Value, parse_shard_file_name};
+use gguf_runtime::memory::{Bytes, Demand, Use};
+use gguf_types::DType;
 use serde::Serialize;
 use std::{
     fs,
     path::{Path, PathBuf},
 };
-use tensor::DType;
 
 use crate::{
     conversion_run::failure,
@@ -95,7 +95,7 @@ pub fn fit(args: &FitOptions, events: &dyn Events) -> Result<Fits, Error> {
 
 fn open(path: &Path) -> Result<Model, Error> {
     Model::open(path).map_err(|error| {
-        input_kind::explained(path, Wanted::Gguf, failure(path, convert::Error::Gguf(error)))
+        input_kind::explained(path, Wanted::Gguf, failure(path, gguf_conversion::Error::Gguf(error)))
     })
 }
 

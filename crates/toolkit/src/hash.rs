@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use gguf::{Advice, File, TensorInfo};
+use gguf_container::{Advice, File, TensorInfo};
 use sha2::{Digest, Sha256};
 
 use crate::{

@@ -3,8 +3,8 @@
 //! Errors of the crates below name no program and no option. Hints that do are here, one function per crate, and replace
 //! the crate's own.
 
-use arch::{ArchError, vocab::VocabError};
-use convert::{export::ExportError, merge::MergeError};
+use gguf_conversion::{export::ExportError, merge::MergeError};
+use gguf_models::{ArchError, vocab::VocabError};
 
 use crate::error::Cause;
 
@@ -15,15 +15,15 @@ pub fn of(cause: &Cause) -> Option<String> {
         Cause::Export(error) => export(error),
         Cause::Container(error) => gguf(error),
         Cause::Evaluation(error) => eval(error),
-        Cause::Refinement(refine::Error::Eval(error)) => eval(error),
+        Cause::Refinement(gguf_refinement::Error::Eval(error)) => eval(error),
         Cause::Hub(error) => error.hint().map(str::to_owned),
         _ => None,
     }
 }
 
-/// About an error of the crate `convert`, or of one below it.
-fn convert(error: &convert::Error) -> Option<String> {
-    use convert::Error;
+/// About an error of the crate `gguf_conversion`, or of one below it.
+fn convert(error: &gguf_conversion::Error) -> Option<String> {
+    use gguf_conversion::Error;
     let hint = match error {
         Error::Gguf(error) => return gguf(error),
         Error::Arch(error) => return arch(error),
@@ -61,7 +61,7 @@ fn convert(error: &convert::Error) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// About an error of the crate `arch`.
+/// About an error of the crate `gguf_models`.
 fn arch(error: &ArchError) -> Option<String> {
     match error {
         ArchError::NotAsThis { arch, .. } => {
@@ -89,26 +89,26 @@ fn arch(error: &ArchError) -> Option<String> {
     }
 }
 
-/// About an error of the crate `gguf`.
-pub fn gguf(error: &gguf::Error) -> Option<String> {
+/// About an error of the crate `gguf_container`.
+pub fn gguf(error: &gguf_container::Error) -> Option<String> {
     match error {
-        gguf::Error::Exists { .. } => Some("use --force to overwrite it".to_owned()),
-        gguf::Error::OpenFiles { needed, .. } => {
+        gguf_container::Error::Exists { .. } => Some("use --force to overwrite it".to_owned()),
+        gguf_container::Error::OpenFiles { needed, .. } => {
             Some(format!("raise the limit with `ulimit -n {needed}`, or split into fewer files"))
         }
-        gguf::Error::UnfinishedEdit { path, backup } => Some(format!(
+        gguf_container::Error::UnfinishedEdit { path, backup } => Some(format!(
             "restore the old header with `dd if={} of={} conv=notrunc`, then remove {}",
             backup.display(),
             path.display(),
             backup.display()
         )),
-        error => gguf::foreign_type(error).or_else(|| error.hint().map(str::to_owned)),
+        error => gguf_container::foreign_type(error).or_else(|| error.hint().map(str::to_owned)),
     }
 }
 
-/// About an error of the crate `eval`.
-fn eval(error: &eval::Error) -> Option<String> {
-    use eval::Error;
+/// About an error of the crate `gguf_runtime`.
+fn eval(error: &gguf_runtime::Error) -> Option<String> {
+    use gguf_runtime::Error;
     let hint = match error {
         Error::Gguf(error) => return gguf(error),
         Error::UnknownArchitecture { name } if name == "clip" => {
@@ -120,7 +120,7 @@ fn eval(error: &eval::Error) -> Option<String> {
         Error::NoNextToken { .. } => {
             "use `gguf-eval generate` for models that answer prompts, `gguf-eval embed` for encoders"
         }
-        Error::NoFeatures { .. } => "use the library `gguf-evaluation`, which accepts spectrograms",
+        Error::NoFeatures { .. } => "use the library `gguf-runtime`, which accepts spectrograms",
         Error::NoVectors { .. } => "use `gguf-eval generate` to generate text",
         Error::NoPooling { .. } => "set --pooling to mean, cls or last, or to none for one vector per token",
         error => return error.hint().map(str::to_owned),

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use source::{
+use gguf_checkpoint::{
     Folder,
     hub::{self, HubError, Repo, Settings, Snapshot},
 };

@@ -5,13 +5,13 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use eval::{
+use gguf_container::PartNumber;
+use gguf_imatrix::{Format, Sums};
+use gguf_runtime::{
     Model, Options,
     chunks::{Chunk, Settings, part_chunks, text_chunks},
     importance::{Collector, Gap, gaps, matrices},
 };
-use gguf::PartNumber;
-use imatrix::{Format, Sums};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -72,7 +72,7 @@ pub struct ImatrixOptions {
 pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Option<Collected>, Error> {
     let format = args.format;
     if !args.force && !args.resume && args.output.exists() {
-        let error = gguf::Error::Exists { path: args.output.clone() };
+        let error = gguf_container::Error::Exists { path: args.output.clone() };
         return Err(Error::new(error).hint(["use --force to overwrite it, or --resume to continue the run"]));
     }
     // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
@@ -96,7 +96,7 @@ pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Option<Coll
         before = Some(path);
         start.add(&read.in_tokens(args.context)).map_err(|error| {
             let hint = match &error {
-                imatrix::Error::NotFinite { .. } => "omit this matrix, or compute it again",
+                gguf_imatrix::Error::NotFinite { .. } => "omit this matrix, or compute it again",
                 _ => "only matrices of the same model can be merged",
             };
             Error::at(path, error).hint([hint])
@@ -180,7 +180,7 @@ fn part(
         windows: range,
         n_windows: chunks.len(),
         run: json!({
-            "model": refine::fingerprint(model),
+            "model": gguf_refinement::fingerprint(model),
             "text": sha256_of(text)?,
             "context": args.context,
             "process_output": args.process_output,

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf::{BrokenDownload, Value};
+use gguf_container::{BrokenDownload, Value};
 
 use crate::error::{Cause, Error};
 
@@ -47,7 +47,7 @@ pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
             "the file is one piece of a larger file; join all pieces in order with `cat` first".to_owned(),
         );
     }
-    if wanted == Wanted::Gguf && source::is_legacy(path) {
+    if wanted == Wanted::Gguf && gguf_checkpoint::is_legacy(path) {
         return Some(format!(
             "to convert a file in a format older than GGUF, run `gguf-convert legacy {shown} OUT`"
         ));
@@ -121,7 +121,7 @@ const IMAGE_ARCHITECTURES: &[&str] = &[
 
 /// Kind of a GGUF file that is not a language model, with advice.
 fn other_than_model(path: &Path) -> Option<(&'static str, String)> {
-    let file = gguf::File::open_foreign(path).ok()?;
+    let file = gguf_container::File::open_foreign(path).ok()?;
     let metadata = file.metadata();
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
     let shown = path.display();
@@ -182,7 +182,7 @@ pub fn explained(path: &Path, wanted: Wanted, failure: Error) -> Error {
         (Wanted::Imatrix, Some((found, _))) if found != "an importance matrix" => {
             Error::at(path, format_args!("expected an importance matrix, found {found}"))
         }
-        (Wanted::Imatrix, None) if gguf::File::open_foreign(path).is_ok() => {
+        (Wanted::Imatrix, None) if gguf_container::File::open_foreign(path).is_ok() => {
             let advice = format!(
                 "to compute its importance matrix, run `gguf-eval imatrix {} --text FILE -o imatrix.gguf`",
                 path.display()

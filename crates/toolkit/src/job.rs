@@ -6,14 +6,14 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use arch::Arch;
-use convert::{
+use gguf_checkpoint::{Checkpoint, Folder, Memory};
+use gguf_container::Model;
+use gguf_conversion::{
     CheckpointInput, Conversion, Importance, Input, ModelInput, OutputRequest, Request, RunOptions, Watch,
     imatrix::Imatrix, recipes::Recipe,
 };
-use gguf::Model;
-use source::{Checkpoint, Folder, Memory};
-use tensor::DType;
+use gguf_models::Arch;
+use gguf_types::DType;
 
 use crate::error::{Cause, Error};
 
@@ -59,7 +59,7 @@ pub struct Planned {
 }
 
 /// Converts a Hugging Face checkpoint folder to GGUF files: `config.json`, weights as safetensors or torch pickles,
-/// tokenizer files. A [`Folder`] may also be one whose weights are fetched while they are read ([`source::hub`]).
+/// tokenizer files. A [`Folder`] may also be one whose weights are fetched while they are read ([`gguf_checkpoint::hub`]).
 ///
 /// # Examples
 /// ```no_run
@@ -137,7 +137,7 @@ impl<'a> Job<'a> {
         Job { model_name: Some(name.to_owned()), ..self }
     }
 
-    /// The architecture, which need not be one of [`architectures`](crate::architectures): [`arch::DECODER`] with what differs
+    /// The architecture, which need not be one of [`architectures`](crate::architectures): [`gguf_models::DECODER`] with what differs
     /// from it.
     ///
     /// # Examples
@@ -217,7 +217,7 @@ impl<'a> Job<'a> {
         }
         planned.check_paths(&paths, self.overwrite)?;
         let (done, total) = (AtomicU64::new(0), checked.input_bytes());
-        let report = |_: &convert::Job, bytes: u64| {
+        let report = |_: &gguf_conversion::Job, bytes: u64| {
             let now = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
             if let Some(progress) = self.progress {
                 progress(now, total);
@@ -239,7 +239,7 @@ impl<'a> Job<'a> {
             return Err(Cause::NoType.into());
         }
         let recipes = self.types.iter().map(|name| Recipe::from_name(name));
-        let recipes = recipes.collect::<Result<Vec<_>, _>>().map_err(convert::Error::Recipe)?;
+        let recipes = recipes.collect::<Result<Vec<_>, _>>().map_err(gguf_conversion::Error::Recipe)?;
         let imatrix = self.imatrix.as_deref().map(open_imatrix).transpose()?;
         let imatrix_path = self.imatrix.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         let from = std::mem::replace(&mut self.from, From::Memory(Memory::default()));
@@ -264,23 +264,24 @@ impl<'a> Job<'a> {
     }
 
     fn open(&self, from: From) -> Result<Box<dyn Input>, Cause> {
-        let mut options = arch::Options::default();
+        let mut options = gguf_models::Options::default();
         options.model_name.clone_from(&self.model_name);
-        let source_error = |error| Cause::Conversion(convert::Error::Source(error));
+        let source_error = |error| Cause::Conversion(gguf_conversion::Error::Source(error));
         let checkpoint: Checkpoint = match from {
             From::File(path) => return Ok(Box::new(ModelInput::new(Model::open(&path)?))),
             // With its own rows a folder is kept from being written to.
             From::Folder(folder) if self.architecture.is_none() => {
                 return Ok(Box::new(CheckpointInput::open(folder, &options)?));
             }
-            From::Folder(folder) => source::open(folder).map_err(source_error)?,
-            From::Memory(memory) => source::open_memory(memory).map_err(source_error)?,
+            From::Folder(folder) => gguf_checkpoint::open(folder).map_err(source_error)?,
+            From::Memory(memory) => gguf_checkpoint::open_memory(memory).map_err(source_error)?,
         };
         let Some(architecture) = self.architecture else {
             return Ok(Box::new(CheckpointInput::from_checkpoint(checkpoint, &options)?));
         };
-        let layout = arch::resolve_as(&convert::arch_input(&checkpoint)?, &options, architecture)
-            .map_err(convert::Error::Arch)?;
+        let layout =
+            gguf_models::resolve_as(&gguf_conversion::arch_input(&checkpoint)?, &options, architecture)
+                .map_err(gguf_conversion::Error::Arch)?;
         Ok(Box::new(CheckpointInput::from_layout(checkpoint, layout)))
     }
 }

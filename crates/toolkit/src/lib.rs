@@ -119,15 +119,18 @@ pub use self::{
     measure::{Measuring, compare, perplexity},
 };
 // The crates themselves.
-pub use {arch, convert as conversion, eval, gguf, quant, source, tensor};
+pub use {
+    gguf_checkpoint as source, gguf_container as gguf, gguf_conversion as conversion, gguf_models as arch,
+    gguf_quant as quant, gguf_runtime as eval, gguf_types as tensor,
+};
 // Types in the signatures of the calls.
-pub use arch::Arch;
-pub use eval::{Activations, perplexity::Perplexity, stats::Comparison};
-pub use gguf::{Metadata, Value};
-pub use source::{Memory, MemoryTensor};
-pub use tensor::DType;
+pub use gguf_checkpoint::{Memory, MemoryTensor};
+pub use gguf_container::{Metadata, Value};
+pub use gguf_models::Arch;
+pub use gguf_runtime::{Activations, perplexity::Perplexity, stats::Comparison};
+pub use gguf_types::DType;
 
-use ::convert::recipes::{RECIPES, Recipe};
+use ::gguf_conversion::recipes::{RECIPES, Recipe};
 
 /// Every file type that [`Job::file_type`] takes: `q4_k_m` and its like.
 pub fn types() -> &'static [Recipe] {
@@ -141,5 +144,5 @@ pub fn dtypes() -> &'static [DType] {
 
 /// Every architecture that is converted.
 pub fn architectures() -> &'static [Arch] {
-    arch::ARCHES
+    gguf_models::ARCHES
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use arch::loader::{Refusal, refusals};
-use convert::PlannedFile;
-use gguf::{Header, Value};
+use gguf_container::{Header, Value};
+use gguf_conversion::PlannedFile;
+use gguf_models::loader::{Refusal, refusals};
 
 /// Reasons that a warning lists.
 const MAX_LISTED: usize = 3;

@@ -1,6 +1,6 @@
 //! Tensors that are zero, or become so, in words of a warning.
 
-use convert::{Loss, Losses};
+use gguf_conversion::{Loss, Losses};
 
 use crate::{events::Events, text::printable};
 

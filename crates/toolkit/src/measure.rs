@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use eval::{
+use gguf_runtime::{
     Activations, Model, Options,
     chunks::{Chunk, Settings, groups, text_chunks},
     compare::{Base, run},
@@ -47,7 +47,7 @@ impl Measuring<'_> {
     }
 
     fn chunks(&self, path: &Path, model: &Model, text: &[u8]) -> Result<Vec<Chunk>, Error> {
-        let failed = |error: eval::Error| Error::at(path, error);
+        let failed = |error: gguf_runtime::Error| Error::at(path, error);
         let tokens = model.tokenizer().encode(text, true, false);
         let settings = Settings { context: self.context, n_chunks: self.chunks, stride: None };
         text_chunks(model, &tokens.map_err(|error| failed(error.into()))?, &settings).map_err(failed)
@@ -97,7 +97,7 @@ pub fn perplexity(
         if measuring.is_cancelled() {
             return Err(Cause::Interrupted.into());
         }
-        let found = &mut |target: &eval::chunks::Target, log_probability| {
+        let found = &mut |target: &gguf_runtime::chunks::Target, log_probability| {
             perplexity.add(log_probability);
             if target.is_last {
                 perplexity.n_chunks += 1;
@@ -125,7 +125,7 @@ pub fn compare(
     let (base_path, other_path) = (base.as_ref(), other.as_ref());
     let (base, other) = (measuring.open(base_path)?, measuring.open(other_path)?);
     let chunks = measuring.chunks(base_path, &base, text.as_ref())?;
-    let watch = &mut |done: usize, _: &[Vec<eval::stats::Position>]| {
+    let watch = &mut |done: usize, _: &[Vec<gguf_runtime::stats::Position>]| {
         measuring.report(done, chunks.len());
         !measuring.is_cancelled()
     };

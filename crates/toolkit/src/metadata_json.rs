@@ -4,7 +4,7 @@
 //! `{"bytes": [...]}`. The type of an array names that of its items, as in `arr[str]`. Nested arrays each
 //! have their own type.
 
-use gguf::{Array, Metadata, Strings, Value, type_name};
+use gguf_container::{Array, Metadata, Strings, Value, type_name};
 use serde_json::{Map, Number, Value as Json, json};
 
 use crate::text::printable;

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf::Output;
+use gguf_container::Output;
 
 use crate::error::{Cause, Error};
 
@@ -26,11 +26,11 @@ pub fn check_outputs(
     let mut seen = HashSet::new();
     for path in outputs.iter().map(AsRef::as_ref) {
         check_output_name(path).map_err(Error::usage)?;
-        if !seen.insert(convert::real_output(path)) {
+        if !seen.insert(gguf_conversion::real_output(path)) {
             return Err(Error::usage(format_args!("two options write to {}", path.display())));
         }
         // With --force the input would be gone after the run, and a mapped input must not change during it.
-        convert::check_output_file(path, &inputs, force)
+        gguf_conversion::check_output_file(path, &inputs, force)
             .map_err(|error| output_failure(path, error.into()))?;
         check_writable(path, force)?;
     }
@@ -80,10 +80,10 @@ pub fn write_file(path: &Path, bytes: &[u8], force: bool) -> Result<(), Error> {
 /// The failure of an output, with the path that the user gave and not the temporary one, and with advice.
 fn output_failure(path: &Path, cause: Cause) -> Error {
     match cause {
-        Cause::Container(gguf::Error::Io { action, source, .. })
-        | Cause::Conversion(convert::Error::Gguf(gguf::Error::Io { action, source, .. })) => {
-            Error::at(path, format_args!("cannot {action}: {source}"))
-        }
+        Cause::Container(gguf_container::Error::Io { action, source, .. })
+        | Cause::Conversion(gguf_conversion::Error::Gguf(gguf_container::Error::Io {
+            action, source, ..
+        })) => Error::at(path, format_args!("cannot {action}: {source}")),
         // These name the path themselves.
         cause => Error::new(cause),
     }

@@ -15,9 +15,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eval::chunks::Chunk;
-use gguf::{Mapped, PartNumber};
-use quant::Level;
+use gguf_container::{Mapped, PartNumber};
+use gguf_quant::Level;
+use gguf_runtime::chunks::Chunk;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -290,7 +290,7 @@ fn same_run(first: &PartFile, other: &PartFile) -> Result<(), Error> {
 /// A file that cannot be opened.
 pub fn fingerprint_of_file(path: &Path) -> Result<String, Error> {
     let bytes = Mapped::open(path).map_err(|error| Error::cannot_open(path, error))?;
-    Ok(refine::fingerprint_of(std::iter::once(&bytes)))
+    Ok(gguf_refinement::fingerprint_of(std::iter::once(&bytes)))
 }
 
 /// Counted positions of each window.

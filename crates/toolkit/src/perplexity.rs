@@ -2,12 +2,12 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use eval::{
+use gguf_container::PartNumber;
+use gguf_runtime::{
     Options,
     chunks::{Settings, part_chunks, text_chunks},
     perplexity::{Perplexity, predict},
 };
-use gguf::PartNumber;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -103,7 +103,7 @@ pub fn perplexity_of_file(args: &PerplexityOptions, events: &dyn Events) -> Resu
             windows: range,
             n_windows: chunks.len(),
             run: json!({
-                "model": refine::fingerprint(&model),
+                "model": gguf_refinement::fingerprint(&model),
                 "text": sha256_of(text)?,
                 "context": settings.context,
                 "stride": settings.stride,

@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convert::{
+use gguf_container::PartNumber;
+use gguf_conversion::{
     Fingerprint, PlannedFile,
     parts::{Place, Rates},
 };
-use gguf::PartNumber;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -82,7 +82,7 @@ struct PlannedTensor {
 
 impl PlannedOutput {
     fn new(path: &Path, file: &PlannedFile) -> PlannedOutput {
-        let tensor = |tensor: &gguf::PlannedTensor| PlannedTensor {
+        let tensor = |tensor: &gguf_container::PlannedTensor| PlannedTensor {
             name: tensor.name.clone(),
             dtype: tensor.dtype.name().to_owned(),
             shape: tensor.shape.dims().to_vec(),
@@ -120,7 +120,7 @@ pub fn save(
         outputs: files.iter().map(|(path, file)| PlannedOutput::new(path, file)).collect(),
     };
     let text = pretty_json(&plan)?;
-    gguf::Output::write_whole(path, text.as_bytes(), true).map_err(Error::new)?;
+    gguf_container::Output::write_whole(path, text.as_bytes(), true).map_err(Error::new)?;
     let (path, size) = (path.display(), human_bytes(n_bytes));
     events.status(&format!("wrote {path}: a plan of {} files, {size}", files.len()));
     Ok(())

@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use arch::Data;
-use convert::{Choice, PlannedFile, Repacked, recipes::Reason};
-use gguf::PlannedTensor;
+use gguf_checkpoint::Checkpoint;
+use gguf_container::PlannedTensor;
+use gguf_conversion::{Choice, PlannedFile, Repacked, recipes::Reason};
+use gguf_models::Data;
 use serde::Serialize;
-use source::Checkpoint;
 
 use crate::{
     calibration::Gained,
@@ -88,7 +88,7 @@ pub struct Origin<'a> {
     /// Architecture of the model.
     pub architecture: &'a str,
     /// Tensors that have no place in the output.
-    pub dropped: &'a [arch::Dropped],
+    pub dropped: &'a [gguf_models::Dropped],
     /// Notes and warnings.
     pub notes: Vec<String>,
     /// Stored format of the source of each tensor.
@@ -335,13 +335,13 @@ pub fn stored_as(checkpoint: &Checkpoint, data: &Data) -> String {
         Data::Product { .. } => "a product".to_owned(),
         Data::Columns { source, .. } => {
             let tensor = checkpoint.tensor(source);
-            tensor.map_or_else(String::new, source::Tensor::stored_as)
+            tensor.map_or_else(String::new, gguf_checkpoint::Tensor::stored_as)
         }
         Data::Rows { sources, .. } => {
             let mut names: Vec<String> = sources
                 .iter()
                 .filter_map(|name| checkpoint.tensor(name))
-                .map(source::Tensor::stored_as)
+                .map(gguf_checkpoint::Tensor::stored_as)
                 .collect();
             names.dedup();
             names.join("+")

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use convert::{
+use gguf_container::PartNumber;
+use gguf_conversion::{
     CheckedConversion, Fingerprint, Input, Origin, PlannedFile, Watch,
     parts::{Part, Place, Written, part_path},
 };
-use gguf::PartNumber;
 
 use crate::{
     conversion_run::{RunArgs, failure},
@@ -104,7 +104,9 @@ impl<I: Input> Planned<'_, I> {
         drop(progress);
         let written = written.map_err(|error| match error {
             // Another run would meet the same difference.
-            convert::Error::OtherPlan { .. } | convert::Error::PartsDiffer { .. } => failed(error),
+            gguf_conversion::Error::OtherPlan { .. } | gguf_conversion::Error::PartsDiffer { .. } => {
+                failed(error)
+            }
             _ => {
                 failed(error).hint(["run the command again to resume the part, or use --force to start over"])
             }

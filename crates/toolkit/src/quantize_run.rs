@@ -2,9 +2,9 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
-use convert::{ModelInput, recipes::Recipe};
-use gguf::Model;
-use quant::Level;
+use gguf_container::Model;
+use gguf_conversion::{ModelInput, recipes::Recipe};
+use gguf_quant::Level;
 
 use crate::{
     calibration::{BudgetOptions, Calibration, CalibrationOptions, Folder},
@@ -49,7 +49,8 @@ pub fn run(
     events: &dyn Events,
 ) -> Result<Outcome, Error> {
     let QuantizeJob { base, input, format, recipes, settings, calibration, budget, threads, level } = job;
-    let architecture = model.get("general.architecture").and_then(gguf::Value::as_str).unwrap_or("?");
+    let architecture =
+        model.get("general.architecture").and_then(gguf_container::Value::as_str).unwrap_or("?");
     let open = OpenInput {
         path: input,
         files: model.shards().iter().map(|(path, _)| path.clone()).collect(),
@@ -72,7 +73,7 @@ pub fn run(
     let how = (args.force, args.call.resume);
     let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
     if args.parts.wanted == OfPlan::Everything {
-        let checked = convert::check_unfinished(&paths, args.force, args.call.resume);
+        let checked = gguf_conversion::check_unfinished(&paths, args.force, args.call.resume);
         checked.map_err(|error| conversion_run::failure(input, error))?;
     }
     let budget = budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, events)?;
@@ -87,7 +88,7 @@ pub fn run(
         }
         conversion_run::run(open, recipes, &settings, &args, events)
     };
-    write().inspect(|_| folder.remove(events)).map_err(|failure| match convert::unfinished(&paths) {
+    write().inspect(|_| folder.remove(events)).map_err(|failure| match gguf_conversion::unfinished(&paths) {
         None if folder.is_temporary || failure.is_interrupted() => failure.hint(folder.resume_hint()),
         // Said with all else that it left, or kept by its own name.
         _ => failure,

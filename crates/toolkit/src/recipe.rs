@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use convert::recipes::{GUESSED, RECIPES, Recipe, TensorFacts, stored_file_type};
-use gguf::{Header, Metadata, Value};
-use tensor::DType;
+use gguf_container::{Header, Metadata, Value};
+use gguf_conversion::recipes::{GUESSED, RECIPES, Recipe, TensorFacts, stored_file_type};
+use gguf_types::DType;
 
 use crate::{
     copy_files::open_model,
@@ -19,7 +19,7 @@ use crate::{
 struct Headers {
     metadata: Metadata,
     /// Name, shape and dtype of each tensor, in file order.
-    tensors: Vec<(String, tensor::Shape, DType)>,
+    tensors: Vec<(String, gguf_types::Shape, DType)>,
 }
 
 /// The recipe of a file.
@@ -135,13 +135,13 @@ fn local(path: &Path) -> Result<Headers, Error> {
     Ok(Headers { metadata: model.metadata().clone(), tensors })
 }
 
-fn tensors_of(header: &Header) -> impl Iterator<Item = (String, tensor::Shape, DType)> {
+fn tensors_of(header: &Header) -> impl Iterator<Item = (String, gguf_types::Shape, DType)> {
     header.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape, tensor.dtype))
 }
 
 #[cfg(feature = "remote")]
 fn remote(address: &str, environment: &Environment<'_>, events: &dyn Events) -> Result<Headers, Error> {
-    use gguf::{SPLIT_COUNT_KEY, parse_shard_file_name, shard_file_name};
+    use gguf_container::{SPLIT_COUNT_KEY, parse_shard_file_name, shard_file_name};
 
     // A signed URL has a query after its path.
     let (path, query) = address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)));
@@ -194,7 +194,7 @@ const MAX_HEADER_BYTES: u64 = 256 << 20;
 /// The header of a file on the web: ranges, each as long as all before it, until it is whole.
 #[cfg(feature = "remote")]
 fn fetch(address: &str, environment: &Environment<'_>, events: &dyn Events) -> Result<Header, Error> {
-    use source::hub::{RemoteHead, Settings};
+    use gguf_checkpoint::hub::{RemoteHead, Settings};
 
     let settings = Settings::from_environment(environment.variable).map_err(Error::new)?;
     if settings.offline {
@@ -204,8 +204,11 @@ fn fetch(address: &str, environment: &Environment<'_>, events: &dyn Events) -> R
     let mut wanted = FIRST_BYTES;
     loop {
         let has_more = head.fetch(wanted).map_err(Error::new)?;
-        let is_cut = |error: &gguf::Error| {
-            matches!(error, gguf::Error::Truncated { .. } | gguf::Error::CountTooLarge { .. })
+        let is_cut = |error: &gguf_container::Error| {
+            matches!(
+                error,
+                gguf_container::Error::Truncated { .. } | gguf_container::Error::CountTooLarge { .. }
+            )
         };
         match Header::parse(head.bytes()) {
             Ok(header) => {

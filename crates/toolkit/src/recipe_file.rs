@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convert::{PlannedFile, imatrix::MissingPolicy, recipes::TensorFacts};
+use gguf_conversion::{PlannedFile, imatrix::MissingPolicy, recipes::TensorFacts};
+use gguf_types::DType;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use tensor::DType;
 
 use crate::{error::Error, text::pretty_json, text_file};
 
@@ -198,6 +198,6 @@ impl RecipeFile {
     /// # Errors
     /// The error of the system.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        gguf::Output::write_whole(path, self.text()?.as_bytes(), true).map_err(Error::new)
+        gguf_container::Output::write_whole(path, self.text()?.as_bytes(), true).map_err(Error::new)
     }
 }

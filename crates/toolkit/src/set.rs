@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gguf::{Metadata, Value};
+use gguf_container::{Metadata, Value};
 
 use crate::{
     edit::{EditOptions, Edited, edit},
@@ -52,7 +52,7 @@ pub fn set(set: &SetOptions, options: &EditOptions, events: &dyn Events) -> Resu
             metadata.set("tokenizer.chat_template", Value::String(text_file::options(path)?.into_bytes()));
         }
         let pre = metadata.get(PRE).filter(|pre| pre_before.as_ref() != Some(pre)).and_then(Value::as_str);
-        if let Some(pre) = pre.filter(|pre| !arch::vocab::pre_names().any(|known| known == *pre)) {
+        if let Some(pre) = pre.filter(|pre| !gguf_models::vocab::pre_names().any(|known| known == *pre)) {
             events.warning(&format!("`{PRE}`: llama.cpp does not support the pre-tokenizer `{pre}`"));
         }
         Ok(())
@@ -62,7 +62,7 @@ pub fn set(set: &SetOptions, options: &EditOptions, events: &dyn Events) -> Resu
 /// The type of a new key: that of the specification, or the one that llama.cpp reads.
 fn known_type(key: &str, metadata: &Metadata) -> Option<&'static str> {
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
-    gguf::specified_type(key).or_else(|| arch::loader::key_type(architecture?, key))
+    gguf_container::specified_type(key).or_else(|| gguf_models::loader::key_type(architecture?, key))
 }
 
 /// Example of a value for a new key.
@@ -127,7 +127,7 @@ fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Error> {
 
 #[cfg(test)]
 mod tests {
-    use gguf::Array;
+    use gguf_container::Array;
 
     use super::*;
 

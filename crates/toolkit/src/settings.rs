@@ -7,13 +7,13 @@ use std::{
     time::Instant,
 };
 
-use convert::{
+use gguf_container::Endian;
+use gguf_conversion::{
     Importance, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, Shards,
     imatrix::{Imatrix, MissingPolicy},
     recipes::{Differences, Overrides, Recipe, TensorFacts, TensorType},
 };
-use gguf::Endian;
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     calibration::{BudgetOptions, Calibration},
@@ -133,7 +133,7 @@ impl TensorOptions {
         let keys = recipe_file.override_kv.iter().map(|text| KeyOverride::parse(text));
         let mut keys = keys.collect::<Result<Vec<_>, _>>().map_err(Error::usage)?;
         if let Some(n_bytes) = self.header_slack {
-            let text = format!("{}=str:{}", gguf::SLACK_KEY, " ".repeat(n_bytes as usize));
+            let text = format!("{}=str:{}", gguf_container::SLACK_KEY, " ".repeat(n_bytes as usize));
             keys.push(KeyOverride::parse(&text).map_err(Error::usage)?);
         }
         Ok(Settings {

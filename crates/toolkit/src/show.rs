@@ -1,6 +1,6 @@
 //! The metadata and tensors of a GGUF file.
 
-use gguf::{Array, Endian, File, ForeignTensor, TensorInfo, Value, type_name};
+use gguf_container::{Array, Endian, File, ForeignTensor, TensorInfo, Value, type_name};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write, path::Path};
 
@@ -28,7 +28,7 @@ pub fn open_foreign(path: &Path) -> Result<File, Error> {
     opened(path, File::open_foreign(path))
 }
 
-fn opened(path: &Path, file: Result<File, gguf::Error>) -> Result<File, Error> {
+fn opened(path: &Path, file: Result<File, gguf_container::Error>) -> Result<File, Error> {
     file.map_err(|error| Error::at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
 }
 
@@ -49,7 +49,7 @@ impl Total {
     }
 
     fn bits_per_weight(&self) -> f64 {
-        tensor::bits_per_weight(self.elements, self.bytes)
+        gguf_types::bits_per_weight(self.elements, self.bytes)
     }
 }
 
@@ -308,7 +308,7 @@ impl<'a> JsonTensor<'a> {
 }
 
 /// Keys in the order of the file, each with its type, which JSON alone does not say.
-struct JsonMetadata<'a>(&'a gguf::Metadata);
+struct JsonMetadata<'a>(&'a gguf_container::Metadata);
 
 impl Serialize for JsonMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

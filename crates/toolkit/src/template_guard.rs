@@ -1,4 +1,4 @@
-//! Limits for untrusted chat templates. [`eval::chat`] limits their steps; this module limits their memory
+//! Limits for untrusted chat templates. [`gguf_runtime::chat`] limits their steps; this module limits their memory
 //! and time, since a text that is appended to itself has thousands of gigabytes after forty steps.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eval::chat::{Chat, ChatError, Conversation, Date, Settings, SpecialTokens, render_chat};
+use gguf_runtime::chat::{Chat, ChatError, Conversation, Date, Settings, SpecialTokens, render_chat};
 
 use crate::error::Error;
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use gguf::BrokenDownload;
+use gguf_container::BrokenDownload;
 
 use crate::{error::Error, events::Events};
 

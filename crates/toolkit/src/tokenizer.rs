@@ -1,15 +1,15 @@
 //! Token ids of a text by the tokenizer keys of a GGUF file, and their comparison with the checkpoint's own tokenizer.
 //!
 //! Both sides of a comparison are independent of the converter: the Hugging Face library reads tokenizer.json,
-//! and the crate `eval` reads the keys.
+//! and the crate `gguf_runtime` reads the keys.
 
 use std::{
     fmt::Write,
     path::{Path, PathBuf},
 };
 
-use eval::tokenize::{Reading, Tokenizer};
-use gguf::File;
+use gguf_container::File;
+use gguf_runtime::tokenize::{Reading, Tokenizer};
 use serde_json::{Value as Json, json};
 
 use crate::error::Error;

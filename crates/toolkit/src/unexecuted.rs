@@ -1,6 +1,6 @@
 //! Matrices that no run of a model reaches.
 
-use eval::{Model, importance::matrices};
+use gguf_runtime::{Model, importance::matrices};
 
 use crate::text::printable;
 
@@ -13,8 +13,8 @@ pub fn names(model: &Model) -> Vec<String> {
 pub fn line(model: &Model) -> Option<String> {
     let names = names(model);
     let (first, rest) = names.split_first()?;
-    let mtp = arch::mtp_layers(model.file().metadata());
-    let is_mtp = |name: &String| arch::mtp_layer_of(&mtp, name).is_some();
+    let mtp = gguf_models::mtp_layers(model.file().metadata());
+    let is_mtp = |name: &String| gguf_models::mtp_layer_of(&mtp, name).is_some();
     let what = match names.iter().all(is_mtp) {
         true => match mtp.end - mtp.start {
             1 => format!("MTP layer {} is", mtp.start),

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use eval::Model;
-use gguf::{Array, Metadata, Value};
+use gguf_container::{Array, Metadata, Value};
+use gguf_runtime::Model;
 
 use crate::{events::Events, text::printable};
 

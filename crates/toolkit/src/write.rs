@@ -6,8 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use convert::{CheckedConversion, Input, Journaling, Losses, Origin, PlannedFile, Resumed, Watch};
-use gguf::Output;
+use gguf_container::Output;
+use gguf_conversion::{CheckedConversion, Input, Journaling, Losses, Origin, PlannedFile, Resumed, Watch};
 
 use crate::{
     conversion_run::{RunArgs, failure, resume_hints},
@@ -31,15 +31,15 @@ pub fn is_new_folder(out: Option<&Path>) -> bool {
 /// Checks that `path`, which `out` led to, can be written without touching the folder that is read.
 ///
 /// # Errors
-/// As [`convert::check_output`].
+/// As [`gguf_conversion::check_output`].
 pub fn check_output(
     path: &Path,
     out: Option<&Path>,
     input: &Path,
     force: bool,
-) -> Result<(), convert::Error> {
+) -> Result<(), gguf_conversion::Error> {
     if !is_new_folder(out) {
-        return convert::check_output(path, input, force);
+        return gguf_conversion::check_output(path, input, force);
     }
     // For a folder that will be created, its nearest existing ancestor must not be the input or inside it.
     let there = path.ancestors().skip(1).find_map(|folder| {
@@ -47,7 +47,7 @@ pub fn check_output(
     });
     match (there, fs::canonicalize(input)) {
         (Some(there), Ok(input)) if there.starts_with(&input) => {
-            Err(convert::Error::OutputInsideInput { path: path.to_owned() })
+            Err(gguf_conversion::Error::OutputInsideInput { path: path.to_owned() })
         }
         _ => Ok(()),
     }
@@ -57,10 +57,10 @@ pub fn check_output(
 ///
 /// # Errors
 /// An error of the operating system.
-pub fn make_folder_of(path: &Path) -> Result<(), convert::Error> {
+pub fn make_folder_of(path: &Path) -> Result<(), gguf_conversion::Error> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     fs::create_dir_all(folder).map_err(|source| {
-        convert::Error::Gguf(gguf::Error::Io {
+        gguf_conversion::Error::Gguf(gguf_container::Error::Io {
             action: "make",
             path: folder.to_owned(),
             offset: None,
@@ -72,7 +72,7 @@ pub fn make_folder_of(path: &Path) -> Result<(), convert::Error> {
 /// Writes checked files, each to its path, with a progress bar, Ctrl-C and a line for each file.
 ///
 /// # Errors
-/// As the `write` of the crate `convert`.
+/// As the `write` of the crate `gguf_conversion`.
 pub fn write_and_report<I: Input>(
     checked: &CheckedConversion<'_, I>,
     files: &[(PathBuf, &PlannedFile)],
@@ -95,14 +95,14 @@ pub fn write_and_report<I: Input>(
     let origin = Origin { program: &|| args.call.program(), options, inputs };
     let journaling =
         Journaling { origin: &origin, resume: args.call.resume, on_resume: &|event| tell(event, events) };
-    if args.call.resume && convert::unfinished(&paths).is_none() {
+    if args.call.resume && gguf_conversion::unfinished(&paths).is_none() {
         events.note("nothing to resume, starting from the beginning");
     }
     let cancel = events.cancel();
     let stopped = paths.clone();
     // A slow disk may delay the end of the work.
     let _guard = events.ends_soon(Box::new(move || {
-        failure(Path::new(""), convert::Error::Cancelled).hint(resume_hints(&stopped))
+        failure(Path::new(""), gguf_conversion::Error::Cancelled).hint(resume_hints(&stopped))
     }));
     let progress = events.progress(checked.input_bytes());
     let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
@@ -113,8 +113,8 @@ pub fn write_and_report<I: Input>(
     drop(progress);
     written.map_err(|error| match error {
         // These errors have their own hints, or are about a run of another process.
-        convert::Error::Unfinished { .. } | convert::Error::Busy { .. } => failed(error),
-        convert::Error::NotResumable { .. } => failed(error)
+        gguf_conversion::Error::Unfinished { .. } | gguf_conversion::Error::Busy { .. } => failed(error),
+        gguf_conversion::Error::NotResumable { .. } => failed(error)
             .hint(["run the command again to continue, or use --force without --resume to start over"]),
         error => failed(error).hint(resume_hints(&paths)),
     })?;

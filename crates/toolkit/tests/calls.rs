@@ -17,7 +17,7 @@ use gguf_toolkit::{
 
 /// A checkpoint of two layers.
 fn checkpoint() -> PathBuf {
-    testkit::golden_path("arch/llama")
+    gguf_testkit::golden_path("arch/llama")
 }
 
 fn bf16(sandbox: &Path) -> PathBuf {

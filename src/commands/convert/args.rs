@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use convert::{NonFinite, recipes::Recipe};
-use source::{Checkpoint, Folder};
-use tensor::DType;
-use toolkit::{conversion_run::failure, layout_notes::float_of, settings::OtherSettings};
+use gguf_checkpoint::{Checkpoint, Folder};
+use gguf_conversion::{NonFinite, recipes::Recipe};
+use gguf_toolkit::{conversion_run::failure, layout_notes::float_of, settings::OtherSettings};
+use gguf_types::DType;
 
 use crate::{
     commands::shared::{
@@ -92,20 +92,21 @@ impl ArchArgs {
     ///
     /// # Errors
     /// A target that cannot be read.
-    pub fn options(&self, naming: &NamingArgs, ui: &Ui) -> Result<arch::Options, Failure> {
+    pub fn options(&self, naming: &NamingArgs, ui: &Ui) -> Result<gguf_models::Options, Failure> {
         let target = self.target_model_dir.as_deref().map(|dir| {
             let wanted = hub::Wanted { weights: false, keep: false, out: None };
             let input = hub::input(dir, wanted, ui)?;
-            let target = convert::target(input.folder.clone()).map_err(|error| failure(dir, error))?;
+            let target =
+                gguf_conversion::target(input.folder.clone()).map_err(|error| failure(dir, error))?;
             input.finish(ui)?;
             Ok::<_, Failure>(std::sync::Arc::new(target))
         });
-        Ok(arch::Options {
+        Ok(gguf_models::Options {
             target: target.transpose()?,
             prediction: match (self.mtp, self.no_mtp) {
-                (true, _) => arch::Prediction::Only,
-                (_, true) => arch::Prediction::Without,
-                _ => arch::Prediction::With,
+                (true, _) => gguf_models::Prediction::Only,
+                (_, true) => gguf_models::Prediction::Without,
+                _ => gguf_models::Prediction::With,
             },
             dense_modules: self.dense_modules,
             arch_as: self.arch_as.clone(),
@@ -139,13 +140,13 @@ pub struct NamingArgs {
 
 impl NamingArgs {
     /// Options for resolving a checkpoint.
-    pub fn options(&self) -> arch::Options {
-        arch::Options {
+    pub fn options(&self) -> gguf_models::Options {
+        gguf_models::Options {
             model_name: self.model_name.clone(),
             pre: self.pre.clone(),
             embed_tokenizer_json: self.embed_tokenizer_json,
             scores_from_merges: self.scores_from_merges,
-            ..arch::Options::default()
+            ..gguf_models::Options::default()
         }
     }
 }
@@ -242,7 +243,8 @@ impl TypeArgs {
         if !self.types.is_empty() {
             return Ok(());
         }
-        source::open(folder.clone()).map_err(|error| failure(src, convert::Error::Source(error)))?;
+        gguf_checkpoint::open(folder.clone())
+            .map_err(|error| failure(src, gguf_conversion::Error::Source(error)))?;
         // The second argument of `gguf-quantize` may be a type, but here it is the output.
         let second = out.and_then(Path::to_str).filter(|out| Recipe::from_name(out).is_ok());
         let hint = second

@@ -1,7 +1,7 @@
 //! Identity of a call, for its journal: a run can only be resumed by a call that gives the same bytes.
 
 use clap::{ArgAction, ArgMatches, parser::ValueSource};
-pub use toolkit::call::Call;
+pub use gguf_toolkit::call::Call;
 
 /// Options that change no byte of the output, by their names in clap.
 pub const HARMLESS: &[&str] = &[

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gguf::{CopyPlan, Model};
-use toolkit::copy_files::{self, Overwrite};
+use gguf_container::{CopyPlan, Model};
+use gguf_toolkit::copy_files::{self, Overwrite};
 
 use crate::{failure::Failure, ui::Ui};
 
@@ -32,7 +32,7 @@ pub struct CopyArgs {
 pub fn copy(
     path: &Path,
     model: &Model,
-    plans: Result<Vec<CopyPlan>, gguf::Error>,
+    plans: Result<Vec<CopyPlan>, gguf_container::Error>,
     outputs: impl FnOnce(usize) -> Vec<PathBuf>,
     args: &CopyArgs,
     ui: &Ui,

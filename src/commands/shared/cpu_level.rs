@@ -1,6 +1,6 @@
 //! The CPU level that the kernels run at.
 
-use quant::{LEVEL_VARIABLE, Level};
+use gguf_quant::{LEVEL_VARIABLE, Level};
 
 use crate::failure::Failure;
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf::Metadata;
-use toolkit::edit::{EditOptions, Edited, edit as edit_file};
+use gguf_container::Metadata;
+use gguf_toolkit::edit::{EditOptions, Edited, edit as edit_file};
 
 use super::tensor_args::output_parser;
 use crate::{failure::Failure, ui::Ui};

@@ -6,8 +6,8 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use eval::{Activations, Model, Options};
-use toolkit::eval_model;
+use gguf_runtime::{Activations, Model, Options};
+use gguf_toolkit::eval_model;
 
 use super::{cpu_level::cpu_level, threads::parse_threads};
 use crate::{failure::Failure, ui::Ui};

@@ -4,7 +4,7 @@
 //! Options that are rarely needed are hidden from `-h` where they are defined.
 
 use clap::builder::StyledStr;
-use toolkit::table::WIDTH;
+use gguf_toolkit::table::WIDTH;
 
 use super::llama_cpp;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-pub(in crate::commands) use toolkit::hub::{Environment, Input, Wanted};
+pub(in crate::commands) use gguf_toolkit::hub::{Environment, Input, Wanted};
 
 use crate::{failure::Failure, ui::Ui};
 
@@ -12,10 +12,10 @@ pub(in crate::commands) fn with_environment<T>(work: impl FnOnce(&Environment<'_
     work(&Environment { variable: &|name| std::env::var(name).ok(), temporary: &temporary })
 }
 
-/// As [`toolkit::hub::input`].
+/// As [`gguf_toolkit::hub::input`].
 ///
 /// # Errors
 /// An invalid address, or a model that is not available.
 pub(in crate::commands) fn input(path: &Path, wanted: Wanted<'_>, ui: &Ui) -> Result<Input, Failure> {
-    with_environment(|environment| toolkit::hub::input(path, wanted, environment, ui))
+    with_environment(|environment| gguf_toolkit::hub::input(path, wanted, environment, ui))
 }

@@ -3,8 +3,8 @@
 use std::{num::NonZeroUsize, path::Path};
 
 use clap::Args;
-use convert::{NonFinite, RunOptions};
-use toolkit::conversion_run::{Parts, RunArgs};
+use gguf_conversion::{NonFinite, RunOptions};
+use gguf_toolkit::conversion_run::{Parts, RunArgs};
 
 use super::{call::Call, conversion::Format, cpu_level::cpu_level, threads::parse_threads};
 use crate::failure::Failure;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use eval::chunks::Settings;
-use gguf::PartNumber;
+use gguf_container::PartNumber;
+use gguf_runtime::chunks::Settings;
 
 /// Options about the chunks of a text, of the verbs that measure them in parts.
 #[derive(Debug, Args)]

@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eval::{
+use gguf_runtime::{
     Embedding, Model, Options, Piece,
     vision::{Picture, Projector},
 };
-use toolkit::input_kind::{self, Wanted};
+use gguf_toolkit::input_kind::{self, Wanted};
 
 use super::eval_args::{RunArgs, options};
 use crate::{failure::Failure, ui::Ui};

@@ -6,9 +6,9 @@ use std::{
 };
 
 use clap::{ArgMatches, Args, ValueHint};
-use convert::parts::Place;
-use gguf::PartNumber;
-use toolkit::{
+use gguf_container::PartNumber;
+use gguf_conversion::parts::Place;
+use gguf_toolkit::{
     conversion_run::Parts,
     plan_file::{PlanFile, Wanted},
 };

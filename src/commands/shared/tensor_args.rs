@@ -7,16 +7,16 @@ use clap::{
     Args, ValueHint,
     builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
 };
-use convert::{KeyOverride, imatrix::MissingPolicy, recipes::TensorType};
-use gguf::Endian;
-use refine::Steps;
-use tensor::DType;
-use toolkit::{
+use gguf_container::Endian;
+use gguf_conversion::{KeyOverride, imatrix::MissingPolicy, recipes::TensorType};
+use gguf_refinement::Steps;
+use gguf_toolkit::{
     calibration::{BudgetOptions, CalibrationOptions},
     outputs::check_output_name,
     settings::TensorOptions,
     sizes::parse_size,
 };
+use gguf_types::DType;
 
 use super::{help::MAIN, values};
 

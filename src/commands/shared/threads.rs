@@ -12,7 +12,7 @@ pub(in crate::commands) fn parse_threads(text: &str) -> Result<NonZeroUsize, Str
 
 #[cfg(test)]
 mod tests {
-    use toolkit::threads::useful_threads;
+    use gguf_toolkit::threads::useful_threads;
 
     use super::*;
 

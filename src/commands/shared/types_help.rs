@@ -1,7 +1,7 @@
 //! The list of file types in `--help`.
 
-use convert::recipes::RECIPES;
-use toolkit::table::table;
+use gguf_conversion::recipes::RECIPES;
+use gguf_toolkit::table::table;
 
 /// Costs of each type, measured by `scripts/measure-types`: name, bits per weight of Qwen3 14B and of the
 /// measured model, divergence without and with an importance matrix.
@@ -38,7 +38,7 @@ pub(in crate::commands) fn types_help(examples: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolkit::table::WIDTH;
+    use gguf_toolkit::table::WIDTH;
 
     use super::*;
 

@@ -8,12 +8,12 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use convert::{
+use gguf_conversion::{
     imatrix::MissingPolicy,
     recipes::{RECIPES, Recipe},
 };
-use tensor::{DType, FORK_TYPES};
-use toolkit::suggest::nearest;
+use gguf_toolkit::suggest::nearest;
+use gguf_types::{DType, FORK_TYPES};
 
 /// Parses one of `names`.
 #[derive(Debug, Clone)]
@@ -149,7 +149,8 @@ pub(in crate::commands) fn kv_type() -> OneOf<DType> {
 
 /// A dtype that weights can be encoded as.
 pub(in crate::commands) fn encodable() -> OneOf<DType> {
-    let dtypes = quant::CODECS.iter().filter(|codec| codec.encode.is_some() && codec.dtype.is_encodable());
+    let dtypes =
+        gguf_quant::CODECS.iter().filter(|codec| codec.encode.is_some() && codec.dtype.is_encodable());
     OneOf { names: dtypes.map(|codec| (codec.dtype.name(), codec.dtype)).collect(), tip: |_| None }
 }
 

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fuzzing::{Loop, Memory, Report, TARGETS, target};
+use gguf_fuzzing::{Loop, Memory, Report, TARGETS, target};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fuzzing::{Loop, target, two_shards};
+use gguf_fuzzing::{Loop, target, two_shards};
 
 /// Exit codes that the help of every program states.
 const DOCUMENTED: [i32; 3] = [0, 1, 2];
@@ -171,7 +171,7 @@ fn place(programs: &Path) -> tempfile::TempDir {
     let place =
         tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder");
     let path = |name: &str| place.path().join(name);
-    let llama = testkit::checkpoint("llama");
+    let llama = gguf_testkit::checkpoint("llama");
     for folder in ["llama", "bare", "torch", "indexed"] {
         fs::create_dir(path(folder)).expect("a folder");
     }

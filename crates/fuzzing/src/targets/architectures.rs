@@ -1,12 +1,12 @@
 //! Configs and tokenizers.
 
-use arch::{
+use gguf_models::{
     Input, Options, SourceTensor,
     vocab::{Route, VocabContext},
 };
-use eval::tokenize::Tokenizer;
+use gguf_runtime::tokenize::Tokenizer;
+use gguf_types::Shape;
 use serde_json::Value as Json;
-use tensor::Shape;
 
 use crate::pieces;
 
@@ -26,13 +26,13 @@ fn input(json: &Json) -> Option<Input<'_>> {
 pub(super) fn config(bytes: &[u8]) -> bool {
     let Ok(json) = serde_json::from_slice::<Json>(bytes) else { return false };
     let Some(input) = input(&json) else { return false };
-    arch::resolve_weights(&input, &Options::default()).is_ok()
+    gguf_models::resolve_weights(&input, &Options::default()).is_ok()
 }
 
 pub(super) fn projector(bytes: &[u8]) -> bool {
     let Ok(json) = serde_json::from_slice::<Json>(bytes) else { return false };
     let Some(input) = input(&json) else { return false };
-    arch::resolve_projector(&input, &Options::default()).is_ok()
+    gguf_models::resolve_projector(&input, &Options::default()).is_ok()
 }
 
 /// Files of a tokenizer, and one called `route` with the name of the way in which they are read.
@@ -54,7 +54,7 @@ pub(super) fn sentencepiece(bytes: &[u8]) -> bool {
 
 fn reads_tokenizer(input: &Input<'_>, route: Route) -> bool {
     let context = VocabContext { route, ..VocabContext::default() };
-    let Ok(vocab) = arch::vocab::metadata(input, &context) else { return false };
+    let Ok(vocab) = gguf_models::vocab::metadata(input, &context) else { return false };
     if let Ok(tokenizer) = Tokenizer::from_metadata(&vocab.entries) {
         let _ = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true);
     }

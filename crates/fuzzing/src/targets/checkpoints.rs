@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use arch::LegacyOptions;
-use convert::{
+use gguf_checkpoint::{Checkpoint, Folder};
+use gguf_conversion::{
     AdapterInput, Input as _, LegacyInput, Request,
     merge::{LoraAdapter, merge},
 };
-use quant::Level;
-use source::{Checkpoint, Folder};
+use gguf_models::LegacyOptions;
+use gguf_quant::Level;
 
 use crate::{pieces, scratch::with_files, seeds};
 
@@ -21,12 +21,12 @@ fn read_some(checkpoint: &Checkpoint) {
         let (rows, width) = (tensor.n_rows().min(READ.0), tensor.row_elems().min(READ.1));
         let mut part = vec![0.0; (rows * width) as usize];
         let _ = checkpoint.read_columns(tensor, 0..rows, 0..width, &mut part);
-        checkpoint.advise_rows(tensor, tensor.row_elems(), 0..rows, gguf::Advice::DoneWith);
+        checkpoint.advise_rows(tensor, tensor.row_elems(), 0..rows, gguf_container::Advice::DoneWith);
     }
 }
 
 fn opens(folder: &Path) -> bool {
-    source::open(folder).inspect(read_some).is_ok()
+    gguf_checkpoint::open(folder).inspect(read_some).is_ok()
 }
 
 pub(super) fn safetensors(bytes: &[u8]) -> bool {
@@ -60,13 +60,13 @@ const SMALL: &[&str] = &[
 pub(super) fn small_files(bytes: &[u8]) -> bool {
     let files: Vec<(&str, &[u8])> =
         pieces::split(bytes).into_iter().filter(|(name, _)| SMALL.contains(name)).collect();
-    with_files("small_files", &files, |folder| source::open_without_weights(folder).is_ok())
+    with_files("small_files", &files, |folder| gguf_checkpoint::open_without_weights(folder).is_ok())
 }
 
 pub(super) fn card(bytes: &[u8]) -> bool {
     let text = [b"---\n", bytes, b"\n---\n"].concat();
     with_files("card", &[("config.json", b"{}"), ("README.md", &text)], |folder| {
-        source::open_without_weights(folder).is_ok_and(|checkpoint| checkpoint.card.is_some())
+        gguf_checkpoint::open_without_weights(folder).is_ok_and(|checkpoint| checkpoint.card.is_some())
     })
 }
 
@@ -82,7 +82,9 @@ pub(super) fn torch(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn legacy(bytes: &[u8]) -> bool {
-    let Ok(model) = source::parse_legacy(vec![("x".to_owned(), bytes.to_vec())]) else { return false };
+    let Ok(model) = gguf_checkpoint::parse_legacy(vec![("x".to_owned(), bytes.to_vec())]) else {
+        return false;
+    };
     let Ok(input) = LegacyInput::new(model, &LegacyOptions::default(), None) else { return false };
     let Ok(tasks) = input.tasks(&Request::default()) else { return false };
     for task in &tasks {
@@ -106,8 +108,8 @@ pub(super) fn lora(bytes: &[u8]) -> bool {
             scale: 1.0,
             takes_tokenizer: false,
         };
-        let converted = source::open_adapter(folder).is_ok_and(|adapter| {
-            AdapterInput::new(folder, adapter, &base, &arch::Options::default()).is_ok()
+        let converted = gguf_checkpoint::open_adapter(folder).is_ok_and(|adapter| {
+            AdapterInput::new(folder, adapter, &base, &gguf_models::Options::default()).is_ok()
         });
         merge(base, &[adapter]).inspect(read_some).is_ok() || converted
     })

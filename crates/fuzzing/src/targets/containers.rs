@@ -1,13 +1,13 @@
 //! GGUF files and what the evaluation reads.
 
-use eval::{
+use gguf_container::{Edit, File, Plan, Slack, swap_blocks};
+use gguf_runtime::{
     Model, Sequence,
     choice::{HellaSwag, MultipleChoice, Winogrande},
     logits_file::LogitsFile,
     tokenize::Tokenizer,
     vision::Picture,
 };
-use gguf::{Edit, File, Plan, Slack, swap_blocks};
 
 use crate::{pieces, scratch::with_files};
 
@@ -16,10 +16,10 @@ const MAX_ALIGNMENT: u32 = 4096;
 
 pub(super) fn gguf(bytes: &[u8]) -> bool {
     let Ok(file) = File::parse(bytes.to_vec()) else { return false };
-    gguf::check(&file);
+    gguf_container::check(&file);
     for tensor in file.tensors() {
         let mut data = file.data(tensor).expect("tensors of a file lie in it").to_vec();
-        quant::first_bad_block(tensor.dtype, &data);
+        gguf_quant::first_bad_block(tensor.dtype, &data);
         swap_blocks(tensor.dtype, &mut data);
     }
     if file.alignment() > MAX_ALIGNMENT {
@@ -44,14 +44,14 @@ pub(super) fn gguf_shards(bytes: &[u8]) -> bool {
     let files: Vec<(&str, &[u8])> =
         names.into_iter().zip(files.into_iter().map(|(_, bytes)| bytes)).collect();
     with_files("gguf_shards", &files, |folder| {
-        let Ok(model) = gguf::Model::open(&folder.join(names[0])) else { return false };
+        let Ok(model) = gguf_container::Model::open(&folder.join(names[0])) else { return false };
         model.tensors().all(|(file, tensor)| file.data(tensor).is_ok())
     })
 }
 
 pub(super) fn tokenizer_keys(bytes: &[u8]) -> bool {
     let Ok(file) = File::parse(bytes.to_vec()) else { return false };
-    eval::tokenize::check(file.metadata());
+    gguf_runtime::tokenize::check(file.metadata());
     let Ok(tokenizer) = Tokenizer::from_metadata(file.metadata()) else { return false };
     if let Ok(ids) = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true) {
         let _ = tokenizer.decode(&ids);
@@ -61,7 +61,7 @@ pub(super) fn tokenizer_keys(bytes: &[u8]) -> bool {
 
 pub(super) fn model(bytes: &[u8]) -> bool {
     with_files("model", &[("x.gguf", bytes)], |folder| {
-        let options = eval::Options { threads: Some(1), ..eval::Options::default() };
+        let options = gguf_runtime::Options { threads: Some(1), ..gguf_runtime::Options::default() };
         let Ok(model) = Model::open(&folder.join("x.gguf"), &options) else { return false };
         let Ok(hidden) = model.run(&[Sequence::new(&[1, 5, 2, 7, 3])], None) else { return false };
         let mut logits = vec![0.0; hidden.n_rows() * model.n_vocab()];
@@ -74,10 +74,10 @@ pub(super) fn picture(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn imatrix(bytes: &[u8]) -> bool {
-    let Ok(sums) = imatrix::Sums::parse(bytes.to_vec()) else { return false };
+    let Ok(sums) = gguf_imatrix::Sums::parse(bytes.to_vec()) else { return false };
     let mut twice = sums.clone().in_tokens(512);
     let _ = twice.add(&sums.clone().in_tokens(512));
-    let _ = twice.to_bytes(imatrix::Format::Legacy);
+    let _ = twice.to_bytes(gguf_imatrix::Format::Legacy);
     true
 }
 

@@ -6,14 +6,14 @@ use std::{
     sync::{OnceLock, atomic::AtomicBool},
 };
 
-use convert::{
+use gguf_container::{Endian, File, PartNumber, Plan};
+use gguf_conversion::{
     Fingerprint, GgufRows, JOB_ELEMS, Journaling, Origin, RunOptions, Schedule, Target, TensorTask, Watch,
     parts::{self, Part, Place, Rates, Share},
     write_resumable,
 };
-use gguf::{Endian, File, PartNumber, Plan};
 use gguf_tools::commands::{define, readers};
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     pieces,
@@ -159,27 +159,37 @@ pub(crate) fn interrupted_runs() -> Vec<Vec<u8>> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let paths = paths(folder.path());
         let fingerprint = || run.fingerprint(&paths);
-        let journal = convert::Journal::open(&convert::Journal::path_of(&paths[0]), &fingerprint);
+        let journal =
+            gguf_conversion::Journal::open(&gguf_conversion::Journal::path_of(&paths[0]), &fingerprint);
         let (journal, _) = journal.expect("a journal in a folder of our own");
         journal.begin(&paths).expect("space");
         let claim = |path: &PathBuf, expected: &[u8]| {
-            let claim = gguf::Output::claim(path, expected.len() as u64, false, gguf::Claim::Anew);
+            let claim = gguf_container::Output::claim(
+                path,
+                expected.len() as u64,
+                false,
+                gguf_container::Claim::Anew,
+            );
             claim.expect("a temporary folder can be written")
         };
-        let mut outputs: Vec<gguf::Output> =
+        let mut outputs: Vec<gguf_container::Output> =
             paths.iter().zip(expected()).map(|(path, expected)| claim(path, expected)).collect();
         let (schedule, cancel) = (Schedule::new(&run.tasks, JOB_ELEMS), AtomicBool::new(false));
         // All of it, or all but the last tensor.
         let schedule = schedule.only(|job| is_whole || job.task < 2);
         let watch = Watch { cancel: &cancel, done: &|_, _| {}, sources: &[] };
-        convert::run_with(&run.tasks, &schedule, &outputs, Some(&journal), &options(), watch)
+        gguf_conversion::run_with(&run.tasks, &schedule, &outputs, Some(&journal), &options(), watch)
             .expect("three tensors");
         for (output, plan) in outputs.iter().zip(&run.plans) {
             output.write_at(0, plan.header_bytes()).expect("space");
         }
         if is_whole {
             journal.whole().expect("space");
-            outputs.last_mut().map(gguf::Output::place).expect("two outputs").expect("no such file yet");
+            outputs
+                .last_mut()
+                .map(gguf_container::Output::place)
+                .expect("two outputs")
+                .expect("no such file yet");
         } else {
             journal.checkpoint(None).expect("space");
         }
@@ -209,7 +219,7 @@ pub(crate) fn interrupted_parts() -> Vec<Vec<u8>> {
 
 pub(super) fn plan(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
-    let Ok(plan) = toolkit::plan_file::PlanFile::parse(text, "gguf-convert") else { return false };
+    let Ok(plan) = gguf_toolkit::plan_file::PlanFile::parse(text, "gguf-convert") else { return false };
     let is_described = plan.fingerprint(Path::new("plan")).is_ok();
     let run = Run::new();
     let schedule = Schedule::new(&run.tasks, JOB_ELEMS);

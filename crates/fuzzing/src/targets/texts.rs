@@ -1,7 +1,7 @@
 //! Texts: templates, and JSON of the command line.
 
-use eval::chat::{Conversation, render};
-use toolkit::{metadata_json::of_json as metadata_of_json, recipe_file::RecipeFile};
+use gguf_runtime::chat::{Conversation, render};
+use gguf_toolkit::{metadata_json::of_json as metadata_of_json, recipe_file::RecipeFile};
 
 pub(super) fn template(bytes: &[u8]) -> bool {
     let Ok(template) = std::str::from_utf8(bytes) else { return false };

@@ -24,8 +24,8 @@ pub use weights::Weights;
 
 use fearless_simd::{Simd, SimdBase, SimdCvtFloat, SimdFloat, SimdIntWiden};
 use fearless_simd_macros::simd;
+use gguf_quant::{Level, Vectors};
 use ndarray::ArrayViewMut2;
-use quant::{Level, Vectors};
 
 use crate::{
     fused,

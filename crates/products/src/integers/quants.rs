@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use quant::Level;
+use gguf_quant::Level;
 
 use super::has_bytes;
 

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, ops::Range};
 
-use quant::{IntegerBlocks, Level};
+use gguf_quant::{IntegerBlocks, Level};
 
 use super::{
     BlockForm, Panel, has_bytes,

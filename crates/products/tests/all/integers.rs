@@ -1,8 +1,8 @@
 //! Products of integers in blocks at every level against plain loops, bit for bit.
 
+use gguf_products::integers::{BlockForm, Quants, Weights, matmul_integers};
+use gguf_quant::Level;
 use ndarray::{Array2, s};
-use products::integers::{BlockForm, Quants, Weights, matmul_integers};
-use quant::Level;
 
 /// A left and a right side, as plain numbers.
 struct Case {
@@ -23,7 +23,7 @@ impl Case {
     fn new(form: BlockForm, (m, n, n_blocks): (usize, usize, usize), seed: u64) -> Case {
         let n_k = n_blocks * form.elems;
         let word = |seed: u64, shape: (usize, usize), (i, j): (usize, usize)| {
-            testkit::mix(seed, (i * shape.1 + j) as u64)
+            gguf_testkit::mix(seed, (i * shape.1 + j) as u64)
         };
         // The ends of a range among all others.
         let integers = |seed: u64, shape, least: i64, most: i64| {
@@ -35,7 +35,7 @@ impl Case {
         let floats = |seed: u64, shape: (usize, usize)| {
             Array2::from_shape_fn(shape, |(i, j)| match word(seed, shape, (i, j)) {
                 word if word % 40 == 0 => 0.0,
-                _ => testkit::normal(seed, (i * shape.1 + j) as u64) * 0.01,
+                _ => gguf_testkit::normal(seed, (i * shape.1 + j) as u64) * 0.01,
             })
         };
         Case {
@@ -124,7 +124,7 @@ const FORMS: [(usize, usize, usize, u8); 9] = [
 #[test]
 fn levels_match_definition() {
     let levels = Level::available();
-    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     let mut weights = Weights::default();
     for (elems, n_minima, n_scales, offset) in FORMS {
         let form = BlockForm { elems, n_minima, n_scales, offset };

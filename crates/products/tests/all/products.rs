@@ -1,26 +1,28 @@
 //! Products at every level against plain loops, bit for bit, and against sums in f64.
 
+use gguf_products::{BLOCK, Right, gram, matmul, matmul_packed, mirror};
+use gguf_quant::Level;
 use ndarray::{Array2, ArrayView2, Axis, s};
-use products::{BLOCK, Right, gram, matmul, matmul_packed, mirror};
-use quant::Level;
 
 fn levels() -> Vec<Level> {
     let levels = Level::available();
-    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     levels
 }
 
 /// Ordinary numbers.
 fn ordinary(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
-    Array2::from_shape_fn((n_rows, n_columns), |(i, j)| testkit::normal(seed, (i * n_columns + j) as u64))
+    Array2::from_shape_fn((n_rows, n_columns), |(i, j)| {
+        gguf_testkit::normal(seed, (i * n_columns + j) as u64)
+    })
 }
 
 /// Ordinary numbers among subnormals, zeros of both signs, values that overflow together, and in one of 300 places what is
 /// not finite.
 fn nasty(seed: u64, n_rows: usize, n_columns: usize) -> Array2<f32> {
     Array2::from_shape_fn((n_rows, n_columns), |(i, j)| {
-        let word = testkit::mix(seed, (i * n_columns + j) as u64);
-        let normal = testkit::normal(seed ^ 1, word >> 40);
+        let word = gguf_testkit::mix(seed, (i * n_columns + j) as u64);
+        let normal = gguf_testkit::normal(seed ^ 1, word >> 40);
         match word % 300 {
             0 => [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][(word >> 32) as usize % 3],
             1..40 => -0.0,
@@ -86,7 +88,7 @@ fn check(add: bool, scale: f32, a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) 
 
 #[test]
 fn levels_match_definition_over_shapes() {
-    let size = |seed: u64, i: usize| 1 + testkit::mix(seed, i as u64) as usize % 70;
+    let size = |seed: u64, i: usize| 1 + gguf_testkit::mix(seed, i as u64) as usize % 70;
     // Each dimension takes every size up to 70, combined with random sizes of the others.
     for i in 1..=70 {
         for (m, n, k) in

@@ -4,7 +4,7 @@
 
 mod scalar;
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Codec, Search,

@@ -4,7 +4,7 @@ use super::*;
 
 /// SHA-256 in hexadecimal.
 fn sha256(bytes: impl IntoIterator<Item = u8>) -> String {
-    testkit::sha256(&bytes.into_iter().collect::<Vec<u8>>())
+    gguf_testkit::sha256(&bytes.into_iter().collect::<Vec<u8>>())
 }
 
 /// The sums are printed by `scripts/golden/iq_grids.py` from the reference's `ggml-quants.c`.

@@ -18,7 +18,7 @@ mod lanes;
 mod scalar;
 mod split_lanes;
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Codec, Search,

@@ -16,7 +16,7 @@
 mod codebook_block;
 mod scalar;
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Codec, Search,

@@ -1,6 +1,6 @@
 //! IQ2_XS with its scales frozen.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use super::BYTES;
 use crate::{

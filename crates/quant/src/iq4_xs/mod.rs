@@ -19,7 +19,7 @@ mod frozen;
 mod lanes;
 mod scalar;
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Codec, Search,

@@ -72,7 +72,7 @@ pub fn odd_scale(id: f32, scale: f32, top: i32) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use testkit::{Data, Importance};
+    use gguf_testkit::{Data, Importance};
 
     use crate::{CODECS, Level, Rows, encode};
 

@@ -45,7 +45,7 @@ mod tests {
 
     fn levels() -> Vec<Level> {
         let levels = Level::available();
-        testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+        gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
         levels
     }
 

@@ -11,7 +11,7 @@
 mod decode;
 mod scalar;
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Codec, Search,

@@ -1,6 +1,6 @@
 //! Q2_K with its scales frozen.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use super::scalar::{BYTES, ELEMS, SUB_ELEMS};
 use crate::{

@@ -1,6 +1,6 @@
 //! Q3_K with its scales frozen.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use super::scalar::{BYTES, ELEMS, SUB_ELEMS, pack_scales, put_levels, unpack_scales};
 use crate::{

@@ -5,7 +5,7 @@ mod decode;
 mod lanes;
 mod scalar;
 
-use tensor::DType;
+use gguf_types::DType;
 
 use crate::{
     Codec, Search,

@@ -1,6 +1,6 @@
 //! Q8_0 with its scales frozen.
 
-use tensor::DType;
+use gguf_types::DType;
 
 use super::scalar::{BYTES, ELEMS};
 use crate::{

@@ -1,10 +1,10 @@
 //! Codebook types compared with their decoders: choices survive packing, and values are those of the decoder.
 
-use quant::{
+use gguf_quant::{
     Level,
     codebook::{CODEBOOK_CODECS, COLUMNS, Choice, Codebook, CodebookCodec, codebook_codec},
 };
-use tensor::DType;
+use gguf_types::DType;
 
 const N_BLOCKS: usize = 40;
 
@@ -29,7 +29,7 @@ fn values(row: &CodebookCodec, scales: &[f32], choices: &[Choice]) -> Vec<u32> {
 
 fn decoded(row: &CodebookCodec, blocks: &[u8]) -> Vec<u32> {
     let mut values = vec![0.0; N_BLOCKS * 256];
-    quant::decode(row.dtype, Level::Scalar, blocks, &mut values).expect("lengths agree");
+    gguf_quant::decode(row.dtype, Level::Scalar, blocks, &mut values).expect("lengths agree");
     values.into_iter().map(bits).collect()
 }
 
@@ -42,7 +42,7 @@ fn choices_round_trip_and_match_decoder() {
     assert_eq!(CODEBOOK_CODECS.len(), 5);
     for row in CODEBOOK_CODECS {
         let dtype = row.dtype;
-        let blocks = testkit::bytes(6, N_BLOCKS * dtype.block_bytes() as usize);
+        let blocks = gguf_testkit::bytes(6, N_BLOCKS * dtype.block_bytes() as usize);
         let (scales, choices) = read(row, &blocks);
         assert!(values(row, &scales, &choices) == decoded(row, &blocks), "{dtype}: values");
         let mut again = blocks.clone();
@@ -55,7 +55,7 @@ fn choices_round_trip_and_match_decoder() {
         };
         let other: Vec<Choice> = (0..choices.len() as u64)
             .map(|i| {
-                let random = testkit::mix(7, i);
+                let random = gguf_testkit::mix(7, i);
                 let signs = random as u8;
                 let points = [random >> 8, random >> 32].map(|random| (random % n_points as u64) as u16);
                 Choice {

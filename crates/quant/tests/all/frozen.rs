@@ -1,11 +1,11 @@
 //! Blocks with frozen scales against the codecs: levels go out and in, and values are those of the decoder, bit for bit.
 
-use quant::{
+use gguf_quant::{
     Level, Rows,
     frozen::{FROZEN, FrozenCodec, Points, frozen},
 };
-use tensor::DType;
-use testkit::{Data, Importance};
+use gguf_testkit::{Data, Importance};
+use gguf_types::DType;
 
 const N_BLOCKS: usize = 32;
 
@@ -15,14 +15,14 @@ fn blocks_of(row: &FrozenCodec) -> Vec<(String, Vec<u8>)> {
     let n_bytes = N_BLOCKS * row.dtype.block_bytes() as usize;
     // Eight times as many elements of the small blocks, so that all of the nasty stretches are met.
     let n = (N_BLOCKS * 256 / block_elems).max(N_BLOCKS);
-    let mut all = vec![("bytes".to_owned(), testkit::bytes(5, n_bytes))];
+    let mut all = vec![("bytes".to_owned(), gguf_testkit::bytes(5, n_bytes))];
     for data in Data::ALL {
         let values = data.values(3, n * block_elems);
         let weights = Importance::ALL[0].weights(4, block_elems);
         for weights in [None, Some(&weights[..])] {
             let mut blocks = vec![0; n * row.dtype.block_bytes() as usize];
             let rows = Rows { values: &values, row_elems: block_elems, weights };
-            quant::encode(row.dtype, Level::detect(), rows, &mut blocks).expect("lengths agree");
+            gguf_quant::encode(row.dtype, Level::detect(), rows, &mut blocks).expect("lengths agree");
             all.push((format!("{} {}", data.name(), weights.is_some()), blocks));
         }
     }
@@ -42,7 +42,7 @@ fn values(row: &FrozenCodec, blocks: &[u8], levels: &[u8]) -> Vec<u32> {
 
 fn decoded(row: &FrozenCodec, blocks: &[u8], n: usize) -> Vec<u32> {
     let mut values = vec![0.0; n];
-    quant::decode(row.dtype, Level::Scalar, blocks, &mut values).expect("lengths agree");
+    gguf_quant::decode(row.dtype, Level::Scalar, blocks, &mut values).expect("lengths agree");
     values.into_iter().map(bits).collect()
 }
 
@@ -70,7 +70,7 @@ fn levels_round_trip_and_match_decoder() {
                 Points::Steps { lowest, highest, .. } => (lowest, highest),
                 Points::Table(_) => (0, 15),
             };
-            let other: Vec<u8> = testkit::bytes(9, n)
+            let other: Vec<u8> = gguf_testkit::bytes(9, n)
                 .into_iter()
                 .map(|byte| lowest + (u16::from(byte) % (u16::from(highest - lowest) + 1)) as u8)
                 .collect();

@@ -2,7 +2,7 @@
 
 mod compare;
 
-use quant::Level;
+use gguf_quant::Level;
 
 #[test]
 fn codecs_and_goldens_match_one_to_one() {
@@ -12,7 +12,7 @@ fn codecs_and_goldens_match_one_to_one() {
 #[test]
 fn bytes_and_values_match_reference() {
     let levels = Level::available();
-    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     let outcomes = compare::compare_all(&levels);
     let differences: Vec<&str> = outcomes.iter().flat_map(|o| &o.differences).map(String::as_str).collect();
     assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));

@@ -1,7 +1,7 @@
 //! The table of codecs and what `encode` and `decode` refuse.
 
-use quant::{CODECS, CodecError, Level, Rows, codec, decode, encode};
-use tensor::DType;
+use gguf_quant::{CODECS, CodecError, Level, Rows, codec, decode, encode};
+use gguf_types::DType;
 
 #[test]
 fn every_encodable_type_has_one_row() {

@@ -4,8 +4,8 @@
 //! The goldens compare with the reference; here it is the shapes that vary, because a vector of blocks does
 //! not end where rows do.
 
-use quant::{CODECS, Codec, Level, Rows};
-use testkit::{Data, Importance, compare_blocks};
+use gguf_quant::{CODECS, Codec, Level, Rows};
+use gguf_testkit::{Data, Importance, compare_blocks};
 
 /// `(blocks in a row, rows)` in addition to single rows of 1 to 17 blocks.
 const SHAPES: [(usize, usize); 8] = [(1, 17), (1, 33), (2, 9), (3, 7), (5, 5), (7, 3), (16, 2), (32, 1)];
@@ -50,7 +50,7 @@ fn q3_k_levels_move_as_in_scalar() {
     const N_BLOCKS: usize = 37;
     const ROUNDS: u64 = 100;
     let value = |seed: u64, i: u64| {
-        let (of_sub, random) = (testkit::mix(seed, i / 16), testkit::mix(seed + ROUNDS, i));
+        let (of_sub, random) = (gguf_testkit::mix(seed, i / 16), gguf_testkit::mix(seed + ROUNDS, i));
         let unit = (random >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
         let whole = (random % 9) as f32;
         let size = [1e-12, 1e-10, 1.0, 1e8, 1e12, 3e12][of_sub as usize % 6];
@@ -67,7 +67,7 @@ fn q3_k_levels_move_as_in_scalar() {
         };
         size * value
     };
-    let codec = CODECS.iter().find(|codec| codec.dtype == tensor::DType::Q3_K).expect("a codec");
+    let codec = CODECS.iter().find(|codec| codec.dtype == gguf_types::DType::Q3_K).expect("a codec");
     let mut differences = Vec::new();
     for seed in 0..ROUNDS {
         let values: Vec<f32> = (0..256 * N_BLOCKS as u64).map(|i| value(seed, i)).collect();
@@ -80,7 +80,7 @@ fn q3_k_levels_move_as_in_scalar() {
 /// All levels of this machine but scalar.
 fn levels() -> Vec<Level> {
     let mut levels = Level::available();
-    testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
+    gguf_testkit::require_levels(&levels.iter().map(|level| level.name()).collect::<Vec<_>>());
     levels.retain(|level| *level != Level::Scalar);
     levels
 }
@@ -92,12 +92,12 @@ fn compare(codec: &Codec, levels: &[Level], rows: Rows<'_>, case: &str, differen
     let encode = |level: Level| {
         // Previous contents must not matter.
         let mut bytes = vec![0xa5; n_bytes];
-        quant::encode(dtype, level, rows, &mut bytes).expect("lengths agree");
+        gguf_quant::encode(dtype, level, rows, &mut bytes).expect("lengths agree");
         bytes
     };
     let decode = |level: Level, bytes: &[u8]| {
         let mut values = vec![f32::MAX; rows.values.len()];
-        quant::decode(dtype, level, bytes, &mut values).expect("lengths agree");
+        gguf_quant::decode(dtype, level, bytes, &mut values).expect("lengths agree");
         values.iter().map(|x| if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() }).collect::<Vec<u32>>()
     };
     let expected = encode(Level::Scalar);

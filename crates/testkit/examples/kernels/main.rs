@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quant::{CODECS, Codec, Level, Rows};
+use gguf_quant::{CODECS, Codec, Level, Rows};
 use reference::Reference;
 use table::{Decode, Encode, Report};
 
@@ -36,11 +36,12 @@ struct Options {
 fn main() -> Result<(), Box<dyn Error>> {
     let options = options()?;
     let reference = options.library.as_deref().map(Reference::open).transpose()?;
-    let values: Vec<f32> = (0..(options.rows * ROW_ELEMS) as u64).map(|i| testkit::normal(1, i)).collect();
+    let values: Vec<f32> =
+        (0..(options.rows * ROW_ELEMS) as u64).map(|i| gguf_testkit::normal(1, i)).collect();
     // Squares, as sums of squared activations are.
     let weights: Vec<f32> = (0..ROW_ELEMS as u64)
         .map(|i| {
-            let activation = testkit::normal(2, i) * 50.0;
+            let activation = gguf_testkit::normal(2, i) * 50.0;
             activation * activation + 0.01
         })
         .collect();
@@ -103,7 +104,7 @@ fn time_encoders(
     }
     for _ in 0..options.runs {
         for ((level, times), out) in options.levels.iter().zip(&mut ours).zip(&mut found) {
-            times.push(time(n_elems, || Ok(quant::encode(codec.dtype, *level, black_box(rows), out)?))?);
+            times.push(time(n_elems, || Ok(gguf_quant::encode(codec.dtype, *level, black_box(rows), out)?))?);
         }
         if let Some(reference) = reference {
             let encode = || Ok(reference.encode(codec.dtype, black_box(rows), &mut expected)?);
@@ -129,13 +130,13 @@ fn time_decoders(
     let values = &values[..values.len().min(64 * ROW_ELEMS)];
     let mut blocks = vec![0; n_bytes(codec, values.len())];
     let rows = Rows { values, row_elems: ROW_ELEMS, weights: Some(weights) };
-    quant::encode(codec.dtype, options.levels[0], rows, &mut blocks)?;
+    gguf_quant::encode(codec.dtype, options.levels[0], rows, &mut blocks)?;
     let mut decoded = vec![0.0; values.len()];
     let mut ours = vec![Vec::new(); options.levels.len()];
     for _ in 0..4 * options.runs {
         for (level, times) in options.levels.iter().zip(&mut ours) {
             let decode =
-                || Ok(quant::decode(codec.dtype, *level, black_box(&blocks), black_box(&mut decoded))?);
+                || Ok(gguf_quant::decode(codec.dtype, *level, black_box(&blocks), black_box(&mut decoded))?);
             times.push(time(values.len(), decode)?);
         }
     }

@@ -3,8 +3,8 @@
 
 use std::{ffi::c_void, path::Path, ptr};
 
-use quant::Rows;
-use tensor::DType;
+use gguf_quant::Rows;
+use gguf_types::DType;
 
 /// `ggml_quantize_init` of llama.cpp (as vendored in llama-cpp-python 0.3.36).
 type Init = unsafe extern "C" fn(dtype: i32);
@@ -48,12 +48,12 @@ impl Reference {
         Ok(())
     }
 
-    /// Encodes rows of a type that files may hold, as [`quant::encode`] does, into `out`.
+    /// Encodes rows of a type that files may hold, as [`gguf_quant::encode`] does, into `out`.
     ///
     /// # Panics
     /// Where a length is wrong, weights are missing, or the type is not for files: the library would abort.
     pub fn encode(&self, dtype: DType, rows: Rows<'_>, out: &mut [u8]) -> Result<(), libloading::Error> {
-        let codec = quant::codec(dtype).expect("the type has a codec");
+        let codec = gguf_quant::codec(dtype).expect("the type has a codec");
         let n_rows = rows.values.len() / rows.row_elems;
         assert!(dtype.is_encodable(), "{dtype} is not for files");
         assert_eq!(rows.values.len(), n_rows * rows.row_elems, "whole rows");

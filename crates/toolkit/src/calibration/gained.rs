@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use refine::{Outcome, Unrounded};
+use gguf_refinement::{Outcome, Unrounded};
 use serde::Serialize;
 
 use super::{types::ChosenTypes, verify::Gain};

@@ -7,9 +7,11 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use eval::Model;
-use imatrix::Sums;
-use refine::moments::{Found, MomentsCache, Options, Plan, Summary, Texts, Watch, gather as gather_moments};
+use gguf_imatrix::Sums;
+use gguf_refinement::moments::{
+    Found, MomentsCache, Options, Plan, Summary, Texts, Watch, gather as gather_moments,
+};
+use gguf_runtime::Model;
 
 use super::{failed, texts::WINDOW};
 use crate::{
@@ -59,7 +61,7 @@ impl<'a> Progress<'a> {
 
 impl Watch for Progress<'_> {
     // Everything is in the cache.
-    fn found(&mut self, _: Found) -> Result<(), refine::Error> {
+    fn found(&mut self, _: Found) -> Result<(), gguf_refinement::Error> {
         Ok(())
     }
 
@@ -92,7 +94,7 @@ pub fn gather(
     let open = || MomentsCache::open(&folder.path, model, texts, &options, &plan);
     let opened = match open() {
         // Leftovers of another run in a temporary folder are useless.
-        Err(refine::Error::OtherMoments { .. } | refine::Error::BrokenMoments { .. })
+        Err(gguf_refinement::Error::OtherMoments { .. } | gguf_refinement::Error::BrokenMoments { .. })
             if folder.is_temporary =>
         {
             let _ = fs::remove_dir_all(&folder.path);
@@ -101,7 +103,7 @@ pub fn gather(
         opened => opened,
     };
     let mut moments = opened.map_err(|error| {
-        let hint = matches!(error, refine::Error::OtherMoments { .. }).then_some(
+        let hint = matches!(error, gguf_refinement::Error::OtherMoments { .. }).then_some(
             "use a separate --statistics folder for each model and text; it is created if it does not exist",
         );
         failed(base, error).hint(hint)
@@ -110,16 +112,19 @@ pub fn gather(
     let summary = gather_moments(model, texts, &options, &plan, Some(&mut moments), &mut progress);
     let summary = summary.map_err(|error| folder.stopped(base, error))?;
     warn(&summary, events);
-    let sums =
-        summary.importance.sums(WINDOW as u32).map_err(|error| failed(base, refine::Error::Eval(error)))?;
+    let sums = summary
+        .importance
+        .sums(WINDOW as u32)
+        .map_err(|error| failed(base, gguf_refinement::Error::Eval(error)))?;
     let fingerprint = format!("{} {}", moments.model(), texts.digests().join(" "));
     Ok(Gathered { moments, folder, sums, fingerprint })
 }
 
 /// Warns about inputs with little or unusable data.
 fn warn(summary: &Summary, events: &dyn Events) {
-    let names =
-        |of: &[(String, eval::Part)]| of.first().map_or(String::new(), |(tensor, _)| printable(tensor));
+    let names = |of: &[(String, gguf_runtime::Part)]| {
+        of.first().map_or(String::new(), |(tensor, _)| printable(tensor))
+    };
     let listed = |all: Vec<String>| {
         let more = all.len().saturating_sub(NAMED);
         let named = all.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
@@ -168,10 +173,12 @@ impl Folder {
     }
 
     /// Error of a run over the texts. Errors that would occur again leave no files.
-    pub(super) fn stopped(&self, base: &Path, error: refine::Error) -> Error {
+    pub(super) fn stopped(&self, base: &Path, error: gguf_refinement::Error) -> Error {
         match error {
-            refine::Error::Interrupted => Error::interrupted(),
-            error @ (refine::Error::Io { .. } | refine::Error::Gguf(_)) => failed(base, error),
+            gguf_refinement::Error::Interrupted => Error::interrupted(),
+            error @ (gguf_refinement::Error::Io { .. } | gguf_refinement::Error::Gguf(_)) => {
+                failed(base, error)
+            }
             error => {
                 self.done();
                 failed(base, error)

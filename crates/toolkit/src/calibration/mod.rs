@@ -16,17 +16,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convert::{
+use gguf_conversion::{
     EncodedRows, KeyOverride, RowEncoder,
     imatrix::Imatrix,
     recipes::{CALIBRATION_METHODS, Recipe},
 };
-use eval::{Activations, Model, Options, chunks::Chunk};
-use quant::Level;
-use refine::{Refiner, Steps, StockRows, moments::Texts};
+use gguf_quant::Level;
+use gguf_refinement::{Refiner, Steps, StockRows, moments::Texts};
+use gguf_runtime::{Activations, Model, Options, chunks::Chunk};
+use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use tensor::DType;
 
 use self::{
     gathered::Gathered,
@@ -171,7 +171,7 @@ impl Calibration {
         let Gathered { moments, folder, mut sums, fingerprint } =
             gathered::gather(&model, base, &windows.calibration, folder, events)?;
         sums.datasets.extend(args.calibrate.iter().map(|text| text.display().to_string()));
-        let file = gguf::Model::open(base).map_err(|error| Error::at(base, error))?;
+        let file = gguf_container::Model::open(base).map_err(|error| Error::at(base, error))?;
         let mut refiner =
             Refiner::new(file, moments, args.rounding.candidates(level), n_threads).map_err(Error::new)?;
         let mut method = METHOD;
@@ -189,7 +189,7 @@ impl Calibration {
                 refiner,
                 fingerprint: u64::from_le_bytes(std::array::from_fn(|i| decides[i])),
             },
-            name: format!("{method}-{}", &refine::hex(&decides)[..DIGITS]),
+            name: format!("{method}-{}", &gguf_refinement::hex(&decides)[..DIGITS]),
             imatrix: Imatrix::from_sums(sums),
             verify: windows.rest,
             texts: windows.calibration,
@@ -330,10 +330,10 @@ fn unnamed() -> String {
 }
 
 /// The failure of statistics of the model at `path`.
-fn failed(path: &Path, error: refine::Error) -> Error {
+fn failed(path: &Path, error: gguf_refinement::Error) -> Error {
     match error {
         // Statistics that cannot be written.
-        refine::Error::Gguf(error) => failure(path, convert::Error::Gguf(error)),
+        gguf_refinement::Error::Gguf(error) => failure(path, gguf_conversion::Error::Gguf(error)),
         error => Error::at(path, error),
     }
 }

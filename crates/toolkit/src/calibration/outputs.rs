@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use eval::Model;
-use refine::moments::{MomentsCache, Options, Plan, Texts, gather_outputs};
+use gguf_refinement::moments::{MomentsCache, Options, Plan, Texts, gather_outputs};
+use gguf_runtime::Model;
 
 use super::{
     failed,
@@ -31,10 +31,10 @@ pub fn gather(
     let inputs = Plan::new(model, texts, &options).map_err(of_base)?;
     let plan = match inputs.plan_outputs(model, &options) {
         // Nor is there one in what predicts no next token.
-        Err(refine::Error::Eval(
-            error @ (eval::Error::NoBackwardPass { .. }
-            | eval::Error::NoNextToken { .. }
-            | eval::Error::NoLogits { .. }),
+        Err(gguf_refinement::Error::Eval(
+            error @ (gguf_runtime::Error::NoBackwardPass { .. }
+            | gguf_runtime::Error::NoNextToken { .. }
+            | gguf_runtime::Error::NoLogits { .. }),
         )) => {
             events.warning(&format!("using independent rounding: {error}"));
             return Ok(None);
@@ -56,7 +56,7 @@ pub fn gather(
     let open = || MomentsCache::open(&path, model, texts, &options, &plan);
     let opened = match open() {
         // Leftovers of another run in a temporary folder are useless.
-        Err(refine::Error::OtherMoments { .. } | refine::Error::BrokenMoments { .. })
+        Err(gguf_refinement::Error::OtherMoments { .. } | gguf_refinement::Error::BrokenMoments { .. })
             if folder.is_temporary =>
         {
             let _ = std::fs::remove_dir_all(&path);

@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf::Output;
+use gguf_container::Output;
+use gguf_types::DType;
 use serde::{Deserialize, Serialize};
-use tensor::DType;
 
 /// Divergences, in nats, of models in which one matrix is replaced.
 #[derive(Debug)]
@@ -49,13 +49,13 @@ impl Probed {
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn note(&mut self, tensors: &[(&str, DType)], nats: f64) -> Result<(), gguf::Error> {
+    pub fn note(&mut self, tensors: &[(&str, DType)], nats: f64) -> Result<(), gguf_container::Error> {
         for (tensor, dtype) in tensors {
             let of_tensor = self.found.nats.entry((*tensor).to_owned()).or_default();
             of_tensor.insert(dtype.name().to_owned(), nats);
         }
         let text = serde_json::to_vec(&self.found).map_err(std::io::Error::from);
-        let text = text.map_err(|source| gguf::Error::Io {
+        let text = text.map_err(|source| gguf_container::Error::Io {
             action: "write",
             path: self.path.clone(),
             offset: None,

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use eval::{
+use gguf_refinement::moments::Texts;
+use gguf_runtime::{
     Model,
     chunks::{Chunk, Settings},
 };
-use refine::moments::Texts;
 
 use super::failed;
 use crate::{chats, error::Error, events::Events, text_file};

@@ -7,21 +7,21 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use convert::{
+use gguf_conversion::{
     Conversion, Importance, Input, OutputRequest, PlannedFile, Request,
     imatrix::Imatrix,
     recipes::{Reason, Recipe, TensorFacts, layer_of},
 };
-use eval::Model;
-use imatrix::{Entry, Sums};
-use quant::Level;
-use refine::{
+use gguf_imatrix::{Entry, Sums};
+use gguf_quant::Level;
+use gguf_refinement::{
     Prober, Refiner, Replacement,
     budget::{Chosen, Item, Offer, choose, predicted},
     probe,
 };
+use gguf_runtime::Model;
+use gguf_types::DType;
 use serde::{Deserialize, Serialize};
-use tensor::DType;
 
 use super::{calibration_key, failed, probed::Probed, texts::WINDOW, unnamed};
 use crate::{
@@ -132,7 +132,8 @@ impl Candidate<'_> {
     /// Leaves the types that can be made with the importance weights that there are, or that of the recipe alone.
     fn keep_made(&mut self, imatrix: &Imatrix) {
         let has_weights = imatrix.entries.contains_key(self.facts.name);
-        let needs_weights = |dtype: &DType| quant::codec(*dtype).is_some_and(|codec| codec.needs_weights);
+        let needs_weights =
+            |dtype: &DType| gguf_quant::codec(*dtype).is_some_and(|codec| codec.needs_weights);
         self.dtypes.retain(|dtype| has_weights || !needs_weights(dtype));
         if self.dtypes.is_empty() {
             self.dtypes.push(self.recipe_type);
@@ -173,7 +174,7 @@ impl Choices<'_> {
 /// Bytes of a tensor in a file, with what lies between it and the next.
 fn padded(facts: &TensorFacts<'_>, dtype: DType) -> u64 {
     let n_bytes = facts.shape.n_bytes(dtype).unwrap_or(u64::MAX / 2);
-    n_bytes.next_multiple_of(gguf::DEFAULT_ALIGNMENT.into())
+    n_bytes.next_multiple_of(gguf_container::DEFAULT_ALIGNMENT.into())
 }
 
 /// An importance matrix that knows every matrix, as large in the header as the one that `texts` are going to make.
@@ -319,8 +320,9 @@ impl BudgetOptions {
             (Some(size), ..) => size,
             (_, Some(bits), _) => {
                 // Bits of a weight count data alone.
-                let data =
-                    |of: fn(&gguf::PlannedTensor) -> u64| file.plan.tensors().iter().map(of).sum::<u64>();
+                let data = |of: fn(&gguf_container::PlannedTensor) -> u64| {
+                    file.plan.tensors().iter().map(of).sum::<u64>()
+                };
                 let header = file.plan.file_len() - data(|tensor| tensor.n_bytes);
                 (bits * data(|tensor| tensor.shape.n_elems()) as f64 / 8.0) as u64 + header
             }
@@ -459,7 +461,7 @@ fn costs(
     let windows: Vec<Vec<u32>> =
         beginnings().step_by((n_tokens / PROBE_TOKENS).max(1)).map(<[u32]>::to_vec).collect();
     probe(bench.model, &windows, &new, &mut prober).map_err(|error| match error {
-        refine::Error::Interrupted => Error::interrupted(),
+        gguf_refinement::Error::Interrupted => Error::interrupted(),
         error => failed(bench.base, error),
     })?;
     let cost = |name: &str| prober.known.cost(name, prober.types[name]).unwrap_or(f64::NAN);
@@ -490,13 +492,13 @@ struct Stock<'a> {
 }
 
 impl Prober for Stock<'_> {
-    fn replacement(&mut self, tensor: &str) -> Result<Replacement, refine::Error> {
+    fn replacement(&mut self, tensor: &str) -> Result<Replacement, gguf_refinement::Error> {
         let dtype = self.types[tensor];
         let weights = self.bench.imatrix.entries.get(tensor).map(|entry| &entry.weights[..]);
         self.bench.refiner.stock(tensor, dtype, weights, self.bench.level)
     }
 
-    fn found(&mut self, tensors: &[String], cost: f64) -> Result<(), refine::Error> {
+    fn found(&mut self, tensors: &[String], cost: f64) -> Result<(), gguf_refinement::Error> {
         let of_types: Vec<_> = tensors.iter().map(|tensor| (&tensor[..], self.types[&tensor[..]])).collect();
         Ok(self.known.note(&of_types, cost / tensors.len() as f64)?)
     }

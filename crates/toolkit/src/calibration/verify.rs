@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::atomic::Ordering};
 
-use eval::{
+use gguf_runtime::{
     Model,
     chunks::Chunk,
     compare::{Base, run},
@@ -35,7 +35,7 @@ pub struct Gain {
 /// Runs the three models over windows.
 ///
 /// # Errors
-/// As the comparison of the crate `eval`; an interruption.
+/// As the comparison of the crate `gguf_runtime`; an interruption.
 pub fn compare(
     base: &Model,
     path: &Path,

@@ -4,10 +4,10 @@ mod lines;
 
 use std::{fmt::Write as _, ops::Range, path::Path, sync::atomic::Ordering};
 
-use gguf::{Advice, File, Model, TensorInfo, Value};
-use quant::Level;
+use gguf_container::{Advice, File, Model, TensorInfo, Value};
+use gguf_quant::Level;
+use gguf_types::{DType, Shape};
 use serde_json::{Value as Json, json};
-use tensor::{DType, Shape};
 
 use crate::{
     copy_files::open_model,
@@ -157,7 +157,7 @@ impl Differences {
 
 /// Keys whose values differ. Keys that describe shards are ignored.
 fn keys(a: &Model, b: &Model) -> Vec<KeyChange> {
-    let is_of_shards = |key: &str| key.starts_with("split.") || key == gguf::SLACK_KEY;
+    let is_of_shards = |key: &str| key.starts_with("split.") || key == gguf_container::SLACK_KEY;
     let both = side_by_side(a.metadata(), b.metadata());
     let changed = both.filter(|(key, a, b)| !is_same(*a, *b) && !is_of_shards(key));
     changed.map(|(key, a, b)| KeyChange { key: key.to_owned(), a: a.cloned(), b: b.cloned() }).collect()
@@ -212,7 +212,7 @@ fn error_of<'a>(
 ) -> Result<Option<f64>, Error> {
     let n_elems = a.1.shape.n_elems();
     let same_type = a.1.dtype == b.1.dtype;
-    let has_codecs = quant::codec(a.1.dtype).is_some() && quant::codec(b.1.dtype).is_some();
+    let has_codecs = gguf_quant::codec(a.1.dtype).is_some() && gguf_quant::codec(b.1.dtype).is_some();
     let pieces = || (0..n_elems).step_by(PIECE_ELEMS as usize).map(|at| at..(at + PIECE_ELEMS).min(n_elems));
     // The blocks of a run of elements, and where they lie.
     let piece = |(file, info): (&'a File, &TensorInfo), elems: &Range<u64>| {
@@ -245,7 +245,7 @@ fn error_of<'a>(
     for elems in pieces() {
         let decoded = |dtype, blocks: &[u8]| {
             let mut values = vec![0.0; (elems.end - elems.start) as usize];
-            quant::decode(dtype, level, blocks, &mut values).map_err(Error::new)?;
+            gguf_quant::decode(dtype, level, blocks, &mut values).map_err(Error::new)?;
             Ok::<_, Error>(values)
         };
         let ((range_a, blocks_a), (range_b, blocks_b)) = (piece(a, &elems)?, piece(b, &elems)?);
@@ -263,7 +263,7 @@ fn error_of<'a>(
 
 /// The first item in which two lists of texts differ.
 fn first_item(a: &Value, b: &Value) -> String {
-    use gguf::Array::String as Texts;
+    use gguf_container::Array::String as Texts;
     let (Some(Texts(a)), Some(Texts(b))) = (a.as_array(), b.as_array()) else { return String::new() };
     match a.iter().zip(b.iter()).position(|(a, b)| a != b) {
         Some(at) => {

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use convert::{CheckpointInput, Conversion, InputFile, OutputRequest, recipes::Recipe};
-use gguf::Model;
+use gguf_checkpoint::Dtype;
+use gguf_container::Model;
+use gguf_conversion::{CheckpointInput, Conversion, InputFile, OutputRequest, recipes::Recipe};
 use serde_json::{Value, json};
-use source::Dtype;
 
 use super::{
     work::{Work, fingerprint},
@@ -53,12 +53,12 @@ impl Source {
         }
         let wanted = hub::Wanted { weights: true, keep: false, out: Some(out) };
         let hub = hub::input(src, wanted, environment, events)?;
-        let options = arch::Options::default();
+        let options = gguf_models::Options::default();
         let failed = |error| failure(src, error);
         let input = CheckpointInput::open(hub.folder.clone(), &options).map_err(failed)?;
         let projector = match CheckpointInput::open_projector(hub.folder.clone(), &options) {
             Ok(projector) => Some(projector),
-            Err(convert::Error::Arch(error)) if has_no_projector(&error) => None,
+            Err(gguf_conversion::Error::Arch(error)) if has_no_projector(&error) => None,
             Err(error) => return Err(failed(error)),
         };
         Notes::of(&[], &[input.layout()]).tell(events);
@@ -113,8 +113,11 @@ fn state_of_files(src: &Path, path: &Path) -> Result<Value, Error> {
 }
 
 /// True if the error means that the class is text-only.
-fn has_no_projector(error: &arch::ArchError) -> bool {
-    matches!(error, arch::ArchError::NoProjector { .. } | arch::ArchError::EmptyProjector { .. })
+fn has_no_projector(error: &gguf_models::ArchError) -> bool {
+    matches!(
+        error,
+        gguf_models::ArchError::NoProjector { .. } | gguf_models::ArchError::EmptyProjector { .. }
+    )
 }
 
 /// The type that preserves a checkpoint: that of most of its weights, if they are floats.
@@ -177,7 +180,7 @@ pub fn make(
     }
     events.status(&format!("base: {}", recipe.canonical_name()));
     // The layout is resolved again, because a conversion consumes its input.
-    let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &arch::Options::default())
+    let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &gguf_models::Options::default())
         .map_err(|error| failure(src, error))?;
     let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
     let written = write(&conversion, (src, folder.as_path()), &fingerprint, writing, events)?;
@@ -193,7 +196,7 @@ pub fn make(
 /// A file that cannot be read or is not a model.
 pub fn open(path: &Path) -> Result<Model, Error> {
     let model = Model::open(path).map_err(|error| {
-        input_kind::explained(path, Wanted::Gguf, failure(path, convert::Error::Gguf(error)))
+        input_kind::explained(path, Wanted::Gguf, failure(path, gguf_conversion::Error::Gguf(error)))
     })?;
     input_kind::check_model(path)?;
     Ok(model)

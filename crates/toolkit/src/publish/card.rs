@@ -1,7 +1,7 @@
 //! The model card: front matter for the Hub; for people the files, their loss and memory, how they were made and how to
 //! verify them. Every number in it is in `results.json`.
 
-use eval::stats::{Estimate, fixed};
+use gguf_runtime::stats::{Estimate, fixed};
 
 use super::results::{Memory, Results, Rung};
 use crate::text::human_bytes;

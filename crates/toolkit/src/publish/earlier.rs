@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convert::recipes::Recipe;
+use gguf_conversion::recipes::Recipe;
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -1,13 +1,13 @@
 //! Facts about the model for the card: from the keys of the file and the head of the source's card.
 
-use gguf::Value;
+use gguf_checkpoint::hub::Repo;
+use gguf_container::Value;
 use serde_json::Value as Json;
-use source::hub::Repo;
 
 use super::{base::Source, options::PublishOptions, results::ModelFacts};
 
 /// The facts of a model.
-pub fn of(source: &Source, model: &eval::Model, args: &PublishOptions) -> ModelFacts {
+pub fn of(source: &Source, model: &gguf_runtime::Model, args: &PublishOptions) -> ModelFacts {
     let metadata = model.file().metadata();
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
     let card =
@@ -35,7 +35,7 @@ pub fn of(source: &Source, model: &eval::Model, args: &PublishOptions) -> ModelF
 }
 
 /// Pipeline tag of the model if its source does not name one.
-fn pipeline(source: &Source, model: &eval::Model) -> Option<&'static str> {
+fn pipeline(source: &Source, model: &gguf_runtime::Model) -> Option<&'static str> {
     let has_projector = matches!(source, Source::Checkpoint(checkpoint) if checkpoint.projector.is_some());
     match () {
         () if has_projector => Some("image-text-to-text"),

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use convert::{
+use gguf_conversion::{
     CheckpointInput, Conversion, Importance, Input, ModelInput, OutputRequest, Request, Shards,
     imatrix::{Imatrix, MissingPolicy},
     recipes::{Recipe, TensorFacts},
 };
-use eval::memory::Demand;
+use gguf_runtime::memory::Demand;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -148,8 +148,9 @@ fn by_shards(base: &Base, types: Vec<&'static Recipe>, wanted: &Wanted<'_>) -> R
     let outputs = types.iter().copied().map(OutputRequest::by_rules);
     let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(Shards::One));
     let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
-    let bytes =
-        |file: &convert::PlannedFile| file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum::<u64>();
+    let bytes = |file: &gguf_conversion::PlannedFile| {
+        file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum::<u64>()
+    };
     let sizes: Vec<u64> = planned.files().iter().map(bytes).collect();
     let (small, large): (Vec<_>, Vec<_>) =
         types.into_iter().zip(sizes).partition(|(_, size)| *size <= wanted.split_max_size);
@@ -182,7 +183,7 @@ fn base_file(base: &Base, recipe: &Recipe, fingerprint: String) -> Result<Writte
         paths: model.shards().iter().map(|(path, _)| path.clone()).collect(),
         bytes: model.shards().iter().map(|(_, file)| file.bytes().len() as u64).sum(),
         tensor_bytes: n_bytes,
-        bits_per_weight: tensor::bits_per_weight(n_elems, n_bytes),
+        bits_per_weight: gguf_types::bits_per_weight(n_elems, n_bytes),
         fingerprint,
     })
 }
@@ -205,7 +206,7 @@ impl WrittenFile {
             paths: files.iter().map(|file| file.path.clone()).collect(),
             bytes,
             tensor_bytes: n_bytes,
-            bits_per_weight: tensor::bits_per_weight(n_elems, n_bytes),
+            bits_per_weight: gguf_types::bits_per_weight(n_elems, n_bytes),
             fingerprint,
         })
     }
@@ -240,7 +241,7 @@ pub fn rungs(base: &Base, types: &[&'static Recipe], demand: &Demand) -> Result<
     let input = ModelInput::new(base::open(&base.path)?);
     let conversion = Conversion::new(input).outputs(types.iter().copied().map(OutputRequest::by_rules));
     let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
-    let rung = |(file, recipe): (&convert::PlannedFile, &&'static Recipe)| {
+    let rung = |(file, recipe): (&gguf_conversion::PlannedFile, &&'static Recipe)| {
         let weights = file.plan.tensors().iter().map(|tensor| tensor.n_bytes).sum();
         Rung { recipe, demand: Demand { weights, ..demand.clone() } }
     };
@@ -264,7 +265,7 @@ pub struct Sidecar<'a> {
 /// A source that cannot be read, a name that is already in `taken`, an interruption.
 pub fn sidecar(
     sidecar: &Sidecar<'_>,
-    input: impl FnOnce() -> Result<CheckpointInput, convert::Error>,
+    input: impl FnOnce() -> Result<CheckpointInput, gguf_conversion::Error>,
     (out, taken): (&Path, &[WrittenFile]),
     writing: &Writing<'_>,
     work: &mut Work,

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convert::imatrix::Imatrix;
-use eval::{
+use gguf_conversion::imatrix::Imatrix;
+use gguf_imatrix::{Format, Sums};
+use gguf_runtime::{
     Model,
     importance::{Collector, gaps, matrices},
 };
-use imatrix::{Format, Sums};
 use serde::{Deserialize, Serialize};
 
 use super::{

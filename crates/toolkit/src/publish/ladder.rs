@@ -1,7 +1,7 @@
 //! Choice of files: by name, by ladder or by available memory.
 
-use convert::recipes::Recipe;
-use eval::memory::{Demand, Use};
+use gguf_conversion::recipes::Recipe;
+use gguf_runtime::memory::{Demand, Use};
 
 use crate::{error::Error, text::human_bytes};
 

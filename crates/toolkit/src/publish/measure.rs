@@ -10,7 +10,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use eval::{
+use gguf_runtime::{
     Model, Options,
     chunks::Chunk,
     compare::{Base, run},
@@ -146,7 +146,7 @@ pub fn measure(
             let range = (on.windows, at_window..end);
             let found = run(&Base::Model(base), &others, range, TOP_K, None, &mut watch).map_err(
                 |error| match error {
-                    error @ eval::Error::OfOther { .. } => of_model(Path::new(""), &paths, error),
+                    error @ gguf_runtime::Error::OfOther { .. } => of_model(Path::new(""), &paths, error),
                     error => of_open(base, error),
                 },
             )?;

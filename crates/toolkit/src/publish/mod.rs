@@ -25,13 +25,13 @@ use std::{
     sync::Arc,
 };
 
-use convert::{CheckpointInput, RunOptions, recipes::Recipe};
-use eval::{
+use gguf_container::Output;
+use gguf_conversion::{CheckpointInput, RunOptions, recipes::Recipe};
+use gguf_runtime::{
     memory::{Demand, Use},
     report::{FileReport, Plotted, Report, html, kl_by_place, size_plot},
     stats::Comparison,
 };
-use gguf::Output;
 use serde_json::json;
 
 use self::{
@@ -254,7 +254,7 @@ fn sidecars(
         let recipe = Recipe::from_name("f16").map_err(Error::new)?;
         let projector =
             files::Sidecar { kind: "projector", src: &args.src, recipe, of: json!(base.fingerprint) };
-        let input = || CheckpointInput::open_projector(target.clone(), &arch::Options::default());
+        let input = || CheckpointInput::open_projector(target.clone(), &gguf_models::Options::default());
         let written = files::sidecar(&projector, input, (out, &taken), writing, work, events)?;
         taken.push(written.clone());
         sidecars.push((projector.kind, written));
@@ -263,9 +263,9 @@ fn sidecars(
         let wanted = hub::Wanted { weights: true, keep: false, out: Some(out) };
         let hub = hub::input(src, wanted, environment, events)?;
         let failed = |error| failure(src, error);
-        let options = arch::Options {
-            target: Some(Arc::new(convert::target(target.clone()).map_err(failed)?)),
-            ..arch::Options::default()
+        let options = gguf_models::Options {
+            target: Some(Arc::new(gguf_conversion::target(target.clone()).map_err(failed)?)),
+            ..gguf_models::Options::default()
         };
         let input = || CheckpointInput::open(hub.folder.clone(), &options);
         // Few weights, which are read for each token: as they are stored.
@@ -334,7 +334,7 @@ fn evaluation(text: &Text, measured: &Measured, args: &PublishOptions) -> Option
 struct Publication<'a> {
     out: &'a Path,
     base: &'a Base,
-    model: &'a eval::Model,
+    model: &'a gguf_runtime::Model,
     args: &'a PublishOptions,
     work: Work,
     events: &'a dyn Events,

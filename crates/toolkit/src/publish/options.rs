@@ -2,9 +2,9 @@
 
 use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
-use convert::recipes::Recipe;
-use eval::{Activations, Options};
-use quant::Level;
+use gguf_conversion::recipes::Recipe;
+use gguf_quant::Level;
+use gguf_runtime::{Activations, Options};
 
 use super::ladder::Ladder;
 use crate::{error::Error, eval_model::options};

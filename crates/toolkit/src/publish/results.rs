@@ -28,7 +28,7 @@ pub struct PublishedSidecar {
 #[derive(Debug, Clone, Serialize)]
 pub struct Memory {
     pub context: u64,
-    pub bytes: eval::memory::Bytes,
+    pub bytes: gguf_runtime::memory::Bytes,
     pub total: u64,
 }
 

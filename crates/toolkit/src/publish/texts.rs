@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use eval::{
+use gguf_runtime::{
     Model,
     chunks::{Chunk, Settings, text_chunks},
 };

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use convert::{Choice, Conversion, Input, Journaling, Losses, Origin, Resumed, RunOptions, Watch};
+use gguf_conversion::{Choice, Conversion, Input, Journaling, Losses, Origin, Resumed, RunOptions, Watch};
 
 use crate::{
     conversion_run::failure,
@@ -65,7 +65,7 @@ pub fn write<I: Input>(
     }
     paths.iter().for_each(|path| warn_of_leftovers(path, events));
     let cancel = events.cancel();
-    let _guard = events.ends_soon(Box::new(|| failure(Path::new(""), convert::Error::Cancelled)));
+    let _guard = events.ends_soon(Box::new(|| failure(Path::new(""), gguf_conversion::Error::Cancelled)));
     let progress = events.progress(checked.input_bytes());
     let program = || writing.program.to_owned();
     let options = vec![("stage".to_owned(), fingerprint.to_owned())];
@@ -79,7 +79,7 @@ pub fn write<I: Input>(
         checked.write_resumable(&paths, true, journaling, &options_of_run, watch)
     };
     let written = match run(true) {
-        Err(convert::Error::NotResumable { .. }) => run(false),
+        Err(gguf_conversion::Error::NotResumable { .. }) => run(false),
         written => written,
     };
     drop(progress);
@@ -87,7 +87,7 @@ pub fn write<I: Input>(
     loss_report::warn(&losses, events);
     let files: Vec<_> = paths.into_iter().zip(planned.files()).collect();
     say_written(&files, events);
-    let written = |(path, file): (PathBuf, &convert::PlannedFile)| Written {
+    let written = |(path, file): (PathBuf, &gguf_conversion::PlannedFile)| Written {
         path,
         file_type: file.recipe.name,
         n_elems: file.plan.tensors().iter().map(|tensor| tensor.shape.n_elems()).sum(),

@@ -2,11 +2,11 @@
 
 use std::{fs, io::Read, path::Path};
 
-use convert::{
+use gguf_container::{Array, Metadata, Model, Value};
+use gguf_conversion::{
     Agreement, CheckpointInput, Distance, Input, ModelInput, Request, RunOptions, Watch, compare,
     recipes::Recipe,
 };
-use gguf::{Array, Metadata, Model, Value};
 
 use super::VerifyOptions;
 use super::{
@@ -40,7 +40,8 @@ pub fn check(
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
     let folder = hub::input(source, wanted, environment, events)?;
-    let input = CheckpointInput::open(folder.folder.clone(), &arch::Options::default()).map_err(failed)?;
+    let input =
+        CheckpointInput::open(folder.folder.clone(), &gguf_models::Options::default()).map_err(failed)?;
     let checks = with(model, (&input, source), &input.layout().metadata, &options, events)?;
     folder.finish(events)?;
     Ok(checks)
@@ -65,7 +66,7 @@ fn is_gguf(path: &Path) -> bool {
     let mut start = [0; 4];
     path.is_file()
         && fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
-        && start == gguf::MAGIC
+        && start == gguf_container::MAGIC
 }
 
 fn tensors(
@@ -73,9 +74,9 @@ fn tensors(
     input: &impl Input,
     options: &RunOptions,
     events: &dyn Events,
-) -> Result<Check, convert::Error> {
+) -> Result<Check, gguf_conversion::Error> {
     // Names, shapes and rows are the same for every recipe.
-    let recipe = Recipe::from_name("f32").map_err(convert::Error::Recipe)?;
+    let recipe = Recipe::from_name("f32").map_err(gguf_conversion::Error::Recipe)?;
     let (facts, tasks) = (input.tensors(recipe), input.tasks(&Request::default())?);
     let n_bytes = tasks.iter().map(|task| task.rows.input_bytes(task.rows.view().n_rows)).sum();
     let cancel = events.cancel();
@@ -154,7 +155,8 @@ fn far(distance: &Distance) -> String {
 
 /// Keys that describe the file, not the model.
 fn is_of_the_file(key: &str) -> bool {
-    let of_file = ["general.file_type", "general.quantization_version", "general.alignment", gguf::SLACK_KEY];
+    let of_file =
+        ["general.file_type", "general.quantization_version", "general.alignment", gguf_container::SLACK_KEY];
     of_file.contains(&key) || key.starts_with("split.") || key.starts_with("quantize.")
 }
 
@@ -176,7 +178,7 @@ fn keys(file: &Metadata, source: &Metadata) -> Check {
             }
             Some(found) => format!("`{key}` is {}, expected {}", short(found), short(expected)),
             // Older converters left out what llama.cpp takes for granted.
-            None if arch::loader::is_default(file, key, expected) => {
+            None if gguf_models::loader::is_default(file, key, expected) => {
                 let message =
                     format!("missing key `{key}`; its default equals the source's {}", short(expected));
                 check.push(Finding::note("default_key", message));

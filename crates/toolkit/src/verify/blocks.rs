@@ -8,9 +8,9 @@ use std::{
     },
 };
 
-use gguf::{Advice, File, Model, TensorInfo};
-use quant::{Level, first_bad_block};
-use tensor::DType;
+use gguf_container::{Advice, File, Model, TensorInfo};
+use gguf_quant::{Level, first_bad_block};
+use gguf_types::DType;
 
 use super::report::{Check, Finding};
 use crate::{error::Error, events::Events, threads::useful_threads};
@@ -53,8 +53,9 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
     let has_value: Vec<AtomicBool> = model
         .tensors()
         .map(|(_, info)| {
-            let may_be_zero = !convert::is_nonzero_by_nature(&info.name, info.shape.n_dims_effective());
-            AtomicBool::new(may_be_zero || info.n_bytes == 0 || quant::codec(info.dtype).is_none())
+            let may_be_zero =
+                !gguf_conversion::is_nonzero_by_nature(&info.name, info.shape.n_dims_effective());
+            AtomicBool::new(may_be_zero || info.n_bytes == 0 || gguf_quant::codec(info.dtype).is_none())
         })
         .collect();
     let work = || {
@@ -68,7 +69,7 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
             progress.add(piece.to - piece.from);
         }
     };
-    gguf::run_in_threads(useful_threads(threads), work);
+    gguf_container::run_in_threads(useful_threads(threads), work);
     drop(progress);
     if cancel.load(Ordering::Relaxed) {
         return Err(Error::interrupted());
@@ -117,7 +118,7 @@ fn any_value(dtype: DType, blocks: &[u8]) -> bool {
     let mut values = vec![0.0; DECODED_BLOCKS * block_elems];
     blocks.chunks(DECODED_BLOCKS * block_bytes).any(|blocks| {
         let values = &mut values[..blocks.len() / block_bytes * block_elems];
-        let decoded = quant::decode(dtype, Level::detect(), blocks, values);
+        let decoded = gguf_quant::decode(dtype, Level::detect(), blocks, values);
         decoded.is_err() || values.iter().any(|value| *value != 0.0)
     })
 }

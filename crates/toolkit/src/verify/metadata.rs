@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use convert::recipes::TensorFacts;
-use gguf::{Metadata, Value};
+use gguf_container::{Metadata, Value};
+use gguf_conversion::recipes::TensorFacts;
 
 use super::{
     file_type_of, other_kind, prompts,
@@ -18,7 +18,8 @@ use crate::{
 /// Keys of another type than the specification gives them.
 pub fn key_types(metadata: &Metadata) -> Vec<Finding> {
     let wrong = |(key, value): &(String, Value)| {
-        let expected = gguf::specified_type(key).filter(|kind| !gguf::is_of_type(value, kind))?;
+        let expected =
+            gguf_container::specified_type(key).filter(|kind| !gguf_container::is_of_type(value, kind))?;
         let message =
             format!("`{key}`: expected type {expected} by the specification, found {}", type_of(value));
         Some(Finding::warning("key_type", message))
@@ -100,7 +101,7 @@ fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
         found.extend(file_type_of(metadata, tensors).findings);
         found.extend(mtp_layers(metadata, tensors.iter().map(|tensor| tensor.name)));
         let shapes = tensors.iter().map(|tensor| (tensor.name, tensor.shape));
-        let refusals = arch::loader::refusals(metadata, shapes).unwrap_or_default();
+        let refusals = gguf_models::loader::refusals(metadata, shapes).unwrap_or_default();
         found.extend(refusals.iter().map(|refusal| {
             Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
         }));

@@ -12,9 +12,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use convert::recipes::{StatedType, TensorFacts, stated_type};
-use gguf::{File, Metadata, Model, Value};
-use quant::Level;
+use gguf_container::{File, Metadata, Model, Value};
+use gguf_conversion::recipes::{StatedType, TensorFacts, stated_type};
+use gguf_quant::Level;
 
 pub use self::report::{Check, Finding, Report, Severity, Tone};
 use crate::{
@@ -169,7 +169,7 @@ pub fn verify_file(path: &Path, threads: Option<NonZeroUsize>, events: &dyn Even
 }
 
 /// A file whose header or shards are wrong.
-fn unreadable(error: &gguf::Error) -> Check {
+fn unreadable(error: &gguf_container::Error) -> Check {
     let mut check = Check::new("structure");
     check.push(Finding::error("unreadable", error));
     check.findings.extend(hints::gguf(error).map(|hint| Finding::note("hint", hint)));
@@ -180,11 +180,11 @@ fn structure(model: &Model) -> Check {
     let mut check = Check::new("structure");
     for (path, file) in model.shards() {
         // The path matters only where there are several.
-        let named = |finding: &gguf::Finding| match model.shards().len() {
+        let named = |finding: &gguf_container::Finding| match model.shards().len() {
             1 => finding.to_string(),
             _ => format!("{}: {finding}", file_name(path)),
         };
-        check.findings.extend(gguf::check(file).iter().map(|finding| Finding {
+        check.findings.extend(gguf_container::check(file).iter().map(|finding| Finding {
             severity: finding.severity().into(),
             code: finding.code(),
             message: named(finding),
@@ -234,25 +234,25 @@ fn architecture(model: &Model) -> Check {
     }
     check.summary = name.to_owned();
     let n_tensors = model.tensors().count();
-    let lacking = arch::lacking(model.metadata(), n_tensors, |name| model.tensor(name).is_some());
+    let lacking = gguf_models::lacking(model.metadata(), n_tensors, |name| model.tensor(name).is_some());
     for name in lacking.iter().flatten() {
         check.push(Finding::error("missing_tensor", format!("missing tensor `{name}`")));
     }
     check.findings.extend(wrong_lengths(model, name));
-    match eval::check_parts(model) {
+    match gguf_runtime::check_parts(model) {
         Ok(()) => {}
-        Err(eval::Error::UnknownArchitecture { name }) if lacking.is_none() => {
+        Err(gguf_runtime::Error::UnknownArchitecture { name }) if lacking.is_none() => {
             return check.skipped(&format!("no checks for architecture `{name}`"));
         }
-        Err(eval::Error::UnknownArchitecture { .. }) => {
+        Err(gguf_runtime::Error::UnknownArchitecture { .. }) => {
             check.summary += ", only tensor names: `gguf-eval` does not run the architecture";
         }
         // Named above.
-        Err(eval::Error::MissingTensor { name })
+        Err(gguf_runtime::Error::MissingTensor { name })
             if lacking.iter().flatten().any(|tensor| *tensor == name) => {}
         // Matrices after the pooling of sentence-transformers can belong to any model, and no graph here runs
         // them.
-        Err(eval::Error::UnusedTensors { names, .. })
+        Err(gguf_runtime::Error::UnusedTensors { names, .. })
             if names.iter().all(|name| name.starts_with("dense_")) =>
         {
             check.push(Finding::note("not_run", format!("`gguf-eval` does not run {}", names.join(", "))));
@@ -269,13 +269,13 @@ fn architecture(model: &Model) -> Check {
 /// Reasons why llama.cpp does not load the file, without those that were found already.
 fn not_loaded(model: &Model, known: &[Finding]) -> Vec<Finding> {
     let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
-    let refusals = arch::loader::refusals(model.metadata(), tensors).unwrap_or_default();
+    let refusals = gguf_models::loader::refusals(model.metadata(), tensors).unwrap_or_default();
     // The first name in a message is its subject.
     let subjects: HashSet<&str> =
         known.iter().filter_map(|finding| finding.message.split('`').nth(1)).collect();
     let is_known = |subject: &str| subjects.contains(subject);
-    let is_new = |refusal: &&arch::loader::Refusal| !refusal.subject().is_some_and(is_known);
-    let finding = |refusal: &arch::loader::Refusal| {
+    let is_new = |refusal: &&gguf_models::loader::Refusal| !refusal.subject().is_some_and(is_known);
+    let finding = |refusal: &gguf_models::loader::Refusal| {
         Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
     };
     refusals.iter().filter(is_new).map(finding).collect()
@@ -285,13 +285,13 @@ fn not_loaded(model: &Model, known: &[Finding]) -> Vec<Finding> {
 fn wrong_lengths(model: &Model, name: &str) -> Vec<Finding> {
     let key = format!("{name}.feed_forward_length");
     let width = |layer: usize| match model.get(&key)? {
-        Value::Array(gguf::Array::U32(widths)) => widths.get(layer).copied().map(u64::from),
-        Value::Array(gguf::Array::I32(widths)) => {
+        Value::Array(gguf_container::Array::U32(widths)) => widths.get(layer).copied().map(u64::from),
+        Value::Array(gguf_container::Array::I32(widths)) => {
             widths.get(layer).and_then(|width| u64::try_from(*width).ok())
         }
         value => value.as_u64(),
     };
-    let wrong = |(_, info): (&File, &gguf::TensorInfo)| {
+    let wrong = |(_, info): (&File, &gguf_container::TensorInfo)| {
         let layer = info.name.strip_prefix("blk.")?.strip_suffix(".ffn_down.weight")?.parse().ok()?;
         let (expected, found) = (width(layer)?, info.shape.row_elems());
         let message =
@@ -302,14 +302,14 @@ fn wrong_lengths(model: &Model, name: &str) -> Vec<Finding> {
 }
 
 /// A name for programs.
-fn code_of(error: &eval::Error) -> &'static str {
+fn code_of(error: &gguf_runtime::Error) -> &'static str {
     match error {
-        eval::Error::Key(gguf::KeyError::Missing { .. }) => "missing_key",
-        eval::Error::Key(_) => "key",
-        eval::Error::MissingTensor { .. } => "missing_tensor",
-        eval::Error::TensorShape { .. } => "tensor_shape",
-        eval::Error::TensorType { .. } => "tensor_type",
-        eval::Error::UnusedTensors { .. } => "extra_tensor",
+        gguf_runtime::Error::Key(gguf_container::KeyError::Missing { .. }) => "missing_key",
+        gguf_runtime::Error::Key(_) => "key",
+        gguf_runtime::Error::MissingTensor { .. } => "missing_tensor",
+        gguf_runtime::Error::TensorShape { .. } => "tensor_shape",
+        gguf_runtime::Error::TensorType { .. } => "tensor_type",
+        gguf_runtime::Error::UnusedTensors { .. } => "extra_tensor",
         _ => "architecture",
     }
 }
@@ -322,7 +322,8 @@ fn tokenizer(model: &Model) -> Check {
         return check.skipped("no tokenizer");
     };
     check.findings.extend(found);
-    let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
+    let tokens =
+        metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf_container::Array::len);
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
     check.summary = format!("{}, {tokens} tokens", text("tokenizer.ggml.model"));
     if metadata.contains("tokenizer.ggml.pre") {
@@ -332,14 +333,15 @@ fn tokenizer(model: &Model) -> Check {
 }
 
 /// Findings about the tokenizer of a file with an embedding of this shape, if there is a tokenizer.
-fn tokenizer_findings(metadata: &Metadata, embedding: Option<tensor::Shape>) -> Option<Vec<Finding>> {
-    let problems = eval::tokenize::check(metadata)?;
-    let finding = |problem: &eval::tokenize::Problem| match problem.is_minor() {
+fn tokenizer_findings(metadata: &Metadata, embedding: Option<gguf_types::Shape>) -> Option<Vec<Finding>> {
+    let problems = gguf_runtime::tokenize::check(metadata)?;
+    let finding = |problem: &gguf_runtime::tokenize::Problem| match problem.is_minor() {
         true => Finding::warning(problem.code(), problem),
         false => Finding::error(problem.code(), problem),
     };
     let mut found: Vec<Finding> = problems.iter().map(finding).collect();
-    let tokens = metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf::Array::len);
+    let tokens =
+        metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf_container::Array::len);
     // A row of the embedding for each token: llama.cpp asks for as many rows as there are tokens.
     if let Some(rows) =
         embedding.map(|shape| shape.dim(1)).filter(|rows| tokens > 0 && *rows != tokens as u64)
@@ -351,7 +353,8 @@ fn tokenizer_findings(metadata: &Metadata, embedding: Option<tensor::Shape>) -> 
 }
 
 fn file_type(model: &Model) -> Check {
-    let facts = |(_, info): (&File, &'_ gguf::TensorInfo)| (info.name.clone(), info.shape, info.dtype);
+    let facts =
+        |(_, info): (&File, &'_ gguf_container::TensorInfo)| (info.name.clone(), info.shape, info.dtype);
     let tensors: Vec<_> = model.tensors().map(facts).collect();
     let tensors: Vec<TensorFacts<'_>> = tensors
         .iter()

@@ -1,7 +1,7 @@
 //! Chat templates: parsing, rendering and comparison.
 
-use eval::chat::{ChatError, Conversation, SpecialTokens};
-use gguf::{Metadata, Value};
+use gguf_container::{Metadata, Value};
+use gguf_runtime::chat::{ChatError, Conversation, SpecialTokens};
 
 use super::report::{Check, Finding};
 use crate::{error::Error, template_guard::render_fixed};

@@ -22,12 +22,12 @@ pub enum Severity {
     Error,
 }
 
-impl From<gguf::Severity> for Severity {
-    fn from(severity: gguf::Severity) -> Severity {
+impl From<gguf_container::Severity> for Severity {
+    fn from(severity: gguf_container::Severity) -> Severity {
         match severity {
-            gguf::Severity::Note => Severity::Note,
-            gguf::Severity::Warning => Severity::Warning,
-            gguf::Severity::Error => Severity::Error,
+            gguf_container::Severity::Note => Severity::Note,
+            gguf_container::Severity::Warning => Severity::Warning,
+            gguf_container::Severity::Error => Severity::Error,
         }
     }
 }

@@ -8,8 +8,8 @@ use std::{
     thread,
 };
 
-use quant::{CODECS, Codec, Level, Rows};
-use testkit::{QuantCase, Task, compare_blocks, decoded_sha256, sha256};
+use gguf_quant::{CODECS, Codec, Level, Rows};
+use gguf_testkit::{QuantCase, Task, compare_blocks, decoded_sha256, sha256};
 
 /// Comparisons of one codec.
 #[derive(Debug, Default)]
@@ -102,7 +102,7 @@ fn run(
     let (block_elems, block_bytes) = (dtype.block_elems() as usize, dtype.block_bytes() as usize);
     let n_bytes = case.n_elems() / block_elems * block_bytes;
     let blocks = match values {
-        None => testkit::bytes(case.seed(), n_bytes),
+        None => gguf_testkit::bytes(case.seed(), n_bytes),
         Some(values) => {
             // In two calls: rows must not know of each other.
             let mut blocks = vec![0; n_bytes];
@@ -111,7 +111,7 @@ fn run(
             let (first_out, second_out) = blocks.split_at_mut(n_bytes / case.n_rows * first_rows);
             for (values, out) in [(first, first_out), (second, second_out)] {
                 let rows = Rows { values, row_elems: case.row_elems, weights };
-                quant::encode(dtype, level, rows, out).map_err(|error| error.to_string())?;
+                gguf_quant::encode(dtype, level, rows, out).map_err(|error| error.to_string())?;
             }
             blocks
         }
@@ -129,7 +129,7 @@ fn run(
         }));
     }
     let mut decoded = vec![0.0; case.n_elems()];
-    quant::decode(dtype, level, &blocks, &mut decoded).map_err(|error| error.to_string())?;
+    gguf_quant::decode(dtype, level, &blocks, &mut decoded).map_err(|error| error.to_string())?;
     if decoded_sha256(&decoded) != case.decoded_sha256 {
         return Err("decoded values differ".to_owned());
     }

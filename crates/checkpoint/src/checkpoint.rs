@@ -1,0 +1,307 @@
+//! A checkpoint folder, opened: headers and small files only.
+
+use std::{ops::Range, path::Path};
+
+use gguf_container::Advice;
+use gguf_types::DType;
+use serde_json::Value as Json;
+
+use crate::{
+    Dtype, Error, Folder, Format, Listing, Part, ReadError, Repacks, Tensor, Tensors, View, Weights, dense,
+    formats,
+    methods::{self, Decoded, Outcome, ReadAs},
+    read_columns,
+    rows::check_range,
+    small_files::{card_of, read_object, read_small_files},
+    training, wrappers,
+};
+
+/// Weights of an adapter.
+const ADAPTER_FILES: &[&str] = &["adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors"];
+
+/// A checkpoint without its weights read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// Name of the folder as given; of the real folder if that is `.` or `..`.
+    pub folder_name: String,
+    /// Name of the weights' format in [`FORMATS`](crate::FORMATS).
+    pub format: &'static str,
+    /// `config.json`, an object.
+    pub config: Json,
+    /// `generation_config.json`, if there is one.
+    pub generation_config: Option<Json>,
+    /// Small files by name, whole, sorted by name. Those of `additional_chat_templates` have
+    /// the folder in their name, divided by `/`.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// The head of the model card, an object, if there is one.
+    pub card: Option<Json>,
+    /// Peculiarities that do not prevent reading, one per line.
+    pub notes: Vec<String>,
+    /// Weights files, in the order of the reference.
+    pub parts: Vec<Part>,
+    /// Tensors, in the order of the reference: by file, in a file by name. Those of quantized weights are here as
+    /// the tensors that they decode to.
+    pub tensors: Tensors,
+    /// Name of the quantization method in [`METHODS`](crate::METHODS) whose weights are decoded here; none where
+    /// weights are plain, or are left to the architecture.
+    pub method: Option<&'static str>,
+    /// True if [`Checkpoint::config`] says nothing about quantization that still matters: weights are decoded
+    /// here, or were plain.
+    pub settled: bool,
+}
+
+/// Opens a checkpoint folder.
+///
+/// # Errors
+/// [`Error`]: the missing or invalid item, with the file's name.
+pub fn open(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
+    let folder = folder.into();
+    let listing = folder.listing()?;
+    let (format, open, note) = formats::detect(&listing, folder.wants_mistral())
+        .map_err(|error| training::no_weights(folder.path(), error))?;
+    let checkpoint = without_weights(&folder, &listing, Some(format))?;
+    let Weights { mut parts, mut tensors, notes: mut more } = open(folder.path(), &listing)?;
+    wrappers::unwrap(&mut tensors, &parts, &mut more)?;
+    more.extend(adapter_left_aside(&listing));
+    let tensors = dense::with(folder.path(), &mut parts, tensors)?;
+    let read = ReadAs { unmasked_zeros: folder.wants_unmasked_zeros() };
+    let outcome = methods::decode(&checkpoint.config, &checkpoint.files, &parts, tensors, read)?;
+    let Outcome { method, settled, decoded: Decoded { tensors, notes } } = outcome;
+    let notes = [checkpoint.notes, note.into_iter().collect(), more, notes].concat();
+    let tensors = tensors.into();
+    Ok(Checkpoint { format: format.name, parts, tensors, method, settled, notes, ..checkpoint })
+}
+
+/// True if a folder holds a whole model: a config and weights.
+pub(crate) fn is_model(listing: &Listing) -> bool {
+    listing.has("config.json") && formats::detect(listing, false).is_ok()
+}
+
+/// A note about the files of an adapter next to those of a model.
+fn adapter_left_aside(listing: &Listing) -> Option<String> {
+    if !listing.has("adapter_config.json") {
+        return None;
+    }
+    let weights = ADAPTER_FILES.iter().find(|file| listing.has(file))?;
+    Some(format!(
+        "the folder contains a model and an adapter; only the model is read, the adapter `{weights}` is ignored"
+    ))
+}
+
+/// Opens a folder without looking for weights. The format has no name then.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_without_weights(folder: impl Into<Folder>) -> Result<Checkpoint, Error> {
+    let folder = folder.into();
+    let listing = folder.listing()?;
+    // The weights present determine which config applies.
+    let format = formats::detect(&listing, folder.wants_mistral()).ok().map(|(format, ..)| format);
+    without_weights(&folder, &listing, format)
+}
+
+fn without_weights(folder: &Folder, listing: &Listing, format: Option<&Format>) -> Result<Checkpoint, Error> {
+    let dir = folder.path();
+    let config = config_of(dir, listing, format)?;
+    let generation_config = match listing.has("generation_config.json") {
+        true => Some(read_object(dir, "generation_config.json")?),
+        false => None,
+    };
+    let mut notes = Vec::new();
+    let card = card_of(dir, listing, &mut notes)?;
+    let files = read_small_files(dir, listing)?;
+    Ok(Checkpoint {
+        folder_name: folder.name(),
+        format: "",
+        config,
+        generation_config,
+        files,
+        card,
+        notes,
+        parts: Vec::new(),
+        tensors: Tensors::default(),
+        method: None,
+        settled: false,
+    })
+}
+
+/// Reads `config.json`; for a layout without it `params.json`, with the class name that architectures know.
+fn config_of(dir: &Path, listing: &Listing, format: Option<&Format>) -> Result<Json, Error> {
+    let class = format.and_then(|format| format.class);
+    let file = if class.is_some() { "params.json" } else { "config.json" };
+    if !listing.has(file) {
+        return Err(Error::MissingFile { file: file.to_owned() });
+    }
+    let mut config = read_object(dir, file)?;
+    if let Some(class) = class {
+        config["architectures"] = Json::from(vec![class(&config)]);
+    }
+    Ok(config)
+}
+
+impl Checkpoint {
+    /// Refuses weights that ZeRO-3 left without elements. Integers that belong to codes may be empty.
+    ///
+    /// # Errors
+    /// [`Error::EmptyTensors`].
+    pub fn check_elements(&self) -> Result<(), Error> {
+        let is_empty = |tensor: &&Tensor| {
+            let is_float = matches!(tensor.dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16);
+            is_float && tensor.stored.is_none() && tensor.shape.contains(&0)
+        };
+        let names: Vec<String> =
+            self.tensors.iter().filter(is_empty).map(|tensor| tensor.name.clone()).collect();
+        if names.is_empty() { Ok(()) } else { Err(Error::EmptyTensors { names, is_adapter: false }) }
+    }
+
+    /// The bytes of a small file.
+    pub fn file(&self, name: &str) -> Option<&[u8]> {
+        self.files.iter().find(|(other, _)| other == name).map(|(_, bytes)| bytes.as_slice())
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(name)
+    }
+
+    /// The file that holds a tensor, which must be one of [`Checkpoint::tensors`].
+    pub fn part_of(&self, tensor: &Tensor) -> &Part {
+        &self.parts[tensor.part]
+    }
+
+    /// True if weights are fetched while they are read, see [`Part::advise_bytes`].
+    pub fn is_fetched(&self) -> bool {
+        self.parts.iter().any(Part::is_fetched)
+    }
+
+    /// Reads rows `rows` of a tensor that is seen as rows of `row_elems` elements, whatever its own dimensions,
+    /// into `out`, which is (rows, row_elems) f32. `tensor` must be one of [`Checkpoint::tensors`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_rows(
+        &self,
+        tensor: &Tensor,
+        row_elems: u64,
+        rows: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), ReadError> {
+        let n_rows = tensor.n_rows() * tensor.row_elems() / row_elems.max(1);
+        check_range(tensor, &rows, n_rows, row_elems, out)?;
+        // Pieces of the tensor's own rows, as many at once as are whole.
+        let own = tensor.row_elems();
+        let (mut elem, end) = (rows.start * row_elems, rows.end * row_elems);
+        let mut left = out;
+        while elem < end {
+            let (row, column) = (elem / own, elem % own);
+            let whole = if column == 0 { (end - elem) / own } else { 0 };
+            let (rows, columns) = match whole {
+                0 => (row..row + 1, column..own.min(column + end - elem)),
+                n => (row..row + n, 0..own),
+            };
+            let n_elems = (rows.end - rows.start) * (columns.end - columns.start);
+            let (now, later) = left.split_at_mut(n_elems as usize);
+            read_columns(&self.parts, tensor, rows, columns, now)?;
+            (left, elem) = (later, elem + n_elems);
+        }
+        Ok(())
+    }
+
+    /// Reads columns `columns` of rows `rows` of a tensor, by its own row length, into `out`, which is
+    /// (rows, columns) f32. `tensor` must be one of [`Checkpoint::tensors`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_columns(
+        &self,
+        tensor: &Tensor,
+        rows: Range<u64>,
+        columns: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), ReadError> {
+        read_columns(&self.parts, tensor, rows, columns, out)
+    }
+
+    /// Tells the system the expected use of rows `rows`, for a tensor viewed as rows of `row_elems` elements.
+    pub fn advise_rows(&self, tensor: &Tensor, row_elems: u64, rows: Range<u64>, advice: Advice) {
+        let Some(stored) = &tensor.stored else {
+            let row_bytes = row_elems * tensor.dtype.bits() / 8;
+            let bytes = rows.start * row_bytes..rows.end * row_bytes;
+            return self.part_of(tensor).advise(tensor, bytes, advice);
+        };
+        // Rows of a panel lie in all pages of a matrix: they stay until the last of them is read, unless they are many.
+        // Another thread may bring some of them back: who knows when all have ended gives back the whole.
+        let is_last = rows.end * row_elems >= tensor.n_rows() * tensor.row_elems();
+        if stored.panel_rows() > 1 && !is_last && tensor.n_bytes() <= PANEL_BYTES {
+            return;
+        }
+        for span in stored.spans(own_rows(tensor, row_elems, rows)) {
+            if let Some(part) = self.parts.get(span.part) {
+                part.advise_bytes(advice, span.bytes);
+            }
+        }
+    }
+
+    /// The same for all rows of a tensor.
+    pub fn advise_whole(&self, tensor: &Tensor, advice: Advice) {
+        self.advise_rows(tensor, tensor.row_elems(), 0..tensor.n_rows(), advice);
+    }
+
+    /// Bytes of all files that a tensor is made of.
+    pub fn stored_bytes(&self, tensor: &Tensor) -> u64 {
+        let Some(stored) = &tensor.stored else { return tensor.n_bytes() };
+        stored.spans(0..tensor.n_rows()).iter().map(|span| span.bytes.end - span.bytes.start).sum()
+    }
+
+    /// Number of rows of `row_elems` elements of a tensor to read together; at least 1.
+    pub fn panel_rows(&self, tensor: &Tensor, row_elems: u64) -> u64 {
+        (tensor.panel_rows() * tensor.row_elems()).div_ceil(row_elems.max(1)).max(1)
+    }
+
+    /// The ggml types that can hold all values of a tensor without changing one, where it is stored in codes; none
+    /// where its values lie in the file.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn repacks_to(&self, tensor: &Tensor) -> Result<Option<Repacks>, ReadError> {
+        tensor.stored.as_ref().map(|stored| stored.repacks_to(&self.parts)).transpose()
+    }
+
+    /// Appends rows `rows` of a tensor, by its own row length, as blocks of `dtype`, which must be one of
+    /// [`Checkpoint::repacks_to`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn repack(
+        &self,
+        tensor: &Tensor,
+        dtype: DType,
+        rows: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        match &tensor.stored {
+            Some(stored) => stored.repack(&self.parts, dtype, rows, out),
+            None => Ok(()),
+        }
+    }
+
+    /// A tensor's bytes; `tensor` must be one of [`Checkpoint::tensors`], and not one whose values are decoded.
+    ///
+    /// # Errors
+    /// As [`Part::slice`].
+    pub fn view<'a>(&'a self, tensor: &'a Tensor) -> Result<View<'a>, ReadError> {
+        let Tensor { name, dtype, shape, .. } = tensor;
+        let bytes = self.part_of(tensor).bytes_of(tensor, 0..tensor.n_bytes())?;
+        Ok(View { name, dtype: *dtype, shape, bytes })
+    }
+}
+
+/// Bytes of codes in columns whose pages may stay in memory until the last panel of them is read.
+const PANEL_BYTES: u64 = 64 << 20;
+
+/// The rows of a tensor's own length that rows of `row_elems` elements lie in.
+fn own_rows(tensor: &Tensor, row_elems: u64, rows: Range<u64>) -> Range<u64> {
+    let own = tensor.row_elems().max(1);
+    rows.start * row_elems / own..(rows.end * row_elems).div_ceil(own)
+}

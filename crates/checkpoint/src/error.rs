@@ -1,0 +1,509 @@
+//! Every way in which a checkpoint can be wrong.
+
+use std::io;
+
+use gguf_container::BrokenDownload;
+use gguf_types::{counted, list_names};
+
+use crate::{Dtype, PickleError, ReadError, ZipError};
+
+/// Error in a checkpoint. File names are relative to the folder; the caller adds its path.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused.
+    #[error("{}cannot open: {error}", if file == "." { String::new() } else { format!("`{file}`: ") })]
+    Io {
+        /// The file, or `.` for the folder itself.
+        file: String,
+        /// Error of the system.
+        error: io::Error,
+    },
+    /// A remnant of a broken download instead of a file.
+    #[error("`{file}` is {}, not the file itself", kind.name())]
+    BrokenDownload {
+        /// The file.
+        file: String,
+        /// The kind.
+        kind: BrokenDownload,
+    },
+    /// The source is not a folder.
+    #[error("not a folder")]
+    NotAFolder,
+    /// No file of any known format.
+    #[error("no weights found; looked for {}", .expected.join(", "))]
+    NoWeights {
+        /// File patterns of every format.
+        expected: Vec<&'static str>,
+    },
+    /// A folder without weights that has them in a folder below.
+    #[error("no weights found in the folder; its subfolder `{folder}` has weights")]
+    WeightsBelow {
+        /// The folder below, relative to the folder.
+        folder: String,
+    },
+    /// Weights of a format that is known and not read yet.
+    #[error("`{file}`: weights in {format} are not supported yet")]
+    NotReadYet {
+        /// The format's name.
+        format: &'static str,
+        /// The first file of it.
+        file: String,
+    },
+    /// Weights in a format of another program.
+    #[error("`{file}`: weights in {format} are not supported")]
+    Foreign {
+        /// The format's name.
+        format: &'static str,
+        /// The first file of it.
+        file: String,
+        /// Suggested remedy.
+        advice: &'static str,
+    },
+    /// Bytes of a weights file could not be had.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Weights of a quantization method that is known and not read.
+    #[error("weights quantized by {method} are not supported; recognized by {recognized_by}")]
+    MethodNotRead {
+        /// The method's name.
+        method: &'static str,
+        /// Distinguishing feature.
+        recognized_by: &'static str,
+        /// Suggested remedy.
+        advice: &'static str,
+    },
+    /// Weights with an unknown quantization method.
+    #[error("`{file}`: weights quantized by `{method}` are not supported")]
+    UnknownMethod {
+        /// Location of the config.
+        file: String,
+        /// The method as written.
+        method: String,
+    },
+    /// Codes that no config and no other tensor explains.
+    #[error(
+        "tensor `{tensor}`: {dtype} values of shape {shape:?} look like quantized codes of an unknown format"
+    )]
+    CodesOfNoMethod {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        dtype: Dtype,
+        /// Its shape, row length last.
+        shape: Vec<u64>,
+    },
+    /// Codes that mean nothing without scales.
+    #[error("tensor `{tensor}`: {dtype} codes without scales")]
+    CodesWithoutScales {
+        /// The tensor of the codes.
+        tensor: String,
+        /// Its type.
+        dtype: Dtype,
+    },
+    /// Scales, zeros or similar parts without matching codes.
+    #[error("tensor `{tensor}`: part of quantized weights whose codes are missing or have the wrong type")]
+    ScalesWithoutCodes {
+        /// The tensor.
+        tensor: String,
+    },
+    /// A part of quantized weights has a type that it never has.
+    #[error("tensor `{tensor}`: expected {expected}, found {found}")]
+    PartType {
+        /// The tensor.
+        tensor: String,
+        /// The types that belong there.
+        expected: &'static str,
+        /// Its type.
+        found: Dtype,
+    },
+    /// A part of quantized weights does not fit the codes.
+    #[error("tensor `{tensor}`: expected {expected} for `{codes}` of shape {shape:?}, found shape {found:?}")]
+    PartShape {
+        /// The tensor.
+        tensor: String,
+        /// Its shape, row length last.
+        found: Vec<u64>,
+        /// Expected value.
+        expected: String,
+        /// The tensor of the codes.
+        codes: String,
+        /// Its shape, row length last.
+        shape: Vec<u64>,
+    },
+    /// A part of quantized weights is not what its form says.
+    #[error("tensor `{tensor}`: expected {expected}, found {found}")]
+    PartForm {
+        /// The tensor.
+        tensor: String,
+        /// Expected value.
+        expected: String,
+        /// Found value.
+        found: String,
+    },
+    /// A part of quantized weights is not there.
+    #[error("missing tensor `{tensor}`, which belongs to the codes `{codes}`")]
+    PartMissing {
+        /// The tensor.
+        tensor: String,
+        /// The tensor of the codes.
+        codes: String,
+    },
+    /// A part of quantized weights is smaller than the codes ask for.
+    #[error("tensor `{tensor}`: expected {expected} bytes, found {found}")]
+    PartBytes {
+        /// The tensor.
+        tensor: String,
+        /// Bytes that belong there.
+        expected: u64,
+        /// Number of bytes found.
+        found: u64,
+    },
+    /// Invalid number in a part of quantized weights.
+    #[error("tensor `{tensor}`: element {index}: expected {expected}, found {found}")]
+    PartValue {
+        /// The tensor.
+        tensor: String,
+        /// The element.
+        index: u64,
+        /// Expected value.
+        expected: String,
+        /// Found value.
+        found: i64,
+    },
+    /// Tensors that have no elements.
+    #[error("{} without data: {}; the {} was saved under DeepSpeed ZeRO-3 without gathering its weights", counted(names.len(), "tensor"), list_names(names), if *is_adapter { "adapter" } else { "model" })]
+    EmptyTensors {
+        /// Their names.
+        names: Vec<String>,
+        /// True for tensors of an adapter.
+        is_adapter: bool,
+    },
+    /// A checkpoint of mlx-lm whose weights differ from Hugging Face's form.
+    #[error("MLX checkpoint of `{family}` is not supported: {difference}")]
+    MlxLayout {
+        /// Its `model_type`.
+        family: String,
+        /// The difference of its weights.
+        difference: &'static str,
+    },
+    /// An adapter of mlx-lm that has no counterpart in PEFT.
+    #[error("MLX adapter: {problem}")]
+    MlxAdapter {
+        /// Difference.
+        problem: String,
+    },
+    /// Tensors of more than one adapter in a file.
+    #[error("the file contains {} adapters: {}", names.len(), list_names(names))]
+    SeveralAdapters {
+        /// The names of the adapters.
+        names: Vec<String>,
+    },
+    /// A file that every checkpoint of this format has.
+    #[error("missing file `{file}`")]
+    MissingFile {
+        /// Its name.
+        file: String,
+    },
+    /// A small file is too large to be one.
+    #[error("`{file}`: {found} bytes exceed the limit of {limit}")]
+    FileTooLarge {
+        /// Its name.
+        file: String,
+        /// Its length in bytes.
+        found: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A file is not JSON.
+    #[error("`{file}`: {error}")]
+    Json {
+        /// Its name.
+        file: String,
+        /// Problem, with line and column.
+        error: serde_json::Error,
+    },
+    /// JSON of another form than expected.
+    #[error("`{file}`: expected {expected}, found {found}")]
+    JsonForm {
+        /// The file.
+        file: String,
+        /// Expected value, with its location.
+        expected: String,
+        /// Found value.
+        found: String,
+    },
+    /// A weights file that ends inside the length of its header, or before the header's end.
+    #[error("`{file}`: expected a header of {expected} bytes, but the file has {found}")]
+    HeaderCut {
+        /// The file.
+        file: String,
+        /// Bytes of header length and header.
+        expected: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+    /// A header length beyond the format's limit.
+    #[error("`{file}`: header of {found} bytes exceeds the limit of {limit}")]
+    HeaderTooLarge {
+        /// The file.
+        file: String,
+        /// The length that the file states.
+        found: u64,
+        /// The format's limit.
+        limit: u64,
+    },
+    /// A header that does not parse.
+    #[error("`{file}`: header{}: {error}", .tensor.as_ref().map(|t| format!(" at tensor `{t}`")).unwrap_or_default())]
+    Header {
+        /// The file.
+        file: String,
+        /// The entry in which parsing stopped.
+        tensor: Option<String>,
+        /// Problem.
+        error: serde_json::Error,
+    },
+    /// The same name twice.
+    #[error("tensor `{tensor}` is in both `{first}` and `{second}`")]
+    DuplicateTensor {
+        /// The name.
+        tensor: String,
+        /// The file that holds the first.
+        first: String,
+        /// The file that holds the second; may be the same one.
+        second: String,
+    },
+    /// A type that the format does not have.
+    #[error("`{file}`: tensor `{tensor}`: unknown dtype `{found}`")]
+    UnknownDtype {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// The type as written.
+        found: String,
+    },
+    /// A shape whose size does not fit 64 bits or ends inside a byte.
+    #[error("`{file}`: tensor `{tensor}`: the size of shape {shape:?} of {dtype} is out of range")]
+    BadShape {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Dimensions, row length last.
+        shape: Vec<u64>,
+        /// The type.
+        dtype: Dtype,
+    },
+    /// Offsets that do not belong to the shape.
+    #[error(
+        "`{file}`: tensor `{tensor}`: shape {shape:?} of {dtype} needs {expected} bytes, but the header \
+            states bytes {begin} to {end}"
+    )]
+    SizeMismatch {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Dimensions, row length last.
+        shape: Vec<u64>,
+        /// The type.
+        dtype: Dtype,
+        /// Bytes by shape and type.
+        expected: u64,
+        /// First byte as stated.
+        begin: u64,
+        /// End as stated.
+        end: u64,
+    },
+    /// A tensor does not begin where the one before it ends: a hole or an overlap.
+    #[error(
+        "`{file}`: tensor `{tensor}`: expected data offset {expected}, where the previous tensor ends, found {found}"
+    )]
+    NotContiguous {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// End of the tensor before.
+        expected: u64,
+        /// Its own begin.
+        found: u64,
+    },
+    /// Tensors end elsewhere than the file.
+    #[error("`{file}`: expected {expected} bytes (header and tensors), found {found}")]
+    FileLength {
+        /// The file.
+        file: String,
+        /// Bytes by the header.
+        expected: u64,
+        /// Bytes of the file.
+        found: u64,
+    },
+    /// A weights file that the index or the numbering of its siblings asks for.
+    #[error("missing weight file `{file}`: {reason}")]
+    MissingShard {
+        /// The file.
+        file: String,
+        /// Who asks for it.
+        reason: String,
+    },
+    /// The index points out of the folder.
+    #[error("`{index}`: weight file `{file}` is not in the folder itself")]
+    ShardOutside {
+        /// The index.
+        index: String,
+        /// The name as written.
+        file: String,
+    },
+    /// A file of the folder is a link to a file elsewhere.
+    #[error("`{file}` links to `{to}`, outside the folder")]
+    LinkOutside {
+        /// The file.
+        file: String,
+        /// Target of the link.
+        to: String,
+    },
+    /// The index and the files do not hold the same tensors.
+    #[error("`{index}` does not match the weight files: {}", mismatch(.absent, .unlisted))]
+    IndexMismatch {
+        /// The index.
+        index: String,
+        /// Tensors of the index that no file holds, sorted.
+        absent: Vec<String>,
+        /// Tensors of files that the index does not list, sorted.
+        unlisted: Vec<String>,
+    },
+    /// A pickle that is not one of plain tensors.
+    #[error("`{file}`: {problem}")]
+    Pickle {
+        /// The file.
+        file: String,
+        /// Problem with it.
+        problem: PickleError,
+    },
+    /// An archive that `torch.save` did not write.
+    #[error("`{file}`: {problem}")]
+    Zip {
+        /// The file.
+        file: String,
+        /// Problem with it.
+        problem: ZipError,
+    },
+    /// Neither of the forms that `torch.save` writes.
+    #[error("`{file}` was not written by torch.save: found {found}")]
+    NotAPickle {
+        /// The file.
+        file: String,
+        /// Apparent content.
+        found: &'static str,
+    },
+    /// Shards of one matrix that do not belong together.
+    #[error("`{files}`: tensor `{tensor}`: {problem}")]
+    ShardsDiffer {
+        /// The files, first and last.
+        files: String,
+        /// The tensor.
+        tensor: String,
+        /// Difference.
+        problem: String,
+    },
+    /// Codes of quantized weights that do not lie in their file one after the other.
+    #[error("tensor `{tensor}`: weights quantized by {method} with non-contiguous strides are not supported")]
+    StridedCodes {
+        /// The tensor.
+        tensor: String,
+        /// The method's name.
+        method: &'static str,
+    },
+    /// Files without a single tensor.
+    #[error("`{file}` does not contain tensors")]
+    NoTensors {
+        /// The index or the weights file.
+        file: String,
+    },
+}
+
+fn mismatch(absent: &[String], unlisted: &[String]) -> String {
+    let mut parts = Vec::new();
+    if !absent.is_empty() {
+        parts.push(format!("no file contains {}", list_names(absent)));
+    }
+    if !unlisted.is_empty() {
+        parts.push(format!("the index does not list {}", list_names(unlisted)));
+    }
+    parts.join("; ")
+}
+
+impl Error {
+    /// Suggested remedy.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Error::MethodNotRead { advice, .. } | Error::Foreign { advice, .. } => Some(advice),
+            Error::CodesOfNoMethod { .. } => Some(
+                "use a folder with the `quantization_config` and all tensors of these weights, or the \
+                    original checkpoint",
+            ),
+            Error::Read(ReadError::NotFetched { advice, .. }) => *advice,
+            Error::UnknownMethod { .. } => Some(
+                "convert the checkpoint that these weights were quantized from; if they are not quantized, \
+                    remove the entry",
+            ),
+            Error::HeaderCut { .. } | Error::FileLength { .. } => {
+                Some("download the file again, and compare its size with the one on the model page")
+            }
+            Error::MissingShard { .. } => Some("download the missing file into the folder"),
+            Error::IndexMismatch { .. } => {
+                Some("the folder may mix two downloads, or a file may be missing; download the folder again")
+            }
+            Error::DuplicateTensor { first, second, .. } if first != second => {
+                Some("remove one of the two files, or add an index that lists the file of each tensor")
+            }
+            Error::Json { .. } => Some(
+                "if the file starts with `version https://git-lfs` or `<html>`, download it again; \
+                    otherwise correct the JSON",
+            ),
+            Error::Header { .. } => {
+                Some("download the file again; it may be damaged, a Git LFS pointer or a web page")
+            }
+            Error::MissingFile { .. } => {
+                Some("use the complete checkpoint folder, including all small files")
+            }
+            Error::Pickle {
+                problem: PickleError::Global { .. } | PickleError::NotAStateDict { .. }, ..
+            } => Some(
+                "save only the state dict, with `torch.save(model.state_dict(), file)`, or use safetensors",
+            ),
+            Error::Zip { problem: ZipError::TorchScript { .. }, .. } => {
+                Some("load the file with torch.jit.load and save its state dict")
+            }
+            Error::NotAPickle { .. }
+            | Error::Zip { problem: ZipError::OutOfFile { .. } | ZipError::Broken { .. }, .. } => Some(
+                "download the file again; if it starts with `version https://git-lfs` or `<html>`, it is a \
+                    placeholder or an error page",
+            ),
+            Error::LinkOutside { .. } => {
+                Some("copy the file into the folder; only links to the local Hugging Face cache are followed")
+            }
+            Error::WeightsBelow { .. } => Some("use that folder instead"),
+            Error::EmptyTensors { is_adapter: false, .. } => Some(
+                "the weights are in the ZeRO-3 shards: run `zero_to_fp32.py` from the training checkpoint, \
+                    or train with `stage3_gather_16bit_weights_on_model_save`",
+            ),
+            Error::EmptyTensors { is_adapter: true, .. } => Some(
+                "run `zero_to_fp32.py` from the training checkpoint and save the adapter again from its \
+                    result, or train with `stage3_gather_16bit_weights_on_model_save`",
+            ),
+            Error::MlxLayout { .. } => Some("convert the original checkpoint"),
+            Error::MlxAdapter { .. } => Some(
+                "merge it with `mlx_lm.fuse`, dequantized if the base model is quantized, and convert the result",
+            ),
+            Error::SeveralAdapters { .. } => {
+                Some("save each one with PEFT's `save_pretrained(selected_adapters=[NAME])`")
+            }
+            Error::BrokenDownload { kind, .. } => Some(kind.hint()),
+            Error::NotAFolder => Some("use the folder that contains config.json and the weights"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! A model of the Hub as a folder: small files are copied, weights are fetched while they are read.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use sha2::Digest;
+use tempfile::{NamedTempFile, TempDir, TempPath};
+
+use super::{
+    HubError, Repo, Settings,
+    fetch::{FetchedFile, Fetcher},
+    http::Client,
+    listing::{Checksum, Entry, Tree, tree_of},
+    repo::is_commit,
+    transfer::RemoteFile,
+};
+use crate::{
+    Folder, MAX_FILE_BYTES, ReadError, dense,
+    part::Fetched,
+    small_files::{TEMPLATES, is_small_file},
+};
+
+/// Maximum size of a JSON file that is not requested by name, in bytes.
+const MAX_OTHER_JSON_BYTES: u64 = 16 << 20;
+/// Requests for small files at the same time.
+const N_REQUESTS: usize = 4;
+
+/// Options for reading a model over the network.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RemoteOptions {
+    /// A folder for what goes with this process: small files.
+    pub temporary: PathBuf,
+    /// A folder for weights that have arrived; those that can only be read whole are there as long as the model is open.
+    pub storage: PathBuf,
+    /// True if weights are wanted that can only be read whole, such as pickles.
+    pub whole_weights: bool,
+    /// True if everything fetched is stored in the cache at the end, see [`Remote::keep`].
+    pub keep: bool,
+    /// Set from anywhere to stop.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl RemoteOptions {
+    /// Nothing is kept; weights that have arrived are in `storage`, small files in `temporary`.
+    pub fn new(temporary: impl Into<PathBuf>, storage: impl Into<PathBuf>) -> RemoteOptions {
+        let (temporary, storage, cancel) = (temporary.into(), storage.into(), Arc::default());
+        RemoteOptions { temporary, storage, whole_weights: true, keep: false, cancel }
+    }
+
+    /// The same with weights that can only be read whole, or without them.
+    pub fn whole_weights(self, whole_weights: bool) -> RemoteOptions {
+        RemoteOptions { whole_weights, ..self }
+    }
+
+    /// The same with all of it kept, or not.
+    pub fn keep(self, keep: bool) -> RemoteOptions {
+        RemoteOptions { keep, ..self }
+    }
+
+    /// The same with a flag that stops it.
+    pub fn cancel(self, cancel: Arc<AtomicBool>) -> RemoteOptions {
+        RemoteOptions { cancel, ..self }
+    }
+}
+
+/// A model that is read over the network.
+#[derive(Debug)]
+pub struct Remote {
+    folder: Folder,
+    commit: String,
+    /// Weights files that are read by ranges.
+    fetched: Vec<Arc<FetchedFile>>,
+    /// Temporary files of weights to be kept.
+    incomplete: Vec<TempPath>,
+    /// Files that are here as a whole, each compared with its checksum or found in the cache.
+    whole: Vec<Entry>,
+    cache: CacheFolder,
+    revision: String,
+}
+
+/// The model's folder in the cache.
+#[derive(Debug, Clone)]
+struct CacheFolder(PathBuf);
+
+impl CacheFolder {
+    fn blobs(&self) -> PathBuf {
+        self.0.join("blobs")
+    }
+
+    fn blob(&self, entry: &Entry) -> PathBuf {
+        self.blobs().join(entry.checksum.digits())
+    }
+
+    /// True if the cache has a file.
+    fn has(&self, entry: &Entry) -> bool {
+        fs::metadata(self.blob(entry))
+            .is_ok_and(|metadata| metadata.is_file() && metadata.len() == entry.n_bytes)
+    }
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> HubError + use<> {
+    let path = path.to_owned();
+    move |error| HubError::Io { path: path.clone(), error }
+}
+
+impl Remote {
+    /// Lists a model on the Hub and fetches its small files. Weights in safetensors are fetched while they are read.
+    ///
+    /// # Errors
+    /// [`HubError`].
+    pub fn open(settings: &Settings, repo: &Repo, options: &RemoteOptions) -> Result<Remote, HubError> {
+        let client = Arc::new(Client::new(settings, Arc::clone(&options.cancel))?);
+        let Tree { commit, files } = tree_of(&client, repo)?;
+        let cache = CacheFolder(settings.cache.join(repo.cache_folder()));
+        let by_ranges: Vec<Entry> =
+            files.iter().filter(|entry| is_read_by_ranges(&entry.path)).cloned().collect();
+        // Where safetensors are there, other copies of the same weights are left aside.
+        let takes_whole = options.whole_weights && by_ranges.is_empty();
+        let whole: Vec<Entry> = files
+            .into_iter()
+            .filter(|entry| is_small(entry) || (takes_whole && is_weights(&entry.path)))
+            .collect();
+        let has_weights = whole.iter().any(|entry| is_weights(&entry.path));
+        if options.keep {
+            fs::create_dir_all(cache.blobs()).map_err(io_error(&cache.blobs()))?;
+        }
+        let parent = if has_weights { &options.storage } else { &options.temporary };
+        let prefix = format!(".{}-hub-", std::process::id());
+        let staging =
+            tempfile::Builder::new().prefix(&prefix).tempdir_in(parent).map_err(io_error(parent))?;
+        let place = Staging { client: &client, repo, commit: &commit, cache: &cache, folder: &staging };
+        place.fetch_all(&whole, options.keep)?;
+
+        let fetcher = Fetcher::new();
+        let mut model = Remote {
+            folder: Folder::at(staging.path()),
+            commit: commit.clone(),
+            fetched: Vec::new(),
+            incomplete: Vec::new(),
+            whole,
+            cache: cache.clone(),
+            revision: repo.revision().to_owned(),
+        };
+        let mut fetched: BTreeMap<String, Arc<dyn Fetched>> = BTreeMap::new();
+        for entry in by_ranges {
+            if cfg!(unix) && cache.has(&entry) {
+                place.link_blob(&entry)?;
+                model.whole.push(entry);
+                continue;
+            }
+            let (file, path) = if options.keep {
+                let file = incomplete_in(&cache)?;
+                let (file, path) = file.into_parts();
+                let shown = path.to_path_buf();
+                model.incomplete.push(path);
+                (file, shown)
+            } else {
+                let storage = &options.storage;
+                (tempfile::tempfile_in(storage).map_err(io_error(storage))?, storage.clone())
+            };
+            let name = entry.path.clone();
+            let remote = RemoteFile::new(Arc::clone(&client), repo, &commit, entry)?;
+            let file = Arc::new(FetchedFile::new(&fetcher, remote, file, path, !options.keep)?);
+            model.fetched.push(Arc::clone(&file));
+            fetched.insert(name, file);
+        }
+        model.folder = Folder::at(staging.path()).named(repo.name()).with_fetched(fetched, Arc::new(staging));
+        Ok(model)
+    }
+
+    /// The folder, to be opened.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// The commit that is read.
+    pub fn commit(&self) -> &str {
+        &self.commit
+    }
+
+    /// Weights files that are read by ranges, and their bytes. No checksum can be compared for them, unless they are kept.
+    pub fn by_ranges(&self) -> (usize, u64) {
+        (self.fetched.len(), self.fetched.iter().map(|file| file.n_bytes()).sum())
+    }
+
+    /// Files that were fetched whole or found in the cache, and their bytes.
+    pub fn whole(&self) -> (usize, u64) {
+        (self.whole.len(), self.whole.iter().map(|entry| entry.n_bytes).sum())
+    }
+
+    /// Fetches the missing bytes of each weights file, verifies checksums and moves all files into the cache;
+    /// for a model that was opened with `keep`.
+    ///
+    /// # Errors
+    /// [`HubError`]; files already in the cache stay there.
+    pub fn keep(self) -> Result<PathBuf, HubError> {
+        let mut stored = self.whole;
+        for (file, incomplete) in self.fetched.iter().zip(self.incomplete) {
+            let entry = file.remote().entry();
+            file.complete().map_err(|error| match error {
+                ReadError::Interrupted => HubError::Interrupted,
+                error => HubError::Answer { address: entry.path.clone(), problem: error.to_string() },
+            })?;
+            let found = {
+                let mut bytes = fs::File::open(&incomplete).map_err(io_error(&incomplete))?;
+                checksum_of(&entry.checksum, entry.n_bytes, &mut bytes).map_err(io_error(&incomplete))?
+            };
+            check(entry, found)?;
+            persist(incomplete, &self.cache.blob(entry))?;
+            stored.push(entry.clone());
+        }
+        let snapshot = self.cache.0.join("snapshots").join(&self.commit);
+        for entry in &stored {
+            let path = snapshot.join(&entry.path);
+            let parent = path.parent().unwrap_or(&snapshot);
+            fs::create_dir_all(parent).map_err(io_error(parent))?;
+            // From snapshots/COMMIT/..., one step up for each folder.
+            let up = "../".repeat(2 + entry.path.matches('/').count());
+            let to = PathBuf::from(up).join("blobs").join(entry.checksum.digits());
+            link(&to, &self.cache.blob(entry), &path).map_err(io_error(&path))?;
+        }
+        if !is_commit(&self.revision) {
+            let path = self.cache.0.join("refs").join(&self.revision);
+            let parent = path.parent().unwrap_or(&path);
+            fs::create_dir_all(parent).map_err(io_error(parent))?;
+            fs::write(&path, &self.commit).map_err(io_error(&path))?;
+        }
+        Ok(snapshot)
+    }
+}
+
+/// A file of the cache that is not whole yet.
+fn incomplete_in(cache: &CacheFolder) -> Result<NamedTempFile, HubError> {
+    let blobs = cache.blobs();
+    tempfile::Builder::new().suffix(".incomplete").tempfile_in(&blobs).map_err(io_error(&blobs))
+}
+
+/// Gives a file its name in the cache, readable for everybody who may read the folder.
+fn persist(file: TempPath, to: &Path) -> Result<(), HubError> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).map_err(io_error(&file))?;
+    }
+    file.persist(to).map_err(|error| HubError::Io { path: to.to_owned(), error: error.error })
+}
+
+/// Gives a blob a name: a symbolic link if the system supports it, else a copy. An existing file stays.
+fn link(to: &Path, blob: &Path, path: &Path) -> io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    #[cfg(unix)]
+    {
+        let _ = blob;
+        std::os::unix::fs::symlink(to, path)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = to;
+        fs::copy(blob, path).map(drop)
+    }
+}
+
+/// Destination of small files.
+struct Staging<'a> {
+    client: &'a Arc<Client>,
+    repo: &'a Repo,
+    commit: &'a str,
+    cache: &'a CacheFolder,
+    folder: &'a TempDir,
+}
+
+impl Staging<'_> {
+    /// Fetches files whole, several at a time.
+    fn fetch_all(&self, entries: &[Entry], keep: bool) -> Result<(), HubError> {
+        let next = AtomicUsize::new(0);
+        let failed = Mutex::new(None);
+        let work = || {
+            while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.fetch(entry, keep) {
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    next.store(entries.len(), Ordering::Relaxed);
+                }
+            }
+        };
+        gguf_container::run_in_threads(N_REQUESTS.min(entries.len()), work);
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    fn fetch(&self, entry: &Entry, keep: bool) -> Result<(), HubError> {
+        if self.cache.has(entry) {
+            return self.link_blob(entry);
+        }
+        if keep {
+            let mut file = incomplete_in(self.cache)?;
+            self.fetch_into(entry, file.as_file_mut())?;
+            persist(file.into_temp_path(), &self.cache.blob(entry))?;
+            return self.link_blob(entry);
+        }
+        let path = self.path_of(entry)?;
+        let mut file = fs::File::create_new(&path).map_err(io_error(&path))?;
+        self.fetch_into(entry, &mut file)
+    }
+
+    /// Fetches a whole file and compares its checksum.
+    fn fetch_into(&self, entry: &Entry, file: &mut fs::File) -> Result<(), HubError> {
+        let path = Path::new(&entry.path);
+        let remote = RemoteFile::new(Arc::clone(self.client), self.repo, self.commit, entry.clone())?;
+        let mut hash = Hash::new(&entry.checksum, entry.n_bytes);
+        remote.read(0..entry.n_bytes, &mut |_, piece| {
+            hash.update(piece);
+            file.write_all(piece).map_err(io_error(path))
+        })?;
+        check(entry, hash.digits())
+    }
+
+    /// Path of a file; creates its folders.
+    fn path_of(&self, entry: &Entry) -> Result<PathBuf, HubError> {
+        let path = self.folder.path().join(&entry.path);
+        let parent = path.parent().unwrap_or(self.folder.path());
+        fs::create_dir_all(parent).map_err(io_error(parent))?;
+        Ok(path)
+    }
+
+    fn link_blob(&self, entry: &Entry) -> Result<(), HubError> {
+        let (path, blob) = (self.path_of(entry)?, self.cache.blob(entry));
+        let absolute = std::path::absolute(&blob).map_err(io_error(&blob))?;
+        link(&absolute, &blob, &path).map_err(io_error(&path))
+    }
+}
+
+/// True if weights are read by ranges: formats with the header at the front.
+fn is_read_by_ranges(path: &str) -> bool {
+    !path.contains('/') && path.ends_with(".safetensors")
+}
+
+/// True for a weights file of any format.
+fn is_weights(path: &str) -> bool {
+    let endings = [".bin", ".pth", ".pt", ".ckpt"];
+    !path.contains('/')
+        && !is_small_file(path)
+        && endings.iter().any(|ending| path.ends_with(ending))
+        && ["pytorch_model", "consolidated", "adapter_model", "model", "qmodel"]
+            .iter()
+            .any(|start| path.starts_with(start))
+}
+
+/// True for a file with information about a model besides its weights.
+fn is_small(entry: &Entry) -> bool {
+    let is_other_json = |name: &str| name.ends_with(".json") && entry.n_bytes <= MAX_OTHER_JSON_BYTES;
+    entry.n_bytes <= MAX_FILE_BYTES
+        && match entry.path.split_once('/') {
+            None => {
+                let name = entry.path.as_str();
+                is_small_file(name)
+                    || is_other_json(name)
+                    || ["config.json", "generation_config.json", "README.md"].contains(&name)
+                    || name.ends_with(".index.json")
+            }
+            Some((TEMPLATES, name)) => name.ends_with(".jinja") && !name.contains('/'),
+            // The pooling module of sentence-transformers, and its matrices after the model.
+            Some((folder, name)) => {
+                name == "config.json" && folder.ends_with("Pooling")
+                    || name == dense::FILE && dense::FOLDERS.contains(&folder)
+            }
+        }
+}
+
+fn check(entry: &Entry, found: String) -> Result<(), HubError> {
+    let expected = entry.checksum.digits().to_lowercase();
+    if expected == found {
+        return Ok(());
+    }
+    Err(HubError::Checksum { file: entry.path.clone(), expected, found })
+}
+
+/// A checksum that is being computed.
+enum Hash {
+    Sha256(sha2::Sha256),
+    Git(sha1::Sha1),
+}
+
+impl Hash {
+    fn new(kind: &Checksum, n_bytes: u64) -> Hash {
+        match kind {
+            Checksum::Sha256(_) => Hash::Sha256(sha2::Sha256::new()),
+            // git hashes the kind and the length in front of the bytes.
+            Checksum::Git(_) => Hash::Git(sha1::Sha1::new_with_prefix(format!("blob {n_bytes}\0"))),
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Hash::Sha256(hash) => hash.update(bytes),
+            Hash::Git(hash) => hash.update(bytes),
+        }
+    }
+
+    fn digits(self) -> String {
+        let bytes = match self {
+            Hash::Sha256(hash) => hash.finalize().to_vec(),
+            Hash::Git(hash) => hash.finalize().to_vec(),
+        };
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+fn checksum_of(kind: &Checksum, n_bytes: u64, from: &mut impl Read) -> io::Result<String> {
+    let mut hash = Hash::new(kind, n_bytes);
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match from.read(&mut piece)? {
+            0 => return Ok(hash.digits()),
+            n => hash.update(&piece[..n]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_sha256sum_and_git() {
+        // `printf abc | sha256sum` and `printf abc | git hash-object --stdin`.
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let git = "f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f";
+        for kind in [Checksum::Sha256(sha256.to_owned()), Checksum::Git(git.to_owned())] {
+            assert_eq!(checksum_of(&kind, 3, &mut &b"abc"[..]).unwrap(), kind.digits());
+        }
+    }
+
+    #[test]
+    fn needed_files_are_selected() {
+        let entry = |path: &str, n_bytes| Entry {
+            path: path.to_owned(),
+            n_bytes,
+            checksum: Checksum::Git(String::new()),
+        };
+        for (path, n_bytes, is) in [
+            ("config.json", 10, true),
+            ("tokenizer.model", 10, true),
+            ("model.safetensors.index.json", 100 << 20, true),
+            ("odd.json", 100 << 20, false),
+            ("tokenizer.json", 1 << 40, false),
+            ("1_Pooling/config.json", 10, true),
+            ("onnx/config.json", 10, false),
+            ("additional_chat_templates/rag.jinja", 10, true),
+            ("model.safetensors", 10, false),
+            ("training_args.bin", 10, false),
+            ("logo.png", 10, false),
+        ] {
+            assert_eq!(is_small(&entry(path, n_bytes)), is, "{path}");
+        }
+        for (path, is) in [
+            ("pytorch_model.bin", true),
+            ("pytorch_model-00001-of-00002.bin", true),
+            ("consolidated.00.pth", true),
+            ("training_args.bin", false),
+            ("original/consolidated.00.pth", false),
+            ("mergeable_ranks.bin", false),
+        ] {
+            assert_eq!(is_weights(path), is, "{path}");
+        }
+        assert!(
+            is_read_by_ranges("model-00001-of-00002.safetensors")
+                && !is_read_by_ranges("x/model.safetensors")
+        );
+    }
+}

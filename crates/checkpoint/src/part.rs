@@ -1,0 +1,160 @@
+//! Weights files and ranges of their bytes.
+
+use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
+
+use gguf_container::{Advice, Mapped};
+
+use crate::ReadError;
+
+/// A weights file.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Part {
+    /// Its name.
+    pub file: String,
+    /// Entries of its header besides tensors, if the format has them: `__metadata__` of safetensors.
+    pub metadata: BTreeMap<String, String>,
+    bytes: Bytes,
+}
+
+/// Bytes with another owner. They must not change while they are used.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Location of the bytes.
+#[derive(Debug, Clone)]
+enum Bytes {
+    Mapped(Mapped),
+    Fetched(Arc<dyn Fetched>),
+    Shared(Shared),
+}
+
+/// Shared bytes in memory.
+#[derive(Clone)]
+struct Shared(SharedBytes);
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes in memory", (*self.0).as_ref().len())
+    }
+}
+
+/// A weights file whose bytes are somewhere else until they are asked for.
+pub(crate) trait Fetched: fmt::Debug + Send + Sync {
+    /// Its length in bytes.
+    fn n_bytes(&self) -> u64;
+
+    /// Bytes `range`, which is inside the file; waits until they are here.
+    ///
+    /// # Errors
+    /// [`ReadError::NotFetched`], [`ReadError::Interrupted`].
+    fn slice(&self, range: Range<u64>) -> Result<&[u8], ReadError>;
+
+    /// Says how bytes `range` will be used: [`Advice::WillNeed`] starts to fetch them, and each of these is followed by one
+    /// [`Advice::DoneWith`] of the same range, after which the bytes may go. No slice of them is used any more then.
+    fn advise(&self, advice: Advice, range: Range<u64>);
+}
+
+/// Bytes of one weights file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Index into [`Checkpoint::parts`](crate::Checkpoint::parts).
+    pub part: usize,
+    /// From the start of the file.
+    pub bytes: Range<u64>,
+}
+
+impl Part {
+    /// A file that is mapped, by its name.
+    pub(crate) fn mapped(file: String, bytes: Mapped) -> Part {
+        Part { file, metadata: BTreeMap::new(), bytes: Bytes::Mapped(bytes) }
+    }
+
+    /// A file that is fetched, by its name.
+    pub(crate) fn fetched(file: String, bytes: Arc<dyn Fetched>) -> Part {
+        Part { file, metadata: BTreeMap::new(), bytes: Bytes::Fetched(bytes) }
+    }
+
+    /// Bytes in memory, under the name that messages call them by.
+    pub(crate) fn shared(file: String, bytes: SharedBytes) -> Part {
+        Part { file, metadata: BTreeMap::new(), bytes: Bytes::Shared(Shared(bytes)) }
+    }
+
+    /// Its length in bytes.
+    pub fn n_bytes(&self) -> u64 {
+        match &self.bytes {
+            Bytes::Mapped(bytes) => bytes.len() as u64,
+            Bytes::Fetched(bytes) => bytes.n_bytes(),
+            Bytes::Shared(Shared(bytes)) => (**bytes).as_ref().len() as u64,
+        }
+    }
+
+    /// Bytes `range` of the file; waits for bytes that are fetched. They stay valid until
+    /// [`Part::advise_bytes`] releases them.
+    ///
+    /// # Errors
+    /// [`ReadError::OutOfFile`] if the file is shorter, [`ReadError::NotFetched`],
+    /// [`ReadError::Interrupted`].
+    pub fn slice(&self, range: Range<u64>) -> Result<&[u8], ReadError> {
+        let len = self.n_bytes();
+        if range.start > range.end || range.end > len {
+            let file = self.file.clone();
+            return Err(ReadError::OutOfFile { file, begin: range.start, end: range.end, len });
+        }
+        match &self.bytes {
+            // At most the length of a map, which is a usize.
+            Bytes::Mapped(bytes) => Ok(&bytes[range.start as usize..range.end as usize]),
+            Bytes::Fetched(bytes) => bytes.slice(range),
+            // Nothing keeps an owner from giving fewer bytes than it said it had.
+            Bytes::Shared(Shared(bytes)) => {
+                let bytes = (**bytes).as_ref();
+                bytes.get(range.start as usize..range.end as usize).ok_or_else(|| ReadError::OutOfFile {
+                    file: self.file.clone(),
+                    begin: range.start,
+                    end: range.end,
+                    len: bytes.len() as u64,
+                })
+            }
+        }
+    }
+
+    /// The whole file where it lies on this machine's disk; none where it is fetched or in memory.
+    pub fn local(&self) -> Option<&Mapped> {
+        match &self.bytes {
+            Bytes::Mapped(bytes) => Some(bytes),
+            Bytes::Fetched(_) | Bytes::Shared(_) => None,
+        }
+    }
+
+    /// True if its bytes are fetched on demand.
+    pub fn is_fetched(&self) -> bool {
+        matches!(self.bytes, Bytes::Fetched(_))
+    }
+
+    /// Tells the system the expected use of bytes `range` of the file. For a file that is fetched, each
+    /// [`Advice::WillNeed`] must be followed by one [`Advice::DoneWith`] of the same range, sent when no
+    /// slice of it is held any more.
+    pub fn advise_bytes(&self, advice: Advice, range: Range<u64>) {
+        match &self.bytes {
+            Bytes::Mapped(bytes) => bytes.advise(advice, range.start as usize..range.end as usize),
+            Bytes::Fetched(bytes) => bytes.advise(advice, range),
+            Bytes::Shared(_) => {}
+        }
+    }
+}
+
+impl Span {
+    /// The bytes themselves.
+    ///
+    /// # Errors
+    /// [`ReadError::PartMissing`] and whatever hinders a file that is fetched piece by piece.
+    pub fn of<'a>(&self, parts: &'a [Part]) -> Result<&'a [u8], ReadError> {
+        let part = parts.get(self.part).ok_or(ReadError::PartMissing { part: self.part })?;
+        part.slice(self.bytes.clone())
+    }
+
+    /// Bytes `range` of it, counted from its own start.
+    pub fn part_of(&self, range: Range<u64>) -> Span {
+        let place = |byte: u64| (self.bytes.start + byte).min(self.bytes.end);
+        Span { part: self.part, bytes: place(range.start)..place(range.end) }
+    }
+}

@@ -1,0 +1,133 @@
+//! The small files of a checkpoint folder: read whole, never past a limit.
+
+use std::{collections::BTreeSet, fs, io::Read, path::Path};
+
+use gguf_container::BrokenDownload;
+use serde_json::Value as Json;
+
+use crate::{Error, Listing, card, json, links};
+
+/// Bytes that are read of a small file at most. The largest tokenizers have 35 MB.
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// Names of small files that describe a model. Weights never match.
+const SMALL_FILES: &[&str] = &[
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tekken.json",
+    "params.json",
+    "tokenizer.model.v1",
+    "tokenizer.model.v2",
+    "tokenizer.model.v3",
+    "tokenizer.model.v7",
+    "tokenizer.model.v7m1",
+    "tokenizer.mm.model.v7m1",
+    "tiktoken.model",
+    "rwkv_vocab_v20230424.txt",
+    "tokenizer.jsonl",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "ice_text.model",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "adapter_config.json",
+    "quantize_config.json",
+    "quant_config.json",
+    "hf_quant_config.json",
+    "mergeable_ranks.bin",
+    "README.md",
+    "tokenizer.vocab",
+];
+/// Endings of further small files.
+const SMALL_FILE_ENDINGS: &[&str] = &[".tiktoken", ".bpe"];
+/// Folder of named chat templates.
+pub(crate) const TEMPLATES: &str = "additional_chat_templates";
+
+/// The head of the model card, if there is one; a note where it cannot be read.
+pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) -> Result<Option<Json>, Error> {
+    if !listing.has("README.md") {
+        return Ok(None);
+    }
+    Ok(card::front_matter(&read_small_file(dir, "README.md")?).unwrap_or_else(|error| {
+        notes.push(format!("`README.md`: the model card's metadata is ignored: {error}"));
+        None
+    }))
+}
+
+pub(crate) fn is_small_file(name: &str) -> bool {
+    SMALL_FILES.contains(&name) || SMALL_FILE_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+pub(crate) fn read_small_files(dir: &Path, listing: &Listing) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let mut names: Vec<String> = listing.names().iter().filter(|name| is_small_file(name)).cloned().collect();
+    let templates = dir.join(TEMPLATES);
+    if templates.is_dir() {
+        let inner = Listing::of(&templates)?.matching("", ".jinja");
+        names.extend(inner.into_iter().map(|name| format!("{TEMPLATES}/{name}")));
+    }
+    names.extend(module_configs(dir, listing)?);
+    names.sort();
+    names.into_iter().map(|name| Ok((name.clone(), read_small_file(dir, &name)?))).collect()
+}
+
+/// The configs of the modules that sentence-transformers applies after the model (pooling, Dense), each in its own folder.
+fn module_configs(dir: &Path, listing: &Listing) -> Result<Vec<String>, Error> {
+    const MODULES: &str = "modules.json";
+    if !listing.has(MODULES) {
+        return Ok(Vec::new());
+    }
+    let modules = json::parse(MODULES, &read_small_file(dir, MODULES)?)?;
+    let text =
+        |module: &Json, key: &str| module.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+    // A name that could leave the folder is not accepted.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let all = modules.as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_read =
+        |module: &&Json| ["Pooling", "Dense"].iter().any(|kind| text(module, "type").ends_with(kind));
+    let paths = all
+        .iter()
+        .filter(is_read)
+        .map(|module| text(module, "path"))
+        .filter(|path| path.chars().all(is_plain));
+    let names: BTreeSet<String> = paths.map(|path| format!("{path}/config.json")).collect();
+    Ok(names.into_iter().filter(|name| dir.join(name).is_file()).collect())
+}
+
+/// Reads a whole file that is not expected to be large.
+pub(crate) fn read_small_file(dir: &Path, name: &str) -> Result<Vec<u8>, Error> {
+    links::check(dir, name)?;
+    let io = |error| Error::Io { file: name.to_owned(), error };
+    let file = fs::File::open(dir.join(name)).map_err(io)?;
+    let found = file.metadata().map_err(io)?.len();
+    if found > MAX_FILE_BYTES {
+        return Err(Error::FileTooLarge { file: name.to_owned(), found, limit: MAX_FILE_BYTES });
+    }
+    let mut bytes = Vec::new();
+    // Even a file that grows meanwhile is not read past the limit.
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
+    if let Some(kind) = BrokenDownload::of(&bytes) {
+        return Err(Error::BrokenDownload { file: name.to_owned(), kind });
+    }
+    Ok(bytes)
+}
+
+pub(crate) fn read_object(dir: &Path, name: &str) -> Result<Json, Error> {
+    let value = json::parse(name, &read_small_file(dir, name)?)?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    let (expected, found) = ("an object".to_owned(), json::kind(&value).to_owned());
+    Err(Error::JsonForm { file: name.to_owned(), expected, found })
+}

@@ -1,0 +1,264 @@
+//! Fixes every offset of a file before a byte of it is written.
+
+use std::collections::HashMap;
+
+use gguf_types::{DType, Shape};
+
+use crate::{
+    ALIGNMENT_KEY, Array, DEFAULT_ALIGNMENT, Endian, Error, KeyProblem, MAX_ARRAY_DEPTH,
+    MAX_REFERENCE_TENSOR_NAME_BYTES, MAX_TENSOR_NAME_BYTES, Metadata, Value, check_key, write::Bytes,
+};
+
+/// The largest alignment that is written, in bytes. The reader takes any; a plan taken from a
+/// file that states 2 GiB would pad its header and every tensor to that.
+pub const MAX_PLAN_ALIGNMENT: u32 = 1 << 24;
+
+/// Position of a tensor in a planned file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlannedTensor {
+    /// The name.
+    pub name: String,
+    /// The dimensions as they are written, row length first.
+    pub shape: Shape,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Bytes from the start of the file to the data.
+    pub offset: u64,
+    /// Bytes of data.
+    pub n_bytes: u64,
+    /// Bytes of data including the zeros up to the alignment. The last tensor is padded too.
+    pub padded_bytes: u64,
+}
+
+/// A version 3 file with all offsets fixed: the header's bytes, and the position of each tensor.
+///
+/// The writer puts [`Plan::header_bytes`] at 0 and each tensor at its offset, in any order; everything else
+/// is zero.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    endian: Endian,
+    alignment: u32,
+    header: Vec<u8>,
+    unpadded_header_len: usize,
+    tensors: Vec<PlannedTensor>,
+    by_name: HashMap<String, usize>,
+    file_len: u64,
+    warnings: Vec<PlanWarning>,
+}
+
+/// Something about a plan that is allowed and worth telling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlanWarning {
+    /// A key that is not lower_snake_case throughout.
+    Key(KeyProblem),
+    /// A tensor name that the reference refuses to load
+    /// (longer than [`MAX_REFERENCE_TENSOR_NAME_BYTES`]).
+    TensorName {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Plan {
+    /// The alignment that readers find in these metadata, which a plan of them must have.
+    pub fn alignment_of(metadata: &Metadata) -> u32 {
+        match metadata.get(ALIGNMENT_KEY) {
+            Some(Value::U32(stated)) => *stated,
+            _ => DEFAULT_ALIGNMENT,
+        }
+    }
+
+    /// Plans a file of these metadata and tensors, in this order.
+    ///
+    /// Dimensions are written as given. `gguf-py` does that too, while `gguf.cpp` (and so
+    /// `llama-quantize`) leaves trailing dimensions of 1 out: pass a shape of the first
+    /// [`Shape::n_dims_effective`] dimensions to have its bytes.
+    ///
+    /// # Errors
+    /// [`Error::Alignment`] where `alignment` is not a power of two from 8 to
+    /// [`MAX_PLAN_ALIGNMENT`],
+    /// [`Error::AlignmentMismatch`] and [`Error::AlignmentType`] where the metadata tell
+    /// readers another one; bad or repeated keys and names; shapes that do not go with their
+    /// dtype; arrays deeper than [`MAX_ARRAY_DEPTH`]; [`Error::FileTooLong`].
+    pub fn new(
+        metadata: &Metadata,
+        tensors: Vec<(String, Shape, DType)>,
+        endian: Endian,
+        alignment: u32,
+    ) -> Result<Plan, Error> {
+        if !alignment.is_power_of_two() || !(8..=MAX_PLAN_ALIGNMENT).contains(&alignment) {
+            let expected = "a power of two from 8 to 16777216";
+            return Err(Error::Alignment { found: alignment.into(), expected });
+        }
+        let mut warnings = Vec::new();
+        check_metadata(metadata, alignment, &mut warnings)?;
+
+        let mut header = Bytes::header(endian, tensors.len(), metadata);
+        let mut planned = Vec::with_capacity(tensors.len());
+        let mut by_name = HashMap::with_capacity(tensors.len());
+        let mut data_len = 0u64;
+        for (index, (name, shape, dtype)) in tensors.into_iter().enumerate() {
+            check_tensor_name(&name, index as u64, &mut warnings)?;
+            if by_name.insert(name.clone(), index).is_some() {
+                return Err(Error::DuplicateTensor { name });
+            }
+            let n_bytes = match shape.n_bytes(dtype) {
+                Ok(n_bytes) => n_bytes,
+                Err(source) => return Err(Error::Shape { tensor: name, source }),
+            };
+            header.tensor_info(&name, shape, dtype, data_len);
+            let padded_bytes =
+                n_bytes.checked_next_multiple_of(alignment.into()).ok_or(Error::FileTooLong)?;
+            planned.push(PlannedTensor { name, shape, dtype, offset: data_len, n_bytes, padded_bytes });
+            data_len = data_len
+                .checked_add(padded_bytes)
+                .filter(|len| i64::try_from(*len).is_ok())
+                .ok_or(Error::FileTooLong)?;
+        }
+
+        let unpadded_header_len = header.len();
+        header.pad(alignment);
+        let header = header.into_vec();
+        let header_len = header.len() as u64;
+        let file_len = header_len
+            .checked_add(data_len)
+            .filter(|len| i64::try_from(*len).is_ok())
+            .ok_or(Error::FileTooLong)?;
+        for tensor in &mut planned {
+            tensor.offset += header_len;
+        }
+        Ok(Plan {
+            endian,
+            alignment,
+            header,
+            unpadded_header_len,
+            tensors: planned,
+            by_name,
+            file_len,
+            warnings,
+        })
+    }
+
+    /// Everything before the first tensor's data, padding included.
+    pub fn header_bytes(&self) -> &[u8] {
+        &self.header
+    }
+
+    /// The header without its padding: all that `gguf-py` writes for a file of metadata
+    /// alone (`convert_hf_to_gguf.py --vocab-only`).
+    pub fn unpadded_header_bytes(&self) -> &[u8] {
+        &self.header[..self.unpadded_header_len]
+    }
+
+    /// The tensors in the order of the file.
+    pub fn tensors(&self) -> &[PlannedTensor] {
+        &self.tensors
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<&PlannedTensor> {
+        self.by_name.get(name).map(|&i| &self.tensors[i])
+    }
+
+    /// The length of the whole file in bytes.
+    pub fn file_len(&self) -> u64 {
+        self.file_len
+    }
+
+    /// Byte order of the file, and of the tensor data.
+    pub fn endian(&self) -> Endian {
+        self.endian
+    }
+
+    /// The alignment of the header's end and of every tensor.
+    pub fn alignment(&self) -> u32 {
+        self.alignment
+    }
+
+    /// Warnings about permitted but unusual contents.
+    pub fn warnings(&self) -> &[PlanWarning] {
+        &self.warnings
+    }
+
+    /// The whole file in memory, with `data` for each tensor in the order of the plan.
+    /// For small files; large ones are written in pieces through [`crate::Output`].
+    ///
+    /// # Errors
+    /// [`Error::WriteOutOfRange`] where the data of a tensor has another length than planned,
+    /// or where data of a tensor is missing or left over.
+    pub fn to_bytes<D: AsRef<[u8]>>(&self, data: &[D]) -> Result<Vec<u8>, Error> {
+        let out_of_range =
+            |offset, len| Error::WriteOutOfRange { offset, len: len as u64, file_len: self.file_len };
+        if data.len() != self.tensors.len() {
+            return Err(out_of_range(self.file_len, data.len()));
+        }
+        let mut bytes = self.header.clone();
+        for (tensor, data) in self.tensors.iter().zip(data) {
+            let data = data.as_ref();
+            if data.len() as u64 != tensor.n_bytes {
+                return Err(out_of_range(tensor.offset, data.len()));
+            }
+            bytes.extend_from_slice(data);
+            bytes.resize(bytes.len() + (tensor.padded_bytes - tensor.n_bytes) as usize, 0);
+        }
+        Ok(bytes)
+    }
+}
+
+/// Checks that metadata can be written to a file of this alignment.
+///
+/// # Errors
+/// As [`Plan::new`].
+pub(crate) fn check_metadata(
+    metadata: &Metadata,
+    alignment: u32,
+    warnings: &mut Vec<PlanWarning>,
+) -> Result<(), Error> {
+    let mut stated = DEFAULT_ALIGNMENT;
+    for (index, (key, value)) in metadata.iter().enumerate() {
+        match check_key(key) {
+            Ok(()) => {}
+            Err(problem) if problem.is_fatal() => return Err(Error::Key { index: index as u64, problem }),
+            Err(problem) => warnings.push(PlanWarning::Key(problem)),
+        }
+        if value.as_array().is_some_and(|array| !is_shallow(array, MAX_ARRAY_DEPTH)) {
+            return Err(Error::TooDeep { key: key.clone(), max: MAX_ARRAY_DEPTH });
+        }
+        if key == ALIGNMENT_KEY {
+            let Value::U32(value) = value else {
+                let found = crate::type_name(value.type_id()).unwrap_or("?");
+                return Err(Error::AlignmentType { found });
+            };
+            stated = *value;
+        }
+    }
+    if stated != alignment {
+        return Err(Error::AlignmentMismatch { planned: alignment, stated });
+    }
+    Ok(())
+}
+
+/// True if arrays are nested at most `levels` deep.
+fn is_shallow(array: &Array, levels: usize) -> bool {
+    let Some(inner_levels) = levels.checked_sub(1) else { return false };
+    match array {
+        Array::Array(items) => items.iter().all(|item| is_shallow(item, inner_levels)),
+        _ => true,
+    }
+}
+
+fn check_tensor_name(name: &str, index: u64, warnings: &mut Vec<PlanWarning>) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::TensorNameEmpty { index });
+    }
+    if name.len() > MAX_TENSOR_NAME_BYTES {
+        let (len, max) = (name.len() as u64, MAX_TENSOR_NAME_BYTES as u64);
+        return Err(Error::TensorNameTooLong { index, len, max });
+    }
+    if name.len() > MAX_REFERENCE_TENSOR_NAME_BYTES {
+        warnings.push(PlanWarning::TensorName { name: name.to_owned() });
+    }
+    Ok(())
+}

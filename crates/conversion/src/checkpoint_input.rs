@@ -1,0 +1,570 @@
+//! From a checkpoint to planned files: every dtype and every offset, before a weight is read.
+//!
+//! Float files (F32, F16, BF16) are those of the reference's converter. All other files are those
+//! of its two steps, converter at bf16 and then `llama-quantize`: tensors in the order of the
+//! second, its keys at the end. The values themselves go straight from the checkpoint's type to
+//! the target; where that type is bf16 nothing is lost by leaving out the step between, and for
+//! others [`via`](crate::TensorTask::via) brings its rounding back.
+//!
+//! Source: `ModelBase.prepare_tensors` and `prepare_metadata` in `conversion/base.py`,
+//! `llama_model_quantize_impl` in `src/llama-quant.cpp`, llama.cpp as vendored in
+//! llama-cpp-python 0.3.36.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use gguf_checkpoint::{Checkpoint, Folder};
+use gguf_container::{Mapped, Metadata};
+use gguf_models::{Data, ElementMap, FloatType, Layout, OutTensor, RowMap};
+use gguf_types::DType;
+
+use crate::{
+    Error,
+    files::{self, Base},
+    input::Input,
+    job::TensorTask,
+    merge::{LoraAdapter, merge},
+    output::{check_output, check_output_file},
+    planned::{FileOf, PlannedFile},
+    recipes::{
+        FileType, QUANTIZATION_VERSION, Recipe, TensorFacts, ZeroBytes, quantized_metadata, reference_order,
+    },
+    repack::{self, Repacked},
+    request::{OutputRequest, Request, Shards},
+    rows::{CheckpointRows, ColumnRows, IntegerRows, ProductRows, RowSource, RowsFor, ValueRows},
+};
+
+/// A checkpoint folder and what becomes of it.
+#[derive(Debug)]
+pub struct CheckpointInput {
+    /// The folders that are read: its own, unless it is in memory, and those of adapters.
+    folders: Vec<PathBuf>,
+    checkpoint: Checkpoint,
+    layout: Layout,
+    /// Layout of the projector, if it is requested too.
+    projector: Option<Layout>,
+    /// Treatment of its codes, once known.
+    repacked: OnceLock<Vec<Repacked>>,
+}
+
+impl CheckpointInput {
+    /// Opens and resolves a folder.
+    ///
+    /// # Errors
+    /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
+    pub fn open(folder: impl Into<Folder>, options: &gguf_models::Options) -> Result<CheckpointInput, Error> {
+        CheckpointInput::open_with_adapters(folder, &[], options)
+    }
+
+    /// Opens a folder, merges adapters into it in their order, and resolves the result.
+    ///
+    /// # Errors
+    /// As [`CheckpointInput::open`], and [`Error::Merge`].
+    pub fn open_with_adapters(
+        folder: impl Into<Folder>,
+        adapters: &[LoraAdapter],
+        options: &gguf_models::Options,
+    ) -> Result<CheckpointInput, Error> {
+        let folder = folder.into();
+        let checkpoint = normalized(gguf_checkpoint::open(folder.clone())?, options)?;
+        let checkpoint =
+            merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
+        let layout = resolve(&checkpoint, options)?;
+        let adapters = adapters.iter().map(|adapter| &adapter.folder);
+        let folders = [&folder].into_iter().chain(adapters).map(|folder| folder.path().to_owned()).collect();
+        Ok(CheckpointInput { folders, checkpoint, layout, projector: None, repacked: OnceLock::new() })
+    }
+
+    /// Takes a checkpoint that is open and resolves it: one in memory ([`gguf_checkpoint::open_memory`]), or one that was changed.
+    ///
+    /// # Errors
+    /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
+    pub fn from_checkpoint(
+        checkpoint: Checkpoint,
+        options: &gguf_models::Options,
+    ) -> Result<CheckpointInput, Error> {
+        let checkpoint = normalized(checkpoint, options)?;
+        let layout = resolve(&checkpoint, options)?;
+        Ok(CheckpointInput::from_layout(checkpoint, layout))
+    }
+
+    /// Uses a checkpoint with a layout made from it, for example by [`gguf_models::resolve_as`]. If its files are in
+    /// a folder, outputs may be written there.
+    pub fn from_layout(checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
+        let (folders, repacked) = (Vec::new(), OnceLock::new());
+        CheckpointInput { folders, checkpoint, layout, projector: None, repacked }
+    }
+
+    /// Opens a folder and resolves its projector; the text model is left alone.
+    ///
+    /// # Errors
+    /// As [`CheckpointInput::open`].
+    pub fn open_projector(
+        folder: impl Into<Folder>,
+        options: &gguf_models::Options,
+    ) -> Result<CheckpointInput, Error> {
+        let folder = folder.into();
+        let checkpoint = normalized(gguf_checkpoint::open(folder.clone())?, options)?;
+        let layout = resolve_projector(&checkpoint, options)?;
+        let (folders, repacked) = (vec![folder.path().to_owned()], OnceLock::new());
+        Ok(CheckpointInput { folders, checkpoint, layout, projector: None, repacked })
+    }
+
+    /// Adds the model's projector, for [`OutputRequest::projector`].
+    ///
+    /// # Errors
+    /// [`Error::Arch`], [`Error::Source`].
+    pub fn with_projector(self, options: &gguf_models::Options) -> Result<CheckpointInput, Error> {
+        let projector = Some(resolve_projector(&self.checkpoint, options)?);
+        Ok(CheckpointInput { projector, ..self })
+    }
+
+    /// Layout of the projector, if it was requested.
+    pub fn projector(&self) -> Option<&Layout> {
+        self.projector.as_ref()
+    }
+
+    /// The checkpoint.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// For each tensor of the layout, whether ggml blocks can hold the values of its codes. Reads all scales
+    /// on the first call.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub fn repacked(&self) -> Result<&[Repacked], Error> {
+        if let Some(repacked) = self.repacked.get() {
+            return Ok(repacked);
+        }
+        let repacked = repack::repacked(&self.checkpoint, &self.layout)?;
+        Ok(self.repacked.get_or_init(|| repacked))
+    }
+
+    /// The types of blocks that hold what the codes of each tensor stand for, if required.
+    fn stored_dtypes(&self, request: &Request<'_>) -> Result<Vec<Option<DType>>, Error> {
+        match request.repack {
+            true => Ok(self.repacked()?.iter().map(Repacked::dtype).collect()),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// The type that a float file has of a tensor whatever is asked for.
+    ///
+    /// Source: `DeepseekV4Model.tensor_force_quant` in `conversion/deepseek.py`.
+    fn forced(&self, tensor: &OutTensor) -> Option<DType> {
+        if !self.layout.source_types || tensor.stored_dtype.is_some() {
+            return None;
+        }
+        let source = || match &tensor.data {
+            Data::Rows { sources, .. } => self.checkpoint.tensor(sources.first()?).map(|source| source.dtype),
+            _ => None,
+        };
+        match () {
+            // First of all: a norm is F32 even where it is stored as FP8.
+            () if tensor.shape.n_dims() <= 1 || tensor.name.ends_with("_norm.weight") => Some(DType::F32),
+            () if self.is_fp8(tensor) => Some(DType::Q8_0),
+            () => match source()? {
+                gguf_checkpoint::Dtype::F32 => Some(DType::F32),
+                gguf_checkpoint::Dtype::BF16 => Some(DType::BF16),
+                _ => None,
+            },
+        }
+    }
+
+    /// True if a tensor of the layout is made from 8-bit floats with scales. The last of several sources
+    /// decides, as in the reference, which identifies a stack by it.
+    pub fn is_fp8(&self, tensor: &OutTensor) -> bool {
+        let source = match &tensor.data {
+            Data::Rows { sources, .. } => sources.last(),
+            Data::Columns { source, .. } => Some(source),
+            _ => None,
+        };
+        source.and_then(|name| self.checkpoint.tensor(name)).is_some_and(gguf_checkpoint::Tensor::is_fp8)
+    }
+}
+
+impl Input for CheckpointInput {
+    fn tensors(&self, recipe: &Recipe) -> Vec<TensorFacts<'_>> {
+        let layouts = [Some(&self.layout), self.projector.as_ref()].into_iter().flatten();
+        layouts.flat_map(|layout| layout_tensors(layout, float_of(recipe))).collect()
+    }
+
+    fn sources(&self) -> Vec<Mapped> {
+        self.checkpoint.parts.iter().filter_map(|part| part.local().cloned()).collect()
+    }
+
+    /// Name of unquantized weights, as the reference's converter chooses it.
+    fn file_name(&self, file: &PlannedFile) -> String {
+        let recipe = file.recipe;
+        let layout = self.projector.as_ref().filter(|_| file.of == FileOf::Projector).unwrap_or(&self.layout);
+        if layout.architecture == gguf_models::PROJECTOR_ARCHITECTURE {
+            return gguf_models::projector_file_name(&layout.metadata, recipe.canonical_name());
+        }
+        let packed = layout.packed_file_type.filter(|_| is_converted(recipe));
+        let type_name = packed.map_or(recipe.canonical_name(), |(_, name)| name);
+        match layout.prediction_only {
+            true => gguf_models::prediction_file_name(&layout.metadata, type_name),
+            false => gguf_models::default_file_name(&layout.metadata, type_name),
+        }
+    }
+
+    fn has_originals(&self) -> bool {
+        true
+    }
+
+    fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
+        self.folders.iter().try_for_each(|folder| check_output(path, folder, force))?;
+        // Where no folder is read, there is still the one that is written to.
+        check_output_file(path, &[], force)
+    }
+
+    fn plan(&self, output: &OutputRequest, request: &Request<'_>) -> Result<Vec<PlannedFile>, Error> {
+        if output.recipe.copy {
+            return Err(Error::CopyOfCheckpoint);
+        }
+        match (&self.projector, output.of) {
+            (Some(projector), FileOf::Projector) => {
+                // Names of layers, keys and importance data of the model do not apply to the projector.
+                let plain = Request {
+                    importance: None,
+                    prune: BTreeSet::new(),
+                    keys: Vec::new(),
+                    shards: Shards::One,
+                    ..request.clone()
+                };
+                let mut files = plan_layout(projector, Vec::new(), Vec::new(), Vec::new(), output, &plain)?;
+                for file in &mut files {
+                    file.of = FileOf::Projector;
+                    // Tasks of the projector follow those of the model, and choices count both.
+                    file.choices.iter_mut().for_each(|choice| choice.tensor += self.layout.tensors.len());
+                }
+                Ok(files)
+            }
+            _ => {
+                let fp8_flags = self.layout.tensors.iter().map(|tensor| self.is_fp8(tensor)).collect();
+                let forced = match is_converted(output.recipe) {
+                    true => self.layout.tensors.iter().map(|tensor| self.forced(tensor)).collect(),
+                    false => Vec::new(),
+                };
+                plan_layout(&self.layout, fp8_flags, forced, self.stored_dtypes(request)?, output, request)
+            }
+        }
+    }
+
+    fn tasks<'a>(&'a self, request: &Request<'_>) -> Result<Vec<TensorTask<'a>>, Error> {
+        let mut tasks =
+            layout_tasks(&self.checkpoint, &self.layout, request.via, &self.stored_dtypes(request)?)?;
+        if let Some(projector) = &self.projector {
+            tasks.extend(layout_tasks(&self.checkpoint, projector, request.via, &[])?);
+        }
+        Ok(tasks)
+    }
+}
+
+/// Plans the files of one layout.
+fn plan_layout(
+    layout: &Layout,
+    fp8_flags: Vec<bool>,
+    forced: Vec<Option<DType>>,
+    repacked: Vec<Option<DType>>,
+    output: &OutputRequest,
+    request: &Request<'_>,
+) -> Result<Vec<PlannedFile>, Error> {
+    let recipe = output.recipe;
+    let converted = is_converted(recipe);
+    let tensors = layout_tensors(layout, float_of(recipe));
+    let (metadata, order) = if converted {
+        let file_type = layout.packed_file_type.map_or(recipe.file_type.id(), |(id, _)| id);
+        // The converter writes tensors as it finds them; llama-quantize sorts them.
+        (converted_metadata(layout, file_type), (0..tensors.len()).collect())
+    } else {
+        // The file between the two steps of the reference is bf16; its keys pass through llama-quantize, which moves two of
+        // them to the end.
+        let metadata = converted_metadata(layout, FileType::BF16.id());
+        let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+        let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
+        (metadata, reference_order(&names))
+    };
+    let base =
+        Base { metadata, tensors: &tensors, order, converted, fp8_flags, forced, repacked, shard_of: None };
+    files::plan(&base, output, request)
+}
+
+/// A checkpoint as architectures see it.
+///
+/// # Errors
+/// [`Error::Shape`] for a tensor of more dimensions than ggml has.
+pub fn arch_input(checkpoint: &Checkpoint) -> Result<gguf_models::Input<'_>, Error> {
+    let tensor = |tensor: &gguf_checkpoint::Tensor| {
+        let name = tensor.name.clone();
+        match tensor.folded_shape() {
+            Ok((shape, folded)) => Ok(gguf_models::SourceTensor { name, shape, folded }),
+            Err(source) => Err(Error::Shape { tensor: name, source }),
+        }
+    };
+    let same = |a: &str, b: &str| match (checkpoint.tensor(a), checkpoint.tensor(b)) {
+        (Some(a), Some(b)) => have_same_values(checkpoint, a, b),
+        _ => false,
+    };
+    let zero = |name: &str| checkpoint.tensor(name).is_none_or(|tensor| is_zero(checkpoint, tensor));
+    // Of single numbers, which become keys.
+    let values = |name: &str| {
+        let tensor = checkpoint.tensor(name).filter(|tensor| tensor.shape.iter().product::<u64>() == 1)?;
+        let mut values = vec![0.0];
+        checkpoint.read_rows(tensor, 1, 0..1, &mut values).ok().map(|()| values)
+    };
+    Ok(gguf_models::Input {
+        same: Some(gguf_models::SameValues::new(same).with_zeros(zero)),
+        integers: Some(gguf_models::Integers::new(|name| integers(checkpoint, name))),
+        values: Some(gguf_models::TensorValues::new(values)),
+        decoded: checkpoint.settled,
+        stored_blocks: checkpoint.tensors.iter().filter_map(stored_blocks).collect(),
+        config: checkpoint.config.clone(),
+        generation_config: checkpoint.generation_config.clone(),
+        files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
+        card: checkpoint.card.clone(),
+        folder_name: checkpoint.folder_name.clone(),
+        tensors: checkpoint.tensors.iter().map(tensor).collect::<Result<_, _>>()?,
+    })
+}
+
+/// A checkpoint in the form in which its class is usually saved: with `architectures` in the config, the prefix of the class in
+/// tensor names, and a tied embedding under its own name. Differences are added to the notes of the checkpoint.
+///
+/// # Errors
+/// As [`arch_input`], and [`Error::Source`] for weights without elements.
+pub fn normalized(mut checkpoint: Checkpoint, options: &gguf_models::Options) -> Result<Checkpoint, Error> {
+    checkpoint.check_elements()?;
+    let gguf_models::SavedForm { class, renamed, notes, .. } =
+        gguf_models::saved_form(&arch_input(&checkpoint)?, options);
+    if let Some(class) = class {
+        checkpoint.config["architectures"] = vec![class].into();
+    }
+    checkpoint.notes.extend(notes);
+    if renamed.is_empty() {
+        return Ok(checkpoint);
+    }
+    let renamed: HashMap<String, String> = renamed.into_iter().collect();
+    let mut tensors = checkpoint.tensors.to_vec();
+    // Tensors of one file are in name order, decoded ones last; pickles have their own order.
+    let is_sorted = !checkpoint.format.contains("pickle");
+    let runs = tensors.chunk_by(|a, b| is_sorted && a.part == b.part && a.name < b.name);
+    let runs: Vec<usize> = runs.map(<[_]>::len).collect();
+    for tensor in &mut tensors {
+        if let Some(name) = renamed.get(&tensor.name) {
+            tensor.name.clone_from(name);
+        }
+    }
+    let mut rest = &mut tensors[..];
+    for n_tensors in runs {
+        let (run, after) = std::mem::take(&mut rest).split_at_mut(n_tensors);
+        run.sort_by(|a, b| a.name.cmp(&b.name));
+        rest = after;
+    }
+    checkpoint.tensors = tensors.into();
+    Ok(checkpoint)
+}
+
+/// True if two tensors have the same shape and values. Equal bytes of one type are equal values; other tensors are read row by row.
+/// Unreadable tensors count as different; the run fails when it reads them again.
+fn have_same_values(
+    checkpoint: &Checkpoint,
+    a: &gguf_checkpoint::Tensor,
+    b: &gguf_checkpoint::Tensor,
+) -> bool {
+    if a.shape != b.shape {
+        return false;
+    }
+    if a.stored.is_none() && b.stored.is_none() && a.dtype == b.dtype {
+        let bytes = |tensor| checkpoint.view(tensor).map(|view| view.bytes);
+        return matches!((bytes(a), bytes(b)), (Ok(a), Ok(b)) if a == b);
+    }
+    all_rows(checkpoint, [a, b], |[a, b]| a == b)
+}
+
+/// True if a tensor can be read and all its values are zero.
+fn is_zero(checkpoint: &Checkpoint, tensor: &gguf_checkpoint::Tensor) -> bool {
+    all_rows(checkpoint, [tensor], |[values]| values.iter().all(|value| *value == 0.0))
+}
+
+/// True if the condition holds for every row, in f32. The tensors have the same shape.
+fn all_rows<const N: usize>(
+    checkpoint: &Checkpoint,
+    tensors: [&gguf_checkpoint::Tensor; N],
+    holds: impl Fn([&[f32]; N]) -> bool,
+) -> bool {
+    let (row_elems, n_rows) = (tensors[0].row_elems(), tensors[0].n_rows());
+    // A row too large for memory cannot be read later either.
+    let Ok(length) = usize::try_from(row_elems) else { return false };
+    let mut rows = [(); N].map(|()| vec![0.0; length]);
+    (0..n_rows).all(|row| {
+        let is_read = rows
+            .iter_mut()
+            .zip(tensors)
+            .all(|(values, tensor)| checkpoint.read_rows(tensor, row_elems, row..row + 1, values).is_ok());
+        is_read && holds(rows.each_ref().map(Vec::as_slice))
+    })
+}
+
+/// Reads the data that a draft takes from its target's folder; weights need not be present.
+///
+/// # Errors
+/// [`Error::Source`].
+pub fn target(folder: impl Into<Folder>) -> Result<gguf_models::Target, Error> {
+    let gguf_checkpoint::Checkpoint { config, generation_config, files, .. } =
+        gguf_checkpoint::open_without_weights(folder).map_err(Error::Source)?;
+    Ok(gguf_models::Target { config, generation_config, files })
+}
+
+/// The integers of a tensor of integers.
+fn integers(checkpoint: &Checkpoint, name: &str) -> Option<Vec<i64>> {
+    let view = checkpoint.view(checkpoint.tensor(name)?).ok()?;
+    match view.dtype {
+        gguf_checkpoint::Dtype::I64 => {
+            let words = view.bytes.as_chunks::<8>().0;
+            Some(words.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect())
+        }
+        gguf_checkpoint::Dtype::I32 => {
+            let words = view.bytes.as_chunks::<4>().0;
+            Some(words.iter().map(|bytes| i64::from(i32::from_le_bytes(*bytes))).collect())
+        }
+        _ => None,
+    }
+}
+
+/// A tensor that stays in blocks, by name.
+fn stored_blocks(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_models::StoredBlocks)> {
+    let gguf_checkpoint::StoredBlocks { dtype, scales, input_scales, wide_activations } =
+        tensor.stored.as_ref()?.stored_blocks()?.clone();
+    Some((tensor.name.clone(), gguf_models::StoredBlocks { dtype, scales, input_scales, wide_activations }))
+}
+
+/// Resolves a checkpoint.
+///
+/// # Errors
+/// As [`arch_input`], [`Error::Arch`], and [`Error::Source`] for weights whose codes were not decoded.
+pub fn resolve(checkpoint: &Checkpoint, options: &gguf_models::Options) -> Result<Layout, Error> {
+    decoded(checkpoint, gguf_models::resolve(&arch_input(checkpoint)?, options)?)
+}
+
+/// Resolves the projector of a checkpoint.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_projector(checkpoint: &Checkpoint, options: &gguf_models::Options) -> Result<Layout, Error> {
+    decoded(checkpoint, gguf_models::resolve_projector(&arch_input(checkpoint)?, options)?)
+}
+
+/// Returns the layout unless it has weights whose codes were not decoded.
+fn decoded(checkpoint: &Checkpoint, layout: Layout) -> Result<Layout, Error> {
+    // Whatever the names: a tensor of integers would otherwise pass for weights of that size.
+    let weights = layout.tensors.iter().filter(|tensor| !matches!(tensor.data, Data::Integers { .. }));
+    let sources = weights.flat_map(|tensor| tensor.data.sources());
+    match sources.filter_map(|name| checkpoint.tensor(name)).find(|tensor| tensor.is_code()) {
+        Some(tensor) => Err(Error::Source(tensor.undecoded())),
+        None => Ok(layout),
+    }
+}
+
+/// Type that the converter would write: the target itself, or bf16 as input of llama-quantize.
+fn float_of(recipe: &Recipe) -> DType {
+    if is_converted(recipe) { recipe.default } else { DType::BF16 }
+}
+
+/// True if the reference's converter alone makes the recipe's files.
+fn is_converted(recipe: &Recipe) -> bool {
+    matches!(recipe.file_type, FileType::F32 | FileType::F16 | FileType::BF16)
+}
+
+/// Facts about a layout's tensors for recipes, as the converter would write them.
+pub(crate) fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'_>> {
+    let tensors = layout.tensors.iter();
+    tensors
+        .map(|OutTensor { name, shape, float: own, stored_dtype, .. }| TensorFacts {
+            name,
+            shape: *shape,
+            dtype: stored_dtype.unwrap_or_else(|| own.dtype(float)),
+        })
+        .collect()
+}
+
+/// A layout's keys with those of the file type where the converter has them.
+pub(crate) fn converted_metadata(layout: &Layout, file_type: u32) -> Metadata {
+    let mut metadata = layout.metadata.clone();
+    let file_type = layout.file_type_at.map(|at| (at, "general.file_type", file_type));
+    let version = (layout.quantization_version_at, "general.quantization_version", QUANTIZATION_VERSION);
+    let mut insert: Vec<(usize, &str, u32)> = file_type.into_iter().chain([version]).collect();
+    // From the back, so that the first does not move the place of the second; of two at the same
+    // place the file type comes first, hence goes in last.
+    insert.sort_by_key(|(at, ..)| *at);
+    for (at, key, value) in insert.into_iter().rev() {
+        metadata.set_at(at, key, value);
+    }
+    metadata
+}
+
+/// One task for each tensor of a layout, in its order, which is that of the checkpoint. `stored_dtypes` are the types whose
+/// blocks hold what is stored of each, empty where nothing is kept so.
+///
+/// # Errors
+/// [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] where layout and checkpoint disagree.
+pub(crate) fn layout_tasks<'a>(
+    checkpoint: &'a Checkpoint,
+    layout: &'a Layout,
+    via: Option<DType>,
+    stored_dtypes: &[Option<DType>],
+) -> Result<Vec<TensorTask<'a>>, Error> {
+    let task = |(index, tensor): (usize, &'a OutTensor)| {
+        let stored_dtype = tensor.stored_dtype.or(stored_dtypes.get(index).copied().flatten());
+        // Tensors that the converter keeps in f32 or as blocks are not rounded on the way; those that it
+        // always stores in f16 are.
+        let via = match tensor.float {
+            FloatType::F16 => Some(DType::F16),
+            FloatType::OfFile => via.filter(|_| stored_dtype.is_none()),
+            FloatType::F32 | FloatType::F16OrF32 => None,
+        };
+        Ok(TensorTask::rounded(tensor.name.clone(), rows_of(checkpoint, tensor, stored_dtype)?, via))
+    };
+    layout.tensors.iter().enumerate().map(task).collect()
+}
+
+/// The one place that knows which source of rows a layout's kind of data needs.
+fn rows_of<'a>(
+    checkpoint: &'a Checkpoint,
+    tensor: &'a OutTensor,
+    stored_dtype: Option<DType>,
+) -> Result<Box<dyn RowSource + 'a>, Error> {
+    let rows_for = |map, element| RowsFor {
+        checkpoint,
+        tensor: &tensor.name,
+        view: tensor.row_view(),
+        map,
+        element,
+        stored_dtype,
+    };
+    Ok(match &tensor.data {
+        Data::Computed(values) => Box::new(ValueRows(values)),
+        Data::Product { sources } => {
+            Box::new(ProductRows::new(rows_for(RowMap::Concat, ElementMap::Identity), sources)?)
+        }
+        Data::Integers { values, .. } => {
+            Box::new(IntegerRows { values, view: tensor.row_view(), dtype: tensor.stored_dtype })
+        }
+        Data::Rows { sources, rows, element } => {
+            Box::new(CheckpointRows::new(rows_for(*rows, *element), sources)?)
+        }
+        Data::Columns { source, matrix, rows, element } => {
+            Box::new(ColumnRows::new(rows_for(*rows, *element), source, *matrix)?)
+        }
+    })
+}

@@ -1,0 +1,317 @@
+//! A whole conversion in four steps, each with its own type: open, plan, check, write.
+//!
+//! ```no_run
+//! use gguf_conversion::{Conversion, RunOptions};
+//!
+//! # fn main() -> Result<(), gguf_conversion::Error> {
+//! let conversion = Conversion::open("Llama-3.2-1B")?.recipe("q4_k_m")?;
+//! conversion.plan()?.check()?.write("llama-q4_k_m.gguf", &RunOptions::default())?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Only a checked conversion can be written: [`PlannedConversion::check`] returns it.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use gguf_container::{Mapped, Model, PartNumber, Plan};
+use gguf_quant::Level;
+
+use crate::{
+    Error,
+    checkpoint_input::CheckpointInput,
+    input::Input,
+    job::TensorTask,
+    journal::{Fingerprint, Origin},
+    model_input::ModelInput,
+    output::{output_path, real_output, shard_path, write},
+    parts::{self, Part, Rates, Written},
+    planned::{FileOf, PlannedFile},
+    recipes::Recipe,
+    request::{OutputRequest, Request},
+    resume::{Journaling, write_resumable},
+    run::Watch,
+    run_options::RunOptions,
+    targets,
+};
+
+/// An open input, and the requested outputs.
+#[derive(Debug)]
+pub struct Conversion<'r, I> {
+    input: I,
+    outputs: Vec<OutputRequest>,
+    request: Request<'r>,
+}
+
+/// Files with every dtype and every offset fixed; no weight has been read.
+#[derive(Debug)]
+pub struct PlannedConversion<'a, I> {
+    conversion: &'a Conversion<'a, I>,
+    files: Vec<PlannedFile>,
+}
+
+/// Planned files of which each can be written: there is a codec for every tensor, and weights where it needs them.
+#[derive(Debug)]
+pub struct CheckedConversion<'a, I> {
+    planned: &'a PlannedConversion<'a, I>,
+    tasks: Vec<TensorTask<'a>>,
+}
+
+impl Conversion<'_, CheckpointInput> {
+    /// Opens the checkpoint folder `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Conversion::new(CheckpointInput::open(dir.as_ref(), &gguf_models::Options::default())?))
+    }
+}
+
+impl Conversion<'_, ModelInput> {
+    /// Opens a GGUF file, or the first shard of a model in several.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`].
+    pub fn open_gguf(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Conversion::new(ModelInput::new(Model::open(path.as_ref())?)))
+    }
+}
+
+impl<'r, I: Input> Conversion<'r, I> {
+    /// Nothing to be made of `input` yet.
+    pub fn new(input: I) -> Conversion<'r, I> {
+        Conversion { input, outputs: Vec::new(), request: Request::default() }
+    }
+
+    /// Adds a type, by its name in any case or its number.
+    ///
+    /// # Errors
+    /// [`Error::Recipe`] for an unknown name.
+    pub fn recipe(self, name: &str) -> Result<Conversion<'r, I>, Error> {
+        Ok(self.outputs([OutputRequest::by_rules(Recipe::from_name(name)?)]))
+    }
+
+    /// More types to make. All are made from one read.
+    pub fn outputs(mut self, outputs: impl IntoIterator<Item = OutputRequest>) -> Conversion<'r, I> {
+        self.outputs.extend(outputs);
+        self
+    }
+
+    /// Sets the request (everything except the types), replacing the previous one.
+    pub fn request(self, request: Request<'r>) -> Conversion<'r, I> {
+        Conversion { request, ..self }
+    }
+
+    /// The input.
+    pub fn input(&self) -> &I {
+        &self.input
+    }
+
+    /// Decides what becomes of every tensor, and where each byte goes.
+    ///
+    /// # Errors
+    /// [`Error::Recipe`], [`Error::Gguf`], and what is wrong with the request.
+    pub fn plan(&self) -> Result<PlannedConversion<'_, I>, Error> {
+        let plans = self.outputs.iter().map(|output| self.input.plan(output, &self.request));
+        let files = plans.collect::<Result<Vec<_>, Error>>()?.concat();
+        Ok(PlannedConversion { conversion: self, files })
+    }
+}
+
+impl<'a, I: Input> PlannedConversion<'a, I> {
+    /// The input.
+    pub fn input(&self) -> &'a I {
+        &self.conversion.input
+    }
+
+    /// All files: those of the first output, then those of the next.
+    pub fn files(&self) -> &[PlannedFile] {
+        &self.files
+    }
+
+    /// A path for each of [`PlannedConversion::files`]. [`output_path`] describes the meaning of `out`; a
+    /// shard has its number in its name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPlaceholder`]; [`Error::OneNameForMany`] if two files would have the same name.
+    pub fn paths(&self, out: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
+        // Checked here and not by the system: outputs get their names only at the end, one over the other.
+        let (mut paths, mut seen) = (Vec::with_capacity(self.files.len()), HashSet::new());
+        let has_models = self.files.iter().any(|file| file.of == FileOf::Model);
+        for file in &self.files {
+            let default_name = self.input().file_name(file);
+            let mut path = output_path(out, &default_name, file.recipe.canonical_name())?;
+            // The projector of a named file has the same name with the convention's prefix.
+            let is_named = path.file_name().is_some_and(|name| name != default_name.as_str());
+            if file.of == FileOf::Projector && is_named && has_models {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                path.set_file_name(gguf_container::Sidecar::Projector.prefix().to_owned() + &name);
+            }
+            let path = shard_path(&path, file.shard);
+            // Two links to one file are one name.
+            if !seen.insert(real_output(&path)) {
+                return Err(Error::OneNameForMany { n_types: self.conversion.outputs.len(), path });
+            }
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    /// Checks that files can be written to `paths` without touching what is read.
+    ///
+    /// # Errors
+    /// As [`Input::check_output`].
+    pub fn check_paths(&self, paths: &[PathBuf], force: bool) -> Result<(), Error> {
+        paths.iter().try_for_each(|path| self.input().check_output(path, force))
+    }
+
+    /// Checks that the plan can be carried out, before anything is written.
+    ///
+    /// # Errors
+    /// [`Error::NeedsImatrix`], [`Error::NotInImatrix`], [`Error::Imatrix`], [`Error::Requantize`],
+    /// [`Error::Encode`] if there is no codec, [`Error::NoSuchTensor`] and [`Error::RowsDiffer`] if layout
+    /// and checkpoint disagree.
+    pub fn check(&self) -> Result<CheckedConversion<'_, I>, Error> {
+        let (input, request) = (self.input(), &self.conversion.request);
+        // All files are checked before the tasks of any are made: an error about the last is found before hours of work on the
+        // first.
+        let may_requantize = request.allow_requantize || input.has_originals();
+        for file in &self.files {
+            targets::check(file, &input.tensors(file.recipe), request, may_requantize)?;
+        }
+        // One task a tensor with a target in each file, so that every row is read once however many types are made.
+        let mut tasks = input.tasks(request)?;
+        tasks.iter_mut().for_each(|task| task.encoder = request.encoder);
+        for (output, file) in self.files.iter().enumerate() {
+            targets::add_targets(&mut tasks, file, output, &input.tensors(file.recipe), request)?;
+        }
+        Ok(CheckedConversion { planned: self, tasks })
+    }
+}
+
+impl<'a, I: Input> CheckedConversion<'a, I> {
+    /// The plan.
+    pub fn planned(&self) -> &'a PlannedConversion<'a, I> {
+        self.planned
+    }
+
+    /// Each tensor with the places where it goes.
+    pub fn tasks(&self) -> &[TensorTask<'a>] {
+        &self.tasks
+    }
+
+    /// Bytes of input that [`CheckedConversion::write_to`] covers, for progress.
+    pub fn input_bytes(&self) -> u64 {
+        self.tasks.iter().map(|task| task.rows.input_bytes(task.rows.view().n_rows)).sum()
+    }
+
+    /// Writes the files to where `out` says, replaces none, and gives their paths.
+    ///
+    /// # Errors
+    /// As [`PlannedConversion::paths`], [`PlannedConversion::check_paths`] and [`write()`].
+    pub fn write(&self, out: impl AsRef<Path>, options: &RunOptions) -> Result<Vec<PathBuf>, Error> {
+        let paths = self.planned.paths(Some(out.as_ref()))?;
+        self.planned.check_paths(&paths, false)?;
+        let watch = Watch { cancel: &AtomicBool::new(false), done: &|_, _| {}, sources: &[] };
+        self.write_to(&paths, false, options, watch)?;
+        Ok(paths)
+    }
+
+    /// Writes each of [`PlannedConversion::files`] to the path of the same index. All files of the input are among
+    /// the sources that are watched.
+    ///
+    /// # Errors
+    /// As [`write()`].
+    pub fn write_to(
+        &self,
+        paths: &[PathBuf],
+        force: bool,
+        options: &RunOptions,
+        watch: Watch<'_>,
+    ) -> Result<(), Error> {
+        let sources = self.sources(watch);
+        write(&self.tasks, &self.at(paths), force, options, Watch { sources: &sources, ..watch })
+    }
+
+    /// As [`CheckedConversion::write_to`], with a journal, so that a later run can resume this one.
+    ///
+    /// # Errors
+    /// As [`write_resumable`].
+    pub fn write_resumable(
+        &self,
+        paths: &[PathBuf],
+        force: bool,
+        journaling: Journaling<'_>,
+        options: &RunOptions,
+        watch: Watch<'_>,
+    ) -> Result<(), Error> {
+        let sources = self.sources(watch);
+        let watch = Watch { sources: &sources, ..watch };
+        write_resumable(&self.tasks, &self.at(paths), force, journaling, options, watch)
+    }
+
+    /// Fingerprint of everything that decides the bytes of files at `paths`.
+    pub fn fingerprint(&self, paths: &[PathBuf], origin: &Origin<'_>) -> Fingerprint {
+        Fingerprint::new(origin, &self.planned.input().sources(), &self.tasks, &self.at(paths))
+    }
+
+    /// Costs that determine the shares of parts, measured on this machine.
+    pub fn rates(&self, level: Level) -> Rates {
+        Rates::measure(&self.tasks, level)
+    }
+
+    /// Bytes of input that a part covers, for progress.
+    pub fn part_bytes(&self, rates: &Rates, number: PartNumber) -> u64 {
+        parts::share_bytes(&self.tasks, rates, number)
+    }
+
+    /// Does a part.
+    ///
+    /// # Errors
+    /// As [`parts::write_part`].
+    pub fn write_part(
+        &self,
+        paths: &[PathBuf],
+        part: &Part<'_>,
+        force: bool,
+        options: &RunOptions,
+        watch: Watch<'_>,
+    ) -> Result<Written, Error> {
+        let sources = self.sources(watch);
+        let watch = Watch { sources: &sources, ..watch };
+        parts::write_part(&self.tasks, &self.at(paths), part, force, options, watch)
+    }
+
+    /// Puts all parts together.
+    ///
+    /// # Errors
+    /// As [`parts::assemble`].
+    pub fn assemble(
+        &self,
+        paths: &[PathBuf],
+        fingerprint: &Fingerprint,
+        force: bool,
+        options: &RunOptions,
+        watch: Watch<'_>,
+    ) -> Result<(), Error> {
+        let sources = self.sources(watch);
+        let watch = Watch { sources: &sources, ..watch };
+        parts::assemble(&self.tasks, &self.at(paths), fingerprint, force, options, watch)
+    }
+
+    /// The sources of the input, and those that are watched.
+    fn sources(&self, watch: Watch<'_>) -> Vec<Mapped> {
+        [self.planned.input().sources(), watch.sources.to_vec()].concat()
+    }
+
+    /// The planned files, each at the path of the same index.
+    fn at<'p>(&self, paths: &'p [PathBuf]) -> Vec<(&'p Path, &'a Plan)> {
+        // Paths come from `PlannedConversion::paths`, in the order of the files.
+        let files = self.planned.files().iter().zip(paths);
+        files.map(|(file, path)| (path.as_path(), &file.plan)).collect()
+    }
+}

@@ -1,0 +1,379 @@
+//! Every way in which a conversion can fail.
+
+use std::{path::PathBuf, time::SystemTime};
+
+use gguf_types::DType;
+
+use crate::unfinished::Unfinished;
+
+/// Errors of a conversion. The caller that opened the input adds its path once.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The checkpoint cannot be read.
+    #[error(transparent)]
+    Source(#[from] gguf_checkpoint::Error),
+    /// An adapter cannot be merged into the checkpoint.
+    #[error("adapter `{}`: {error}", folder.display())]
+    Merge {
+        /// The adapter's folder.
+        folder: PathBuf,
+        /// The problem.
+        error: Box<crate::merge::MergeError>,
+    },
+    /// An adapter cannot become an adapter file.
+    #[error(transparent)]
+    Adapter(Box<crate::merge::MergeError>),
+    /// A file from before GGUF cannot be read.
+    #[error(transparent)]
+    Legacy(#[from] gguf_checkpoint::LegacyError),
+    /// The checkpoint does not make a model.
+    #[error(transparent)]
+    Arch(#[from] gguf_models::ArchError),
+    /// No dtypes could be chosen.
+    #[error(transparent)]
+    Recipe(#[from] crate::recipes::RecipeError),
+    /// The recipe that only copies has nothing to copy from a checkpoint.
+    #[error("type `COPY` needs a GGUF file as input, not a checkpoint")]
+    CopyOfCheckpoint,
+    /// A tensor gets a dtype that is no good without an importance matrix.
+    #[error("{recipe}: tensor `{tensor}`: type {dtype} needs an importance matrix")]
+    NeedsImatrix {
+        /// The tensor.
+        tensor: String,
+        /// Its dtype.
+        dtype: DType,
+        /// The recipe.
+        recipe: &'static str,
+    },
+    /// An importance matrix that says nothing about a tensor that needs it.
+    #[error(
+        "tensor `{tensor}`: type {dtype} needs importance data, but the importance matrix has no entry \
+        for the tensor"
+    )]
+    NotInImatrix {
+        /// The tensor.
+        tensor: String,
+        /// Its dtype.
+        dtype: DType,
+        /// The MTP layer that it belongs to.
+        mtp_layer: Option<u64>,
+    },
+    /// An importance matrix is wrong, or of another model.
+    #[error("importance matrix: {0}")]
+    Imatrix(crate::imatrix::ImatrixError),
+    /// Weights that are quantized already.
+    #[error("tensor `{tensor}` is already quantized: {from} would become {to}")]
+    Requantize {
+        /// The tensor.
+        tensor: String,
+        /// Its dtype.
+        from: DType,
+        /// The dtype that it would get.
+        to: DType,
+    },
+    /// A row encoder failed to improve a tensor's blocks.
+    #[error("tensor `{tensor}`: {problem}")]
+    RowEncoder {
+        /// The tensor.
+        tensor: String,
+        /// Its error.
+        problem: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A layer to be left out that is not there.
+    #[error("layer {layer} cannot be removed: the model has only {n_layers} layers, counted from 0")]
+    NoSuchLayer {
+        /// The layer.
+        layer: u32,
+        /// Layers of the model.
+        n_layers: usize,
+    },
+    /// All layers are to be left out.
+    #[error("all {n_layers} layers would be removed")]
+    NoLayerLeft {
+        /// Layers of the model.
+        n_layers: usize,
+    },
+    /// Invalid `KEY=TYPE:VALUE`.
+    #[error("`{text}`: expected KEY=TYPE:VALUE: {problem}")]
+    KeyOverride {
+        /// The text as given.
+        text: String,
+        /// The problem.
+        problem: String,
+    },
+    /// A number that the type of its key does not hold.
+    #[error("metadata key `{key}`: {value} is not a valid {type_name}")]
+    KeyOverrideRange {
+        /// The key.
+        key: String,
+        /// The number.
+        value: String,
+        /// The type that the key has.
+        type_name: &'static str,
+    },
+    /// More shards than their numbers can count.
+    #[error("{count} shards exceed the limit of 65535")]
+    TooManyShards {
+        /// Resulting number.
+        count: usize,
+    },
+    /// The output would replace what is read.
+    #[error("output `{}` is also the input", path.display())]
+    OutputIsInput {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A shape that ggml does not have.
+    #[error("tensor `{tensor}`: {source}")]
+    Shape {
+        /// The tensor.
+        tensor: String,
+        /// The problem.
+        source: gguf_types::ShapeError,
+    },
+    /// Rows of a source tensor cannot be read.
+    #[error(transparent)]
+    Read(gguf_checkpoint::ReadError),
+    /// A GGUF file, a plan or an output is wrong.
+    #[error(transparent)]
+    Gguf(#[from] gguf_container::Error),
+    /// Rows cannot be encoded or decoded.
+    #[error("tensor `{tensor}`: {error}")]
+    Encode {
+        /// The tensor.
+        tensor: String,
+        /// Error of the codec.
+        error: gguf_quant::CodecError,
+    },
+    /// A layout names a source tensor that the checkpoint does not have.
+    #[error("missing tensor `{name}`, which is needed for `{wanted_by}`")]
+    NoSuchTensor {
+        /// The absent tensor.
+        name: String,
+        /// The output tensor that needs it.
+        wanted_by: String,
+    },
+    /// Source and output tensor do not have the same rows.
+    #[error("tensor `{tensor}`: `{source_names}`: expected {expected} {unit}, found {found}")]
+    RowsDiffer {
+        /// The output tensor.
+        tensor: String,
+        /// The source tensors.
+        source_names: String,
+        /// Value found.
+        found: u64,
+        /// Expected value.
+        expected: u64,
+        /// Unit of both.
+        unit: &'static str,
+    },
+    /// A weight that is not a number, or infinite.
+    #[error("tensor `{tensor}`: row {row}, column {column} is {value}")]
+    NonFinite {
+        /// The output tensor.
+        tensor: String,
+        /// The row, from 0, in the order of the output.
+        row: u64,
+        /// The column, from 0.
+        column: u64,
+        /// The value.
+        value: f32,
+    },
+    /// A value that the target type turns into infinity.
+    #[error("tensor `{tensor}`: row {row}, column {column}: {value} is out of range for {dtype}")]
+    Overflow {
+        /// The output tensor.
+        tensor: String,
+        /// The row, from 0, in the order of the output.
+        row: u64,
+        /// The column, from 0.
+        column: u64,
+        /// The value.
+        value: f32,
+        /// The target type.
+        dtype: DType,
+    },
+    /// The run was stopped from outside.
+    #[error("interrupted; no output was written under its final name")]
+    Cancelled,
+    /// Another process is writing the output.
+    #[error("`{}` is being written by process {process} on `{host}`", path.display())]
+    Busy {
+        /// The output.
+        path: PathBuf,
+        /// The number of the process.
+        process: u32,
+        /// The name of its machine.
+        host: String,
+        /// When it began.
+        began: Option<SystemTime>,
+    },
+    /// An earlier run to the same output was stopped, and what it did would be lost.
+    #[error(
+        "`{}`: an earlier run was interrupted after {} of {} bytes",
+        path.display(), run.done_bytes, run.total_bytes
+    )]
+    Unfinished {
+        /// The output.
+        path: PathBuf,
+        /// The unfinished run.
+        run: Box<Unfinished>,
+    },
+    /// An earlier run was made of something else, so that its rows do not fit.
+    #[error("`{}`: cannot resume the earlier run: {}", path.display(), differences.join("; "))]
+    NotResumable {
+        /// The output.
+        path: PathBuf,
+        /// Differences, one sentence each.
+        differences: Vec<String>,
+        /// The unfinished run.
+        run: Box<Unfinished>,
+    },
+    /// A part was made by another plan.
+    #[error("`{}` belongs to another plan: {}", path.display(), differences.join("; "))]
+    OtherPlan {
+        /// The journal of the part.
+        path: PathBuf,
+        /// Differences, one sentence each.
+        differences: Vec<String>,
+    },
+    /// Parts of one output were cut into different numbers.
+    #[error("`{}` belongs to a run with {found} parts, expected {expected}", path.display())]
+    PartsDiffer {
+        /// The existing journal of a part.
+        path: PathBuf,
+        /// Its number of parts.
+        found: u32,
+        /// The number that is wanted.
+        expected: u32,
+    },
+    /// No part of an output is there.
+    #[error("`{}`: no parts found", path.display())]
+    NoParts {
+        /// The output.
+        path: PathBuf,
+    },
+    /// Parts are not there, or not whole.
+    #[error("`{}`: {}", path.display(), missing_parts(missing, *count))]
+    PartsMissing {
+        /// The output.
+        path: PathBuf,
+        /// Expected number.
+        count: u32,
+        /// Missing parts, with reasons.
+        missing: Vec<(u32, String)>,
+    },
+    /// All parts are whole and leave something out: they were made by programs that share otherwise.
+    #[error("tensor `{tensor}`: no part contains the rows from {row} on")]
+    PartGap {
+        /// The tensor.
+        tensor: String,
+        /// The first row that is missing.
+        row: u64,
+    },
+    /// The bytes of a part are not those that its journal speaks of.
+    #[error(
+        "part `{}`: rows {} to {} of tensor `{tensor}` were changed after they were written",
+        path.display(), rows.start, rows.end
+    )]
+    PartDamaged {
+        /// The part.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its rows.
+        rows: std::ops::Range<u64>,
+    },
+    /// The output would lie in the folder that is read.
+    #[error("output `{}` is inside the input folder", path.display())]
+    OutputInsideInput {
+        /// The output as it would be written.
+        path: PathBuf,
+    },
+    /// The folder of the output is not there.
+    #[error("folder `{}` does not exist", folder.display())]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder of an output is a file.
+    #[error("`{}` is not a folder", folder.display())]
+    NotAFolder {
+        /// The missing folder.
+        folder: PathBuf,
+    },
+    /// A name in braces that is not known.
+    #[error("unknown placeholder `{{{name}}}` in the output name")]
+    UnknownPlaceholder {
+        /// Text between the braces.
+        name: String,
+    },
+    /// Several types that would all get the same name.
+    #[error("{n_types} types would be written to the same file `{}`", path.display())]
+    OneNameForMany {
+        /// Number of types to make.
+        n_types: usize,
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// Advice for the user, independent of the program.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Error::Source(error) => return error.hint().map(str::to_owned),
+            Error::Merge { error, .. } | Error::Adapter(error) => return error.hint(),
+            Error::Legacy(error) => return error.hint().map(str::to_owned),
+            Error::Read(gguf_checkpoint::ReadError::NotFetched { advice, .. }) => {
+                return advice.map(str::to_owned);
+            }
+            Error::Arch(error) => return error.hint(),
+            Error::Gguf(error) => return error.hint().map(str::to_owned),
+            Error::NeedsImatrix { .. } => "compute one from text similar to what the model will process",
+            Error::NotInImatrix { mtp_layer: Some(layer), .. } => {
+                return Some(format!(
+                    "layer {layer} is an MTP layer, which is not executed while importance data is collected"
+                ));
+            }
+            Error::NotInImatrix { .. } => {
+                "use an importance matrix of this model, computed from text that reaches every expert"
+            }
+            Error::Requantize { .. } => "use the original weights",
+            Error::NoSuchLayer { .. } => "layers count from 0",
+            Error::KeyOverride { .. } => {
+                "use the types int, float, bool or str, or exactly u8 to i64, f32 or f64"
+            }
+            Error::KeyOverrideRange { .. } => "specify a type such as `u64:` to change it",
+            Error::TooManyShards { .. } => "allow larger shards",
+            Error::OutputIsInput { .. } => "choose another output; the input is never written to",
+            Error::CopyOfCheckpoint => "use f32, f16 or bf16",
+            Error::NonFinite { .. } => "the weights are damaged or were trained with such values",
+            Error::Overflow { .. } => "choose a type with a wider range (bf16, f32) for this tensor",
+            Error::OutputInsideInput { .. } => {
+                "choose an output outside the input folder, which is never written to"
+            }
+            Error::NoFolder { .. } => "create the folder first",
+            Error::UnknownPlaceholder { .. } => "use {ftype}, {FTYPE}, {outtype} or {OUTTYPE}",
+            Error::OneNameForMany { .. } => "use a folder, or a name with {ftype}",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// `part 2 of 8 is missing (not started)`, `parts 2 (not started), 3 (incomplete) and 1 more of 8 are missing`.
+fn missing_parts(missing: &[(u32, String)], count: u32) -> String {
+    if let [(number, reason)] = missing {
+        return format!("part {number} of {count} is missing ({reason})");
+    }
+    // A few are enough for an array that failed as a whole.
+    let named: Vec<String> =
+        missing.iter().take(4).map(|(number, reason)| format!("{number} ({reason})")).collect();
+    let rest = match missing.len() - named.len() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    format!("parts {}{rest} of {count} are missing", named.join(", "))
+}

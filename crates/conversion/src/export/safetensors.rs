@@ -1,0 +1,149 @@
+//! The layout of safetensors files, before a weight is read.
+//!
+//! Source: README of the safetensors repository, version 0.8.0, and what `save_pretrained` of
+//! transformers 5.23 names its files. Names are in order of their bytes, so that equal tensors
+//! give equal files.
+
+use gguf_models::export::ExportTensor;
+use gguf_types::{DType, ShapeError};
+use serde_json::{Map, json};
+
+/// The index of several files.
+pub const INDEX: &str = "model.safetensors.index.json";
+
+/// One weights file.
+#[derive(Debug, Clone)]
+pub struct Shard {
+    /// Its name.
+    pub file: String,
+    /// Length of the header and the header.
+    pub header: Vec<u8>,
+    /// Bytes of the whole file.
+    pub n_bytes: u64,
+    /// Tensors: index into the given ones, and first byte in the file.
+    pub tensors: Vec<(usize, u64)>,
+}
+
+/// Divides tensors into files of at most `shard_bytes` of weights each, in order; a larger tensor gets its
+/// own file.
+///
+/// # Errors
+/// [`ShapeError`] if a size does not fit in 63 bits.
+pub fn shards(tensors: &[ExportTensor], dtype: DType, shard_bytes: u64) -> Result<Vec<Shard>, ShapeError> {
+    let mut groups: Vec<Vec<(usize, u64)>> = vec![Vec::new()];
+    let mut filled = 0u64;
+    for (index, tensor) in tensors.iter().enumerate() {
+        let n_bytes = tensor.shape.n_bytes(dtype)?;
+        if filled > 0 && filled.saturating_add(n_bytes) > shard_bytes {
+            groups.push(Vec::new());
+            filled = 0;
+        }
+        filled = filled.saturating_add(n_bytes);
+        if let Some(group) = groups.last_mut() {
+            group.push((index, n_bytes));
+        }
+    }
+    let n_groups = groups.len();
+    groups.into_iter().enumerate().map(|(i, group)| shard(tensors, dtype, group, i + 1, n_groups)).collect()
+}
+
+fn shard(
+    tensors: &[ExportTensor],
+    dtype: DType,
+    mut group: Vec<(usize, u64)>,
+    number: usize,
+    n_shards: usize,
+) -> Result<Shard, ShapeError> {
+    group.sort_by(|a, b| tensors[a.0].name.cmp(&tensors[b.0].name));
+    let mut entries = Map::new();
+    entries.insert("__metadata__".to_owned(), json!({"format": "pt"}));
+    let mut end = 0u64;
+    let mut begins = Vec::with_capacity(group.len());
+    for (index, n_bytes) in group {
+        let tensor = &tensors[index];
+        let shape: Vec<u64> = tensor.shape.dims().iter().rev().copied().collect();
+        let begin = end;
+        let overflow = || ShapeError::Overflow { dims: tensor.shape.dims().to_vec() };
+        end = end.checked_add(n_bytes).ok_or_else(overflow)?;
+        let name = dtype.name().to_uppercase();
+        entries.insert(
+            tensor.name.clone(),
+            json!({"dtype": name, "shape": shape, "data_offsets": [begin, end]}),
+        );
+        begins.push((index, begin));
+    }
+    let mut text = serde_json::Value::Object(entries).to_string();
+    // Data that starts at a multiple of 8 can be used where it is mapped.
+    text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
+    let mut header = (text.len() as u64).to_le_bytes().to_vec();
+    header.extend_from_slice(text.as_bytes());
+    let data_start = header.len() as u64;
+    let file = match n_shards {
+        1 => "model.safetensors".to_owned(),
+        _ => format!("model-{number:05}-of-{n_shards:05}.safetensors"),
+    };
+    let tensors = begins.into_iter().map(|(index, begin)| (index, data_start + begin)).collect();
+    Ok(Shard { file, header, n_bytes: data_start + end, tensors })
+}
+
+/// The index that several files need; none for one file.
+pub fn index(tensors: &[ExportTensor], shards: &[Shard]) -> Option<Vec<u8>> {
+    if shards.len() < 2 {
+        return None;
+    }
+    let mut map: Vec<(&str, &str)> = shards
+        .iter()
+        .flat_map(|shard| {
+            shard.tensors.iter().map(|(index, _)| (tensors[*index].name.as_str(), shard.file.as_str()))
+        })
+        .collect();
+    map.sort_unstable();
+    let total: u64 = shards.iter().map(|shard| shard.n_bytes - shard.header.len() as u64).sum();
+    let n_elems: u64 = tensors.iter().map(|tensor| tensor.shape.n_elems()).sum();
+    let map: Map<_, _> = map.into_iter().map(|(tensor, file)| (tensor.to_owned(), file.into())).collect();
+    let index = json!({"metadata": {"total_parameters": n_elems, "total_size": total}, "weight_map": map});
+    Some(format!("{index:#}\n").into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use gguf_types::Shape;
+
+    use super::*;
+
+    fn tensor(name: &str, dims: &[u64]) -> ExportTensor {
+        let shape = Shape::new(dims).expect("a small shape");
+        ExportTensor { name: name.into(), shape, parts: Vec::new(), values: Vec::new() }
+    }
+
+    #[test]
+    fn one_file_is_sorted_and_aligned() {
+        let tensors = [tensor("b", &[2, 3]), tensor("a", &[5])];
+        let shards = shards(&tensors, DType::BF16, 1 << 30).unwrap();
+        assert_eq!(shards.len(), 1);
+        let shard = &shards[0];
+        let text = std::str::from_utf8(&shard.header[8..]).unwrap();
+        let expected = r#"{"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[5],"data_offsets":[0,10]},"b":{"dtype":"BF16","shape":[3,2],"data_offsets":[10,22]}}"#;
+        assert_eq!(text.trim_end(), expected);
+        assert_eq!(shard.header.len() % 8, 0);
+        let start = shard.header.len() as u64;
+        assert_eq!(shard.tensors, [(1, start), (0, start + 10)]);
+        assert_eq!((shard.file.as_str(), shard.n_bytes), ("model.safetensors", start + 22));
+        assert_eq!(index(&tensors, &shards), None);
+    }
+
+    #[test]
+    fn shards_stay_within_size_limit() {
+        let tensors =
+            [tensor("a", &[4]), tensor("b", &[100]), tensor("c", &[4]), tensor("d", &[4]), tensor("e", &[1])];
+        let shards = shards(&tensors, DType::F32, 32).unwrap();
+        let groups: Vec<Vec<usize>> =
+            shards.iter().map(|s| s.tensors.iter().map(|(i, _)| *i).collect()).collect();
+        assert_eq!(groups, [vec![0], vec![1], vec![2, 3], vec![4]]);
+        assert_eq!(shards[3].file, "model-00004-of-00004.safetensors");
+        let index = String::from_utf8(index(&tensors, &shards).unwrap()).unwrap();
+        let index: serde_json::Value = serde_json::from_str(&index).unwrap();
+        assert_eq!(index["metadata"]["total_size"], 4 * 113);
+        assert_eq!(index["weight_map"]["d"], "model-00003-of-00004.safetensors");
+    }
+}

@@ -1,0 +1,335 @@
+//! From tensors and a request to planned files; shared by both programs.
+//!
+//! Source: `llama_model_quantize_impl` in `src/llama-quant.cpp` for the order of steps and of keys,
+//! `split_strategy` in `tools/gguf-split/gguf-split.cpp` and `GGUFWriter` in `gguf-py/gguf/gguf_writer.py`
+//! for shards, llama.cpp as vendored in llama-cpp-python 0.3.36.
+
+use gguf_container::{
+    DEFAULT_ALIGNMENT, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, Value,
+};
+use gguf_types::{DType, Shape};
+
+use crate::{
+    Error,
+    imatrix::{MissingPolicy, provenance, raised},
+    planned::{Choice, FileOf, PlannedFile},
+    prune::Pruning,
+    recipes::{
+        Assignment, Fallback, ModelFacts, Overrides, Reason, Recipe, TensorFacts, TensorType, assign,
+        label_warning, requires_imatrix,
+    },
+    request::{OutputRequest, Request, Shards},
+};
+
+/// Input of file planning.
+pub(crate) struct Base<'a> {
+    /// Metadata before anything that the request sets.
+    pub(crate) metadata: Metadata,
+    /// All tensors. [`Choice::tensor`] is an index into them.
+    pub(crate) tensors: &'a [TensorFacts<'a>],
+    /// The order of the output.
+    pub(crate) order: Vec<usize>,
+    /// True if the reference's converter alone writes such a file.
+    pub(crate) converted: bool,
+    /// Tensors that came from 8-bit floats; empty if not needed.
+    pub(crate) fp8_flags: Vec<bool>,
+    /// The type whose blocks hold what the input stores of each, where that is wanted and there is one.
+    pub(crate) repacked: Vec<Option<DType>>,
+    /// For each tensor the type that a float file has of it whatever is asked for, empty where none has one.
+    pub(crate) forced: Vec<Option<DType>>,
+    /// The input's file that holds each tensor, where that matters.
+    pub(crate) shard_of: Option<Vec<usize>>,
+}
+
+/// One tensor of the output.
+struct PlannedTensor {
+    name: String,
+    shape: Shape,
+    choice: Choice,
+}
+
+/// Plans the file of one recipe, or its shards.
+pub(crate) fn plan(
+    base: &Base<'_>,
+    output: &OutputRequest,
+    request: &Request<'_>,
+) -> Result<Vec<PlannedFile>, Error> {
+    let mut metadata = base.metadata.clone();
+    // Keys first: a user who corrects the number of layers or of experts changes what the rules see.
+    for key in &request.keys {
+        key.apply(&mut metadata)?;
+    }
+    let model = match ModelFacts::from_metadata(&metadata) {
+        Ok(model) => model,
+        // Copying asks nothing of a model.
+        Err(_) if output.recipe.copy => ModelFacts::default(),
+        Err(error) => return Err(Error::Recipe(error)),
+    };
+    let pruning = Pruning::new(base.tensors.iter().map(|tensor| tensor.name), &request.prune)?;
+    let renamed = |name: &str| match &pruning {
+        Some(pruning) => pruning.rename(name),
+        None => Some(name.to_owned()),
+    };
+    // Names with their new layer numbers: the rules and the file know a pruned model by these, the input, its
+    // importance matrix and recipe files by the old ones.
+    let names: Vec<(usize, String)> =
+        base.order.iter().filter_map(|&index| Some((index, renamed(base.tensors[index].name)?))).collect();
+    let facts: Vec<TensorFacts<'_>> =
+        names.iter().map(|(index, name)| TensorFacts { name, ..base.tensors[*index] }).collect();
+    let choices = choose(base, output, request, &model, &names, &facts)?;
+
+    // After the choices and in this order, as llama-quantize sets them: the order of keys is part of the bytes.
+    if let Some(importance) = request.importance {
+        for (key, value) in provenance(importance.imatrix, importance.path, true) {
+            metadata.set_last(key, value);
+        }
+    }
+    let mut warnings = pruning.map(|pruning| pruning.describe(&mut metadata)).unwrap_or_default();
+    let made =
+        facts.iter().zip(&choices).map(|(facts, choice)| TensorFacts { dtype: choice.dtype, ..*facts });
+    warnings.extend(label_warning(&metadata, &made.collect::<Vec<_>>()));
+    let planned = facts
+        .iter()
+        .zip(choices)
+        .map(|(facts, choice)| {
+            // A weight of one column, (n, 1) in torch, is one that differs.
+            // gguf-py writes dimensions as they are, gguf.cpp leaves trailing ones out.
+            let shape = if base.converted { facts.shape } else { facts.shape.without_trailing_ones() };
+            PlannedTensor { name: facts.name.to_owned(), shape, choice }
+        })
+        .collect();
+    let mut files = into_files(base, output.recipe, request, metadata, planned)?;
+    if let Some(first) = files.first_mut() {
+        first.warnings = warnings;
+    }
+    Ok(files)
+}
+
+/// A dtype for each tensor that is kept: by rules, or as a recipe file has it.
+fn choose(
+    base: &Base<'_>,
+    output: &OutputRequest,
+    request: &Request<'_>,
+    model: &ModelFacts,
+    names: &[(usize, String)],
+    facts: &[TensorFacts<'_>],
+) -> Result<Vec<Choice>, Error> {
+    // If a recipe file names every tensor, the rules are not applied, so a later version of the rules changes nothing.
+    let named: Vec<_> = names
+        .iter()
+        .map(|(index, name)| {
+            let dtype = *output.dtypes.as_ref()?.get(base.tensors[*index].name)?;
+            let requires_imatrix = requires_imatrix(name, dtype, output.recipe.file_type);
+            Some((dtype, Reason::RecipeFile, None, requires_imatrix))
+        })
+        .collect();
+    let assignments = match named.iter().copied().collect::<Option<Vec<_>>>() {
+        Some(all) if output.dtypes.is_some() => all,
+        _ => {
+            let has_imatrix = request.importance.is_some();
+            let mut overrides = Overrides { has_imatrix, ..request.overrides.clone() };
+            overrides.tensor_types.splice(0..0, recipe_patterns(base, output, names, &named)?);
+            let mut made = assign(output.recipe, model, facts, &overrides).map_err(Error::Recipe)?;
+            // Each step may replace the type that the one before it chose.
+            if base.converted {
+                keep_stored(&mut made, facts);
+            }
+            for (assignment, (index, _)) in made.iter_mut().zip(names) {
+                if let Some(dtype) = base.forced.get(*index).copied().flatten()
+                    && !is_requested(assignment.reason)
+                {
+                    assignment.dtype = dtype;
+                    assignment.fallback = None;
+                }
+            }
+            if let Some(dtype) = request.fp8_as {
+                let fp8_flags =
+                    names.iter().map(|(index, _)| base.fp8_flags.get(*index).copied().unwrap_or(false));
+                let chosen = made.iter_mut().zip(facts).zip(fp8_flags).filter(|(_, fp8_flags)| *fp8_flags);
+                chosen.for_each(|((assignment, facts), _)| choose_for_fp8(assignment, facts, dtype));
+            }
+            for (assignment, (index, _)) in made.iter_mut().zip(names) {
+                if let Some(dtype) = base.repacked.get(*index).copied().flatten() {
+                    keep_repacked(assignment, dtype);
+                }
+            }
+            let made = made
+                .into_iter()
+                .map(|choice| (choice.dtype, choice.reason, choice.fallback, choice.requires_imatrix));
+            made.zip(named).map(|(by_rules, named)| named.unwrap_or(by_rules)).collect()
+        }
+    };
+    let choice = |((index, name), (dtype, reason, fallback, requires_imatrix)): (&(usize, String), _)| {
+        let tensor = &base.tensors[*index];
+        let choice = Choice { tensor: *index, dtype, reason, fallback, raised_from: None, requires_imatrix };
+        // Importance data is found by the name it was collected for. Copied tensors need none.
+        let is_bare = requires_imatrix && tensor.dtype != dtype && request.weights_of(tensor)?.is_none();
+        if !is_bare || request.missing != MissingPolicy::RaiseType {
+            return Ok(choice);
+        }
+        let dtype = raised(name, choice.dtype, output.recipe.file_type);
+        Ok(Choice { dtype, raised_from: Some(choice.dtype), requires_imatrix: false, ..choice })
+    };
+    names.iter().zip(assignments).map(choice).collect()
+}
+
+/// Patterns for the requests of a recipe file: names of tensors, which the counts of the rules then skip, and keys that do not name
+/// a tensor.
+fn recipe_patterns<T: Copy>(
+    base: &Base<'_>,
+    output: &OutputRequest,
+    names: &[(usize, String)],
+    named: &[Option<(DType, Reason, T, bool)>],
+) -> Result<Vec<TensorType>, Error> {
+    let Some(dtypes) = &output.dtypes else { return Ok(Vec::new()) };
+    let mut patterns = Vec::new();
+    for ((_, name), (dtype, ..)) in
+        names.iter().zip(named).filter_map(|(names, named)| Some((names, (*named)?)))
+    {
+        patterns.push(TensorType::for_name(name, dtype).map_err(Error::Recipe)?);
+    }
+    let is_tensor = |key: &str| base.tensors.iter().any(|tensor| tensor.name == key);
+    for (key, dtype) in dtypes.iter().filter(|(key, _)| !is_tensor(key)) {
+        patterns.push(TensorType::parse(&format!("{key}={}", dtype.name())).map_err(Error::Recipe)?);
+    }
+    Ok(patterns)
+}
+
+/// The converter fixes the types of more tensors than recipes leave alone, and blocks of the checkpoint stay
+/// unchanged.
+fn keep_stored(assignments: &mut [Assignment], facts: &[TensorFacts<'_>]) {
+    for (assignment, facts) in assignments.iter_mut().zip(facts) {
+        if assignment.reason == Reason::Default {
+            assignment.dtype = facts.dtype;
+        }
+    }
+}
+
+/// Values that a type holds as they are stay so, unless an option names another type or the tensor is left alone.
+fn keep_repacked(assignment: &mut Assignment, dtype: DType) {
+    if is_requested(assignment.reason) || matches!(assignment.reason, Reason::Kept(_)) {
+        return;
+    }
+    assignment.dtype = dtype;
+    assignment.reason = Reason::Repacked;
+    assignment.fallback = None;
+    assignment.requires_imatrix = false;
+}
+
+/// True if an option names the type of this tensor.
+fn is_requested(reason: Reason) -> bool {
+    matches!(reason, Reason::TensorType(_) | Reason::TokenEmbeddingOption | Reason::OutputOption)
+}
+
+/// Applies the reference's `--fp8-as-q8` to a tensor from 8-bit floats, unless an option names another type
+/// for it: not to vectors and norms, and with f16 if rows are not whole blocks.
+///
+/// Source: `tensor_force_quant` and `prepare_tensors` in `conversion/base.py`.
+fn choose_for_fp8(assignment: &mut Assignment, facts: &TensorFacts<'_>, dtype: DType) {
+    if is_requested(assignment.reason) || facts.shape.n_dims() < 2 || facts.name.ends_with("_norm.weight") {
+        return;
+    }
+    let row_elems = facts.shape.row_elems();
+    let fits = row_elems.is_multiple_of(dtype.block_elems());
+    assignment.dtype = if fits { dtype } else { DType::F16 };
+    assignment.fallback = (!fits).then_some(Fallback { preferred: dtype, row_elems });
+    assignment.reason = Reason::Fp8Option;
+}
+
+/// Cuts the tensors into files and fixes every offset.
+fn into_files(
+    base: &Base<'_>,
+    recipe: &'static Recipe,
+    request: &Request<'_>,
+    metadata: Metadata,
+    planned: Vec<PlannedTensor>,
+) -> Result<Vec<PlannedFile>, Error> {
+    let (n_tensors, shards) = (planned.len(), request.shards);
+    let groups = into_shards(base, shards, planned)?;
+    // The converter gives the one file of a model that needs no more its plain name.
+    let is_split = shards != Shards::One && (groups.len() > 1 || !base.converted);
+    let count = groups.len();
+    let file = |(no, tensors): (usize, Vec<PlannedTensor>)| {
+        // Only the first shard says anything of the model.
+        let mut metadata = if no == 0 { metadata.clone() } else { Metadata::new() };
+        if is_split {
+            describe_shard(&mut metadata, base, shards, [no, count, n_tensors])?;
+        }
+        // Shards after the first have no key of alignment, hence the default, whatever the first states.
+        let alignment = Plan::alignment_of(&metadata);
+        let choices = tensors.iter().map(|tensor| tensor.choice).collect();
+        let tensors =
+            tensors.into_iter().map(|tensor| (tensor.name, tensor.shape, tensor.choice.dtype)).collect();
+        let plan = Plan::new(&metadata, tensors, request.endian, alignment)?;
+        // Counted from 1 here; `split.no` counts from 0.
+        let shard = is_split.then_some((no as u32 + 1, count as u32));
+        Ok(PlannedFile { recipe, of: FileOf::Model, plan, choices, shard, warnings: Vec::new() })
+    };
+    groups.into_iter().enumerate().map(file).collect()
+}
+
+/// The tensors of each file; at least one file, even without tensors.
+fn into_shards(
+    base: &Base<'_>,
+    shards: Shards,
+    planned: Vec<PlannedTensor>,
+) -> Result<Vec<Vec<PlannedTensor>>, Error> {
+    let shard_of = |tensor: &PlannedTensor| base.shard_of.as_ref().map(|shards| shards[tensor.choice.tensor]);
+    let mut groups: Vec<Vec<PlannedTensor>> = vec![Vec::new()];
+    // Bytes in the last group. Limits count stored data with the padding after each tensor.
+    let mut n_bytes = 0u64;
+    for tensor in planned {
+        let size = tensor
+            .shape
+            .n_bytes(tensor.choice.dtype)
+            .map_err(|source| Error::Shape { tensor: tensor.name.clone(), source })?;
+        // The sum is only compared with a limit; the plan reports sizes beyond 63 bits.
+        let size = size.checked_next_multiple_of(DEFAULT_ALIGNMENT.into()).unwrap_or(size);
+        let group = groups.last().map_or(&[][..], Vec::as_slice);
+        let begins_another = match (shards, group.last()) {
+            // A file holds one tensor at least, however large.
+            (_, None) | (Shards::One, _) => false,
+            // Tensors of one input shard follow each other.
+            (Shards::Kept, Some(before)) => shard_of(before) != shard_of(&tensor),
+            (Shards::Limited { max_bytes, max_tensors }, Some(_)) => {
+                max_bytes.is_some_and(|max| n_bytes.saturating_add(size) > max)
+                    || max_tensors.is_some_and(|max| group.len() as u64 >= max)
+            }
+        };
+        if begins_another {
+            groups.push(Vec::new());
+            n_bytes = 0;
+        }
+        n_bytes = n_bytes.saturating_add(size);
+        if let Some(group) = groups.last_mut() {
+            group.push(tensor);
+        }
+    }
+    Ok(groups)
+}
+
+/// The keys of a shard in the order in which the program that makes such shards sets them.
+fn describe_shard(
+    metadata: &mut Metadata,
+    base: &Base<'_>,
+    shards: Shards,
+    [no, count, n_tensors]: [usize; 3],
+) -> Result<(), Error> {
+    // `split.no` and `split.count` are u16, `split.tensors.count` is i32.
+    let too_many = || Error::TooManyShards { count };
+    let n_tensors = i32::try_from(n_tensors).map_err(|_| too_many())?;
+    let no = (SPLIT_NO_KEY, Value::U16(u16::try_from(no).map_err(|_| too_many())?));
+    let of = (SPLIT_COUNT_KEY, Value::U16(u16::try_from(count).map_err(|_| too_many())?));
+    let all = (SPLIT_TENSORS_KEY, Value::I32(n_tensors));
+    let keys = match shards {
+        // llama-quantize leaves them out where all is in one file.
+        Shards::Kept if count == 1 => return Ok(()),
+        // llama-gguf-split knows the count last.
+        Shards::Limited { .. } if !base.converted => [no, all, of],
+        _ => [no, of, all],
+    };
+    for (key, value) in keys {
+        metadata.set_last(key, value);
+    }
+    Ok(())
+}

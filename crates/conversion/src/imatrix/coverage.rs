@@ -1,0 +1,122 @@
+//! Coverage of a model by an importance matrix, before anything is encoded.
+
+use crate::recipes::TensorFacts;
+
+use super::{Entry, Imatrix, values_of};
+
+/// Importance data for one tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// An entry of the right size.
+    Covered {
+        /// Least and most that any of its matrices saw: tokens in GGUF, calls in the older format.
+        seen: (i64, i64),
+        /// The experts without data, which get weights of one. The older format hides them.
+        experts_without_data: Vec<usize>,
+        /// Number of experts with their own weights in the entry.
+        n_experts: usize,
+    },
+    /// An entry of another size.
+    WrongSize {
+        /// Row length times experts.
+        expected: u64,
+        /// Values in the entry.
+        found: u64,
+    },
+    /// No entry.
+    Missing,
+}
+
+/// One tensor of the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TensorCoverage {
+    /// The tensor.
+    pub name: String,
+    /// Its importance data.
+    pub status: Status,
+}
+
+/// Fit of an importance matrix to a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Coverage {
+    /// The tensors that are reported on, in their order.
+    pub tensors: Vec<TensorCoverage>,
+    /// Entries that belong to none of them.
+    pub unused: Vec<String>,
+}
+
+/// Reports on `tensors`: those that are about to be encoded, under the names that they have in
+/// the model that the matrix was made for.
+pub fn coverage(imatrix: &Imatrix, tensors: &[TensorFacts<'_>]) -> Coverage {
+    let status = |tensor: &TensorFacts<'_>| match imatrix.entries.get(tensor.name) {
+        None => Status::Missing,
+        Some(entry) => status_of(entry, values_of(tensor)),
+    };
+    let rows =
+        tensors.iter().map(|tensor| TensorCoverage { name: tensor.name.to_owned(), status: status(tensor) });
+    let names: std::collections::HashSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+    // Entries of tensors that are only copied are among them: they are of no use to this run.
+    let unused = imatrix.entries.keys().filter(|name| !names.contains(name.as_str())).cloned();
+    Coverage { tensors: rows.collect(), unused: unused.collect() }
+}
+
+fn status_of(entry: &Entry, expected: u64) -> Status {
+    let found = entry.weights.len() as u64;
+    if found != expected {
+        return Status::WrongSize { expected, found };
+    }
+    let least = entry.seen.iter().copied().min().unwrap_or(0);
+    let most = entry.seen.iter().copied().max().unwrap_or(0);
+    let without = entry.seen.iter().enumerate().filter(|(_, seen)| **seen <= 0).map(|(expert, _)| expert);
+    Status::Covered {
+        seen: (least, most),
+        experts_without_data: without.collect(),
+        n_experts: entry.seen.len(),
+    }
+}
+
+impl Coverage {
+    /// True if the matrix most likely belongs to another model: it has entries, and none matches.
+    pub fn is_for_another_model(&self) -> bool {
+        let fits = |row: &TensorCoverage| matches!(row.status, Status::Covered { .. });
+        // An empty matrix, or one that filters left empty, fits any model.
+        let is_useful =
+            !self.unused.is_empty() || self.tensors.iter().any(|row| row.status != Status::Missing);
+        is_useful && !self.tensors.is_empty() && !self.tensors.iter().any(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use gguf_types::{DType, Shape};
+
+    use super::*;
+    use crate::imatrix::Format;
+
+    #[test]
+    fn coverage_lists_present_and_missing_tensors() {
+        let entry = |n: usize, seen: &[i64]| Entry { weights: vec![1.0; n], seen: seen.to_vec() };
+        let entries = BTreeMap::from([
+            ("a".to_owned(), entry(12, &[5, 0, 7])),
+            ("b".to_owned(), entry(4, &[9])),
+            ("z".to_owned(), entry(4, &[9])),
+        ]);
+        let imatrix =
+            Imatrix { entries, datasets: vec![], n_chunks: 1, chunk_tokens: 9, format: Format::Gguf };
+        let tensor =
+            |name, dims: &[u64]| TensorFacts { name, shape: Shape::new(dims).unwrap(), dtype: DType::F32 };
+        let report =
+            coverage(&imatrix, &[tensor("a", &[4, 2, 3]), tensor("b", &[8, 2]), tensor("c", &[8, 2])]);
+        let statuses: Vec<&Status> = report.tensors.iter().map(|row| &row.status).collect();
+        let partial = Status::Covered { seen: (0, 7), experts_without_data: vec![1], n_experts: 3 };
+        assert_eq!(statuses, [&partial, &Status::WrongSize { expected: 8, found: 4 }, &Status::Missing]);
+        assert_eq!(report.unused, ["z"]);
+        assert!(!report.is_for_another_model());
+        assert!(coverage(&imatrix, &[tensor("c", &[8, 2])]).is_for_another_model());
+    }
+}

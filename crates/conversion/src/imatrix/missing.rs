@@ -1,0 +1,188 @@
+//! Treatment of a tensor that needs importance data and has none.
+
+use gguf_types::DType;
+
+use crate::recipes::{FileType, TensorFacts, layer_of, requires_imatrix};
+
+use super::{Imatrix, ImatrixError, values_of};
+
+/// Treatment of missing importance data. The reference has only the first, and applies it only after encoding
+/// everything before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum MissingPolicy {
+    /// Refuse, before anything is written.
+    #[default]
+    Error,
+    /// Weigh all columns alike.
+    Ones,
+    /// Take the weights of the same tensor in the nearest layer, the one before where two are
+    /// equally near.
+    Neighbour,
+    /// Take the next larger dtype that needs no weights.
+    RaiseType,
+}
+
+impl MissingPolicy {
+    /// Every policy with its name.
+    pub const ALL: &[(&'static str, MissingPolicy)] = &[
+        ("error", MissingPolicy::Error),
+        ("ones", MissingPolicy::Ones),
+        ("neighbour", MissingPolicy::Neighbour),
+        ("raise-type", MissingPolicy::RaiseType),
+    ];
+
+    /// The policy of this name.
+    pub fn from_name(name: &str) -> Option<MissingPolicy> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        // Every policy is in the list, which a test sees to.
+        Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// Substitute for missing weights.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Substitute<'a> {
+    /// Weights of one.
+    Ones,
+    /// The weights of another entry.
+    Neighbour {
+        /// Whose.
+        name: &'a str,
+        /// The weights, (n_experts, row_elems).
+        weights: &'a [f32],
+    },
+    /// No weights and another dtype.
+    Raise(DType),
+}
+
+/// The next dtype that needs no weights for this tensor in this file type.
+pub fn raised(name: &str, dtype: DType, file_type: FileType) -> DType {
+    let mut dtype = dtype;
+    // Each step is to a larger type, so that this ends.
+    while requires_imatrix(name, dtype, file_type) {
+        match dtype.raised() {
+            Some(next) => dtype = next,
+            None => break,
+        }
+    }
+    dtype
+}
+
+/// Substitute by `policy` for the weights of `tensor`, whose dtype here is its target type, and which has no
+/// entry in `imatrix` (if there is one at all).
+///
+/// # Errors
+/// [`ImatrixError::Missing`] under [`MissingPolicy::Error`], [`ImatrixError::NoNeighbour`].
+pub fn substitute<'a>(
+    policy: MissingPolicy,
+    imatrix: Option<&'a Imatrix>,
+    tensor: &TensorFacts<'_>,
+    file_type: FileType,
+) -> Result<Substitute<'a>, ImatrixError> {
+    let (name, dtype) = (tensor.name, tensor.dtype);
+    match policy {
+        MissingPolicy::Error => Err(ImatrixError::Missing { tensor: name.to_owned(), dtype }),
+        MissingPolicy::Ones => Ok(Substitute::Ones),
+        MissingPolicy::RaiseType => Ok(Substitute::Raise(raised(name, dtype, file_type))),
+        MissingPolicy::Neighbour => imatrix
+            .and_then(|imatrix| neighbour(imatrix, tensor))
+            .ok_or_else(|| ImatrixError::NoNeighbour { tensor: name.to_owned(), dtype }),
+    }
+}
+
+fn neighbour<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<Substitute<'a>> {
+    let (layer, part) = (layer_of(tensor.name)?, part_of(tensor.name)?);
+    // Layers of a model may differ in size: weights of another length are of no use.
+    let similar = imatrix.entries.iter().filter(|(name, entry)| {
+        part_of(name) == Some(part) && entry.weights.len() as u64 == values_of(tensor)
+    });
+    let nearest = similar
+        .filter_map(|(name, entry)| {
+            let other = layer_of(name)?;
+            // Ordered by distance, then by layer: of two equally near the one before.
+            Some(((other.abs_diff(layer), other), name, entry))
+        })
+        .min_by_key(|candidate| candidate.0)?;
+    Some(Substitute::Neighbour { name: nearest.1, weights: &nearest.2.weights })
+}
+
+/// `attn_q.weight` of `blk.3.attn_q.weight`.
+fn part_of(name: &str) -> Option<&str> {
+    name.strip_prefix("blk.")?.split_once('.').map(|(_, part)| part)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use gguf_types::{DType::*, Shape};
+
+    use super::*;
+    use crate::imatrix::{Entry, Format};
+
+    fn imatrix(names: &[(&str, usize)]) -> Imatrix {
+        let entry = |(name, n): &(&str, usize)| {
+            (name.to_string(), Entry { weights: vec![*n as f32; *n], seen: vec![1] })
+        };
+        let entries = BTreeMap::from_iter(names.iter().map(entry));
+        Imatrix { entries, datasets: vec![], n_chunks: 0, chunk_tokens: 0, format: Format::Legacy }
+    }
+
+    fn tensor(name: &str, dtype: DType) -> TensorFacts<'_> {
+        TensorFacts { name, shape: Shape::new(&[256, 3]).unwrap(), dtype }
+    }
+
+    #[test]
+    fn nearest_layer_of_same_size_is_used() {
+        let imatrix = imatrix(&[
+            ("blk.1.attn_q.weight", 256),
+            ("blk.5.attn_q.weight", 256),
+            ("blk.9.attn_q.weight", 256),
+            ("blk.8.attn_q.weight", 512),
+            ("blk.8.attn_k.weight", 256),
+        ]);
+        for (layer, expected) in [(0, 1), (3, 1), (4, 5), (7, 5), (8, 9), (99, 9)] {
+            let name = format!("blk.{layer}.attn_q.weight");
+            let found = substitute(
+                MissingPolicy::Neighbour,
+                Some(&imatrix),
+                &tensor(&name, IQ2_XS),
+                FileType::IQ2_XS,
+            );
+            let Ok(Substitute::Neighbour { name, weights }) = found else { panic!("{found:?}") };
+            assert_eq!((name, weights.len()), (format!("blk.{expected}.attn_q.weight").as_str(), 256));
+        }
+        let alone = tensor("blk.0.ffn_up.weight", IQ2_XS);
+        let found = substitute(MissingPolicy::Neighbour, Some(&imatrix), &alone, FileType::IQ2_XS);
+        assert!(matches!(found, Err(ImatrixError::NoNeighbour { .. })), "{found:?}");
+    }
+
+    #[test]
+    fn other_policies_raise_or_refuse() {
+        let tensor = tensor("blk.0.attn_q.weight", IQ2_XXS);
+        let with = |policy| substitute(policy, None, &tensor, FileType::IQ2_XXS);
+        assert!(matches!(with(MissingPolicy::Error), Err(ImatrixError::Missing { dtype: IQ2_XXS, .. })));
+        assert_eq!(with(MissingPolicy::Ones).unwrap(), Substitute::Ones);
+        assert_eq!(with(MissingPolicy::RaiseType).unwrap(), Substitute::Raise(Q2_K));
+    }
+
+    #[test]
+    fn raising_stops_at_types_without_importance() {
+        for &dtype in DType::ALL {
+            for file_type in [FileType::Q2_K_S, FileType::IQ1_S] {
+                let to = raised("blk.0.ffn_up.weight", dtype, file_type);
+                assert!(!requires_imatrix("blk.0.ffn_up.weight", to, file_type), "{dtype} {to}");
+                assert!(
+                    to.bits_per_elem() >= dtype.bits_per_elem() && to.block_elems() == dtype.block_elems()
+                );
+            }
+        }
+        assert_eq!(raised("blk.0.ffn_up.weight", IQ1_S, FileType::Q2_K_S), Q3_K);
+    }
+}

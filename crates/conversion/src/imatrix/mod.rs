@@ -1,0 +1,167 @@
+//! Importance matrices: the weight of each column of a matrix.
+//!
+//! The crate `imatrix` reads the files; here they become weights, value for value as in the reference: the
+//! mean square of each input column of a matrix, with one row per expert for a stack.
+//!
+//! Source: `common_imatrix_load` in `common/imatrix-loader.cpp` and `load_imatrix` in
+//! `tools/quantize/quantize.cpp`, llama.cpp as vendored in llama-cpp-python 0.3.36.
+
+mod coverage;
+mod error;
+mod missing;
+mod provenance;
+
+use std::{collections::BTreeMap, path::Path};
+
+use gguf_container::Mapped;
+use gguf_imatrix::Sums;
+
+use crate::recipes::{Category, TensorFacts};
+
+pub use gguf_imatrix::Format;
+
+pub use self::{
+    coverage::{Coverage, Status, TensorCoverage, coverage},
+    error::ImatrixError,
+    missing::{MissingPolicy, Substitute, raised, substitute},
+    provenance::provenance,
+};
+
+/// An importance matrix.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Imatrix {
+    /// Entries by the name of their tensor.
+    pub entries: BTreeMap<String, Entry>,
+    /// Texts that it was made from: paths, as its maker knew them.
+    pub datasets: Vec<String>,
+    /// Pieces of text that it was made of; 0 where the file does not say.
+    pub n_chunks: i64,
+    /// Tokens in each; 0 where the file does not say.
+    pub chunk_tokens: u32,
+    /// The format that it came in.
+    pub format: Format,
+}
+
+/// The weights of one tensor.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Mean squares: (n_matrices, row_elems), row-major. All ones for a matrix without data.
+    pub weights: Vec<f32>,
+    /// Counts per matrix, if the file has them: tokens in GGUF (one number per matrix, or one for all), calls
+    /// in the older format (one number).
+    pub seen: Vec<i64>,
+}
+
+impl Imatrix {
+    /// Maps and reads the file at `path`, whichever format it has.
+    ///
+    /// # Errors
+    /// [`ImatrixError::File`].
+    pub fn open(path: &Path) -> Result<Imatrix, ImatrixError> {
+        Ok(Imatrix::from_sums(Sums::open(path).map_err(ImatrixError::File)?))
+    }
+
+    /// Reads a mapped or in-memory file. [`Imatrix::check_finite`] checks the weights separately, because
+    /// filters come first.
+    ///
+    /// # Errors
+    /// [`ImatrixError::File`].
+    pub fn parse(bytes: impl Into<Mapped>) -> Result<Imatrix, ImatrixError> {
+        Ok(Imatrix::from_sums(Sums::parse(bytes).map_err(ImatrixError::File)?))
+    }
+
+    /// Means per matrix, from sums.
+    pub fn from_sums(sums: Sums) -> Imatrix {
+        let Sums { entries, datasets, n_chunks, chunk_tokens, format } = sums;
+        let entries = entries.into_iter().map(|(name, entry)| (name, Entry::new(entry, format))).collect();
+        Imatrix { entries, datasets, n_chunks, chunk_tokens, format }
+    }
+
+    /// Keeps the entries whose name contains one of `parts` (`--include-weights`), or all if there are none.
+    /// Source: `prepare_imatrix` in `tools/quantize/quantize.cpp`.
+    pub fn include(&mut self, parts: &[String]) {
+        self.entries
+            .retain(|name, _| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str())));
+    }
+
+    /// Drops the entries whose name holds one of `parts` (`--exclude-weights`).
+    pub fn exclude(&mut self, parts: &[String]) {
+        self.entries.retain(|name, _| !parts.iter().any(|part| name.contains(part.as_str())));
+    }
+
+    /// Checks every weight. The reference refuses a file with one bad weight, used or not.
+    ///
+    /// # Errors
+    /// [`ImatrixError::NonFinite`] with the first.
+    pub fn check_finite(&self) -> Result<(), ImatrixError> {
+        // Names are in order, so that the error names the same entry on every run.
+        for (name, entry) in &self.entries {
+            if let Some(index) = entry.weights.iter().position(|weight| !weight.is_finite()) {
+                let (entry, value) = (name.clone(), entry.weights[index]);
+                return Err(ImatrixError::NonFinite { entry, index, value });
+            }
+        }
+        Ok(())
+    }
+
+    /// Weights for a tensor, (n_experts, row_elems), or `None` if there is no entry. An entry of the wrong
+    /// size counts as missing for a token embedding, as in the reference.
+    ///
+    /// `name` is the tensor's name in the model that the matrix was made for, which differs after pruning
+    /// layers.
+    ///
+    /// # Errors
+    /// [`ImatrixError::WrongSize`].
+    pub fn weights(&self, name: &str, tensor: &TensorFacts<'_>) -> Result<Option<&[f32]>, ImatrixError> {
+        let Some(entry) = self.entries.get(name) else { return Ok(None) };
+        let (expected, found) = (values_of(tensor), entry.weights.len() as u64);
+        match expected == found {
+            true => Ok(Some(&entry.weights)),
+            false if Category::of(name) == Category::TokenEmbd => Ok(None),
+            false => Err(ImatrixError::WrongSize { tensor: name.to_owned(), expected, found }),
+        }
+    }
+}
+
+impl Entry {
+    /// Sums by counts. A matrix that saw nothing has ones in GGUF; the older format, which has
+    /// means, has already put ones there.
+    fn new(entry: gguf_imatrix::Entry, format: Format) -> Entry {
+        let gguf_imatrix::Entry { mut sums, counts } = entry;
+        // sums: (n_matrices, row_elems), counts: (n_matrices,). The mean square of column j of matrix m is sums[m][j] / counts[m].
+        let row_elems = (sums.len() / counts.len().max(1)).max(1);
+        for (row, &count) in sums.chunks_exact_mut(row_elems).zip(&counts) {
+            match format {
+                // In f32, as the reference divides: the sums are f32 too.
+                _ if count > 0 => row.iter_mut().for_each(|sum| *sum /= count as f32),
+                Format::Gguf => row.fill(1.0),
+                Format::Legacy => {}
+            }
+        }
+        Entry { weights: sums, seen: counts }
+    }
+}
+
+/// Number of weights for a tensor: a row per matrix of a stack.
+fn values_of(tensor: &TensorFacts<'_>) -> u64 {
+    tensor.shape.row_elems().saturating_mul(tensor.shape.dim(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_sums_over_counts() {
+        let sums = vec![1.0, 2.0, 3.0, f32::NAN, 5.0, 7.0];
+        let stored = |counts: &[i64]| gguf_imatrix::Entry { sums: sums.clone(), counts: counts.to_vec() };
+        let entry = Entry::new(stored(&[3, 0, 3]), Format::Gguf);
+        assert_eq!(entry.seen, [3, 0, 3]);
+        assert_eq!(entry.weights, [1.0 / 3.0, 2.0 / 3.0, 1.0, 1.0, 5.0 / 3.0, 7.0 / 3.0]);
+        assert_eq!(Entry::new(stored(&[-3]), Format::Gguf).weights, [1.0; 6]);
+        assert_eq!(Entry::new(stored(&[2]), Format::Legacy).weights[..3], [0.5, 1.0, 1.5]);
+        assert_eq!(Entry::new(stored(&[0]), Format::Legacy).weights[..3], sums[..3]);
+    }
+}

@@ -1,0 +1,45 @@
+//! Keys of a quantized file about its importance matrix.
+
+use gguf_container::{Metadata, Value};
+
+use super::Imatrix;
+
+/// The most bytes of a text that the reference keeps.
+const REFERENCE_TEXT_BYTES: usize = 127;
+
+/// The keys in the order in which they are set, after all others and after overrides of single
+/// keys: the path as the user gave it, the first dataset if there is one, the number of entries
+/// after filters, the number of chunks if it is known. None at all for a matrix without entries.
+///
+/// `path` is `None` for a matrix that was never a file; the key is then left out.
+///
+/// `whole_texts` keeps texts of more than 127 bytes, which the reference cuts, whole; a cut
+/// inside a character is left as the reference leaves it.
+///
+/// Source: `llama_quantize` in `tools/quantize/quantize.cpp`, which hands counts over as
+/// integers that are then stored as u32.
+pub fn provenance(imatrix: &Imatrix, path: Option<&str>, whole_texts: bool) -> Metadata {
+    let mut keys = Metadata::new();
+    if imatrix.entries.is_empty() {
+        return keys;
+    }
+    let text = |text: &str| {
+        let bytes = text.as_bytes();
+        // The reference keeps a C string, which ends at the first zero byte.
+        let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        let n_bytes = if whole_texts { bytes.len() } else { bytes.len().min(REFERENCE_TEXT_BYTES) };
+        Value::String(bytes[..n_bytes].to_vec())
+    };
+    if let Some(path) = path {
+        keys.set("quantize.imatrix.file", text(path));
+    }
+    if let Some(dataset) = imatrix.datasets.first() {
+        keys.set("quantize.imatrix.dataset", text(dataset));
+    }
+    let n_entries = u32::try_from(imatrix.entries.len()).unwrap_or(u32::MAX);
+    keys.set("quantize.imatrix.entries_count", Value::U32(n_entries));
+    if let Some(n_chunks) = u32::try_from(imatrix.n_chunks).ok().filter(|n_chunks| *n_chunks > 0) {
+        keys.set("quantize.imatrix.chunks_count", Value::U32(n_chunks));
+    }
+    keys
+}

@@ -1,0 +1,310 @@
+//! Tensors to be written, cut into jobs of about one megabyte.
+
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use gguf_container::{Advice, Endian};
+use gguf_types::DType;
+
+use crate::{row_encoder::RowEncoder, rows::RowSource};
+
+/// One tensor: where its rows come from and where they go. Several targets share one read.
+#[derive(Debug)]
+pub struct TensorTask<'a> {
+    /// Its name in the output, for messages.
+    pub name: String,
+    /// Source of its values.
+    pub rows: Box<dyn RowSource + 'a>,
+    /// A type that every value is rounded to before anything else (`--via`).
+    pub via: Option<DType>,
+    /// Its destinations.
+    pub targets: Vec<Target<'a>>,
+    /// Who may change what codecs make of its rows.
+    pub encoder: Option<&'a dyn RowEncoder>,
+}
+
+impl<'a> TensorTask<'a> {
+    /// Rows that go nowhere yet, as they are.
+    pub fn new(name: String, rows: Box<dyn RowSource + 'a>) -> TensorTask<'a> {
+        TensorTask::rounded(name, rows, None)
+    }
+
+    /// Rows that go nowhere yet, rounded to `via` where there is such a type.
+    pub fn rounded(name: String, rows: Box<dyn RowSource + 'a>, via: Option<DType>) -> TensorTask<'a> {
+        TensorTask { name, rows, via, targets: Vec::new(), encoder: None }
+    }
+
+    /// Who changes the blocks of a target of this type.
+    pub(crate) fn encoder_of(&self, dtype: DType) -> Option<&'a dyn RowEncoder> {
+        self.encoder.filter(|encoder| dtype.is_quantized() && encoder.applies_to(&self.name, dtype))
+    }
+}
+
+/// Importance weights of the columns of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Weights<'a> {
+    /// One for every column.
+    Ones,
+    /// Weights of an importance matrix. Rows of one expert share a row of weights.
+    Rows {
+        /// (n_experts, row_elems) f32, row-major.
+        values: &'a [f32],
+        /// Rows of the tensor per expert; all rows without experts.
+        rows_per_expert: u64,
+    },
+}
+
+/// A place for one tensor in one output.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Target<'a> {
+    /// Index into the outputs of the run.
+    pub output: usize,
+    /// The type to encode to.
+    pub dtype: DType,
+    /// The byte order of that file.
+    pub endian: Endian,
+    /// Bytes from the start of that file to the tensor's data.
+    pub offset: u64,
+    /// Importance weights, where the type takes any and there are some.
+    pub weights: Option<Weights<'a>>,
+}
+
+/// Rows of one tensor, read once and written to all targets: the unit of work of a thread, and of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Index into the tasks of the run.
+    pub task: usize,
+    /// Rows, as [`RowSource::view`] counts them.
+    pub rows: Range<u64>,
+}
+
+/// Elements that a job holds at most, one row or a panel of columns excepted. 1 MiB of f32 stays in the second-level
+/// cache between reading, encoding and writing, and takes milliseconds even in the slow formats,
+/// so that threads finish together.
+pub const JOB_ELEMS: u64 = 256 * 1024;
+
+/// Rows of one job of `task` that has `job_elems` elements at most, or [`least_rows`](crate::Granularity::least_rows) where that
+/// is more.
+pub(crate) fn rows_per_job(task: &TensorTask<'_>, job_elems: u64) -> u64 {
+    let (view, granularity) = (task.rows.view(), task.rows.granularity());
+    // Where blocks of codes span several rows, fewer rows would read them again for every job.
+    let n_rows = (job_elems / view.row_elems.max(1)).max(granularity.least_rows);
+    // Whole groups, unless one alone is too large for a job.
+    if granularity.group_rows < n_rows {
+        n_rows / granularity.group_rows * granularity.group_rows
+    } else {
+        n_rows
+    }
+}
+
+/// Rows that are not done yet, for each task: those that one pass over a schedule or a journal has to read.
+#[derive(Debug)]
+pub(crate) struct RowsLeft(Vec<AtomicU64>);
+
+impl RowsLeft {
+    /// So many of each task.
+    pub(crate) fn new(n_rows: impl IntoIterator<Item = u64>) -> RowsLeft {
+        RowsLeft(n_rows.into_iter().map(AtomicU64::new).collect())
+    }
+
+    /// Records that the rows of `job` are done. No other job of this pass reads them, so their pages can be
+    /// released. Pages that jobs share are released with the last job to end, which need not be that of the
+    /// last rows.
+    pub(crate) fn done_with(&self, tasks: &[TensorTask<'_>], job: &Job) {
+        // No other job uses the rows of this job: their pages are released at once. The thread whose
+        // subtraction leaves nothing was the last to finish, so shared pages are released too.
+        let (rows, n_now) = (&tasks[job.task].rows, job.rows.end - job.rows.start);
+        rows.advise(job.rows.clone(), Advice::DoneWith);
+        // The thread that takes the last rows off sees exactly what it takes, so that one of them all says it.
+        if self.0[job.task].fetch_sub(n_now, Ordering::Relaxed) == n_now {
+            rows.all_done();
+        }
+    }
+}
+
+/// All jobs, in task order. Jobs are computed, not stored.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// For each task: jobs up to and with it, rows in it, rows of one job.
+    tasks: Vec<(usize, u64, u64)>,
+    /// The jobs that are meant, where these are not all.
+    selection: Option<Selection>,
+}
+
+/// Some of all jobs.
+#[derive(Debug, Clone)]
+struct Selection {
+    /// For each run of neighbours, meant jobs up to and with it, and the first of them.
+    runs: Vec<(usize, usize)>,
+    /// For each task the rows of its meant jobs.
+    n_rows: Vec<u64>,
+}
+
+impl Schedule {
+    /// Cuts tasks into jobs of at most `job_elems` elements, or of
+    /// [`least_rows`](crate::Granularity::least_rows) where that is more.
+    pub fn new(tasks: &[TensorTask<'_>], job_elems: u64) -> Schedule {
+        let mut n_jobs = 0usize;
+        let cut = |task: &TensorTask<'_>| {
+            let (n_rows, rows_per_job) = (task.rows.view().n_rows, rows_per_job(task, job_elems));
+            n_jobs += n_rows.div_ceil(rows_per_job) as usize;
+            (n_jobs, n_rows, rows_per_job)
+        };
+        Schedule { tasks: tasks.iter().map(cut).collect(), selection: None }
+    }
+
+    /// The same without the jobs that are not wanted.
+    pub fn only(self, is_wanted: impl Fn(&Job) -> bool) -> Schedule {
+        let (mut runs, mut n_rows): (Vec<(usize, usize)>, _) = (Vec::new(), vec![0; self.tasks.len()]);
+        let mut n_selected = 0;
+        let mut before = None;
+        for index in 0..self.len() {
+            let Some((at, job)) = self.place(index).and_then(|at| Some((at, self.cut(at)?))) else { break };
+            if !is_wanted(&job) {
+                continue;
+            }
+            n_selected += 1;
+            n_rows[job.task] += job.rows.end - job.rows.start;
+            // Neighbors are merged: a journal has few runs, but there are hundreds of thousands of jobs.
+            match runs.last_mut() {
+                Some(last) if before == at.checked_sub(1) => last.0 = n_selected,
+                _ => runs.push((n_selected, at)),
+            }
+            before = Some(at);
+        }
+        Schedule { selection: Some(Selection { runs, n_rows }), ..self }
+    }
+
+    /// For each task the rows of all jobs that are meant.
+    pub(crate) fn n_rows(&self) -> Vec<u64> {
+        match &self.selection {
+            Some(selection) => selection.n_rows.clone(),
+            None => self.tasks.iter().map(|(_, n_rows, _)| *n_rows).collect(),
+        }
+    }
+
+    /// Number of jobs.
+    pub fn len(&self) -> usize {
+        match &self.selection {
+            Some(selection) => selection.runs.last().map_or(0, |(jobs, _)| *jobs),
+            None => self.tasks.last().map_or(0, |(jobs, ..)| *jobs),
+        }
+    }
+
+    /// True if there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The job at `index`, if there are that many.
+    pub fn job(&self, index: usize) -> Option<Job> {
+        self.cut(self.place(index)?)
+    }
+
+    /// Index among all jobs of the selected job at `index`.
+    fn place(&self, index: usize) -> Option<usize> {
+        let Some(Selection { runs, .. }) = &self.selection else { return Some(index) };
+        // The first run that reaches beyond the index, and what the runs before it have.
+        let run = runs.partition_point(|(jobs, _)| *jobs <= index);
+        let before = run.checked_sub(1).map_or(0, |before| runs[before].0);
+        Some(runs.get(run)?.1 + (index - before))
+    }
+
+    /// The job at `index` of all.
+    fn cut(&self, index: usize) -> Option<Job> {
+        // The first task whose jobs extend beyond this index; tasks without rows have no jobs.
+        let task = self.tasks.partition_point(|(jobs, ..)| *jobs <= index);
+        let (_, n_rows, rows_per_job) = *self.tasks.get(task)?;
+        let before = task.checked_sub(1).map_or(0, |before| self.tasks[before].0);
+        let start = (index - before) as u64 * rows_per_job;
+        Some(Job { task, rows: start..(start + rows_per_job).min(n_rows) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::ValueRows;
+
+    fn task(values: &[f32]) -> TensorTask<'_> {
+        TensorTask::new("t".into(), Box::new(ValueRows(values)))
+    }
+
+    #[test]
+    fn every_row_is_in_exactly_one_job() {
+        let values = vec![0.0; 10];
+        // Values are one row each; an empty tensor has one row of nothing.
+        let tasks = [task(&values), task(&[]), task(&values)];
+        let schedule = Schedule::new(&tasks, 4);
+        let jobs: Vec<Job> = (0..).map_while(|i| schedule.job(i)).collect();
+        assert_eq!(jobs.len(), schedule.len());
+        assert_eq!(jobs, [0, 1, 2].map(|task| Job { task, rows: 0..1 }));
+        assert!(Schedule::new(&[], 4).is_empty());
+        assert_eq!(Schedule::new(&[], 4).job(0), None);
+
+        let schedule = Schedule { tasks: vec![(3, 5, 2), (3, 0, 7), (4, 7, 7)], selection: None };
+        let jobs: Vec<Job> = (0..).map_while(|i| schedule.job(i)).collect();
+        let expected = [(0, 0..2), (0, 2..4), (0, 4..5), (2, 0..7)];
+        assert_eq!(jobs, expected.map(|(task, rows)| Job { task, rows }));
+        // Without any of them, the others stay in their order.
+        for unwanted in 0..16u32 {
+            let is_wanted = |job: &Job| {
+                let index = jobs.iter().position(|other| other == job).unwrap();
+                unwanted >> index & 1 == 0
+            };
+            let some = schedule.clone().only(is_wanted);
+            let remaining: Vec<Job> = jobs.iter().filter(|job| is_wanted(job)).cloned().collect();
+            assert_eq!((0..).map_while(|i| some.job(i)).collect::<Vec<Job>>(), remaining, "{unwanted:04b}");
+            assert_eq!(some.len(), remaining.len());
+            let n_rows = |task| {
+                remaining.iter().filter(move |job| job.task == task).map(|job| job.rows.end - job.rows.start)
+            };
+            assert_eq!(some.n_rows(), [0, 1, 2].map(|task| n_rows(task).sum::<u64>()), "{unwanted:04b}");
+            assert_eq!(
+                some.only(|job| job.task == 0).len(),
+                remaining.iter().filter(|job| job.task == 0).count()
+            );
+        }
+    }
+
+    /// Rows whose matrix is read by all jobs.
+    #[derive(Debug)]
+    struct Shared(&'static AtomicU64);
+
+    impl RowSource for Shared {
+        fn view(&self) -> gguf_models::RowView {
+            gguf_models::RowView { n_rows: 10, row_elems: 2 }
+        }
+
+        fn read(&self, _: Range<u64>, _: gguf_quant::Level, _: &mut [f32]) -> Result<(), crate::Error> {
+            Err(crate::Error::Cancelled)
+        }
+
+        fn all_done(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn input_bytes(&self, n_rows: u64) -> u64 {
+            n_rows
+        }
+    }
+
+    #[test]
+    fn shared_pages_are_released_by_last_job() {
+        static N_GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
+        let tasks = [TensorTask::new("t".into(), Box::new(Shared(&N_GIVEN_BACK)))];
+        let all = Schedule::new(&tasks, 4);
+        // All of five jobs, and the selection of a part or a resumed run.
+        for (round, selection) in [vec![0, 1, 2, 3, 4], vec![1, 4], vec![2]].into_iter().enumerate() {
+            let some = all.clone().only(|job| selection.contains(&(job.rows.start / 2)));
+            let left = RowsLeft::new(some.n_rows());
+            for index in (0..some.len()).rev() {
+                assert_eq!(N_GIVEN_BACK.load(Ordering::Relaxed), round as u64, "{selection:?}");
+                left.done_with(&tasks, &some.job(index).unwrap());
+            }
+            assert_eq!(N_GIVEN_BACK.load(Ordering::Relaxed), round as u64 + 1, "{selection:?}");
+        }
+    }
+}

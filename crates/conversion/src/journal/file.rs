@@ -1,0 +1,423 @@
+//! The file of a journal: who has it, what it says, and writing it.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{Seek, SeekFrom, Write},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use gguf_container::{LockedFile, Output, Share, hidden_path, is_alive, this_process};
+use serde_json::{Value, json};
+
+use super::{
+    done::{Done, Span, merged, n_bytes},
+    fingerprint::{Fingerprint, file_name},
+    lines,
+};
+use crate::{Error, unfinished::Unfinished};
+
+/// The number in the first line. Another one is another format, which is not read.
+const VERSION: u64 = 1;
+
+/// Contents of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The process that wrote it last, and the name of its machine.
+    pub owner: (u32, String),
+    /// When that process began.
+    pub began: Option<SystemTime>,
+    /// Names of the files that it writes, without their folder.
+    pub outputs: Vec<String>,
+    /// When it was last written to.
+    pub written: Option<SystemTime>,
+    /// Fingerprint of the run; `None` if it ended earlier.
+    pub fingerprint: Option<Fingerprint>,
+    /// Rows that are on the disk.
+    pub done: Vec<Done>,
+    /// True if everything is on disk, so that files may already have their names.
+    pub is_whole: bool,
+    /// Bytes of the lines that could be read.
+    n_bytes: u64,
+}
+
+impl Found {
+    /// True if the run can be resumed.
+    pub fn is_resumable(&self) -> bool {
+        self.fingerprint.is_some() && (self.is_whole || !self.done.is_empty())
+    }
+
+    /// Bytes of the outputs that are done.
+    pub fn done_bytes(&self) -> u64 {
+        n_bytes(&self.done)
+    }
+
+    /// Reads the journal of another process at `path`, if it is readable. On Windows it is not while that process runs.
+    fn read(path: &Path) -> Option<Found> {
+        Found::parse(&fs::read(path).ok()?, fs::metadata(path).ok()?.modified().ok())
+    }
+
+    /// Reads the journal that this process has locked.
+    fn read_locked(locked: &LockedFile) -> Result<Option<Found>, Error> {
+        let written = locked.file().metadata().ok().and_then(|metadata| metadata.modified().ok());
+        Ok(Found::parse(&locked.read()?, written))
+    }
+
+    fn parse(bytes: &[u8], written: Option<SystemTime>) -> Option<Found> {
+        let (lines, n_bytes) = lines::parse(bytes);
+        // Of another version nothing is known, so that nothing of it is used.
+        let first = lines.first().filter(|line| line["journal"] == VERSION)?;
+        let mut found = Found {
+            owner: owner_of(first)?,
+            began: None,
+            outputs: Vec::new(),
+            written,
+            fingerprint: None,
+            done: Vec::new(),
+            is_whole: false,
+            n_bytes,
+        };
+        for line in &lines {
+            if let Some(owner) = owner_of(line) {
+                let began = line["began"].as_u64().map(Duration::from_secs);
+                (found.owner, found.began) = (owner, began.and_then(|since| UNIX_EPOCH.checked_add(since)));
+                let names = line["outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
+                // Names lead to what is removed: none leaves the folder.
+                let is_plain = |name: &&str| Path::new(name).file_name() == Some(OsStr::new(name));
+                found.outputs = names
+                    .iter()
+                    .filter_map(|name| name.as_str().filter(is_plain).map(str::to_owned))
+                    .collect();
+            }
+            found.fingerprint = found.fingerprint.or_else(|| Fingerprint::from_json(&line["fingerprint"]));
+            let done = line["done"].as_array().map(Vec::as_slice).unwrap_or_default();
+            found.done.extend(done.iter().filter_map(Done::from_json));
+            found.is_whole |= line["whole"] == true;
+        }
+        Some(found)
+    }
+
+    fn busy(&self, path: &Path) -> Error {
+        let (process, host) = self.owner.clone();
+        Error::Busy { path: path.to_owned(), process, host, began: self.began }
+    }
+}
+
+fn owner_of(line: &Value) -> Option<(u32, String)> {
+    let process = u32::try_from(line["pid"].as_u64()?).ok()?;
+    Some((process, line["host"].as_str()?.to_owned()))
+}
+
+impl Found {
+    /// The unfinished run of the journal at `path`.
+    pub fn unfinished(&self, path: &Path) -> Unfinished {
+        let temporary = self.outputs.iter().map(|name| Output::temporary_path_of(&path.with_file_name(name)));
+        Unfinished {
+            files: [path.to_owned()].into_iter().chain(temporary).filter(|path| path.exists()).collect(),
+            outputs: self.outputs.clone(),
+            done_bytes: self.done_bytes(),
+            total_bytes: self.fingerprint.as_ref().map_or(0, Fingerprint::output_bytes),
+            age: self.written.and_then(|written| written.elapsed().ok()),
+        }
+    }
+}
+
+/// The interrupted run to these outputs that can be resumed.
+pub fn unfinished(paths: &[PathBuf]) -> Option<Unfinished> {
+    let path = Journal::path_of(paths.first()?);
+    let found = Found::read(&path).filter(Found::is_resumable)?;
+    Some(found.unfinished(&path))
+}
+
+/// The journal of a run that is at work.
+pub struct Journal<'a> {
+    locked: LockedFile,
+    /// Computes the fingerprint. Called once, when there is something to record.
+    fingerprint: &'a (dyn Fn() -> Fingerprint + Sync),
+    state: Mutex<State>,
+    /// Held while a line is written.
+    lines: Mutex<()>,
+    /// True if all spans get checksums.
+    is_for_others: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Rows in all outputs that are not noted yet.
+    pending: Vec<Done>,
+    /// True if the fingerprint was written.
+    is_described: bool,
+}
+
+impl std::fmt::Debug for Journal<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("path", &self.locked.path()).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Journal<'a> {
+    /// The path of the journal of a run whose first output is `first`.
+    pub fn path_of(first: &Path) -> PathBuf {
+        hidden_path(first, "journal")
+    }
+
+    /// Opens and locks the journal at `path`; gives what is in it. Nothing is written yet.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where a process has it, [`Error::Gguf`].
+    pub fn open(
+        path: &Path,
+        fingerprint: &'a (dyn Fn() -> Fingerprint + Sync),
+    ) -> Result<(Journal<'a>, Option<Found>), Error> {
+        let (locked, found) = Journal::lock(path)?;
+        let (state, lines) = (Mutex::default(), Mutex::default());
+        Ok((Journal { locked, fingerprint, state, lines, is_for_others: false }, found))
+    }
+
+    /// Contents of the journal at `path`, if there is one and no process has it.
+    ///
+    /// # Errors
+    /// As [`Journal::open`].
+    pub fn inspect(path: &Path) -> Result<Option<Found>, Error> {
+        if path.exists() { Journal::lock(path).map(|(_, found)| found) } else { Ok(None) }
+    }
+
+    fn lock(path: &Path) -> Result<(LockedFile, Option<Found>), Error> {
+        let locked = match LockedFile::open(path, Share::Alone) {
+            Err(gguf_container::Error::Busy { .. }) => {
+                return Err(match Found::read(path) {
+                    Some(found) => found.busy(path),
+                    None => Error::Gguf(gguf_container::Error::Busy { path: path.to_owned() }),
+                });
+            }
+            locked => locked?,
+        };
+        let found = Found::read_locked(&locked)?;
+        // Without locks only the owner's number can be asked about, and only on its own machine.
+        if !locked.is_sure()
+            && let Some(found) = &found
+        {
+            let (own, host) = this_process();
+            let (process, on) = &found.owner;
+            if *on != host || (*process != own && is_alive(*process)) {
+                return Err(found.busy(path));
+            }
+        }
+        Ok((locked, found))
+    }
+
+    /// The same for readers that should not have to make anything again: every range gets a checksum.
+    pub fn for_others(self) -> Journal<'a> {
+        Journal { is_for_others: true, ..self }
+    }
+
+    /// Span of a job's bytes, which may be cheap to make again.
+    pub(crate) fn span(&self, bytes: &[u8], is_cheap: bool) -> Span {
+        match is_cheap && !self.is_for_others {
+            true => Span { checksum: None, n_bytes: bytes.len() as u64 },
+            false => Span::of(bytes),
+        }
+    }
+
+    /// Says who has outputs that another journal is about, and refuses runs that were stopped: `paths` are the outputs of a
+    /// run whose own journal is not among those looked at.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Unfinished`].
+    pub fn check_others(paths: &[PathBuf]) -> Result<(), Error> {
+        let Some(first) = paths.first() else { return Ok(()) };
+        let own = Journal::path_of(first);
+        let names: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
+        let folder = own.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (name, path) = (entry.file_name(), entry.path());
+            let name = name.to_string_lossy();
+            let is_journal = name.starts_with('.') && name.ends_with(".journal");
+            if !is_journal || own.file_name().is_some_and(|own| own.to_string_lossy() == name) {
+                continue;
+            }
+            let Some(found) = Found::read(&path) else {
+                // A journal that another process holds cannot be read on Windows, so its name decides.
+                if paths.iter().any(|path| is_named_after(&name, path)) && is_busy(&path) {
+                    return Err(Error::Gguf(gguf_container::Error::Busy { path }));
+                }
+                continue;
+            };
+            let Some(output) = found.outputs.iter().find(|output| names.contains(output)) else { continue };
+            let output = path.with_file_name(output);
+            match LockedFile::open(&path, Share::Many) {
+                Err(gguf_container::Error::Busy { .. }) => return Err(found.busy(&output)),
+                Ok(_) if found.is_resumable() => {
+                    let run = Box::new(found.unfinished(&path));
+                    return Err(Error::Unfinished { path: output, run });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts an empty journal for a run that writes `outputs`. The fingerprint is written before the first
+    /// rows.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`].
+    pub fn begin(&self, outputs: &[PathBuf]) -> Result<(), Error> {
+        self.locked.file().set_len(0).map_err(|source| self.error("empty", source))?;
+        self.append(&owner_line(outputs))
+    }
+
+    /// Continues a journal, in a run that writes the same `outputs`.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`].
+    pub fn resume(&self, found: &Found, outputs: &[PathBuf]) -> Result<(), Error> {
+        // The remains of an incomplete line would hide everything after it.
+        self.locked.file().set_len(found.n_bytes).map_err(|source| self.error("cut", source))?;
+        self.state().is_described = found.fingerprint.is_some();
+        self.append(&owner_line(outputs))
+    }
+
+    /// Rows are in all outputs, though maybe not on the disk.
+    pub(crate) fn wrote(&self, task: usize, rows: Range<u64>, spans: Vec<Span>) {
+        self.state().pending.push(Done::from_job(task, rows, spans));
+    }
+
+    /// Records rows written so far, after `sync` has flushed them to disk, and syncs the journal. Without
+    /// `sync` the system flushes both at some point, which is sufficient unless it crashes.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`]. The system reports a failed sync only once.
+    pub fn checkpoint(&self, sync: Option<&dyn Fn() -> Result<(), Error>>) -> Result<(), Error> {
+        // Taken before the sync: rows written meanwhile belong to the next one.
+        let pending = std::mem::take(&mut self.state().pending);
+        if pending.is_empty() {
+            return Ok(());
+        }
+        if let Some(sync) = sync {
+            sync()?;
+        }
+        self.describe()?;
+        let done: Vec<Value> = merged(pending).iter().map(Done::to_json).collect();
+        self.append(&json!({ "done": done }))?;
+        if sync.is_some() { self.sync() } else { Ok(()) }
+    }
+
+    /// Writes the fingerprint, if it was not written yet.
+    fn describe(&self) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.state().is_described, true) {
+            self.append(&json!({"fingerprint": (self.fingerprint)().to_json()}))?;
+        }
+        Ok(())
+    }
+
+    /// True if there is anything that a later run could use.
+    pub(crate) fn is_resumable(&self) -> bool {
+        self.state().is_described
+    }
+
+    /// Notes that everything is on the disk, which it is. From now on files may get their names.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`].
+    pub fn whole(&self) -> Result<(), Error> {
+        self.checkpoint(None)?;
+        // A part without any rows is whole too.
+        self.describe()?;
+        self.append(&json!({"whole": true}))?;
+        self.sync()
+    }
+
+    /// Removes the file if nothing is in it.
+    pub(crate) fn remove_empty(&self) {
+        if self.locked.file().metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            let _ = fs::remove_file(self.locked.path());
+        }
+    }
+
+    /// Removes the file.
+    pub fn remove(self) {
+        // While the lock is held, so that no process opens a file that is being removed. If removing fails,
+        // the file stays.
+        let _ = fs::remove_file(self.locked.path());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.locked.file().sync_data().map_err(|source| self.error("sync", source))
+    }
+
+    fn append(&self, value: &Value) -> Result<(), Error> {
+        let line = lines::line(value);
+        let _guard = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.locked.file();
+        // In one write, so that a line is there or cut.
+        let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(line.as_bytes()));
+        written.map_err(|source| self.error("write", source))
+    }
+
+    fn error(&self, action: &'static str, source: std::io::Error) -> Error {
+        let path = self.locked.path().to_owned();
+        Error::Gguf(gguf_container::Error::Io { action, path, offset: None, source })
+    }
+}
+
+/// Who writes, since when, and what.
+fn owner_line(outputs: &[PathBuf]) -> Value {
+    let (process, host) = this_process();
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let outputs: Vec<String> = outputs.iter().map(|path| file_name(path)).collect();
+    json!({"journal": VERSION, "pid": process, "host": host, "began": began, "outputs": outputs})
+}
+
+/// True if the journal belongs to a run, or to a part of a run, that writes the output at `path`, judging by its name.
+fn is_named_after(journal: &str, path: &Path) -> bool {
+    let whole = Journal::path_of(path);
+    let whole = whole.file_name().unwrap_or_default().to_string_lossy();
+    let beginning = whole.strip_suffix("journal").unwrap_or(&whole);
+    journal.strip_prefix(beginning).is_some_and(|rest| rest == "journal" || rest.starts_with("part-"))
+}
+
+/// True if a process holds the lock of the file at `path`.
+fn is_busy(path: &Path) -> bool {
+    matches!(LockedFile::open(path, Share::Many), Err(gguf_container::Error::Busy { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreadable_journal_blocks_its_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, other) = (folder.path().join("x.gguf"), folder.path().join("y.gguf"));
+        let journal = folder.path().join(".x.gguf.part-1-of-2.journal");
+        // Unreadable, like a locked file on Windows.
+        fs::write(&journal, "?").unwrap();
+        let held = LockedFile::open(&journal, Share::Alone).unwrap();
+        let busy = Journal::check_others(std::slice::from_ref(&own));
+        assert!(matches!(busy, Err(Error::Gguf(gguf_container::Error::Busy { .. }))), "{busy:?}");
+        assert!(Journal::check_others(&[other]).is_ok());
+        drop(held);
+        assert!(Journal::check_others(&[own]).is_ok());
+    }
+
+    #[test]
+    fn output_names_stay_in_their_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".x.journal");
+        let names = ["x", "../y", "/y", "a/y", "y/", ".", "..", "", "z.gguf"];
+        let first = json!({"journal": VERSION, "pid": 1, "host": "a", "began": u64::MAX, "outputs": names});
+        let done = json!({"done": [[0, 0, 1, 1, [[1, u64::MAX], [null, 2]]]]});
+        fs::write(&path, [lines::line(&first), lines::line(&done)].concat()).unwrap();
+        let found = Found::read(&path).unwrap();
+        assert_eq!(found.outputs, ["x", "z.gguf"]);
+        assert_eq!((found.began, found.done_bytes()), (None, u64::MAX));
+    }
+}

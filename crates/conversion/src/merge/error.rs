@@ -1,0 +1,223 @@
+//! Every way in which an adapter cannot be merged.
+
+use gguf_checkpoint::Tensor;
+use gguf_types::{counted, list_names};
+
+/// Why an adapter cannot be merged into a base model.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// The adapter's folder cannot be read.
+    #[error(transparent)]
+    Source(gguf_checkpoint::Error),
+    /// The adapter's tensors cannot be read.
+    #[error(transparent)]
+    Read(gguf_checkpoint::ReadError),
+    /// A config key with a value that means nothing.
+    #[error("`adapter_config.json`: key `{key}`: expected {expected}, found {found}")]
+    Config {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        found: String,
+        /// Expected value.
+        expected: &'static str,
+    },
+    /// A config key that is not there.
+    #[error("`adapter_config.json`: missing key `{key}`")]
+    MissingKey {
+        /// The key.
+        key: &'static str,
+    },
+    /// A kind of adapter that is not merged.
+    #[error("`adapter_config.json`: key `{key}` is {found}: {reason}")]
+    Unsupported {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        found: String,
+        /// Why it cannot be merged.
+        reason: &'static str,
+    },
+    /// A pattern of ranks or alphas that is no regular expression.
+    #[error("`adapter_config.json`: key `{key}`: pattern `{pattern}`: {error}")]
+    Pattern {
+        /// The key.
+        key: &'static str,
+        /// The pattern.
+        pattern: String,
+        /// The problem.
+        error: Box<regex::Error>,
+    },
+    /// An invalid factor.
+    #[error("scale {scale} is not finite")]
+    Scale {
+        /// The factor.
+        scale: f64,
+    },
+    /// Tensors of the adapter that belong to no tensor of the base model.
+    #[error("{} without a match in the base model: {}", counted(names.len(), "tensor"), list_names(names))]
+    NoPlace {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Tensors that an adapter of this kind does not have.
+    #[error("{} not recognized as LoRA halves or whole weights: {}", counted(names.len(), "tensor"), list_names(names))]
+    Unknown {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Halves of pairs, magnitudes and biases whose other tensors are not there.
+    #[error("{}: {}", counted(names.len(), "missing tensor"), list_names(names))]
+    Missing {
+        /// The absent names.
+        names: Vec<String>,
+    },
+    /// A tensor of another shape than the base model needs.
+    #[error(
+        "tensor `{tensor}`: expected {expected}, found shape {found:?} (`{target}` has {target_shape:?})"
+    )]
+    Shape {
+        /// The adapter's tensor.
+        tensor: String,
+        /// Its shape.
+        found: Vec<u64>,
+        /// Expected shape.
+        expected: String,
+        /// The tensor of the base model.
+        target: String,
+        /// Its shape.
+        target_shape: Vec<u64>,
+    },
+    /// An embedding or output matrix of another number of tokens than the base model's.
+    #[error("tensor `{tensor}`: expected {expected} tokens as in `{target}`, found {found}")]
+    Vocabulary {
+        /// The tensor.
+        tensor: String,
+        /// Its number of tokens.
+        found: u64,
+        /// The tensor of the base model.
+        target: String,
+        /// Its number of tokens.
+        expected: u64,
+    },
+    /// An adapter whose tokenizer is wanted and missing.
+    #[error("the adapter folder does not contain a tokenizer")]
+    NoTokenizer,
+    /// A tensor that belongs to another rank than its config has.
+    #[error("tensor `{tensor}`: expected rank {expected} from adapter_config.json, found {found}")]
+    Rank {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The rank that it has.
+        found: u64,
+        /// The rank of the config.
+        expected: u64,
+    },
+    /// Two pairs for one tensor of the base model.
+    #[error("tensors `{first}` and `{second}` both change `{target}`")]
+    SameTarget {
+        /// Half of the first pair.
+        first: String,
+        /// Half of the second pair.
+        second: String,
+        /// The tensor of the base model.
+        target: String,
+    },
+    /// A tensor that is not a float.
+    #[error("tensor `{tensor}`: expected type f32, f16 or bf16, found {}", found.name())]
+    Type {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        found: gguf_checkpoint::Dtype,
+    },
+    /// A whole weight for a tensor that an adapter before has changed.
+    #[error("tensor `{tensor}` replaces `{target}`, which an earlier adapter changes")]
+    Replaced {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The tensor of the base model.
+        target: String,
+    },
+    /// A pair that fits more than one parameter of its module.
+    #[error("tensor `{tensor}` matches several parameters: {}", list_names(parameters))]
+    Ambiguous {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The parameters.
+        parameters: Vec<String>,
+    },
+    /// A trained token that is missing from the base model, or a duplicate.
+    #[error("tensor `{tensor}`: token {token} {problem}")]
+    Token {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The token.
+        token: u64,
+        /// The problem.
+        problem: &'static str,
+    },
+    /// A pair for the output of a base model that takes the embedding for it: PEFT would change both.
+    #[error("tensor `{tensor}`: the base model has tied embeddings and does not contain `{target}`")]
+    Tied {
+        /// The adapter's tensor.
+        tensor: String,
+        /// The tensor that is not there.
+        target: String,
+    },
+}
+
+impl MergeError {
+    /// Advice for the user.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            MergeError::Source(error) => return error.hint().map(str::to_owned),
+            MergeError::Rank { .. } => "use the config and the weights of the same adapter",
+            MergeError::SameTarget { .. } => {
+                "the file contains the same adapter under two names; remove one of them"
+            }
+            MergeError::NoPlace { .. } => {
+                "use the base model that the adapter was trained on; `base_model_name_or_path` in \
+                    adapter_config.json names it"
+            }
+            MergeError::Shape { .. } => {
+                "use the base model that the adapter was trained on; `base_model_name_or_path` in \
+                    adapter_config.json names it"
+            }
+            MergeError::Vocabulary { .. } | MergeError::Token { .. } => {
+                "the vocabulary was resized for this adapter: resize the base model with \
+                    `resize_token_embeddings` and save it with the adapter's tokenizer first"
+            }
+            MergeError::Unsupported { key: "init_lora_weights", .. } => {
+                "convert it to a plain LoRA with PEFT's \
+                    `save_pretrained(path_initial_model_for_weight_conversion=...)`, or merge it with \
+                    `merge_and_unload` and convert the result"
+            }
+            MergeError::Unsupported {
+                key: "use_dora" | "trainable_token_indices" | "lora_bias" | "target_parameters",
+                reason,
+                ..
+            } if reason.starts_with("an adapter file") => "merge the adapter into its base model instead",
+            MergeError::Unsupported { .. } => {
+                "merge it with PEFT's `merge_and_unload` and convert the result"
+            }
+            MergeError::Tied { .. } => {
+                "save the base model with a separate output matrix (`tie_word_embeddings` false) first"
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// The error of a tensor that has no shape as `target` needs it.
+pub(super) fn shape_error(tensor: &Tensor, expected: &str, target: &Tensor) -> MergeError {
+    MergeError::Shape {
+        tensor: tensor.name.clone(),
+        found: tensor.shape.clone(),
+        expected: expected.to_owned(),
+        target: target.name.clone(),
+        target_shape: target.shape.clone(),
+    }
+}

@@ -1,0 +1,201 @@
+//! Pairs of single parameters (`target_parameters`): for a matrix or a stack of experts.
+//!
+//! ```text
+//! A (E r, in)    row e r + k is rank k of expert e        B (out, r E)   column k E + e
+//! ```
+//!
+//! transformers 5 keeps the experts of a layer as `gate_up_proj` (E, 2 f, in), gate above up, and `down_proj`
+//! (E, out, f); files may store them this way, transposed (gpt-oss, Llama 4), or one tensor per expert.
+//! Several parameters of one module are called `MODULE`, `MODULE.base_layer` and so on; their shapes tell
+//! them apart.
+//!
+//! Products are the chain of `low_rank.rs`, as torch computes them except for matrices with fewer than 400
+//! products in total.
+//!
+//! Source: `ParamWrapper` in `tuners/lora/layer.py` of peft 0.21.2; `conversion_mapping.py` of transformers
+//! 5.23.
+
+use gguf_checkpoint::Tensor;
+
+use super::{
+    config::Config,
+    error::{MergeError, shape_error},
+    low_rank::{Change, Factor},
+    modules::{Module, Names},
+};
+
+/// Name part that PEFT adds for modules that are already wrapped.
+const WRAPPED: &str = ".base_layer";
+/// Models that keep stacks of experts as (E, in, out), where a square matrix does not show it.
+const TURNED_MODELS: &[&str] = &["gpt_oss", "aria", "openai_privacy_filter"];
+/// Names of an expert's matrices that a stack holds one below the other.
+const EXPERTS: &[(&str, &[&[&str]])] = &[
+    ("gate_up_proj", &[&["gate_proj", "up_proj"], &["w1", "w3"]]),
+    ("down_proj", &[&["down_proj"], &["w2"]]),
+];
+
+/// A tensor of the base model and its part of a pair.
+pub(super) struct Place {
+    /// Its name.
+    pub target: String,
+    pub change: Change,
+}
+
+/// A module's own name.
+pub(super) fn unwrapped(module: &str) -> &str {
+    let mut name = module;
+    while let Some(inner) = name.strip_suffix(WRAPPED) {
+        name = inner;
+    }
+    name
+}
+
+/// The tensors that the pair of a module changes, which is that of one of its `parameters`; none where the base model has
+/// no such tensor. `model` is the type of the base model, where it has one.
+///
+/// # Errors
+/// [`MergeError::Shape`], [`MergeError::Ambiguous`], [`MergeError::Unsupported`].
+pub(super) fn places(
+    names: &mut Names<'_>,
+    module: &Module<'_>,
+    parameters: &[&str],
+    model: Option<&str>,
+    config: &Config,
+    scale: f64,
+) -> Result<Vec<Place>, MergeError> {
+    let (Some(a), Some(b)) = (module.a, module.b) else { return Ok(Vec::new()) };
+    if config.use_dora || config.fan_in_fan_out || module.bias.is_some() {
+        let (found, reason) =
+            (parameters.join(", "), "expected only pairs for a parameter, without magnitudes or biases");
+        return Err(MergeError::Unsupported { key: "target_parameters", found, reason });
+    }
+    let name = unwrapped(&module.name);
+    let is_turned = model.is_some_and(|model| TURNED_MODELS.contains(&model));
+    let (mut found, mut mismatch): (Vec<(&str, Vec<Place>)>, Option<Tensor>) = (Vec::new(), None);
+    for parameter in parameters {
+        let key = format!("{name}.{parameter}");
+        let pair = Pair { a, b, rank: config.rank_of(&key), scale: config.scaling_of(&key, scale) };
+        match pair.places(names, name, parameter, is_turned) {
+            Found::Places(places) => found.push((parameter, places)),
+            Found::Unfit(tensor) => mismatch = Some(tensor),
+            Found::Nothing => {}
+        }
+    }
+    match found.len() {
+        0 => match mismatch {
+            Some(target) => {
+                let expected =
+                    "a pair of (experts x rank, in) and (out, rank x experts) for a parameter of its module";
+                Err(shape_error(a, expected, &target))
+            }
+            None => Ok(Vec::new()),
+        },
+        1 => Ok(found.into_iter().flat_map(|(_, places)| places).collect()),
+        _ => {
+            let parameters = found.iter().map(|(parameter, _)| (*parameter).to_owned()).collect();
+            Err(MergeError::Ambiguous { tensor: a.name.clone(), parameters })
+        }
+    }
+}
+
+/// Form of a parameter in the base model.
+enum Found {
+    /// Tensors that the pair fits.
+    Places(Vec<Place>),
+    /// One that it does not fit.
+    Unfit(Tensor),
+    Nothing,
+}
+
+/// The pair of a parameter, if it is this one's.
+struct Pair<'a> {
+    a: &'a Tensor,
+    b: &'a Tensor,
+    rank: u64,
+    scale: f32,
+}
+
+impl Pair<'_> {
+    /// Inputs and outputs of each matrix, where the ranks are those of `n_experts` matrices.
+    fn dims(&self, n_experts: u64) -> Option<[u64; 2]> {
+        let ([a_ranks, n_inputs], [n_outputs, b_ranks]) = (&self.a.shape[..], &self.b.shape[..]) else {
+            return None;
+        };
+        let ranks = self.rank.checked_mul(n_experts)?;
+        (*a_ranks == ranks && *b_ranks == ranks).then_some([*n_inputs, *n_outputs])
+    }
+
+    fn places(&self, names: &mut Names<'_>, module: &str, parameter: &str, is_turned: bool) -> Found {
+        // Codes of gpt-oss are stored with outputs as rows, whatever the model makes of them.
+        let whole = names.find(module, parameter).map(|tensor| (tensor, is_turned));
+        let whole = whole
+            .or_else(|| names.find(module, &format!("{parameter}_blocks")).map(|tensor| (tensor, false)));
+        let Some((target, is_turned)) = whole else { return self.experts(names, module, parameter) };
+        let [outer @ .., n_rows, n_columns] = &target.shape[..] else { return Found::Unfit(target.clone()) };
+        let n_experts = outer.iter().product();
+        let Some([n_inputs, n_outputs]) = self.dims(n_experts).filter(|_| outer.len() <= 1) else {
+            return Found::Unfit(target.clone());
+        };
+        let may_be_turned = outer.len() == 1 && (is_turned || n_inputs != n_outputs);
+        let outputs_are_rows = match [*n_rows, *n_columns] {
+            shape if may_be_turned && shape == [n_inputs, n_outputs] => false,
+            shape if shape == [n_outputs, n_inputs] => true,
+            _ => return Found::Unfit(target.clone()),
+        };
+        let change = self.change([n_experts, 0], 0, outputs_are_rows, *n_rows);
+        Found::Places(vec![Place { target: target.name.clone(), change }])
+    }
+
+    /// Experts' matrices stored as separate tensors.
+    fn experts(&self, names: &mut Names<'_>, module: &str, parameter: &str) -> Found {
+        let Some((_, spellings)) = EXPERTS.iter().find(|(name, _)| *name == parameter) else {
+            return Found::Nothing;
+        };
+        let modules = [module.to_owned(), module.replace(".mlp.experts", ".block_sparse_moe.experts")];
+        let first = modules
+            .iter()
+            .flat_map(|module| spellings.iter().map(move |parts| (module, parts)))
+            .find_map(|(module, parts)| {
+                let first = names.find(&format!("{module}.0.{}", parts[0]), "weight")?;
+                Some((module, *parts, first))
+            });
+        let Some((module, parts, first)) = first else { return Found::Nothing };
+        let n_experts = self.a.shape.first().map_or(0, |ranks| ranks / self.rank);
+        let Some([n_inputs, n_outputs]) = self.dims(n_experts) else { return Found::Unfit(first.clone()) };
+        let part_outputs = n_outputs / parts.len() as u64;
+        let mut places = Vec::new();
+        for expert in 0..n_experts {
+            for (part, name) in (0..).zip(parts) {
+                let Some(target) = names.find(&format!("{module}.{expert}.{name}"), "weight") else {
+                    return Found::Unfit(first.clone());
+                };
+                if target.shape != [part_outputs, n_inputs] || part_outputs * parts.len() as u64 != n_outputs
+                {
+                    return Found::Unfit(target.clone());
+                }
+                let change = self.change([n_experts, expert], part * part_outputs, true, part_outputs);
+                places.push(Place { target: target.name.clone(), change });
+            }
+        }
+        // One expert more than the pair is for.
+        match names.find(&format!("{module}.{n_experts}.{}", parts[0]), "weight") {
+            Some(target) => Found::Unfit(target.clone()),
+            None => Found::Places(places),
+        }
+    }
+
+    /// The change of a tensor that begins at matrix `first` and output `offset` of the pair.
+    fn change(
+        &self,
+        [n_experts, first]: [u64; 2],
+        offset: u64,
+        outputs_are_rows: bool,
+        matrix_rows: u64,
+    ) -> Change {
+        let a = Factor { first: first * self.rank, matrix_step: self.rank, ..Factor::whole(self.a, true) };
+        let b = Factor { first, step: n_experts, matrix_step: 1, offset, ..Factor::whole(self.b, false) };
+        let (left, right) = if outputs_are_rows { (b, a) } else { (a, b) };
+        // Not held in memory: a rank is at most as long as a tensor of the file.
+        Change::LowRank { left, right, rank: self.rank as usize, scale: self.scale, matrix_rows }
+    }
+}

@@ -1,0 +1,221 @@
+//! Puts the parts of a run together.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use gguf_container::{Claim, Output, PartNumber, Plan, check_open_files};
+
+use super::{
+    names::{self, Place, part_path},
+    state::{report_done, same_plan},
+};
+use crate::{
+    Error,
+    job::{JOB_ELEMS, Schedule, TensorTask},
+    journal::{Done, Fingerprint, Found, Journal, Remaining},
+    output::{place, prepare},
+    resume::{exists, write_frame},
+    run::Watch,
+    run_options::RunOptions,
+    verify::verify,
+};
+
+/// A part that is whole, as its journal says.
+struct Whole<'a> {
+    number: PartNumber,
+    place: Place,
+    done: Vec<Done>,
+    /// Held until the end, so that no process runs the part again meanwhile.
+    journal: Journal<'a>,
+}
+
+/// Checks all parts of a run and gives the outputs their names. Files of parts and their journals are removed at the end.
+///
+/// # Errors
+/// [`Error::NoParts`], [`Error::PartsDiffer`], [`Error::PartsMissing`], [`Error::Busy`] if a part is running, [`Error::OtherPlan`],
+/// [`Error::PartGap`] if parts leave rows out, [`Error::PartDamaged`] if bytes differ from those written; existing outputs
+/// without `force`, changed sources, and system errors. No output has its final name then.
+pub fn assemble(
+    tasks: &[TensorTask<'_>],
+    files: &[(&Path, &Plan)],
+    fingerprint: &Fingerprint,
+    force: bool,
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<(), Error> {
+    let Some((first, _)) = files.first() else { return Ok(()) };
+    let describe = || fingerprint.clone();
+    // Files of one part are open in addition to the outputs.
+    check_open_files(2 * files.len())?;
+    let parts = open(first, fingerprint, &describe)?;
+    check_coverage(tasks, &parts)?;
+    let mut outputs = Vec::with_capacity(files.len());
+    for (path, plan) in files {
+        outputs.push(claim(path, plan.file_len(), force)?);
+    }
+    // Copies come before the comparison, so that it covers them too.
+    for part in parts.iter().filter(|part| part.place == Place::OwnFile) {
+        copy(part, tasks, files, &outputs, watch)?;
+    }
+    write_frame(files, &outputs)?;
+    compare(&parts, tasks, files, &outputs, options, watch)?;
+    // From here on nothing can be wrong but names and disks.
+    prepare(&outputs, watch.sources)?;
+    place(&mut outputs)?;
+    // Only now: a call that was stopped before finds everything as it was.
+    for part in parts {
+        if part.place == Place::OwnFile {
+            // Nothing better can be done about a file that stays.
+            files.iter().for_each(|(path, _)| drop(fs::remove_file(part_path(path, part.number))));
+        }
+        part.journal.remove();
+    }
+    Ok(())
+}
+
+/// Locks and reads the journals of all parts.
+fn open<'a>(
+    first: &Path,
+    fingerprint: &Fingerprint,
+    describe: &'a (dyn Fn() -> Fingerprint + Sync),
+) -> Result<Vec<Whole<'a>>, Error> {
+    let journals = names::journals(first);
+    let Some(((some, _), _)) = journals.first_key_value() else {
+        return Err(Error::NoParts { path: first.to_owned() });
+    };
+    // The number of parts is not given; the parts present determine it and must agree.
+    let count = some.count();
+    if let Some((other, path)) = journals.keys().find(|(number, _)| number.count() != count) {
+        return Err(Error::PartsDiffer { path: path.clone(), found: other.count(), expected: count });
+    }
+    let (mut parts, mut missing) = (Vec::new(), Vec::new());
+    for number in (1..=count).filter_map(|number| PartNumber::new(number, count)) {
+        // All parts are looked at before the first is complained about, so that one call tells what is left to do.
+        let (mut whole, mut state) = (None, "not started".to_owned());
+        for ((_, path), place) in journals.iter().filter(|((found, _), _)| *found == number) {
+            let (journal, found) = Journal::open(path, describe)
+                .map_err(|error| names::busy(error, &part_path(first, number)))?;
+            let Some(found) = found.filter(Found::is_resumable) else { continue };
+            same_plan(&found, fingerprint, path)?;
+            match found.is_whole {
+                // A part that was done in both ways is there all the same; one of the two is enough.
+                true if whole.is_none() => {
+                    whole = Some(Whole { number, place: *place, done: found.done, journal });
+                }
+                true => {}
+                false => state = format!("interrupted after {} bytes", found.done_bytes()),
+            }
+        }
+        match whole {
+            Some(part) => parts.push(part),
+            None => missing.push((number.number(), state)),
+        }
+    }
+    match missing.is_empty() {
+        true => Ok(parts),
+        false => Err(Error::PartsMissing { path: first.to_owned(), count, missing }),
+    }
+}
+
+/// Every row of every tensor is in a part.
+fn check_coverage(tasks: &[TensorTask<'_>], parts: &[Whole<'_>]) -> Result<(), Error> {
+    // Shares follow from the plan, so that this finds only what another version of the program cut otherwise.
+    let all: Vec<Done> = parts.iter().flat_map(|part| &part.done).cloned().collect();
+    let remaining = Remaining::without(&all, tasks.len());
+    let schedule = Schedule::new(tasks, JOB_ELEMS);
+    let gap = (0..schedule.len()).filter_map(|index| schedule.job(index)).find(|job| remaining.has(job));
+    match gap {
+        None => Ok(()),
+        Some(job) => Err(Error::PartGap { tensor: tasks[job.task].name.clone(), row: job.rows.start }),
+    }
+}
+
+/// Temporary file of an output, or the output itself if an earlier call already renamed it.
+fn claim(path: &Path, len: u64, force: bool) -> Result<Output, Error> {
+    match Output::claim(path, len, force, Claim::GoOn) {
+        Ok(output) => Ok(output),
+        // An earlier call may have stopped between two renames, and some outputs have their final names.
+        // Header and checksums of all parts decide whether the file is ours.
+        Err(gguf_container::Error::Exists { .. }) if !Output::temporary_path_of(path).exists() => {
+            Output::in_place(path, len).map_err(|_| exists(path))
+        }
+        Err(error) => Err(names::busy(Error::Gguf(error), path)),
+    }
+}
+
+/// Copies what a part wrote into its own files to the outputs; where the file system can, nothing is read.
+fn copy(
+    part: &Whole<'_>,
+    tasks: &[TensorTask<'_>],
+    files: &[(&Path, &Plan)],
+    outputs: &[Output],
+    watch: Watch<'_>,
+) -> Result<(), Error> {
+    // All files of the part are opened before the first byte is copied, so that a missing file is reported at
+    // once.
+    let mut own = Vec::with_capacity(files.len());
+    for (path, plan) in files {
+        own.push(Output::in_place(&part_path(path, part.number), plan.file_len())?);
+    }
+    for done in &part.done {
+        // A range is at most what one checkpoint wrote: some seconds of work.
+        if watch.cancel.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        let damaged = || damaged(part, done, tasks, files);
+        for ((output, offset, _), span) in
+            done.places(tasks).ok_or_else(damaged)?.into_iter().zip(&done.spans)
+        {
+            // Rows of a journal are checked against the tasks, but not yet against the files of this run.
+            let to = outputs.get(output).ok_or_else(damaged)?;
+            if !to.is_in_place() {
+                to.copy_from(&own[output], offset, span.n_bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads back everything that parts wrote.
+fn compare(
+    parts: &[Whole<'_>],
+    tasks: &[TensorTask<'_>],
+    files: &[(&Path, &Plan)],
+    outputs: &[Output],
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<(), Error> {
+    let schedule = Schedule::new(tasks, JOB_ELEMS);
+    let n_threads = options.n_threads(&schedule);
+    // Part by part and not all at once, so that progress follows the work; inside a part ranges are read side by side.
+    let mut right = Vec::new();
+    for part in parts {
+        let found = verify(part.done.clone(), tasks, outputs, options, n_threads, watch.cancel)?;
+        found.iter().for_each(|done| report_done(done, tasks, watch));
+        right.extend(found);
+    }
+    // A part that was stopped may have computed some rows again: earlier journal entries for them are void.
+    let wrong = Remaining::without(&right, tasks.len());
+    let mut jobs = (0..schedule.len()).filter_map(|index| schedule.job(index));
+    let Some(job) = jobs.find(|job| wrong.has(job)) else { return Ok(()) };
+    // A file that had its name before this call is not ours.
+    if let Some((_, (path, _))) = outputs.iter().zip(files).find(|(output, _)| output.is_in_place()) {
+        return Err(exists(path));
+    }
+    let covers_job = |done: &Done| done.task == job.task && done.rows.contains(&job.rows.start);
+    let mut claimed = parts.iter().flat_map(|part| part.done.iter().map(move |done| (part, done)));
+    let claimed = claimed.find(|(_, done)| covers_job(done) && !right.contains(done));
+    Err(match claimed {
+        Some((part, done)) => damaged(part, done, tasks, files),
+        None => Error::PartGap { tensor: tasks[job.task].name.clone(), row: job.rows.start },
+    })
+}
+
+fn damaged(part: &Whole<'_>, done: &Done, tasks: &[TensorTask<'_>], files: &[(&Path, &Plan)]) -> Error {
+    let path = files.first().map_or_else(PathBuf::new, |(path, _)| part_path(path, part.number));
+    let tensor =
+        tasks.get(done.task).map_or_else(|| format!("number {}", done.task), |task| task.name.clone());
+    Error::PartDamaged { path, tensor, rows: done.rows.clone() }
+}

@@ -1,0 +1,192 @@
+//! Does one part of a run.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use gguf_container::{Claim, Output, PartNumber, Plan, check_open_files};
+
+use super::{
+    names::{self, Place, part_path},
+    share::{Rates, Share},
+    state::{report_done, same_plan},
+};
+use crate::{
+    Error,
+    job::{JOB_ELEMS, Schedule, TensorTask},
+    journal::{Done, Fingerprint, Found, Journal, Remaining, n_bytes},
+    output::{place, prepare},
+    resume::Resumed,
+    run::{Watch, run_with},
+    run_options::RunOptions,
+    verify::verify,
+};
+
+/// One part of a run.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// Number of the part.
+    pub number: PartNumber,
+    /// Destination of its rows.
+    pub place: Place,
+    /// Costs that determine the shares, from the plan.
+    pub rates: &'a Rates,
+    /// Fingerprint of everything the bytes depend on, from the plan; the caller has compared it with that of
+    /// this run.
+    pub fingerprint: &'a Fingerprint,
+    /// Called before work begins, where the part was stopped before.
+    pub on_resume: &'a dyn Fn(Resumed),
+}
+
+impl std::fmt::Debug for Part<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Part")
+            .field("number", &self.number)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Outcome of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// It was done.
+    Now,
+    /// It was done before: the journal says that it is whole.
+    Before,
+}
+
+/// Input bytes of a share, for progress.
+pub fn share_bytes(tasks: &[TensorTask<'_>], rates: &Rates, number: PartNumber) -> u64 {
+    let schedule = Schedule::new(tasks, JOB_ELEMS);
+    let share = Share::new(tasks, &schedule, rates, number);
+    // Two million jobs for a terabyte, computed one by one: a second at most.
+    let jobs = (0..schedule.len()).filter_map(|index| schedule.job(index)).filter(|job| share.has(job));
+    jobs.map(|job| tasks[job.task].rows.input_bytes(job.rows.end - job.rows.start)).sum()
+}
+
+/// Does a part of a run. With `force` it is begun anew, and outputs may be there.
+///
+/// # Errors
+/// As [`run`](crate::run()); [`Error::Busy`] where another process does the same part, [`Error::PartsDiffer`] where there are parts of
+/// another number, [`Error::OtherPlan`] where this part was begun by another plan, and what making files says.
+pub fn write_part(
+    tasks: &[TensorTask<'_>],
+    files: &[(&Path, &Plan)],
+    part: &Part<'_>,
+    force: bool,
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<Written, Error> {
+    let Some((first, _)) = files.first() else { return Ok(Written::Before) };
+    // Before the lock: of parts that were cut otherwise not even a journal is to be begun.
+    names::check_count(first, part.number)?;
+    let journal_path = names::journal_path(first, part.number, part.place);
+    let fingerprint = || part.fingerprint.clone();
+    let (journal, found) = Journal::open(&journal_path, &fingerprint)
+        .map_err(|error| names::busy(error, &part_path(first, part.number)))?;
+    // Parts hold no lock on the file that they share. After taking the journal's lock, so that of a part and a whole run that start
+    // at the same time at least one sees the other.
+    if part.place == Place::Shared {
+        Journal::inspect(&Journal::path_of(first)).map_err(|error| names::busy(error, first))?;
+    }
+    let journal = journal.for_others();
+    // A journal without any rows is not binding.
+    let earlier = found.filter(|found| found.is_resumable() && !force);
+    // Rows of another plan may lie elsewhere in the file: resuming would mix both.
+    if let Some(found) = &earlier {
+        same_plan(found, part.fingerprint, &journal_path)?;
+    }
+    let paths: Vec<PathBuf> = files
+        .iter()
+        .map(|(path, _)| match part.place {
+            Place::Shared => path.to_path_buf(),
+            Place::OwnFile => part_path(path, part.number),
+        })
+        .collect();
+    // A scheduler may restart a finished part because it missed the end, or a node may have lost the file in
+    // a power cut: the journal alone does not decide.
+    if earlier.as_ref().is_some_and(|found| found.is_whole) && exists(&paths, part.place) {
+        return Ok(Written::Before);
+    }
+    check_open_files(files.len())?;
+    // The journal comes first, so that other processes see that this part is taken.
+    match &earlier {
+        Some(found) => journal.resume(found, &paths)?,
+        None => journal.begin(&paths)?,
+    }
+    let claim = match part.place {
+        Place::Shared => Claim::Parts,
+        Place::OwnFile => Claim::Sparse,
+    };
+    // A file that many write has all of its space from the first of them on; own files of all parts together would take it N times.
+    let mut outputs = Vec::with_capacity(files.len());
+    for (path, (final_path, plan)) in paths.iter().zip(files) {
+        // A shared file is refused by its own claim; the name of an own file says nothing of the output.
+        if part.place == Place::OwnFile && !force && fs::symlink_metadata(final_path).is_ok() {
+            return Err(Error::Gguf(gguf_container::Error::Exists { path: final_path.to_path_buf() }));
+        }
+        outputs.push(Output::claim(path, plan.file_len(), force, claim)?);
+    }
+    // The same schedule on every machine: whole rows in jobs of equal size, whatever the number of cores.
+    let schedule = Schedule::new(tasks, JOB_ELEMS);
+    let n_threads = options.n_threads(&schedule);
+    let done = match &earlier {
+        Some(found) => check(found, tasks, &outputs, part, (options, n_threads, watch.cancel))?,
+        None => Vec::new(),
+    };
+    done.iter().for_each(|done| report_done(done, tasks, watch));
+    // Jobs of the share are those of one run, so that neither their rows nor their bytes depend on the number of parts.
+    let remaining = Remaining::without(&done, tasks.len());
+    let share = Share::new(tasks, &schedule, part.rates, part.number);
+    let schedule = schedule.only(|job| share.has(job) && remaining.has(job));
+    if let Err(error) = run_with(tasks, &schedule, &outputs, Some(&journal), options, watch) {
+        // Records the work since the last line, in case the system survives. The first error matters more
+        // than an error here.
+        let _ = journal.checkpoint(None);
+        return Err(error);
+    }
+    match part.place {
+        // The assembling call gives the file its name.
+        Place::Shared => {
+            outputs.iter().try_for_each(Output::sync_so_far)?;
+            watch.sources.iter().try_for_each(gguf_container::Mapped::check_unchanged)?;
+            journal.whole()?;
+        }
+        // The journal is whole before the file has its name: a named file without one would be worth nothing.
+        Place::OwnFile => {
+            prepare(&outputs, watch.sources)?;
+            journal.whole()?;
+            place(&mut outputs)?;
+        }
+    }
+    Ok(Written::Now)
+}
+
+/// True if all files of a complete part are in place.
+fn exists(paths: &[PathBuf], place: Place) -> bool {
+    paths.iter().all(|path| match place {
+        Place::Shared => Output::temporary_path_of(path).exists(),
+        // It has this name only when it is whole.
+        Place::OwnFile => path.exists(),
+    })
+}
+
+/// Rows that an earlier run of this part finished and whose bytes are present.
+fn check(
+    found: &Found,
+    tasks: &[TensorTask<'_>],
+    outputs: &[Output],
+    part: &Part<'_>,
+    (options, n_threads, cancel): (&RunOptions, usize, &AtomicBool),
+) -> Result<Vec<Done>, Error> {
+    // Rows that the journal lists but the disk lacks are computed again and reported.
+    let claimed = found.done_bytes();
+    let done = verify(found.done.clone(), tasks, outputs, options, n_threads, cancel)?;
+    let done_bytes = n_bytes(&done);
+    let total_bytes = part.fingerprint.output_bytes();
+    (part.on_resume)(Resumed { done_bytes, wrong_bytes: claimed.saturating_sub(done_bytes), total_bytes });
+    Ok(done)
+}

@@ -1,0 +1,139 @@
+//! Tensors that keep their dtype.
+
+use gguf_types::Shape;
+
+use super::{KeepReason, Overrides};
+
+/// Parts of the names of tensors that no recipe touches, and what they are.
+///
+/// Source: `tensor_allows_quantization` in `src/llama-quant.cpp`, llama-cpp-python 0.3.36.
+const SENSITIVE_PARTS: &[(&str, &str)] = &[
+    ("_norm.weight", "a norm"),
+    ("ffn_gate_inp.weight", "an expert router"),
+    ("ffn_gate_tid2eid.weight", "a table of token to expert"),
+    ("altup", "a small projection"),
+    ("laurel", "a small projection"),
+    ("per_layer_model_proj", "a small projection"),
+    ("ssm_conv1d", "a short convolution"),
+    ("shortconv.conv.weight", "a short convolution"),
+    ("indexer.k_proj.weight", "a small projection of the indexer"),
+    ("indexer.q_proj.weight", "a small projection of the indexer"),
+    ("time_mix_first.weight", "a small matrix of the time mix"),
+    ("time_mix_w0.weight", "a small matrix of the time mix"),
+    ("time_mix_w1.weight", "a small matrix of the time mix"),
+    ("time_mix_w2.weight", "a small matrix of the time mix"),
+    ("time_mix_v0.weight", "a small matrix of the time mix"),
+    ("time_mix_v1.weight", "a small matrix of the time mix"),
+    ("time_mix_v2.weight", "a small matrix of the time mix"),
+    ("time_mix_a0.weight", "a small matrix of the time mix"),
+    ("time_mix_a1.weight", "a small matrix of the time mix"),
+    ("time_mix_a2.weight", "a small matrix of the time mix"),
+    ("time_mix_g1.weight", "a small matrix of the time mix"),
+    ("time_mix_g2.weight", "a small matrix of the time mix"),
+    ("time_mix_decay_w1.weight", "a small matrix of the time mix"),
+    ("time_mix_decay_w2.weight", "a small matrix of the time mix"),
+    ("time_mix_lerp_fused.weight", "a small matrix of the time mix"),
+    ("attn_rel_b.weight", "a relative position bias"),
+    (".position_embd", "a position embedding"),
+    ("sam.pos_embd", "a position embedding"),
+    ("sam.neck.", "part of an image encoder"),
+    ("sam.net_", "part of an image encoder"),
+    (".rel_pos", "a relative position table"),
+    (".patch_embd", "a patch embedding"),
+    (".patch_merger", "a patch merger"),
+    ("a.rvq.codebook", "an audio codebook"),
+    ("mm.a.code_embd", "an audio codebook"),
+];
+
+/// Whole names of such tensors.
+const SENSITIVE_NAMES: &[(&str, &str)] = &[
+    ("position_embd.weight", "a position embedding"),
+    ("token_types.weight", "an embedding of token types"),
+];
+
+/// Parts that count in one architecture only.
+const SENSITIVE_PARTS_OF: &[(&str, &[&str], &str)] = &[
+    // The reference has no such architecture.
+    ("whisper", &["pos_embd", "conv1d"], "a position embedding or a short convolution"),
+    (
+        "glm5-next",
+        &[
+            "hc_",
+            "indexer.attn_q_b",
+            "indexer.attn_k",
+            "indexer.proj",
+            "indexer_compressor_gate",
+            "indexer_compressor_ape",
+            "ssm_f_a.weight",
+            "ssm_f_b.weight",
+            "ssm_g_a.weight",
+            "ssm_g_b.weight",
+            "ssm_beta.weight",
+            "attn_kv_a_mqa.weight",
+            "attn_k_b.weight",
+            "attn_v_b.weight",
+        ],
+        "a small projection of this architecture",
+    ),
+];
+
+/// Why the tensor keeps its dtype, or `None` when a recipe may choose.
+pub fn keep_reason(
+    architecture: &str,
+    name: &str,
+    shape: &Shape,
+    overrides: &Overrides,
+) -> Option<KeepReason> {
+    if overrides.only_copy {
+        return Some(KeepReason::Copy);
+    }
+    if shape.n_dims_effective() < 2 {
+        return Some(KeepReason::Vector);
+    }
+    if !ends_with_weight(name) {
+        return Some(KeepReason::NotAWeight);
+    }
+    if overrides.leave_output && name == "output.weight" {
+        return Some(KeepReason::OutputOnRequest);
+    }
+    let whole = SENSITIVE_NAMES.iter().find(|(whole, _)| *whole == name).map(|row| row.1);
+    let part = || SENSITIVE_PARTS.iter().find(|(part, _)| name.contains(part)).map(|row| row.1);
+    let own = || {
+        let row = SENSITIVE_PARTS_OF.iter().find(|row| row.0 == architecture)?;
+        row.1.iter().any(|part| name.contains(part)).then_some(row.2)
+    };
+    whole.or_else(part).or_else(own).map(KeepReason::Sensitive)
+}
+
+/// The reference compares the place of the last `weight` with the length less six, unsigned:
+/// in a name of five bytes both wrap round to the same number, so that it counts too.
+fn ends_with_weight(name: &str) -> bool {
+    name.ends_with("weight") || name.len() == 5
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_to_keep_a_type_match_reference() {
+        let matrix = Shape::new(&[256, 4]).unwrap();
+        let vector = Shape::new(&[256, 1, 1]).unwrap();
+        let plain = Overrides::default();
+        let verdict = |name: &str| keep_reason("llama", name, &matrix, &plain);
+        assert_eq!(verdict("blk.0.attn_q.weight"), None);
+        assert_eq!(verdict("blk.0.ffn_gate_inp_shexp.weight"), None);
+        assert_eq!(verdict("blk.0.ffn_gate_inp.weight"), Some(KeepReason::Sensitive("an expert router")));
+        assert_eq!(verdict("blk.0.attn_q.bias"), Some(KeepReason::NotAWeight));
+        assert_eq!(verdict("blk.0.weight_scale"), Some(KeepReason::NotAWeight));
+        assert_eq!(verdict("x.y.z"), None);
+        assert_eq!(verdict("position_embd.weight"), Some(KeepReason::Sensitive("a position embedding")));
+        assert_eq!(keep_reason("llama", "blk.0.attn_q.weight", &vector, &plain), Some(KeepReason::Vector));
+        assert_eq!(verdict("blk.0.attn_k_b.weight"), None);
+        assert!(keep_reason("glm5-next", "blk.0.attn_k_b.weight", &matrix, &plain).is_some());
+        let leave = Overrides { leave_output: true, ..Overrides::default() };
+        assert_eq!(keep_reason("llama", "output.weight", &matrix, &leave), Some(KeepReason::OutputOnRequest));
+        let copy = Overrides { only_copy: true, ..Overrides::default() };
+        assert_eq!(keep_reason("llama", "blk.0.attn_q.weight", &matrix, &copy), Some(KeepReason::Copy));
+    }
+}

@@ -1,0 +1,164 @@
+//! Walks the rules for one tensor after the other, with the counts that they depend on.
+
+use gguf_types::DType;
+
+use super::{
+    Category, FileType, ModelFacts, Overrides, Reason, Recipe, RecipeError, TensorFacts,
+    order::layer_of,
+    rules::{self, Rule, When},
+};
+
+/// State of the rules after the tensors so far (`quantize_state_impl`).
+pub(super) struct Chooser<'a> {
+    recipe: &'a Recipe,
+    model: &'a ModelFacts,
+    overrides: &'a Overrides,
+    tied: bool,
+    n_values: u32,
+    i_values: u32,
+    i_down: u32,
+    i_gate: u32,
+    i_up: u32,
+}
+
+/// Place `i` among `n`.
+type Place = (i64, i64);
+
+impl<'a> Chooser<'a> {
+    /// Counts what must be known before the first choice (`init_quantize_state_counters`).
+    pub(super) fn new(
+        recipe: &'a Recipe,
+        model: &'a ModelFacts,
+        overrides: &'a Overrides,
+        tensors: &[TensorFacts<'_>],
+    ) -> Self {
+        let categories = || tensors.iter().map(|tensor| Category::of(tensor.name));
+        Chooser {
+            recipe,
+            model,
+            overrides,
+            tied: categories().all(|category| category != Category::Output),
+            n_values: categories().filter(|category| category.holds_values()).count() as u32,
+            i_values: 0,
+            i_down: 0,
+            i_gate: 0,
+            i_up: 0,
+        }
+    }
+
+    /// The dtype of the next tensor that no option names, before its row length is looked at.
+    pub(super) fn choose(&mut self, tensor: &TensorFacts<'_>) -> Result<(DType, Reason), RecipeError> {
+        use Category as C;
+        let (category, recipe) = (Category::of(tensor.name), self.recipe);
+        if self.model.architecture == "glm5-next"
+            && Q8_0_AT_LEAST.iter().any(|part| tensor.name.contains(part))
+        {
+            // The caller asks for quantized defaults only.
+            return Ok((DType::Q8_0, Reason::Q8_0AtLeast));
+        }
+        let file_type = recipe.file_type;
+        let low = rules::LOW.contains(&file_type);
+        let n_layer = i64::from(self.model.n_layer);
+        // A model whose embedding doubles as output matrix has no tensor `output.weight`; the embedding is treated as one.
+        let as_output = category == C::Output || (category == C::TokenEmbd && self.tied);
+        // The option for the output matrix also decides for an embedding that doubles as one.
+        if let (true, Some(dtype)) = (as_output, self.overrides.output_type) {
+            return Ok((dtype, Reason::OutputOption));
+        }
+        let (list, place): (&'static [Rule], Place) = match category {
+            _ if as_output => (rules::OUTPUT, (0, 0)),
+            _ if file_type == FileType::MXFP4_MOE => (rules::MXFP4_MOE, (0, 0)),
+            C::TokenEmbd => (rules::EMBEDDING, (0, 0)),
+            C::AttnV | C::AttnQkv | C::AttnKvB => {
+                let place = (next(&mut self.i_values), self.n_values.into());
+                (if low { rules::LOW_VALUES } else { rules::VALUES }, place)
+            }
+            C::AttnK => (if low { rules::LOW_KEYS } else { rules::KEYS }, (0, 0)),
+            C::AttnQ if !low => (rules::QUERIES, (0, 0)),
+            C::AttnOutput => (if low { rules::LOW_ATTN_OUTPUT } else { rules::ATTN_OUTPUT }, (0, 0)),
+            // Below three bits the reference counts the tensors that it has seen; above, it reads the layer off the name where
+            // there are experts. In a model whose tensors come in order both are the same.
+            C::FfnDown if low => (rules::LOW_DOWN, (next(&mut self.i_down), n_layer)),
+            C::FfnDown => (rules::DOWN, self.layer(tensor.name, |state| &mut state.i_down)?),
+            C::FfnGate if !low => (rules::GATE_UP, self.layer(tensor.name, |state| &mut state.i_gate)?),
+            C::FfnUp if !low => (rules::GATE_UP, self.layer(tensor.name, |state| &mut state.i_up)?),
+            C::AttnQ | C::FfnGate | C::FfnUp | C::Output | C::Other => (&[], (0, 0)),
+        };
+        // The first rule that holds; the reference has them as one chain of else-if.
+        let found = list.iter().find(|rule| {
+            (rule.of.is_empty() || rule.of.contains(&file_type))
+                && rule.when.iter().all(|when| self.holds(*when, tensor, category, place))
+        });
+        let (mut dtype, mut reason) = match found {
+            Some(rule) => (rule.then, Reason::Rule { category, tied: self.tied, when: rule.when }),
+            None => (recipe.default, Reason::Default),
+        };
+        // Not in the chain: these come after it and change what it has chosen. A 70B model shares each value head among
+        // eight query heads, so that its values are few and cost little at more bits; eight experts share one attention.
+        if category.holds_values() && !low && file_type != FileType::MXFP4_MOE {
+            let rule = |when| Reason::Rule { category, tied: false, when };
+            if self.model.is_70b && matches!(dtype, DType::Q3_K | DType::Q4_K) {
+                (dtype, reason) = (DType::Q5_K, rule(&[When::Model70b]));
+            }
+            if self.model.n_expert == 8 {
+                (dtype, reason) = (DType::Q8_0, rule(&[When::EightExperts]));
+            }
+        }
+        Ok((dtype, reason))
+    }
+
+    /// The layer of a feed-forward tensor: counted, or read off the name in models with
+    /// experts, whose tensors may come in any order (`layer_info`).
+    fn layer(&mut self, name: &str, counter: fn(&mut Self) -> &mut u32) -> Result<Place, RecipeError> {
+        // Counts even where the name decides, as the reference does: the counter is of no consequence then.
+        let counted = next(counter(self));
+        let n_layer = self.model.n_layer;
+        let layer = if self.model.n_expert > 1 {
+            layer_of(name).ok_or_else(|| RecipeError::NoLayer { name: name.to_owned() })?
+        } else {
+            counted
+        };
+        if self.model.n_expert > 1 && !(0..i64::from(n_layer)).contains(&layer) {
+            return Err(RecipeError::LayerOutOfRange { name: name.to_owned(), layer, n_layer });
+        }
+        Ok((layer, n_layer.into()))
+    }
+
+    fn holds(&self, when: When, tensor: &TensorFacts<'_>, category: Category, (i, n): Place) -> bool {
+        let (model, falcon) = (self.model, self.model.architecture == "falcon");
+        // `use_more_bits`: all of the first and the last eighth, of the layers between every third one.
+        let in_outer_eighths = i < n / 8 || i >= 7 * n / 8;
+        match when {
+            When::Grouped => model.n_gqa() >= 4,
+            When::GroupedOrExperts => model.n_gqa() >= 4 || model.n_expert >= 4,
+            When::EightExperts => model.n_expert == 8,
+            When::NotEightExperts => model.n_expert != 8,
+            When::FirstEighth => i < n / 8,
+            When::FirstSixteenth => i < n / 16,
+            When::Middle => !in_outer_eighths,
+            When::MoreBits => in_outer_eighths || (i - n / 8) % 3 == 2,
+            When::Before(count) => i < i64::from(count),
+            When::Weighted => self.overrides.has_imatrix,
+            When::Unweighted => !self.overrides.has_imatrix,
+            When::Falcon => falcon,
+            When::NotFalcon => !falcon,
+            When::ExpertStack => {
+                // Some architectures have stacks that are not experts; the reference distinguishes one.
+                let feed_forward =
+                    matches!(category, Category::FfnUp | Category::FfnGate | Category::FfnDown);
+                tensor.shape.dim(2) > 1 && (model.architecture != "bailingmoe3" || feed_forward)
+            }
+            When::PartialBlock => !tensor.shape.row_elems().is_multiple_of(self.recipe.default.block_elems()),
+            When::Model70b => model.is_70b,
+        }
+    }
+}
+
+/// Parts of the names of glm5-next's tensors that no recipe takes below eight bits.
+const Q8_0_AT_LEAST: &[&str] = &["attn_q_a", "attn_q_b", "nextn.eh_proj"];
+
+fn next(counter: &mut u32) -> i64 {
+    let value = *counter;
+    *counter += 1;
+    value.into()
+}

@@ -1,0 +1,165 @@
+//! The facts of a model that recipes depend on, read from its metadata.
+
+use gguf_container::{Array, KeyError, Metadata, Value};
+
+use super::RecipeError;
+
+/// Facts about a model for recipes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelFacts {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// Layers, those for predicting further tokens included.
+    pub n_layer: u32,
+    /// Experts; 0 or 1 in models without any.
+    pub n_expert: u32,
+    /// Query heads of the first layer.
+    pub n_head: u32,
+    /// Key-value heads of the first layer.
+    pub n_head_kv: u32,
+    /// True if the reference treats the model as a 70B, see [`is_70b`].
+    pub is_70b: bool,
+}
+
+/// Architectures and numbers of layers that the reference calls 70B.
+///
+/// Source: `load_arch_hparams` of the files in `src/models/`, llama-cpp-python 0.3.36.
+const MODELS_70B: &[(&str, u32)] =
+    &[("llama", 80), ("llama-embed", 80), ("deci", 80), ("qwen2", 80), ("olmo", 80), ("jais2", 68)];
+
+/// True if the reference treats a model as a 70B. `n_layer_trunk` counts layers without MTP layers. A llama
+/// of 80 layers is one unless every head has its own keys (the 65B) or it has eight experts.
+pub fn is_70b(architecture: &str, n_layer_trunk: u32, n_expert: u32, n_head: u32, n_head_kv: u32) -> bool {
+    let llama = matches!(architecture, "llama" | "llama-embed");
+    MODELS_70B.contains(&(architecture, n_layer_trunk)) && (!llama || (n_expert != 8 && n_head != n_head_kv))
+}
+
+impl ModelFacts {
+    /// Query heads that share a key-value head, 0 where there are no key-value heads.
+    pub fn n_gqa(&self) -> u32 {
+        self.n_head.checked_div(self.n_head_kv).unwrap_or(0)
+    }
+
+    /// Reads the facts from the metadata of a GGUF file, or of a planned one.
+    ///
+    /// Source: `llama_model_base::load_hparams` in `src/llama-model.cpp`, and the `load_arch_hparams` of
+    /// `granite-switch.cpp` and `nanbeige.cpp`, which count layers that have no tensors.
+    ///
+    /// # Errors
+    /// [`RecipeError::Key`] without architecture or block count, and for an invalid count.
+    pub fn from_metadata(metadata: &Metadata) -> Result<ModelFacts, RecipeError> {
+        let key = "general.architecture";
+        let architecture = metadata.text(key)?.ok_or_else(|| KeyError::missing(key))?.to_owned();
+        // A multimodal projector has no such keys; the reference reads none and counts no layers.
+        if architecture == "clip" {
+            return Ok(ModelFacts { architecture, ..ModelFacts::default() });
+        }
+        let count = |suffix: &str| count(metadata, &format!("{architecture}.{suffix}"));
+        // A model of encoder and decoder may count its layers there.
+        let n_block = match count("block_count")? {
+            None => count("encoder.block_count")?
+                .map(|n| n.max(count("decoder.block_count").ok().flatten().unwrap_or(0))),
+            stated => stated,
+        };
+        let n_block = n_block.ok_or_else(|| KeyError::missing(format!("{architecture}.block_count")))?;
+        let n_next = count("nextn_predict_layers")?.unwrap_or(0);
+        // MTP layers come last and count as layers, but not for recognizing a 70B model.
+        let n_trunk = n_block.checked_sub(n_next).ok_or_else(|| {
+            let key = format!("{architecture}.nextn_predict_layers");
+            KeyError::value(key, "no more than the block count", &Value::U32(n_next))
+        })?;
+        let mut n_expert = count("expert_count")?.unwrap_or(0);
+        // These two write one expert where they mean none.
+        if n_expert <= 1 && matches!(architecture.as_str(), "hunyuan_vl" | "hunyuan-dense") {
+            n_expert = 0;
+        }
+        let n_head = count("attention.head_count")?.unwrap_or(0);
+        // Without key-value heads, every query head has one.
+        let n_head_kv = count("attention.head_count_kv")?.unwrap_or(n_head);
+        let n_layer = match architecture.as_str() {
+            // One more layer routes between adapters.
+            "graniteswitch" => n_trunk.saturating_add(1),
+            // The same layers are gone through several times.
+            "nanbeige" => match count("num_loops")?.unwrap_or(1) {
+                0 | 1 => n_block,
+                n_loops => n_trunk.saturating_mul(n_loops),
+            },
+            _ => n_block,
+        };
+        let is_70b = is_70b(&architecture, n_trunk, n_expert, n_head, n_head_kv);
+        Ok(ModelFacts { architecture, n_layer, n_expert, n_head, n_head_kv, is_70b })
+    }
+}
+
+/// A count, or the first of an array of counts with one for each layer.
+fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, KeyError> {
+    let count = |value: &Value| {
+        let first = match value {
+            Value::Array(Array::U32(items)) => items.first().map(|&item| u64::from(item)),
+            Value::Array(Array::I32(items)) => items.first().and_then(|&item| item.try_into().ok()),
+            Value::Array(Array::U64(items)) => items.first().copied(),
+            Value::Array(Array::I64(items)) => items.first().and_then(|&item| item.try_into().ok()),
+            // An empty list has no first layer, and lists of other types hold no counts.
+            Value::Array(_) => None,
+            value => value.as_u64(),
+        };
+        u32::try_from(first?).ok()
+    };
+    metadata.read(key, "an integer of 0 or more", count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(architecture: &str, rest: &[(&str, Value)]) -> Metadata {
+        let mut metadata = Metadata::from([("general.architecture".to_owned(), architecture.into())]);
+        metadata.extend(rest.iter().map(|(key, value)| (format!("{architecture}.{key}"), value.clone())));
+        metadata
+    }
+
+    #[test]
+    fn llama_facts_are_read() {
+        let heads = [("block_count", Value::U32(80)), ("attention.head_count", Value::U32(64))];
+        let facts = ModelFacts::from_metadata(&metadata("llama", &heads)).unwrap();
+        assert_eq!((facts.n_layer, facts.n_head_kv, facts.n_gqa(), facts.is_70b), (80, 64, 1, false));
+        let mut grouped = heads.to_vec();
+        grouped.push(("attention.head_count_kv", Value::Array(Array::I32(vec![8; 80]))));
+        let facts = ModelFacts::from_metadata(&metadata("llama", &grouped)).unwrap();
+        assert_eq!((facts.n_gqa(), facts.is_70b), (8, true));
+    }
+
+    #[test]
+    fn models_of_70b_are_recognized() {
+        assert!(is_70b("qwen2", 80, 0, 64, 64));
+        assert!(!is_70b("llama", 80, 8, 64, 8));
+        assert!(!is_70b("qwen3", 80, 0, 64, 8));
+    }
+
+    #[test]
+    fn layers_without_tensors_are_counted() {
+        let keys = [("block_count", Value::U32(12)), ("num_loops", Value::U32(3))];
+        assert_eq!(ModelFacts::from_metadata(&metadata("nanbeige", &keys)).unwrap().n_layer, 36);
+        assert_eq!(ModelFacts::from_metadata(&metadata("graniteswitch", &keys)).unwrap().n_layer, 13);
+    }
+
+    #[test]
+    fn unreadable_models_are_refused() {
+        let missing = ModelFacts::from_metadata(&metadata("llama", &[])).unwrap_err();
+        assert_eq!(missing, RecipeError::Key(KeyError::missing("llama.block_count")));
+        let none = ModelFacts::from_metadata(&Metadata::new()).unwrap_err();
+        assert_eq!(none, RecipeError::Key(KeyError::missing("general.architecture")));
+        for wrong in [Value::I32(-1), Value::F32(1.0), Value::Array(Array::U32(vec![])), Value::U64(1 << 40)]
+        {
+            let error = ModelFacts::from_metadata(&metadata("llama", &[("block_count", wrong)])).unwrap_err();
+            assert!(
+                matches!(&error, RecipeError::Key(KeyError::Value { expected, .. }) if expected == "an integer of 0 or more"),
+                "{error}"
+            );
+        }
+        let layers = [("encoder.block_count", Value::U32(2)), ("decoder.block_count", Value::U32(4))];
+        assert_eq!(ModelFacts::from_metadata(&metadata("whisper", &layers)).unwrap().n_layer, 4);
+        let keys = [("block_count", Value::U32(1)), ("nextn_predict_layers", Value::U32(2))];
+        assert!(ModelFacts::from_metadata(&metadata("llama", &keys)).is_err());
+    }
+}

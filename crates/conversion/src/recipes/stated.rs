@@ -1,0 +1,170 @@
+//! Compares `general.file_type` with the contents of a file.
+
+use gguf_container::{Metadata, Value};
+use gguf_types::DType;
+
+use super::{GUESSED, ModelFacts, Overrides, RECIPES, Recipe, TensorFacts, assign, reference_order};
+
+/// Calibration methods with their versions, as files name them. The version changes with every change of the resulting bytes.
+pub const CALIBRATION_METHODS: [&str; 2] = ["cal3", "cbs3"];
+
+/// Relation between the stated file type and the tensors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum StatedType {
+    /// The tensors match the mix, insofar as that can be determined: options may change the type of any
+    /// tensor.
+    Agrees {
+        /// The name of the mix.
+        name: &'static str,
+    },
+    /// There is no such key.
+    Absent,
+    /// There are no matrices, which alone determine a file type.
+    NoMatrices,
+    /// A number that stands for nothing.
+    Unknown {
+        /// The number.
+        id: u64,
+    },
+    /// No matrix has a type of the mix, and most have one that it never gives them.
+    Differs {
+        /// The name of the mix that is stated.
+        name: &'static str,
+        /// The type that most weights would have.
+        expected: DType,
+        /// The type that most weights have.
+        found: DType,
+    },
+    /// No matrix has a type of the mix, because calibration chose the types.
+    Chosen {
+        /// Name of the stated mix, which set the target size.
+        name: &'static str,
+        /// The type that most weights have.
+        found: DType,
+    },
+    /// No matrix has the type that the mix is named after, although the tensors follow its rules: MXFP4_MOE only gives it to experts.
+    WithoutOwn {
+        /// The name of the mix that is stated.
+        name: &'static str,
+        /// The type of its name.
+        expected: DType,
+        /// The type that most weights have.
+        found: DType,
+    },
+    /// The types are those that another mix gives to every tensor, and not those of the stated one.
+    OfOther {
+        /// The name of the mix that is stated.
+        name: &'static str,
+        /// The name of the other.
+        other: &'static str,
+    },
+}
+
+/// Compares the stated file type with the types of the tensors.
+pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedType {
+    let (name, default) = match named_mix(metadata) {
+        None => return StatedType::Absent,
+        Some(Err(id)) => return StatedType::Unknown { id },
+        Some(Ok(mix)) => mix,
+    };
+    let matrices: Vec<&TensorFacts<'_>> =
+        tensors.iter().filter(|tensor| tensor.shape.n_dims_effective() > 1).collect();
+    let elems = |of: &dyn Fn(DType) -> bool| -> u64 {
+        let sizes = matrices.iter().filter(|tensor| of(tensor.dtype)).map(|tensor| tensor.shape.n_elems());
+        sizes.fold(0, u64::saturating_add)
+    };
+    let most = DType::ALL.iter().copied().max_by_key(|dtype| elems(&|found| found == *dtype));
+    let Some(found) = most.filter(|_| !matrices.is_empty()) else { return StatedType::NoMatrices };
+    // The rules of mixes count tensors in the order in which the reference goes through them.
+    let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
+    let in_order: Vec<TensorFacts<'_>> = reference_order(&names).into_iter().map(|at| tensors[at]).collect();
+    let chain: Vec<DType> = stand_ins(default).collect();
+    let as_ruled = |recipe: &'static Recipe| shares(recipe, metadata, &in_order);
+    let stated = own_names().find(|recipe| recipe.name == name).map_or(0.0, as_ruled);
+    // Rows that are not whole blocks of the type cannot have it.
+    let fits = |tensor: &&TensorFacts<'_>| tensor.shape.row_elems().is_multiple_of(default.block_elems());
+    let is_possible = stated < 0.5 || matrices.iter().any(fits);
+    if is_possible && elems(&|dtype| chain.contains(&dtype)) == 0 {
+        return match stated {
+            _ if is_calibrated(metadata) => StatedType::Chosen { name, found },
+            0.5.. => StatedType::WithoutOwn { name, expected: default, found },
+            _ => StatedType::Differs { name, expected: default, found },
+        };
+    }
+    let alternatives = own_names().filter(|recipe| recipe.name != name && recipe.default == default);
+    match alternatives.filter(|_| stated < 1.0).find(|recipe| as_ruled(recipe) == 1.0) {
+        Some(other) => StatedType::OfOther { name, other: other.name },
+        None => StatedType::Agrees { name },
+    }
+}
+
+/// True if the importance matrix named in the file is calibration: one of [`CALIBRATION_METHODS`] in any version, and hex digits.
+fn is_calibrated(metadata: &Metadata) -> bool {
+    let is_all = |text: &str, of: fn(&u8) -> bool| !text.is_empty() && text.as_bytes().iter().all(of);
+    let names_method = |key: &str| {
+        let text = metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+        let Some((method, digest)) = text.split_once('-') else { return false };
+        let versions = CALIBRATION_METHODS
+            .iter()
+            .filter_map(|own| method.strip_prefix(own.trim_end_matches(|c: char| c.is_ascii_digit())));
+        is_all(digest, u8::is_ascii_hexdigit)
+            && versions.into_iter().any(|version| is_all(version, u8::is_ascii_digit))
+    };
+    names_method("quantize.imatrix.file") || names_method("gguf_tools.calibration")
+}
+
+/// Returns a warning if no matrix of a planned file has the type that its file type names.
+pub(crate) fn label_warning(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Option<String> {
+    // Cheaper than comparing with the rules of all mixes, which is rarely needed.
+    let (_, default) = named_mix(metadata)?.ok()?;
+    let has = |dtype: DType| {
+        tensors.iter().any(|tensor| tensor.dtype == dtype && tensor.shape.n_dims_effective() > 1)
+    };
+    if stand_ins(default).any(has) {
+        return None;
+    }
+    match stated_type(metadata, tensors) {
+        StatedType::WithoutOwn { name, expected, found } => Some(format!(
+            "{name}: no tensor becomes {expected}; by the rules of this file type most weights become {found}"
+        )),
+        StatedType::Differs { name, expected, found } => Some(format!(
+            "{name}: no tensor becomes {expected}, most weights become {found}; `general.file_type` will not match the tensors"
+        )),
+        _ => None,
+    }
+}
+
+/// Name and main type of the mix that `general.file_type` states; its number if it is unknown.
+fn named_mix(metadata: &Metadata) -> Option<Result<(&'static str, DType), u64>> {
+    let id = metadata.get("general.file_type").and_then(Value::as_u64)?;
+    let number = id & !u64::from(GUESSED);
+    // NVFP4 has a number and no recipe: nothing is quantized to it.
+    if number == u64::from(DType::NVFP4.file_type()) {
+        return Some(Ok(("NVFP4", DType::NVFP4)));
+    }
+    let recipe = own_names().find(|recipe| u64::from(recipe.file_type.id()) == number);
+    Some(recipe.map(|recipe| (recipe.name, recipe.default)).ok_or(id))
+}
+
+/// A type, and those that replace it in rows that are not whole blocks of it.
+fn stand_ins(dtype: DType) -> impl Iterator<Item = DType> {
+    std::iter::successors(Some(dtype), |dtype| dtype.smaller_block())
+}
+
+/// Recipes under their own names.
+fn own_names() -> impl Iterator<Item = &'static Recipe> {
+    RECIPES.iter().filter(|recipe| recipe.alias_of.is_none() && !recipe.copy)
+}
+
+/// The share of tensors that have the type that the rules of a recipe give them, with an importance matrix or without.
+fn shares(recipe: &'static Recipe, metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> f64 {
+    let Ok(model) = ModelFacts::from_metadata(metadata) else { return 0.0 };
+    let share = |has_imatrix| {
+        let overrides = Overrides { has_imatrix, ..Overrides::default() };
+        let made = assign(recipe, &model, tensors, &overrides).unwrap_or_default();
+        let same = made.iter().zip(tensors).filter(|(made, tensor)| made.dtype == tensor.dtype).count();
+        same as f64 / tensors.len().max(1) as f64
+    };
+    share(false).max(share(true))
+}

@@ -1,0 +1,309 @@
+//! Writes files so that a later run can resume an interrupted one.
+//!
+//! Steps: lock the outputs; accept or refuse the remains of an earlier run; check disk space; verify the rows
+//! in the journal; do the rest; rename all files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use gguf_container::{Claim, Output, Plan, check_open_files, check_space};
+
+use crate::{
+    Error,
+    job::{JOB_ELEMS, Job, Schedule, TensorTask},
+    journal::{Done, Fingerprint, Found, Journal, Origin, Remaining, n_bytes},
+    output::{place, prepare},
+    run::{Watch, run_with},
+    run_options::RunOptions,
+    verify::verify,
+};
+
+/// Treatment of an earlier run, and data for a later one.
+#[derive(Clone, Copy)]
+pub struct Journaling<'a> {
+    /// Everything besides the plan that decides the bytes.
+    pub origin: &'a Origin<'a>,
+    /// True to resume an earlier run, if there is one.
+    pub resume: bool,
+    /// Called before work begins, where there is one.
+    pub on_resume: &'a dyn Fn(Resumed),
+}
+
+impl std::fmt::Debug for Journaling<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journaling").field("resume", &self.resume).finish_non_exhaustive()
+    }
+}
+
+/// Progress of an earlier run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resumed {
+    /// Valid bytes of the outputs.
+    pub done_bytes: u64,
+    /// Bytes that its journal lists but that are invalid: they are written again.
+    pub wrong_bytes: u64,
+    /// Bytes of all outputs.
+    pub total_bytes: u64,
+}
+
+/// As [`write()`](crate::write()), with a journal: when the run is stopped, temporary files and journal stay for a later
+/// run. They go where that run could do no better: weights that cannot be converted, sources that changed.
+///
+/// # Errors
+/// As [`write()`](crate::write()). [`Error::Busy`] where another process writes one of the files; [`Error::Unfinished`] where an
+/// earlier run was stopped and neither `journaling.resume` nor `force` is given; [`Error::NotResumable`] where it was
+/// made of something else.
+pub fn write_resumable(
+    tasks: &[TensorTask<'_>],
+    files: &[(&Path, &Plan)],
+    force: bool,
+    journaling: Journaling<'_>,
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<(), Error> {
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.to_path_buf()).collect();
+    let Some(first) = paths.first() else { return Ok(()) };
+    let fingerprint = || Fingerprint::new(journaling.origin, watch.sources, tasks, files);
+    let journal_path = Journal::path_of(first);
+    let (journal, found) = Journal::open(&journal_path, &fingerprint).map_err(|error| at(error, first))?;
+    // After taking the lock: a part of this run that has just started holds no lock on the output itself.
+    Journal::check_others(&paths).inspect_err(|_| journal.remove_empty())?;
+    let mut earlier = found.filter(Found::is_resumable);
+    if let Some(found) = &earlier {
+        let run = || Box::new(found.unfinished(&journal_path));
+        if journaling.resume {
+            let differences = found.fingerprint.iter().flat_map(|earlier| fingerprint().differences(earlier));
+            let differences: Vec<String> = differences.collect();
+            if !differences.is_empty() {
+                return Err(Error::NotResumable { path: first.clone(), differences, run: run() });
+            }
+        } else if force {
+            // Outputs of the earlier run that are not among ours would stay for ever.
+            run().files.iter().skip(1).for_each(|path| drop(fs::remove_file(path)));
+            earlier = None;
+        } else {
+            return Err(Error::Unfinished { path: first.clone(), run: run() });
+        }
+    }
+    let run = Run { tasks, files, force, options, watch, journaling };
+    let mut outputs = Vec::with_capacity(files.len());
+    let written = run.write(&journal, earlier.as_ref(), &paths, &mut outputs);
+    match written {
+        Ok(()) => {
+            journal.remove();
+            Ok(())
+        }
+        Err(error) => {
+            if is_worth_keeping(&error) {
+                // Work since the last entry, which is valid while the system runs. The original error matters
+                // more than one from here.
+                let _ = journal.checkpoint(None);
+            }
+            let has_rows = journal.is_resumable() && is_worth_keeping(&error);
+            // If not all outputs were opened, nothing existing was changed.
+            let all_open = outputs.len() == files.len();
+            if !(has_rows || (earlier.is_some() && !all_open)) {
+                outputs.into_iter().for_each(Output::discard);
+                journal.remove();
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Fails if [`write_resumable`] would fail because of existing outputs. For callers that do hours of work
+/// first, or that write data which an earlier run needs.
+///
+/// # Errors
+/// [`Error::Busy`], and [`Error::Unfinished`] without `force` or `resume`.
+pub fn check_unfinished(paths: &[PathBuf], force: bool, resume: bool) -> Result<(), Error> {
+    let Some(first) = paths.first() else { return Ok(()) };
+    Journal::check_others(paths)?;
+    let path = Journal::path_of(first);
+    let found = Journal::inspect(&path).map_err(|error| at(error, first))?;
+    match found.filter(|found| found.is_resumable() && !force && !resume) {
+        Some(found) => Err(Error::Unfinished { path: first.clone(), run: Box::new(found.unfinished(&path)) }),
+        None => Ok(()),
+    }
+}
+
+/// True if another run could get further than one that ended with this error.
+fn is_worth_keeping(error: &Error) -> bool {
+    match error {
+        // A non-finite value stays one.
+        Error::Read(gguf_checkpoint::ReadError::NoValue { .. }) => false,
+        Error::Cancelled | Error::Read(_) | Error::Source(_) => true,
+        Error::Gguf(error) => !matches!(error, gguf_container::Error::Changed { .. }),
+        _ => false,
+    }
+}
+
+/// An error about the output instead of one of its hidden files.
+fn at(error: Error, output: &Path) -> Error {
+    match error {
+        Error::Busy { process, host, began, .. } => {
+            Error::Busy { path: output.to_owned(), process, host, began }
+        }
+        Error::Gguf(gguf_container::Error::Busy { .. }) => {
+            Error::Gguf(gguf_container::Error::Busy { path: output.to_owned() })
+        }
+        error => error,
+    }
+}
+
+/// Files to write.
+struct Run<'a> {
+    tasks: &'a [TensorTask<'a>],
+    files: &'a [(&'a Path, &'a Plan)],
+    force: bool,
+    options: &'a RunOptions,
+    watch: Watch<'a>,
+    journaling: Journaling<'a>,
+}
+
+impl Run<'_> {
+    /// Opens `outputs`, writes what `earlier` has not done, and gives files their names.
+    fn write(
+        &self,
+        journal: &Journal<'_>,
+        earlier: Option<&Found>,
+        paths: &[PathBuf],
+        outputs: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        // First of all, so that other processes see who holds these outputs.
+        match earlier {
+            Some(found) => journal.resume(found, paths)?,
+            None => journal.begin(paths)?,
+        }
+        self.open(earlier, outputs)?;
+        write_frame(self.files, outputs)?;
+        let mut schedule = Schedule::new(self.tasks, JOB_ELEMS);
+        let n_threads = self.options.n_threads(&schedule);
+        let done = earlier.map_or_else(|| Ok(Vec::new()), |found| self.check(found, outputs, n_threads))?;
+        let remaining = Remaining::without(&done, self.tasks.len());
+        if !done.is_empty() {
+            schedule = schedule.only(|job| remaining.has(job));
+        }
+        self.check_placed(&schedule, outputs)?;
+        run_with(self.tasks, &schedule, outputs, Some(journal), self.options, self.watch)?;
+        prepare(outputs, self.watch.sources)?;
+        // One file has its name or not. Of several, some may have theirs when the machine stops.
+        if outputs.len() > 1 {
+            journal.whole()?;
+        }
+        place(outputs)
+    }
+
+    /// Opens the temporary files: those of the earlier run, or new ones.
+    fn open(&self, earlier: Option<&Found>, outputs: &mut Vec<Output>) -> Result<(), Error> {
+        let temporary: Vec<PathBuf> =
+            self.files.iter().map(|(path, _)| Output::temporary_path_of(path)).collect();
+        let has_name = |index: usize| {
+            let path: &Path = self.files[index].0;
+            earlier.is_some_and(|found| found.is_whole) && !temporary[index].exists() && path.exists()
+        };
+        let needed = temporary.iter().zip(self.files).enumerate().filter(|(index, _)| !has_name(*index));
+        let needed: Vec<(&Path, u64)> =
+            needed.map(|(_, (path, (_, plan)))| (path.as_path(), plan.file_len())).collect();
+        check_open_files(self.files.len())?;
+        check_space(&needed)?;
+        let claim = if earlier.is_some() { Claim::GoOn } else { Claim::Anew };
+        for (index, (path, plan)) in self.files.iter().enumerate() {
+            let output = match has_name(index) {
+                true => Output::in_place(path, plan.file_len()).map_err(|_| exists(path)),
+                false => {
+                    let claimed = Output::claim(path, plan.file_len(), self.force, claim);
+                    claimed.map_err(|error| at(Error::Gguf(error), path))
+                }
+            };
+            match output {
+                Ok(output) => outputs.push(output),
+                Err(error) => {
+                    // None of them has anything yet.
+                    if claim == Claim::Anew {
+                        outputs.drain(..).for_each(Output::discard);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of an earlier run that are intact.
+    fn check(&self, found: &Found, outputs: &[Output], n_threads: usize) -> Result<Vec<Done>, Error> {
+        let claimed = found.done_bytes();
+        let done =
+            verify(found.done.clone(), self.tasks, outputs, self.options, n_threads, self.watch.cancel)?;
+        let done_bytes = n_bytes(&done);
+        (self.journaling.on_resume)(Resumed {
+            done_bytes,
+            wrong_bytes: claimed.saturating_sub(done_bytes),
+            total_bytes: self.files.iter().map(|(_, plan)| plan.file_len()).sum(),
+        });
+        for done in &done {
+            let rows = done.rows.clone();
+            let input_bytes = self.tasks[done.task].rows.input_bytes(rows.end - rows.start);
+            (self.watch.done)(&Job { task: done.task, rows }, input_bytes);
+        }
+        Ok(done)
+    }
+
+    /// Refuses to write to a file that has its name: if anything in it is to be done, it is not what the earlier run
+    /// wrote.
+    fn check_placed(&self, schedule: &Schedule, outputs: &[Output]) -> Result<(), Error> {
+        if outputs.iter().all(|output| !output.is_in_place()) {
+            return Ok(());
+        }
+        for job in (0..schedule.len()).map_while(|index| schedule.job(index)) {
+            // A run that is stopped looks at the same flag.
+            if self.watch.cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
+            let targets = self.tasks[job.task].targets.iter();
+            if let Some(target) = targets.into_iter().find(|target| outputs[target.output].is_in_place()) {
+                return Err(exists(self.files[target.output].0));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes headers, and zeros wherever no tensor is: no journal speaks of these. A file that has its name must have both.
+pub(crate) fn write_frame(files: &[(&Path, &Plan)], outputs: &[Output]) -> Result<(), Error> {
+    for (output, (path, plan)) in outputs.iter().zip(files) {
+        let header = plan.header_bytes();
+        if output.is_in_place() {
+            let mut found = vec![0; header.len()];
+            output.read_at(0, &mut found)?;
+            if found != header {
+                return Err(exists(path));
+            }
+        } else {
+            output.write_at(0, header)?;
+        }
+        for tensor in plan.tensors() {
+            // At most an alignment less one byte.
+            let (offset, padding) = (tensor.offset + tensor.n_bytes, tensor.padded_bytes - tensor.n_bytes);
+            let mut zeros = vec![0; padding as usize];
+            if !output.is_in_place() {
+                output.write_at(offset, &zeros)?;
+                continue;
+            }
+            output.read_at(offset, &mut zeros)?;
+            if zeros.iter().any(|byte| *byte != 0) {
+                return Err(exists(path));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Error for an existing output.
+pub(crate) fn exists(path: &Path) -> Error {
+    Error::Gguf(gguf_container::Error::Exists { path: path.to_owned() })
+}

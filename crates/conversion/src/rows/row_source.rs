@@ -1,0 +1,120 @@
+//! The trait of all row sources, and what those of a checkpoint are made for.
+
+use std::{borrow::Cow, fmt, ops::Range};
+
+use gguf_checkpoint::Checkpoint;
+use gguf_container::Advice;
+use gguf_models::{ElementMap, RowMap, RowView};
+use gguf_quant::Level;
+use gguf_types::DType;
+
+use crate::error::Error;
+
+/// The rows of one output tensor: (n_rows, row_elems), row-major, wherever they come from.
+///
+/// Any range of rows can be read, in any order, from any thread; reading a range touches the
+/// pages of that range only.
+pub trait RowSource: fmt::Debug + Send + Sync {
+    /// Division of the elements into the rows that ranges count.
+    fn view(&self) -> RowView;
+
+    /// Reads rows `rows` into `out`, which is (rows, row_elems) f32.
+    ///
+    /// # Errors
+    /// [`Error::Read`] and [`Error::Encode`] where the stored type has no meaning as f32.
+    fn read(&self, rows: Range<u64>, level: Level, out: &mut [f32]) -> Result<(), Error>;
+
+    /// Stored bytes of rows `rows`, in output order and little endian, if they are already blocks of `dtype`;
+    /// `None` if the values must be read and encoded.
+    ///
+    /// # Errors
+    /// [`Error::Gguf`]; never for a tensor that belongs to this file.
+    fn stored(&self, dtype: DType, rows: Range<u64>) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        let _ = (dtype, rows);
+        Ok(None)
+    }
+
+    /// Advises the system about the use of the pages of rows `rows`. For fetched sources, each
+    /// [`Advice::WillNeed`] is followed by one [`Advice::DoneWith`] of the same rows, when their bytes are no
+    /// longer held.
+    fn advise(&self, rows: Range<u64>, advice: Advice) {
+        let _ = (rows, advice);
+    }
+
+    /// Gives back the pages that many rows share, now that all rows have been read. Nothing where they were announced
+    /// by [`RowSource::advise`], which has counted who needs them.
+    fn all_done(&self) {}
+
+    /// True if the rows are fetched while they are read, so that announcing reads helps.
+    fn is_fetched(&self) -> bool {
+        false
+    }
+
+    /// Input bytes of `n_rows` rows, for progress.
+    fn input_bytes(&self, n_rows: u64) -> u64;
+
+    /// Into which pieces the rows are best cut.
+    fn granularity(&self) -> Granularity {
+        Granularity::ROW
+    }
+}
+
+/// Rows that belong into one job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Granularity {
+    /// Rows that are best read together: a job that covers whole groups reads its source without
+    /// holes. At least 1.
+    pub group_rows: u64,
+    /// Rows that a job takes at least, however long they are: fewer would leave the greater part
+    /// of what is fetched from memory unused.
+    pub least_rows: u64,
+}
+
+impl Granularity {
+    /// Any rows will do.
+    pub const ROW: Granularity = Granularity { group_rows: 1, least_rows: 1 };
+}
+
+/// Request for the rows of a checkpoint's tensors.
+#[derive(Debug, Clone, Copy)]
+pub struct RowsFor<'a> {
+    /// The checkpoint.
+    pub checkpoint: &'a Checkpoint,
+    /// The output tensor, for messages.
+    pub tensor: &'a str,
+    /// Its rows.
+    pub view: RowView,
+    /// Map from source rows to these rows.
+    pub map: RowMap,
+    /// Function of their elements.
+    pub element: ElementMap,
+    /// The type whose blocks hold what the checkpoint stores, where they are taken as they are.
+    pub stored_dtype: Option<DType>,
+}
+
+impl<'a> RowsFor<'a> {
+    /// A source tensor.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTensor`].
+    pub(super) fn source(&self, name: &str) -> Result<&'a gguf_checkpoint::Tensor, Error> {
+        let missing = || Error::NoSuchTensor { name: name.to_owned(), wanted_by: self.tensor.to_owned() };
+        self.checkpoint.tensor(name).ok_or_else(missing)
+    }
+
+    /// The error of sources that do not hold what the view asks for.
+    pub(super) fn differs(&self, sources: &str, found: u64, expected: u64, unit: &'static str) -> Error {
+        let (tensor, source_names) = (self.tensor.to_owned(), sources.to_owned());
+        Error::RowsDiffer { tensor, source_names, found, expected, unit }
+    }
+
+    /// Source row of an output row.
+    pub(super) fn source_row(&self, row: u64) -> u64 {
+        self.map.source_row(row, self.view.n_rows * self.map.pieces())
+    }
+
+    /// Source rows that the map takes from.
+    pub(super) fn n_source_rows(&self) -> u64 {
+        self.map.n_source_rows(self.view.n_rows.saturating_mul(self.map.pieces()))
+    }
+}

@@ -1,0 +1,231 @@
+//! Runs the jobs: read, convert to f32, encode, write at a fixed offset.
+//!
+//! Threads take jobs from one counter over all tensors, so no thread waits for a tensor to end. The bytes of
+//! a job depend only on its rows, so neither the number of threads nor their order can change a byte. Each
+//! thread owns its buffers; together they are the memory of a run.
+//!
+//! One more thread syncs continuously: a file of 2.3 GB that is synced only at its end keeps every core idle
+//! for 0.9 s.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use gguf_container::Output;
+
+use crate::{
+    Error,
+    job::{Job, RowsLeft, Schedule, TensorTask},
+    job_bytes::{Buffers, JobBytes, Made, row_bytes},
+    journal::{Journal, Span},
+    prefetch::Prefetch,
+    run_options::RunOptions,
+};
+
+/// Progress reports and cancellation of a run.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// Set from anywhere to stop the run; jobs that have begun are finished.
+    pub cancel: &'a AtomicBool,
+    /// Called by any thread after each job, with the bytes of input that it covered.
+    pub done: &'a (dyn Fn(&Job, u64) + Sync),
+    /// The files that are read. They are looked at again after the last job, so that a file that changed
+    /// meanwhile is an error and not half of an output.
+    pub sources: &'a [gguf_container::Mapped],
+}
+
+impl std::fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("cancel", self.cancel).finish_non_exhaustive()
+    }
+}
+
+/// Bytes after which what is written goes to the disk: a second or less of most disks, so that little is left to wait
+/// for at the end, and few enough syncs that none is felt.
+const SYNC_EVERY_BYTES: u64 = 128 << 20;
+
+/// With a journal, work is synced and recorded after a tenth of the run's time so far, within these limits: a
+/// crash costs a tenth of a short run, and seconds of a long one.
+const NOTE_EVERY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
+/// Growth of outputs, for the sync thread.
+struct Progress<'a> {
+    /// Bytes written since the last sync, for each output.
+    unsynced_bytes: &'a [AtomicU64],
+    /// Wakes the thread; has room for one message, because writers must not wait.
+    grown: mpsc::SyncSender<()>,
+}
+
+impl Progress<'_> {
+    fn wrote(&self, output: usize, bytes: u64) {
+        let unsynced = self.unsynced_bytes[output].fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if unsynced >= SYNC_EVERY_BYTES {
+            // Where a word is waiting already, it is this one too.
+            let _ = self.grown.try_send(());
+        }
+    }
+}
+
+/// Runs every job of `schedule` over `tasks` and writes to `outputs`.
+///
+/// # Errors
+/// The error of the first job in order that failed, whatever the number of threads, or
+/// [`Error::Cancelled`].
+pub fn run(
+    tasks: &[TensorTask<'_>],
+    schedule: &Schedule,
+    outputs: &[Output],
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<(), Error> {
+    run_with(tasks, schedule, outputs, None, options, watch)
+}
+
+/// As [`run`], and notes in a journal which rows are in all outputs.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(
+    tasks: &[TensorTask<'_>],
+    schedule: &Schedule,
+    outputs: &[Output],
+    journal: Option<&Journal<'_>>,
+    options: &RunOptions,
+    watch: Watch<'_>,
+) -> Result<(), Error> {
+    let n_threads = options.n_threads(schedule);
+    // Index of the next job. Jobs are in checkpoint order, so that all threads together read the disk from
+    // front to back.
+    let next = AtomicUsize::new(0);
+    let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+    let stop = AtomicBool::new(false);
+    let unsynced_bytes: Vec<AtomicU64> = outputs.iter().map(|_| AtomicU64::new(0)).collect();
+    let fail = |index: usize, error: Error| {
+        // Jobs are handed out in order, and one that has begun runs to its end: every job before this one has
+        // reported or will. So the earliest error wins, as with one thread.
+        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.as_ref().is_none_or(|(earliest, _)| index < *earliest) {
+            *failed = Some((index, error));
+        }
+        stop.store(true, Ordering::Relaxed);
+    };
+    let prefetch = Prefetch::new(tasks, schedule);
+    let left = RowsLeft::new(schedule.n_rows());
+    let take_jobs = |progress: Progress<'_>| {
+        let (mut buffers, mut spans) = (Buffers::default(), Vec::new());
+        while !stop.load(Ordering::Relaxed) && !watch.cancel.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = schedule.job(index) else { break };
+            if let Some(prefetch) = &prefetch {
+                prefetch.taken(index);
+            }
+            let noted = journal.map(|journal| (journal, &mut spans));
+            match run_job(&tasks[job.task], &job, outputs, options, &progress, &mut buffers, noted) {
+                Ok(input_bytes) => {
+                    left.done_with(tasks, &job);
+                    if let Some(journal) = journal {
+                        journal.wrote(job.task, job.rows.clone(), std::mem::take(&mut spans));
+                    }
+                    if let Some(prefetch) = &prefetch {
+                        prefetch.done(input_bytes);
+                    }
+                    (watch.done)(&job, input_bytes);
+                }
+                Err(error) => fail(index, error),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let (grown, to_sync) = mpsc::sync_channel(1);
+        let progress = || Progress { unsynced_bytes: &unsynced_bytes, grown: grown.clone() };
+        // If this thread cannot start, everything is synced at the end.
+        let sync = || {
+            let (began, to_sync) = (Instant::now(), to_sync);
+            let sync = || sync_grown(outputs, &unsynced_bytes);
+            let mut noted = began;
+            loop {
+                let due = noted + (began.elapsed() / 10).clamp(NOTE_EVERY[0], NOTE_EVERY[1]);
+                let word = match journal {
+                    Some(_) => to_sync.recv_timeout(due.saturating_duration_since(Instant::now())),
+                    None => to_sync.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                };
+                // The last thread that writes has dropped its sender.
+                if word == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+                // Much that was written goes to the disk at once; that it is there can be noted later.
+                let result = match journal.filter(|_| Instant::now() >= due) {
+                    Some(journal) => {
+                        noted = Instant::now();
+                        journal.checkpoint(Some(&sync))
+                    }
+                    None => sync(),
+                };
+                if let Err(error) = result {
+                    // The error of any job comes before one of the disk.
+                    fail(usize::MAX, error);
+                }
+            }
+        };
+        let _ = thread::Builder::new().spawn_scoped(scope, sync);
+        gguf_container::start_threads(scope, n_threads - 1, || {
+            let progress = progress();
+            || take_jobs(progress)
+        });
+        // This thread is one of them. Its sender goes with the call, the one that others were cloned of after it:
+        // the scope ends when the thread that syncs does.
+        take_jobs(progress());
+        drop(grown);
+    });
+    let result = match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        // The same interruption, from a thread that waited for bytes.
+        Some((_, Error::Read(gguf_checkpoint::ReadError::Interrupted))) => return Err(Error::Cancelled),
+        // An actual error takes precedence over the interruption.
+        Some((_, error)) => Err(error),
+        None if watch.cancel.load(Ordering::Relaxed) => return Err(Error::Cancelled),
+        None => Ok(()),
+    };
+    // Before the result: a write of bytes that are gone fails too, and its error is about the output.
+    watch.sources.iter().try_for_each(gguf_container::Mapped::check_unchanged)?;
+    result
+}
+
+/// Hands to the disk what was written since the last time.
+fn sync_grown(outputs: &[Output], unsynced_bytes: &[AtomicU64]) -> Result<(), Error> {
+    let grown = outputs.iter().zip(unsynced_bytes).filter(|(_, bytes)| bytes.swap(0, Ordering::Relaxed) > 0);
+    grown.into_iter().try_for_each(|(output, _)| Ok(output.sync_so_far()?))
+}
+
+/// Reads the rows once, encodes them for each target and writes them. Gives the bytes of input, and in `spans`, where that is
+/// wanted, what it wrote.
+fn run_job(
+    task: &TensorTask<'_>,
+    job: &Job,
+    outputs: &[Output],
+    options: &RunOptions,
+    progress: &Progress<'_>,
+    buffers: &mut Buffers,
+    mut spans: Option<(&Journal<'_>, &mut Vec<Span>)>,
+) -> Result<u64, Error> {
+    if let Some((_, spans)) = &mut spans {
+        spans.clear();
+    }
+    let mut made = JobBytes::new(task, job, options, buffers);
+    for target in &task.targets {
+        let offset = target.offset + job.rows.start * row_bytes(task, target.dtype)?;
+        let Made { bytes, is_cheap } = made.of(target)?;
+        if let Some((journal, spans)) = &mut spans {
+            // While the bytes are in the cache.
+            spans.push(journal.span(&bytes, is_cheap));
+        }
+        outputs[target.output].write_at(offset, &bytes)?;
+        progress.wrote(target.output, bytes.len() as u64);
+    }
+    Ok(task.rows.input_bytes(job.rows.end - job.rows.start))
+}

@@ -1,0 +1,67 @@
+//! Options of a run.
+
+use std::{num::NonZeroUsize, sync::Arc, thread};
+
+use gguf_quant::Level;
+
+use crate::{job::Schedule, losses::Losses};
+
+/// Options of a run.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunOptions {
+    /// Number of threads; none means one for each core.
+    pub threads: Option<NonZeroUsize>,
+    /// The CPU level of the kernels.
+    pub level: Level,
+    /// Treatment of values that are not finite.
+    pub nonfinite: NonFinite,
+    /// Record of tensors that are or become zero.
+    pub losses: Option<Arc<Losses>>,
+}
+
+impl RunOptions {
+    /// The same with so many threads, where there is a number.
+    pub fn threads(self, threads: Option<NonZeroUsize>) -> RunOptions {
+        RunOptions { threads, ..self }
+    }
+
+    /// The same at a CPU level.
+    pub fn level(self, level: Level) -> RunOptions {
+        RunOptions { level, ..self }
+    }
+
+    /// Number of threads for a schedule.
+    pub(crate) fn n_threads(&self, schedule: &Schedule) -> usize {
+        // Cores that this process may use, which containers and `taskset` make fewer than the machine has.
+        let threads = self.threads.or_else(|| thread::available_parallelism().ok());
+        // More threads than jobs would only wait.
+        threads.map_or(1, NonZeroUsize::get).min(schedule.len()).max(1)
+    }
+
+    /// Sets the record of tensors that are or become zero.
+    pub fn losses(self, losses: Arc<Losses>) -> RunOptions {
+        RunOptions { losses: Some(losses), ..self }
+    }
+
+    /// The same with another way with values that are not finite.
+    pub fn nonfinite(self, nonfinite: NonFinite) -> RunOptions {
+        RunOptions { nonfinite, ..self }
+    }
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions { threads: None, level: Level::detect(), nonfinite: NonFinite::Refuse, losses: None }
+    }
+}
+
+/// Treatment of NaNs and infinities in the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NonFinite {
+    /// An error that names the first one, as in `llama-quantize` (`ggml_validate_row_data` of input and
+    /// result).
+    Refuse,
+    /// They are converted like any other value, as in the reference's converter.
+    Allow,
+}

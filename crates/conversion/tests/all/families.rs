@@ -1,0 +1,79 @@
+//! Every checkpoint of `golden/arch/` at f32 and bf16: type and bytes of each tensor are those
+//! of the reference converter.
+
+use std::{fmt::Write as _, path::PathBuf, sync::Arc};
+
+use gguf_conversion::CheckpointInput;
+use serde_json::Value as Json;
+
+fn checkpoints() -> Vec<PathBuf> {
+    gguf_testkit::checkpoint_names().iter().map(|name| gguf_testkit::checkpoint(name)).collect()
+}
+
+/// Options that the reference was run with.
+pub fn options(expected: &Json) -> gguf_models::Options {
+    let target = expected["target"]
+        .as_str()
+        .map(|name| gguf_conversion::target(gguf_testkit::checkpoint(name).as_path()));
+    gguf_models::Options {
+        pre: expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned),
+        dense_modules: expected["options"]["sentence_transformers_dense_modules"] == true,
+        prediction: match expected["prediction"].as_str() {
+            Some("only") => gguf_models::Prediction::Only,
+            Some("without") => gguf_models::Prediction::Without,
+            _ => gguf_models::Prediction::With,
+        },
+        target: target.map(|target| Arc::new(target.expect("a golden opens"))),
+        ..gguf_models::Options::default()
+    }
+}
+
+/// Tensors that the reference leaves out, as documented in `crates/models/tests/all/documented.rs`.
+const ADDED: &[(&str, &str)] = &[("bert-classifier", "cls.weight"), ("bert-classifier", "cls.bias")];
+
+/// Checkpoints with a tied embedding that llama.cpp needs as an output. The reference leaves it out.
+const TIED: &[&str] = &["qwen2moe-stacked"];
+
+#[test]
+fn tensor_bytes_match_reference() {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let mut wrong = String::new();
+    let mut n_tensors = 0;
+    for folder in checkpoints() {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let expected = gguf_testkit::read_json(folder.join("expected.json"));
+        for recipe in ["f32", "bf16"] {
+            let path = temporary.path().join(format!("{name}-{recipe}.gguf"));
+            let input = CheckpointInput::open(folder.as_path(), &options(&expected));
+            if let Err(error) = input.and_then(|input| crate::write(input, recipe, &path)) {
+                let _ = writeln!(wrong, "{name}: {error}");
+                continue;
+            }
+            let file = gguf_container::File::open(&path).expect("a GGUF file");
+            let mut listed = expected["tensors"].as_array().expect("a list").clone();
+            if TIED.contains(&name.as_str()) {
+                let embedding = listed.iter().find(|tensor| tensor[0] == "token_embd.weight");
+                let mut output = embedding.expect("an embedding").clone();
+                output[0] = "output.weight".into();
+                listed.push(output);
+            }
+            let added = |tensor: &&gguf_container::TensorInfo| {
+                !ADDED.contains(&(name.as_str(), tensor.name.as_str()))
+            };
+            let ours: Vec<_> = file.tensors().iter().filter(added).collect();
+            assert_eq!(ours.len(), listed.len(), "{name}");
+            for (tensor, listed) in ours.into_iter().zip(&listed) {
+                n_tensors += 1;
+                let digest = gguf_testkit::sha256(file.data(tensor).expect("data"));
+                let ours = serde_json::json!([tensor.dtype.name(), digest]);
+                // Tensors that bf16 does not change are listed once.
+                let expected = listed[2].get(recipe).unwrap_or(&listed[2]["f32"]);
+                if tensor.name != listed[0] || ours != *expected {
+                    let _ = writeln!(wrong, "{name} {recipe}: {} {ours} instead of {listed}", tensor.name);
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    assert!(n_tensors > 900, "{n_tensors} tensors");
+}

@@ -1,0 +1,27 @@
+//! The conversion through the public API of the crate.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+
+mod codes;
+mod export;
+mod families;
+mod forms;
+mod imatrix;
+mod module_order;
+mod pipeline;
+mod projectors;
+mod recipes;
+mod repack;
+mod resume;
+mod row_encoder;
+mod torch;
+mod wide;
+
+use std::path::Path;
+
+use gguf_conversion::{CheckpointInput, Conversion, Error, RunOptions};
+
+/// Writes the file that a checkpoint becomes by a recipe.
+fn write(input: CheckpointInput, recipe: &str, path: &Path) -> Result<(), Error> {
+    Conversion::new(input).recipe(recipe)?.plan()?.check()?.write(path, &RunOptions::default())?;
+    Ok(())
+}

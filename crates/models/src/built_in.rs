@@ -1,0 +1,239 @@
+//! Config options that llama.cpp computes with one way only, and the layers that it takes for sliding ones.
+//!
+//! A row lists the options that no metadata key carries, each with the value that llama.cpp has built in. Any other value
+//! is noted: transformers and the file then compute different results. Sliding layers do have a key, which is written only
+//! if the layers differ from the built-in pattern.
+
+use gguf_container::{Array, Value};
+use serde_json::Value as Json;
+
+use crate::ArchError;
+use crate::config::Hparams;
+use crate::error::bad;
+use crate::keys::Keys;
+
+/// A config option without a metadata key.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltIn {
+    /// The option; keys of nested objects are dotted (`attn_config.softmax_scale`, `rope_parameters.truncate`).
+    pub option: &'static str,
+    /// The value with which llama.cpp computes, for the note.
+    pub instead: &'static str,
+    /// The values that compute the same as the built-in one.
+    pub same: Same,
+}
+
+/// The values of an option that need no note.
+#[derive(Debug, Clone, Copy)]
+pub enum Same {
+    /// These, written as JSON.
+    Values(&'static [&'static str]),
+    /// Values for which the function returns true.
+    If(fn(&Hparams, &Json) -> bool),
+}
+
+impl BuiltIn {
+    /// An option whose only harmless value is `value`, written as JSON.
+    pub const fn is(option: &'static str, value: &'static [&'static str; 1]) -> BuiltIn {
+        BuiltIn { option, instead: value[0], same: Same::Values(value) }
+    }
+
+    /// An option whose value is harmless if `same` returns true.
+    pub const fn unless(
+        option: &'static str,
+        instead: &'static str,
+        same: fn(&Hparams, &Json) -> bool,
+    ) -> BuiltIn {
+        BuiltIn { option, instead, same: Same::If(same) }
+    }
+
+    fn is_same(&self, hparams: &Hparams, value: &Json) -> bool {
+        match self.same {
+            Same::Values(values) => values.iter().any(|known| {
+                let known: Option<Json> = serde_json::from_str(known).ok();
+                known.is_some_and(|known| equal(&known, value))
+            }),
+            Same::If(same) => same(hparams, value),
+        }
+    }
+}
+
+/// Weights of the chosen experts always sum to one.
+pub const NORMALIZES_EXPERTS: BuiltIn = BuiltIn::is("norm_topk_prob", &["true"]);
+
+/// Weights of the chosen experts are never made to sum to one.
+pub const KEEPS_EXPERT_WEIGHTS: BuiltIn = BuiltIn::is("norm_topk_prob", &["false"]);
+
+/// Equality of JSON values in which 1 equals 1.0.
+fn equal(a: &Json, b: &Json) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// One note for each option of a row whose value differs from the built-in one. `harmless` is [`crate::Arch::harmless`].
+pub fn notes(architecture: &str, options: &[BuiltIn], harmless: &[&str], hparams: &Hparams) -> Vec<String> {
+    let shared_entries = YARN.iter().copied().filter(|entry| {
+        // `key=value` or `key`, as in a row's list of harmless keys.
+        !harmless.iter().any(|known| known.split('=').next() == Some(entry.option))
+    });
+    let differing = options.iter().copied().chain(shared_entries).filter_map(|entry| {
+        let value = value(hparams, entry.option).filter(|value| !entry.is_same(hparams, value))?;
+        Some(format!(
+            "config option `{}` is {}, but llama.cpp computes `{architecture}` with {}: results will differ \
+                from transformers",
+            entry.option,
+            short(&value),
+            entry.instead
+        ))
+    });
+    differing.collect()
+}
+
+/// The value of an option, which may lie in a nested object.
+fn value(hparams: &Hparams, option: &str) -> Option<Json> {
+    match option.split_once('.') {
+        Some(("rope_parameters", key)) => hparams.rope().get(key).cloned(),
+        Some((outer, key)) => hparams.get(outer)?.get(key).filter(|value| !value.is_null()).cloned(),
+        None => hparams.get(option).cloned(),
+    }
+}
+
+/// JSON of a length that fits a note.
+fn short(value: &Json) -> String {
+    const LONGEST: usize = 60;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+/// Options of YaRN that llama.cpp has built in for every architecture whose row does not list them as harmless.
+const YARN: &[BuiltIn] = &[
+    // Frequencies are blended between two pairs, whose numbers llama.cpp rounds to whole ones.
+    BuiltIn::unless("rope_parameters.truncate", "true", |hparams, value| {
+        *value != Json::Bool(false) || !scales_by_yarn(hparams)
+    }),
+    BuiltIn::unless("rope_parameters.beta_fast", "32", |hparams, value| {
+        value.as_f64() == Some(32.0) || !scales_by_yarn(hparams)
+    }),
+    BuiltIn::unless("rope_parameters.beta_slow", "1", |hparams, value| {
+        value.as_f64() == Some(1.0) || !scales_by_yarn(hparams)
+    }),
+];
+
+/// Returns true if YaRN changes frequencies. With a factor of 1 every pair keeps its own.
+fn scales_by_yarn(hparams: &Hparams) -> bool {
+    let rope = hparams.rope();
+    rope.kind() == Some("yarn") && rope.f64_or("factor", 1.0).is_ok_and(|factor| factor != 1.0)
+}
+
+/// Attention without the sliding window that the config states. Only shorter windows than the context make a difference.
+pub const HAS_NO_WINDOW: BuiltIn = BuiltIn::unless("sliding_window", "no window", |hparams, window| {
+    window.as_u64().is_none_or(|window| window == 0 || window >= context_length(hparams))
+});
+
+/// The context length, or the largest number if the config states none.
+pub fn context_length(hparams: &Hparams) -> u64 {
+    hparams.get("max_position_embeddings").and_then(Json::as_u64).unwrap_or(u64::MAX)
+}
+
+/// Returns true if a list of flags is 0 for every `period`th layer and 1 for the others.
+pub fn is_zero_every(period: u64, flags: &Json) -> bool {
+    let flags = flags.as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut layers = (1u64..).zip(flags);
+    layers.all(|(layer, flag)| (flag.as_u64() == Some(0)) == layer.is_multiple_of(period))
+}
+
+/// The note on a context length that no option of the config states.
+pub fn no_length(width: u64) -> String {
+    format!("missing context length in config.json; using the embedding length, {width}")
+}
+
+/// The sliding layers that llama.cpp assumes if a file does not list them.
+#[derive(Debug, Clone, Copy)]
+pub struct WindowPattern {
+    /// One layer of this many attends to everything.
+    pub period: u64,
+    /// True if that layer is the first of each period, false if it is the last.
+    pub full_first: bool,
+    /// The sliding layers of a config, one flag per layer.
+    pub layers: fn(&Hparams) -> Option<Vec<bool>>,
+}
+
+/// `layer_types` with the given period; the last layer of each period attends to everything.
+pub const fn every(period: u64) -> Option<WindowPattern> {
+    Some(WindowPattern { period, full_first: false, layers: Hparams::sliding_layers })
+}
+
+/// As [`every`], but the first layer of each period attends to everything.
+pub const fn every_from_first(period: u64) -> Option<WindowPattern> {
+    Some(WindowPattern { period, full_first: true, layers: Hparams::sliding_layers })
+}
+
+impl WindowPattern {
+    /// Returns true if the layer slides in a pattern of this period; 0 means that all do.
+    fn slides(&self, layer: usize, period: u64) -> bool {
+        match (layer as u64).checked_rem(period) {
+            None => true,
+            Some(place) if self.full_first => place != 0,
+            Some(place) => place + 1 < period,
+        }
+    }
+
+    /// Returns true if the layers of a config are those that llama.cpp assumes with this period.
+    fn fits(&self, hparams: &Hparams, period: u64) -> bool {
+        (self.layers)(hparams).is_none_or(|layers| {
+            layers.iter().enumerate().all(|(layer, slides)| *slides == self.slides(layer, period))
+        })
+    }
+
+    /// Lists the sliding layers in the file if llama.cpp would assume others.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::BadKey`] for lists longer than any model.
+    pub fn write(&self, hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+        const PATTERN: &str = "attention.sliding_window_pattern";
+        let window = keys.prefixed("attention.sliding_window");
+        let has_window = window.is_some_and(|window| *window != Value::U32(0));
+        let period = match keys.prefixed(PATTERN) {
+            None => self.period,
+            Some(Value::U32(period)) => u64::from(*period),
+            // The row lists the layers itself.
+            Some(_) => return Ok(()),
+        };
+        if !has_window || self.fits(hparams, period) {
+            return Ok(());
+        }
+        let mut layers = (self.layers)(hparams).unwrap_or_default();
+        // Layers that predict more than the next token follow the others and never slide.
+        let n_layers = usize::try_from(hparams.n_layers()?).unwrap_or(usize::MAX);
+        if n_layers > 10_000 {
+            return Err(bad("num_hidden_layers", &n_layers.into(), "at most 10000 layers"));
+        }
+        layers.resize(n_layers, false);
+        keys.set_prefixed(PATTERN, Value::Array(Array::Bool(layers)));
+        Ok(())
+    }
+}
+
+/// Checks that a config lists the type of each layer.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`] if `layer_types` has another length than the model has layers.
+pub fn check_layer_types(config: &Json) -> Result<(), ArchError> {
+    let listed = config.get("layer_types").and_then(Json::as_array).map(Vec::len);
+    let n_layers = config.get("num_hidden_layers").and_then(Json::as_u64);
+    match (listed, n_layers) {
+        (Some(listed), Some(n_layers)) if listed as u64 != n_layers => Err(bad(
+            "layer_types",
+            &format!("{listed} layers").into(),
+            "one type for each layer of `num_hidden_layers`",
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,35 @@
+//! Keys that the reference writes in an unusual place.
+
+use gguf_container::{Metadata, Value};
+
+use crate::layout::Layout;
+
+/// Moves the chat template to the place after `general.architecture`. The reference writes its own template
+/// there before it reads that of the checkpoint.
+pub fn template_first(layout: &mut Layout) {
+    let key = "tokenizer.chat_template";
+    match layout.metadata.remove(key) {
+        Some(template) => {
+            layout.metadata.set_at(1, key, template);
+            layout.file_type_at = layout.file_type_at.map(|at| at + 1);
+            layout.quantization_version_at += 1;
+        }
+        None => layout.notes.push(
+            "missing chat template; convert_hf_to_gguf.py adds its own template for this architecture".into(),
+        ),
+    }
+}
+
+/// Adds the number of tokens after their types if the config lacks it.
+///
+/// Source: `_set_vocab_mistral` in `conversion/base.py`.
+pub fn size_by_tokenizer(metadata: &Metadata, key: String, vocab: &mut Metadata) {
+    let n_tokens = match vocab.get("tokenizer.ggml.tokens") {
+        Some(Value::Array(tokens)) => u32::try_from(tokens.len()).ok(),
+        _ => None,
+    };
+    let types = vocab.iter().position(|(key, _)| key == "tokenizer.ggml.token_type");
+    if let (Some(n_tokens), Some(types), false) = (n_tokens, types, metadata.contains(&key)) {
+        vocab.set_at(types + 1, key, n_tokens);
+    }
+}

@@ -1,0 +1,75 @@
+//! Tensors of one number, which become keys.
+
+use std::collections::BTreeMap;
+
+use gguf_container::{Array, Value};
+
+use super::context::Context;
+use super::rules::{self, NumberRule};
+use crate::{ArchError, Input, SourceTensor};
+
+impl Context<'_> {
+    /// The rule and the layer of a tensor that becomes a part of a key, if it is one.
+    pub(super) fn number(&self, name: &str) -> Option<(&'static NumberRule, u64)> {
+        if self.numbers.is_empty() {
+            return None;
+        }
+        let name = self.name_in_table(name);
+        let match_rule = |rule: &'static NumberRule| Some((rule, rules::parse(rule.hf, &name)?.0));
+        let found = self.numbers.iter().find_map(match_rule);
+        // A number from the layer count on is no layer of the model.
+        found.filter(|(_, bid)| *bid < self.hparams.n_layers().unwrap_or(0))
+    }
+
+    /// The keys that tensors of one number become, in the order in which the reference has met all of each.
+    ///
+    /// # Errors
+    ///
+    /// [`ArchError::MissingTensors`] for layers without such a tensor, [`ArchError::TensorShape`] for one of several
+    /// numbers.
+    pub fn number_keys(&self, input: &Input<'_>) -> Result<Vec<(&'static str, Value)>, ArchError> {
+        // Without a reader nothing can be said of values.
+        let Some(values) = input.values.as_ref() else { return Ok(Vec::new()) };
+        let mut found: BTreeMap<&str, (usize, BTreeMap<u64, f32>)> = BTreeMap::new();
+        for (place, tensor) in input.tensors.iter().enumerate() {
+            let Some((rule, bid)) = self.number(&tensor.name) else { continue };
+            let number = one_number(tensor, values.read(&tensor.name))?;
+            let (last, numbers) = found.entry(rule.key).or_default();
+            // The place of the key's last tensor, by which keys are put in order below.
+            *last = place;
+            numbers.insert(bid, number);
+        }
+        // No more layers are looked at than it takes to show that one is missing.
+        let n_layers = self.hparams.n_layers()?.min(input.tensors.len() as u64 + 1);
+        let lacks =
+            |rule: &NumberRule, bid: &u64| !found.get(rule.key).is_some_and(|(_, of)| of.contains_key(bid));
+        let absent = |rule: &'static NumberRule| {
+            let bids = (0..n_layers).filter(move |bid| lacks(rule, bid));
+            bids.map(|bid| rules::fill(rule.hf, bid, 0)).collect::<Vec<_>>()
+        };
+        let names: Vec<String> = self.numbers.iter().flat_map(absent).collect();
+        if !names.is_empty() {
+            return Err(ArchError::MissingTensors { names });
+        }
+        let mut keys: Vec<(usize, &'static str, Value)> = Vec::with_capacity(self.numbers.len());
+        for rule in self.numbers {
+            if let Some((last, numbers)) = found.remove(rule.key) {
+                // The map is sorted by layer, and so is the array.
+                keys.push((last, rule.key, Value::Array(Array::F32(numbers.into_values().collect()))));
+            }
+        }
+        keys.sort_by_key(|(last, ..)| *last);
+        Ok(keys.into_iter().map(|(_, key, value)| (key, value)).collect())
+    }
+}
+
+fn one_number(tensor: &SourceTensor, values: Option<Vec<f32>>) -> Result<f32, ArchError> {
+    match values.as_deref() {
+        Some([number]) => Ok(*number),
+        _ => Err(ArchError::TensorShape {
+            name: tensor.name.clone(),
+            found: tensor.shape,
+            expected: "one number".to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,300 @@
+//! Byte-level BPE: `tokenizer.ggml.model` = `gpt2`.
+//!
+//! Source: `_set_vocab_gpt2` and `get_vocab_base` in `conversion/base.py`.
+
+use gguf_container::Array;
+use tokenizers::{Decoder as _, DecoderWrapper};
+
+use super::added::{AddedVocab, Ids};
+use super::error::VocabError;
+use super::hf::{HfTokenizer, malformed, read_merges_txt};
+use super::keys;
+use super::token_table::TokenTable;
+use super::token_type::{TokenType, looks_special};
+use super::writer::TokenizerWriter;
+use super::{pre, special};
+
+/// Differences between the architectures that share this loader.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Style {
+    /// `tokenizer.ggml.model`.
+    pub model: &'static str,
+    /// `tokenizer.ggml.pre`, where it does not depend on the tokenizer.
+    pub pre: Option<&'static str>,
+    /// Special ids that are set where no file gives one: name, and the text of an added token.
+    pub by_text: &'static [(&'static str, &'static str)],
+    /// As above, by id.
+    pub by_id: &'static [(&'static str, u32)],
+    /// Added tokens that steer the model though their file says otherwise.
+    pub control: &'static [&'static str],
+    /// Writes added tokens verbatim; they are special only if the file marks them so.
+    pub plain_added: bool,
+    /// Names of special tokens to look for; empty for the usual ones.
+    pub types: &'static [&'static str],
+}
+
+impl Style {
+    /// `_set_vocab_gpt2`.
+    pub(super) const GPT2: Style = Style {
+        model: "gpt2",
+        pre: None,
+        by_text: &[],
+        by_id: &[],
+        control: &[],
+        plain_added: false,
+        types: &[],
+    };
+}
+
+/// Result of `get_vocab_base`: tokens and the name of the pre-tokenizer.
+pub(super) struct Base {
+    /// Tokens by id.
+    pub table: TokenTable,
+    /// For `tokenizer.ggml.pre`.
+    pub pre: String,
+    /// Added tokens.
+    pub added: AddedVocab,
+}
+
+/// Tokens and the name of the pre-tokenizer of a tokenizer that lists its ids.
+pub(super) fn base(
+    writer: &mut TokenizerWriter<'_>,
+    hf: &HfTokenizer,
+    style: &Style,
+) -> Result<Base, VocabError> {
+    let ids = ids_of(hf)?;
+    check_merges(hf, &ids)?;
+    let mut added = AddedVocab::read(writer.input, hf, &ids)?;
+    writer.notes.append(&mut added.notes);
+    let table = tokens(writer, hf, &mut added, style)?;
+    // A person's word counts most, then the architecture's, then what the tokenizer shows of itself.
+    let pre = match (writer.ctx.pre.clone(), style.pre) {
+        (Some(name), _) => {
+            pre::note_chosen(writer, &name, hf);
+            name
+        }
+        (None, Some(name)) => {
+            pre::note_merges(writer, name, hf);
+            name.to_owned()
+        }
+        (None, None) => pre::recognize(writer, hf, &added, &ids)?,
+    };
+    Ok(Base { table, pre, added })
+}
+
+/// Writes the keys of a byte-level BPE.
+pub(super) fn write_keys(
+    writer: &mut TokenizerWriter<'_>,
+    mut hf: HfTokenizer,
+    style: &Style,
+) -> Result<(), VocabError> {
+    hf.needs_kind("BPE")?;
+    // `SpecialVocab` looks into merges.txt where tokenizer.json lists no merges.
+    if hf.model.merges.0.is_empty()
+        && let Some(bytes) = writer.file("merges.txt")
+    {
+        hf.model.merges.0 = read_merges_txt(bytes)?;
+    }
+    let Base { mut table, pre, added } = base(writer, &hf, style)?;
+    writer.set(keys::MODEL, style.model);
+    writer.set(keys::PRE, pre);
+    writer.pad_to_rows(&mut table, None)?;
+    let n_tokens = writer.set_tokens(table);
+    let merges = merges(writer, std::mem::take(&mut hf.model.merges.0));
+    if merges.is_empty() {
+        writer.note(format!("`{}` has no merges: all text is split into bytes", hf.file));
+    }
+    writer.set(keys::MERGES, Array::String(merges.into()));
+    // vocab.json and merges.txt know of no special tokens; the reference then looks at the configs alone.
+    let tokenizer_json = Some(&hf).filter(|hf| hf.file == "tokenizer.json");
+    let mut options = special::Options {
+        types: style.types.to_vec(),
+        defaults: style.by_id.to_vec(),
+        ..special::Options::default()
+    };
+    for &(name, text) in style.by_text {
+        match added.by_id.iter().find(|(_, token)| token.content == text) {
+            Some((id, _)) => options.defaults.push((name, *id)),
+            None => writer.note(format!(
+                "`{}`: missing added token `{text}`, which this architecture uses as `{name}`",
+                hf.file
+            )),
+        }
+    }
+    special::write_keys(writer, tokenizer_json, &options, n_tokens)
+}
+
+/// Token to id, checked: no id twice.
+pub(super) fn ids_of(hf: &HfTokenizer) -> Result<Ids<'_>, VocabError> {
+    let vocab = &hf.model.vocab.0;
+    let mut ids = Ids::with_capacity_and_hasher(vocab.len(), ahash::RandomState::new());
+    let mut by_id: Vec<(u32, &str)> = Vec::with_capacity(vocab.len());
+    for (text, id) in vocab {
+        if ids.insert(text, *id).is_some() {
+            return Err(malformed(hf.file, &format!("duplicate token `{text}`")));
+        }
+        by_id.push((*id, text));
+    }
+    // Most files list tokens by id already, and sorting a quarter of a million strings would show.
+    if !by_id.is_sorted() {
+        by_id.sort_unstable();
+    }
+    for pair in by_id.windows(2) {
+        if pair[0].0 == pair[1].0 {
+            return Err(VocabError::RepeatedId {
+                id: pair[0].0.into(),
+                first: pair[0].1.to_owned(),
+                second: pair[1].1.to_owned(),
+            });
+        }
+    }
+    Ok(ids)
+}
+
+/// Every merge joins two tokens into a third.
+pub(super) fn check_merges(hf: &HfTokenizer, ids: &Ids<'_>) -> Result<(), VocabError> {
+    let prefix = hf.model.continuing_subword_prefix.as_deref().unwrap_or("");
+    // WordPiece-like BPEs mark what continues a word (`##`), and the mark is not in the joined token.
+    let mut joined = String::new();
+    for (index, (left, right)) in hf.model.merges.0.iter().enumerate() {
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(right.strip_prefix(prefix).unwrap_or(right));
+        for token in [left, right, &joined] {
+            if !ids.contains_key(token.as_str()) {
+                return Err(VocabError::MergeOfUnknown {
+                    file: if hf.file == "vocab.json" { "merges.txt" } else { hf.file },
+                    index,
+                    left: left.clone(),
+                    right: right.clone(),
+                    token: token.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The tokens by id, free ids below the config's `vocab_size` as `[PAD{id}]`.
+fn tokens(
+    writer: &mut TokenizerWriter<'_>,
+    hf: &HfTokenizer,
+    added: &mut AddedVocab,
+    style: &Style,
+) -> Result<TokenTable, VocabError> {
+    let n_known = hf.model.vocab.0.len()
+        + added.by_id.keys().filter(|id| **id as usize >= hf.model.vocab.0.len()).count();
+    // The default of the reference: as many as there are tokens, whatever their ids.
+    let vocab_size = writer.ctx.vocab_size.unwrap_or_else(|| {
+        let last_named = added.only_named.len() as u64;
+        (n_known as u64).max(last_named)
+    });
+    writer.check_rows(usize::try_from(vocab_size).unwrap_or(usize::MAX))?;
+    for id in added.only_named.iter().copied().filter(|id| u64::from(*id) >= vocab_size).collect::<Vec<_>>() {
+        if let Some(token) = added.by_id.remove(&id) {
+            writer.note(format!(
+                "special token `{}` is not in the vocabulary and has no free id: omitted",
+                token.content
+            ));
+        }
+    }
+    // One slot for each id. Two tokens with one id are an error only if their texts differ: added tokens are
+    // often in the model's own list as well.
+    let mut slots: Vec<Option<&str>> = vec![None; slots_len(vocab_size, hf.file)?];
+    let listed = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str()));
+    for (id, text) in listed.chain(added.by_id.iter().map(|(id, token)| (*id, token.content.as_str()))) {
+        match slots.get_mut(id as usize) {
+            Some(Some(first)) if *first != text => {
+                return Err(VocabError::RepeatedId {
+                    id: id.into(),
+                    first: (*first).to_owned(),
+                    second: text.to_owned(),
+                });
+            }
+            Some(slot) => *slot = Some(text),
+            None => {
+                return Err(VocabError::VocabTooLarge { token: text.to_owned(), id: id.into(), vocab_size });
+            }
+        }
+    }
+    // The decoder turns the byte alphabet into text. The reference encodes and decodes a token with the
+    // whole tokenizer; for a token that is found before the model sees the text only the decoder acts.
+    let decoder: Option<DecoderWrapper> = match &hf.decoder {
+        serde_json::Value::Null => None,
+        json => Some(
+            serde_json::from_value(json.clone())
+                .map_err(|error| malformed(hf.file, &format!("`decoder`: {error}")))?,
+        ),
+    };
+    let last = slots.iter().rposition(Option::is_some).unwrap_or(0);
+    let holes = slots[..last].iter().filter(|slot| slot.is_none()).count();
+    if holes > 0 {
+        writer.note(format!(
+            "{holes} ids below {last} have no token in `{}`; unused tokens `[PAD...]` are added for them",
+            hf.file
+        ));
+    }
+    let mut table = TokenTable::default();
+    for (id, slot) in slots.into_iter().enumerate() {
+        let Some(text) = slot else {
+            table.push(format!("[PAD{id}]"), TokenType::Unused);
+            continue;
+        };
+        let Some(token) = u32::try_from(id).ok().and_then(|id| added.by_id.get(&id)) else {
+            table.push(text, TokenType::Normal);
+            continue;
+        };
+        // llama.cpp looks for added tokens in plain text, so those that are kept in the model's
+        // alphabet are decoded to what they stand for.
+        let mut plain = token.content.clone();
+        if style.plain_added {
+            table.push(plain, TokenType::for_added(token.special));
+            continue;
+        }
+        if let (false, Some(decoder)) = (token.is_normalized(), &decoder) {
+            plain = decoder.decode(vec![plain]).map_err(|error| malformed(hf.file, &error))?;
+        }
+        if token.special || looks_special(&plain) || style.control.contains(&plain.as_str()) {
+            table.push(plain, TokenType::Control);
+        } else {
+            // Gemma's user-defined tokens hold SentencePiece's sign for a space, which texts do not.
+            table.push(plain.replace('\u{2581}', " "), TokenType::UserDefined);
+        }
+    }
+    Ok(table)
+}
+
+/// A vocabulary's size as a length, refused where no file could hold it: the number comes from a
+/// config, and memory is taken by it.
+pub(super) fn slots_len(vocab_size: u64, file: &str) -> Result<usize, VocabError> {
+    // Four times the vocabulary of Gemma 3 (2^18), the largest of the architectures here; some 50 MB.
+    const MOST: u64 = 1 << 20;
+    match usize::try_from(vocab_size) {
+        Ok(len) if vocab_size <= MOST => Ok(len),
+        _ => Err(malformed(file, &format!("`vocab_size` {vocab_size} is more than {MOST}"))),
+    }
+}
+
+/// Merges as the reference writes them: two tokens with a space between; a space inside a token
+/// (possible in the newer spelling only) as the character that stands for it in byte-level text.
+pub(super) fn merges(writer: &mut TokenizerWriter<'_>, pairs: Vec<(String, String)>) -> Vec<Vec<u8>> {
+    const SPACE: &str = "\u{120}";
+    let mut with_spaces = 0;
+    let merges = pairs
+        .into_iter()
+        .map(|(mut left, mut right)| {
+            if left.contains(' ') || right.contains(' ') {
+                with_spaces += 1;
+                left = left.replace(' ', SPACE);
+                right = right.replace(' ', SPACE);
+            }
+            left.push(' ');
+            left.push_str(&right);
+            left.into_bytes()
+        })
+        .collect();
+    if with_spaces > 0 {
+        writer.note(format!("{with_spaces} merges contain spaces, which are written as `{SPACE}`"));
+    }
+    merges
+}

@@ -1,0 +1,318 @@
+//! A llama tokenizer as tokenizer.json, without tokenizer.model: `tokenizer.ggml.model` = `llama`.
+//!
+//! The scores of the model are lost in that file; the reference gives every token the same one,
+//! and llama.cpp then prefers merges by position instead.
+//!
+//! Source: `_set_vocab_llama_hf` in `conversion/base.py`, `LlamaHfVocab` in
+//! `gguf-py/gguf/vocab.py`.
+
+use std::collections::HashSet;
+
+use gguf_container::Array;
+use serde_json::Value as Json;
+
+use super::added::{AddedVocab, Ids};
+use super::error::VocabError;
+use super::hf::HfTokenizer;
+use super::keys;
+use super::token_table::TokenTable;
+use super::token_type::TokenType;
+use super::writer::TokenizerWriter;
+use super::{bpe, special, spm};
+
+/// The score of every token.
+const SCORE: f32 = -1000.0;
+
+/// True if tokenizer.json is a llama tokenizer: a BPE with byte fallback.
+pub(super) fn is_one(hf: &HfTokenizer) -> bool {
+    hf.file == "tokenizer.json"
+        && hf.model.kind.as_deref() == Some("BPE")
+        && hf.model.byte_fallback == Some(true)
+        && hf.decoder.get("type").and_then(Json::as_str) == Some("Sequence")
+}
+
+/// Writes the keys of a llama tokenizer.
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
+    let mut table = table(writer, hf)?;
+    let ids = bpe::ids_of(hf)?;
+    if writer.ctx.scores_from_merges {
+        rank(&mut table, hf, &ids);
+        if !writer.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
+            writer.set(keys::ADD_SPACE_PREFIX, false);
+        }
+    } else {
+        note_losses(writer, hf, &ids);
+    }
+    writer.set(keys::MODEL, "llama");
+    writer.set(keys::PRE, "default");
+    let n_tokens = writer.set_tokens(table);
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::write_keys(writer, Some(hf), &options, n_tokens)
+}
+
+/// Scores from merges: the negative position of the first merge that produces a token. llama.cpp joins the
+/// pair whose token has the highest score, so the earliest merge is applied first.
+fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
+    let mut joined = String::new();
+    // From the last to the first, so that of several merges into one token the first one stays.
+    for (rank, (left, right)) in hf.model.merges.0.iter().enumerate().rev() {
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(right);
+        if let Some(id) = ids.get(joined.as_str()) {
+            table.scores[*id as usize] = -(rank as f32);
+        }
+    }
+}
+
+/// Notes cases in which llama.cpp tokenizes differently from the model: the keys are the reference's, which
+/// lose the order of merges and may not state that no space is prepended.
+fn note_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer, ids: &Ids<'_>) {
+    // With equal scores, llama.cpp joins the leftmost pair, which is the model's order only by chance. If ids
+    // grow with merges, a reader can at least restore the order from them.
+    let mut joined = String::new();
+    let mut last = 0;
+    let in_order = hf.model.merges.0.iter().all(|(left, right)| {
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(right);
+        let id = ids.get(joined.as_str()).copied().unwrap_or(last);
+        let grows = id >= last;
+        last = id;
+        grows
+    });
+    let order = if in_order { "the order of the ids" } else { "not even the order of the ids" };
+    writer.note(format!(
+        "`{}` has no scores, so all tokens get the same one: llama.cpp then merges from left to right, but \
+            the model merges in the order of {order}; to write scores, provide `tokenizer.model` or use \
+            `scores_from_merges`",
+        hf.file
+    ));
+    if !writer.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
+        writer.note(format!(
+            "`{}` does not add a space before a text, but llama.cpp does; set `add_prefix_space` to false in \
+                `tokenizer_config.json`",
+            hf.file
+        ));
+    }
+}
+
+/// As [`write_keys`], for families whose tokenizer.model alone the reference reads. Scores are derived from
+/// merges, so llama.cpp joins in their order. Added tokens get the ids that the files state.
+pub(super) fn write_ranked(
+    writer: &mut TokenizerWriter<'_>,
+    hf: &HfTokenizer,
+    style: spm::Style,
+) -> Result<(), VocabError> {
+    writer.note(format!(
+        "missing `tokenizer.model`: using the vocabulary of `{}`, with scores from its merges",
+        hf.file
+    ));
+    let mut table = ranked_tokens(writer, hf, style)?;
+    writer.pad_to_rows(&mut table, Some(spm::SCORE_OF_NONE))?;
+    writer.set(keys::MODEL, "llama");
+    writer.set(keys::PRE, if style == spm::Style::ChatGlm3 { "chatglm-spm" } else { "default" });
+    let n_tokens = writer.set_tokens(table);
+    // llama.cpp prepends a space by default.
+    if !puts_space_in_front(hf) {
+        writer.set(keys::ADD_SPACE_PREFIX, false);
+    }
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::write_keys(writer, Some(hf), &options, n_tokens)
+}
+
+/// The model's tokens with scores by merges, then the added ones.
+fn ranked_tokens(
+    writer: &mut TokenizerWriter<'_>,
+    hf: &HfTokenizer,
+    style: spm::Style,
+) -> Result<TokenTable, VocabError> {
+    let ids = bpe::ids_of(hf)?;
+    bpe::check_merges(hf, &ids)?;
+    let mut table = tokens(hf, &AddedVocab::default())?;
+    rank(&mut table, hf, &ids);
+    // SentencePiece calls those that are not special user-defined: found in a text before anything
+    // is joined. Those of tokenizer.json keep their scores.
+    for token in &hf.added_tokens {
+        let id = ids.get(token.content.as_str()).map(|id| *id as usize);
+        if let Some(kind) = id.and_then(|id| table.types.get_mut(id)) {
+            *kind = TokenType::for_added(token.special);
+        }
+    }
+    if style == spm::Style::ChatGlm3 {
+        return spm::chatglm3(writer, table);
+    }
+    // After the model's own tokens: those of tokenizer_config.json, then those of tokenizer.json alone.
+    let mut added = spm::listed_tokens(writer.input)?;
+    for token in hf.added_tokens.iter().filter(|token| !ids.contains_key(token.content.as_str())) {
+        added.extend(token.id.map(|id| (hf.file, u64::from(id), token.content.clone(), token.special)));
+    }
+    let n_known =
+        added.iter().map(|(_, id, ..)| id.saturating_add(1)).max().unwrap_or(0).max(table.len() as u64);
+    let n_tokens = bpe::slots_len(writer.ctx.vocab_size.unwrap_or(n_known), "config.json")?;
+    if n_tokens < table.len() {
+        return Err(VocabError::VocabTooLarge {
+            token: String::from_utf8_lossy(&table.texts[n_tokens]).into_owned(),
+            id: n_tokens as u64,
+            vocab_size: n_tokens as u64,
+        });
+    }
+    writer.check_rows(n_tokens)?;
+    table.fill(n_tokens, Some(spm::SCORE_OF_NONE));
+    for (file, id, text, special) in added {
+        // A token that the model has too keeps the score of its merge and changes its type alone.
+        if let Some(own) = ids.get(text.as_str()).filter(|own| u64::from(**own) == id) {
+            table.types[*own as usize] = TokenType::for_added(special);
+            continue;
+        }
+        let kind = TokenType::for_added(special);
+        spm::set(writer, &mut table, file, id, &text, (kind, SCORE));
+    }
+    Ok(table)
+}
+
+/// True if the tokenizer prepends a space to a text. Older files do it in the normalizer (`Prepend`), newer
+/// ones in the pre-tokenizer (`Metaspace`).
+fn puts_space_in_front(hf: &HfTokenizer) -> bool {
+    adds_space(&hf.normalizer) || adds_space(&hf.pre_tokenizer)
+}
+
+/// True if a step, or one of a sequence, prepends a space.
+fn adds_space(step: &Json) -> bool {
+    match step.get("type").and_then(Json::as_str) {
+        Some("Prepend") => true,
+        Some("Metaspace") => {
+            let scheme = step.get("prepend_scheme").and_then(Json::as_str);
+            scheme
+                .map_or(step.get("add_prefix_space") != Some(&Json::Bool(false)), |scheme| scheme != "never")
+        }
+        Some("Sequence") => ["normalizers", "pretokenizers"]
+            .into_iter()
+            .filter_map(|key| step.get(key)?.as_array())
+            .flatten()
+            .any(adds_space),
+        _ => false,
+    }
+}
+
+/// Gemma 4: tokens like a llama tokenizer's, plus merges and a separate model name.
+///
+/// Source: `Gemma4Model.set_vocab` in `conversion/gemma.py`.
+pub(super) fn write_gemma4(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
+    /// Control tokens that programs want to see.
+    const VISIBLE: [&str; 7] = [
+        "<|channel>",
+        "<channel|>",
+        "<|tool_call>",
+        "<tool_call|>",
+        "<|tool_response>",
+        "<tool_response|>",
+        "<|\"|>",
+    ];
+    hf.needs_kind("BPE")?;
+    let mut table = table(writer, hf)?;
+    for (text, kind) in table.texts.iter().zip(&mut table.types) {
+        if VISIBLE.iter().any(|visible| visible.as_bytes() == text) {
+            *kind = TokenType::UserDefined;
+        }
+    }
+    writer.set(keys::MODEL, "gemma4");
+    let n_tokens = writer.set_tokens(table);
+    let merges = bpe::merges(writer, hf.model.merges.0.clone());
+    writer.set(keys::MERGES, Array::String(merges.into()));
+    special::write_keys(writer, Some(hf), &special::Options::default(), n_tokens)?;
+    writer.set(keys::ADD_SPACE_PREFIX, false);
+    writer.set(keys::ADD_BOS, true);
+    Ok(())
+}
+
+/// Xverse: no scores, and a name for the token that is a zero byte.
+///
+/// Source: `XverseModel.set_vocab` in `conversion/xverse.py`.
+pub(super) fn write_xverse(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
+    hf.needs_kind("BPE")?;
+    let ids = bpe::ids_of(hf)?;
+    let added = AddedVocab::read(writer.input, hf, &ids)?;
+    let mut table = table(writer, hf)?;
+    table.scores.clear();
+    for (id, (text, kind)) in table.texts.iter_mut().zip(&mut table.types).enumerate() {
+        let token = u32::try_from(id).ok().and_then(|id| added.by_id.get(&id));
+        // C would take a zero byte for the end of the text; the reference spells it as Python does.
+        if text.as_slice() == b"\0" {
+            *text = b"<b'\\x00'>".to_vec();
+            *kind = TokenType::Byte;
+        } else if *kind != TokenType::Byte && *kind != TokenType::Unused {
+            *kind = match token {
+                Some(token) if token.special => TokenType::Control,
+                Some(_) => TokenType::UserDefined,
+                None => TokenType::Normal,
+            };
+        }
+    }
+    writer.set(keys::MODEL, "llama");
+    writer.set(keys::PRE, "default");
+    let n_tokens = writer.set_tokens(table);
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::write_keys(writer, Some(hf), &options, n_tokens)
+}
+
+/// The checked tokens, as many as the embedding has rows.
+fn table(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<TokenTable, VocabError> {
+    let ids = bpe::ids_of(hf)?;
+    bpe::check_merges(hf, &ids)?;
+    let mut added = AddedVocab::read(writer.input, hf, &ids)?;
+    writer.notes.append(&mut added.notes);
+    let mut table = tokens(hf, &added)?;
+    if let Some(vocab_size) = writer.ctx.vocab_size.filter(|n| *n < table.len() as u64) {
+        let last = table.len() - 1;
+        return Err(VocabError::VocabTooLarge {
+            token: String::from_utf8_lossy(&table.texts[last]).into_owned(),
+            id: last as u64,
+            vocab_size,
+        });
+    }
+    writer.pad_to_rows(&mut table, Some(SCORE))?;
+    Ok(table)
+}
+
+/// The model's tokens by id, followed by added tokens.
+fn tokens(hf: &HfTokenizer, added: &AddedVocab) -> Result<TokenTable, VocabError> {
+    let n_model = hf.model.vocab.0.len();
+    let missing = |id: usize| VocabError::MissingId { file: hf.file, id: id as u64, tokens: n_model as u64 };
+    let mut by_id: Vec<Option<&str>> = vec![None; n_model];
+    for (text, id) in &hf.model.vocab.0 {
+        let slot = by_id.get_mut(*id as usize);
+        // An id beyond the end means that one before it is free.
+        *slot.ok_or_else(|| {
+            let taken: HashSet<u32> = hf.model.vocab.0.iter().map(|(_, id)| *id).collect();
+            missing((0..).find(|id| !taken.contains(id)).unwrap_or_default() as usize)
+        })? = Some(text);
+    }
+    let specials: HashSet<&str> = added.specials.iter().map(String::as_str).collect();
+    let mut table = TokenTable::default();
+    for (id, text) in by_id.into_iter().enumerate() {
+        let text = text.ok_or_else(|| missing(id))?;
+        let kind = match text {
+            _ if is_byte(text) => TokenType::Byte,
+            _ if specials.contains(text) => TokenType::Control,
+            _ => TokenType::Normal,
+        };
+        table.push_scored(text, kind, SCORE);
+    }
+    // Added tokens must follow without a gap: the format of a llama tokenizer has no free places.
+    for (id, token) in added.by_id.range(u32::try_from(n_model).unwrap_or(u32::MAX)..) {
+        if *id as usize != table.len() {
+            return Err(missing(table.len()));
+        }
+        let special = specials.contains(token.content.as_str());
+        let kind = TokenType::for_added(special);
+        table.push_scored(token.content.as_str(), kind, SCORE);
+    }
+    Ok(table)
+}
+
+/// True for a byte token such as `<0x0A>`.
+fn is_byte(text: &str) -> bool {
+    let digits = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    digits.is_some_and(|digits| digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}

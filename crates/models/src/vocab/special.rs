@@ -1,0 +1,248 @@
+//! Keys that all kinds share: special ids, `add_bos_token` and similar flags, chat templates, normalizer
+//! flags, in the reference's order.
+//!
+//! Three files are read. tokenizer.json's post-processor states what is added around a text, and may name
+//! special tokens that tokenizer_config.json does not. tokenizer_config.json names special tokens by text.
+//! config.json has ids, with the lowest priority. The first file with a value wins.
+//!
+//! Source: `SpecialVocab` in `gguf-py/gguf/vocab.py`.
+
+use gguf_container::Value;
+use serde_json::{Map, Value as Json};
+
+use super::error::VocabError;
+use super::hf::{AddedToken, HfTokenizer, tokenizer_config};
+use super::post_processor::{ByName, PostProcessor, set, set_default};
+use super::writer::TokenizerWriter;
+use super::{keys, template};
+use crate::json::list;
+
+/// Options for special tokens.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    /// Names to look for; empty for the usual ones.
+    pub types: Vec<&'static str>,
+    /// Ids from here on are left out with a note.
+    pub n_vocab: Option<usize>,
+    /// Ids that are set where no file gives one.
+    pub defaults: Vec<(&'static str, u32)>,
+    /// Ids that are set where no file gives any id at all, before [`Options::defaults`].
+    pub if_none: Vec<(&'static str, u32)>,
+    /// Ids that are set whatever the files say.
+    pub overrides: Vec<(&'static str, u32)>,
+    /// Ids that take the place of ones that the files give.
+    pub replacements: Vec<(&'static str, u32)>,
+    /// True if the template was already written.
+    pub without_template: bool,
+    /// The template where the checkpoint has none.
+    pub template_if_none: Option<&'static str>,
+}
+
+/// Special token and the key of its id. Names without a key (`cls`, and Code Llama's `prefix`,
+/// `suffix`, `middle`) are looked for, but not written.
+const ID_KEYS: [(&str, &str); 8] = [
+    ("bos", keys::BOS_ID),
+    ("eos", keys::EOS_ID),
+    ("unk", keys::UNK_ID),
+    ("sep", keys::SEP_ID),
+    ("pad", keys::PAD_ID),
+    ("mask", keys::MASK_ID),
+    ("eot", keys::EOT_ID),
+    ("eom", keys::EOM_ID),
+];
+
+/// Special token and the key that says whether texts get it.
+const ADD_KEYS: [(&str, &str); 3] = [("bos", keys::ADD_BOS), ("eos", keys::ADD_EOS), ("sep", keys::ADD_SEP)];
+
+/// Values found so far.
+struct Special<'s, 'w> {
+    writer: &'s mut TokenizerWriter<'w>,
+    types: Vec<&'static str>,
+    n_vocab: Option<usize>,
+    ids: ByName<u32>,
+    add: ByName<bool>,
+    lowercase: Option<Json>,
+    strip_accents: Option<Json>,
+}
+
+/// Writes special ids, flags, templates and normalizer flags, in this order.
+///
+/// `hf` is tokenizer.json, if there is one; its vocabulary does not count here. Ids from `n_tokens` on are
+/// written with a note.
+pub(super) fn write_keys(
+    writer: &mut TokenizerWriter<'_>,
+    hf: Option<&HfTokenizer>,
+    options: &Options,
+    n_tokens: usize,
+) -> Result<(), VocabError> {
+    let input = writer.input;
+    let types = match options.types.as_slice() {
+        [] => vec!["bos", "eos", "unk", "sep", "pad", "cls", "mask"],
+        types => types.to_vec(),
+    };
+    let mut special = Special {
+        writer,
+        types,
+        n_vocab: options.n_vocab,
+        ids: Vec::new(),
+        add: Vec::new(),
+        lowercase: None,
+        strip_accents: None,
+    };
+    // 1. The post-processor: flags, and names that the config lacks. Python takes an empty config for none.
+    let mut config = tokenizer_config(input)?.filter(|config| !config.is_empty());
+    if let Some(hf) = hf {
+        special.read_normalizer(&hf.normalizer);
+        let mut processor = PostProcessor::new(config, std::mem::take(&mut special.types));
+        processor.read(&hf.post_processor);
+        (special.types, special.add, config) = (processor.types, processor.add, processor.config);
+        special.writer.notes.append(&mut processor.notes);
+    }
+    // 2. tokenizer_config.json: flags that are not set yet, and tokens by text, whose ids stand in
+    // tokenizer.json.
+    let mut templates = None;
+    if let Some(config) = &config {
+        templates = template::read(special.writer, config)?;
+        special.read_names(config, hf.map_or(&[], |hf| hf.added_tokens.as_slice()))?;
+    }
+    // 3. config.json: ids of what has none yet. Then what the architecture knows by itself.
+    special.read_ids(&input.config)?;
+    if special.ids.is_empty() {
+        special.ids.extend(&options.if_none);
+    }
+    for &(name, id) in &options.defaults {
+        set_default(&mut special.ids, name, id);
+    }
+    for &(name, id) in &options.overrides {
+        set(&mut special.ids, name, id);
+    }
+    for &(name, id) in &options.replacements {
+        if special.ids.iter().any(|(other, _)| *other == name) {
+            set(&mut special.ids, name, id);
+        }
+    }
+    special.write_ids_and_flags(n_tokens);
+    let Special { writer, lowercase, strip_accents, .. } = special;
+    match (templates, options.template_if_none) {
+        _ if options.without_template => {}
+        (Some(templates), _) => template::write_keys(writer, &templates),
+        (None, Some(name)) => writer.set(keys::CHAT_TEMPLATE, name),
+        (None, None) => {}
+    }
+    for (key, value) in [(keys::LOWERCASE, lowercase), (keys::STRIP_ACCENTS, strip_accents)] {
+        if let Some(Json::Bool(value)) = value {
+            writer.set(key, value);
+        }
+    }
+    Ok(())
+}
+
+impl Special<'_, '_> {
+    /// `SpecialVocab.add_to_gguf`: ids, then flags; names without a key are passed over.
+    fn write_ids_and_flags(&mut self, n_tokens: usize) {
+        for (name, id) in std::mem::take(&mut self.ids) {
+            if let Some((_, key)) = ID_KEYS.iter().find(|(other, _)| *other == name) {
+                if id as usize >= n_tokens {
+                    self.writer.note(format!("`{key}`: {id} is out of range for {n_tokens} tokens"));
+                }
+                self.writer.set(key, id);
+            }
+        }
+        for (name, value) in &self.add {
+            if let Some((_, key)) = ADD_KEYS.iter().find(|(other, _)| other == name) {
+                self.writer.set(key, Value::Bool(*value));
+            }
+        }
+    }
+
+    /// Lowercasing and stripping of accents, wherever in a sequence they stand.
+    fn read_normalizer(&mut self, normalizer: &Json) {
+        match normalizer.get("type").and_then(Json::as_str) {
+            Some("Lowercase") => self.lowercase = Some(Json::Bool(true)),
+            Some("StripAccents") => self.strip_accents = Some(Json::Bool(true)),
+            Some("BertNormalizer") => {
+                for (key, flag) in
+                    [("lowercase", &mut self.lowercase), ("strip_accents", &mut self.strip_accents)]
+                {
+                    if let Some(value) = normalizer.get(key) {
+                        *flag = Some(value.clone());
+                    }
+                }
+            }
+            Some("Sequence") => {
+                for step in list(normalizer, "normalizers") {
+                    self.read_normalizer(step);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Flags and special tokens by text, with ids from the added tokens of tokenizer.json.
+    fn read_names(
+        &mut self,
+        config: &Map<String, Json>,
+        added_tokens: &[AddedToken],
+    ) -> Result<(), VocabError> {
+        for name in self.types.clone() {
+            if let Some(Json::Bool(adds)) = config.get(&format!("add_{name}_token")) {
+                // The post-processor takes precedence over the config.
+                match self.add.iter().find(|(other, _)| *other == name) {
+                    None => self.add.push((name, *adds)),
+                    Some((_, does)) if does != adds => {
+                        let does = *does;
+                        self.writer.note(format!(
+                            "`add_{name}_token` is {adds} in tokenizer_config.json, but {does} in the \
+                                post-processor, which takes precedence"
+                        ));
+                    }
+                    Some(_) => {}
+                }
+            }
+            let text = match config.get(&format!("{name}_token")) {
+                Some(Json::String(text)) => Some(text.as_str()),
+                Some(Json::Object(token)) => token.get("content").and_then(Json::as_str),
+                _ => None,
+            };
+            // The first entry counts; a token that only the model's list has gets no id here.
+            let Some(text) = text else { continue };
+            let id = added_tokens.iter().find(|token| token.content == text).and_then(|token| token.id);
+            self.set_id(name, "tokenizer.json", id.map(Json::from).as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Ids from config.json, or from its `text_config`.
+    fn read_ids(&mut self, config: &Json) -> Result<(), VocabError> {
+        for name in self.types.clone() {
+            let key = format!("{name}_token_id");
+            // A null at the top lets the one of `text_config` count.
+            let is_set = |value: &&Json| !value.is_null();
+            let id = config.get(&key).filter(is_set).or_else(|| config.get("text_config")?.get(&key));
+            self.set_id(name, "config.json", id)?;
+        }
+        Ok(())
+    }
+
+    /// The first id wins; a value that is not a number (a list of several eos) is ignored.
+    fn set_id(&mut self, name: &'static str, file: &str, id: Option<&Json>) -> Result<(), VocabError> {
+        let Some(id) = id.filter(|id| id.is_i64() || id.is_u64()) else { return Ok(()) };
+        if let Some(id) = id.as_i64().filter(|id| *id < 0) {
+            return Err(VocabError::NegativeId { key: format!("{name}_token_id"), id });
+        }
+        let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
+        match (number, self.n_vocab) {
+            (Some(number), None) => set_default(&mut self.ids, name, number),
+            (Some(number), Some(n_vocab)) if (number as usize) < n_vocab => {
+                set_default(&mut self.ids, name, number)
+            }
+            (_, n_vocab) => {
+                let room = n_vocab.map_or(u64::from(u32::MAX), |n| n as u64);
+                self.writer.note(format!(
+                    "`{file}`: `{name}_token_id` is {id}, out of range for {room} tokens: omitted"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

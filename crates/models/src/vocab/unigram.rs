@@ -1,0 +1,251 @@
+//! Unigram models (T5, XLM-RoBERTa): `tokenizer.ggml.model` = `t5`.
+//!
+//! The best segmentation of a text has the highest sum of scores. In addition to pieces and scores, the file
+//! describes the normalization: a compiled table of replacements (`precompiled_charsmap` of SentencePiece),
+//! whether runs of spaces are collapsed, and whether a space is prepended.
+//!
+//! Source: `T5Model.set_vocab` in `conversion/t5.py`, `BertModel._xlmroberta_set_vocab` in
+//! `conversion/bert.py`.
+
+use gguf_container::Array;
+use serde_json::Value as Json;
+
+use super::added::AddedVocab;
+use super::base64;
+use super::error::VocabError;
+use super::hf::{HfTokenizer, malformed, tokenizer_config};
+use super::keys;
+use super::spm::{self, SCORE_OF_NONE, Style};
+use super::spm_model::{SpmModel, SpmModelType};
+use super::token_table::TokenTable;
+use super::token_type::TokenType;
+use super::writer::TokenizerWriter;
+use super::{bpe, special};
+
+/// Names under which a unigram model of SentencePiece comes, in the reference's order.
+pub(super) const T5_FILES: [&str; 2] = ["tokenizer.model", "spiece.model"];
+/// The name that XLM-RoBERTa has for it, although it is a unigram.
+const XLMR_FILE: &str = "sentencepiece.bpe.model";
+
+/// Normalization of a text.
+struct Normalization {
+    add_space_prefix: bool,
+    remove_extra_whitespaces: bool,
+    charsmap: Vec<u8>,
+}
+
+impl Normalization {
+    fn of(model: &SpmModel<'_>) -> Self {
+        Normalization {
+            add_space_prefix: model.add_dummy_prefix,
+            remove_extra_whitespaces: model.remove_extra_whitespaces,
+            charsmap: model.charsmap.to_vec(),
+        }
+    }
+}
+
+/// T5: a SentencePiece model under one of two names, else tokenizer.json, which the reference
+/// does not read. A BPE is written as one, as for Pile-T5.
+pub(super) fn write_t5(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    let found = T5_FILES.into_iter().find_map(|file| writer.file(file).map(|bytes| (file, bytes)));
+    let Some((file, bytes)) = found else {
+        let hf = HfTokenizer::read(writer.input)?.ok_or(VocabError::NoTokenizer {
+            expected: "`tokenizer.model`; `spiece.model`; `tokenizer.json`",
+        })?;
+        writer.note("using the vocabulary of `tokenizer.json`, because there is no SentencePiece model");
+        let (table, normalization) = from_json(writer, &hf)?;
+        return write_keys(writer, table, &normalization, false);
+    };
+    let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
+    match model.kind {
+        SpmModelType::Bpe => return spm::write_keys(writer, Style::Plain),
+        SpmModelType::Unigram => {}
+        other => {
+            return Err(VocabError::NotSupported { subject: format!("`{file}`: a {} model", other.name()) });
+        }
+    }
+    let vocab_size = writer.ctx.vocab_size.unwrap_or(model.pieces.len() as u64);
+    if let Some(piece) = usize::try_from(vocab_size).ok().and_then(|size| model.pieces.get(size)) {
+        return Err(VocabError::VocabTooLarge { token: piece.text.to_owned(), id: vocab_size, vocab_size });
+    }
+    let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
+    writer.check_rows(n_tokens)?;
+    let mut table = spm::pieces(&model, n_tokens);
+    spm::added_tokens_json(writer, &mut table)?;
+    write_keys(writer, table, &Normalization::of(&model), false)
+}
+
+/// XLM-RoBERTa: the SentencePiece model, whose ids are not the ones of the network, else
+/// tokenizer.json, which has them right.
+pub(super) fn write_xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    let (table, normalization) = xlm_roberta(writer)?;
+    write_keys(writer, table, &normalization, true)
+}
+
+fn xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normalization), VocabError> {
+    let Some(bytes) = writer.file(XLMR_FILE) else {
+        let hf = HfTokenizer::read(writer.input)?
+            .ok_or(VocabError::NoTokenizer { expected: "`sentencepiece.bpe.model`; `tokenizer.json`" })?;
+        return from_json(writer, &hf);
+    };
+    let model = SpmModel::read(bytes).map_err(|problem| malformed(XLMR_FILE, &problem))?;
+    if model.kind != SpmModelType::Unigram {
+        return Err(VocabError::NotSupported {
+            subject: format!(
+                "`{XLMR_FILE}`: expected a unigram model for this architecture, found {}",
+                model.kind.name()
+            ),
+        });
+    }
+    let vocab_size = writer.ctx.vocab_size.unwrap_or(0).max(model.pieces.len() as u64);
+    let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
+    let mut listed = spm::pieces(&model, n_tokens);
+    // The network counts <s>, <pad>, </s>, <unk> first, the model <unk>, <s>, </s>: pieces from the fourth on
+    // move by one, and one of the fillers after them is lost.
+    let mut table = TokenTable::default();
+    for (text, kind) in [
+        ("<s>", TokenType::Control),
+        ("<pad>", TokenType::Control),
+        ("</s>", TokenType::Control),
+        ("<unk>", TokenType::Unknown),
+    ] {
+        table.push_scored(text, kind, 0.0);
+    }
+    let moved = 3..listed.len().saturating_sub(1).max(3).min(listed.len());
+    table.texts.extend(listed.texts.drain(moved.clone()));
+    table.types.extend(listed.types.drain(moved.clone()));
+    table.scores.extend(listed.scores.drain(moved));
+    writer.check_rows(table.len())?;
+    Ok((table, Normalization::of(&model)))
+}
+
+/// Nomic's mixture of experts: as XLM-RoBERTa, and the mask token, which the model lacks.
+pub(super) fn write_nomic(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    /// Id of the mask token in XLM-RoBERTa's vocabulary: after its 250,000 pieces, moved by one.
+    const MASK: usize = 250_001;
+    let (mut table, normalization) = xlm_roberta(writer)?;
+    // tokenizer.json has the mask token; in a model a filler stands in for it, if there is room.
+    if writer.file(XLMR_FILE).is_some() {
+        writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
+        if table.len() > MASK {
+            table.texts[MASK] = b"<mask>".to_vec();
+            table.scores[MASK] = 0.0;
+            table.types[MASK] = TokenType::Control;
+        }
+    }
+    write_keys(writer, table, &normalization, true)
+}
+
+/// Tokens and normalization of a unigram in tokenizer.json.
+fn from_json(
+    writer: &mut TokenizerWriter<'_>,
+    hf: &HfTokenizer,
+) -> Result<(TokenTable, Normalization), VocabError> {
+    hf.needs_kind("Unigram")?;
+    let scores = &hf.model.vocab.1;
+    let ids = bpe::ids_of(hf)?;
+    let mut added = AddedVocab::read(writer.input, hf, &ids)?;
+    writer.notes.append(&mut added.notes);
+    let n_pieces = hf.model.vocab.0.len() as u64;
+    let vocab_size = writer.ctx.vocab_size.unwrap_or(0).max(n_pieces);
+    let n_tokens = bpe::slots_len(vocab_size, hf.file)?;
+    // `added_vocab.get(unk_token)`, else the model's own word, else XLM-RoBERTa's place for it.
+    let unknown = added
+        .by_id
+        .iter()
+        .find(|(_, token)| added.unknown.as_deref() == Some(token.content.as_str()))
+        .map(|(id, _)| *id)
+        .or(hf.model.unk_id)
+        .unwrap_or(3);
+    let mut table = TokenTable::default();
+    for ((text, id), score) in hf.model.vocab.0.iter().zip(scores) {
+        let kind = if *id == unknown {
+            TokenType::Unknown
+        } else if added.specials.iter().any(|special| special == text) {
+            TokenType::Control
+        } else if added.by_id.contains_key(id) {
+            TokenType::UserDefined
+        } else {
+            TokenType::Normal
+        };
+        table.push_scored(text.as_str(), kind, *score as f32);
+    }
+    // The reference fills places of added tokens only from the unigram's own list, which fillers follow.
+    let room = table.len();
+    table.fill(n_tokens, Some(SCORE_OF_NONE));
+    for (id, token) in &added.by_id {
+        let at = *id as usize;
+        if at >= n_tokens {
+            writer.note(format!(
+                "added token `{}` has id {id}, out of range for {n_tokens} tokens: omitted",
+                token.content
+            ));
+        } else if at >= room {
+            writer.note(format!(
+                "added token `{}` with id {id} is not in the unigram vocabulary and is written as `[PAD{id}]`",
+                token.content
+            ));
+        }
+    }
+    writer.check_rows(table.len())?;
+    let config = tokenizer_config(writer.input)?.unwrap_or_default();
+    let charsmap = charsmap_of(&hf.normalizer)?;
+    if charsmap.is_empty() && !hf.normalizer.is_null() {
+        writer.note(format!(
+            "the normalizer of `{}` has no character table; llama.cpp does not normalize text",
+            hf.file
+        ));
+    }
+    let normalization = Normalization {
+        add_space_prefix: config.get("add_prefix_space").and_then(Json::as_bool).unwrap_or(true),
+        // The reference derives it from an unrelated value, but the key matters.
+        remove_extra_whitespaces: config
+            .get("clean_up_tokenization_spaces")
+            .and_then(Json::as_bool)
+            .unwrap_or(false),
+        charsmap,
+    };
+    Ok((table, normalization))
+}
+
+/// The table of replacements of a normalizer, wherever in a sequence it stands.
+fn charsmap_of(normalizer: &Json) -> Result<Vec<u8>, VocabError> {
+    let bad =
+        |problem: &str| malformed("tokenizer.json", &format!("`normalizer.precompiled_charsmap`: {problem}"));
+    match normalizer.get("precompiled_charsmap") {
+        Some(Json::String(text)) => base64::decode(text.as_bytes()).ok_or_else(|| bad("not base64")),
+        Some(Json::Null) | None => {
+            let steps = normalizer.get("normalizers").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+            for step in steps {
+                let found = charsmap_of(step)?;
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+            }
+            Ok(Vec::new())
+        }
+        Some(_) => Err(bad("not text")),
+    }
+}
+
+/// Writes the keys; `bert` for the ones that have a number of token types.
+fn write_keys(
+    writer: &mut TokenizerWriter<'_>,
+    mut table: TokenTable,
+    normalization: &Normalization,
+    bert: bool,
+) -> Result<(), VocabError> {
+    writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
+    writer.set(keys::MODEL, "t5");
+    writer.set(keys::PRE, "default");
+    let n_tokens = writer.set_tokens(table);
+    writer.set(keys::ADD_SPACE_PREFIX, normalization.add_space_prefix);
+    if bert {
+        writer.set(keys::TOKEN_TYPE_COUNT, writer.ctx.token_types());
+    }
+    writer.set(keys::REMOVE_EXTRA_WHITESPACES, normalization.remove_extra_whitespaces);
+    writer.set(keys::PRECOMPILED_CHARSMAP, Array::U8(normalization.charsmap.clone()));
+    let hf = HfTokenizer::read_without_model(writer.input)?;
+    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    special::write_keys(writer, hf.as_ref(), &options, n_tokens)
+}

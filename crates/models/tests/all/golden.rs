@@ -1,0 +1,434 @@
+//! Every checkpoint of `golden/arch` against what the reference converter said of it: keys
+//! (name, type, value, order), tensors (name, shape, order, which stay f32), file names.
+//!
+//! The values of tensors are compared where they are converted, in the `convert` crate. Here,
+//! computed tensors and the order of rows are.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gguf_checkpoint::Checkpoint;
+use gguf_models::{Data, ElementMap, Input, Layout, Options, OutTensor, Prediction, RowMap, SourceTensor};
+use gguf_testkit::{golden_value, sha256};
+use serde_json::{Value as Json, json};
+
+fn checkpoints() -> Vec<PathBuf> {
+    gguf_testkit::checkpoint_names().iter().map(|name| gguf_testkit::checkpoint(name)).collect()
+}
+
+/// Options of the reference's run besides a pre-tokenizer.
+fn options(expected: &Json) -> Options {
+    let target = expected["target"].as_str().map(|name| {
+        let gguf_checkpoint::Checkpoint { config, generation_config, files, .. } =
+            gguf_checkpoint::open_without_weights(gguf_testkit::checkpoint(name).as_path()).unwrap();
+        Arc::new(gguf_models::Target { config, generation_config, files })
+    });
+    let prediction = match expected["prediction"].as_str() {
+        Some("only") => Prediction::Only,
+        Some("without") => Prediction::Without,
+        _ => Prediction::With,
+    };
+    let dense_modules = expected["options"]["sentence_transformers_dense_modules"] == true;
+    Options { target, prediction, dense_modules, ..Options::default() }
+}
+
+fn expected_of(folder: &Path) -> Json {
+    serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn every_architecture_has_a_golden() {
+    let mut without: BTreeSet<&str> = gguf_models::ARCHES.iter().map(|arch| arch.name).collect();
+    for folder in checkpoints() {
+        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let row = gguf_models::row_of(&input(&checkpoint));
+        without.remove(row.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).name);
+    }
+    // Layouts without a config: the whole files of these are compared in `convert`.
+    for entry in std::fs::read_dir(gguf_testkit::golden_path("torch")).unwrap() {
+        let folder = entry.unwrap().path();
+        if folder.join("params.json").is_file() {
+            let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+            let row = gguf_models::row_of(&input(&checkpoint));
+            without.remove(row.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).name);
+        }
+    }
+    assert!(without.is_empty(), "rows of ARCHES without a checkpoint in golden: {without:?}");
+}
+
+fn kept(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_models::StoredBlocks)> {
+    let gguf_checkpoint::StoredBlocks { dtype, scales, input_scales, wide_activations } =
+        tensor.stored.as_ref()?.stored_blocks()?.clone();
+    Some((tensor.name.clone(), gguf_models::StoredBlocks { dtype, scales, input_scales, wide_activations }))
+}
+
+fn input(checkpoint: &Checkpoint) -> Input<'_> {
+    Input {
+        decoded: checkpoint.settled,
+        stored_blocks: checkpoint.tensors.iter().filter_map(kept).collect(),
+        config: checkpoint.config.clone(),
+        generation_config: checkpoint.generation_config.clone(),
+        files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
+        card: checkpoint.card.clone(),
+        folder_name: checkpoint.folder_name.clone(),
+        integers: Some(gguf_models::Integers::new(|name| {
+            let view = checkpoint.view(checkpoint.tensor(name)?).unwrap();
+            let is_one = view.dtype == gguf_checkpoint::Dtype::I64;
+            let words = view.bytes.as_chunks::<8>().0;
+            is_one.then(|| words.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect())
+        })),
+        same: Some(gguf_models::SameValues::new(|a, b| {
+            let bytes = |name| checkpoint.tensor(name).map(|tensor| checkpoint.view(tensor).unwrap().bytes);
+            bytes(a) == bytes(b)
+        })),
+        values: Some(gguf_models::TensorValues::new(|name| {
+            let tensor =
+                checkpoint.tensor(name).filter(|tensor| tensor.shape.iter().product::<u64>() == 1)?;
+            let mut values = vec![0.0];
+            checkpoint.read_rows(tensor, 1, 0..1, &mut values).ok().map(|()| values)
+        })),
+        tensors: checkpoint
+            .tensors
+            .iter()
+            .map(|tensor| {
+                let (shape, folded) = tensor.folded_shape().unwrap();
+                SourceTensor { name: tensor.name.clone(), shape, folded }
+            })
+            .collect(),
+    }
+}
+
+/// Correct warnings about goldens: the reference's files lack the key.
+const REPORTED: &[(&str, &str, &str)] = &[
+    // The reference knows what is rotated by the Hub's `attn_rotary_emb` alone.
+    ("bamba", "rope_parameters.partial_rotary_factor", "0.5"),
+    // The factor is in the weights of an output, and this model has none.
+    ("falcon-h1-old", "lm_head_multiplier", "0.0390625"),
+    // llama.cpp takes the context length for it.
+    ("minicpm-longrope", "rope_parameters.original_max_position_embeddings", "65536"),
+    // As of MiniCPM.
+    ("minicpm3-old", "rope_parameters.original_max_position_embeddings", "512"),
+    // Attention sees all of the context in llama.cpp.
+    ("mistral", "sliding_window", "128"),
+    // The reference has no key for it in this architecture.
+    ("mistral4", "rope_parameters.llama_4_scaling_beta", "0.1"),
+    // No graph of llama.cpp clips here.
+    ("olmoe-old", "clip_qkv", "8.0"),
+    // The reference computes one factor of the lengths.
+    ("phimoe", "rope_parameters.long_mscale", "1.5"),
+    ("phimoe", "rope_parameters.short_mscale", "1.25"),
+    ("phimoe-old", "rope_parameters.long_mscale", "1.5"),
+    ("phimoe-old", "rope_parameters.short_mscale", "1.25"),
+    // As of Mistral.
+    ("plamo2", "attention_window_size", "2048"),
+    ("starcoder2", "sliding_window", "128"),
+];
+
+#[test]
+fn mathematical_keys_are_read_or_reported() {
+    let mut found = Vec::new();
+    for folder in checkpoints() {
+        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let options = options(&expected_of(&folder));
+        let Ok(layout) = gguf_models::resolve(&input(&checkpoint), &options) else { continue };
+        for key in layout.unread_keys.iter().filter(|key| key.is_mathematics) {
+            let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+            found.push((name, key.key.clone(), key.value.to_string()));
+        }
+    }
+    let owned = |(name, key, value): &(&str, &str, &str)| ((*name).into(), (*key).into(), (*value).into());
+    assert_eq!(found, REPORTED.iter().map(owned).collect::<Vec<(String, String, String)>>());
+}
+
+/// Keys as the reference's file has them at `file_type`.
+fn keys(layout: &Layout, file_type: u32) -> Vec<Json> {
+    let mut keys = layout.metadata.clone();
+    assert!(layout.file_type_at.is_none_or(|at| at <= layout.quantization_version_at));
+    keys.set_at(layout.quantization_version_at, "general.quantization_version", 2u32);
+    if let Some(at) = layout.file_type_at {
+        keys.set_at(at, "general.file_type", file_type);
+    }
+    keys.iter()
+        .map(|(key, value)| {
+            let (kind, value) = golden_value(value);
+            json!([key, kind, value])
+        })
+        .collect()
+}
+
+/// A tensor's elements in f32, through its sources, row by row; none for blocks that stay as they
+/// are.
+fn elements(tensor: &OutTensor, checkpoint: &Checkpoint) -> Option<Vec<f32>> {
+    let (sources, rows, element, matrix) = match &tensor.data {
+        Data::Computed(values) => return Some(values.clone()),
+        Data::Integers { .. } => return None,
+        Data::Product { sources } => {
+            let factors: Vec<Vec<f32>> = sources
+                .iter()
+                .map(|name| {
+                    let view = checkpoint.view(checkpoint.tensor(name).unwrap()).unwrap();
+                    let mut values = vec![0.0; (view.row_elems() * view.n_rows()) as usize];
+                    gguf_checkpoint::read_rows(&view, 0, view.n_rows(), &mut values).unwrap();
+                    values
+                })
+                .collect();
+            return Some(factors[0].iter().zip(&factors[1]).map(|(a, b)| a * b).collect());
+        }
+        _ if tensor.stored_dtype.is_some() => return None,
+        Data::Rows { sources, rows, element } => (sources.as_slice(), rows, element, None),
+        Data::Columns { source, matrix, rows, element } => {
+            (std::slice::from_ref(source), rows, element, Some(matrix))
+        }
+    };
+    let view = tensor.row_view();
+    let mut source_rows = Vec::new();
+    for name in sources {
+        let found = checkpoint.tensor(name).unwrap();
+        let source = checkpoint.view(found).unwrap();
+        let mut values = vec![0.0; (source.row_elems() * source.n_rows()) as usize];
+        gguf_checkpoint::read_rows(&source, 0, source.n_rows(), &mut values).unwrap();
+        if let Some(matrix) = matrix {
+            let group = values.chunks((matrix.group * source.row_elems()) as usize);
+            let taken = group.flat_map(|group| {
+                let first = (matrix.start * source.row_elems()) as usize;
+                group[first..first + (view.row_elems * source.row_elems()) as usize].iter().copied()
+            });
+            let taken: Vec<f32> = taken.collect();
+            values = transposed(&taken, view.row_elems as usize, source.row_elems() as usize);
+        }
+        let piece = view.row_elems / rows.pieces();
+        source_rows.extend(values.chunks(piece as usize).map(<[f32]>::to_vec));
+    }
+    if matches!(rows, RowMap::Concat | RowMap::RopePermute { .. }) {
+        assert_eq!(source_rows.len() as u64, view.n_rows, "{}", tensor.name);
+    }
+    let half = checkpoint.tensor(&sources[0]).unwrap().dtype == gguf_checkpoint::Dtype::F16;
+    assert!(!half || *element == ElementMap::Identity, "{}: convert tests rounding", tensor.name);
+    let pieces = rows.pieces();
+    let n_pieces = view.n_rows * pieces;
+    let zeros = vec![0.0; (view.row_elems / pieces) as usize];
+    let padded = matches!(rows, RowMap::Pad { .. } | RowMap::AfterZeros { .. });
+    let rows = (0..n_pieces).flat_map(|piece| {
+        let row = usize::try_from(rows.source_row(piece, n_pieces)).unwrap();
+        let values = if padded { source_rows.get(row).unwrap_or(&zeros) } else { &source_rows[row] };
+        values.iter().map(move |v| (piece / pieces, *v))
+    });
+    Some(rows.map(|(row, value)| element.apply(row, value, |value| value)).collect())
+}
+
+/// Matrices of `n_rows` and `n_columns`, each transposed.
+fn transposed(values: &[f32], n_rows: usize, n_columns: usize) -> Vec<f32> {
+    let matrices = values.chunks(n_rows * n_columns);
+    let turn = |matrix: &[f32]| -> Vec<f32> {
+        (0..n_columns).flat_map(|c| (0..n_rows).map(move |r| r * n_columns + c)).map(|i| matrix[i]).collect()
+    };
+    matrices.flat_map(turn).collect()
+}
+
+/// Feed-forward lengths that differ from the reference, by beginnings of names. llama.cpp refuses the files of the reference
+/// (`check_tensor_dims`) and loads these: the values are those of the config, `intermediate_size` of Phi-2 and
+/// `shared_intermediate_size` of Granite.
+const WIDTHS: &[(&str, &str, u32)] = &[
+    ("phi2", "phi2.feed_forward_length", 24),
+    ("granite4-dense", "granite.feed_forward_length", 40),
+    ("granitehybrid-old", "granitehybrid.feed_forward_length", 40),
+];
+
+/// Checkpoints with a tied embedding that llama.cpp needs as an output. The reference leaves it out.
+const TIED: &[&str] = &["qwen2moe-stacked"];
+
+#[test]
+fn layouts_match_reference() {
+    let mut wrong = String::new();
+    for folder in checkpoints() {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let expected: Json =
+            serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
+        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let input = input(&checkpoint);
+        let pre = expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
+        let layout = match gguf_models::resolve(&input, &Options { pre, ..options(&expected) }) {
+            Ok(layout) => layout,
+            Err(error) => {
+                writeln!(wrong, "{name}: {error}").unwrap();
+                continue;
+            }
+        };
+        let mut theirs = expected["metadata"].as_array().unwrap().clone();
+        for (_, key, width) in WIDTHS.iter().filter(|(of, ..)| name.starts_with(of)) {
+            let entry = theirs.iter_mut().find(|entry| entry[0] == *key).unwrap();
+            assert_ne!(entry[2], *width, "{name}");
+            entry[2] = json!(width);
+        }
+        let mut ours = keys(&layout, layout.packed_file_type.map_or(0, |(id, _)| id));
+        crate::documented::take(&name, &mut ours, &mut theirs);
+        compare(&name, "key", &ours, &theirs, &mut wrong);
+        let mut tensors: Vec<Json> = layout
+            .tensors
+            .iter()
+            .map(|tensor| {
+                if layout.source_types {
+                    return json!([tensor.name, tensor.shape.dims()]);
+                }
+                if let Data::Integers { values, .. } = &tensor.data {
+                    let dtype = tensor.stored_dtype.unwrap().name();
+                    let bytes: Vec<u8> = match dtype {
+                        "i64" => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+                        _ => values.iter().flat_map(|value| (*value as i32).to_le_bytes()).collect(),
+                    };
+                    return json!([tensor.name, tensor.shape.dims(), dtype, sha256(&bytes), dtype]);
+                }
+                let Some(elements) = elements(tensor, &checkpoint) else {
+                    return json!([tensor.name, tensor.shape.dims(), "mxfp4", "blocks", "mxfp4"]);
+                };
+                let bytes: Vec<u8> = elements.iter().flat_map(|value| value.to_le_bytes()).collect();
+                let low = tensor.float.dtype(gguf_types::DType::BF16).name();
+                json!([tensor.name, tensor.shape.dims(), "f32", sha256(&bytes), low])
+            })
+            .collect();
+        let mut listed: Vec<Json> = expected["tensors"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tensor| {
+                let dtypes = tensor[2].as_object().unwrap();
+                let [name, dims, high, low] = [
+                    &tensor[0],
+                    &tensor[1],
+                    &dtypes["f32"][0],
+                    &dtypes.get("bf16").unwrap_or(&dtypes["f32"])[0],
+                ];
+                // The values of blocks are compared where they are converted, and so are types that the checkpoint decides.
+                if layout.source_types {
+                    return json!([name, dims]);
+                }
+                let values = if high == "mxfp4" { json!("blocks") } else { dtypes["f32"][1].clone() };
+                json!([name, dims, high, values, low])
+            })
+            .collect();
+        if TIED.contains(&name.as_str()) {
+            let mut output = listed.iter().find(|tensor| tensor[0] == "token_embd.weight").unwrap().clone();
+            output[0] = json!("output.weight");
+            listed.push(output);
+        }
+        for (_, added, source) in crate::documented::ADDED.iter().filter(|(of, ..)| *of == name) {
+            let place = tensors.iter().position(|tensor| tensor[0] == *added).unwrap();
+            let view = checkpoint.view(checkpoint.tensor(source).unwrap()).unwrap();
+            let mut values = vec![0.0; (view.row_elems() * view.n_rows()) as usize];
+            gguf_checkpoint::read_rows(&view, 0, view.n_rows(), &mut values).unwrap();
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            assert_eq!(tensors.remove(place)[3], sha256(&bytes), "{name}: {added}");
+        }
+        compare(&name, "tensor", &tensors, &listed, &mut wrong);
+        for (file_type, expected) in expected["file_name"].as_object().unwrap() {
+            let file_type = layout.packed_file_type.map_or(file_type.as_str(), |(_, name)| name);
+            let ours = match layout.prediction_only {
+                true => gguf_models::prediction_file_name(&layout.metadata, file_type),
+                false => gguf_models::default_file_name(&layout.metadata, file_type),
+            };
+            // Some classes of the reference give a prediction the name of the whole model.
+            if layout.prediction_only && !expected.as_str().unwrap().starts_with("mtp-") {
+                assert!(ours.starts_with("mtp-"));
+                continue;
+            }
+            let label =
+                crate::documented::of(&name).find(|difference| difference.key == "general.size_label");
+            if let Some((_, label)) = label.and_then(|difference| difference.value) {
+                assert!(ours.contains(label().as_str().unwrap()), "{name}: {ours}");
+                continue;
+            }
+            compare(&name, "file name", &[json!(ours)], std::slice::from_ref(expected), &mut wrong);
+        }
+        let used = layout.tensors.iter().flat_map(|tensor| tensor.data.sources());
+        let dropped = layout.dropped.iter().map(|dropped| &dropped.name);
+        let named: BTreeSet<&String> = used.chain(dropped).collect();
+        assert_eq!(named.len(), input.tensors.len(), "{name}: every source is used or dropped");
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+fn compare(name: &str, what: &str, ours: &[Json], expected: &[Json], wrong: &mut String) {
+    for i in 0..ours.len().max(expected.len()) {
+        let none = Json::Null;
+        let (a, b) = (ours.get(i).unwrap_or(&none), expected.get(i).unwrap_or(&none));
+        if a != b {
+            writeln!(wrong, "{name}: {what} {i}: {a} instead of {b}").unwrap();
+        }
+    }
+}
+
+/// Names of tensors, with `#` for layers and experts, that a checkpoint can lack because no key says whether they
+/// are there. The list is exact: one that never comes up fails too. `BLESS=1` writes it anew.
+const CAN_BE_ABSENT: &str = include_str!("can_be_absent.txt");
+
+/// Every tensor of every checkpoint, taken away alone: it is named before anything is made, or the model can do
+/// without it.
+#[test]
+fn missing_tensors_are_named() {
+    let mut silent: BTreeSet<String> = BTreeSet::new();
+    let mut n_named = 0;
+    for folder in checkpoints() {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let options = options(&expected_of(&folder));
+        let whole = gguf_models::resolve_weights(&input(&checkpoint), &options).unwrap();
+        let used: BTreeSet<&String> = whole.tensors.iter().flat_map(|tensor| tensor.data.sources()).collect();
+        for tensor in used {
+            let mut less = input(&checkpoint);
+            less.tensors.retain(|have| have.name != *tensor);
+            match gguf_models::resolve_weights(&less, &options) {
+                Err(gguf_models::ArchError::MissingTensors { names }) => {
+                    assert!(!names.is_empty(), "{name} without `{tensor}`");
+                    n_named += 1;
+                }
+                // Half a fused or packed tensor is named as such.
+                Err(error) => {
+                    assert!(error.to_string().contains('`'), "{name} without `{tensor}`: {error}");
+                    n_named += 1;
+                }
+                Ok(_) => {
+                    let is_number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+                    let parts = tensor.split('.').map(|part| if is_number(&part) { "#" } else { part });
+                    silent.insert(parts.collect::<Vec<_>>().join("."));
+                }
+            }
+        }
+    }
+    assert!(n_named > 2000, "{n_named}");
+    if std::env::var_os("BLESS").is_some() {
+        let lines: String = silent.iter().map(|name| format!("{name}\n")).collect();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/can_be_absent.txt");
+        return std::fs::write(path, lines).unwrap();
+    }
+    let listed: BTreeSet<String> = CAN_BE_ABSENT.lines().map(str::to_owned).collect();
+    let unlisted: Vec<&String> = silent.difference(&listed).collect();
+    let needed: Vec<&String> = listed.difference(&silent).collect();
+    assert!(unlisted.is_empty() && needed.is_empty(), "not listed: {unlisted:#?}\nneeded: {needed:#?}");
+}
+
+#[test]
+fn missing_layer_matrix_is_named_in_every_spelling() {
+    let names = ["chatglm", "glm", "cohere", "cohere-old", "persimmon", "stablelm", "stablelm-old"];
+    let is_one = |folder: &PathBuf| names.iter().any(|name| folder.ends_with(name));
+    let folders: Vec<PathBuf> = checkpoints().into_iter().filter(is_one).collect();
+    assert_eq!(folders.len(), names.len());
+    for folder in folders {
+        let checkpoint = gguf_checkpoint::open(&folder).unwrap();
+        let of_layers = |name: &&String| name.contains(".1.") && name.ends_with(".weight");
+        let all: Vec<String> = input(&checkpoint).tensors.into_iter().map(|tensor| tensor.name).collect();
+        for name in all.iter().filter(of_layers) {
+            let mut less = input(&checkpoint);
+            less.tensors.retain(|tensor| tensor.name != *name);
+            match gguf_models::resolve_weights(&less, &Options::default()) {
+                // Of several spellings that of transformers is named.
+                Err(gguf_models::ArchError::MissingTensors { names }) if folder.ends_with("chatglm") => {
+                    assert_eq!(names.len(), 1, "{names:?} for `{name}`");
+                }
+                Err(gguf_models::ArchError::MissingTensors { names }) => assert_eq!(names, [name.as_str()]),
+                other => panic!("{} without `{name}`: {:?}", folder.display(), other.map(|_| "no error")),
+            }
+        }
+    }
+}

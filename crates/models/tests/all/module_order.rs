@@ -1,0 +1,28 @@
+//! Permitted uses between the crate's modules: types stand below the modules that name them, the table of
+//! architectures above all.
+
+use std::path::Path;
+
+/// From the ground up.
+const FLOORS: &[&[&str]] = &[
+    &["loader", "mtp", "row_map", "spellings"],
+    &["file_keys", "input", "json", "layout", "options", "naming"],
+    &["vocab"],
+    &["error"],
+    &["config", "leftovers"],
+    &["keys", "quantile", "tensors", "rope_llama3"],
+    &["text_keys", "pooling", "general", "stored_blocks", "unread_keys", "built_in", "yarn", "dense_modules"],
+    &["arch", "projector"],
+    &["models", "projectors"],
+    &["registry"],
+    &["key_places", "loadable", "nearest", "needed"],
+    &["unknown"],
+    &["resolve"],
+    &["adapter", "export", "legacy", "resolve_projector", "saved_form"],
+];
+
+#[test]
+fn modules_use_only_those_below() {
+    let faults = gguf_testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, &[]);
+    assert!(faults.is_empty(), "{faults:#?}");
+}

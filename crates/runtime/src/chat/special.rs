@@ -1,0 +1,65 @@
+//! Texts of special tokens, which templates read as variables.
+
+use gguf_container::{Metadata, Value};
+
+use crate::{Model, tokenize::Tokenizer};
+
+/// Texts of the special tokens of a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    /// The token that begins a text, or an empty string.
+    pub bos: String,
+    /// The token that ends a text, or an empty string.
+    pub eos: String,
+    /// Further tokens by their variable, for example `pad_token`.
+    pub other_tokens: Vec<(&'static str, String)>,
+}
+
+/// Variables of transformers and the keys with their ids.
+const OTHERS: [(&str, &str); 5] = [
+    ("unk_token", "tokenizer.ggml.unknown_token_id"),
+    // Misspelled in the format itself.
+    ("sep_token", "tokenizer.ggml.seperator_token_id"),
+    ("pad_token", "tokenizer.ggml.padding_token_id"),
+    ("cls_token", "tokenizer.ggml.cls_token_id"),
+    ("mask_token", "tokenizer.ggml.mask_token_id"),
+];
+
+impl SpecialTokens {
+    /// Only the tokens that begin and end a text.
+    pub fn new(bos: &str, eos: &str) -> SpecialTokens {
+        SpecialTokens { bos: bos.to_owned(), eos: eos.to_owned(), other_tokens: Vec::new() }
+    }
+
+    /// The special tokens named in the metadata of a file.
+    pub fn of(metadata: &Metadata) -> SpecialTokens {
+        let tokens = metadata.texts("tokenizer.ggml.tokens").ok().flatten();
+        let token = |key: &str| {
+            let id = metadata.get(key).and_then(Value::as_u64).and_then(|id| usize::try_from(id).ok())?;
+            Some(String::from_utf8_lossy(tokens.as_ref()?.get(id)?).into_owned())
+        };
+        SpecialTokens {
+            bos: token("tokenizer.ggml.bos_token_id").unwrap_or_default(),
+            eos: token("tokenizer.ggml.eos_token_id").unwrap_or_default(),
+            other_tokens: OTHERS.iter().filter_map(|(name, key)| Some((*name, token(key)?))).collect(),
+        }
+    }
+
+    /// The special tokens of a model, including those that its tokenizer has without a key.
+    pub fn of_model(model: &Model) -> SpecialTokens {
+        SpecialTokens::with_tokenizer(model.file().metadata(), model.tokenizer())
+    }
+
+    /// The special tokens of a file, including those that its tokenizer has without a key.
+    pub fn with_tokenizer(metadata: &Metadata, tokenizer: &Tokenizer) -> SpecialTokens {
+        let text = |id: Option<u32>| {
+            let text = id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        };
+        SpecialTokens {
+            bos: text(tokenizer.bos()),
+            eos: text(tokenizer.eos()),
+            ..SpecialTokens::of(metadata)
+        }
+    }
+}

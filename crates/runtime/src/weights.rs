@@ -1,0 +1,267 @@
+//! The tensors of a file: matrices that stay as they are stored, vectors decoded at once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use gguf_container::{Endian, Mapped};
+use gguf_products::integers::BlockForm;
+use gguf_quant::{CodecError, IntegerBlocks, Level, decode_integers, integer_form};
+use gguf_types::{DType, Shape};
+
+use crate::Error;
+
+/// Replacement for the blocks of a file, little-endian.
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    pub dtype: DType,
+    pub row_bytes: usize,
+    pub bytes: Vec<u8>,
+}
+
+/// Shared slot for replacement blocks of one tensor. A graph holds its weights in several places, some twice
+/// (an embedding that is also the output matrix), so they share a slot that the model can reach.
+pub(crate) type Slot = Arc<RwLock<Option<Replaced>>>;
+
+/// A matrix in its stored form, or a stack of matrices (one for each expert).
+#[derive(Clone)]
+pub(crate) struct Weight {
+    /// The name in the file.
+    pub name: String,
+    /// Length of a row: elements of an input.
+    pub n_in: usize,
+    /// Rows of one matrix: elements of an output.
+    pub n_out: usize,
+    /// Matrices in the stack.
+    pub n_stack: usize,
+    /// True if each matrix of the stack belongs to a head, not to an expert.
+    pub is_by_head: bool,
+    dtype: DType,
+    row_bytes: usize,
+    endian: Endian,
+    bytes: Mapped,
+    at: Range<usize>,
+    slot: Slot,
+    /// Factor of all products with this matrix (`NAME.scale`, for NVFP4), applied when rows are decoded. Stacks of experts apply
+    /// theirs themselves.
+    scale: Option<f32>,
+}
+
+impl Weight {
+    /// The type that the reference rounds activations to before it multiplies them with this; none where it takes
+    /// them as they are.
+    pub fn activation_dtype(&self) -> Option<DType> {
+        self.dtype_now().activation_dtype()
+    }
+
+    /// Integer block form of the rows; `None` for other types.
+    pub fn block_form(&self) -> Option<BlockForm> {
+        if self.scale.is_some() {
+            return None;
+        }
+        let form = integer_form(self.dtype_now())?;
+        let n = |elems: Option<usize>| elems.map_or(0, |elems| form.block_elems / elems);
+        let (n_minima, n_scales) = (n(form.min_elems), n(form.scale_elems));
+        Some(BlockForm { elems: form.block_elems, n_minima, n_scales, offset: form.offset })
+    }
+
+    /// Takes rows apart, counted over the whole stack, of a weight that has a form.
+    pub fn take_apart(
+        &self,
+        level: Level,
+        rows: Range<usize>,
+        out: IntegerBlocks<'_>,
+    ) -> Result<(), CodecError> {
+        self.with_blocks(rows, |dtype, blocks| decode_integers(dtype, level, blocks, out))
+    }
+
+    /// Decodes rows, counted over the whole stack, into `out`: (rows, n_in) f32, row-major.
+    pub fn decode(&self, level: Level, rows: Range<usize>, out: &mut [f32]) -> Result<(), CodecError> {
+        self.with_blocks(rows, |dtype, blocks| gguf_quant::decode(dtype, level, blocks, out))?;
+        if let Some(scale) = self.scale {
+            out.iter_mut().for_each(|value| *value *= scale);
+        }
+        Ok(())
+    }
+
+    /// The type of its blocks: that of the file, or of what stands in their place.
+    fn dtype_now(&self) -> DType {
+        let replaced = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        replaced.as_ref().map_or(self.dtype, |replaced| replaced.dtype)
+    }
+
+    /// Hands out the blocks of rows, little-endian, with their type: those of the file, or what stands in their place.
+    fn with_blocks<R>(&self, rows: Range<usize>, work: impl FnOnce(DType, &[u8]) -> R) -> R {
+        // One lock per tile of many rows: nothing writes while a model runs.
+        if let Some(replaced) = &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
+            let bytes = &replaced.bytes[rows.start * replaced.row_bytes..rows.end * replaced.row_bytes];
+            return work(replaced.dtype, bytes);
+        }
+        let start = self.at.start + rows.start * self.row_bytes;
+        let bytes = &self.bytes[start..start + rows.len() * self.row_bytes];
+        work(self.dtype, &self.endian.to_little(self.dtype, bytes))
+    }
+}
+
+/// The tensors of a file, and which of them the graph has a use for.
+pub(crate) struct Weights<'a> {
+    file: &'a gguf_container::Model,
+    /// Tensors that the graph took, and those that it knows and ignores.
+    known: BTreeSet<String>,
+    /// Tensors that were decoded whole: no rows are multiplied with them.
+    decoded: BTreeSet<String>,
+    /// Slot of each matrix that the graph took.
+    slots: BTreeMap<String, Slot>,
+}
+
+/// A graph's use of the tensors of a file.
+pub(crate) struct InUse {
+    /// Tensors that were decoded whole.
+    pub decoded: BTreeSet<String>,
+    /// Slots for replacing the blocks of each matrix.
+    pub slots: BTreeMap<String, Slot>,
+}
+
+impl<'a> Weights<'a> {
+    pub fn new(file: &'a gguf_container::Model) -> Self {
+        Weights { file, known: BTreeSet::new(), decoded: BTreeSet::new(), slots: BTreeMap::new() }
+    }
+
+    /// Tensors of the file.
+    pub fn n_tensors(&self) -> usize {
+        self.file.tensors().count()
+    }
+
+    /// The shape of a tensor, if there is one of this name. This alone does not count as a use of it.
+    pub fn shape(&self, name: &str) -> Option<Shape> {
+        self.file.tensor(name).map(|(_, info)| info.shape)
+    }
+
+    /// True if the file has any tensor of layer `i`.
+    pub fn has_layer(&self, i: usize) -> bool {
+        self.file.tensors().any(|(_, info)| layer_of(&info.name) == Some(i))
+    }
+
+    /// The matrix `(n_in, n_out)`, if there is one of this name.
+    pub fn matrix(&mut self, name: &str, n_in: usize, n_out: usize) -> Result<Option<Weight>, Error> {
+        self.stack(name, n_in, n_out, 1)
+    }
+
+    /// The matrix `(n_in, n_out)`.
+    pub fn need_matrix(&mut self, name: &str, n_in: usize, n_out: usize) -> Result<Weight, Error> {
+        self.matrix(name, n_in, n_out)?.ok_or_else(|| Error::MissingTensor { name: name.to_owned() })
+    }
+
+    /// The stack of `n_stack` matrices `(n_in, n_out)`, if there is one of this name.
+    pub fn stack(
+        &mut self,
+        name: &str,
+        n_in: usize,
+        n_out: usize,
+        n_stack: usize,
+    ) -> Result<Option<Weight>, Error> {
+        let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
+        self.known.insert(name.to_owned());
+        // GGUF names the row length first: a matrix W (n_out, n_in) has the dimensions [n_in, n_out].
+        let expected = [n_in as u64, n_out as u64, n_stack as u64, 1];
+        if (0..4).any(|i| info.shape.dim(i) != expected[i]) {
+            let expected = if n_stack == 1 { format!("[{n_in}, {n_out}]") } else { format!("{expected:?}") };
+            return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
+        }
+        // Checked here once, so that decoding in the kernels cannot fail.
+        if gguf_quant::codec(info.dtype).is_none() {
+            return Err(Error::TensorType { name: name.to_owned(), dtype: info.dtype });
+        }
+        // Inside the file: a header may say anything, and kernels read without asking again.
+        let at = file.range(info)?;
+        // Rows of all matrices of the stack lie one after the other and are equally long in every format.
+        let row_bytes = at.len() / (n_out * n_stack).max(1);
+        let (dtype, bytes) = (info.dtype, file.bytes().clone());
+        let scale = self.scale(name, n_stack)?;
+        Ok(Some(Weight {
+            name: name.to_owned(),
+            n_in,
+            n_out,
+            n_stack,
+            is_by_head: false,
+            dtype,
+            row_bytes,
+            endian: file.endian(),
+            bytes,
+            at,
+            slot: Arc::clone(self.slots.entry(name.to_owned()).or_default()),
+            scale,
+        }))
+    }
+
+    /// The scale of a matrix, if the file has one. The scale of its inputs only matters for products in 4 bits.
+    fn scale(&mut self, name: &str, n_stack: usize) -> Result<Option<f32>, Error> {
+        let Some(matrix) = name.strip_suffix(".weight") else { return Ok(None) };
+        if !gguf_container::may_have_scale(matrix) {
+            return Ok(None);
+        }
+        self.ignore(&format!("{matrix}.input_scale"));
+        if n_stack > 1 {
+            return Ok(None);
+        }
+        let scale = self.vector(&format!("{matrix}.scale"), 1)?;
+        Ok(scale.and_then(|scale| scale.first().copied()).filter(|scale| *scale != 1.0))
+    }
+
+    /// All elements of a small tensor in f32, whatever its shape, if there is one of this name.
+    pub fn vector(&mut self, name: &str, n: usize) -> Result<Option<Vec<f32>>, Error> {
+        let Some((file, info)) = self.file.tensor(name) else { return Ok(None) };
+        self.known.insert(name.to_owned());
+        self.decoded.insert(name.to_owned());
+        if info.shape.n_elems() != n as u64 {
+            let expected = format!("{n} elements");
+            return Err(Error::TensorShape { name: name.to_owned(), expected, found: info.shape });
+        }
+        let mut values = vec![0.0; n];
+        let blocks = file.endian().to_little(info.dtype, file.data(info)?);
+        gguf_quant::decode(info.dtype, Level::detect(), &blocks, &mut values)
+            .map_err(|_| Error::TensorType { name: name.to_owned(), dtype: info.dtype })?;
+        Ok(Some(values))
+    }
+
+    /// All elements of a small tensor in f32, whatever its shape.
+    pub fn need_vector(&mut self, name: &str, n: usize) -> Result<Vec<f32>, Error> {
+        self.vector(name, n)?.ok_or_else(|| Error::MissingTensor { name: name.to_owned() })
+    }
+
+    /// States that the graph knows this tensor and has no use for it.
+    pub fn ignore(&mut self, name: &str) {
+        self.known.insert(name.to_owned());
+    }
+
+    /// The same for all tensors of the layers from `first` to before `end`.
+    pub fn ignore_layers(&mut self, first: usize, end: usize) {
+        let names = self.file.tensors().map(|(_, info)| &info.name);
+        let ignored = names.filter(|name| layer_of(name).is_some_and(|layer| (first..end).contains(&layer)));
+        self.known.extend(ignored.cloned());
+    }
+
+    /// The same for all tensors whose names begin so.
+    pub fn ignore_beginning(&mut self, beginnings: &[&str]) {
+        let names = self.file.tensors().map(|(_, info)| &info.name);
+        let ignored = names.filter(|name| beginnings.iter().any(|beginning| name.starts_with(beginning)));
+        self.known.extend(ignored.cloned());
+    }
+
+    /// Refuses a file with tensors that the graph does not know, so that nothing is passed over in silence.
+    pub fn check_all_known(self, architecture: &str) -> Result<InUse, Error> {
+        let all = self.file.tensors().map(|(_, info)| &info.name);
+        let names: Vec<String> = all.filter(|name| !self.known.contains(*name)).cloned().collect();
+        if names.is_empty() {
+            return Ok(InUse { decoded: self.decoded, slots: self.slots });
+        }
+        Err(Error::UnusedTensors { architecture: architecture.to_owned(), names })
+    }
+}
+
+/// The layer that a tensor belongs to, by its name.
+fn layer_of(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
+}

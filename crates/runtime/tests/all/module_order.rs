@@ -1,0 +1,51 @@
+//! The order of this crate's modules: each uses those below it only.
+
+use std::path::Path;
+
+/// From bottom to top. Modules of one line do not use each other.
+const FLOORS: &[&[&str]] = &[
+    &["tokenize"],
+    &["error"],
+    &["keys", "observer", "threads", "weights", "exact_sum", "state_size"],
+    &["ops"],
+    &["session", "pooling"],
+    &["pass"],
+    &["graph"],
+    &["classifier", "dense"],
+    // The shared decoder: parameters, parts of a layer, what chooses among them, layers, the whole.
+    &["decoder::spec"],
+    &["decoder::params", "decoder::rope_scaling"],
+    &["decoder::heads", "decoder::linear"],
+    &["decoder::mlp", "decoder::mixer"],
+    &[
+        "decoder::attention",
+        "decoder::latent",
+        "decoder::experts",
+        "decoder::per_layer_input",
+        "decoder::laurel",
+    ],
+    &["decoder::select", "decoder::mlp_with_experts"],
+    &["decoder::layer"],
+    &["decoder::altup"],
+    &["decoder"],
+    // Engines per architecture, and the table of all.
+    &["models"],
+    &["model"],
+    &["steps", "memory"],
+    // Pictures: pixels, patches, layers, towers.
+    &["vision"],
+    // Uses of a model.
+    &["chunks"],
+    &["nonfinite"],
+    &["stats::softmax", "chat", "generate", "perplexity", "embed", "tensor_error"],
+    &["logits_file"],
+    &["stats"],
+    &["choice", "compare", "importance"],
+    &["report"],
+];
+
+#[test]
+fn modules_use_only_those_below() {
+    let faults = gguf_testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, &[]);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
