@@ -54,16 +54,16 @@ struct DiffArgs {
 }
 
 fn run(args: DiffArgs, ui: &Ui) -> Result<(), Failure> {
-    let options = DiffOptions { headers: args.headers, level: cpu_level()? };
-    let found = diff(&args.a, &args.b, options, ui)?;
+    let options = DiffOptions { a: args.a, b: args.b, headers: args.headers, level: cpu_level()? };
+    let found = diff(&options, ui)?;
     match args.json {
-        true => ui.json(&found.json())?,
+        true => ui.json(&found)?,
         false => ui.data(&found.text())?,
     }
     if found.is_empty() {
         return Ok(());
     }
-    let (a, b) = (args.a.display(), args.b.display());
+    let (a, b) = (options.a.display(), options.b.display());
     let (n_keys, n_tensors) = (found.keys.len(), found.tensors.len());
     Err(Failure::new(format_args!("{a} and {b} differ in {n_keys} keys and {n_tensors} tensors")))
 }

@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use gguf_container::{CopyPlan, Endian, shard_file_name};
-use gguf_toolkit::copy_files::open_model;
+use gguf_toolkit::{
+    Endian,
+    endian::{EndianOptions, change_endian},
+};
 
 use crate::{
     commands::{
         Command,
-        shared::{
-            copy_args::{CopyArgs, copy},
-            tensor_args::output_parser,
-        },
+        shared::{copy_args::CopyArgs, tensor_args::output_parser},
     },
     failure::Failure,
     ui::Ui,
@@ -60,18 +59,11 @@ enum Order {
 }
 
 fn run(args: EndianArgs, ui: &Ui) -> Result<(), Failure> {
-    let model = open_model(&args.file)?;
-    let endian = match args.order {
+    let order = match args.order {
         Order::Little => Endian::Little,
         Order::Big => Endian::Big,
     };
-    let names = |count: usize| match count {
-        1 => vec![args.out.clone()],
-        count => {
-            let stem = args.out.file_stem().unwrap_or_default().to_string_lossy();
-            let name = |no| args.out.with_file_name(shard_file_name(&stem, no, count as u32));
-            (1..=count as u32).map(name).collect()
-        }
-    };
-    copy(&args.file, &model, CopyPlan::in_order(&model, endian), names, &args.copy, ui)
+    let CopyArgs { force, dry_run, .. } = args.copy;
+    let options = EndianOptions { file: args.file, output: args.out, order, force, dry_run };
+    args.copy.print(&change_endian(&options, ui)?, ui)
 }

@@ -65,7 +65,7 @@ struct ExtractArgs {
 }
 
 fn run(args: ExtractArgs, ui: &Ui) -> Result<(), Failure> {
-    let extracted = extract(&ExtractOptions {
+    let options = ExtractOptions {
         file: args.file,
         tensors: args.tensors,
         output: args.output,
@@ -73,7 +73,8 @@ fn run(args: ExtractArgs, ui: &Ui) -> Result<(), Failure> {
         force: args.force,
         dry_run: args.dry_run,
         level: cpu_level()?,
-    })?;
+    };
+    let extracted = extract(&options, ui)?;
     if args.json {
         return ui.data(&(serde_json::to_string(&extracted).map_err(Failure::new)? + "\n"));
     }

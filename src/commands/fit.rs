@@ -87,10 +87,10 @@ fn run(args: FitArgs, ui: &Ui) -> Result<(), Failure> {
     };
     let found = fit(&options, ui)?;
     match args.json {
-        true => ui.json(&found.json(&options))?,
-        false => ui.data(&found.text(&options))?,
+        true => ui.json(&found)?,
+        false => ui.data(&found.text())?,
     }
-    match options.memory.filter(|_| found.is_too_small(&options)) {
+    match options.memory.filter(|_| found.is_too_small()) {
         Some(memory) => Err(Failure::new(format_args!("no file fits in {}", human_bytes(memory)))),
         None => Ok(()),
     }

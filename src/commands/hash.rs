@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
-use gguf_toolkit::{hash, text::printable};
+use gguf_toolkit::{
+    hash::{self, Checked, HashOptions},
+    text::printable,
+};
 
 use crate::{
     commands::{
@@ -81,13 +84,12 @@ fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
     if let Some(list) = &args.output {
         check_outputs(&[list], &args.files, args.force)?;
     }
-    let lines = hash::hash(&args.files, args.tensors, ui)?;
+    let options = HashOptions { files: args.files.clone(), tensors: args.tensors };
+    let digests = hash::hash(&options, ui)?;
     if args.json {
-        let json: serde_json::Map<_, _> =
-            lines.into_iter().map(|(name, digest)| (name, json!(digest))).collect();
-        return ui.json(&json);
+        return ui.json(&digests);
     }
-    let text = hash::text(&lines);
+    let text = digests.text();
     match &args.output {
         None => ui.data(&text),
         Some(list) => write_result(list, text.as_bytes(), args.force),
@@ -96,14 +98,15 @@ fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
 
 fn check(list: &Path, json: bool, ui: &Ui) -> Result<(), Failure> {
     let results = hash::check(list, ui)?;
-    let n_bad = results.iter().filter(|(_, state)| *state != "OK").count();
+    let n_bad = results.iter().filter(|checked| checked.state != "OK").count();
     let n_all = results.len();
     if json {
         let json: serde_json::Map<_, _> =
-            results.into_iter().map(|(name, state)| (name, json!(state))).collect();
+            results.into_iter().map(|checked| (checked.name, json!(checked.state))).collect();
         ui.json(&json)?;
     } else {
-        let lines = results.iter().map(|(name, state)| format!("{}: {state}\n", printable(name)));
+        let lines =
+            results.iter().map(|Checked { name, state, .. }| format!("{}: {state}\n", printable(name)));
         ui.data(&lines.collect::<String>())?;
     }
     match n_bad {

@@ -3,16 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf_container::CopyPlan;
-use gguf_toolkit::copy_files::open_model;
+use gguf_toolkit::merge::{MergeOptions, merge};
 
 use crate::{
     commands::{
         Command,
-        shared::{
-            copy_args::{CopyArgs, copy},
-            tensor_args::output_parser,
-        },
+        shared::{copy_args::CopyArgs, tensor_args::output_parser},
     },
     failure::Failure,
     ui::Ui,
@@ -49,21 +45,7 @@ struct MergeArgs {
 }
 
 fn run(args: MergeArgs, ui: &Ui) -> Result<(), Failure> {
-    let Some((first, more)) = args.shards.split_first() else {
-        return Err(Failure::usage("missing SHARD"));
-    };
-    let model = open_model(first)?;
-    let shards: Vec<PathBuf> =
-        model.shards().iter().filter_map(|(path, _)| path.canonicalize().ok()).collect();
-    for path in more {
-        let canonical = path.canonicalize().map_err(|error| Failure::cannot_open(path, error))?;
-        if !shards.contains(&canonical) {
-            let problem = format!("not a shard of the same model as {}", first.display());
-            return Err(
-                Failure::at(path, problem).hint(["pass the shards of one model, then the output file"])
-            );
-        }
-    }
-    let plans = CopyPlan::merge(&model).map(|plan| vec![plan]);
-    copy(first, &model, plans, |_| vec![args.out.clone()], &args.copy, ui)
+    let CopyArgs { force, dry_run, .. } = args.copy;
+    let options = MergeOptions { shards: args.shards, output: args.out, force, dry_run };
+    args.copy.print(&merge(&options, ui)?, ui)
 }

@@ -4,13 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use gguf_toolkit::set::{SetOptions, set};
+use gguf_toolkit::edit::EditOptions;
 
 use crate::{
-    commands::{
-        Command,
-        shared::edit_file::{EditArgs, print},
-    },
+    commands::{Command, shared::edit_file::EditArgs},
     failure::Failure,
     ui::Ui,
 };
@@ -59,6 +56,11 @@ struct SetArgs {
 }
 
 fn run(args: SetArgs, ui: &Ui) -> Result<(), Failure> {
-    let what = SetOptions { values: args.values, from: args.from, chat_template: args.chat_template };
-    print(set(&what, &args.edit.options(), ui)?, args.edit.json, ui)
+    let SetArgs { edit, values, from, chat_template } = args;
+    if values.is_empty() && from.is_none() && chat_template.is_none() && edit.header_slack.is_none() {
+        return Err(Failure::usage(
+            "nothing to set: expected KEY=TYPE:VALUE, --from, --chat-template or --header-slack",
+        ));
+    }
+    edit.run(EditOptions { assignments: values, from, chat_template, ..EditOptions::default() }, ui)
 }

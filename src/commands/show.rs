@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use gguf_toolkit::show;
+use gguf_toolkit::show::{ShowOptions, show};
 
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
@@ -47,10 +47,10 @@ struct ShowArgs {
 }
 
 fn run(args: ShowArgs, ui: &Ui) -> Result<(), Failure> {
-    let file = show::open_foreign(&args.file)?;
-    let text = match args.json {
-        true => show::json(&file)?,
-        false => show::listing(&file, args.full, args.no_tensors),
-    };
-    ui.data(&text)
+    let options = ShowOptions { file: args.file, full: args.full, no_tensors: args.no_tensors };
+    let shown = show(&options)?;
+    match args.json {
+        true => ui.json(&shown),
+        false => ui.data(&shown.text()),
+    }
 }

@@ -1,19 +1,15 @@
 //! `gguf-inspect split FILE PREFIX`: a file in several.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, ValueHint};
-use gguf_container::{CopyPlan, SplitLimits, shard_file_name};
-use gguf_toolkit::{copy_files::open_model, sizes::parse_size};
+use gguf_toolkit::{
+    sizes::parse_size,
+    split::{SplitOptions, split},
+};
 
 use crate::{
-    commands::{
-        Command,
-        shared::copy_args::{CopyArgs, copy},
-    },
+    commands::{Command, shared::copy_args::CopyArgs},
     failure::Failure,
     ui::Ui,
 };
@@ -62,29 +58,14 @@ struct SplitArgs {
 }
 
 fn run(args: SplitArgs, ui: &Ui) -> Result<(), Failure> {
-    let ends_in_slash = args.prefix.as_encoded_bytes().ends_with(b"/");
-    // Readers find the other shards by the text of the name; the folder may have any name.
-    let name = Path::new(&args.prefix).file_name().and_then(|name| name.to_str());
-    if name.is_none() || ends_in_slash {
-        return Err(Failure::usage(format_args!(
-            "`{}`: expected a file name prefix",
-            args.prefix.to_string_lossy()
-        )));
-    }
-    let model = open_model(&args.file)?;
-    let limits = SplitLimits {
+    let options = SplitOptions {
+        file: args.file,
+        prefix: args.prefix.into(),
         max_bytes: args.split_max_size,
         max_tensors: args.split_max_tensors,
         no_tensor_first: args.no_tensor_first_split,
+        force: args.copy.force,
+        dry_run: args.copy.dry_run,
     };
-    let names = |count: usize| {
-        let count = count as u32;
-        let name = |no| {
-            let mut name = args.prefix.clone();
-            name.push(shard_file_name("", no, count));
-            PathBuf::from(name)
-        };
-        (1..=count).map(name).collect()
-    };
-    copy(&args.file, &model, CopyPlan::split(&model, limits), names, &args.copy, ui)
+    args.copy.print(&split(&options, ui)?, ui)
 }

@@ -1,12 +1,10 @@
 //! `gguf-inspect unset FILE KEY...`: takes metadata out.
 
 use clap::Args;
+use gguf_toolkit::edit::EditOptions;
 
 use crate::{
-    commands::{
-        Command,
-        shared::edit_file::{EditArgs, edit},
-    },
+    commands::{Command, shared::edit_file::EditArgs},
     failure::Failure,
     ui::Ui,
 };
@@ -38,17 +36,5 @@ struct UnsetArgs {
 }
 
 fn run(args: UnsetArgs, ui: &Ui) -> Result<(), Failure> {
-    edit(&args.edit, ui, |metadata| {
-        for name in &args.keys {
-            let n_before = metadata.len();
-            match name.strip_suffix('*') {
-                Some(start) => metadata.retain(|key, _| !key.starts_with(start)),
-                None => drop(metadata.remove(name)),
-            }
-            if metadata.len() == n_before {
-                return Err(Failure::at(&args.edit.file, format_args!("unknown key `{name}`")));
-            }
-        }
-        Ok(())
-    })
+    args.edit.run(EditOptions { unset: args.keys, ..EditOptions::default() }, ui)
 }

@@ -81,13 +81,14 @@ fn checks() -> impl TypedValueParser<Value = Which> {
 
 fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
     let options = VerifyOptions {
+        file: args.file,
         against: args.against,
         only: args.only,
         strict: args.strict,
         threads: args.threads,
         level: cpu_level()?,
     };
-    let report = with_environment(|environment| verify(&args.file, &options, environment, ui))?;
+    let report = with_environment(|environment| verify(&options, environment, ui))?;
     match args.json {
         true => ui.data(&report.json()?)?,
         false => ui.styled_data(&report.text_with(styled))?,

@@ -1,4 +1,4 @@
-//! Copies tensors to other files.
+//! Files whose tensors are copies of those of other files: plan, check, write.
 
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,18 @@ pub fn open_model(path: &Path) -> Result<Model, Error> {
     Model::open(path).map_err(|error| Error::at(path, error).hint(input_kind::advice(path, Wanted::Gguf)))
 }
 
+/// Planned copies of a model, before a byte is written.
+#[derive(Debug)]
+pub struct Copies {
+    source: PathBuf,
+    model: Model,
+    plans: Vec<CopyPlan>,
+    paths: Vec<PathBuf>,
+}
+
 /// Files that were written, or would be.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Copied {
     /// False for a dry run.
     pub written: bool,
@@ -32,7 +42,8 @@ pub struct Copied {
 }
 
 /// One file of [`Copied`].
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct CopiedFile {
     /// Its path.
     #[serde(rename = "file")]
@@ -53,36 +64,47 @@ impl Copied {
     }
 }
 
-/// Writes planned files, unless `dry_run`.
-///
-/// # Errors
-/// An output that cannot be written; an interruption.
-pub fn copy(
-    path: &Path,
-    model: &Model,
-    plans: Result<Vec<CopyPlan>, gguf_container::Error>,
-    outputs: impl FnOnce(usize) -> Vec<PathBuf>,
-    Overwrite { force, dry_run }: Overwrite,
-    events: &dyn Events,
-) -> Result<Copied, Error> {
-    let plans = plans.map_err(|error| Error::at(path, error))?;
-    let paths = outputs(plans.len());
-    let inputs: Vec<&PathBuf> = model.shards().iter().map(|(path, _)| path).collect();
-    check_outputs(&paths, &inputs, force || dry_run)?;
-    if !dry_run {
-        paths.iter().for_each(|path| warn_of_leftovers(path, events));
-        let cancel = events.cancel();
-        let progress = events.progress(plans.iter().map(CopyPlan::data_bytes).sum());
-        let written = write_copies(&plans, &paths, model, force, &cancel, &|bytes| progress.add(bytes));
-        drop(progress);
-        written.map_err(|error| Error::at(path, error))?;
+impl Copies {
+    /// Copies of `model`, which was opened at `source`. `outputs` names as many files as there are plans.
+    pub(crate) fn new(
+        source: &Path,
+        model: Model,
+        plan: impl FnOnce(&Model) -> Result<Vec<CopyPlan>, gguf_container::Error>,
+        outputs: impl FnOnce(usize) -> Vec<PathBuf>,
+    ) -> Result<Copies, Error> {
+        let plans = plan(&model).map_err(|error| Error::at(source, error))?;
+        let paths = outputs(plans.len());
+        Ok(Copies { source: source.to_owned(), model, plans, paths })
     }
-    let file = |(plan, path): (&CopyPlan, &PathBuf)| CopiedFile {
-        path: path.display().to_string(),
-        tensors: plan.plan.tensors().len(),
-        file_bytes: plan.plan.file_len(),
-    };
-    Ok(Copied { written: !dry_run, files: plans.iter().zip(&paths).map(file).collect() })
+
+    /// The files that are to be written, with their lengths.
+    pub fn files(&self) -> Vec<CopiedFile> {
+        let file = |(plan, path): (&CopyPlan, &PathBuf)| CopiedFile {
+            path: path.display().to_string(),
+            tensors: plan.plan.tensors().len(),
+            file_bytes: plan.plan.file_len(),
+        };
+        self.plans.iter().zip(&self.paths).map(file).collect()
+    }
+
+    /// Writes the files; with `dry_run`, only checks that they can be written.
+    ///
+    /// # Errors
+    /// An output that cannot be written; an interruption.
+    pub fn run(&self, Overwrite { force, dry_run }: Overwrite, events: &dyn Events) -> Result<Copied, Error> {
+        let inputs: Vec<&PathBuf> = self.model.shards().iter().map(|(path, _)| path).collect();
+        check_outputs(&self.paths, &inputs, force || dry_run)?;
+        if !dry_run {
+            self.paths.iter().for_each(|path| warn_of_leftovers(path, events));
+            let cancel = events.cancel();
+            let progress = events.progress(self.plans.iter().map(CopyPlan::data_bytes).sum());
+            let done = |bytes| progress.add(bytes);
+            let written = write_copies(&self.plans, &self.paths, &self.model, force, &cancel, &done);
+            drop(progress);
+            written.map_err(|error| Error::at(&self.source, error))?;
+        }
+        Ok(Copied { written: !dry_run, files: self.files() })
+    }
 }
 
 /// Treatment of existing outputs.

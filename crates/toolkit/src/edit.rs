@@ -3,24 +3,35 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
-use gguf_container::{Edit, Metadata, SLACK_KEY, Slack};
+use gguf_container::{Edit, Metadata, SLACK_KEY, Slack, Value};
 use gguf_conversion::recipes::TensorFacts;
-use serde_json::{Value as Json, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
 use crate::{
     error::Error,
     events::Events,
-    metadata_json::{Sides, entry, is_same, short, side_by_side},
+    metadata_json::{Sides, entry, is_same, of_json, short, side_by_side},
     outputs::check_outputs,
+    serde_forms,
+    set::{assignment, typed},
     show,
     text::{human_bytes, printable},
+    text_file,
     verify::warnings_of_change,
 };
 
-/// Options of an edit.
-#[derive(Debug, Clone, Default)]
+/// The key by which llama.cpp knows how to cut text.
+const PRE: &str = "tokenizer.ggml.pre";
+/// The key of the chat template.
+const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
+
+/// Options of an edit. Changes are applied in the order of the fields, from [`rename`](EditOptions::rename) on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct EditOptions {
     /// GGUF file, or the first shard of a split model.
     pub file: PathBuf,
@@ -32,23 +43,114 @@ pub struct EditOptions {
     pub header_slack: Option<u64>,
     /// Write nothing.
     pub dry_run: bool,
+    /// Keys to rename, one after the other.
+    pub rename: Vec<Rename>,
+    /// Keys to remove. A name that ends with `*` matches all keys with that prefix.
+    pub unset: Vec<String>,
+    /// JSON file in the format of [`metadata_json`](crate::metadata_json), whose keys are all set.
+    pub from: Option<PathBuf>,
+    /// Keys and values to set. A value is `{"type": TYPE, "value": VALUE}`, the format of
+    /// [`metadata_json`](crate::metadata_json), or a plain JSON value. A plain value gets the type of the existing key,
+    /// that of the specification, that which llama.cpp reads, or else `i32`, `f32`, `bool` or `str` by its form.
+    pub values: Map<String, Json>,
+    /// `KEY=TYPE:VALUE`, as on the command line. Existing and known keys need no type, and `@FILE` stands for the
+    /// contents of a file.
+    pub assignments: Vec<String>,
+    /// File with the chat template.
+    pub chat_template: Option<PathBuf>,
 }
 
-/// Changes the metadata of a file.
+/// A new name of a key. If both names end with `*`, the prefix of all matching keys is replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rename {
+    /// The present name.
+    pub old: String,
+    /// The new name.
+    pub new: String,
+}
+
+/// Reads `OLD=NEW`.
+impl FromStr for Rename {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Rename, Error> {
+        match text.split_once('=').filter(|(old, new)| !old.is_empty() && !new.is_empty()) {
+            Some((old, new)) => Ok(Rename { old: old.to_owned(), new: new.to_owned() }),
+            None => Err(Error::usage(format_args!("`{text}`: expected OLD=NEW"))),
+        }
+    }
+}
+
+impl EditOptions {
+    /// An edit of this file, which changes nothing yet.
+    pub fn of(file: impl Into<PathBuf>) -> EditOptions {
+        EditOptions { file: file.into(), ..EditOptions::default() }
+    }
+
+    /// The same edit that also sets a key.
+    #[must_use]
+    pub fn set(mut self, key: impl Into<String>, value: impl Into<Value>) -> EditOptions {
+        self.values.insert(key.into(), entry(&value.into()));
+        self
+    }
+
+    fn change(&self, metadata: &mut Metadata) -> Result<(), Error> {
+        let at_file = |problem: String| Error::at(&self.file, problem);
+        for names in &self.rename {
+            rename(metadata, names).map_err(at_file)?;
+        }
+        for name in &self.unset {
+            unset(metadata, name).map_err(at_file)?;
+        }
+        if let Some(path) = &self.from {
+            let text = text_file::options(path)?.into_bytes();
+            let json = serde_json::from_slice(&text).map_err(|error| Error::at(path, error))?;
+            metadata.extend(of_json(&json).map_err(|problem| Error::at(path, problem))?);
+        }
+        for (key, json) in &self.values {
+            let value = typed(key, json, metadata).map_err(Error::usage)?;
+            metadata.set(key, value);
+        }
+        for text in &self.assignments {
+            let (key, value) = assignment(text, metadata)?;
+            metadata.set(key, value);
+        }
+        if let Some(path) = &self.chat_template {
+            metadata.set(CHAT_TEMPLATE, Value::String(text_file::options(path)?.into_bytes()));
+        }
+        Ok(())
+    }
+}
+
+/// Changes the metadata of a file: in place if the length of the header stays the same, otherwise through a new file
+/// that replaces the old one. Tensor data is never changed. Problems that a verification would report about the new
+/// values are warnings.
 ///
 /// # Errors
-/// Those of `change`; a file that cannot be read, or an output that cannot be written.
-pub fn edit(
-    options: &EditOptions,
-    events: &dyn Events,
-    change: impl FnOnce(&mut Metadata) -> Result<(), Error>,
-) -> Result<Edited, Error> {
+/// An unknown key, a value that is not of its type, another alignment; a file that cannot be read, or an output that
+/// cannot be written.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::edit::{EditOptions, edit};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let options = EditOptions::of("model.gguf").set("general.name", "My model");
+/// let planned = edit(&EditOptions { dry_run: true, ..options.clone() }, &())?;
+/// print!("{}", planned.lines().concat());
+/// edit(&options, &())?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn edit(options: &EditOptions, events: &dyn Events) -> Result<Edited, Error> {
     let path = options.file.as_path();
     let file = show::open(path)?;
     let failed = |error| Error::at(path, error);
     let old = file.metadata().clone();
     let mut new = old.clone();
-    change(&mut new)?;
+    options.change(&mut new)?;
+    warn_of_pre(&old, &new, events);
     check_alignment(path, file.alignment(), &new)?;
     let facts = file.tensors().iter();
     let facts: Vec<TensorFacts<'_>> =
@@ -67,7 +169,6 @@ pub fn edit(
             .hint(["write to another file with --output, or pass the link's target"]));
     }
     let in_place = options.output.is_none() && edit.is_in_place();
-    let report = Report { path, old: &old, edit: &edit, in_place, dry_run: options.dry_run };
     if !options.dry_run {
         file.bytes().check_unchanged().map_err(failed)?;
         // A mapped file must not be written to.
@@ -80,28 +181,140 @@ pub fn edit(
         }
         .map_err(failed)?;
     }
+    let is_same_file = in_place && edit.changes_nothing();
     Ok(Edited {
-        lines: report.lines(),
-        json: report.json(),
-        summary: report.summary(options.output.as_deref()),
+        file: path.display().to_string(),
+        changes: changes(&old, edit.metadata()),
+        in_place,
+        written: !(options.dry_run || is_same_file),
+        slack: slack_of(edit.metadata()),
+        file_bytes: edit.file_len(),
+        output: options.output.as_deref().unwrap_or(path).to_owned(),
+        is_same_file,
     })
 }
 
 /// Result of an edit.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Edited {
+    /// The file that was read.
+    pub file: String,
+    /// Keys that change. Free space in the header is not listed.
+    pub changes: Vec<EditedKey>,
+    /// True if only the header is written, over the old one.
+    pub in_place: bool,
+    /// False for a dry run, and if nothing changes.
+    pub written: bool,
+    /// Bytes of free space in the new header, if it has the key for it.
+    pub slack: Option<usize>,
+    /// Length of the new file in bytes.
+    pub file_bytes: u64,
+    #[serde(skip)]
+    output: PathBuf,
+    #[serde(skip)]
+    is_same_file: bool,
+}
+
+/// A key that changes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct EditedKey {
+    /// The key.
+    pub key: String,
+    /// Its value before; none for a new key.
+    #[serde(with = "serde_forms::value")]
+    pub old: Option<Value>,
+    /// Its value after; none for a removed key.
+    #[serde(with = "serde_forms::value")]
+    pub new: Option<Value>,
+}
+
+impl Edited {
     /// A line for each changed key, with its end.
-    pub lines: Vec<String>,
-    /// The same for programs.
-    pub json: Json,
+    pub fn lines(&self) -> Vec<String> {
+        let line = |EditedKey { key, old, new }: &EditedKey| {
+            let key = printable(key);
+            match (old, new) {
+                (Some(old), Some(new)) => format!("{key}: {} -> {}\n", short(old), short(new)),
+                (None, Some(new)) => format!("{key}: set to {}\n", short(new)),
+                (Some(old), None) => format!("{key}: removed, was {}\n", short(old)),
+                (None, None) => String::new(),
+            }
+        };
+        self.changes.iter().map(line).collect()
+    }
+
     /// The kind of change, in a line.
-    pub summary: String,
+    pub fn summary(&self) -> String {
+        let path = self.output.display();
+        let size = human_bytes(self.file_bytes);
+        let how = match (self.in_place, self.written) {
+            _ if self.is_same_file => return format!("{path}: no changes"),
+            (true, false) => "would be changed in place".to_owned(),
+            (true, true) => "changed in place".to_owned(),
+            (false, false) => format!("would be rewritten, {size}"),
+            (false, true) => format!("rewritten, {size}"),
+        };
+        let slack = self.slack.map_or(String::new(), |n| format!("; {n} bytes of free space in the header"));
+        format!("{path}: {how}{slack}")
+    }
+}
+
+/// Keys with their old and new values; none on one side if the key does not exist.
+fn changes(old: &Metadata, new: &Metadata) -> Vec<EditedKey> {
+    let both = side_by_side(old, new);
+    let changed = both.filter(|(key, old, new)| !is_same(*old, *new) && *key != SLACK_KEY);
+    let owned =
+        |(key, old, new): Sides<'_>| EditedKey { key: key.to_owned(), old: old.cloned(), new: new.cloned() };
+    changed.map(owned).collect()
+}
+
+fn rename(metadata: &mut Metadata, Rename { old, new }: &Rename) -> Result<(), String> {
+    let starts = old.strip_suffix('*').zip(new.strip_suffix('*'));
+    let renamed = |key: &str| match starts {
+        Some((old, new)) => key.strip_prefix(old).map(|rest| format!("{new}{rest}")),
+        None => (key == old).then(|| new.to_owned()),
+    };
+    let (mut made, mut n_renamed) = (Metadata::new(), 0);
+    for (key, value) in std::mem::take(metadata) {
+        let name = renamed(&key).inspect(|_| n_renamed += 1).unwrap_or(key);
+        if made.contains(&name) {
+            return Err(format!("duplicate key `{name}`"));
+        }
+        made.set(name, value);
+    }
+    *metadata = made;
+    match n_renamed {
+        0 => Err(format!("unknown key `{old}`")),
+        _ => Ok(()),
+    }
+}
+
+fn unset(metadata: &mut Metadata, name: &str) -> Result<(), String> {
+    let n_before = metadata.len();
+    match name.strip_suffix('*') {
+        Some(start) => metadata.retain(|key, _| !key.starts_with(start)),
+        None => drop(metadata.remove(name)),
+    }
+    match metadata.len() == n_before {
+        true => Err(format!("unknown key `{name}`")),
+        false => Ok(()),
+    }
+}
+
+/// Warns of a new pre-tokenizer that llama.cpp does not have.
+fn warn_of_pre(old: &Metadata, new: &Metadata, events: &dyn Events) {
+    let pre = new.get(PRE).filter(|pre| old.get(PRE) != Some(pre)).and_then(Value::as_str);
+    if let Some(pre) = pre.filter(|pre| !gguf_models::vocab::pre_names().any(|known| known == *pre)) {
+        events.warning(&format!("`{PRE}`: llama.cpp does not support the pre-tokenizer `{pre}`"));
+    }
 }
 
 /// Fails for a new alignment, by which all tensors would have to move.
 fn check_alignment(path: &Path, alignment: u32, new: &Metadata) -> Result<(), Error> {
     let wanted = match new.get(gguf_container::ALIGNMENT_KEY) {
-        Some(gguf_container::Value::U32(wanted)) => *wanted,
+        Some(Value::U32(wanted)) => *wanted,
         Some(_) => return Ok(()),
         None => gguf_container::DEFAULT_ALIGNMENT,
     };
@@ -116,67 +329,10 @@ fn check_alignment(path: &Path, alignment: u32, new: &Metadata) -> Result<(), Er
         )]))
 }
 
-/// Report of the changes.
-struct Report<'a> {
-    path: &'a Path,
-    old: &'a Metadata,
-    edit: &'a Edit,
-    in_place: bool,
-    dry_run: bool,
-}
-
-impl Report<'_> {
-    /// Keys with their old and new values; none on one side if the key does not exist. Free space in the header is not listed.
-    fn changes(&self) -> Vec<Sides<'_>> {
-        let both = side_by_side(self.old, self.edit.metadata());
-        both.filter(|(key, old, new)| !is_same(*old, *new) && *key != SLACK_KEY).collect()
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let line = |(key, old, new): Sides<'_>| {
-            let key = printable(key);
-            match (old, new) {
-                (Some(old), Some(new)) => format!("{key}: {} -> {}\n", short(old), short(new)),
-                (None, Some(new)) => format!("{key}: set to {}\n", short(new)),
-                (Some(old), None) => format!("{key}: removed, was {}\n", short(old)),
-                (None, None) => String::new(),
-            }
-        };
-        self.changes().into_iter().map(line).collect()
-    }
-
-    fn json(&self) -> Json {
-        let change =
-            |(key, old, new): Sides<'_>| json!({"key": key, "old": old.map(entry), "new": new.map(entry)});
-        json!({
-            "file": self.path.display().to_string(),
-            "changes": self.changes().into_iter().map(change).collect::<Vec<_>>(),
-            "in_place": self.in_place,
-            "written": !(self.dry_run || self.in_place && self.edit.changes_nothing()),
-            "slack": slack_of(self.edit.metadata()),
-            "file_bytes": self.edit.file_len(),
-        })
-    }
-
-    fn summary(&self, output: Option<&Path>) -> String {
-        let (path, n_bytes) = (output.unwrap_or(self.path).display(), self.edit.file_len());
-        let how = match (self.in_place, self.dry_run) {
-            (true, _) if self.edit.changes_nothing() => return format!("{path}: no changes"),
-            (true, true) => "would be changed in place".to_owned(),
-            (true, false) => "changed in place".to_owned(),
-            (false, true) => format!("would be rewritten, {}", human_bytes(n_bytes)),
-            (false, false) => format!("rewritten, {}", human_bytes(n_bytes)),
-        };
-        let slack = slack_of(self.edit.metadata());
-        let slack = slack.map_or(String::new(), |n| format!("; {n} bytes of free space in the header"));
-        format!("{path}: {how}{slack}")
-    }
-}
-
 /// Bytes of room that a header has.
 fn slack_of(metadata: &Metadata) -> Option<usize> {
     match metadata.get(SLACK_KEY) {
-        Some(gguf_container::Value::String(text)) => Some(text.len()),
+        Some(Value::String(text)) => Some(text.len()),
         _ => None,
     }
 }

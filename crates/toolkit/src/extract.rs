@@ -1,17 +1,20 @@
 //! Tensors of a GGUF file for other programs: .npy and .safetensors.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::atomic::Ordering};
 
 use gguf_container::{Advice, File, Model, Output, TensorInfo};
 use gguf_quant::Level;
 use gguf_types::DType;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{copy_files::open_model, error::Error, outputs::check_outputs, text::human_bytes};
+use crate::{
+    copy_files::open_model, error::Error, events::Events, outputs::check_outputs, text::human_bytes,
+};
 
 /// Options of an extraction.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ExtractOptions {
     /// GGUF file, or any shard of a split model.
     pub file: PathBuf,
@@ -26,7 +29,22 @@ pub struct ExtractOptions {
     /// Write nothing.
     pub dry_run: bool,
     /// CPU level of the kernels.
+    #[serde(skip, default = "Level::detect")]
     pub level: Level,
+}
+
+impl Default for ExtractOptions {
+    fn default() -> ExtractOptions {
+        ExtractOptions {
+            file: PathBuf::new(),
+            tensors: Vec::new(),
+            output: PathBuf::new(),
+            f32: false,
+            force: false,
+            dry_run: false,
+            level: Level::detect(),
+        }
+    }
 }
 
 /// A format.
@@ -50,8 +68,24 @@ struct Part<'a> {
 /// Writes tensors of a GGUF file to an .npy or .safetensors file.
 ///
 /// # Errors
-/// Invalid options, an unknown tensor, an output that cannot be written.
-pub fn extract(args: &ExtractOptions) -> Result<Extracted, Error> {
+/// Invalid options, an unknown tensor, an output that cannot be written; an interruption.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::extract::{ExtractOptions, extract};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let options = ExtractOptions {
+///     file: "model.gguf".into(),
+///     tensors: vec!["output_norm.weight".to_owned()],
+///     output: "norm.npy".into(),
+///     ..ExtractOptions::default()
+/// };
+/// assert_eq!(extract(&options, &())?.tensors.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+pub fn extract(args: &ExtractOptions, events: &dyn Events) -> Result<Extracted, Error> {
     let format = match args.output.extension().and_then(|ending| ending.to_str()) {
         Some("npy") => Format::Npy,
         Some("safetensors") => Format::Safetensors,
@@ -64,6 +98,9 @@ pub fn extract(args: &ExtractOptions) -> Result<Extracted, Error> {
     };
     if format == Format::Npy && args.tensors.len() > 1 {
         return Err(Error::usage("an .npy file can hold only one tensor; use .safetensors for several"));
+    }
+    if args.tensors.is_empty() {
+        return Err(Error::usage("missing tensor names"));
     }
     let model = open_model(&args.file)?;
     let mut parts: Vec<Part<'_>> = Vec::new();
@@ -81,8 +118,10 @@ pub fn extract(args: &ExtractOptions) -> Result<Extracted, Error> {
     };
     let file_bytes = header.len() as u64 + parts.iter().map(|part| part.n_bytes).sum::<u64>();
     if !args.dry_run {
-        write(&parts, &header, file_bytes, args)
-            .map_err(|error| Error::at(&args.output, error.to_string()))?;
+        write(&parts, &header, file_bytes, args, events).map_err(|error| match error.is_interrupted() {
+            true => error,
+            false => Error::at(&args.output, error.to_string()),
+        })?;
     }
     let tensor = |part: &Part<'_>| ExtractedTensor {
         name: part.info.name.clone(),
@@ -220,7 +259,10 @@ fn write(
     header: &[u8],
     file_bytes: u64,
     args: &ExtractOptions,
-) -> Result<(), Box<dyn std::error::Error>> {
+    events: &dyn Events,
+) -> Result<(), Error> {
+    let cancel = events.cancel();
+    let progress = events.progress(parts.iter().map(|part| part.info.n_bytes).sum());
     let output = Output::create(&args.output, file_bytes, args.force)?;
     output.write_at(0, header)?;
     let mut at = header.len() as u64;
@@ -229,6 +271,9 @@ fn write(
         let start = file.range(info)?.start;
         let step = PIECE_ELEMS / info.dtype.block_elems() * info.dtype.block_bytes();
         for (index, piece) in data.chunks(step as usize).enumerate() {
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Error::interrupted());
+            }
             let blocks = file.endian().to_little(info.dtype, piece);
             if *dtype == info.dtype {
                 output.write_at(at, &blocks)?;
@@ -241,6 +286,7 @@ fn write(
                 output.write_at(at, &bytes)?;
                 at += bytes.len() as u64;
             }
+            progress.add(piece.len() as u64);
             let from = start + index * step as usize;
             file.bytes().advise(Advice::DoneWith, from..from + piece.len());
         }

@@ -3,7 +3,7 @@
 use gguf_container::{Model, Value, parse_shard_file_name};
 use gguf_runtime::memory::{Bytes, Demand, Use};
 use gguf_types::DType;
-use serde::Serialize;
+use serde::{Deserialize, Serialize, Serializer};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -14,12 +14,14 @@ use crate::{
     error::Error,
     events::Events,
     input_kind::{self, Wanted},
+    serde_forms,
     table::table,
     text::human_bytes,
 };
 
 /// Options of an estimate.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct FitOptions {
     /// GGUF file, or a folder of such files.
     pub path: PathBuf,
@@ -30,11 +32,27 @@ pub struct FitOptions {
     /// Sequences that run in parallel.
     pub parallel: u64,
     /// Type of the KV cache.
+    #[serde(with = "serde_forms::dtype")]
     pub kv_type: DType,
     /// Tokens that are processed at a time.
     pub batch: u64,
     /// Projectors and draft models that are loaded too.
     pub with: Vec<PathBuf>,
+}
+
+impl Default for FitOptions {
+    fn default() -> FitOptions {
+        let Use { parallel, batch, kv_type, .. } = Use::default();
+        FitOptions {
+            path: PathBuf::new(),
+            memory: None,
+            context: Vec::new(),
+            parallel,
+            kv_type,
+            batch,
+            with: Vec::new(),
+        }
+    }
 }
 
 /// A file with the memory that it needs.
@@ -61,6 +79,17 @@ struct Fit {
 ///
 /// # Errors
 /// A file that cannot be read or has an unknown memory layout.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::fit::{FitOptions, fit};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let options = FitOptions { path: "models".into(), memory: Some(16 << 30), ..FitOptions::default() };
+/// print!("{}", fit(&options, &())?.text());
+/// # Ok(())
+/// # }
+/// ```
 pub fn fit(args: &FitOptions, events: &dyn Events) -> Result<Fits, Error> {
     let others = args.with.iter().map(|path| weights_of(path)).sum::<Result<u64, Error>>()?;
     let used = Use {
@@ -90,7 +119,7 @@ pub fn fit(args: &FitOptions, events: &dyn Events) -> Result<Fits, Error> {
         return Err(Error::at(&args.path, "no model with a known memory layout"));
     }
     entries.sort_by_key(|entry| (entry.demand.weights, entry.path.clone()));
-    Ok(Fits { entries })
+    Ok(Fits { entries, options: args.clone() })
 }
 
 fn open(path: &Path) -> Result<Model, Error> {
@@ -175,22 +204,30 @@ fn entry(path: PathBuf, demand: Demand, used: &Use, args: &FitOptions) -> Result
 #[derive(Debug)]
 pub struct Fits {
     entries: Vec<Entry>,
+    options: FitOptions,
 }
 
 impl Fits {
     /// True if no file fits in the memory of the options.
-    pub fn is_too_small(&self, options: &FitOptions) -> bool {
-        options.memory.is_some() && best(&self.entries).is_none()
+    pub fn is_too_small(&self) -> bool {
+        self.options.memory.is_some() && best(&self.entries).is_none()
     }
 
     /// A table of the files, and the largest one that fits.
-    pub fn text(&self, options: &FitOptions) -> String {
-        text(&self.entries, options)
+    pub fn text(&self) -> String {
+        text(&self.entries, &self.options)
     }
 
     /// All estimates.
-    pub fn json(&self, options: &FitOptions) -> serde_json::Value {
-        json(&self.entries, options)
+    pub fn json(&self) -> serde_json::Value {
+        json(&self.entries, &self.options)
+    }
+}
+
+/// Serialized as [`Fits::json`].
+impl Serialize for Fits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json().serialize(serializer)
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use gguf_container::{Advice, File, TensorInfo};
+use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -15,34 +16,79 @@ use crate::{
     show, text_file,
 };
 
-/// A name and its digest.
-pub type Line = (String, String);
+/// Options of digests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HashOptions {
+    /// GGUF files.
+    pub files: Vec<PathBuf>,
+    /// Also compute the digest of each tensor, and one of all tensors of a file.
+    pub tensors: bool,
+}
 
-/// Digests of files and, with `tensors`, of their tensors.
+/// SHA-256 digests of files and tensors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Digests {
+    /// In the order of the files and of their tensors.
+    pub lines: Vec<Line>,
+}
+
+/// A digest of a file or a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Line {
+    /// The file, `FILE:TENSOR`, or `FILE:*` for all tensors of a file.
+    pub name: String,
+    /// SHA-256 in hexadecimal digits.
+    pub digest: String,
+}
+
+/// Computes digests of files and, with [`HashOptions::tensors`], of their tensors.
 ///
 /// # Errors
 /// A file that cannot be read or is not a GGUF file; an interruption.
-pub fn hash(files: &[PathBuf], tensors: bool, events: &dyn Events) -> Result<Vec<Line>, Error> {
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::hash::{HashOptions, hash};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let digests = hash(&HashOptions { files: vec!["model.gguf".into()], tensors: true }, &())?;
+/// print!("{}", digests.text());
+/// # Ok(())
+/// # }
+/// ```
+pub fn hash(options: &HashOptions, events: &dyn Events) -> Result<Digests, Error> {
     let mut lines = Vec::new();
-    for path in files {
+    for path in &options.files {
         // A name that is not UTF-8 would be another one in the list.
         let Some(name) = path.to_str() else {
             return Err(Error::at(path, "the name is not UTF-8"));
         };
         // Only GGUF files: a file with a damaged header should not get a digest. Tensors of unknown size have
         // no separate digest.
-        let file = if tensors { show::open(path)? } else { show::open_foreign(path)? };
-        lines.push((name.to_owned(), sha256_with(path, events)?));
-        if tensors {
+        let file = if options.tensors { show::open(path)? } else { show::open_foreign(path)? };
+        lines.push(Line { name: name.to_owned(), digest: sha256_with(path, events)? });
+        if options.tensors {
             lines.extend(of_tensors(name, &file, events)?);
         }
     }
-    Ok(lines)
+    Ok(Digests { lines })
 }
 
-/// The lines as `sha256sum` writes them.
-pub fn text(lines: &[Line]) -> String {
-    lines.iter().map(|(name, digest)| line(name, digest)).collect()
+impl Digests {
+    /// The lines as `sha256sum` writes them.
+    pub fn text(&self) -> String {
+        self.lines.iter().map(|Line { name, digest }| line(name, digest)).collect()
+    }
+}
+
+/// A map from names to digests.
+impl Serialize for Digests {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.lines.iter().map(|line| (&line.name, &line.digest)))
+    }
 }
 
 /// A line as `sha256sum` writes it; it marks names with line ends and backslashes, and escapes those.
@@ -74,7 +120,7 @@ fn parse(line: &str) -> Option<Line> {
             (c, _) => c,
         });
     }
-    Some((plain, digest.to_ascii_lowercase()))
+    Some(Line { name: plain, digest: digest.to_ascii_lowercase() })
 }
 
 fn of_tensor(file: &File, info: &TensorInfo) -> Result<String, Error> {
@@ -105,26 +151,36 @@ fn of_tensors(name: &str, file: &File, events: &dyn Events) -> Result<Vec<Line>,
         // Dimensions of 1 at the end are written by some programs and not by others.
         let shape = info.shape.without_trailing_ones();
         described.push((info.name.clone(), format!("{digest}  {} {} {shape}\n", info.name, info.dtype)));
-        lines.push((format!("{name}:{}", info.name), digest));
+        lines.push(Line { name: format!("{name}:{}", info.name), digest });
     }
     described.sort_unstable();
     let mut all = Sha256::new();
     described.iter().for_each(|(_, line)| all.update(line));
-    lines.push((format!("{name}:*"), hex(&all.finalize())));
+    lines.push(Line { name: format!("{name}:*"), digest: hex(&all.finalize()) });
     Ok(lines)
 }
 
-/// Compares the files and tensors of a list of digests with it. Each gets `OK`, `FAILED` or `MISSING`.
+/// A file or tensor of a list of digests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Its name in the list.
+    pub name: String,
+    /// `OK`, `FAILED` or `MISSING`.
+    pub state: &'static str,
+}
+
+/// Compares the files and tensors of a list of digests with it.
 ///
 /// # Errors
 /// A list that cannot be read, is empty or has a line of another form; an interruption.
-pub fn check(list: &Path, events: &dyn Events) -> Result<Vec<(String, &'static str)>, Error> {
+pub fn check(list: &Path, events: &dyn Events) -> Result<Vec<Checked>, Error> {
     let text = text_file::options(list)?;
     let mut results = Vec::new();
     // Digests of all tensors of the file that the last lines were about.
     let mut known: (String, Vec<Line>) = (String::new(), Vec::new());
     for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.is_empty()) {
-        let Some((name, expected)) = parse(text) else {
+        let Some(Line { name, digest: expected }) = parse(text) else {
             return Err(Error::at(
                 list,
                 format_args!("line {}: expected a checksum and a file name", index + 1),
@@ -139,7 +195,7 @@ pub fn check(list: &Path, events: &dyn Events) -> Result<Vec<(String, &'static s
             Some(_) => "FAILED",
             None => "MISSING",
         };
-        results.push((name, state));
+        results.push(Checked { name, state });
     }
     if results.is_empty() {
         return Err(Error::at(list, "empty list"));
@@ -160,7 +216,7 @@ fn of_named_tensor(
     if known.0 != file {
         *known = (file.to_owned(), of_tensors(file, &show::open(Path::new(file))?, events)?);
     }
-    Ok(known.1.iter().find(|(of, _)| of == name).map(|(_, digest)| digest.clone()))
+    Ok(known.1.iter().find(|line| line.name == name).map(|line| line.digest.clone()))
 }
 
 #[cfg(test)]
@@ -171,7 +227,8 @@ mod tests {
     fn lines_match_sha256sum() {
         let digest = "0".repeat(64);
         for name in ["model.gguf", "a b", "with\\backslash", "two\nlines", "x.gguf:blk.0.attn_q.weight"] {
-            assert_eq!(parse(line(name, &digest).trim_end()), Some((name.to_owned(), digest.clone())));
+            let expected = Line { name: name.to_owned(), digest: digest.clone() };
+            assert_eq!(parse(line(name, &digest).trim_end()), Some(expected));
         }
         assert_eq!(line("a\\b", &digest), format!("\\{digest}  a\\\\b\n"));
         for bad in ["", "x", &digest, &format!("{digest} x"), &format!("{}  x", "g".repeat(64))] {

@@ -32,7 +32,7 @@
 //! |---|---|
 //! | [`conversion_run`], [`quantize_run`], [`calibration`] | `gguf-convert`, `gguf-quantize`, `--calibrate` |
 //! | [`verify`], [`show`], [`diff`], [`hash`], [`tokenizer`], [`fit`], [`recipe`] | `gguf-inspect`, without changing files |
-//! | [`edit`], [`set`], [`extract`], [`copy_files`] | `gguf-inspect`, writing files |
+//! | [`edit`], [`extract`], [`split`], [`merge`], [`endian`] | `gguf-inspect`, writing files |
 //! | [`perplexity`](mod@perplexity), [`compare`](mod@compare), [`importance`], [`check`] | `gguf-eval` |
 //! | [`publish`] | `gguf-publish` |
 //!
@@ -61,6 +61,7 @@ pub mod coverage_report;
 pub mod diff;
 pub mod digest;
 pub mod edit;
+pub mod endian;
 mod error;
 pub mod eval_model;
 mod events;
@@ -79,6 +80,7 @@ pub mod layout_notes;
 pub mod loader_report;
 pub mod loss_report;
 mod measure;
+pub mod merge;
 pub mod metadata_json;
 pub mod outputs;
 pub mod part_file;
@@ -92,10 +94,12 @@ pub mod publish;
 pub mod quantize_run;
 pub mod recipe;
 pub mod recipe_file;
-pub mod set;
+mod serde_forms;
+mod set;
 pub mod settings;
 pub mod show;
 pub mod sizes;
+pub mod split;
 pub mod suggest;
 pub mod table;
 pub mod template_guard;
@@ -125,7 +129,7 @@ pub use {
 };
 // Types in the signatures of the calls.
 pub use gguf_checkpoint::{Memory, MemoryTensor};
-pub use gguf_container::{Metadata, Value};
+pub use gguf_container::{Array, Endian, Metadata, Plan, PlannedTensor, SplitLimits, Strings, Value};
 pub use gguf_models::Arch;
 pub use gguf_runtime::{Activations, perplexity::Perplexity, stats::Comparison};
 pub use gguf_types::DType;

@@ -1,68 +1,54 @@
-//! Sets metadata of a GGUF file.
-
-use std::path::PathBuf;
+//! Values of metadata keys as callers state them: `KEY=TYPE:VALUE`, or JSON with or without a type.
 
 use gguf_container::{Metadata, Value};
+use serde_json::Value as Json;
 
 use crate::{
-    edit::{EditOptions, Edited, edit},
     error::Error,
-    events::Events,
-    metadata_json::{is_type, of_json, type_of, value_of},
+    metadata_json::{is_type, type_of, value_of},
     text_file,
 };
-
-/// The key by which llama.cpp knows how to cut text.
-const PRE: &str = "tokenizer.ggml.pre";
-
-/// Keys and values to set.
-#[derive(Debug, Clone, Default)]
-pub struct SetOptions {
-    /// `KEY=TYPE:VALUE`; existing and known keys need no type, and `@FILE` stands for the contents of a file.
-    pub values: Vec<String>,
-    /// JSON file in the format of `export-metadata`, whose keys are all set.
-    pub from: Option<PathBuf>,
-    /// File with the chat template.
-    pub chat_template: Option<PathBuf>,
-}
-
-/// Sets metadata keys of a GGUF file.
-///
-/// # Errors
-/// As [`edit`]; a value that is not of its type.
-pub fn set(set: &SetOptions, options: &EditOptions, events: &dyn Events) -> Result<Edited, Error> {
-    let says_something = !set.values.is_empty() || set.from.is_some() || set.chat_template.is_some();
-    if !says_something && options.header_slack.is_none() {
-        return Err(Error::usage(
-            "nothing to set: expected KEY=TYPE:VALUE, --from, --chat-template or --header-slack",
-        ));
-    }
-    edit(options, events, |metadata| {
-        let pre_before = metadata.get(PRE).cloned();
-        if let Some(path) = &set.from {
-            let text = text_file::options(path)?.into_bytes();
-            let json = serde_json::from_slice(&text).map_err(|error| Error::at(path, error))?;
-            metadata.extend(of_json(&json).map_err(|problem| Error::at(path, problem))?);
-        }
-        for text in &set.values {
-            let (key, value) = parse(text, metadata)?;
-            metadata.set(key, value);
-        }
-        if let Some(path) = &set.chat_template {
-            metadata.set("tokenizer.chat_template", Value::String(text_file::options(path)?.into_bytes()));
-        }
-        let pre = metadata.get(PRE).filter(|pre| pre_before.as_ref() != Some(pre)).and_then(Value::as_str);
-        if let Some(pre) = pre.filter(|pre| !gguf_models::vocab::pre_names().any(|known| known == *pre)) {
-            events.warning(&format!("`{PRE}`: llama.cpp does not support the pre-tokenizer `{pre}`"));
-        }
-        Ok(())
-    })
-}
 
 /// The type of a new key: that of the specification, or the one that llama.cpp reads.
 fn known_type(key: &str, metadata: &Metadata) -> Option<&'static str> {
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
     gguf_container::specified_type(key).or_else(|| gguf_models::loader::key_type(architecture?, key))
+}
+
+/// The value of a key in JSON: `{"type": TYPE, "value": VALUE}`, or a plain value of the key's type.
+///
+/// A new key of an unknown type gets `bool`, `i32`, `f32` or `str`, as gguf-py's `GGUFValueType.get_type` chooses.
+///
+/// # Errors
+/// A value that is not of its type, or that has none.
+pub(crate) fn typed(key: &str, json: &Json, metadata: &Metadata) -> Result<Value, String> {
+    let wrong = |problem: String| format!("key `{key}`: {problem}");
+    let object = json.as_object();
+    let stated = object.and_then(|object| object.get("type")?.as_str().zip(object.get("value")));
+    let (kind, value) = match (stated, metadata.get(key)) {
+        (Some((kind, value)), _) => (kind.to_owned(), value),
+        (None, Some(old)) => (type_of(old), json),
+        (None, None) => match known_type(key, metadata) {
+            Some(kind) => (kind.to_owned(), json),
+            None => (type_by_form(json).ok_or_else(|| wrong("missing type".to_owned()))?, json),
+        },
+    };
+    value_of(&kind, value).map_err(wrong)
+}
+
+fn type_by_form(json: &Json) -> Option<String> {
+    Some(match json {
+        Json::Bool(_) => "bool".to_owned(),
+        Json::Number(number) if number.is_f64() => "f32".to_owned(),
+        Json::Number(_) => "i32".to_owned(),
+        Json::String(_) => "str".to_owned(),
+        Json::Array(items) => {
+            let item = type_by_form(items.first()?)?;
+            // The items of nested arrays state their types.
+            (!item.starts_with("arr")).then(|| format!("arr[{item}]"))?
+        }
+        Json::Null | Json::Object(_) => return None,
+    })
 }
 
 /// Example of a value for a new key.
@@ -76,7 +62,7 @@ fn example(key: &str, value: &str, kind: Option<&str>) -> String {
 }
 
 /// Parses `KEY=TYPE:VALUE`, or `KEY=VALUE` for an existing key.
-fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Error> {
+pub(crate) fn assignment(text: &str, metadata: &Metadata) -> Result<(String, Value), Error> {
     let wrong = |problem: String| Error::usage(format_args!("`{text}`: {problem}"));
     let Some((key, typed)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
         return Err(wrong("expected KEY=TYPE:VALUE".to_owned()));
@@ -128,6 +114,7 @@ fn parse(text: &str, metadata: &Metadata) -> Result<(String, Value), Error> {
 #[cfg(test)]
 mod tests {
     use gguf_container::Array;
+    use serde_json::json;
 
     use super::*;
 
@@ -146,10 +133,28 @@ mod tests {
             ("a=arr[i32]:[1, -2]", "a", Value::Array(Array::I32(vec![1, -2]))),
             ("a=str:", "a", "".into()),
         ] {
-            assert_eq!(parse(text, &metadata).unwrap(), (key.to_owned(), value), "{text}");
+            assert_eq!(assignment(text, &metadata).unwrap(), (key.to_owned(), value), "{text}");
         }
         for text in ["a", "=x", "a=x", "a=u8:256", "a=bool:1", "old=x", "a=arr[u8]:1"] {
-            assert!(parse(text, &metadata).is_err(), "{text}");
+            assert!(assignment(text, &metadata).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn json_values_take_known_types() {
+        let metadata = Metadata::from([
+            ("general.architecture".to_owned(), "llama".into()),
+            ("old".to_owned(), Value::I16(1)),
+        ]);
+        let read = |key, json| typed(key, &json, &metadata);
+        assert_eq!(read("old", json!(7)), Ok(Value::I16(7)));
+        assert_eq!(read("old", json!({"type": "u8", "value": 7})), Ok(Value::U8(7)));
+        assert_eq!(read("llama.context_length", json!(32768)), Ok(Value::U32(32768)));
+        assert_eq!(read("new", json!(7)), Ok(Value::I32(7)));
+        assert_eq!(read("new", json!(0.5)), Ok(Value::F32(0.5)));
+        assert_eq!(read("new", json!([true])), Ok(Value::Array(Array::Bool(vec![true]))));
+        assert_eq!(read("old", json!("x")), Err("key `old`: \"x\" is not a valid i16".to_owned()));
+        assert_eq!(read("new", json!([])), Err("key `new`: missing type".to_owned()));
+        assert_eq!(read("new", json!(null)), Err("key `new`: missing type".to_owned()));
     }
 }

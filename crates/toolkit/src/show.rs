@@ -1,8 +1,13 @@
 //! The metadata and tensors of a GGUF file.
 
 use gguf_container::{Array, Endian, File, ForeignTensor, TensorInfo, Value, type_name};
-use serde::{Serialize, Serializer, ser::SerializeMap};
-use std::{borrow::Cow, collections::BTreeMap, fmt::Write, path::Path};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     error::Error,
@@ -73,8 +78,60 @@ const fn endian_name(endian: Endian) -> &'static str {
     }
 }
 
+/// Options of a listing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShowOptions {
+    /// GGUF file, or any shard of a split model.
+    pub file: PathBuf,
+    /// List arrays and strings completely.
+    pub full: bool,
+    /// Leave out the list of tensors.
+    pub no_tensors: bool,
+}
+
+/// Opens a file to list it.
+///
+/// # Errors
+/// A file that cannot be read.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::show::{ShowOptions, show};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// print!("{}", show(&ShowOptions { file: "model.gguf".into(), ..ShowOptions::default() })?.text());
+/// # Ok(())
+/// # }
+/// ```
+pub fn show(options: &ShowOptions) -> Result<Shown, Error> {
+    Ok(Shown { file: open_foreign(&options.file)?, options: options.clone() })
+}
+
+/// Metadata and tensors of a file.
+#[derive(Debug)]
+pub struct Shown {
+    file: File,
+    options: ShowOptions,
+}
+
+impl Shown {
+    /// Tables for people.
+    pub fn text(&self) -> String {
+        listing(&self.file, self.options.full, self.options.no_tensors)
+    }
+
+    /// The same as JSON, with complete values.
+    ///
+    /// # Errors
+    /// None are known.
+    pub fn json(&self) -> Result<String, Error> {
+        pretty_json(self)
+    }
+}
+
 /// The metadata and tensors of a file as tables; long values are cut unless `full`.
-pub fn listing(file: &File, full: bool, no_tensors: bool) -> String {
+fn listing(file: &File, full: bool, no_tensors: bool) -> String {
     let (by_dtype, all) = totals(file.tensors());
     let (n_bytes, metadata) = (file.bytes().len() as u64, file.metadata());
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
@@ -238,42 +295,42 @@ fn shown_array(array: &Array, room: usize) -> String {
     }
 }
 
-/// The same as JSON, with complete values.
-///
-/// # Errors
-/// None are known.
-pub fn json(file: &File) -> Result<String, Error> {
-    #[derive(Serialize)]
-    struct Whole<'a> {
-        version: u32,
-        endian: &'static str,
-        alignment: u32,
-        file_bytes: u64,
-        data_offset: u64,
-        metadata: JsonMetadata<'a>,
-        tensors: Vec<JsonTensor<'a>>,
-        totals: BTreeMap<&'static str, Total>,
-        elements: u64,
-        tensor_bytes: u64,
-        bits_per_weight: f64,
+/// Everything, with complete values.
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            version: u32,
+            endian: &'static str,
+            alignment: u32,
+            file_bytes: u64,
+            data_offset: u64,
+            metadata: JsonMetadata<'a>,
+            tensors: Vec<JsonTensor<'a>>,
+            totals: BTreeMap<&'static str, Total>,
+            elements: u64,
+            tensor_bytes: u64,
+            bits_per_weight: f64,
+        }
+        let file = &self.file;
+        let (by_dtype, all) = totals(file.tensors());
+        let whole = Whole {
+            version: file.version(),
+            endian: endian_name(file.endian()),
+            alignment: file.alignment(),
+            file_bytes: file.bytes().len() as u64,
+            data_offset: file.data_offset(),
+            metadata: JsonMetadata(file.metadata()),
+            tensors: (file.tensors().iter().map(JsonTensor::new))
+                .chain(file.foreign_tensors().iter().map(JsonTensor::foreign))
+                .collect(),
+            totals: by_dtype.into_iter().collect(),
+            elements: all.elements,
+            tensor_bytes: all.bytes,
+            bits_per_weight: all.bits_per_weight(),
+        };
+        whole.serialize(serializer)
     }
-    let (by_dtype, all) = totals(file.tensors());
-    let whole = Whole {
-        version: file.version(),
-        endian: endian_name(file.endian()),
-        alignment: file.alignment(),
-        file_bytes: file.bytes().len() as u64,
-        data_offset: file.data_offset(),
-        metadata: JsonMetadata(file.metadata()),
-        tensors: (file.tensors().iter().map(JsonTensor::new))
-            .chain(file.foreign_tensors().iter().map(JsonTensor::foreign))
-            .collect(),
-        totals: by_dtype.into_iter().collect(),
-        elements: all.elements,
-        tensor_bytes: all.bytes,
-        bits_per_weight: all.bits_per_weight(),
-    };
-    pretty_json(&whole)
 }
 
 #[derive(Serialize)]

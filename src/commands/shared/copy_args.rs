@@ -1,10 +1,7 @@
 //! Options and output of the verbs that copy tensors to other files.
 
-use std::path::{Path, PathBuf};
-
 use clap::Args;
-use gguf_container::{CopyPlan, Model};
-use gguf_toolkit::copy_files::{self, Overwrite};
+use gguf_toolkit::copy_files::Copied;
 
 use crate::{failure::Failure, ui::Ui};
 
@@ -25,30 +22,23 @@ pub struct CopyArgs {
     pub quiet: bool,
 }
 
-/// Writes planned files, or lists them for a dry run.
-///
-/// # Errors
-/// As [`copy_files::copy`].
-pub fn copy(
-    path: &Path,
-    model: &Model,
-    plans: Result<Vec<CopyPlan>, gguf_container::Error>,
-    outputs: impl FnOnce(usize) -> Vec<PathBuf>,
-    args: &CopyArgs,
-    ui: &Ui,
-) -> Result<(), Failure> {
-    let overwrite = Overwrite { force: args.force, dry_run: args.dry_run };
-    let copied = copy_files::copy(path, model, plans, outputs, overwrite, ui)?;
-    if args.json {
-        let json = serde_json::to_string(&copied).map_err(Failure::new)?;
-        return ui.data(&(json + "\n"));
-    }
-    for line in copied.lines() {
-        // Findings of a dry run are its result.
-        match args.dry_run {
-            true => ui.data(&(line + "\n"))?,
-            false => ui.status(&line),
+impl CopyArgs {
+    /// Prints the files that were written, or would be.
+    ///
+    /// # Errors
+    /// stdout cannot be written.
+    pub fn print(&self, copied: &Copied, ui: &Ui) -> Result<(), Failure> {
+        if self.json {
+            let json = serde_json::to_string(copied).map_err(Failure::new)?;
+            return ui.data(&(json + "\n"));
         }
+        for line in copied.lines() {
+            // Findings of a dry run are its result.
+            match self.dry_run {
+                true => ui.data(&(line + "\n"))?,
+                false => ui.status(&line),
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf_container::Metadata;
-use gguf_toolkit::edit::{EditOptions, Edited, edit as edit_file};
+use gguf_toolkit::edit::{EditOptions, edit};
 
 use super::tensor_args::output_parser;
 use crate::{failure::Failure, ui::Ui};
@@ -41,39 +40,19 @@ pub struct EditArgs {
 }
 
 impl EditArgs {
-    /// The options for the toolkit.
-    pub fn options(&self) -> EditOptions {
-        EditOptions {
-            file: self.file.clone(),
-            output: self.output.clone(),
-            force: self.force,
-            header_slack: self.header_slack,
-            dry_run: self.dry_run,
+    /// Applies the changes of `options` to the file of these arguments, and prints them.
+    ///
+    /// # Errors
+    /// As [`edit`]; stdout cannot be written.
+    pub fn run(self, options: EditOptions, ui: &Ui) -> Result<(), Failure> {
+        let EditArgs { file, output, force, header_slack, dry_run, json, .. } = self;
+        let edited = edit(&EditOptions { file, output, force, header_slack, dry_run, ..options }, ui)?;
+        if json {
+            let json = serde_json::to_string(&edited).map_err(Failure::new)?;
+            return ui.data(&(json + "\n"));
         }
+        ui.data(&edited.lines().concat())?;
+        ui.status(&edited.summary());
+        Ok(())
     }
-}
-
-/// Changes the metadata of a file, and prints the changes.
-///
-/// # Errors
-/// As [`edit_file`].
-pub fn edit(
-    args: &EditArgs,
-    ui: &Ui,
-    change: impl FnOnce(&mut Metadata) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    print(edit_file(&args.options(), ui, change)?, args.json, ui)
-}
-
-/// Prints the changes of a file.
-///
-/// # Errors
-/// stdout cannot be written.
-pub fn print(edited: Edited, json: bool, ui: &Ui) -> Result<(), Failure> {
-    if json {
-        return ui.data(&format!("{}\n", edited.json));
-    }
-    ui.data(&edited.lines.concat())?;
-    ui.status(&edited.summary);
-    Ok(())
 }

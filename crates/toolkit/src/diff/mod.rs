@@ -2,11 +2,12 @@
 
 mod lines;
 
-use std::{fmt::Write as _, ops::Range, path::Path, sync::atomic::Ordering};
+use std::{fmt::Write as _, ops::Range, path::PathBuf, sync::atomic::Ordering};
 
 use gguf_container::{Advice, File, Model, TensorInfo, Value};
 use gguf_quant::Level;
 use gguf_types::{DType, Shape};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -18,17 +19,23 @@ use crate::{
 };
 
 /// Options of a comparison.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DiffOptions {
+    /// First GGUF file, or any shard of a split model.
+    pub a: PathBuf,
+    /// Second GGUF file.
+    pub b: PathBuf,
     /// Compare only keys, names, shapes and types, without tensor data.
     pub headers: bool,
     /// CPU level of the kernels.
+    #[serde(skip, default = "Level::detect")]
     pub level: Level,
 }
 
 impl Default for DiffOptions {
     fn default() -> DiffOptions {
-        DiffOptions { headers: false, level: Level::detect() }
+        DiffOptions { a: PathBuf::new(), b: PathBuf::new(), headers: false, level: Level::detect() }
     }
 }
 
@@ -84,13 +91,14 @@ pub struct Differences {
 /// use gguf_toolkit::diff::{DiffOptions, diff};
 ///
 /// # fn main() -> Result<(), gguf_toolkit::Error> {
-/// let found = diff("old.gguf".as_ref(), "new.gguf".as_ref(), DiffOptions::default(), &())?;
+/// let options = DiffOptions { a: "old.gguf".into(), b: "new.gguf".into(), ..DiffOptions::default() };
+/// let found = diff(&options, &())?;
 /// assert!(found.is_empty(), "{}", found.text());
 /// # Ok(())
 /// # }
 /// ```
-pub fn diff(a: &Path, b: &Path, options: DiffOptions, events: &dyn Events) -> Result<Differences, Error> {
-    let (a, b) = (open_model(a)?, open_model(b)?);
+pub fn diff(options: &DiffOptions, events: &dyn Events) -> Result<Differences, Error> {
+    let (a, b) = (open_model(&options.a)?, open_model(&options.b)?);
     Ok(Differences { keys: keys(&a, &b), tensors: tensors(&a, &b, options, events)? })
 }
 
@@ -155,6 +163,13 @@ impl Differences {
     }
 }
 
+/// Serialized as [`Differences::json`].
+impl Serialize for Differences {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json().serialize(serializer)
+    }
+}
+
 /// Keys whose values differ. Keys that describe shards are ignored.
 fn keys(a: &Model, b: &Model) -> Vec<KeyChange> {
     let is_of_shards = |key: &str| key.starts_with("split.") || key == gguf_container::SLACK_KEY;
@@ -166,7 +181,7 @@ fn keys(a: &Model, b: &Model) -> Vec<KeyChange> {
 fn tensors(
     a: &Model,
     b: &Model,
-    options: DiffOptions,
+    options: &DiffOptions,
     events: &dyn Events,
 ) -> Result<Vec<TensorChange>, Error> {
     let cancel = events.cancel();

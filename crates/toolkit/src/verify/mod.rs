@@ -15,6 +15,7 @@ use std::{
 use gguf_container::{File, Metadata, Model, Value};
 use gguf_conversion::recipes::{StatedType, TensorFacts, stated_type};
 use gguf_quant::Level;
+use serde::{Deserialize, Serialize};
 
 pub use self::report::{Check, Finding, Report, Severity, Tone};
 use crate::{
@@ -27,7 +28,8 @@ use crate::{
 };
 
 /// A check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Which {
     /// Header, offsets, padding, shards.
@@ -60,8 +62,11 @@ impl Which {
 }
 
 /// Options of a verification.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct VerifyOptions {
+    /// GGUF file, or any shard of a split model.
+    pub file: PathBuf,
     /// Source of the file: a checkpoint folder, an address of the Hub or a GGUF file.
     pub against: Option<PathBuf>,
     /// The checks to run; all if there are none.
@@ -71,17 +76,24 @@ pub struct VerifyOptions {
     /// Number of threads; `None` for one per core.
     pub threads: Option<NonZeroUsize>,
     /// CPU level of the kernels.
+    #[serde(skip, default = "Level::detect")]
     pub level: Level,
 }
 
 impl Default for VerifyOptions {
     fn default() -> VerifyOptions {
-        let (against, only, strict, threads) = (None, Vec::new(), false, None);
-        VerifyOptions { against, only, strict, threads, level: Level::detect() }
+        VerifyOptions {
+            file: PathBuf::new(),
+            against: None,
+            only: Vec::new(),
+            strict: false,
+            threads: None,
+            level: Level::detect(),
+        }
     }
 }
 
-/// Checks the file at `path`, and compares it with its source if one is given. [`Report::verdict`] says whether it passed.
+/// Checks a file, and compares it with its source if one is given. [`Report::verdict`] says whether it passed.
 ///
 /// # Errors
 /// A missing file, or a source that cannot be opened. Problems of the file are findings of the report.
@@ -94,17 +106,18 @@ impl Default for VerifyOptions {
 /// };
 ///
 /// # fn main() -> Result<(), gguf_toolkit::Error> {
-/// let report = verify("model.gguf".as_ref(), &VerifyOptions::default(), &Environment::none(), &())?;
+/// let options = VerifyOptions { file: "model.gguf".into(), ..VerifyOptions::default() };
+/// let report = verify(&options, &Environment::none(), &())?;
 /// print!("{}", report.text());
 /// report.verdict()
 /// # }
 /// ```
 pub fn verify(
-    path: &Path,
     options: &VerifyOptions,
     environment: &Environment<'_>,
     events: &dyn Events,
 ) -> Result<Report, Error> {
+    let path = options.file.as_path();
     if options.only.contains(&Which::Source) && options.against.is_none() {
         return Err(Error::usage("--only source needs --against SRC"));
     }
@@ -163,8 +176,8 @@ pub fn warnings_of_change(
 /// # Errors
 /// The findings, one per line; a file that cannot be read.
 pub fn verify_file(path: &Path, threads: Option<NonZeroUsize>, events: &dyn Events) -> Result<(), Error> {
-    let report =
-        verify(path, &VerifyOptions { threads, ..VerifyOptions::default() }, &Environment::none(), events)?;
+    let options = VerifyOptions { file: path.to_owned(), threads, ..VerifyOptions::default() };
+    let report = verify(&options, &Environment::none(), events)?;
     report.verdict().map_err(|error| error.hint(report.text().lines().map(str::to_owned)))
 }
 

@@ -1,0 +1,92 @@
+//! Splits a GGUF file into shards.
+
+use std::path::{Path, PathBuf};
+
+use gguf_container::{CopyPlan, SplitLimits, shard_file_name};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    copy_files::{Copied, Copies, Overwrite, open_model},
+    error::Error,
+    events::Events,
+};
+
+/// Options of a split. Without limits, there is one shard.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SplitOptions {
+    /// GGUF file, or any shard of a split model.
+    pub file: PathBuf,
+    /// Path of the shards without `-00001-of-00003.gguf`.
+    pub prefix: PathBuf,
+    /// Maximum bytes of tensor data of a shard, padding included. A larger tensor gets its own shard.
+    pub max_bytes: Option<u64>,
+    /// Maximum number of tensors of a shard.
+    pub max_tensors: Option<u64>,
+    /// Write a first shard that contains only metadata.
+    pub no_tensor_first: bool,
+    /// Overwrite existing outputs.
+    pub force: bool,
+    /// Write nothing.
+    pub dry_run: bool,
+}
+
+impl SplitOptions {
+    /// The shards, with all offsets fixed.
+    ///
+    /// # Errors
+    /// A prefix without a file name; a file that cannot be read; more shards than their numbers can count.
+    pub fn plan(&self) -> Result<Copies, Error> {
+        let ends_in_slash = self.prefix.as_os_str().as_encoded_bytes().ends_with(b"/");
+        // Readers find the other shards by the text of the name; the folder may have any name.
+        let name = Path::new(&self.prefix).file_name().and_then(|name| name.to_str());
+        if name.is_none() || ends_in_slash {
+            let prefix = self.prefix.to_string_lossy();
+            return Err(Error::usage(format_args!("`{prefix}`: expected a file name prefix")));
+        }
+        let limits = SplitLimits {
+            max_bytes: self.max_bytes,
+            max_tensors: self.max_tensors,
+            no_tensor_first: self.no_tensor_first,
+        };
+        let model = open_model(&self.file)?;
+        Copies::new(&self.file, model, |model| CopyPlan::split(model, limits), |count| self.names(count))
+    }
+
+    fn names(&self, count: usize) -> Vec<PathBuf> {
+        let count = count as u32;
+        let name = |no| {
+            let mut name = self.prefix.clone().into_os_string();
+            name.push(shard_file_name("", no, count));
+            PathBuf::from(name)
+        };
+        (1..=count).map(name).collect()
+    }
+}
+
+/// Splits a GGUF file into shards. The files are byte-identical to those of `llama-gguf-split`, and the first one gets
+/// its final name last.
+///
+/// # Errors
+/// As [`SplitOptions::plan`]; an output that cannot be written; an interruption.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::split::{SplitOptions, split};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let options = SplitOptions {
+///     file: "model.gguf".into(),
+///     prefix: "shards/model".into(),
+///     max_bytes: Some(2_000_000_000),
+///     ..SplitOptions::default()
+/// };
+/// for file in split(&options, &())?.files {
+///     println!("{}: {} bytes", file.path, file.file_bytes);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn split(options: &SplitOptions, events: &dyn Events) -> Result<Copied, Error> {
+    options.plan()?.run(Overwrite { force: options.force, dry_run: options.dry_run }, events)
+}
