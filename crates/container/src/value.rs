@@ -228,7 +228,37 @@ macro_rules! values {
         })*
     };
 }
-values!(u32 => U32, u64 => U64, f32 => F32, bool => Bool, Array => Array);
+values!(
+    u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32,
+    f64 => F64, bool => Bool, Array => Array
+);
+
+/// Vectors of these types as arrays of the variants that hold them.
+macro_rules! arrays {
+    ($($ty:ty => $variant:ident),*) => {
+        $(impl From<Vec<$ty>> for Value {
+            fn from(items: Vec<$ty>) -> Self {
+                Value::Array(Array::$variant(items))
+            }
+        })*
+    };
+}
+arrays!(
+    u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32,
+    f64 => F64, bool => Bool, Array => Array
+);
+
+impl From<Vec<&str>> for Value {
+    fn from(items: Vec<&str>) -> Self {
+        Value::Array(Array::String(items.into()))
+    }
+}
+
+impl From<Vec<String>> for Value {
+    fn from(items: Vec<String>) -> Self {
+        Value::Array(Array::String(items.into()))
+    }
+}
 
 /// The name of a value type id (`u32`, `str`, `arr`), as gguf-dump style listings show it.
 pub const fn type_name(type_id: u32) -> Option<&'static str> {

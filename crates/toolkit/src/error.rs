@@ -75,6 +75,16 @@ pub enum Cause {
         /// The expected length.
         expected: usize,
     },
+    /// Data of a tensor that is longer or shorter than its shape and type require.
+    #[error("tensor `{tensor}`: expected {expected} bytes of data, found {found}")]
+    TensorBytes {
+        /// The tensor.
+        tensor: String,
+        /// The number of bytes by shape and type.
+        expected: u64,
+        /// The number of bytes of the data.
+        found: u64,
+    },
     /// The caller cancelled the run.
     #[error("interrupted")]
     Interrupted,

@@ -41,6 +41,7 @@ impl Fields {
             Cause::DType(gguf_types::DTypeError::UnknownName { name }) => fields!(found: name),
             Cause::Imatrix(error) => imatrix_fields(error),
             Cause::Shape { found, expected, .. } => fields!(found, expected),
+            Cause::TensorBytes { tensor, expected, found } => fields!(tensor, expected, found),
             _ => Fields::default(),
         }
     }

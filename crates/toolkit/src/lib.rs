@@ -9,6 +9,7 @@
 //! | [`save`] | writes an in-memory state dict to GGUF files |
 //! | [`quantize`] | quantizes a GGUF file to other types |
 //! | [`Job::plan`] | lists what a conversion would write, without reading a weight |
+//! | [`Writer`] | writes a GGUF file of one's own tensors and metadata |
 //! | [`encode`], [`decode`] | rows of `f32` to blocks of any type, and back |
 //! | [`perplexity()`], [`compare()`] | measure how well a file predicts a text, alone or against another file |
 //! | [`Job::architecture`] | sets an architecture that is not in the table |
@@ -111,6 +112,7 @@ pub mod unexecuted;
 pub mod verify;
 pub mod vocabularies;
 pub mod write;
+pub mod writer;
 
 pub use self::hub::{hub_folder, is_hub_address};
 pub use self::{
@@ -121,6 +123,7 @@ pub use self::{
     file::{GgufFile, TensorRef, open},
     job::{Job, Planned, convert, quantize, save},
     measure::{Measuring, compare, perplexity},
+    writer::Writer,
 };
 // The crates themselves.
 pub use {
