@@ -333,6 +333,16 @@ pub(crate) fn template() -> Vec<Vec<u8>> {
     templates
 }
 
+pub(crate) fn record() -> Vec<Vec<u8>> {
+    let golden = |name: &str| {
+        let files = ["json", "f32"].map(|ending| {
+            (format!("record.{ending}"), read(&golden_path(&format!("check-against/{name}.{ending}"))))
+        });
+        pieces::join(files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())))
+    };
+    ["llama", "qwen3"].map(golden).to_vec()
+}
+
 pub(crate) fn recipe() -> Vec<Vec<u8>> {
     let recipe = json!({
         "format": "gguf-tools recipe", "version": 1, "missing_imatrix": "refuse",

@@ -35,6 +35,7 @@
 //! | [`verify`], [`show`], [`diff`], [`hash`], [`tokenizer`], [`fit`], [`recipe`] | `gguf-inspect`, without changing files |
 //! | [`edit`], [`extract`], [`split`], [`merge`], [`endian`] | `gguf-inspect`, writing files |
 //! | [`perplexity`](mod@perplexity), [`compare`](mod@compare), [`importance`], [`check`] | `gguf-eval` |
+//! | [`check_against`] | `gguf-eval check-against` |
 //! | [`publish`] | `gguf-publish` |
 //!
 //! The crates below are re-exported, because these functions use their types.
@@ -54,6 +55,7 @@ pub mod calibration;
 pub mod call;
 pub mod chats;
 pub mod check;
+pub mod check_against;
 pub mod compare;
 pub mod conversion_run;
 pub mod convert_calibrated;

@@ -196,6 +196,14 @@ pub const TARGETS: &[Target] = &[
         max_bytes: MAX_BYTES,
     },
     Target {
+        name: "record",
+        reads: "records of original models",
+        run: texts::record,
+        seeds: seeds::record,
+        mutation: Mutation::Pieces,
+        max_bytes: MAX_BYTES,
+    },
+    Target {
         name: "metadata_json",
         reads: "metadata as JSON",
         run: texts::metadata_json,

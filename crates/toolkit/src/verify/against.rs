@@ -1,6 +1,6 @@
 //! Comparison of a file with its source: tensors, keys, special tokens, prompts.
 
-use std::{fs, io::Read, path::Path};
+use std::{fs, io::Read, num::NonZeroUsize, path::Path};
 
 use gguf_container::{Array, Metadata, Model, Value};
 use gguf_conversion::{
@@ -45,6 +45,21 @@ pub fn check(
     let checks = with(model, (&input, source), &input.layout().metadata, &options, events)?;
     folder.finish(events)?;
     Ok(checks)
+}
+
+/// Compares the tensors of a file with those of a checkpoint folder.
+///
+/// # Errors
+/// A folder that cannot be opened or read, an interruption.
+pub(crate) fn checkpoint_tensors(
+    model: &Model,
+    checkpoint: &Path,
+    threads: Option<NonZeroUsize>,
+    events: &dyn Events,
+) -> Result<Check, Error> {
+    let failed = |error| conversion_run::failure(checkpoint, error);
+    let input = CheckpointInput::open(checkpoint, &gguf_models::Options::default()).map_err(failed)?;
+    tensors(model, &input, &RunOptions::default().threads(threads), events).map_err(failed)
 }
 
 /// All that is compared with a source, which makes tensors and metadata.
@@ -166,7 +181,7 @@ fn is_lineage(key: &str) -> bool {
 }
 
 /// Compares metadata. Templates are compared by the prompts that they render.
-fn keys(file: &Metadata, source: &Metadata) -> Check {
+pub(crate) fn keys(file: &Metadata, source: &Metadata) -> Check {
     let mut check = Check::new("keys");
     let is_compared = |key: &str| !is_of_the_file(key) && !key.starts_with("tokenizer.chat_template");
     let mut n_equal = 0;

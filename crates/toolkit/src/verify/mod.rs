@@ -1,6 +1,6 @@
 //! Checks of a GGUF file, alone or against its source.
 
-mod against;
+pub(crate) mod against;
 mod blocks;
 mod metadata;
 mod prompts;

@@ -150,6 +150,16 @@ impl Report {
         checks.into_iter().for_each(|check| self.push(check));
     }
 
+    /// The path of the file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The checks in their order.
+    pub fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+
     /// The report as JSON.
     ///
     /// # Errors

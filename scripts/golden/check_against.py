@@ -1,0 +1,68 @@
+"""Makes golden/check-against: how transformers tokenizes, renders prompts and predicts with tiny checkpoints of golden/arch.
+
+Needs torch, transformers, sentencepiece. NAME.json and NAME.f32 are a record as `gguf_tools.record` writes it (the format
+is documented in crates/toolkit/src/check_against/record.rs). A chat template is set where the tokenizer has none. `llama-tuned`
+is `llama` with the product of two matrices of rank 2 added to the queries and values of each layer: an adapter that was merged.
+"""
+
+import importlib.util
+import sys
+
+import torch
+import transformers
+
+from lib import GOLDEN
+
+# Families of different graphs and tokenizers.
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "mistral", "gpt2", "falcon", "mixtral")
+TUNED = "llama-tuned"
+# What the file means where a config says otherwise; logits.py has the reasons.
+AS_THE_FILE_MEANS = {"gemma3": dict(query_pre_attn_scalar=8)}
+# All others are those of Llama, or have a tokenizer.json.
+TOKENIZERS = dict(gemma2="GemmaTokenizer", gemma3="GemmaTokenizer")
+# Also that of the files in the tests.
+TEMPLATE = (GOLDEN.parent / "crates/toolkit/tests/data/check-against.jinja").read_text().rstrip("\n")
+POSITIONS = 6
+
+
+def recorder():
+    """The module of the Python package that writes records, which needs none of its other modules."""
+    package = GOLDEN.parent / "python" / "gguf_tools"
+    sys.path.insert(0, str(package))
+    spec = importlib.util.spec_from_file_location("gguf_tools_record", package / "_record.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def tune(model):
+    generator = torch.Generator().manual_seed(20261126)
+    for layer in model.model.layers:
+        for matrix in (layer.self_attn.q_proj.weight, layer.self_attn.v_proj.weight):
+            out, inner = matrix.shape
+            low = [torch.randn(n, 2, generator=generator) * 0.05 for n in (out, inner)]
+            matrix.data += low[0] @ low[1].T
+
+
+def make(ctx):
+    transformers.utils.logging.set_verbosity_error()
+    record = recorder()
+    for name in (*FAMILIES, TUNED):
+        if not ctx.wants(name):
+            continue
+        folder = ctx.checkpoint(name.removesuffix("-tuned"))
+        config = transformers.AutoConfig.from_pretrained(folder)
+        for key, value in AS_THE_FILE_MEANS.get(name, {}).items():
+            setattr(config, key, value)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, config=config, dtype=torch.float32, attn_implementation="eager")
+        # The class that transformers chooses for a family may bring a pre-tokenizer or normalizer of its own.
+        kind = TOKENIZERS.get(name) or ("PreTrainedTokenizerFast" if (folder / "tokenizer.json").exists() else "LlamaTokenizer")
+        tokenizer = getattr(transformers, kind).from_pretrained(folder)
+        if not tokenizer.chat_template:
+            tokenizer.chat_template = TEMPLATE
+        if name == TUNED:
+            tune(model)
+        out = ctx.golden / "check-against" / f"{name}.json"
+        out.parent.mkdir(exist_ok=True)
+        record.write(model, tokenizer, out, positions=POSITIONS)
