@@ -2,6 +2,7 @@
 
 mod architectures;
 mod check;
+mod check_against;
 mod compare;
 mod convert;
 mod convert_legacy;
@@ -179,6 +180,7 @@ pub const COMMANDS: &[Command] = &[
     perplexity::COMMAND,
     compare::COMMAND,
     check::COMMAND,
+    check_against::COMMAND,
     imatrix::COMMAND,
     score::COMMAND,
     generate::COMMAND,

@@ -97,7 +97,7 @@ fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
 }
 
 /// A word in the color of its meaning.
-fn styled(tone: Tone, word: &str) -> String {
+pub(super) fn styled(tone: Tone, word: &str) -> String {
     let style = match tone {
         Tone::Good => GOOD,
         Tone::Warning => WARNING,

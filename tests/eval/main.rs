@@ -5,6 +5,7 @@
 mod common;
 
 mod calls;
+mod check_against;
 mod embed;
 mod measure;
 mod parts;

@@ -71,6 +71,8 @@ fn missing_file_has_one_message() {
         (EVAL, &words("compare none in.gguf --text text")),
         (EVAL, &words("compare in.gguf none --text text")),
         (EVAL, &words("check none --text text --save --baseline baseline.json")),
+        (EVAL, &["check-against", "none", "text"]),
+        (EVAL, &["check-against", "in.gguf", "none"]),
         (EVAL, &words("imatrix none --text text -o x.gguf")),
         (EVAL, &words("imatrix --merge none -o x.gguf")),
         (EVAL, &["score", "none", "--hellaswag", "tasks"]),

@@ -31,7 +31,7 @@ pub(super) fn record(bytes: &[u8]) -> bool {
         .flat_map(|sequence| [Some(&sequence.logits), sequence.inputs.as_ref()].into_iter().flatten());
     of_weights
         .chain(of_sequences)
-        .all(|array| record.values(array).len() as u64 == array.shape.iter().product())
+        .all(|array| record.values(array).len() as u64 == array.shape.iter().product::<u64>())
 }
 
 pub(super) fn metadata_json(bytes: &[u8]) -> bool {
