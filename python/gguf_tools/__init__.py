@@ -13,6 +13,7 @@ Everything here is a translation of the Rust crate ``gguf-toolkit``; files are b
 
 from __future__ import annotations
 
+from ._check_against import CheckReport, Finding, Responsible, check_against, record
 from ._errors import GgufError
 from ._files import File, Metadata, Tensor, inspect
 from ._jobs import PlannedFile, convert, plan, quantize, save
@@ -21,17 +22,21 @@ from ._native import __version__
 from ._types import TensorType, architectures, decode, encode, tensor_types, types
 
 __all__ = [
+    "CheckReport",
     "Comparison",
     "Estimate",
     "File",
+    "Finding",
     "GgufError",
     "Metadata",
     "Perplexity",
     "PlannedFile",
+    "Responsible",
     "Tensor",
     "TensorType",
     "__version__",
     "architectures",
+    "check_against",
     "compare",
     "convert",
     "decode",
@@ -40,6 +45,7 @@ __all__ = [
     "perplexity",
     "plan",
     "quantize",
+    "record",
     "save",
     "tensor_types",
     "types",

@@ -8,17 +8,21 @@ import numpy.typing as npt
 
 __version__: str
 __all__ = [
+    "CheckReport",
     "Comparison",
     "Estimate",
     "File",
+    "Finding",
     "GgufError",
     "Metadata",
     "Perplexity",
     "PlannedFile",
+    "Responsible",
     "Tensor",
     "TensorType",
     "__version__",
     "architectures",
+    "check_against",
     "compare",
     "convert",
     "decode",
@@ -27,6 +31,7 @@ __all__ = [
     "perplexity",
     "plan",
     "quantize",
+    "record",
     "save",
     "tensor_types",
     "types",
@@ -196,3 +201,50 @@ def decode(blocks: npt.NDArray[np.uint8], type: str) -> npt.NDArray[np.float32]:
 def types() -> list[str]: ...
 def tensor_types() -> dict[str, TensorType]: ...
 def architectures() -> dict[str, list[str]]: ...
+
+class Responsible(NamedTuple):
+    part: Literal["tokenizer", "template", "weights", "graph", "weights or graph"]
+    evidence: list[str]
+    advice: list[str]
+
+class Finding(NamedTuple):
+    check: str
+    severity: Literal["note", "warning", "error"]
+    code: str
+    message: str
+
+class CheckReport:
+    facts: dict[str, Any]
+    responsible: list[Responsible]
+    findings: list[Finding]
+    predictions: dict[str, Any] | None
+    def __init__(self, text: str, facts: dict[str, Any]) -> None: ...
+    @property
+    def is_same(self) -> bool: ...
+    @property
+    def parts(self) -> list[str]: ...
+
+def record(
+    model: Any,
+    tokenizer: Any,
+    path: _Path,
+    *,
+    texts: Sequence[str] | None = None,
+    conversations: Sequence[Any] | None = None,
+    sequences: Sequence[Sequence[int]] | None = None,
+    positions: int = 16,
+    weights: bool = True,
+) -> Path: ...
+def check_against(
+    model: Any,
+    file: _Path,
+    tokenizer: Any = None,
+    *,
+    texts: Sequence[str] | None = None,
+    conversations: Sequence[Any] | None = None,
+    sequences: Sequence[Sequence[int]] | None = None,
+    positions: int = 16,
+    checkpoint: _Path | None = None,
+    threads: int | None = None,
+    progress: _Progress | None = None,
+) -> CheckReport: ...

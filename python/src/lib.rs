@@ -4,6 +4,7 @@
 //! that Ctrl-C and progress reach it, and other threads continue.
 
 mod arrays;
+mod check_against;
 mod errors;
 mod files;
 mod jobs;
@@ -39,6 +40,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(arrays::decode, module)?)?;
     module.add_function(wrap_pyfunction!(measures::perplexity, module)?)?;
     module.add_function(wrap_pyfunction!(measures::compare, module)?)?;
+    module.add_function(wrap_pyfunction!(check_against::check_against, module)?)?;
     module.add_function(wrap_pyfunction!(values::types, module)?)?;
     module.add_function(wrap_pyfunction!(values::tensor_types, module)?)?;
     module.add_function(wrap_pyfunction!(values::architectures, module)?)?;
