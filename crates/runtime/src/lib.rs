@@ -46,6 +46,7 @@ pub mod stats;
 mod steps;
 pub mod tensor_error;
 mod threads;
+mod tiles;
 pub mod tokenize;
 pub mod vision;
 mod weights;

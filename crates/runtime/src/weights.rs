@@ -11,7 +11,7 @@ use gguf_products::integers::BlockForm;
 use gguf_quant::{CodecError, IntegerBlocks, Level, decode_integers, integer_form};
 use gguf_types::{DType, Shape};
 
-use crate::Error;
+use crate::{Error, tiles::Tiles};
 
 /// Replacement for the blocks of a file, little-endian.
 #[derive(Debug)]
@@ -44,12 +44,18 @@ pub(crate) struct Weight {
     bytes: Mapped,
     at: Range<usize>,
     slot: Slot,
+    tiles: Arc<Tiles>,
     /// Factor of all products with this matrix (`NAME.scale`, for NVFP4), applied when rows are decoded. Stacks of experts apply
     /// theirs themselves.
     scale: Option<f32>,
 }
 
 impl Weight {
+    /// Memory for packed tiles that the weights of the file share.
+    pub fn tiles(&self) -> &Tiles {
+        &self.tiles
+    }
+
     /// The type that the reference rounds activations to before it multiplies them with this; none where it takes
     /// them as they are.
     pub fn activation_dtype(&self) -> Option<DType> {
@@ -114,6 +120,8 @@ pub(crate) struct Weights<'a> {
     decoded: BTreeSet<String>,
     /// Slot of each matrix that the graph took.
     slots: BTreeMap<String, Slot>,
+    /// Memory that its matrices share.
+    tiles: Arc<Tiles>,
 }
 
 /// A graph's use of the tensors of a file.
@@ -126,7 +134,13 @@ pub(crate) struct InUse {
 
 impl<'a> Weights<'a> {
     pub fn new(file: &'a gguf_container::Model) -> Self {
-        Weights { file, known: BTreeSet::new(), decoded: BTreeSet::new(), slots: BTreeMap::new() }
+        Weights {
+            file,
+            known: BTreeSet::new(),
+            decoded: BTreeSet::new(),
+            slots: BTreeMap::new(),
+            tiles: Arc::default(),
+        }
     }
 
     /// Tensors of the file.
@@ -192,6 +206,7 @@ impl<'a> Weights<'a> {
             bytes,
             at,
             slot: Arc::clone(self.slots.entry(name.to_owned()).or_default()),
+            tiles: Arc::clone(&self.tiles),
             scale,
         }))
     }

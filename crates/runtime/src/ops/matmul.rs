@@ -3,11 +3,7 @@
 //! A tile of weight rows is decoded into f32 and packed for the kernels once, and multiplied with all rows of the input, a block of
 //! them at a time, so that a decoded weight serves every token of a batch and a large one never exists whole.
 
-use std::{
-    cell::Cell,
-    ops::Range,
-    sync::{Mutex, PoisonError},
-};
+use std::{cell::Cell, ops::Range};
 
 use gguf_products::{
     Right,
@@ -22,7 +18,10 @@ use super::{
     Rows,
     rounding::{quantize, round_into},
 };
-use crate::weights::Weight;
+use crate::{
+    tiles::{Kept, Tiles},
+    weights::Weight,
+};
 
 /// Bytes of a decoded tile, about, so that it stays in a core's second cache.
 const TILE_BYTES: usize = 1536 << 10;
@@ -133,6 +132,9 @@ trait Packed: Default + Send + Sync {
     /// Left operand of tiles: (n_rows, n_in).
     type Left<'x>: Copy + Sync;
 
+    /// Memory for tiles of this kind.
+    fn kept(tiles: &Tiles) -> &Kept<Self>;
+
     /// Packs a tile, replacing the previous one.
     fn pack(&mut self, level: Level, tile: &Tile<'_>);
 
@@ -142,6 +144,10 @@ trait Packed: Default + Send + Sync {
 
 impl Packed for Right {
     type Left<'x> = ArrayView2<'x, f32>;
+
+    fn kept(tiles: &Tiles) -> &Kept<Right> {
+        &tiles.floats
+    }
 
     fn pack(&mut self, level: Level, Tile { weight, rows, .. }: &Tile<'_>) {
         self.pack_rows(level, rows.len(), weight.n_in, |own, out| {
@@ -157,6 +163,10 @@ impl Packed for Right {
 
 impl Packed for Weights {
     type Left<'x> = &'x Quants;
+
+    fn kept(tiles: &Tiles) -> &Kept<Weights> {
+        &tiles.integers
+    }
 
     fn pack(&mut self, level: Level, Tile { weight, rows, .. }: &Tile<'_>) {
         let form = weight.block_form().expect("products of integers have blocks of integers");
@@ -228,11 +238,6 @@ thread_local! {
     static TILE: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Tiles that threads pack together, kept between products for the same reason. They serve whichever thread calls; a second call
-/// at the same time finds none and makes its own.
-static FLOATS: Mutex<Vec<Right>> = Mutex::new(Vec::new());
-static INTEGERS: Mutex<Vec<Weights>> = Mutex::new(Vec::new());
-
 /// `x (n_rows, n_in) @ weight (n_out, n_in)^T -> out (n_rows, n_out)`, for several weights at once.
 pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
     let level = Level::detect();
@@ -251,24 +256,19 @@ pub(crate) fn mul_mat(x: ArrayView2<'_, f32>, products: Vec<Product<'_>>) {
             TILE.set(decoded);
         });
     }
-    mul_tiles(level, x, x.nrows(), tiles, &FLOATS);
+    mul_tiles::<Right>(level, x, x.nrows(), tiles);
 }
 
 /// The same for rows of 8 bits and weights whose blocks have their form.
 fn mul_integers(x: &Quants, n_rows: usize, products: Vec<Product<'_>>) {
-    mul_tiles(Level::detect(), x, n_rows, tiles(n_rows, products), &INTEGERS);
+    mul_tiles::<Weights>(Level::detect(), x, n_rows, tiles(n_rows, products));
 }
 
 /// The products of rows with tiles, in groups of bounded size: all of a group are packed side by side, then multiplied.
-fn mul_tiles<P: Packed>(
-    level: Level,
-    x: P::Left<'_>,
-    n_rows: usize,
-    tiles: Vec<Tile<'_>>,
-    buffer: &Mutex<Vec<P>>,
-) {
-    let buffer = || buffer.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut packed = std::mem::take(&mut *buffer());
+fn mul_tiles<P: Packed>(level: Level, x: P::Left<'_>, n_rows: usize, tiles: Vec<Tile<'_>>) {
+    // Products at the same time are of one model, whose weights share their memory.
+    let Some(kept) = tiles.first().map(|tile| P::kept(tile.weight.tiles())) else { return };
+    let mut packed = kept.take();
     let mut tiles = tiles.into_iter().peekable();
     while tiles.peek().is_some() {
         let (mut together, mut n_decoded) = (Vec::new(), 0);
@@ -283,7 +283,7 @@ fn mul_tiles<P: Packed>(
         packed.resize_with(packed.len().max(together.len()), P::default);
         mul_group(level, x, n_rows, together, &mut packed);
     }
-    *buffer() = packed;
+    kept.put(packed);
 }
 
 /// The products of rows with tiles, each of which is decoded and packed first, once.
