@@ -1,8 +1,14 @@
 //! Measures how well files predict a text.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
 
-use gguf_toolkit::{Activations, Comparison, Measuring};
+use gguf_toolkit::{
+    Activations, CompareOptions, Events, PerplexityOptions, RunOptions, StatusLine, Text,
+    eval::chunks::Settings,
+};
 use pyo3::prelude::*;
 
 use crate::{
@@ -14,19 +20,21 @@ use crate::{
 /// activations.
 type How = (Vec<u8>, usize, Option<usize>, Option<usize>, String);
 
-fn measuring<'a>(
-    how: &How,
-    shared: &'a Shared,
-    progress: &'a (dyn Fn(usize, usize) + Sync),
-) -> Measuring<'a> {
+/// Chunks of the text, and options for running models.
+fn settings(how: &How) -> (Settings, RunOptions) {
     let (_, context, chunks, threads, activations) = how;
-    Measuring {
-        context: *context,
-        chunks: *chunks,
-        threads: *threads,
-        activations: named(activations).unwrap_or_default(),
-        progress: Some(progress),
-        cancel: Some(&shared.cancel),
+    let settings = Settings { context: *context, n_chunks: *chunks, stride: None };
+    let threads = threads.and_then(|threads| threads.try_into().ok());
+    (settings, RunOptions { threads, activations: named(activations).unwrap_or_default() })
+}
+
+impl Events for Shared {
+    fn status_line(&self) -> Box<dyn StatusLine> {
+        Box::new(self.counter())
+    }
+
+    fn cancel(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancel)
     }
 }
 
@@ -51,9 +59,11 @@ pub fn perplexity(
 ) -> PyResult<(f64, Option<f64>, f64, usize, usize)> {
     check(&how)?;
     let found = run(py, progress, OnStop::Leave, move |shared: &Shared| {
-        let report = |done: usize, total: usize| shared.report(done as u64, total as u64);
-        gguf_toolkit::perplexity(path, &how.0, &measuring(&how, shared, &report))
+        let (chunks, run) = settings(&how);
+        let options = PerplexityOptions { file: path, text: Text::Bytes(how.0), chunks, run };
+        gguf_toolkit::perplexity(&options, shared)
     })?;
+    let found = found.perplexity;
     Ok((found.value(), found.error(), found.mean(), found.n_chunks, found.count))
 }
 
@@ -67,9 +77,12 @@ pub fn compare(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     check(&how)?;
-    let found: Comparison = run(py, progress, OnStop::Leave, move |shared: &Shared| {
-        let report = |done: usize, total: usize| shared.report(done as u64, total as u64);
-        gguf_toolkit::compare(base, other, &how.0, &measuring(&how, shared, &report))
+    let found = run(py, progress, OnStop::Leave, move |shared: &Shared| {
+        let (chunks, run) = settings(&how);
+        let text = Some(Text::Bytes(how.0));
+        let options = CompareOptions { base, files: vec![other], text, chunks, run, ..Default::default() };
+        gguf_toolkit::compare(&options, shared)
     })?;
+    let found = found.report.files.first().and_then(|file| file.predictions.clone());
     serde_json::to_string(&found).map_err(|error| value_error(error.to_string()))
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use gguf_toolkit::Error;
+use gguf_toolkit::{Error, StatusLine};
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
 use crate::errors::exception;
@@ -24,6 +24,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub struct Shared {
     /// Set to stop the work.
     pub cancel: Arc<AtomicBool>,
+    progress: Arc<Counter>,
+}
+
+/// Finished work, and all of it.
+#[derive(Debug, Default)]
+struct Counter {
     done: AtomicU64,
     total: AtomicU64,
 }
@@ -31,8 +37,31 @@ pub struct Shared {
 impl Shared {
     /// Says how much is done; may come in any order.
     pub fn report(&self, done: u64, total: u64) {
-        self.total.store(total, Ordering::Relaxed);
-        self.done.fetch_max(done, Ordering::Relaxed);
+        self.progress.total.store(total, Ordering::Relaxed);
+        self.progress.done.fetch_max(done, Ordering::Relaxed);
+    }
+
+    /// Receives the progress of a stage that is counted in pieces.
+    pub fn counter(&self) -> impl StatusLine + use<> {
+        Pieces(Arc::clone(&self.progress))
+    }
+}
+
+/// A stage that is counted in pieces.
+struct Pieces(Arc<Counter>);
+
+impl StatusLine for Pieces {
+    fn is_updating(&self) -> bool {
+        false
+    }
+
+    fn show(&self, _: &str) {}
+
+    fn finish(&self, _: &str) {}
+
+    fn count(&self, done: usize, total: usize) {
+        self.0.total.store(total as u64, Ordering::Relaxed);
+        self.0.done.store(done as u64, Ordering::Relaxed);
     }
 }
 
@@ -62,7 +91,7 @@ pub fn run<R: Send + 'static>(
     })?;
     let mut reported = None;
     let report = |reported: &mut Option<(u64, u64)>| -> PyResult<()> {
-        let now = (shared.done.load(Ordering::Relaxed), shared.total.load(Ordering::Relaxed));
+        let now = (shared.progress.done.load(Ordering::Relaxed), shared.progress.total.load(Ordering::Relaxed));
         if let Some(progress) = &progress
             && now.1 > 0
             && *reported != Some(now)

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use gguf_toolkit::check::{self, CheckOptions, Checked, Verdict};
+use gguf_toolkit::{
+    Text,
+    check::{self, CheckOptions, Checked, Verdict},
+};
 
 use super::shared::{cpu_level::cpu_level, eval_args::RunArgs, outputs::write_result};
 use crate::{
@@ -96,7 +99,7 @@ fn run(args: CheckArgs, ui: &Ui) -> Result<(), Failure> {
     let options = CheckOptions {
         file: args.file,
         baseline: args.baseline,
-        text: args.text,
+        text: Text::File(args.text),
         base: args.base,
         save: args.save,
         force: args.force,

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gguf_toolkit::compare::{self, CompareOptions};
+use gguf_toolkit::{
+    Text,
+    compare::{self, CompareOptions},
+};
 
 use super::{
     Command,
@@ -92,10 +95,11 @@ struct CompareArgs {
 }
 
 fn run(args: CompareArgs, ui: &Ui) -> Result<(), Failure> {
+    let part = args.parts.options(args.force);
     let options = CompareOptions {
-        base: args.base,
+        base: args.base.unwrap_or_default(),
         files: args.files,
-        text: args.text,
+        text: args.text.map(Text::File),
         chunks: args.chunks.settings(None),
         top_tokens: args.top_tokens,
         tensors: args.tensors,
@@ -103,12 +107,13 @@ fn run(args: CompareArgs, ui: &Ui) -> Result<(), Failure> {
         save_logits: args.save_logits,
         force: args.force,
         run: options(&args.run)?,
-        part: args.parts.part,
-        output: args.parts.output,
-        merge: args.parts.merge,
         rescue: std::env::temp_dir(),
     };
-    let Some(compared) = compare::compare(&options, ui)? else { return Ok(()) };
+    let compared = match (part, args.parts.merge.is_empty()) {
+        (Some(part), _) => return compare::compare_part(&options, &part, ui),
+        (None, true) => compare::compare(&options, ui)?,
+        (None, false) => compare::merge_comparison(&args.parts.merge, &options)?,
+    };
     let report = &compared.report;
     match args.json {
         true => ui.json(report)?,

@@ -3,15 +3,14 @@
 use std::{fmt::Write as _, path::PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
-use gguf_container::Value;
-use gguf_runtime::{
-    Model,
-    embed::{Pooling, embed, labels, normalize, pooling},
+use gguf_toolkit::{
+    EmbedOptions, Model,
+    run::{Embedding, Pooling},
+    text_file,
 };
-use gguf_toolkit::{eval_model::warn_of_length, text_file};
 use serde_json::{Value as Json, json};
 
-use super::shared::eval_args::{RunArgs, open};
+use super::shared::eval_args::{RunArgs, options};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -94,37 +93,22 @@ struct EmbedArgs {
     run: RunArgs,
 }
 
-/// Texts that are run before their vectors are shown.
-const AT_ONCE: usize = 64;
-
 fn run(args: EmbedArgs, ui: &Ui) -> Result<(), Failure> {
-    let model = open(&args.file, &args.run, ui)?;
-    let pooling =
-        pooling(&model, args.pooling.map(Pooling::from)).map_err(|error| Failure::at(&args.file, error))?;
+    let model = Model::open_with(&args.file, &options(&args.run)?, ui)?;
+    let embedding = EmbedOptions { pooling: args.pooling.map(Pooling::from), normalize: args.normalize };
+    let pooling = model.pooling(&embedding)?;
     let texts = texts(&args, ui)?;
-    let tokens: Vec<Vec<u32>> = texts
-        .iter()
-        .enumerate()
-        .map(|(i, text)| tokens(&model, &args, pooling, i, text))
-        .collect::<Result<_, _>>()?;
-    warn_of_length(&model, tokens.iter().map(Vec::len).max().unwrap_or(0), ui);
     let mut listed = Vec::new();
-    for (texts, tokens) in texts.chunks(AT_ONCE).zip(tokens.chunks(AT_ONCE)) {
-        let vectors = embed(&model, tokens, pooling).map_err(|error| Failure::at(&args.file, error))?;
-        let mut lines = String::new();
-        for ((text, tokens), mut vector) in texts.iter().zip(tokens).zip(vectors) {
-            let width = if pooling == Pooling::None { model.vector_width() } else { vector.len() }.max(1);
-            if args.normalize {
-                vector.chunks_mut(width).for_each(normalize);
-            }
-            if args.json {
-                listed.push(described(&model, pooling, text, tokens.len(), &vector, width));
-            } else {
-                vector.chunks(width).for_each(|row| write_row(&mut lines, row));
-            }
+    let mut each = |index: usize, found: Embedding| {
+        if args.json {
+            listed.push(described(&model, pooling, &texts[index], &found));
+            return Ok(());
         }
-        ui.data(&lines)?;
-    }
+        let mut lines = String::new();
+        found.vectors.rows().into_iter().for_each(|row| write_row(&mut lines, row.iter()));
+        ui.data(&lines)
+    };
+    model.embed_each(&texts, &embedding, &mut each, ui)?;
     if args.json {
         let value = json!({
             "file": args.file.display().to_string(),
@@ -151,62 +135,34 @@ fn texts(args: &EmbedArgs, ui: &Ui) -> Result<Vec<String>, Failure> {
     Ok(texts)
 }
 
-/// The tokens of a text, or for a ranker of two.
-fn tokens(
-    model: &Model,
-    args: &EmbedArgs,
-    pooling: Pooling,
-    i: usize,
-    text: &str,
-) -> Result<Vec<u32>, Failure> {
-    let tokenizer = model.tokenizer();
-    let template = model.file().get("tokenizer.chat_template.rerank").and_then(Value::as_str);
-    let tokens = match (text.split_once('\t').filter(|_| pooling == Pooling::Rank), template) {
-        (Some((query, document)), Some(template)) => {
-            let text = template.replace("{query}", query).replace("{document}", document);
-            tokenizer.encode(text, true, true)
-        }
-        (Some((query, document)), None) => tokenizer.encode_pair(query, document),
-        (None, _) => tokenizer.encode(text, true, false),
-    };
-    match tokens {
-        Ok(tokens) if tokens.is_empty() => Err(Failure::usage(format_args!("text {} has no tokens", i + 1))),
-        tokens => tokens.map_err(|error| Failure::at(&args.file, error)),
-    }
-}
-
 /// A number of a vector with the digits that it has, not those that f64 adds.
-fn short(x: f32) -> Json {
+fn short(x: &f32) -> Json {
     x.to_string().parse::<f64>().map_or(Json::Null, Json::from)
 }
 
-fn write_row(lines: &mut String, row: &[f32]) {
-    for (i, x) in row.iter().enumerate() {
+fn write_row<'a>(lines: &mut String, row: impl Iterator<Item = &'a f32>) {
+    for (i, x) in row.enumerate() {
         let space = if i > 0 { " " } else { "" };
         let _ = write!(lines, "{space}{x}");
     }
     lines.push('\n');
 }
 
-fn described(
-    model: &Model,
-    pooling: Pooling,
-    text: &str,
-    n_tokens: usize,
-    vector: &[f32],
-    width: usize,
-) -> Json {
-    let mut value = json!({ "text": text, "tokens": n_tokens });
-    let list = |row: &[f32]| row.iter().map(|x| short(*x)).collect::<Json>();
+fn described(model: &Model, pooling: Pooling, text: &str, found: &Embedding) -> Json {
+    let mut value = json!({ "text": text, "tokens": found.n_tokens });
+    let row = |values: &mut dyn Iterator<Item = &f32>| values.map(short).collect::<Json>();
     match pooling {
-        Pooling::None => value["vectors"] = vector.chunks(width).map(list).collect(),
+        Pooling::None => {
+            let rows = found.vectors.rows().into_iter();
+            value["vectors"] = rows.map(|values| row(&mut values.iter())).collect();
+        }
         Pooling::Rank => {
-            value["scores"] = list(vector);
-            if !labels(model).is_empty() {
-                value["labels"] = labels(model).into();
+            value["scores"] = row(&mut found.vectors.iter());
+            if !model.labels().is_empty() {
+                value["labels"] = model.labels().into();
             }
         }
-        _ => value["vector"] = list(vector),
+        _ => value["vector"] = row(&mut found.vectors.iter()),
     }
     value
 }

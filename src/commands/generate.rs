@@ -1,19 +1,14 @@
 //! `gguf-eval generate FILE --prompt P`: lets a model speak.
 
-use std::{path::PathBuf, time::Instant};
+use std::{ops::ControlFlow, path::PathBuf};
 
 use clap::Args;
-use gguf_container::Value;
-use gguf_runtime::{
-    Model, Piece, chat,
-    generate::{Sampler, Sampling, generate, generate_from_pieces},
+use gguf_toolkit::{
+    GenerateOptions, Model,
+    run::{Generated, Sampling},
 };
-use gguf_toolkit::{eval_model::warn_of_length, template_guard::guarded};
 
-use super::shared::{
-    eval_args::{RunArgs, open},
-    pictures::Pictures,
-};
+use super::shared::eval_args::{RunArgs, options};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -86,110 +81,43 @@ struct GenerateArgs {
 }
 
 fn run(args: GenerateArgs, ui: &Ui) -> Result<(), Failure> {
-    let sampling =
-        Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed };
-    sampling.check().map_err(Failure::usage)?;
-    let model = open(&args.file, &args.run, ui)?;
-    let pictures = match &args.mmproj {
-        None => None,
-        Some(mmproj) => {
-            let max_tokens = args.image_tokens.map(|n| n as usize);
-            Some(Pictures::open(&model, mmproj, &args.image, max_tokens, &args.run, ui)?)
+    let generation = GenerateOptions {
+        max_tokens: args.tokens as usize,
+        sampling: Sampling {
+            temperature: args.temperature,
+            top_k: args.top_k,
+            top_p: args.top_p,
+            seed: args.seed,
+        },
+        chat: args.chat,
+        system: args.system,
+        mmproj: args.mmproj,
+        images: args.image,
+        image_tokens: args.image_tokens.map(|n| n as usize),
+    };
+    generation.check()?;
+    let model = Model::open_with(&args.file, &options(&args.run)?, ui)?;
+    let mut failure = None;
+    let mut print = |text: &str| match ui.data(text) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failure = Some(error);
+            ControlFlow::Break(())
         }
     };
-    let tokens = prompt(&model, &args, pictures.as_ref())?;
-    let pieces = match &pictures {
-        None => tokens.iter().map(|tokens| Piece::Tokens(tokens)).collect(),
-        Some(pictures) => pictures.pieces(&tokens),
-    };
-    let n_prompt: usize = pieces.iter().map(Piece::n_rows).sum();
-    if n_prompt == 0 {
-        return Err(Failure::usage("the prompt has no tokens"));
-    }
-    let limit = args.tokens as usize;
-    warn_of_length(&model, n_prompt + limit, ui);
-    let start = Instant::now();
-    let mut first = None;
-    let (mut made, mut shown, mut failure) = (Vec::new(), 0, None);
-    let mut watch = |id: u32| {
-        made.push(id);
-        first.get_or_insert_with(Instant::now);
-        let text = model.tokenizer().decode(&made).unwrap_or_default();
-        // Characters of several tokens are shown when they are whole.
-        let whole = match std::str::from_utf8(&text) {
-            Ok(text) => text.len(),
-            Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            Err(_) => text.len(),
-        };
-        if whole > shown {
-            let result = ui.data(&String::from_utf8_lossy(&text[shown..whole]));
-            shown = whole;
-            failure = result.err();
-        }
-        failure.is_none()
-    };
-    let sampler = &mut Sampler::new(sampling);
-    let made = match &pieces[..] {
-        // A model with an encoder reads tokens alone.
-        [Piece::Tokens(tokens)] => generate(&model, tokens, limit, sampler, &mut watch),
-        pieces => generate_from_pieces(&model, pieces, limit, sampler, &mut watch),
-    };
-    let ids = made.map_err(|error| Failure::at(&args.file, error))?;
+    let made = model.generate(&args.prompt, &generation, &mut print, ui)?;
     if let Some(failure) = failure {
         return Err(failure);
     }
     ui.data("\n")?;
-    if ids.is_empty() {
-        let has_template = model.file().get("tokenizer.chat_template").is_some();
+    let Generated { tokens, n_prompt, seconds, tokens_per_second, .. } = made;
+    if tokens.is_empty() {
+        let has_template = model.metadata().get("tokenizer.chat_template").is_some();
         let advice =
             if has_template && !args.chat { "; try --chat, which uses the file's chat template" } else { "" };
         ui.warning(&format!("the model generated no tokens{advice}"));
     }
-    let seconds = start.elapsed().as_secs_f64();
-    // The first token waits for the whole prompt; the others say how fast one follows another.
-    let rate = first.filter(|_| ids.len() > 1).map_or(String::new(), |first| {
-        let per_second = (ids.len() - 1) as f64 / first.elapsed().as_secs_f64().max(1e-9);
-        format!(", {per_second:.1} tokens/s")
-    });
-    ui.status(&format!("{} tokens after {} in {seconds:.1} s{rate}", ids.len(), n_prompt));
+    let rate = tokens_per_second.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
+    ui.status(&format!("{} tokens after {n_prompt} in {seconds:.1} s{rate}", tokens.len()));
     Ok(())
-}
-
-/// Tokens of the prompt: before, between and after the images.
-fn prompt(model: &Model, args: &GenerateArgs, pictures: Option<&Pictures>) -> Result<Vec<Vec<u32>>, Failure> {
-    let tokenizer = model.tokenizer();
-    let asked = match pictures {
-        None => args.prompt.clone(),
-        Some(pictures) => pictures.with_places(&args.prompt)?,
-    };
-    let (text, begins, is_special) = if args.chat {
-        let tokens = chat::SpecialTokens::of_model(model);
-        let bos = tokens.bos.clone();
-        let template = model.file().get("tokenizer.chat_template").and_then(Value::as_str);
-        let template = template.map(str::to_owned);
-        let (system, asked) = (args.system.clone(), asked);
-        let rendered = guarded(move || {
-            let system = system.iter().map(|text| ("system", text.as_str()));
-            let messages: Vec<chat::Message<'_>> = system.chain([("user", asked.as_str())]).collect();
-            let chat = chat::Chat::of(&chat::Conversation::of(&messages));
-            let settings =
-                chat::Settings { tokens: &tokens, generation_prompt: true, date: chat::Date::now() };
-            chat::render_chat(template.as_deref().ok_or(chat::ChatError::Absent)?, &chat, &settings)
-        })?;
-        let text = rendered.map_err(|error| {
-            Failure::at(&args.file, error).hint(["omit --chat to pass the prompt unchanged"])
-        })?;
-        // A template that writes the first token itself wants no second.
-        let has_first = !bos.is_empty() && text.starts_with(&bos);
-        (text, !has_first, true)
-    } else {
-        (asked, true, false)
-    };
-    match pictures {
-        Some(pictures) => pictures.tokens(&args.file, model, &text, begins),
-        None => {
-            let tokens = tokenizer.encode(text, begins, is_special);
-            Ok(vec![tokens.map_err(|error| Failure::at(&args.file, error))?])
-        }
-    }
 }

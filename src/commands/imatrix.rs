@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, builder::PossibleValue};
 use gguf_container::PartNumber;
 use gguf_imatrix::Format;
-use gguf_toolkit::importance::{self, ImatrixOptions};
+use gguf_toolkit::{
+    Text,
+    importance::{self, ImatrixOptions},
+};
 
 use super::{
     Command,
@@ -107,13 +110,12 @@ fn run(args: ImatrixArgs, ui: &Ui) -> Result<(), Failure> {
         Format::ALL.iter().find(|(name, _)| *name == args.format).map_or(Format::Gguf, |(_, format)| *format);
     let options = ImatrixOptions {
         file: args.file,
-        text: args.text,
+        text: args.text.map(Text::File),
         output: args.output,
         format,
         context: args.context,
         chunks: args.chunks,
         process_output: args.process_output,
-        part: args.part,
         merge: args.merge,
         save_every: args.save_every,
         resume: args.resume,
@@ -121,8 +123,9 @@ fn run(args: ImatrixArgs, ui: &Ui) -> Result<(), Failure> {
         run: options(&args.run)?,
         rescue: std::env::temp_dir(),
     };
-    match importance::imatrix(&options, ui)? {
-        Some(collected) if args.json => ui.json(&collected),
-        _ => Ok(()),
+    if let Some(number) = args.part {
+        return importance::imatrix_part(&options, number, ui);
     }
+    let collected = importance::imatrix(&options, ui)?;
+    if args.json { ui.json(&collected) } else { Ok(()) }
 }

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gguf_toolkit::perplexity::{self, PerplexityOptions};
+use gguf_toolkit::{
+    Text,
+    perplexity::{self, PerplexityOptions},
+};
 
 use super::{
     Command,
@@ -69,18 +72,21 @@ struct PerplexityArgs {
 }
 
 fn run(args: PerplexityArgs, ui: &Ui) -> Result<(), Failure> {
-    let options = PerplexityOptions {
-        file: args.file,
-        text: args.text,
-        chunks: args.chunks.settings(args.stride),
-        force: args.force,
-        run: options(&args.run)?,
-        part: args.parts.part,
-        output: args.parts.output,
-        merge: args.parts.merge,
-        rescue: std::env::temp_dir(),
+    let part = args.parts.options(args.force);
+    let measured = match (args.file, args.text) {
+        (Some(file), Some(text)) => {
+            let (chunks, run) = (args.chunks.settings(args.stride), options(&args.run)?);
+            let options = PerplexityOptions { file, text: Text::File(text), chunks, run };
+            match part {
+                Some(part) => return perplexity::perplexity_part(&options, &part, ui),
+                None => perplexity::perplexity(&options, ui)?,
+            }
+        }
+        _ => {
+            options(&args.run)?;
+            perplexity::merge_perplexity(&args.parts.merge)?
+        }
     };
-    let Some(measured) = perplexity::perplexity_of_file(&options, ui)? else { return Ok(()) };
     match args.json {
         true => ui.data(&format!("{:#}\n", measured.json())),
         false => ui.data(&(measured.line() + "\n")),

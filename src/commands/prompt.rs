@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf_container::{Metadata, Value};
-use gguf_runtime::{
-    chat::{Chat, Date, Settings, SpecialTokens, render_chat},
-    tokenize::Tokenizer,
+use gguf_toolkit::{
+    ChatOptions,
+    run::{date, read_chat, render_prompt},
 };
-use gguf_toolkit::{template_guard::guarded, text_file};
 use serde_json::json;
 
 use crate::{commands::Command, failure::Failure, ui::Ui};
@@ -61,8 +59,8 @@ struct PromptArgs {
     /// Set the date that the template sees.
     ///
     /// Default: today.
-    #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]
-    date: Option<Date>,
+    #[arg(long, value_name = "YYYY-MM-DD", value_parser = checked_date)]
+    date: Option<String>,
     /// Print the result as JSON.
     ///
     /// The object holds the prompt and the key of the template.
@@ -70,60 +68,26 @@ struct PromptArgs {
     json: bool,
 }
 
-fn date(text: &str) -> Result<Date, String> {
-    Date::parse(text).ok_or_else(|| "expected a date such as 2024-07-26".to_owned())
+fn checked_date(text: &str) -> Result<String, String> {
+    date(text).map(|_| text.to_owned())
 }
 
 fn run(args: PromptArgs, ui: &Ui) -> Result<(), Failure> {
     let file = gguf_toolkit::show::open(&args.file)?;
-    let chat = chat(&args)?;
-    let (key, template) = template(&args, file.metadata(), chat.has_tools())?;
-    let tokens = match Tokenizer::from_metadata(file.metadata()) {
-        Ok(tokenizer) => SpecialTokens::with_tokenizer(file.metadata(), &tokenizer),
-        Err(_) => SpecialTokens::of(file.metadata()),
-    };
-    let (generation_prompt, date) = (!args.no_generation_prompt, args.date.unwrap_or_else(Date::now));
-    let rendered = guarded(move || {
-        render_chat(&template, &chat, &Settings { tokens: &tokens, generation_prompt, date })
-    })?;
-    let prompt = rendered.map_err(|error| Failure::at(&args.file, error))?;
-    match args.json {
-        true => ui.data(&format!("{}\n", json!({"prompt": prompt, "template": key}))),
-        false => ui.data(&prompt),
-    }
-}
-
-/// The chat, with its tools and variables.
-fn chat(args: &PromptArgs) -> Result<Chat, Failure> {
-    let mut chat = Chat::parse(&text_file::options(&args.messages)?)
-        .map_err(|problem| Failure::at(&args.messages, problem))?;
-    if let Some(path) = &args.tools {
-        chat = chat.with_tools(&text_file::options(path)?).map_err(|problem| Failure::at(path, problem))?;
-    }
+    let mut chat = read_chat(&args.messages, args.tools.as_deref())?;
     if let Some(variables) = &args.kwargs {
         let made = chat.with_variables(variables);
         chat = made.map_err(|problem| Failure::usage(format!("--kwargs: {problem}")))?;
     }
-    Ok(chat)
-}
-
-/// Key and text of the template to use.
-fn template(args: &PromptArgs, metadata: &Metadata, has_tools: bool) -> Result<(String, String), Failure> {
-    const KEY: &str = "tokenizer.chat_template";
-    let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
-    let named = |name: &str| {
-        let key = format!("{KEY}.{name}");
-        text(&key).map(|template| (key, template))
+    let options = ChatOptions {
+        add_generation_prompt: !args.no_generation_prompt,
+        template: args.template,
+        date: args.date,
+        ..ChatOptions::default()
     };
-    if let Some(name) = &args.template {
-        return named(name).ok_or_else(|| {
-            let prefix = format!("{KEY}.");
-            let names: Vec<&str> = metadata.iter().filter_map(|(key, _)| key.strip_prefix(&prefix)).collect();
-            let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            Failure::at(&args.file, format!("unknown template `{name}`; named templates: {found}"))
-        });
+    let made = render_prompt(&args.file, file.metadata(), &chat, &options)?;
+    match args.json {
+        true => ui.data(&format!("{}\n", json!(made))),
+        false => ui.data(&made.prompt),
     }
-    let of_tools = if has_tools { named("tool_use") } else { None };
-    let plain = || text(KEY).map(|template| (KEY.to_owned(), template));
-    of_tools.or_else(plain).ok_or_else(|| Failure::at(&args.file, format!("missing metadata key `{KEY}`")))
 }

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use gguf_runtime::choice::{Answer, HellaSwag, MultipleChoice, Score, Tasks, Winogrande};
-use gguf_toolkit::{eval_model::warn_of_length, progress_line::ProgressLine, text_file};
+use gguf_toolkit::{Model, ScoreOptions, TaskFile, TaskFormat};
 use serde_json::json;
 
-use super::shared::eval_args::{RunArgs, open};
+use super::shared::eval_args::{RunArgs, options};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
@@ -68,64 +67,18 @@ struct ScoreArgs {
 }
 
 fn run(args: ScoreArgs, ui: &Ui) -> Result<(), Failure> {
-    let n_tasks = args.tasks.map_or(usize::MAX, |tasks| tasks as usize);
-    let read = |path: &PathBuf| text_file::of_model(path, ui);
-    let (name, path, tasks): (&str, &PathBuf, Box<dyn Tasks>) =
-        match (&args.hellaswag, &args.winogrande, &args.multiple_choice) {
-            (Some(path), ..) => {
-                let tasks =
-                    HellaSwag::parse(&read(path)?, n_tasks).map_err(|error| Failure::at(path, error))?;
-                ("hellaswag", path, Box::new(tasks))
-            }
-            (_, Some(path), _) => {
-                let tasks = Winogrande::parse(&read(path)?, n_tasks);
-                if tasks.n_passed_over() > 0 {
-                    ui.warning(&format!(
-                        "{}: {} lines are not valid tasks",
-                        path.display(),
-                        tasks.n_passed_over()
-                    ));
-                }
-                ("winogrande", path, Box::new(tasks))
-            }
-            (.., Some(path)) => {
-                let tasks =
-                    MultipleChoice::parse(&read(path)?, n_tasks).map_err(|error| Failure::at(path, error))?;
-                ("multiple-choice", path, Box::new(tasks))
-            }
-            _ => return Err(Failure::usage("missing task file")),
-        };
-    if tasks.n_tasks() == 0 {
-        return Err(Failure::at(path, "no tasks"));
+    let files = [
+        (args.hellaswag, TaskFormat::Hellaswag),
+        (args.winogrande, TaskFormat::Winogrande),
+        (args.multiple_choice, TaskFormat::MultipleChoice),
+    ];
+    let file = files.into_iter().find_map(|(file, format)| Some((file?, format)));
+    let (tasks, format) = file.ok_or_else(|| Failure::usage("missing task file"))?;
+    let n_tasks = args.tasks.map(|tasks| tasks as usize);
+    let tasks = TaskFile::open(&ScoreOptions { tasks, format, n_tasks }, ui)?;
+    let scored = Model::open_with(&args.file, &options(&args.run)?, ui)?.score(&tasks, ui)?;
+    match args.json {
+        true => ui.data(&format!("{:#}\n", json!(scored))),
+        false => ui.data(&(scored.line() + "\n")),
     }
-    let model = open(&args.file, &args.run, ui)?;
-    let mut answers: Vec<Answer> = Vec::new();
-    let mut progress = ProgressLine::new("tasks", tasks.n_tasks());
-    for index in 0..tasks.n_tasks() {
-        answers.push(tasks.answer(index, &model).map_err(|error| Failure::at(path, error))?);
-        progress.update(ui, index + 1, || format!("accuracy {:.4} %", Score::of(&answers).accuracy * 100.0));
-    }
-    warn_of_length(&model, answers.iter().map(|answer| answer.n_tokens).max().unwrap_or(0), ui);
-    let score = Score::of(&answers);
-    let text = if args.json {
-        let value = json!({
-            "file": args.file.display().to_string(),
-            "format": name,
-            "tasks": path.display().to_string(),
-            "score": score,
-            "answers": answers,
-        });
-        format!("{value:#}\n")
-    } else {
-        let [low, high] = score.interval.map(|bound| bound * 100.0);
-        format!(
-            "{name} {:.4} % ± {:.4} [{low:.4} %, {high:.4} %] ({} of {} tasks correct, {:.1} % by chance)\n",
-            score.accuracy * 100.0,
-            score.error * 100.0,
-            score.n_right,
-            score.n_tasks,
-            score.chance * 100.0
-        )
-    };
-    ui.data(&text)
 }

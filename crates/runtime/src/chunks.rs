@@ -11,11 +11,13 @@
 use std::ops::Range;
 
 use gguf_container::PartNumber;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Hidden, Model, Observer, Sequence};
 
 /// Parameters for cutting a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Tokens in a chunk, 4 at least.
     pub context: usize,

@@ -1,9 +1,12 @@
 //! Text from a model, token by token.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, Hidden, Model, Piece, Session, nonfinite::not_finite};
 
 /// Choice of the next token.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Sampling {
     /// Divisor of the logits, 0 or more; 0 is greedy.
     pub temperature: f32,

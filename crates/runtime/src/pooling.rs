@@ -1,9 +1,12 @@
 //! Pooling: from the rows of a text to one vector.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, keys::Keys};
 
 /// Pooling of the rows of a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Pooling {
     /// They do not: a vector for each token.

@@ -7,34 +7,35 @@ use std::{
 };
 
 use gguf_runtime::{
-    Activations, Options,
+    Activations,
     chunks::{Settings, text_chunks},
     compare::{Base, run as run_chunks},
-    perplexity::measure,
     stats::{Comparison, fixed},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    digest::sha256_of,
     error::Error,
-    eval_model::{open, options, tokens, warn_of_length},
+    eval_model::{open, warn_of_length},
     events::Events,
     outputs::check_outputs,
+    perplexity::measure_chunks,
     progress_line::ProgressLine,
+    run::{RunOptions, Text},
     text::pretty_json,
     vocabularies,
 };
 
 /// Options of a check.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CheckOptions {
     /// The GGUF file.
     pub file: PathBuf,
     /// The baseline.
     pub baseline: PathBuf,
     /// The text.
-    pub text: PathBuf,
+    pub text: Text,
     /// The file that the checked file was made from. With it, the KL divergence is checked too.
     pub base: Option<PathBuf>,
     /// Measure a new baseline instead of comparing with it.
@@ -56,8 +57,8 @@ pub struct CheckOptions {
 }
 
 impl CheckOptions {
-    fn run(&self) -> Options {
-        options(self.threads, self.activations.unwrap_or_default())
+    fn run(&self) -> RunOptions {
+        RunOptions { threads: self.threads, activations: self.activations.unwrap_or_default() }
     }
 }
 
@@ -137,16 +138,37 @@ impl Verdict {
 ///
 /// # Errors
 /// Invalid options, a file, text or baseline that cannot be read, a text that differs from that of the baseline.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{
+///     Text,
+///     check::{CheckOptions, Checked, check},
+/// };
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let options = CheckOptions {
+///     file: "model-q4_k_m.gguf".into(),
+///     baseline: "baseline.json".into(),
+///     text: Text::file("wiki.test.raw"),
+///     ..Default::default()
+/// };
+/// if let Checked::Compared(verdicts) = check(&options, &())? {
+///     assert!(verdicts.iter().all(|verdict| !verdict.is_worse));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error> {
     let mut args = args.clone();
-    let inputs = [&args.file, &args.text].into_iter().chain(&args.base);
+    let inputs = [args.file.as_path()].into_iter().chain(args.text.path()).chain(args.base.as_deref());
     if args.save {
         check_outputs(&[&args.baseline], &inputs.collect::<Vec<_>>(), args.force)?;
     } else if args.force || args.context.is_some() || args.chunks.is_some() {
         return Err(Error::usage("--context and --chunks are set by the baseline")
             .hint(["omit --context, --chunks and --force, which are for saving a baseline"]));
     }
-    let text_sha256 = sha256_of(&args.text)?;
+    let text_sha256 = args.text.sha256()?;
     let baseline = if args.save { None } else { Some(read(&args.baseline)?) };
     let settings = match &baseline {
         None => Settings {
@@ -156,7 +178,9 @@ pub fn check(args: &CheckOptions, events: &dyn Events) -> Result<Checked, Error>
         },
         Some(baseline) => {
             if baseline.text_sha256 != text_sha256 {
-                return Err(Error::at(&args.text, "the text differs from the text of the baseline")
+                return Err(args
+                    .text
+                    .failed(&args.file, "the text differs from the text of the baseline")
                     .hint([format!("expected SHA-256 {}", baseline.text_sha256)]));
             }
             if baseline.divergence.is_some() && args.base.is_none() {
@@ -220,23 +244,22 @@ fn metrics(
     settings: &Settings,
     events: &dyn Events,
 ) -> Result<(usize, f64, Option<f64>), Error> {
-    let model = open(&args.file, &args.run(), events)?;
-    let tokens = tokens(&model, &args.text, events)?;
-    let chunks = text_chunks(&model, &tokens, settings).map_err(|error| Error::at(&args.text, error))?;
+    let options = args.run().of_runtime();
+    let model = open(&args.file, &options, events)?;
+    let tokens = args.text.tokens(&args.file, &model, events)?;
+    let chunks =
+        text_chunks(&model, &tokens, settings).map_err(|error| args.text.failed(&args.file, error))?;
     warn_of_length(&model, settings.context, events);
-    let mut progress = ProgressLine::new("chunks", chunks.len());
     match &args.base {
         None => {
-            let mut watch = |found: &gguf_runtime::perplexity::Perplexity| {
-                progress.update(events, found.n_chunks, || format!("perplexity {:.4}", found.value()));
-            };
-            let found = measure(&model, &tokens, settings, &mut watch)
-                .map_err(|error| Error::at(&args.file, error))?;
+            let found = measure_chunks(&model, &chunks, 0..chunks.len(), &mut |_| {}, events)
+                .map_err(|failure| failure.at(&args.file))?;
             Ok((found.n_chunks, found.value(), None))
         }
         Some(path) => {
-            let base = open(path, &args.run(), events)?;
+            let base = open(path, &options, events)?;
             vocabularies::warn_of_difference((&args.file, &model), (path, &base), events);
+            let mut progress = ProgressLine::new("chunks", chunks.len());
             let mut watch = |n_windows: usize, _: &[_]| {
                 progress.update(events, n_windows, String::new);
                 true

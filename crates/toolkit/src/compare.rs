@@ -5,9 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf_container::PartNumber;
 use gguf_runtime::{
-    Activations, Model, Options,
+    Activations, Model,
     chunks::{Chunk, Settings, text_chunks},
     compare::{Base, file_chunks, run as run_chunks},
     logits_file::{Layout, LogitsFile, Writer},
@@ -19,13 +18,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    digest::sha256_of,
     error::Error,
-    eval_model::{of_model, open, tokens, warn_of_length},
+    eval_model::{of_model, open, warn_of_length},
     events::Events,
     outputs::{check_outputs, write_result},
-    part_file::{self, NewPart, PartFile, n_counted},
+    part_file::{self, NewPart, PartFile, PartOptions, n_counted},
     progress_line::ProgressLine,
+    run::{RunOptions, Text},
     table::table,
     text::{human_bytes, printable},
     vocabularies,
@@ -35,14 +34,15 @@ use crate::{
 pub const VERB: &str = "compare";
 
 /// Options of a comparison.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CompareOptions {
-    /// Base model, or saved logits of one. None only with `merge`.
-    pub base: Option<PathBuf>,
+    /// Base model, or saved logits of one.
+    pub base: PathBuf,
     /// GGUF files to compare with it.
     pub files: Vec<PathBuf>,
-    /// Text to measure on.
-    pub text: Option<PathBuf>,
+    /// Text to measure on. None if the base is a file of logits, or to compare only tensors.
+    pub text: Option<Text>,
     /// Chunks of the text.
     pub chunks: Settings,
     /// Number of most likely tokens that are compared as sets.
@@ -56,15 +56,27 @@ pub struct CompareOptions {
     /// Overwrite existing outputs.
     pub force: bool,
     /// Options for running models.
-    pub run: Options,
-    /// Part of the text to measure.
-    pub part: Option<PartNumber>,
-    /// File for the result of the part.
-    pub output: Option<PathBuf>,
-    /// Files of all parts of a run, instead of a measurement.
-    pub merge: Vec<PathBuf>,
-    /// Folder for results whose file cannot be written.
+    pub run: RunOptions,
+    /// Folder for results whose file cannot be written. An empty path is the current folder.
     pub rescue: PathBuf,
+}
+
+impl Default for CompareOptions {
+    fn default() -> Self {
+        CompareOptions {
+            base: PathBuf::new(),
+            files: Vec::new(),
+            text: None,
+            chunks: Settings::default(),
+            top_tokens: 10,
+            tensors: false,
+            html: None,
+            save_logits: None,
+            force: false,
+            run: RunOptions::default(),
+            rescue: PathBuf::new(),
+        }
+    }
 }
 
 /// Facts about a run that do not affect its metrics.
@@ -107,51 +119,79 @@ struct Predictions {
     saved: Result<(), Error>,
 }
 
-/// Compares models with their base; none for a part of a run, which is written to `output`.
+/// The models of a comparison, and the chunks that they read.
+struct Run<'a> {
+    args: &'a CompareOptions,
+    base: Opened,
+    others: Vec<Model>,
+    plan: Plan,
+}
+
+impl<'a> Run<'a> {
+    fn open(
+        args: &'a CompareOptions,
+        part: Option<&PartOptions>,
+        events: &dyn Events,
+    ) -> Result<Run<'a>, Error> {
+        let output = part.map(|part| &part.output);
+        let outputs: Vec<_> = args.html.iter().chain(&args.save_logits).chain(output).collect();
+        let text = args.text.as_ref().and_then(Text::path);
+        let inputs = [args.base.as_path()].into_iter().chain(args.files.iter().map(PathBuf::as_path));
+        let force = args.force || part.is_some_and(|part| part.force);
+        check_outputs(&outputs, &inputs.chain(text).collect::<Vec<_>>(), force)?;
+        let options = args.run.of_runtime();
+        let base = if LogitsFile::is_one(&args.base) {
+            Opened::Logits(LogitsFile::open(&args.base).map_err(|error| Error::at(&args.base, error))?)
+        } else {
+            Opened::Model(Box::new(open(&args.base, &options, events)?))
+        };
+        check(args, &base, part.is_some())?;
+        let others: Vec<Model> =
+            args.files.iter().map(|path| open(path, &options, events)).collect::<Result<_, Error>>()?;
+        if let Opened::Model(base) = &base {
+            for (path, other) in args.files.iter().zip(&others) {
+                vocabularies::warn_of_difference((&args.base, base), (path, other), events);
+            }
+        }
+        let plan = plan(args, part, &base, &others, events)?;
+        for model in others.iter().filter(|_| !plan.chunks.is_empty()) {
+            warn_of_length(model, plan.context, events);
+        }
+        Ok(Run { args, base, others, plan })
+    }
+}
+
+/// Compares models with their base.
 ///
 /// # Errors
 /// Invalid options, a file or text that cannot be read, files with different vocabularies, an interruption.
-pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Option<Compared>, Error> {
-    let outputs: Vec<_> = args.html.iter().chain(&args.save_logits).chain(&args.output).collect();
-    let inputs = args.base.iter().chain(&args.files).chain(&args.text).chain(&args.merge);
-    check_outputs(&outputs, &inputs.collect::<Vec<_>>(), args.force)?;
-    let Some(base_path) = &args.base else { return merge(args).map(Some) };
-    let base = if LogitsFile::is_one(base_path) {
-        Opened::Logits(LogitsFile::open(base_path).map_err(|error| Error::at(base_path, error))?)
-    } else {
-        Opened::Model(Box::new(open(base_path, &args.run, events)?))
-    };
-    check(args, &base)?;
-    let others: Vec<Model> =
-        args.files.iter().map(|path| open(path, &args.run, events)).collect::<Result<_, Error>>()?;
-    if let Opened::Model(base) = &base {
-        for (path, other) in args.files.iter().zip(&others) {
-            vocabularies::warn_of_difference((base_path, base), (path, other), events);
-        }
-    }
-    let plan = plan(args, base_path, &base, &others, events)?;
-    for model in others.iter().filter(|_| !plan.chunks.is_empty()) {
-        warn_of_length(model, plan.context, events);
-    }
-    let Predictions { positions: found, saved } =
-        predictions(args, base_path, &base, &others, &plan, events)?;
-    let facts = facts(args, base_path, &base, &others, &plan);
-    if let (Some(number), Some(output)) = (args.part, &args.output) {
-        let part = NewPart {
-            verb: VERB,
-            number,
-            windows: plan.range.clone(),
-            n_windows: plan.chunks.len(),
-            run: what_decides(args, base_path, &base, &others, &plan)?,
-            facts: serde_json::to_value(&facts).map_err(Error::new)?,
-        };
-        let bytes: Vec<u8> = found.iter().flatten().flat_map(Position::to_bytes).collect();
-        part.write(output, &bytes, (args.force, &args.rescue), events)?;
-        return Ok(None);
-    }
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{CompareOptions, Text, compare};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let options = CompareOptions {
+///     base: "model-bf16.gguf".into(),
+///     files: vec!["model-q8_0.gguf".into(), "model-q4_k_m.gguf".into()],
+///     text: Some(Text::file("wiki.test.raw")),
+///     ..Default::default()
+/// };
+/// for file in compare(&options, &())?.report.files {
+///     if let Some(found) = file.predictions {
+///         println!("{}: KL divergence {:.5} nats", file.file, found.kl.value);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Compared, Error> {
+    let run = Run::open(args, None, events)?;
+    let Predictions { positions: found, saved } = predictions(&run, events)?;
+    let Run { base, others, plan, .. } = &run;
     let mut tensors = Vec::new();
-    for (path, other) in args.files.iter().zip(&others) {
-        tensors.push(match &base {
+    for (path, other) in args.files.iter().zip(others) {
+        tensors.push(match base {
             Opened::Model(base) if args.tensors || args.html.is_some() => {
                 let progress = events.progress(n_bytes(base));
                 let done = |bytes| progress.add(bytes);
@@ -169,7 +209,41 @@ pub fn compare(args: &CompareOptions, events: &dyn Events) -> Result<Option<Comp
         windows: plan.chunks.len(),
         activations,
     };
-    Ok(Some(Compared::new(facts, measured, tensors, saved)))
+    Ok(Compared::new(facts(&run), measured, tensors, saved))
+}
+
+/// Measures one part of the text, and writes the result to a file for [`merge_comparison`].
+///
+/// # Errors
+/// As [`compare`]; an output that cannot be written.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{CompareOptions, Text, compare, part_file::PartOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = CompareOptions {
+///     base: "model-bf16.gguf".into(),
+///     files: vec!["model-q4_k_m.gguf".into()],
+///     text: Some(Text::file("wiki.test.raw")),
+///     ..Default::default()
+/// };
+/// compare::compare_part(&options, &PartOptions::new("2/8".parse()?, "2.part"), &())?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn compare_part(args: &CompareOptions, part: &PartOptions, events: &dyn Events) -> Result<(), Error> {
+    let run = Run::open(args, Some(part), events)?;
+    let found = predictions(&run, events)?.positions;
+    let new = NewPart {
+        verb: VERB,
+        windows: run.plan.range.clone(),
+        n_windows: run.plan.chunks.len(),
+        run: what_decides(&run)?,
+        facts: serde_json::to_value(facts(&run)).map_err(Error::new)?,
+    };
+    let bytes: Vec<u8> = found.iter().flatten().flat_map(Position::to_bytes).collect();
+    new.write(&bytes, part, events)
 }
 
 /// Measurements and their settings.
@@ -240,7 +314,7 @@ impl Compared {
     }
 }
 
-fn facts(args: &CompareOptions, base_path: &Path, base: &Opened, others: &[Model], plan: &Plan) -> RunFacts {
+fn facts(Run { args, base, others, plan }: &Run<'_>) -> RunFacts {
     let (base_bytes, architecture) = match base {
         Opened::Model(model) => (Some(n_bytes(model)), model.architecture().to_owned()),
         Opened::Logits(_) => (None, others.first().map_or("", Model::architecture).to_owned()),
@@ -251,7 +325,7 @@ fn facts(args: &CompareOptions, base_path: &Path, base: &Opened, others: &[Model
         bits_per_weight: bits_per_weight(other),
     };
     RunFacts {
-        base: base_path.display().to_string(),
+        base: args.base.display().to_string(),
         base_bytes,
         architecture,
         text: plan.text.clone(),
@@ -260,21 +334,15 @@ fn facts(args: &CompareOptions, base_path: &Path, base: &Opened, others: &[Model
 }
 
 /// Settings that the metrics of a run depend on, for its parts.
-fn what_decides(
-    args: &CompareOptions,
-    base_path: &Path,
-    base: &Opened,
-    others: &[Model],
-    plan: &Plan,
-) -> Result<serde_json::Value, Error> {
+fn what_decides(Run { args, base, others, plan }: &Run<'_>) -> Result<serde_json::Value, Error> {
     let base = match base {
         Opened::Model(model) => gguf_refinement::fingerprint(model),
-        Opened::Logits(_) => part_file::fingerprint_of_file(base_path)?,
+        Opened::Logits(_) => part_file::fingerprint_of_file(&args.base)?,
     };
     Ok(json!({
         "base": base,
         "files": others.iter().map(gguf_refinement::fingerprint).collect::<Vec<_>>(),
-        "text": args.text.as_ref().map(|text| sha256_of(text)).transpose()?,
+        "text": args.text.as_ref().map(Text::sha256).transpose()?,
         "context": plan.context,
         "predictions in a chunk": n_counted(&plan.chunks),
         "top_k": args.top_tokens,
@@ -303,16 +371,31 @@ pub fn positions_of(parts: &[PartFile]) -> Result<(RunFacts, Vec<Vec<Position>>)
     Ok((facts, found))
 }
 
-/// The result of all parts.
-fn merge(args: &CompareOptions) -> Result<Compared, Error> {
-    let parts = part_file::open_all(&args.merge, VERB)?;
+/// The result of all parts of a run: exactly that of a single run. Of the options, only `html` and those about outputs are used.
+///
+/// # Errors
+/// A part that is missing, damaged, or of another run.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{CompareOptions, compare};
+///
+/// let parts = ["1.part".into(), "2.part".into()];
+/// let compared = compare::merge_comparison(&parts, &CompareOptions::default())?;
+/// print!("{}", compare::listing(&compared.report, false, true));
+/// # Ok::<(), gguf_toolkit::Error>(())
+/// ```
+pub fn merge_comparison(parts: &[PathBuf], args: &CompareOptions) -> Result<Compared, Error> {
+    check_outputs(args.html.as_slice(), parts, args.force)?;
+    let parts = part_file::open_all(parts, VERB)?;
     let (facts, found) = positions_of(&parts)?;
-    let activations: String = parts[0].setting("activations")?;
+    let Some(first) = parts.first() else { return Err(Error::usage("missing parts")) };
+    let activations: String = first.setting("activations")?;
     let measured = Measured {
         found,
-        k: parts[0].setting("top_k")?,
-        context: parts[0].setting("context")?,
-        windows: parts[0].header.n_windows,
+        k: first.setting("top_k")?,
+        context: first.setting("context")?,
+        windows: first.header.n_windows,
         activations: Activations::ALL
             .iter()
             .copied()
@@ -324,7 +407,7 @@ fn merge(args: &CompareOptions) -> Result<Compared, Error> {
 }
 
 /// Refuses options that request nothing, or that the base does not support.
-fn check(args: &CompareOptions, base: &Opened) -> Result<(), Error> {
+fn check(args: &CompareOptions, base: &Opened, is_part: bool) -> Result<(), Error> {
     let is_saved = matches!(base, Opened::Logits(_));
     if args.files.is_empty() && args.save_logits.is_none() {
         return Err(Error::usage("missing files to compare with the base"));
@@ -333,7 +416,7 @@ fn check(args: &CompareOptions, base: &Opened) -> Result<(), Error> {
         let message = "the base is a logits file, which includes its text and has no tensors";
         return Err(Error::usage(message).hint(["omit --tensors, --save-logits and --text"]));
     }
-    if args.part.is_some() && args.files.is_empty() {
+    if is_part && args.files.is_empty() {
         return Err(Error::usage("missing files to compare with the base"));
     }
     if !is_saved && args.text.is_none() && !args.tensors {
@@ -345,14 +428,14 @@ fn check(args: &CompareOptions, base: &Opened) -> Result<(), Error> {
 
 fn plan(
     args: &CompareOptions,
-    base_path: &Path,
+    part: Option<&PartOptions>,
     base: &Opened,
     others: &[Model],
     events: &dyn Events,
 ) -> Result<Plan, Error> {
     let plan = |chunks: Vec<Chunk>, text, context| {
         let all = 0..chunks.len();
-        let range = match (args.part, base) {
+        let range = match (part.map(|part| part.number), base) {
             (None, _) => all,
             (Some(part), Opened::Model(model)) => Base::Model(model).part_chunks(others, &chunks, part),
             (Some(part), Opened::Logits(file)) => Base::File(file).part_chunks(others, &chunks, part),
@@ -363,26 +446,21 @@ fn plan(
     match (base, &args.text, others.first()) {
         (Opened::Logits(file), _, Some(other)) => {
             let chunks =
-                file_chunks(other, file, settings.n_chunks).map_err(|error| Error::at(base_path, error))?;
+                file_chunks(other, file, settings.n_chunks).map_err(|error| Error::at(&args.base, error))?;
             Ok(plan(chunks, None, file.layout().context))
         }
         (Opened::Model(model), Some(text), _) => {
-            let tokens = tokens(model, text, events)?;
-            let chunks = text_chunks(model, &tokens, &settings).map_err(|error| Error::at(text, error))?;
-            Ok(plan(chunks, Some(text.display().to_string()), settings.context))
+            let tokens = text.tokens(&args.base, model, events)?;
+            let chunks =
+                text_chunks(model, &tokens, &settings).map_err(|error| text.failed(&args.base, error))?;
+            Ok(plan(chunks, Some(text.name()), settings.context))
         }
         _ => Ok(plan(Vec::new(), None, settings.context)),
     }
 }
 
-fn predictions(
-    args: &CompareOptions,
-    base_path: &Path,
-    base: &Opened,
-    others: &[Model],
-    plan: &Plan,
-    events: &dyn Events,
-) -> Result<Predictions, Error> {
+fn predictions(run: &Run<'_>, events: &dyn Events) -> Result<Predictions, Error> {
+    let Run { args, base, others, plan } = run;
     if plan.chunks.is_empty() {
         return Ok(Predictions { positions: Vec::new(), saved: Ok(()) });
     }
@@ -392,7 +470,7 @@ fn predictions(
     };
     let writer = match (&args.save_logits, &args.text, &base) {
         (Some(path), Some(text), Base::Model(model)) => {
-            Some(create(path, model, &tokens(model, text, &())?, plan, args.force)?)
+            Some(create(path, model, &text.tokens(&args.base, model, &())?, plan, args.force)?)
         }
         _ => None,
     };
@@ -416,7 +494,7 @@ fn predictions(
     };
     let k = args.top_tokens as usize;
     let found = run_chunks(&base, others, (&plan.chunks, plan.range.clone()), k, writer.as_ref(), &mut watch)
-        .map_err(|error| of_model(base_path, &args.files, error))?;
+        .map_err(|error| of_model(&args.base, &args.files, error))?;
     if cancel.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(Error::interrupted());
     }

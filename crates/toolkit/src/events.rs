@@ -76,6 +76,10 @@ pub trait StatusLine {
     fn show(&self, text: &str);
     /// Replaces the text by the final one.
     fn finish(&self, text: &str);
+    /// Reports that `done` of `total` pieces are done, those of an earlier run included. Called after every piece.
+    fn count(&self, done: usize, total: usize) {
+        let _ = (done, total);
+    }
 }
 
 /// Something that ends when it is dropped.

@@ -8,7 +8,7 @@ use std::{
 use gguf_container::PartNumber;
 use gguf_imatrix::{Format, Sums};
 use gguf_runtime::{
-    Model, Options,
+    Model,
     chunks::{Chunk, Settings, part_chunks, text_chunks},
     importance::{Collector, Gap, gaps, matrices},
 };
@@ -16,15 +16,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    chats,
-    digest::sha256_of,
     error::Error,
     eval_model::{of_open, open, warn_of_length},
     events::Events,
     input_kind::not_an_imatrix,
     outputs::{check_outputs, write_result},
-    part_file::{self, NewPart, PartFile},
+    part_file::{self, NewPart, PartFile, PartOptions},
     progress_line::ProgressLine,
+    run::{RunOptions, Text},
     text::printable,
     unexecuted,
 };
@@ -33,15 +32,17 @@ use crate::{
 pub const VERB: &str = "imatrix";
 
 /// Options of an importance matrix.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ImatrixOptions {
     /// The GGUF file. None only with `merge`.
     pub file: Option<PathBuf>,
     /// Text, or chats in a file that ends in `.jsonl`. None only with `merge`.
-    pub text: Option<PathBuf>,
+    pub text: Option<Text>,
     /// File to write.
     pub output: PathBuf,
     /// Format of the output.
+    #[serde(with = "format_name")]
     pub format: Format,
     /// Tokens of a chunk.
     pub context: u32,
@@ -49,8 +50,6 @@ pub struct ImatrixOptions {
     pub chunks: Option<u32>,
     /// Include the output matrix.
     pub process_output: bool,
-    /// Part of the text to process.
-    pub part: Option<PartNumber>,
     /// Matrices to add, or the files of all parts of a run.
     pub merge: Vec<PathBuf>,
     /// Save the output after this many chunks.
@@ -60,26 +59,102 @@ pub struct ImatrixOptions {
     /// Overwrite an existing output.
     pub force: bool,
     /// Options for running the model.
-    pub run: Options,
-    /// Folder for results whose file cannot be written.
+    pub run: RunOptions,
+    /// Folder for results whose file cannot be written. An empty path is the current folder.
     pub rescue: PathBuf,
 }
 
-/// Computes the importance matrix of a model over a text, adds matrices, or merges the parts of a run; none for a part.
-///
-/// # Errors
-/// Invalid options, a file or text that cannot be read, matrices of different models, an interruption.
-pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Option<Collected>, Error> {
-    let format = args.format;
+impl Default for ImatrixOptions {
+    fn default() -> Self {
+        ImatrixOptions {
+            file: None,
+            text: None,
+            output: PathBuf::new(),
+            format: Format::Gguf,
+            context: 512,
+            chunks: None,
+            process_output: false,
+            merge: Vec::new(),
+            save_every: None,
+            resume: false,
+            force: false,
+            run: RunOptions::default(),
+            rescue: PathBuf::new(),
+        }
+    }
+}
+
+/// Formats by their names on the command line.
+mod format_name {
+    use gguf_imatrix::Format;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(format: &Format, serializer: S) -> Result<S::Ok, S::Error> {
+        let row = Format::ALL.iter().find(|(_, known)| known == format);
+        serializer.serialize_str(row.map_or("", |(name, _)| name))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Format, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let row = Format::ALL.iter().find(|(known, _)| *known == name);
+        row.map(|(_, format)| *format).ok_or_else(|| D::Error::custom(format!("unknown format `{name}`")))
+    }
+}
+
+/// Checks that the output of a run can be written.
+fn check(args: &ImatrixOptions) -> Result<(), Error> {
     if !args.force && !args.resume && args.output.exists() {
         let error = gguf_container::Error::Exists { path: args.output.clone() };
         return Err(Error::new(error).hint(["use --force to overwrite it, or --resume to continue the run"]));
     }
     // A matrix that is added to itself is read whole before it is replaced, so --merge is no input here.
-    let inputs: Vec<&PathBuf> = args.file.iter().chain(&args.text).collect();
-    check_outputs(&[&args.output], &inputs, args.force || args.resume)?;
+    let text = args.text.as_ref().and_then(Text::path);
+    let inputs: Vec<&Path> = args.file.as_deref().into_iter().chain(text).collect();
+    check_outputs(&[&args.output], &inputs, args.force || args.resume)
+}
+
+/// A model and the chunks that it reads.
+struct Opened {
+    model: Model,
+    chunks: Vec<Chunk>,
+}
+
+impl Opened {
+    fn new(args: &ImatrixOptions, file: &Path, text: &Text, events: &dyn Events) -> Result<Opened, Error> {
+        let model = open(file, &args.run.of_runtime(), events)?;
+        let tokens = text.tokens_or_chats(file, &model, events)?;
+        let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
+        let settings = Settings { context, n_chunks, stride: None };
+        let chunks = text_chunks(&model, &tokens, &settings).map_err(|error| text.failed(file, error))?;
+        warn_of_length(&model, context, events);
+        Ok(Opened { model, chunks })
+    }
+}
+
+/// Computes the importance matrix of a model over a text, adds matrices, or merges the parts of a run, and writes the result.
+///
+/// # Errors
+/// Invalid options, a file or text that cannot be read, matrices of different models, an interruption.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{ImatrixOptions, Text, imatrix};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let options = ImatrixOptions {
+///     file: Some("model-bf16.gguf".into()),
+///     text: Some(Text::file("calibration.txt")),
+///     output: "imatrix.gguf".into(),
+///     ..Default::default()
+/// };
+/// println!("{} entries", imatrix(&options, &())?.entries);
+/// # Ok(())
+/// # }
+/// ```
+pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Collected, Error> {
+    check(args)?;
     if args.merge.iter().any(|path| part_file::is_part(path)) {
-        return merge_parts(args, format, events).map(Some);
+        return merge_parts(args, events);
     }
     let mut start = Sums::new(args.context);
     let mut before: Option<&PathBuf> = None;
@@ -103,32 +178,24 @@ pub fn imatrix(args: &ImatrixOptions, events: &dyn Events) -> Result<Option<Coll
         })?;
     }
     let (Some(file), Some(text)) = (&args.file, &args.text) else {
-        write(args, &start, format, events)?;
-        return Ok(Some(report(args, &start, (&[], &[]), events)));
+        write(args, &start, events)?;
+        return Ok(report(args, &start, &Uncovered::default(), events));
     };
-    let model = open(file, &args.run, events)?;
-    let tokens = chats::tokens(&model, text, events)?;
-    let (context, n_chunks) = (args.context as usize, args.chunks.map(|n| n as usize));
-    let settings = Settings { context, n_chunks, stride: None };
-    let chunks = text_chunks(&model, &tokens, &settings).map_err(|error| Error::at(text, error))?;
-    warn_of_length(&model, context, events);
-    if let Some(number) = args.part {
-        part(args, number, &model, &chunks, text, events)?;
-        return Ok(None);
-    }
+    let opened = Opened::new(args, file, text, events)?;
     let mut n_done = 0;
     if args.resume && args.output.exists() {
         (start, n_done) = resumed(args, text)?;
         events.status(&format!("resuming after {n_done} chunks"));
     } else {
-        start.datasets.push(text.display().to_string());
+        start.datasets.push(text.name());
     }
-    let sums = collect(args, &model, (&chunks, n_done), &start, format, events)?;
-    let gaps = gaps(&matrices(&model), &sums);
-    if let Some(line) = unexecuted::line(&model) {
+    let sums = collect(args, &opened, n_done, &start, events)?;
+    let model = &opened.model;
+    let uncovered = Uncovered { gaps: gaps(&matrices(model), &sums), reported: unexecuted::names(model) };
+    if let Some(line) = unexecuted::line(model) {
         events.warning(&line);
     }
-    Ok(Some(report(args, &sums, (&gaps, &unexecuted::names(&model)), events)))
+    Ok(report(args, &sums, &uncovered, events))
 }
 
 /// Names an entry that only one of two matrices has.
@@ -149,15 +216,32 @@ struct RunFacts {
     matrices: Vec<String>,
 }
 
-/// Reads one part of the windows, and writes its sums as they are.
-fn part(
-    args: &ImatrixOptions,
-    number: PartNumber,
-    model: &Model,
-    chunks: &[Chunk],
-    text: &Path,
-    events: &dyn Events,
-) -> Result<(), Error> {
+/// Reads one part of the text, and writes its sums to `output` for a merge of all parts.
+///
+/// # Errors
+/// As [`imatrix`].
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{ImatrixOptions, Text, importance};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = ImatrixOptions {
+///     file: Some("model-bf16.gguf".into()),
+///     text: Some(Text::file("calibration.txt")),
+///     output: "2.part".into(),
+///     ..Default::default()
+/// };
+/// importance::imatrix_part(&options, "2/8".parse()?, &())?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn imatrix_part(args: &ImatrixOptions, number: PartNumber, events: &dyn Events) -> Result<(), Error> {
+    check(args)?;
+    let (Some(file), Some(text)) = (&args.file, &args.text) else {
+        return Err(Error::usage("missing file or text"));
+    };
+    let Opened { model, chunks } = &Opened::new(args, file, text, events)?;
     let range = part_chunks(&[model], chunks, number);
     let mut collector = Collector::new(args.process_output);
     let cancel = events.cancel();
@@ -173,26 +257,26 @@ fn part(
     }
     // NaNs are reported with the model that produced them.
     collector.sums(args.context).map_err(|error| of_open(model, error))?;
-    let facts = RunFacts { text: text.display().to_string(), matrices: matrices(model) };
+    let facts = RunFacts { text: text.name(), matrices: matrices(model) };
     let part = NewPart {
         verb: VERB,
-        number,
         windows: range,
         n_windows: chunks.len(),
         run: json!({
             "model": gguf_refinement::fingerprint(model),
-            "text": sha256_of(text)?,
+            "text": text.sha256()?,
             "context": args.context,
             "process_output": args.process_output,
             "activations": args.run.activations.name(),
         }),
         facts: serde_json::to_value(&facts).map_err(Error::new)?,
     };
-    part.write(&args.output, &collector.to_part(), (true, &args.rescue), events)
+    let ImatrixOptions { output, rescue, .. } = args.clone();
+    part.write(&collector.to_part(), &PartOptions { number, output, force: true, rescue }, events)
 }
 
 /// The matrix of all parts of one run.
-fn merge_parts(args: &ImatrixOptions, format: Format, events: &dyn Events) -> Result<Collected, Error> {
+fn merge_parts(args: &ImatrixOptions, events: &dyn Events) -> Result<Collected, Error> {
     if args.file.is_some() {
         return Err(Error::usage("parts can only be merged with parts"));
     }
@@ -203,8 +287,9 @@ fn merge_parts(args: &ImatrixOptions, format: Format, events: &dyn Events) -> Re
     sums.datasets.push(facts.text);
     let collected = collector.sums(context).map_err(Error::new)?;
     sums.add(&collected).map_err(Error::new)?;
-    write(args, &sums, format, events)?;
-    Ok(report(args, &sums, (&gaps(&facts.matrices, &sums), &[]), events))
+    write(args, &sums, events)?;
+    let uncovered = Uncovered { gaps: gaps(&facts.matrices, &sums), reported: Vec::new() };
+    Ok(report(args, &sums, &uncovered, events))
 }
 
 /// The sums of parts.
@@ -220,31 +305,43 @@ pub fn collected(parts: &[PartFile]) -> Result<Collector, Error> {
 }
 
 /// Facts about a matrix that was written.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Collected {
-    output: String,
-    entries: usize,
-    windows: i64,
-    context: u32,
-    datasets: Vec<String>,
-    not_covered: Vec<NotCovered>,
+    /// The file.
+    pub output: String,
+    /// Number of its entries, one for each matrix.
+    pub entries: usize,
+    /// Number of chunks that were read.
+    pub windows: i64,
+    /// Tokens in a chunk.
+    pub context: u32,
+    /// Names of the texts.
+    pub datasets: Vec<String>,
+    /// Tensors without data.
+    pub not_covered: Vec<NotCovered>,
 }
 
 /// A tensor without data, or with experts without data.
-#[derive(Debug, Serialize)]
-struct NotCovered {
-    tensor: String,
-    experts: Vec<usize>,
+#[derive(Debug, Clone, Serialize)]
+pub struct NotCovered {
+    /// Name of the tensor.
+    pub tensor: String,
+    /// The experts without data; none if the whole tensor has none.
+    pub experts: Vec<usize>,
 }
 
-/// Reports tensors without data that are not in `named`.
-fn report(
-    args: &ImatrixOptions,
-    sums: &Sums,
-    (gaps, named): (&[Gap], &[String]),
-    events: &dyn Events,
-) -> Collected {
-    for gap in gaps.iter().filter(|gap| !named.contains(&gap.tensor)) {
+/// Tensors without data.
+#[derive(Default)]
+struct Uncovered {
+    gaps: Vec<Gap>,
+    /// Names of those that were reported before.
+    reported: Vec<String>,
+}
+
+/// Reports tensors without data that were not reported before.
+fn report(args: &ImatrixOptions, sums: &Sums, uncovered: &Uncovered, events: &dyn Events) -> Collected {
+    let Uncovered { gaps, reported } = uncovered;
+    for gap in gaps.iter().filter(|gap| !reported.contains(&gap.tensor)) {
         let name = printable(&gap.tensor);
         match gap.experts.as_slice() {
             [] => events.warning(&format!("tensor `{name}`: no data; the entry is omitted")),
@@ -265,7 +362,7 @@ fn report(
 }
 
 /// Sums of an earlier run and the number of chunks that it read.
-fn resumed(args: &ImatrixOptions, text: &Path) -> Result<(Sums, usize), Error> {
+fn resumed(args: &ImatrixOptions, text: &Text) -> Result<(Sums, usize), Error> {
     let path = &args.output;
     let failed = |message: String| {
         Error::at(path, message).hint(["expected the same text, context length and format (GGUF) as in the \
@@ -278,7 +375,7 @@ fn resumed(args: &ImatrixOptions, text: &Path) -> Result<(Sums, usize), Error> {
     if sums.chunk_tokens != args.context {
         return Err(failed(format!("it has chunks of {} tokens", sums.chunk_tokens)));
     }
-    if sums.datasets != [text.display().to_string()] {
+    if sums.datasets != [text.name()] {
         return Err(failed(format!("its text is {}", sums.datasets.join(", "))));
     }
     let n_done =
@@ -288,12 +385,12 @@ fn resumed(args: &ImatrixOptions, text: &Path) -> Result<(Sums, usize), Error> {
 
 fn collect(
     args: &ImatrixOptions,
-    model: &Model,
-    (chunks, n_done): (&[Chunk], usize),
+    opened: &Opened,
+    n_done: usize,
     start: &Sums,
-    format: Format,
     events: &dyn Events,
 ) -> Result<Sums, Error> {
+    let Opened { model, chunks } = opened;
     let mut collector = Collector::new(args.process_output);
     let sums = |collector: &Collector| {
         let collected = collector.sums(args.context).map_err(|error| of_open(model, error))?;
@@ -315,23 +412,31 @@ fn collect(
         let is_due = args.save_every.is_some_and(|every| n_read - n_saved >= every as usize);
         let is_cancelled = cancel.load(Ordering::Relaxed) && n_read < chunks.len();
         if (is_due && n_read < chunks.len()) || (is_cancelled && may_save) {
-            write(args, &sums(&collector)?, format, &())?;
+            write(args, &sums(&collector)?, &())?;
             n_saved = n_read;
         }
         if is_cancelled {
-            return Err(interrupted(&args.output, format, (n_saved, n_read, chunks.len())));
+            return Err(interrupted(args, &Progress { n_saved, n_read, n_chunks: chunks.len() }));
         }
     }
     let sums = sums(&collector)?;
-    write(args, &sums, format, events)?;
+    write(args, &sums, events)?;
     Ok(sums)
 }
 
-/// The end by Ctrl-C after `n_read` of `n` windows, of which `n_saved` are in the output.
-fn interrupted(output: &Path, format: Format, (n_saved, n_read, n): (usize, usize, usize)) -> Error {
-    let message = format!("interrupted after {n_read} of {n} chunks");
-    let hint = match format {
-        _ if n_saved == 0 => {
+/// Chunks of an interrupted run.
+struct Progress {
+    n_saved: usize,
+    n_read: usize,
+    n_chunks: usize,
+}
+
+/// The error of an interrupted run.
+fn interrupted(args: &ImatrixOptions, progress: &Progress) -> Error {
+    let (Progress { n_saved, n_read, n_chunks }, output) = (progress, &args.output);
+    let message = format!("interrupted after {n_read} of {n_chunks} chunks");
+    let hint = match args.format {
+        _ if *n_saved == 0 => {
             "the existing matrix is untouched; use --save-every N to save partial results".to_owned()
         }
         Format::Gguf => {
@@ -343,9 +448,9 @@ fn interrupted(output: &Path, format: Format, (n_saved, n_read, n): (usize, usiz
 }
 
 /// Writes the file atomically. The caller has checked that it may be replaced.
-fn write(args: &ImatrixOptions, sums: &Sums, format: Format, events: &dyn Events) -> Result<(), Error> {
+fn write(args: &ImatrixOptions, sums: &Sums, events: &dyn Events) -> Result<(), Error> {
     let path = args.output.as_path();
-    let bytes = sums.to_bytes(format).map_err(|error| Error::at(path, error))?;
+    let bytes = sums.to_bytes(args.format).map_err(|error| Error::at(path, error))?;
     write_result(path, &bytes, true, &args.rescue)?;
     let tokens = sums.n_chunks * i64::from(sums.chunk_tokens);
     events.status(&format!("wrote {}: {} entries from {tokens} tokens", path.display(), sums.entries.len()));

@@ -12,6 +12,7 @@
 //! | [`Writer`] | writes a GGUF file of one's own tensors and metadata |
 //! | [`encode`], [`decode`] | rows of `f32` to blocks of any type, and back |
 //! | [`perplexity()`], [`compare()`] | measure how well a file predicts a text, alone or against another file |
+//! | [`Model`] | runs a file: tokens, chat templates, logits, text, embeddings and scores |
 //! | [`Job::architecture`] | sets an architecture that is not in the table |
 //! | [`types`], [`dtypes`], [`architectures`] | list what is supported |
 //!
@@ -82,7 +83,6 @@ mod job;
 pub mod layout_notes;
 pub mod loader_report;
 pub mod loss_report;
-mod measure;
 pub mod merge;
 pub mod metadata_json;
 pub mod outputs;
@@ -97,6 +97,7 @@ pub mod publish;
 pub mod quantize_run;
 pub mod recipe;
 pub mod recipe_file;
+pub mod run;
 mod serde_forms;
 mod set;
 pub mod settings;
@@ -119,12 +120,18 @@ pub mod writer;
 pub use self::hub::{hub_folder, is_hub_address};
 pub use self::{
     blocks::{decode, encode, encode_weighted},
+    compare::{CompareOptions, compare},
     error::{Cause, Error, ErrorKind},
     events::{Events, Guard, Message, Progress, StatusLine},
     fields::Fields,
     file::{GgufFile, TensorRef, open},
+    importance::{ImatrixOptions, imatrix},
     job::{Job, Planned, convert, quantize, save},
-    measure::{Measuring, compare, perplexity},
+    perplexity::{PerplexityOptions, perplexity},
+    run::{
+        Chat, ChatOptions, EmbedOptions, GenerateOptions, Model, RunOptions, ScoreOptions, TaskFile,
+        TaskFormat, Text, TokenizeOptions,
+    },
     writer::Writer,
 };
 // The crates themselves.

@@ -27,6 +27,44 @@ use crate::{error::Error, events::Events, outputs::write_result};
 const MAGIC: &[u8; 16] = b"gguf-tools part\n";
 const DIGEST_BYTES: usize = 32;
 
+/// Options of one part of a measurement that several machines share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartOptions {
+    /// Number of the part, `2/8` in text.
+    #[serde(with = "number_as_text")]
+    pub number: PartNumber,
+    /// File to write.
+    pub output: PathBuf,
+    /// Overwrite an existing `output`.
+    #[serde(default)]
+    pub force: bool,
+    /// Folder for a result whose file cannot be written. An empty path is the current folder.
+    #[serde(default)]
+    pub rescue: PathBuf,
+}
+
+impl PartOptions {
+    /// A part that is written to `output`, which must not exist.
+    pub fn new(number: PartNumber, output: impl Into<PathBuf>) -> PartOptions {
+        PartOptions { number, output: output.into(), force: false, rescue: PathBuf::new() }
+    }
+}
+
+/// Part numbers in the form of the command line.
+mod number_as_text {
+    use gguf_container::PartNumber;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(number: &PartNumber, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(number)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PartNumber, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
 /// Header of a part file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,8 +105,6 @@ pub struct PartFile {
 pub struct NewPart<'a> {
     /// The verb that measures.
     pub verb: &'a str,
-    /// Number of the part.
-    pub number: PartNumber,
     /// The chunks of this part, counted from 0.
     pub windows: Range<usize>,
     /// Chunks of all parts.
@@ -84,13 +120,8 @@ impl NewPart<'_> {
     ///
     /// # Errors
     /// As [`write_result`].
-    pub fn write(
-        self,
-        path: &Path,
-        payload: &[u8],
-        (force, rescue): (bool, &Path),
-        events: &dyn Events,
-    ) -> Result<(), Error> {
+    pub fn write(self, payload: &[u8], part: &PartOptions, events: &dyn Events) -> Result<(), Error> {
+        let PartOptions { number, output: path, force, rescue } = part;
         let run = match self.run {
             Value::Object(run) => run,
             other => Map::from_iter([("run".to_owned(), other)]),
@@ -98,8 +129,8 @@ impl NewPart<'_> {
         let header = Header {
             verb: self.verb.to_owned(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            part: self.number.number(),
-            parts: self.number.count(),
+            part: number.number(),
+            parts: number.count(),
             cpu: Level::detect().name().to_owned(),
             windows: self.windows.clone(),
             n_windows: self.n_windows,
@@ -113,8 +144,8 @@ impl NewPart<'_> {
         bytes.extend(payload);
         let digest = Sha256::digest(&bytes);
         bytes.extend(digest);
-        write_result(path, &bytes, force, rescue)?;
-        let (windows, number) = (self.windows.len(), self.number);
+        write_result(path, &bytes, *force, rescue)?;
+        let windows = self.windows.len();
         events.status(&format!(
             "wrote {}: part {number}, {windows} of {} chunks",
             path.display(),

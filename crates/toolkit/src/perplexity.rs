@@ -1,131 +1,254 @@
 //! Perplexity of a model on a text.
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+    time::Instant,
+};
 
-use gguf_container::PartNumber;
 use gguf_runtime::{
-    Options,
-    chunks::{Settings, part_chunks, text_chunks},
+    Model,
+    chunks::{Chunk, Settings, groups, part_chunks, text_chunks},
     perplexity::{Perplexity, predict},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    digest::sha256_of,
     error::Error,
-    eval_model::{open, tokens, warn_of_length},
+    eval_model::{open, warn_of_length},
     events::Events,
     outputs::check_outputs,
-    part_file::{self, NewPart, PartFile, n_counted},
+    part_file::{self, NewPart, PartFile, PartOptions, n_counted},
     progress_line::ProgressLine,
+    run::{RunOptions, Text},
 };
 
 /// The verb in part files.
 pub const VERB: &str = "perplexity";
 
 /// Options of a measurement.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct PerplexityOptions {
-    /// The GGUF file. None only with `merge`.
-    pub file: Option<PathBuf>,
-    /// The text. None only with `merge`.
-    pub text: Option<PathBuf>,
+    /// The GGUF file, or any shard of a split model.
+    pub file: PathBuf,
+    /// The text.
+    pub text: Text,
     /// Chunks of the text.
     pub chunks: Settings,
-    /// Overwrite an existing `output`.
-    pub force: bool,
     /// Options for running the model.
-    pub run: Options,
-    /// Part of the text to measure.
-    pub part: Option<PartNumber>,
-    /// File for the result of the part.
-    pub output: Option<PathBuf>,
-    /// Files of all parts of a run, instead of a measurement.
-    pub merge: Vec<PathBuf>,
-    /// Folder for results whose file cannot be written.
-    pub rescue: PathBuf,
+    pub run: RunOptions,
 }
 
 /// Facts about a run that do not affect its metrics.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct RunFacts {
     file: String,
     text: String,
     architecture: String,
 }
 
-/// Measures how well a model predicts a text; none for a part of a run, which is written to `output`.
-///
-/// # Errors
-/// Invalid options, a file or text that cannot be read, a text that is too short.
-pub fn perplexity_of_file(args: &PerplexityOptions, events: &dyn Events) -> Result<Option<Measured>, Error> {
-    let (Some(file), Some(text)) = (&args.file, &args.text) else { return merge(args).map(Some) };
-    let settings = &args.chunks;
-    settings.check().map_err(Error::usage)?;
-    check_outputs(args.output.as_slice(), &[file, text], args.force)?;
-    let model = open(file, &args.run, events)?;
-    let tokens = tokens(&model, text, events)?;
-    let start = Instant::now();
-    let chunks = text_chunks(&model, &tokens, settings).map_err(|error| Error::at(text, error))?;
-    warn_of_length(&model, chunks.first().map_or(0, |chunk| chunk.tokens.len()), events);
-    let range = match args.part {
-        Some(part) => part_chunks(&[&model], &chunks, part),
-        None => 0..chunks.len(),
-    };
-    let mut progress = ProgressLine::new("chunks", range.end);
-    let (mut perplexity, mut found) = (Perplexity::default(), Vec::new());
-    predict(&model, &chunks, range.clone(), &mut |target, log_probability| {
-        perplexity.add(log_probability);
-        if args.part.is_some() {
-            found.extend(log_probability.to_le_bytes());
-        }
-        if target.is_last {
-            perplexity.n_chunks += 1;
-            progress.update(events, range.start + perplexity.n_chunks, || {
-                format!("perplexity {:.4}", perplexity.value())
-            });
-        }
-    })
-    .map_err(|error| Error::at(file, error))?;
-    let n_tokens = perplexity.n_chunks * settings.context;
-    events.status(&format!("speed {:.1} tokens/s", n_tokens as f64 / start.elapsed().as_secs_f64()));
-    let facts = RunFacts {
-        file: file.display().to_string(),
-        text: text.display().to_string(),
-        architecture: model.architecture().to_owned(),
-    };
-    let activations = args.run.activations;
-    if let (Some(number), Some(output)) = (args.part, &args.output) {
-        let part = NewPart {
-            verb: VERB,
-            number,
-            windows: range,
-            n_windows: chunks.len(),
-            run: json!({
-                "model": gguf_refinement::fingerprint(&model),
-                "text": sha256_of(text)?,
-                "context": settings.context,
-                "stride": settings.stride,
-                "predictions in a chunk": n_counted(&chunks),
-                "activations": activations.name(),
-            }),
-            facts: serde_json::to_value(&facts).map_err(Error::new)?,
-        };
-        part.write(output, &found, (args.force, &args.rescue), events)?;
-        return Ok(None);
-    }
-    let (activations, context, stride) = (activations.name().to_owned(), settings.context, settings.stride);
-    Ok(Some(Measured { facts, activations, context, stride, perplexity }))
+/// A model and the chunks that it is measured on.
+struct Opened {
+    model: Model,
+    chunks: Vec<Chunk>,
 }
 
-/// Metrics of all parts together.
-fn merge(args: &PerplexityOptions) -> Result<Measured, Error> {
-    let parts = part_file::open_all(&args.merge, VERB)?;
+impl Opened {
+    fn new(options: &PerplexityOptions, events: &dyn Events) -> Result<Opened, Error> {
+        options.chunks.check().map_err(Error::usage)?;
+        let PerplexityOptions { file, text, chunks, run } = options;
+        let model = open(file, &run.of_runtime(), events)?;
+        let tokens = text.tokens(file, &model, events)?;
+        let chunks = text_chunks(&model, &tokens, chunks).map_err(|error| text.failed(file, error))?;
+        warn_of_length(&model, chunks.first().map_or(0, |chunk| chunk.tokens.len()), events);
+        Ok(Opened { model, chunks })
+    }
+
+    fn facts(&self, options: &PerplexityOptions) -> RunFacts {
+        RunFacts {
+            file: options.file.display().to_string(),
+            text: options.text.name(),
+            architecture: self.model.architecture().to_owned(),
+        }
+    }
+}
+
+/// The perplexity of a model on a text, by the reference's definition.
+///
+/// # Errors
+/// [`Cause::Evaluation`](crate::Cause::Evaluation) for invalid options, for a file that cannot be run, and for a text of fewer
+/// than two chunks; a text that cannot be read; an interruption.
+///
+/// # Examples
+/// A test that a quantized file is nearly as good as the original:
+/// ```no_run
+/// use gguf_toolkit::{PerplexityOptions, Text, perplexity};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let mut options = PerplexityOptions { text: Text::file("wiki.test.raw"), ..Default::default() };
+/// options.chunks.n_chunks = Some(20);
+/// options.file = "model-bf16.gguf".into();
+/// let exact = perplexity(&options, &())?.perplexity.value();
+/// options.file = "model-q4_k_m.gguf".into();
+/// let small = perplexity(&options, &())?.perplexity.value();
+/// assert!(small / exact < 1.05);
+/// # Ok(())
+/// # }
+/// ```
+pub fn perplexity(options: &PerplexityOptions, events: &dyn Events) -> Result<Measured, Error> {
+    let opened = Opened::new(options, events)?;
+    let all = 0..opened.chunks.len();
+    let perplexity = measure(options, &opened, all, &mut |_| {}, events)?;
+    let settings = &options.chunks;
+    Ok(Measured {
+        facts: opened.facts(options),
+        activations: options.run.activations.name().to_owned(),
+        context: settings.context,
+        stride: settings.stride,
+        perplexity,
+    })
+}
+
+/// Measures one part of the text, and writes the result to a file for [`merge_perplexity`].
+///
+/// # Errors
+/// As [`perplexity`]; an output that cannot be written.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{PerplexityOptions, Text, part_file::PartOptions, perplexity};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let text = Text::file("wiki.test.raw");
+/// let options = PerplexityOptions { file: "model.gguf".into(), text, ..Default::default() };
+/// perplexity::perplexity_part(&options, &PartOptions::new("2/8".parse()?, "2.part"), &())?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn perplexity_part(
+    options: &PerplexityOptions,
+    part: &PartOptions,
+    events: &dyn Events,
+) -> Result<(), Error> {
+    let settings = &options.chunks;
+    settings.check().map_err(Error::usage)?;
+    let inputs: Vec<&Path> = [options.file.as_path()].into_iter().chain(options.text.path()).collect();
+    check_outputs(&[&part.output], &inputs, part.force)?;
+    let opened = Opened::new(options, events)?;
+    let Opened { model, chunks } = &opened;
+    let range = part_chunks(&[model], chunks, part.number);
+    let mut found = Vec::new();
+    let mut add = |log_probability: f64| found.extend(log_probability.to_le_bytes());
+    measure(options, &opened, range.clone(), &mut add, events)?;
+    let new = NewPart {
+        verb: VERB,
+        windows: range,
+        n_windows: chunks.len(),
+        run: json!({
+            "model": gguf_refinement::fingerprint(model),
+            "text": options.text.sha256()?,
+            "context": settings.context,
+            "stride": settings.stride,
+            "predictions in a chunk": n_counted(chunks),
+            "activations": options.run.activations.name(),
+        }),
+        facts: serde_json::to_value(opened.facts(options)).map_err(Error::new)?,
+    };
+    new.write(&found, part, events)
+}
+
+/// The result of all parts of a run: exactly that of a single run.
+///
+/// # Errors
+/// A part that is missing, damaged, or of another run.
+///
+/// # Examples
+/// ```no_run
+/// let parts = ["1.part".into(), "2.part".into()];
+/// println!("{}", gguf_toolkit::perplexity::merge_perplexity(&parts)?.line());
+/// # Ok::<(), gguf_toolkit::Error>(())
+/// ```
+pub fn merge_perplexity(parts: &[PathBuf]) -> Result<Measured, Error> {
+    let parts = part_file::open_all(parts, VERB)?;
     let perplexity = perplexity_of(&parts)?;
-    let activations: String = parts[0].setting("activations")?;
-    let (context, stride) = (parts[0].setting("context")?, parts[0].setting("stride")?);
-    Ok(Measured { facts: parts[0].facts()?, activations, context, stride, perplexity })
+    let Some(first) = parts.first() else { return Err(Error::usage("missing parts")) };
+    Ok(Measured {
+        facts: first.facts()?,
+        activations: first.setting("activations")?,
+        context: first.setting("context")?,
+        stride: first.setting("stride")?,
+        perplexity,
+    })
+}
+
+/// Runs the chunks in `range`, with progress and speed; `found` receives the natural logarithm of each probability in the order
+/// of the text.
+fn measure(
+    options: &PerplexityOptions,
+    opened: &Opened,
+    range: Range<usize>,
+    found: &mut dyn FnMut(f64),
+    events: &dyn Events,
+) -> Result<Perplexity, Error> {
+    let start = Instant::now();
+    let perplexity = measure_chunks(&opened.model, &opened.chunks, range, found, events)
+        .map_err(|failure| failure.at(&options.file))?;
+    let n_tokens = perplexity.n_chunks * options.chunks.context;
+    events.status(&format!("speed {:.1} tokens/s", n_tokens as f64 / start.elapsed().as_secs_f64()));
+    Ok(perplexity)
+}
+
+/// The end of a measurement before its last chunk.
+pub(crate) enum Stopped {
+    Cancelled,
+    Failed(gguf_runtime::Error),
+}
+
+impl Stopped {
+    /// The error about the model at `path`.
+    pub fn at(self, path: &Path) -> Error {
+        match self {
+            Stopped::Cancelled => Error::interrupted(),
+            Stopped::Failed(error) => Error::at(path, error),
+        }
+    }
+}
+
+/// Perplexity of the chunks in `range`, which is a range of whole groups ([`groups`]).
+pub(crate) fn measure_chunks(
+    model: &Model,
+    chunks: &[Chunk],
+    range: Range<usize>,
+    found: &mut dyn FnMut(f64),
+    events: &dyn Events,
+) -> Result<Perplexity, Stopped> {
+    let cancel = events.cancel();
+    // Nothing is lost if the process ends in the middle of a group, which may take minutes.
+    let _guard = events.ends_soon(Box::new(Error::interrupted));
+    let mut progress = ProgressLine::new("chunks", range.end);
+    let mut perplexity = Perplexity::default();
+    // A single run has these groups, so stopping between them changes no result.
+    let own = groups(&[model], chunks).filter(|group| range.start <= group.start && group.end <= range.end);
+    for group in own {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Stopped::Cancelled);
+        }
+        predict(model, chunks, group, &mut |target, log_probability| {
+            perplexity.add(log_probability);
+            found(log_probability);
+            if target.is_last {
+                perplexity.n_chunks += 1;
+                progress.update(events, range.start + perplexity.n_chunks, || {
+                    format!("perplexity {:.4}", perplexity.value())
+                });
+            }
+        })
+        .map_err(Stopped::Failed)?;
+    }
+    Ok(perplexity)
 }
 
 /// Metrics of parts: their predictions are added in the order of the text, as in a single run.
@@ -145,7 +268,7 @@ pub fn perplexity_of(parts: &[PartFile]) -> Result<Perplexity, Error> {
 }
 
 /// Result of a measurement.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Measured {
     facts: RunFacts,
     activations: String,

@@ -52,6 +52,7 @@ impl ProgressLine {
         let left = self.left(done, now);
         let total = self.total();
         let line = self.line.get_or_insert_with(|| events.status_line());
+        line.count(done, total);
         let interval = if line.is_updating() { REDRAW_INTERVAL } else { LINE_INTERVAL };
         let is_last = done >= total;
         if !is_last && self.last.is_some_and(|last| now.duration_since(last) < interval) {

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -11,7 +12,8 @@ use std::{
 };
 
 use gguf_toolkit::{
-    Arch, DType, Measuring, Memory, MemoryTensor, Value,
+    Arch, Chat, ChatOptions, CompareOptions, DType, EmbedOptions, Events, GenerateOptions, Memory,
+    MemoryTensor, Model, PerplexityOptions, RunOptions, StatusLine, Text, TokenizeOptions, Value,
     arch::{Class, DECODER, rules, vocab::Route},
 };
 
@@ -228,23 +230,170 @@ fn files_are_measured() {
     let rounded = sandbox.path().join("q8_0.gguf");
     gguf_toolkit::quantize(&exact).file_type("q8_0").write(&rounded).unwrap();
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(20);
-    let windows = Mutex::new(Vec::new());
-    let see = |done, total| windows.lock().unwrap().push((done, total));
-    let how = Measuring { context: 64, progress: Some(&see), ..Measuring::default() };
-    let alone = gguf_toolkit::perplexity(&exact, &text, &how).unwrap();
-    let compared = gguf_toolkit::compare(&exact, &rounded, &text, &how).unwrap();
+    let options = |text: &str| {
+        let mut options =
+            PerplexityOptions { file: exact.clone(), text: Text::of(text), ..Default::default() };
+        options.chunks.context = 64;
+        options
+    };
+    let watch = Watch::default();
+    let alone = gguf_toolkit::perplexity(&options(&text), &watch).unwrap().perplexity;
+    assert!(watch.counts.lock().unwrap().contains(&(alone.n_chunks, alone.n_chunks)));
+    // The same text in a file.
+    let path = sandbox.path().join("text");
+    fs::write(&path, &text).unwrap();
+    let of_file = PerplexityOptions { text: Text::file(path), ..options("") };
+    assert_eq!(gguf_toolkit::perplexity(&of_file, &()).unwrap().perplexity, alone);
+    let comparison = CompareOptions {
+        base: exact.clone(),
+        files: vec![rounded, exact.clone()],
+        text: Some(Text::of(text.as_str())),
+        chunks: options("").chunks,
+        ..Default::default()
+    };
+    let report = gguf_toolkit::compare(&comparison, &watch).unwrap().report;
+    let [compared, same] = [0, 1].map(|file: usize| report.files[file].predictions.clone().unwrap());
+    assert_eq!((same.kl.value, same.same_top.value), (0.0, 1.0));
     // Sums of another order differ in their last digits.
     assert!((alone.value() / compared.base_perplexity.value - 1.0).abs() < 1e-6);
     assert!((compared.perplexity_ratio.value - 1.0).abs() < 0.05);
-    assert!(windows.into_inner().unwrap().contains(&(alone.n_chunks, alone.n_chunks)));
-
-    let stop = AtomicBool::new(true);
-    let how = Measuring { context: 64, cancel: Some(&stop), ..Measuring::default() };
-    assert!(gguf_toolkit::perplexity(&exact, &text, &how).unwrap_err().is_interrupted());
-    assert!(gguf_toolkit::compare(&exact, &rounded, &text, &how).unwrap_err().is_interrupted());
-    let error = gguf_toolkit::perplexity(&exact, "short", &Measuring::default()).unwrap_err();
-    assert_eq!(error.fields().expected.as_deref(), Some("1024"), "{error}");
+    watch.cancel.store(true, Ordering::Relaxed);
+    assert!(gguf_toolkit::perplexity(&options(&text), &watch).unwrap_err().is_interrupted());
+    assert!(gguf_toolkit::compare(&comparison, &watch).unwrap_err().is_interrupted());
+    let error = gguf_toolkit::perplexity(&options("short"), &()).unwrap_err();
+    assert_eq!(error.fields().expected.as_deref(), Some("128"), "{error}");
     assert_eq!(error.path(), Some(exact.as_path()));
+}
+
+/// Pieces that were counted, and a flag to stop at.
+#[derive(Default)]
+struct Watch {
+    counts: Arc<Mutex<Vec<(usize, usize)>>>,
+    cancel: Arc<AtomicBool>,
+}
+
+struct Counter(Arc<Mutex<Vec<(usize, usize)>>>);
+
+impl Events for Watch {
+    fn status_line(&self) -> Box<dyn StatusLine> {
+        Box::new(Counter(Arc::clone(&self.counts)))
+    }
+
+    fn cancel(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancel)
+    }
+}
+
+impl StatusLine for Counter {
+    fn is_updating(&self) -> bool {
+        false
+    }
+
+    fn show(&self, _: &str) {}
+
+    fn finish(&self, _: &str) {}
+
+    fn count(&self, done: usize, total: usize) {
+        self.0.lock().unwrap().push((done, total));
+    }
+}
+
+#[test]
+fn model_runs() {
+    let sandbox = tempfile::tempdir().unwrap();
+    let model = Model::open(bf16(sandbox.path()), &RunOptions::default()).unwrap();
+    assert_eq!(model.architecture(), "llama");
+    let plain = TokenizeOptions { add_special: false, ..Default::default() };
+    let tokens = model.tokenize("The quick brown fox", &plain).unwrap();
+    assert_eq!(model.detokenize(&tokens).unwrap(), b"The quick brown fox");
+    let all = model.tokenize("The quick brown fox", &TokenizeOptions::default()).unwrap();
+    assert_eq!(all[1..], tokens);
+
+    // Greedy: each token has the largest logit after those before it.
+    let options = GenerateOptions { max_tokens: 6, ..Default::default() };
+    let mut streamed = String::new();
+    let mut keep = |text: &str| {
+        streamed += text;
+        ControlFlow::Continue(())
+    };
+    let made = model.generate("The quick brown fox", &options, &mut keep, &()).unwrap();
+    assert_eq!(made.n_prompt, all.len());
+    assert!(made.text.starts_with(&streamed), "{made:?} {streamed}");
+    let both = [all.as_slice(), &made.tokens].concat();
+    let logits = model.logits(&both).unwrap();
+    assert_eq!(logits.dim(), (both.len(), model.n_vocab()));
+    for (at, token) in made.tokens.iter().enumerate() {
+        let row = logits.row(all.len() - 1 + at);
+        let largest = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;
+        assert_eq!(largest as u32, *token, "token {at}");
+    }
+    let mut stop = |_: &str| ControlFlow::Break(());
+    let stopped = model.generate("The quick brown fox", &options, &mut stop, &()).unwrap();
+    assert!(stopped.tokens.len() < made.tokens.len() && made.tokens.starts_with(&stopped.tokens));
+    assert!(model.logits(&[]).unwrap().is_empty());
+    assert!(model.logits(&[u32::MAX]).is_err());
+
+    let unpaired = GenerateOptions { images: vec!["cat.png".into()], ..Default::default() };
+    let error = model.generate("What is this?", &unpaired, &mut keep_all, &()).unwrap_err();
+    assert_eq!(error.kind(), gguf_toolkit::ErrorKind::Usage);
+    let error = model.embed(&["text"], &EmbedOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("pooling"), "{error}");
+    let pooling = Some(gguf_toolkit::run::Pooling::Mean);
+    let found = model.embed(&["one", "one two"], &EmbedOptions { pooling, normalize: true }).unwrap();
+    for embedding in &found.texts {
+        assert_eq!(embedding.vectors.dim(), (1, 256));
+        assert!((embedding.vectors.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
+    }
+}
+
+fn keep_all(_: &str) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+#[test]
+fn chat_template_is_applied() {
+    let key = "tokenizer.chat_template";
+    let template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}\
+        {% for tool in tools or [] %}<{{ tool.function.name }}>{% endfor %}{{ day }}\
+        {% if add_generation_prompt %}[assistant]{% endif %}{{ strftime_now('%Y') }}";
+    let metadata = gguf_toolkit::Metadata::from([
+        (key.to_owned(), Value::from(template)),
+        (format!("{key}.short"), Value::from("{{ messages | length }}")),
+    ]);
+    let chat = Chat::parse(r#"[{"role": "user", "content": "Hello"}]"#).unwrap();
+    let render = |options: &str| {
+        let options: ChatOptions = serde_json::from_str(options).unwrap();
+        gguf_toolkit::run::render_prompt(Path::new("a.gguf"), &metadata, &chat, &options)
+    };
+    let made = render(
+        r#"{"tools": [{"type": "function", "function": {"name": "weather"}}], "variables": {"day": "Monday"},
+            "date": "2024-07-26"}"#,
+    );
+    assert_eq!(made.unwrap().prompt, "[user]Hello<weather>Monday[assistant]2024");
+    let made = render(r#"{"template": "short"}"#).unwrap();
+    assert_eq!((made.prompt.as_str(), made.template), ("1", format!("{key}.short")));
+    assert!(!render(r#"{"add_generation_prompt": false}"#).unwrap().prompt.contains("[assistant]"));
+    let error = render(r#"{"template": "long"}"#).unwrap_err().to_string();
+    assert_eq!(error, "a.gguf: unknown template `long`; named templates: short");
+    assert_eq!(render(r#"{"date": "today"}"#).unwrap_err().kind(), gguf_toolkit::ErrorKind::Usage);
+}
+
+#[test]
+fn options_are_read_from_json() {
+    let options: CompareOptions =
+        serde_json::from_str(r#"{"base": "a.gguf", "files": ["b.gguf"], "text": {"bytes": [97]}}"#).unwrap();
+    assert_eq!((options.top_tokens, options.text.clone()), (10, Some(Text::of("a"))));
+    let json = serde_json::to_string(&options).unwrap();
+    assert_eq!(serde_json::from_str::<CompareOptions>(&json).unwrap(), options);
+    assert!(serde_json::from_str::<GenerateOptions>(r#"{"tokens": 3}"#).is_err());
+    let part = gguf_toolkit::part_file::PartOptions::new("2/8".parse().unwrap(), "2.part");
+    let json = serde_json::to_value(&part).unwrap();
+    assert_eq!(json["number"], "2/8");
+    assert_eq!(serde_json::from_value::<gguf_toolkit::part_file::PartOptions>(json).unwrap(), part);
+    let options = gguf_toolkit::ImatrixOptions::default();
+    let json = serde_json::to_value(&options).unwrap();
+    assert_eq!(json["format"], "gguf");
+    assert_eq!(serde_json::from_value::<gguf_toolkit::ImatrixOptions>(json).unwrap(), options);
 }
 
 #[test]

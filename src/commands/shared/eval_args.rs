@@ -1,16 +1,15 @@
 //! Options of the verbs that run a model.
 
-use std::{num::NonZeroUsize, path::Path};
+use std::num::NonZeroUsize;
 
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use gguf_runtime::{Activations, Model, Options};
-use gguf_toolkit::eval_model;
+use gguf_toolkit::{Activations, RunOptions};
 
 use super::{cpu_level::cpu_level, threads::parse_threads};
-use crate::{failure::Failure, ui::Ui};
+use crate::failure::Failure;
 
 /// Options of the verbs that run a model.
 #[derive(Debug, Args)]
@@ -40,15 +39,7 @@ fn activations() -> impl TypedValueParser<Value = Activations> {
 ///
 /// # Errors
 /// A CPU level that this machine does not have.
-pub(in crate::commands) fn options(run: &RunArgs) -> Result<Options, Failure> {
+pub(in crate::commands) fn options(run: &RunArgs) -> Result<RunOptions, Failure> {
     cpu_level()?;
-    Ok(eval_model::options(run.threads, run.activations.unwrap_or_default()))
-}
-
-/// Opens a model, and warns about an unknown pre-tokenizer.
-///
-/// # Errors
-/// An invalid file, or a CPU level that this machine does not have.
-pub(in crate::commands) fn open(path: &Path, run: &RunArgs, ui: &Ui) -> Result<Model, Failure> {
-    eval_model::open(path, &options(run)?, ui)
+    Ok(RunOptions { threads: run.threads, activations: run.activations.unwrap_or_default() })
 }

@@ -16,7 +16,6 @@ mod options_table;
 pub(super) mod output_args;
 pub(super) mod outputs;
 pub(super) mod part_args;
-pub(super) mod pictures;
 pub(super) mod plan_args;
 pub(super) mod planned_calls;
 pub(super) mod tensor_args;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use gguf_container::PartNumber;
 use gguf_runtime::chunks::Settings;
+use gguf_toolkit::part_file::PartOptions;
 
 /// Options about the chunks of a text, of the verbs that measure them in parts.
 #[derive(Debug, Args)]
@@ -44,4 +45,12 @@ pub(in crate::commands) struct PartArgs {
     /// These are the files that --part wrote. The result is exactly that of a single run.
     #[arg(long, value_name = "FILE", num_args = 1.., hide_short_help = true)]
     pub merge: Vec<PathBuf>,
+}
+
+impl PartArgs {
+    /// The part to process, if one is named.
+    pub fn options(&self, force: bool) -> Option<PartOptions> {
+        let (number, output) = (self.part?, self.output.clone()?);
+        Some(PartOptions { number, output, force, rescue: std::env::temp_dir() })
+    }
 }

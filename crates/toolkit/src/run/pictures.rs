@@ -7,71 +7,72 @@ use std::{
 };
 
 use gguf_runtime::{
-    Embedding, Model, Options, Piece,
+    Embedding, Model, Piece,
     vision::{Picture, Projector},
 };
-use gguf_toolkit::input_kind::{self, Wanted};
 
-use super::eval_args::{RunArgs, options};
-use crate::{failure::Failure, ui::Ui};
+use super::{GenerateOptions, RunOptions};
+use crate::{
+    error::Error,
+    events::Events,
+    input_kind::{self, Wanted},
+};
 
 /// Placeholder of an image in a prompt, as in llama.cpp's `llama-mtmd-cli`.
-pub(in crate::commands) const PLACE: &str = "<__media__>";
+pub(super) const PLACE: &str = "<__media__>";
 
 /// Bytes of a picture's file at most: more than any camera makes.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// Pictures, ready for a prompt.
-pub(in crate::commands) struct Pictures {
+pub(super) struct Pictures {
     projector: Projector,
     embeddings: Vec<Embedding>,
 }
 
 impl Pictures {
-    /// Opens a projector for a model, and makes rows of pictures.
+    /// Opens the projector of `options` for a model, and makes rows of its images; none without a projector.
     ///
     /// # Errors
     /// A projector or picture that cannot be read.
     pub fn open(
         model: &Model,
-        mmproj: &Path,
-        images: &[PathBuf],
-        max_tokens: Option<usize>,
-        run: &RunArgs,
-        ui: &Ui,
-    ) -> Result<Pictures, Failure> {
-        let options: Options = options(run)?;
-        let projector = Projector::open(mmproj, &options)
-            .map_err(|error| input_kind::explained(mmproj, Wanted::Projector, Failure::at(mmproj, error)))?;
-        projector.check_fits(model).map_err(|error| Failure::at(mmproj, error))?;
+        options: &GenerateOptions,
+        run: &RunOptions,
+        events: &dyn Events,
+    ) -> Result<Option<Pictures>, Error> {
+        let Some(mmproj) = &options.mmproj else { return Ok(None) };
+        let projector = Projector::open(mmproj, &run.of_runtime())
+            .map_err(|error| input_kind::explained(mmproj, Wanted::Projector, Error::at(mmproj, error)))?;
+        projector.check_fits(model).map_err(|error| Error::at(mmproj, error))?;
         // A mark that is no token of the vocabulary is spelled in letters, which no model was trained on.
         let (begin, end) = projector.marks();
         for mark in [begin.trim(), end.trim()].into_iter().filter(|mark| !mark.is_empty()) {
             let ids = model.tokenizer().encode(mark, false, true).unwrap_or_default();
             if !ids.iter().any(|id| model.tokenizer().token_text(*id) == Some(mark.as_bytes())) {
-                ui.warning(&format!(
+                events.warning(&format!(
                     "missing token `{mark}` in the vocabulary; the projector may belong to another model"
                 ));
             }
         }
         let embed = |path: &PathBuf| {
-            let picture = Picture::read(&read(path)?).map_err(|error| Failure::at(path, error))?;
-            projector.embed(&picture, max_tokens).map_err(|error| Failure::at(path, error))
+            let picture = Picture::read(&read(path)?).map_err(|error| Error::at(path, error))?;
+            projector.embed(&picture, options.image_tokens).map_err(|error| Error::at(path, error))
         };
-        let embeddings = images.iter().map(embed).collect::<Result<Vec<_>, _>>()?;
-        Ok(Pictures { projector, embeddings })
+        let embeddings = options.images.iter().map(embed).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(Pictures { projector, embeddings }))
     }
 
     /// The prompt with a place for each picture: before it, where it has none.
     ///
     /// # Errors
     /// A prompt of another number of places than there are pictures.
-    pub fn with_places(&self, prompt: &str) -> Result<String, Failure> {
+    pub fn with_places(&self, prompt: &str) -> Result<String, Error> {
         let (found, expected) = (prompt.matches(PLACE).count(), self.embeddings.len());
         match found {
             0 => Ok(PLACE.repeat(expected) + prompt),
             _ if found == expected => Ok(prompt.to_owned()),
-            _ => Err(Failure::usage(format_args!(
+            _ => Err(Error::usage(format_args!(
                 "expected {expected} image placeholders (`{PLACE}`) in the prompt, found {found}"
             ))),
         }
@@ -87,12 +88,12 @@ impl Pictures {
         model: &Model,
         text: &str,
         begins: bool,
-    ) -> Result<Vec<Vec<u32>>, Failure> {
+    ) -> Result<Vec<Vec<u32>>, Error> {
         let parts: Vec<&str> = text.split(PLACE).collect();
         if parts.len() != self.embeddings.len() + 1 {
             let (found, expected) = (parts.len() - 1, self.embeddings.len());
             let problem = format!("`tokenizer.chat_template` keeps {found} of {expected} image placeholders");
-            return Err(Failure::at(file, problem).hint(["omit --chat to pass the prompt unchanged"]));
+            return Err(Error::at(file, problem).hint(["omit --chat to pass the prompt unchanged"]));
         }
         let (begin, end) = self.projector.marks();
         let last = parts.len() - 1;
@@ -102,7 +103,7 @@ impl Pictures {
             // Marks are tokenized with the text around them: blanks of both become one token.
             model.tokenizer().encode(format!("{before}{part}{suffix}"), i == 0 && begins, true)
         });
-        tokens.collect::<Result<_, _>>().map_err(|error| Failure::at(file, error))
+        tokens.collect::<Result<_, _>>().map_err(|error| Error::at(file, error))
     }
 
     /// Tokens and pictures in turn.
@@ -117,16 +118,13 @@ impl Pictures {
 }
 
 /// The bytes of a picture's file.
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let file = File::open(path).map_err(|error| Failure::cannot_open(path, error))?;
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let file = File::open(path).map_err(|error| Error::cannot_open(path, error))?;
     let mut bytes = Vec::new();
     let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::cannot_open(path, error))?;
+    read.map_err(|error| Error::cannot_open(path, error))?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(Failure::at(
-            path,
-            format_args!("the image exceeds the limit of {} MiB", MAX_BYTES >> 20),
-        ));
+        return Err(Error::at(path, format_args!("the image exceeds the limit of {} MiB", MAX_BYTES >> 20)));
     }
     Ok(bytes)
 }

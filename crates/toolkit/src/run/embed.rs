@@ -1,0 +1,154 @@
+//! Embeddings of texts, and scores of rerankers.
+
+use gguf_container::Value;
+use gguf_runtime::embed::{self, Pooling, labels, normalize};
+use ndarray::Array2;
+use serde::{Deserialize, Serialize};
+
+use super::Model;
+use crate::{error::Error, eval_model::warn_of_length, events::Events};
+
+/// Options of embeddings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EmbedOptions {
+    /// Combination of the vectors of tokens; `None` for the method that the file names.
+    pub pooling: Option<Pooling>,
+    /// Scale each vector to length 1 (L2).
+    pub normalize: bool,
+}
+
+/// Embedding of one text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embedding {
+    /// Number of tokens of the text.
+    pub n_tokens: usize,
+    /// (1, width) f32, or with [`Pooling::None`] (n_tokens, width). With [`Pooling::Rank`], the width is the number of scores.
+    pub vectors: Array2<f32>,
+}
+
+/// Embeddings of texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embeddings {
+    /// The method that combined the vectors of tokens.
+    pub pooling: Pooling,
+    /// Names of the scores of a reranker; empty if the file has none.
+    pub labels: Vec<String>,
+    /// Embedding of each text, in order.
+    pub texts: Vec<Embedding>,
+}
+
+/// Texts that run before their vectors are passed on.
+const AT_ONCE: usize = 64;
+
+impl Model {
+    /// Embeddings of texts, or scores of a reranker with [`Pooling::Rank`], for which a tab separates query and document.
+    ///
+    /// # Errors
+    /// [`Cause::Evaluation`](crate::Cause::Evaluation) if neither `options` nor the file names a method of pooling, for a model
+    /// that makes no vectors, for a text that is longer than the model supports, and for values that are not finite;
+    /// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for a text without tokens.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use gguf_toolkit::{EmbedOptions, Model, RunOptions};
+    ///
+    /// # fn main() -> Result<(), gguf_toolkit::Error> {
+    /// let model = Model::open("all-minilm.gguf", &RunOptions::default())?;
+    /// let options = EmbedOptions { normalize: true, ..Default::default() };
+    /// let found = model.embed(&["A llama is an animal.", "So is a camel."], &options)?;
+    /// let [llama, camel] = [0, 1].map(|text: usize| found.texts[text].vectors.row(0));
+    /// println!("cosine similarity {:.3}", llama.dot(&camel));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn embed(&self, texts: &[impl AsRef<str>], options: &EmbedOptions) -> Result<Embeddings, Error> {
+        let mut all = Vec::with_capacity(texts.len());
+        let mut keep = |_: usize, embedding: Embedding| {
+            all.push(embedding);
+            Ok(())
+        };
+        self.embed_each(texts, options, &mut keep, &())?;
+        Ok(Embeddings { pooling: self.pooling(options)?, labels: self.labels().to_vec(), texts: all })
+    }
+
+    /// As [`Model::embed`] for many texts: `each` receives the index and the embedding of each text, in order.
+    ///
+    /// # Errors
+    /// As [`Model::embed`]; the error that `each` returns.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn main() -> Result<(), gguf_toolkit::Error> {
+    /// # let model = gguf_toolkit::Model::open("all-minilm.gguf", &Default::default())?;
+    /// let lines: Vec<String> = (0..1000).map(|n| format!("Line {n}.")).collect();
+    /// model.embed_each(&lines, &Default::default(), &mut |index, embedding| {
+    ///     println!("{}: {} tokens", lines[index], embedding.n_tokens);
+    ///     Ok(())
+    /// }, &())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn embed_each(
+        &self,
+        texts: &[impl AsRef<str>],
+        options: &EmbedOptions,
+        each: &mut dyn FnMut(usize, Embedding) -> Result<(), Error>,
+        events: &dyn Events,
+    ) -> Result<(), Error> {
+        let pooling = self.pooling(options)?;
+        let tokens = texts.iter().enumerate();
+        let tokens = tokens.map(|(index, text)| self.text_tokens(pooling, index, text.as_ref()));
+        let tokens: Vec<Vec<u32>> = tokens.collect::<Result<_, _>>()?;
+        warn_of_length(&self.inner, tokens.iter().map(Vec::len).max().unwrap_or(0), events);
+        let mut index = 0;
+        for tokens in tokens.chunks(AT_ONCE) {
+            let vectors = embed::embed(&self.inner, tokens, pooling).map_err(|error| self.failed(error))?;
+            for (tokens, mut values) in tokens.iter().zip(vectors) {
+                let of_tokens = pooling == Pooling::None;
+                let width = if of_tokens { self.inner.vector_width() } else { values.len() }.max(1);
+                if options.normalize {
+                    values.chunks_mut(width).for_each(normalize);
+                }
+                let vectors = Array2::from_shape_vec((values.len() / width, width), values);
+                let vectors = vectors.map_err(|error| Error::new(error.to_string()))?;
+                each(index, Embedding { n_tokens: tokens.len(), vectors })?;
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The method that combines the vectors of tokens: that of `options`, or that of the file.
+    ///
+    /// # Errors
+    /// [`Cause::Evaluation`](crate::Cause::Evaluation) if neither names one.
+    pub fn pooling(&self, options: &EmbedOptions) -> Result<Pooling, Error> {
+        embed::pooling(&self.inner, options.pooling).map_err(|error| self.failed(error))
+    }
+
+    /// Names of the scores of a reranker; empty if the file has none.
+    pub fn labels(&self) -> &[String] {
+        labels(&self.inner)
+    }
+
+    /// Tokens of a text, or of a query and a document.
+    fn text_tokens(&self, pooling: Pooling, index: usize, text: &str) -> Result<Vec<u32>, Error> {
+        let tokenizer = self.inner.tokenizer();
+        let template = self.inner.file().get("tokenizer.chat_template.rerank").and_then(Value::as_str);
+        let tokens = match (text.split_once('\t').filter(|_| pooling == Pooling::Rank), template) {
+            (Some((query, document)), Some(template)) => {
+                let text = template.replace("{query}", query).replace("{document}", document);
+                tokenizer.encode(text, true, true)
+            }
+            (Some((query, document)), None) => tokenizer.encode_pair(query, document),
+            (None, _) => tokenizer.encode(text, true, false),
+        };
+        match tokens {
+            Ok(tokens) if tokens.is_empty() => {
+                Err(Error::usage(format_args!("text {} has no tokens", index + 1)))
+            }
+            tokens => tokens.map_err(|error| self.failed(error)),
+        }
+    }
+}

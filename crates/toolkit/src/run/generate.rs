@@ -1,0 +1,197 @@
+//! Text that a model generates.
+
+use std::{ops::ControlFlow, path::PathBuf, time::Instant};
+
+use gguf_runtime::{
+    Piece,
+    chat::{Chat, Conversation},
+    generate::{Sampler, Sampling, generate, generate_from_pieces},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{ChatOptions, Model, pictures::Pictures};
+use crate::{error::Error, eval_model::warn_of_length, events::Events};
+
+/// Options of a generation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GenerateOptions {
+    /// Maximum number of generated tokens.
+    pub max_tokens: usize,
+    /// Choice of each token. The default is greedy.
+    pub sampling: Sampling,
+    /// Format the prompt as a message of the user with the chat template.
+    pub chat: bool,
+    /// System message, with `chat`.
+    pub system: Option<String>,
+    /// Vision projector, for `images`.
+    pub mmproj: Option<PathBuf>,
+    /// PNG or JPEG images. They replace `<__media__>` in the prompt; without this marker, they come before the prompt.
+    pub images: Vec<PathBuf>,
+    /// Maximum number of tokens of each image, for models in which it depends on the image size.
+    pub image_tokens: Option<usize>,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        GenerateOptions {
+            max_tokens: 128,
+            sampling: Sampling::default(),
+            chat: false,
+            system: None,
+            mmproj: None,
+            images: Vec::new(),
+            image_tokens: None,
+        }
+    }
+}
+
+impl GenerateOptions {
+    /// Fails unless every option is in its range and has the options that it needs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind::Usage).
+    pub fn check(&self) -> Result<(), Error> {
+        self.sampling.check().map_err(Error::usage)?;
+        if self.system.is_some() && !self.chat {
+            return Err(Error::usage("`system`: missing `chat`"));
+        }
+        if self.mmproj.is_none() && !(self.images.is_empty() && self.image_tokens.is_none()) {
+            return Err(Error::usage("`images`: missing `mmproj`"));
+        }
+        Ok(())
+    }
+}
+
+/// Generated text.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Generated {
+    /// The text. Bytes that are not UTF-8 are replaced.
+    pub text: String,
+    /// The tokens, without the one that ended the text.
+    pub tokens: Vec<u32>,
+    /// Number of positions of the prompt: tokens, and rows of images.
+    pub n_prompt: usize,
+    /// Seconds from the start of the prompt to the last token.
+    pub seconds: f64,
+    /// Speed after the first token, which waits for the whole prompt; `None` for fewer than two tokens.
+    pub tokens_per_second: Option<f64>,
+}
+
+impl Model {
+    /// Continues a prompt, or answers it with [`GenerateOptions::chat`] and in encoder-decoder models. `on_text` receives the text
+    /// in whole characters while it is generated, and stops the generation with [`ControlFlow::Break`]. The same call always
+    /// generates the same text.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind::Usage) for invalid options and a prompt without tokens;
+    /// [`Cause::Evaluation`](crate::Cause::Evaluation) for a model that does not generate text, and for logits that are not
+    /// finite; as [`Model::apply_chat_template`]; an image or projector that cannot be read.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use std::ops::ControlFlow;
+    ///
+    /// use gguf_toolkit::{GenerateOptions, Model, RunOptions};
+    ///
+    /// # fn main() -> Result<(), gguf_toolkit::Error> {
+    /// let model = Model::open("model-it.gguf", &RunOptions::default())?;
+    /// let options = GenerateOptions { chat: true, max_tokens: 256, ..Default::default() };
+    /// let mut print = |text: &str| {
+    ///     print!("{text}");
+    ///     ControlFlow::Continue(())
+    /// };
+    /// let made = model.generate("What is a llama?", &options, &mut print, &())?;
+    /// assert_eq!(made.text, model.detokenize_lossy(&made.tokens)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn generate(
+        &self,
+        prompt: &str,
+        options: &GenerateOptions,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        events: &dyn Events,
+    ) -> Result<Generated, Error> {
+        options.check()?;
+        let pictures = Pictures::open(&self.inner, options, &self.options, events)?;
+        let tokens = self.prompt_tokens(prompt, options, pictures.as_ref())?;
+        let pieces = match &pictures {
+            None => tokens.iter().map(|tokens| Piece::Tokens(tokens)).collect(),
+            Some(pictures) => pictures.pieces(&tokens),
+        };
+        let n_prompt: usize = pieces.iter().map(Piece::n_rows).sum();
+        if n_prompt == 0 {
+            return Err(Error::usage("the prompt has no tokens"));
+        }
+        let limit = options.max_tokens;
+        warn_of_length(&self.inner, n_prompt.saturating_add(limit), events);
+        let start = Instant::now();
+        let mut first = None;
+        let (mut made, mut shown) = (Vec::new(), 0);
+        let mut watch = |id: u32| {
+            made.push(id);
+            first.get_or_insert_with(Instant::now);
+            let text = self.inner.tokenizer().decode(&made).unwrap_or_default();
+            // Characters of several tokens are passed on when they are whole.
+            let whole = match std::str::from_utf8(&text) {
+                Ok(text) => text.len(),
+                Err(error) if error.error_len().is_none() => error.valid_up_to(),
+                Err(_) => text.len(),
+            };
+            if whole <= shown {
+                return true;
+            }
+            let piece = String::from_utf8_lossy(&text[shown..whole]);
+            shown = whole;
+            on_text(&piece).is_continue()
+        };
+        let sampler = &mut Sampler::new(options.sampling);
+        let tokens = match &pieces[..] {
+            // A model with an encoder reads only tokens.
+            [Piece::Tokens(tokens)] => generate(&self.inner, tokens, limit, sampler, &mut watch),
+            pieces => generate_from_pieces(&self.inner, pieces, limit, sampler, &mut watch),
+        };
+        let tokens = tokens.map_err(|error| self.failed(error))?;
+        let seconds = start.elapsed().as_secs_f64();
+        let tokens_per_second = first
+            .filter(|_| tokens.len() > 1)
+            .map(|first| (tokens.len() - 1) as f64 / first.elapsed().as_secs_f64().max(1e-9));
+        let text = self.detokenize_lossy(&tokens)?;
+        Ok(Generated { text, tokens, n_prompt, seconds, tokens_per_second })
+    }
+
+    /// Tokens of a prompt: before, between and after the images.
+    fn prompt_tokens(
+        &self,
+        prompt: &str,
+        options: &GenerateOptions,
+        pictures: Option<&Pictures>,
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        let asked = match pictures {
+            None => prompt.to_owned(),
+            Some(pictures) => pictures.with_places(prompt)?,
+        };
+        let (text, begins) = if options.chat {
+            let system = options.system.iter().map(|text| ("system", text.as_str()));
+            let messages: Vec<(&str, &str)> = system.chain([("user", asked.as_str())]).collect();
+            let chat = Chat::of(&Conversation::of(&messages));
+            let made = self.prompt(&chat, &ChatOptions::default()).map_err(|error| {
+                // Without a path it is about a limit of the program.
+                let advice = error.path().map(|_| "omit --chat to pass the prompt unchanged");
+                error.hint(advice)
+            })?;
+            let begins = !self.starts_with_bos(&made.prompt);
+            (made.prompt, begins)
+        } else {
+            (asked, true)
+        };
+        match pictures {
+            Some(pictures) => pictures.tokens(&self.path, &self.inner, &text, begins),
+            None => {
+                let tokens = self.inner.tokenizer().encode(text, begins, options.chat);
+                Ok(vec![tokens.map_err(|error| self.failed(error))?])
+            }
+        }
+    }
+}
