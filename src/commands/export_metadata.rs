@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf_container::Metadata;
-use gguf_toolkit::{metadata_json::to_json, text::pretty_json};
+use gguf_toolkit::{
+    export_metadata::{ExportMetadataOptions, export_metadata},
+    text::pretty_json,
+};
 
 use crate::{
     commands::{
@@ -60,14 +62,8 @@ fn run(args: ExportArgs, ui: &Ui) -> Result<(), Failure> {
     if let Some(output) = &args.output {
         check_outputs(&[output], &[&args.file], args.force)?;
     }
-    let file = gguf_toolkit::show::open_foreign(&args.file)?;
-    let is_wanted =
-        |key: &str| args.prefix.is_empty() || args.prefix.iter().any(|start| key.starts_with(start));
-    let wanted: Metadata = file.metadata().iter().filter(|(key, _)| is_wanted(key)).cloned().collect();
-    if wanted.is_empty() && !args.prefix.is_empty() {
-        return Err(Failure::at(&args.file, "no metadata key has this prefix"));
-    }
-    let text = pretty_json(&to_json(&wanted))?;
+    let options = ExportMetadataOptions { file: args.file, prefix: args.prefix };
+    let text = pretty_json(&export_metadata(&options, ui)?)?;
     match &args.output {
         None => ui.data(&text),
         Some(output) => write_result(output, text.as_bytes(), args.force),

@@ -33,7 +33,7 @@
 //! | module | commands |
 //! |---|---|
 //! | [`conversion_run`], [`quantize_run`], [`calibration`] | `gguf-convert`, `gguf-quantize`, `--calibrate` |
-//! | [`verify`], [`show`], [`diff`], [`hash`], [`tokenizer`], [`fit`], [`recipe`] | `gguf-inspect`, without changing files |
+//! | [`verify`], [`show`], [`diff`], [`hash`], [`export_metadata`], [`tokenizer`], [`fit`], [`recipe`] | `gguf-inspect`, without changing files |
 //! | [`edit`], [`extract`], [`split`], [`merge`], [`endian`] | `gguf-inspect`, writing files |
 //! | [`perplexity`](mod@perplexity), [`compare`](mod@compare), [`importance`], [`check`] | `gguf-eval` |
 //! | [`check_against`] | `gguf-eval check-against` |
@@ -69,6 +69,7 @@ pub mod endian;
 mod error;
 pub mod eval_model;
 mod events;
+pub mod export_metadata;
 pub mod extract;
 mod fields;
 mod file;

@@ -1,6 +1,6 @@
 //! Splits a GGUF file into shards.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gguf_container::{CopyPlan, SplitLimits, shard_file_name};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ impl SplitOptions {
     pub fn plan(&self) -> Result<Copies, Error> {
         let ends_in_slash = self.prefix.as_os_str().as_encoded_bytes().ends_with(b"/");
         // Readers find the other shards by the text of the name; the folder may have any name.
-        let name = Path::new(&self.prefix).file_name().and_then(|name| name.to_str());
+        let name = self.prefix.file_name().and_then(|name| name.to_str());
         if name.is_none() || ends_in_slash {
             let prefix = self.prefix.to_string_lossy();
             return Err(Error::usage(format_args!("`{prefix}`: expected a file name prefix")));

@@ -3,7 +3,7 @@
 use gguf_types::DType;
 
 /// A Rust number that is also a data type of tensors.
-pub trait Element: Copy + private::Sealed {
+pub trait Element: Copy + Send + Sync + private::Sealed {
     /// Its data type.
     const DTYPE: DType;
 

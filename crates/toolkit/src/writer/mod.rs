@@ -33,7 +33,7 @@ use crate::{
 pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), Error> + 'a;
 
 /// Passes all bytes of a tensor to a sink.
-type Produce<'a> = Box<dyn Fn(&mut Sink<'_>) -> Result<(), Error> + 'a>;
+type Produce<'a> = Box<dyn Fn(&mut Sink<'_>) -> Result<(), Error> + Send + Sync + 'a>;
 
 /// Bytes, elements or encoded elements that are passed on at a time.
 const PIECE: usize = 1 << 20;
@@ -255,7 +255,7 @@ impl<'a> Writer<'a> {
         name: &str,
         shape: &[usize],
         dtype: DType,
-        produce: impl Fn(&mut Sink<'_>) -> Result<(), Error> + 'a,
+        produce: impl Fn(&mut Sink<'_>) -> Result<(), Error> + Send + Sync + 'a,
     ) -> Result<&mut Self, Error> {
         self.push(name, shape, dtype, Some(Box::new(produce)))
     }
@@ -354,6 +354,25 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// As [`Writer::plan`]; a file that exists without `force`, or cannot be created.
+    ///
+    /// # Examples
+    /// ```
+    /// use gguf_toolkit::{DType, Writer};
+    ///
+    /// # fn main() -> Result<(), gguf_toolkit::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("own.gguf");
+    /// let mut writer = Writer::new("llama");
+    /// writer.add_tensor_info("token_embd.weight", &[1000, 32], DType::F16)?;
+    /// let mut open = writer.open(&path, false)?;
+    /// while let Some(tensor) = open.next_tensor() {
+    ///     let zeros = vec![0; tensor.n_bytes as usize];
+    ///     open.write(&zeros)?;
+    /// }
+    /// assert_eq!(open.finish()?, [path]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(&self, path: impl AsRef<Path>, force: bool) -> Result<OpenFiles, Error> {
         let plans = self.plan()?;
         let paths = shard_paths(path.as_ref(), plans.len());
