@@ -4,8 +4,10 @@
 
     gt.convert("Llama-3.2-1B", "llama-q4_k_m.gguf", type="q4_k_m")
     gt.save(model, "tuned.gguf", type="q8_0", tokenizer=tokenizer)   # a torch model, straight from memory
-    file = gt.inspect("llama-q4_k_m.gguf")
+    file = gt.open("llama-q4_k_m.gguf")
     file.metadata["general.architecture"], file["blk.0.attn_q.weight"].decode()
+    gt.verify("llama-q4_k_m.gguf")["good"]
+    gt.edit_metadata("llama-q4_k_m.gguf", {"general.name": "My model"})
     gt.perplexity("llama-q4_k_m.gguf", Path("wiki.test.raw"))
 
 Everything here is a translation of the Rust crate ``gguf-toolkit``; files are byte for byte those of the command line.
@@ -14,12 +16,14 @@ Everything here is a translation of the Rust crate ``gguf-toolkit``; files are b
 from __future__ import annotations
 
 from ._check_against import CheckReport, Finding, Responsible, check_against, record
+from ._edit import change_endian, diff, edit_metadata, export_metadata, extract, fit, hash, merge, split, verify
 from ._errors import GgufError
-from ._files import File, Metadata, Tensor, inspect
+from ._files import File, Metadata, Tensor, open
 from ._jobs import PlannedFile, convert, plan, quantize, save
 from ._measures import Comparison, Estimate, Perplexity, compare, perplexity
 from ._native import __version__
 from ._types import TensorType, architectures, decode, encode, tensor_types, types
+from ._writer import GGUFWriter
 
 __all__ = [
     "CheckReport",
@@ -27,6 +31,7 @@ __all__ = [
     "Estimate",
     "File",
     "Finding",
+    "GGUFWriter",
     "GgufError",
     "Metadata",
     "Perplexity",
@@ -36,17 +41,27 @@ __all__ = [
     "TensorType",
     "__version__",
     "architectures",
+    "change_endian",
     "check_against",
     "compare",
     "convert",
     "decode",
+    "diff",
+    "edit_metadata",
     "encode",
-    "inspect",
+    "export_metadata",
+    "extract",
+    "fit",
+    "hash",
+    "merge",
+    "open",
     "perplexity",
     "plan",
     "quantize",
     "record",
     "save",
+    "split",
     "tensor_types",
     "types",
+    "verify",
 ]

@@ -13,6 +13,7 @@ __all__ = [
     "Estimate",
     "File",
     "Finding",
+    "GGUFWriter",
     "GgufError",
     "Metadata",
     "Perplexity",
@@ -22,19 +23,29 @@ __all__ = [
     "TensorType",
     "__version__",
     "architectures",
+    "change_endian",
     "check_against",
     "compare",
     "convert",
     "decode",
+    "diff",
+    "edit_metadata",
     "encode",
-    "inspect",
+    "export_metadata",
+    "extract",
+    "fit",
+    "hash",
+    "merge",
+    "open",
     "perplexity",
     "plan",
     "quantize",
     "record",
     "save",
+    "split",
     "tensor_types",
     "types",
+    "verify",
 ]
 
 _Path = Union[str, PathLike[str]]
@@ -92,6 +103,72 @@ class File(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor: ...
     def __iter__(self) -> Iterator[str]: ...
     def __len__(self) -> int: ...
+
+class GGUFWriter:
+    path: str | None
+    arch: str
+    dry_run: bool
+    def __init__(
+        self,
+        path: _Path | None,
+        arch: str,
+        use_temp_file: bool = False,
+        endianess: Any = "little",
+        split_max_tensors: int = 0,
+        split_max_size: int = 0,
+        dry_run: bool = False,
+        small_first_shard: bool = False,
+    ) -> None: ...
+    def add_key_value(self, key: str, val: Any, vtype: Any, sub_type: Any = None) -> None: ...
+    def remove_key(self, key: str) -> None: ...
+    def add_uint8(self, key: str, val: int) -> None: ...
+    def add_int8(self, key: str, val: int) -> None: ...
+    def add_uint16(self, key: str, val: int) -> None: ...
+    def add_int16(self, key: str, val: int) -> None: ...
+    def add_uint32(self, key: str, val: int) -> None: ...
+    def add_int32(self, key: str, val: int) -> None: ...
+    def add_float32(self, key: str, val: float) -> None: ...
+    def add_uint64(self, key: str, val: int) -> None: ...
+    def add_int64(self, key: str, val: int) -> None: ...
+    def add_float64(self, key: str, val: float) -> None: ...
+    def add_bool(self, key: str, val: bool) -> None: ...
+    def add_string(self, key: str, val: str) -> None: ...
+    def add_array(self, key: str, val: Sequence[Any]) -> None: ...
+    def add_architecture(self) -> None: ...
+    def add_custom_alignment(self, alignment: int) -> None: ...
+    def add_tensor_extra_prec_a4(self, tensor_names: Sequence[str], values: Sequence[bool]) -> None: ...
+    def add_dense_features_dims(self, dense: str, in_f: int, out_f: int) -> None: ...
+    def add_chat_template(self, value: str | Sequence[Mapping[str, str]] | None) -> None: ...
+    def __getattr__(self, name: str) -> Callable[..., None]: ...
+    def __dir__(self) -> list[str]: ...
+    def add_tensor_info(
+        self,
+        name: str,
+        tensor_shape: Sequence[int],
+        tensor_dtype: npt.DTypeLike,
+        tensor_nbytes: int,
+        raw_dtype: Any = None,
+    ) -> None: ...
+    def add_tensor(
+        self,
+        name: str,
+        tensor: npt.NDArray[Any],
+        raw_shape: Sequence[int] | None = None,
+        raw_dtype: Any = None,
+        tensor_endianess: Any = None,
+    ) -> None: ...
+    def add_tensor_as(self, name: str, array: npt.ArrayLike, dtype: Any) -> None: ...
+    def plan(self) -> list[dict[str, Any]]: ...
+    def open_output_file(self, path: _Path | None = None) -> None: ...
+    def write_header_to_file(self, path: _Path | None = None) -> None: ...
+    def write_kv_data_to_file(self) -> None: ...
+    def write_ti_data_to_file(self) -> None: ...
+    def write_tensor_data(self, tensor: npt.NDArray[Any], tensor_endianess: Any = None) -> None: ...
+    def write_tensors_to_file(self, *, progress: bool = False) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> GGUFWriter: ...
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None: ...
 
 class PlannedFile(NamedTuple):
     name: str
@@ -172,7 +249,82 @@ def save(
     progress: _Progress | None = None,
 ) -> list[Path]: ...
 def plan(src: _Path, *, type: str | Sequence[str], imatrix: _Path | None = None) -> list[PlannedFile]: ...
-def inspect(path: _Path) -> File: ...
+def open(path: _Path) -> File: ...
+def verify(
+    file: _Path,
+    *,
+    against: _Path | None = None,
+    only: str | Sequence[str] = (),
+    strict: bool = False,
+    threads: int | None = None,
+    progress: _Progress | None = None,
+) -> dict[str, Any]: ...
+def diff(a: _Path, b: _Path, *, headers: bool = False, progress: _Progress | None = None) -> dict[str, Any]: ...
+def hash(
+    files: _Path | Sequence[_Path], *, tensors: bool = False, progress: _Progress | None = None
+) -> dict[str, str]: ...
+def edit_metadata(
+    file: _Path,
+    values: Mapping[str, Any] | None = None,
+    *,
+    unset: str | Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
+    from_json: _Path | None = None,
+    chat_template: str | None = None,
+    output: _Path | None = None,
+    overwrite: bool = False,
+    header_slack: int | None = None,
+    dry_run: bool = False,
+) -> dict[str, Any]: ...
+def export_metadata(file: _Path, *, prefix: str | Sequence[str] = ()) -> dict[str, Any]: ...
+def split(
+    file: _Path,
+    prefix: _Path,
+    *,
+    max_size: int | str | None = None,
+    max_tensors: int | None = None,
+    no_tensor_first: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: _Progress | None = None,
+) -> list[dict[str, Any]]: ...
+def merge(
+    shards: _Path | Sequence[_Path],
+    output: _Path,
+    *,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: _Progress | None = None,
+) -> dict[str, Any]: ...
+def change_endian(
+    file: _Path,
+    output: _Path,
+    order: Literal["little", "big"],
+    *,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: _Progress | None = None,
+) -> list[dict[str, Any]]: ...
+def extract(
+    file: _Path,
+    tensors: str | Sequence[str],
+    output: _Path,
+    *,
+    f32: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: _Progress | None = None,
+) -> dict[str, Any]: ...
+def fit(
+    path: _Path,
+    *,
+    memory: int | str | None = None,
+    context: int | Sequence[int] = (),
+    parallel: int = 1,
+    kv_type: str = "f16",
+    batch: int = 512,
+    also: _Path | Sequence[_Path] = (),
+) -> dict[str, Any]: ...
 def perplexity(
     file: _Path,
     text: str | bytes | PathLike[str],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping
 
@@ -122,7 +123,7 @@ class File(Mapping):
         if path not in self._maps:
             import mmap
 
-            with open(path, "rb") as file:
+            with io.open(path, "rb") as file:
                 self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return self._maps[path]
 
@@ -140,6 +141,6 @@ class File(Mapping):
         return f"<File {os.fspath(self.path)}: {architecture}, {len(self)} tensors>"
 
 
-def inspect(path: str | os.PathLike) -> File:
+def open(path: str | os.PathLike) -> File:
     """Opens a GGUF file, or the split model that it belongs to. Only headers are read."""
     return File(path)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gguf_toolkit::{GgufFile, gguf_container::Endian};
+use gguf_toolkit::{Endian, GgufFile};
 use numpy::PyArrayDyn;
 use pyo3::{exceptions::PyKeyError, prelude::*};
 

@@ -8,7 +8,7 @@ use std::{
 
 use gguf_toolkit::{
     Job, Memory, MemoryTensor,
-    gguf_checkpoint::{Dtype, Folder},
+    source::{Dtype, Folder},
 };
 use numpy::PyArray1;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};

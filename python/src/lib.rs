@@ -5,13 +5,16 @@
 
 mod arrays;
 mod check_against;
+mod edit;
 mod errors;
+mod events;
 mod files;
 mod jobs;
 mod lent;
 mod measures;
 mod values;
 mod work;
+mod writer;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -36,6 +39,17 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(jobs::quantize, module)?)?;
     module.add_function(wrap_pyfunction!(jobs::save, module)?)?;
     module.add_function(wrap_pyfunction!(jobs::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::edit_metadata, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::export_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::split_file, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::merge_shards, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::change_endian, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::extract_tensors, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::fit_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::diff_files, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::hash_files, module)?)?;
+    module.add_function(wrap_pyfunction!(edit::verify_file, module)?)?;
+    module.add_class::<writer::FileWriter>()?;
     module.add_function(wrap_pyfunction!(arrays::encode, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::decode, module)?)?;
     module.add_function(wrap_pyfunction!(measures::perplexity, module)?)?;

@@ -1,6 +1,6 @@
 //! Metadata as values of Python, and the tables of what there is.
 
-use gguf_toolkit::{DType, Value, gguf_container::Array};
+use gguf_toolkit::{Array, DType, Value};
 use pyo3::{
     prelude::*,
     types::{PyBytes, PyList, PyString},

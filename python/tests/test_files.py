@@ -9,7 +9,7 @@ import pytest
 
 def test_arrays_are_views_of_the_file(bf16, checkpoint, tmp_path):
     (path,) = gt.convert(checkpoint, tmp_path / "f32.gguf", type="f32")
-    tensor = gt.inspect(path)["blk.0.attn_q.weight"]
+    tensor = gt.open(path)["blk.0.attn_q.weight"]
     array = tensor.numpy()
     assert array.dtype == np.float32 and array.shape == tensor.shape == (256, 256)
     assert not array.flags.owndata and not array.flags.writeable
@@ -19,14 +19,14 @@ def test_arrays_are_views_of_the_file(bf16, checkpoint, tmp_path):
         file.seek(tensor.offset)
         assert array.tobytes() == file.read(tensor.nbytes)
     # Types that NumPy does not know are bytes.
-    raw = gt.inspect(bf16)["blk.0.attn_q.weight"].numpy()
+    raw = gt.open(bf16)["blk.0.attn_q.weight"].numpy()
     assert raw.dtype == np.uint8 and raw.shape == (256, 512) and not raw.flags.owndata
     # The view outlives the file that it is of.
     assert (np.asarray(tensor) == array).all()
 
 
 def test_a_file_is_a_mapping(bf16):
-    file = gt.inspect(bf16)
+    file = gt.open(bf16)
     assert len(file) == len(list(file)) == len(file.tensors)
     assert "output_norm.weight" in file and "none" not in file
     assert file.metadata["general.architecture"] == "llama"
@@ -43,7 +43,7 @@ def test_errors_have_fields(bf16, checkpoint, tmp_path):
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGML" + bytes(20))
     with pytest.raises(gt.GgufError) as caught:
-        gt.inspect(broken)
+        gt.open(broken)
     error = caught.value
     assert error.file == str(broken) and error.found == "GGML" and error.tensor is None
     # It crosses processes whole.
@@ -53,7 +53,7 @@ def test_errors_have_fields(bf16, checkpoint, tmp_path):
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(bf16.read_bytes()[:-1000])
     with pytest.raises(gt.GgufError) as caught:
-        gt.inspect(cut)
+        gt.open(cut)
     error = caught.value
     assert error.tensor and int(error.expected) > int(error.found) and error.hint in str(error)
 

@@ -50,7 +50,7 @@ def test_a_folder_becomes_files(checkpoint, tmp_path):
 
 def test_a_file_is_quantized(bf16, tmp_path):
     (path,) = gt.quantize(bf16, tmp_path / "q.gguf", type="Q5_K_M")
-    assert gt.inspect(path)["blk.0.ffn_up.weight"].type == "q5_k"
+    assert gt.open(path)["blk.0.ffn_up.weight"].type == "q5_k"
     with pytest.raises(gt.GgufError) as caught:
         gt.quantize(path, tmp_path / "q8.gguf", type="q8_0")
     assert caught.value.tensor == "output.weight" and caught.value.found == "q6_K"

@@ -60,7 +60,7 @@ def test_any_bytes_mean_what_they_mean_to_them(type):
 @pytest.mark.parametrize("type", ["f32", "f16", "bf16", "q8_0", "q4_k_m", "iq4_xs", "tq1_0", "q2_k"])
 def test_they_read_our_files(type, checkpoint, tmp_path):
     (path,) = gt.convert(checkpoint, tmp_path / "{ftype}.gguf", type=type)
-    ours, theirs = gt.inspect(path), gguf.GGUFReader(path)
+    ours, theirs = gt.open(path), gguf.GGUFReader(path)
     assert list(ours) == [tensor.name for tensor in theirs.tensors]
     for tensor in theirs.tensors:
         mine = ours[tensor.name]
@@ -92,7 +92,7 @@ def test_we_read_their_files(order, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    file = gt.inspect(path)
+    file = gt.open(path)
     assert file.metadata["words"] == ["a", "ß", ""]
     assert file.metadata["bytes"] == [1, 2, 255]
     assert file.metadata["yes"] is True
