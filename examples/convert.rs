@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, path::PathBuf};
 
-use gguf_conversion::{Conversion, RunOptions};
+use gguf_toolkit::Convert;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -14,7 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Gives the paths that were written.
 pub fn run(args: &[String]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let [dir, out, recipe] = args else { return Err("give DIR OUT TYPE".into()) };
-    let conversion = Conversion::open(dir)?.recipe(recipe)?;
-    Ok(conversion.plan()?.check()?.write(out, &RunOptions::default())?)
+    let [dir, out, file_type] = args else { return Err("give DIR OUT TYPE".into()) };
+    let mut convert = Convert::new(dir, [file_type.parse()?]);
+    convert.output.out = Some(out.into());
+    Ok(convert.run(&())?.paths())
 }

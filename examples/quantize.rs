@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, path::PathBuf};
 
-use gguf_conversion::{Conversion, RunOptions};
+use gguf_toolkit::Quantize;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -14,7 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Gives the paths that were written.
 pub fn run(args: &[String]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let [file, out, recipe] = args else { return Err("give IN OUT TYPE".into()) };
-    let conversion = Conversion::open_gguf(file)?.recipe(recipe)?;
-    Ok(conversion.plan()?.check()?.write(out, &RunOptions::default())?)
+    let [file, out, file_type] = args else { return Err("give IN OUT TYPE".into()) };
+    let mut quantize = Quantize::new(file, [file_type.parse()?]);
+    quantize.output.out = Some(out.into());
+    Ok(quantize.run(&())?.paths())
 }

@@ -1,10 +1,7 @@
 //! Calls that check, compare, edit and divide files: options and reports cross as JSON.
 
-use std::path::Path;
-
 use gguf_toolkit::{
     Error, diff, edit, endian, export_metadata, extract, fit, hash,
-    hub::Environment,
     merge, split,
     verify::{self, VerifyOptions},
 };
@@ -14,6 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     errors::value_error,
     events::Reported,
+    jobs::hub_options,
     work::{OnStop, Shared, run},
 };
 
@@ -74,9 +72,6 @@ calls! {
 #[pyfunction]
 pub fn verify_file(py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<Reply> {
     call(py, options, progress, |options: &VerifyOptions, events| {
-        let variable = |name: &str| std::env::var(name).ok();
-        let temporary = std::env::temp_dir();
-        let environment = Environment { variable: &variable, temporary: Path::new(&temporary) };
-        verify::verify(options, &environment, events)
+        verify::verify(options, &hub_options(), events)
     })
 }

@@ -1,19 +1,19 @@
 //! Conversions.
 
-use std::{
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use gguf_toolkit::{
-    Job, Memory, MemoryTensor,
-    source::{Dtype, Folder},
+    Convert, Error, FileType, Memory, MemoryTensor, Quantize, Save,
+    convert::{OutputOptions, Report},
+    hub::HubOptions,
+    settings::TensorOptions,
+    source::Dtype,
 };
 use numpy::PyArray1;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
 use crate::{
+    events::Reported,
     lent::Lent,
     work::{OnStop, Shared, run},
 };
@@ -44,31 +44,40 @@ impl Settings {
         })
     }
 
-    fn of<'a>(&self, job: Job<'a>) -> Job<'a> {
-        let job = job.threads(self.threads).overwrite(self.overwrite).allow_requantize(self.allow_requantize);
-        let job = self.types.iter().fold(job, |job, name| job.file_type(name));
-        let job = match &self.imatrix {
-            Some(imatrix) => job.imatrix(imatrix),
-            None => job,
-        };
-        match &self.model_name {
-            Some(name) => job.model_name(name),
-            None => job,
-        }
+    fn types(&self) -> Result<Vec<FileType>, Error> {
+        self.types.iter().map(|name| name.parse()).collect()
+    }
+
+    fn tensors(&self) -> TensorOptions {
+        TensorOptions { imatrix: self.imatrix.clone(), ..TensorOptions::default() }
+    }
+
+    fn output(&self, out: Option<PathBuf>) -> OutputOptions {
+        OutputOptions { out, force: self.overwrite, threads: self.threads, ..OutputOptions::default() }
+    }
+
+    fn convert(&self, src: PathBuf, out: Option<PathBuf>) -> Result<Convert, Error> {
+        let mut convert = Convert::new(src, self.types()?);
+        convert.naming.model_name.clone_from(&self.model_name);
+        (convert.tensors, convert.output) = (self.tensors(), self.output(out));
+        convert.hub = hub_options();
+        Ok(convert)
+    }
+
+    fn quantize(&self, src: PathBuf, out: Option<PathBuf>) -> Result<Quantize, Error> {
+        let mut quantize = Quantize::new(src, self.types()?);
+        quantize.allow_requantize = self.allow_requantize;
+        (quantize.tensors, quantize.output) = (self.tensors(), self.output(out));
+        Ok(quantize)
     }
 }
 
-fn write(
-    py: Python<'_>,
-    out: PathBuf,
-    settings: Settings,
-    progress: Option<Py<PyAny>>,
-    job: impl FnOnce() -> Job<'static> + Send + 'static,
-) -> PyResult<Vec<PathBuf>> {
-    run(py, progress, OnStop::Wait, move |shared: &Shared| {
-        let report = |done, total| shared.report(done, total);
-        settings.of(job()).progress(&report).cancel(&shared.cancel).write(&out)
-    })
+/// Access to the Hub as the environment of the process sets it.
+pub fn hub_options() -> HubOptions {
+    HubOptions {
+        temporary: Some(std::env::temp_dir()),
+        ..HubOptions::from_environment(|name| std::env::var(name).ok())
+    }
 }
 
 /// A checkpoint folder to GGUF files.
@@ -82,19 +91,7 @@ pub fn convert(
 ) -> PyResult<Vec<PathBuf>> {
     let settings = Settings::new(settings)?;
     run(py, progress, OnStop::Wait, move |shared: &Shared| {
-        let address = src.to_str().filter(|src| gguf_toolkit::is_hub_address(src));
-        let folder = match address {
-            Some(address) => {
-                // Next to the output, whose disk must have room anyway.
-                let storage = out.ancestors().skip(1).find(|folder| folder.is_dir());
-                let storage = storage.unwrap_or(Path::new("."));
-                let variable = |name: &str| std::env::var(name).ok();
-                gguf_toolkit::hub_folder(address, storage, &variable, Arc::clone(&shared.cancel))?
-            }
-            None => Folder::at(&src),
-        };
-        let report = |done, total| shared.report(done, total);
-        settings.of(gguf_toolkit::convert(folder)).progress(&report).cancel(&shared.cancel).write(&out)
+        Ok(settings.convert(src, Some(out))?.run(&Reported::new(shared))?.paths())
     })
 }
 
@@ -107,7 +104,10 @@ pub fn quantize(
     settings: &Bound<'_, PyDict>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<PathBuf>> {
-    write(py, out, Settings::new(settings)?, progress, move || gguf_toolkit::quantize(src))
+    let settings = Settings::new(settings)?;
+    run(py, progress, OnStop::Wait, move |shared: &Shared| {
+        Ok(settings.quantize(src, Some(out))?.run(&Reported::new(shared))?.paths())
+    })
 }
 
 /// Tensors as Python hands them over: name, dtype as safetensors spells it, shape, bytes.
@@ -133,7 +133,13 @@ pub fn save(
     let tensors = tensors.into_iter().map(tensor).collect::<PyResult<_>>()?;
     let mut memory = Memory::default();
     (memory.name, memory.files, memory.tensors) = (name, files, tensors);
-    write(py, out, Settings::new(settings)?, progress, move || gguf_toolkit::save(memory))
+    let settings = Settings::new(settings)?;
+    run(py, progress, OnStop::Wait, move |shared: &Shared| {
+        let mut save = Save::new(settings.types()?);
+        save.naming.model_name.clone_from(&settings.model_name);
+        (save.tensors, save.output) = (settings.tensors(), settings.output(Some(out)));
+        Ok(save.run(memory, &Reported::new(shared))?.paths())
+    })
 }
 
 /// Name, type, bytes, bits a weight, and the tensors' types of each file that a conversion would write.
@@ -148,16 +154,18 @@ pub fn plan(
     settings: &Bound<'_, PyDict>,
 ) -> PyResult<Vec<Planned>> {
     let settings = Settings::new(settings)?;
-    let planned = run(py, None, OnStop::Leave, move |_| {
-        let job = if is_gguf { gguf_toolkit::quantize(src) } else { gguf_toolkit::convert(&src) };
-        settings.of(job).plan()
+    let planned = run(py, None, OnStop::Leave, move |shared: &Shared| {
+        let plan = match is_gguf {
+            true => settings.quantize(src, None)?.plan(&Reported::new(shared)),
+            false => settings.convert(src, None)?.plan(&Reported::new(shared)),
+        };
+        Ok::<Report, Error>(plan?.report)
     })?;
-    let tensors = |file: &gguf_toolkit::Planned| {
-        file.tensors.iter().map(|(name, dtype)| (name.clone(), dtype.name().to_lowercase())).collect()
+    let row = |file: &gguf_toolkit::convert::OutputFile| {
+        let name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let tensors = file.tensors.iter();
+        let tensors = tensors.map(|tensor| (tensor.name.clone(), tensor.dtype.name().to_lowercase()));
+        (name, file.file_type.to_lowercase(), file.n_bytes, file.bits_per_weight, tensors.collect())
     };
-    let row = |file: &gguf_toolkit::Planned| {
-        let (name, file_type) = (file.name.clone(), file.file_type.to_lowercase());
-        (name, file_type, file.n_bytes, file.bits_per_weight, tensors(file))
-    };
-    Ok(planned.iter().map(row).collect())
+    Ok(planned.outputs.iter().map(row).collect())
 }

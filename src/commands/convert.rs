@@ -2,23 +2,13 @@
 
 pub mod args;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_checkpoint::{Checkpoint, Folder};
-use gguf_conversion::{
-    CheckpointInput,
-    merge::LoraAdapter,
-    recipes::{FileType, Recipe},
-};
+use gguf_conversion::recipes::Recipe;
 use gguf_toolkit::{
-    calibration::CalibrationOptions,
-    conversion_run::{self, OpenInput, Parts, failure},
-    convert_calibrated::{self, Calibrated},
-    layout_notes::{Notes, dropped, tell_unasked},
-    plan_file::Wanted as OfPlan,
-    plan_report::stored_as,
-    settings::{OtherSettings, TensorOptions},
+    Convert, FileType,
+    convert::{Adapter, Caller, InputType, Parts},
 };
 use gguf_types::DType;
 
@@ -26,10 +16,9 @@ use self::args::{ArchArgs, EncodingArgs, KeepArgs, NamingArgs, SourceArgs, TypeA
 use super::{
     Command, convert_legacy, convert_lora, convert_mmproj,
     shared::{
-        call::{Call, call_of},
+        call::call_of,
         conversion::print,
-        cpu_level::cpu_level,
-        hub,
+        hub::hub_options,
         output_args::{OutputArgs, ResumeArgs},
         planned_calls::{self, Conversion, PlannedProgram},
         tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs, output_parser},
@@ -49,7 +38,7 @@ pub const COMMAND: Command = Command {
             .subcommand_negates_reqs(true)
             .after_long_help(types_help(EXAMPLES))
     },
-    run: |matches, ui| run(matches, &Parts::all(), ui),
+    run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-convert")
 };
 
@@ -151,7 +140,7 @@ struct MergeArgs {
     /// adapters are merged in the given order. Weights are rounded once, to their type in the file. Metadata and
     /// tokenizer are taken from the checkpoint; see --lora-tokenizer.
     #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter)]
-    lora: Vec<LoraArg>,
+    lora: Vec<Adapter>,
     /// Use the tokenizer of the adapter (requires --lora).
     ///
     /// Also uses the adapter's chat template, and its embeddings if the vocabulary was resized. The result is the same
@@ -192,220 +181,57 @@ struct QuantizedArgs {
     repack: bool,
 }
 
-/// An adapter and its scale.
-#[derive(Debug, Clone)]
-struct LoraArg {
-    adapter: PathBuf,
-    scale: f64,
-}
-
 /// `ADAPTER` or `ADAPTER=SCALE`; an existing folder may have any name.
-fn lora_adapter(text: &str) -> Result<LoraArg, String> {
-    let whole = LoraArg { adapter: text.into(), scale: 1.0 };
-    let Some((adapter, scale)) = text.rsplit_once('=').filter(|_| !whole.adapter.is_dir()) else {
+fn lora_adapter(text: &str) -> Result<Adapter, String> {
+    let whole = Adapter::new(text);
+    let Some((adapter, scale)) = text.rsplit_once('=').filter(|_| !whole.path.is_dir()) else {
         return Ok(whole);
     };
     match scale.parse() {
-        Ok(scale) if f64::is_finite(scale) => Ok(LoraArg { adapter: adapter.into(), scale }),
+        Ok(scale) if f64::is_finite(scale) => Ok(Adapter { scale, ..Adapter::new(adapter) }),
         _ => Err(format!("`{scale}` is not a number")),
     }
 }
 
-fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<ConvertArgs>(matches)?;
-    // Other kinds of input have their own commands, whose names are optional.
-    let verb = match () {
-        () if gguf_checkpoint::is_legacy(&args.src) => convert_legacy::COMMAND.verb,
-        () if args.src.is_dir() && gguf_checkpoint::is_adapter(&Folder::at(&args.src)) => {
-            convert_lora::COMMAND.verb
-        }
-        () => None,
+    // Other types of input have their own commands, whose names are optional.
+    let verb = match InputType::of(&args.src) {
+        InputType::Legacy => convert_legacy::COMMAND.verb,
+        InputType::Adapter => convert_lora::COMMAND.verb,
+        InputType::Checkpoint => None,
     };
     if let Some(verb) = verb {
         return planned_calls::run_as::<Planning>(verb, matches, parts, ui);
     }
-    let options = args.options.options(&args.recipe);
-    let calibration = args.calibration.options();
-    let call = call_of(COMMAND.binary, None, matches)
-        .reads(options.files())
-        .reads(args.arch.target_model_dir.as_deref())
-        .reads(calibration.files());
-    if calibration.is_wanted() {
-        args.check_calibration(parts)?;
-    }
-    // An invalid level is reported before anything is downloaded.
-    cpu_level()?;
-    // A dry run leaves nothing on the disk.
-    let out = (!args.output.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
-    let wanted = hub::Wanted { weights: true, keep: args.keep.keep, out };
-    let input = hub::input(&args.src, wanted, ui)?;
-    let call = input.name_in(call);
-    let folder = args.source.apply(&input.folder);
-    if gguf_checkpoint::is_adapter(&folder) {
-        return Err(Failure::at(&args.src, "expected a checkpoint, found a LoRA adapter")
-            .hint(["use `gguf-convert adapter` to convert an adapter"]));
-    }
-    let adapters = args.merge.lora.iter().map(|lora| hub::input(&lora.adapter, wanted, ui));
-    let adapters = adapters.collect::<Result<Vec<hub::Input>, Failure>>()?;
-    let call = adapters.iter().fold(call, |call, adapter| adapter.name_in(call));
-    to_gguf(&args, (&options, &calibration), (&folder, &adapters), (call, parts), ui)?;
-    adapters.into_iter().try_for_each(|adapter| adapter.finish(ui))?;
-    input.finish(ui)
-}
-
-/// `adapters` are those of `--lora`, in their order.
-fn to_gguf(
-    args: &ConvertArgs,
-    (tensor_options, calibration): (&TensorOptions, &CalibrationOptions),
-    (folder, adapters): (&Folder, &[hub::Input]),
-    (call, parts): (Call, &Parts<'_>),
-    ui: &Ui,
-) -> Result<(), Failure> {
-    let failed = |error| failure(&args.src, error);
-    if !args.recipe.is_given() {
-        args.types.check(&args.src, args.out.as_deref(), folder)?;
-    }
-    if args.quantized.fp8_as.is_some() && !args.types.recipes().iter().all(|recipe| recipe.default.is_float())
-    {
-        return Err(Failure::usage("--fp8-as requires --type f32, f16 or bf16"));
-    }
-    let settings = tensor_options.read(args.other_settings())?;
-    let adapters = args.merge.lora.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
-        folder: found.folder.clone(),
-        name: lora.adapter.clone(),
-        scale: lora.scale,
-        takes_tokenizer: args.merge.lora_tokenizer,
-    });
-    let adapters: Vec<LoraAdapter> = adapters.collect();
-    let options = args.arch.options(&args.naming, ui)?;
-    let input = CheckpointInput::open_with_adapters(folder.clone(), &adapters, &options).map_err(failed)?;
-    let input = match args.projector.with_mmproj {
-        true => input.with_projector(&options).map_err(failed)?,
-        false => input,
-    };
-    let (checkpoint, layout) = (input.checkpoint(), input.layout());
-    let types = args.types.recipes_of(checkpoint)?;
-    let projector = args.projector.with_mmproj.then(|| projector_type(args, &types)).transpose()?;
-    if args.quantized.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_fp8(tensor)) {
-        ui.warning("--fp8-as: no tensor of the checkpoint is FP8");
-    }
-    let mut open = opened(input, &args.src);
-    let (checkpoint, layout) = (open.input.checkpoint(), open.input.layout());
-    let unwritten = merged_and_dropped(checkpoint, &open.dropped);
-    if !adapters.is_empty() && !unwritten.is_empty() {
-        open.notes.warnings.push(format!(
-            "{} of the adapter not written; add --with-mmproj if they belong to a vision tower or audio encoder: {}",
-            gguf_types::counted(unwritten.len(), "tensor"),
-            gguf_types::list_names(&unwritten)
-        ));
-    }
-    if !args.merge.lora_tokenizer && has_own_tokenizer(&adapters, checkpoint) {
-        open.notes.notes.push("--lora-tokenizer uses the adapter's tokenizer and chat template".to_owned());
-    }
-    open.notes.notes.extend(tell_unasked(layout, args.arch.arch_as.is_some(), ui));
-    if args.quantized.repack {
-        open.repacked = open.input.repacked().map_err(failed)?.to_vec();
-    }
-    let (nonfinite, format) = (settings.nonfinite(), args.output.format(&args.resume));
-    let mut run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    let budget = args.budget.options();
-    run_args.gathers = calibration.is_wanted();
-    if run_args.gathers && !args.output.dry_run {
-        let between = match (args.encoding.via, adapters.is_empty()) {
-            (Some(via), _) => via.name(),
-            (None, true) => convert_calibrated::lossless(open.input.checkpoint()),
-            // Merged weights are rounded once.
-            (None, false) => "f32",
-        };
-        let other = OtherSettings { via: None, ..args.other_settings() };
-        let job = Calibrated {
-            recipes: types,
-            between: Recipe::from_name(between).map_err(Failure::new)?,
-            settings: tensor_options.read(other)?,
-            calibration,
-            budget: &budget,
-            threads: args.resume.threads,
-        };
-        return print(convert_calibrated::run(open, job, run_args, ui)?, format, ui);
-    }
-    print(conversion_run::run_with(open, types, projector, &settings, &run_args, ui)?, format, ui)
-}
-
-/// An input with what its layout leaves to report.
-pub(super) fn opened(input: CheckpointInput, path: &Path) -> OpenInput<'_, CheckpointInput> {
-    let checkpoint = input.checkpoint();
-    let layouts: Vec<_> = [input.layout()].into_iter().chain(input.projector()).collect();
-    OpenInput {
-        path,
-        files: Vec::new(),
-        format: checkpoint.format,
-        architecture: input.layout().architecture.to_owned(),
-        notes: Notes::of(&checkpoint.notes, &layouts),
-        dropped: dropped(&layouts),
-        stored_as: layouts
-            .iter()
-            .flat_map(|layout| layout.tensors.iter().map(|tensor| stored_as(checkpoint, &tensor.data)))
-            .collect(),
-        repacked: Vec::new(),
-        input,
-    }
+    let call = call_of(COMMAND.binary, None, matches);
+    let caller = Caller { call, parts, dry_run: args.output.dry_run };
+    let format = args.output.format(&args.resume);
+    let options = args.options()?;
+    let outcome = options.run_for(caller, ui);
+    print(outcome.map_err(|failure| TypeArgs::advise(failure, options.output.out.as_deref()))?, format, ui)
 }
 
 impl ConvertArgs {
-    fn other_settings(&self) -> OtherSettings {
-        OtherSettings {
+    fn options(self) -> Result<Convert, Failure> {
+        Ok(Convert {
+            tensors: self.options.options(&self.recipe),
+            adapters: self.merge.lora,
+            lora_tokenizer: self.merge.lora_tokenizer,
+            with_mmproj: self.projector.with_mmproj,
+            mmproj_type: self.projector.mmproj_type.map(FileType::Named),
             fp8_as: self.quantized.fp8_as,
             repack: self.quantized.repack,
-            ..self.encoding.settings()
-        }
-    }
-
-    /// Fails if the output is not a model that runs from one GGUF file.
-    fn check_calibration(&self, parts: &Parts<'_>) -> Result<(), Failure> {
-        let others = [
-            (self.projector.with_mmproj, "--with-mmproj"),
-            (self.arch.mtp, "--mtp"),
-            (self.quantized.fp8_as.is_some(), "--fp8-as"),
-            (self.quantized.repack, "--repack"),
-            (parts.wanted != OfPlan::Everything, "plans"),
-        ];
-        match others.into_iter().find(|(is_given, _)| *is_given) {
-            None => Ok(()),
-            Some((_, other)) => {
-                let message = format!("--calibrate cannot be used with {other}");
-                let hint = "convert with --type bf16 first, then use gguf-quantize --calibrate";
-                Err(Failure::usage(message).hint([hint]))
-            }
-        }
-    }
-}
-
-/// Names of tensors that an adapter has changed and that no file holds.
-fn merged_and_dropped(checkpoint: &Checkpoint, dropped: &[gguf_models::Dropped]) -> Vec<String> {
-    let is_merged = |name: &str| {
-        let stored = checkpoint.tensor(name).and_then(|tensor| tensor.stored.as_ref());
-        let description = stored.and_then(|stored| stored.description()).unwrap_or_default();
-        description.ends_with("+lora") || description.ends_with("+dora")
-    };
-    dropped.iter().map(|dropped| dropped.name.clone()).filter(|name| is_merged(name)).collect()
-}
-
-/// True if an adapter comes with a tokenizer or chat template that differs from the checkpoint's.
-fn has_own_tokenizer(adapters: &[LoraAdapter], checkpoint: &Checkpoint) -> bool {
-    let has = |adapter: &LoraAdapter| gguf_checkpoint::own_tokenizer(&adapter.folder, &checkpoint.files);
-    adapters.iter().any(|adapter| has(adapter).is_ok_and(|own| !own.is_empty()))
-}
-
-/// True if the reference's converter writes files of this type itself.
-pub(super) fn is_of_converter(recipe: &Recipe) -> bool {
-    recipe.default.is_float() || recipe.file_type == FileType::Q8_0
-}
-
-/// The type of the projector next to a model.
-fn projector_type(args: &ConvertArgs, types: &[&'static Recipe]) -> Result<&'static Recipe, Failure> {
-    let first = types.first().copied().filter(|recipe| is_of_converter(recipe));
-    match args.projector.mmproj_type.or(first) {
-        Some(recipe) => Ok(recipe),
-        None => Recipe::from_name("f16").map_err(Failure::new),
+            keep: self.keep.keep,
+            reading: self.source.options(),
+            arch: self.arch.options(),
+            naming: self.naming.options(),
+            encoding: self.encoding.options(),
+            calibration: self.calibration.options(),
+            budget: self.budget.options(),
+            output: self.output.options(self.out, &self.resume)?,
+            hub: hub_options(),
+            ..Convert::new(self.src, self.types.types)
+        })
     }
 }

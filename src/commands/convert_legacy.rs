@@ -1,14 +1,11 @@
 //! `gguf-convert legacy FILE [OUT] --type TYPE`: a LLaMA model of llama.cpp from before GGUF to GGUF files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_conversion::{Error, LegacyInput, recipes::Recipe};
-use gguf_models::{Layout, LegacyOptions};
 use gguf_toolkit::{
-    conversion_run::{self, OpenInput, Parts, failure},
-    layout_notes::Notes,
-    settings::OtherSettings,
+    ConvertLegacy,
+    convert::{Caller, Parts},
 };
 
 use super::{
@@ -29,7 +26,7 @@ pub const COMMAND: Command = Command {
     about: "Convert a LLaMA file in a format older than GGUF (ggml, ggmf, ggjt)",
     examples: EXAMPLES,
     define: LegacyArgs::augment_args,
-    run: |matches, ui| run(matches, &Parts::all(), ui),
+    run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-convert")
 };
 
@@ -94,61 +91,22 @@ fn parse_positive(text: &str) -> Result<f32, String> {
 ///
 /// # Errors
 /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<LegacyArgs>(matches)?;
-    if args.file.is_dir() {
-        return Err(Failure::usage(format_args!(
-            "{}: expected a ggml, ggmf or ggjt file, found a folder",
-            args.file.display()
-        )));
-    }
-    let failed = |error| failure(&args.file, error);
-    let tensor_options = args.options.options(&args.recipe);
-    let call = call_of(COMMAND.binary, COMMAND.verb, matches)
-        .reads([args.file.as_path()])
-        .reads(tensor_options.files())
-        .reads(args.config.as_deref());
-    let other = OtherSettings { allow_requantize: true, ..args.encoding.settings() };
-    let settings = tensor_options.read(other)?;
-    let arch = args.naming.options();
-    let config = args.config.as_deref().map(|folder| config(folder, &arch)).transpose()?;
-    let options = LegacyOptions {
-        model_name: arch.model_name.clone(),
-        epsilon: args.eps,
-        context_length: args.context,
+    let call = call_of(COMMAND.binary, COMMAND.verb, matches);
+    let caller = Caller { call, parts, dry_run: args.output.dry_run };
+    let format = args.output.format(&args.resume);
+    let options = ConvertLegacy {
+        config: args.config,
+        eps: args.eps,
+        context: args.context,
         rope_base: args.rope_base,
+        naming: args.naming.options(),
+        encoding: args.encoding.options(),
+        tensors: args.options.options(&args.recipe),
+        output: args.output.options(args.out, &args.resume)?,
+        // `auto` applies to checkpoints only.
+        ..ConvertLegacy::new(args.file, args.types.recipes().into_iter().map(Into::into))
     };
-    let input = LegacyInput::open(&args.file, &options, config.as_ref()).map_err(failed)?;
-    let (model, layout) = (input.model(), input.layout());
-    let open = OpenInput {
-        path: &args.file,
-        files: model.paths.clone(),
-        format: model.container.name,
-        architecture: layout.architecture.to_owned(),
-        notes: Notes::of(&[], &[layout]),
-        dropped: layout.dropped.clone(),
-        stored_as: input.stored_as(),
-        repacked: Vec::new(),
-        input,
-    };
-    let mut types = args.types.recipes();
-    if types.is_empty() && !args.recipe.is_given() {
-        types.push(Recipe::from_name("COPY").map_err(Failure::new)?);
-    }
-    let nonfinite = settings.nonfinite();
-    let run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    print(conversion_run::run(open, types, &settings, &run_args, ui)?, args.output.format(&args.resume), ui)
-}
-
-/// Keys and vocabulary of a config folder; weights need not be there.
-fn config(folder: &Path, options: &gguf_models::Options) -> Result<Layout, Failure> {
-    let failed = |error| failure(folder, error);
-    let checkpoint =
-        gguf_checkpoint::open_without_weights(folder).map_err(|error| failed(Error::Source(error)))?;
-    let options = gguf_models::Options { vocab_only: true, ..options.clone() };
-    let layout = gguf_conversion::resolve(&checkpoint, &options).map_err(failed)?;
-    match layout.architecture {
-        "llama" => Ok(layout),
-        other => Err(Failure::at(folder, format_args!("expected a config of `llama`, found `{other}`"))),
-    }
+    print(options.run_for(caller, ui)?, format, ui)
 }

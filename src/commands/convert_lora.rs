@@ -3,27 +3,20 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_checkpoint::{Checkpoint, Folder};
-use gguf_conversion::{AdapterInput, Error, recipes::Recipe};
 use gguf_toolkit::{
-    conversion_run::{self, OpenInput, Parts, failure},
-    layout_notes::Notes,
-    plan_report::stored_as,
-    settings::Settings,
+    ConvertAdapter,
+    convert::{Caller, Parts},
 };
 
 use super::{
     Command,
-    convert::{
-        args::{KeepArgs, PlainArgs, TypeArgs},
-        is_of_converter,
-    },
+    convert::args::{KeepArgs, PlainArgs, TypeArgs},
     shared::{
         call::call_of,
         conversion::print,
-        hub,
+        hub::hub_options,
         output_args::{OutputArgs, ResumeArgs},
-        tensor_args::{byte_order, output_parser},
+        tensor_args::output_parser,
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -34,7 +27,7 @@ pub const COMMAND: Command = Command {
     about: "Convert a LoRA adapter to a GGUF adapter file",
     examples: EXAMPLES,
     define: AdapterArgs::augment_args,
-    run: |matches, ui| run(matches, &Parts::all(), ui),
+    run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-convert")
 };
 
@@ -85,91 +78,22 @@ struct AdapterArgs {
 ///
 /// # Errors
 /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<AdapterArgs>(matches)?;
-    let mut types = args.types.recipes();
-    if !types.iter().all(|recipe| is_of_converter(recipe)) {
-        return Err(Failure::usage("expected --type f32, f16, bf16 or q8_0 for an adapter"));
-    }
-    if types.is_empty() {
-        types.push(Recipe::from_name("F32").map_err(Failure::new)?);
-    }
-    let failed = |error| failure(&args.dir, error);
-    let wanted = hub::Wanted { weights: true, keep: args.keep.keep, out: None };
-    let input = hub::input(&args.dir, wanted, ui)?;
-    let base = args
-        .base
-        .as_deref()
-        .map(|base| hub::input(base, hub::Wanted { weights: false, keep: false, out: None }, ui));
-    let base = base.transpose()?;
-    let call = input.name_in(call_of(COMMAND.binary, COMMAND.verb, matches));
-    let call = base.iter().fold(call, |call, base| base.name_in(call));
-
-    let arch = gguf_models::Options {
-        model_name: args.model_name.clone(),
-        arch_as: args.arch_as.clone(),
-        ..gguf_models::Options::default()
+    let call = call_of(COMMAND.binary, COMMAND.verb, matches);
+    let caller = Caller { call, parts, dry_run: args.output.dry_run };
+    let format = args.output.format(&args.resume);
+    let options = ConvertAdapter {
+        base: args.base,
+        keep: args.keep.keep,
+        model_name: args.model_name,
+        arch_as: args.arch_as,
+        allow_nonfinite: args.plain.allow_nonfinite,
+        big_endian: args.plain.big_endian,
+        output: args.output.options(args.out, &args.resume)?,
+        hub: hub_options(),
+        // `auto` applies to checkpoints only.
+        ..ConvertAdapter::new(args.dir, args.types.recipes().into_iter().map(Into::into))
     };
-    let adapter =
-        gguf_checkpoint::open_adapter(input.folder.clone()).map_err(|error| failed(Error::Source(error)))?;
-    let base = base_of(&args, base.as_ref().map(|base| &base.folder), &adapter)?;
-    // Weights are not needed; if they are there, shapes are compared.
-    let base = gguf_checkpoint::open(base.clone())
-        .or_else(|_| gguf_checkpoint::open_without_weights(base.clone()))
-        .map_err(Error::Source)
-        .and_then(|base| gguf_conversion::normalized(base, &arch))
-        .map_err(|error| failure(base.path(), error))?;
-    let adapter = AdapterInput::new(input.folder.path(), adapter, &base, &arch).map_err(failed)?;
-    let (stored, layout) = (adapter.adapter(), adapter.layout());
-    let mut notes = Notes::of(&stored.notes, &[layout]);
-    if !layout.warnings.is_empty() {
-        notes
-            .notes
-            .push("to merge all pairs, use `gguf-convert BASE --lora ADAPTER --with-mmproj`".to_owned());
-    }
-    let open = OpenInput {
-        path: &args.dir,
-        files: Vec::new(),
-        format: stored.format,
-        architecture: layout.architecture.to_owned(),
-        notes,
-        dropped: layout.dropped.clone(),
-        stored_as: layout.tensors.iter().map(|tensor| stored_as(stored, &tensor.data)).collect(),
-        repacked: Vec::new(),
-        input: adapter,
-    };
-    let nonfinite = args.plain.nonfinite();
-    let run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    let settings = Settings::of_byte_order(byte_order(args.plain.big_endian));
-    let outcome = conversion_run::run(open, types, &settings, &run_args, ui)?;
-    print(outcome, args.output.format(&args.resume), ui)?;
-    input.finish(ui)
-}
-
-/// The folder of the base model: as named, or as the adapter names it, if that is a folder here.
-fn base_of(args: &AdapterArgs, base: Option<&Folder>, adapter: &Checkpoint) -> Result<Folder, Failure> {
-    let named =
-        adapter.config.get("base_model_name_or_path").and_then(|name| name.as_str()).unwrap_or_default();
-    if let Some(base) = base {
-        if !gguf_checkpoint::is_adapter(base) || base.path().join("config.json").is_file() {
-            return Ok(base.clone());
-        }
-        let message = match named {
-            "" => format!("{}, expected its base model", adapter.format),
-            named => format!("{}, expected its base model `{named}`", adapter.format),
-        };
-        let is_mlx = adapter.format == gguf_checkpoint::MLX_ADAPTER;
-        let fuse = is_mlx.then_some("to merge the two, use `mlx_lm.fuse`");
-        let hint = "pass the base model's folder with --base; config.json is enough";
-        return Err(Failure::at(base.path(), message).hint([hint]).hint(fuse));
-    }
-    let folder = PathBuf::from(named);
-    if !named.is_empty() && folder.join("config.json").is_file() {
-        return Ok(Folder::at(folder));
-    }
-    let message = match named {
-        "" => "missing config of the base model".to_owned(),
-        named => format!("missing config of the base model `{named}`"),
-    };
-    Err(Failure::at(&args.dir, message).hint(["pass its folder with --base; config.json is enough"]))
+    print(options.run_for(caller, ui)?, format, ui)
 }

@@ -1,21 +1,20 @@
 //! `gguf-convert mmproj SRC [OUT] --type TYPE`: the vision or audio projector of a checkpoint, without the model.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_conversion::CheckpointInput;
-use gguf_toolkit::conversion_run::{self, Parts, failure};
+use gguf_toolkit::{
+    ConvertProjector,
+    convert::{Caller, Parts},
+};
 
 use super::{
     Command,
-    convert::{
-        args::{EncodingArgs, KeepArgs, SourceArgs, TypeArgs},
-        opened,
-    },
+    convert::args::{EncodingArgs, KeepArgs, SourceArgs, TypeArgs},
     shared::{
         call::call_of,
         conversion::print,
-        hub,
+        hub::hub_options,
         output_args::{OutputArgs, ResumeArgs},
         tensor_args::{QuantizeOptions, RecipeArgs, output_parser},
     },
@@ -28,7 +27,7 @@ pub const COMMAND: Command = Command {
     about: "Convert only the vision or audio projector of a checkpoint",
     examples: EXAMPLES,
     define: MmprojArgs::augment_args,
-    run: |matches, ui| run(matches, &Parts::all(), ui),
+    run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-convert")
 };
 
@@ -71,25 +70,21 @@ struct MmprojArgs {
 ///
 /// # Errors
 /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-pub fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<MmprojArgs>(matches)?;
-    let options = args.options.options(&RecipeArgs::default());
-    let call = call_of(COMMAND.binary, COMMAND.verb, matches).reads(options.files());
-    let failed = |error| failure(&args.src, error);
-    // A dry run leaves nothing on the disk.
-    let out = (!args.output.dry_run).then(|| args.out.as_deref().unwrap_or(Path::new("")));
-    let input = hub::input(&args.src, hub::Wanted { weights: true, keep: args.keep.keep, out }, ui)?;
-    let call = input.name_in(call);
-    let folder = args.source.apply(&input.folder);
-    args.types.check(&args.src, args.out.as_deref(), &folder)?;
-    let settings = options.read(args.encoding.settings())?;
-    let arch =
-        gguf_models::Options { model_name: args.model_name.clone(), ..gguf_models::Options::default() };
-    let projector = CheckpointInput::open_projector(folder, &arch).map_err(failed)?;
-    let types = args.types.recipes_of(projector.checkpoint())?;
-    let nonfinite = settings.nonfinite();
-    let run_args = args.output.run(args.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    let outcome = conversion_run::run(opened(projector, &args.src), types, &settings, &run_args, ui)?;
-    print(outcome, args.output.format(&args.resume), ui)?;
-    input.finish(ui)
+    let call = call_of(COMMAND.binary, COMMAND.verb, matches);
+    let caller = Caller { call, parts, dry_run: args.output.dry_run };
+    let format = args.output.format(&args.resume);
+    let options = ConvertProjector {
+        keep: args.keep.keep,
+        model_name: args.model_name,
+        reading: args.source.options(),
+        encoding: args.encoding.options(),
+        tensors: args.options.options(&RecipeArgs::default()),
+        output: args.output.options(args.out, &args.resume)?,
+        hub: hub_options(),
+        ..ConvertProjector::new(args.src, args.types.types)
+    };
+    let outcome = options.run_for(caller, ui);
+    print(outcome.map_err(|failure| TypeArgs::advise(failure, options.output.out.as_deref()))?, format, ui)
 }

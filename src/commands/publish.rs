@@ -16,7 +16,8 @@ use gguf_toolkit::{
 use super::{
     Command,
     shared::{
-        cpu_level::cpu_level, eval_args::RunArgs, hub::with_environment, tensor_args::output_parser, values,
+        call::executable, cpu_level::cpu_level, eval_args::RunArgs, hub::hub_options,
+        tensor_args::output_parser, values,
     },
 };
 use crate::{failure::Failure, ui::Ui};
@@ -172,7 +173,8 @@ fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
         activations: args.run.activations.unwrap_or_default(),
         level: cpu_level()?,
         command,
+        executable: Some(executable()),
         ..PublishOptions::new(args.src, args.dir)
     };
-    with_environment(|environment| publish(&options, environment, ui))
+    publish(&options, &hub_options(), ui)
 }

@@ -4,16 +4,10 @@
 use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgMatches, Args};
-use gguf_container::Model;
-use gguf_conversion::{
-    Error,
-    recipes::{RECIPES, Recipe},
-};
+use gguf_conversion::recipes::{RECIPES, Recipe};
 use gguf_toolkit::{
-    conversion_run::{Parts, failure},
-    input_kind::{self, Wanted},
-    quantize_run::{self, QuantizeJob},
-    settings::OtherSettings,
+    Quantize,
+    convert::{Caller, Parts},
     suggest::nearest,
 };
 
@@ -24,11 +18,10 @@ use crate::{
         shared::{
             call::call_of,
             conversion::print,
-            cpu_level::cpu_level,
             output_args::{OutputArgs, ResumeArgs},
             outputs::check_output_name,
             planned_calls::{Conversion, PlannedProgram},
-            tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs, byte_order},
+            tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs},
             threads::parse_threads,
             types_help::types_help,
             values::{self, type_tip},
@@ -51,7 +44,7 @@ pub const COMMAND: Command = Command {
             )
             .after_long_help(types_help(EXAMPLES))
     },
-    run: |matches, ui| run(matches, &Parts::all(), ui),
+    run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-quantize")
 };
 
@@ -193,45 +186,28 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
     Ok(What { input, out, recipes: parse_recipes(types)?, threads })
 }
 
-fn run(matches: &ArgMatches, parts: &Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let mut args = Command::args::<QuantizeArgs>(matches)?;
     let what = parse_what(&args.what, &args.types, args.recipe.is_given())?;
-    let level = cpu_level()?;
-    if let Some(out) = &what.out {
+    args.resume.threads = args.resume.threads.or(what.threads);
+    let format = args.output.format(&args.resume);
+    let output = args.output.options(what.out, &args.resume)?;
+    if let Some(out) = &output.out {
         check_output_name(out).map_err(Failure::usage)?;
     }
-    let model = Model::open(&what.input).map_err(|error| {
-        input_kind::explained(&what.input, Wanted::Gguf, failure(&what.input, Error::Gguf(error)))
-    })?;
-    input_kind::check_model(&what.input)?;
-    let options = args.options.options(&args.recipe);
-    let (calibration, budget) = (args.calibration.options(), args.budget.options());
-    let settings = options.read(OtherSettings {
-        keep_split: args.keep_split,
-        allow_requantize: args.allow_requantize,
-        allow_nonfinite: args.plain.allow_nonfinite,
-        via: None,
-        fp8_as: None,
-        repack: false,
-        endian: byte_order(args.plain.big_endian),
-    })?;
-    args.resume.threads = args.resume.threads.or(what.threads);
-    let job = QuantizeJob {
-        base: &what.input,
-        input: &what.input,
-        format: "GGUF",
-        recipes: what.recipes,
-        settings,
-        calibration: &calibration,
-        budget: &budget,
-        threads: args.resume.threads,
-        level,
-    };
-    let types: Vec<&str> = job.recipes.iter().map(|recipe| recipe.name).collect();
+    let types: Vec<&str> = what.recipes.iter().map(|recipe| recipe.name).collect();
     let call = call_of(COMMAND.binary, None, matches).argument("TYPE", types.join(","));
-    let call = call.reads(options.files()).reads(calibration.files());
-    let nonfinite = job.settings.nonfinite();
-    let mut run_args = args.output.run(what.out.as_deref(), &args.resume, nonfinite, call, parts)?;
-    run_args.gathers = calibration.is_wanted();
-    print(quantize_run::run(model, job, run_args, ui)?, args.output.format(&args.resume), ui)
+    let caller = Caller { call, parts, dry_run: args.output.dry_run };
+    let options = Quantize {
+        allow_requantize: args.allow_requantize,
+        keep_split: args.keep_split,
+        allow_nonfinite: args.plain.allow_nonfinite,
+        big_endian: args.plain.big_endian,
+        tensors: args.options.options(&args.recipe),
+        calibration: args.calibration.options(),
+        budget: args.budget.options(),
+        output,
+        ..Quantize::new(what.input, what.recipes.into_iter().map(Into::into))
+    };
+    print(options.run_for(caller, ui)?, format, ui)
 }

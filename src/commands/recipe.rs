@@ -10,7 +10,7 @@ use gguf_toolkit::recipe::{is_address, recipe_of_file};
 use crate::{
     commands::{
         Command,
-        shared::{hub::with_environment, outputs::check_outputs, tensor_args::output_parser},
+        shared::{hub::hub_options, outputs::check_outputs, tensor_args::output_parser},
     },
     failure::Failure,
     ui::Ui,
@@ -72,7 +72,7 @@ fn run(args: RecipeArgs, ui: &Ui) -> Result<(), Failure> {
         let inputs: &[&Path] = if is_address(&args.file) { &[] } else { &[path] };
         check_outputs(&[output], inputs, args.force || args.dry_run)?;
     }
-    let found = with_environment(|environment| recipe_of_file(&args.file, environment, ui))?;
+    let found = recipe_of_file(&args.file, &hub_options(), ui)?;
     let text = found.file.text()?;
     let is_written = args.output.is_some() && !args.dry_run;
     if let (Some(output), true) = (&args.output, is_written) {

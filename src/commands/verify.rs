@@ -11,7 +11,7 @@ use gguf_toolkit::verify::{Tone, VerifyOptions, Which, verify};
 use crate::{
     commands::{
         Command,
-        shared::{cpu_level::cpu_level, hub::with_environment, threads::parse_threads},
+        shared::{cpu_level::cpu_level, hub::hub_options, threads::parse_threads},
     },
     failure::Failure,
     ui::{ERROR, GOOD, Ui, WARNING},
@@ -88,7 +88,7 @@ fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {
         threads: args.threads,
         level: cpu_level()?,
     };
-    let report = with_environment(|environment| verify(&options, environment, ui))?;
+    let report = verify(&options, &hub_options(), ui)?;
     match args.json {
         true => ui.data(&report.json()?)?,
         false => ui.styled_data(&report.text_with(styled))?,

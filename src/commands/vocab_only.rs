@@ -3,27 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf_checkpoint::Folder;
-use gguf_conversion::{Error, recipes::FileType};
-use gguf_toolkit::{
-    conversion_run::failure,
-    layout_notes::Notes,
-    text::human_bytes,
-    write::{check_output, make_folder_of},
-};
-use serde::Serialize;
+use gguf_conversion::recipes::Recipe;
+use gguf_toolkit::{ConvertVocab, FileType};
 
 use super::{
     Command,
-    convert::{
-        args::{ArchArgs, NamingArgs, SourceArgs, TypeArgs},
-        is_of_converter,
-    },
-    shared::{
-        hub,
-        output_args::OutputArgs,
-        tensor_args::{byte_order, output_parser},
-    },
+    convert::args::{ArchArgs, NamingArgs, SourceArgs, TypeArgs},
+    shared::{hub::hub_options, output_args::OutputArgs, tensor_args::output_parser},
 };
 use crate::{failure::Failure, ui::Ui};
 
@@ -68,89 +54,31 @@ struct VocabArgs {
     big_endian: bool,
 }
 
-/// The planned or written file.
-#[derive(Debug, Serialize)]
-struct Report {
-    input: String,
-    output: String,
-    architecture: &'static str,
-    tokenizer: String,
-    tokens: usize,
-    keys: usize,
-    bytes: u64,
-    dry_run: bool,
-    notes: Vec<String>,
-}
-
 fn run(args: VocabArgs, ui: &Ui) -> Result<(), Failure> {
-    let file_type = match &args.types.recipes()[..] {
+    let is_of_vocab = |recipe: &'static Recipe| {
+        [FileType::F32, FileType::F16, FileType::BF16, FileType::Q8_0].contains(&FileType::Named(recipe))
+    };
+    let file_type = match args.types.recipes()[..] {
         [] => None,
-        [recipe] if is_of_converter(recipe) => Some(recipe.file_type),
+        [recipe] if is_of_vocab(recipe) => Some(FileType::Named(recipe)),
         _ => return Err(Failure::usage("expected one --type for vocab: f32, f16, bf16 or q8_0")),
     };
-    let input = hub::input(&args.src, hub::Wanted { weights: false, keep: false, out: None }, ui)?;
-    let options = args.arch.options(&args.naming, ui)?;
-    let options = gguf_models::Options { vocab_only: true, ..options };
-    let folder = args.source.apply(&input.folder);
-    let report =
-        make(&args, (&folder, file_type, &options), ui).map_err(|error| failure(&args.src, error))?;
-    let Report { output, bytes, tokens, .. } = &report;
-    let OutputArgs { json, dry_run, .. } = args.output;
-    if !dry_run {
-        ui.status(&format!("wrote {output}: {bytes} bytes ({}), {tokens} tokens", human_bytes(*bytes)));
-    }
-    match (json, dry_run) {
-        (true, _) => ui.json(&report)?,
-        (false, true) => {
-            let Report { architecture, tokenizer, keys, .. } = &report;
-            ui.data(&format!(
-                "{output}: {architecture}, {tokens} tokens of kind {tokenizer}, {keys} keys, {bytes} bytes\n"
-            ))?;
-        }
-        (false, false) => {}
-    }
-    input.finish(ui)
-}
-
-fn make(
-    args: &VocabArgs,
-    (folder, file_type, options): (&Folder, Option<FileType>, &gguf_models::Options),
-    ui: &Ui,
-) -> Result<Report, Error> {
-    // Weights say no more than the type that the reference notes; without them it is f16.
-    let checkpoint = gguf_checkpoint::open(folder.clone())
-        .or_else(|_| gguf_checkpoint::open_without_weights(folder.clone()))
-        .map_err(Error::Source)?;
-    let checkpoint = gguf_conversion::normalized(checkpoint, options)?;
-    let layout = gguf_conversion::resolve(&checkpoint, options)?;
-    let file_type = file_type.unwrap_or_else(|| gguf_conversion::guessed_file_type(&checkpoint));
-    let plan = gguf_conversion::plan_vocab(&layout, file_type, byte_order(args.big_endian))?;
-    let default_name = gguf_models::vocab_file_name(&layout.metadata);
-    let path = gguf_conversion::output_path(args.out.as_deref(), &default_name, &format!("{file_type:?}"))?;
-    check_output(&path, args.out.as_deref(), folder.path(), args.output.force || args.output.dry_run)?;
-    let notes = Notes::of(&checkpoint.notes, &[&layout]);
-    notes.tell(ui);
-    let find = |key: &str| layout.metadata.get(key);
-    let report = Report {
-        input: args.src.display().to_string(),
-        output: path.display().to_string(),
-        architecture: layout.architecture,
-        tokenizer: find("tokenizer.ggml.model")
-            .and_then(gguf_container::Value::as_str)
-            .unwrap_or_default()
-            .to_owned(),
-        tokens: find("tokenizer.ggml.tokens")
-            .and_then(gguf_container::Value::as_array)
-            .map_or(0, gguf_container::Array::len),
-        // Those of the file type stand in the plan only.
-        keys: layout.metadata.len() + 2,
-        bytes: plan.unpadded_header_bytes().len() as u64,
-        dry_run: args.output.dry_run,
-        notes: notes.all(),
+    let options = ConvertVocab {
+        file_type,
+        reading: args.source.options(),
+        arch: args.arch.options(),
+        naming: args.naming.options(),
+        big_endian: args.big_endian,
+        out: args.out,
+        force: args.output.force,
+        hub: hub_options(),
+        ..ConvertVocab::new(args.src)
     };
-    if !args.output.dry_run {
-        make_folder_of(&path)?;
-        gguf_conversion::write_vocab(&plan, &path, args.output.force)?;
+    let OutputArgs { json, dry_run, .. } = args.output;
+    let report = if dry_run { options.plan(ui)? } else { options.run(ui)? };
+    match (json, dry_run) {
+        (true, _) => ui.json(&report),
+        (false, true) => ui.data(&report.text()),
+        (false, false) => Ok(()),
     }
-    Ok(report)
 }

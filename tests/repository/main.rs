@@ -11,6 +11,7 @@ mod examples;
 mod hints;
 mod layers;
 mod llama_cpp;
+mod module_order;
 mod packages;
 mod readme;
 mod registries;

@@ -78,6 +78,38 @@ impl CheckpointInput {
         Ok(CheckpointInput { folders, checkpoint, layout, projector: None, repacked: OnceLock::new() })
     }
 
+    /// Like [`CheckpointInput::open_with_adapters`], as an architecture that need not be in the table.
+    ///
+    /// # Errors
+    /// As [`CheckpointInput::open_with_adapters`].
+    pub fn open_as(
+        folder: impl Into<Folder>,
+        adapters: &[LoraAdapter],
+        options: &gguf_models::Options,
+        architecture: &'static gguf_models::Arch,
+    ) -> Result<CheckpointInput, Error> {
+        let folder = folder.into();
+        let checkpoint = merge(gguf_checkpoint::open(folder.clone())?, adapters)
+            .map_err(|(folder, error)| Error::Merge { folder, error })?;
+        let adapters = adapters.iter().map(|adapter| &adapter.folder);
+        let folders = [&folder].into_iter().chain(adapters).map(|folder| folder.path().to_owned()).collect();
+        let input = CheckpointInput::from_checkpoint_as(checkpoint, options, architecture)?;
+        Ok(CheckpointInput { folders, ..input })
+    }
+
+    /// Like [`CheckpointInput::from_checkpoint`], as an architecture that need not be in the table.
+    ///
+    /// # Errors
+    /// As [`CheckpointInput::from_checkpoint`].
+    pub fn from_checkpoint_as(
+        checkpoint: Checkpoint,
+        options: &gguf_models::Options,
+        architecture: &'static gguf_models::Arch,
+    ) -> Result<CheckpointInput, Error> {
+        let layout = gguf_models::resolve_as(&arch_input(&checkpoint)?, options, architecture)?;
+        Ok(CheckpointInput::from_layout(checkpoint, layout))
+    }
+
     /// Takes a checkpoint that is open and resolves it: one in memory ([`gguf_checkpoint::open_memory`]), or one that was changed.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use gguf_types::DType;
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
-use crate::error::{Cause, Error};
+use crate::{cause::Cause, error::Error};
 
 /// Elements that a thread works on at once.
 const JOB_ELEMS: usize = 1 << 18;

@@ -3,32 +3,73 @@
 use std::path::{Path, PathBuf};
 
 use gguf_conversion::InputFile;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::error::Error;
 
+/// Name of a caller that does not give one.
+const LIBRARY: &str = "gguf-toolkit";
+
+/// Options that change no byte of an output: a group or a single one, by the names in the JSON form of the options.
+const HARMLESS: &[&str] = &[
+    "output",
+    "hub",
+    "keep",
+    "source",
+    "calibration.statistics",
+    "calibration.eval_text",
+    "calibration.no_verify",
+    "tensors.save_recipe",
+];
+
 /// Identity of a call.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Call {
-    /// The program.
-    pub binary: &'static str,
-    /// True if an interrupted run should be resumed.
-    pub resume: bool,
+    /// Name of the program, by which its plans are recognized.
+    pub program: String,
+    /// File of the program, whose checksum identifies the build. A journal without it identifies only the version.
+    pub executable: Option<PathBuf>,
     /// Options that change bytes, with their values.
     pub options: Vec<(String, String)>,
-    /// Files and folders that are read, as the command line names them.
+    /// Files and folders that are read, as the caller names them.
     pub files: Vec<PathBuf>,
     /// Models that are read over the network, with what names their state.
     pub remote: Vec<(String, String)>,
 }
 
+impl Default for Call {
+    fn default() -> Call {
+        Call {
+            program: LIBRARY.to_owned(),
+            executable: None,
+            options: Vec::new(),
+            files: Vec::new(),
+            remote: Vec::new(),
+        }
+    }
+}
+
 impl Call {
-    /// Adds a positional argument.
+    /// The call of a program that uses the library, identified by its options.
+    ///
+    /// # Errors
+    /// Options that have no JSON form.
+    pub fn of_options(options: &impl Serialize) -> Result<Call, Error> {
+        let mut named = Vec::new();
+        flatten("", &serde_json::to_value(options).map_err(Error::new)?, &mut named);
+        Ok(Call { options: named, ..Call::default() })
+    }
+
+    /// Adds an argument that changes bytes.
+    #[must_use]
     pub fn argument(mut self, name: &str, value: String) -> Call {
         self.options.push((name.to_owned(), value));
         self
     }
 
     /// The same with files or folders that are read.
+    #[must_use]
     pub fn reads<'a>(mut self, files: impl IntoIterator<Item = &'a Path>) -> Call {
         self.files.extend(files.into_iter().map(Path::to_owned));
         self
@@ -52,16 +93,71 @@ impl Call {
         Ok(inputs)
     }
 
-    /// The program and its build.
+    /// The program with its version and, if its file is known, its build. Reads that file.
     pub fn program(&self) -> String {
-        // On Linux this is the file that runs, even where another one has its name now.
-        let running = Path::new("/proc/self/exe");
-        let path = match running.exists() {
-            true => running.to_owned(),
-            false => std::env::current_exe().unwrap_or_default(),
-        };
-        let build = gguf_conversion::file_checksum(&path)
+        let version = format!("{} {}", self.program, env!("CARGO_PKG_VERSION"));
+        let Some(executable) = &self.executable else { return version };
+        let build = gguf_conversion::file_checksum(executable)
             .map_or_else(|_| "?".to_owned(), |sum| format!("{sum:016x}"));
-        format!("{} {} (build {build})", self.binary, env!("CARGO_PKG_VERSION"))
+        format!("{version} (build {build})")
+    }
+}
+
+/// The options that are set, by their path in the JSON form.
+fn flatten(path: &str, value: &Value, named: &mut Vec<(String, String)>) {
+    if HARMLESS.contains(&path) {
+        return;
+    }
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                flatten(&path, value, named);
+            }
+        }
+        Value::Null | Value::Bool(false) => {}
+        Value::Array(values) if values.is_empty() => {}
+        Value::String(text) => named.push((path.to_owned(), text.clone())),
+        value => named.push((path.to_owned(), value.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_options_that_change_bytes_identify_a_call() {
+        let options = json!({
+            "types": ["q8_0"],
+            "output": {"force": true},
+            "naming": {"model_name": "a", "pre": null},
+            "calibration": {"statistics": "b", "both_sides": true},
+            "repack": false,
+            "adapters": [],
+        });
+        let call = Call::of_options(&options).unwrap();
+        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let expected = [
+            named("types", "[\"q8_0\"]"),
+            named("naming.model_name", "a"),
+            named("calibration.both_sides", "true"),
+        ];
+        assert_eq!(call.options, expected);
+        assert_eq!(call.program(), concat!("gguf-toolkit ", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn build_is_checksum_of_executable() {
+        let folder = tempfile::tempdir().unwrap();
+        let executable = folder.path().join("program");
+        std::fs::write(&executable, b"one").unwrap();
+        let call = Call { executable: Some(executable.clone()), ..Call::default() };
+        let first = call.program();
+        assert!(first.contains("(build ") && !first.contains('?'), "{first}");
+        std::fs::write(&executable, b"two").unwrap();
+        assert_ne!(call.program(), first);
     }
 }

@@ -9,9 +9,9 @@ use crate::{
     error::Error,
     events::Events,
     input_kind::{self, Wanted},
+    output_files::warn_of_leftovers,
     outputs::check_outputs,
     text::human_bytes,
-    write::warn_of_leftovers,
 };
 
 /// Opens a model in one file or in several.

@@ -2,7 +2,7 @@
 
 use gguf_conversion::imatrix::ImatrixError;
 
-use crate::error::Cause;
+use crate::cause::Cause;
 
 /// Known facts of an error. All are strings, because they come from many types; sizes have the unit given in
 /// the message.

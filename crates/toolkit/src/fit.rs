@@ -10,9 +10,9 @@ use std::{
 };
 
 use crate::{
-    conversion_run::failure,
     error::Error,
     events::Events,
+    failure::failure,
     input_kind::{self, Wanted},
     serde_forms,
     table::table,

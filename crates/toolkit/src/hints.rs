@@ -6,7 +6,7 @@
 use gguf_conversion::{export::ExportError, merge::MergeError};
 use gguf_models::{ArchError, vocab::VocabError};
 
-use crate::error::Cause;
+use crate::cause::Cause;
 
 /// The hint about a cause.
 pub fn of(cause: &Cause) -> Option<String> {

@@ -1,14 +1,12 @@
 //! Inputs that are named by an address of the Hugging Face Hub.
 
-use std::{
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::path::{Path, PathBuf};
 
 use gguf_checkpoint::{
     Folder,
-    hub::{self, HubError, Repo, Settings, Snapshot},
+    hub::{self, HubError, Repo, Settings, Snapshot, Token},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{call::Call, error::Error, events::Events, input_kind::is_like_a_hub_name, text::human_bytes};
 
@@ -17,37 +15,98 @@ pub fn is_hub_address(text: &str) -> bool {
     Repo::is_address(text)
 }
 
-/// Opens a model of the Hub as a folder for [`convert`](crate::convert): from the Hub's cache if it has the
-/// model, else with weights that are fetched while they are read and not kept. `storage` holds the received
-/// bytes meanwhile. `variable` returns environment variables: `HF_TOKEN`, `HF_HOME`, `HF_HUB_CACHE`,
-/// `HF_ENDPOINT` and `HF_HUB_OFFLINE` are read.
+/// Access to the Hugging Face Hub. The default is anonymous access to the public Hub without a local cache.
 ///
-/// # Errors
-/// [`Cause::Hub`](crate::Cause::Hub).
-pub fn hub_folder(
-    address: &str,
-    storage: &Path,
-    variable: &dyn Fn(&str) -> Option<String>,
-    cancel: Arc<AtomicBool>,
-) -> Result<Folder, Error> {
-    struct Cancelled(Arc<AtomicBool>);
-    impl Events for Cancelled {
-        fn cancel(&self) -> Arc<AtomicBool> {
-            Arc::clone(&self.0)
-        }
-    }
-    let environment = Environment { variable, temporary: storage };
-    let wanted = Wanted { weights: true, keep: false, out: Some(storage) };
-    Ok(input(Path::new(address), wanted, &environment, &Cancelled(cancel))?.folder)
+/// # Examples
+/// ```
+/// use gguf_toolkit::hub::HubOptions;
+///
+/// // As the Hub's own library has it: HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_HUB_OFFLINE and others.
+/// let mut hub = HubOptions::from_environment(|name| std::env::var(name).ok());
+/// hub.revision = Some("main".to_owned());
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HubOptions {
+    /// Token of an account. It is neither serialized nor printed.
+    #[serde(skip_serializing)]
+    pub token: Option<String>,
+    /// File with the token, read when the Hub is contacted; it may be missing. `token` takes precedence.
+    pub token_file: Option<PathBuf>,
+    /// Branch, tag or commit of models whose address has none. Default: `main`.
+    pub revision: Option<String>,
+    /// Folder of the local cache, in the layout of the Hub's own library. Without it, models are always streamed.
+    pub cache_dir: Option<PathBuf>,
+    /// Address of the Hub. Default: `https://huggingface.co`.
+    pub endpoint: Option<String>,
+    /// PEM file with trusted certificates. Default: those of Mozilla.
+    pub certificates: Option<PathBuf>,
+    /// Do not contact the Hub.
+    pub offline: bool,
+    /// Folder for temporary files. Default: the folder of the output.
+    pub temporary: Option<PathBuf>,
 }
 
-/// Settings of the process that concern the Hub.
-#[derive(Clone, Copy)]
-pub struct Environment<'a> {
-    /// Returns environment variables: `HF_TOKEN`, `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
-    pub variable: &'a dyn Fn(&str) -> Option<String>,
+impl std::fmt::Debug for HubOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let HubOptions { token, token_file, revision, cache_dir, endpoint, certificates, offline, temporary } =
+            self;
+        f.debug_struct("HubOptions")
+            .field("has_token", &token.is_some())
+            .field("token_file", token_file)
+            .field("revision", revision)
+            .field("cache_dir", cache_dir)
+            .field("endpoint", endpoint)
+            .field("certificates", certificates)
+            .field("offline", offline)
+            .field("temporary", temporary)
+            .finish()
+    }
+}
+
+impl HubOptions {
+    /// Options from environment variables, which `variable` returns by name. The names and rules are those of the
+    /// Hub's own library.
+    pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> HubOptions {
+        let Settings { cache, endpoint, offline, certificates, token, .. } =
+            Settings::from_environment(variable);
+        let (token, token_file) = match token {
+            Token::None => (None, None),
+            Token::Value(token) => (Some(token), None),
+            Token::File(path) => (None, Some(path)),
+        };
+        HubOptions {
+            token,
+            token_file,
+            cache_dir: Some(cache),
+            endpoint: Some(endpoint),
+            certificates,
+            offline,
+            ..HubOptions::default()
+        }
+    }
+
+    /// The same as settings of the Hub's client.
+    pub fn settings(&self) -> Settings {
+        let mut settings = Settings::new(self.cache_dir.clone().unwrap_or_default());
+        if let Some(endpoint) = &self.endpoint {
+            settings.endpoint = endpoint.trim_end_matches('/').to_owned();
+        }
+        settings.offline = self.offline;
+        settings.certificates.clone_from(&self.certificates);
+        settings.token = match (&self.token, &self.token_file) {
+            (Some(token), _) => Token::Value(token.clone()),
+            (None, Some(file)) => Token::File(file.clone()),
+            (None, None) => Token::None,
+        };
+        settings
+    }
+
     /// Folder for temporary files.
-    pub temporary: &'a Path,
+    #[cfg(feature = "remote")]
+    fn temporary(&self) -> &Path {
+        self.temporary.as_deref().unwrap_or(Path::new("."))
+    }
 }
 
 /// Request for a model on the Hub.
@@ -59,13 +118,6 @@ pub struct Wanted<'a> {
     pub keep: bool,
     /// Path of the output, whose disk can hold downloaded weights.
     pub out: Option<&'a Path>,
-}
-
-impl Environment<'_> {
-    /// An environment without variables, for inputs that are files.
-    pub fn none() -> Environment<'static> {
-        Environment { variable: &|_| None, temporary: Path::new(".") }
-    }
 }
 
 /// An input folder, with its downloads.
@@ -135,7 +187,7 @@ impl Input {
 pub fn input(
     path: &Path,
     wanted: Wanted<'_>,
-    environment: &Environment<'_>,
+    options: &HubOptions,
     events: &dyn Events,
 ) -> Result<Input, Error> {
     let text = path.to_str().unwrap_or_default();
@@ -148,19 +200,15 @@ pub fn input(
             "if `{text}` is meant to be a local folder, check the path; it was treated as a model on the Hub"
         )]),
     };
-    of_hub(text, wanted, environment, events).map_err(taken)
+    of_hub(text, wanted, options, events).map_err(taken)
 }
 
 /// A model of the Hub, by its address.
-fn of_hub(
-    text: &str,
-    wanted: Wanted<'_>,
-    environment: &Environment<'_>,
-    events: &dyn Events,
-) -> Result<Input, Error> {
-    let repo = Repo::parse(text).map_err(Error::new)?;
-    let settings = Settings::from_environment(environment.variable).map_err(Error::new)?;
-    let found = hub::cached(&settings.cache, &repo);
+fn of_hub(text: &str, wanted: Wanted<'_>, options: &HubOptions, events: &dyn Events) -> Result<Input, Error> {
+    let repo = Repo::parse(text).and_then(|repo| repo.or_revision(options.revision.as_deref()));
+    let repo = repo.map_err(Error::new)?;
+    let settings = options.settings();
+    let found = options.cache_dir.as_ref().and_then(|cache| hub::cached(cache, &repo));
     let is_asked = cfg!(feature = "remote") && !settings.offline;
     let lacks = found.as_ref().and_then(|snapshot| snapshot.lacks(wanted.weights)).filter(|_| is_asked);
     match (found, lacks) {
@@ -175,7 +223,10 @@ fn of_hub(
         (None, _) => {}
     }
     if is_asked {
-        return remote(&repo, &settings, wanted, environment.temporary, events);
+        if wanted.keep && options.cache_dir.is_none() {
+            return Err(Error::usage("downloads cannot be kept: missing cache folder"));
+        }
+        return remote(&repo, &settings, wanted, options, events);
     }
     let reason = match settings.offline {
         true => "HF_HUB_OFFLINE is set",
@@ -189,7 +240,7 @@ fn remote(
     repo: &Repo,
     settings: &Settings,
     wanted: Wanted<'_>,
-    temporary: &Path,
+    options: &HubOptions,
     events: &dyn Events,
 ) -> Result<Input, Error> {
     // Next to the output, whose disk must have room anyway; where nothing is written little comes.
@@ -198,9 +249,9 @@ fn remote(
     let storage = match storage {
         Some(folder) => folder.to_owned(),
         None if place.is_some() => ".".into(),
-        None => temporary.to_owned(),
+        None => options.temporary().to_owned(),
     };
-    let options = hub::RemoteOptions::new(temporary.to_owned(), storage)
+    let options = hub::RemoteOptions::new(options.temporary().to_owned(), storage)
         .whole_weights(wanted.weights)
         .keep(wanted.keep)
         .cancel(events.cancel());
@@ -227,7 +278,13 @@ fn remote(
 }
 
 #[cfg(not(feature = "remote"))]
-fn remote(repo: &Repo, settings: &Settings, _: Wanted<'_>, _: &Path, _: &dyn Events) -> Result<Input, Error> {
+fn remote(
+    repo: &Repo,
+    settings: &Settings,
+    _: Wanted<'_>,
+    _: &HubOptions,
+    _: &dyn Events,
+) -> Result<Input, Error> {
     let reason = "built without the feature `remote`";
     Err(Error::new(HubError::NotCached { repo: repo.to_string(), cache: settings.cache.clone(), reason }))
 }

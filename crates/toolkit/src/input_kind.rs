@@ -8,7 +8,7 @@ use std::{
 
 use gguf_container::{BrokenDownload, Value};
 
-use crate::error::{Cause, Error};
+use crate::{cause::Cause, error::Error};
 
 /// Kind of input that a command reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,20 +5,23 @@
 //! | call | task |
 //! |---|---|
 //! | [`open`] | reads a GGUF: metadata, tensors, their values on demand |
-//! | [`convert()`] | converts a Hugging Face checkpoint folder to GGUF files; with `hub_folder` one from the Hub |
-//! | [`save`] | writes an in-memory state dict to GGUF files |
-//! | [`quantize`] | quantizes a GGUF file to other types |
-//! | [`Job::plan`] | lists what a conversion would write, without reading a weight |
+//! | [`Convert`] | converts a checkpoint, from a folder or the Hugging Face Hub, to GGUF files |
+//! | [`Save`] | writes an in-memory state dict to GGUF files |
+//! | [`Quantize`] | quantizes a GGUF file to other types |
+//! | [`Convert::plan`] | lists what a conversion would write, without reading a weight |
 //! | [`Writer`] | writes a GGUF file of one's own tensors and metadata |
 //! | [`encode`], [`decode`] | rows of `f32` to blocks of any type, and back |
 //! | [`perplexity()`], [`compare()`] | measure how well a file predicts a text, alone or against another file |
 //! | [`Model`] | runs a file: tokens, chat templates, logits, text, embeddings and scores |
-//! | [`Job::architecture`] | sets an architecture that is not in the table |
 //! | [`types`], [`dtypes`], [`architectures`] | list what is supported |
 //!
 //! ```no_run
+//! use gguf_toolkit::{Convert, FileType};
+//!
 //! # fn main() -> Result<(), gguf_toolkit::Error> {
-//! gguf_toolkit::convert("Llama-3.2-1B").file_type("q4_k_m").write("llama-q4_k_m.gguf")?;
+//! let mut convert = Convert::new("Llama-3.2-1B", [FileType::Q4_K_M]);
+//! convert.output.out = Some("llama-q4_k_m.gguf".into());
+//! convert.run(&())?;
 //! let file = gguf_toolkit::open("llama-q4_k_m.gguf")?;
 //! for tensor in file.tensors() {
 //!     println!("{} {} {:?}", tensor.name(), tensor.dtype(), tensor.shape());
@@ -32,7 +35,7 @@
 //!
 //! | module | commands |
 //! |---|---|
-//! | [`conversion_run`], [`quantize_run`], [`calibration`] | `gguf-convert`, `gguf-quantize`, `--calibrate` |
+//! | [`mod@convert`] | `gguf-convert`, `gguf-quantize` |
 //! | [`verify`], [`show`], [`diff`], [`hash`], [`export_metadata`], [`tokenizer`], [`fit`], [`recipe`] | `gguf-inspect`, without changing files |
 //! | [`edit`], [`extract`], [`split`], [`merge`], [`endian`] | `gguf-inspect`, writing files |
 //! | [`perplexity`](mod@perplexity), [`compare`](mod@compare), [`importance`], [`check`] | `gguf-eval` |
@@ -52,14 +55,15 @@
 )]
 
 mod blocks;
+mod by_name;
 pub mod calibration;
 pub mod call;
+mod cause;
 pub mod chats;
 pub mod check;
 pub mod check_against;
 pub mod compare;
-pub mod conversion_run;
-pub mod convert_calibrated;
+pub mod convert;
 pub mod copy_files;
 pub mod coverage_report;
 pub mod diff;
@@ -71,31 +75,29 @@ pub mod eval_model;
 mod events;
 pub mod export_metadata;
 pub mod extract;
+mod failure;
 mod fields;
 mod file;
 pub mod file_type;
 pub mod fit;
 pub mod hash;
+mod hidden_files;
 pub mod hints;
 pub mod hub;
 pub mod importance;
 pub mod input_kind;
-mod job;
 pub mod layout_notes;
 pub mod loader_report;
 pub mod loss_report;
 pub mod merge;
 pub mod metadata_json;
+mod output_files;
 pub mod outputs;
 pub mod part_file;
 pub mod path_json;
 pub mod perplexity;
-pub mod plan_file;
-pub mod plan_report;
-pub mod plan_run;
 pub mod progress_line;
 pub mod publish;
-pub mod quantize_run;
 pub mod recipe;
 pub mod recipe_file;
 pub mod run;
@@ -115,19 +117,22 @@ pub mod tokenizer;
 pub mod unexecuted;
 pub mod verify;
 pub mod vocabularies;
-pub mod write;
 pub mod writer;
 
-pub use self::hub::{hub_folder, is_hub_address};
 pub use self::{
     blocks::{decode, encode, encode_weighted},
+    cause::Cause,
     compare::{CompareOptions, compare},
-    error::{Cause, Error, ErrorKind},
+    convert::{
+        Convert, ConvertAdapter, ConvertLegacy, ConvertProjector, ConvertVocab, Export, Quantize, Save,
+    },
+    error::{Error, ErrorKind},
     events::{Events, Guard, Message, Progress, StatusLine},
     fields::Fields,
     file::{GgufFile, TensorRef, open},
+    file_type::FileType,
+    hub::is_hub_address,
     importance::{ImatrixOptions, imatrix},
-    job::{Job, Planned, convert, quantize, save},
     perplexity::{PerplexityOptions, perplexity},
     run::{
         Chat, ChatOptions, EmbedOptions, GenerateOptions, Model, RunOptions, ScoreOptions, TaskFile,
@@ -149,7 +154,7 @@ pub use gguf_types::DType;
 
 use ::gguf_conversion::recipes::{RECIPES, Recipe};
 
-/// Every file type that [`Job::file_type`] takes: `q4_k_m` and its like.
+/// Every recipe of a [`FileType`]: `q4_k_m` and others.
 pub fn types() -> &'static [Recipe] {
     RECIPES
 }

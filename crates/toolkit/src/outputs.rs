@@ -10,7 +10,7 @@ use std::{
 
 use gguf_container::Output;
 
-use crate::error::{Cause, Error};
+use crate::{cause::Cause, error::Error};
 
 /// Checks that every one of `outputs` can be written. Leaves no files.
 ///

@@ -10,7 +10,7 @@ use crate::{
     copy_files::open_model,
     error::Error,
     events::Events,
-    hub::Environment,
+    hub::HubOptions,
     recipe_file::{OutputRecipe, RecipeFile},
     text::{human_bytes, printable},
 };
@@ -58,14 +58,10 @@ pub fn is_address(file: &str) -> bool {
 ///
 /// # Errors
 /// A file that cannot be read, or whose types match no file type; an interruption.
-pub fn recipe_of_file(
-    file: &str,
-    environment: &Environment<'_>,
-    events: &dyn Events,
-) -> Result<Extracted, Error> {
+pub fn recipe_of_file(file: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<Extracted, Error> {
     let path = Path::new(file);
     let Headers { metadata, tensors } = match is_address(file) {
-        true => remote(file, environment, events)?,
+        true => remote(file, hub_options, events)?,
         false => local(path)?,
     };
     let facts: Vec<TensorFacts<'_>> = tensors
@@ -140,14 +136,14 @@ fn tensors_of(header: &Header) -> impl Iterator<Item = (String, gguf_types::Shap
 }
 
 #[cfg(feature = "remote")]
-fn remote(address: &str, environment: &Environment<'_>, events: &dyn Events) -> Result<Headers, Error> {
+fn remote(address: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<Headers, Error> {
     use gguf_container::{SPLIT_COUNT_KEY, parse_shard_file_name, shard_file_name};
 
     // A signed URL has a query after its path.
     let (path, query) = address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)));
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let Some((prefix, no, count)) = parse_shard_file_name(name).filter(|(.., count)| *count > 1) else {
-        let header = fetch(address, environment, events)?;
+        let header = fetch(address, hub_options, events)?;
         let n_shards = header.get(SPLIT_COUNT_KEY).and_then(Value::as_u64).unwrap_or(1);
         if n_shards > 1 {
             let message = format!("{address}: shard of {n_shards} without a shard number in its name");
@@ -162,7 +158,7 @@ fn remote(address: &str, environment: &Environment<'_>, events: &dyn Events) -> 
     let mut headers = Headers { metadata: Metadata::new(), tensors: Vec::new() };
     for shard in 1..=count {
         let header =
-            fetch(&format!("{folder}/{}", shard_file_name(prefix, shard, count)), environment, events)?;
+            fetch(&format!("{folder}/{}", shard_file_name(prefix, shard, count)), hub_options, events)?;
         let stated = header.get(SPLIT_COUNT_KEY).and_then(Value::as_u64);
         if stated != Some(u64::from(count)) {
             let found = stated.map_or("nothing".to_owned(), |stated| stated.to_string());
@@ -179,7 +175,7 @@ fn remote(address: &str, environment: &Environment<'_>, events: &dyn Events) -> 
 }
 
 #[cfg(not(feature = "remote"))]
-fn remote(address: &str, _: &Environment<'_>, _: &dyn Events) -> Result<Headers, Error> {
+fn remote(address: &str, _: &HubOptions, _: &dyn Events) -> Result<Headers, Error> {
     let _ = tensors_of;
     Err(Error::new(format!("{address}: built without the feature `remote`")))
 }
@@ -193,10 +189,10 @@ const MAX_HEADER_BYTES: u64 = 256 << 20;
 
 /// The header of a file on the web: ranges, each as long as all before it, until it is whole.
 #[cfg(feature = "remote")]
-fn fetch(address: &str, environment: &Environment<'_>, events: &dyn Events) -> Result<Header, Error> {
-    use gguf_checkpoint::hub::{RemoteHead, Settings};
+fn fetch(address: &str, hub_options: &HubOptions, events: &dyn Events) -> Result<Header, Error> {
+    use gguf_checkpoint::hub::RemoteHead;
 
-    let settings = Settings::from_environment(environment.variable).map_err(Error::new)?;
+    let settings = hub_options.settings();
     if settings.offline {
         return Err(Error::new(format!("{address}: HF_HUB_OFFLINE is set")));
     }

@@ -28,7 +28,7 @@ pub struct RecipeFile {
     #[serde(default)]
     pub imatrix: Option<ImatrixUse>,
     /// Treatment of tensors without importance data.
-    #[serde(default, serialize_with = "write_policy", deserialize_with = "read_policy")]
+    #[serde(default, with = "crate::by_name::policy")]
     pub missing_imatrix: MissingPolicy,
     /// `KEY=TYPE:VALUE`.
     #[serde(default)]
@@ -52,7 +52,7 @@ pub struct RecipeFile {
     #[serde(default)]
     pub allow_nonfinite: bool,
     /// The type that weights are rounded to first.
-    #[serde(default, serialize_with = "write_via", deserialize_with = "read_via")]
+    #[serde(default, with = "crate::by_name::optional_dtype")]
     pub via: Option<DType>,
     /// The outputs.
     pub outputs: Vec<OutputRecipe>,
@@ -84,47 +84,16 @@ pub struct OutputRecipe {
     pub dtypes: BTreeMap<String, DType>,
 }
 
-fn write_policy<S: Serializer>(policy: &MissingPolicy, serializer: S) -> Result<S::Ok, S::Error> {
-    policy.name().serialize(serializer)
-}
-
-fn read_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MissingPolicy, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    MissingPolicy::from_name(&name).ok_or_else(|| D::Error::custom(format_args!("unknown policy `{name}`")))
-}
-
-fn dtype<E: serde::de::Error>(name: &str) -> Result<DType, E> {
-    DType::from_name(name).map_err(E::custom)
-}
-
-fn write_via<S: Serializer>(via: &Option<DType>, serializer: S) -> Result<S::Ok, S::Error> {
-    via.map(DType::name).serialize(serializer)
-}
-
-fn read_via<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DType>, D::Error> {
-    Option::<String>::deserialize(deserializer)?.map(|name| dtype(&name)).transpose()
-}
-
-/// A list of dtypes by name: `#[serde(with = "recipe_file::dtypes")]`.
-pub(crate) mod dtypes {
-    use super::*;
-
-    pub fn serialize<S: Serializer>(dtypes: &[DType], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(dtypes.iter().map(|dtype| dtype.name()))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DType>, D::Error> {
-        Vec::<String>::deserialize(deserializer)?.iter().map(|name| dtype(name)).collect()
-    }
-}
-
 fn write_dtypes<S: Serializer>(dtypes: &BTreeMap<String, DType>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(dtypes.iter().map(|(tensor, dtype)| (tensor, dtype.name())))
 }
 
 fn read_dtypes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, DType>, D::Error> {
     let names = BTreeMap::<String, String>::deserialize(deserializer)?;
-    names.into_iter().map(|(tensor, name)| Ok((tensor, dtype(&name)?))).collect()
+    names
+        .into_iter()
+        .map(|(tensor, name)| Ok((tensor, DType::from_name(&name).map_err(D::Error::custom)?)))
+        .collect()
 }
 
 impl RecipeFile {

@@ -4,19 +4,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    time::Instant,
+    sync::Arc,
 };
 
 use gguf_container::Endian;
 use gguf_conversion::{
-    Importance, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, Shards,
+    Importance, KeyOverride, NonFinite, OutputRequest, PlannedFile, Request, RowEncoder, Shards,
     imatrix::{Imatrix, MissingPolicy},
     recipes::{Differences, Overrides, Recipe, TensorFacts, TensorType},
 };
 use gguf_types::DType;
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    calibration::{BudgetOptions, Calibration},
     coverage_report::CoverageReport,
     error::Error,
     events::Events,
@@ -28,13 +28,15 @@ use crate::{
 };
 
 /// Options that decide about tensors, metadata and shards.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct TensorOptions {
-    /// Importance matrix.
-    pub imatrix: Option<String>,
+    /// Importance matrix, in either format.
+    pub imatrix: Option<PathBuf>,
     /// Bytes of free space in the header.
     pub header_slack: Option<u64>,
     /// Types of tensors whose name matches a pattern; the first match wins.
+    #[serde(with = "crate::by_name::tensor_types")]
     pub tensor_types: Vec<TensorType>,
     /// File with more such types, which come after the others.
     pub tensor_type_file: Option<PathBuf>,
@@ -43,8 +45,10 @@ pub struct TensorOptions {
     /// Limit of a shard in tensors.
     pub split_max_tensors: Option<u64>,
     /// Type of `output.weight`.
+    #[serde(with = "crate::by_name::optional_dtype")]
     pub output_tensor_type: Option<DType>,
     /// Type of the token embeddings.
+    #[serde(with = "crate::by_name::optional_dtype")]
     pub token_embedding_type: Option<DType>,
     /// Do not quantize `output.weight`.
     pub leave_output_tensor: bool,
@@ -55,6 +59,7 @@ pub struct TensorOptions {
     /// Ignore the importance matrix for tensors whose name contains one of these.
     pub exclude_weights: Vec<String>,
     /// Policy for tensors without importance data.
+    #[serde(with = "crate::by_name::policy")]
     pub missing_imatrix: MissingPolicy,
     /// Layers to remove, counted from 0.
     pub prune_layers: Vec<u32>,
@@ -79,9 +84,20 @@ pub struct Settings {
     replayed: Option<PathBuf>,
     save_to: Option<PathBuf>,
     endian: Endian,
-    calibration: Option<Calibration>,
+    additions: Option<Additions>,
     /// Types that were chosen under a budget, for each tensor.
     decided: Option<BTreeMap<String, DType>>,
+}
+
+/// Additions of a calibration to the settings of a run.
+#[derive(Debug, Clone)]
+pub struct Additions {
+    /// Encoder that improves blocks.
+    pub encoder: Arc<dyn RowEncoder + Send>,
+    /// Importance matrix of the calibration texts, which is used if none was given.
+    pub imatrix: Arc<Imatrix>,
+    /// Metadata key that records the calibration.
+    pub key: KeyOverride,
 }
 
 /// Settings that only one of the programs has, or that both have elsewhere.
@@ -106,8 +122,7 @@ pub struct OtherSettings {
 impl TensorOptions {
     /// Files that are read.
     pub fn files(&self) -> Vec<&Path> {
-        let imatrix = self.imatrix.as_deref().map(Path::new);
-        let files = [imatrix, self.recipe.as_deref(), self.tensor_type_file.as_deref()];
+        let files = [self.imatrix.as_deref(), self.recipe.as_deref(), self.tensor_type_file.as_deref()];
         files.into_iter().flatten().collect()
     }
 
@@ -121,13 +136,13 @@ impl TensorOptions {
                 let mut recipe = RecipeFile::open(path)?;
                 if let Some(path) = &self.imatrix {
                     // A recipe that was taken out of a file names none.
-                    recipe.imatrix.get_or_insert_default().file.clone_from(path);
+                    recipe.imatrix.get_or_insert_default().file = text_of(path)?;
                 }
                 recipe.allow_requantize |= other.allow_requantize;
                 recipe.allow_nonfinite |= other.allow_nonfinite;
                 recipe
             }
-            None => self.settings(other),
+            None => self.settings(other)?,
         };
         let imatrix = recipe_file.imatrix.as_ref().map(open_imatrix).transpose()?;
         let keys = recipe_file.override_kv.iter().map(|text| KeyOverride::parse(text));
@@ -145,20 +160,20 @@ impl TensorOptions {
             replayed: self.recipe.clone(),
             save_to: self.save_recipe.clone(),
             endian: other.endian,
-            calibration: None,
+            additions: None,
             decided: None,
             recipe_file,
         })
     }
 
-    fn settings(&self, other: OtherSettings) -> RecipeFile {
-        let imatrix = self.imatrix.as_ref().map(|file| ImatrixUse {
-            file: file.clone(),
-            include_weights: self.include_weights.clone(),
-            exclude_weights: self.exclude_weights.clone(),
+    fn settings(&self, other: OtherSettings) -> Result<RecipeFile, Error> {
+        let imatrix = self.imatrix.as_deref().map(|path| {
+            let (include_weights, exclude_weights) =
+                (self.include_weights.clone(), self.exclude_weights.clone());
+            Ok::<_, Error>(ImatrixUse { file: text_of(path)?, include_weights, exclude_weights })
         });
-        RecipeFile {
-            imatrix,
+        Ok(RecipeFile {
+            imatrix: imatrix.transpose()?,
             missing_imatrix: self.missing_imatrix,
             override_kv: self.override_kv.clone(),
             prune_layers: self.prune_layers.iter().copied().collect(),
@@ -169,7 +184,7 @@ impl TensorOptions {
             allow_nonfinite: other.allow_nonfinite,
             via: other.via,
             ..RecipeFile::default()
-        }
+        })
     }
 
     fn overrides(&self) -> Result<Overrides, Error> {
@@ -191,6 +206,12 @@ impl TensorOptions {
     }
 }
 
+/// A path as metadata and recipe files name it.
+fn text_of(path: &Path) -> Result<String, Error> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Error::usage(format_args!("`{}` is not valid UTF-8", path.display())))
+}
+
 fn open_imatrix(used: &ImatrixUse) -> Result<Imatrix, Error> {
     let path = Path::new(&used.file);
     let failed = |error| Error::at(path, error);
@@ -207,41 +228,18 @@ impl Settings {
         Settings { endian, ..Settings::default() }
     }
 
-    /// The same settings with a calibration, which improves the blocks. Its importance matrix is used if none was given.
-    ///
-    /// # Errors
-    /// None are known.
-    pub fn calibrated(mut self, calibration: Calibration) -> Result<Settings, Error> {
-        self.keys.push(calibration.key()?);
-        self.calibration = Some(calibration);
-        Ok(self)
+    /// The same settings with the additions of a calibration.
+    #[must_use]
+    pub fn calibrated(mut self, additions: Additions) -> Settings {
+        self.keys.push(additions.key.clone());
+        self.additions = Some(additions);
+        self
     }
 
-    /// The same settings with types chosen for a size.
-    ///
-    /// # Errors
-    /// Those of [`Calibration::choose_types`].
-    pub fn with_budget(
-        mut self,
-        budget: &BudgetOptions,
-        recipe: &'static Recipe,
-        events: &dyn Events,
-    ) -> Result<Settings, Error> {
-        let Some(calibration) = &self.calibration else { return Ok(self) };
-        let began = Instant::now();
-        let Some((dtypes, chosen)) = calibration.choose_types(budget, recipe, &self, events)? else {
-            return Ok(self);
-        };
-        self.decided = Some(dtypes);
-        if let Some(calibration) = &mut self.calibration {
-            calibration.chose(chosen, began.elapsed());
-        }
-        Ok(self)
-    }
-
-    /// The base whose text has been read.
-    pub fn calibration(&self) -> Option<&Calibration> {
-        self.calibration.as_ref()
+    /// The same settings with a chosen type for each tensor.
+    #[must_use]
+    pub fn decided(self, dtypes: BTreeMap<String, DType>) -> Settings {
+        Settings { decided: Some(dtypes), ..self }
     }
 
     /// Requested outputs: the types and choices of the recipe file, or `given` by their rules.
@@ -294,10 +292,10 @@ impl Settings {
         let mut request = Request::default();
         request.overrides = self.overrides.clone();
         request.importance = self.importance();
-        request.encoder = self.calibration.as_ref().map(Calibration::encoder);
+        request.encoder = self.additions.as_ref().map(|additions| &*additions.encoder as &dyn RowEncoder);
         // Calibration runs the model: only what is never executed lacks data.
         request.missing = match settings.missing_imatrix {
-            MissingPolicy::Error if self.calibration.is_some() => MissingPolicy::RaiseType,
+            MissingPolicy::Error if self.additions.is_some() => MissingPolicy::RaiseType,
             policy => policy,
         };
         request.prune = settings.prune_layers.iter().copied().collect();
@@ -322,11 +320,11 @@ impl Settings {
     }
 
     fn importance(&self) -> Option<Importance<'_>> {
-        match (&self.recipe_file.imatrix, &self.calibration) {
+        match (&self.recipe_file.imatrix, &self.additions) {
             (Some(used), _) => {
                 self.imatrix.as_ref().map(|imatrix| Importance { imatrix, path: Some(&used.file) })
             }
-            (None, Some(calibration)) => Some(Importance { imatrix: calibration.imatrix(), path: None }),
+            (None, Some(additions)) => Some(Importance { imatrix: &additions.imatrix, path: None }),
             (None, None) => None,
         }
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use gguf_toolkit::{
-    Metadata, Value,
+    Convert, Metadata, Value,
     check_against::{CheckAgainst, CheckAgainstReport, Part},
     gguf::{Array, Endian, File, Plan},
 };
@@ -25,7 +25,10 @@ fn record(name: &str) -> PathBuf {
 fn converted(sandbox: &Path, family: &str, file_type: &str) -> PathBuf {
     let path = sandbox.join(format!("{family}-{file_type}.gguf"));
     let folder = gguf_testkit::checkpoint(family);
-    gguf_toolkit::convert(&folder).file_type(file_type).overwrite(true).write(&path).unwrap();
+    let mut convert = Convert::new(folder, [file_type.parse().unwrap()]);
+    convert.output.out = Some(path.clone());
+    convert.output.force = true;
+    convert.run(&()).unwrap();
     edited(&path, |metadata, _| {
         if !metadata.contains("tokenizer.chat_template") {
             metadata.set("tokenizer.chat_template", template());

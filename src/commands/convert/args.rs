@@ -3,20 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use gguf_checkpoint::{Checkpoint, Folder};
-use gguf_conversion::{NonFinite, recipes::Recipe};
-use gguf_toolkit::{conversion_run::failure, layout_notes::float_of, settings::OtherSettings};
+use gguf_conversion::recipes::Recipe;
+use gguf_models::Prediction;
+use gguf_toolkit::{
+    Cause, FileType,
+    convert::{ArchOptions, EncodingOptions, NamingOptions, ReadingOptions},
+};
 use gguf_types::DType;
 
-use crate::{
-    commands::shared::{
-        hub,
-        tensor_args::byte_order,
-        values::{self, TypeName},
-    },
-    failure::Failure,
-    ui::Ui,
-};
+use crate::{commands::shared::values, failure::Failure};
 
 const CHECKPOINT: &str = "Checkpoint";
 const FILE: &str = "Output file";
@@ -39,9 +34,9 @@ pub struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// The folder, read by these options.
-    pub fn apply(&self, folder: &Folder) -> Folder {
-        folder.clone().mistral_format(self.mistral_format).unmasked_zeros(self.unmasked_zeros)
+    /// The options for the toolkit.
+    pub fn options(&self) -> ReadingOptions {
+        ReadingOptions { mistral_format: self.mistral_format, unmasked_zeros: self.unmasked_zeros }
     }
 }
 
@@ -88,30 +83,19 @@ pub struct ArchArgs {
 }
 
 impl ArchArgs {
-    /// Options for resolving a checkpoint; reads the folder of a draft's target.
-    ///
-    /// # Errors
-    /// A target that cannot be read.
-    pub fn options(&self, naming: &NamingArgs, ui: &Ui) -> Result<gguf_models::Options, Failure> {
-        let target = self.target_model_dir.as_deref().map(|dir| {
-            let wanted = hub::Wanted { weights: false, keep: false, out: None };
-            let input = hub::input(dir, wanted, ui)?;
-            let target =
-                gguf_conversion::target(input.folder.clone()).map_err(|error| failure(dir, error))?;
-            input.finish(ui)?;
-            Ok::<_, Failure>(std::sync::Arc::new(target))
-        });
-        Ok(gguf_models::Options {
-            target: target.transpose()?,
+    /// The options for the toolkit.
+    pub fn options(&self) -> ArchOptions {
+        ArchOptions {
+            arch_as: self.arch_as.clone(),
+            custom: None,
+            target_model_dir: self.target_model_dir.clone(),
             prediction: match (self.mtp, self.no_mtp) {
-                (true, _) => gguf_models::Prediction::Only,
-                (_, true) => gguf_models::Prediction::Without,
-                _ => gguf_models::Prediction::With,
+                (true, _) => Prediction::Only,
+                (_, true) => Prediction::Without,
+                _ => Prediction::With,
             },
             dense_modules: self.dense_modules,
-            arch_as: self.arch_as.clone(),
-            ..naming.options()
-        })
+        }
     }
 }
 
@@ -139,14 +123,13 @@ pub struct NamingArgs {
 }
 
 impl NamingArgs {
-    /// Options for resolving a checkpoint.
-    pub fn options(&self) -> gguf_models::Options {
-        gguf_models::Options {
+    /// The options for the toolkit.
+    pub fn options(&self) -> NamingOptions {
+        NamingOptions {
             model_name: self.model_name.clone(),
             pre: self.pre.clone(),
             embed_tokenizer_json: self.embed_tokenizer_json,
             scores_from_merges: self.scores_from_merges,
-            ..gguf_models::Options::default()
         }
     }
 }
@@ -165,14 +148,10 @@ pub struct EncodingArgs {
 }
 
 impl EncodingArgs {
-    /// The same as settings.
-    pub fn settings(&self) -> OtherSettings {
-        OtherSettings {
-            allow_nonfinite: self.plain.allow_nonfinite,
-            via: self.via,
-            endian: byte_order(self.plain.big_endian),
-            ..OtherSettings::default()
-        }
+    /// The options for the toolkit.
+    pub fn options(&self) -> EncodingOptions {
+        let PlainArgs { allow_nonfinite, big_endian } = self.plain;
+        EncodingOptions { via: self.via, allow_nonfinite, big_endian }
     }
 }
 
@@ -186,13 +165,6 @@ pub struct PlainArgs {
     /// Write big-endian files, for example for s390x.
     #[arg(long, hide_short_help = true)]
     pub big_endian: bool,
-}
-
-impl PlainArgs {
-    /// Treatment of NaNs and infinities.
-    pub fn nonfinite(&self) -> NonFinite {
-        if self.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse }
-    }
 }
 
 /// The option `--type`.
@@ -210,47 +182,26 @@ pub struct TypeArgs {
         value_parser = values::type_name(),
         hide_possible_values = true
     )]
-    pub types: Vec<TypeName>,
+    pub types: Vec<FileType>,
 }
 
 impl TypeArgs {
     /// The types that are named.
     pub fn recipes(&self) -> Vec<&'static Recipe> {
-        let named = |name: &TypeName| match name {
-            TypeName::Of(recipe) => Some(*recipe),
-            TypeName::Auto => None,
-        };
-        self.types.iter().filter_map(named).collect()
+        self.types.iter().filter_map(|file_type| file_type.recipe()).collect()
     }
 
-    /// The types to make of a checkpoint.
-    ///
-    /// # Errors
-    /// None are known.
-    pub fn recipes_of(&self, checkpoint: &Checkpoint) -> Result<Vec<&'static Recipe>, Failure> {
-        let of = |name: &TypeName| match name {
-            TypeName::Of(recipe) => Ok(*recipe),
-            TypeName::Auto => Recipe::from_name(float_of(checkpoint)).map_err(Failure::new),
-        };
-        self.types.iter().map(of).collect()
-    }
-
-    /// Checks that a type is given. Inputs that can never be converted are reported first.
-    ///
-    /// # Errors
-    /// A missing type.
-    pub fn check(&self, src: &Path, out: Option<&Path>, folder: &Folder) -> Result<(), Failure> {
-        if !self.types.is_empty() {
-            return Ok(());
+    /// A failure with advice if it is a missing type.
+    pub fn advise(failure: Failure, out: Option<&Path>) -> Failure {
+        if !matches!(failure.cause(), Cause::NoType) {
+            return failure;
         }
-        gguf_checkpoint::open(folder.clone())
-            .map_err(|error| failure(src, gguf_conversion::Error::Source(error)))?;
         // The second argument of `gguf-quantize` may be a type, but here it is the output.
         let second = out.and_then(Path::to_str).filter(|out| Recipe::from_name(out).is_ok());
         let hint = second
             .map(|name| format!("`{name}` was treated as the output; to set the type, use `--type {name}`"));
-        Err(Failure::usage("missing --type, for example q4_k_m or bf16")
+        Failure::usage("missing --type, for example q4_k_m or bf16")
             .hint(hint)
-            .hint(["`--type auto` keeps the type of a 16-bit checkpoint; `--help` lists the types"]))
+            .hint(["`--type auto` keeps the type of a 16-bit checkpoint; `--help` lists the types"])
     }
 }

@@ -1,7 +1,9 @@
 //! Identity of a call, for its journal: a run can only be resumed by a call that gives the same bytes.
 
+use std::path::{Path, PathBuf};
+
 use clap::{ArgAction, ArgMatches, parser::ValueSource};
-pub use gguf_toolkit::call::Call;
+use gguf_toolkit::call::Call;
 
 /// Options that change no byte of the output, by their names in clap.
 pub const HARMLESS: &[&str] = &[
@@ -46,8 +48,17 @@ pub fn call_of(binary: &'static str, verb: Option<&str>, matches: &ArgMatches) -
         let value = if id == "types" { value.to_ascii_lowercase() } else { value };
         options.push((format!("--{long}"), value));
     }
-    let resume = matches.get_flag("resume");
-    Call { binary, resume, options, files: Vec::new(), remote: Vec::new() }
+    Call { program: binary.to_owned(), executable: Some(executable()), options, ..Call::default() }
+}
+
+/// The file of this program.
+pub(in crate::commands) fn executable() -> PathBuf {
+    // On Linux this is the file that runs, even where another one has its name now.
+    let running = Path::new("/proc/self/exe");
+    match running.exists() {
+        true => running.to_owned(),
+        false => std::env::current_exe().unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Output of conversions.
 
-use gguf_toolkit::conversion_run::Outcome;
+use gguf_toolkit::convert::Outcome;
 
 use crate::{failure::Failure, ui::Ui};
 

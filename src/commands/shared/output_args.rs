@@ -1,12 +1,11 @@
 //! Options of everything that writes models.
 
-use std::{num::NonZeroUsize, path::Path};
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::Args;
-use gguf_conversion::{NonFinite, RunOptions};
-use gguf_toolkit::conversion_run::{Parts, RunArgs};
+use gguf_toolkit::convert::OutputOptions;
 
-use super::{call::Call, conversion::Format, cpu_level::cpu_level, threads::parse_threads};
+use super::{conversion::Format, cpu_level::cpu_level, threads::parse_threads};
 use crate::failure::Failure;
 
 /// Options about what is written and printed.
@@ -54,21 +53,19 @@ pub struct ResumeArgs {
 }
 
 impl OutputArgs {
-    /// The arguments of a run that writes to `out`.
+    /// The options for the toolkit.
     ///
     /// # Errors
     /// A CPU level that cannot be used.
-    pub fn run<'a>(
-        &self,
-        out: Option<&'a Path>,
-        resume: &ResumeArgs,
-        nonfinite: NonFinite,
-        call: Call,
-        parts: &Parts<'a>,
-    ) -> Result<RunArgs<'a>, Failure> {
-        let OutputArgs { force, dry_run, .. } = *self;
-        let options = RunOptions::default().threads(resume.threads).level(cpu_level()?).nonfinite(nonfinite);
-        Ok(RunArgs { out, force, dry_run, gathers: false, options, call, parts: parts.clone() })
+    pub fn options(&self, out: Option<PathBuf>, resume: &ResumeArgs) -> Result<OutputOptions, Failure> {
+        Ok(OutputOptions {
+            out,
+            force: self.force,
+            resume: resume.resume,
+            resumable: true,
+            threads: resume.threads,
+            level: Some(cpu_level()?),
+        })
     }
 
     /// Format of the printed result.

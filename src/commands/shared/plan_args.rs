@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{ArgMatches, parser::ValueSource};
-use gguf_toolkit::plan_file::PlanFile;
+use gguf_toolkit::convert::plan_file::PlanFile;
 
 use crate::failure::Failure;
 

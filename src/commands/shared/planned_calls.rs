@@ -8,10 +8,7 @@ use std::{
 use clap::{ArgMatches, Args, ValueHint};
 use gguf_container::PartNumber;
 use gguf_conversion::parts::Place;
-use gguf_toolkit::{
-    conversion_run::Parts,
-    plan_file::{PlanFile, Wanted},
-};
+use gguf_toolkit::convert::{NewPlan, OpenPlan, Parts, plan_file::PlanFile};
 
 use super::{
     plan_args::{arguments_of, enter, words},
@@ -31,7 +28,7 @@ pub const PART: &str = "part";
 pub const ASSEMBLE: &str = "assemble";
 
 /// A conversion: the name of its command, and what runs it, whole or in parts.
-pub type Conversion = (Option<&'static str>, fn(&ArgMatches, &Parts<'_>, &Ui) -> Result<(), Failure>);
+pub type Conversion = (Option<&'static str>, fn(&ArgMatches, Parts<'_>, &Ui) -> Result<(), Failure>);
 
 /// A program whose conversions can be planned.
 pub trait PlannedProgram {
@@ -135,7 +132,7 @@ pub const fn part<P: PlannedProgram>() -> Command {
         run: |matches, ui| {
             let args: PartArgs = Command::args(matches)?;
             let place = if args.part_files { Place::OwnFile } else { Place::Shared };
-            execute::<P>((&args.plan, Wanted::Part(args.part, place)), &args.run, ui)
+            execute::<P>(&args.plan, Step::Part { number: args.part, place }, &args.run, ui)
         },
         ..Command::of(P::BINARY)
     }
@@ -150,7 +147,7 @@ pub const fn assemble<P: PlannedProgram>() -> Command {
         define: AssembleArgs::augment_args,
         run: |matches, ui| {
             let args: AssembleArgs = Command::args(matches)?;
-            execute::<P>((&args.plan, Wanted::Assembly), &args.run, ui)
+            execute::<P>(&args.plan, Step::Assembly, &args.run, ui)
         },
         ..Command::of(P::BINARY)
     }
@@ -175,13 +172,19 @@ fn save<P: PlannedProgram>(args: PlanArgs, ui: &Ui) -> Result<(), Failure> {
     }
     let arguments = arguments_of(P::BINARY, verb, &matches)?;
     let folder = std::env::current_dir().map_err(|error| Failure::cannot_open(Path::new("."), error))?;
-    let parts =
-        Parts { wanted: Wanted::Save(&args.plan), plan: None, arguments: &arguments, folder: &folder };
-    run(&matches, &parts, ui)
+    let plan = NewPlan { path: &args.plan, folder: &folder, arguments: &arguments };
+    run(&matches, Parts::Plan(plan), ui)
+}
+
+/// A step of executing a plan.
+enum Step {
+    Part { number: PartNumber, place: Place },
+    Assembly,
 }
 
 fn execute<P: PlannedProgram>(
-    (path, wanted): (&Path, Wanted<'_>),
+    path: &Path,
+    step: Step,
     run_args: &PlannedRunArgs,
     ui: &Ui,
 ) -> Result<(), Failure> {
@@ -191,8 +194,12 @@ fn execute<P: PlannedProgram>(
     own.extend(run_args.threads.map(|n| format!("--threads={n}")));
     let (verb, matches) = enter(&plan, path, P::BINARY, own)?;
     let (_, run) = find::<P>(verb.as_deref())?;
-    let plan = (plan, path.to_owned());
-    run(&matches, &Parts { wanted, plan: Some(&plan), ..Parts::all() }, ui)
+    let plan = OpenPlan { file: &plan, path };
+    let parts = match step {
+        Step::Part { number, place } => Parts::Part { plan, number, place },
+        Step::Assembly => Parts::Assembly(plan),
+    };
+    run(&matches, parts, ui)
 }
 
 /// Runs a call as that of another command.
@@ -202,7 +209,7 @@ fn execute<P: PlannedProgram>(
 pub fn run_as<P: PlannedProgram>(
     verb: &'static str,
     matches: &ArgMatches,
-    parts: &Parts<'_>,
+    parts: Parts<'_>,
     ui: &Ui,
 ) -> Result<(), Failure> {
     let words = words(P::BINARY, None, matches, &[]);

@@ -7,7 +7,6 @@ use clap::{
     Args, ValueHint,
     builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
 };
-use gguf_container::Endian;
 use gguf_conversion::{KeyOverride, imatrix::MissingPolicy, recipes::TensorType};
 use gguf_refinement::Steps;
 use gguf_toolkit::{
@@ -23,11 +22,6 @@ use super::{help::MAIN, values};
 /// Parses the path of an output.
 pub(in crate::commands) fn output_parser() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| check_output_name(&path).map(|()| path))
-}
-
-/// Byte order for `--big-endian`.
-pub fn byte_order(big_endian: bool) -> Endian {
-    if big_endian { Endian::Big } else { Endian::Little }
 }
 
 /// Options of `gguf-convert` and `gguf-quantize` that decide about tensors, metadata and shards.
@@ -135,7 +129,7 @@ impl QuantizeOptions {
     pub fn options(&self, recipe: &RecipeArgs) -> TensorOptions {
         let rules = self.rules.clone();
         TensorOptions {
-            imatrix: self.imatrix.clone(),
+            imatrix: self.imatrix.as_ref().map(PathBuf::from),
             header_slack: self.header_slack,
             tensor_types: rules.tensor_type,
             tensor_type_file: rules.tensor_type_file,

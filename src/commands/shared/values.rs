@@ -12,7 +12,7 @@ use gguf_conversion::{
     imatrix::MissingPolicy,
     recipes::{RECIPES, Recipe},
 };
-use gguf_toolkit::suggest::nearest;
+use gguf_toolkit::{FileType, suggest::nearest};
 use gguf_types::{DType, FORK_TYPES};
 
 /// Parses one of `names`.
@@ -113,20 +113,11 @@ pub(in crate::commands) fn output_type() -> OneOf<&'static Recipe> {
     OneOf { names, tip }
 }
 
-/// A file type as `--type` names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::commands) enum TypeName {
-    /// bf16 or f16, whichever the weights are.
-    Auto,
-    /// A type by its name.
-    Of(&'static Recipe),
-}
-
 /// The same as [`file_type`], or `auto`.
-pub(in crate::commands) fn type_name() -> OneOf<TypeName> {
+pub(in crate::commands) fn type_name() -> OneOf<FileType> {
     let OneOf { names, tip } = file_type();
-    let named = names.into_iter().map(|(name, recipe)| (name, TypeName::Of(recipe)));
-    OneOf { names: named.chain([("auto", TypeName::Auto)]).collect(), tip }
+    let named = names.into_iter().map(|(name, recipe)| (name, FileType::Named(recipe)));
+    OneOf { names: named.chain([("auto", FileType::Auto)]).collect(), tip }
 }
 
 /// A dtype that weights can be rounded to before they are encoded.

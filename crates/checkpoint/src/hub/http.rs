@@ -86,7 +86,7 @@ impl Client {
             .into();
         let endpoint = settings.endpoint.clone();
         let hub = parse(&endpoint, &endpoint)?;
-        Ok(Client { agent, hub, endpoint, token: settings.token.clone(), cancel })
+        Ok(Client { agent, hub, endpoint, token: settings.token.read()?, cancel })
     }
 
     /// An address of the Hub; `path` begins with a slash and is escaped.

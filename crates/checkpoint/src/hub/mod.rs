@@ -29,4 +29,4 @@ pub use head::RemoteHead;
 #[cfg(feature = "remote")]
 pub use remote::{Remote, RemoteOptions};
 pub use repo::Repo;
-pub use settings::Settings;
+pub use settings::{Settings, Token};

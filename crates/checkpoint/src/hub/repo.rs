@@ -57,6 +57,17 @@ impl Repo {
         Ok(Repo { id: id.to_owned(), revision: revision.map(str::to_owned) })
     }
 
+    /// The same model at `revision`, unless its name has a revision.
+    ///
+    /// # Errors
+    /// [`HubError::Name`].
+    pub fn or_revision(self, revision: Option<&str>) -> Result<Repo, HubError> {
+        match revision.filter(|_| self.revision.is_none()) {
+            Some(revision) => Repo::parse(&format!("{}@{revision}", self.id)),
+            None => Ok(self),
+        }
+    }
+
     /// `OWNER/MODEL`.
     pub fn id(&self) -> &str {
         &self.id
@@ -111,6 +122,17 @@ pub(super) fn is_commit(revision: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn revision_of_the_name_wins() {
+        let revision = |text: &str, other: Option<&str>| {
+            Repo::parse(text).unwrap().or_revision(other).map(|repo| repo.revision().to_owned())
+        };
+        assert_eq!(revision("a/b", Some("v1")).unwrap(), "v1");
+        assert_eq!(revision("a/b@v2", Some("v1")).unwrap(), "v2");
+        assert_eq!(revision("a/b", None).unwrap(), "main");
+        assert!(revision("a/b", Some("../x")).is_err());
+    }
 
     #[test]
     fn model_names_are_parsed() {

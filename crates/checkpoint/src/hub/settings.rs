@@ -24,8 +24,45 @@ pub struct Settings {
     pub offline: bool,
     /// Trusted certificates in place of Mozilla's: a PEM file.
     pub certificates: Option<PathBuf>,
-    /// Says who asks; a secret.
-    pub(super) token: Option<String>,
+    /// The token that is sent to the Hub.
+    pub token: Token,
+}
+
+/// Source of the token of an account on the Hub.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub enum Token {
+    /// Requests are anonymous.
+    #[default]
+    None,
+    /// The token itself; a secret.
+    Value(String),
+    /// A file that holds the token. It is read when the Hub is contacted and may be missing.
+    File(PathBuf),
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Token::None => f.write_str("None"),
+            // The token itself is in no log.
+            Token::Value(_) => f.write_str("Value(..)"),
+            Token::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
+}
+
+impl Token {
+    /// The token, read from its file if there is one.
+    ///
+    /// # Errors
+    /// [`HubError::Io`]: the file exists but cannot be read.
+    pub fn read(&self) -> Result<Option<String>, HubError> {
+        match self {
+            Token::None => Ok(None),
+            Token::Value(token) => Ok(clean(token)),
+            Token::File(path) => token_in(path),
+        }
+    }
 }
 
 impl std::fmt::Debug for Settings {
@@ -34,18 +71,20 @@ impl std::fmt::Debug for Settings {
         let mut text = f.debug_struct("Settings");
         text.field("cache", cache).field("endpoint", endpoint).field("offline", offline);
         text.field("certificates", certificates);
-        // The token itself is in no log.
-        text.field("has_token", &token.is_some()).finish()
+        text.field("token", token).finish()
     }
 }
 
 impl Settings {
-    /// Reads the settings from environment variables, which `variable` returns by name, and the token from
-    /// its file if no variable holds it.
-    ///
-    /// # Errors
-    /// [`HubError::Io`]: a token file exists but cannot be read.
-    pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, HubError> {
+    /// Settings of the public Hub for anonymous requests, with the cache in this folder.
+    pub fn new(cache: PathBuf) -> Settings {
+        let (endpoint, token) = (DEFAULT_ENDPOINT.to_owned(), Token::None);
+        Settings { cache, endpoint, offline: false, certificates: None, token }
+    }
+
+    /// Takes the settings from environment variables, which `variable` returns by name. If no variable holds the
+    /// token, it is in a file, which is not read yet.
+    pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Settings {
         // A variable that is set to nothing is not set.
         let get = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is_true = |name: &str| {
@@ -56,10 +95,10 @@ impl Settings {
         let home = path(get("HF_HOME").unwrap_or_else(|| user_cache() + "/huggingface"));
         let cache = get("HF_HUB_CACHE").or_else(|| get("HUGGINGFACE_HUB_CACHE"));
         let token = match is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
-            true => None,
+            true => Token::None,
             false => match get("HF_TOKEN").or_else(|| get("HUGGING_FACE_HUB_TOKEN")) {
-                Some(token) => clean(&token),
-                None => token_in(&get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), path))?,
+                Some(token) => Token::Value(token),
+                None => Token::File(get("HF_TOKEN_PATH").map_or_else(|| home.join("token"), path)),
             },
         };
         // An intercepting proxy has its own certificates, which these variables give to OpenSSL, requests and
@@ -67,13 +106,13 @@ impl Settings {
         let certificates =
             ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"].into_iter().find_map(&get);
         let endpoint = get("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
-        Ok(Settings {
+        Settings {
             cache: cache.map_or_else(|| home.join("hub"), path),
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             certificates: certificates.map(path),
             offline: is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE"),
             token,
-        })
+        }
     }
 }
 
@@ -126,7 +165,6 @@ mod tests {
         Settings::from_environment(|name| {
             variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
         })
-        .unwrap()
     }
 
     #[test]
@@ -158,10 +196,10 @@ mod tests {
             (&[("HF_HOME", home), ("HF_TOKEN", "t"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")], None),
             (&[("HF_HOME", "/none")], None),
         ] {
-            assert_eq!(settings(variables).token.as_deref(), token, "{variables:?}");
+            assert_eq!(settings(variables).token.read().unwrap().as_deref(), token, "{variables:?}");
         }
         let shown = format!("{:?}", settings(&[("HF_TOKEN", "secret")]));
-        assert!(!shown.contains("secret") && shown.contains("has_token: true"), "{shown}");
+        assert!(!shown.contains("secret") && shown.contains("token: Value(..)"), "{shown}");
     }
 
     #[test]

@@ -219,7 +219,9 @@ pub(crate) fn interrupted_parts() -> Vec<Vec<u8>> {
 
 pub(super) fn plan(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
-    let Ok(plan) = gguf_toolkit::plan_file::PlanFile::parse(text, "gguf-convert") else { return false };
+    let Ok(plan) = gguf_toolkit::convert::plan_file::PlanFile::parse(text, "gguf-convert") else {
+        return false;
+    };
     let is_described = plan.fingerprint(Path::new("plan")).is_ok();
     let run = Run::new();
     let schedule = Schedule::new(&run.tasks, JOB_ELEMS);

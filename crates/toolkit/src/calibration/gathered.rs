@@ -13,11 +13,12 @@ use gguf_refinement::moments::{
 };
 use gguf_runtime::Model;
 
-use super::{failed, texts::WINDOW};
+use super::{names::failed, texts::WINDOW};
 use crate::{
-    conversion_run::rm,
     error::Error,
     events::Events,
+    failure::rm,
+    hidden_files::moments_path,
     progress_line::ProgressLine,
     text::{human_bytes, printable},
 };
@@ -143,26 +144,6 @@ fn warn(summary: &Summary, events: &dyn Events) {
             events.warning(&format!("{problem} {}", listed(inputs)));
         }
     }
-}
-
-/// Temporary path of statistics next to `out`.
-fn moments_path(out: &Path) -> PathBuf {
-    hidden_path(out, "moments")
-}
-
-/// Temporary path of the converted checkpoint next to `out`.
-pub fn base_path_of(out: &Path) -> PathBuf {
-    hidden_path(out, "base")
-}
-
-/// Leftovers of a calibration next to `out`, its first output.
-pub fn leftovers(out: &Path) -> impl Iterator<Item = PathBuf> {
-    [moments_path(out), base_path_of(out)].into_iter().filter(|path| path.exists())
-}
-
-fn hidden_path(out: &Path, what: &str) -> PathBuf {
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    out.with_file_name(format!(".{name}.{what}"))
 }
 
 impl Folder {

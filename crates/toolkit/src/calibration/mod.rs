@@ -2,6 +2,7 @@
 
 mod gained;
 mod gathered;
+mod names;
 mod outputs;
 mod probed;
 mod texts;
@@ -13,14 +14,11 @@ use std::{
     error::Error as StdError,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use gguf_conversion::{
-    EncodedRows, KeyOverride, RowEncoder,
-    imatrix::Imatrix,
-    recipes::{CALIBRATION_METHODS, Recipe},
-};
+use gguf_conversion::{EncodedRows, RowEncoder, imatrix::Imatrix, recipes::Recipe};
 use gguf_quant::Level;
 use gguf_refinement::{Refiner, Steps, StockRows, moments::Texts};
 use gguf_runtime::{Activations, Model, Options, chunks::Chunk};
@@ -30,31 +28,24 @@ use sha2::{Digest, Sha256};
 
 use self::{
     gathered::Gathered,
+    names::{BOTH_SIDES, DIGITS, METHOD, calibration_key},
     texts::windows,
-    types::{Bench, Choice, ChosenTypes},
+    types::{Bench, ChosenTypes},
 };
 use crate::{
-    conversion_run::failure,
     error::Error,
     events::Events,
     input_kind::{self, Wanted},
-    settings::Settings,
+    settings::{Additions, Settings},
     threads::useful_threads,
     unexecuted,
 };
 
 pub use self::{
     gained::Gained,
-    gathered::{Folder, base_path_of, leftovers},
-    types::BudgetOptions,
+    gathered::Folder,
+    types::{BudgetOptions, NamedInput},
 };
-
-/// The version of what decides about blocks. Another one makes others of the same text.
-const METHOD: &str = CALIBRATION_METHODS[0];
-/// The same with gradients of the outputs.
-const BOTH_SIDES: &str = CALIBRATION_METHODS[1];
-/// Digits that tell one calibration from another in a file.
-const DIGITS: usize = 7;
 
 /// Options of a calibration.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -67,7 +58,7 @@ pub struct CalibrationOptions {
     /// Folder in which the collected statistics are kept and reused.
     pub statistics: Option<PathBuf>,
     /// The last step of the rounding.
-    #[serde(skip)]
+    #[serde(with = "crate::by_name::steps")]
     pub rounding: Steps,
     /// Text to measure the output on. Default: the rest of the calibration texts.
     pub eval_text: Option<PathBuf>,
@@ -107,8 +98,8 @@ impl CalibrationOptions {
 pub struct Calibration {
     args: CalibrationOptions,
     base: PathBuf,
-    encoder: Rounder,
-    imatrix: Imatrix,
+    encoder: Arc<Rounder>,
+    imatrix: Arc<Imatrix>,
     name: String,
     /// Chunks for the comparison with the base.
     verify: Vec<Chunk>,
@@ -185,12 +176,12 @@ impl Calibration {
         Ok(Calibration {
             args: args.clone(),
             base: base.to_owned(),
-            encoder: Rounder {
+            encoder: Arc::new(Rounder {
                 refiner,
                 fingerprint: u64::from_le_bytes(std::array::from_fn(|i| decides[i])),
-            },
+            }),
             name: format!("{method}-{}", &gguf_refinement::hex(&decides)[..DIGITS]),
-            imatrix: Imatrix::from_sums(sums),
+            imatrix: Arc::new(Imatrix::from_sums(sums)),
             verify: windows.rest,
             texts: windows.calibration,
             folder,
@@ -202,22 +193,15 @@ impl Calibration {
         })
     }
 
-    /// The importance matrix of the same text.
-    pub fn imatrix(&self) -> &Imatrix {
-        &self.imatrix
-    }
-
-    /// The encoder that improves blocks.
-    pub fn encoder(&self) -> &dyn RowEncoder {
-        &self.encoder
-    }
-
-    /// The key that records the calibration: version of the method, and digits of the checksum over everything that decides the blocks.
+    /// Additions to the settings of a run: the encoder that improves blocks, the importance matrix of the same text,
+    /// and the key that records the version of the method and digits of the checksum over everything that decides
+    /// the blocks.
     ///
     /// # Errors
     /// None are known.
-    pub fn key(&self) -> Result<KeyOverride, Error> {
-        calibration_key(&self.name)
+    pub fn additions(&self) -> Result<Additions, Error> {
+        let (encoder, imatrix) = (Arc::<Rounder>::clone(&self.encoder), Arc::clone(&self.imatrix));
+        Ok(Additions { encoder, imatrix, key: calibration_key(&self.name)? })
     }
 
     /// Value that identifies the calibration in a call.
@@ -263,18 +247,19 @@ impl Calibration {
         Ok(Gained::new(path, &outcomes, (gain, self.chosen.as_ref().map(|(types, _)| types.clone())), times))
     }
 
-    /// Chooses a type for each matrix that the recipe would quantize; none if the choice is implied and no
-    /// better.
+    /// Chooses a type for each matrix that the recipe would quantize, and keeps the facts for the report; none if
+    /// the choice is implied and no better.
     ///
     /// # Errors
     /// As [`BudgetOptions::choose`].
     pub fn choose_types(
-        &self,
+        &mut self,
         budget: &BudgetOptions,
         recipe: &'static Recipe,
         settings: &Settings,
         events: &dyn Events,
-    ) -> Result<Option<Choice>, Error> {
+    ) -> Result<Option<BTreeMap<String, DType>>, Error> {
+        let began = Instant::now();
         let model = open(&self.base, self.n_threads)?;
         let bench = Bench {
             base: &self.base,
@@ -285,12 +270,11 @@ impl Calibration {
             level: self.level,
             kept: (&self.folder.path, &self.gathered),
         };
-        budget.choose(recipe, settings, &bench, events)
-    }
-
-    /// Notes which types were chosen, and how long that took.
-    pub fn chose(&mut self, chosen: ChosenTypes, took: Duration) {
-        self.chosen = Some((chosen, took));
+        let Some((dtypes, chosen)) = budget.choose(recipe, settings, &bench, events)? else {
+            return Ok(None);
+        };
+        self.chosen = Some((chosen, began.elapsed()));
+        Ok(Some(dtypes))
     }
 
     /// Fails if a file is larger than its target size.
@@ -316,25 +300,6 @@ impl Calibration {
     /// True if the result is compared with the base.
     pub fn verifies(&self) -> bool {
         !self.args.no_verify && !self.verify.is_empty()
-    }
-}
-
-/// The key that records a calibration.
-fn calibration_key(name: &str) -> Result<KeyOverride, Error> {
-    KeyOverride::parse(&format!("gguf_tools.calibration=str:{name}")).map_err(Error::new)
-}
-
-/// A placeholder with the length of every recorded value, for plans that are made before the statistics exist.
-fn unnamed() -> String {
-    format!("{METHOD}-{}", "0".repeat(DIGITS))
-}
-
-/// The failure of statistics of the model at `path`.
-fn failed(path: &Path, error: gguf_refinement::Error) -> Error {
-    match error {
-        // Statistics that cannot be written.
-        gguf_refinement::Error::Gguf(error) => failure(path, gguf_conversion::Error::Gguf(error)),
-        error => Error::at(path, error),
     }
 }
 

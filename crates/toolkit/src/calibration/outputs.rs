@@ -6,8 +6,8 @@ use gguf_refinement::moments::{MomentsCache, Options, Plan, Texts, gather_output
 use gguf_runtime::Model;
 
 use super::{
-    failed,
     gathered::{Folder, Progress},
+    names::failed,
 };
 use crate::{error::Error, events::Events, text::human_bytes};
 

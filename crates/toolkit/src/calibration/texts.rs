@@ -8,7 +8,7 @@ use gguf_runtime::{
     chunks::{Chunk, Settings},
 };
 
-use super::failed;
+use super::names::failed;
 use crate::{chats, error::Error, events::Events, text_file};
 
 /// Tokens of a window.

@@ -23,7 +23,11 @@ use gguf_runtime::Model;
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
-use super::{calibration_key, failed, probed::Probed, texts::WINDOW, unnamed};
+use super::{
+    names::{calibration_key, failed, unnamed},
+    probed::Probed,
+    texts::WINDOW,
+};
 use crate::{
     error::Error, events::Events, progress_line::ProgressLine, settings::Settings, text::human_bytes,
 };
@@ -67,7 +71,7 @@ pub struct BudgetOptions {
     /// Limit: the size of a file of this type.
     pub no_larger_than_type: Option<String>,
     /// Types to choose from. Empty: those with fast kernels in all runtimes.
-    #[serde(with = "crate::recipe_file::dtypes")]
+    #[serde(with = "crate::by_name::dtypes")]
     pub allow_types: Vec<DType>,
     /// True if the budget is implied rather than requested, so that types may be kept instead.
     #[serde(skip)]
@@ -107,6 +111,23 @@ impl ChosenTypes {
 
 /// Type of each tensor, and facts about the choice.
 pub type Choice = (BTreeMap<String, DType>, ChosenTypes);
+
+/// An open input and its path.
+#[derive(Debug)]
+pub struct NamedInput<'a, I> {
+    /// The input.
+    pub input: &'a I,
+    /// Its path, for messages.
+    pub path: &'a Path,
+}
+
+impl<I> Clone for NamedInput<'_, I> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I> Copy for NamedInput<'_, I> {}
 
 /// Inputs of the choice.
 pub struct Bench<'a> {
@@ -204,7 +225,7 @@ impl BudgetOptions {
     /// A budget that is too small, or one for several files.
     pub fn settle<I: Input>(
         &self,
-        input: (&I, &Path),
+        input: NamedInput<'_, I>,
         recipes: &[&'static Recipe],
         settings: &Settings,
         texts: &[PathBuf],
@@ -248,7 +269,8 @@ impl BudgetOptions {
         }
         let conversion = Conversion::open_gguf(bench.base).map_err(|error| Error::at(bench.base, error))?;
         let request = settings.request();
-        let choices = self.choices((conversion.input(), bench.base), recipe, &request)?;
+        let choices =
+            self.choices(NamedInput { input: conversion.input(), path: bench.base }, recipe, &request)?;
         choices.check()?;
         let Choices { file, tensors, mut candidates, mut fixed, budget } = choices;
         // Nothing can be measured of a matrix that is not executed.
@@ -277,7 +299,7 @@ impl BudgetOptions {
     /// A budget that is too small, or one for several files.
     fn check<I: Input>(
         &self,
-        (input, path): (&I, &Path),
+        input: NamedInput<'_, I>,
         recipes: &[&'static Recipe],
         settings: &Settings,
         texts: &[PathBuf],
@@ -288,17 +310,17 @@ impl BudgetOptions {
         let [recipe] = recipes else {
             return Err(Error::usage("types can be optimized only for a single file type"));
         };
-        let pending = pending_imatrix(&input.tensors(recipe), texts);
+        let pending = pending_imatrix(&input.input.tensors(recipe), texts);
         let mut request = settings.request();
         request.keys.push(calibration_key(&unnamed())?);
         request.importance.get_or_insert(Importance { imatrix: &pending, path: None });
-        self.choices((input, path), recipe, &request)?.check()
+        self.choices(input, recipe, &request)?.check()
     }
 
     /// Alternatives for each matrix.
     fn choices<'a, I: Input>(
         &self,
-        (input, path): (&'a I, &Path),
+        NamedInput { input, path }: NamedInput<'a, I>,
         recipe: &'static Recipe,
         request: &Request<'_>,
     ) -> Result<Choices<'a>, Error> {

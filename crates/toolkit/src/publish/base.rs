@@ -12,10 +12,10 @@ use super::{
     write::{Writing, write},
 };
 use crate::{
-    conversion_run::failure,
     error::Error,
     events::Events,
-    hub::{self, Environment},
+    failure::failure,
+    hub::{self, HubOptions},
     input_kind::{self, Wanted},
     layout_notes::Notes,
     path_json,
@@ -45,14 +45,14 @@ impl Source {
     pub fn open(
         src: &Path,
         out: &Path,
-        environment: &Environment<'_>,
+        hub_options: &HubOptions,
         events: &dyn Events,
     ) -> Result<Source, Error> {
         if src.extension().is_some_and(|extension| extension == "gguf") && src.is_file() {
             return Ok(Source::Gguf(src.to_owned()));
         }
         let wanted = hub::Wanted { weights: true, keep: false, out: Some(out) };
-        let hub = hub::input(src, wanted, environment, events)?;
+        let hub = hub::input(src, wanted, hub_options, events)?;
         let options = gguf_models::Options::default();
         let failed = |error| failure(src, error);
         let input = CheckpointInput::open(hub.folder.clone(), &options).map_err(failed)?;

@@ -19,9 +19,9 @@ use super::{
     write::{Writing, Written, write},
 };
 use crate::{
-    conversion_run::failure,
     error::Error,
     events::Events,
+    failure::failure,
     outputs::{make_folder, write_file},
     path_json,
     recipe_file::{OutputRecipe, RecipeFile},

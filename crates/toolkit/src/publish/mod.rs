@@ -48,12 +48,12 @@ use self::{
 pub use self::{ladder::Ladder, options::PublishOptions};
 use crate::{
     call::Call,
-    conversion_run::failure,
     error::Error,
     eval_model,
     events::Events,
+    failure::failure,
     file_type::stated_file_type,
-    hub::{self, Environment},
+    hub::{self, HubOptions},
     outputs::write_file,
     text::{human_bytes, pretty_json},
     verify::verify_file,
@@ -63,11 +63,7 @@ use crate::{
 ///
 /// # Errors
 /// A source that cannot be read, a folder that must not be written to, options that contradict each other, an interruption.
-pub fn publish(
-    options: &PublishOptions,
-    environment: &Environment<'_>,
-    events: &dyn Events,
-) -> Result<(), Error> {
+pub fn publish(options: &PublishOptions, hub_options: &HubOptions, events: &dyn Events) -> Result<(), Error> {
     let mut args = options.clone();
     let out = args.dir.clone();
     let out = out.as_path();
@@ -84,7 +80,7 @@ pub fn publish(
         }
     }
     let args = args;
-    let source = Source::open(&args.src, out, environment, events)?;
+    let source = Source::open(&args.src, out, hub_options, events)?;
     if let (Source::Gguf(_), Some(_)) = (&source, args.base_type) {
         let hint = format!(
             "to use a base of another type, run `gguf-quantize {} BASE.gguf TYPE`",
@@ -94,7 +90,9 @@ pub fn publish(
         return Err(Error::usage(message).hint([hint]));
     }
     let mut work = Work::open(out)?;
-    let program = Call { binary: "gguf-publish", ..Call::default() }.program();
+    let program =
+        Call { program: "gguf-publish".to_owned(), executable: args.executable.clone(), ..Call::default() }
+            .program();
     let options = RunOptions::default().threads(args.threads).level(args.level);
     let writing = Writing { program: &program, options };
 
@@ -172,7 +170,7 @@ pub fn publish(
     };
     let written = files::make(&base, &wanted, out, &writing, &mut work, events)?;
     let sidecars =
-        sidecars((&source, environment), &base, &args, (out, &written), &writing, &mut work, events)?;
+        sidecars((&source, hub_options), &base, &args, (out, &written), &writing, &mut work, events)?;
 
     // Measured loss.
     let measured = measure((&model, base.fingerprint.as_str()), &written, &on, &args.run(), &work, events)?;
@@ -232,7 +230,7 @@ fn tell_small(text: &Text, what: &str, option: &str, events: &dyn Events) {
 
 /// Writes the files next to the model: projector of a vision or audio model, and drafts.
 fn sidecars(
-    (source, environment): (&Source, &Environment<'_>),
+    (source, hub_options): (&Source, &HubOptions),
     base: &Base,
     args: &PublishOptions,
     (out, files): (&Path, &[WrittenFile]),
@@ -261,7 +259,7 @@ fn sidecars(
     }
     for src in &args.draft {
         let wanted = hub::Wanted { weights: true, keep: false, out: Some(out) };
-        let hub = hub::input(src, wanted, environment, events)?;
+        let hub = hub::input(src, wanted, hub_options, events)?;
         let failed = |error| failure(src, error);
         let options = gguf_models::Options {
             target: Some(Arc::new(gguf_conversion::target(target.clone()).map_err(failed)?)),

@@ -60,6 +60,8 @@ pub struct PublishOptions {
     pub level: Level,
     /// The call that the results state; paths of this machine become names.
     pub command: Vec<OsString>,
+    /// File of the program, whose checksum identifies the build; only the same build resumes an interrupted run.
+    pub executable: Option<PathBuf>,
 }
 
 impl PublishOptions {
@@ -90,6 +92,7 @@ impl PublishOptions {
             activations: Activations::default(),
             level: Level::detect(),
             command: Vec::new(),
+            executable: None,
         }
     }
 

@@ -8,11 +8,11 @@ use std::{
 use gguf_conversion::{Choice, Conversion, Input, Journaling, Losses, Origin, Resumed, RunOptions, Watch};
 
 use crate::{
-    conversion_run::failure,
     error::Error,
     events::Events,
+    failure::failure,
     loss_report,
-    write::{say_written, tell, warn_of_leftovers},
+    output_files::{say_written, tell, warn_of_leftovers},
 };
 
 /// Options for writing files.

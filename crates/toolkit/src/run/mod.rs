@@ -30,11 +30,7 @@ pub use gguf_runtime::{
     generate::Sampling,
 };
 
-use crate::{
-    error::{Cause, Error},
-    eval_model,
-    events::Events,
-};
+use crate::{cause::Cause, error::Error, eval_model, events::Events};
 
 /// A GGUF file that is ready to run. Weights stay in memory maps.
 pub struct Model {

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
+    cause::Cause,
     chats,
     digest::{hex, sha256_of},
-    error::{Cause, Error},
+    error::Error,
     events::Events,
     text_file,
 };

@@ -14,10 +14,10 @@ use super::{
     report::{Check, Finding},
 };
 use crate::{
-    conversion_run,
     error::Error,
     events::Events,
-    hub::{self, Environment},
+    failure::failure,
+    hub::{self, HubOptions},
 };
 
 /// Compares a file with its source.
@@ -28,18 +28,18 @@ pub fn check(
     model: &Model,
     source: &Path,
     options: &VerifyOptions,
-    environment: &Environment<'_>,
+    hub_options: &HubOptions,
     events: &dyn Events,
 ) -> Result<Vec<Check>, Error> {
     let options = RunOptions::default().threads(options.threads).level(options.level);
-    let failed = |error| conversion_run::failure(source, error);
+    let failed = |error| failure(source, error);
     if is_gguf(source) {
         let opened = Model::open(source).map_err(|error| Error::at(source, error))?;
         let input = ModelInput::new(opened);
         return with(model, (&input, source), input.model().metadata(), &options, events);
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
-    let folder = hub::input(source, wanted, environment, events)?;
+    let folder = hub::input(source, wanted, hub_options, events)?;
     let input =
         CheckpointInput::open(folder.folder.clone(), &gguf_models::Options::default()).map_err(failed)?;
     let checks = with(model, (&input, source), &input.layout().metadata, &options, events)?;
@@ -57,7 +57,7 @@ pub(crate) fn checkpoint_tensors(
     threads: Option<NonZeroUsize>,
     events: &dyn Events,
 ) -> Result<Check, Error> {
-    let failed = |error| conversion_run::failure(checkpoint, error);
+    let failed = |error| failure(checkpoint, error);
     let input = CheckpointInput::open(checkpoint, &gguf_models::Options::default()).map_err(failed)?;
     tensors(model, &input, &RunOptions::default().threads(threads), events).map_err(failed)
 }
@@ -71,7 +71,7 @@ fn with(
     events: &dyn Events,
 ) -> Result<Vec<Check>, Error> {
     Ok(vec![
-        tensors(model, input, options, events).map_err(|error| conversion_run::failure(source, error))?,
+        tensors(model, input, options, events).map_err(|error| failure(source, error))?,
         keys(model.metadata(), metadata),
         prompts::compare(model.metadata(), metadata)?,
     ])

@@ -22,7 +22,7 @@ use crate::{
     error::Error,
     events::Events,
     hints,
-    hub::Environment,
+    hub::HubOptions,
     input_kind::{self, Wanted},
     text::human_bytes,
 };
@@ -101,20 +101,20 @@ impl Default for VerifyOptions {
 /// # Examples
 /// ```no_run
 /// use gguf_toolkit::{
-///     hub::Environment,
+///     hub::HubOptions,
 ///     verify::{VerifyOptions, verify},
 /// };
 ///
 /// # fn main() -> Result<(), gguf_toolkit::Error> {
 /// let options = VerifyOptions { file: "model.gguf".into(), ..VerifyOptions::default() };
-/// let report = verify(&options, &Environment::none(), &())?;
+/// let report = verify(&options, &HubOptions::default(), &())?;
 /// print!("{}", report.text());
 /// report.verdict()
 /// # }
 /// ```
 pub fn verify(
     options: &VerifyOptions,
-    environment: &Environment<'_>,
+    hub_options: &HubOptions,
     events: &dyn Events,
 ) -> Result<Report, Error> {
     let path = options.file.as_path();
@@ -153,7 +153,7 @@ pub fn verify(
         report.push(file_type(&model));
     }
     if let Some(source) = options.against.as_deref().filter(|_| wants(Which::Source)) {
-        report.extend(against::check(&model, source, options, environment, events)?);
+        report.extend(against::check(&model, source, options, hub_options, events)?);
     }
     Ok(report)
 }
@@ -177,7 +177,7 @@ pub fn warnings_of_change(
 /// The findings, one per line; a file that cannot be read.
 pub fn verify_file(path: &Path, threads: Option<NonZeroUsize>, events: &dyn Events) -> Result<(), Error> {
     let options = VerifyOptions { file: path.to_owned(), threads, ..VerifyOptions::default() };
-    let report = verify(&options, &Environment::none(), events)?;
+    let report = verify(&options, &HubOptions::default(), events)?;
     report.verdict().map_err(|error| error.hint(report.text().lines().map(str::to_owned)))
 }
 

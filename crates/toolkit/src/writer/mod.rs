@@ -24,7 +24,8 @@ use self::open_files::shard_paths;
 pub use self::{element::Element, open_files::OpenFiles};
 use crate::{
     blocks::encode,
-    error::{Cause, Error},
+    cause::Cause,
+    error::Error,
     events::Events,
     outputs::{check_outputs, write_file},
 };

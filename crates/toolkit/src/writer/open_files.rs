@@ -7,7 +7,7 @@ use std::{
 
 use gguf_container::{Endian, Output, Plan, PlannedTensor, check_open_files, swap_blocks};
 
-use crate::error::{Cause, Error};
+use crate::{cause::Cause, error::Error};
 
 /// GGUF files under temporary names, which receive the data of their tensors in the order of the plan.
 ///

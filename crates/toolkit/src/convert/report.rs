@@ -1,4 +1,4 @@
-//! Report of a plan, as text (`--dry-run`) and JSON (`--json`).
+//! Report of planned or written files, as text and JSON.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,8 @@ use gguf_checkpoint::Checkpoint;
 use gguf_container::PlannedTensor;
 use gguf_conversion::{Choice, PlannedFile, Repacked, recipes::Reason};
 use gguf_models::Data;
-use serde::Serialize;
+use gguf_types::DType;
+use serde::{Serialize, Serializer};
 
 use crate::{
     calibration::Gained,
@@ -20,63 +21,103 @@ use crate::{
 };
 
 /// The planned or written files.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    input: String,
-    format: &'static str,
-    architecture: String,
-    dry_run: bool,
-    outputs: Vec<Output>,
-    dropped: Vec<Dropped>,
-    notes: Vec<String>,
-    /// Gains of each output, with `--calibrate`.
+    /// Path of the input.
+    pub input: String,
+    /// Format of the input.
+    pub format: &'static str,
+    /// Architecture of the model.
+    pub architecture: String,
+    /// True if the files were only planned.
+    pub dry_run: bool,
+    /// The files.
+    pub outputs: Vec<OutputFile>,
+    /// Tensors of the input that no file contains.
+    pub dropped: Vec<DroppedTensor>,
+    /// Notes and warnings.
+    pub notes: Vec<String>,
+    /// Gains of each output from calibration; empty without it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calibration: Vec<Gained>,
 }
 
-#[derive(Debug, Serialize)]
-struct Output {
-    path: String,
-    r#type: &'static str,
-    file_type: u32,
-    bytes: u64,
-    bits_per_weight: f64,
-    totals: BTreeMap<&'static str, Total>,
-    tensors: Vec<Tensor>,
-    /// Kept and decoded tensors, with `--repack`: a line for each kind.
+/// A planned or written file.
+#[derive(Debug, Clone, Serialize)]
+pub struct OutputFile {
+    /// Its path.
+    #[serde(serialize_with = "shown")]
+    pub path: PathBuf,
+    /// Name of its file type.
+    #[serde(rename = "type")]
+    pub file_type: &'static str,
+    /// Number of its file type, as `general.file_type` stores it.
+    #[serde(rename = "file_type")]
+    pub file_type_id: u32,
+    /// Length in bytes.
+    #[serde(rename = "bytes")]
+    pub n_bytes: u64,
+    /// Bits stored for each weight, scales included.
+    pub bits_per_weight: f64,
+    /// Sums over the tensors of each dtype, by its name.
+    pub totals: BTreeMap<&'static str, Total>,
+    /// The tensors, in the order of the file.
+    pub tensors: Vec<OutputTensor>,
+    /// Kept and decoded tensors of a quantized checkpoint: a line for each kind. Empty unless keeping was requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    repack: Vec<String>,
+    pub repack: Vec<String>,
 }
 
+/// Sums over tensors.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-struct Total {
-    tensors: u64,
-    elements: u64,
-    bytes: u64,
+pub struct Total {
+    /// Number of tensors.
+    pub tensors: u64,
+    /// Number of elements.
+    pub elements: u64,
+    /// Number of bytes.
+    pub bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct Tensor {
-    name: String,
-    /// Row length first.
-    shape: Vec<u64>,
-    from: String,
-    dtype: &'static str,
-    offset: u64,
-    bytes: u64,
-    reason: String,
-    /// The dtype that the row length did not allow.
-    fallback_from: Option<&'static str>,
-    requires_imatrix: bool,
-    /// With `--repack`, of quantized weights: `kept`, or why they are decoded.
+/// A tensor of a planned or written file.
+#[derive(Debug, Clone, Serialize)]
+pub struct OutputTensor {
+    /// Its name.
+    pub name: String,
+    /// Its shape, row length first.
+    pub shape: Vec<u64>,
+    /// Stored format of its source.
+    pub from: String,
+    /// Its dtype.
+    #[serde(with = "crate::by_name::single_dtype")]
+    pub dtype: DType,
+    /// Offset in the data of the file, in bytes.
+    pub offset: u64,
+    /// Length in bytes.
+    #[serde(rename = "bytes")]
+    pub n_bytes: u64,
+    /// Reason for the dtype.
+    pub reason: String,
+    /// Name of the dtype that the row length did not allow.
+    pub fallback_from: Option<&'static str>,
+    /// True if the dtype requires importance data.
+    pub requires_imatrix: bool,
+    /// Outcome of keeping quantized weights: `kept`, or the reason why they are decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    repack: Option<String>,
+    pub repack: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-struct Dropped {
-    name: String,
-    reason: &'static str,
+/// A tensor of the input that no file contains.
+#[derive(Debug, Clone, Serialize)]
+pub struct DroppedTensor {
+    /// Its name.
+    pub name: String,
+    /// Reason for leaving it out.
+    pub reason: &'static str,
+}
+
+fn shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// Source of the files.
@@ -93,7 +134,7 @@ pub struct Origin<'a> {
     pub notes: Vec<String>,
     /// Stored format of the source of each tensor.
     pub stored_as: &'a [String],
-    /// Outcome of `--repack` for each tensor; empty without it.
+    /// Outcome of keeping quantized weights for each tensor; empty if it was not requested.
     pub repacked: &'a [Repacked],
 }
 
@@ -107,25 +148,26 @@ impl Report {
                 total.tensors += 1;
                 total.elements += planned.shape.n_elems();
                 total.bytes += planned.n_bytes;
-                Tensor {
+                OutputTensor {
                     name: planned.name.clone(),
                     shape: planned.shape.dims().to_vec(),
                     from: origin.stored_as[choice.tensor].clone(),
-                    dtype: choice.dtype.name(),
+                    dtype: choice.dtype,
                     offset: planned.offset,
-                    bytes: planned.n_bytes,
+                    n_bytes: planned.n_bytes,
                     reason: reason(choice),
                     fallback_from: choice.fallback.map(|fallback| fallback.preferred.name()),
                     requires_imatrix: choice.requires_imatrix,
                     repack: origin.repacked.get(choice.tensor).and_then(|made| repack(choice, made)),
                 }
             };
-            let tensors: Vec<Tensor> = file.choices.iter().zip(file.plan.tensors()).map(tensor).collect();
-            Output {
-                path: path.display().to_string(),
-                r#type: file.recipe.alias_of.unwrap_or(file.recipe.name),
-                file_type: file.recipe.file_type.id(),
-                bytes: file.plan.file_len(),
+            let tensors: Vec<OutputTensor> =
+                file.choices.iter().zip(file.plan.tensors()).map(tensor).collect();
+            OutputFile {
+                path: path.clone(),
+                file_type: file.recipe.canonical_name(),
+                file_type_id: file.recipe.file_type.id(),
+                n_bytes: file.plan.file_len(),
                 bits_per_weight: file.bits_per_weight(),
                 totals,
                 repack: repack_lines(&tensors),
@@ -140,11 +182,16 @@ impl Report {
             dry_run,
             outputs: files.iter().map(output).collect(),
             dropped: dropped
-                .map(|tensor| Dropped { name: tensor.name.clone(), reason: tensor.reason })
+                .map(|tensor| DroppedTensor { name: tensor.name.clone(), reason: tensor.reason })
                 .collect(),
             notes: origin.notes.clone(),
             calibration: Vec::new(),
         }
+    }
+
+    /// Paths of the files.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.outputs.iter().map(|output| output.path.clone()).collect()
     }
 
     /// Returns the report as one JSON object.
@@ -163,11 +210,11 @@ impl Report {
             let _ = writeln!(
                 text,
                 "{}: {} of {}\n{} bytes ({}), {:.2} bits/weight\n",
-                printable(&output.path),
-                output.r#type,
+                printable(&output.path.display().to_string()),
+                output.file_type,
                 self.architecture,
-                output.bytes,
-                human_bytes(output.bytes),
+                output.n_bytes,
+                human_bytes(output.n_bytes),
                 output.bits_per_weight
             );
             let header = ["dtype", "tensors", "elements", "bytes", ""];
@@ -201,7 +248,7 @@ impl Report {
         text
     }
 
-    /// Outcomes of `--repack` for all outputs, as lines.
+    /// Outcomes of keeping quantized weights for all outputs, as lines.
     pub fn repacks(&self) -> impl Iterator<Item = &String> {
         self.outputs.iter().flat_map(|output| &output.repack)
     }
@@ -214,7 +261,7 @@ impl Report {
             for tensor in &output.tensors {
                 if let Some(wanted) = tensor.fallback_from {
                     let row_elems = tensor.shape.first().copied().unwrap_or(1);
-                    kinds.entry((row_elems, wanted, tensor.dtype)).or_default().push(&tensor.name);
+                    kinds.entry((row_elems, wanted, tensor.dtype.name())).or_default().push(&tensor.name);
                 }
             }
             for ((row_elems, wanted, dtype), names) in kinds {
@@ -225,7 +272,7 @@ impl Report {
                 };
                 lines.push(format!(
                     "{}: {which} of {row_elems} elements cannot be stored as {wanted}; using {dtype}",
-                    output.r#type
+                    output.file_type
                 ));
             }
         }
@@ -233,7 +280,7 @@ impl Report {
     }
 }
 
-impl Output {
+impl OutputFile {
     /// A table of the tensors. Reasons stand below it and have numbers, so that rows stay short.
     fn tensor_list(&self) -> String {
         let header = ["name", "shape", "from", "to", "bytes", "why"];
@@ -251,8 +298,8 @@ impl Output {
                 printable(&tensor.name),
                 format!("{:?}", tensor.shape),
                 tensor.from.clone(),
-                tensor.dtype.into(),
-                tensor.bytes.to_string(),
+                tensor.dtype.name().to_owned(),
+                tensor.n_bytes.to_string(),
                 why,
             ]);
         }
@@ -265,7 +312,7 @@ impl Output {
     }
 }
 
-impl Tensor {
+impl OutputTensor {
     /// Reason for the type, unless the file type's default applies.
     fn why(&self) -> Option<String> {
         let is_default = self.reason == Reason::Default.to_string();
@@ -298,11 +345,11 @@ fn repack(choice: &Choice, made: &Repacked) -> Option<String> {
 }
 
 /// A line for each type that tensors are kept as, and for each reason why others are not.
-fn repack_lines(tensors: &[Tensor]) -> Vec<String> {
+fn repack_lines(tensors: &[OutputTensor]) -> Vec<String> {
     let mut kinds: BTreeMap<(bool, &str), Vec<&str>> = BTreeMap::new();
     for tensor in tensors {
         match tensor.repack.as_deref() {
-            Some(KEPT) => kinds.entry((false, tensor.dtype)).or_default().push(&tensor.name),
+            Some(KEPT) => kinds.entry((false, tensor.dtype.name())).or_default().push(&tensor.name),
             Some(why) => kinds.entry((true, why)).or_default().push(&tensor.name),
             None => {}
         }

@@ -5,11 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gguf_container::PartNumber;
-use gguf_conversion::{
-    Fingerprint, PlannedFile,
-    parts::{Place, Rates},
-};
+use gguf_conversion::{Fingerprint, PlannedFile, parts::Rates};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,19 +20,6 @@ use crate::{
 const FORMAT: &str = "gguf-tools plan";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
-
-/// The part of a conversion to execute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted<'a> {
-    /// The whole conversion.
-    Everything,
-    /// A plan of it.
-    Save(&'a Path),
-    /// One part of a plan, and where it writes.
-    Part(PartNumber, Place),
-    /// The output, of all parts.
-    Assembly,
-}
 
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,17 +80,29 @@ impl PlannedOutput {
     }
 }
 
+/// Contents of a new plan.
+#[derive(Debug, Clone, Copy)]
+pub struct Contents<'a> {
+    /// Name of the program, without its version.
+    pub program: &'a str,
+    /// The folder that relative paths are seen from.
+    pub folder: &'a Path,
+    /// Arguments of the program.
+    pub arguments: &'a [String],
+    /// State that the bytes depend on.
+    pub fingerprint: &'a Fingerprint,
+    /// Costs that determine the parts.
+    pub rates: &'a Rates,
+    /// Every file and its path.
+    pub files: &'a [(PathBuf, &'a PlannedFile)],
+}
+
 /// Writes a plan of files that were planned and checked.
 ///
 /// # Errors
 /// A file is there and `force` is not given; the system's refusal.
-pub fn save(
-    path: &Path,
-    (binary, folder, arguments): (&str, &Path, &[String]),
-    (fingerprint, rates): (&Fingerprint, &Rates),
-    files: &[(PathBuf, &PlannedFile)],
-    events: &dyn Events,
-) -> Result<(), Error> {
+pub fn save(path: &Path, contents: Contents<'_>, events: &dyn Events) -> Result<(), Error> {
+    let Contents { program: binary, folder, arguments, fingerprint, rates, files } = contents;
     let n_bytes = files.iter().map(|(_, file)| file.plan.file_len()).sum();
     let plan = PlanFile {
         format: FORMAT.to_owned(),

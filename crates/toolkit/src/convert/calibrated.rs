@@ -1,28 +1,33 @@
-//! `gguf-convert SRC [OUT] --type T --calibrate TEXT...`: conversion with calibration.
+//! Conversion of a checkpoint with calibration.
 //!
 //! The checkpoint is first converted to a temporary GGUF file next to the output, because the model runs from
-//! one file. That file is then quantized as in `gguf-quantize`.
+//! one file. That file is then quantized.
 
 use std::{
     fs,
-    num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
 use gguf_checkpoint::{Checkpoint, Dtype};
 use gguf_container::Model;
-use gguf_conversion::{Input, recipes::Recipe};
+use gguf_conversion::{Input, NonFinite, recipes::Recipe};
 
+use super::{
+    quantize_model::{self, QuantizeJob},
+    run::{self, check_paths},
+    run_args::{OpenInput, Outcome, Parts, Requested, RunArgs},
+};
 use crate::{
-    calibration::{self, BudgetOptions, CalibrationOptions},
-    conversion_run::{self, OpenInput, Outcome, Parts, RunArgs, failure},
+    calibration::{BudgetOptions, CalibrationOptions, NamedInput},
     error::Error,
     events::Events,
-    quantize_run::{self, QuantizeJob},
+    failure::failure,
+    hidden_files,
     settings::{OtherSettings, Settings, TensorOptions},
 };
 
 /// The arguments of this mode.
+#[derive(Debug)]
 pub struct Calibrated<'a> {
     /// The types to make.
     pub recipes: Vec<&'static Recipe>,
@@ -34,8 +39,6 @@ pub struct Calibrated<'a> {
     pub calibration: &'a CalibrationOptions,
     /// Budget for the choice of types.
     pub budget: &'a BudgetOptions,
-    /// Threads to work with.
-    pub threads: Option<NonZeroUsize>,
 }
 
 /// The type in which all matrices of a checkpoint keep their values.
@@ -63,53 +66,41 @@ pub fn run<I: Input>(
     args: RunArgs<'_>,
     events: &dyn Events,
 ) -> Result<Outcome, Error> {
-    let Calibrated { recipes, between, settings, calibration, budget, threads } = job;
+    let Calibrated { recipes, between, settings, calibration, budget } = job;
     let (input, format) = (open.path, open.format);
-    let outputs = (args.out, recipes.clone());
-    let how = (args.force, args.call.resume);
-    let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
+    let paths = check_paths(&open, &Requested::new(recipes.clone(), &settings), &args)?;
     // It may need the file in between as it is.
-    gguf_conversion::check_unfinished(&paths, args.force, args.call.resume)
+    gguf_conversion::check_unfinished(&paths, args.force, args.resume)
         .map_err(|error| failure(input, error))?;
-    let budget = &budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, events)?;
+    let named = NamedInput { input: &open.input, path: input };
+    let budget = &budget.settle(named, &recipes, &settings, &calibration.calibrate, events)?;
     let base = Between::new(paths, events);
     // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.
-    let is_there =
-        args.call.resume && base.path.exists() && gguf_conversion::unfinished(&base.outputs).is_some();
+    let is_there = args.resume && base.path.exists() && gguf_conversion::unfinished(&base.outputs).is_some();
     if !is_there {
         let other = OtherSettings {
-            allow_nonfinite: args.options.nonfinite == gguf_conversion::NonFinite::Allow,
+            allow_nonfinite: args.options.nonfinite == NonFinite::Allow,
             ..OtherSettings::default()
         };
         let plain = TensorOptions::default().read(other)?;
-        let mut call = args.call.clone();
-        call.resume &= gguf_conversion::unfinished(std::slice::from_ref(&base.path)).is_some();
+        let is_begun = gguf_conversion::unfinished(std::slice::from_ref(&base.path)).is_some();
         let first = RunArgs {
             out: Some(&base.path),
             force: true,
+            resume: args.resume && is_begun,
+            resumable: args.resumable,
             dry_run: false,
             gathers: false,
             options: args.options.clone(),
-            call,
-            parts: Parts::all(),
+            call: args.call.clone(),
+            parts: Parts::Whole,
         };
-        conversion_run::run(open, vec![between], &plain, &first, events)?;
+        run::run(open, Requested::new(vec![between], &plain), &first, events)?;
     }
     let model =
         Model::open(&base.path).map_err(|error| failure(&base.path, gguf_conversion::Error::Gguf(error)))?;
-    let level = args.options.level;
-    let job = QuantizeJob {
-        base: &base.path,
-        input,
-        format,
-        recipes,
-        settings,
-        calibration,
-        budget,
-        threads,
-        level,
-    };
-    quantize_run::run(model, job, args, events)
+    let job = QuantizeJob { base: &base.path, input, format, recipes, settings, calibration, budget };
+    quantize_model::run(model, job, args, events)
 }
 
 /// The temporary GGUF file. It is removed on drop, unless an interrupted run can be resumed, which needs it.
@@ -123,7 +114,7 @@ impl<'a> Between<'a> {
     /// Path next to the first output.
     fn new(outputs: Vec<PathBuf>, events: &'a dyn Events) -> Between<'a> {
         let first = outputs.first().map_or(Path::new(""), |path| path);
-        Between { path: calibration::base_path_of(first), outputs, events }
+        Between { path: hidden_files::base_path_of(first), outputs, events }
     }
 }
 

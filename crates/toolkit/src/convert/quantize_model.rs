@@ -1,22 +1,25 @@
 //! A quantization run: of a given GGUF file, or of one that a checkpoint was just converted to.
 
-use std::{num::NonZeroUsize, path::Path};
+use std::path::Path;
 
 use gguf_container::Model;
 use gguf_conversion::{ModelInput, recipes::Recipe};
-use gguf_quant::Level;
 
+use super::{
+    run::{self, check_paths},
+    run_args::{OpenInput, Outcome, Requested, RunArgs},
+};
 use crate::{
-    calibration::{BudgetOptions, Calibration, CalibrationOptions, Folder},
-    conversion_run::{self, OpenInput, Outcome, RunArgs},
+    calibration::{BudgetOptions, Calibration, CalibrationOptions, Folder, NamedInput},
     error::Error,
     events::Events,
+    failure::failure,
     layout_notes::Notes,
-    plan_file::Wanted as OfPlan,
     settings::Settings,
 };
 
 /// Input and settings of a run.
+#[derive(Debug)]
 pub struct QuantizeJob<'a> {
     /// The GGUF file that is read.
     pub base: &'a Path,
@@ -32,10 +35,6 @@ pub struct QuantizeJob<'a> {
     pub calibration: &'a CalibrationOptions,
     /// Budget for the choice of types.
     pub budget: &'a BudgetOptions,
-    /// Threads to work with.
-    pub threads: Option<NonZeroUsize>,
-    /// The CPU level of the kernels.
-    pub level: Level,
 }
 
 /// Reads the calibration texts, chooses types if requested, and writes the files.
@@ -48,7 +47,7 @@ pub fn run(
     mut args: RunArgs<'_>,
     events: &dyn Events,
 ) -> Result<Outcome, Error> {
-    let QuantizeJob { base, input, format, recipes, settings, calibration, budget, threads, level } = job;
+    let QuantizeJob { base, input, format, recipes, settings, calibration, budget } = job;
     let architecture =
         model.get("general.architecture").and_then(gguf_container::Value::as_str).unwrap_or("?");
     let open = OpenInput {
@@ -63,30 +62,33 @@ pub fn run(
         input: ModelInput::new(model),
     };
     if !calibration.is_wanted() || args.dry_run {
-        return conversion_run::run(open, recipes, &settings, &args, events);
+        return run::run(open, Requested::new(recipes, &settings), &args, events);
     }
-    if args.parts.wanted != OfPlan::Everything && calibration.statistics.is_none() {
+    if !args.parts.is_whole() && calibration.statistics.is_none() {
         let message = "a calibrated conversion in parts needs shared statistics";
         return Err(Error::usage(message).hint(["pass a shared folder with --statistics"]));
     }
-    let outputs = (args.out, recipes.clone());
-    let how = (args.force, args.call.resume);
-    let paths = conversion_run::check_outputs((&open.input, input), outputs, &settings, how)?;
-    if args.parts.wanted == OfPlan::Everything {
-        let checked = gguf_conversion::check_unfinished(&paths, args.force, args.call.resume);
-        checked.map_err(|error| conversion_run::failure(input, error))?;
+    let paths = check_paths(&open, &Requested::new(recipes.clone(), &settings), &args)?;
+    if args.parts.is_whole() {
+        let checked = gguf_conversion::check_unfinished(&paths, args.force, args.resume);
+        checked.map_err(|error| failure(input, error))?;
     }
-    let budget = budget.settle((&open.input, input), &recipes, &settings, &calibration.calibrate, events)?;
+    let named = NamedInput { input: &open.input, path: input };
+    let budget = budget.settle(named, &recipes, &settings, &calibration.calibrate, events)?;
     let out = paths.first().map_or(Path::new(""), |path| path);
     let folder = Folder::of(calibration.statistics.as_deref(), out);
     let write = || {
-        let gathered = Calibration::gather(calibration, base, folder.clone(), threads, level, events)?;
+        let (threads, level) = (args.options.threads, args.options.level);
+        let mut gathered = Calibration::gather(calibration, base, folder.clone(), threads, level, events)?;
         args.call = args.call.clone().argument("moments", gathered.fingerprint());
-        let mut settings = settings.calibrated(gathered)?;
-        if let (&[recipe], true) = (&recipes[..], budget.is_wanted()) {
-            settings = settings.with_budget(&budget, recipe, events)?;
+        let mut settings = settings.calibrated(gathered.additions()?);
+        if let (&[recipe], true) = (&recipes[..], budget.is_wanted())
+            && let Some(dtypes) = gathered.choose_types(&budget, recipe, &settings, events)?
+        {
+            settings = settings.decided(dtypes);
         }
-        conversion_run::run(open, recipes, &settings, &args, events)
+        let requested = Requested { calibration: Some(&gathered), ..Requested::new(recipes, &settings) };
+        run::run(open, requested, &args, events)
     };
     write().inspect(|_| folder.remove(events)).map_err(|failure| match gguf_conversion::unfinished(&paths) {
         None if folder.is_temporary || failure.is_interrupted() => failure.hint(folder.resume_hint()),

@@ -1,34 +1,51 @@
 //! Each call once, as a program that uses the library makes it.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{
     fs,
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use gguf_toolkit::{
-    Arch, Chat, ChatOptions, CompareOptions, DType, EmbedOptions, Events, GenerateOptions, Memory,
-    MemoryTensor, Model, PerplexityOptions, RunOptions, StatusLine, Text, TokenizeOptions, Value,
+    Arch, Chat, ChatOptions, CompareOptions, DType, EmbedOptions, Events, FileType, GenerateOptions, Memory,
+    MemoryTensor, Model, PerplexityOptions, Progress, Quantize, RunOptions, Save, StatusLine, Text,
+    TokenizeOptions, Value,
     arch::{Class, DECODER, rules, vocab::Route},
 };
 
-/// A checkpoint of two layers.
-fn checkpoint() -> PathBuf {
-    gguf_testkit::golden_path("arch/llama")
+use crate::{bf16, checkpoint, conversion};
+
+/// Keeps the progress of each stage, and cancels when the first bytes are done if `stops`.
+#[derive(Default)]
+struct Watching {
+    stops: bool,
+    cancel: Arc<AtomicBool>,
+    total: AtomicU64,
+    done: AtomicU64,
 }
 
-fn bf16(sandbox: &Path) -> PathBuf {
-    let path = sandbox.join("bf16.gguf");
-    assert_eq!(
-        gguf_toolkit::convert(&checkpoint()).file_type("bf16").write(&path).unwrap(),
-        vec![path.clone()]
-    );
-    path
+impl Events for Watching {
+    fn progress(&self, n_bytes: u64) -> Box<dyn Progress + '_> {
+        self.total.fetch_add(n_bytes, Ordering::Relaxed);
+        Box::new(Stage(self))
+    }
+
+    fn cancel(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancel)
+    }
+}
+
+struct Stage<'a>(&'a Watching);
+
+impl Progress for Stage<'_> {
+    fn add(&self, n_bytes: u64) {
+        self.0.done.fetch_add(n_bytes, Ordering::Relaxed);
+        self.0.cancel.store(self.0.stops, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -50,38 +67,58 @@ fn file_is_read_and_decoded() {
 #[test]
 fn folder_converts_to_several_types() {
     let sandbox = tempfile::tempdir().unwrap();
-    let (out, seen) = (sandbox.path().join("new/"), Mutex::new(Vec::new()));
-    let job = || gguf_toolkit::convert(&checkpoint()).file_type("q8_0").file_type("Q4_K_M");
-    let planned = job().plan().unwrap();
-    let see = |done, total| seen.lock().unwrap().push((done, total));
-    let paths = job().progress(&see).write(&out).unwrap();
-    assert_eq!(paths.len(), 2);
-    for (planned, path) in planned.iter().zip(&paths) {
-        assert_eq!(path.file_name().unwrap(), planned.name.as_str());
-        assert_eq!(fs::metadata(path).unwrap().len(), planned.n_bytes);
+    let mut convert = conversion(FileType::Q8_0, sandbox.path().join("new/"));
+    convert.types.push(FileType::Q4_K_M);
+    let planned = convert.plan(&()).unwrap();
+    assert!(planned.problem.is_none() && fs::read_dir(sandbox.path()).unwrap().count() == 0);
+    let events = Watching::default();
+    let report = convert.run(&events).unwrap();
+    assert_eq!(report.outputs.len(), 2);
+    for (planned, file) in planned.report.outputs.iter().zip(&report.outputs) {
+        assert_eq!(file.path, planned.path);
+        assert_eq!(fs::metadata(&file.path).unwrap().len(), planned.n_bytes);
     }
-    assert_eq!((planned[0].file_type, planned[1].file_type), ("Q8_0", "Q4_K_M"));
-    // The last report is of all bytes, whichever thread made it.
-    let seen = seen.into_inner().unwrap();
-    assert_eq!(seen.iter().map(|(done, _)| *done).max(), seen.first().map(|(_, total)| *total));
+    let types: Vec<&str> = report.outputs.iter().map(|file| file.file_type).collect();
+    assert_eq!(types, ["Q8_0", "Q4_K_M"]);
+    assert!(events.total.into_inner() > 0 && events.done.into_inner() > 0);
     // An existing file stays unless overwriting is allowed.
-    let error = job().write(&out).unwrap_err();
+    let error = convert.run(&()).unwrap_err();
     assert!(error.fields().file.unwrap().ends_with(".gguf"), "{error}");
-    job().overwrite(true).write(&out).unwrap();
+    convert.output.force = true;
+    convert.run(&()).unwrap();
 }
 
 #[test]
 fn cancelled_run_leaves_nothing() {
     let sandbox = tempfile::tempdir().unwrap();
-    let stop = AtomicBool::new(false);
-    let job = gguf_toolkit::convert(&checkpoint()).file_type("f32").cancel(&stop);
-    let error = job
-        .progress(&|_, _| stop.store(true, Ordering::Relaxed))
-        .threads(1.try_into().ok())
-        .write(sandbox.path().join("a.gguf"))
-        .unwrap_err();
+    let mut convert = conversion(FileType::F32, sandbox.path().join("a.gguf"));
+    convert.output.threads = 1.try_into().ok();
+    let error = convert.run(&Watching { stops: true, ..Watching::default() }).unwrap_err();
     assert!(error.is_interrupted(), "{error}");
     assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn interrupted_run_is_resumed() {
+    let sandbox = tempfile::tempdir().unwrap();
+    let whole = sandbox.path().join("whole.gguf");
+    conversion(FileType::F32, &whole).run(&()).unwrap();
+    let path = sandbox.path().join("a.gguf");
+    let mut convert = conversion(FileType::F32, &path);
+    convert.output.threads = 1.try_into().ok();
+    convert.output.resumable = true;
+    let error = convert.run(&Watching { stops: true, ..Watching::default() }).unwrap_err();
+    assert!(error.is_interrupted() && !path.exists(), "{error}");
+    // Another call would give other bytes.
+    let mut other = convert.clone();
+    other.output.resume = true;
+    other.naming.model_name = Some("Other".to_owned());
+    let error = other.run(&()).unwrap_err();
+    assert!(error.to_string().contains("cannot resume"), "{error}");
+    convert.output.resume = true;
+    convert.run(&()).unwrap();
+    assert!(fs::read(&path).unwrap() == fs::read(&whole).unwrap());
+    assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 2);
 }
 
 /// The state dict of the checkpoint, as a program that has just trained it holds it.
@@ -104,12 +141,13 @@ fn memory() -> Memory {
 #[test]
 fn state_dict_converts_as_its_folder() {
     let sandbox = tempfile::tempdir().unwrap();
-    for file_type in ["bf16", "q4_k_m"] {
-        let (of_folder, of_memory) = (sandbox.path().join("folder.gguf"), sandbox.path().join("memory.gguf"));
-        let job = gguf_toolkit::convert(&checkpoint()).file_type(file_type);
-        job.overwrite(true).write(&of_folder).unwrap();
-        let job = gguf_toolkit::save(memory()).file_type(file_type);
-        job.overwrite(true).write(&of_memory).unwrap();
+    for file_type in [FileType::BF16, FileType::Q4_K_M] {
+        let of_folder = sandbox.path().join(format!("folder-{file_type}.gguf"));
+        let of_memory = sandbox.path().join(format!("memory-{file_type}.gguf"));
+        conversion(file_type, &of_folder).run(&()).unwrap();
+        let mut save = Save::new([file_type]);
+        save.output.out = Some(of_memory.clone());
+        save.run(memory(), &()).unwrap();
         assert!(fs::read(of_folder).unwrap() == fs::read(of_memory).unwrap(), "{file_type}");
     }
 }
@@ -119,7 +157,8 @@ fn invalid_state_dict_is_refused() {
     let refused = |change: &dyn Fn(&mut Memory)| {
         let mut memory = memory();
         change(&mut memory);
-        let error = gguf_toolkit::save(memory).file_type("f32").plan().unwrap_err();
+        let error = Save::new([FileType::F32]).plan(memory, &()).unwrap_err();
+        assert_eq!(error.path(), None, "{error}");
         (error.fields(), error.to_string())
     };
     let (fields, text) = refused(&|memory| memory.files.clear());
@@ -161,10 +200,13 @@ fn external_architecture_is_used() {
     json["architectures"] = vec!["MineForCausalLM"].into();
     json["model_type"] = "mine".into();
     config.1 = json.to_string().into_bytes();
-    let error = gguf_toolkit::save(memory.clone()).file_type("bf16").plan().unwrap_err();
+    let error = Save::new([FileType::BF16]).plan(memory.clone(), &()).unwrap_err();
     assert_eq!(error.fields().found.as_deref(), Some("MineForCausalLM"), "{error}");
     let path = sandbox.path().join("mine.gguf");
-    gguf_toolkit::save(memory).architecture(&MINE).file_type("bf16").write(&path).unwrap();
+    let mut save = Save::new([FileType::BF16]);
+    save.arch.custom = Some(&MINE);
+    save.output.out = Some(path.clone());
+    save.run(memory, &()).unwrap();
     let mine = gguf_toolkit::open(&path).unwrap();
     assert_eq!(mine.metadata().get("general.architecture"), Some(&Value::from("mine")));
     assert_eq!(mine.metadata().get("mine.block_count"), Some(&Value::U32(2)));
@@ -177,12 +219,19 @@ fn external_architecture_is_used() {
     assert_eq!(n_tensors, of_table.tensors().count());
 }
 
+/// Quantizes a file.
+fn quantize(source: &Path, file_type: FileType, out: &Path) {
+    let mut quantize = Quantize::new(source, [file_type]);
+    quantize.output.out = Some(out.to_owned());
+    quantize.run(&()).unwrap();
+}
+
 #[test]
 fn encoded_blocks_match_file() {
     let sandbox = tempfile::tempdir().unwrap();
     let bf16 = bf16(sandbox.path());
     let path = sandbox.path().join("q4_0.gguf");
-    gguf_toolkit::quantize(&bf16).file_type("q4_0").write(&path).unwrap();
+    quantize(&bf16, FileType::Q4_0, &path);
     let (from, to) = (gguf_toolkit::open(&bf16).unwrap(), gguf_toolkit::open(&path).unwrap());
     let tensor = to.tensor("blk.1.ffn_up.weight").unwrap();
     assert_eq!(tensor.dtype(), DType::Q4_0);
@@ -228,7 +277,7 @@ fn files_are_measured() {
     let sandbox = tempfile::tempdir().unwrap();
     let exact = bf16(sandbox.path());
     let rounded = sandbox.path().join("q8_0.gguf");
-    gguf_toolkit::quantize(&exact).file_type("q8_0").write(&rounded).unwrap();
+    quantize(&exact, FileType::Q8_0, &rounded);
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(20);
     let options = |text: &str| {
         let mut options =
@@ -405,11 +454,11 @@ fn errors_name_file_and_facts() {
     assert_eq!(error.path(), Some(path.as_path()));
     assert_eq!(error.fields().found.as_deref(), Some("GGML"));
     assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
-    let error = gguf_toolkit::convert(&checkpoint()).file_type("q9_9").plan().unwrap_err();
-    assert_eq!(error.fields().found.as_deref(), Some("q9_9"));
-    let error = gguf_toolkit::convert(&checkpoint()).plan().unwrap_err();
-    assert!(matches!(error.cause(), gguf_toolkit::Cause::NoType));
-    let error = gguf_toolkit::convert(&checkpoint()).file_type("iq2_xxs").write(sandbox.path());
-    let error = error.unwrap_err();
+    let mut convert = conversion(FileType::IQ2_XXS, sandbox.path());
+    assert!(convert.plan(&()).unwrap().problem.is_some());
+    let error = convert.run(&()).unwrap_err();
     assert!(error.fields().tensor.is_some() && !error.hints().is_empty(), "{error}");
+    convert.types.clear();
+    let error = convert.plan(&()).unwrap_err();
+    assert!(matches!(error.cause(), gguf_toolkit::Cause::NoType));
 }

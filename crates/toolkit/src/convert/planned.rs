@@ -8,13 +8,16 @@ use gguf_conversion::{
     parts::{Part, Place, Written, part_path},
 };
 
+use super::{
+    plan_file::{self, Contents},
+    run_args::{NewPlan, OpenPlan, RunArgs},
+};
 use crate::{
-    conversion_run::{RunArgs, failure},
     error::Error,
     events::Events,
+    failure::failure,
+    output_files::{make_folder_of, say_written, tell},
     outputs::check_outputs,
-    plan_file::{self, PlanFile},
-    write::{make_folder_of, say_written, tell},
 };
 
 /// A conversion that is planned and checked, with the paths of the call.
@@ -30,7 +33,8 @@ pub struct Planned<'a, I> {
 }
 
 impl<I: Input> Planned<'_, I> {
-    fn paths(&self) -> Vec<PathBuf> {
+    /// Paths of the files.
+    pub fn paths(&self) -> Vec<PathBuf> {
         self.files.iter().map(|(path, _)| path.clone()).collect()
     }
 
@@ -46,21 +50,21 @@ impl<I: Input> Planned<'_, I> {
     ///
     /// # Errors
     /// A path that cannot be written.
-    pub fn save(
-        &self,
-        path: &Path,
-        (folder, arguments): (&Path, &[String]),
-        inputs: &[&Path],
-        events: &dyn Events,
-    ) -> Result<(), Error> {
-        check_outputs(&[path], inputs, self.args.force)?;
-        let rates = self.checked.rates(self.args.options.level);
-        let call = (self.args.call.binary, folder, arguments);
-        plan_file::save(path, call, (&self.fingerprint()?, &rates), self.files, events)
+    pub fn save(&self, plan: NewPlan<'_>, inputs: &[&Path], events: &dyn Events) -> Result<(), Error> {
+        check_outputs(&[plan.path], inputs, self.args.force)?;
+        let contents = Contents {
+            program: &self.args.call.program,
+            folder: plan.folder,
+            arguments: plan.arguments,
+            fingerprint: &self.fingerprint()?,
+            rates: &self.checked.rates(self.args.options.level),
+            files: self.files,
+        };
+        plan_file::save(plan.path, contents, events)
     }
 
     /// Fails unless inputs, program and layout are those of the plan. Gives the plan's fingerprint.
-    fn same(&self, plan: &PlanFile, path: &Path) -> Result<Fingerprint, Error> {
+    fn same(&self, OpenPlan { file: plan, path }: OpenPlan<'_>) -> Result<Fingerprint, Error> {
         let planned = plan.fingerprint(path)?;
         let differences = self.fingerprint()?.differences(&planned);
         // The layout says more than that the plan is another.
@@ -82,12 +86,13 @@ impl<I: Input> Planned<'_, I> {
     /// A plan that does not match the inputs, an output that cannot be written, an interruption.
     pub fn part(
         &self,
-        (plan, path): (&PlanFile, &Path),
-        (number, place): (PartNumber, Place),
+        plan: OpenPlan<'_>,
+        number: PartNumber,
+        place: Place,
         events: &dyn Events,
     ) -> Result<(), Error> {
         let failed = |error| failure(self.input, error);
-        let (fingerprint, rates) = (self.same(plan, path)?, plan.rates());
+        let (fingerprint, rates) = (self.same(plan)?, plan.file.rates());
         self.files.iter().try_for_each(|(path, _)| make_folder_of(path)).map_err(failed)?;
         let part = Part {
             number,
@@ -126,8 +131,8 @@ impl<I: Input> Planned<'_, I> {
     ///
     /// # Errors
     /// A missing or damaged part, or a part of another plan.
-    pub fn assemble(&self, (plan, path): (&PlanFile, &Path), events: &dyn Events) -> Result<(), Error> {
-        let fingerprint = self.same(plan, path)?;
+    pub fn assemble(&self, plan: OpenPlan<'_>, events: &dyn Events) -> Result<(), Error> {
+        let fingerprint = self.same(plan)?;
         let cancel = events.cancel();
         let progress = events.progress(self.checked.input_bytes());
         let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };

@@ -1,20 +1,15 @@
-//! Writes planned files, with progress and messages.
+//! Files that conversions write: checks of their paths, and messages about them.
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use gguf_container::Output;
-use gguf_conversion::{CheckedConversion, Input, Journaling, Losses, Origin, PlannedFile, Resumed, Watch};
+use gguf_conversion::{PlannedFile, Resumed};
 
 use crate::{
-    conversion_run::{RunArgs, failure, resume_hints},
-    error::Error,
     events::Events,
-    loss_report,
-    plan_report::Report,
     text::{human_bytes, human_duration},
 };
 
@@ -67,63 +62,6 @@ pub fn make_folder_of(path: &Path) -> Result<(), gguf_conversion::Error> {
             source,
         })
     })
-}
-
-/// Writes checked files, each to its path, with a progress bar, Ctrl-C and a line for each file.
-///
-/// # Errors
-/// As the `write` of the crate `gguf_conversion`.
-pub fn write_and_report<I: Input>(
-    checked: &CheckedConversion<'_, I>,
-    files: &[(PathBuf, &PlannedFile)],
-    input: &Path,
-    args: &RunArgs<'_>,
-    report: &Report,
-    events: &dyn Events,
-) -> Result<(), Error> {
-    let failed = |error| failure(input, error);
-    for line in report.fallbacks() {
-        events.warning(&line);
-    }
-    for (path, _) in files {
-        make_folder_of(path).map_err(failed)?;
-        warn_of_leftovers(path, events);
-    }
-    events.detail(&format!("kernels of CPU level {}", args.options.level.name()));
-    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
-    let (inputs, options) = (args.call.inputs()?, args.call.options.clone());
-    let origin = Origin { program: &|| args.call.program(), options, inputs };
-    let journaling =
-        Journaling { origin: &origin, resume: args.call.resume, on_resume: &|event| tell(event, events) };
-    if args.call.resume && gguf_conversion::unfinished(&paths).is_none() {
-        events.note("nothing to resume, starting from the beginning");
-    }
-    let cancel = events.cancel();
-    let stopped = paths.clone();
-    // A slow disk may delay the end of the work.
-    let _guard = events.ends_soon(Box::new(move || {
-        failure(Path::new(""), gguf_conversion::Error::Cancelled).hint(resume_hints(&stopped))
-    }));
-    let progress = events.progress(checked.input_bytes());
-    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
-    let losses = Arc::new(Losses::default());
-    let options = args.options.clone().losses(losses.clone());
-    let written = checked.write_resumable(&paths, args.force, journaling, &options, watch);
-    // The bar is removed before any message, including an error.
-    drop(progress);
-    written.map_err(|error| match error {
-        // These errors have their own hints, or are about a run of another process.
-        gguf_conversion::Error::Unfinished { .. } | gguf_conversion::Error::Busy { .. } => failed(error),
-        gguf_conversion::Error::NotResumable { .. } => failed(error)
-            .hint(["run the command again to continue, or use --force without --resume to start over"]),
-        error => failed(error).hint(resume_hints(&paths)),
-    })?;
-    loss_report::warn(&losses, events);
-    say_written(files, events);
-    for line in report.repacks() {
-        events.status(line);
-    }
-    Ok(())
 }
 
 /// Reports the written files.

@@ -1,0 +1,33 @@
+//! Names that files record about a calibration, and the errors of its statistics.
+
+use std::path::Path;
+
+use gguf_conversion::{KeyOverride, recipes::CALIBRATION_METHODS};
+
+use crate::{error::Error, failure::failure};
+
+/// The version of what decides about blocks. Another one makes others of the same text.
+pub const METHOD: &str = CALIBRATION_METHODS[0];
+/// The same with gradients of the outputs.
+pub const BOTH_SIDES: &str = CALIBRATION_METHODS[1];
+/// Digits that tell one calibration from another in a file.
+pub const DIGITS: usize = 7;
+
+/// The key that records a calibration.
+pub fn calibration_key(name: &str) -> Result<KeyOverride, Error> {
+    KeyOverride::parse(&format!("gguf_tools.calibration=str:{name}")).map_err(Error::new)
+}
+
+/// A placeholder with the length of every recorded value, for plans that are made before the statistics exist.
+pub fn unnamed() -> String {
+    format!("{METHOD}-{}", "0".repeat(DIGITS))
+}
+
+/// The failure of statistics of the model at `path`.
+pub fn failed(path: &Path, error: gguf_refinement::Error) -> Error {
+    match error {
+        // Statistics that cannot be written.
+        gguf_refinement::Error::Gguf(error) => failure(path, gguf_conversion::Error::Gguf(error)),
+        error => Error::at(path, error),
+    }
+}

@@ -1,0 +1,176 @@
+//! Conversion of a LoRA adapter to a GGUF adapter file.
+
+use std::path::PathBuf;
+
+use gguf_checkpoint::{Checkpoint, Folder};
+use gguf_conversion::{AdapterInput, Error as EngineError, recipes::Recipe};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    options::{EncodingOptions, OutputOptions, is_of_converter, named_recipes},
+    report::{Report, stored_as},
+    run::run,
+    run_args::{Caller, OpenInput, Outcome, Plan, Requested, RunArgs},
+};
+use crate::{
+    error::Error,
+    events::Events,
+    failure::failure,
+    file_type::FileType,
+    hub::{self, HubOptions},
+    layout_notes::Notes,
+    settings::Settings,
+};
+
+/// Conversion of a LoRA adapter, as PEFT or mlx-lm saves it, to a GGUF adapter file.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{ConvertAdapter, FileType};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let mut convert = ConvertAdapter::new("my-adapter", [FileType::F16]);
+/// convert.base = Some("Llama-3.2-1B".into());
+/// convert.run(&())?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConvertAdapter {
+    /// Adapter folder, or `hf://OWNER/ADAPTER[@REVISION]`.
+    pub source: PathBuf,
+    /// File types: F32, F16, BF16 or Q8_0. Empty: F32.
+    pub types: Vec<FileType>,
+    /// Folder or address of the base model, of which `config.json` suffices. Default: the model that the adapter
+    /// names, if it is a local folder.
+    pub base: Option<PathBuf>,
+    /// Store downloads in the local cache of the Hub.
+    pub keep: bool,
+    /// Name of the model, whatever the adapter states.
+    pub model_name: Option<String>,
+    /// Name or class of the architecture, whatever the config states.
+    pub arch_as: Option<String>,
+    /// Convert NaNs and infinities instead of failing.
+    pub allow_nonfinite: bool,
+    /// Write big-endian files.
+    pub big_endian: bool,
+    /// Output.
+    pub output: OutputOptions,
+    /// Access to the Hub.
+    pub hub: HubOptions,
+}
+
+impl ConvertAdapter {
+    /// Conversion of the adapter at `source` to these types.
+    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> ConvertAdapter {
+        let types = types.into_iter().collect();
+        ConvertAdapter { source: source.into(), types, ..ConvertAdapter::default() }
+    }
+
+    /// Plans the files. Reads headers only and writes nothing.
+    ///
+    /// # Errors
+    /// Invalid options, or an input that cannot be read.
+    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
+        self.run_for(Caller::planning(self)?, events)?.plan()
+    }
+
+    /// Writes the files. Each gets its name only when it is complete.
+    ///
+    /// # Errors
+    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
+    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
+        self.run_for(Caller::library(self)?, events)?.written()
+    }
+
+    /// Does the part of the conversion that a caller asks for.
+    ///
+    /// # Errors
+    /// As [`ConvertAdapter::run`].
+    pub fn run_for(&self, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
+        let mut recipes = named_recipes(&self.types)?;
+        if !recipes.iter().all(|recipe| is_of_converter(recipe)) {
+            return Err(Error::usage("expected --type f32, f16, bf16 or q8_0 for an adapter"));
+        }
+        if recipes.is_empty() {
+            recipes.push(Recipe::from_name("F32").map_err(Error::new)?);
+        }
+        let failed = |error| failure(&self.source, error);
+        let wanted = hub::Wanted { weights: true, keep: self.keep, out: None };
+        let input = hub::input(&self.source, wanted, &self.hub, events)?;
+        let wanted = hub::Wanted { weights: false, keep: false, out: None };
+        let base = self.base.as_deref().map(|base| hub::input(base, wanted, &self.hub, events));
+        let base = base.transpose()?;
+        let call = base.iter().fold(input.name_in(caller.call), |call, base| base.name_in(call));
+
+        let options = gguf_models::Options {
+            model_name: self.model_name.clone(),
+            arch_as: self.arch_as.clone(),
+            ..gguf_models::Options::default()
+        };
+        let adapter = gguf_checkpoint::open_adapter(input.folder.clone())
+            .map_err(|error| failed(EngineError::Source(error)))?;
+        let base = self.base_of(base.as_ref().map(|base| &base.folder), &adapter)?;
+        // Weights are not needed; if they are there, shapes are compared.
+        let base = gguf_checkpoint::open(base.clone())
+            .or_else(|_| gguf_checkpoint::open_without_weights(base.clone()))
+            .map_err(EngineError::Source)
+            .and_then(|base| gguf_conversion::normalized(base, &options))
+            .map_err(|error| failure(base.path(), error))?;
+        let adapter = AdapterInput::new(input.folder.path(), adapter, &base, &options).map_err(failed)?;
+        let (stored, layout) = (adapter.adapter(), adapter.layout());
+        let mut notes = Notes::of(&stored.notes, &[layout]);
+        if !layout.warnings.is_empty() {
+            notes
+                .notes
+                .push("to merge all pairs, use `gguf-convert BASE --lora ADAPTER --with-mmproj`".to_owned());
+        }
+        let open = OpenInput {
+            path: &self.source,
+            files: Vec::new(),
+            format: stored.format,
+            architecture: layout.architecture.to_owned(),
+            notes,
+            dropped: layout.dropped.clone(),
+            stored_as: layout.tensors.iter().map(|tensor| stored_as(stored, &tensor.data)).collect(),
+            repacked: Vec::new(),
+            input: adapter,
+        };
+        let encoding =
+            EncodingOptions { via: None, allow_nonfinite: self.allow_nonfinite, big_endian: self.big_endian };
+        let args = RunArgs::new(&self.output, encoding.nonfinite(), Caller { call, ..caller });
+        let settings = Settings::of_byte_order(encoding.endian());
+        let outcome = run(open, Requested::new(recipes, &settings), &args, events)?;
+        input.finish(events)?;
+        Ok(outcome)
+    }
+
+    /// The folder of the base model: as named, or as the adapter names it, if that is a folder here.
+    fn base_of(&self, base: Option<&Folder>, adapter: &Checkpoint) -> Result<Folder, Error> {
+        let named =
+            adapter.config.get("base_model_name_or_path").and_then(|name| name.as_str()).unwrap_or_default();
+        if let Some(base) = base {
+            if !gguf_checkpoint::is_adapter(base) || base.path().join("config.json").is_file() {
+                return Ok(base.clone());
+            }
+            let message = match named {
+                "" => format!("{}, expected its base model", adapter.format),
+                named => format!("{}, expected its base model `{named}`", adapter.format),
+            };
+            let is_mlx = adapter.format == gguf_checkpoint::MLX_ADAPTER;
+            let fuse = is_mlx.then_some("to merge the two, use `mlx_lm.fuse`");
+            let hint = "pass the base model's folder with --base; config.json is enough";
+            return Err(Error::at(base.path(), message).hint([hint]).hint(fuse));
+        }
+        let folder = PathBuf::from(named);
+        if !named.is_empty() && folder.join("config.json").is_file() {
+            return Ok(Folder::at(folder));
+        }
+        let message = match named {
+            "" => "missing config of the base model".to_owned(),
+            named => format!("missing config of the base model `{named}`"),
+        };
+        Err(Error::at(&self.source, message).hint(["pass its folder with --base; config.json is enough"]))
+    }
+}

@@ -1,0 +1,372 @@
+//! Conversion of a checkpoint to GGUF files.
+
+use std::path::PathBuf;
+
+use gguf_checkpoint::{Checkpoint, Folder};
+use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
+use gguf_models::Prediction;
+use gguf_types::DType;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    adapter::ConvertAdapter,
+    calibrated::{self, Calibrated},
+    input_type::InputType,
+    legacy::ConvertLegacy,
+    opened::opened,
+    options::{
+        ArchOptions, EncodingOptions, NamingOptions, OutputOptions, ReadingOptions, is_of_converter,
+        recipe_of, recipes_of, require_types,
+    },
+    report::Report,
+    run::run,
+    run_args::{Caller, Outcome, Parts, Plan, Requested, RunArgs},
+};
+use crate::{
+    calibration::{BudgetOptions, CalibrationOptions},
+    call::Call,
+    error::Error,
+    events::Events,
+    failure::failure,
+    file_type::FileType,
+    hub::{self, HubOptions},
+    layout_notes::tell_unasked,
+    settings::{OtherSettings, TensorOptions},
+};
+
+/// Conversion of a checkpoint to GGUF files.
+///
+/// A checkpoint is a folder with `config.json`, weights and tokenizer files, or the address of such a model on the
+/// Hugging Face Hub. A folder with a LoRA adapter is converted like [`ConvertAdapter`], and a LLaMA file in a format
+/// older than GGUF like [`ConvertLegacy`].
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{Convert, FileType};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let mut convert = Convert::new("Llama-3.2-1B", [FileType::Q4_K_M, FileType::Q8_0]);
+/// convert.output.out = Some("out/".into());
+/// let plan = convert.plan(&())?;
+/// println!("{}", plan.report.text(false));
+/// for path in convert.run(&())?.paths() {
+///     println!("{}", path.display());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Convert {
+    /// Checkpoint folder, or `hf://OWNER/MODEL[@REVISION]`.
+    pub source: PathBuf,
+    /// File types to make in one pass; empty if a recipe file states them.
+    pub types: Vec<FileType>,
+    /// Adapters to merge, in this order.
+    pub adapters: Vec<Adapter>,
+    /// Use the tokenizer and chat template of the last adapter that has one, and its embeddings if the vocabulary was
+    /// resized.
+    pub lora_tokenizer: bool,
+    /// Also write the vision or audio projector.
+    pub with_mmproj: bool,
+    /// File type of the projector. Default: the first of `types` if it is a float type or `q8_0`, otherwise `f16`.
+    pub mmproj_type: Option<FileType>,
+    /// Type of FP8 matrices in files of float types: Q8_0.
+    #[serde(with = "crate::by_name::optional_dtype")]
+    pub fp8_as: Option<DType>,
+    /// Keep quantized weights bit for bit if a ggml type can hold them.
+    pub repack: bool,
+    /// Store downloads in the local cache of the Hub.
+    pub keep: bool,
+    /// Interpretation of the checkpoint's files.
+    pub reading: ReadingOptions,
+    /// Architecture.
+    pub arch: ArchOptions,
+    /// Name and tokenizer.
+    pub naming: NamingOptions,
+    /// Encoding of weights.
+    pub encoding: EncodingOptions,
+    /// Types of tensors, importance matrix, metadata, layers and shards.
+    pub tensors: TensorOptions,
+    /// Calibration texts, if any.
+    pub calibration: CalibrationOptions,
+    /// Choice of types for a size, with a calibration.
+    pub budget: BudgetOptions,
+    /// Output.
+    pub output: OutputOptions,
+    /// Access to the Hub.
+    pub hub: HubOptions,
+}
+
+/// A LoRA or DoRA adapter to merge into a checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    /// Folder in the format of PEFT or mlx-lm, or `hf://OWNER/ADAPTER[@REVISION]`.
+    pub path: PathBuf,
+    /// Weight of the adapter; 1 as trained.
+    #[serde(default = "as_trained")]
+    pub scale: f64,
+}
+
+fn as_trained() -> f64 {
+    1.0
+}
+
+impl Adapter {
+    /// An adapter as trained.
+    pub fn new(path: impl Into<PathBuf>) -> Adapter {
+        Adapter { path: path.into(), scale: as_trained() }
+    }
+}
+
+impl Convert {
+    /// Conversion of the checkpoint at `source` to these types.
+    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> Convert {
+        Convert { source: source.into(), types: types.into_iter().collect(), ..Convert::default() }
+    }
+
+    /// Plans the files. Reads headers only, and writes nothing except a recipe file if one is requested.
+    ///
+    /// # Errors
+    /// Invalid options, or an input that cannot be read.
+    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
+        self.run_for(Caller::planning(self)?, events)?.plan()
+    }
+
+    /// Writes the files. Each gets its name only when it is complete.
+    ///
+    /// # Errors
+    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
+    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
+        self.run_for(Caller::library(self)?, events)?.written()
+    }
+
+    /// Does the part of the conversion that a caller asks for.
+    ///
+    /// # Errors
+    /// As [`Convert::run`].
+    pub fn run_for(&self, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
+        match InputType::of(&self.source) {
+            InputType::Adapter => return self.as_adapter()?.run_for(caller, events),
+            InputType::Legacy => return self.as_legacy()?.run_for(caller, events),
+            InputType::Checkpoint => {}
+        }
+        if self.calibration.is_wanted() {
+            self.check_calibration(&caller.parts)?;
+        }
+        let out = self.output.storage(caller.dry_run);
+        let wanted = hub::Wanted { weights: true, keep: self.keep, out };
+        let input = hub::input(&self.source, wanted, &self.hub, events)?;
+        let folder = self.reading.apply(&input.folder);
+        if gguf_checkpoint::is_adapter(&folder) {
+            return Err(Error::at(&self.source, "expected a checkpoint, found a LoRA adapter")
+                .hint(["use `gguf-convert adapter` to convert an adapter"]));
+        }
+        let adapters = self.adapters.iter().map(|lora| hub::input(&lora.path, wanted, &self.hub, events));
+        let adapters = adapters.collect::<Result<Vec<hub::Input>, Error>>()?;
+        let call = caller
+            .call
+            .reads(self.tensors.files())
+            .reads(self.arch.target_model_dir.as_deref())
+            .reads(self.calibration.files());
+        let call = [&input].into_iter().chain(&adapters).fold(call, |call, input| input.name_in(call));
+        let outcome = self.convert(&folder, &adapters, Caller { call, ..caller }, events)?;
+        adapters.into_iter().try_for_each(|adapter| adapter.finish(events))?;
+        input.finish(events)?;
+        Ok(outcome)
+    }
+
+    fn convert(
+        &self,
+        folder: &Folder,
+        adapters: &[hub::Input],
+        caller: Caller<'_>,
+        events: &dyn Events,
+    ) -> Result<Outcome, Error> {
+        let failed = |error| failure(&self.source, error);
+        if self.tensors.recipe.is_none() {
+            require_types(&self.types, &self.source, folder)?;
+        }
+        let is_float =
+            |file_type: &FileType| file_type.recipe().is_none_or(|recipe| recipe.default.is_float());
+        if self.fp8_as.is_some() && !self.types.iter().all(is_float) {
+            return Err(Error::usage("--fp8-as requires --type f32, f16 or bf16"));
+        }
+        let settings = self.tensors.read(self.other_settings())?;
+        let adapters = self.adapters.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
+            folder: found.folder.clone(),
+            name: lora.path.clone(),
+            scale: lora.scale,
+            takes_tokenizer: self.lora_tokenizer,
+        });
+        let adapters: Vec<LoraAdapter> = adapters.collect();
+        let input = self.open(folder, &adapters, events)?;
+        let (checkpoint, layout) = (input.checkpoint(), input.layout());
+        let recipes = recipes_of(&self.types, checkpoint)?;
+        let projector = self.with_mmproj.then(|| self.projector_type(&recipes, checkpoint)).transpose()?;
+        if self.fp8_as.is_some() && !layout.tensors.iter().any(|tensor| input.is_fp8(tensor)) {
+            events.warning("--fp8-as: no tensor of the checkpoint is FP8");
+        }
+        let mut open = opened(input, &self.source);
+        let (checkpoint, layout) = (open.input.checkpoint(), open.input.layout());
+        let unwritten = merged_and_dropped(checkpoint, &open.dropped);
+        if !adapters.is_empty() && !unwritten.is_empty() {
+            open.notes.warnings.push(format!(
+                "{} of the adapter not written; add --with-mmproj if they belong to a vision tower or audio encoder: {}",
+                gguf_types::counted(unwritten.len(), "tensor"),
+                gguf_types::list_names(&unwritten)
+            ));
+        }
+        if !self.lora_tokenizer && has_own_tokenizer(&adapters, checkpoint) {
+            open.notes
+                .notes
+                .push("--lora-tokenizer uses the adapter's tokenizer and chat template".to_owned());
+        }
+        open.notes.notes.extend(tell_unasked(layout, self.arch.arch_as.is_some(), events));
+        if self.repack {
+            open.repacked = open.input.repacked().map_err(failed)?.to_vec();
+        }
+        let mut args = RunArgs::new(&self.output, settings.nonfinite(), caller);
+        args.gathers = self.calibration.is_wanted();
+        if args.gathers && !args.dry_run {
+            let between = match (self.encoding.via, adapters.is_empty()) {
+                (Some(via), _) => via.name(),
+                (None, true) => calibrated::lossless(open.input.checkpoint()),
+                // Merged weights are rounded once.
+                (None, false) => "f32",
+            };
+            let other = OtherSettings { via: None, ..self.other_settings() };
+            let job = Calibrated {
+                recipes,
+                between: Recipe::from_name(between).map_err(Error::new)?,
+                settings: self.tensors.read(other)?,
+                calibration: &self.calibration,
+                budget: &self.budget,
+            };
+            return calibrated::run(open, job, args, events);
+        }
+        run(open, Requested { projector, ..Requested::new(recipes, &settings) }, &args, events)
+    }
+
+    fn open(
+        &self,
+        folder: &Folder,
+        adapters: &[LoraAdapter],
+        events: &dyn Events,
+    ) -> Result<CheckpointInput, Error> {
+        let failed = |error| failure(&self.source, error);
+        let options = self.arch.resolving(&self.naming, &self.hub, events)?;
+        let input = match self.arch.custom {
+            None => CheckpointInput::open_with_adapters(folder.clone(), adapters, &options),
+            Some(arch) => CheckpointInput::open_as(folder.clone(), adapters, &options, arch),
+        };
+        let input = input.map_err(failed)?;
+        if self.with_mmproj { input.with_projector(&options).map_err(failed) } else { Ok(input) }
+    }
+
+    /// The same as the conversion of an adapter.
+    fn as_adapter(&self) -> Result<ConvertAdapter, Error> {
+        self.allow_only(
+            &[
+                "types",
+                "naming.model_name",
+                "arch.arch_as",
+                "encoding.allow_nonfinite",
+                "encoding.big_endian",
+            ],
+            "an adapter",
+        )?;
+        Ok(ConvertAdapter {
+            keep: self.keep,
+            model_name: self.naming.model_name.clone(),
+            arch_as: self.arch.arch_as.clone(),
+            allow_nonfinite: self.encoding.allow_nonfinite,
+            big_endian: self.encoding.big_endian,
+            output: self.output.clone(),
+            hub: self.hub.clone(),
+            ..ConvertAdapter::new(&self.source, self.types.iter().copied())
+        })
+    }
+
+    /// The same as the conversion of a file in a format older than GGUF.
+    fn as_legacy(&self) -> Result<ConvertLegacy, Error> {
+        self.allow_only(&["types", "naming", "encoding", "tensors"], "a file in a format older than GGUF")?;
+        Ok(ConvertLegacy {
+            naming: self.naming.clone(),
+            encoding: self.encoding,
+            tensors: self.tensors.clone(),
+            output: self.output.clone(),
+            ..ConvertLegacy::new(&self.source, self.types.iter().copied())
+        })
+    }
+
+    /// Fails if an option is set that another type of input does not have.
+    fn allow_only(&self, allowed: &[&str], input: &str) -> Result<(), Error> {
+        let defaults = Call::of_options(&Convert::default())?.options;
+        let is_allowed = |name: &str| {
+            let rest = allowed.iter().find_map(|allowed| name.strip_prefix(allowed));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let custom = self.arch.custom.map(|_| ("arch.custom".to_owned(), String::new()));
+        let set = Call::of_options(self)?.options.into_iter().chain(custom);
+        match set.into_iter().find(|option| !defaults.contains(option) && !is_allowed(&option.0)) {
+            Some((name, _)) => Err(Error::usage(format_args!("`{name}` cannot be used with {input}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn other_settings(&self) -> OtherSettings {
+        OtherSettings { fp8_as: self.fp8_as, repack: self.repack, ..self.encoding.settings() }
+    }
+
+    /// Fails if the output is not a model that runs from one GGUF file.
+    fn check_calibration(&self, parts: &Parts<'_>) -> Result<(), Error> {
+        let others = [
+            (self.with_mmproj, "--with-mmproj"),
+            (self.arch.prediction == Prediction::Only, "--mtp"),
+            (self.fp8_as.is_some(), "--fp8-as"),
+            (self.repack, "--repack"),
+            (!parts.is_whole(), "plans"),
+        ];
+        match others.into_iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, other)) => {
+                let message = format!("--calibrate cannot be used with {other}");
+                let hint = "convert with --type bf16 first, then use gguf-quantize --calibrate";
+                Err(Error::usage(message).hint([hint]))
+            }
+        }
+    }
+
+    /// The type of the projector next to a model.
+    fn projector_type(
+        &self,
+        recipes: &[&'static Recipe],
+        checkpoint: &Checkpoint,
+    ) -> Result<&'static Recipe, Error> {
+        if let Some(file_type) = self.mmproj_type {
+            return recipe_of(file_type, checkpoint);
+        }
+        match recipes.first().filter(|recipe| is_of_converter(recipe)) {
+            Some(recipe) => Ok(recipe),
+            None => Recipe::from_name("f16").map_err(Error::new),
+        }
+    }
+}
+
+/// Names of tensors that an adapter has changed and that no file holds.
+fn merged_and_dropped(checkpoint: &Checkpoint, dropped: &[gguf_models::Dropped]) -> Vec<String> {
+    let is_merged = |name: &str| {
+        let stored = checkpoint.tensor(name).and_then(|tensor| tensor.stored.as_ref());
+        let description = stored.and_then(|stored| stored.description()).unwrap_or_default();
+        description.ends_with("+lora") || description.ends_with("+dora")
+    };
+    dropped.iter().map(|dropped| dropped.name.clone()).filter(|name| is_merged(name)).collect()
+}
+
+/// True if an adapter comes with a tokenizer or chat template that differs from the checkpoint's.
+fn has_own_tokenizer(adapters: &[LoraAdapter], checkpoint: &Checkpoint) -> bool {
+    let has = |adapter: &LoraAdapter| gguf_checkpoint::own_tokenizer(&adapter.folder, &checkpoint.files);
+    adapters.iter().any(|adapter| has(adapter).is_ok_and(|own| !own.is_empty()))
+}

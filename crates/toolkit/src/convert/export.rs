@@ -1,0 +1,211 @@
+//! Export of a GGUF file to a checkpoint folder.
+
+use std::{num::NonZeroUsize, path::PathBuf};
+
+use gguf_container::File;
+use gguf_conversion::{
+    NonFinite, RunOptions, Watch,
+    export::{self, ExportError, ExportOptions, ExportPlan},
+};
+use gguf_quant::Level;
+use gguf_types::DType;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::Error,
+    events::Events,
+    input_kind,
+    output_files::warn_of_leftovers,
+    show,
+    table::table,
+    text::{human_bytes, printable},
+};
+
+/// Export of a GGUF file to a checkpoint folder in the layout of Hugging Face.
+///
+/// Converting the folder back to GGUF with the same type gives the same tensors.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::Export;
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let export = Export::new("model-Q8_0.gguf", "folder");
+/// println!("{} bytes", export.plan(&())?.bytes);
+/// export.run(&())?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Export {
+    /// GGUF file, or any shard of a split model.
+    pub source: PathBuf,
+    /// Folder to write.
+    pub out: PathBuf,
+    /// Dtype of the weights: BF16, F16 or F32.
+    #[serde(with = "crate::by_name::single_dtype")]
+    pub dtype: DType,
+    /// Limit of a shard in bytes of tensor data.
+    pub split_max_size: u64,
+    /// Convert NaNs and infinities instead of failing.
+    pub allow_nonfinite: bool,
+    /// Overwrite an existing folder.
+    pub force: bool,
+    /// Number of threads. Default: one per core. The output does not depend on it.
+    pub threads: Option<NonZeroUsize>,
+    /// CPU level of the kernels. Default: the best one of this machine. The output does not depend on it.
+    #[serde(with = "crate::by_name::optional_level")]
+    pub level: Option<Level>,
+}
+
+impl Default for Export {
+    fn default() -> Export {
+        Export {
+            source: PathBuf::new(),
+            out: PathBuf::new(),
+            dtype: DType::BF16,
+            split_max_size: ExportOptions::default().shard_bytes,
+            allow_nonfinite: false,
+            force: false,
+            threads: None,
+            level: None,
+        }
+    }
+}
+
+/// The planned or finished export.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExportReport {
+    /// Path of the input.
+    pub input: String,
+    /// Path of the folder.
+    pub output: String,
+    /// Name of the dtype of the weights.
+    pub dtype: &'static str,
+    /// True if the folder was only planned.
+    pub dry_run: bool,
+    /// Length of all files in bytes.
+    pub bytes: u64,
+    /// The files.
+    pub files: Vec<ExportedFile>,
+    /// Notes.
+    pub notes: Vec<String>,
+}
+
+/// A file of the folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExportedFile {
+    /// Its name.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Number of its tensors; 0 for files without weights.
+    pub tensors: usize,
+}
+
+impl ExportReport {
+    /// A table of the files.
+    pub fn text(&self) -> String {
+        let mut rows = vec![["file", "tensors", "bytes"].map(str::to_owned).to_vec()];
+        for file in &self.files {
+            let tensors = if file.tensors == 0 { String::new() } else { file.tensors.to_string() };
+            rows.push(vec![printable(&file.name), tensors, file.bytes.to_string()]);
+        }
+        let (bytes, size) = (self.bytes, human_bytes(self.bytes));
+        format!(
+            "{}: {}\n\n{}\nfolder: {bytes} bytes ({size})\n",
+            self.output,
+            self.dtype,
+            table(&rows, &[1, 2])
+        )
+    }
+}
+
+impl Export {
+    /// Export of the file at `source` to the folder `out`, as BF16.
+    pub fn new(source: impl Into<PathBuf>, out: impl Into<PathBuf>) -> Export {
+        Export { source: source.into(), out: out.into(), ..Export::default() }
+    }
+
+    /// Plans the folder and writes nothing.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that cannot be exported.
+    pub fn plan(&self, events: &dyn Events) -> Result<ExportReport, Error> {
+        let (_, plan) = self.open(events)?;
+        Ok(self.report(&plan, true))
+    }
+
+    /// Writes the folder.
+    ///
+    /// # Errors
+    /// A file that cannot be read or exported, a folder that cannot be written, an interruption.
+    pub fn run(&self, events: &dyn Events) -> Result<ExportReport, Error> {
+        let (file, plan) = self.open(events)?;
+        warn_of_leftovers(&self.out, events);
+        let nonfinite = if self.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
+        let options = RunOptions::default().threads(self.threads).nonfinite(nonfinite);
+        let options = match self.level {
+            Some(level) => options.level(level),
+            None => options,
+        };
+        let cancel = events.cancel();
+        let progress = events.progress(export::input_bytes(&file));
+        let sources = [file.bytes().clone()];
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &sources };
+        let written = export::write(&file, &self.source, &plan, &self.out, self.force, &options, watch);
+        drop(progress);
+        written.map_err(|error| self.failed(error))?;
+        let n_bytes = plan.n_bytes();
+        events.status(&format!("wrote {}: {n_bytes} bytes ({})", self.out.display(), human_bytes(n_bytes)));
+        Ok(self.report(&plan, false))
+    }
+
+    fn open(&self, events: &dyn Events) -> Result<(File, ExportPlan), Error> {
+        if !self.dtype.is_float() {
+            return Err(Error::usage(format_args!("expected f32, f16 or bf16, found {}", self.dtype.name())));
+        }
+        let file = show::open(&self.source)?;
+        input_kind::check_model(&self.source)?;
+        let options = ExportOptions { dtype: self.dtype, shard_bytes: self.split_max_size };
+        let plan = export::plan(&file, &options).map_err(|error| self.failed(error))?;
+        for note in &plan.layout.notes {
+            events.note(note);
+        }
+        Ok((file, plan))
+    }
+
+    fn failed(&self, error: ExportError) -> Error {
+        match error {
+            // Problems inside the input. All others name their path.
+            ExportError::Layout(_)
+            | ExportError::Convert(
+                gguf_conversion::Error::NonFinite { .. } | gguf_conversion::Error::Overflow { .. },
+            ) => Error::at(&self.source, error),
+            error => Error::new(error),
+        }
+    }
+
+    fn report(&self, plan: &ExportPlan, dry_run: bool) -> ExportReport {
+        let small = plan.layout.files.iter().map(|(name, bytes)| ExportedFile {
+            name: name.clone(),
+            bytes: bytes.len() as u64,
+            tensors: 0,
+        });
+        let weights = plan.shards.iter().map(|shard| ExportedFile {
+            name: shard.file.clone(),
+            bytes: shard.n_bytes,
+            tensors: shard.tensors.len(),
+        });
+        ExportReport {
+            input: self.source.display().to_string(),
+            output: self.out.display().to_string(),
+            dtype: plan.dtype.name(),
+            dry_run,
+            bytes: plan.n_bytes(),
+            files: small.chain(weights).collect(),
+            notes: plan.layout.notes.clone(),
+        }
+    }
+}

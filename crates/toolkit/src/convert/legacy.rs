@@ -1,0 +1,147 @@
+//! Conversion of a LLaMA file in a format older than GGUF.
+
+use std::path::{Path, PathBuf};
+
+use gguf_conversion::{Error as EngineError, LegacyInput, recipes::Recipe};
+use gguf_models::{Layout, LegacyOptions};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    options::{EncodingOptions, NamingOptions, OutputOptions, named_recipes},
+    report::Report,
+    run::run,
+    run_args::{Caller, OpenInput, Outcome, Plan, Requested, RunArgs},
+};
+use crate::{
+    error::Error,
+    events::Events,
+    failure::failure,
+    file_type::FileType,
+    layout_notes::Notes,
+    settings::{OtherSettings, TensorOptions},
+};
+
+/// Conversion of a LLaMA file in a format older than GGUF: ggml, ggmf or ggjt.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::ConvertLegacy;
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// // Without a type, the quantized blocks are copied.
+/// let mut convert = ConvertLegacy::new("ggml-model-q4_0.bin", []);
+/// convert.eps = Some(1e-6);
+/// convert.run(&())?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConvertLegacy {
+    /// The file; the first one if there are several parts.
+    pub source: PathBuf,
+    /// File types. Empty: all tensors are copied.
+    pub types: Vec<FileType>,
+    /// Folder with `config.json` and the tokenizer files of the model. Without it, the few numbers and the plain texts
+    /// of tokens in the file are used.
+    pub config: Option<PathBuf>,
+    /// Epsilon of the norms. Default: 5e-6, as in the reference.
+    pub eps: Option<f32>,
+    /// Context length in tokens. Default: 2048.
+    pub context: Option<u32>,
+    /// Base of the rotary frequencies. Default: 10000.
+    pub rope_base: Option<f32>,
+    /// Name and tokenizer.
+    pub naming: NamingOptions,
+    /// Encoding of weights.
+    pub encoding: EncodingOptions,
+    /// Types of tensors, importance matrix, metadata, layers and shards.
+    pub tensors: TensorOptions,
+    /// Output.
+    pub output: OutputOptions,
+}
+
+impl ConvertLegacy {
+    /// Conversion of the file at `source` to these types.
+    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> ConvertLegacy {
+        let types = types.into_iter().collect();
+        ConvertLegacy { source: source.into(), types, ..ConvertLegacy::default() }
+    }
+
+    /// Plans the files. Reads headers only, and writes nothing except a recipe file if one is requested.
+    ///
+    /// # Errors
+    /// Invalid options, or an input that cannot be read.
+    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
+        self.run_for(Caller::planning(self)?, events)?.plan()
+    }
+
+    /// Writes the files. Each gets its name only when it is complete.
+    ///
+    /// # Errors
+    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
+    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
+        self.run_for(Caller::library(self)?, events)?.written()
+    }
+
+    /// Does the part of the conversion that a caller asks for.
+    ///
+    /// # Errors
+    /// As [`ConvertLegacy::run`].
+    pub fn run_for(&self, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
+        if self.source.is_dir() {
+            return Err(Error::usage(format_args!(
+                "{}: expected a ggml, ggmf or ggjt file, found a folder",
+                self.source.display()
+            )));
+        }
+        let failed = |error| failure(&self.source, error);
+        let call = caller
+            .call
+            .reads([self.source.as_path()])
+            .reads(self.tensors.files())
+            .reads(self.config.as_deref());
+        let other = OtherSettings { allow_requantize: true, ..self.encoding.settings() };
+        let settings = self.tensors.read(other)?;
+        let arch = self.naming.resolving();
+        let config = self.config.as_deref().map(|folder| config(folder, &arch)).transpose()?;
+        let options = LegacyOptions {
+            model_name: arch.model_name.clone(),
+            epsilon: self.eps,
+            context_length: self.context,
+            rope_base: self.rope_base,
+        };
+        let input = LegacyInput::open(&self.source, &options, config.as_ref()).map_err(failed)?;
+        let (model, layout) = (input.model(), input.layout());
+        let open = OpenInput {
+            path: &self.source,
+            files: model.paths.clone(),
+            format: model.container.name,
+            architecture: layout.architecture.to_owned(),
+            notes: Notes::of(&[], &[layout]),
+            dropped: layout.dropped.clone(),
+            stored_as: input.stored_as(),
+            repacked: Vec::new(),
+            input,
+        };
+        let mut recipes = named_recipes(&self.types)?;
+        if recipes.is_empty() && self.tensors.recipe.is_none() {
+            recipes.push(Recipe::from_name("COPY").map_err(Error::new)?);
+        }
+        let args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });
+        run(open, Requested::new(recipes, &settings), &args, events)
+    }
+}
+
+/// Keys and vocabulary of a config folder; weights need not be there.
+fn config(folder: &Path, options: &gguf_models::Options) -> Result<Layout, Error> {
+    let failed = |error| failure(folder, error);
+    let checkpoint =
+        gguf_checkpoint::open_without_weights(folder).map_err(|error| failed(EngineError::Source(error)))?;
+    let options = gguf_models::Options { vocab_only: true, ..options.clone() };
+    let layout = gguf_conversion::resolve(&checkpoint, &options).map_err(failed)?;
+    match layout.architecture {
+        "llama" => Ok(layout),
+        other => Err(Error::at(folder, format_args!("expected a config of `llama`, found `{other}`"))),
+    }
+}

@@ -1,0 +1,49 @@
+//! Conversions: each is a struct of options with a `plan` that can be inspected and a `run` that writes files.
+//!
+//! | options | input | output |
+//! |---|---|---|
+//! | [`Convert`] | checkpoint folder or address on the Hub, with adapters to merge | GGUF files |
+//! | [`ConvertAdapter`] | LoRA adapter | GGUF adapter file |
+//! | [`ConvertProjector`] | checkpoint | GGUF file of its vision or audio projector |
+//! | [`ConvertVocab`] | checkpoint, weights not needed | GGUF file of metadata and tokenizer |
+//! | [`ConvertLegacy`] | LLaMA file in a format older than GGUF | GGUF files |
+//! | [`Save`] | state dict in memory | GGUF files |
+//! | [`Quantize`] | GGUF file | GGUF files |
+//! | [`Export`] | GGUF file | checkpoint folder |
+//!
+//! A program with its own journals and plans calls `run_for` with a [`Caller`].
+
+mod adapter;
+mod calibrated;
+mod checkpoint;
+mod export;
+mod input_type;
+mod legacy;
+mod opened;
+mod options;
+pub mod plan_file;
+mod planned;
+mod projector;
+mod quantize;
+mod quantize_model;
+mod report;
+mod run;
+mod run_args;
+mod save;
+mod vocab;
+mod write;
+
+pub use self::{
+    adapter::ConvertAdapter,
+    checkpoint::{Adapter, Convert},
+    export::{Export, ExportReport, ExportedFile},
+    input_type::InputType,
+    legacy::ConvertLegacy,
+    options::{ArchOptions, EncodingOptions, NamingOptions, OutputOptions, ReadingOptions},
+    projector::ConvertProjector,
+    quantize::Quantize,
+    report::{DroppedTensor, OutputFile, OutputTensor, Report, Total},
+    run_args::{Caller, NewPlan, OpenPlan, Outcome, Parts, Plan},
+    save::Save,
+    vocab::{ConvertVocab, VocabReport},
+};

@@ -1,0 +1,268 @@
+//! Groups of options that conversions share.
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use gguf_checkpoint::{Checkpoint, Folder};
+use gguf_container::Endian;
+use gguf_conversion::{
+    NonFinite, RunOptions,
+    recipes::{FileType as FileTypeId, Recipe},
+};
+use gguf_models::{Arch, Prediction};
+use gguf_quant::Level;
+use gguf_types::DType;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cause::Cause,
+    error::Error,
+    events::Events,
+    failure::failure,
+    file_type::FileType,
+    hub::{self, HubOptions},
+    layout_notes::float_of,
+    settings::OtherSettings,
+};
+
+/// Output of a conversion.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OutputOptions {
+    /// File or folder; `{ftype}` in its name stands for the file type. A path that ends with a separator is a folder,
+    /// which is created. Default: the current folder, with a file name from the model.
+    pub out: Option<PathBuf>,
+    /// Overwrite existing files, and discard an interrupted run.
+    pub force: bool,
+    /// Resume an interrupted run, if there is one. Implies `resumable`.
+    pub resume: bool,
+    /// Keep what an interrupted run has written, so that it can be resumed. By default it is removed.
+    pub resumable: bool,
+    /// Number of threads. Default: one per core. The output does not depend on it.
+    pub threads: Option<NonZeroUsize>,
+    /// CPU level of the kernels. Default: the best one of this machine. The output does not depend on it.
+    #[serde(with = "crate::by_name::optional_level")]
+    pub level: Option<Level>,
+}
+
+impl OutputOptions {
+    /// The options of the conversion engine.
+    pub fn run_options(&self, nonfinite: NonFinite) -> RunOptions {
+        let options = RunOptions::default().threads(self.threads).nonfinite(nonfinite);
+        match self.level {
+            Some(level) => options.level(level),
+            None => options,
+        }
+    }
+
+    /// The output whose disk can hold temporary files; none for a dry run, which leaves nothing on the disk.
+    pub(crate) fn storage(&self, dry_run: bool) -> Option<&Path> {
+        (!dry_run).then(|| self.out.as_deref().unwrap_or(Path::new("")))
+    }
+}
+
+/// Interpretation of a checkpoint's files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReadingOptions {
+    /// Read Mistral's own files (`params.json`, `consolidated*.safetensors`) if both layouts are present.
+    pub mistral_format: bool,
+    /// Read all-ones GPTQ zero points as one more than the largest code, as the reference's converter does.
+    pub unmasked_zeros: bool,
+}
+
+impl ReadingOptions {
+    /// The folder, read by these options.
+    pub fn apply(self, folder: &Folder) -> Folder {
+        folder.clone().mistral_format(self.mistral_format).unmasked_zeros(self.unmasked_zeros)
+    }
+}
+
+/// Architecture of a checkpoint.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArchOptions {
+    /// Name or class of the architecture, whatever the config states.
+    pub arch_as: Option<String>,
+    /// Architecture that need not be one of [`architectures`](crate::architectures). It has no serialized form.
+    ///
+    /// # Examples
+    /// ```
+    /// use gguf_toolkit::{Convert, FileType, arch::{Arch, Class, DECODER, rules, vocab::Route}};
+    ///
+    /// static MINE: Arch = {
+    ///     let mut arch = DECODER;
+    ///     arch.name = "mine";
+    ///     arch.classes = const { &[Class::new("MineForCausalLM")] };
+    ///     arch.tensors = &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP];
+    ///     arch.vocab = Route::Gpt2;
+    ///     arch
+    /// };
+    /// let mut convert = Convert::new("my-model", [FileType::BF16]);
+    /// convert.arch.custom = Some(&MINE);
+    /// ```
+    #[serde(skip)]
+    pub custom: Option<&'static Arch>,
+    /// Folder or address of the target model of a draft model, which provides tokenizer and sizes.
+    pub target_model_dir: Option<PathBuf>,
+    /// Treatment of the multi-token prediction layers.
+    #[serde(with = "crate::by_name::prediction")]
+    pub prediction: Prediction,
+    /// Include the dense layers of a sentence-transformers model.
+    pub dense_modules: bool,
+}
+
+impl std::fmt::Debug for ArchOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ArchOptions { arch_as, custom, target_model_dir, prediction, dense_modules } = self;
+        f.debug_struct("ArchOptions")
+            .field("arch_as", arch_as)
+            .field("custom", &custom.map(|arch| arch.name))
+            .field("target_model_dir", target_model_dir)
+            .field("prediction", prediction)
+            .field("dense_modules", dense_modules)
+            .finish()
+    }
+}
+
+impl ArchOptions {
+    /// Options for resolving a checkpoint. Reads the folder of a draft's target.
+    ///
+    /// # Errors
+    /// A target that cannot be read.
+    pub(crate) fn resolving(
+        &self,
+        naming: &NamingOptions,
+        hub: &HubOptions,
+        events: &dyn Events,
+    ) -> Result<gguf_models::Options, Error> {
+        let target = self.target_model_dir.as_deref().map(|dir| {
+            let wanted = hub::Wanted { weights: false, keep: false, out: None };
+            let input = hub::input(dir, wanted, hub, events)?;
+            let target =
+                gguf_conversion::target(input.folder.clone()).map_err(|error| failure(dir, error))?;
+            input.finish(events)?;
+            Ok::<_, Error>(Arc::new(target))
+        });
+        Ok(gguf_models::Options {
+            target: target.transpose()?,
+            prediction: self.prediction,
+            dense_modules: self.dense_modules,
+            arch_as: self.arch_as.clone(),
+            ..naming.resolving()
+        })
+    }
+}
+
+/// Name and tokenizer of a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NamingOptions {
+    /// Name of the model, whatever the checkpoint states.
+    pub model_name: Option<String>,
+    /// Name of the pre-tokenizer, if it is not recognized.
+    pub pre: Option<String>,
+    /// Embed the original tokenizer file in the metadata.
+    pub embed_tokenizer_json: bool,
+    /// Derive token scores from the merges of `tokenizer.json`.
+    pub scores_from_merges: bool,
+}
+
+impl NamingOptions {
+    /// Options for resolving a checkpoint.
+    pub(crate) fn resolving(&self) -> gguf_models::Options {
+        gguf_models::Options {
+            model_name: self.model_name.clone(),
+            pre: self.pre.clone(),
+            embed_tokenizer_json: self.embed_tokenizer_json,
+            scores_from_merges: self.scores_from_merges,
+            ..gguf_models::Options::default()
+        }
+    }
+}
+
+/// Encoding of weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EncodingOptions {
+    /// Type that weights are rounded to before they are quantized: F32, F16 or BF16.
+    #[serde(with = "crate::by_name::optional_dtype")]
+    pub via: Option<DType>,
+    /// Convert NaNs and infinities instead of failing.
+    pub allow_nonfinite: bool,
+    /// Write big-endian files, for example for s390x.
+    pub big_endian: bool,
+}
+
+impl EncodingOptions {
+    /// The byte order of the output.
+    pub(crate) fn endian(self) -> Endian {
+        if self.big_endian { Endian::Big } else { Endian::Little }
+    }
+
+    /// Treatment of NaNs and infinities.
+    pub(crate) fn nonfinite(self) -> NonFinite {
+        if self.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse }
+    }
+
+    /// The same as settings.
+    pub(crate) fn settings(self) -> OtherSettings {
+        OtherSettings {
+            allow_nonfinite: self.allow_nonfinite,
+            via: self.via,
+            endian: self.endian(),
+            ..OtherSettings::default()
+        }
+    }
+}
+
+/// The recipes of `types` for a checkpoint.
+///
+/// # Errors
+/// None are known.
+pub(crate) fn recipes_of(types: &[FileType], checkpoint: &Checkpoint) -> Result<Vec<&'static Recipe>, Error> {
+    types.iter().map(|file_type| recipe_of(*file_type, checkpoint)).collect()
+}
+
+/// The recipe of one type for a checkpoint.
+///
+/// # Errors
+/// None are known.
+pub(crate) fn recipe_of(file_type: FileType, checkpoint: &Checkpoint) -> Result<&'static Recipe, Error> {
+    match file_type {
+        FileType::Named(recipe) => Ok(recipe),
+        FileType::Auto => Recipe::from_name(float_of(checkpoint)).map_err(Error::new),
+    }
+}
+
+/// The recipes of `types` for an input that is not a checkpoint.
+///
+/// # Errors
+/// [`FileType::Auto`].
+pub(crate) fn named_recipes(types: &[FileType]) -> Result<Vec<&'static Recipe>, Error> {
+    let named = |file_type: &FileType| {
+        file_type.recipe().ok_or_else(|| Error::usage("the file type `auto` needs a checkpoint"))
+    };
+    types.iter().map(named).collect()
+}
+
+/// Checks that a type is given. Inputs that can never be converted are reported first.
+///
+/// # Errors
+/// [`Cause::NoType`].
+pub(crate) fn require_types(types: &[FileType], source: &Path, folder: &Folder) -> Result<(), Error> {
+    if !types.is_empty() {
+        return Ok(());
+    }
+    gguf_checkpoint::open(folder.clone())
+        .map_err(|error| failure(source, gguf_conversion::Error::Source(error)))?;
+    Err(Error::usage(Cause::NoType))
+}
+
+/// True if the reference's converter writes files of this type itself.
+pub(crate) fn is_of_converter(recipe: &Recipe) -> bool {
+    recipe.default.is_float() || recipe.file_type == FileTypeId::Q8_0
+}

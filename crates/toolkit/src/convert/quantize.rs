@@ -1,0 +1,123 @@
+//! Quantization of a GGUF file.
+
+use std::path::PathBuf;
+
+use gguf_container::Model;
+use gguf_conversion::Error as EngineError;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    options::{EncodingOptions, OutputOptions, named_recipes},
+    quantize_model::{self, QuantizeJob},
+    report::Report,
+    run_args::{Caller, Outcome, Plan, RunArgs},
+};
+use crate::{
+    calibration::{BudgetOptions, CalibrationOptions},
+    cause::Cause,
+    error::Error,
+    events::Events,
+    failure::failure,
+    file_type::FileType,
+    input_kind::{self, Wanted},
+    settings::{OtherSettings, TensorOptions},
+};
+
+/// Quantization of a GGUF file to files of other types, as `llama-quantize` does.
+///
+/// # Examples
+/// ```no_run
+/// use gguf_toolkit::{FileType, Quantize};
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let mut quantize = Quantize::new("model-BF16.gguf", [FileType::IQ3_XXS]);
+/// quantize.tensors.imatrix = Some("imatrix.gguf".into());
+/// quantize.output.out = Some("model-IQ3_XXS.gguf".into());
+/// quantize.run(&())?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quantize {
+    /// GGUF file, or a shard of a split model.
+    pub source: PathBuf,
+    /// File types to make in one pass; empty if a recipe file states them. [`FileType::COPY`] copies all tensors.
+    pub types: Vec<FileType>,
+    /// Quantize tensors that are already quantized. They lose precision twice.
+    pub allow_requantize: bool,
+    /// Write as many shards as the input has.
+    pub keep_split: bool,
+    /// Convert NaNs and infinities instead of failing.
+    pub allow_nonfinite: bool,
+    /// Write big-endian files.
+    pub big_endian: bool,
+    /// Types of tensors, importance matrix, metadata, layers and shards.
+    pub tensors: TensorOptions,
+    /// Calibration texts, if any.
+    pub calibration: CalibrationOptions,
+    /// Choice of types for a size, with a calibration.
+    pub budget: BudgetOptions,
+    /// Output.
+    pub output: OutputOptions,
+}
+
+impl Quantize {
+    /// Quantization of the file at `source` to these types.
+    pub fn new(source: impl Into<PathBuf>, types: impl IntoIterator<Item = FileType>) -> Quantize {
+        Quantize { source: source.into(), types: types.into_iter().collect(), ..Quantize::default() }
+    }
+
+    /// Plans the files. Reads headers only, and writes nothing except a recipe file if one is requested.
+    ///
+    /// # Errors
+    /// Invalid options, or an input that cannot be read.
+    pub fn plan(&self, events: &dyn Events) -> Result<Plan, Error> {
+        self.run_for(Caller::planning(self)?, events)?.plan()
+    }
+
+    /// Writes the files. Each gets its name only when it is complete.
+    ///
+    /// # Errors
+    /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
+    pub fn run(&self, events: &dyn Events) -> Result<Report, Error> {
+        self.run_for(Caller::library(self)?, events)?.written()
+    }
+
+    /// Does the part of the quantization that a caller asks for.
+    ///
+    /// # Errors
+    /// As [`Quantize::run`].
+    pub fn run_for(&self, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
+        let model = Model::open(&self.source).map_err(|error| {
+            let failed = failure(&self.source, EngineError::Gguf(error));
+            input_kind::explained(&self.source, Wanted::Gguf, failed)
+        })?;
+        input_kind::check_model(&self.source)?;
+        let recipes = named_recipes(&self.types)?;
+        if recipes.is_empty() && self.tensors.recipe.is_none() {
+            return Err(Error::usage(Cause::NoType));
+        }
+        let encoding =
+            EncodingOptions { via: None, allow_nonfinite: self.allow_nonfinite, big_endian: self.big_endian };
+        let other = OtherSettings {
+            keep_split: self.keep_split,
+            allow_requantize: self.allow_requantize,
+            ..encoding.settings()
+        };
+        let settings = self.tensors.read(other)?;
+        let call = caller.call.reads(self.tensors.files()).reads(self.calibration.files());
+        let mut args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });
+        args.gathers = self.calibration.is_wanted();
+        let job = QuantizeJob {
+            base: &self.source,
+            input: &self.source,
+            format: "GGUF",
+            recipes,
+            settings,
+            calibration: &self.calibration,
+            budget: &self.budget,
+        };
+        quantize_model::run(model, job, args, events)
+    }
+}

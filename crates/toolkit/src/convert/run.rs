@@ -1,0 +1,237 @@
+//! The common part of all conversions after the input is open: plan, check, write, report.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use gguf_conversion::{Conversion, FileOf, Input, OutputRequest, PlannedFile, Watch, recipes::TensorFacts};
+
+use super::{
+    planned::Planned,
+    report::{Origin, Report},
+    run_args::{OpenInput, Outcome, Parts, Requested, RunArgs},
+    write::write_and_report,
+};
+use crate::{
+    calibration::{Calibration, Gained},
+    error::Error,
+    events::Events,
+    failure::failure,
+    loader_report,
+    output_files::{check_output, is_new_folder},
+    outputs::make_folder,
+};
+
+/// Returns the paths of the outputs, and fails early if one of them cannot be written.
+///
+/// # Errors
+/// As [`run`].
+pub fn check_paths<I: Input>(
+    open: &OpenInput<'_, I>,
+    requested: &Requested<'_>,
+    args: &RunArgs<'_>,
+) -> Result<Vec<PathBuf>, Error> {
+    let failed = |error| failure(open.path, error);
+    let settings = requested.settings;
+    let outputs = settings.outputs(requested.recipes.clone())?;
+    let conversion = Conversion::new(&open.input).outputs(outputs).request(settings.request());
+    let planned = conversion.plan().map_err(failed)?;
+    let paths = planned.paths(args.out).map_err(failed)?;
+    let goes_on = args.resume && gguf_conversion::unfinished(&paths).is_some();
+    for path in paths.iter().filter(|_| !is_new_folder(args.out)) {
+        planned.input().check_output(path, args.force || goes_on).map_err(failed)?;
+    }
+    Ok(paths)
+}
+
+/// Plans, checks and writes the requested files. Reports notes and warnings on the way.
+///
+/// # Errors
+/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
+pub fn run<I: Input>(
+    open: OpenInput<'_, I>,
+    requested: Requested<'_>,
+    args: &RunArgs<'_>,
+    events: &dyn Events,
+) -> Result<Outcome, Error> {
+    let Requested { recipes, projector, settings, calibration } = requested;
+    let failed = |error| failure(open.path, error);
+    let mut outputs = settings.outputs(recipes.clone())?;
+    outputs.extend(projector.map(OutputRequest::projector));
+    // Names and shapes are the same for all types.
+    let first_recipe = outputs.first().map(|output| output.recipe);
+    let conversion = Conversion::new(open.input).outputs(outputs).request(settings.request());
+    let tensors = first_recipe.map(|recipe| conversion.input().tensors(recipe)).unwrap_or_default();
+    settings.warn_of_patterns(&tensors, events);
+    settings.check_replay(&tensors, events)?;
+
+    let planned = conversion.plan().map_err(failed)?;
+    let paths = planned.paths(args.out).map_err(failed)?;
+    // An interrupted run may have renamed some of its files already; whether they are its own is checked
+    // later.
+    let goes_on = args.resume && gguf_conversion::unfinished(&paths).is_some();
+    for path in &paths {
+        // A dry run replaces nothing, so nothing is in its way.
+        let force = args.force || args.dry_run || goes_on || matches!(args.parts, Parts::Assembly(_));
+        let checked = match is_new_folder(args.out) {
+            true => check_output(path, args.out, open.path, force),
+            false => planned.input().check_output(path, force),
+        };
+        checked.map_err(failed)?;
+    }
+    let files: Vec<(PathBuf, &PlannedFile)> = paths.into_iter().zip(planned.files()).collect();
+    open.notes.tell(events);
+    for dropped in &open.dropped {
+        events.detail(&format!("tensor `{}` is not written: {}", dropped.name, dropped.reason));
+    }
+    // An importance matrix does not cover projectors.
+    let of_models: Vec<_> = files.iter().filter(|(_, file)| file.of == FileOf::Model).cloned().collect();
+    let of_projectors = files.iter().filter(|(_, file)| file.of == FileOf::Projector);
+    let first_of_them = of_projectors.flat_map(|(_, file)| &file.choices).map(|choice| choice.tensor).min();
+    let n_tensors = first_of_them.unwrap_or(tensors.len());
+    let coverage = settings.report_coverage(&tensors[..n_tensors], &of_models, events)?;
+    let not_loaded = loader_report::not_loaded(&of_models);
+    let mut warnings: Vec<String> = Vec::new();
+    for warning in of_models.iter().flat_map(|(_, file)| file.warnings.iter().cloned()).chain(not_loaded) {
+        // All outputs have the same layers and tensors.
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+    warnings.iter().for_each(|text| events.warning(text));
+    let origin = Origin {
+        input: open.path,
+        format: open.format,
+        architecture: &open.architecture,
+        dropped: &open.dropped,
+        notes: [open.notes.all(), coverage, warnings].concat(),
+        stored_as: &open.stored_as,
+        repacked: &open.repacked,
+    };
+    if let Some(calibration) = calibration {
+        files.iter().try_for_each(|(path, file)| calibration.check_size(path, file.plan.file_len()))?;
+    }
+    let mut report = Report::new(&origin, &files, args.dry_run);
+    let inputs: Vec<&Path> = open.files.iter().map(PathBuf::as_path).collect();
+    if args.dry_run {
+        settings.save(&tensors, &files, &inputs, args.force, events)?;
+        for (path, _) in files.iter().filter(|(path, _)| !args.force && path.exists()) {
+            events.note(&format!("{} exists; use --force to overwrite it", path.display()));
+        }
+        let problem = match planned.check() {
+            // Calibration collects the importance data.
+            Err(
+                gguf_conversion::Error::NeedsImatrix { .. }
+                | gguf_conversion::Error::NotInImatrix { .. }
+                | gguf_conversion::Error::Imatrix { .. },
+            ) if args.gathers => None,
+            checked => checked.err().map(failed),
+        };
+        return Ok(Outcome { report: Some(report), problem });
+    }
+    let checked = planned.check().map_err(failed)?;
+    settings.save(&tensors, &files, &inputs, args.force, events)?;
+    let of_plan = Planned { checked: &checked, files: &files, input: open.path, args };
+    match args.parts {
+        Parts::Whole => {}
+        Parts::Plan(plan) => {
+            of_plan.save(plan, &inputs, events)?;
+            return Ok(Outcome::default());
+        }
+        Parts::Part { plan, number, place } => {
+            of_plan.part(plan, number, place, events)?;
+            return Ok(Outcome::default());
+        }
+        Parts::Assembly(plan) => {
+            of_plan.assemble(plan, events)?;
+            return Ok(Outcome::default());
+        }
+    }
+    warn_of_loss(&tensors, &files, events);
+    write_and_report(&of_plan, &report, events)?;
+    if let Some(calibration) = calibration {
+        // The rest needs only the files.
+        calibration.done();
+        let stock = Conversion::new(planned.input()).outputs(settings.plain_outputs(recipes)?);
+        let stock = stock.request(settings.plain_request());
+        report.calibration = gains(calibration, &stock, &files, open.path, args, events)?;
+    }
+    Ok(Outcome { report: Some(report), problem: None })
+}
+
+/// Gains from calibration for each output. For the comparison with the base, files of the requested types
+/// without calibration are written to a folder next to the first output. They have the names of the outputs,
+/// because shards refer to each other by name.
+fn gains<I: Input>(
+    calibration: &Calibration,
+    stock: &Conversion<'_, I>,
+    files: &[(PathBuf, &PlannedFile)],
+    input: &Path,
+    args: &RunArgs<'_>,
+    events: &dyn Events,
+) -> Result<Vec<Gained>, Error> {
+    let failed = |error| failure(input, error);
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
+    let folder = files.first().map_or_else(PathBuf::new, |(first, _)| {
+        first.with_file_name(format!(".{}.stock", name(first).to_string_lossy()))
+    });
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| folder.join(name(path))).collect();
+    let began = Instant::now();
+    let _guard = Removed(&folder, events);
+    if calibration.verifies() {
+        make_folder(&folder)?;
+        let planned = stock.plan().map_err(failed)?;
+        let stock = planned.check().map_err(failed)?;
+        let cancel = events.cancel();
+        let progress = events.progress(stock.input_bytes());
+        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+        stock.write_to(&paths, true, &args.options, watch).map_err(failed)?;
+    }
+    let stocking = began.elapsed();
+    let mut gains = Vec::new();
+    // Of shards the first one opens all of them.
+    for ((path, file), stock) in files.iter().zip(&paths) {
+        if file.shard.is_none_or(|(no, _)| no == 1) {
+            let stock = calibration.verifies().then_some(stock.as_path());
+            let same_output = files.iter().filter(|(_, other)| other.recipe.name == file.recipe.name);
+            let tensors = same_output.flat_map(|(_, file)| file.plan.tensors());
+            let types = tensors.map(|tensor| (tensor.name.as_str(), tensor.dtype)).collect();
+            let gained = calibration.gained(path, stock, stocking, &types, events)?;
+            gained.text().lines().for_each(|line| events.status(line));
+            gains.push(gained);
+        }
+    }
+    Ok(gains)
+}
+
+/// A folder that is removed with its files on drop.
+struct Removed<'a>(&'a Path, &'a dyn Events);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        let removed = std::fs::remove_dir_all(self.0);
+        if let Err(error) = removed
+            && self.0.exists()
+        {
+            self.1.warning(&format!("{}: cannot remove temporary files: {error}", self.0.display()));
+        }
+    }
+}
+
+/// Warns about weights that lose precision a second time.
+fn warn_of_loss(tensors: &[TensorFacts<'_>], files: &[(PathBuf, &PlannedFile)], events: &dyn Events) {
+    for (path, file) in files {
+        let twice = file.choices.iter().filter(|choice| {
+            let from = tensors[choice.tensor].dtype;
+            from.is_quantized() && from != choice.dtype
+        });
+        let n_twice = twice.count();
+        if n_twice > 0 {
+            events.warning(&format!(
+                "{}: {n_twice} tensors are already quantized; quantizing them again loses more precision",
+                path.display()
+            ));
+        }
+    }
+}

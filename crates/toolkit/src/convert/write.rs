@@ -1,0 +1,76 @@
+//! Writes planned files, with progress and messages.
+
+use std::{path::Path, sync::Arc};
+
+use gguf_conversion::{Input, Journaling, Losses, Origin, Watch};
+
+use super::{planned::Planned, report::Report};
+use crate::{
+    error::Error,
+    events::Events,
+    failure::{failure, resume_hints},
+    loss_report,
+    output_files::{make_folder_of, say_written, tell, warn_of_leftovers},
+};
+
+/// Writes checked files, each to its path, with a progress bar, Ctrl-C and a line for each file.
+///
+/// # Errors
+/// As the `write` of the crate `gguf_conversion`.
+pub fn write_and_report<I: Input>(
+    planned: &Planned<'_, I>,
+    report: &Report,
+    events: &dyn Events,
+) -> Result<(), Error> {
+    let Planned { checked, files, input, args } = *planned;
+    let failed = |error| failure(input, error);
+    for line in report.fallbacks() {
+        events.warning(&line);
+    }
+    for (path, _) in files {
+        make_folder_of(path).map_err(failed)?;
+        warn_of_leftovers(path, events);
+    }
+    events.detail(&format!("kernels of CPU level {}", args.options.level.name()));
+    let paths = planned.paths();
+    let unfinished = gguf_conversion::unfinished(&paths).is_some();
+    // A run whose remains are not wanted has no journal, unless it must remove that of another.
+    let has_journal = args.resumable || unfinished;
+    let inputs = if has_journal { args.call.inputs()? } else { Vec::new() };
+    let options = args.call.options.clone();
+    let origin = Origin { program: &|| args.call.program(), options, inputs };
+    let journaling =
+        Journaling { origin: &origin, resume: args.resume, on_resume: &|event| tell(event, events) };
+    if args.resume && !unfinished {
+        events.note("nothing to resume, starting from the beginning");
+    }
+    let cancel = events.cancel();
+    let stopped = paths.clone();
+    // A slow disk may delay the end of the work.
+    let _guard = events.ends_soon(Box::new(move || {
+        failure(Path::new(""), gguf_conversion::Error::Cancelled).hint(resume_hints(&stopped))
+    }));
+    let progress = events.progress(checked.input_bytes());
+    let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
+    let losses = Arc::new(Losses::default());
+    let options = args.options.clone().losses(losses.clone());
+    let written = match has_journal {
+        true => checked.write_resumable(&paths, args.force, journaling, &options, watch),
+        false => checked.write_to(&paths, args.force, &options, watch),
+    };
+    // The bar is removed before any message, including an error.
+    drop(progress);
+    written.map_err(|error| match error {
+        // These errors have their own hints, or are about a run of another process.
+        gguf_conversion::Error::Unfinished { .. } | gguf_conversion::Error::Busy { .. } => failed(error),
+        gguf_conversion::Error::NotResumable { .. } => failed(error)
+            .hint(["run the command again to continue, or use --force without --resume to start over"]),
+        error => failed(error).hint(resume_hints(&paths)),
+    })?;
+    loss_report::warn(&losses, events);
+    say_written(files, events);
+    for line in report.repacks() {
+        events.status(line);
+    }
+    Ok(())
+}

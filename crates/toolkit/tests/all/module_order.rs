@@ -1,0 +1,39 @@
+//! The order of this crate's modules: types stand below everyone who names them.
+
+use std::path::Path;
+
+/// From bottom to top.
+const FLOORS: &[&[&str]] = &[
+    &["by_name", "hidden_files", "path_json", "sizes", "suggest", "table", "threads"],
+    // Errors.
+    &["cause"],
+    &["fields", "hints"],
+    &["error"],
+    &["blocks", "call", "events", "file_type", "input_kind", "outputs", "template_guard", "text"],
+    &["loader_report", "tokenizer"],
+    // Files, and the messages about them.
+    &["coverage_report", "digest", "failure", "file", "hub", "layout_notes", "loss_report", "metadata_json"],
+    &[
+        "output_files",
+        "part_file",
+        "progress_line",
+        "show",
+        "text_file",
+        "unexecuted",
+        "vocabularies",
+        "writer",
+    ],
+    &["copy_files", "eval_model", "export_metadata", "hash", "recipe_file", "serde_forms", "set", "verify"],
+    &["chats", "check_against", "diff", "edit", "endian", "extract", "fit", "merge", "recipe", "split"],
+    // Conversions.
+    &["settings"],
+    &["calibration", "run"],
+    &["compare", "convert", "importance", "perplexity", "publish"],
+    &["check"],
+];
+
+#[test]
+fn modules_use_only_those_below() {
+    let faults = gguf_testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, &[]);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
