@@ -371,7 +371,7 @@ pub fn positions_of(parts: &[PartFile]) -> Result<(RunFacts, Vec<Vec<Position>>)
     Ok((facts, found))
 }
 
-/// The result of all parts of a run: exactly that of a single run. Of the options, only `html` and those about outputs are used.
+/// The result of all parts of a run: exactly that of a single run. The only options that matter are `html` and those about outputs.
 ///
 /// # Errors
 /// A part that is missing, damaged, or of another run.

@@ -39,6 +39,7 @@
 //! | [`verify`], [`show`], [`diff`], [`hash`], [`export_metadata`], [`tokenizer`], [`fit`], [`recipe`] | `gguf-inspect`, without changing files |
 //! | [`edit`], [`extract`], [`split`], [`merge`], [`endian`] | `gguf-inspect`, writing files |
 //! | [`perplexity`](mod@perplexity), [`compare`](mod@compare), [`importance`], [`check`] | `gguf-eval` |
+//! | [`run`] | `gguf-eval generate`, `embed` and `score`, `gguf-inspect prompt` |
 //! | [`check_against`] | `gguf-eval check-against` |
 //! | [`publish`] | `gguf-publish` |
 //!
