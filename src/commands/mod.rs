@@ -73,6 +73,7 @@ pub mod readers {
 pub use shared::llama_cpp;
 use shared::{
     call_advice::refused,
+    cpu_level::cpu_level,
     help::{brief, laid_out},
     old_calls,
     planned_calls::{assemble, part, plan},
@@ -248,6 +249,8 @@ pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 
         Ok(parsed) => parsed,
         Err(failure) => return finish(Err(failure), &Ui::default()),
     };
+    // An invalid level is an error of the commands that compute.
+    let _ = cpu_level();
     gguf_container::exit_on_bus_error();
     survive_file_limits();
     gguf_container::raise_open_files();

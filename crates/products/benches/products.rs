@@ -15,6 +15,10 @@ const SHAPES: &[(usize, usize, usize)] =
     &[(512, 576, 576), (512, 192, 1536), (128, 512, 64), (128, 64, 512), (512, 192, 4096), (1, 576, 576)];
 
 fn main() {
+    let forced = std::env::var(gguf_quant::LEVEL_VARIABLE).ok().and_then(|name| Level::from_name(&name));
+    if let Some(level) = forced {
+        Level::choose(level).expect("nothing has used a level yet");
+    }
     println!("level: {}", Level::detect().name());
     divan::main();
 }

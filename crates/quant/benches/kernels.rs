@@ -15,6 +15,10 @@ const ROW_ELEMS: usize = 4096;
 const N_ROWS: usize = 64;
 
 fn main() {
+    let forced = std::env::var(gguf_quant::LEVEL_VARIABLE).ok().and_then(|name| Level::from_name(&name));
+    if let Some(level) = forced {
+        Level::choose(level).expect("nothing has used a level yet");
+    }
     println!("level: {}", Level::detect().name());
     divan::main();
 }

@@ -1,4 +1,4 @@
-//! The CPU level as a value: detected once, listable, forcible by an environment variable.
+//! The CPU level as a value: detected once, listable, chosen by the program if it must be another one.
 //!
 //! Vector code is written once, generic over [`fearless_simd::Simd`], and compiled for each
 //! level into the same binary. That crate was chosen over `std::arch` because its tokens make
@@ -9,8 +9,12 @@
 
 use std::{fmt, sync::OnceLock};
 
-/// The environment variable that forces a level: `scalar`, `avx2`, `avx512`, `neon`.
+/// The environment variable from which programs take a level for [`Level::choose`]: `scalar`, `avx2`, `avx512`, `neon`. The
+/// library does not read it.
 pub const LEVEL_VARIABLE: &str = "GGUF_CPU_LEVEL";
+
+/// The result of [`Level::detect`].
+static USED: OnceLock<Level> = OnceLock::new();
 
 /// A set of vector instructions. Owning any value but [`Level::Scalar`] proves that the CPU
 /// and the operating system permit its instructions: values come from [`Level::available`],
@@ -55,17 +59,26 @@ impl Level {
         levels
     }
 
-    /// The level to use: the best available one, or the one that [`LEVEL_VARIABLE`] names.
-    /// A name that is unknown or not available here is ignored; programs check it with
-    /// [`Level::from_name`] at the start.
-    #[expect(clippy::disallowed_methods, reason = "the one variable that forces a level for a whole process")]
+    /// Returns the level to use when a caller names none: the best available one, or the one passed to [`Level::choose`].
     pub fn detect() -> Level {
-        static DETECTED: OnceLock<Level> = OnceLock::new();
-        *DETECTED.get_or_init(|| {
-            // A name that is wrong must not end a process that only uses the library; programs refuse it themselves.
-            let forced = std::env::var(LEVEL_VARIABLE).ok().and_then(|name| Level::from_name(&name));
-            forced.or_else(|| Level::available().last().copied()).unwrap_or(Level::Scalar)
-        })
+        *USED.get_or_init(|| Level::available().last().copied().unwrap_or(Level::Scalar))
+    }
+
+    /// Makes [`Level::detect`] return `level`. For programs, before their first work.
+    ///
+    /// # Errors
+    /// The level in use, if one has been detected or chosen before.
+    ///
+    /// # Examples
+    /// ```
+    /// use gguf_quant::Level;
+    ///
+    /// assert!(Level::choose(Level::Scalar).is_ok());
+    /// assert_eq!(Level::detect(), Level::Scalar);
+    /// ```
+    pub fn choose(level: Level) -> Result<(), Level> {
+        let used = *USED.get_or_init(|| level);
+        if used == level { Ok(()) } else { Err(used) }
     }
 
     /// The level of this name in any case, if this machine can run it.

@@ -6,7 +6,7 @@
 //! Source: `get_vocab_base_pre` in `conversion/base.py`; `test_text.txt` and `hashes.txt` are
 //! its data.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, panic::catch_unwind};
 
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -17,7 +17,6 @@ use tokenizers::{
 
 use super::super::added::{AddedVocab, Ids};
 use super::super::hf::{HfTokenizer, tokenizer_config};
-use super::quiet::without_panic;
 use crate::Input;
 
 const TEST_TEXT: &str = include_str!("test_text.txt");
@@ -36,9 +35,10 @@ pub(super) fn hashes(
     added: &AddedVocab,
     ids: &Ids<'_>,
 ) -> Result<Vec<String>, String> {
-    // The library panics on some files that contradict themselves: a template with a token that it does not define,
-    // a prefix longer than what it begins.
-    let encoded = without_panic(|| -> Result<_, String> {
+    check_template(&hf.post_processor)?;
+    // The two causes of a panic in the library that are known are checked before the call. Another one must not end the
+    // process of whoever converts the file.
+    let encoded = catch_unwind(|| -> Result<_, String> {
         let tokenizer = small_tokenizer(hf, added, ids)?;
         let encode = |special| match tokenizer.encode(TEST_TEXT, special) {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),
@@ -46,8 +46,8 @@ pub(super) fn hashes(
         };
         Ok((encode(true)?, encode(false)?))
     });
-    let (full, bare) =
-        encoded.unwrap_or_else(|| Err("none: the tokenizers library fails on the file's contents".into()))?;
+    let (full, bare) = encoded
+        .unwrap_or_else(|_| Err("none: the tokenizers library fails on the file's contents".into()))?;
     let config = tokenizer_config(input).ok().flatten().unwrap_or_default();
     let added_id = |name: &str| -> Option<u32> {
         config.get(&format!("add_{name}_token")).and_then(Json::as_bool).filter(|is_added| *is_added)?;
@@ -74,6 +74,34 @@ fn hash_of(ids: &[u32]) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
     let digest = Sha256::digest(format!("[{}]", ids.join(", ")));
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Checks that a post-processor defines every token of its template. The library looks them up without a check.
+fn check_template(processor: &Json) -> Result<(), String> {
+    let list =
+        |value: &'_ Json, key: &str| value.get(key).and_then(Json::as_array).cloned().unwrap_or_default();
+    for inner in list(processor, "processors") {
+        check_template(&inner)?;
+    }
+    let pieces = [list(processor, "single"), list(processor, "pair")].concat();
+    let names = pieces.iter().filter_map(|piece| piece.get("SpecialToken")?.get("id")?.as_str());
+    let is_defined =
+        |name: &str| processor.get("special_tokens").is_some_and(|tokens| tokens.get(name).is_some());
+    match names.into_iter().find(|name| !is_defined(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!("none: `post_processor`: token `{name}` is not in `special_tokens`")),
+    }
+}
+
+/// Checks that the second token of every merge can lose the prefix of continuing tokens. The library cuts it off by its length.
+fn check_prefix(prefix: &str, merges: &[Json]) -> Result<(), String> {
+    let seconds = merges.iter().filter_map(|merge| merge.get(1)?.as_str());
+    match seconds.into_iter().find(|second| !second.is_char_boundary(prefix.len())) {
+        None => Ok(()),
+        Some(second) => Err(format!(
+            "none: `merges`: `{second}` does not begin with `continuing_subword_prefix` (`{prefix}`)"
+        )),
+    }
 }
 
 /// The tokenizer with what can be reached from the test text: tokens that are a part of it after
@@ -110,6 +138,7 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
         .filter(|(left, right)| affixed || vocab.contains_key(&format!("{left}{right}")))
         .map(|(left, right)| json!([left, right]))
         .collect();
+    check_prefix(model.continuing_subword_prefix.as_deref().unwrap_or_default(), &merges)?;
     // Added tokens get their ids from the vocabulary, or else from its size, which is another one
     // here: so all of them are put there.
     for (id, token) in &added.by_id {
@@ -198,6 +227,35 @@ impl<'a> Parts<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn template_with_undefined_token_is_refused() {
+        let template = |defined: &str| {
+            json!({ "type": "Sequence", "processors": [{
+                "type": "TemplateProcessing",
+                "single": [{ "SpecialToken": { "id": "<s>", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
+                "pair": [], "special_tokens": { defined: { "id": defined, "ids": [1], "tokens": [defined] } },
+            }] })
+        };
+        assert_eq!(check_template(&template("<s>")), Ok(()));
+        assert_eq!(check_template(&Json::Null), Ok(()));
+        let refused = check_template(&template("<bos>")).unwrap_err();
+        assert_eq!(refused, "none: `post_processor`: token `<s>` is not in `special_tokens`");
+    }
+
+    #[test]
+    fn prefix_that_cuts_a_token_is_refused() {
+        let merges = [json!(["a", "##b"]), json!(["a", "\u{e9}"])];
+        assert_eq!(check_prefix("", &merges), Ok(()));
+        assert_eq!(check_prefix("##", &merges), Ok(()));
+        // Longer than the token, and inside of a character.
+        for prefix in ["####", "#"] {
+            assert!(
+                check_prefix(prefix, &merges).unwrap_err().contains("`continuing_subword_prefix`"),
+                "{prefix}"
+            );
+        }
+    }
 
     #[test]
     fn hash_table_is_complete() {

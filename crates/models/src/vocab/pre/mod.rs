@@ -9,7 +9,6 @@ mod canon;
 pub(crate) mod expressions;
 mod hash;
 mod names;
-mod quiet;
 mod steps;
 mod table;
 
