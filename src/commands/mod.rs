@@ -75,7 +75,6 @@ use shared::{
     call_advice::refused,
     cpu_level::cpu_level,
     help::{brief, laid_out},
-    old_calls,
     planned_calls::{assemble, part, plan},
 };
 
@@ -288,7 +287,7 @@ fn parsed(
     if arguments.is_empty() || arguments.iter().any(|argument| argument == "-h") {
         definition = brief(definition);
     }
-    let arguments = llama_cpp::translate(binary, called, old_calls::translate(binary, arguments))?;
+    let arguments = llama_cpp::translate(binary, called, arguments)?;
     let words = [OsString::from(binary)].into_iter().chain(arguments.iter().cloned());
     let matches = definition.clone().try_get_matches_from(words);
     let matches = matches.map_err(|error| refused(error, &definition, &arguments))?;

@@ -28,7 +28,7 @@ fn adapters_match_reference() {
         copy_folder(&gguf_testkit::checkpoint(&base), &sandbox.path("base"));
         let listed: Vec<&str> = rows.iter().map(|[outtype, ..]| outtype.as_str()).collect();
         fs::create_dir(sandbox.path("out")).unwrap();
-        let ran = sandbox.convert(&[&name, "out", "--base", "base", "-t", &listed.join(","), "-q"]);
+        let ran = sandbox.convert(&["adapter", &name, "out", "--base", "base", "-t", &listed.join(","), "-q"]);
         assert_eq!(ran, Output { code: Some(0), stdout: String::new(), stderr: String::new() }, "{name}");
         for [outtype, file, bytes, digest] in &rows {
             let have = fs::read(sandbox.path("out").join(file))
@@ -38,7 +38,7 @@ fn adapters_match_reference() {
         // The config of the base model is enough, and f32 is the type if none is given.
         fs::create_dir(sandbox.path("config")).unwrap();
         fs::copy(sandbox.path("base/config.json"), sandbox.path("config/config.json")).unwrap();
-        let ran = sandbox.convert(&[&name, "out/again.gguf", "--base", "config", "-q"]);
+        let ran = sandbox.convert(&["adapter", &name, "out/again.gguf", "--base", "config", "-q"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{name}");
         let again = sandbox.read("out/again.gguf");
         assert_eq!(Some(sha256(&again)), rows.iter().find(|row| row[0] == "f32").map(|row| row[3].clone()));

@@ -1,4 +1,4 @@
-//! `gguf-convert FILE DIR --to hf`: export, and conversion again.
+//! `gguf-convert export FILE DIR`: export, and conversion again.
 
 use std::fs;
 

@@ -25,7 +25,9 @@ fn digest(bytes: &[u8]) -> String {
 
 fn convert(sandbox: &Sandbox, name: &str, more: &[&str]) -> File {
     let input = format!("old/{name}");
-    let ran = sandbox.convert(&[&[input.as_str(), "out/x.gguf", "-q", "--force"], more].concat());
+    // The name of the command is needed for its own options.
+    let verb: &[&str] = if more.is_empty() { &[] } else { &["legacy"] };
+    let ran = sandbox.convert(&[verb, &[input.as_str(), "out/x.gguf", "-q", "--force"], more].concat());
     assert_eq!(ran, silent(), "{name} {more:?}");
     File::parse(sandbox.read("out/x.gguf")).unwrap()
 }
@@ -128,7 +130,7 @@ fn json_of(key: &str, value: &Value) -> Json {
 fn types_and_config_can_be_given() {
     let sandbox = sandbox();
     // Requantization is reported.
-    let ran = succeed(sandbox.convert(&words("old/ggjt3-q4_0.bin out/x.gguf --type q8_0 --eps 1e-5")));
+    let ran = succeed(sandbox.convert(&words("legacy old/ggjt3-q4_0.bin out/x.gguf --type q8_0 --eps 1e-5")));
     ran.says("are already quantized");
     ran.says("context length 2048");
     assert!(!ran.stderr.contains("epsilon"), "{}", ran.stderr);
@@ -138,12 +140,12 @@ fn types_and_config_can_be_given() {
     ran.says("2 of q4_2, 2 of q4_3");
     // The config of another model.
     crate::common::copy_folder(&gguf_testkit::checkpoint("llama"), &sandbox.path("config"));
-    let ran = sandbox.convert(&words("old/ggjt3-q4_0.bin out/y.gguf --config config -q"));
+    let ran = sandbox.convert(&words("legacy old/ggjt3-q4_0.bin out/y.gguf --config config -q"));
     let message =
         "error: old/ggjt3-q4_0.bin: the number of tokens: expected 384, as in the config, found 16\n";
     assert_eq!(ran, failed(message));
     // Only these files need what they do not say.
-    let ran = sandbox.convert(&words("config out/y.gguf --type f16 --eps 1e-5"));
+    let ran = sandbox.convert(&words("legacy config out/y.gguf --type f16 --eps 1e-5"));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["x.gguf"]);
 }

@@ -422,7 +422,7 @@ fn quantized_base_merges_as_decoded() {
 
         for call in [
             &[form, "out/plain.gguf"][..],
-            &["out/plain.gguf", "decoded", "--to", "hf"],
+            &["export", "out/plain.gguf", "decoded"],
             &["decoded", "out/decoded.gguf", "--lora", "adapter"],
             &[form, "out/merged.gguf", "--lora", "adapter"],
         ] {

@@ -445,11 +445,13 @@ fn checkpoint_is_calibrated_in_one_call() {
     let ran = sandbox.convert(&words("llama out/x.gguf -t q4_0 --calibrate short"));
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert_eq!(sandbox.outputs(), ["one.gguf", "small.gguf", "via.gguf"]);
-    for args in [&["--repack"][..], &["--vocab-only"], &["--save-plan", "plan.json"], &["--with-mmproj"]] {
+    for args in [&["--repack"][..], &["--vocab-only"], &["--with-mmproj"]] {
         let ran = sandbox
             .convert(&[&["llama", "out/x.gguf", "-t", "q4_0", "--calibrate", "text"][..], args].concat());
         ran.ends_and_says(2, "--calibrate");
     }
+    let ran = sandbox.convert(&words("plan plan.json llama out/x.gguf -t q4_0 --calibrate text"));
+    ran.ends_and_says(2, "--calibrate");
     let ran = sandbox.convert(&words("llama out/x.gguf -t q4_0 --target-size 1M"));
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }

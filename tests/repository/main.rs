@@ -12,6 +12,8 @@ mod hints;
 mod layers;
 mod llama_cpp;
 mod module_order;
+mod llama_cpp_tables;
+mod options;
 mod packages;
 mod readme;
 mod registries;

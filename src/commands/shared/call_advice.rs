@@ -22,6 +22,12 @@ const COUNTERPARTS: &[(&str, &[&str], &str)] = &[
     ("gguf-quantize", &["-f"], "use --force to overwrite existing outputs"),
     ("gguf-inspect", &["-f"], "use --force to overwrite existing outputs"),
     ("gguf-publish", &["-f"], "use --force to overwrite existing outputs"),
+    ("gguf-convert", &["--base"], "use `gguf-convert adapter DIR --base MODEL`"),
+    (
+        "gguf-convert",
+        &["--config", "--eps", "--rope-base"],
+        "use `gguf-convert legacy` for files older than GGUF",
+    ),
     ("gguf-convert", &["--to"], "use `gguf-convert export` to write a checkpoint folder"),
     ("gguf-convert", &["--metadata"], "use --override-kv, or `gguf-inspect set` after the conversion"),
     ("gguf-convert", &["--no-tensor-first-split"], "use `gguf-inspect split` after the conversion"),

@@ -10,9 +10,6 @@ pub(super) mod eval_args;
 pub(super) mod help;
 pub(super) mod hub;
 pub mod llama_cpp;
-pub(super) mod old_calls;
-#[cfg(test)]
-mod options_table;
 pub(super) mod output_args;
 pub(super) mod outputs;
 pub(super) mod part_args;

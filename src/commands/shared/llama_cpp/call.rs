@@ -107,7 +107,7 @@ impl Call {
 }
 
 /// The argument of a command that an option is, by its long name, its letter or another name of it.
-pub(super) fn argument<'a>(command: &'a clap::Command, option: &str) -> Option<&'a Arg> {
+pub fn argument<'a>(command: &'a clap::Command, option: &str) -> Option<&'a Arg> {
     let option = option.split('=').next().unwrap_or_default();
     command.get_arguments().find(|arg| match option.strip_prefix("--") {
         Some(long) => {

@@ -8,7 +8,7 @@ pub(super) const PROGRAM: Program = Program {
     binary: "gguf-convert",
     verb: None,
     rows: &[ROWS],
-    without: &[WITHOUT],
+    shares_common: false,
     habits: HABITS,
     arrange,
 };
@@ -40,25 +40,20 @@ const ROWS: &[Row] = &[
     row(&["--remote"], Anyway("OWNER/MODEL is a model on the Hub if there is no such local folder")),
 ];
 
-/// Options without a counterpart.
-const WITHOUT: &[&str] = &[
-    "--use-temp-file",
-    "--no-lazy",
-    "--no-tensor-first-split",
-    "--metadata FILE",
-    "--disable-mistral-community-chat-template",
-    "--fuse-gate-up-exps",
-    "--fuse-qkv",
-];
-
 const HABITS: &[Row] = &[
     row(&["-m --model --model-dir --input FOLDER"], Argument(0)),
     row(&["-o --output --outdir FILE"], Argument(1)),
     row(&["--nthreads --n-threads N"], Option("--threads", &[])),
 ];
 
-/// The reference's own type where a call in its words names none: bf16 or f16, as the weights are.
+/// Selects the verbs that are options there, and the reference's own type if a call in its words names none: bf16 or f16, as the
+/// weights are.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
+    for (option, verb) in [("--vocab-only", "vocab"), ("--mmproj", "mmproj")] {
+        if call.take(option).is_some() {
+            call.verb = Some(verb);
+        }
+    }
     let says_types = ["--type", "-t", "--recipe"];
     if (call.is_by_name || call.has_argument(1)) && !call.has(&says_types) {
         call.push("--type", Some("auto".into()));

@@ -8,7 +8,7 @@ pub(super) const PROGRAM: Program = Program {
     binary: "gguf-inspect",
     verb: Some("split"),
     rows: &[ROWS],
-    without: &[WITHOUT],
+    shares_common: false,
     habits: &[],
     arrange,
 };
@@ -28,9 +28,6 @@ const ROWS: &[Row] = &[
     row(&["--split"], Arranged("`gguf-inspect split`")),
     row(&["--merge"], Arranged("`gguf-inspect merge`")),
 ];
-
-/// Options without a counterpart.
-const WITHOUT: &[&str] = &["--delete-splits"];
 
 /// Options that limit a shard, with the names that they had before.
 const LIMITS: &[&str] = &["--split-max-size", "--split-max-tensors", "--max-size", "--max-tensors"];

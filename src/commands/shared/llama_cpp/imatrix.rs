@@ -8,7 +8,7 @@ pub(super) const PROGRAM: Program = Program {
     binary: "gguf-eval",
     verb: Some("imatrix"),
     rows: &[common::ROWS, ROWS],
-    without: &[common::WITHOUT, WITHOUT],
+    shares_common: true,
     habits: &[],
     arrange,
 };
@@ -21,10 +21,6 @@ const ROWS: &[Row] = &[
     row(&["-ofreq --output-frequency N"], Option("--save-every", &["0", "-1"])),
     row(&["--ppl --no-ppl"], Anyway("only `gguf-eval perplexity` measures perplexity")),
 ];
-
-/// Options without a counterpart.
-const WITHOUT: &[&str] =
-    &["--save-frequency N", "--chunk --from-chunk N", "--show-statistics", "--parse-special"];
 
 /// The name that the reference gives an output.
 fn arrange(call: &mut Call) -> Result<(), Failure> {

@@ -14,12 +14,18 @@ mod perplexity;
 mod quantize;
 mod words;
 
-pub use call::translate;
+pub use call::{argument, translate};
 pub use words::also;
 
 use call::Call;
 
 use crate::failure::Failure;
+
+/// Options of llama.cpp without a counterpart.
+const WITHOUT: &str = include_str!("without.txt");
+
+/// Section of [`WITHOUT`] that several programs share.
+const COMMON: &str = "programs that run a model";
 
 /// A program of llama.cpp.
 #[derive(Debug)]
@@ -32,8 +38,8 @@ pub struct Program {
     pub verb: Option<&'static str>,
     /// Its options; lists that several programs share are separate.
     pub rows: &'static [&'static [Row]],
-    /// Its options without a counterpart, in the form of [`Row::options`].
-    pub without: &'static [&'static [&'static str]],
+    /// True if it also has the options of all programs that run a model.
+    shares_common: bool,
     /// Options of other programs that people try with it.
     pub habits: &'static [Row],
     /// Handles options that depend on each other.
@@ -105,11 +111,21 @@ impl Program {
 
     /// Every option without a counterpart.
     pub fn without(&self) -> impl Iterator<Item = Spelled> + use<> {
-        self.without.iter().copied().flatten().map(|text| Spelled { text })
+        let (name, shares_common) = (self.name, self.shares_common);
+        let mut section = "";
+        let lines = WITHOUT.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.filter_map(move |line| {
+            if let Some(title) = line.strip_prefix('[') {
+                section = title.trim_end_matches(']');
+                return None;
+            }
+            let is_of_program = section == name || (shares_common && section == COMMON);
+            is_of_program.then_some(Spelled { text: line })
+        })
     }
 
     /// The same with the options that people try.
-    fn all(&self) -> impl Iterator<Item = (Spelled, To)> + use<> {
+    pub fn all(&self) -> impl Iterator<Item = (Spelled, To)> + use<> {
         self.options().chain(of(self.habits.iter()))
     }
 }
@@ -125,74 +141,3 @@ const fn row(options: &'static [&'static str], to: To) -> Row {
 /// Every program of llama.cpp that one of ours stands for.
 pub const PROGRAMS: &[Program] =
     &[convert_hf::PROGRAM, quantize::PROGRAM, imatrix::PROGRAM, perplexity::PROGRAM, gguf_split::PROGRAM];
-
-#[cfg(test)]
-mod tests {
-    use std::{collections::BTreeSet, fs};
-
-    use super::*;
-    use crate::commands::{COMMANDS, define};
-
-    /// Spellings, sorted, and whether there is a value.
-    fn key<'a>(names: impl Iterator<Item = &'a str>, has_value: bool) -> String {
-        let names: BTreeSet<&str> = names.collect();
-        let value = if has_value { " VALUE" } else { "" };
-        names.into_iter().collect::<Vec<_>>().join(" ") + value
-    }
-
-    #[test]
-    fn tables_match_options_of_the_programs() {
-        for program in PROGRAMS {
-            let path = format!("{}/golden/options/{}.txt", env!("CARGO_MANIFEST_DIR"), program.name);
-            let text = fs::read_to_string(path).unwrap();
-            let theirs = text.lines().map(|line| Spelled { text: line.to_owned().leak() });
-            let theirs: BTreeSet<String> =
-                theirs.map(|option| key(option.names(), option.value().is_some())).collect();
-            let options = program.options().map(|(option, _)| option).chain(program.without());
-            let options: Vec<Spelled> = options.collect();
-            let ours: BTreeSet<String> =
-                options.iter().map(|option| key(option.names(), option.value().is_some())).collect();
-            assert_eq!(ours, theirs, "{}", program.name);
-            assert_eq!(ours.len(), options.len(), "{}: duplicate option", program.name);
-        }
-    }
-
-    #[test]
-    fn table_spellings_are_unique() {
-        for program in PROGRAMS {
-            let mut seen = BTreeSet::new();
-            let options = program.all().map(|(option, _)| option).chain(program.without());
-            for name in options.flat_map(Spelled::names) {
-                assert!(seen.insert(name), "{}: {name} twice", program.name);
-            }
-        }
-    }
-
-    #[test]
-    fn tables_name_existing_options() {
-        for program in PROGRAMS {
-            assert!(
-                COMMANDS
-                    .iter()
-                    .any(|command| command.binary == program.binary && command.verb == program.verb)
-            );
-            let command = define(program.binary).unwrap();
-            let verb =
-                program.verb.map_or(command.clone(), |verb| command.find_subcommand(verb).unwrap().clone());
-            let has = |name: &str| call::argument(&verb, name).is_some();
-            for (spelled, to) in program.all() {
-                let first = spelled.names().next().unwrap_or_default();
-                let is_right = match to {
-                    To::Same => spelled.names().all(|name| ["-h", "--help"].contains(&name) || has(name)),
-                    To::Option(long, _) | To::Each(long) => has(long),
-                    To::Words(words) => words.iter().all(|word| word.starts_with("--help") || has(word)),
-                    To::Argument(_) | To::Whole(_) | To::Anyway(_) | To::Arranged(_) => true,
-                    To::Unknown => false,
-                };
-                assert!(is_right, "{}: {first} is {to:?}", program.name);
-                let needs_value = matches!(to, To::Option(..) | To::Each(_) | To::Argument(_));
-                assert!(!needs_value || spelled.value().is_some(), "{}: {first} has no value", program.name);
-            }
-        }
-    }
-}

@@ -8,7 +8,7 @@ pub(super) const PROGRAM: Program = Program {
     binary: "gguf-eval",
     verb: Some("perplexity"),
     rows: &[common::ROWS, ROWS],
-    without: &[common::WITHOUT, WITHOUT],
+    shares_common: true,
     habits: &[],
     arrange,
 };
@@ -33,10 +33,6 @@ const ROWS: &[Row] = &[
     row(&["--hellaswag-tasks N"], Arranged("`--tasks N`; 400 with `--hellaswag`, as there")),
     row(&["--winogrande-tasks N", "--multiple-choice-tasks N"], Arranged("`--tasks N`")),
 ];
-
-/// Options without a counterpart.
-const WITHOUT: &[&str] =
-    &["--warmup --no-warmup", "-kvu --kv-unified -no-kvu --no-kv-unified", "--ppl-output-type N"];
 
 /// Verbs of ours that are modes of the reference.
 fn arrange(call: &mut Call) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ pub(super) const PROGRAM: Program = Program {
     binary: "gguf-quantize",
     verb: None,
     rows: &[ROWS],
-    without: &[WITHOUT],
+    shares_common: false,
     habits: HABITS,
     arrange: |_| Ok(()),
 };
@@ -32,9 +32,6 @@ const ROWS: &[Row] = &[row(
     ],
     Same,
 )];
-
-/// Options without a counterpart.
-const WITHOUT: &[&str] = &["--max-buffer-size MIB"];
 
 const HABITS: &[Row] = &[
     row(&["-m --model --input -i FILE"], Argument(0)),

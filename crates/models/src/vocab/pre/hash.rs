@@ -36,8 +36,7 @@ pub(super) fn hashes(
     ids: &Ids<'_>,
 ) -> Result<Vec<String>, String> {
     check_template(&hf.post_processor)?;
-    // The two causes of a panic in the library that are known are checked before the call. Another one must not end the
-    // process of whoever converts the file.
+    // Two known causes of a panic in the library are checked before the call. A third one must not end the process.
     let encoded = catch_unwind(|| -> Result<_, String> {
         let tokenizer = small_tokenizer(hf, added, ids)?;
         let encode = |special| match tokenizer.encode(TEST_TEXT, special) {

@@ -6,8 +6,7 @@ use std::{
 };
 
 use clap::Arg;
-
-use crate::commands::{BINARIES, define};
+use gguf_tools::commands::{BINARIES, define};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/options.md");
 const BEGIN: &str = "<!-- options -->\n";
