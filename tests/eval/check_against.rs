@@ -15,7 +15,7 @@ fn sandbox() -> Sandbox {
 #[test]
 fn same_model_is_reported() {
     let sandbox = sandbox();
-    let ran = sandbox.eval(&["check-against", "x.gguf", "record.json"]);
+    let ran = sandbox.eval(&["check-against", "x.gguf", "record.json", "-q"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
     assert!(ran.stdout.ends_with("no difference found\n"), "{}", ran.stdout);
     let ran = sandbox.eval(&["check-against", "x.gguf", "record.json", "--weights", "llama", "--json"]);
@@ -29,7 +29,7 @@ fn difference_has_exit_code_1() {
     let sandbox = sandbox();
     let set = sandbox.inspect(&["set", "x.gguf", "llama.rope.freq_base=500000", "-q"]);
     assert_eq!(set.code, Some(0), "{}", set.stderr);
-    let ran = sandbox.eval(&["check-against", "x.gguf", "record.json"]);
+    let ran = sandbox.eval(&["check-against", "x.gguf", "record.json", "-q"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stdout.contains("responsible: graph"), "{}", ran.stdout);
     assert_eq!(ran.stderr, "error: x.gguf: differs from the original (graph)\n");
