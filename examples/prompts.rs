@@ -5,7 +5,7 @@
 
 use std::{error::Error, fs, thread};
 
-use gguf_runtime::chat::{Chat, Date, Settings, SpecialTokens, render_chat};
+use gguf_toolkit::templates::{Chat, Date, Settings, SpecialTokens, render_chat};
 use serde_json::{Map, Value as Json, json};
 
 fn main() -> Result<(), Box<dyn Error>> {

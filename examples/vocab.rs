@@ -6,10 +6,12 @@
 
 use std::{error::Error, fs, time::Instant};
 
-use gguf_container::{Metadata, Value};
-use gguf_models::{
-    Input,
-    vocab::{Route, VocabContext, metadata},
+use gguf_toolkit::{
+    DEFAULT_ALIGNMENT, Endian, Metadata, Plan, Value,
+    architecture::{
+        Input,
+        vocab::{Route, VocabContext, metadata},
+    },
 };
 use serde_json::{Value as Json, json};
 
@@ -81,12 +83,7 @@ fn option(args: &mut Vec<String>, name: &str) -> Result<Option<String>, Box<dyn 
 fn write(out: &str, entries: Metadata) -> Result<(), Box<dyn Error>> {
     let mut all = Metadata::from([("general.architecture".to_owned(), Value::from("llama"))]);
     all.extend(entries);
-    let plan = gguf_container::Plan::new(
-        &all,
-        Vec::new(),
-        gguf_container::Endian::Little,
-        gguf_container::DEFAULT_ALIGNMENT,
-    )?;
+    let plan = Plan::new(&all, Vec::new(), Endian::Little, DEFAULT_ALIGNMENT)?;
     fs::write(out, plan.to_bytes::<&[u8]>(&[])?)?;
     Ok(())
 }

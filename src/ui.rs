@@ -22,7 +22,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use gguf_toolkit::{
-    Events, Message,
+    Events, Message, process,
     text::{LINE_INTERVAL, human_bytes, human_duration, pretty_json, printable},
 };
 
@@ -325,7 +325,7 @@ pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
         on_stop_signals(move |signal| {
             STOPPED_BY.store(signal, Ordering::SeqCst);
             if flag.swap(true, Ordering::SeqCst) {
-                gguf_container::remove_temporary_files();
+                process::remove_temporary_files();
                 std::process::exit(interrupted_code().into());
             }
             // If the thread cannot start, the run ends when the workers next check the flag.
@@ -346,7 +346,7 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
     };
     let wanted = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
-        .filter(|signal| *signal != SIGHUP || !gguf_container::is_signal_ignored(SIGHUP));
+        .filter(|signal| *signal != SIGHUP || !process::is_signal_ignored(SIGHUP));
     // Handlers are installed by the thread: if it cannot start, signals keep their default action.
     let (ready, is_ready) = std::sync::mpsc::channel::<()>();
     let listen = move || {

@@ -6,8 +6,7 @@ use std::{
 };
 
 use gguf_toolkit::{
-    Activations, CompareOptions, Events, PerplexityOptions, RunOptions, StatusLine, Text,
-    eval::chunks::Settings,
+    Activations, ChunkSettings, CompareOptions, Events, PerplexityOptions, RunOptions, StatusLine, Text,
 };
 use pyo3::prelude::*;
 
@@ -21,9 +20,9 @@ use crate::{
 type How = (Vec<u8>, usize, Option<usize>, Option<usize>, String);
 
 /// Chunks of the text, and options for running models.
-fn settings(how: &How) -> (Settings, RunOptions) {
+fn settings(how: &How) -> (ChunkSettings, RunOptions) {
     let (_, context, chunks, threads, activations) = how;
-    let settings = Settings { context: *context, n_chunks: *chunks, stride: None };
+    let settings = ChunkSettings { context: *context, n_chunks: *chunks, stride: None };
     let threads = threads.and_then(|threads| threads.try_into().ok());
     (settings, RunOptions { threads, activations: named(activations).unwrap_or_default() })
 }

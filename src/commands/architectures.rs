@@ -1,8 +1,7 @@
 //! `gguf-convert architectures`: the table of architectures.
 
 use clap::Args;
-use gguf_models::ARCHES;
-use gguf_toolkit::table::table;
+use gguf_toolkit::{architectures, table::table};
 use serde::Serialize;
 
 use super::Command;
@@ -35,7 +34,7 @@ struct Listed {
 }
 
 fn run(args: ArchitecturesArgs, ui: &Ui) -> Result<(), Failure> {
-    let listed: Vec<Listed> = ARCHES
+    let listed: Vec<Listed> = architectures()
         .iter()
         .map(|arch| Listed {
             name: arch.name,

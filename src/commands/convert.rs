@@ -5,12 +5,10 @@ pub mod args;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_conversion::recipes::Recipe;
 use gguf_toolkit::{
-    Convert, FileType,
+    Convert, DType, FileType, Recipe,
     convert::{Adapter, Caller, InputType, Parts},
 };
-use gguf_types::DType;
 
 use self::args::{ArchArgs, EncodingArgs, KeepArgs, NamingArgs, SourceArgs, TypeArgs};
 use super::{

@@ -3,8 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, ValueHint};
-use gguf_toolkit::{Export, sizes::parse_size};
-use gguf_types::DType;
+use gguf_toolkit::{DType, Export, sizes::parse_size};
 
 use super::{
     Command,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
-use gguf_quant::{LEVEL_NAMES, LEVEL_VARIABLE, Level};
+use gguf_toolkit::quant::{LEVEL_NAMES, LEVEL_VARIABLE, Level};
 use serde_json::json;
 
 use crate::{

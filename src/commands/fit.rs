@@ -3,9 +3,8 @@
 use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::{Args, ValueHint};
-use gguf_types::DType;
-
 use gguf_toolkit::{
+    DType,
     fit::{FitOptions, fit},
     sizes::parse_size,
     text::human_bytes,

@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, builder::PossibleValue};
-use gguf_container::PartNumber;
-use gguf_imatrix::Format;
 use gguf_toolkit::{
-    Text,
+    ImatrixFormat, PartNumber, Text,
     importance::{self, ImatrixOptions},
 };
 
@@ -102,12 +100,14 @@ struct ImatrixArgs {
 }
 
 fn formats() -> Vec<PossibleValue> {
-    Format::ALL.iter().map(|(name, _)| PossibleValue::new(name)).collect()
+    ImatrixFormat::ALL.iter().map(|(name, _)| PossibleValue::new(name)).collect()
 }
 
 fn run(args: ImatrixArgs, ui: &Ui) -> Result<(), Failure> {
-    let format =
-        Format::ALL.iter().find(|(name, _)| *name == args.format).map_or(Format::Gguf, |(_, format)| *format);
+    let format = ImatrixFormat::ALL
+        .iter()
+        .find(|(name, _)| *name == args.format)
+        .map_or(ImatrixFormat::Gguf, |(_, format)| *format);
     let options = ImatrixOptions {
         file: args.file,
         text: args.text.map(Text::File),

@@ -44,6 +44,7 @@ use std::{
 
 use clap::{Arg, ArgMatches, FromArgMatches};
 use clap_complete::Shell;
+use gguf_toolkit::process;
 
 use crate::{
     failure::{Failure, exit_code},
@@ -52,21 +53,7 @@ use crate::{
 
 /// Readers of files that the command line alone has, for those who give them anything to read.
 pub mod readers {
-    use std::path::Path;
-
-    use gguf_container::Mapped;
-
     pub use super::shared::plan_args::matches as matches_of_plan;
-    use gguf_toolkit::{compare, importance, part_file::PartFile, perplexity};
-
-    /// True if these bytes are a part of a measurement that can be merged with others.
-    pub fn is_measured_part(bytes: Vec<u8>) -> bool {
-        let bytes = Mapped::from(bytes);
-        let part = |verb| PartFile::parse(Path::new("part"), bytes.clone(), verb).map(|part| [part]);
-        part(perplexity::VERB).is_ok_and(|parts| perplexity::perplexity_of(&parts).is_ok())
-            || part(compare::VERB).is_ok_and(|parts| compare::positions_of(&parts).is_ok())
-            || part(importance::VERB).is_ok_and(|parts| importance::collected(&parts).is_ok())
-    }
 }
 
 /// Translation of the options of llama.cpp's programs.
@@ -250,9 +237,9 @@ pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 
     };
     // An invalid level is an error of the commands that compute.
     let _ = cpu_level();
-    gguf_container::exit_on_bus_error();
+    process::exit_on_bus_error();
     survive_file_limits();
-    gguf_container::raise_open_files();
+    process::raise_open_files();
     if let Some(shell) = special::<Shell>(&matches, "completions") {
         let mut script = Vec::new();
         clap_complete::generate(*shell, &mut define(binary).unwrap_or_default(), binary, &mut script);

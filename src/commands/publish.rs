@@ -7,8 +7,8 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
     parser::ValueSource,
 };
-use gguf_conversion::recipes::Recipe;
 use gguf_toolkit::{
+    Recipe,
     publish::{Ladder, PublishOptions, publish},
     sizes::parse_size,
 };

@@ -4,9 +4,8 @@
 use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgMatches, Args};
-use gguf_conversion::recipes::{RECIPES, Recipe};
 use gguf_toolkit::{
-    Quantize,
+    Quantize, Recipe,
     convert::{Caller, Parts},
     suggest::nearest,
 };
@@ -135,7 +134,8 @@ fn parse_recipes(names: &str) -> Result<Vec<&'static Recipe>, Failure> {
 
 fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
     Recipe::from_name(name).map_err(|error| {
-        let known: Vec<String> = RECIPES.iter().map(|recipe| recipe.name.to_ascii_lowercase()).collect();
+        let known: Vec<String> =
+            gguf_toolkit::types().iter().map(|recipe| recipe.name.to_ascii_lowercase()).collect();
         let near = nearest(name, known.iter().map(String::as_str));
         let near = (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")));
         // A word that can only be a file stands where the type was forgotten.

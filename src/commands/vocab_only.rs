@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use gguf_conversion::recipes::Recipe;
-use gguf_toolkit::{ConvertVocab, FileType};
+use gguf_toolkit::{ConvertVocab, FileType, Recipe};
 
 use super::{
     Command,

@@ -8,11 +8,12 @@ mod documents;
 #[cfg(target_os = "linux")]
 mod errors;
 mod examples;
+mod facade;
 mod hints;
 mod layers;
 mod llama_cpp;
-mod module_order;
 mod llama_cpp_tables;
+mod module_order;
 mod options;
 mod packages;
 mod readme;

@@ -43,7 +43,8 @@
 //! | [`check_against`] | `gguf-eval check-against` |
 //! | [`publish`] | `gguf-publish` |
 //!
-//! The crates below are re-exported, because these functions use their types.
+//! Types of the crates below that these functions take or return are re-exported: here, and by topic in [`architecture`],
+//! [`source`], [`quant`], [`templates`] and [`process`].
 #![cfg_attr(
     not(test),
     deny(
@@ -141,19 +142,56 @@ pub use self::{
     },
     writer::Writer,
 };
-// The crates themselves.
-pub use {
-    gguf_checkpoint as source, gguf_container as gguf, gguf_conversion as conversion, gguf_models as arch,
-    gguf_quant as quant, gguf_runtime as eval, gguf_types as tensor,
-};
 // Types in the signatures of the calls.
 pub use gguf_checkpoint::{Memory, MemoryTensor};
-pub use gguf_container::{Array, Endian, Metadata, Plan, PlannedTensor, SplitLimits, Strings, Value};
-pub use gguf_models::Arch;
-pub use gguf_runtime::{Activations, perplexity::Perplexity, stats::Comparison};
-pub use gguf_types::DType;
+pub use gguf_container::{
+    Array, DEFAULT_ALIGNMENT, Endian, Metadata, PartNumber, Plan, PlannedTensor, SplitLimits, Strings, Value,
+};
+pub use gguf_conversion::{
+    KeyOverride,
+    imatrix::MissingPolicy,
+    parts::Place,
+    recipes::{Recipe, TensorType},
+};
+pub use gguf_imatrix::Format as ImatrixFormat;
+pub use gguf_models::{Arch, Prediction};
+pub use gguf_refinement::Steps;
+pub use gguf_runtime::{
+    Activations, chunks::Settings as ChunkSettings, perplexity::Perplexity, stats::Comparison,
+};
+pub use gguf_types::{DType, FORK_TYPES, ForkType};
 
-use ::gguf_conversion::recipes::{RECIPES, Recipe};
+/// Types of a table of an architecture, for programs that add one with [`convert::ArchOptions`].
+pub mod architecture {
+    pub use gguf_models::{
+        Arch, ArchError, Class, Computed, DECODER, Draft, Export, FileKeys, Hparams, Input, Keys, Packed,
+        Predicted, SourceTensor, classes, rules, vocab,
+    };
+}
+
+/// Checkpoints: files and tensors, before they are converted.
+pub mod source {
+    pub use gguf_checkpoint::{Checkpoint, Dtype, Folder, SharedBytes, Tensor, View, open};
+}
+
+/// Codecs of tensor types, and the CPU levels that they run at.
+pub mod quant {
+    pub use gguf_quant::{CODECS, Codec, LEVEL_NAMES, LEVEL_VARIABLE, Level, codec};
+}
+
+/// Rendering of chat templates without a model.
+pub mod templates {
+    pub use gguf_runtime::chat::{Chat, ChatError, Date, Settings, SpecialTokens, render_chat};
+}
+
+/// Process-wide settings of the operating system, for programs. The library itself changes none of them.
+pub mod process {
+    pub use gguf_container::{
+        exit_on_bus_error, is_signal_ignored, raise_open_files, remove_temporary_files,
+    };
+}
+
+use ::gguf_conversion::recipes::RECIPES;
 
 /// Every recipe of a [`FileType`]: `q4_k_m` and others.
 pub fn types() -> &'static [Recipe] {

@@ -7,10 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use gguf_container::{Array, Endian, File, Plan};
 use gguf_toolkit::{
     Convert, Metadata, Value,
     check_against::{CheckAgainst, CheckAgainstReport, Part},
-    gguf::{Array, Endian, File, Plan},
 };
 
 /// Families whose records are in golden/check-against.

@@ -3,13 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use gguf_conversion::recipes::Recipe;
-use gguf_models::Prediction;
 use gguf_toolkit::{
-    Cause, FileType,
+    Cause, DType, FileType, Prediction, Recipe,
     convert::{ArchOptions, EncodingOptions, NamingOptions, ReadingOptions},
 };
-use gguf_types::DType;
 
 use crate::{commands::shared::values, failure::Failure};
 

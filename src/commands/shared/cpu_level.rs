@@ -1,6 +1,6 @@
 //! The CPU level that the kernels run at.
 
-use gguf_quant::{LEVEL_VARIABLE, Level};
+use gguf_toolkit::quant::{LEVEL_VARIABLE, Level};
 
 use crate::failure::Failure;
 

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gguf_container::PartNumber;
-use gguf_runtime::chunks::Settings;
-use gguf_toolkit::part_file::PartOptions;
+use gguf_toolkit::{ChunkSettings, PartNumber, part_file::PartOptions};
 
 /// Options about the chunks of a text, of the verbs that measure them in parts.
 #[derive(Debug, Args)]
@@ -22,9 +20,13 @@ pub(in crate::commands) struct ChunkArgs {
 
 impl ChunkArgs {
     /// The same as settings; `stride` is that of chunks that overlap.
-    pub fn settings(&self, stride: Option<u32>) -> Settings {
+    pub fn settings(&self, stride: Option<u32>) -> ChunkSettings {
         let size = |n: u32| n as usize;
-        Settings { context: size(self.context), n_chunks: self.chunks.map(size), stride: stride.map(size) }
+        ChunkSettings {
+            context: size(self.context),
+            n_chunks: self.chunks.map(size),
+            stride: stride.map(size),
+        }
     }
 }
 

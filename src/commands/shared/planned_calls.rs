@@ -6,9 +6,10 @@ use std::{
 };
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_container::PartNumber;
-use gguf_conversion::parts::Place;
-use gguf_toolkit::convert::{NewPlan, OpenPlan, Parts, plan_file::PlanFile};
+use gguf_toolkit::{
+    PartNumber, Place,
+    convert::{NewPlan, OpenPlan, Parts, plan_file::PlanFile},
+};
 
 use super::{
     plan_args::{arguments_of, enter, words},

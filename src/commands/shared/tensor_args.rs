@@ -7,15 +7,13 @@ use clap::{
     Args, ValueHint,
     builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
 };
-use gguf_conversion::{KeyOverride, imatrix::MissingPolicy, recipes::TensorType};
-use gguf_refinement::Steps;
 use gguf_toolkit::{
+    DType, KeyOverride, MissingPolicy, Steps, TensorType,
     calibration::{BudgetOptions, CalibrationOptions},
     outputs::check_output_name,
     settings::TensorOptions,
     sizes::parse_size,
 };
-use gguf_types::DType;
 
 use super::{help::MAIN, values};
 

@@ -1,7 +1,6 @@
 //! The list of file types in `--help`.
 
-use gguf_conversion::recipes::RECIPES;
-use gguf_toolkit::table::table;
+use gguf_toolkit::{table::table, types};
 
 /// Costs of each type, measured by `scripts/measure-types`: name, bits per weight of Qwen3 14B and of the
 /// measured model, divergence without and with an importance matrix.
@@ -15,7 +14,7 @@ const EXPLANATION: &str = "bits: bits per weight of Qwen3 14B. KL div, imatrix: 
 pub(in crate::commands) fn types_help(examples: &str) -> String {
     let header = ["  type", "id", "bits", "KL div", "imatrix", ""].map(str::to_owned).to_vec();
     let mut rows = vec![header];
-    for recipe in RECIPES {
+    for recipe in types() {
         let number = if recipe.copy { String::new() } else { recipe.file_type.id().to_string() };
         let about = match recipe.alias_of {
             Some(other) => format!("same as {other}"),
@@ -58,7 +57,7 @@ mod tests {
             .collect();
         assert!(names.len() > 30);
         for name in names {
-            assert!(RECIPES.iter().any(|recipe| recipe.name == name), "{name}");
+            assert!(types().iter().any(|recipe| recipe.name == name), "{name}");
         }
     }
 }

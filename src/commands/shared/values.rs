@@ -8,12 +8,9 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use gguf_conversion::{
-    imatrix::MissingPolicy,
-    recipes::{RECIPES, Recipe},
+use gguf_toolkit::{
+    DType, FORK_TYPES, FileType, MissingPolicy, Recipe, quant::CODECS, suggest::nearest, types,
 };
-use gguf_toolkit::{FileType, suggest::nearest};
-use gguf_types::{DType, FORK_TYPES};
 
 /// Parses one of `names`.
 #[derive(Debug, Clone)]
@@ -85,7 +82,7 @@ pub(in crate::commands) fn type_tip(name: &str) -> Option<String> {
 /// `-t 8` is a number of threads.
 pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
     static NAMES: LazyLock<Vec<(String, &Recipe)>> = LazyLock::new(|| {
-        let recipes = RECIPES.iter().filter(|recipe| !recipe.copy);
+        let recipes = types().iter().filter(|recipe| !recipe.copy);
         recipes.map(|recipe| (recipe.name.to_ascii_lowercase(), recipe)).collect()
     });
     OneOf {
@@ -109,7 +106,7 @@ pub(in crate::commands) fn file_type() -> OneOf<&'static Recipe> {
 /// A file type that can be made of a GGUF file, by its name; COPY as well.
 pub(in crate::commands) fn output_type() -> OneOf<&'static Recipe> {
     let OneOf { mut names, tip } = file_type();
-    names.extend(RECIPES.iter().filter(|recipe| recipe.copy).map(|recipe| (recipe.name, recipe)));
+    names.extend(types().iter().filter(|recipe| recipe.copy).map(|recipe| (recipe.name, recipe)));
     OneOf { names, tip }
 }
 
@@ -140,8 +137,7 @@ pub(in crate::commands) fn kv_type() -> OneOf<DType> {
 
 /// A dtype that weights can be encoded as.
 pub(in crate::commands) fn encodable() -> OneOf<DType> {
-    let dtypes =
-        gguf_quant::CODECS.iter().filter(|codec| codec.encode.is_some() && codec.dtype.is_encodable());
+    let dtypes = CODECS.iter().filter(|codec| codec.encode.is_some() && codec.dtype.is_encodable());
     OneOf { names: dtypes.map(|codec| (codec.dtype.name(), codec.dtype)).collect(), tip: |_| None }
 }
 

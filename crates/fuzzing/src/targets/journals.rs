@@ -6,12 +6,13 @@ use std::{
     sync::{OnceLock, atomic::AtomicBool},
 };
 
-use gguf_container::{Endian, File, PartNumber, Plan};
+use gguf_container::{Endian, File, Mapped, PartNumber, Plan};
 use gguf_conversion::{
     Fingerprint, GgufRows, JOB_ELEMS, Journaling, Origin, RunOptions, Schedule, Target, TensorTask, Watch,
     parts::{self, Part, Place, Rates, Share},
     write_resumable,
 };
+use gguf_toolkit::{compare, importance, part_file::PartFile, perplexity};
 use gguf_tools::commands::{define, readers};
 use gguf_types::DType;
 
@@ -237,5 +238,9 @@ pub(super) fn plan(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn measured_part(bytes: &[u8]) -> bool {
-    readers::is_measured_part(bytes.to_vec())
+    let bytes = Mapped::from(bytes.to_vec());
+    let part = |verb| PartFile::parse(Path::new("part"), bytes.clone(), verb).map(|part| [part]);
+    part(perplexity::VERB).is_ok_and(|parts| perplexity::perplexity_of(&parts).is_ok())
+        || part(compare::VERB).is_ok_and(|parts| compare::positions_of(&parts).is_ok())
+        || part(importance::VERB).is_ok_and(|parts| importance::collected(&parts).is_ok())
 }

@@ -91,7 +91,7 @@ pub struct ArchOptions {
     ///
     /// # Examples
     /// ```
-    /// use gguf_toolkit::{Convert, FileType, arch::{Arch, Class, DECODER, rules, vocab::Route}};
+    /// use gguf_toolkit::{Convert, FileType, architecture::{Arch, Class, DECODER, rules, vocab::Route}};
     ///
     /// static MINE: Arch = {
     ///     let mut arch = DECODER;

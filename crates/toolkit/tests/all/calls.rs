@@ -14,7 +14,7 @@ use gguf_toolkit::{
     Arch, Chat, ChatOptions, CompareOptions, DType, EmbedOptions, Events, FileType, GenerateOptions, Memory,
     MemoryTensor, Model, PerplexityOptions, Progress, Quantize, RunOptions, Save, StatusLine, Text,
     TokenizeOptions, Value,
-    arch::{Class, DECODER, rules, vocab::Route},
+    architecture::{Class, DECODER, rules, vocab::Route},
 };
 
 use crate::{bf16, checkpoint, conversion};

@@ -4,7 +4,7 @@ use std::fs;
 
 use gguf_toolkit::{
     Convert, ConvertAdapter, ConvertLegacy, ConvertProjector, ConvertVocab, Export, FileType, Quantize, Save,
-    conversion::recipes::TensorType,
+    TensorType,
     convert::{Adapter, InputType},
     hub::HubOptions,
 };
