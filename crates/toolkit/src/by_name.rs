@@ -13,7 +13,7 @@ fn dtype<E: serde::de::Error>(name: &str) -> Result<DType, E> {
 
 /// A dtype.
 pub(crate) mod single_dtype {
-    use super::*;
+    use crate::by_name::*;
 
     pub fn serialize<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
         dtype.name().serialize(serializer)
@@ -26,7 +26,7 @@ pub(crate) mod single_dtype {
 
 /// A dtype or none.
 pub(crate) mod optional_dtype {
-    use super::*;
+    use crate::by_name::*;
 
     pub fn serialize<S: Serializer>(dtype: &Option<DType>, serializer: S) -> Result<S::Ok, S::Error> {
         dtype.map(DType::name).serialize(serializer)
@@ -39,7 +39,7 @@ pub(crate) mod optional_dtype {
 
 /// A list of dtypes.
 pub(crate) mod dtypes {
-    use super::*;
+    use crate::by_name::*;
 
     pub fn serialize<S: Serializer>(dtypes: &[DType], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(dtypes.iter().map(|dtype| dtype.name()))
@@ -52,7 +52,7 @@ pub(crate) mod dtypes {
 
 /// Treatment of tensors without importance data.
 pub(crate) mod policy {
-    use super::*;
+    use crate::by_name::*;
 
     pub fn serialize<S: Serializer>(policy: &MissingPolicy, serializer: S) -> Result<S::Ok, S::Error> {
         policy.name().serialize(serializer)
@@ -67,7 +67,7 @@ pub(crate) mod policy {
 
 /// Types of tensors, as `REGEX=DTYPE` each.
 pub(crate) mod tensor_types {
-    use super::*;
+    use crate::by_name::*;
 
     pub fn serialize<S: Serializer>(types: &[TensorType], serializer: S) -> Result<S::Ok, S::Error> {
         let texts = types.iter().map(|rule| format!("{}={}", rule.pattern.as_str(), rule.dtype.name()));
@@ -82,7 +82,7 @@ pub(crate) mod tensor_types {
 
 /// A CPU level or none.
 pub(crate) mod optional_level {
-    use super::*;
+    use crate::by_name::*;
 
     pub fn serialize<S: Serializer>(level: &Option<Level>, serializer: S) -> Result<S::Ok, S::Error> {
         level.map(Level::name).serialize(serializer)
@@ -108,7 +108,7 @@ fn named<T: Copy, E: serde::de::Error>(names: &[(&'static str, T)], name: &str) 
 
 /// Treatment of multi-token prediction layers: `with`, `without` or `only`.
 pub(crate) mod prediction {
-    use super::*;
+    use crate::by_name::*;
 
     const NAMES: [(&str, Prediction); 3] =
         [("with", Prediction::With), ("without", Prediction::Without), ("only", Prediction::Only)];
@@ -125,7 +125,7 @@ pub(crate) mod prediction {
 
 /// The last step of the rounding.
 pub(crate) mod steps {
-    use super::*;
+    use crate::by_name::*;
 
     pub fn serialize<S: Serializer>(steps: &Steps, serializer: S) -> Result<S::Ok, S::Error> {
         steps.name().serialize(serializer)

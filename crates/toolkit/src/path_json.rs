@@ -52,7 +52,7 @@ fn of_units(units: &[u16]) -> Option<PathBuf> {
 
 /// A path in a structure: `#[serde(with = "path_json::one")]`.
 pub mod one {
-    use super::*;
+    use crate::path_json::*;
 
     /// Writes a path.
     pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
@@ -67,7 +67,7 @@ pub mod one {
 
 /// Paths in a structure: `#[serde(with = "path_json::many")]`.
 pub mod many {
-    use super::*;
+    use crate::path_json::*;
 
     /// Writes paths.
     pub fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {

@@ -32,7 +32,7 @@ fn options_have_json_form() {
     convert.hub.token = Some("secret".to_owned());
     let json = round_trip(&Convert { hub: HubOptions::default(), ..convert.clone() });
     assert_eq!(json["types"], json!(["q4_k_m", "auto"]));
-    assert_eq!(json["tensors"]["tensor_types"], json!(["attn_v=Q8_0"]));
+    assert_eq!(json["tensors"]["tensor_types"], json!(["attn_v=q8_0"]));
     assert_eq!(json["arch"]["prediction"], "with");
     for shown in [serde_json::to_string(&convert).unwrap(), format!("{convert:?}")] {
         assert!(!shown.contains("secret"), "{shown}");
