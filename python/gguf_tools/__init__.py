@@ -9,6 +9,7 @@
     gt.verify("llama-q4_k_m.gguf")["good"]
     gt.edit_metadata("llama-q4_k_m.gguf", {"general.name": "My model"})
     gt.perplexity("llama-q4_k_m.gguf", Path("wiki.test.raw"))
+    gt.Model("llama-q4_k_m.gguf").generate("The capital of France is", max_tokens=8)
 
 Everything here is a translation of the Rust crate ``gguf-toolkit``; files are byte for byte those of the command line.
 """
@@ -20,7 +21,19 @@ from ._edit import change_endian, diff, edit_metadata, export_metadata, extract,
 from ._errors import GgufError
 from ._files import File, Metadata, Tensor, open
 from ._jobs import PlannedFile, convert, plan, quantize, save
-from ._measures import Comparison, Estimate, Perplexity, compare, perplexity
+from ._measures import (
+    Comparison,
+    Estimate,
+    Imatrix,
+    Perplexity,
+    TensorDifference,
+    Verdict,
+    check,
+    compare,
+    imatrix,
+    perplexity,
+)
+from ._model import Model, Score
 from ._native import __version__
 from ._types import TensorType, architectures, decode, encode, tensor_types, types
 from ._writer import GGUFWriter
@@ -33,15 +46,21 @@ __all__ = [
     "Finding",
     "GGUFWriter",
     "GgufError",
+    "Imatrix",
     "Metadata",
+    "Model",
     "Perplexity",
     "PlannedFile",
     "Responsible",
+    "Score",
     "Tensor",
+    "TensorDifference",
     "TensorType",
+    "Verdict",
     "__version__",
     "architectures",
     "change_endian",
+    "check",
     "check_against",
     "compare",
     "convert",
@@ -53,6 +72,7 @@ __all__ = [
     "extract",
     "fit",
     "hash",
+    "imatrix",
     "merge",
     "open",
     "perplexity",

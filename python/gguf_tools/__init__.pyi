@@ -1,7 +1,7 @@
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Sequence, Union
+from typing import Any, Literal, NamedTuple, Protocol, Sequence, Union, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,21 @@ __all__ = [
     "Finding",
     "GGUFWriter",
     "GgufError",
+    "Imatrix",
     "Metadata",
+    "Model",
     "Perplexity",
     "PlannedFile",
     "Responsible",
+    "Score",
     "Tensor",
+    "TensorDifference",
     "TensorType",
+    "Verdict",
     "__version__",
     "architectures",
     "change_endian",
+    "check",
     "check_against",
     "compare",
     "convert",
@@ -35,6 +41,7 @@ __all__ = [
     "extract",
     "fit",
     "hash",
+    "imatrix",
     "merge",
     "open",
     "perplexity",
@@ -50,6 +57,10 @@ __all__ = [
 
 _Path = Union[str, PathLike[str]]
 _Progress = Callable[[int, int], object]
+_Text = Union[str, bytes, PathLike[str]]
+_Activations = Literal["f32", "rounded"]
+_Ids = Union[Sequence[int], npt.NDArray[np.integer[Any]]]
+_Messages = Sequence[Mapping[str, Any]]
 _Value = Union[int, float, bool, str, bytes, list[Any]]
 
 class GgufError(Exception):
@@ -198,16 +209,136 @@ class Estimate(NamedTuple):
     error: float
 
 class Comparison(NamedTuple):
-    tokens: int
-    base_perplexity: Estimate
-    perplexity: Estimate
-    perplexity_ratio: Estimate
-    kl: Estimate
-    kl_quantiles: dict[str, float]
-    same_top: Estimate
-    same_top_k: Estimate
-    correlation: float
-    probability_change: Estimate
+    file: str
+    nbytes: int
+    bits_per_weight: float
+    tokens: int | None
+    base_perplexity: Estimate | None
+    perplexity: Estimate | None
+    perplexity_ratio: Estimate | None
+    kl: Estimate | None
+    kl_quantiles: dict[str, float] | None
+    same_top: Estimate | None
+    same_top_k: Estimate | None
+    correlation: float | None
+    probability_change: Estimate | None
+    kl_by_position: list[float] | None
+    kl_by_chunk: list[float] | None
+    tensors: dict[str, TensorDifference] | None
+
+class TensorDifference(NamedTuple):
+    name: str
+    base_type: str
+    type: str
+    elements: int
+    rmse: float
+    base_rms: float
+    snr_db: float | None
+    cosine: float
+    max_error: float
+
+class Imatrix(NamedTuple):
+    path: str
+    entries: int
+    chunks: int
+    context: int
+    datasets: list[str]
+    not_covered: dict[str, list[int]]
+
+class Verdict(NamedTuple):
+    metric: Literal["perplexity", "divergence"]
+    value: float
+    baseline: float
+    highest: float
+    is_worse: bool
+
+class Score(NamedTuple):
+    accuracy: float
+    error: float
+    interval: tuple[float, float]
+    correct: int
+    tasks: int
+    chance: float
+
+class Model:
+    path: _Path
+    metadata: Metadata
+    def __init__(
+        self, path: _Path, *, threads: int | None = None, activations: _Activations = "f32"
+    ) -> None: ...
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def context_length(self) -> int | None: ...
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def labels(self) -> list[str]: ...
+    def tokenize(self, text: str | bytes, *, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
+    def detokenize(self, ids: _Ids) -> str: ...
+    def detokenize_bytes(self, ids: _Ids) -> bytes: ...
+    def apply_chat_template(
+        self,
+        messages: _Messages,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        template: str | None = None,
+        date: str | None = None,
+        **variables: Any,
+    ) -> str: ...
+    def starts_with_bos(self, text: str) -> bool: ...
+    def logits(self, ids: _Ids) -> npt.NDArray[np.float32]: ...
+    @overload
+    def generate(
+        self,
+        prompt: str | _Messages,
+        *,
+        max_tokens: int = 128,
+        temperature: float = 0.0,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        seed: int = 0,
+        images: _Path | Sequence[_Path] = (),
+        mmproj: _Path | None = None,
+        image_tokens: int | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        stream: Literal[False] = False,
+    ) -> str: ...
+    @overload
+    def generate(
+        self,
+        prompt: str | _Messages,
+        *,
+        max_tokens: int = 128,
+        temperature: float = 0.0,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        seed: int = 0,
+        images: _Path | Sequence[_Path] = (),
+        mmproj: _Path | None = None,
+        image_tokens: int | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        stream: Literal[True],
+    ) -> Generator[str, None, None]: ...
+    def embed(
+        self,
+        texts: str | Sequence[str] | Sequence[tuple[str, str]],
+        *,
+        pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None,
+        normalize: bool = False,
+        progress: _Progress | None = None,
+    ) -> Any: ...
+    def score(
+        self,
+        file: _Path,
+        format: Literal["hellaswag", "winogrande", "multiple-choice"] = "hellaswag",
+        *,
+        tasks: int | None = None,
+        progress: _Progress | None = None,
+    ) -> Score: ...
 
 class _Module(Protocol):
     def state_dict(self) -> Mapping[str, Any]: ...
@@ -327,25 +458,82 @@ def fit(
 ) -> dict[str, Any]: ...
 def perplexity(
     file: _Path,
-    text: str | bytes | PathLike[str],
+    text: _Text,
     *,
     context: int = 512,
     chunks: int | None = None,
+    stride: int | None = None,
     threads: int | None = None,
-    activations: Literal["f32", "rounded"] = "f32",
+    activations: _Activations = "f32",
     progress: _Progress | None = None,
 ) -> Perplexity: ...
+@overload
 def compare(
     base: _Path,
-    other: _Path,
-    text: str | bytes | PathLike[str],
+    others: _Path,
+    text: _Text | None = None,
     *,
     context: int = 512,
     chunks: int | None = None,
+    top_tokens: int = 10,
+    tensors: bool = False,
+    html: _Path | None = None,
+    save_logits: _Path | None = None,
+    overwrite: bool = False,
     threads: int | None = None,
-    activations: Literal["f32", "rounded"] = "f32",
+    activations: _Activations = "f32",
     progress: _Progress | None = None,
 ) -> Comparison: ...
+@overload
+def compare(
+    base: _Path,
+    others: list[_Path] | list[str] | list[Path] | tuple[_Path, ...],
+    text: _Text | None = None,
+    *,
+    context: int = 512,
+    chunks: int | None = None,
+    top_tokens: int = 10,
+    tensors: bool = False,
+    html: _Path | None = None,
+    save_logits: _Path | None = None,
+    overwrite: bool = False,
+    threads: int | None = None,
+    activations: _Activations = "f32",
+    progress: _Progress | None = None,
+) -> list[Comparison]: ...
+def imatrix(
+    file: _Path | None,
+    texts: _Text | Sequence[_Text] | None,
+    out: _Path,
+    *,
+    context: int = 512,
+    chunks: int | None = None,
+    process_output: bool = False,
+    format: Literal["gguf", "dat"] = "gguf",
+    merge: _Path | Sequence[_Path] = (),
+    save_every: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    threads: int | None = None,
+    activations: _Activations = "f32",
+    progress: _Progress | None = None,
+) -> Imatrix: ...
+def check(
+    file: _Path,
+    text: _Text,
+    baseline: _Path,
+    *,
+    base: _Path | None = None,
+    save: bool = False,
+    overwrite: bool = False,
+    context: int | None = None,
+    chunks: int | None = None,
+    perplexity_margin: float | None = None,
+    divergence_margin: float | None = None,
+    threads: int | None = None,
+    activations: _Activations | None = None,
+    progress: _Progress | None = None,
+) -> list[Verdict]: ...
 def encode(
     array: npt.ArrayLike, type: str, *, importance: npt.ArrayLike | None = None
 ) -> npt.NDArray[np.uint8]: ...

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from collections import namedtuple
-from pathlib import Path
 
 from . import _native
 
 Responsible = namedtuple("Responsible", "part evidence advice")
-Responsible.__doc__ = """A part of a file that differs from the original: ``tokenizer``, ``template``, ``weights``, ``graph`` or
-``weights or graph``; the findings that point to it, and steps to take."""
+Responsible.__doc__ = """A part of a file that differs from the original.
+
+Attributes:
+    part: ``tokenizer``, ``template``, ``weights``, ``graph`` or ``weights or graph``.
+    evidence: Findings that point to it.
+    advice: Steps to take.
+"""
 Finding = namedtuple("Finding", "check severity code message")
-Finding.__doc__ = "A fact that a check found. The severity is ``note``, ``warning`` or ``error``."
+Finding.__doc__ = """A fact that a check found.
+
+Attributes:
+    check: Name of the check.
+    severity: ``note``, ``warning`` or ``error``.
+    code: Stable identifier, for example ``prompt``.
+    message: A sentence.
+"""
 
 
 class CheckReport:
-    """Result of :func:`check_against`. Its text is the report of ``gguf-eval check-against``."""
+    """Result of :func:`check_against`. As a text (``str``), it is the report of ``gguf-eval check-against``."""
 
     def __init__(self, text: str, facts: dict) -> None:
         self._text = text
@@ -50,15 +59,30 @@ class CheckReport:
         return f"<CheckReport: {', '.join(self.parts) or 'same'}>"
 
 
-def record(model, tokenizer, path, *, texts=None, conversations=None, sequences=None, positions=16, weights=True) -> Path:
-    """Writes how a model of transformers tokenizes, renders prompts and predicts, for ``gguf-eval check-against`` and
-    :func:`check_against`. Returns ``path``; arrays are written next to it, with the ending ``.f32``.
+def record(model, tokenizer, path, *, texts=None, conversations=None, sequences=None, positions=16, weights=True):
+    """Writes a record of a model of transformers: its token ids, prompts and predictions, for ``gguf-eval check-against`` and
+    :func:`check_against`. Arrays are written to a second file, with the ending ``.f32``.
 
-    ``texts`` are the strings whose token ids are recorded. ``conversations`` are lists of messages, or dicts with ``name``,
-    ``messages``, ``tools`` and ``variables`` of the template. ``sequences`` are lists of token ids that the model predicts, at
-    up to ``positions`` positions each. ``weights`` also records a sum for each row of each tensor. ``model`` or ``tokenizer``
-    may be None. The model runs as it is: in its type, on its device.
+    The model runs unchanged, in its type and on its device.
+
+    Args:
+        model: A model of transformers, or None.
+        tokenizer: Its tokenizer, or None.
+        path: File to write.
+        texts: Texts whose token ids are recorded. Default: a corpus of scripts, code and whitespace.
+        conversations: Lists of messages, or dicts with ``name``, ``messages``, ``tools`` and ``variables`` of the template.
+        sequences: Lists of token ids that the model predicts.
+        positions: Maximum number of predictions of each sequence.
+        weights: Record a sum for each row of each tensor too.
+
+    Returns:
+        The path.
+
+    Example:
+        >>> gt.record(model, tokenizer, "record.json")
     """
+    from pathlib import Path
+
     from . import _record
 
     options = dict(texts=texts, conversations=conversations, sequences=sequences, positions=positions, weights=weights)
@@ -78,19 +102,36 @@ def check_against(
     threads=None,
     progress=None,
 ) -> CheckReport:
-    """Compares a GGUF file with the model of transformers that it was made from, and reports which part is responsible for a
+    """Compares a GGUF file with the model of transformers from which it was made, and reports the part that is responsible for a
     difference: tokenizer, template, weights or graph.
 
-    ``model`` may also be the path of a :func:`record`. ``checkpoint`` is a folder whose tensors are compared instead of the sums
-    in the record. The other arguments are those of :func:`record`. ``progress`` is called with the bytes of weights that are
-    done and the total.
+    Args:
+        model: The model, or the path of a :func:`record`.
+        file: The GGUF file.
+        tokenizer: The tokenizer of the model.
+        texts: As for :func:`record`.
+        conversations: As for :func:`record`.
+        sequences: As for :func:`record`.
+        positions: As for :func:`record`.
+        checkpoint: A folder whose tensors are compared, instead of the sums in the record.
+        threads: Number of threads. Default: one per core.
+        progress: Called with the bytes of weights that are done and the total.
 
-        report = gt.check_against(model, "tuned-q4_k_m.gguf", tokenizer)
-        print(report)
-        assert report.is_same
+    Returns:
+        The report.
+
+    Raises:
+        GgufError: The file or the record cannot be read.
+
+    Example:
+        >>> report = gt.check_against(model, "tuned-q4_k_m.gguf", tokenizer)
+        >>> print(report)
+        >>> assert report.is_same
     """
     if isinstance(model, (str, os.PathLike)):
         return _checked(model, file, checkpoint, threads, progress)
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "record.json")
         record(model, tokenizer, path, texts=texts, conversations=conversations, sequences=sequences, positions=positions)
@@ -98,6 +139,8 @@ def check_against(
 
 
 def _checked(record_path, file, checkpoint, threads, progress) -> CheckReport:
+    import json
+
     checkpoint = None if checkpoint is None else os.fspath(checkpoint)
     text, facts = _native.check_against(os.fspath(file), os.fspath(record_path), checkpoint, threads, progress)
     return CheckReport(text, json.loads(facts))

@@ -7,17 +7,23 @@ import os
 from . import _native
 
 
-def _call(function, options: dict, progress=None):
+def _call(function, options: dict, progress=None, warns: bool = True):
     import json
 
     options = {key: value for key, value in options.items() if value is not None}
     report, warnings = function(json.dumps(options), progress)
+    if warns:
+        _warn(warnings, 4)
+    return json.loads(report)
+
+
+def _warn(warnings: list, level: int) -> None:
+    """Warns at the caller of the package's function; ``level`` counts frames from here."""
     if warnings:
         from warnings import warn
 
         for text in warnings:
-            warn(text, stacklevel=3)
-    return json.loads(report)
+            warn(text, stacklevel=level)
 
 
 def _path(path):
@@ -72,17 +78,32 @@ def edit_metadata(
     header_slack=None,
     dry_run=False,
 ) -> dict:
-    """Changes the metadata of a file and returns the changes.
+    """Changes the metadata of a file.
 
-    ``values`` maps keys to values: plain ones, which get the type of the existing or known key, else ``i32``, ``f32``, ``bool``
-    or ``str``, or ``{"type": "u32", "value": 1}``. ``unset`` lists keys to remove and ``rename`` maps old names to new ones;
-    names that end with ``*`` stand for all keys with that prefix. ``from_json`` is a file of ``gguf-inspect export-metadata``,
-    ``chat_template`` the text of a template. Renames come first, then removals, then values.
+    Renames come first, then removals, then values. Without ``output`` the file itself is changed: in place if the length of its
+    header stays the same, which free space of ``header_slack`` bytes makes possible, otherwise through a new file that replaces it.
 
-    Without ``output`` the file itself is changed: in place if the length of its header stays the same, which free space of
-    ``header_slack`` bytes makes possible, otherwise through a new file that replaces it. ``dry_run`` writes nothing.
+    Args:
+        file: The GGUF file.
+        values: New values by key. A plain value gets the type of the existing or known key, otherwise ``i32``, ``f32``, ``bool`` or
+            ``str``. To choose a type, use ``{"type": "u32", "value": 1}``.
+        unset: Key or keys to remove. A name that ends with ``*`` stands for all keys with that prefix.
+        rename: New names by old name. Both may end with ``*``.
+        from_json: A file of ``gguf-inspect export-metadata`` with more values.
+        chat_template: Text of a new chat template.
+        output: A new file to write, instead of changing ``file``.
+        overwrite: Overwrite an existing output.
+        header_slack: Free space to leave in the header, in bytes.
+        dry_run: Report the changes without writing.
 
-    The report has ``changes`` (``key``, ``old``, ``new``), ``in_place``, ``written``, ``slack`` and ``file_bytes``.
+    Returns:
+        A dict with ``changes`` (each with ``key``, ``old`` and ``new``), ``in_place``, ``written``, ``slack`` and ``file_bytes``.
+
+    Raises:
+        GgufError: The file cannot be read or written, a key does not exist, or a value does not fit its type.
+
+    Example:
+        >>> gt.edit_metadata("model.gguf", {"general.name": "My model"}, unset=["general.tags"])["in_place"]
     """
     values = {key: _json_value(value) for key, value in (values or {}).items()}
     if chat_template is not None:
@@ -102,8 +123,21 @@ def edit_metadata(
 
 
 def export_metadata(file, *, prefix=()) -> dict:
-    """Returns the metadata with types, ``{KEY: {"type": TYPE, "value": VALUE}}``, which :func:`edit_metadata` takes as
-    ``values``. ``prefix`` limits it to keys with this beginning, or one of these."""
+    """Returns the metadata with types, in the form that :func:`edit_metadata` takes as ``values``.
+
+    Args:
+        file: The GGUF file.
+        prefix: Limit the result to keys that begin with this text, or with one of these.
+
+    Returns:
+        A dict ``{KEY: {"type": TYPE, "value": VALUE}}``.
+
+    Raises:
+        GgufError: The file cannot be read.
+
+    Example:
+        >>> gt.edit_metadata("new.gguf", gt.export_metadata("old.gguf", prefix="tokenizer."))
+    """
     prefix = [prefix] if isinstance(prefix, str) else list(prefix)
     return _call(_native.export_keys, {"file": os.fspath(file), "prefix": prefix})
 
@@ -121,8 +155,25 @@ def split(
 ) -> list[dict]:
     """Splits a file into shards ``PREFIX-00001-of-00003.gguf``, byte-identical to those of ``llama-gguf-split``.
 
-    ``max_size`` limits the tensor data of a shard, in bytes or as a text such as ``2GB``, and ``max_tensors`` its tensors.
-    Returns a dict for each file: ``file``, ``tensors``, ``file_bytes``.
+    Args:
+        file: The GGUF file.
+        prefix: Path of the shards without number and ending.
+        max_size: Maximum size of the tensor data of a shard, in bytes or as a text such as ``"2GB"``.
+        max_tensors: Maximum number of tensors of a shard.
+        no_tensor_first: Write a first shard without tensors.
+        overwrite: Overwrite existing shards.
+        dry_run: Report the shards without writing.
+        progress: Called with the bytes that are done and the total.
+
+    Returns:
+        A dict for each shard with ``file``, ``tensors`` and ``file_bytes``.
+
+    Raises:
+        GgufError: The file cannot be read, or a shard cannot be written.
+        ValueError: Neither ``max_size`` nor ``max_tensors`` is given.
+
+    Example:
+        >>> gt.split("model.gguf", "shards/model", max_size="2GB")
     """
     if max_size is None and max_tensors is None:
         raise ValueError("split: expected max_size or max_tensors")
@@ -139,8 +190,24 @@ def split(
 
 
 def merge(shards, output, *, overwrite=False, dry_run=False, progress=None) -> dict:
-    """Merges the shards of a model into one file. ``shards`` is one of them, or a list. Returns a dict with ``file``,
-    ``tensors`` and ``file_bytes``."""
+    """Merges the shards of a model into one file.
+
+    Args:
+        shards: One of the shards, or a list of all.
+        output: The file to write.
+        overwrite: Overwrite an existing file.
+        dry_run: Report the file without writing.
+        progress: Called with the bytes that are done and the total.
+
+    Returns:
+        A dict with ``file``, ``tensors`` and ``file_bytes``.
+
+    Raises:
+        GgufError: A shard is missing, or the file cannot be written.
+
+    Example:
+        >>> gt.merge("shards/model-00001-of-00003.gguf", "model.gguf")
+    """
     options = {
         "shards": _paths(shards),
         "output": os.fspath(output),
@@ -151,8 +218,25 @@ def merge(shards, output, *, overwrite=False, dry_run=False, progress=None) -> d
 
 
 def change_endian(file, output, order, *, overwrite=False, dry_run=False, progress=None) -> list[dict]:
-    """Writes a file in the byte order ``"little"`` or ``"big"``, tensor data included. Returns a dict for each file, as
-    :func:`split`."""
+    """Writes a file in another byte order, tensor data included.
+
+    Args:
+        file: The GGUF file, or any shard of a split model.
+        output: The file to write.
+        order: ``"little"`` or ``"big"``.
+        overwrite: Overwrite an existing file.
+        dry_run: Report the files without writing.
+        progress: Called with the bytes that are done and the total.
+
+    Returns:
+        A dict for each file with ``file``, ``tensors`` and ``file_bytes``.
+
+    Raises:
+        GgufError: The file cannot be read, or has a type that cannot be converted.
+
+    Example:
+        >>> gt.change_endian("model.gguf", "model-big.gguf", "big")
+    """
     options = {
         "file": os.fspath(file),
         "output": os.fspath(output),
@@ -164,8 +248,26 @@ def change_endian(file, output, order, *, overwrite=False, dry_run=False, progre
 
 
 def extract(file, tensors, output, *, f32=False, overwrite=False, dry_run=False, progress=None) -> dict:
-    """Writes tensors to a file for other programs: ``.npy`` (one tensor) or ``.safetensors``. Quantized tensors become float32;
-    ``f32`` converts the others too. Returns a dict with ``file``, ``file_bytes``, ``written`` and ``tensors``."""
+    """Writes tensors to a file for other programs.
+
+    Args:
+        file: The GGUF file.
+        tensors: Name or names of the tensors.
+        output: The file to write: ``.npy`` for one tensor, or ``.safetensors``.
+        f32: Convert all tensors to float32. Quantized tensors always are.
+        overwrite: Overwrite an existing file.
+        dry_run: Report the file without writing.
+        progress: Called with the bytes that are done and the total.
+
+    Returns:
+        A dict with ``file``, ``file_bytes``, ``written`` and ``tensors``.
+
+    Raises:
+        GgufError: A tensor does not exist, or the file cannot be written.
+
+    Example:
+        >>> gt.extract("model.gguf", ["token_embd.weight"], "embeddings.npy")
+    """
     options = {
         "file": os.fspath(file),
         "tensors": [tensors] if isinstance(tensors, str) else list(tensors),
@@ -178,12 +280,25 @@ def extract(file, tensors, output, *, f32=False, overwrite=False, dry_run=False,
 
 
 def verify(file, *, against=None, only=(), strict=False, threads=None, progress=None) -> dict:
-    """Checks that a file is valid or, with ``against``, that it matches its source: a checkpoint folder, ``hf://OWNER/MODEL`` or
-    a GGUF file.
+    """Checks that a file is valid or, with ``against``, that it matches its source.
 
-    ``only`` limits the checks (``structure``, ``blocks``, ``architecture``, ``tokenizer``, ``template``, ``file-type``,
-    ``source``), and ``strict`` treats warnings as errors. The report has ``good``, ``errors``, ``warnings`` and ``checks``, each
-    with its ``findings``.
+    Args:
+        file: The GGUF file, or any shard of a split model.
+        against: The source: a checkpoint folder, ``hf://OWNER/MODEL`` or a GGUF file.
+        only: Limit the checks to one or several of ``structure``, ``blocks``, ``architecture``, ``tokenizer``, ``template``,
+            ``file-type`` and ``source``.
+        strict: Treat warnings as errors.
+        threads: Number of threads. Default: one per core.
+        progress: Called with the bytes that are done and the total.
+
+    Returns:
+        A dict with ``good``, ``errors``, ``warnings`` and ``checks``, each with its ``findings``.
+
+    Raises:
+        GgufError: A file cannot be read. A file that is read and invalid raises no error.
+
+    Example:
+        >>> gt.verify("model.gguf", against="Llama-3.2-1B")["good"]
     """
     options = {
         "file": os.fspath(file),
@@ -196,23 +311,67 @@ def verify(file, *, against=None, only=(), strict=False, threads=None, progress=
 
 
 def diff(a, b, *, headers=False, progress=None) -> dict:
-    """Compares the keys and tensors of two files; with ``headers`` without their data. The report has ``equal``, ``keys`` and
-    ``tensors``; the error of a tensor is ``sqrt(sum (b - a)^2 / sum a^2)``."""
+    """Compares the keys and tensors of two files.
+
+    Args:
+        a: A GGUF file.
+        b: Another GGUF file.
+        headers: Compare without reading the data of tensors.
+        progress: Called with the bytes that are done and the total.
+
+    Returns:
+        A dict with ``equal``, ``keys`` and ``tensors``. The error of a tensor is ``sqrt(sum (b - a)^2 / sum a^2)``.
+
+    Raises:
+        GgufError: A file cannot be read.
+
+    Example:
+        >>> [key["key"] for key in gt.diff("old.gguf", "new.gguf")["keys"]]
+    """
     return _call(_native.diff_files, {"a": os.fspath(a), "b": os.fspath(b), "headers": headers}, progress)
 
 
 def hash(files, *, tensors=False, progress=None) -> dict[str, str]:
-    """Computes SHA-256 digests of one or more files and, with ``tensors``, of their tensors, as ``gguf-inspect hash``
-    prints them: names to digests."""
+    """Computes SHA-256 digests as ``gguf-inspect hash`` prints them.
+
+    Args:
+        files: A file or several files.
+        tensors: Compute the digest of each tensor too.
+        progress: Called with the bytes that are done and the total.
+
+    Returns:
+        Digests in hexadecimal by name.
+
+    Raises:
+        GgufError: A file cannot be read.
+
+    Example:
+        >>> gt.hash("model.gguf")
+    """
     return _call(_native.hash_files, {"files": _paths(files), "tensors": tensors}, progress)
 
 
 def fit(path, *, memory=None, context=(), parallel=1, kv_type="f16", batch=512, also=()) -> dict:
     """Estimates the memory of a file, or of each file of a folder, when it runs in llama.cpp.
 
-    ``memory`` is a number of bytes or a text such as ``16GiB``; the report then states the longest context that fits, and
-    ``best``, the largest file that fits. ``context`` is a number of tokens or a list (default: the length that the model was
-    trained for), and ``also`` lists projectors and draft models to load too.
+    Args:
+        path: A GGUF file, or a folder of files.
+        memory: Available memory, in bytes or as a text such as ``"16GiB"``. The result then states the longest context that fits.
+        context: Context length in tokens, or a list. Default: the training context length.
+        parallel: Number of sequences at the same time.
+        kv_type: Type of the KV cache, for example ``"q8_0"``.
+        batch: Tokens of a batch.
+        also: Projectors and draft models to load too.
+
+    Returns:
+        A dict with the memory of each file and, with ``memory``, ``best``: the largest file that fits.
+
+    Raises:
+        GgufError: A file cannot be read.
+        ValueError: A size is invalid.
+
+    Example:
+        >>> gt.fit("quants", memory="16GiB", context=8192)["best"]
     """
     options = {
         "path": os.fspath(path),

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 
 class GgufError(Exception):
-    """What went wrong, and the facts of the message one by one; each may be None.
+    """Failure of a call. A field that does not apply is ``None``.
 
-    ``file``: the file or folder, or a file inside of the folder. ``tensor``, ``key``: the tensor, the key of a config or of
-    metadata. ``expected``, ``found``: what belongs there and what is there, as texts. ``hint``: what could be done about it.
+    Attributes:
+        file: The file or folder, or a file in the folder.
+        tensor: Name of the tensor.
+        key: Key of a config or of metadata.
+        expected: The expected value as a text.
+        found: The value that was found, as a text.
+        hint: Advice.
     """
 
     def __init__(

@@ -13,7 +13,11 @@ _PLAIN = {"f32": "f4", "f16": "f2", "f64": "f8", "i8": "i1", "i16": "i2", "i32":
 
 
 class Metadata(Mapping):
-    """The metadata of a file, in its order. A value is made when it is asked for: lists of tokens are long."""
+    """The metadata of a file: a mapping from keys to values in the order of the file.
+
+    Values are numbers, bools, strings (bytes if they are not UTF-8) or lists. They are read on access, because lists of tokens are
+    long.
+    """
 
     def __init__(self, file: _native.File) -> None:
         self._file = file
@@ -38,28 +42,28 @@ class Metadata(Mapping):
 
 
 class Tensor:
-    """A tensor of a file. Nothing of it is read before it is asked for."""
+    """A tensor of a file. Its data is read on access."""
 
     __slots__ = ("_file", "name", "nbytes", "offset", "path", "shape", "type")
 
     def __init__(self, file: File, name, type, shape, path, offset, nbytes) -> None:
         self._file = file
-        #: Its name.
+        #: Name.
         self.name = name
-        #: Its type, in lower case: ``q4_k``.
+        #: Type in lower case, for example ``q4_k``.
         self.type = type
-        #: Its dimensions, row length last, as torch counts them.
+        #: Dimensions in the order of torch, the length of a row last.
         self.shape = tuple(shape)
-        #: The file that it lies in.
+        #: The file that contains it.
         self.path = path
-        #: Its first byte there.
+        #: Offset of the data in this file, in bytes.
         self.offset = offset
-        #: Its bytes there.
+        #: Size of the data in bytes.
         self.nbytes = nbytes
 
     @property
     def raw(self):
-        """Its bytes as they are stored, uint8 (..., bytes of a row): a view of the file, read-only, not copied."""
+        """Stored bytes: a read-only view of the file, uint8 of shape (..., bytes of a row)."""
         import numpy as np
 
         if not self.nbytes:
@@ -71,8 +75,9 @@ class Tensor:
         return flat.reshape(*self.shape[:-1], self.nbytes // n_rows)
 
     def numpy(self):
-        """Its numbers where NumPy knows their type (f32, f16, f64, integers), else its bytes as in :attr:`raw`: a view of the
-        file, read-only, not copied."""
+        """Returns the values if NumPy has their type (f32, f16, f64, integers), otherwise the bytes as :attr:`raw`. The array is a
+        read-only view of the file.
+        """
         import numpy as np
 
         plain = _PLAIN.get(self.type)
@@ -84,7 +89,7 @@ class Tensor:
         return np.frombuffer(buffer, np.dtype(order + plain), count, self.offset).reshape(self.shape)
 
     def decode(self):
-        """Its values as float32, whatever its type."""
+        """Returns the values as float32, whatever the type."""
         import numpy as np
 
         if self.type in _PLAIN:
@@ -100,7 +105,7 @@ class Tensor:
 
 
 class File(Mapping):
-    """A GGUF model in one file or several: a mapping from the names of its tensors to :class:`Tensor`, in their order."""
+    """A GGUF model in one file or several: a mapping from names to :class:`Tensor` in the order of the file."""
 
     def __init__(self, path: str | os.PathLike) -> None:
         self._native = _native.File(os.fspath(path))
@@ -110,12 +115,12 @@ class File(Mapping):
         self._tensors = {row[0]: Tensor(self, *row) for row in rows}
         #: The path as it was given.
         self.path = path
-        #: The metadata; of a model in several files those of the first.
+        #: The metadata; for a split model that of the first file.
         self.metadata = Metadata(self._native)
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All tensors, in order."""
+        """All tensors in order."""
         return list(self._tensors.values())
 
     def _mapped(self, path):
@@ -142,5 +147,19 @@ class File(Mapping):
 
 
 def open(path: str | os.PathLike) -> File:
-    """Opens a GGUF file, or the split model that it belongs to. Only headers are read."""
+    """Opens a GGUF file, or the split model that it belongs to. Only headers are read.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The file, a mapping from names to tensors.
+
+    Raises:
+        GgufError: The file cannot be read or is invalid.
+
+    Example:
+        >>> file = gt.open("model.gguf")
+        >>> file.metadata["general.architecture"], file["blk.0.attn_q.weight"].decode().shape
+    """
     return File(path)

@@ -8,7 +8,15 @@ from collections import namedtuple
 from . import _native
 
 PlannedFile = namedtuple("PlannedFile", "name type nbytes bits_per_weight tensors")
-PlannedFile.__doc__ = "A file that would be written: name, type, bytes, bits for each weight, and the type of each tensor by name."
+PlannedFile.__doc__ = """A file that would be written.
+
+Attributes:
+    name: Its name.
+    type: Its file type.
+    nbytes: Its size in bytes.
+    bits_per_weight: Mean number of bits for each weight.
+    tensors: Types of tensors by name.
+"""
 
 
 def _settings(type, **more) -> dict:
@@ -30,12 +38,29 @@ def _out(out) -> str:
 
 
 def convert(src, out, *, type, threads=None, imatrix=None, overwrite=False, model_name=None, progress=None):
-    """Converts a Hugging Face checkpoint folder to GGUF files, and gives their paths. ``src`` may also be a model of the Hub,
-    ``hf://OWNER/MODEL[@REVISION]``: from its cache, or over the network without a copy.
+    """Converts a checkpoint of Hugging Face to GGUF files.
 
-    ``type`` is a file type (:func:`types`) or several, which are made from one read. ``out`` is a file, or a folder where it is
-    one or ends with a separator; a name may hold ``{ftype}``. ``progress`` is called with the bytes of input that are done and
-    those that there are, on this thread; what it raises stops the conversion, and so does Ctrl-C. Nothing is left then.
+    Ctrl-C and an exception in ``progress`` stop the conversion and leave no output.
+
+    Args:
+        src: A checkpoint folder, or a model of the Hub: ``hf://OWNER/MODEL[@REVISION]``, which is read from its cache or over the
+            network, without a copy.
+        out: The file to write, or a folder if it is one or ends with a separator. A name may contain ``{ftype}``.
+        type: A file type (:func:`types`), or a list of types that are written in one pass.
+        threads: Number of threads. Default: one per core.
+        imatrix: An importance matrix.
+        overwrite: Overwrite existing files.
+        model_name: Name of the model in the metadata.
+        progress: Called with the bytes of input that are done and the total.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        GgufError: The checkpoint cannot be converted, or a file cannot be written.
+
+    Example:
+        >>> gt.convert("Llama-3.2-1B", "out/", type=["q4_k_m", "q8_0"])
     """
     settings = _settings(type, threads=threads, imatrix=imatrix, overwrite=overwrite, model_name=model_name)
     return _paths(_native.convert(os.fspath(src), _out(out), settings, progress))
@@ -44,7 +69,27 @@ def convert(src, out, *, type, threads=None, imatrix=None, overwrite=False, mode
 def quantize(
     src, out, *, type, threads=None, imatrix=None, overwrite=False, allow_requantize=False, progress=None
 ):
-    """Converts a GGUF file to files of other types, as ``llama-quantize`` does; as :func:`convert` otherwise."""
+    """Converts a GGUF file to files of other types, as ``llama-quantize`` does.
+
+    Args:
+        src: The GGUF file, or any shard of a split model.
+        out: The file to write, or a folder, as for :func:`convert`.
+        type: A file type (:func:`types`), or a list of types that are written in one pass.
+        threads: Number of threads. Default: one per core.
+        imatrix: An importance matrix.
+        overwrite: Overwrite existing files.
+        allow_requantize: Allow input that is quantized already.
+        progress: Called with the bytes of input that are done and the total.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        GgufError: The file cannot be read, is quantized already, or a file cannot be written.
+
+    Example:
+        >>> gt.quantize("model-bf16.gguf", "model-q4_k_m.gguf", type="q4_k_m")
+    """
     settings = _settings(
         type, threads=threads, imatrix=imatrix, overwrite=overwrite, allow_requantize=allow_requantize
     )
@@ -52,7 +97,22 @@ def quantize(
 
 
 def plan(src, *, type, imatrix=None) -> list[PlannedFile]:
-    """What :func:`convert` or :func:`quantize` would write of a folder or file. No weight is read."""
+    """Lists the files that :func:`convert` or :func:`quantize` would write. No weight is read.
+
+    Args:
+        src: A checkpoint folder, a model of the Hub or a GGUF file.
+        type: A file type or a list of types.
+        imatrix: An importance matrix.
+
+    Returns:
+        A :class:`PlannedFile` for each type.
+
+    Raises:
+        GgufError: The input cannot be converted.
+
+    Example:
+        >>> gt.plan("Llama-3.2-1B", type="q4_k_m")[0].nbytes
+    """
     src = os.fspath(src)
     rows = _native.plan(src, os.path.isfile(src), _settings(type, imatrix=imatrix))
     return [PlannedFile(*row[:4], dict(row[4])) for row in rows]
@@ -72,15 +132,31 @@ def save(
     overwrite=False,
     progress=None,
 ):
-    """Converts a model that is in memory to GGUF files, and gives their paths; no weight is written in between.
+    """Converts a model in memory to GGUF files, without an intermediate checkpoint.
 
-    ``model`` is a model of transformers, or a state dict: names to arrays of torch or NumPy, named as in the files that
-    ``save_pretrained`` writes. ``config`` is what ``config.json`` would hold, as a dict or a config of transformers; of a model
-    it is taken from there. ``tokenizer`` is a tokenizer of transformers, a folder with the files of one, or a dict from file
-    names to bytes. ``name`` stands for the model where nothing else says how it is called.
+    Arrays must not change until the call returns: they are read in place, unless they are on another device or not contiguous.
 
-    Arrays must not be written to meanwhile: they are read where they are, without a copy, unless they are on another device or
-    not contiguous. The rest is as in :func:`convert`.
+    Args:
+        model: A model of transformers, or a state dict: torch or NumPy arrays by name, as in the files of ``save_pretrained``.
+        out: The file to write, or a folder, as for :func:`convert`.
+        type: A file type (:func:`types`), or a list of types that are written in one pass.
+        config: Content of ``config.json``: a dict or a config of transformers. Default: that of the model.
+        tokenizer: A tokenizer of transformers, a folder with its files, or a dict from file names to bytes.
+        generation_config: Content of ``generation_config.json``. Default: that of the model.
+        name: Name of the model if its files state none.
+        threads: Number of threads. Default: one per core.
+        imatrix: An importance matrix.
+        overwrite: Overwrite existing files.
+        progress: Called with the bytes of input that are done and the total.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        GgufError: The model cannot be converted, or a file cannot be written.
+
+    Example:
+        >>> gt.save(model, "tuned-q8_0.gguf", type="q8_0", tokenizer=tokenizer)
     """
     from . import _memory
 

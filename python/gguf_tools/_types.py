@@ -7,29 +7,66 @@ from collections import namedtuple
 from . import _native
 
 TensorType = namedtuple("TensorType", "name block_elements block_bytes encodable needs_importance")
-TensorType.__doc__ = "A type that a tensor of a file can have; `bits` are those stored for each weight, scales included."
-TensorType.bits = property(lambda self: self.block_bytes * 8 / self.block_elements)
+TensorType.__doc__ = """A type of a tensor.
+
+Attributes:
+    name: Its name.
+    block_elements: Number of elements of a block.
+    block_bytes: Number of bytes of a block.
+    encodable: True if tensors can be converted to it.
+    needs_importance: True if that needs an importance matrix.
+"""
+TensorType.bits = property(
+    lambda self: self.block_bytes * 8 / self.block_elements, doc="Stored bits for each element, scales included."
+)
 
 
 def types() -> list[str]:
-    """The file types that conversions make, such as ``q4_k_m``."""
+    """Returns the names of the file types that conversions write, for example ``q4_k_m``.
+
+    Example:
+        >>> "q4_k_m" in gt.types()
+        True
+    """
     return [name for name, _, _ in _native.types()]
 
 
 def tensor_types() -> dict[str, TensorType]:
-    """The types of tensors, by name."""
+    """Returns the types of tensors by name.
+
+    Example:
+        >>> gt.tensor_types()["q4_k"].bits
+        4.5
+    """
     return {row[0]: TensorType(*row) for row in _native.tensor_types()}
 
 
 def architectures() -> dict[str, list[str]]:
-    """The architectures that are converted, with the class names of their configs."""
+    """Returns the architectures that are converted, with the class names of their configs.
+
+    Example:
+        >>> gt.architectures()["llama"]
+    """
     return dict(_native.architectures())
 
 
 def encode(array, type: str, *, importance=None):
-    """Encodes rows of numbers: (..., n) to uint8 (..., bytes of a row). n is a multiple of the type's block.
+    """Encodes rows of numbers. The bytes are those of a file of this type.
 
-    ``importance`` is a weight for each column, (n,). The bytes are those that a file of this type has of these rows.
+    Args:
+        array: Numbers of shape (..., n); n is a multiple of the type's block.
+        type: Name of a tensor type, for example ``"q4_k"``.
+        importance: A weight for each column, of shape (n,).
+
+    Returns:
+        A uint8 array of shape (..., bytes of a row).
+
+    Raises:
+        GgufError: The type is unknown or needs ``importance``, or the length of a row is no multiple of the block.
+        ValueError: The array has no rows.
+
+    Example:
+        >>> gt.encode(weights, "q8_0").shape
     """
     import numpy as np
 
@@ -44,7 +81,22 @@ def encode(array, type: str, *, importance=None):
 
 
 def decode(blocks, type: str):
-    """Decodes blocks: uint8 (..., bytes of a row) to float32 (..., n)."""
+    """Decodes rows of blocks.
+
+    Args:
+        blocks: A uint8 array of shape (..., bytes of a row).
+        type: Name of a tensor type, for example ``"q4_k"``.
+
+    Returns:
+        A float32 array of shape (..., n).
+
+    Raises:
+        GgufError: The type is unknown, or the length of a row is no multiple of the block.
+        ValueError: The array is not uint8.
+
+    Example:
+        >>> gt.decode(file["output.weight"].raw, file["output.weight"].type)
+    """
     import numpy as np
 
     blocks = np.asarray(blocks)

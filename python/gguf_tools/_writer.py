@@ -70,19 +70,33 @@ def _is_big(order) -> bool:
 class GGUFWriter:
     """Writes a GGUF file of one's own tensors and metadata.
 
-    The calls are those of gguf-py's ``GGUFWriter``, and the same calls write the same bytes; data types, value types and byte
-    orders are members of gguf-py's enumerations or names (``"q8_0"``, ``"u32"``, ``"big"``)::
+    The calls are those of gguf-py's ``GGUFWriter``, and the same calls write the same bytes. Every ``add_NAME`` of gguf-py exists.
+    Data types, value types and byte orders are members of gguf-py's enumerations or names (``"q8_0"``, ``"u32"``, ``"big"``).
 
-        with gt.GGUFWriter("own.gguf", "llama") as writer:
-            writer.add_block_count(2)
-            writer.add_tensor("output_norm.weight", norm)
-            writer.add_tensor_as("output.weight", output, "q8_0")
-            writer.write_header_to_file()
-            writer.write_kv_data_to_file()
-            writer.write_tensors_to_file()
+    Files get their names when they are complete, so an error leaves nothing. Arrays are held until they are written.
 
-    Every ``add_NAME`` of gguf-py exists. Files get their names when they are complete, so an error leaves nothing. Arrays are
-    held until they are written; ``use_temp_file`` has no effect.
+    Args:
+        path: The file, or None to set it with :meth:`open_output_file`.
+        arch: Value of ``general.architecture``.
+        use_temp_file: Without effect; for code that was written for gguf-py.
+        endianess: Byte order.
+        split_max_tensors: Maximum number of tensors of a shard; 0 writes one file.
+        split_max_size: Maximum size of the tensors of a shard in bytes; 0 writes one file.
+        dry_run: Write nothing; :meth:`plan` returns the files.
+        small_first_shard: Write a first shard without tensors.
+
+    Raises:
+        GgufError: A key or tensor is a duplicate, data does not match its shape, or a file cannot be written.
+        ValueError: A value has no type of GGUF, or calls are in the wrong order.
+
+    Example:
+        >>> with gt.GGUFWriter("own.gguf", "llama") as writer:
+        ...     writer.add_block_count(2)
+        ...     writer.add_tensor("output_norm.weight", norm)
+        ...     writer.add_tensor_as("output.weight", output, "q8_0")
+        ...     writer.write_header_to_file()
+        ...     writer.write_kv_data_to_file()
+        ...     writer.write_tensors_to_file()
     """
 
     def __init__(
@@ -312,7 +326,7 @@ class GGUFWriter:
         self._data.append((array, kind))
 
     def plan(self) -> list[dict]:
-        """The files that would be written: ``nbytes``, and ``tensors`` with the offset and bytes of each by name."""
+        """Returns the files that would be written: ``nbytes``, and ``tensors`` with the offset and bytes of each by name."""
         return [
             {"nbytes": nbytes, "tensors": {name: {"offset": at, "nbytes": n} for name, at, n in tensors}}
             for nbytes, tensors in self._native.plan()
@@ -326,7 +340,7 @@ class GGUFWriter:
             self.path = os.fspath(path)
 
     def write_header_to_file(self, path=None) -> None:
-        """Begins to write; no tensor can be added after it. An existing file is replaced at the end."""
+        """Begins to write. No tensor can be added afterwards. An existing file is replaced when the new one is complete."""
         self.open_output_file(path)
         self._step(0, "the header")
 

@@ -1,8 +1,7 @@
 //! Calls that check, compare, edit and divide files: options and reports cross as JSON.
 
 use gguf_toolkit::{
-    Error, diff, edit, endian, export_metadata, extract, fit, hash,
-    merge, split,
+    Error, diff, edit, endian, export_metadata, extract, fit, hash, merge, split,
     verify::{self, VerifyOptions},
 };
 use pyo3::prelude::*;
@@ -16,13 +15,14 @@ use crate::{
 };
 
 /// A report as JSON, and the warnings of the run.
-type Reply = (String, Vec<String>);
+pub type Reply = (String, Vec<String>);
 
 /// Runs `work` with the options in `json`.
-fn call<O, R>(
+pub fn call<O, R>(
     py: Python<'_>,
     json: &str,
     progress: Option<Py<PyAny>>,
+    on_stop: OnStop,
     work: impl FnOnce(&O, &Reported<'_>) -> Result<R, Error> + Send + 'static,
 ) -> PyResult<Reply>
 where
@@ -30,7 +30,7 @@ where
     R: Serialize,
 {
     let options: O = serde_json::from_str(json).map_err(|error| value_error(error.to_string()))?;
-    run(py, progress, OnStop::Wait, move |shared: &Shared| {
+    run(py, progress, on_stop, move |shared: &Shared| {
         let events = Reported::new(shared);
         let report = work(&options, &events)?;
         Ok((serde_json::to_string(&report)?, events.take_warnings()))
@@ -42,7 +42,7 @@ macro_rules! calls {
         $(#[$doc])*
         #[pyfunction]
         pub fn $name(py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<Reply> {
-            call(py, options, progress, |options, events| $function(options, events))
+            call(py, options, progress, OnStop::Wait, |options, events| $function(options, events))
         }
     )*};
 }
@@ -71,7 +71,7 @@ calls! {
 /// Checks a file. Environment variables of the Hub are read if the source is there.
 #[pyfunction]
 pub fn verify_file(py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<Reply> {
-    call(py, options, progress, |options: &VerifyOptions, events| {
+    call(py, options, progress, OnStop::Wait, |options: &VerifyOptions, events| {
         verify::verify(options, &hub_options(), events)
     })
 }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use gguf_toolkit::{Events, Message, Progress};
+use gguf_toolkit::{Events, Message, Progress, StatusLine};
 
 use crate::work::Shared;
 
@@ -39,6 +39,10 @@ impl Events for Reported<'_> {
 
     fn progress(&self, n_bytes: u64) -> Box<dyn Progress + '_> {
         Box::new(Stage { shared: self.shared, done: AtomicU64::new(0), total: n_bytes })
+    }
+
+    fn status_line(&self) -> Box<dyn StatusLine> {
+        Box::new(self.shared.counter())
     }
 
     fn cancel(&self) -> Arc<AtomicBool> {

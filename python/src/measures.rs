@@ -1,87 +1,59 @@
-//! Measures how well files predict a text.
+//! Measurements: options and reports cross as JSON.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::path::Path;
 
 use gguf_toolkit::{
-    Activations, ChunkSettings, CompareOptions, Events, PerplexityOptions, RunOptions, StatusLine, Text,
+    CompareOptions, Events, ImatrixOptions, PerplexityOptions,
+    check::{CheckOptions, Checked},
+    outputs::write_result,
 };
 use pyo3::prelude::*;
 
 use crate::{
-    errors::value_error,
-    work::{OnStop, Shared, run},
+    edit::{Reply, call},
+    work::OnStop,
 };
 
-/// Arguments of both measurements: the text, tokens in a chunk, maximum number of chunks, threads,
-/// activations.
-type How = (Vec<u8>, usize, Option<usize>, Option<usize>, String);
-
-/// Chunks of the text, and options for running models.
-fn settings(how: &How) -> (ChunkSettings, RunOptions) {
-    let (_, context, chunks, threads, activations) = how;
-    let settings = ChunkSettings { context: *context, n_chunks: *chunks, stride: None };
-    let threads = threads.and_then(|threads| threads.try_into().ok());
-    (settings, RunOptions { threads, activations: named(activations).unwrap_or_default() })
-}
-
-impl Events for Shared {
-    fn status_line(&self) -> Box<dyn StatusLine> {
-        Box::new(self.counter())
-    }
-
-    fn cancel(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.cancel)
-    }
-}
-
-fn named(name: &str) -> Option<Activations> {
-    Activations::ALL.iter().copied().find(|kind| kind.name() == name)
-}
-
-fn check(how: &How) -> PyResult<()> {
-    match named(&how.4) {
-        Some(_) => Ok(()),
-        None => Err(value_error(format!("activations: expected `f32` or `rounded`, found `{}`", how.4))),
-    }
-}
-
-/// Value, its standard error, mean loss, chunks, tokens counted.
+/// Perplexity of a file.
 #[pyfunction]
-pub fn perplexity(
-    py: Python<'_>,
-    path: PathBuf,
-    how: How,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(f64, Option<f64>, f64, usize, usize)> {
-    check(&how)?;
-    let found = run(py, progress, OnStop::Leave, move |shared: &Shared| {
-        let (chunks, run) = settings(&how);
-        let options = PerplexityOptions { file: path, text: Text::Bytes(how.0), chunks, run };
-        gguf_toolkit::perplexity(&options, shared)
-    })?;
-    let found = found.perplexity;
-    Ok((found.value(), found.error(), found.mean(), found.n_chunks, found.count))
+pub fn perplexity(py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<Reply> {
+    call(py, options, progress, OnStop::Leave, |options: &PerplexityOptions, events| {
+        Ok(gguf_toolkit::perplexity(options, events)?.json())
+    })
 }
 
-/// The comparison as JSON, which Python reads.
+/// Differences of files from their base.
 #[pyfunction]
-pub fn compare(
-    py: Python<'_>,
-    base: PathBuf,
-    other: PathBuf,
-    how: How,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    check(&how)?;
-    let found = run(py, progress, OnStop::Leave, move |shared: &Shared| {
-        let (chunks, run) = settings(&how);
-        let text = Some(Text::Bytes(how.0));
-        let options = CompareOptions { base, files: vec![other], text, chunks, run, ..Default::default() };
-        gguf_toolkit::compare(&options, shared)
-    })?;
-    let found = found.report.files.first().and_then(|file| file.predictions.clone());
-    serde_json::to_string(&found).map_err(|error| value_error(error.to_string()))
+pub fn compare(py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<Reply> {
+    call(py, options, progress, OnStop::Leave, |options: &CompareOptions, events| {
+        let compared = gguf_toolkit::compare(options, events)?;
+        let report = compared.report.clone();
+        // Hours of measuring are not lost for a page that cannot be written.
+        if let Err(error) = compared.finish(options, events) {
+            (events as &dyn Events).warning(&error.to_string());
+        }
+        Ok(report)
+    })
+}
+
+/// An importance matrix. Partial results are saved after Ctrl-C.
+#[pyfunction]
+pub fn imatrix(py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<Reply> {
+    call(py, options, progress, OnStop::Wait, |options: &ImatrixOptions, events| {
+        gguf_toolkit::imatrix(options, events)
+    })
+}
+
+/// Comparison with a baseline, or a new baseline.
+#[pyfunction]
+pub fn check(py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<Reply> {
+    call(py, options, progress, OnStop::Leave, |options: &CheckOptions, events| {
+        match gguf_toolkit::check::check(options, events)? {
+            Checked::Compared(verdicts) => Ok(verdicts),
+            Checked::Saved(json) => {
+                write_result(&options.baseline, json.as_bytes(), options.force, Path::new(""))?;
+                Ok(Vec::new())
+            }
+        }
+    })
 }

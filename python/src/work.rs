@@ -1,6 +1,7 @@
 //! Long work on a separate thread, while Python's thread checks for signals and reports progress.
 
 use std::{
+    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError,
@@ -17,7 +18,7 @@ use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use crate::errors::exception;
 
 /// Interval of the checks on Python's thread.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// State shared by the two threads.
 #[derive(Debug, Default)]
@@ -65,6 +66,13 @@ impl StatusLine for Pieces {
     }
 }
 
+/// The exception of a panic.
+pub fn panicked(panic: &(dyn Any + Send)) -> PyErr {
+    let words = panic.downcast_ref::<String>().map(String::as_str);
+    let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+    PyRuntimeError::new_err(format!("internal error of gguf_tools: {words}"))
+}
+
 /// Reaction to Ctrl-C and to exceptions in `progress`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStop {
@@ -91,7 +99,8 @@ pub fn run<R: Send + 'static>(
     })?;
     let mut reported = None;
     let report = |reported: &mut Option<(u64, u64)>| -> PyResult<()> {
-        let now = (shared.progress.done.load(Ordering::Relaxed), shared.progress.total.load(Ordering::Relaxed));
+        let now =
+            (shared.progress.done.load(Ordering::Relaxed), shared.progress.total.load(Ordering::Relaxed));
         if let Some(progress) = &progress
             && now.1 > 0
             && *reported != Some(now)
@@ -114,11 +123,7 @@ pub fn run<R: Send + 'static>(
                 return Ok(result);
             }
             Ok(Ok(Err(error))) => return Err(exception(py, &error)),
-            Ok(Err(panic)) => {
-                let words = panic.downcast_ref::<String>().map(String::as_str);
-                let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-                return Err(PyRuntimeError::new_err(format!("internal error of gguf_tools: {words}")));
-            }
+            Ok(Err(panic)) => return Err(panicked(&*panic)),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(PyRuntimeError::new_err(
                     "internal error of gguf_tools: the work ended without a result",

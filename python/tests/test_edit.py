@@ -128,7 +128,7 @@ def test_tensors_are_extracted(model, tmp_path):
     out = tmp_path / "norm.npy"
     report = gt.extract(model, "output_norm.weight", out)
     assert (np.load(out) == gt.open(model)["output_norm.weight"].numpy()).all()
-    assert report["tensors"] == [{"name": "output_norm.weight", "stored": "F32", "dtype": "F32", "shape": [256]}]
+    assert report["tensors"] == [{"name": "output_norm.weight", "stored": "f32", "dtype": "f32", "shape": [256]}]
     with pytest.raises(gt.GgufError, match="unknown tensor `none`"):
         gt.extract(model, ["none"], tmp_path / "x.npy")
 

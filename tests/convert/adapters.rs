@@ -28,7 +28,8 @@ fn adapters_match_reference() {
         copy_folder(&gguf_testkit::checkpoint(&base), &sandbox.path("base"));
         let listed: Vec<&str> = rows.iter().map(|[outtype, ..]| outtype.as_str()).collect();
         fs::create_dir(sandbox.path("out")).unwrap();
-        let ran = sandbox.convert(&["adapter", &name, "out", "--base", "base", "-t", &listed.join(","), "-q"]);
+        let ran =
+            sandbox.convert(&["adapter", &name, "out", "--base", "base", "-t", &listed.join(","), "-q"]);
         assert_eq!(ran, Output { code: Some(0), stdout: String::new(), stderr: String::new() }, "{name}");
         for [outtype, file, bytes, digest] in &rows {
             let have = fs::read(sandbox.path("out").join(file))

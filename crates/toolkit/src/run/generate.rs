@@ -116,9 +116,63 @@ impl Model {
         options.check()?;
         let pictures = Pictures::open(&self.inner, options, &self.options, events)?;
         let tokens = self.prompt_tokens(prompt, options, pictures.as_ref())?;
-        let pieces = match &pictures {
+        self.continued(&tokens, pictures.as_ref(), options, on_text, events)
+    }
+
+    /// Answers a chat of any number of messages, as [`Model::generate`] answers one. Its prompt is made by
+    /// [`Model::apply_chat_template`] with `template`. Each image replaces one `<__media__>` in the messages.
+    ///
+    /// # Errors
+    /// As [`Model::generate`]; [`ErrorKind::Usage`](crate::ErrorKind::Usage) for a system message in `options`, which belongs in
+    /// the chat.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use std::ops::ControlFlow;
+    ///
+    /// use gguf_toolkit::{Chat, ChatOptions, GenerateOptions, Model, RunOptions};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let model = Model::open("model-it.gguf", &RunOptions::default())?;
+    /// let chat = Chat::parse(r#"[{"role": "user", "content": "What is a llama?"}]"#)?;
+    /// let mut ignore = |_: &str| ControlFlow::Continue(());
+    /// let options = GenerateOptions::default();
+    /// let made = model.generate_chat(&chat, &ChatOptions::default(), &options, &mut ignore, &())?;
+    /// println!("{}", made.text);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn generate_chat(
+        &self,
+        chat: &Chat,
+        template: &ChatOptions,
+        options: &GenerateOptions,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        events: &dyn Events,
+    ) -> Result<Generated, Error> {
+        options.check()?;
+        if options.system.is_some() {
+            return Err(Error::usage("`system`: expected in the messages of the chat"));
+        }
+        let pictures = Pictures::open(&self.inner, options, &self.options, events)?;
+        let text = self.prompt(chat, template)?.prompt;
+        let begins = !self.starts_with_bos(&text);
+        let tokens = self.tokens_of(text, begins, true, pictures.as_ref())?;
+        self.continued(&tokens, pictures.as_ref(), options, on_text, events)
+    }
+
+    /// Text that follows tokens and images.
+    fn continued(
+        &self,
+        tokens: &[Vec<u32>],
+        pictures: Option<&Pictures>,
+        options: &GenerateOptions,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        events: &dyn Events,
+    ) -> Result<Generated, Error> {
+        let pieces = match pictures {
             None => tokens.iter().map(|tokens| Piece::Tokens(tokens)).collect(),
-            Some(pictures) => pictures.pieces(&tokens),
+            Some(pictures) => pictures.pieces(tokens),
         };
         let n_prompt: usize = pieces.iter().map(Piece::n_rows).sum();
         if n_prompt == 0 {
@@ -186,10 +240,21 @@ impl Model {
         } else {
             (asked, true)
         };
+        self.tokens_of(text, begins, options.chat, pictures)
+    }
+
+    /// Tokens of a text with placeholders, with BOS if `begins`.
+    fn tokens_of(
+        &self,
+        text: String,
+        begins: bool,
+        parse_special: bool,
+        pictures: Option<&Pictures>,
+    ) -> Result<Vec<Vec<u32>>, Error> {
         match pictures {
             Some(pictures) => pictures.tokens(&self.path, &self.inner, &text, begins),
             None => {
-                let tokens = self.inner.tokenizer().encode(text, begins, options.chat);
+                let tokens = self.inner.tokenizer().encode(text, begins, parse_special);
                 Ok(vec![tokens.map_err(|error| self.failed(error))?])
             }
         }

@@ -382,6 +382,17 @@ fn model_runs() {
     assert!(model.logits(&[]).unwrap().is_empty());
     assert!(model.logits(&[u32::MAX]).is_err());
 
+    // A chat of one message is the prompt of a user.
+    let asked = "Where is it?";
+    let answered = GenerateOptions { chat: true, ..options.clone() };
+    let chat = Chat::parse(&format!(r#"[{{"role": "user", "content": "{asked}"}}]"#)).unwrap();
+    let template = ChatOptions::default();
+    let one = model.generate(asked, &answered, &mut keep_all, &()).unwrap();
+    let same = model.generate_chat(&chat, &template, &options, &mut keep_all, &()).unwrap();
+    assert_eq!((&same.tokens, same.n_prompt), (&one.tokens, one.n_prompt));
+    let system = GenerateOptions { system: Some("Be brief.".to_owned()), ..answered };
+    assert!(model.generate_chat(&chat, &template, &system, &mut keep_all, &()).is_err());
+
     let unpaired = GenerateOptions { images: vec!["cat.png".into()], ..Default::default() };
     let error = model.generate("What is this?", &unpaired, &mut keep_all, &()).unwrap_err();
     assert_eq!(error.kind(), gguf_toolkit::ErrorKind::Usage);

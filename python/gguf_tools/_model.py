@@ -1,0 +1,372 @@
+"""Running a file: tokens, prompts, logits, text, embeddings and scores."""
+
+from __future__ import annotations
+
+import os
+from collections import namedtuple
+
+from . import _native
+from ._edit import _path, _warn
+from ._files import Metadata
+
+Score = namedtuple("Score", "accuracy error interval correct tasks chance")
+Score.__doc__ = """Accuracy of a model on tasks.
+
+Attributes:
+    accuracy: Share of correct answers, from 0 to 1.
+    error: Its standard error.
+    interval: Bounds of the share by Wilson's interval at 95 %.
+    correct: Number of correct answers.
+    tasks: Number of tasks.
+    chance: Expected share of random answers.
+"""
+
+# Place of an image in a prompt.
+_PLACE = "<__media__>"
+
+
+def _json(value) -> str:
+    import json
+
+    return json.dumps(value)
+
+
+def _options(**options) -> str:
+    return _json({name: value for name, value in options.items() if value is not None})
+
+
+def _ids(ids) -> list:
+    return ids.tolist() if hasattr(ids, "tolist") else list(ids)
+
+
+def _with_places(messages, n_images: int) -> list:
+    """Copies of messages with a placeholder for each image, and texts instead of parts. Without a place, images come before the
+    last message of the user."""
+    messages = [dict(message) for message in messages]
+    found = 0
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, (list, tuple)):
+            is_image = [str(part.get("type", "")).startswith("image") for part in content]
+            texts = [_PLACE if image else part.get("text") for image, part in zip(is_image, content)]
+            if None in texts:
+                # Parts that are neither texts nor images are left to the template.
+                continue
+            content = message["content"] = "".join(texts)
+            if not n_images:
+                found += sum(is_image)
+        if n_images and isinstance(content, str):
+            found += content.count(_PLACE)
+    asked = [message for message in messages if message.get("role") == "user"]
+    if n_images and not found and asked:
+        content = asked[-1].get("content") or ""
+        if isinstance(content, str):
+            asked[-1]["content"] = _PLACE * n_images + content
+            found = n_images
+    if found != n_images:
+        raise ValueError(f"images: expected {found}, one for each image in the messages, found {n_images}")
+    return messages
+
+
+def _pieces(native):
+    try:
+        while True:
+            step = native.next()
+            if step is None:
+                return
+            is_warning, text = step
+            if is_warning:
+                _warn([text], 3)
+            else:
+                yield text
+    finally:
+        native.close()
+
+
+class Model:
+    """A GGUF file that is ready to run on the CPU. Weights stay in the mapped file.
+
+    Methods that run the model release the interpreter's lock and stop on Ctrl-C. A model can be used by several threads.
+
+    Args:
+        path: The file, or any shard of a split model.
+        threads: Number of threads. Default: one per core.
+        activations: ``"f32"`` for exact activations, or ``"rounded"`` to round them as llama.cpp's CPU kernels do.
+
+    Raises:
+        GgufError: The file cannot be read, or its architecture cannot be run.
+
+    Example:
+        >>> model = gt.Model("model-it-q4_k_m.gguf")
+        >>> model.generate([{"role": "user", "content": "What is a llama?"}], max_tokens=64)
+    """
+
+    def __init__(self, path, *, threads=None, activations="f32") -> None:
+        options = _options(threads=threads, activations=activations)
+        self._native, warnings = _native.Model.open(os.fspath(path), options)
+        _warn(warnings, 3)
+        #: The path as it was given.
+        self.path = path
+        #: The metadata; for a split model that of the first file.
+        self.metadata = Metadata(self._native)
+
+    @property
+    def architecture(self) -> str:
+        """The value of ``general.architecture``."""
+        return self._native.architecture()
+
+    @property
+    def context_length(self):
+        """Training context length in tokens; None if no key states it."""
+        return self._native.context_length()
+
+    @property
+    def n_vocab(self) -> int:
+        """Number of tokens that are predicted."""
+        return self._native.n_vocab()
+
+    @property
+    def labels(self) -> list:
+        """Names of the scores of a reranker; empty if the file has none."""
+        return self._native.labels()
+
+    def tokenize(self, text, *, add_special=True, parse_special=False) -> list:
+        """Splits a text into token ids.
+
+        Args:
+            text: The text, or its bytes, which need not be UTF-8.
+            add_special: Add the special tokens that the tokenizer adds around a text, such as BOS.
+            parse_special: Read the texts of special tokens as these tokens.
+
+        Returns:
+            The token ids.
+
+        Raises:
+            GgufError: The text cannot be tokenized.
+
+        Example:
+            >>> model.tokenize("Hello!", add_special=False)
+        """
+        text = text.encode() if isinstance(text, str) else bytes(text)
+        return self._native.tokenize(text, _options(add_special=add_special, parse_special=parse_special))
+
+    def detokenize(self, ids) -> str:
+        """Returns the text of token ids. Bytes that are not UTF-8, such as half a character, become U+FFFD.
+
+        Args:
+            ids: Token ids: a list, or an array of one dimension.
+
+        Raises:
+            GgufError: An id is not in the vocabulary.
+
+        Example:
+            >>> model.detokenize(model.tokenize("Hello!", add_special=False))
+            'Hello!'
+        """
+        return self.detokenize_bytes(ids).decode("utf-8", "replace")
+
+    def detokenize_bytes(self, ids) -> bytes:
+        """Returns the bytes of token ids, for texts that end within a character.
+
+        Args:
+            ids: Token ids: a list, or an array of one dimension.
+
+        Raises:
+            GgufError: An id is not in the vocabulary.
+
+        Example:
+            >>> model.detokenize_bytes(ids[:3])
+        """
+        return self._native.detokenize(_ids(ids))
+
+    def apply_chat_template(
+        self, messages, *, tools=None, add_generation_prompt=True, template=None, date=None, **variables
+    ) -> str:
+        """Renders messages with the file's chat template, as ``apply_chat_template`` of transformers does.
+
+        Templates are untrusted, so their time and memory are limited. To tokenize the prompt, use ``parse_special=True``, and
+        ``add_special=False`` if it starts with the BOS token (:meth:`starts_with_bos`).
+
+        Args:
+            messages: Dicts with ``role`` and ``content``, the oldest first.
+            tools: Functions that the model may call: dicts in the form of OpenAI's API.
+            add_generation_prompt: Add the beginning of the model's turn.
+            template: Name of one of several templates, for example ``"tool_use"``.
+            date: Date for templates that show it, for example ``"2024-07-26"``. Default: today.
+            variables: Further variables of the template, for example ``enable_thinking=False``.
+
+        Returns:
+            The prompt.
+
+        Raises:
+            GgufError: The file has no such template, or the template refuses the messages.
+            ValueError: The messages are invalid.
+
+        Example:
+            >>> model.apply_chat_template([{"role": "user", "content": "Hello!"}])
+        """
+        options = _options(
+            tools=tools, add_generation_prompt=add_generation_prompt, template=template, date=date, variables=variables
+        )
+        return self._native.apply_chat_template(_json(list(messages)), options)
+
+    def starts_with_bos(self, text) -> bool:
+        """Returns True if a prompt starts with the BOS token, so that ``add_special=False`` is right for it.
+
+        Args:
+            text: The prompt.
+
+        Example:
+            >>> ids = model.tokenize(prompt, add_special=not model.starts_with_bos(prompt), parse_special=True)
+        """
+        return self._native.starts_with_bos(text)
+
+    def logits(self, ids):
+        """Computes the logits of the token after each of ``ids``.
+
+        Args:
+            ids: Token ids: a list, or an array of one dimension.
+
+        Returns:
+            A float32 array of shape (n_tokens, n_vocab).
+
+        Raises:
+            GgufError: An id is not in the vocabulary, or the model does not predict the next token.
+
+        Example:
+            >>> logits = model.logits(model.tokenize("The capital of France is"))
+            >>> model.detokenize([logits[-1].argmax()])
+        """
+        return self._native.logits(_ids(ids))
+
+    def generate(
+        self,
+        prompt,
+        *,
+        max_tokens=128,
+        temperature=0.0,
+        top_k=40,
+        top_p=0.95,
+        seed=0,
+        images=(),
+        mmproj=None,
+        image_tokens=None,
+        tools=None,
+        variables=None,
+        stream=False,
+    ):
+        """Continues a text, or answers messages through the chat template. The same call generates the same text every time.
+
+        Args:
+            prompt: A text to continue, or a list of messages to answer (:meth:`apply_chat_template`).
+            max_tokens: Maximum number of generated tokens.
+            temperature: Sampling temperature; 0 is greedy.
+            top_k: Sample from so many most likely tokens; 0 means all.
+            top_p: Sample from the most likely tokens with this total probability.
+            seed: Random seed.
+            images: PNG or JPEG files. They replace ``<__media__>`` in the prompt, or parts of type ``image`` in messages; without
+                such a place, they come before the text or the last message of the user.
+            mmproj: Vision projector (GGUF), for ``images``.
+            image_tokens: Maximum number of tokens of each image, for models in which it depends on the image size.
+            tools: Functions that the model may call, with messages.
+            variables: A dict of further variables of the template, with messages.
+            stream: Return an iterator of pieces of the text while it is generated. Ctrl-C and closing the iterator stop the
+                generation.
+
+        Returns:
+            The text, or with ``stream`` an iterator of texts.
+
+        Raises:
+            GgufError: The model does not generate text, or an image cannot be read.
+            ValueError: An option or the messages are invalid.
+
+        Example:
+            >>> for text in model.generate("The capital of France is", max_tokens=8, stream=True):
+            ...     print(text, end="", flush=True)
+        """
+        images = [os.fspath(image) for image in ([images] if isinstance(images, (str, os.PathLike)) else images)]
+        chat = None
+        if isinstance(prompt, str):
+            if tools is not None or variables:
+                raise ValueError("tools and variables: expected a list of messages, found a text")
+        else:
+            chat = _options(tools=tools, variables=variables or None)
+            prompt = _json(_with_places(prompt, len(images)))
+        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        options = _options(
+            max_tokens=max_tokens, sampling=sampling, images=images, mmproj=_path(mmproj), image_tokens=image_tokens
+        )
+        pieces = _pieces(self._native.generate(prompt, chat, options))
+        return pieces if stream else "".join(pieces)
+
+    def embed(self, texts, *, pooling=None, normalize=False, progress=None):
+        """Computes embeddings of texts, or scores with a reranker.
+
+        Args:
+            texts: A text, or a list of texts. For a reranker, pairs of a query and a document.
+            pooling: ``"mean"``, ``"cls"``, ``"last"``, ``"rank"`` (scores) or ``"none"`` (a vector for each token). Default: the
+                method that the file names.
+            normalize: Scale each vector to length 1.
+            progress: Called with the number of finished texts and of all texts.
+
+        Returns:
+            A float32 array of shape (n_texts, width), or (width,) for a single text. With ``"none"``, a list of arrays of shape
+            (n_tokens, width), or one such array.
+
+        Raises:
+            GgufError: Neither ``pooling`` nor the file names a method, or a text is too long for the model.
+            ValueError: ``pooling`` is unknown.
+
+        Example:
+            >>> llama, camel = model.embed(["A llama is an animal.", "So is a camel."], normalize=True)
+            >>> float(llama @ camel)
+        """
+        import numpy as np
+
+        is_one = isinstance(texts, str)
+        texts = [text if isinstance(text, str) else "\t".join(text) for text in ([texts] if is_one else texts)]
+        options = _options(pooling=pooling, normalize=normalize)
+        found, vectors, warnings = self._native.embed(texts, options, progress)
+        _warn(warnings, 3)
+        if found == "none":
+            return vectors[0] if is_one else vectors
+        if is_one:
+            return vectors[0][0]
+        return np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32)
+
+    def score(self, file, format="hellaswag", *, tasks=None, progress=None) -> Score:
+        """Measures the accuracy on tasks with several answers, computed as by ``llama-perplexity``.
+
+        Args:
+            file: File of tasks, as ``llama-perplexity`` reads it.
+            format: ``"hellaswag"``, ``"winogrande"`` or ``"multiple-choice"`` (MMLU, ARC, TruthfulQA and others).
+            tasks: Number of randomly drawn tasks. Default: all.
+            progress: Called with the number of finished tasks and of all tasks.
+
+        Returns:
+            The accuracy.
+
+        Raises:
+            GgufError: The file is invalid, or the model does not predict the next token.
+            ValueError: The format is unknown.
+
+        Example:
+            >>> model.score("hellaswag_val_full.txt", tasks=400).accuracy
+        """
+        import json
+
+        options = _options(tasks=os.fspath(file), format=format, n_tasks=tasks)
+        scored, warnings = self._native.score(options, progress)
+        _warn(warnings, 3)
+        score = json.loads(scored)["score"]
+        return Score(
+            accuracy=score["accuracy"],
+            error=score["error"],
+            interval=tuple(score["interval"]),
+            correct=score["n_right"],
+            tasks=score["n_tasks"],
+            chance=score["chance"],
+        )
+
+    def __repr__(self) -> str:
+        return f"<Model {os.fspath(self.path)}: {self.architecture}>"

@@ -1,0 +1,179 @@
+//! A file that runs: tokens, prompts, logits, embeddings and scores. Text is in [`crate::stream`].
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
+
+use gguf_toolkit::{
+    Chat, ChatOptions, EmbedOptions, Error, Events, GenerateOptions, RunOptions, ScoreOptions, TaskFile,
+    TokenizeOptions, run::Embedding,
+};
+use numpy::PyArray2;
+use pyo3::{exceptions::PyKeyError, prelude::*, types::PyBytes};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    errors::{exception, value_error},
+    events::Reported,
+    stream::{Prompt, TextStream},
+    values,
+    work::{OnStop, Shared, run},
+};
+
+/// A GGUF file that is ready to run.
+#[pyclass(frozen, module = "gguf_tools._native")]
+pub struct Model {
+    inner: Arc<gguf_toolkit::Model>,
+}
+
+/// Method of pooling, an array for each text, warnings.
+type Embedded<'py> = (&'static str, Vec<Bound<'py, PyArray2<f32>>>, Vec<String>);
+
+/// Options from JSON.
+fn parsed<O: DeserializeOwned>(json: &str) -> PyResult<O> {
+    serde_json::from_str(json).map_err(|error| value_error(error.to_string()))
+}
+
+#[pymethods]
+impl Model {
+    /// Opens a file; the warnings come with it.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf, options: &str) -> PyResult<(Model, Vec<String>)> {
+        let options: RunOptions = parsed(options)?;
+        let (model, warnings) = run(py, None, OnStop::Leave, move |shared: &Shared| {
+            let events = Reported::new(shared);
+            let model = gguf_toolkit::Model::open_with(&path, &options, &events)?;
+            Ok((model, events.take_warnings()))
+        })?;
+        Ok((Model { inner: Arc::new(model) }, warnings))
+    }
+
+    /// The metadata keys in the order of the file.
+    fn keys(&self) -> Vec<&str> {
+        self.inner.metadata().iter().map(|(key, _)| key.as_str()).collect()
+    }
+
+    /// The value of a key.
+    fn value<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+        match self.inner.metadata().get(key) {
+            Some(value) => values::value(py, value),
+            None => Err(PyKeyError::new_err(key.to_owned())),
+        }
+    }
+
+    fn architecture(&self) -> &str {
+        self.inner.architecture()
+    }
+
+    fn n_vocab(&self) -> usize {
+        self.inner.n_vocab()
+    }
+
+    fn context_length(&self) -> Option<usize> {
+        self.inner.context_length()
+    }
+
+    /// Names of the scores of a reranker.
+    fn labels(&self) -> Vec<String> {
+        self.inner.labels().to_vec()
+    }
+
+    /// Token ids of a text.
+    fn tokenize(&self, py: Python<'_>, text: &[u8], options: &str) -> PyResult<Vec<u32>> {
+        let options: TokenizeOptions = parsed(options)?;
+        let tokens = py.detach(|| self.inner.tokenize(text, &options));
+        tokens.map_err(|error| exception(py, &error))
+    }
+
+    /// The bytes of tokens.
+    fn detokenize<'py>(&self, py: Python<'py>, tokens: Vec<u32>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.inner.detokenize(&tokens).map_err(|error| exception(py, &error))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// True if a text starts with the BOS token.
+    fn starts_with_bos(&self, text: &str) -> bool {
+        self.inner.starts_with_bos(text)
+    }
+
+    /// The prompt of messages, which are JSON.
+    fn apply_chat_template(&self, py: Python<'_>, messages: &str, options: &str) -> PyResult<String> {
+        let chat = Chat::parse(messages).map_err(value_error)?;
+        let options: ChatOptions = parsed(options)?;
+        let prompt = py.detach(|| self.inner.apply_chat_template(&chat, &options));
+        prompt.map_err(|error| exception(py, &error))
+    }
+
+    /// (n_tokens, n_vocab) f32.
+    fn logits<'py>(&self, py: Python<'py>, tokens: Vec<u32>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let model = Arc::clone(&self.inner);
+        let logits = run(py, None, OnStop::Leave, move |_| model.logits(&tokens))?;
+        Ok(PyArray2::from_owned_array(py, logits))
+    }
+
+    /// Vectors of texts, in order.
+    fn embed<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Vec<String>,
+        options: &str,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Embedded<'py>> {
+        let options: EmbedOptions = parsed(options)?;
+        let model = Arc::clone(&self.inner);
+        let (pooling, vectors, warnings) = run(py, progress, OnStop::Leave, move |shared: &Shared| {
+            let events = Reported::new(shared);
+            let cancel = events.cancel();
+            let mut vectors = Vec::with_capacity(texts.len());
+            let mut keep = |index: usize, embedding: Embedding| {
+                if cancel.load(Ordering::Relaxed) {
+                    return Err(Error::interrupted());
+                }
+                vectors.push(embedding.vectors);
+                shared.report(index as u64 + 1, texts.len() as u64);
+                Ok(())
+            };
+            model.embed_each(&texts, &options, &mut keep, &events)?;
+            Ok((model.pooling(&options)?, vectors, events.take_warnings()))
+        })?;
+        let arrays = vectors.into_iter().map(|vectors| PyArray2::from_owned_array(py, vectors));
+        Ok((pooling.name(), arrays.collect(), warnings))
+    }
+
+    /// Accuracy on tasks as JSON, and warnings.
+    fn score(
+        &self,
+        py: Python<'_>,
+        options: &str,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(String, Vec<String>)> {
+        let options: ScoreOptions = parsed(options)?;
+        let model = Arc::clone(&self.inner);
+        run(py, progress, OnStop::Leave, move |shared: &Shared| {
+            let events = Reported::new(shared);
+            let scored = model.score(&TaskFile::open(&options, &events)?, &events)?;
+            Ok((serde_json::to_string(&scored)?, events.take_warnings()))
+        })
+    }
+
+    /// Text that follows a prompt or, with options of a chat, answers messages, which are JSON.
+    fn generate(
+        &self,
+        py: Python<'_>,
+        prompt: String,
+        chat: Option<&str>,
+        options: &str,
+    ) -> PyResult<TextStream> {
+        let options: GenerateOptions = parsed(options)?;
+        options.check().map_err(|error| exception(py, &error))?;
+        let prompt = match chat {
+            None => Prompt::Text(prompt),
+            Some(template) => {
+                let chat = Chat::parse(&prompt).map_err(value_error)?;
+                Prompt::Chat(Box::new(chat), parsed(template)?)
+            }
+        };
+        TextStream::start(Arc::clone(&self.inner), prompt, options)
+    }
+}

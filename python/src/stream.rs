@@ -1,0 +1,124 @@
+//! Text that a model generates on a separate thread, while Python takes the pieces.
+
+use std::{
+    ops::ControlFlow,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread,
+};
+
+use gguf_toolkit::{Chat, ChatOptions, Error, Events, GenerateOptions, Message, Model};
+use pyo3::prelude::*;
+
+use crate::{
+    errors::exception,
+    work::{LOOK_EVERY, panicked},
+};
+
+/// Pieces that wait until Python takes them; then the model waits. Text that no one reads is not generated.
+const MOST_PIECES: usize = 64;
+
+/// Text to continue, or a chat to answer.
+pub enum Prompt {
+    /// A text.
+    Text(String),
+    /// Messages, and options of their template.
+    Chat(Box<Chat>, ChatOptions),
+}
+
+/// Event of a generation. A closed channel is its end.
+enum Step {
+    Text(String),
+    Warning(String),
+    Failed(Error),
+    Panicked(Box<dyn std::any::Any + Send>),
+}
+
+/// Passes on steps. Fails silently after the receiver is gone.
+struct Steps(SyncSender<Step>);
+
+impl Events for Steps {
+    fn message(&self, message: Message<'_>) {
+        if let Message::Warning(text) = message {
+            let _ = self.0.send(Step::Warning(text.to_owned()));
+        }
+    }
+}
+
+impl Steps {
+    /// Generates the text, and sends what is left of it in the end: the bytes of a character that was cut.
+    fn generate(&self, model: &Model, prompt: &Prompt, options: &GenerateOptions) -> Result<(), Error> {
+        let mut shown = String::new();
+        let mut on_text = |text: &str| {
+            shown += text;
+            match self.0.send(Step::Text(text.to_owned())) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        };
+        let made = match prompt {
+            Prompt::Text(text) => model.generate(text, options, &mut on_text, self)?,
+            Prompt::Chat(chat, template) => {
+                model.generate_chat(chat, template, options, &mut on_text, self)?
+            }
+        };
+        if let Some(left) = made.text.strip_prefix(&shown).filter(|left| !left.is_empty()) {
+            let _ = self.0.send(Step::Text(left.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Text while it is generated.
+#[pyclass(frozen, module = "gguf_tools._native")]
+pub struct TextStream {
+    steps: Mutex<Option<Receiver<Step>>>,
+}
+
+impl TextStream {
+    /// Starts a generation on a thread. It stops soon after the stream is closed or dropped.
+    pub fn start(model: Arc<Model>, prompt: Prompt, options: GenerateOptions) -> PyResult<TextStream> {
+        let (sender, receiver) = sync_channel(MOST_PIECES);
+        thread::Builder::new().name("gguf_tools".to_owned()).spawn(move || {
+            let steps = Steps(sender);
+            let done = catch_unwind(AssertUnwindSafe(|| steps.generate(&model, &prompt, &options)));
+            let last = match done {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => Step::Failed(error),
+                Err(panic) => Step::Panicked(panic),
+            };
+            let _ = steps.0.send(last);
+        })?;
+        Ok(TextStream { steps: Mutex::new(Some(receiver)) })
+    }
+}
+
+#[pymethods]
+impl TextStream {
+    /// The next piece of text, or a warning if the first value is true; None at the end.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<(bool, String)>> {
+        loop {
+            // The lock is only taken without the interpreter's, so that two threads cannot wait for each other.
+            let step = py.detach(|| match &*self.steps.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(steps) => steps.recv_timeout(LOOK_EVERY),
+                None => Err(RecvTimeoutError::Disconnected),
+            });
+            match step {
+                Ok(Step::Text(text)) => return Ok(Some((false, text))),
+                Ok(Step::Warning(text)) => return Ok(Some((true, text))),
+                Ok(Step::Failed(error)) => return Err(exception(py, &error)),
+                Ok(Step::Panicked(panic)) => return Err(panicked(&*panic)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            }
+        }
+    }
+
+    /// Stops the generation.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.steps.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
