@@ -77,6 +77,14 @@ impl Ui {
         self.data(&pretty_json(value)?)
     }
 
+    /// Writes a value to stdout as JSON on one line.
+    ///
+    /// # Errors
+    /// Those of [`Ui::data`].
+    pub fn json_line(&self, value: &impl Serialize) -> Result<(), Failure> {
+        self.data(&(serde_json::to_string(value).map_err(Failure::new)? + "\n"))
+    }
+
     /// Writes data with styles to stdout; only terminals get the styles.
     ///
     /// # Errors
@@ -123,22 +131,6 @@ impl Ui {
             self.note(text);
         }
     }
-
-    /// Shows progress over `total_bytes` of input: a bar on a terminal, otherwise a line every ten seconds.
-    pub fn progress(&self, total_bytes: u64) -> Progress {
-        let has_terminal = io::stderr().is_terminal();
-        let is_shown = has_terminal && !self.quiet;
-        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(total_bytes), target);
-        let template = "{bar:40} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        let now = Instant::now();
-        let lines =
-            (!has_terminal && !self.quiet).then(|| Lines { ui: *self, started: now, last: Mutex::new(now) });
-        Progress { bar, lines }
-    }
 }
 
 /// A line of text that is updated in place on a terminal; ordinary lines in a log. It is cleared when it goes out of scope.
@@ -179,8 +171,20 @@ impl Events for Ui {
         }
     }
 
-    fn progress(&self, n_bytes: u64) -> Box<dyn gguf_toolkit::Progress + '_> {
-        Box::new(Ui::progress(self, n_bytes))
+    /// A bar on a terminal, otherwise a line every ten seconds.
+    fn progress(&self, total_bytes: u64) -> Box<dyn gguf_toolkit::Progress + '_> {
+        let has_terminal = io::stderr().is_terminal();
+        let is_shown = has_terminal && !self.quiet;
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(total_bytes), target);
+        let template = "{bar:40} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        let now = Instant::now();
+        let lines =
+            (!has_terminal && !self.quiet).then(|| Lines { ui: *self, started: now, last: Mutex::new(now) });
+        Box::new(Progress { bar, lines })
     }
 
     fn status_line(&self) -> Box<dyn gguf_toolkit::StatusLine> {
@@ -232,13 +236,6 @@ struct Lines {
 
 impl gguf_toolkit::Progress for Progress {
     fn add(&self, bytes: u64) {
-        Progress::add(self, bytes);
-    }
-}
-
-impl Progress {
-    /// So many more bytes are done. Callable from any thread.
-    pub fn add(&self, bytes: u64) {
         self.bar.inc(bytes);
         let Some(lines) = &self.lines else { return };
         // Another thread is printing already.

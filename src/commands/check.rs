@@ -21,22 +21,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("check"),
     about: "Fail if a model is worse than a saved baseline",
-    examples: EXAMPLES,
     define: CheckArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-eval")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-eval check q4.gguf --base bf16.gguf --text t.txt --baseline b.json --save
-  gguf-eval check q4.gguf --base bf16.gguf --text t.txt --baseline b.json
-
-The first command writes the baseline; the second compares the model with it. The exit code is 1 if perplexity or,
-with --base, the KL divergence exceeds the baseline by more than the margin, or if the check cannot
-run; usage errors exit with 2. With --json, the result has `is_worse`; if the check cannot run, the
-output is an object with `error` and `hints`. The baseline stores perplexity, KL divergence, context
-length, number of chunks, margins, precision of activations and a checksum of the text.";
 
 #[derive(Debug, Args)]
 struct CheckArgs {
@@ -131,12 +119,7 @@ fn run(args: CheckArgs, ui: &Ui) -> Result<(), Failure> {
     } else {
         ui.styled_data(&verdicts.iter().map(styled).collect::<String>())?;
     }
-    let worse: Vec<&str> =
-        verdicts.iter().filter(|verdict| verdict.is_worse).map(|verdict| verdict.what).collect();
-    if worse.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::at(&options.file, format_args!("{} worse than the baseline allows", worse.join(" and "))))
+    check::verdict(&options.file, &verdicts)
 }
 
 fn styled(verdict: &Verdict) -> String {

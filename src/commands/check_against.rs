@@ -12,23 +12,10 @@ use crate::{failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("check-against"),
     about: "Find out why a converted model differs from the original",
-    examples: EXAMPLES,
     define: CheckAgainstArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-eval")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-eval check-against tuned-q4_k_m.gguf tuned.record.json
-  gguf-eval check-against tuned-bf16.gguf tuned.record.json --weights tuned/
-  gguf-eval check-against tuned-bf16.gguf tuned.record.json --json
-
-`gguf_tools.record(model, tokenizer, path)` of the Python package writes the record of a model of transformers: token ids,
-rendered prompts, sums of weights, and logits. The report names the part that is responsible for a difference: tokenizer,
-template, weights or graph.
-
-Exit codes: 0 no difference, 1 differences found, 2 usage error.";
 
 #[derive(Debug, Args)]
 struct CheckAgainstArgs {

@@ -21,28 +21,10 @@ use crate::{failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some(compare::VERB),
     about: "Measure the KL divergence of models from their base",
-    examples: EXAMPLES,
     define: CompareArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-eval")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-eval compare model-BF16.gguf model-Q4_K_M.gguf --text wiki.test.raw
-  gguf-eval compare model-BF16.gguf model-Q4_K_M.gguf --tensors
-  gguf-eval compare model-BF16.gguf model-Q*.gguf --text wiki.test.raw --chunks 20 --html report.html
-  gguf-eval compare model-BF16.gguf --text wiki.test.raw --save-logits base.kld
-  gguf-eval compare base.kld model-Q4_K_M.gguf --activations rounded --json
-  gguf-eval compare model-BF16.gguf model-Q*.gguf --text wiki.test.raw --part 2/8 --output 2.part
-  gguf-eval compare --merge *.part --json
-
-All models are evaluated together, chunk by chunk, so no logits file is needed. Instead of the base, a logits
-file of `llama-perplexity --kl-divergence-base` can be given. KL divergences are in nats.
-llama-perplexity rounds activations to 8 bits before it multiplies them by quantized weights.
-gguf-eval keeps them in f32 unless --activations rounded is given.
-
-With --part, omit --tensors; measure the tensor errors in a separate run.";
 
 #[derive(Debug, Args)]
 struct CompareArgs {

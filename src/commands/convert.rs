@@ -28,13 +28,12 @@ use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    examples: EXAMPLES,
     define: |command| {
         ConvertArgs::augment_args(command)
             .arg_required_else_help(true)
             .args_conflicts_with_subcommands(true)
             .subcommand_negates_reqs(true)
-            .after_long_help(types_help(EXAMPLES))
+            .after_long_help(types_help(COMMAND.binary))
     },
     run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-convert")
@@ -51,35 +50,7 @@ impl PlannedProgram for Planning {
         (convert_mmproj::COMMAND.verb, convert_mmproj::run),
         (convert_legacy::COMMAND.verb, convert_legacy::run),
     ];
-    const EXAMPLES: &str = "\
-Examples:
-  gguf-convert plan plan.json Llama-3.2-1B out/ --type q4_k_m
-  gguf-convert part plan.json 3/64
-  gguf-convert assemble plan.json";
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-convert Llama-3.2-1B --type q4_k_m
-  gguf-convert Llama-3.2-1B out/ --type q4_k_m,q8_0
-  gguf-convert Llama-3.2-1B llama-{ftype}.gguf --type bf16 --threads 4
-  gguf-convert hf://meta-llama/Llama-3.2-1B --type q4_k_m
-  gguf-convert Llama-3.2-1B --type q4_k_m --dry-run
-  gguf-convert Llama-3.2-1B --type q4_k_m --resume
-  gguf-convert Llama-3.2-1B --type q4_k_m --calibrate chats.jsonl code.txt
-  gguf-convert Llama-3.2-1B merged.gguf --type q4_k_m --lora my-adapter
-  gguf-convert Qwen3-VL-4B --type q4_k_m --with-mmproj
-  gguf-convert my-llama --type q8_0 --arch-as llama
-  gguf-convert mmproj Qwen3-VL-4B --type f16
-  gguf-convert adapter my-adapter adapter.gguf --base Llama-3.2-1B
-  gguf-convert vocab Llama-3.2-1B llama-vocab.gguf
-  gguf-convert legacy ggml-model-q4_0.bin llama.gguf --eps 1e-6
-  gguf-convert export model-Q8_0.gguf folder --type bf16
-
-If a folder has the same name as a command, pass it as ./NAME.
-
-Exit codes: 0 success, 1 failure, 2 usage error, 129 SIGHUP, 130 SIGINT, 143 SIGTERM. An
-output file gets its final name only when it is complete.";
 
 #[derive(Debug, Args)]
 struct ConvertArgs {
@@ -137,7 +108,7 @@ struct MergeArgs {
     /// adapter_model.safetensors), or a LoRA adapter of mlx-lm (adapters.safetensors). SCALE defaults to 1. Several
     /// adapters are merged in the given order. Weights are rounded once, to their type in the file. Metadata and
     /// tokenizer are taken from the checkpoint; see --lora-tokenizer.
-    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath, value_parser = lora_adapter)]
+    #[arg(long, value_name = "ADAPTER[=SCALE]", value_hint = ValueHint::DirPath)]
     lora: Vec<Adapter>,
     /// Use the tokenizer of the adapter (requires --lora).
     ///
@@ -177,18 +148,6 @@ struct QuantizedArgs {
     /// lists the tensors that were kept, and why others were converted.
     #[arg(long, conflicts_with = "RecipeArgs", hide_short_help = true)]
     repack: bool,
-}
-
-/// `ADAPTER` or `ADAPTER=SCALE`; an existing folder may have any name.
-fn lora_adapter(text: &str) -> Result<Adapter, String> {
-    let whole = Adapter::new(text);
-    let Some((adapter, scale)) = text.rsplit_once('=').filter(|_| !whole.path.is_dir()) else {
-        return Ok(whole);
-    };
-    match scale.parse() {
-        Ok(scale) if f64::is_finite(scale) => Ok(Adapter { scale, ..Adapter::new(adapter) }),
-        _ => Err(format!("`{scale}` is not a number")),
-    }
 }
 
 fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {

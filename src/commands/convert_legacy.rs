@@ -24,18 +24,10 @@ use crate::{failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("legacy"),
     about: "Convert a LLaMA file in a format older than GGUF (ggml, ggmf, ggjt)",
-    examples: EXAMPLES,
     define: LegacyArgs::augment_args,
     run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-convert")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-convert legacy ggml-model-q4_0.bin llama.gguf --eps 1e-6
-  gguf-convert legacy ggml-model-f16.bin llama.gguf --config Llama-2-7b --type q4_k_m
-
-Without --type, the quantized blocks are copied.";
 
 #[derive(Debug, Args)]
 struct LegacyArgs {

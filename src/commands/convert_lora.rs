@@ -25,19 +25,10 @@ use crate::{failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("adapter"),
     about: "Convert a LoRA adapter to a GGUF adapter file",
-    examples: EXAMPLES,
     define: AdapterArgs::augment_args,
     run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-convert")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-convert adapter my-adapter adapter.gguf --base Llama-3.2-1B
-  gguf-convert adapter my-adapter out/ --base Llama-3.2-1B --type f16
-
-To merge an adapter into its base model, use
-`gguf-convert MODEL --lora ADAPTER`.";
 
 #[derive(Debug, Args)]
 #[command(mut_arg("types", |arg| arg.long_help("Set the output type, for example bf16.\n\nOne of f32 (the default), f16, bf16 and q8_0.")))]

@@ -25,19 +25,10 @@ use crate::{failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("mmproj"),
     about: "Convert only the vision or audio projector of a checkpoint",
-    examples: EXAMPLES,
     define: MmprojArgs::augment_args,
     run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-convert")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-convert mmproj Qwen3-VL-4B --type f16
-  gguf-convert mmproj Qwen3-VL-4B mmproj-qwen3-vl.gguf --type q8_0
-
-The output is for the option --mmproj of llama.cpp. `gguf-convert SRC --with-mmproj` writes both the
-model and the projector.";
 
 #[derive(Debug, Args)]
 struct MmprojArgs {

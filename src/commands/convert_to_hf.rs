@@ -18,19 +18,10 @@ use crate::{failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("export"),
     about: "Export a GGUF file to a checkpoint folder",
-    examples: EXAMPLES,
     define: ExportArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-convert")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-convert export model-Q8_0.gguf folder --type bf16
-  gguf-convert export model-BF16.gguf folder --dry-run
-
-Converting the checkpoint back to GGUF with the same type gives the same tensors.
-`gguf-convert architectures` lists the architectures that can be exported.";
 
 #[derive(Debug, Args)]
 #[command(mut_arg("types", |arg| arg.long_help("Set the output type, for example bf16.\n\nOne of bf16 (the default), f16 and f32.")))]

@@ -16,18 +16,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("cpu"),
     about: "Show the CPU feature levels of this machine",
-    examples: EXAMPLES,
     define: CpuArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect cpu
-  GGUF_CPU_LEVEL=scalar gguf-convert Llama-3.2-1B --type q4_k_m
-
-Outputs do not depend on the level.";
 
 #[derive(Debug, Args)]
 struct CpuArgs {

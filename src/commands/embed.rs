@@ -1,23 +1,25 @@
 //! `gguf-eval embed FILE --text F`: vectors of texts, and the scores of rankers.
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args};
 use gguf_toolkit::{
     EmbedOptions, Model,
     run::{Embedding, Pooling},
     text_file,
 };
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
-use super::shared::eval_args::{RunArgs, options};
+use super::shared::{
+    eval_args::{RunArgs, options},
+    values::choice,
+};
 use crate::{commands::Command, failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("embed"),
     about: "Compute embeddings of texts, or scores of a reranker",
-    examples: EXAMPLES,
     define: |command| {
         EmbedArgs::augment_args(command)
             .group(ArgGroup::new("texts").args(["text", "prompt"]).required(true).multiple(true))
@@ -26,43 +28,14 @@ pub const COMMAND: Command = Command {
     ..Command::of("gguf-eval")
 };
 
-const EXAMPLES: &str = "\
-Examples:
-  gguf-eval embed all-minilm.gguf --text lines.txt --json
-  gguf-eval embed all-minilm.gguf --prompt 'A llama is an animal.' --prompt 'So is a camel.' --normalize
-  gguf-eval embed bert.gguf --pooling mean --text lines.txt
-  gguf-eval embed reranker.gguf --prompt 'what is a llama?\\tA llama is an animal.'
-
-Prints one line of numbers per text, or per token with --pooling none. A reranker prints its scores.
-A tab (\\t in --prompt) separates question and answer. Texts that are longer than the model supports
-are an error. The token type is always 0, as in llama-embedding.";
-
-/// [`Pooling`] as an argument.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Way {
-    /// Mean over all tokens.
-    Mean,
-    /// First token.
-    Cls,
-    /// Last token.
-    Last,
-    /// One vector per token.
-    None,
-    /// Scores of the classifier in the file.
-    Rank,
-}
-
-impl From<Way> for Pooling {
-    fn from(way: Way) -> Pooling {
-        match way {
-            Way::Mean => Pooling::Mean,
-            Way::Cls => Pooling::Cls,
-            Way::Last => Pooling::Last,
-            Way::None => Pooling::None,
-            Way::Rank => Pooling::Rank,
-        }
-    }
-}
+/// Methods of pooling, with their help.
+const POOLINGS: [(&str, &str, Pooling); 5] = [
+    ("mean", "Mean over all tokens", Pooling::Mean),
+    ("cls", "First token", Pooling::Cls),
+    ("last", "Last token", Pooling::Last),
+    ("none", "One vector per token", Pooling::None),
+    ("rank", "Scores of the classifier in the file", Pooling::Rank),
+];
 
 #[derive(Debug, Args)]
 struct EmbedArgs {
@@ -81,8 +54,8 @@ struct EmbedArgs {
     /// Combine the vectors of tokens by this method.
     ///
     /// Default: the method that the file names.
-    #[arg(long, value_name = "KIND")]
-    pooling: Option<Way>,
+    #[arg(long, value_name = "KIND", value_parser = choice(POOLINGS))]
+    pooling: Option<Pooling>,
     /// L2-normalize the embeddings.
     #[arg(long)]
     normalize: bool,
@@ -95,18 +68,16 @@ struct EmbedArgs {
 
 fn run(args: EmbedArgs, ui: &Ui) -> Result<(), Failure> {
     let model = Model::open_with(&args.file, &options(&args.run)?, ui)?;
-    let embedding = EmbedOptions { pooling: args.pooling.map(Pooling::from), normalize: args.normalize };
+    let embedding = EmbedOptions { pooling: args.pooling, normalize: args.normalize };
     let pooling = model.pooling(&embedding)?;
     let texts = texts(&args, ui)?;
     let mut listed = Vec::new();
     let mut each = |index: usize, found: Embedding| {
         if args.json {
-            listed.push(described(&model, pooling, &texts[index], &found));
+            listed.push(found.json(&texts[index], pooling, model.labels()));
             return Ok(());
         }
-        let mut lines = String::new();
-        found.vectors.rows().into_iter().for_each(|row| write_row(&mut lines, row.iter()));
-        ui.data(&lines)
+        ui.data(&found.text())
     };
     model.embed_each(&texts, &embedding, &mut each, ui)?;
     if args.json {
@@ -133,36 +104,4 @@ fn texts(args: &EmbedArgs, ui: &Ui) -> Result<Vec<String>, Failure> {
         }
     }
     Ok(texts)
-}
-
-/// A number of a vector with the digits that it has, not those that f64 adds.
-fn short(x: &f32) -> Json {
-    x.to_string().parse::<f64>().map_or(Json::Null, Json::from)
-}
-
-fn write_row<'a>(lines: &mut String, row: impl Iterator<Item = &'a f32>) {
-    for (i, x) in row.enumerate() {
-        let space = if i > 0 { " " } else { "" };
-        let _ = write!(lines, "{space}{x}");
-    }
-    lines.push('\n');
-}
-
-fn described(model: &Model, pooling: Pooling, text: &str, found: &Embedding) -> Json {
-    let mut value = json!({ "text": text, "tokens": found.n_tokens });
-    let row = |values: &mut dyn Iterator<Item = &f32>| values.map(short).collect::<Json>();
-    match pooling {
-        Pooling::None => {
-            let rows = found.vectors.rows().into_iter();
-            value["vectors"] = rows.map(|values| row(&mut values.iter())).collect();
-        }
-        Pooling::Rank => {
-            value["scores"] = row(&mut found.vectors.iter());
-            if !model.labels().is_empty() {
-                value["labels"] = model.labels().into();
-            }
-        }
-        _ => value["vector"] = row(&mut found.vectors.iter()),
-    }
-    value
 }

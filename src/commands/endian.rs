@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 use gguf_toolkit::{
     Endian,
     endian::{EndianOptions, change_endian},
@@ -11,7 +11,7 @@ use gguf_toolkit::{
 use crate::{
     commands::{
         Command,
-        shared::{copy_args::CopyArgs, tensor_args::output_parser},
+        shared::{copy_args::CopyArgs, tensor_args::output_parser, values::choice},
     },
     failure::Failure,
     ui::Ui,
@@ -21,16 +21,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("endian"),
     about: "Convert a GGUF file to the other byte order",
-    examples: EXAMPLES,
     define: EndianArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect endian model.gguf model-s390x.gguf --order big
-  gguf-inspect endian model-00001-of-00003.gguf big/model.gguf --order big";
 
 #[derive(Debug, Args)]
 struct EndianArgs {
@@ -43,27 +37,20 @@ struct EndianArgs {
     #[arg(value_hint = ValueHint::FilePath, value_parser = output_parser())]
     out: PathBuf,
     /// Set the byte order of the output.
-    #[arg(long, alias = "to", value_name = "ORDER")]
-    order: Order,
+    #[arg(long, alias = "to", value_name = "ORDER", value_parser = choice(ORDERS))]
+    order: Endian,
     #[command(flatten)]
     copy: CopyArgs,
 }
 
-/// A byte order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Order {
-    /// Byte order of most machines.
-    Little,
-    /// Byte order of s390x and similar machines.
-    Big,
-}
+/// Byte orders, with their help.
+const ORDERS: [(&str, &str, Endian); 2] = [
+    ("little", "Byte order of most machines", Endian::Little),
+    ("big", "Byte order of s390x and similar machines", Endian::Big),
+];
 
 fn run(args: EndianArgs, ui: &Ui) -> Result<(), Failure> {
-    let order = match args.order {
-        Order::Little => Endian::Little,
-        Order::Big => Endian::Big,
-    };
     let CopyArgs { force, dry_run, .. } = args.copy;
-    let options = EndianOptions { file: args.file, output: args.out, order, force, dry_run };
+    let options = EndianOptions { file: args.file, output: args.out, order: args.order, force, dry_run };
     args.copy.print(&change_endian(&options, ui)?, ui)
 }

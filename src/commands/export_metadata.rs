@@ -24,21 +24,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("export-metadata"),
     about: "Export the metadata of a GGUF file as JSON",
-    examples: EXAMPLES,
     define: ExportArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect export-metadata model.gguf > metadata.json
-  gguf-inspect export-metadata model.gguf --prefix general. -o some.json
-  gguf-inspect set other.gguf --from some.json
-
-Each key maps to an object with its type and value: {\"general.name\": {\"type\": \"str\", \"value\":
-\"Llama\"}}. NaN and infinities are strings, and bytes that are not UTF-8 are {\"bytes\": [...]}, so that
-nothing is lost.";
 
 #[derive(Debug, Args)]
 struct ExportArgs {

@@ -19,20 +19,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("extract"),
     about: "Write tensors of a GGUF file to an .npy or .safetensors file",
-    examples: EXAMPLES,
     define: ExtractArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect extract model.gguf output_norm.weight -o norm.npy
-  gguf-inspect extract model.gguf blk.0.attn_q.weight blk.0.attn_k.weight -o qk.safetensors
-  gguf-inspect extract model.gguf blk.0.attn_q.weight -o q.npy --f32
-
-Quantized tensors are converted to f32. Others keep their type, except that .npy has no bf16 and
-gets f32. Dimensions are in the order of NumPy and PyTorch, the reverse of ggml's.";
 
 #[derive(Debug, Args)]
 struct ExtractArgs {
@@ -76,7 +66,7 @@ fn run(args: ExtractArgs, ui: &Ui) -> Result<(), Failure> {
     };
     let extracted = extract(&options, ui)?;
     if args.json {
-        return ui.data(&(serde_json::to_string(&extracted).map_err(Failure::new)? + "\n"));
+        return ui.json_line(&extracted);
     }
     extracted.lines().iter().for_each(|line| ui.status(line));
     Ok(())

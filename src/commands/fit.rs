@@ -7,7 +7,6 @@ use gguf_toolkit::{
     DType,
     fit::{FitOptions, fit},
     sizes::parse_size,
-    text::human_bytes,
 };
 
 use crate::{
@@ -20,24 +19,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("fit"),
     about: "Estimate memory use and find the files that fit",
-    examples: EXAMPLES,
     define: FitArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect fit model-Q4_K_M.gguf --memory 16GB
-  gguf-inspect fit models/ --memory 24GB --context 32768 --parallel 4
-  gguf-inspect fit model-Q4_K_M.gguf --context 8192,32768,131072 --kv-type q8_0
-
-Weights, KV cache and recurrent states are counted as llama.cpp allocates them, including
-grouped-query attention, sliding windows and latent attention. Compute buffers are estimated for
-flash attention on a single device. Memory used by the driver and by other programs is not included.
---context applies to each of the --parallel sequences. --kv-type is f32, f16, bf16, q8_0, q5_0,
-q5_1, q4_0, q4_1 or iq4_nl. 1 GB is 1000 MB and 1 GiB is 1024 MiB. A graphics card sold as 16 GB has
-16 GiB.";
 
 #[derive(Debug, Args)]
 struct FitArgs {
@@ -89,8 +74,5 @@ fn run(args: FitArgs, ui: &Ui) -> Result<(), Failure> {
         true => ui.json(&found)?,
         false => ui.data(&found.text())?,
     }
-    match options.memory.filter(|_| found.is_too_small()) {
-        Some(memory) => Err(Failure::new(format_args!("no file fits in {}", human_bytes(memory)))),
-        None => Ok(()),
-    }
+    found.verdict()
 }

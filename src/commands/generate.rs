@@ -15,20 +15,10 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("generate"),
     about: "Generate text or answer a chat message",
-    examples: EXAMPLES,
     define: GenerateArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-eval")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-eval generate model.gguf --prompt 'Once upon a time'
-  gguf-eval generate model-it.gguf --chat --prompt 'What is a llama?'
-  gguf-eval generate model-it.gguf --chat --system 'Answer in French.' --prompt 'Hello!' --temperature 0.8
-  gguf-eval generate vl.gguf --mmproj mmproj-vl.gguf --image cat.jpg --chat --prompt 'What is this?'
-
-The same command always generates the same text.";
 
 #[derive(Debug, Args)]
 struct GenerateArgs {

@@ -5,10 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
-use gguf_toolkit::{
-    hash::{self, Checked, HashOptions},
-    text::printable,
-};
+use gguf_toolkit::hash::{self, Checked, HashOptions};
 
 use crate::{
     commands::{
@@ -26,19 +23,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("hash"),
     about: "Compute or verify SHA-256 checksums of files and tensors",
-    examples: EXAMPLES,
     define: HashArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect hash model-*.gguf --output SHA256SUMS
-  gguf-inspect hash --check SHA256SUMS
-  gguf-inspect hash model.gguf --tensors
-
-The output has the format of sha256sum, which can verify it.";
 
 #[derive(Debug, Args)]
 struct HashArgs {
@@ -98,22 +86,11 @@ fn make(args: &HashArgs, ui: &Ui) -> Result<(), Failure> {
 
 fn check(list: &Path, json: bool, ui: &Ui) -> Result<(), Failure> {
     let results = hash::check(list, ui)?;
-    let n_bad = results.iter().filter(|checked| checked.state != "OK").count();
-    let n_all = results.len();
     if json {
-        let json: serde_json::Map<_, _> =
-            results.into_iter().map(|checked| (checked.name, json!(checked.state))).collect();
-        ui.json(&json)?;
+        let states = results.iter().map(|checked| (checked.name.clone(), json!(checked.state)));
+        ui.json(&states.collect::<serde_json::Map<_, _>>())?;
     } else {
-        let lines =
-            results.iter().map(|Checked { name, state, .. }| format!("{}: {state}\n", printable(name)));
-        ui.data(&lines.collect::<String>())?;
+        ui.data(&results.iter().map(Checked::line).collect::<String>())?;
     }
-    match n_bad {
-        0 => Ok(()),
-        _ => {
-            let message = format_args!("{n_bad} of {n_all} files have a wrong checksum or are missing");
-            Err(Failure::at(list, message))
-        }
-    }
+    hash::verdict(list, &results)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, builder::PossibleValue};
+use clap::{Args, builder::TypedValueParser};
 use gguf_toolkit::{
     ImatrixFormat, PartNumber, Text,
     importance::{self, ImatrixOptions},
@@ -10,7 +10,10 @@ use gguf_toolkit::{
 
 use super::{
     Command,
-    shared::eval_args::{RunArgs, options},
+    shared::{
+        eval_args::{RunArgs, options},
+        values::choice,
+    },
 };
 use crate::{failure::Failure, ui::Ui};
 
@@ -18,25 +21,10 @@ use crate::{failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some(importance::VERB),
     about: "Compute the importance matrix of a model, or merge several",
-    examples: EXAMPLES,
     define: ImatrixArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-eval")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-eval imatrix model-BF16.gguf --text calibration.txt -o imatrix.gguf
-  gguf-eval imatrix --merge english.gguf code.gguf -o both.gguf
-  gguf-eval imatrix model-BF16.gguf --text calibration.txt -o imatrix.gguf --save-every 100 --resume
-  gguf-eval imatrix --merge old.dat -o new.gguf
-  gguf-eval imatrix model-BF16.gguf --text calibration.txt --part 2/8 -o 2.part
-  gguf-eval imatrix --merge *.part -o imatrix.gguf
-  gguf-quantize model-BF16.gguf model-{ftype}.gguf iq2_xxs --imatrix imatrix.gguf
-
-The output format is that of llama-imatrix: GGUF, or the older .dat format. Tensors without data,
-for example multi-token prediction layers and experts that received no tokens, are reported. Merging
-the files of all parts gives the same bytes as a single run.";
 
 #[derive(Debug, Args)]
 struct ImatrixArgs {
@@ -57,7 +45,7 @@ struct ImatrixArgs {
     ///
     /// `gguf`, or `dat` for the older format.
     #[arg(long, value_name = "FORMAT", default_value = "gguf", value_parser = formats(), hide_possible_values = true)]
-    format: String,
+    format: ImatrixFormat,
     /// Set the context length, in tokens.
     ///
     /// The text is cut into chunks of this length. With --merge, it is the length of the chunks in files of the older format.
@@ -99,20 +87,16 @@ struct ImatrixArgs {
     run: RunArgs,
 }
 
-fn formats() -> Vec<PossibleValue> {
-    ImatrixFormat::ALL.iter().map(|(name, _)| PossibleValue::new(name)).collect()
+fn formats() -> impl TypedValueParser<Value = ImatrixFormat> {
+    choice(ImatrixFormat::ALL.iter().map(|(name, format)| (*name, "", *format)))
 }
 
 fn run(args: ImatrixArgs, ui: &Ui) -> Result<(), Failure> {
-    let format = ImatrixFormat::ALL
-        .iter()
-        .find(|(name, _)| *name == args.format)
-        .map_or(ImatrixFormat::Gguf, |(_, format)| *format);
     let options = ImatrixOptions {
         file: args.file,
         text: args.text.map(Text::File),
         output: args.output,
-        format,
+        format: args.format,
         context: args.context,
         chunks: args.chunks,
         process_output: args.process_output,

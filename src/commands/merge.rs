@@ -18,19 +18,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("merge"),
     about: "Merge the shards of a model into one GGUF file",
-    examples: EXAMPLES,
     define: MergeArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect merge model-00001-of-00003.gguf model.gguf
-  gguf-inspect merge model-*-of-00003.gguf model.gguf
-
-The keys that describe shards are removed, so that merging a split file restores it byte for byte.
-llama-gguf-split keeps them with a count of 0.";
 
 #[derive(Debug, Args)]
 struct MergeArgs {

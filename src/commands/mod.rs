@@ -51,9 +51,16 @@ use crate::{
     ui::{Ui, interrupted_code, survive_file_limits},
 };
 
-/// Readers of files that the command line alone has, for those who give them anything to read.
-pub mod readers {
-    pub use super::shared::plan_args::matches as matches_of_plan;
+/// Functions and texts that only tests call from outside.
+pub mod internals {
+    pub use super::shared::{
+        call::{HARMLESS, call_of},
+        call_advice::COUNTERPARTS,
+        help::{EXAMPLES, brief, examples},
+        plan_args::{arguments_of, matches},
+        threads::parse_threads,
+        types_help::{MEASURED, types_help},
+    };
 }
 
 /// Translation of the options of llama.cpp's programs.
@@ -74,8 +81,6 @@ pub struct Command {
     pub verb: Option<&'static str>,
     /// One-line description; that of the binary if there is no verb.
     pub about: &'static str,
-    /// Examples and notes, below the options in its help.
-    pub examples: &'static str,
     /// Adds its arguments.
     pub define: fn(clap::Command) -> clap::Command,
     /// Amount of output, by the arguments.
@@ -91,7 +96,6 @@ impl Command {
             binary,
             verb: None,
             about: "",
-            examples: "",
             define: |command| command,
             ui: |matches| Ui { quiet: is_set(matches, "quiet"), verbose: is_set(matches, "verbose") },
             run: |_, _| Ok(()),
@@ -184,7 +188,7 @@ pub fn define(binary: &str) -> Option<clap::Command> {
         let defined = |definition, about| {
             // The description of an option group must not replace that of the command.
             let defined = (command.define)(definition).about(about).long_about(None);
-            laid_out(defined.after_help(command.examples), binary.name, command.verb)
+            laid_out(defined, binary.name, command.verb)
         };
         definition = match command.verb {
             None => defined(definition, binary.about),
@@ -194,31 +198,16 @@ pub fn define(binary: &str) -> Option<clap::Command> {
             }
         };
     }
-    Some(definition.arg(completions()).arg(man()))
+    let completions = special_option("completions", "SHELL", "Print the completion script for a shell");
+    let man = special_option("man", "DIR", "Write the man pages to DIR");
+    let definition = definition.arg(completions.value_parser(clap::value_parser!(Shell)));
+    Some(definition.arg(man.value_parser(clap::value_parser!(PathBuf))))
 }
 
-/// The option of every binary that prints a shell's completion script.
-fn completions() -> Arg {
-    Arg::new("completions")
-        .long("completions")
-        .value_name("SHELL")
-        .value_parser(clap::value_parser!(Shell))
-        .exclusive(true)
-        .help_heading(None::<&str>)
-        .hide_short_help(true)
-        .help("Print the completion script for a shell")
-}
-
-/// The option of every binary that writes its man pages, one for each verb; for those who package the programs.
-fn man() -> Arg {
-    Arg::new("man")
-        .long("man")
-        .value_name("DIR")
-        .value_parser(clap::value_parser!(PathBuf))
-        .exclusive(true)
-        .help_heading(None::<&str>)
-        .hide_short_help(true)
-        .help("Write the man pages to DIR")
+/// An option of every binary that replaces its work.
+fn special_option(id: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+    let arg = Arg::new(id).long(id).value_name(value_name).help(help);
+    arg.exclusive(true).help_heading(None::<&str>).hide_short_help(true)
 }
 
 /// Runs a binary: parse, run, exit code. Wrong calls end in clap, with exit code 2.

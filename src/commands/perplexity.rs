@@ -21,24 +21,10 @@ use crate::{failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some(perplexity::VERB),
     about: "Measure the perplexity of a model on a text",
-    examples: EXAMPLES,
     define: PerplexityArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-eval")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-eval perplexity model-Q4_K_M.gguf --text wiki.test.raw
-  gguf-eval perplexity model.gguf --text wiki.test.raw --chunks 20 --json
-  gguf-eval perplexity model.gguf --text wiki.test.raw --context 2048
-  gguf-eval perplexity model-Q4_K_M.gguf --text wiki.test.raw --activations rounded
-  gguf-eval perplexity model.gguf --text wiki.test.raw --part 2/8 --output 2.part
-  gguf-eval perplexity --merge *.part
-
-Perplexity is computed as in llama-perplexity: the text is cut into chunks, and the second half of
-each chunk is scored. llama-perplexity rounds activations to 8 bits before it multiplies them by quantized weights. gguf-eval keeps them in f32 unless --activations rounded is given, so the
-perplexity of quantized files is slightly lower.";
 
 #[derive(Debug, Args)]
 struct PerplexityArgs {

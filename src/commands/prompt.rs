@@ -15,20 +15,10 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("prompt"),
     about: "Render a chat with the chat template of a GGUF file",
-    examples: EXAMPLES,
     define: PromptArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect prompt model.gguf --messages chat.json
-  gguf-inspect prompt model.gguf --messages chat.json --tools tools.json
-  gguf-inspect prompt model.gguf --messages chat.json --kwargs '{\"enable_thinking\": false}'
-  gguf-inspect prompt model.gguf --messages chat.json --no-generation-prompt --date 2024-07-26
-
-The prompt is printed as `apply_chat_template` of transformers renders it, without a final newline.";
 
 #[derive(Debug, Args)]
 struct PromptArgs {

@@ -2,11 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{
-    ArgMatches, Args, ValueHint,
-    builder::{PossibleValuesParser, TypedValueParser},
-    parser::ValueSource,
-};
+use clap::{ArgMatches, Args, ValueHint, builder::TypedValueParser, parser::ValueSource};
 use gguf_toolkit::{
     Recipe,
     publish::{Ladder, PublishOptions, publish},
@@ -24,28 +20,10 @@ use crate::{failure::Failure, ui::Ui};
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    examples: EXAMPLES,
     define: |command| PublishArgs::augment_args(command).arg_required_else_help(true),
     run,
     ..Command::of("gguf-publish")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-publish Llama-3.2-1B out/Llama-3.2-1B-GGUF --eval-text wiki.test.raw
-  gguf-publish model-BF16.gguf out/ --ladder full --drop-dominated
-  gguf-publish hf://meta-llama/Llama-3.2-1B out/ --type q4_k_m,q6_k,q8_0 --imatrix-text chats.jsonl --eval-text wiki.test.raw
-  gguf-publish Llama-3.2-1B out/ --fit 8GB,12GB,16GB --fit-context 32768 --eval-text wiki.test.raw
-
-DIR receives the GGUF files, the importance matrix, recipes, measurements with a chart and an HTML
-report, a model card and checksums. `hf upload-large-folder OWNER/NAME DIR` uploads it. DIR.work holds
-what is not published: the base file, the state of each stage and the measurements of each token.
-
-Another run with the same folder resumes an interrupted run, adds new types to the existing ones, and
-measures only the additional chunks if --chunks is larger. The text options, --chunks and --context need not be repeated.
-A stage runs again if its inputs have changed.
-
-Exit codes: 0 success, 1 failure, 2 usage error, 129 SIGHUP, 130 SIGINT, 143 SIGTERM.";
 
 #[derive(Debug, Args)]
 struct PublishArgs {
@@ -140,10 +118,7 @@ struct PublishArgs {
 }
 
 fn ladder() -> impl TypedValueParser<Value = Ladder> {
-    PossibleValuesParser::new(Ladder::ALL.iter().map(|(_, name)| name)).try_map(|given| {
-        let ladder = Ladder::ALL.iter().find(|(_, name)| *name == given);
-        ladder.map(|(ladder, _)| *ladder).ok_or("unknown set of types")
-    })
+    values::choice(Ladder::ALL.iter().map(|(ladder, name)| (*name, "", *ladder)))
 }
 
 fn run(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {

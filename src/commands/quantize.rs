@@ -32,7 +32,6 @@ use crate::{
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
-    examples: EXAMPLES,
     define: |command| {
         QuantizeArgs::augment_args(command)
             .arg_required_else_help(true)
@@ -41,7 +40,7 @@ pub const COMMAND: Command = Command {
             .override_usage(
                 "gguf-quantize [OPTIONS] <IN> [OUT] <TYPE> [THREADS]\n       gguf-quantize <COMMAND>",
             )
-            .after_long_help(types_help(EXAMPLES))
+            .after_long_help(types_help(COMMAND.binary))
     },
     run: |matches, ui| run(matches, Parts::Whole, ui),
     ..Command::of("gguf-quantize")
@@ -53,36 +52,7 @@ pub struct Planning;
 impl PlannedProgram for Planning {
     const BINARY: &str = COMMAND.binary;
     const CONVERSIONS: &[Conversion] = &[(None, run)];
-    const EXAMPLES: &str = "\
-Examples:
-  gguf-quantize plan plan.json model-BF16.gguf model-IQ2_XS.gguf iq2_xs --imatrix im.gguf
-  gguf-quantize part plan.json 3/64
-  gguf-quantize assemble plan.json";
 }
-
-const EXAMPLES: &str = "\
-IN is a GGUF file or a shard of a split model. OUT is a file or folder and may contain {ftype},
-which becomes the file type; by default the file is named after the model and written to the current
-folder. TYPE is a name or number; a comma-separated list writes several files in one pass. COPY
-copies all tensors unchanged. THREADS is the same as --threads.
-
-Examples:
-  gguf-quantize model-BF16.gguf model-Q4_K_M.gguf q4_k_m
-  gguf-quantize model-BF16.gguf out/ q4_k_m,q5_k_m,q8_0 8
-  gguf-quantize model-BF16.gguf --type q4_k_m --resume
-  gguf-quantize --imatrix imatrix.gguf model-BF16.gguf model-IQ3_XXS.gguf iq3_xxs
-  gguf-quantize --tensor-type attn_v=q8_0 --output-tensor-type q6_k model-BF16.gguf x.gguf q4_k_m
-  gguf-quantize --prune-layers 20,21 --override-kv general.name=str:Short model-BF16.gguf x.gguf q8_0
-  gguf-quantize --split-max-size 2G --missing-imatrix raise-type model-BF16.gguf out/ iq2_m
-  gguf-quantize --dry-run --save-recipe mine.json model-BF16.gguf q2_k
-  gguf-quantize --recipe mine.json model-BF16.gguf x.gguf
-  gguf-quantize model-BF16.gguf model-Q4_K_M.gguf q4_k_m --calibrate chat.txt code.txt wiki.txt
-  gguf-quantize model-BF16.gguf small.gguf q4_k_m --calibrate chat.txt --target-size 850MB
-
-If a file has the same name as a command, pass it as ./NAME.
-
-Exit codes: 0 success, 1 failure, 2 usage error, 129 SIGHUP, 130 SIGINT, 143 SIGTERM. An
-output file gets its final name only when it is complete.";
 
 #[derive(Debug, Args)]
 struct QuantizeArgs {

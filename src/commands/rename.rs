@@ -13,19 +13,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("rename"),
     about: "Rename metadata keys of a GGUF file",
-    examples: EXAMPLES,
     define: RenameArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect rename model.gguf general.name=general.basename
-  gguf-inspect rename model.gguf 'qwen2.*=qwen3.*'
-
-Values and the order of keys stay the same. If both names end with *, the prefix of all matching keys
-is replaced.";
 
 #[derive(Debug, Args)]
 struct RenameArgs {

@@ -13,7 +13,6 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("score"),
     about: "Score a model on HellaSwag, Winogrande or multiple-choice tasks",
-    examples: EXAMPLES,
     define: |command| {
         ScoreArgs::augment_args(command)
             .override_usage("gguf-eval score [OPTIONS] --hellaswag FILE <FILE>")
@@ -24,18 +23,6 @@ pub const COMMAND: Command = Command {
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-eval")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-eval score model.gguf --hellaswag hellaswag_val_full.txt --tasks 400
-  gguf-eval score model.gguf --winogrande winogrande-debiased-eval.csv
-  gguf-eval score model.gguf --multiple-choice mmlu-validation.bin --tasks 200 --json
-
-File formats, order of tasks and scores are the same as in llama-perplexity. A HellaSwag task has
-six lines: the context, the index of the correct ending (from 0), and four endings. A Winogrande
-task is one line:
-index,sentence with _,first,second,1 or 2 (the last line counts only if an empty line follows).
-Multiple-choice files are binary.";
 
 #[derive(Debug, Args)]
 struct ScoreArgs {

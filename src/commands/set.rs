@@ -16,27 +16,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("set"),
     about: "Set metadata keys of a GGUF file",
-    examples: EXAMPLES,
     define: SetArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect set model.gguf general.name='My model'
-  gguf-inspect set model.gguf --chat-template template.jinja --header-slack 65536
-  gguf-inspect set model.gguf llama.context_length=u32:32768 general.tags='arr[str]:[\"chat\", \"en\"]'
-  gguf-inspect set model.gguf tokenizer.chat_template=str:@template.jinja
-  gguf-inspect set model.gguf --from metadata.json -o other.gguf
-
-TYPE is u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, str, or arr[TYPE] with a JSON list. It
-is optional for existing keys, which keep their type, and for keys that the specification or llama.cpp
-defines. @FILE stands for the contents of a file. New keys are added at the end. Problems with the new
-values that `gguf-inspect verify` would report are printed as warnings.
-
-The file is changed in place if the length of the header stays the same. Otherwise a new file is
-written, which then replaces the old one. Tensor data is never changed.";
 
 #[derive(Debug, Args)]
 struct SetArgs {

@@ -13,19 +13,10 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("show"),
     about: "Show the metadata and tensors of a GGUF file",
-    examples: EXAMPLES,
     define: ShowArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect show model.gguf
-  gguf-inspect show model.gguf --full | less
-  gguf-inspect show model.gguf --json | jq '.metadata[\"general.architecture\"].value'
-
-Shapes are printed in ggml order: row length first.";
 
 #[derive(Debug, Args)]
 struct ShowArgs {

@@ -18,20 +18,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("split"),
     about: "Split a GGUF file into shards",
-    examples: EXAMPLES,
     define: SplitArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect split model.gguf model --split-max-size 2G
-  gguf-inspect split model.gguf shards/model --split-max-tensors 128
-  gguf-inspect split model.gguf model --split-max-size 500M --dry-run
-
-The files PREFIX-00001-of-00003.gguf and so on are byte-identical to those of llama-gguf-split. The
-first shard gets its final name last.";
 
 #[derive(Debug, Args)]
 struct SplitArgs {

@@ -14,21 +14,10 @@ use crate::{commands::Command, failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("tokenizer"),
     about: "Encode text, or compare the tokenizer with its source",
-    examples: EXAMPLES,
     define: TokenizerArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect tokenizer model.gguf --text prompt.txt
-  gguf-inspect tokenizer model.gguf --against Llama-3.2-1B
-  gguf-inspect tokenizer model.gguf --against Llama-3.2-1B --text wiki.test.raw
-
-Without --against, the output has one line per token: its id and its text. With --against, the token
-ids of llama.cpp are reported separately, because for some pre-tokenizers llama.cpp only
-approximates the original.";
 
 #[derive(Debug, Args)]
 struct TokenizerArgs {
@@ -71,10 +60,5 @@ fn run(args: TokenizerArgs, ui: &Ui) -> Result<(), Failure> {
         true => ui.data(&format!("{}\n", compared.json()))?,
         false => ui.data(&compared.text())?,
     }
-    if compared.n_differing == 0 {
-        return Ok(());
-    }
-    let (differ, all) = (compared.n_differing, compared.n_ids);
-    let message = format_args!("{differ} of {all} ids differ from those of {}", compared.source.display());
-    Err(Failure::at(path, message))
+    compared.verdict()
 }

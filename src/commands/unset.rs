@@ -13,18 +13,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("unset"),
     about: "Remove metadata keys from a GGUF file",
-    examples: EXAMPLES,
     define: UnsetArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect unset model.gguf general.license.link general.tags
-  gguf-inspect unset model.gguf 'quantize.imatrix.*' -o other.gguf
-
-A name that ends with * matches all keys with that prefix.";
 
 #[derive(Debug, Args)]
 struct UnsetArgs {

@@ -2,16 +2,13 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::{
-    Args, ValueHint,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
+use clap::{Args, ValueHint, builder::TypedValueParser};
 use gguf_toolkit::verify::{Tone, VerifyOptions, Which, verify};
 
 use crate::{
     commands::{
         Command,
-        shared::{cpu_level::cpu_level, hub::hub_options, threads::parse_threads},
+        shared::{cpu_level::cpu_level, hub::hub_options, threads::parse_threads, values::choice},
     },
     failure::Failure,
     ui::{ERROR, GOOD, Ui, WARNING},
@@ -21,22 +18,10 @@ use crate::{
 pub const COMMAND: Command = Command {
     verb: Some("verify"),
     about: "Check that a file is valid, or that it matches its source",
-    examples: EXAMPLES,
     define: VerifyArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-inspect")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-inspect verify model-Q4_K_M.gguf
-  gguf-inspect verify model-Q4_K_M.gguf --against Llama-3.2-1B
-  gguf-inspect verify model-Q4_K_M.gguf --against model-BF16.gguf --json
-  gguf-inspect verify model-Q4_K_M-00001-of-00003.gguf --only structure,blocks
-
-Unknown architectures, tokenizers and types are reported, but do not count as errors.
-
-Exit codes: 0 no errors (warnings are possible), 1 errors found, 2 usage error.";
 
 #[derive(Debug, Args)]
 struct VerifyArgs {
@@ -72,11 +57,7 @@ struct VerifyArgs {
 }
 
 fn checks() -> impl TypedValueParser<Value = Which> {
-    let values = Which::ALL.iter().map(|(_, name, about)| PossibleValue::new(*name).help(*about));
-    PossibleValuesParser::new(values).try_map(|given| {
-        let check = Which::ALL.iter().find(|(_, name, _)| *name == given);
-        check.map(|(check, ..)| *check).ok_or("unknown check")
-    })
+    choice(Which::ALL.iter().map(|(check, name, about)| (*name, *about, *check)))
 }
 
 fn run(args: VerifyArgs, ui: &Ui) -> Result<(), Failure> {

@@ -16,16 +16,10 @@ use crate::{failure::Failure, ui::Ui};
 pub const COMMAND: Command = Command {
     verb: Some("vocab"),
     about: "Write metadata and tokenizer, without weights",
-    examples: EXAMPLES,
     define: VocabArgs::augment_args,
     run: |matches, ui| run(Command::args(matches)?, ui),
     ..Command::of("gguf-convert")
 };
-
-const EXAMPLES: &str = "\
-Examples:
-  gguf-convert vocab Llama-3.2-1B llama-vocab.gguf
-  gguf-convert vocab hf://meta-llama/Llama-3.2-1B --dry-run";
 
 #[derive(Debug, Args)]
 #[command(mut_arg("types", |arg| arg.long_help("Set the output type, for example bf16.\n\nOne of f32, f16, bf16 and q8_0. It only sets `general.file_type`. Default: the type of the weights.")))]

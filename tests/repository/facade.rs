@@ -12,7 +12,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Names of the libraries below the toolkit. The fixtures of tests are none of them.
+/// Names of the libraries below the toolkit, without those for tests.
 fn inner_libraries() -> Vec<String> {
     let folders = fs::read_dir(root().join("crates")).unwrap();
     let names = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod command_line;
 mod documents;
 #[cfg(target_os = "linux")]
 mod errors;

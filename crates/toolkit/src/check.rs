@@ -114,6 +114,19 @@ pub struct Verdict {
     pub is_worse: bool,
 }
 
+/// Fails if a metric of the file at `file` is worse than its limit.
+///
+/// # Errors
+/// The names of these metrics.
+pub fn verdict(file: &Path, verdicts: &[Verdict]) -> Result<(), Error> {
+    let worse = verdicts.iter().filter(|verdict| verdict.is_worse).map(|verdict| verdict.what);
+    let worse: Vec<&str> = worse.collect();
+    if worse.is_empty() {
+        return Ok(());
+    }
+    Err(Error::at(file, format_args!("{} worse than the baseline allows", worse.join(" and "))))
+}
+
 impl Verdict {
     fn new(what: &'static str, value: f64, limit: &Limit) -> Verdict {
         let highest = limit.highest();

@@ -213,6 +213,17 @@ impl Fits {
         self.options.memory.is_some() && best(&self.entries).is_none()
     }
 
+    /// Fails if no file fits.
+    ///
+    /// # Errors
+    /// The memory that is too small for every file.
+    pub fn verdict(&self) -> Result<(), Error> {
+        match self.options.memory.filter(|_| self.is_too_small()) {
+            Some(memory) => Err(Error::new(format!("no file fits in {}", human_bytes(memory)))),
+            None => Ok(()),
+        }
+    }
+
     /// A table of the files, and the largest one that fits.
     pub fn text(&self) -> String {
         text(&self.entries, &self.options)

@@ -13,7 +13,9 @@ use crate::{
     digest::{hex, sha256_with},
     error::Error,
     events::Events,
-    show, text_file,
+    show,
+    text::printable,
+    text_file,
 };
 
 /// Options of digests.
@@ -168,6 +170,32 @@ pub struct Checked {
     pub name: String,
     /// `OK`, `FAILED` or `MISSING`.
     pub state: &'static str,
+}
+
+impl Checked {
+    /// True if the digest is that of the list.
+    pub fn is_ok(&self) -> bool {
+        self.state == "OK"
+    }
+
+    /// A line as `sha256sum --check` prints it.
+    pub fn line(&self) -> String {
+        format!("{}: {}\n", printable(&self.name), self.state)
+    }
+}
+
+/// Fails unless all files and tensors of the list at `list` have the digests in it.
+///
+/// # Errors
+/// The number of those that differ or are missing.
+pub fn verdict(list: &Path, results: &[Checked]) -> Result<(), Error> {
+    match (results.iter().filter(|checked| !checked.is_ok()).count(), results.len()) {
+        (0, _) => Ok(()),
+        (n_bad, n_all) => {
+            let message = format_args!("{n_bad} of {n_all} files have a wrong checksum or are missing");
+            Err(Error::at(list, message))
+        }
+    }
 }
 
 /// Compares the files and tensors of a list of digests with it.

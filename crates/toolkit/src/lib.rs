@@ -56,6 +56,7 @@
     )
 )]
 
+pub mod architecture_list;
 mod blocks;
 mod by_name;
 pub mod calibration;

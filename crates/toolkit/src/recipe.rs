@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use gguf_container::{Header, Metadata, Value};
 use gguf_conversion::recipes::{GUESSED, RECIPES, Recipe, TensorFacts, stored_file_type};
 use gguf_types::DType;
+use serde_json::json;
 
 use crate::{
     copy_files::open_model,
@@ -46,6 +47,25 @@ impl Extracted {
         let types: Vec<String> =
             self.dtypes.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
         format!("{}, {} tensors: {}", self.recipe.name, self.n_tensors(), types.join(", "))
+    }
+}
+
+impl Extracted {
+    /// Facts about the file `file`, with its recipe, and the path that the recipe was written to.
+    ///
+    /// # Errors
+    /// A recipe that has no JSON form.
+    pub fn json(&self, file: &str, output: Option<&Path>) -> Result<serde_json::Value, Error> {
+        let recipe: serde_json::Value = serde_json::from_str(&self.file.text()?).map_err(Error::new)?;
+        Ok(json!({
+            "file": file,
+            "type": self.recipe.name,
+            "n_tensors": self.n_tensors(),
+            "dtypes": self.dtypes,
+            "imatrix": self.imatrix,
+            "output": output,
+            "recipe": recipe,
+        }))
     }
 }
 

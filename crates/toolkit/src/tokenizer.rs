@@ -45,6 +45,8 @@ fn tokenizer(path: &Path, file: &File, reading: Reading) -> Result<Tokenizer, Er
 /// Comparison of the ids of a text.
 #[derive(Debug)]
 pub struct Compared {
+    /// The GGUF file.
+    pub file: PathBuf,
     /// The file of the checkpoint's tokenizer.
     pub source: PathBuf,
     /// Number of ids by the checkpoint's tokenizer.
@@ -90,6 +92,7 @@ pub fn compare(path: &Path, file: &File, source: &Path, text: &[u8], plain: bool
         (at_file, before, spelled(&theirs, at_source), spelled(&found, at_file))
     });
     Ok(Compared {
+        file: path.to_owned(),
         source,
         n_ids: theirs.len(),
         n_differing: difference.count,
@@ -114,6 +117,22 @@ impl Compared {
             "differing_in_llama_cpp": self.n_differing_in_llama_cpp,
             "around": {"source": self.around.0, "file": self.around.1},
         })
+    }
+
+    /// Fails if ids differ.
+    ///
+    /// # Errors
+    /// The number of ids that differ.
+    pub fn verdict(&self) -> Result<(), Error> {
+        let Compared { n_differing, n_ids, source, .. } = self;
+        match n_differing {
+            0 => Ok(()),
+            _ => {
+                let source = source.display();
+                let message = format_args!("{n_differing} of {n_ids} ids differ from those of {source}");
+                Err(Error::at(&self.file, message))
+            }
+        }
     }
 
     /// A line for each fact.

@@ -16,54 +16,27 @@ const FOR_A_FILE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Counterparts of options that other programs have, by the start of the call.
-const COUNTERPARTS: &[(&str, &[&str], &str)] = &[
-    ("gguf-convert", &["-f"], "use --force to overwrite existing outputs"),
-    ("gguf-quantize", &["-f"], "use --force to overwrite existing outputs"),
-    ("gguf-inspect", &["-f"], "use --force to overwrite existing outputs"),
-    ("gguf-publish", &["-f"], "use --force to overwrite existing outputs"),
-    ("gguf-convert", &["--base"], "use `gguf-convert adapter DIR --base MODEL`"),
-    (
-        "gguf-convert",
-        &["--config", "--eps", "--rope-base"],
-        "use `gguf-convert legacy` for files older than GGUF",
-    ),
-    ("gguf-convert", &["--to"], "use `gguf-convert export` to write a checkpoint folder"),
-    ("gguf-convert", &["--metadata"], "use --override-kv, or `gguf-inspect set` after the conversion"),
-    ("gguf-convert", &["--no-tensor-first-split"], "use `gguf-inspect split` after the conversion"),
-    (
-        "gguf-convert",
-        &["--disable-mistral-community-chat-template"],
-        "use `gguf-inspect set FILE --chat-template TEMPLATE` after the conversion",
-    ),
-    ("gguf-eval generate", &["--chunks"], "set the number of tokens with -n N"),
-    ("gguf-eval", &["-m", "--model"], "pass the model as an argument, without an option"),
-    ("gguf-eval", &["-n", "--windows"], "set the number of chunks with --chunks N"),
-    ("gguf-eval", &["-p", "--prompt"], "use --text FILE"),
-    ("gguf-eval", &["-tb", "--threads-batch"], "use --threads N"),
-    (
-        "gguf-eval",
-        &["--lora", "--lora-scaled"],
-        "merge the adapter first: `gguf-convert MODEL --lora ADAPTER`",
-    ),
-    ("gguf-eval", &["--override-kv"], "change the key with `gguf-inspect set`"),
-    ("gguf-eval", &["--check-tensors"], "use `gguf-inspect verify`"),
-    ("gguf-eval", &["--chunk", "--from-chunk"], "use --part K/N"),
-    ("gguf-eval", &["--save-frequency"], "use --save-every N"),
-    ("gguf-eval", &["--show-statistics"], "use `gguf-inspect show`"),
-    ("gguf-eval", &["--ppl-output-type"], "use --json"),
-];
+/// Counterparts of options that other programs have.
+pub const COUNTERPARTS: &str = include_str!("counterparts.txt");
+
+/// The hint about an option that another program has.
+fn counterpart(call: &str, name: &str) -> Option<&'static str> {
+    let rows = COUNTERPARTS
+        .lines()
+        .filter_map(|line| <[&str; 3]>::try_from(line.split(" | ").collect::<Vec<_>>()).ok());
+    let mut rows = rows
+        .filter(|[start, names, _]| call.starts_with(start) && names.split(' ').any(|known| known == name));
+    rows.next().map(|[.., hint]| hint)
+}
 
 /// The error of an option that a command does not have. `call` is the program and its command, `similar` the nearest option.
 pub fn unknown_option(call: &str, name: &str, similar: Option<&str>) -> Failure {
-    let counterpart =
-        COUNTERPARTS.iter().find(|(start, names, _)| call.starts_with(start) && names.contains(&name));
     let is_of_llama_cpp = llama_cpp::PROGRAMS
         .iter()
         .filter(|program| call.starts_with(program.binary))
         .any(|program| program.without().any(|option| option.names().any(|known| known == name)));
-    let hint = match (counterpart, similar) {
-        (Some((.., hint)), _) => (*hint).to_owned(),
+    let hint = match (counterpart(call, name), similar) {
+        (Some(hint), _) => hint.to_owned(),
         _ if is_of_llama_cpp => {
             "this llama.cpp option is not supported; see docs/guides/coming-from-llama-cpp.md".to_owned()
         }

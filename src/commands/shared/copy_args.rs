@@ -29,8 +29,7 @@ impl CopyArgs {
     /// stdout cannot be written.
     pub fn print(&self, copied: &Copied, ui: &Ui) -> Result<(), Failure> {
         if self.json {
-            let json = serde_json::to_string(copied).map_err(Failure::new)?;
-            return ui.data(&(json + "\n"));
+            return ui.json_line(copied);
         }
         for line in copied.lines() {
             // Findings of a dry run are its result.

@@ -48,8 +48,7 @@ impl EditArgs {
         let EditArgs { file, output, force, header_slack, dry_run, json, .. } = self;
         let edited = edit(&EditOptions { file, output, force, header_slack, dry_run, ..options }, ui)?;
         if json {
-            let json = serde_json::to_string(&edited).map_err(Failure::new)?;
-            return ui.data(&(json + "\n"));
+            return ui.json_line(&edited);
         }
         ui.data(&edited.lines().concat())?;
         ui.status(&edited.summary());

@@ -2,13 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use clap::{
-    Args,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::{Args, builder::TypedValueParser};
 use gguf_toolkit::{Activations, RunOptions};
 
-use super::{cpu_level::cpu_level, threads::parse_threads};
+use super::{cpu_level::cpu_level, threads::parse_threads, values::choice};
 use crate::failure::Failure;
 
 /// Options of the verbs that run a model.
@@ -31,8 +28,7 @@ pub(in crate::commands) struct RunArgs {
 }
 
 fn activations() -> impl TypedValueParser<Value = Activations> {
-    PossibleValuesParser::new(Activations::ALL.iter().map(|kind| kind.name()))
-        .map(|name| Activations::ALL.iter().copied().find(|kind| kind.name() == name).unwrap_or_default())
+    choice(Activations::ALL.iter().map(|kind| (kind.name(), "", *kind)))
 }
 
 /// Options for running a model.

@@ -14,23 +14,33 @@ pub(in crate::commands) const MAIN: Option<&str> = None;
 /// Number of examples in `-h`.
 const N_EXAMPLES: usize = 1;
 
+/// Examples and notes of all commands, in sections.
+pub const EXAMPLES: &str = include_str!("../examples.txt");
+
+/// Examples and notes of a command of a program, below the options in its help.
+pub fn examples(binary: &str, verb: Option<&str>) -> &'static str {
+    let name = [binary].into_iter().chain(verb).collect::<Vec<_>>().join(" ");
+    let mut sections = EXAMPLES.split("\n# ").filter_map(|section| section.split_once('\n'));
+    sections.find(|(title, _)| *title == name).map_or("", |(_, text)| text.trim())
+}
+
 /// The definition of a command with its examples and notes laid out.
 pub(in crate::commands) fn laid_out(
     command: clap::Command,
     binary: &'static str,
     verb: Option<&'static str>,
 ) -> clap::Command {
-    let text = command.get_after_help().map(StyledStr::to_string).unwrap_or_default();
-    let whole = command.get_after_long_help().map_or_else(|| text.clone(), StyledStr::to_string);
+    let text = examples(binary, verb);
+    let whole = command.get_after_long_help().map_or_else(|| text.to_owned(), StyledStr::to_string);
     let mut long = paragraphs(&whole);
     if let Some(also) = llama_cpp::also(binary, verb) {
         long = format!("{long}\n\n{also}");
     }
-    command.after_help(first_examples(&text)).after_long_help(long)
+    command.after_help(first_examples(text)).after_long_help(long)
 }
 
 /// The definition for `-h` of a program: verbs without options, or options with the names of the verbs.
-pub(in crate::commands) fn brief(mut definition: clap::Command) -> clap::Command {
+pub fn brief(mut definition: clap::Command) -> clap::Command {
     definition.build();
     let has_arguments = definition.get_positionals().next().is_some();
     let verbs: Vec<String> = definition
@@ -86,40 +96,6 @@ fn continued(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::{BINARIES, define};
-
-    /// Lines and columns of the smallest common terminal, without the line of the next prompt.
-    const SCREEN: (usize, usize) = (23, 80);
-
-    #[test]
-    fn short_help_fits_one_screen() {
-        let mut problems = Vec::new();
-        for binary in BINARIES {
-            let definition = define(binary.name).unwrap();
-            let mut built = definition.clone();
-            built.build();
-            let verbs = built.get_subcommands().filter(|command| command.get_name() != "help");
-            let commands = verbs.cloned().chain([brief(definition)]);
-            problems.extend(commands.filter_map(problem));
-        }
-        assert!(problems.is_empty(), "{}", problems.join("\n\n"));
-    }
-
-    fn problem(command: clap::Command) -> Option<String> {
-        let mut command = command.term_width(SCREEN.1);
-        let name = command.get_name().to_owned();
-        let short = command.render_help().to_string();
-        let n_lines = short.lines().count();
-        let n_columns = short.lines().map(|line| line.chars().count()).max().unwrap_or_default();
-        let is_brief = n_lines <= SCREEN.0 && n_columns <= SCREEN.1;
-        let long = command.render_long_help().to_string();
-        let problem = format!("{name}: {n_lines} lines of up to {n_columns} columns\n{short}");
-        let is_wide = |line: &&str| line.chars().count() > SCREEN.1 || line.trim() == "gguf-";
-        if let Some(line) = long.lines().find(is_wide) {
-            return Some(format!("{name} --help: line of {} columns: {line}", line.chars().count()));
-        }
-        (!is_brief || long.len() <= short.len()).then_some(problem)
-    }
 
     #[test]
     fn examples_and_paragraphs_are_wrapped() {

@@ -95,28 +95,3 @@ pub fn words(binary: &str, verb: Option<&str>, matches: &ArgMatches, without: &[
     options.extend(positional);
     options
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn plan_keeps_arguments_of_the_conversion() {
-        let definition = crate::commands::define("gguf-convert").unwrap();
-        let parse = |args: &str| {
-            definition
-                .clone()
-                .try_get_matches_from(["gguf-convert"].into_iter().chain(args.split(' ')))
-                .unwrap()
-        };
-        let given = "-t q4_k_m,q8_0 --pure --override-kv a.b=str:--x=y --override-kv c.d=int:1 -j 3 --force \
-            -- -odd out/";
-        let found = arguments_of("gguf-convert", None, &parse(given)).unwrap().join(" ");
-        let mut sorted: Vec<&str> = found.split(' ').collect();
-        sorted.sort_unstable();
-        let expected = "-- --override-kv=a.b=str:--x=y --override-kv=c.d=int:1 --pure --type=q4_k_m \
-            --type=q8_0 -odd out/";
-        assert_eq!(sorted.join(" "), expected);
-        assert_eq!(arguments_of("gguf-convert", None, &parse(&found)).unwrap().join(" "), found);
-    }
-}

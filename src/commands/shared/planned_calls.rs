@@ -37,8 +37,6 @@ pub trait PlannedProgram {
     const BINARY: &str;
     /// The conversions that a plan can hold.
     const CONVERSIONS: &[Conversion];
-    /// Examples of the three commands.
-    const EXAMPLES: &str;
 }
 
 #[derive(Debug, Args)]
@@ -104,14 +102,7 @@ pub const fn plan<P: PlannedProgram>() -> Command {
     Command {
         verb: Some(PLAN),
         about: "Plan a conversion in parts, for several machines",
-        examples: P::EXAMPLES,
-        define: |command| {
-            PlanArgs::augment_args(command).after_long_help(format!(
-                "The arguments after PLAN are those of a conversion without a plan, including its command if \
-                 there is one.\n\n{}",
-                P::EXAMPLES
-            ))
-        },
+        define: PlanArgs::augment_args,
         ui: ui_of_plan,
         run: |matches, ui| save::<P>(Command::args(matches)?, ui),
         ..Command::of(P::BINARY)
@@ -123,13 +114,7 @@ pub const fn part<P: PlannedProgram>() -> Command {
     Command {
         verb: Some(PART),
         about: "Convert one part of a plan",
-        examples: P::EXAMPLES,
-        define: |command| {
-            PartArgs::augment_args(command).after_long_help(format!(
-                "Run the same command again to resume an interrupted part.\n\n{}",
-                P::EXAMPLES
-            ))
-        },
+        define: PartArgs::augment_args,
         run: |matches, ui| {
             let args: PartArgs = Command::args(matches)?;
             let place = if args.part_files { Place::OwnFile } else { Place::Shared };
@@ -144,7 +129,6 @@ pub const fn assemble<P: PlannedProgram>() -> Command {
     Command {
         verb: Some(ASSEMBLE),
         about: "Check all parts of a plan and complete the output",
-        examples: P::EXAMPLES,
         define: AssembleArgs::augment_args,
         run: |matches, ui| {
             let args: AssembleArgs = Command::args(matches)?;

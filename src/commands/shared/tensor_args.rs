@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{
     Args, ValueHint,
-    builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
+    builder::{PathBufValueParser, TypedValueParser},
 };
 use gguf_toolkit::{
     DType, KeyOverride, MissingPolicy, Steps, TensorType,
@@ -205,8 +205,7 @@ pub struct CalibrationArgs {
 }
 
 fn steps() -> impl TypedValueParser<Value = Steps> {
-    PossibleValuesParser::new(Steps::ALL.map(Steps::name))
-        .map(|name| Steps::ALL.into_iter().find(|steps| steps.name() == name).unwrap_or_default())
+    values::choice(Steps::ALL.map(|steps| (steps.name(), "", steps)))
 }
 
 impl CalibrationArgs {

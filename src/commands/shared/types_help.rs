@@ -2,16 +2,18 @@
 
 use gguf_toolkit::{table::table, types};
 
+use super::help::examples;
+
 /// Costs of each type, measured by `scripts/measure-types`: name, bits per weight of Qwen3 14B and of the
 /// measured model, divergence without and with an importance matrix.
-const MEASURED: &str = include_str!("types_measured.tsv");
+pub const MEASURED: &str = include_str!("types_measured.tsv");
 
 const EXPLANATION: &str = "bits: bits per weight of Qwen3 14B. KL div, imatrix: KL divergence from the \
     original in nats, without and with an importance matrix, measured on a GPT-2 with 11 million weights \
     (microformer-mgm 0.5.8). Larger models lose less; measure yours with `gguf-eval compare`.";
 
-/// The examples, then every file type of the table of recipes.
-pub(in crate::commands) fn types_help(examples: &str) -> String {
+/// Examples and notes of a program, then every file type of the table of recipes.
+pub fn types_help(binary: &str) -> String {
     let header = ["  type", "id", "bits", "KL div", "imatrix", ""].map(str::to_owned).to_vec();
     let mut rows = vec![header];
     for recipe in types() {
@@ -32,32 +34,5 @@ pub(in crate::commands) fn types_help(examples: &str) -> String {
                 .to_vec(),
         );
     }
-    format!("{examples}\n\nTypes:\n{}\n{EXPLANATION}", table(&rows, &[1, 2, 3, 4]))
-}
-
-#[cfg(test)]
-mod tests {
-    use gguf_toolkit::table::WIDTH;
-
-    use super::*;
-
-    #[test]
-    fn rows_of_types_fit_a_terminal() {
-        let help = types_help("");
-        let wide = help.lines().find(|line| line.starts_with("  ") && line.chars().count() > WIDTH);
-        assert_eq!(wide, None);
-    }
-
-    #[test]
-    fn measured_types_exist() {
-        let names: Vec<&str> = MEASURED
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .map(|line| line.split('\t').next().unwrap())
-            .collect();
-        assert!(names.len() > 30);
-        for name in names {
-            assert!(types().iter().any(|recipe| recipe.name == name), "{name}");
-        }
-    }
+    format!("{}\n\nTypes:\n{}\n{EXPLANATION}", examples(binary, None), table(&rows, &[1, 2, 3, 4]))
 }

@@ -5,7 +5,7 @@ use std::{ffi::OsStr, sync::LazyLock};
 
 use clap::{
     Arg, Command,
-    builder::{PossibleValue, TypedValueParser},
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use gguf_toolkit::{
@@ -49,6 +49,21 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOf<T> {
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new(self.names.iter().map(|(name, _)| PossibleValue::new(*name))))
     }
+}
+
+/// Parses the name of one of these values: name, help (may be empty) and value.
+pub(in crate::commands) fn choice<T: Clone + Send + Sync + 'static>(
+    values: impl IntoIterator<Item = (&'static str, &'static str, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let values: Vec<_> = values.into_iter().collect();
+    let named = values.iter().map(|(name, help, _)| match *help {
+        "" => PossibleValue::new(*name),
+        help => PossibleValue::new(*name).help(help),
+    });
+    PossibleValuesParser::new(named.collect::<Vec<_>>()).try_map(move |given| {
+        let value = values.iter().find(|(name, ..)| *name == given);
+        value.map(|(.., value)| value.clone()).ok_or("unknown value")
+    })
 }
 
 /// Advice for names that are not file types of llama.cpp: tensor types, publishers' names, types of forks.

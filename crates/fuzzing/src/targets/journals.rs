@@ -13,7 +13,7 @@ use gguf_conversion::{
     write_resumable,
 };
 use gguf_toolkit::{compare, importance, part_file::PartFile, perplexity};
-use gguf_tools::commands::{define, readers};
+use gguf_tools::commands::{define, internals};
 use gguf_types::DType;
 
 use crate::{
@@ -234,7 +234,7 @@ pub(super) fn plan(bytes: &[u8]) -> bool {
         assert_eq!(shares.iter().filter(|share| share.has(&job)).count(), 1, "shares of {job:?}");
     }
     let definition = define("gguf-convert").expect("a binary of this package");
-    is_described && readers::matches_of_plan(plan.arguments(), &definition).is_ok()
+    is_described && internals::matches(plan.arguments(), &definition).is_ok()
 }
 
 pub(super) fn measured_part(bytes: &[u8]) -> bool {

@@ -1,6 +1,6 @@
 //! Conversion of a checkpoint to GGUF files.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
@@ -117,6 +117,22 @@ impl Adapter {
     /// An adapter as trained.
     pub fn new(path: impl Into<PathBuf>) -> Adapter {
         Adapter { path: path.into(), scale: as_trained() }
+    }
+}
+
+impl FromStr for Adapter {
+    type Err = String;
+
+    /// Reads `ADAPTER` or `ADAPTER=SCALE`. An existing folder may have any name.
+    fn from_str(text: &str) -> Result<Adapter, String> {
+        let whole = Adapter::new(text);
+        let Some((adapter, scale)) = text.rsplit_once('=').filter(|_| !whole.path.is_dir()) else {
+            return Ok(whole);
+        };
+        match scale.parse() {
+            Ok(scale) if f64::is_finite(scale) => Ok(Adapter { scale, ..Adapter::new(adapter) }),
+            _ => Err(format!("`{scale}` is not a number")),
+        }
     }
 }
 

@@ -108,6 +108,19 @@ impl Differences {
         self.keys.is_empty() && self.tensors.is_empty()
     }
 
+    /// Fails unless the files of `options` are equal.
+    ///
+    /// # Errors
+    /// The number of differences.
+    pub fn verdict(&self, options: &DiffOptions) -> Result<(), Error> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let (a, b) = (options.a.display(), options.b.display());
+        let (n_keys, n_tensors) = (self.keys.len(), self.tensors.len());
+        Err(Error::new(format!("{a} and {b} differ in {n_keys} keys and {n_tensors} tensors")))
+    }
+
     /// A line for each difference: `-` if only the first file has the item, `+` if only the second, `~` if it differs.
     pub fn text(&self) -> String {
         let mut text = String::new();

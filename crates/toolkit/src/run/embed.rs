@@ -4,6 +4,7 @@ use gguf_container::Value;
 use gguf_runtime::embed::{self, Pooling, labels, normalize};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
 
 use super::Model;
 use crate::{error::Error, eval_model::warn_of_length, events::Events};
@@ -25,6 +26,43 @@ pub struct Embedding {
     pub n_tokens: usize,
     /// (1, width) f32, or with [`Pooling::None`] (n_tokens, width). With [`Pooling::Rank`], the width is the number of scores.
     pub vectors: Array2<f32>,
+}
+
+impl Embedding {
+    /// A line of numbers for each vector.
+    pub fn text(&self) -> String {
+        let mut lines = String::new();
+        for row in self.vectors.rows() {
+            let numbers: Vec<String> = row.iter().map(f32::to_string).collect();
+            lines.push_str(&numbers.join(" "));
+            lines.push('\n');
+        }
+        lines
+    }
+
+    /// JSON object of the embedding of `text`, with the names of the scores of a reranker.
+    pub fn json(&self, text: &str, pooling: Pooling, labels: &[String]) -> Json {
+        let mut value = json!({ "text": text, "tokens": self.n_tokens });
+        match pooling {
+            Pooling::None => {
+                let rows = self.vectors.rows().into_iter();
+                value["vectors"] = rows.map(|row| row.iter().map(short).collect::<Json>()).collect();
+            }
+            Pooling::Rank => {
+                value["scores"] = self.vectors.iter().map(short).collect();
+                if !labels.is_empty() {
+                    value["labels"] = labels.into();
+                }
+            }
+            _ => value["vector"] = self.vectors.iter().map(short).collect(),
+        }
+        value
+    }
+}
+
+/// A number of a vector with its own digits, without those that a conversion to f64 adds.
+fn short(x: &f32) -> Json {
+    x.to_string().parse::<f64>().map_or(Json::Null, Json::from)
 }
 
 /// Embeddings of texts.

@@ -10,7 +10,7 @@ const FLOORS: &[&[&str]] = &[
     &["fields", "hints"],
     &["error"],
     &["blocks", "call", "events", "file_type", "input_kind", "outputs", "template_guard", "text"],
-    &["loader_report", "tokenizer"],
+    &["architecture_list", "loader_report", "tokenizer"],
     // Files, and the messages about them.
     &["coverage_report", "digest", "failure", "file", "hub", "layout_notes", "loss_report", "metadata_json"],
     &[
