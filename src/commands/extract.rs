@@ -9,7 +9,7 @@ use gguf_toolkit::extract::{ExtractOptions, extract};
 use crate::{
     commands::{
         Command,
-        shared::{cpu_level::cpu_level, tensor_args::output_parser},
+        shared::{copy_args::CopyArgs, cpu_level::cpu_level, tensor_args::output_parser},
     },
     failure::Failure,
     ui::Ui,
@@ -40,18 +40,8 @@ struct ExtractArgs {
     /// Convert all tensors to f32.
     #[arg(long)]
     f32: bool,
-    /// Overwrite existing outputs.
-    #[arg(long)]
-    force: bool,
-    /// Show what would be written, without writing.
-    #[arg(long)]
-    dry_run: bool,
-    /// Print the result as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Print only errors.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    copy: CopyArgs,
 }
 
 fn run(args: ExtractArgs, ui: &Ui) -> Result<(), Failure> {
@@ -60,12 +50,12 @@ fn run(args: ExtractArgs, ui: &Ui) -> Result<(), Failure> {
         tensors: args.tensors,
         output: args.output,
         f32: args.f32,
-        force: args.force,
-        dry_run: args.dry_run,
+        force: args.copy.force,
+        dry_run: args.copy.dry_run,
         level: cpu_level()?,
     };
     let extracted = extract(&options, ui)?;
-    if args.json {
+    if args.copy.json {
         return ui.json_line(&extracted);
     }
     extracted.lines().iter().for_each(|line| ui.status(line));

@@ -58,6 +58,7 @@ pub mod internals {
         call_advice::COUNTERPARTS,
         help::{EXAMPLES, brief, examples},
         plan_args::{arguments_of, matches},
+        tensor_args::parse_bits,
         threads::parse_threads,
         types_help::{MEASURED, types_help},
     };

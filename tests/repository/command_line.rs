@@ -6,8 +6,8 @@ use gguf_toolkit::{table::WIDTH, threads::useful_threads};
 use gguf_tools::commands::{
     BINARIES, COMMANDS, define,
     internals::{
-        COUNTERPARTS, EXAMPLES, HARMLESS, MEASURED, arguments_of, brief, call_of, examples, parse_threads,
-        types_help,
+        COUNTERPARTS, EXAMPLES, HARMLESS, MEASURED, arguments_of, brief, call_of, examples, parse_bits,
+        parse_threads, types_help,
     },
 };
 
@@ -95,6 +95,12 @@ fn thread_counts_are_parsed_and_capped() {
     let available = useful_threads(None);
     assert_eq!(useful_threads(NonZeroUsize::new(1)), 1);
     assert_eq!(useful_threads(NonZeroUsize::new(100_000)), available);
+}
+
+#[test]
+fn bits_per_weight_are_parsed() {
+    assert_eq!(parse_bits("4.25"), Ok(4.25));
+    assert!(parse_bits("0").is_err() && parse_bits("NaN").is_err() && parse_bits("64").is_err());
 }
 
 #[test]

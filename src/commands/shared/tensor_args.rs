@@ -252,7 +252,11 @@ pub struct BudgetArgs {
     allow_types: Vec<DType>,
 }
 
-fn parse_bits(text: &str) -> Result<f64, String> {
+/// Reads a number of bits per weight.
+///
+/// # Errors
+/// A number out of range.
+pub fn parse_bits(text: &str) -> Result<f64, String> {
     let bits = text.parse::<f64>().ok().filter(|bits| (0.5..=32.0).contains(bits));
     bits.ok_or_else(|| "expected a number of bits, for example 4.25".to_owned())
 }
@@ -268,16 +272,5 @@ impl BudgetArgs {
             allow_types: self.allow_types.clone(),
             ..BudgetOptions::default()
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_per_weight_are_parsed() {
-        assert_eq!(parse_bits("4.25"), Ok(4.25));
-        assert!(parse_bits("0").is_err() && parse_bits("NaN").is_err() && parse_bits("64").is_err());
     }
 }
