@@ -2,8 +2,8 @@
 
     import gguf_tools as gt
 
-    gt.convert("Llama-3.2-1B", "llama-q4_k_m.gguf", type="q4_k_m")
-    gt.save(model, "tuned.gguf", type="q8_0", tokenizer=tokenizer)   # a torch model, straight from memory
+    gt.convert("Llama-3.2-1B", "llama-q4_k_m.gguf", file_type="q4_k_m")
+    gt.save(model, "tuned.gguf", file_type="q8_0", tokenizer=tokenizer)   # a torch model, straight from memory
     file = gt.open("llama-q4_k_m.gguf")
     file.metadata["general.architecture"], file["blk.0.attn_q.weight"].decode()
     gt.verify("llama-q4_k_m.gguf")["good"]
@@ -11,16 +11,28 @@
     gt.perplexity("llama-q4_k_m.gguf", Path("wiki.test.raw"))
     gt.Model("llama-q4_k_m.gguf").generate("The capital of France is", max_tokens=8)
 
-Everything here is a translation of the Rust crate ``gguf-toolkit``; files are byte for byte those of the command line.
+Warnings are :class:`GgufWarning`, and notes go to the logger ``gguf_tools``. Files are byte-identical to those of the command
+line.
 """
 
 from __future__ import annotations
 
 from ._check_against import CheckReport, Finding, Responsible, check_against, record
 from ._edit import change_endian, diff, edit_metadata, export_metadata, extract, fit, hash, merge, split, verify
-from ._errors import GgufError
+from ._errors import GgufError, GgufWarning
 from ._files import File, Metadata, Tensor, open
-from ._jobs import PlannedFile, convert, plan, quantize, save
+from ._jobs import (
+    PlannedFile,
+    convert,
+    convert_adapter,
+    convert_projector,
+    convert_vocab,
+    export,
+    plan,
+    quantize,
+    recipe,
+    save,
+)
 from ._measures import (
     Comparison,
     Estimate,
@@ -35,6 +47,7 @@ from ._measures import (
 )
 from ._model import Model, Score
 from ._native import __version__
+from ._publish import publish
 from ._types import TensorType, architectures, decode, encode, tensor_types, types
 from ._writer import GGUFWriter
 
@@ -46,6 +59,7 @@ __all__ = [
     "Finding",
     "GGUFWriter",
     "GgufError",
+    "GgufWarning",
     "Imatrix",
     "Metadata",
     "Model",
@@ -64,10 +78,14 @@ __all__ = [
     "check_against",
     "compare",
     "convert",
+    "convert_adapter",
+    "convert_projector",
+    "convert_vocab",
     "decode",
     "diff",
     "edit_metadata",
     "encode",
+    "export",
     "export_metadata",
     "extract",
     "fit",
@@ -77,7 +95,9 @@ __all__ = [
     "open",
     "perplexity",
     "plan",
+    "publish",
     "quantize",
+    "recipe",
     "record",
     "save",
     "split",

@@ -6,6 +6,7 @@ import os
 from collections import namedtuple
 
 from . import _native
+from ._progress import shown
 
 Responsible = namedtuple("Responsible", "part evidence advice")
 Responsible.__doc__ = """A part of a file that differs from the original.
@@ -142,5 +143,8 @@ def _checked(record_path, file, checkpoint, threads, progress) -> CheckReport:
     import json
 
     checkpoint = None if checkpoint is None else os.fspath(checkpoint)
-    text, facts = _native.check_against(os.fspath(file), os.fspath(record_path), checkpoint, threads, progress)
+    with shown(progress) as report:
+        text, facts = _native.check_against(os.fspath(file), os.fspath(record_path), checkpoint, threads, report)
+    import json
+
     return CheckReport(text, json.loads(facts))

@@ -1,4 +1,4 @@
-"""The command line programs, which come with the package."""
+"""Entry points of the command line programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._native import run_command
 
 
 def _run(program: str) -> None:
-    # The program has its own way with Ctrl-C: it removes what it has begun.
+    # The program handles Ctrl-C itself and removes unfinished files.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(run_command(program, sys.argv[0], sys.argv[1:]))
 

@@ -1,54 +1,10 @@
-"""Calls that check, compare, edit and divide files. Options and reports cross to Rust as JSON."""
+"""Calls that check, compare, edit and split files."""
 
 from __future__ import annotations
 
 import os
 
-from . import _native
-
-
-def _call(function, options: dict, progress=None, warns: bool = True):
-    import json
-
-    options = {key: value for key, value in options.items() if value is not None}
-    report, warnings = function(json.dumps(options), progress)
-    if warns:
-        _warn(warnings, 4)
-    return json.loads(report)
-
-
-def _warn(warnings: list, level: int) -> None:
-    """Warns at the caller of the package's function; ``level`` counts frames from here."""
-    if warnings:
-        from warnings import warn
-
-        for text in warnings:
-            warn(text, stacklevel=level)
-
-
-def _path(path):
-    return None if path is None else os.fspath(path)
-
-
-def _paths(paths) -> list:
-    if isinstance(paths, (str, os.PathLike)):
-        paths = [paths]
-    return [os.fspath(path) for path in paths]
-
-
-def _size(size):
-    """A number of bytes, or a text such as ``2GB`` or ``500M`` (powers of 1000) or ``16GiB``."""
-    if size is None or isinstance(size, int):
-        return size
-    text = str(size).strip()
-    digits = text.rstrip("BKMGTibkmgt ")
-    unit = text[len(digits) :].strip().upper()
-    powers = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-    base, unit = (1024, unit[:-2]) if unit.endswith("IB") else (1000, unit[:-1] if unit[-1:] == "B" else unit)
-    try:
-        return int(float(digits) * base ** powers[unit])
-    except (KeyError, ValueError):
-        raise ValueError(f"size: expected a number of bytes such as 2GB, found {size!r}") from None
+from ._calls import call, hub, size, text_path, text_paths
 
 
 def _json_value(value):
@@ -109,17 +65,17 @@ def edit_metadata(
     if chat_template is not None:
         values["tokenizer.chat_template"] = {"type": "str", "value": chat_template}
     options = {
-        "file": os.fspath(file),
+        "file": os.fsdecode(file),
         "values": values,
         "unset": [unset] if isinstance(unset, str) else list(unset),
         "rename": [{"old": old, "new": new} for old, new in (rename or {}).items()],
-        "from": _path(from_json),
-        "output": _path(output),
+        "from": text_path(from_json),
+        "output": text_path(output),
         "force": overwrite,
         "header_slack": header_slack,
         "dry_run": dry_run,
     }
-    return _call(_native.edit_metadata, options)
+    return call("edit_metadata", options)
 
 
 def export_metadata(file, *, prefix=()) -> dict:
@@ -139,7 +95,7 @@ def export_metadata(file, *, prefix=()) -> dict:
         >>> gt.edit_metadata("new.gguf", gt.export_metadata("old.gguf", prefix="tokenizer."))
     """
     prefix = [prefix] if isinstance(prefix, str) else list(prefix)
-    return _call(_native.export_keys, {"file": os.fspath(file), "prefix": prefix})
+    return call("export_metadata", {"file": os.fsdecode(file), "prefix": prefix})
 
 
 def split(
@@ -178,15 +134,15 @@ def split(
     if max_size is None and max_tensors is None:
         raise ValueError("split: expected max_size or max_tensors")
     options = {
-        "file": os.fspath(file),
-        "prefix": os.fspath(prefix),
-        "max_bytes": _size(max_size),
+        "file": os.fsdecode(file),
+        "prefix": os.fsdecode(prefix),
+        "max_bytes": size(max_size),
         "max_tensors": max_tensors,
         "no_tensor_first": no_tensor_first,
         "force": overwrite,
         "dry_run": dry_run,
     }
-    return _call(_native.split_file, options, progress)["files"]
+    return call("split", options, progress)["files"]
 
 
 def merge(shards, output, *, overwrite=False, dry_run=False, progress=None) -> dict:
@@ -209,12 +165,12 @@ def merge(shards, output, *, overwrite=False, dry_run=False, progress=None) -> d
         >>> gt.merge("shards/model-00001-of-00003.gguf", "model.gguf")
     """
     options = {
-        "shards": _paths(shards),
-        "output": os.fspath(output),
+        "shards": text_paths(shards),
+        "output": os.fsdecode(output),
         "force": overwrite,
         "dry_run": dry_run,
     }
-    return _call(_native.merge_shards, options, progress)["files"][0]
+    return call("merge", options, progress)["files"][0]
 
 
 def change_endian(file, output, order, *, overwrite=False, dry_run=False, progress=None) -> list[dict]:
@@ -238,13 +194,13 @@ def change_endian(file, output, order, *, overwrite=False, dry_run=False, progre
         >>> gt.change_endian("model.gguf", "model-big.gguf", "big")
     """
     options = {
-        "file": os.fspath(file),
-        "output": os.fspath(output),
+        "file": os.fsdecode(file),
+        "output": os.fsdecode(output),
         "order": order,
         "force": overwrite,
         "dry_run": dry_run,
     }
-    return _call(_native.change_endian, options, progress)["files"]
+    return call("change_endian", options, progress)["files"]
 
 
 def extract(file, tensors, output, *, f32=False, overwrite=False, dry_run=False, progress=None) -> dict:
@@ -269,14 +225,14 @@ def extract(file, tensors, output, *, f32=False, overwrite=False, dry_run=False,
         >>> gt.extract("model.gguf", ["token_embd.weight"], "embeddings.npy")
     """
     options = {
-        "file": os.fspath(file),
+        "file": os.fsdecode(file),
         "tensors": [tensors] if isinstance(tensors, str) else list(tensors),
-        "output": os.fspath(output),
+        "output": os.fsdecode(output),
         "f32": f32,
         "force": overwrite,
         "dry_run": dry_run,
     }
-    return _call(_native.extract_tensors, options, progress)
+    return call("extract", options, progress)
 
 
 def verify(file, *, against=None, only=(), strict=False, threads=None, progress=None) -> dict:
@@ -301,13 +257,14 @@ def verify(file, *, against=None, only=(), strict=False, threads=None, progress=
         >>> gt.verify("model.gguf", against="Llama-3.2-1B")["good"]
     """
     options = {
-        "file": os.fspath(file),
-        "against": _path(against),
+        "file": os.fsdecode(file),
+        "against": text_path(against),
         "only": [only] if isinstance(only, str) else list(only),
         "strict": strict,
         "threads": threads,
     }
-    return _call(_native.verify_file, options, progress)
+    options = {key: value for key, value in options.items() if value is not None}
+    return call("verify", {"options": options, "hub": hub()}, progress)
 
 
 def diff(a, b, *, headers=False, progress=None) -> dict:
@@ -328,7 +285,7 @@ def diff(a, b, *, headers=False, progress=None) -> dict:
     Example:
         >>> [key["key"] for key in gt.diff("old.gguf", "new.gguf")["keys"]]
     """
-    return _call(_native.diff_files, {"a": os.fspath(a), "b": os.fspath(b), "headers": headers}, progress)
+    return call("diff", {"a": os.fsdecode(a), "b": os.fsdecode(b), "headers": headers}, progress)
 
 
 def hash(files, *, tensors=False, progress=None) -> dict[str, str]:
@@ -348,7 +305,7 @@ def hash(files, *, tensors=False, progress=None) -> dict[str, str]:
     Example:
         >>> gt.hash("model.gguf")
     """
-    return _call(_native.hash_files, {"files": _paths(files), "tensors": tensors}, progress)
+    return call("hash", {"files": text_paths(files), "tensors": tensors}, progress)
 
 
 def fit(path, *, memory=None, context=(), parallel=1, kv_type="f16", batch=512, also=()) -> dict:
@@ -374,12 +331,12 @@ def fit(path, *, memory=None, context=(), parallel=1, kv_type="f16", batch=512, 
         >>> gt.fit("quants", memory="16GiB", context=8192)["best"]
     """
     options = {
-        "path": os.fspath(path),
-        "memory": _size(memory),
+        "path": os.fsdecode(path),
+        "memory": size(memory),
         "context": [context] if isinstance(context, int) else list(context),
         "parallel": parallel,
         "kv_type": kv_type,
         "batch": batch,
-        "with": _paths(also),
+        "with": text_paths(also),
     }
-    return _call(_native.fit_memory, options)
+    return call("fit", options)

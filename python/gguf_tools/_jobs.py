@@ -1,165 +1,709 @@
-"""Conversions: folders, files and models in memory to GGUF files."""
+"""Conversions: checkpoints, GGUF files and models in memory to GGUF files, and back."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import namedtuple
 
 from . import _native
+from ._calls import call, hub, size, text_path
+from ._options import options
+from ._progress import shown
 
 PlannedFile = namedtuple("PlannedFile", "name type nbytes bits_per_weight tensors")
-PlannedFile.__doc__ = """A file that would be written.
+PlannedFile.__doc__ = """A file that a conversion would write.
 
 Attributes:
-    name: Its name.
-    type: Its file type.
-    nbytes: Its size in bytes.
-    bits_per_weight: Mean number of bits for each weight.
-    tensors: Types of tensors by name.
+    name: Name of the file.
+    type: Its file type, such as ``q4_k_m``.
+    nbytes: Its length in bytes.
+    bits_per_weight: Mean number of bits for each weight, scales included.
+    tensors: The type of each tensor by name.
 """
 
 
-def _settings(type, **more) -> dict:
-    types = [type] if isinstance(type, str) else list(type)
-    if more.get("imatrix") is not None:
-        more["imatrix"] = os.fspath(more["imatrix"])
-    return {"types": types, **more}
+def convert(
+    src,
+    out,
+    *,
+    file_type=None,
+    outtype=None,
+    lora=(),
+    lora_tokenizer=False,
+    mmproj=False,
+    mmproj_type=None,
+    imatrix=None,
+    missing_imatrix=None,
+    include_weights=(),
+    exclude_weights=(),
+    tensor_types=(),
+    output_tensor_type=None,
+    token_embedding_type=None,
+    leave_output_tensor=False,
+    pure=False,
+    prune_layers=(),
+    recipe=None,
+    save_recipe=None,
+    metadata=(),
+    header_slack=None,
+    split_max_size=None,
+    split_max_tensors=None,
+    calibrate=(),
+    calibration_tokens=None,
+    statistics=None,
+    rounding=None,
+    eval_text=None,
+    both_sides=False,
+    no_verify=False,
+    target_size=None,
+    target_bpw=None,
+    no_larger_than_type=None,
+    allow_types=(),
+    keep_types=False,
+    model_name=None,
+    pre=None,
+    embed_tokenizer_json=False,
+    scores_from_merges=False,
+    arch_as=None,
+    target_model_dir=None,
+    mtp=None,
+    dense_modules=False,
+    mistral_format=False,
+    unmasked_zeros=False,
+    repack=False,
+    fp8_as=None,
+    via=None,
+    allow_nonfinite=False,
+    big_endian=False,
+    threads=None,
+    overwrite=False,
+    resume=False,
+    revision=None,
+    token=None,
+    cache_dir=None,
+    endpoint=None,
+    keep_downloads=False,
+    progress=None,
+) -> list[Path]:
+    """Converts a checkpoint to GGUF files.
 
-
-def _paths(written) -> list:
-    from pathlib import Path
-
-    return [Path(path) for path in written]
-
-
-def _out(out) -> str:
-    # A separator at the end says that a folder is meant; pathlib would take it away.
-    return os.fspath(out)
-
-
-def convert(src, out, *, type, threads=None, imatrix=None, overwrite=False, model_name=None, progress=None):
-    """Converts a checkpoint of Hugging Face to GGUF files.
-
-    Ctrl-C and an exception in ``progress`` stop the conversion and leave no output.
+    Ctrl-C and an exception of ``progress`` stop the conversion. It then leaves no output, except with ``resume``.
 
     Args:
-        src: A checkpoint folder, or a model of the Hub: ``hf://OWNER/MODEL[@REVISION]``, which is read from its cache or over the
-            network, without a copy.
-        out: The file to write, or a folder if it is one or ends with a separator. A name may contain ``{ftype}``.
-        type: A file type (:func:`types`), or a list of types that are written in one pass.
-        threads: Number of threads. Default: one per core.
-        imatrix: An importance matrix.
-        overwrite: Overwrite existing files.
-        model_name: Name of the model in the metadata.
-        progress: Called with the bytes of input that are done and the total.
+        src: Checkpoint folder, or a model of the Hugging Face Hub: ``hf://OWNER/MODEL[@REVISION]``, or ``OWNER/MODEL`` if there
+            is no such folder. A model in the local cache is read from there; others are read over the network.
+        out: File to write, or a folder if it exists or ends with a separator. ``{ftype}`` in the name stands for the file type.
+        file_type: File type (:func:`types`) such as ``"q4_k_m"``, or a list of them, which are written in one pass. ``"auto"``
+            is the float type of the checkpoint.
+        outtype: The same as ``file_type``, by the name of gguf-py.
+        lora: LoRA adapters to merge: a path, a list of paths or of ``(path, scale)``, or a dict of paths and scales.
+        lora_tokenizer: Use the tokenizer and chat template of the adapter.
+        mmproj: Also write the vision or audio projector.
+        mmproj_type: File type of the projector.
+        imatrix: Importance matrix file.
+        missing_imatrix: Treatment of tensors without importance data: ``"error"``, ``"ones"``, ``"neighbour"`` or
+            ``"raise-type"``.
+        include_weights: Use importance data only for tensors whose name contains one of these texts.
+        exclude_weights: Ignore importance data for tensors whose name contains one of these texts.
+        tensor_types: Types of tensors by a regular expression of their names: ``{"ffn_down": "q6_k"}``. The first match wins.
+        output_tensor_type: Type of ``output.weight``.
+        token_embedding_type: Type of the token embeddings.
+        leave_output_tensor: Do not quantize ``output.weight``.
+        pure: Quantize all tensors to the main type of the file type.
+        prune_layers: Layers to remove, counted from 0.
+        recipe: Recipe that sets the type of each tensor: a file, or the dict of :func:`recipe`. Replaces ``file_type``.
+        save_recipe: Recipe file to write.
+        metadata: Metadata to set: ``{"general.name": "Tuned"}``. A value may be ``{"type": "u32", "value": 1}``.
+        header_slack: Free space in the header, in bytes, for later edits in place.
+        split_max_size: Limit of a shard, in bytes of tensor data or as a text such as ``"2GB"``.
+        split_max_tensors: Limit of a shard in tensors.
+        calibrate: Texts for a calibration, which improves the rounding. Files that end in ``.jsonl`` hold chats.
+        calibration_tokens: Number of tokens to use. Default: 16384.
+        statistics: Folder in which the statistics of the texts are kept for later runs.
+        rounding: Last step of the rounding: ``"descent"``, ``"feedback"``, ``"shrinkage"``, ``"scales"`` or ``"full"``.
+        eval_text: Text to measure the calibrated files on. Default: the rest of the calibration texts.
+        both_sides: Use statistics of output gradients too (YAQA).
+        no_verify: Do not measure the calibrated files.
+        target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Needs ``calibrate``.
+        target_bpw: The same, as a number of bits per weight.
+        no_larger_than_type: The same, as the size of a file of this type.
+        allow_types: Types to choose from.
+        keep_types: Keep the types of the file type, and only improve the rounding.
+        model_name: Name of the model. Default: from the checkpoint.
+        pre: Name of the pre-tokenizer, if it is not recognized.
+        embed_tokenizer_json: Store the tokenizer file in the metadata.
+        scores_from_merges: Derive token scores from the merges of the tokenizer.
+        arch_as: Architecture or class name to use instead of that of the config.
+        target_model_dir: Target model of a draft model.
+        mtp: Multi-token prediction layers: ``"with"`` (the default), ``"without"`` or ``"only"``.
+        dense_modules: Include the dense layers of a sentence-transformers model.
+        mistral_format: Read Mistral's own files if both layouts are present.
+        unmasked_zeros: Read all-ones GPTQ zero points as llama.cpp does.
+        repack: Keep quantized weights bit for bit if a type can hold them.
+        fp8_as: Type of FP8 matrices in files of float types: ``"q8_0"``.
+        via: Float type that weights are rounded to before they are quantized.
+        allow_nonfinite: Convert NaNs and infinities instead of failing.
+        big_endian: Write big-endian files.
+        threads: Number of threads. Default: one per core. The files do not depend on it.
+        overwrite: Overwrite existing files, and discard an interrupted run.
+        resume: Resume an interrupted run, and keep the parts of this one if it is interrupted.
+        revision: Branch, tag or commit of the model.
+        token: Token of the Hub. Default: that of huggingface_hub. False for none.
+        cache_dir: Cache of the Hub. Default: that of huggingface_hub.
+        endpoint: Address of the Hub.
+        keep_downloads: Store downloads in the cache.
+        progress: Function that is called on this thread with the finished and the total amount of work of each stage. By
+            default a terminal or notebook shows a tqdm bar if tqdm is installed; False shows none.
 
     Returns:
         The paths of the files.
 
     Raises:
-        GgufError: The checkpoint cannot be converted, or a file cannot be written.
+        GgufError: The input, an option or the output is invalid.
+        ValueError: An argument is not one of the supported values.
 
     Example:
-        >>> gt.convert("Llama-3.2-1B", "out/", type=["q4_k_m", "q8_0"])
+        >>> gt.convert("meta-llama/Llama-3.2-1B", "out/", file_type=["q4_k_m", "q8_0"], lora="my-adapter")
     """
-    settings = _settings(type, threads=threads, imatrix=imatrix, overwrite=overwrite, model_name=model_name)
-    return _paths(_native.convert(os.fspath(src), _out(out), settings, progress))
+    return _written("convert", locals())
 
 
 def quantize(
-    src, out, *, type, threads=None, imatrix=None, overwrite=False, allow_requantize=False, progress=None
-):
-    """Converts a GGUF file to files of other types, as ``llama-quantize`` does.
+    src,
+    out,
+    *,
+    file_type=None,
+    outtype=None,
+    allow_requantize=False,
+    keep_split=False,
+    imatrix=None,
+    missing_imatrix=None,
+    include_weights=(),
+    exclude_weights=(),
+    tensor_types=(),
+    output_tensor_type=None,
+    token_embedding_type=None,
+    leave_output_tensor=False,
+    pure=False,
+    prune_layers=(),
+    recipe=None,
+    save_recipe=None,
+    metadata=(),
+    header_slack=None,
+    split_max_size=None,
+    split_max_tensors=None,
+    calibrate=(),
+    calibration_tokens=None,
+    statistics=None,
+    rounding=None,
+    eval_text=None,
+    both_sides=False,
+    no_verify=False,
+    target_size=None,
+    target_bpw=None,
+    no_larger_than_type=None,
+    allow_types=(),
+    keep_types=False,
+    allow_nonfinite=False,
+    big_endian=False,
+    threads=None,
+    overwrite=False,
+    resume=False,
+    progress=None,
+) -> list[Path]:
+    """Quantizes a GGUF file to other types, byte-identical to ``llama-quantize``.
 
     Args:
-        src: The GGUF file, or any shard of a split model.
-        out: The file to write, or a folder, as for :func:`convert`.
-        type: A file type (:func:`types`), or a list of types that are written in one pass.
-        threads: Number of threads. Default: one per core.
-        imatrix: An importance matrix.
-        overwrite: Overwrite existing files.
-        allow_requantize: Allow input that is quantized already.
-        progress: Called with the bytes of input that are done and the total.
+        src: GGUF file, or any shard of a split model.
+        out: File or folder to write, as in :func:`convert`.
+        file_type: File type (:func:`types`), or a list of them. ``"copy"`` keeps all tensors.
+        outtype: The same as ``file_type``, by the name of gguf-py.
+        allow_requantize: Quantize tensors that are already quantized. They lose precision twice.
+        keep_split: Write as many shards as the input has.
+        imatrix: Importance matrix file.
+        missing_imatrix: Treatment of tensors without importance data: ``"error"``, ``"ones"``, ``"neighbour"`` or
+            ``"raise-type"``.
+        include_weights: Use importance data only for tensors whose name contains one of these texts.
+        exclude_weights: Ignore importance data for tensors whose name contains one of these texts.
+        tensor_types: Types of tensors by a regular expression of their names: ``{"ffn_down": "q6_k"}``. The first match wins.
+        output_tensor_type: Type of ``output.weight``.
+        token_embedding_type: Type of the token embeddings.
+        leave_output_tensor: Do not quantize ``output.weight``.
+        pure: Quantize all tensors to the main type of the file type.
+        prune_layers: Layers to remove, counted from 0.
+        recipe: Recipe that sets the type of each tensor: a file, or the dict of :func:`recipe`. Replaces ``file_type``.
+        save_recipe: Recipe file to write.
+        metadata: Metadata to set: ``{"general.name": "Tuned"}``. A value may be ``{"type": "u32", "value": 1}``.
+        header_slack: Free space in the header, in bytes, for later edits in place.
+        split_max_size: Limit of a shard, in bytes of tensor data or as a text such as ``"2GB"``.
+        split_max_tensors: Limit of a shard in tensors.
+        calibrate: Texts for a calibration, which improves the rounding. Files that end in ``.jsonl`` hold chats.
+        calibration_tokens: Number of tokens to use. Default: 16384.
+        statistics: Folder in which the statistics of the texts are kept for later runs.
+        rounding: Last step of the rounding: ``"descent"``, ``"feedback"``, ``"shrinkage"``, ``"scales"`` or ``"full"``.
+        eval_text: Text to measure the calibrated files on. Default: the rest of the calibration texts.
+        both_sides: Use statistics of output gradients too (YAQA).
+        no_verify: Do not measure the calibrated files.
+        target_size: Choose the types of tensors for a file of this size, in bytes or as a text. Needs ``calibrate``.
+        target_bpw: The same, as a number of bits per weight.
+        no_larger_than_type: The same, as the size of a file of this type.
+        allow_types: Types to choose from.
+        keep_types: Keep the types of the file type, and only improve the rounding.
+        allow_nonfinite: Convert NaNs and infinities instead of failing.
+        big_endian: Write big-endian files.
+        threads: Number of threads. Default: one per core. The files do not depend on it.
+        overwrite: Overwrite existing files, and discard an interrupted run.
+        resume: Resume an interrupted run, and keep the parts of this one if it is interrupted.
+        progress: As in :func:`convert`.
 
     Returns:
         The paths of the files.
 
     Raises:
-        GgufError: The file cannot be read, is quantized already, or a file cannot be written.
+        GgufError: The input, an option or the output is invalid.
 
     Example:
-        >>> gt.quantize("model-bf16.gguf", "model-q4_k_m.gguf", type="q4_k_m")
+        >>> gt.quantize("model-bf16.gguf", "model-q3.gguf", file_type="q3_k_m", calibrate="texts.txt", target_size="2GB")
     """
-    settings = _settings(
-        type, threads=threads, imatrix=imatrix, overwrite=overwrite, allow_requantize=allow_requantize
-    )
-    return _paths(_native.quantize(os.fspath(src), _out(out), settings, progress))
-
-
-def plan(src, *, type, imatrix=None) -> list[PlannedFile]:
-    """Lists the files that :func:`convert` or :func:`quantize` would write. No weight is read.
-
-    Args:
-        src: A checkpoint folder, a model of the Hub or a GGUF file.
-        type: A file type or a list of types.
-        imatrix: An importance matrix.
-
-    Returns:
-        A :class:`PlannedFile` for each type.
-
-    Raises:
-        GgufError: The input cannot be converted.
-
-    Example:
-        >>> gt.plan("Llama-3.2-1B", type="q4_k_m")[0].nbytes
-    """
-    src = os.fspath(src)
-    rows = _native.plan(src, os.path.isfile(src), _settings(type, imatrix=imatrix))
-    return [PlannedFile(*row[:4], dict(row[4])) for row in rows]
+    return _written("quantize", locals())
 
 
 def save(
     model,
     out,
     *,
-    type,
+    file_type=None,
+    outtype=None,
     config=None,
     tokenizer=None,
     generation_config=None,
     name=None,
-    threads=None,
     imatrix=None,
+    missing_imatrix=None,
+    include_weights=(),
+    exclude_weights=(),
+    tensor_types=(),
+    output_tensor_type=None,
+    token_embedding_type=None,
+    leave_output_tensor=False,
+    pure=False,
+    prune_layers=(),
+    recipe=None,
+    save_recipe=None,
+    metadata=(),
+    header_slack=None,
+    split_max_size=None,
+    split_max_tensors=None,
+    model_name=None,
+    pre=None,
+    embed_tokenizer_json=False,
+    scores_from_merges=False,
+    arch_as=None,
+    target_model_dir=None,
+    mtp=None,
+    dense_modules=False,
+    repack=False,
+    via=None,
+    allow_nonfinite=False,
+    big_endian=False,
+    threads=None,
     overwrite=False,
     progress=None,
-):
+) -> list[Path]:
     """Converts a model in memory to GGUF files, without an intermediate checkpoint.
 
-    Arrays must not change until the call returns: they are read in place, unless they are on another device or not contiguous.
+    Arrays are read in place, without a copy, unless they are on another device or not contiguous. Do not write to them
+    during the call.
 
     Args:
-        model: A model of transformers, or a state dict: torch or NumPy arrays by name, as in the files of ``save_pretrained``.
-        out: The file to write, or a folder, as for :func:`convert`.
-        type: A file type (:func:`types`), or a list of types that are written in one pass.
-        config: Content of ``config.json``: a dict or a config of transformers. Default: that of the model.
-        tokenizer: A tokenizer of transformers, a folder with its files, or a dict from file names to bytes.
-        generation_config: Content of ``generation_config.json``. Default: that of the model.
-        name: Name of the model if its files state none.
-        threads: Number of threads. Default: one per core.
-        imatrix: An importance matrix.
-        overwrite: Overwrite existing files.
-        progress: Called with the bytes of input that are done and the total.
+        model: Model of transformers, or a state dict: arrays of torch or NumPy by the names that ``save_pretrained`` uses.
+        out: File or folder to write, as in :func:`convert`.
+        file_type: File type (:func:`types`) such as ``"q4_k_m"``, or a list of them, which are written in one pass. ``"auto"``
+            is the float type of the checkpoint.
+        outtype: The same as ``file_type``, by the name of gguf-py.
+        config: Contents of ``config.json``, as a dict or a config of transformers. Default: the config of the model.
+        tokenizer: Tokenizer of transformers, folder with tokenizer files, or a dict of file names and contents.
+        generation_config: Contents of ``generation_config.json``. Default: that of the model.
+        name: Name of the model if neither ``model_name`` nor the config states one.
+        imatrix: Importance matrix file.
+        missing_imatrix: Treatment of tensors without importance data: ``"error"``, ``"ones"``, ``"neighbour"`` or
+            ``"raise-type"``.
+        include_weights: Use importance data only for tensors whose name contains one of these texts.
+        exclude_weights: Ignore importance data for tensors whose name contains one of these texts.
+        tensor_types: Types of tensors by a regular expression of their names: ``{"ffn_down": "q6_k"}``. The first match wins.
+        output_tensor_type: Type of ``output.weight``.
+        token_embedding_type: Type of the token embeddings.
+        leave_output_tensor: Do not quantize ``output.weight``.
+        pure: Quantize all tensors to the main type of the file type.
+        prune_layers: Layers to remove, counted from 0.
+        recipe: Recipe that sets the type of each tensor: a file, or the dict of :func:`recipe`. Replaces ``file_type``.
+        save_recipe: Recipe file to write.
+        metadata: Metadata to set: ``{"general.name": "Tuned"}``. A value may be ``{"type": "u32", "value": 1}``.
+        header_slack: Free space in the header, in bytes, for later edits in place.
+        split_max_size: Limit of a shard, in bytes of tensor data or as a text such as ``"2GB"``.
+        split_max_tensors: Limit of a shard in tensors.
+        model_name: Name of the model. Default: from the checkpoint.
+        pre: Name of the pre-tokenizer, if it is not recognized.
+        embed_tokenizer_json: Store the tokenizer file in the metadata.
+        scores_from_merges: Derive token scores from the merges of the tokenizer.
+        arch_as: Architecture or class name to use instead of that of the config.
+        target_model_dir: Target model of a draft model.
+        mtp: Multi-token prediction layers: ``"with"`` (the default), ``"without"`` or ``"only"``.
+        dense_modules: Include the dense layers of a sentence-transformers model.
+        repack: Keep quantized weights bit for bit if a type can hold them.
+        via: Float type that weights are rounded to before they are quantized.
+        allow_nonfinite: Convert NaNs and infinities instead of failing.
+        big_endian: Write big-endian files.
+        threads: Number of threads. Default: one per core. The files do not depend on it.
+        overwrite: Overwrite existing files, and discard an interrupted run.
+        progress: As in :func:`convert`.
 
     Returns:
         The paths of the files.
 
     Raises:
-        GgufError: The model cannot be converted, or a file cannot be written.
+        GgufError: A tensor does not fit the config, or an option or the output is invalid.
+        TypeError: An array has a type that checkpoints do not support.
 
     Example:
-        >>> gt.save(model, "tuned-q8_0.gguf", type="q8_0", tokenizer=tokenizer)
+        >>> gt.save(model, "tuned-q8_0.gguf", file_type="q8_0", tokenizer=tokenizer)
     """
+    given = locals()
+    import json
+
     from . import _memory
 
-    loaded = _memory.load(model, config, tokenizer, generation_config, name)
-    settings = _settings(type, threads=threads, imatrix=imatrix, overwrite=overwrite)
-    return _paths(_native.save(*loaded, _out(out), settings, progress))
+    sources = [given.pop(key) for key in ("model", "config", "tokenizer", "generation_config", "name")]
+    progress = given.pop("progress")
+    loaded = _memory.load(*sources)
+    with _recipe_file(given), shown(progress) as report:
+        written = _native.save(*loaded, json.dumps(options(given)), report)
+    return _paths(json.loads(written))
+
+
+def plan(src, **keywords) -> list[PlannedFile]:
+    """Plans the files that :func:`convert` or, for a GGUF file, :func:`quantize` would write. Reads no weights.
+
+    Args:
+        src: The input, as in these functions.
+        **keywords: Their other arguments.
+
+    Returns:
+        A :class:`PlannedFile` for each file. A reason why the files cannot be written, such as missing importance data, is a
+        :class:`GgufWarning`.
+
+    Raises:
+        GgufError: The input or an option is invalid.
+
+    Example:
+        >>> [(file.name, file.nbytes) for file in gt.plan("Llama-3.2-1B", file_type=["q4_k_m", "q8_0"])]
+    """
+    name, function = ("quantize", quantize) if _is_gguf(src) else ("convert", convert)
+    unknown = keywords.keys() - function.__kwdefaults__.keys() - {"out"}
+    if unknown:
+        raise TypeError(f"plan() got an unexpected keyword argument '{min(unknown)}' for {name}()")
+    report = _report(name, {"src": src, **function.__kwdefaults__, **keywords, "progress": False}, "_plan")
+    return [_planned(file) for file in report["outputs"]]
+
+
+def convert_adapter(
+    src,
+    out,
+    *,
+    file_type=None,
+    outtype=None,
+    base=None,
+    model_name=None,
+    arch_as=None,
+    allow_nonfinite=False,
+    big_endian=False,
+    threads=None,
+    overwrite=False,
+    revision=None,
+    token=None,
+    cache_dir=None,
+    endpoint=None,
+    keep_downloads=False,
+    progress=None,
+) -> list[Path]:
+    """Converts a LoRA adapter of PEFT or mlx-lm to a GGUF adapter file. To merge it instead, use ``convert(lora=...)``.
+
+    Args:
+        src: Adapter folder, or an adapter of the Hub.
+        out: File or folder to write, as in :func:`convert`.
+        file_type: ``"f32"`` (the default), ``"f16"``, ``"bf16"`` or ``"q8_0"``, or a list of them.
+        outtype: The same as ``file_type``, by the name of gguf-py.
+        base: Folder or Hub model with the config of the base model. Default: the model that the adapter names, if it is a
+            local folder.
+        model_name: Name of the model. Default: from the checkpoint.
+        arch_as: Architecture or class name to use instead of that of the config.
+        allow_nonfinite: Convert NaNs and infinities instead of failing.
+        big_endian: Write big-endian files.
+        threads: Number of threads. Default: one per core. The files do not depend on it.
+        overwrite: Overwrite existing files, and discard an interrupted run.
+        revision: Branch, tag or commit of the model.
+        token: Token of the Hub. Default: that of huggingface_hub. False for none.
+        cache_dir: Cache of the Hub. Default: that of huggingface_hub.
+        endpoint: Address of the Hub.
+        keep_downloads: Store downloads in the cache.
+        progress: As in :func:`convert`.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        GgufError: The input, an option or the output is invalid.
+
+    Example:
+        >>> gt.convert_adapter("my-adapter", "my-adapter.gguf", base="Llama-3.2-1B")
+    """
+    return _written("convert_adapter", locals())
+
+
+def convert_projector(
+    src,
+    out,
+    *,
+    file_type=None,
+    outtype=None,
+    tensor_types=(),
+    metadata=(),
+    model_name=None,
+    mistral_format=False,
+    via=None,
+    allow_nonfinite=False,
+    big_endian=False,
+    threads=None,
+    overwrite=False,
+    revision=None,
+    token=None,
+    cache_dir=None,
+    endpoint=None,
+    keep_downloads=False,
+    progress=None,
+) -> list[Path]:
+    """Converts the vision or audio projector of a checkpoint, without the model. To write both, use ``convert(mmproj=True)``.
+
+    Args:
+        src: Checkpoint folder, or a model of the Hub.
+        out: File or folder to write, as in :func:`convert`.
+        file_type: File type such as ``"f16"``, or a list of them.
+        outtype: The same as ``file_type``, by the name of gguf-py.
+        tensor_types: Types of tensors by a regular expression of their names: ``{"ffn_down": "q6_k"}``. The first match wins.
+        metadata: Metadata to set: ``{"general.name": "Tuned"}``. A value may be ``{"type": "u32", "value": 1}``.
+        model_name: Name of the model. Default: from the checkpoint.
+        mistral_format: Read Mistral's own files if both layouts are present.
+        via: Float type that weights are rounded to before they are quantized.
+        allow_nonfinite: Convert NaNs and infinities instead of failing.
+        big_endian: Write big-endian files.
+        threads: Number of threads. Default: one per core. The files do not depend on it.
+        overwrite: Overwrite existing files, and discard an interrupted run.
+        revision: Branch, tag or commit of the model.
+        token: Token of the Hub. Default: that of huggingface_hub. False for none.
+        cache_dir: Cache of the Hub. Default: that of huggingface_hub.
+        endpoint: Address of the Hub.
+        keep_downloads: Store downloads in the cache.
+        progress: As in :func:`convert`.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        GgufError: The input, an option or the output is invalid.
+
+    Example:
+        >>> gt.convert_projector("Qwen3-VL-4B", "mmproj.gguf", file_type="f16")
+    """
+    return _written("convert_projector", locals())
+
+
+def convert_vocab(
+    src,
+    out,
+    *,
+    file_type=None,
+    outtype=None,
+    model_name=None,
+    pre=None,
+    embed_tokenizer_json=False,
+    scores_from_merges=False,
+    arch_as=None,
+    target_model_dir=None,
+    mistral_format=False,
+    big_endian=False,
+    overwrite=False,
+    revision=None,
+    token=None,
+    cache_dir=None,
+    endpoint=None,
+) -> Path:
+    """Writes a GGUF file with the metadata and tokenizer of a checkpoint, without weights.
+
+    Args:
+        src: Checkpoint folder, whose weights may be missing, or a model of the Hub.
+        out: File to write, or a folder.
+        file_type: File type that the metadata state. Default: that of the weights.
+        outtype: The same as ``file_type``, by the name of gguf-py.
+        model_name: Name of the model. Default: from the checkpoint.
+        pre: Name of the pre-tokenizer, if it is not recognized.
+        embed_tokenizer_json: Store the tokenizer file in the metadata.
+        scores_from_merges: Derive token scores from the merges of the tokenizer.
+        arch_as: Architecture or class name to use instead of that of the config.
+        target_model_dir: Target model of a draft model.
+        mistral_format: Read Mistral's own files if both layouts are present.
+        big_endian: Write big-endian files.
+        overwrite: Overwrite existing files, and discard an interrupted run.
+        revision: Branch, tag or commit of the model.
+        token: Token of the Hub. Default: that of huggingface_hub. False for none.
+        cache_dir: Cache of the Hub. Default: that of huggingface_hub.
+        endpoint: Address of the Hub.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        GgufError: The input, an option or the output is invalid.
+
+    Example:
+        >>> gt.convert_vocab("Llama-3.2-1B", "vocab.gguf")
+    """
+    given = {**locals(), "progress": False}
+    names = [given.pop(keyword) for keyword in ("file_type", "outtype")]
+    given["stated_type"] = next((name for name in names if name is not None), None)
+    return _path(_report("convert_vocab", given)["output"])
+
+
+def export(
+    src, out, *, dtype="bf16", split_max_size=None, allow_nonfinite=False, overwrite=False, threads=None, progress=None
+) -> Path:
+    """Exports a GGUF file to a checkpoint folder in the layout of Hugging Face.
+
+    Args:
+        src: GGUF file, or any shard of a split model.
+        out: Folder to write.
+        dtype: Type of the weights: ``"bf16"``, ``"f16"`` or ``"f32"``.
+        split_max_size: Limit of a shard, in bytes of tensor data or as a text such as ``"5GB"``.
+        allow_nonfinite: Convert NaNs and infinities instead of failing.
+        overwrite: Overwrite an existing folder.
+        threads: Number of threads. Default: one per core.
+        progress: As in :func:`convert`.
+
+    Returns:
+        The path of the folder.
+
+    Raises:
+        GgufError: The file cannot be read or exported, or the folder cannot be written.
+
+    Example:
+        >>> gt.export("model-q8_0.gguf", "model-hf")
+    """
+    given = {
+        "source": text_path(src),
+        "out": text_path(out),
+        "dtype": dtype,
+        "split_max_size": size(split_max_size),
+        "allow_nonfinite": allow_nonfinite,
+        "force": overwrite,
+        "threads": threads,
+    }
+    return _path(call("export", given, progress)["output"])
+
+
+def recipe(
+    file, output=None, *, overwrite=False, revision=None, token=None, cache_dir=None, endpoint=None
+) -> dict:
+    """Extracts the recipe of a GGUF file from its header: the type of each tensor, and settings.
+
+    Args:
+        file: GGUF file, or any shard of a split model. An address (``https://...`` or ``hf://OWNER/MODEL[@REVISION]/FILE``)
+            works too; only the header is downloaded.
+        output: Recipe file to write.
+        overwrite: Overwrite an existing recipe file.
+        revision: Branch, tag or commit of the model.
+        token: Token of the Hub. Default: that of huggingface_hub. False for none.
+        cache_dir: Cache of the Hub. Default: that of huggingface_hub.
+        endpoint: Address of the Hub.
+
+    Returns:
+        The recipe, which the argument ``recipe`` of :func:`convert`, :func:`quantize` and :func:`save` takes.
+
+    Raises:
+        GgufError: The file cannot be read, or its types match no file type.
+
+    Example:
+        >>> gt.convert("my-tune", "mine.gguf", recipe=gt.recipe("hf://OWNER/MODEL-GGUF/MODEL-Q4_K_M.gguf"))
+    """
+    access = hub(revision, token, cache_dir, endpoint)
+    return call("recipe", {"file": os.fsdecode(file), "output": text_path(output), "force": overwrite, "hub": access})
+
+
+def _report(name: str, given: dict, suffix: str = "") -> dict:
+    given = dict(given)
+    progress = given.pop("progress")
+    with _recipe_file(given):
+        has_hub = name != "quantize"
+        return call(f"{name}{suffix}", options(given, _PLACES.get(name), has_hub=has_hub), progress)
+
+
+def _written(name: str, given: dict) -> list[Path]:
+    return _paths(_report(name, given))
+
+
+def _paths(report: dict) -> list[Path]:
+    return [_path(output["path"]) for output in report["outputs"]]
+
+
+def _path(text: str) -> Path:
+    from pathlib import Path
+
+    return Path(text)
+
+
+def _planned(file: dict) -> PlannedFile:
+    tensors = {tensor["name"]: tensor["dtype"].lower() for tensor in file["tensors"]}
+    name = os.path.basename(file["path"])
+    return PlannedFile(name, file["type"].lower(), file["bytes"], file["bits_per_weight"], tensors)
+
+
+# Options of keywords that a call has elsewhere than `convert`.
+_PLACES = {
+    "quantize": {"allow_nonfinite": "allow_nonfinite", "big_endian": "big_endian"},
+    "convert_adapter": {
+        "allow_nonfinite": "allow_nonfinite",
+        "arch_as": "arch_as",
+        "big_endian": "big_endian",
+        "model_name": "model_name",
+    },
+    "convert_projector": {"model_name": "model_name"},
+    "convert_vocab": {
+        "big_endian": "big_endian",
+        "out": "out",
+        "overwrite": "force",
+    },
+}
+
+
+def _is_gguf(path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _recipe_file(given: dict):
+    """Replaces a recipe that is a dict by a file with it, for the time of a call."""
+    if not isinstance(given.get("recipe"), dict):
+        yield
+        return
+    import json
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "recipe.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(given["recipe"], file)
+        given["recipe"] = path
+        yield

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections import namedtuple
 
-from . import _native
-from ._edit import _call, _path, _paths
+from ._calls import call, text_path, text_paths
+from ._errors import GgufWarning
 
 Perplexity = namedtuple("Perplexity", "value error mean_loss chunks tokens")
 Perplexity.__doc__ = """A perplexity.
@@ -140,7 +140,7 @@ def perplexity(
         "chunks": {"context": context, "n_chunks": chunks, "stride": stride},
         "run": _run(threads, activations),
     }
-    found = _call(_native.perplexity, options, progress)
+    found = call("perplexity", options, progress)
     return Perplexity(
         value=found["perplexity"],
         error=found["perplexity_error"],
@@ -200,17 +200,17 @@ def compare(
     is_one = isinstance(others, (str, os.PathLike))
     options = {
         "base": os.fspath(base),
-        "files": _paths(others),
+        "files": text_paths(others),
         "text": _text(text),
         "chunks": {"context": context, "n_chunks": chunks, "stride": None},
         "top_tokens": top_tokens,
         "tensors": tensors,
-        "html": _path(html),
-        "save_logits": _path(save_logits),
+        "html": text_path(html),
+        "save_logits": text_path(save_logits),
         "force": overwrite,
         "run": _run(threads, activations),
     }
-    report = _call(_native.compare, options, progress)
+    report = call("compare", options, progress)
     found = [_comparison(file) for file in report["files"]]
     return found[0] if is_one else found
 
@@ -303,24 +303,30 @@ def imatrix(
     if resume and len(texts) > 1:
         raise ValueError("resume: expected one text")
     options = {
-        "file": _path(file),
+        "file": text_path(file),
         "output": os.fspath(out),
         "format": format,
         "context": context,
         "chunks": chunks,
         "process_output": process_output,
-        "merge": _paths(merge),
+        "merge": text_paths(merge),
         "save_every": save_every,
         "resume": resume,
         "force": overwrite,
         "run": _run(threads, activations),
     }
+    import warnings
+
     for index, text in enumerate(texts):
         if index:
             options.update(merge=[os.fspath(out)], force=True)
         # Only the last run knows which tensors no text covers.
         is_last = index == len(texts) - 1
-        found = _call(_native.imatrix, {**options, "text": _text(text)}, progress, warns=is_last)
+        with warnings.catch_warnings():
+            if not is_last:
+                # Later texts may cover more tensors.
+                warnings.simplefilter("ignore", GgufWarning)
+            found = call("imatrix", {**options, "text": _text(text)}, progress)
     return Imatrix(
         path=found["output"],
         entries=found["entries"],
@@ -381,7 +387,7 @@ def check(
         "file": os.fspath(file),
         "baseline": os.fspath(baseline),
         "text": _text(text),
-        "base": _path(base),
+        "base": text_path(base),
         "save": save,
         "force": overwrite,
         "context": context,
@@ -391,5 +397,5 @@ def check(
         "threads": threads,
         "activations": activations,
     }
-    rows = _call(_native.check, options, progress)
+    rows = call("check", options, progress)
     return [Verdict(row["what"], *(row[key] for key in Verdict._fields[1:])) for row in rows]

@@ -1,4 +1,4 @@
-"""Models in memory: what a checkpoint folder would hold, without the folder."""
+"""Models in memory as the contents of a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import re
 
-# Names of safetensors for types of torch and NumPy.
+# Names in safetensors of the types of torch and NumPy.
 _DTYPES = {
     "float64": "F64",
     "float32": "F32",
@@ -26,13 +26,13 @@ _DTYPES = {
     "float8_e8m0fnu": "F8_E8M0",
     "complex64": "C64",
 }
-# Weights of a folder, and the index of them; everything else that is small is a small file.
+# Files with weights, and their index. All other files up to a limit are passed on.
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".msgpack", ".h5", ".onnx", ".index.json")
 _MOST_BYTES = 256 << 20
 
 
 def load(model, config, tokenizer, generation_config, name):
-    """Name, small files and tensors of a model: what ``_native.save`` takes."""
+    """Returns the name, the small files and the tensors of a model: the arguments of ``_native.save``."""
     is_module = not isinstance(model, dict) and hasattr(model, "state_dict")
     tensors = _state_dict(model) if is_module else model
     files = _tokenizer_files(tokenizer)
@@ -50,17 +50,17 @@ def load(model, config, tokenizer, generation_config, name):
 
 
 def _state_dict(model) -> dict:
-    """The state dict as ``save_pretrained`` would write it."""
+    """Returns the state dict that ``save_pretrained`` writes."""
     tied = getattr(model, "all_tied_weights_keys", None) or ()
     ignored = [re.compile(pattern) for pattern in getattr(model, "_keys_to_ignore_on_save", None) or ()]
-    # A matrix that is another one stands under the name of that: names are sorted below, and the first is kept.
+    # A tied matrix is stored under the name of the matrix that it is tied to.
     state = {
         name: value
         for name, value in model.state_dict().items()
         if name not in tied and not any(pattern.search(name) for pattern in ignored)
     }
     try:
-        # Since transformers 5 some models hold weights otherwise than their files: stacks of experts, above all.
+        # Since transformers 5 the weights of some models, mainly experts, have another layout than in their files.
         from transformers.core_model_loading import revert_weight_conversion
     except ImportError:
         return state
@@ -72,7 +72,7 @@ def _config_of(model):
     if config is None or not hasattr(config, "to_dict"):
         return config
     given = json.loads(_json(config))
-    # A model that was never saved does not say its class yet.
+    # The config of a model that was never saved has no class name.
     given["architectures"] = [type(model).__name__]
     return given
 
@@ -82,7 +82,7 @@ def _json(value) -> bytes:
         return bytes(value)
     if isinstance(value, str):
         return value.encode()
-    # A config of transformers writes what differs from its defaults, as in its file.
+    # A config of transformers writes its differences from the defaults, as in its file.
     if hasattr(value, "to_json_string"):
         return value.to_json_string().encode()
     if hasattr(value, "to_dict"):
@@ -105,7 +105,7 @@ def _tokenizer_files(tokenizer) -> dict:
 
 
 def _folder_files(folder) -> dict:
-    """The small files of a folder; of folders inside it the templates and configs."""
+    """Returns the small files of a folder, and the templates and configs of its subfolders."""
     files = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir():
@@ -123,13 +123,13 @@ def _read(path) -> bytes:
 
 
 def _tensors(state) -> list:
-    """Names, types, shapes and bytes. Of several names for the same memory the first is kept, as ``save_pretrained`` does."""
+    """Returns names, types, shapes and bytes. If several names share memory, the first is kept, as in ``save_pretrained``."""
     tensors, places = [], set()
     for name, value in state.items():
         is_torch = hasattr(value, "detach")
         dtype, shape, flat, place = _of_torch(value) if is_torch else _of_numpy(value)
         if dtype not in _DTYPES:
-            raise TypeError(f"tensor `{name}`: a checkpoint has no type {dtype}")
+            raise TypeError(f"tensor `{name}`: dtype {dtype} is not supported in checkpoints")
         if flat.size:
             key = (place, dtype, shape)
             if key in places:
@@ -144,7 +144,7 @@ def _of_torch(tensor):
 
     dtype = str(tensor.dtype).removeprefix("torch.")
     shape = tuple(tensor.shape)
-    # Where it lies before it is copied: two names of one matrix on another device are one too.
+    # The address before a copy, so that two names of one matrix on another device are recognized.
     place = (str(tensor.device), tensor.data_ptr(), tuple(tensor.stride()))
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return dtype, shape, flat.view(torch.uint8).numpy(), place

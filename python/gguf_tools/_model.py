@@ -6,7 +6,9 @@ import os
 from collections import namedtuple
 
 from . import _native
-from ._edit import _path, _warn
+from ._calls import text_path
+from ._progress import shown
+from ._events import receive
 from ._files import Metadata
 
 Score = namedtuple("Score", "accuracy error interval correct tasks chance")
@@ -76,7 +78,7 @@ def _pieces(native):
                 return
             is_warning, text = step
             if is_warning:
-                _warn([text], 3)
+                receive("warning", text)
             else:
                 yield text
     finally:
@@ -103,8 +105,7 @@ class Model:
 
     def __init__(self, path, *, threads=None, activations="f32") -> None:
         options = _options(threads=threads, activations=activations)
-        self._native, warnings = _native.Model.open(os.fspath(path), options)
-        _warn(warnings, 3)
+        self._native = _native.Model.open(os.fspath(path), options)
         #: The path as it was given.
         self.path = path
         #: The metadata; for a split model that of the first file.
@@ -294,7 +295,7 @@ class Model:
             prompt = _json(_with_places(prompt, len(images)))
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         options = _options(
-            max_tokens=max_tokens, sampling=sampling, images=images, mmproj=_path(mmproj), image_tokens=image_tokens
+            max_tokens=max_tokens, sampling=sampling, images=images, mmproj=text_path(mmproj), image_tokens=image_tokens
         )
         pieces = _pieces(self._native.generate(prompt, chat, options))
         return pieces if stream else "".join(pieces)
@@ -326,8 +327,8 @@ class Model:
         is_one = isinstance(texts, str)
         texts = [text if isinstance(text, str) else "\t".join(text) for text in ([texts] if is_one else texts)]
         options = _options(pooling=pooling, normalize=normalize)
-        found, vectors, warnings = self._native.embed(texts, options, progress)
-        _warn(warnings, 3)
+        with shown(progress) as report:
+            found, vectors = self._native.embed(texts, options, report)
         if found == "none":
             return vectors[0] if is_one else vectors
         if is_one:
@@ -356,8 +357,8 @@ class Model:
         import json
 
         options = _options(tasks=os.fspath(file), format=format, n_tasks=tasks)
-        scored, warnings = self._native.score(options, progress)
-        _warn(warnings, 3)
+        with shown(progress) as report:
+            scored = self._native.score(options, report)
         score = json.loads(scored)["score"]
         return Score(
             accuracy=score["accuracy"],

@@ -1,4 +1,4 @@
-//! One matrix at a time: numbers to blocks, and back.
+//! Encoding and decoding of one matrix.
 
 use gguf_toolkit::DType;
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};

@@ -1,47 +1,14 @@
 //! Comparison of a file with the record of its original.
 
-use std::{
-    num::NonZeroUsize,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+use std::{num::NonZeroUsize, path::PathBuf};
 
-use gguf_toolkit::{Events, Progress, check_against::CheckAgainst};
+use gguf_toolkit::check_against::CheckAgainst;
 use pyo3::prelude::*;
 
-use crate::work::{OnStop, Shared, run};
-
-/// Passes progress and cancellation on.
-struct Watched<'a> {
-    shared: &'a Shared,
-}
-
-/// Progress of a stage.
-struct Stage<'a> {
-    shared: &'a Shared,
-    done: AtomicU64,
-    total: u64,
-}
-
-impl Progress for Stage<'_> {
-    fn add(&self, n_bytes: u64) {
-        let done = self.done.fetch_add(n_bytes, Ordering::Relaxed) + n_bytes;
-        self.shared.report(done, self.total);
-    }
-}
-
-impl Events for Watched<'_> {
-    fn progress(&self, n_bytes: u64) -> Box<dyn Progress + '_> {
-        Box::new(Stage { shared: self.shared, done: AtomicU64::new(0), total: n_bytes })
-    }
-
-    fn cancel(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.shared.cancel)
-    }
-}
+use crate::{
+    events::Shared,
+    work::{OnStop, run},
+};
 
 /// The report as text and as JSON.
 #[pyfunction]
@@ -56,7 +23,7 @@ pub fn check_against(
     run(py, progress, OnStop::Leave, move |shared: &Shared| {
         let mut check = CheckAgainst::new(file, record);
         (check.weights, check.threads) = (checkpoint, threads);
-        let report = check.run(&Watched { shared })?;
+        let report = check.run(shared)?;
         Ok((report.text(), report.json()?))
     })
 }

@@ -1,4 +1,4 @@
-//! Errors become exceptions with fields: `gguf_tools.GgufError`.
+//! Exceptions for errors: `gguf_tools.GgufError`, with the facts of the message as fields.
 
 use gguf_toolkit::Error;
 use pyo3::{
@@ -18,20 +18,18 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
 fn built(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let fields = error.fields();
     let values = PyDict::new(py);
-    // A file inside of the folder says more than the folder.
+    // A file inside of the folder is more precise than the folder.
     let outer = error.path().map(|file| file.to_string_lossy().into_owned());
     values.set_item("file", fields.file.or(outer))?;
     values.set_item("tensor", fields.tensor)?;
     values.set_item("key", fields.key)?;
     values.set_item("expected", fields.expected)?;
     values.set_item("found", fields.found)?;
-    let hints = error.hints();
-    values.set_item("hint", (!hints.is_empty()).then(|| hints.join("; ")))?;
-    let class = py.import("gguf_tools._errors")?.getattr("GgufError")?;
-    Ok(PyErr::from_value(class.call((error.to_string(),), Some(&values))?))
+    let build = py.import("gguf_tools._errors")?.getattr("from_native")?;
+    Ok(PyErr::from_value(build.call1((error.to_string(), error.hints(), values))?))
 }
 
-/// For arguments that no Rust type refuses.
+/// The exception of an invalid argument.
 pub fn value_error(message: String) -> PyErr {
     PyValueError::new_err(message)
 }

@@ -1,4 +1,4 @@
-//! Messages and progress of a run, which Python's thread reports.
+//! Messages and progress of a run, which Python's thread passes on.
 
 use std::{
     mem,
@@ -9,56 +9,112 @@ use std::{
 };
 
 use gguf_toolkit::{Events, Message, Progress, StatusLine};
+use pyo3::prelude::*;
 
-use crate::work::Shared;
-
-/// Events of one run. Warnings are kept until the run is over; notes and finished steps are not for programs.
-pub struct Reported<'a> {
-    shared: &'a Shared,
-    warnings: Mutex<Vec<String>>,
+/// State shared by Python's thread and the thread of the work.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Set to stop the work.
+    pub cancel: Arc<AtomicBool>,
+    /// The current stage.
+    stage: Arc<Mutex<Arc<Counter>>>,
+    /// Messages that were not passed on yet.
+    messages: Mutex<Vec<Received>>,
 }
 
-impl<'a> Reported<'a> {
-    /// Reports progress to `shared`.
-    pub fn new(shared: &'a Shared) -> Reported<'a> {
-        Reported { shared, warnings: Mutex::default() }
-    }
-
-    /// Takes out the warnings so far.
-    pub fn take_warnings(&self) -> Vec<String> {
-        mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+/// Finished and total work of a stage, in bytes or pieces.
+#[derive(Debug, Default)]
+struct Counter {
+    done: AtomicU64,
+    total: AtomicU64,
 }
 
-impl Events for Reported<'_> {
-    fn message(&self, message: Message<'_>) {
-        if let Message::Warning(text) = message {
-            self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+/// A message. The kind is the name of its level in `gguf_tools._events`.
+#[derive(Debug)]
+struct Received {
+    kind: &'static str,
+    text: String,
+}
+
+impl Shared {
+    /// Finished and total work of the current stage. The total is 0 before the first one.
+    pub fn progress(&self) -> (u64, u64) {
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = stage.total.load(Ordering::Relaxed);
+        (stage.done.load(Ordering::Relaxed).min(total), total)
+    }
+
+    /// Passes on the messages so far.
+    ///
+    /// # Errors
+    /// An exception of the receiver, for example a warning that a filter turns into an error.
+    pub fn deliver(&self, py: Python<'_>) -> PyResult<()> {
+        let messages = mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner));
+        if messages.is_empty() {
+            return Ok(());
         }
+        let receive = py.import("gguf_tools._events")?.getattr("receive")?;
+        for Received { kind, text } in messages {
+            receive.call1((kind, text))?;
+        }
+        Ok(())
+    }
+}
+
+impl Events for Shared {
+    fn message(&self, message: Message<'_>) {
+        let (kind, text) = match message {
+            Message::Warning(text) => ("warning", text),
+            Message::Note(text) | Message::Status(text) => ("info", text),
+            Message::Detail(text) => ("debug", text),
+            _ => return,
+        };
+        let received = Received { kind, text: text.to_owned() };
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(received);
     }
 
     fn progress(&self, n_bytes: u64) -> Box<dyn Progress + '_> {
-        Box::new(Stage { shared: self.shared, done: AtomicU64::new(0), total: n_bytes })
+        let counter = Arc::new(Counter { done: AtomicU64::new(0), total: AtomicU64::new(n_bytes) });
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&counter);
+        Box::new(Bytes(counter))
     }
 
     fn status_line(&self) -> Box<dyn StatusLine> {
-        Box::new(self.shared.counter())
+        Box::new(Pieces { stage: Arc::clone(&self.stage), counter: Arc::default() })
     }
 
     fn cancel(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.shared.cancel)
+        Arc::clone(&self.cancel)
     }
 }
 
-struct Stage<'a> {
-    shared: &'a Shared,
-    done: AtomicU64,
-    total: u64,
+/// A stage that is counted in bytes.
+struct Bytes(Arc<Counter>);
+
+impl Progress for Bytes {
+    fn add(&self, n_bytes: u64) {
+        self.0.done.fetch_add(n_bytes, Ordering::Relaxed);
+    }
 }
 
-impl Progress for Stage<'_> {
-    fn add(&self, n_bytes: u64) {
-        let before = self.done.fetch_add(n_bytes, Ordering::Relaxed);
-        self.shared.report(before.saturating_add(n_bytes), self.total);
+/// A stage that is counted in pieces. It becomes the current one with its first count.
+struct Pieces {
+    stage: Arc<Mutex<Arc<Counter>>>,
+    counter: Arc<Counter>,
+}
+
+impl StatusLine for Pieces {
+    fn is_updating(&self) -> bool {
+        false
+    }
+
+    fn show(&self, _: &str) {}
+
+    fn finish(&self, _: &str) {}
+
+    fn count(&self, done: usize, total: usize) {
+        self.counter.total.store(total as u64, Ordering::Relaxed);
+        self.counter.done.store(done as u64, Ordering::Relaxed);
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&self.counter);
     }
 }

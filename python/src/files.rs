@@ -1,4 +1,4 @@
-//! A GGUF file, opened: where things lie. Python maps the file itself and makes arrays of it.
+//! An open GGUF file. Python maps the file itself and creates arrays over it.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use pyo3::{exceptions::PyKeyError, prelude::*};
 
 use crate::{errors::exception, values};
 
-/// A GGUF model in one file or several.
+/// GGUF model in one file or several shards.
 #[pyclass(frozen, module = "gguf_tools._native")]
 pub struct File {
     file: GgufFile,

@@ -1,12 +1,12 @@
-//! Arrays of Python as bytes that Rust threads read: the only unsafe code of this package.
+//! Arrays of Python as bytes that Rust threads read. This is the only unsafe code of the package.
 #![expect(unsafe_code, reason = "threads that do not hold the interpreter's lock read an array's memory")]
 
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-/// The bytes of an array, which lives as long as this does.
+/// Bytes of an array, which this value keeps alive.
 pub struct Lent {
-    /// Keeps the memory alive: numpy frees it with the last reference, and refuses to resize an array that
+    /// Reference that keeps the memory: NumPy frees it with the last reference, and does not resize an array that
     /// has references.
     _array: Py<PyArray1<u8>>,
     start: *const u8,

@@ -1,17 +1,16 @@
-//! The Python package `gguf_tools`: the calls of `gguf_toolkit` under Python's names, without further logic.
+//! The Python package `gguf_tools`: the calls of `gguf_toolkit`, without further logic.
 //!
 //! Work runs on a separate thread while Python's thread waits without the interpreter's lock ([`work`]), so
 //! that Ctrl-C and progress reach it, and other threads continue.
 
 mod arrays;
+mod calls;
 mod check_against;
-mod edit;
 mod errors;
 mod events;
 mod files;
-mod jobs;
 mod lent;
-mod measures;
+mod memory;
 mod model;
 mod stream;
 mod values;
@@ -22,7 +21,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use pyo3::prelude::*;
 
-/// Runs a program of the command line, and gives its exit code. Help and wrong calls end the process.
+/// Runs a program of the command line and returns its exit code. Help and invalid arguments end the process.
 #[pyfunction]
 fn run_command(py: Python<'_>, binary: &str, called: PathBuf, arguments: Vec<OsString>) -> PyResult<u8> {
     let programs = gguf_tools::commands::BINARIES;
@@ -37,27 +36,13 @@ fn run_command(py: Python<'_>, binary: &str, called: PathBuf, arguments: Vec<OsS
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<files::File>()?;
-    module.add_function(wrap_pyfunction!(jobs::convert, module)?)?;
-    module.add_function(wrap_pyfunction!(jobs::quantize, module)?)?;
-    module.add_function(wrap_pyfunction!(jobs::save, module)?)?;
-    module.add_function(wrap_pyfunction!(jobs::plan, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::edit_metadata, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::export_keys, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::split_file, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::merge_shards, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::change_endian, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::extract_tensors, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::fit_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::diff_files, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::hash_files, module)?)?;
-    module.add_function(wrap_pyfunction!(edit::verify_file, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::call, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::check_file_types, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::hub_from_environment, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::save, module)?)?;
     module.add_class::<writer::FileWriter>()?;
     module.add_function(wrap_pyfunction!(arrays::encode, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::decode, module)?)?;
-    module.add_function(wrap_pyfunction!(measures::perplexity, module)?)?;
-    module.add_function(wrap_pyfunction!(measures::compare, module)?)?;
-    module.add_function(wrap_pyfunction!(measures::imatrix, module)?)?;
-    module.add_function(wrap_pyfunction!(measures::check, module)?)?;
     module.add_class::<model::Model>()?;
     module.add_class::<stream::TextStream>()?;
     module.add_function(wrap_pyfunction!(check_against::check_against, module)?)?;

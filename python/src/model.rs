@@ -15,10 +15,10 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     errors::{exception, value_error},
-    events::Reported,
+    events::Shared,
     stream::{Prompt, TextStream},
     values,
-    work::{OnStop, Shared, run},
+    work::{OnStop, run},
 };
 
 /// A GGUF file that is ready to run.
@@ -27,8 +27,8 @@ pub struct Model {
     inner: Arc<gguf_toolkit::Model>,
 }
 
-/// Method of pooling, an array for each text, warnings.
-type Embedded<'py> = (&'static str, Vec<Bound<'py, PyArray2<f32>>>, Vec<String>);
+/// Method of pooling, and an array for each text.
+type Embedded<'py> = (&'static str, Vec<Bound<'py, PyArray2<f32>>>);
 
 /// Options from JSON.
 fn parsed<O: DeserializeOwned>(json: &str) -> PyResult<O> {
@@ -37,16 +37,14 @@ fn parsed<O: DeserializeOwned>(json: &str) -> PyResult<O> {
 
 #[pymethods]
 impl Model {
-    /// Opens a file; the warnings come with it.
+    /// Opens a file.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf, options: &str) -> PyResult<(Model, Vec<String>)> {
+    fn open(py: Python<'_>, path: PathBuf, options: &str) -> PyResult<Model> {
         let options: RunOptions = parsed(options)?;
-        let (model, warnings) = run(py, None, OnStop::Leave, move |shared: &Shared| {
-            let events = Reported::new(shared);
-            let model = gguf_toolkit::Model::open_with(&path, &options, &events)?;
-            Ok((model, events.take_warnings()))
+        let model = run(py, None, OnStop::Leave, move |shared: &Shared| {
+            gguf_toolkit::Model::open_with(&path, &options, shared)
         })?;
-        Ok((Model { inner: Arc::new(model) }, warnings))
+        Ok(Model { inner: Arc::new(model) })
     }
 
     /// The metadata keys in the order of the file.
@@ -122,38 +120,32 @@ impl Model {
     ) -> PyResult<Embedded<'py>> {
         let options: EmbedOptions = parsed(options)?;
         let model = Arc::clone(&self.inner);
-        let (pooling, vectors, warnings) = run(py, progress, OnStop::Leave, move |shared: &Shared| {
-            let events = Reported::new(shared);
-            let cancel = events.cancel();
+        let (pooling, vectors) = run(py, progress, OnStop::Leave, move |shared: &Shared| {
+            let cancel = shared.cancel();
+            let line = shared.status_line();
             let mut vectors = Vec::with_capacity(texts.len());
             let mut keep = |index: usize, embedding: Embedding| {
                 if cancel.load(Ordering::Relaxed) {
                     return Err(Error::interrupted());
                 }
                 vectors.push(embedding.vectors);
-                shared.report(index as u64 + 1, texts.len() as u64);
+                line.count(index + 1, texts.len());
                 Ok(())
             };
-            model.embed_each(&texts, &options, &mut keep, &events)?;
-            Ok((model.pooling(&options)?, vectors, events.take_warnings()))
+            model.embed_each(&texts, &options, &mut keep, shared)?;
+            Ok((model.pooling(&options)?, vectors))
         })?;
         let arrays = vectors.into_iter().map(|vectors| PyArray2::from_owned_array(py, vectors));
-        Ok((pooling.name(), arrays.collect(), warnings))
+        Ok((pooling.name(), arrays.collect()))
     }
 
-    /// Accuracy on tasks as JSON, and warnings.
-    fn score(
-        &self,
-        py: Python<'_>,
-        options: &str,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<(String, Vec<String>)> {
+    /// Accuracy on tasks as JSON.
+    fn score(&self, py: Python<'_>, options: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
         let options: ScoreOptions = parsed(options)?;
         let model = Arc::clone(&self.inner);
         run(py, progress, OnStop::Leave, move |shared: &Shared| {
-            let events = Reported::new(shared);
-            let scored = model.score(&TaskFile::open(&options, &events)?, &events)?;
-            Ok((serde_json::to_string(&scored)?, events.take_warnings()))
+            let scored = model.score(&TaskFile::open(&options, shared)?, shared)?;
+            Ok(serde_json::to_string(&scored)?)
         })
     }
 

@@ -1,4 +1,4 @@
-//! Metadata as values of Python, and the tables of what there is.
+//! Metadata as values of Python, and tables of the supported types and architectures.
 
 use gguf_toolkit::{Array, DType, Value};
 use pyo3::{
@@ -22,7 +22,7 @@ pub fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
         Value::U64(v) => v.into_pyobject(py)?.into_any(),
         Value::I64(v) => v.into_pyobject(py)?.into_any(),
         Value::F64(v) => v.into_pyobject(py)?.into_any(),
-        // The format's table is closed; the tests of the package show a new type here.
+        // The types of the format are fixed; a new one fails the tests of the package.
         _ => py.None().into_bound(py),
     })
 }
@@ -61,7 +61,7 @@ fn list<'py>(py: Python<'py>, array: &Array) -> PyResult<Bound<'py, PyAny>> {
     .into_any())
 }
 
-/// Name, bits a weight of its main tensor type, and whether it needs an importance matrix, of each file type.
+/// Name and bits per weight of the main tensor type of each file type, and true if it needs an importance matrix.
 #[pyfunction]
 pub fn types() -> Vec<(String, f64, bool)> {
     let recipes = gguf_toolkit::types().iter().filter(|recipe| !recipe.copy && recipe.alias_of.is_none());
@@ -70,7 +70,7 @@ pub fn types() -> Vec<(String, f64, bool)> {
         .collect()
 }
 
-/// Name, elements and bytes of a block, whether it is encoded, and whether that needs weights, of each tensor type.
+/// Name, elements and bytes of a block of each tensor type, true if it can be encoded, and true if that needs weights.
 #[pyfunction]
 pub fn tensor_types() -> Vec<(String, u64, u64, bool, bool)> {
     let row = |dtype: &DType| {

@@ -5,66 +5,20 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::Ordering,
         mpsc::{RecvTimeoutError, channel},
     },
     thread,
     time::Duration,
 };
 
-use gguf_toolkit::{Error, StatusLine};
+use gguf_toolkit::Error;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
-use crate::errors::exception;
+use crate::{errors::exception, events::Shared};
 
 /// Interval of the checks on Python's thread.
 pub const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// State shared by the two threads.
-#[derive(Debug, Default)]
-pub struct Shared {
-    /// Set to stop the work.
-    pub cancel: Arc<AtomicBool>,
-    progress: Arc<Counter>,
-}
-
-/// Finished work, and all of it.
-#[derive(Debug, Default)]
-struct Counter {
-    done: AtomicU64,
-    total: AtomicU64,
-}
-
-impl Shared {
-    /// Says how much is done; may come in any order.
-    pub fn report(&self, done: u64, total: u64) {
-        self.progress.total.store(total, Ordering::Relaxed);
-        self.progress.done.fetch_max(done, Ordering::Relaxed);
-    }
-
-    /// Receives the progress of a stage that is counted in pieces.
-    pub fn counter(&self) -> impl StatusLine + use<> {
-        Pieces(Arc::clone(&self.progress))
-    }
-}
-
-/// A stage that is counted in pieces.
-struct Pieces(Arc<Counter>);
-
-impl StatusLine for Pieces {
-    fn is_updating(&self) -> bool {
-        false
-    }
-
-    fn show(&self, _: &str) {}
-
-    fn finish(&self, _: &str) {}
-
-    fn count(&self, done: usize, total: usize) {
-        self.0.total.store(total as u64, Ordering::Relaxed);
-        self.0.done.store(done as u64, Ordering::Relaxed);
-    }
-}
 
 /// The exception of a panic.
 pub fn panicked(panic: &(dyn Any + Send)) -> PyErr {
@@ -76,13 +30,14 @@ pub fn panicked(panic: &(dyn Any + Send)) -> PyErr {
 /// Reaction to Ctrl-C and to exceptions in `progress`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStop {
-    /// The work is waited for, which removes what it has begun.
+    /// Wait for the work, which removes unfinished files.
     Wait,
-    /// The work ends by itself a little later; it leaves nothing anyway.
+    /// Return at once. The work writes nothing and ends a little later.
     Leave,
 }
 
-/// Does `work`, calls `progress(done, total)` on this thread meanwhile, and lets signals through.
+/// Runs `work` on another thread. Meanwhile this thread passes on messages, calls `progress(done, total)` and lets
+/// signals through. An exception of any of these stops the work.
 pub fn run<R: Send + 'static>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
@@ -93,19 +48,19 @@ pub fn run<R: Send + 'static>(
     let (sender, receiver) = channel();
     let theirs = Arc::clone(&shared);
     let worker = thread::Builder::new().name("gguf_tools".to_owned()).spawn(move || {
-        // A panic is our mistake; it must not take the interpreter with it.
+        // A panic is a bug of this package and must not end the interpreter.
         let result = catch_unwind(AssertUnwindSafe(|| work(&theirs)));
-        let _nobody_waits = sender.send(result);
+        let _ = sender.send(result);
     })?;
     let mut reported = None;
-    let report = |reported: &mut Option<(u64, u64)>| -> PyResult<()> {
-        let now =
-            (shared.progress.done.load(Ordering::Relaxed), shared.progress.total.load(Ordering::Relaxed));
+    let mut report = || -> PyResult<()> {
+        shared.deliver(py)?;
+        let now = shared.progress();
         if let Some(progress) = &progress
             && now.1 > 0
-            && *reported != Some(now)
+            && reported != Some(now)
         {
-            *reported = Some(now);
+            reported = Some(now);
             progress.call1(py, now)?;
         }
         Ok(())
@@ -119,10 +74,14 @@ pub fn run<R: Send + 'static>(
         });
         match received {
             Ok(Ok(Ok(result))) => {
-                report(&mut reported)?;
+                report()?;
                 return Ok(result);
             }
-            Ok(Ok(Err(error))) => return Err(exception(py, &error)),
+            Ok(Ok(Err(error))) => {
+                // The error matters more than an exception of a message.
+                let _ = shared.deliver(py);
+                return Err(exception(py, &error));
+            }
             Ok(Err(panic)) => return Err(panicked(&*panic)),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(PyRuntimeError::new_err(
@@ -131,10 +90,10 @@ pub fn run<R: Send + 'static>(
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if let Err(stop) = py.check_signals().and_then(|()| report(&mut reported)) {
+        if let Err(stop) = py.check_signals().and_then(|()| report()) {
             shared.cancel.store(true, Ordering::Relaxed);
             if on_stop == OnStop::Wait {
-                let _joined = py.detach(|| worker.join());
+                let _ = py.detach(|| worker.join());
             }
             return Err(stop);
         }

@@ -1,4 +1,4 @@
-"""What the tests share: a checkpoint of two layers, and files that are made of it once."""
+"""Shared fixtures: a checkpoint of two layers, and a file that is converted once."""
 
 import os
 from pathlib import Path
@@ -20,5 +20,5 @@ def checkpoint() -> Path:
 @pytest.fixture(scope="session")
 def bf16(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("files") / "bf16.gguf"
-    assert gt.convert(CHECKPOINT, out, type="bf16") == [out]
+    assert gt.convert(CHECKPOINT, out, file_type="bf16") == [out]
     return out

@@ -1,4 +1,4 @@
-"""Reading files: what is a view and what is a copy, and what is said of files that are wrong."""
+"""Reading of files: views and copies, and errors of invalid files."""
 
 import pickle
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def test_arrays_are_views_of_the_file(bf16, checkpoint, tmp_path):
-    (path,) = gt.convert(checkpoint, tmp_path / "f32.gguf", type="f32")
+    (path,) = gt.convert(checkpoint, tmp_path / "f32.gguf", file_type="f32")
     tensor = gt.open(path)["blk.0.attn_q.weight"]
     array = tensor.numpy()
     assert array.dtype == np.float32 and array.shape == tensor.shape == (256, 256)
@@ -18,14 +18,14 @@ def test_arrays_are_views_of_the_file(bf16, checkpoint, tmp_path):
     with open(path, "rb") as file:
         file.seek(tensor.offset)
         assert array.tobytes() == file.read(tensor.nbytes)
-    # Types that NumPy does not know are bytes.
+    # Types that NumPy does not have are bytes.
     raw = gt.open(bf16)["blk.0.attn_q.weight"].numpy()
     assert raw.dtype == np.uint8 and raw.shape == (256, 512) and not raw.flags.owndata
-    # The view outlives the file that it is of.
+    # The view outlives its file.
     assert (np.asarray(tensor) == array).all()
 
 
-def test_a_file_is_a_mapping(bf16):
+def test_file_is_a_mapping(bf16):
     file = gt.open(bf16)
     assert len(file) == len(list(file)) == len(file.tensors)
     assert "output_norm.weight" in file and "none" not in file
@@ -46,7 +46,7 @@ def test_errors_have_fields(bf16, checkpoint, tmp_path):
         gt.open(broken)
     error = caught.value
     assert error.file == str(broken) and error.found == "GGML" and error.tensor is None
-    # It crosses processes whole.
+    # The fields reach other processes.
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.file, again.found) == (str(error), error.file, error.found)
 
@@ -58,13 +58,13 @@ def test_errors_have_fields(bf16, checkpoint, tmp_path):
     assert error.tensor and int(error.expected) > int(error.found) and error.hint in str(error)
 
     with pytest.raises(gt.GgufError) as caught:
-        gt.convert(checkpoint, tmp_path / "x.gguf", type="q9_9")
+        gt.convert(checkpoint, tmp_path / "x.gguf", file_type="q9_9")
     assert caught.value.found == "q9_9"
     with pytest.raises(gt.GgufError) as caught:
-        gt.convert(checkpoint, tmp_path / "x.gguf", type="iq2_xxs")
+        gt.convert(checkpoint, tmp_path / "x.gguf", file_type="iq2_xxs")
     assert caught.value.tensor and caught.value.expected == "an importance matrix"
     with pytest.raises(gt.GgufError) as caught:
-        gt.convert(tmp_path / "none", tmp_path / "x.gguf", type="f16")
+        gt.convert(tmp_path / "none", tmp_path / "x.gguf", file_type="f16")
     assert caught.value.file
     with pytest.raises(gt.GgufError):
         gt.encode(np.zeros((2, 31)), "q8_0")

@@ -1,11 +1,11 @@
-"""What importing the package costs and brings along."""
+"""Cost of the import."""
 
 import subprocess
 import sys
 
 
-def test_import_brings_no_numpy():
-    """NumPy takes longer to import than all the rest, and nobody who converts a folder needs it."""
+def test_import_does_not_import_numpy():
+    """NumPy takes longer to import than the package, and conversions of folders do not need it."""
     code = "import sys, gguf_tools; print(' '.join(sys.modules))"
     modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     names = modules.stdout.split()

@@ -18,12 +18,12 @@ def program(name: str) -> str:
     return os.path.join(PROGRAMS, name)
 
 
-def test_programs_come_with_the_package(checkpoint, tmp_path):
+def test_programs_are_installed(checkpoint, tmp_path):
     out = tmp_path / "shell.gguf"
     subprocess.run(
         [program("gguf-convert"), checkpoint, out, "--type", "q4_k_m", "--quiet"], check=True
     )
-    (ours,) = gt.convert(checkpoint, tmp_path / "python.gguf", type="q4_k_m")
+    (ours,) = gt.convert(checkpoint, tmp_path / "python.gguf", file_type="q4_k_m")
     assert ours.read_bytes() == out.read_bytes()
     shown = subprocess.run([program("gguf-inspect"), "show", out], check=True, capture_output=True, text=True)
     assert "blk.0.attn_q.weight" in shown.stdout
@@ -33,43 +33,43 @@ def test_programs_come_with_the_package(checkpoint, tmp_path):
     assert failed.returncode == 1
 
 
-def test_a_folder_becomes_files(checkpoint, tmp_path):
-    planned = gt.plan(checkpoint, type=["q8_0", "f16"])
+def test_folder_is_converted_as_planned(checkpoint, tmp_path):
+    planned = gt.plan(checkpoint, file_type=["q8_0", "f16"])
     seen = []
     paths = gt.convert(
-        checkpoint, f"{tmp_path}/out/", type=["q8_0", "f16"], progress=lambda *now: seen.append(now)
+        checkpoint, f"{tmp_path}/out/", file_type=["q8_0", "f16"], progress=lambda *now: seen.append(now)
     )
     assert [path.name for path in paths] == [file.name for file in planned]
     assert [path.stat().st_size for path in paths] == [file.nbytes for file in planned]
     assert planned[0].tensors["blk.0.attn_q.weight"] == "q8_0" and planned[0].type == "q8_0"
     assert seen[-1][0] == seen[-1][1] > 0
     with pytest.raises(gt.GgufError, match="exists"):
-        gt.convert(checkpoint, paths[0], type="q8_0")
-    gt.convert(checkpoint, paths[0], type="q8_0", overwrite=True, threads=1)
+        gt.convert(checkpoint, paths[0], file_type="q8_0")
+    gt.convert(checkpoint, paths[0], file_type="q8_0", overwrite=True, threads=1)
 
 
-def test_a_file_is_quantized(bf16, tmp_path):
-    (path,) = gt.quantize(bf16, tmp_path / "q.gguf", type="Q5_K_M")
+def test_file_is_quantized(bf16, tmp_path):
+    (path,) = gt.quantize(bf16, tmp_path / "q.gguf", file_type="Q5_K_M")
     assert gt.open(path)["blk.0.ffn_up.weight"].type == "q5_k"
     with pytest.raises(gt.GgufError) as caught:
-        gt.quantize(path, tmp_path / "q8.gguf", type="q8_0")
+        gt.quantize(path, tmp_path / "q8.gguf", file_type="q8_0")
     assert caught.value.tensor == "output.weight" and caught.value.found == "q6_K"
-    gt.quantize(path, tmp_path / "q8.gguf", type="q8_0", allow_requantize=True)
-    assert [file.type for file in gt.plan(bf16, type="q4_0")] == ["q4_0"]
+    gt.quantize(path, tmp_path / "q8.gguf", file_type="q8_0", allow_requantize=True)
+    assert [file.type for file in gt.plan(bf16, file_type="q4_0")] == ["q4_0"]
 
 
-def test_what_progress_raises_stops_and_leaves_nothing(checkpoint, tmp_path):
+def test_exception_of_progress_stops_without_output(checkpoint, tmp_path):
     def stop(done, total):
         raise ZeroDivisionError
 
-    # The last report may be the first, where the run is faster than one look: then the file is whole.
+    # The first report may be the last if the run is faster than one interval; then the file is complete.
     with pytest.raises(ZeroDivisionError):
-        gt.convert(checkpoint, tmp_path / "x.gguf", type="iq4_xs", progress=stop, threads=1)
+        gt.convert(checkpoint, tmp_path / "x.gguf", file_type="iq4_xs", progress=stop, threads=1)
     assert [name for name in os.listdir(tmp_path) if name != "x.gguf"] == []
 
 
 def large_model(tmp_path):
-    """A checkpoint whose conversion takes seconds: one matrix that is costly to quantize."""
+    """A checkpoint whose conversion takes seconds: its matrices are costly to quantize."""
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -98,18 +98,18 @@ def large_model(tmp_path):
     return config, state
 
 
-def test_ctrl_c_stops_and_leaves_nothing(checkpoint, tmp_path):
+def test_ctrl_c_stops_without_output(checkpoint, tmp_path):
     config, state = large_model(tmp_path)
     out = tmp_path / "out.gguf"
     timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        gt.save(state, out, config=config, tokenizer=checkpoint, type="iq3_s", threads=1)
+        gt.save(state, out, config=config, tokenizer=checkpoint, file_type="iq3_s", threads=1)
     timer.join()
     assert os.listdir(tmp_path) == []
 
 
-def test_other_threads_go_on(checkpoint, tmp_path):
+def test_other_threads_continue(checkpoint, tmp_path):
     config, state = large_model(tmp_path)
     counted, stop = [0], threading.Event()
 
@@ -119,14 +119,14 @@ def test_other_threads_go_on(checkpoint, tmp_path):
 
     thread = threading.Thread(target=count)
     thread.start()
-    gt.save(state, tmp_path / "out.gguf", config=config, tokenizer=checkpoint, type="q4_k_m", threads=1)
+    gt.save(state, tmp_path / "out.gguf", config=config, tokenizer=checkpoint, file_type="q4_k_m", threads=1)
     stop.set()
     thread.join()
     assert counted[0] > 10
 
 
 def read_safetensors(path):
-    """Names to arrays, bf16 as ml_dtypes has it."""
+    """Returns arrays by name; bf16 has the type of ml_dtypes."""
     import ml_dtypes
 
     data = path.read_bytes()
@@ -143,31 +143,31 @@ def read_safetensors(path):
 
 
 @pytest.mark.parametrize("type", ["bf16", "f32", "q4_k_m"])
-def test_a_state_dict_becomes_the_file_of_its_folder(type, checkpoint, tmp_path):
+def test_state_dict_gives_the_file_of_its_folder(type, checkpoint, tmp_path):
     state = read_safetensors(checkpoint / "model.safetensors")
     config = json.loads((checkpoint / "config.json").read_text())
     (ours,) = gt.save(
-        state, tmp_path / "memory.gguf", config=config, tokenizer=checkpoint, name="llama", type=type
+        state, tmp_path / "memory.gguf", config=config, tokenizer=checkpoint, name="llama", file_type=type
     )
-    (theirs,) = gt.convert(checkpoint, tmp_path / "folder.gguf", type=type)
+    (theirs,) = gt.convert(checkpoint, tmp_path / "folder.gguf", file_type=type)
     assert ours.read_bytes() == theirs.read_bytes()
-    # Two names of one matrix are one, as in files.
+    # A matrix with two names is stored once, as in files.
     state["model.extra.weight"] = state["model.norm.weight"]
-    gt.save(state, ours, config=config, tokenizer=checkpoint, name="llama", type=type, overwrite=True)
+    gt.save(state, ours, config=config, tokenizer=checkpoint, name="llama", file_type=type, overwrite=True)
     assert ours.read_bytes() == theirs.read_bytes()
-    # Arrays that do not lie in rows are read all the same.
+    # Arrays that are not contiguous are read too.
     name = "model.layers.0.mlp.up_proj.weight"
     state[name] = np.asfortranarray(state[name])
-    gt.save(state, ours, config=config, tokenizer=checkpoint, name="llama", type=type, overwrite=True)
+    gt.save(state, ours, config=config, tokenizer=checkpoint, name="llama", file_type=type, overwrite=True)
     assert ours.read_bytes() == theirs.read_bytes()
 
 
-def test_a_state_dict_that_is_wrong_is_refused(checkpoint, tmp_path):
+def test_invalid_state_dict_is_refused(checkpoint, tmp_path):
     state = read_safetensors(checkpoint / "model.safetensors")
     config = json.loads((checkpoint / "config.json").read_text())
 
     def saved(**changes):
-        gt.save({**state, **changes}, tmp_path / "x.gguf", config=config, tokenizer=checkpoint, type="f32")
+        gt.save({**state, **changes}, tmp_path / "x.gguf", config=config, tokenizer=checkpoint, file_type="f32")
 
     with pytest.raises(TypeError, match="datetime64"):
         saved(**{"model.norm.weight": np.zeros(256, "datetime64[s]")})
@@ -175,7 +175,7 @@ def test_a_state_dict_that_is_wrong_is_refused(checkpoint, tmp_path):
         saved(**{"model.layers.0.extra.weight": np.zeros((3, 4), np.float32)})
     assert caught.value.tensor == "model.layers.0.extra.weight"
     with pytest.raises(gt.GgufError) as caught:
-        gt.save(state, tmp_path / "x.gguf", tokenizer={}, type="f32")
+        gt.save(state, tmp_path / "x.gguf", tokenizer={}, file_type="f32")
     assert caught.value.file == "config.json"
     assert os.listdir(tmp_path) == []
 
@@ -194,12 +194,12 @@ def test_torch_models_are_saved_from_memory(tmp_path):
     tokenizer = byte_level_tokenizer()
     for name, content in tokenizer.items():
         (folder / name).write_bytes(content)
-    (theirs,) = gt.convert(folder, tmp_path / "folder.gguf", type="q8_0")
-    (ours,) = gt.save(model, tmp_path / "memory.gguf", tokenizer=tokenizer, name="saved", type="q8_0")
+    (theirs,) = gt.convert(folder, tmp_path / "folder.gguf", file_type="q8_0")
+    (ours,) = gt.save(model, tmp_path / "memory.gguf", tokenizer=tokenizer, name="saved", file_type="q8_0")
     assert ours.read_bytes() == theirs.read_bytes()
 
 
-def test_experts_are_saved_as_their_files_have_them(tmp_path):
+def test_experts_are_saved_as_in_their_files(tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(6)
@@ -214,13 +214,13 @@ def test_experts_are_saved_as_their_files_have_them(tmp_path):
     tokenizer = byte_level_tokenizer()
     for name, content in tokenizer.items():
         (folder / name).write_bytes(content)
-    (theirs,) = gt.convert(folder, tmp_path / "folder.gguf", type="f16")
-    (ours,) = gt.save(model, tmp_path / "memory.gguf", tokenizer=tokenizer, name="saved", type="f16")
+    (theirs,) = gt.convert(folder, tmp_path / "folder.gguf", file_type="f16")
+    (ours,) = gt.save(model, tmp_path / "memory.gguf", tokenizer=tokenizer, name="saved", file_type="f16")
     assert ours.read_bytes() == theirs.read_bytes()
 
 
 def byte_level_tokenizer() -> dict:
-    """A tokenizer whose tokens are bytes, as byte-level BPE spells them, and one that ends texts."""
+    """A byte-level BPE tokenizer with the 256 bytes and an end-of-text token."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     spelled = {byte: chr(byte) for byte in plain}
     rest = [byte for byte in range(256) if byte not in spelled]

@@ -17,7 +17,7 @@ TEXT = "The quick brown fox jumps over the lazy dog. " * 20
 def test_perplexity_and_comparison(bf16, tmp_path):
     text = tmp_path / "text"
     text.write_text(TEXT)
-    (small,) = gt.quantize(bf16, tmp_path / "q4_0.gguf", type="q4_0")
+    (small,) = gt.quantize(bf16, tmp_path / "q4_0.gguf", file_type="q4_0")
     seen = []
     found = gt.perplexity(bf16, text, context=64, progress=lambda *now: seen.append(now))
     assert found == gt.perplexity(bf16, TEXT, context=64, threads=1)
@@ -34,7 +34,7 @@ def test_perplexity_and_comparison(bf16, tmp_path):
 
 
 def test_several_files_are_compared_in_one_pass(bf16, tmp_path):
-    q4_0, q8_0 = gt.quantize(bf16, tmp_path / "{ftype}.gguf", type=["q4_0", "q8_0"])
+    q4_0, q8_0 = gt.quantize(bf16, tmp_path / "{ftype}.gguf", file_type=["q4_0", "q8_0"])
     page, logits = tmp_path / "page.html", tmp_path / "base.kld"
     outputs = {"html": page, "save_logits": logits}
     small, large = gt.compare(bf16, [q4_0, q8_0], TEXT, context=64, chunks=2, tensors=True, **outputs)
@@ -83,7 +83,7 @@ def test_matrices_add_up(bf16, tmp_path):
         gt.imatrix(bf16, TEXT, tmp_path / "x", format="npz")
     # It is used.
     plain, weighted = (
-        gt.quantize(bf16, tmp_path / name, type="q4_k_m", imatrix=imatrix)[0]
+        gt.quantize(bf16, tmp_path / name, file_type="q4_k_m", imatrix=imatrix)[0]
         for name, imatrix in (("plain.gguf", None), ("weighted.gguf", both))
     )
     raw = [gt.open(path)["blk.0.attn_q.weight"].raw for path in (plain, weighted)]
@@ -98,7 +98,7 @@ def test_matrix_of_a_chat_file(bf16, tmp_path):
 
 
 def test_worse_file_fails_the_check(bf16, tmp_path):
-    (small,) = gt.quantize(bf16, tmp_path / "q2_k.gguf", type="q2_k")
+    (small,) = gt.quantize(bf16, tmp_path / "q2_k.gguf", file_type="q2_k")
     baseline = tmp_path / "baseline.json"
     assert gt.check(bf16, TEXT, baseline, save=True, base=bf16, context=64, chunks=2) == []
     same = gt.check(bf16, TEXT, baseline, base=bf16)

@@ -23,7 +23,7 @@ MESSAGES = [
 
 @pytest.fixture(scope="module")
 def f32(checkpoint, tmp_path_factory):
-    (path,) = gt.convert(checkpoint, tmp_path_factory.mktemp("model") / "f32.gguf", type="f32")
+    (path,) = gt.convert(checkpoint, tmp_path_factory.mktemp("model") / "f32.gguf", file_type="f32")
     return path
 
 

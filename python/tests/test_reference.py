@@ -59,7 +59,7 @@ def test_any_bytes_mean_what_they_mean_to_them(type):
 
 @pytest.mark.parametrize("type", ["f32", "f16", "bf16", "q8_0", "q4_k_m", "iq4_xs", "tq1_0", "q2_k"])
 def test_they_read_our_files(type, checkpoint, tmp_path):
-    (path,) = gt.convert(checkpoint, tmp_path / "{ftype}.gguf", type=type)
+    (path,) = gt.convert(checkpoint, tmp_path / "{ftype}.gguf", file_type=type)
     ours, theirs = gt.open(path), gguf.GGUFReader(path)
     assert list(ours) == [tensor.name for tensor in theirs.tensors]
     for tensor in theirs.tensors:

@@ -1,6 +1,9 @@
 //! Serialization of types that have names: each module is for `#[serde(with = "by_name::MODULE")]`.
 
-use gguf_conversion::{imatrix::MissingPolicy, recipes::TensorType};
+use gguf_conversion::{
+    imatrix::MissingPolicy,
+    recipes::{Recipe, TensorType},
+};
 use gguf_models::Prediction;
 use gguf_quant::Level;
 use gguf_refinement::Steps;
@@ -47,6 +50,41 @@ pub(crate) mod dtypes {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DType>, D::Error> {
         Vec::<String>::deserialize(deserializer)?.iter().map(|name| dtype(name)).collect()
+    }
+}
+
+fn recipe<E: serde::de::Error>(name: &str) -> Result<&'static Recipe, E> {
+    Recipe::from_name(name).map_err(E::custom)
+}
+
+/// A recipe or none.
+pub(crate) mod optional_recipe {
+    use crate::by_name::*;
+
+    pub fn serialize<S: Serializer>(
+        recipe: &Option<&'static Recipe>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        recipe.map(|recipe| recipe.name.to_ascii_lowercase()).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<&'static Recipe>, D::Error> {
+        Option::<String>::deserialize(deserializer)?.map(|name| recipe(&name)).transpose()
+    }
+}
+
+/// A list of recipes.
+pub(crate) mod recipes {
+    use crate::by_name::*;
+
+    pub fn serialize<S: Serializer>(recipes: &[&'static Recipe], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(recipes.iter().map(|recipe| recipe.name.to_ascii_lowercase()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'static Recipe>, D::Error> {
+        Vec::<String>::deserialize(deserializer)?.iter().map(|name| recipe(name)).collect()
     }
 }
 

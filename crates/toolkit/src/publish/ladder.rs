@@ -2,11 +2,13 @@
 
 use gguf_conversion::recipes::Recipe;
 use gguf_runtime::memory::{Demand, Use};
+use serde::{Deserialize, Serialize};
 
 use crate::{error::Error, text::human_bytes};
 
 /// A ladder: types from small to large.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Ladder {
     /// The most popular types.
     Small,

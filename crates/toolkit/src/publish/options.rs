@@ -5,18 +5,21 @@ use std::{ffi::OsString, num::NonZeroUsize, path::PathBuf};
 use gguf_conversion::recipes::Recipe;
 use gguf_quant::Level;
 use gguf_runtime::{Activations, Options};
+use serde::{Deserialize, Serialize};
 
 use super::ladder::Ladder;
 use crate::{error::Error, eval_model::options};
 
 /// Options of a publication.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct PublishOptions {
     /// Checkpoint folder, address of the Hub, or GGUF file.
     pub src: PathBuf,
     /// Folder to create or update.
     pub dir: PathBuf,
     /// File types to write; those of earlier runs are kept.
+    #[serde(with = "crate::by_name::recipes")]
     pub types: Vec<&'static Recipe>,
     /// Predefined set of types. Default: small.
     pub ladder: Option<Ladder>,
@@ -27,6 +30,7 @@ pub struct PublishOptions {
     /// Checkpoint folders of draft models.
     pub draft: Vec<PathBuf>,
     /// Type of the file that the others are made from. Default: that of the checkpoint if it is a float type, otherwise bf16.
+    #[serde(with = "crate::by_name::optional_recipe")]
     pub base_type: Option<&'static Recipe>,
     /// Texts or chats for the importance matrix. Default: a small built-in text.
     pub imatrix_text: Vec<PathBuf>,
@@ -56,12 +60,20 @@ pub struct PublishOptions {
     pub threads: Option<NonZeroUsize>,
     /// Precision of activations.
     pub activations: Activations,
-    /// CPU level of the kernels.
+    /// CPU level of the kernels. It has no serialized form.
+    #[serde(skip)]
     pub level: Level,
-    /// The call that the results state; paths of this machine become names.
+    /// The call that the results state; paths of this machine become names. It has no serialized form.
+    #[serde(skip)]
     pub command: Vec<OsString>,
     /// File of the program, whose checksum identifies the build; only the same build resumes an interrupted run.
     pub executable: Option<PathBuf>,
+}
+
+impl Default for PublishOptions {
+    fn default() -> PublishOptions {
+        PublishOptions::new("", "")
+    }
 }
 
 impl PublishOptions {

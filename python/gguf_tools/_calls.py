@@ -1,0 +1,62 @@
+"""Calls of the native half. Options and reports cross as JSON."""
+
+from __future__ import annotations
+
+import os
+
+from . import _native
+from ._progress import shown
+
+
+def call(name: str, options: dict, progress=False):
+    """Runs the call ``name`` and returns its report. Options that are None are left out.
+
+    ``progress`` is a callable, None for a progress bar, or False.
+    """
+    import json
+
+    options = {key: value for key, value in options.items() if value is not None}
+    with shown(progress) as report:
+        return json.loads(_native.call(name, json.dumps(options), report))
+
+
+def text_path(path):
+    """A path as a str; None stays None."""
+    return None if path is None else os.fsdecode(path)
+
+
+def text_paths(paths) -> list:
+    """One path or several as a list of str."""
+    return [os.fsdecode(path) for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)]
+
+
+def texts(values) -> list:
+    """One str or several as a list."""
+    return [values] if isinstance(values, str) else list(values)
+
+
+def size(value):
+    """A number of bytes, or a text such as ``2GB`` or ``500M`` (powers of 1000) or ``16GiB``, as a number of bytes."""
+    if value is None or isinstance(value, int):
+        return value
+    text = str(value).strip()
+    digits = text.rstrip("BKMGTibkmgt ")
+    unit = text[len(digits) :].strip().upper()
+    powers = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+    base, unit = (1024, unit[:-2]) if unit.endswith("IB") else (1000, unit[:-1] if unit[-1:] == "B" else unit)
+    try:
+        return int(float(digits) * base ** powers[unit])
+    except (KeyError, ValueError):
+        raise ValueError(f"size: expected a number of bytes such as 2GB, found {value!r}") from None
+
+
+def hub(revision=None, token=None, cache_dir=None, endpoint=None) -> dict:
+    """Access to the Hugging Face Hub: the arguments, else the environment variables of huggingface_hub."""
+    import json
+
+    options = json.loads(_native.hub_from_environment())
+    if token is not None and token is not True:
+        options.update(token=token or None, token_file=None)
+    given = {"revision": revision, "cache_dir": text_path(cache_dir), "endpoint": endpoint}
+    options.update({key: value for key, value in given.items() if value is not None})
+    return options

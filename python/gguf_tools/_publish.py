@@ -1,0 +1,129 @@
+"""Model repositories."""
+
+from __future__ import annotations
+
+import os
+
+from ._calls import call, hub, size, text_paths, texts
+
+
+def publish(
+    src,
+    folder,
+    *,
+    file_type=(),
+    ladder=None,
+    fit=(),
+    fit_context=None,
+    draft=(),
+    base_type=None,
+    imatrix_text=(),
+    imatrix_chunks=None,
+    no_imatrix=False,
+    eval_text=(),
+    chunks=None,
+    context=None,
+    drop_dominated=False,
+    split_max_size=None,
+    base_model=None,
+    quantized_by=None,
+    replace_types=False,
+    overwrite=False,
+    threads=None,
+    activations=None,
+    revision=None,
+    token=None,
+    cache_dir=None,
+    endpoint=None,
+    progress=None,
+) -> Path:
+    """Builds or updates a model repository: GGUF files, importance matrix, measurements, checksums and a model card.
+
+    An interrupted call resumes, and a changed call repeats only the affected stages. Nothing is uploaded.
+
+    Args:
+        src: Checkpoint folder, model of the Hub, or GGUF file.
+        folder: Folder to create or update.
+        file_type: File types to write.
+        ladder: Predefined set of types: ``"small"`` (the default) or ``"full"``.
+        fit: Memory sizes, in bytes or as texts such as ``"8GB"``; the largest type that fits in each is written.
+        fit_context: Tokens of context that ``fit`` includes. Default: 8192.
+        draft: Checkpoint folders of draft models.
+        base_type: Type of the file that the others are made from.
+        imatrix_text: Texts or chats for the importance matrix. Default: a small built-in text.
+        imatrix_chunks: Limit of the chunks of ``imatrix_text``.
+        no_imatrix: Do not use an importance matrix.
+        eval_text: Texts to measure the files on. Default: a small built-in text.
+        chunks: Limit of the chunks of ``eval_text``. Default: 40.
+        context: Tokens of a chunk. Default: 512.
+        drop_dominated: Omit files that are both larger and worse than another file.
+        split_max_size: Limit of a shard. Default: 48 GB.
+        base_model: Base model in the card, as OWNER/NAME.
+        quantized_by: Publisher in the card.
+        replace_types: Remove the types of earlier runs that are not requested again.
+        overwrite: Overwrite files that were not written by an earlier run, or changed since.
+        threads: Number of threads. Default: one per core.
+        activations: Precision of activations: ``"f32"`` or ``"rounded"``.
+        revision: Branch, tag or commit of the model.
+        token: Token of the Hub. Default: that of huggingface_hub. False for none.
+        cache_dir: Cache of the Hub. Default: that of huggingface_hub.
+        endpoint: Address of the Hub.
+        progress: As in :func:`convert`.
+
+    Returns:
+        The path of the folder.
+
+    Raises:
+        GgufError: The input cannot be read, the folder must not be written to, or options contradict each other.
+
+    Example:
+        >>> gt.publish("my-tune", "my-tune-GGUF", ladder="full", quantized_by="me")
+    """
+    given = {
+        "types": texts(file_type),
+        "ladder": ladder,
+        "fit": [size(each) for each in ([fit] if isinstance(fit, (int, str)) else fit)],
+        "fit_context": fit_context,
+        "draft": text_paths(draft),
+        "base_type": base_type,
+        "imatrix_text": text_paths(imatrix_text),
+        "imatrix_chunks": imatrix_chunks,
+        "no_imatrix": no_imatrix,
+        "eval_text": text_paths(eval_text),
+        "chunks": chunks,
+        "context": context,
+        "drop_dominated": drop_dominated,
+        "split_max_size": size(split_max_size),
+        "base_model": base_model,
+        "quantized_by": quantized_by,
+        "replace_types": replace_types,
+        "force": overwrite,
+        "threads": threads,
+        "activations": activations,
+    }
+    given = {key: value for key, value in given.items() if not (value is None or value is False or value == [])}
+    src, folder = os.fsdecode(src), os.fsdecode(folder)
+    command = ["gguf-publish", src, folder, *_arguments(given)]
+    access = hub(revision, token, cache_dir, endpoint)
+    call("publish", {"options": {"src": src, "dir": folder, **given}, "hub": access, "command": command}, progress)
+    from pathlib import Path
+
+    return Path(folder)
+
+
+def _arguments(given: dict) -> list[str]:
+    """Arguments of ``gguf-publish`` for its options."""
+    arguments = []
+    for key, value in given.items():
+        option = "--type" if key == "types" else f"--{key.replace('_', '-')}"
+        if value is True:
+            arguments.append(option)
+        elif key in ("types", "fit"):
+            arguments += [option, ",".join(map(str, value))]
+        elif key == "draft":
+            arguments += [argument for path in value for argument in (option, path)]
+        elif isinstance(value, list):
+            arguments += [option, *value]
+        else:
+            arguments += [option, str(value)]
+    return arguments
