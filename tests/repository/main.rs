@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod api;
 mod command_line;
 mod documents;
 #[cfg(target_os = "linux")]
