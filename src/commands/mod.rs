@@ -3,6 +3,7 @@
 mod architectures;
 mod check;
 mod check_against;
+mod command;
 mod compare;
 mod convert;
 mod convert_legacy;
@@ -42,7 +43,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Arg, ArgMatches, FromArgMatches};
+use clap::{Arg, ArgMatches};
 use clap_complete::Shell;
 use gguf_toolkit::process;
 
@@ -64,6 +65,8 @@ pub mod internals {
     };
 }
 
+pub use command::Command;
+use command::special;
 /// Translation of the options of llama.cpp's programs.
 pub use shared::llama_cpp;
 use shared::{
@@ -72,47 +75,6 @@ use shared::{
     help::{brief, laid_out},
     planned_calls::{assemble, part, plan},
 };
-
-/// One verb of one binary.
-#[derive(Clone, Copy)]
-pub struct Command {
-    /// The binary that has it.
-    pub binary: &'static str,
-    /// Its name; none where it is all that the binary does.
-    pub verb: Option<&'static str>,
-    /// One-line description; that of the binary if there is no verb.
-    pub about: &'static str,
-    /// Adds its arguments.
-    pub define: fn(clap::Command) -> clap::Command,
-    /// Amount of output, by the arguments.
-    pub ui: fn(&ArgMatches) -> Ui,
-    /// Runs it.
-    pub run: fn(&ArgMatches, &Ui) -> Result<(), Failure>,
-}
-
-impl Command {
-    /// A command without arguments, which does nothing.
-    const fn of(binary: &'static str) -> Command {
-        Command {
-            binary,
-            verb: None,
-            about: "",
-            define: |command| command,
-            ui: |matches| Ui { quiet: is_set(matches, "quiet"), verbose: is_set(matches, "verbose") },
-            run: |_, _| Ok(()),
-        }
-    }
-
-    /// The arguments of a call.
-    fn args<T: FromArgMatches>(matches: &ArgMatches) -> Result<T, Failure> {
-        T::from_arg_matches(matches).map_err(|error| Failure::usage(error.to_string()))
-    }
-}
-
-/// True if a command has this option and the call sets it.
-fn is_set(matches: &ArgMatches, id: &str) -> bool {
-    special(matches, id) == Some(&true)
-}
 
 /// A binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -273,11 +235,6 @@ fn parsed(
         command.map(|command| (command.verb, inner.clone()))
     });
     Ok(inner.unwrap_or((None, matches)))
-}
-
-/// The value of an option that not every command has.
-fn special<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, id: &str) -> Option<&'a T> {
-    matches.try_get_one(id).ok().flatten()
 }
 
 fn finish(result: Result<(), Failure>, ui: &Ui) -> u8 {

@@ -71,7 +71,7 @@ fn pickled_adapter_matches_its_safetensors() {
     copy_folder(&gguf_testkit::checkpoint("llama-head-dim"), &sandbox.path("base"));
     fs::remove_file(sandbox.path("llama/adapter_model.safetensors")).unwrap();
     fs::copy(golden("torch/adapter_model.bin"), sandbox.path("llama/adapter_model.bin")).unwrap();
-    assert_eq!(sandbox.convert(&words("llama x.gguf --base base --quiet")), silent());
+    assert_eq!(sandbox.convert(&words("adapter llama x.gguf --base base --quiet")), silent());
     let lines = fs::read_to_string(golden("lora/llama/expected.txt")).unwrap();
     let f32_line = lines.lines().find(|line| line.starts_with("f32 ")).unwrap();
     assert!(f32_line.ends_with(&sha256(&sandbox.read("x.gguf"))));

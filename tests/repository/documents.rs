@@ -146,7 +146,11 @@ fn with_models() -> Sandbox {
         gguf-convert bert all-minilm.gguf --type f16 -q
         gguf-convert Qwen3-VL-4B-Instruct Qwen3-VL-4B-Instruct-Q4_K_M.gguf --type q4_k_m -q
         gguf-convert mmproj Qwen3-VL-4B-Instruct mmproj-Qwen3-VL-4B-Instruct-F16.gguf --type f16 -q
-        mkdir -p .lmstudio/models/my-name";
+        mkdir -p .lmstudio/models/my-name; cp -r Llama-3.2-1B tuned; cp model-q4_k_m.gguf tuned-q4_k_m.gguf";
+    for ending in ["json", "f32"] {
+        let record = golden(&format!("check-against/llama.{ending}"));
+        fs::copy(record, sandbox.path(&format!("tuned.record.{ending}"))).unwrap();
+    }
     shell(&sandbox, files, "preparation");
     sandbox
 }

@@ -3,10 +3,23 @@
 use std::path::Path;
 
 /// From bottom to top.
-const FLOORS: &[&[&str]] = &[&["failure"], &["ui"], &["commands"], &["bin"]];
+const FLOORS: &[&[&str]] = &[
+    &["failure"],
+    &["ui"],
+    &["commands"],
+    &["bin::gguf-convert", "bin::gguf-eval", "bin::gguf-inspect", "bin::gguf-publish", "bin::gguf-quantize"],
+];
+
+/// Calls that are found in the table of all commands: those that a plan stores, and those in the words of llama.cpp.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("commands::shared::call", "commands"),
+    ("commands::shared::llama_cpp::call", "commands"),
+    ("commands::shared::plan_args", "commands"),
+    ("commands::shared::planned_calls", "commands"),
+];
 
 #[test]
 fn command_line_uses_only_modules_below() {
-    let faults = gguf_testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, &[]);
+    let faults = gguf_testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, EXCEPTIONS);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -1,6 +1,6 @@
 //! The options that `llama-imatrix` and `llama-perplexity` share with all programs that run a model.
 
-use super::{Row, To::*, row};
+use super::program::{Row, To::*, row};
 
 pub(super) const ROWS: &[Row] = &[
     row(&["-h --help --usage"], Words(&["--help"])),

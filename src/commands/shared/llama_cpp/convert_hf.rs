@@ -1,6 +1,9 @@
 //! `convert_hf_to_gguf.py`.
 
-use super::{Call, Program, Row, To::*, row};
+use super::{
+    call::Call,
+    program::{Program, Row, To::*, row},
+};
 use crate::failure::Failure;
 
 pub(super) const PROGRAM: Program = Program {

@@ -1,6 +1,10 @@
 //! `llama-imatrix`.
 
-use super::{Call, Program, Row, To::*, common, row};
+use super::{
+    call::Call,
+    common,
+    program::{Program, Row, To::*, row},
+};
 use crate::failure::Failure;
 
 pub(super) const PROGRAM: Program = Program {

@@ -11,132 +11,13 @@ mod convert_hf;
 mod gguf_split;
 mod imatrix;
 mod perplexity;
+mod program;
 mod quantize;
 mod words;
 
 pub use call::{argument, translate};
+pub use program::{Program, Row, Spelled, To};
 pub use words::also;
-
-use call::Call;
-
-use crate::failure::Failure;
-
-/// Options of llama.cpp without a counterpart.
-const WITHOUT: &str = include_str!("without.txt");
-
-/// Section of [`WITHOUT`] that several programs share.
-const COMMON: &str = "programs that run a model";
-
-/// A program of llama.cpp.
-#[derive(Debug)]
-pub struct Program {
-    /// Its name.
-    pub name: &'static str,
-    /// The binary that stands for it.
-    pub binary: &'static str,
-    /// The verb of the binary.
-    pub verb: Option<&'static str>,
-    /// Its options; lists that several programs share are separate.
-    pub rows: &'static [&'static [Row]],
-    /// True if it also has the options of all programs that run a model.
-    shares_common: bool,
-    /// Options of other programs that people try with it.
-    pub habits: &'static [Row],
-    /// Handles options that depend on each other.
-    arrange: fn(&mut Call) -> Result<(), Failure>,
-}
-
-/// Options of one fate.
-#[derive(Debug)]
-pub struct Row {
-    /// Each option: its spellings, separated by spaces, and a word for its value if it has one.
-    pub options: &'static [&'static str],
-    /// Their meaning.
-    pub to: To,
-}
-
-/// Meaning of an option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum To {
-    /// Ours has the same.
-    Same,
-    /// It is this option of ours; with one of these values it is left out.
-    Option(&'static str, &'static [&'static str]),
-    /// It is this option of ours, once for each of its values between commas.
-    Each(&'static str),
-    /// It is an argument of ours, counted from 0.
-    Argument(usize),
-    /// It is these words of ours.
-    Words(&'static [&'static str]),
-    /// The whole call is these words.
-    Whole(&'static [&'static str]),
-    /// It is what ours do anyway.
-    Anyway(&'static str),
-    /// It decides with others what the call is; the words say what.
-    Arranged(&'static str),
-    /// There is no such option.
-    Unknown,
-}
-
-/// An option of a row, taken apart.
-#[derive(Debug, Clone, Copy)]
-pub struct Spelled {
-    text: &'static str,
-}
-
-impl Spelled {
-    /// The spellings.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        self.text.split(' ').filter(|word| word.starts_with('-'))
-    }
-
-    /// The word for its value.
-    pub fn value(self) -> Option<&'static str> {
-        self.text.split(' ').next_back().filter(|word| !word.starts_with('-'))
-    }
-}
-
-impl Row {
-    /// The options of the row.
-    pub fn spelled(&self) -> impl Iterator<Item = Spelled> + use<> {
-        self.options.iter().map(|text| Spelled { text })
-    }
-}
-
-impl Program {
-    /// Every option of the program with its fate.
-    pub fn options(&self) -> impl Iterator<Item = (Spelled, To)> + use<> {
-        of(self.rows.iter().copied().flatten())
-    }
-
-    /// Every option without a counterpart.
-    pub fn without(&self) -> impl Iterator<Item = Spelled> + use<> {
-        let (name, shares_common) = (self.name, self.shares_common);
-        let mut section = "";
-        let lines = WITHOUT.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-        lines.filter_map(move |line| {
-            if let Some(title) = line.strip_prefix('[') {
-                section = title.trim_end_matches(']');
-                return None;
-            }
-            let is_of_program = section == name || (shares_common && section == COMMON);
-            is_of_program.then_some(Spelled { text: line })
-        })
-    }
-
-    /// The same with the options that people try.
-    pub fn all(&self) -> impl Iterator<Item = (Spelled, To)> + use<> {
-        self.options().chain(of(self.habits.iter()))
-    }
-}
-
-fn of(rows: impl Iterator<Item = &'static Row>) -> impl Iterator<Item = (Spelled, To)> {
-    rows.flat_map(|row| row.spelled().map(|spelled| (spelled, row.to)))
-}
-
-const fn row(options: &'static [&'static str], to: To) -> Row {
-    Row { options, to }
-}
 
 /// Every program of llama.cpp that one of ours stands for.
 pub const PROGRAMS: &[Program] =

@@ -1,6 +1,6 @@
 //! `llama-quantize`.
 
-use super::{Program, Row, To::*, row};
+use super::program::{Program, Row, To::*, row};
 
 pub(super) const PROGRAM: Program = Program {
     name: "llama-quantize",
