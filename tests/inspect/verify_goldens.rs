@@ -19,7 +19,7 @@ fn gguf_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Goldens that fail a check, and the checks. A folder stands for its files that have no row of their own.
+/// Goldens that fail a check, and the checks. A folder covers its files without a row.
 const EXCEPTIONS: &[(&str, &[&str])] = &[
     // No program of today loads version 1.
     ("byte-orders/model-v1.gguf", &["old_version"]),

@@ -193,7 +193,7 @@ fn place_is_found_without_weights() {
     let sandbox = tempfile::tempdir().unwrap();
     let file = converted(sandbox.path(), "llama", "f32");
     swap_heads(&file);
-    let mut facts: serde_json::Value = gguf_testkit::read_json(&record("llama"));
+    let mut facts: serde_json::Value = gguf_testkit::read_json(record("llama"));
     for weight in facts["weights"].as_array_mut().unwrap() {
         weight.as_object_mut().unwrap().remove("rows");
     }
