@@ -187,9 +187,9 @@ pub mod templates {
 
 /// Process-wide settings of the operating system, for programs. The library itself changes none of them.
 pub mod process {
-    pub use gguf_container::{
-        exit_on_bus_error, is_signal_ignored, raise_open_files, remove_temporary_files,
-    };
+    #[cfg(unix)]
+    pub use gguf_container::is_signal_ignored;
+    pub use gguf_container::{exit_on_bus_error, raise_open_files, remove_temporary_files};
 }
 
 use ::gguf_conversion::recipes::RECIPES;
