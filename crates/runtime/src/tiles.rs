@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use gguf_products::{Right, integers::Weights};
 
-/// Packed tiles that the weights of a file share. Fresh memory for each product would cost time; this one is freed with the
-/// last weight of the file.
+/// Packed tiles that the weights of a file share. Allocating them for each product would cost time. They are freed with the last
+/// weight of the file.
 #[derive(Default)]
 pub(crate) struct Tiles {
     /// Tiles of f32.
@@ -14,8 +14,7 @@ pub(crate) struct Tiles {
     pub integers: Kept<Weights>,
 }
 
-/// Tiles of one kind between two products. They serve whichever thread calls; a second call at the same time finds none and
-/// makes its own.
+/// Tiles of one kind, kept between products. Any thread may take them; a concurrent call finds none and makes its own.
 pub(crate) struct Kept<P>(Mutex<Vec<P>>);
 
 impl<P> Default for Kept<P> {
@@ -25,7 +24,7 @@ impl<P> Default for Kept<P> {
 }
 
 impl<P> Kept<P> {
-    /// All tiles.
+    /// Takes all tiles.
     pub fn take(&self) -> Vec<P> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,4 +1,4 @@
-//! Files of chats, which several verbs read as text.
+//! Files of chats, which several commands read as text.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub fn is_file_of_chats(path: &Path) -> bool {
 /// Renders a file of chats (see [`gguf_runtime::chat::Chat::parse`]) by the template of a model, within bounds of time and memory.
 ///
 /// # Errors
-/// A model without a template, a template that takes too much, and the line of a chat that is invalid or refused.
+/// A model without a template, a template that exceeds its limits, and the line of a chat that is invalid or refused.
 pub fn rendered(model: &Model, bytes: &[u8]) -> Result<Transcripts, String> {
     let template = model.file().metadata().text("tokenizer.chat_template").ok().flatten();
     let template = template.ok_or("the model has no chat template")?;

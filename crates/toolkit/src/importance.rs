@@ -212,7 +212,7 @@ fn other_names(before: &Sums, added: &Sums) -> Option<String> {
 #[derive(Serialize, Deserialize)]
 struct RunFacts {
     text: String,
-    /// The matrices that are to be covered.
+    /// Matrices that the sums should cover.
     matrices: Vec<String>,
 }
 
@@ -295,7 +295,7 @@ fn merge_parts(args: &ImatrixOptions, events: &dyn Events) -> Result<Collected, 
 /// The sums of parts.
 ///
 /// # Errors
-/// A part that has not what its header says.
+/// A part that does not match its header.
 pub fn collected(parts: &[PartFile]) -> Result<Collector, Error> {
     let mut collector = Collector::new(false);
     for part in parts {
@@ -326,7 +326,7 @@ pub struct Collected {
 pub struct NotCovered {
     /// Name of the tensor.
     pub tensor: String,
-    /// The experts without data; none if the whole tensor has none.
+    /// Experts without data; empty if the whole tensor has no data.
     pub experts: Vec<usize>,
 }
 

@@ -174,7 +174,7 @@ impl PartFile {
         if !bytes.starts_with(MAGIC) {
             return Err(failed("not a part file of gguf-eval".to_owned()));
         }
-        // The digest comes first: whatever is cut or changed is found by it.
+        // The digest is checked first because it detects every truncation and change.
         let Some((content, digest)) = bytes.split_last_chunk::<DIGEST_BYTES>() else {
             return Err(failed(format!("the file ends after {} bytes", bytes.len())));
         };
@@ -272,7 +272,7 @@ pub fn open_all(paths: &[PathBuf], verb: &str) -> Result<Vec<PartFile>, Error> {
         let (noun, verb) = if missing.len() == 1 { ("part", "is") } else { ("parts", "are") };
         return Err(Error::new(format_args!("{noun} {} of {count} {verb} missing", missing.join(", "))));
     }
-    // Parts that were cut alike follow each other; a file that says otherwise was made by another program.
+    // Parts of one run are contiguous; a gap or an overlap comes from another program.
     let mut end = 0;
     for part in &parts {
         if part.header.windows.start != end {

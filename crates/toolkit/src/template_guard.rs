@@ -58,7 +58,7 @@ pub fn render_fixed(template: &str, tokens: &SpecialTokens) -> Result<Vec<Result
     let rendered = move |chat: &Conversation<'_>| {
         let settings = Settings { tokens: &tokens, generation_prompt: true, date: Date::FIXED };
         let made = render_chat(&template, &Chat::of(chat), &settings);
-        // Templates of vision models pass over texts that are not in a list of parts.
+        // Templates of vision models ignore texts that are not in a list of parts.
         match made {
             Ok(text) if !chat.is_asked_in(&text) => {
                 let of_parts = render_chat(&template, &Chat::of(chat).with_parts(), &settings);

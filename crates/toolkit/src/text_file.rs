@@ -12,7 +12,7 @@ use crate::{error::Error, events::Events};
 /// A file that cannot be read, or the remains of a broken download.
 pub fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = fs::read(path).map_err(|error| Error::cannot_open(path, error))?;
-    // A page may be a text that is meant.
+    // A web page may be the intended text.
     match BrokenDownload::of(&bytes).filter(|kind| *kind != BrokenDownload::WebPage) {
         Some(kind) => {
             Err(Error::at(path, format_args!("{}, expected a text", kind.name())).hint([kind.hint()]))
@@ -37,7 +37,7 @@ pub fn options(path: &Path) -> Result<String, Error> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// The bytes of a text that a model reads. Warns if they are not UTF-8, since tokens are made of the bytes as they are.
+/// The bytes of a text that a model reads. Warns if they are not UTF-8, since the bytes are tokenized unchanged.
 ///
 /// # Errors
 /// A file that cannot be read.

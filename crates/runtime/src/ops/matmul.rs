@@ -266,7 +266,7 @@ fn mul_integers(x: &Quants, n_rows: usize, products: Vec<Product<'_>>) {
 
 /// The products of rows with tiles, in groups of bounded size: all of a group are packed side by side, then multiplied.
 fn mul_tiles<P: Packed>(level: Level, x: P::Left<'_>, n_rows: usize, tiles: Vec<Tile<'_>>) {
-    // Products at the same time are of one model, whose weights share their memory.
+    // The products of one call belong to one model, whose weights share their memory.
     let Some(kept) = tiles.first().map(|tile| P::kept(tile.weight.tiles())) else { return };
     let mut packed = kept.take();
     let mut tiles = tiles.into_iter().peekable();

@@ -79,7 +79,7 @@ pub fn check(metadata: &Metadata, tokenizer: &Tokenizer, facts: &Facts) -> Resul
     Ok(check)
 }
 
-/// An error of the renderer. It states constructs that it does not support as such, which is no fault of the file.
+/// Finding for an error of the renderer. A construct that it does not support is not a fault of the file.
 fn failed(label: &str, error: &ChatError) -> Finding {
     let message = format!("{label}: only the original can be rendered: {error}");
     match error {

@@ -32,7 +32,7 @@
 //! Every part is optional. An array is its first element in the file (`at`) and its shape.
 //!
 //! - `special`: tokens by their role, the ids that are added before and after a text, and the tokens that end a generation.
-//! - `texts`: token ids without added tokens; special tokens in a text are found.
+//! - `texts`: token ids without added tokens; special tokens in a text are recognized.
 //! - `prompts`: arguments and result of `apply_chat_template`; `variables` are further variables of the template. `refused`
 //!   replaces `text` if the template raised an error. `date` is the day of rendering.
 //! - `config`: `config.json`. `model.dtype` is the type in which the model computed.

@@ -95,7 +95,7 @@ pub fn texts(metadata: &Metadata, tokenizer: &Tokenizer, texts: &[Text]) -> Chec
     if texts.is_empty() {
         return check.skipped("the record has no texts");
     }
-    // The keys as they are meant, and as llama.cpp reads them: it only approximates some pre-tokenizers.
+    // The tokenizer that the keys describe; llama.cpp only approximates some pre-tokenizers.
     let meant = match Tokenizer::from_metadata_as(metadata, Reading::Model) {
         Ok(meant) => meant,
         Err(error) => {
@@ -120,7 +120,7 @@ pub fn texts(metadata: &Metadata, tokenizer: &Tokenizer, texts: &[Text]) -> Chec
         n_different += usize::from(of_keys.is_some());
         n_in_llama_cpp += usize::from(of_keys.is_none() && in_llama_cpp.is_some());
         let label = format!("text {} ({})", index + 1, quoted(text));
-        // One example says enough.
+        // One example is enough.
         match (of_keys, in_llama_cpp) {
             (Some(difference), _) if n_different == 1 => {
                 check.push(Finding::error("token_ids", format!("{label}: {difference}")));

@@ -112,7 +112,7 @@ pub fn render_prompt(
     render(path, metadata, tokens, chat.clone(), options)
 }
 
-/// As [`render_prompt`], with the special tokens of an open tokenizer.
+/// Same as [`render_prompt`], with the special tokens of an open tokenizer.
 pub(super) fn render(
     path: &Path,
     metadata: &Metadata,

@@ -110,7 +110,7 @@ impl Model {
         Ok(Embeddings { pooling: self.pooling(options)?, labels: self.labels().to_vec(), texts: all })
     }
 
-    /// As [`Model::embed`] for many texts: `each` receives the index and the embedding of each text, in order.
+    /// Same as [`Model::embed`] for many texts: `each` receives the index and the embedding of each text, in order.
     ///
     /// # Errors
     /// As [`Model::embed`]; the error that `each` returns.

@@ -73,7 +73,7 @@ impl Model {
         Model::open_with(path, options, &())
     }
 
-    /// As [`Model::open`], with a warning about an unknown pre-tokenizer.
+    /// Same as [`Model::open`], with a warning about an unknown pre-tokenizer.
     ///
     /// # Errors
     /// As [`Model::open`].
@@ -182,7 +182,7 @@ impl Model {
         self.prompt(chat, options).map(|made| made.prompt)
     }
 
-    /// As [`Model::apply_chat_template`], with the key of the template.
+    /// Same as [`Model::apply_chat_template`], with the key of the template.
     fn prompt(&self, chat: &Chat, options: &ChatOptions) -> Result<Prompt, Error> {
         let tokens = SpecialTokens::of_model(&self.inner);
         chat::render(&self.path, self.metadata(), tokens, chat.clone(), options)

@@ -1,4 +1,4 @@
-//! Prompts with pictures: reading files, rows of projectors, and where they stand among tokens.
+//! Prompts with pictures: reads files, computes rows of projectors, and places them among tokens.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use crate::{
 /// Placeholder of an image in a prompt, as in llama.cpp's `llama-mtmd-cli`.
 pub(super) const PLACE: &str = "<__media__>";
 
-/// Bytes of a picture's file at most: more than any camera makes.
+/// Maximum size of an image file in bytes, larger than any camera's.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// Pictures, ready for a prompt.
@@ -31,7 +31,7 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// Opens the projector of `options` for a model, and makes rows of its images; none without a projector.
+    /// Opens the projector of `options` for a model, and makes rows of its images; `None` without a projector.
     ///
     /// # Errors
     /// A projector or picture that cannot be read.
@@ -45,7 +45,7 @@ impl Pictures {
         let projector = Projector::open(mmproj, &run.of_runtime())
             .map_err(|error| input_kind::explained(mmproj, Wanted::Projector, Error::at(mmproj, error)))?;
         projector.check_fits(model).map_err(|error| Error::at(mmproj, error))?;
-        // A mark that is no token of the vocabulary is spelled in letters, which no model was trained on.
+        // A mark that is missing in the vocabulary is tokenized as letters, on which no model was trained.
         let (begin, end) = projector.marks();
         for mark in [begin.trim(), end.trim()].into_iter().filter(|mark| !mark.is_empty()) {
             let ids = model.tokenizer().encode(mark, false, true).unwrap_or_default();
@@ -63,10 +63,10 @@ impl Pictures {
         Ok(Some(Pictures { projector, embeddings }))
     }
 
-    /// The prompt with a place for each picture: before it, where it has none.
+    /// The prompt with a placeholder for each picture, added at the start if it has none.
     ///
     /// # Errors
-    /// A prompt of another number of places than there are pictures.
+    /// A prompt whose number of placeholders differs from that of the pictures.
     pub fn with_places(&self, prompt: &str) -> Result<String, Error> {
         let (found, expected) = (prompt.matches(PLACE).count(), self.embeddings.len());
         match found {
@@ -100,7 +100,7 @@ impl Pictures {
         let tokens = parts.iter().enumerate().map(|(i, part)| {
             let before = if i > 0 { end } else { "" };
             let suffix = if i < last { begin } else { "" };
-            // Marks are tokenized with the text around them: blanks of both become one token.
+            // Marks are tokenized with the text around them: adjacent spaces become one token.
             model.tokenizer().encode(format!("{before}{part}{suffix}"), i == 0 && begins, true)
         });
         tokens.collect::<Result<_, _>>().map_err(|error| Error::at(file, error))

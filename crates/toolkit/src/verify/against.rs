@@ -62,7 +62,7 @@ pub(crate) fn checkpoint_tensors(
     tensors(model, &input, &RunOptions::default().threads(threads), events).map_err(failed)
 }
 
-/// All that is compared with a source, which makes tensors and metadata.
+/// All comparisons with a source of tensors and metadata.
 fn with(
     model: &Model,
     (input, source): (&impl Input, &Path),
@@ -134,7 +134,7 @@ fn tensors(
             _ => continue,
         });
     }
-    // One line for all: files that were made with an importance matrix have hardly a tensor that is bit for bit the same.
+    // One line for all: with an importance matrix, hardly any tensor is bit-exact.
     if let Some((name, worst)) = near.iter().max_by(|a, b| a.1.error.total_cmp(&b.1.error)) {
         let message = format!(
             "{} tensors are not bit-exact, but as close to the source as quantization allows: `{name}` ({}) \

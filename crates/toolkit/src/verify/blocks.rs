@@ -49,7 +49,7 @@ pub fn check(model: &Model, threads: Option<NonZeroUsize>, events: &dyn Events) 
     let next = AtomicUsize::new(0);
     // The first bad block of each tensor that has one, by the place of its piece.
     let found: Mutex<Vec<(usize, usize, String)>> = Mutex::new(Vec::new());
-    // Of each tensor, whether a value that is not zero was found; a tensor that may be zero counts as one that has some.
+    // True for each tensor with a nonzero value, and for those that may be zero.
     let has_value: Vec<AtomicBool> = model
         .tensors()
         .map(|(_, info)| {

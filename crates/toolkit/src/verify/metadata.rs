@@ -27,7 +27,7 @@ pub fn key_types(metadata: &Metadata) -> Vec<Finding> {
     metadata.iter().filter_map(wrong).collect()
 }
 
-/// Layers beyond which nothing is looked up; llama.cpp has 512 at most.
+/// Maximum number of layers that are looked up; llama.cpp supports 512.
 const MAX_LAYERS: u64 = 1024;
 
 /// MTP layers that the keys announce and the tensors lack. llama.cpp loads such a file, and skips the layer.

@@ -93,7 +93,7 @@ impl Default for VerifyOptions {
     }
 }
 
-/// Checks a file, and compares it with its source if one is given. [`Report::verdict`] says whether it passed.
+/// Checks a file, and compares it with its source if one is given. [`Report::verdict`] returns an error if it did not pass.
 ///
 /// # Errors
 /// A missing file, or a source that cannot be opened. Problems of the file are findings of the report.
@@ -192,7 +192,7 @@ fn unreadable(error: &gguf_container::Error) -> Check {
 fn structure(model: &Model) -> Check {
     let mut check = Check::new("structure");
     for (path, file) in model.shards() {
-        // The path matters only where there are several.
+        // The path matters only if there are several.
         let named = |finding: &gguf_container::Finding| match model.shards().len() {
             1 => finding.to_string(),
             _ => format!("{}: {finding}", file_name(path)),
@@ -294,7 +294,7 @@ fn not_loaded(model: &Model, known: &[Finding]) -> Vec<Finding> {
     refusals.iter().filter(is_new).map(finding).collect()
 }
 
-/// Feed-forward parts of another width than the keys say, which the graph takes from the tensors themselves and llama.cpp does not.
+/// Feed-forward parts whose width differs from the keys. The graph takes the width from the tensors, llama.cpp from the keys.
 fn wrong_lengths(model: &Model, name: &str) -> Vec<Finding> {
     let key = format!("{name}.feed_forward_length");
     let width = |layer: usize| match model.get(&key)? {

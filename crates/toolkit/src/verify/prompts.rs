@@ -89,7 +89,7 @@ fn judge(key: &str, n: usize, failures: Vec<(&Conversation<'_>, ChatError)>) -> 
         }
     });
     match failures.first() {
-        // Once is enough for what always fails.
+        // One finding is enough for a failure in every conversation.
         Some((_, error @ ChatError::Syntax(_))) => {
             vec![Finding::error("template", format!("`{key}` cannot be parsed: {}", problem(error)))]
         }

@@ -16,7 +16,7 @@ use crate::{
 pub enum Severity {
     /// Worth knowing.
     Note,
-    /// Odd, and works.
+    /// Unusual, but works.
     Warning,
     /// Wrong.
     Error,
