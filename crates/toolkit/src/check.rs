@@ -23,7 +23,7 @@ use crate::{
     progress_line::ProgressLine,
     run::{RunOptions, Text},
     text::pretty_json,
-    vocabularies,
+    vocabularies::{Named, warn_of_difference},
 };
 
 /// Options of a check.
@@ -271,7 +271,8 @@ fn metrics(
         }
         Some(path) => {
             let base = open(path, &options, events)?;
-            vocabularies::warn_of_difference((&args.file, &model), (path, &base), events);
+            let own = Named { path: &args.file, model: &model };
+            warn_of_difference(own, Named { path, model: &base }, events);
             let mut progress = ProgressLine::new("chunks", chunks.len());
             let mut watch = |n_windows: usize, _: &[_]| {
                 progress.update(events, n_windows, String::new);

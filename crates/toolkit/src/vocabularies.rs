@@ -1,4 +1,4 @@
-//! Comparison of the tokenizers of two files, of which one is given the token ids of the other.
+//! Comparison of the tokenizers of two files that read the same token ids.
 
 use std::path::Path;
 
@@ -7,17 +7,22 @@ use gguf_runtime::Model;
 
 use crate::{events::Events, text::printable};
 
-/// Warns if a model is given token ids that have another meaning in its own tokenizer.
-pub fn warn_of_difference(
-    (base_path, base): (&Path, &Model),
-    (path, other): (&Path, &Model),
-    events: &dyn Events,
-) {
-    if let Some(found) = difference(base.file().metadata(), other.file().metadata()) {
+/// An open model and the path that it was opened by.
+#[derive(Clone, Copy)]
+pub struct Named<'a> {
+    /// The path.
+    pub path: &'a Path,
+    /// The model.
+    pub model: &'a Model,
+}
+
+/// Warns if `other` reads token ids of `base` that have another meaning in its own tokenizer.
+pub fn warn_of_difference(base: Named<'_>, other: Named<'_>, events: &dyn Events) {
+    if let Some(found) = difference(base.model.file().metadata(), other.model.file().metadata()) {
         events.warning(&format!(
             "{}: the tokenizer differs from that of {}, which provides the token ids for both models: {found}",
-            path.display(),
-            base_path.display()
+            other.path.display(),
+            base.path.display()
         ));
     }
 }

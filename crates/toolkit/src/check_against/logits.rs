@@ -1,6 +1,6 @@
 //! Predictions, and the place in the computation at which they begin to differ.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::atomic::Ordering};
 
 use gguf_runtime::{Model, Observer, Part, Sequence, stats::compare_logits};
 use gguf_types::DType;
@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     error::Error,
+    eval_model::bits_per_weight,
     events::Events,
     progress_line::ProgressLine,
     verify::{Check, Finding},
@@ -128,9 +129,10 @@ pub fn check(
         return Ok((check.skipped("the record has no predictions"), None));
     }
     let mut sums = Sums::default();
+    let cancel = events.cancel();
     let mut progress = ProgressLine::new("sequences", sequences.len());
     for (index, sequence) in sequences.iter().enumerate() {
-        if events.cancel().load(std::sync::atomic::Ordering::Relaxed) {
+        if cancel.load(Ordering::Relaxed) {
             return Err(Error::interrupted());
         }
         if let Err(error) = sums.add(model, record, sequence, tensors) {
@@ -139,7 +141,8 @@ pub fn check(
         }
         progress.update(events, index + 1, String::new);
     }
-    let (bits_per_weight, types) = weights_of(model);
+    let bits_per_weight = bits_per_weight(model);
+    let types: Vec<DType> = model.file().tensors().map(|(_, info)| info.dtype).collect();
     let dtype = record.facts.model.as_ref().map_or("", |model| &model.dtype);
     let found = sums.finish(bits_per_weight, Bounds::of(bits_per_weight, &types, dtype));
     let message = format!(
@@ -169,19 +172,6 @@ pub fn check(
     Ok((check, Some(found)))
 }
 
-/// Bits per weight of a file, and the types of its matrices.
-fn weights_of(model: &Model) -> (f64, Vec<DType>) {
-    let (mut n_elems, mut n_bytes, mut types) = (0u64, 0u64, Vec::new());
-    for (_, info) in model.file().tensors() {
-        n_elems = n_elems.saturating_add(info.shape.n_elems());
-        n_bytes = n_bytes.saturating_add(info.n_bytes);
-        if !types.contains(&info.dtype) {
-            types.push(info.dtype);
-        }
-    }
-    (gguf_types::bits_per_weight(n_elems, n_bytes), types)
-}
-
 /// Running sums of a comparison.
 #[derive(Default)]
 struct Sums {
@@ -191,12 +181,14 @@ struct Sums {
     same_top: usize,
     max_difference: f64,
     error: f64,
-    /// Number of first positions, and the sum of their errors.
-    first: (usize, f64),
+    /// Number of first positions.
+    n_first: usize,
+    first_error: f64,
     /// Modules in the order of the computation.
     inputs: Vec<InputSums>,
 }
 
+#[derive(Default)]
 struct InputSums {
     module: String,
     tensor: String,
@@ -249,7 +241,8 @@ impl Sums {
         let error = relative_error(expected, found);
         self.error += error;
         if is_first {
-            self.first = (self.first.0 + 1, self.first.1 + error);
+            self.n_first += 1;
+            self.first_error += error;
         }
         let differences = expected.iter().zip(found).map(|(a, b)| f64::from((a - b).abs()));
         self.max_difference = differences.fold(self.max_difference, f64::max);
@@ -273,22 +266,13 @@ impl Sums {
             };
             let of_tokens: Vec<f64> =
                 expected.as_chunks::<2>().0.iter().zip(found.as_chunks::<2>().0).map(squares).collect();
-            let sums = match self.inputs.iter_mut().find(|sums| sums.module == *module) {
-                Some(sums) => sums,
-                None => {
-                    let (module, tensor) = (module.clone(), tensor.to_owned());
-                    self.inputs.push(InputSums {
-                        module,
-                        tensor,
-                        tokens: 0,
-                        squares: 0.0,
-                        sequences: 0,
-                        first_squares: 0.0,
-                    });
-                    let last = self.inputs.len() - 1;
-                    &mut self.inputs[last]
-                }
-            };
+            let known = self.inputs.iter().position(|sums| sums.module == *module);
+            let at = known.unwrap_or_else(|| {
+                let (module, tensor) = (module.clone(), tensor.to_owned());
+                self.inputs.push(InputSums { module, tensor, ..InputSums::default() });
+                self.inputs.len() - 1
+            });
+            let sums = &mut self.inputs[at];
             sums.tokens += n_tokens;
             sums.squares += of_tokens.iter().sum::<f64>();
             sums.sequences += 1;
@@ -311,7 +295,7 @@ impl Sums {
             same_top: self.same_top as f64 / n,
             max_difference: self.max_difference,
             error: self.error / n,
-            first_error: (self.first.0 > 0).then(|| self.first.1 / self.first.0 as f64),
+            first_error: (self.n_first > 0).then(|| self.first_error / self.n_first as f64),
             bits_per_weight,
             bounds,
             inputs: self.inputs.into_iter().map(input).collect(),
@@ -338,7 +322,7 @@ fn relative_error(a: &[f32], b: &[f32]) -> f64 {
 
 /// Product with signs and length of the inputs of the recorded modules.
 struct Seen<'a> {
-    /// Module by tensor. Several modules of one tensor do not exist; several tensors of a fused module share its input.
+    /// Module of each tensor. The tensors of a fused module share its input, so one of them is enough.
     by_tensor: HashMap<&'a str, usize>,
     /// The tensor of each module.
     names: Vec<Option<&'a str>>,

@@ -16,11 +16,7 @@ mod report;
 mod tokens;
 mod weights;
 
-use std::{
-    collections::HashMap,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashMap, num::NonZeroUsize, path::PathBuf};
 
 use gguf_runtime::{Activations, Model, tokenize::Tokenizer};
 use serde::{Deserialize, Serialize};
@@ -40,7 +36,7 @@ use crate::{
 
 /// Options of a comparison with an original model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct CheckAgainst {
     /// GGUF file, or any shard of a split model.
     pub file: PathBuf,
@@ -96,29 +92,15 @@ impl CheckAgainst {
         report: &mut Report,
         events: &dyn Events,
     ) -> Result<(), Error> {
-        match (expected, &self.weights) {
-            (Ok(expected), None) => {
-                report.push(expected.keys(file.metadata()));
-                report.push(expected.tensors(record, file)?);
-            }
-            (Ok(expected), Some(checkpoint)) => {
-                report.push(expected.keys(file.metadata()));
-                report.push(self.checkpoint(file, checkpoint, events)?);
-            }
-            (Err(_), Some(checkpoint)) => report.push(self.checkpoint(file, checkpoint, events)?),
-            (Err(problem), None) => report.push(Check::new("weights").skipped(problem)),
+        if let Ok(expected) = expected {
+            report.push(expected.keys(file.metadata()));
         }
+        report.push(match (&self.weights, expected) {
+            (Some(checkpoint), _) => against::checkpoint_tensors(file, checkpoint, self.threads, events)?,
+            (None, Ok(expected)) => expected.tensors(record, file)?,
+            (None, Err(problem)) => Check::new("weights").skipped(problem),
+        });
         Ok(())
-    }
-
-    /// Compares the tensors with those of a checkpoint.
-    fn checkpoint(
-        &self,
-        file: &gguf_container::Model,
-        checkpoint: &Path,
-        events: &dyn Events,
-    ) -> Result<Check, Error> {
-        against::checkpoint_tensors(file, checkpoint, self.threads, events)
     }
 
     fn predictions(
@@ -136,13 +118,14 @@ impl CheckAgainst {
         let options = eval_model::options(self.threads, Activations::F32);
         let model = match Model::new(file, &options) {
             Ok(model) => model,
-            Err(error @ gguf_runtime::Error::UnknownArchitecture { .. }) => {
-                report.push(Check::new("predictions").skipped(&error.to_string()));
-                return Ok(None);
-            }
             Err(error) => {
                 let mut check = Check::new("predictions");
-                check.push(Finding::error("run", error));
+                match error {
+                    gguf_runtime::Error::UnknownArchitecture { .. } => {
+                        check = check.skipped(&error.to_string());
+                    }
+                    error => check.push(Finding::error("run", error)),
+                }
                 report.push(check);
                 return Ok(None);
             }

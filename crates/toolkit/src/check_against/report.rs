@@ -1,12 +1,14 @@
 //! Result of the comparison: checks, and the part that is responsible.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::logits::Predictions;
 use crate::{
     error::Error,
     text::{pretty_json, printable},
-    verify::{Check, Report, Severity, Tone},
+    verify::{Check, Finding, Report, Severity, Tone},
 };
 
 /// Part of a model that can differ from the original.
@@ -116,7 +118,7 @@ impl CheckAgainstReport {
         self.text_with(|_, word| word.to_owned())
     }
 
-    /// As [`CheckAgainstReport::text`], with states and labels changed by `style`.
+    /// Same as [`CheckAgainstReport::text`], with states and labels changed by `style`.
     pub fn text_with(&self, style: impl Fn(Tone, &str) -> String) -> String {
         let mut text = self.report.text_with(&style);
         if self.same {
@@ -153,11 +155,9 @@ impl CheckAgainstReport {
 }
 
 /// Errors of the checks with these names.
-fn errors<'a>(checks: &'a [Check], names: &[&str]) -> Vec<(&'static str, &'a str)> {
+fn errors<'a>(checks: &'a [Check], names: &[&str]) -> Vec<&'a Finding> {
     let of = checks.iter().filter(|check| names.contains(&check.name));
-    let findings = of.flat_map(|check| &check.findings);
-    let errors = findings.filter(|finding| finding.severity == Severity::Error);
-    errors.map(|finding| (finding.code, finding.message.as_str())).collect()
+    of.flat_map(|check| &check.findings).filter(|finding| finding.severity == Severity::Error).collect()
 }
 
 /// True if a check with one of these names compared something.
@@ -165,84 +165,72 @@ fn was_made(checks: &[Check], names: &[&str]) -> bool {
     checks.iter().any(|check| names.contains(&check.name) && check.not_checked.is_none())
 }
 
-fn evidence(found: &[(&str, &str)]) -> Vec<String> {
-    let shown = found.iter().take(EVIDENCE).map(|(_, message)| (*message).to_owned());
+fn evidence(found: &[&Finding]) -> Vec<String> {
+    let shown = found.iter().take(EVIDENCE).map(|finding| finding.message.clone());
     let more = found.len().saturating_sub(EVIDENCE);
     shown.chain((more > 0).then(|| format!("{more} more"))).collect()
 }
 
 /// Names of the checks of weights: by the rows of a record, and by a checkpoint.
-const WEIGHTS: [&str; 2] = ["weights", "tensors"];
-const KEYS: &str = "hyperparameters";
+const WEIGHTS: &[&str] = &["weights", "tensors"];
+const KEYS: &[&str] = &["hyperparameters"];
+
+/// Checks whose errors point to one part.
+struct Attribution {
+    checks: &'static [&'static str],
+    part: Part,
+    advice: fn(&[&Finding]) -> Vec<String>,
+}
+
+/// In the order in which text passes through a model.
+const ATTRIBUTIONS: [Attribution; 4] = [
+    Attribution { checks: &["special tokens", "token ids"], part: Part::Tokenizer, advice: tokenizer_advice },
+    Attribution { checks: &["prompts"], part: Part::Template, advice: template_advice },
+    Attribution { checks: WEIGHTS, part: Part::Weights, advice: weights_advice },
+    Attribution { checks: KEYS, part: Part::Graph, advice: keys_advice },
+];
 
 /// Attributes the differences.
 fn responsible(checks: &[Check], predictions: Option<&Predictions>) -> Vec<Responsible> {
-    let mut found = Vec::new();
-    let tokens = errors(checks, &["special tokens", "token ids"]);
-    if !tokens.is_empty() {
-        found.push(Responsible {
-            part: Part::Tokenizer,
-            evidence: evidence(&tokens),
-            advice: tokenizer_advice(&tokens),
-        });
-    }
-    let prompts = errors(checks, &["prompts"]);
-    if !prompts.is_empty() {
-        found.push(Responsible {
-            part: Part::Template,
-            evidence: evidence(&prompts),
-            advice: template_advice(&prompts),
-        });
-    }
-    let weights = errors(checks, &WEIGHTS);
-    if !weights.is_empty() {
-        found.push(Responsible {
-            part: Part::Weights,
-            evidence: evidence(&weights),
-            advice: weights_advice(&weights),
-        });
-    }
-    let keys = errors(checks, &[KEYS]);
-    if !keys.is_empty() {
-        found.push(Responsible {
-            part: Part::Graph,
-            evidence: evidence(&keys),
-            advice: vec![
-                "set these keys to the expected values, or convert again from the config of the original"
-                    .to_owned(),
-            ],
-        });
-    }
+    let attributed = |Attribution { checks: names, part, advice }: Attribution| {
+        let found = errors(checks, names);
+        let (evidence, advice) = (evidence(&found), advice(&found));
+        (!found.is_empty()).then_some(Responsible { part, evidence, advice })
+    };
+    let mut found: Vec<Responsible> = ATTRIBUTIONS.into_iter().filter_map(attributed).collect();
     let outcome = errors(checks, &["predictions"]);
-    // Predictions that differ need another reason only if none was found above.
-    if !outcome.is_empty() && weights.is_empty() && keys.is_empty() {
-        let place = predictions.map(place);
-        let is_known = was_made(checks, &WEIGHTS) && was_made(checks, &[KEYS]);
-        let part = if is_known { Part::Graph } else { Part::WeightsOrGraph };
-        let advice = match is_known {
-            true => {
-                "weights and hyperparameters agree, so the architecture computes something else: report it with this text"
-            }
-            false => "compare the weights too: pass the checkpoint, or make the record with weights",
-        };
-        let mut evidence = evidence(&outcome);
-        evidence.extend(place.into_iter().flatten());
-        found.push(Responsible { part, evidence, advice: vec![advice.to_owned()] });
-    } else if let Some(predictions) = predictions.filter(|predictions| !predictions.is_near()) {
+    let place = predictions.filter(|predictions| !predictions.is_near()).map(place).unwrap_or_default();
+    let mut reasons = found.iter_mut().filter(|found| matches!(found.part, Part::Weights | Part::Graph));
+    match reasons.next_back() {
         // The place supports the reason that was found.
-        let last = found
-            .iter_mut()
-            .rev()
-            .find(|responsible| matches!(responsible.part, Part::Weights | Part::Graph));
-        if let Some(responsible) = last {
-            responsible.evidence.extend(place(predictions));
+        Some(reason) => reason.evidence.extend(place),
+        // Predictions that differ need another reason only if none was found above.
+        None if !outcome.is_empty() => {
+            let (part, advice) = match was_made(checks, WEIGHTS) && was_made(checks, KEYS) {
+                true => (
+                    Part::Graph,
+                    "weights and hyperparameters agree, so the architecture computes something else: report it with this text",
+                ),
+                false => (
+                    Part::WeightsOrGraph,
+                    "compare the weights too: pass the checkpoint, or make the record with weights",
+                ),
+            };
+            let mut evidence = evidence(&outcome);
+            evidence.extend(place);
+            found.push(Responsible { part, evidence, advice: vec![advice.to_owned()] });
         }
+        None => {}
     }
     found
 }
 
-fn tokenizer_advice(found: &[(&str, &str)]) -> Vec<String> {
-    let has = |code: &str| found.iter().any(|(found, _)| *found == code);
+fn has(found: &[&Finding], code: &str) -> bool {
+    found.iter().any(|finding| finding.code == code)
+}
+
+fn tokenizer_advice(found: &[&Finding]) -> Vec<String> {
+    let has = |code| has(found, code);
     let mut advice = Vec::new();
     if has("added_before") || has("added_after") {
         advice.push(
@@ -262,27 +250,32 @@ fn tokenizer_advice(found: &[(&str, &str)]) -> Vec<String> {
     advice
 }
 
-fn template_advice(found: &[(&str, &str)]) -> Vec<String> {
-    match found.iter().any(|(code, _)| *code == "missing_template") {
-        true => vec!["write the chat template of the original to `tokenizer.chat_template`".to_owned()],
-        false => vec!["replace `tokenizer.chat_template` with the chat template of the original".to_owned()],
-    }
+fn template_advice(found: &[&Finding]) -> Vec<String> {
+    let advice = match has(found, "missing_template") {
+        true => "write the chat template of the original to `tokenizer.chat_template`",
+        false => "replace `tokenizer.chat_template` with the chat template of the original",
+    };
+    vec![advice.to_owned()]
 }
 
-fn weights_advice(found: &[(&str, &str)]) -> Vec<String> {
-    let has = |code: &str| found.iter().any(|(found, _)| *found == code);
+fn keys_advice(_: &[&Finding]) -> Vec<String> {
+    let advice = "set these keys to the expected values, or convert again from the config of the original";
+    vec![advice.to_owned()]
+}
+
+fn weights_advice(found: &[&Finding]) -> Vec<String> {
     let mut advice = Vec::new();
-    if has("permuted") {
+    if has(found, "permuted") {
         advice.push(
             "rows moved, as in a wrong permutation of the heads of queries or keys: convert again with another converter"
                 .to_owned(),
         );
     }
-    let changed: Vec<&str> =
-        found.iter().filter(|(code, _)| *code == "differs").map(|(_, text)| *text).collect();
+    let changed = || found.iter().filter(|finding| finding.code == "differs");
     // Adapters change the same matrices in every layer.
-    let kinds: std::collections::BTreeSet<&str> = changed.iter().filter_map(|text| kind(text)).collect();
-    if changed.len() > 1 && kinds.len() * 2 <= changed.len() {
+    let kinds: BTreeSet<&str> = changed().filter_map(|finding| kind(&finding.message)).collect();
+    let n_changed = changed().count();
+    if n_changed > 1 && kinds.len() * 2 <= n_changed {
         let kinds: Vec<&str> = kinds.into_iter().collect();
         advice.push(format!(
             "the same matrices differ in several blocks ({}), as if an adapter was not merged: merge it and convert again",

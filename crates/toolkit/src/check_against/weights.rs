@@ -1,6 +1,6 @@
 //! Weights and metadata that the conversion of a recorded model would write.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gguf_container::{Metadata, Model};
 use gguf_models::{Data, ElementMap, Layout, OutTensor, RowMap, SourceTensor};
@@ -40,13 +40,12 @@ impl Expected {
             config.remove("quantization_config");
         }
         let mut input = gguf_models::Input { config, ..gguf_models::Input::default() };
-        for Weight { name, shape, .. } in &facts.weights {
+        let mut order: Vec<usize> = (0..facts.weights.len()).collect();
+        order.sort_by_key(|index| &facts.weights[*index].name);
+        for Weight { name, shape, .. } in order.iter().map(|index| &facts.weights[*index]) {
             let shape = Shape::from_row_major(shape).map_err(|error| format!("tensor `{name}`: {error}"))?;
             input.tensors.push(SourceTensor { name: name.clone(), shape, folded: None });
         }
-        let mut order: Vec<usize> = (0..input.tensors.len()).collect();
-        order.sort_by(|a, b| input.tensors[*a].name.cmp(&input.tensors[*b].name));
-        input.tensors.sort_by(|a, b| a.name.cmp(&b.name));
         let options = gguf_models::Options::default();
         let form = gguf_models::saved_form(&input, &options);
         if let (Some(class), Json::Object(config)) = (form.class, &mut input.config) {
@@ -114,14 +113,9 @@ impl Expected {
                 check.skipped("the record has no rows of weights; pass the checkpoint to compare them")
             );
         }
-        let types: Vec<DType> = {
-            let mut types: Vec<DType> = model.tensors().map(|(_, info)| info.dtype).collect();
-            types.sort_by_key(|dtype| dtype.name());
-            types.dedup();
-            types
-        };
-        let own: HashMap<&str, f64> =
-            types.iter().filter_map(|dtype| Some((dtype.name(), own_error(*dtype)?))).collect();
+        let types: HashSet<DType> = model.tensors().map(|(_, info)| info.dtype).collect();
+        let own: HashMap<DType, f64> =
+            types.into_iter().filter_map(|dtype| Some((dtype, own_error(dtype)?))).collect();
         let compared: Vec<Result<Option<Compared>, Error>> =
             self.layout.tensors.par_iter().map(|tensor| self.compare(tensor, record, model, &own)).collect();
         let (mut n_near, mut n_skipped) = (0, 0);
@@ -159,11 +153,11 @@ impl Expected {
         tensor: &OutTensor,
         record: &Record,
         model: &Model,
-        own: &HashMap<&str, f64>,
+        own: &HashMap<DType, f64>,
     ) -> Result<Option<Compared>, Error> {
         let Some((file, info)) = model.tensor(&tensor.name) else { return Ok(Some(Compared::Missing)) };
         let Data::Rows { sources, rows: map, element } = &tensor.data else { return Ok(None) };
-        let Some(own) = own.get(info.dtype.name()) else { return Ok(None) };
+        let Some(own) = own.get(&info.dtype) else { return Ok(None) };
         if info.shape.without_trailing_ones() != tensor.shape.without_trailing_ones() {
             return Ok(Some(Compared::Shape));
         }

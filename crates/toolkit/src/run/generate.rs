@@ -156,8 +156,7 @@ impl Model {
         }
         let pictures = Pictures::open(&self.inner, options, &self.options, events)?;
         let text = self.prompt(chat, template)?.prompt;
-        let begins = !self.starts_with_bos(&text);
-        let tokens = self.tokens_of(text, begins, true, pictures.as_ref())?;
+        let tokens = self.tokens_of(&text, true, pictures.as_ref())?;
         self.continued(&tokens, pictures.as_ref(), options, on_text, events)
     }
 
@@ -226,35 +225,32 @@ impl Model {
             None => prompt.to_owned(),
             Some(pictures) => pictures.with_places(prompt)?,
         };
-        let (text, begins) = if options.chat {
-            let system = options.system.iter().map(|text| ("system", text.as_str()));
-            let messages: Vec<(&str, &str)> = system.chain([("user", asked.as_str())]).collect();
-            let chat = Chat::of(&Conversation::of(&messages));
-            let made = self.prompt(&chat, &ChatOptions::default()).map_err(|error| {
-                // Without a path it is about a limit of the program.
-                let advice = error.path().map(|_| "omit --chat to pass the prompt unchanged");
-                error.hint(advice)
-            })?;
-            let begins = !self.starts_with_bos(&made.prompt);
-            (made.prompt, begins)
-        } else {
-            (asked, true)
-        };
-        self.tokens_of(text, begins, options.chat, pictures)
+        if !options.chat {
+            return self.tokens_of(&asked, false, pictures);
+        }
+        let system = options.system.iter().map(|text| ("system", text.as_str()));
+        let messages: Vec<(&str, &str)> = system.chain([("user", asked.as_str())]).collect();
+        let chat = Chat::of(&Conversation::of(&messages));
+        let made = self.prompt(&chat, &ChatOptions::default()).map_err(|error| {
+            // Without a path it is about a limit of the program.
+            let advice = error.path().map(|_| "omit --chat to pass the prompt unchanged");
+            error.hint(advice)
+        })?;
+        self.tokens_of(&made.prompt, true, pictures)
     }
 
-    /// Tokens of a text with placeholders, with BOS if `begins`.
+    /// Tokens of a text with placeholders. If a template rendered it, special tokens are parsed and BOS is not added twice.
     fn tokens_of(
         &self,
-        text: String,
-        begins: bool,
-        parse_special: bool,
+        text: &str,
+        is_rendered: bool,
         pictures: Option<&Pictures>,
     ) -> Result<Vec<Vec<u32>>, Error> {
+        let begins = !(is_rendered && self.starts_with_bos(text));
         match pictures {
-            Some(pictures) => pictures.tokens(&self.path, &self.inner, &text, begins),
+            Some(pictures) => pictures.tokens(&self.path, &self.inner, text, begins),
             None => {
-                let tokens = self.inner.tokenizer().encode(text, begins, parse_special);
+                let tokens = self.inner.tokenizer().encode(text, begins, is_rendered);
                 Ok(vec![tokens.map_err(|error| self.failed(error))?])
             }
         }

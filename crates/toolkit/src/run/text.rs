@@ -1,9 +1,6 @@
 //! Texts that models read: files, or bytes in memory.
 
-use std::{
-    borrow::Cow,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use gguf_runtime::Model;
 use serde::{Deserialize, Serialize};
@@ -14,8 +11,8 @@ use crate::{
     chats,
     digest::{hex, sha256_of},
     error::Error,
+    eval_model,
     events::Events,
-    text_file,
 };
 
 /// A text for a model to read.
@@ -58,7 +55,7 @@ impl Text {
         Text::Bytes(bytes.into())
     }
 
-    /// The path of a file; none for a text in memory.
+    /// The path of a file; `None` for a text in memory.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Text::File(path) => Some(path),
@@ -89,11 +86,12 @@ impl Text {
     /// # Errors
     /// A file that cannot be read, or a text that cannot be tokenized.
     pub(crate) fn tokens(&self, path: &Path, model: &Model, events: &dyn Events) -> Result<Vec<u32>, Error> {
-        let bytes = match self {
-            Text::File(file) => Cow::Owned(text_file::of_model(file, events)?),
-            Text::Bytes(bytes) => Cow::Borrowed(&bytes[..]),
-        };
-        model.tokenizer().encode(bytes, true, false).map_err(|error| self.failed(path, error))
+        match self {
+            Text::File(file) => eval_model::tokens(model, file, events),
+            Text::Bytes(bytes) => {
+                model.tokenizer().encode(bytes, true, false).map_err(|error| Error::at(path, error))
+            }
+        }
     }
 
     /// Tokens of the text. A file whose name ends in `.jsonl` is read as chats.

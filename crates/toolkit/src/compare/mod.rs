@@ -1,8 +1,11 @@
 //! Loss of quantization: KL divergence of models from their base.
 
+mod listing;
+
 use std::{
     ops::Range,
     path::{Path, PathBuf},
+    sync::atomic::Ordering,
 };
 
 use gguf_runtime::{
@@ -11,23 +14,22 @@ use gguf_runtime::{
     compare::{Base, file_chunks, run as run_chunks},
     logits_file::{Layout, LogitsFile, Writer},
     report::{FileReport, Report, html, kl_by_place, labels},
-    stats::{Comparison, Estimate, Position, fixed},
+    stats::{Comparison, Estimate, Position},
     tensor_error,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+pub use self::listing::listing;
 use crate::{
     error::Error,
-    eval_model::{of_model, open, warn_of_length},
+    eval_model::{bits_per_weight, of_model, open, warn_of_length},
     events::Events,
     outputs::{check_outputs, write_result},
     part_file::{self, NewPart, PartFile, PartOptions, n_counted},
     progress_line::ProgressLine,
     run::{RunOptions, Text},
-    table::table,
-    text::{human_bytes, printable},
-    vocabularies,
+    vocabularies::{Named, warn_of_difference},
 };
 
 /// The verb in part files.
@@ -104,6 +106,8 @@ enum Opened {
 
 /// The chunks to run.
 struct Plan {
+    /// Tokens of the text, without the BOS that chunks start with. Empty if the base is a file of logits.
+    tokens: Vec<u32>,
     chunks: Vec<Chunk>,
     /// The chunks of this run, by index.
     range: Range<usize>,
@@ -148,9 +152,10 @@ impl<'a> Run<'a> {
         check(args, &base, part.is_some())?;
         let others: Vec<Model> =
             args.files.iter().map(|path| open(path, &options, events)).collect::<Result<_, Error>>()?;
-        if let Opened::Model(base) = &base {
-            for (path, other) in args.files.iter().zip(&others) {
-                vocabularies::warn_of_difference((&args.base, base), (path, other), events);
+        if let Opened::Model(model) = &base {
+            let base = Named { path: &args.base, model };
+            for (path, model) in args.files.iter().zip(&others) {
+                warn_of_difference(base, Named { path, model }, events);
             }
         }
         let plan = plan(args, part, &base, &others, events)?;
@@ -390,17 +395,12 @@ pub fn merge_comparison(parts: &[PathBuf], args: &CompareOptions) -> Result<Comp
     let parts = part_file::open_all(parts, VERB)?;
     let (facts, found) = positions_of(&parts)?;
     let Some(first) = parts.first() else { return Err(Error::usage("missing parts")) };
-    let activations: String = first.setting("activations")?;
     let measured = Measured {
         found,
         k: first.setting("top_k")?,
         context: first.setting("context")?,
         windows: first.header.n_windows,
-        activations: Activations::ALL
-            .iter()
-            .copied()
-            .find(|kind| kind.name() == activations)
-            .unwrap_or_default(),
+        activations: first.setting("activations")?,
     };
     let tensors = facts.files.iter().map(|_| None).collect();
     Ok(Compared::new(facts, measured, tensors, Ok(())))
@@ -433,29 +433,29 @@ fn plan(
     others: &[Model],
     events: &dyn Events,
 ) -> Result<Plan, Error> {
-    let plan = |chunks: Vec<Chunk>, text, context| {
+    let plan = |tokens, chunks: Vec<Chunk>, text, context| {
         let all = 0..chunks.len();
         let range = match (part.map(|part| part.number), base) {
             (None, _) => all,
             (Some(part), Opened::Model(model)) => Base::Model(model).part_chunks(others, &chunks, part),
             (Some(part), Opened::Logits(file)) => Base::File(file).part_chunks(others, &chunks, part),
         };
-        Plan { chunks, range, text, context }
+        Plan { tokens, chunks, range, text, context }
     };
-    let settings = args.chunks.clone();
+    let settings = &args.chunks;
     match (base, &args.text, others.first()) {
         (Opened::Logits(file), _, Some(other)) => {
             let chunks =
                 file_chunks(other, file, settings.n_chunks).map_err(|error| Error::at(&args.base, error))?;
-            Ok(plan(chunks, None, file.layout().context))
+            Ok(plan(Vec::new(), chunks, None, file.layout().context))
         }
         (Opened::Model(model), Some(text), _) => {
             let tokens = text.tokens(&args.base, model, events)?;
             let chunks =
-                text_chunks(model, &tokens, &settings).map_err(|error| text.failed(&args.base, error))?;
-            Ok(plan(chunks, Some(text.name()), settings.context))
+                text_chunks(model, &tokens, settings).map_err(|error| text.failed(&args.base, error))?;
+            Ok(plan(tokens, chunks, Some(text.name()), settings.context))
         }
-        _ => Ok(plan(Vec::new(), None, settings.context)),
+        _ => Ok(plan(Vec::new(), Vec::new(), None, settings.context)),
     }
 }
 
@@ -468,10 +468,8 @@ fn predictions(run: &Run<'_>, events: &dyn Events) -> Result<Predictions, Error>
         Opened::Model(model) => Base::Model(model),
         Opened::Logits(file) => Base::File(file),
     };
-    let writer = match (&args.save_logits, &args.text, &base) {
-        (Some(path), Some(text), Base::Model(model)) => {
-            Some(create(path, model, &text.tokens(&args.base, model, &())?, plan, args.force)?)
-        }
+    let writer = match (&args.save_logits, &base) {
+        (Some(path), Base::Model(model)) => Some(create(path, model, plan, args.force)?),
         _ => None,
     };
     let cancel = events.cancel();
@@ -490,12 +488,12 @@ fn predictions(run: &Run<'_>, events: &dyn Events) -> Result<Predictions, Error>
                 }
             }
         });
-        !cancel.load(std::sync::atomic::Ordering::Relaxed)
+        !cancel.load(Ordering::Relaxed)
     };
     let k = args.top_tokens as usize;
     let found = run_chunks(&base, others, (&plan.chunks, plan.range.clone()), k, writer.as_ref(), &mut watch)
         .map_err(|error| of_model(&args.base, &args.files, error))?;
-    if cancel.load(std::sync::atomic::Ordering::Relaxed) {
+    if cancel.load(Ordering::Relaxed) {
         return Err(Error::interrupted());
     }
     let saved = match (writer, &args.save_logits) {
@@ -508,103 +506,13 @@ fn predictions(run: &Run<'_>, events: &dyn Events) -> Result<Predictions, Error>
     Ok(Predictions { positions: found, saved })
 }
 
-/// The file of the base's predictions, with the tokens as they were before a BOS was put in.
-fn create(path: &Path, model: &Model, tokens: &[u32], plan: &Plan, force: bool) -> Result<Writer, Error> {
+/// Creates the file of the base's predictions.
+fn create(path: &Path, model: &Model, plan: &Plan, force: bool) -> Result<Writer, Error> {
     let layout = Layout { context: plan.context, n_vocab: model.n_vocab(), n_chunks: plan.chunks.len() };
-    let tokens = &tokens[..plan.context * plan.chunks.len()];
+    let tokens = &plan.tokens[..plan.context * plan.chunks.len()];
     Writer::create(path, layout, tokens, force).map_err(|error| Error::at(path, error))
 }
 
 fn n_bytes(model: &Model) -> u64 {
     model.file().shards().iter().map(|(_, file)| file.bytes().len() as u64).sum()
-}
-
-fn elements(model: &Model) -> u64 {
-    model.file().tensors().map(|(_, info)| info.shape.n_elems()).sum()
-}
-
-fn bits_per_weight(model: &Model) -> f64 {
-    let bytes: u64 = model.file().tensors().map(|(_, info)| info.n_bytes).sum();
-    gguf_types::bits_per_weight(elements(model), bytes)
-}
-
-/// The result for a person: a line for each of several files, then the details of each if `full`. With --html alone,
-/// only the page has the tensors.
-pub fn listing(report: &Report, shows_tensors: bool, full: bool) -> String {
-    let mut text = format!("base {}\n", report.base) + &summary(report);
-    for file in &report.files {
-        let details = file.predictions.as_ref().filter(|_| full);
-        let tensors = file.tensors.as_ref().filter(|_| shows_tensors);
-        if details.is_none() && tensors.is_none() {
-            continue;
-        }
-        let (size, bits) = (human_bytes(file.bytes), file.bits_per_weight);
-        text += &format!("\n{} ({size}, {bits:.2} bits/weight)\n", file.file);
-        if let Some(found) = details {
-            let metrics = found.metrics().into_iter();
-            let rows: Vec<_> = metrics.map(|metric| vec![metric.name, metric.value, metric.error]).collect();
-            text += &format!("\n{}\n", table(&rows, &[1, 2]));
-            let mut rows = vec![["", "KL divergence", "change in probability"].map(str::to_owned).to_vec()];
-            for ((name, kl), (_, p_diff)) in
-                found.kl_quantiles.named().iter().zip(found.p_diff_quantiles.named())
-            {
-                let p_diff = format!("{} %", fixed(p_diff * 100.0, 3));
-                rows.push(vec![(*name).to_owned(), fixed(*kl, 6), p_diff]);
-            }
-            text += &table(&rows, &[1, 2]);
-        }
-        if let Some(tensors) = tensors {
-            text += &tensors_listing(tensors, full);
-        }
-    }
-    text
-}
-
-/// A table of several files, one line each.
-fn summary(report: &Report) -> String {
-    let measured: Vec<_> =
-        report.files.iter().filter_map(|file| Some((file, file.predictions.as_ref()?))).collect();
-    if measured.len() < 2 {
-        return String::new();
-    }
-    let header = ["file", "size", "bpw", "KL divergence", "same top", "PPL / base"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for (file, found) in measured {
-        rows.push(vec![
-            printable(&file.file),
-            human_bytes(file.bytes),
-            fixed(file.bits_per_weight, 2),
-            format!("{} ± {}", fixed(found.kl.value, 6), fixed(found.kl.error, 6)),
-            format!("{} %", fixed(found.same_top.value * 100.0, 2)),
-            fixed(found.perplexity_ratio.value, 5),
-        ]);
-    }
-    format!("\n{}", table(&rows, &[1, 2, 3, 4, 5]))
-}
-
-/// Errors by type; with `full` those of each tensor before.
-fn tensors_listing(found: &tensor_error::FileError, full: bool) -> String {
-    let decibels = |snr: Option<f64>| snr.map_or("exact".to_owned(), |snr| format!("{snr:.2} dB"));
-    let figures = |error: &tensor_error::ElementError| {
-        [format!("{:.3e}", error.rmse()), decibels(error.snr_db()), format!("{:.7}", error.cosine())]
-    };
-    let mut rows = vec![["tensor", "base", "dtype", "RMSE", "SNR", "cosine"].map(str::to_owned).to_vec()];
-    for tensor in found.tensors.iter().filter(|_| full) {
-        let names = [printable(&tensor.name), tensor.base_dtype.clone(), tensor.dtype.clone()];
-        rows.push(names.into_iter().chain(figures(&tensor.error)).collect());
-    }
-    let mut text = if full { format!("\n{}", table(&rows, &[3, 4, 5])) } else { String::new() };
-    let mut rows =
-        vec![["dtype", "tensors", "elements", "RMSE", "SNR", "cosine"].map(str::to_owned).to_vec()];
-    for (dtype, n_tensors, error) in found.by_dtype() {
-        let counts = [dtype, n_tensors.to_string(), error.n_elems().to_string()];
-        rows.push(counts.into_iter().chain(figures(&error)).collect());
-    }
-    text += &format!("\n{}", table(&rows, &[1, 2, 3, 4, 5]));
-    for (which, names) in [("base", &found.only_in_base), ("other", &found.only_in_other)] {
-        for name in names {
-            text += &format!("only in the {which}: {}\n", printable(name));
-        }
-    }
-    text
 }
