@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives the paths that were written.
+/// Returns the paths of the written files.
 pub fn run(args: &[String]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let [dir, out, file_type] = args else { return Err("give DIR OUT TYPE".into()) };
     let mut convert = Convert::new(dir, [file_type.parse()?]);

@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Gives the paths that were written.
+/// Returns the paths of the written files.
 pub fn run(args: &[String]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let [file, out, file_type] = args else { return Err("give IN OUT TYPE".into()) };
     let mut quantize = Quantize::new(file, [file_type.parse()?]);

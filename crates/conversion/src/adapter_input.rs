@@ -12,7 +12,7 @@ use gguf_types::DType;
 
 use crate::{
     Error,
-    checkpoint_input::{arch_input, converted_metadata, layout_tasks, layout_tensors},
+    checkpoint_input::{converted_metadata, layout_tasks, layout_tensors},
     input::Input,
     job::TensorTask,
     merge::config::{Config, Target},
@@ -20,6 +20,7 @@ use crate::{
     planned::{Choice, FileOf, PlannedFile},
     recipes::{Reason, Recipe, TensorFacts},
     request::{OutputRequest, Request},
+    resolve::arch_input,
 };
 
 /// An adapter, resolved by its base model.

@@ -42,6 +42,7 @@ mod prune;
 pub mod recipes;
 mod repack;
 mod request;
+mod resolve;
 mod resume;
 mod row_encoder;
 mod rows;
@@ -59,10 +60,11 @@ pub use error::Error;
 pub use planned::{Choice, FileOf, PlannedFile};
 // Inputs.
 pub use adapter_input::AdapterInput;
-pub use checkpoint_input::{CheckpointInput, arch_input, normalized, resolve, resolve_projector, target};
+pub use checkpoint_input::CheckpointInput;
 pub use input::Input;
 pub use legacy_input::LegacyInput;
 pub use model_input::ModelInput;
+pub use resolve::{arch_input, normalized, resolve, resolve_projector, target};
 // Requests.
 pub use key_override::KeyOverride;
 pub use repack::Repacked;

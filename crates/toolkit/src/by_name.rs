@@ -1,175 +1,199 @@
-//! Serialization of types that have names: each module is for `#[serde(with = "by_name::MODULE")]`.
+//! JSON forms of values that have names: `#[serde(with = "by_name::single")]`, and [`optional`], [`list`] and [`map`].
 
+use gguf_container::Endian;
 use gguf_conversion::{
     imatrix::MissingPolicy,
     recipes::{Recipe, TensorType},
 };
+use gguf_imatrix::Format;
 use gguf_models::Prediction;
 use gguf_quant::Level;
 use gguf_refinement::Steps;
 use gguf_types::DType;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-fn dtype<E: serde::de::Error>(name: &str) -> Result<DType, E> {
-    DType::from_name(name).map_err(E::custom)
+/// A value that is serialized as its name.
+pub(crate) trait Named: Sized {
+    /// The name.
+    fn name(&self) -> String;
+
+    /// The value with a name, or a message about the name.
+    fn from_name(name: &str) -> Result<Self, String>;
 }
 
-/// A dtype.
-pub(crate) mod single_dtype {
+/// A value.
+pub(crate) mod single {
     use crate::by_name::*;
 
-    pub fn serialize<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
-        dtype.name().serialize(serializer)
+    pub fn serialize<T: Named, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        value.name().serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DType, D::Error> {
-        dtype(&String::deserialize(deserializer)?)
+    pub fn deserialize<'de, T: Named, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        T::from_name(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
-/// A dtype or none.
-pub(crate) mod optional_dtype {
+/// A value or none.
+pub(crate) mod optional {
     use crate::by_name::*;
 
-    pub fn serialize<S: Serializer>(dtype: &Option<DType>, serializer: S) -> Result<S::Ok, S::Error> {
-        dtype.map(DType::name).serialize(serializer)
+    pub fn serialize<T: Named, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(T::name).serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DType>, D::Error> {
-        Option::<String>::deserialize(deserializer)?.map(|name| dtype(&name)).transpose()
+    pub fn deserialize<'de, T: Named, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+        let name = Option::<String>::deserialize(deserializer)?;
+        name.map(|name| T::from_name(&name).map_err(D::Error::custom)).transpose()
     }
 }
 
-/// A list of dtypes.
-pub(crate) mod dtypes {
+/// A list of values.
+pub(crate) mod list {
     use crate::by_name::*;
 
-    pub fn serialize<S: Serializer>(dtypes: &[DType], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(dtypes.iter().map(|dtype| dtype.name()))
+    pub fn serialize<T: Named, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(T::name))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DType>, D::Error> {
-        Vec::<String>::deserialize(deserializer)?.iter().map(|name| dtype(name)).collect()
+    pub fn deserialize<'de, T: Named, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+        let names = Vec::<String>::deserialize(deserializer)?;
+        names.iter().map(|name| T::from_name(name).map_err(D::Error::custom)).collect()
     }
 }
 
-fn recipe<E: serde::de::Error>(name: &str) -> Result<&'static Recipe, E> {
-    Recipe::from_name(name).map_err(E::custom)
-}
+/// Values by text keys.
+pub(crate) mod map {
+    use std::collections::BTreeMap;
 
-/// A recipe or none.
-pub(crate) mod optional_recipe {
     use crate::by_name::*;
 
-    pub fn serialize<S: Serializer>(
-        recipe: &Option<&'static Recipe>,
+    pub fn serialize<T: Named, S: Serializer>(
+        values: &BTreeMap<String, T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        recipe.map(|recipe| recipe.name.to_ascii_lowercase()).serialize(serializer)
+        serializer.collect_map(values.iter().map(|(key, value)| (key, value.name())))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(
+    pub fn deserialize<'de, T: Named, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Option<&'static Recipe>, D::Error> {
-        Option::<String>::deserialize(deserializer)?.map(|name| recipe(&name)).transpose()
+    ) -> Result<BTreeMap<String, T>, D::Error> {
+        let names = BTreeMap::<String, String>::deserialize(deserializer)?;
+        let named = |(key, name): (String, String)| Ok((key, T::from_name(&name).map_err(D::Error::custom)?));
+        names.into_iter().map(named).collect()
     }
 }
 
-/// A list of recipes.
-pub(crate) mod recipes {
-    use crate::by_name::*;
-
-    pub fn serialize<S: Serializer>(recipes: &[&'static Recipe], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(recipes.iter().map(|recipe| recipe.name.to_ascii_lowercase()))
+impl Named for DType {
+    fn name(&self) -> String {
+        DType::name(*self).to_owned()
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'static Recipe>, D::Error> {
-        Vec::<String>::deserialize(deserializer)?.iter().map(|name| recipe(name)).collect()
+    fn from_name(name: &str) -> Result<DType, String> {
+        DType::from_name(name).map_err(|error| error.to_string())
     }
 }
 
-/// Treatment of tensors without importance data.
-pub(crate) mod policy {
-    use crate::by_name::*;
-
-    pub fn serialize<S: Serializer>(policy: &MissingPolicy, serializer: S) -> Result<S::Ok, S::Error> {
-        policy.name().serialize(serializer)
+impl Named for &'static Recipe {
+    fn name(&self) -> String {
+        self.name.to_ascii_lowercase()
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MissingPolicy, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        MissingPolicy::from_name(&name)
-            .ok_or_else(|| D::Error::custom(format_args!("unknown policy `{name}`")))
+    fn from_name(name: &str) -> Result<&'static Recipe, String> {
+        Recipe::from_name(name).map_err(|error| error.to_string())
     }
 }
 
-/// Types of tensors, as `REGEX=DTYPE` each.
-pub(crate) mod tensor_types {
-    use crate::by_name::*;
-
-    pub fn serialize<S: Serializer>(types: &[TensorType], serializer: S) -> Result<S::Ok, S::Error> {
-        let texts = types.iter().map(|rule| format!("{}={}", rule.pattern.as_str(), rule.dtype.name()));
-        serializer.collect_seq(texts)
+/// `REGEX=DTYPE`.
+impl Named for TensorType {
+    fn name(&self) -> String {
+        format!("{}={}", self.pattern.as_str(), self.dtype.name())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<TensorType>, D::Error> {
-        let texts = Vec::<String>::deserialize(deserializer)?;
-        texts.iter().map(|text| TensorType::parse(text).map_err(D::Error::custom)).collect()
+    fn from_name(text: &str) -> Result<TensorType, String> {
+        TensorType::parse(text).map_err(|error| error.to_string())
     }
 }
 
-/// A CPU level or none.
-pub(crate) mod optional_level {
-    use crate::by_name::*;
-
-    pub fn serialize<S: Serializer>(level: &Option<Level>, serializer: S) -> Result<S::Ok, S::Error> {
-        level.map(Level::name).serialize(serializer)
+impl Named for MissingPolicy {
+    fn name(&self) -> String {
+        MissingPolicy::name(*self).to_owned()
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Level>, D::Error> {
-        let level = |name: String| {
-            Level::from_name(&name)
-                .ok_or_else(|| D::Error::custom(format_args!("CPU level `{name}` is not supported")))
-        };
-        Option::<String>::deserialize(deserializer)?.map(level).transpose()
+    fn from_name(name: &str) -> Result<MissingPolicy, String> {
+        MissingPolicy::from_name(name).ok_or_else(|| format!("unknown policy `{name}`"))
     }
 }
 
-/// A value of a short list, each with its name.
-fn named<T: Copy, E: serde::de::Error>(names: &[(&'static str, T)], name: &str) -> Result<T, E> {
+impl Named for Level {
+    fn name(&self) -> String {
+        Level::name(*self).to_owned()
+    }
+
+    fn from_name(name: &str) -> Result<Level, String> {
+        Level::from_name(name).ok_or_else(|| format!("CPU level `{name}` is not supported"))
+    }
+}
+
+impl Named for Endian {
+    fn name(&self) -> String {
+        self.to_string()
+    }
+
+    fn from_name(name: &str) -> Result<Endian, String> {
+        match name {
+            "little" => Ok(Endian::Little),
+            "big" => Ok(Endian::Big),
+            other => Err(format!("expected `little` or `big`, found `{other}`")),
+        }
+    }
+}
+
+impl Named for Format {
+    fn name(&self) -> String {
+        name_in(Format::ALL, self)
+    }
+
+    fn from_name(name: &str) -> Result<Format, String> {
+        let row = Format::ALL.iter().find(|(known, _)| *known == name);
+        row.map(|(_, format)| *format).ok_or_else(|| format!("unknown format `{name}`"))
+    }
+}
+
+/// Treatment of multi-token prediction layers.
+const PREDICTIONS: [(&str, Prediction); 3] =
+    [("with", Prediction::With), ("without", Prediction::Without), ("only", Prediction::Only)];
+
+impl Named for Prediction {
+    fn name(&self) -> String {
+        name_in(&PREDICTIONS, self)
+    }
+
+    fn from_name(name: &str) -> Result<Prediction, String> {
+        find_in(&PREDICTIONS, name)
+    }
+}
+
+impl Named for Steps {
+    fn name(&self) -> String {
+        Steps::name(*self).to_owned()
+    }
+
+    fn from_name(name: &str) -> Result<Steps, String> {
+        find_in(&Steps::ALL.map(|steps| (steps.name(), steps)), name)
+    }
+}
+
+/// Name of a value in a table of all values.
+fn name_in<T: PartialEq>(names: &[(&str, T)], value: &T) -> String {
+    names.iter().find(|(_, known)| known == value).map_or("", |(name, _)| name).to_owned()
+}
+
+/// The value with a name in a short table.
+fn find_in<T: Copy>(names: &[(&str, T)], name: &str) -> Result<T, String> {
     let found = names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let known: Vec<&str> = names.iter().map(|(known, _)| *known).collect();
-        E::custom(format_args!("expected one of {}, found `{name}`", known.join(", ")))
+        format!("expected one of {}, found `{name}`", known.join(", "))
     })
-}
-
-/// Treatment of multi-token prediction layers: `with`, `without` or `only`.
-pub(crate) mod prediction {
-    use crate::by_name::*;
-
-    const NAMES: [(&str, Prediction); 3] =
-        [("with", Prediction::With), ("without", Prediction::Without), ("only", Prediction::Only)];
-
-    pub fn serialize<S: Serializer>(prediction: &Prediction, serializer: S) -> Result<S::Ok, S::Error> {
-        let name = NAMES.iter().find(|(_, value)| value == prediction).map(|(name, _)| *name);
-        name.unwrap_or_default().serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prediction, D::Error> {
-        named(&NAMES, &String::deserialize(deserializer)?)
-    }
-}
-
-/// The last step of the rounding.
-pub(crate) mod steps {
-    use crate::by_name::*;
-
-    pub fn serialize<S: Serializer>(steps: &Steps, serializer: S) -> Result<S::Ok, S::Error> {
-        steps.name().serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Steps, D::Error> {
-        named(&Steps::ALL.map(|steps| (steps.name(), steps)), &String::deserialize(deserializer)?)
-    }
 }

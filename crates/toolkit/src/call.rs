@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Name of a caller that does not give one.
+/// Name of a program that does not set one.
 const LIBRARY: &str = "gguf-toolkit";
 
 /// Options that change no byte of an output: a group or a single one, by the names in the JSON form of the options.
@@ -34,7 +34,7 @@ pub struct Call {
     pub options: Vec<(String, String)>,
     /// Files and folders that are read, as the caller names them.
     pub files: Vec<PathBuf>,
-    /// Models that are read over the network, with what names their state.
+    /// Models that are read over the network, with the commit that identifies their state.
     pub remote: Vec<(String, String)>,
 }
 

@@ -62,7 +62,7 @@ pub enum Cause {
     /// The caller cancelled the run.
     #[error("interrupted")]
     Interrupted,
-    /// A problem that only its message describes.
+    /// A problem described only by its message.
     #[error("{0}")]
     Message(String),
 }

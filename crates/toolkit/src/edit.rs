@@ -14,9 +14,8 @@ use serde_json::{Map, Value as Json};
 use crate::{
     error::Error,
     events::Events,
-    metadata_json::{Sides, entry, is_same, of_json, short, side_by_side},
+    metadata_json::{Sides, entry, entry_or_null, is_same, of_json, short, side_by_side},
     outputs::check_outputs,
-    serde_forms,
     set::{assignment, typed},
     show,
     text::{human_bytes, printable},
@@ -223,10 +222,10 @@ pub struct EditedKey {
     /// The key.
     pub key: String,
     /// Its value before; none for a new key.
-    #[serde(with = "serde_forms::value")]
+    #[serde(serialize_with = "entry_or_null")]
     pub old: Option<Value>,
     /// Its value after; none for a removed key.
-    #[serde(with = "serde_forms::value")]
+    #[serde(serialize_with = "entry_or_null")]
     pub new: Option<Value>,
 }
 

@@ -6,10 +6,10 @@ use gguf_container::{CopyPlan, Endian, shard_file_name};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    by_name,
     copy_files::{Copied, Copies, Overwrite, open_model},
     error::Error,
     events::Events,
-    serde_forms,
 };
 
 /// Options of a change of the byte order.
@@ -21,7 +21,7 @@ pub struct EndianOptions {
     /// File to write. Shards add their numbers to its name.
     pub output: PathBuf,
     /// Byte order of the output.
-    #[serde(with = "serde_forms::endian")]
+    #[serde(with = "by_name::single")]
     pub order: Endian,
     /// Overwrite existing outputs.
     pub force: bool,

@@ -1,4 +1,4 @@
-//! One error type for all calls: what happened, to which file, and what can be done about it.
+//! One error type for all calls: the problem, its file and hints.
 
 use std::{
     fmt, io,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{cause::Cause, fields::Fields, hints};
 
-/// Why a call failed.
+/// Reason why a call failed.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -29,7 +29,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// An error that is about no file.
+    /// An error without a file.
     pub fn new(cause: impl Into<Cause>) -> Error {
         let cause = cause.into();
         let kind = if cause.is_interruption() { ErrorKind::Interrupted } else { ErrorKind::Failed };
@@ -46,7 +46,7 @@ impl Error {
         Error::new(Cause::Interrupted)
     }
 
-    /// A run that the caller cancelled, with a message that says more.
+    /// A run that the caller cancelled, with a more detailed message.
     pub fn interrupted_as(cause: impl Into<Cause>) -> Error {
         Error { kind: ErrorKind::Interrupted, ..Error::new(cause) }
     }
@@ -61,7 +61,7 @@ impl Error {
         Error::at(path, format_args!("cannot open: {error}"))
     }
 
-    /// The same error, about no file if it was about `path`.
+    /// The same error, without its file if that is `path`.
     pub(crate) fn without_path(mut self, path: &Path) -> Error {
         self.path = self.path.filter(|own| own != path);
         self

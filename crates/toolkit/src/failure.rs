@@ -1,4 +1,4 @@
-//! Errors of conversions as the programs report them, with the commands that remove what an interrupted run left.
+//! Errors of conversions as the programs report them, with the commands that remove leftovers of an interrupted run.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ pub fn failure(input: &Path, error: gguf_conversion::Error) -> Error {
     }
 }
 
-/// An earlier run that was stopped, and what can be done about it.
+/// The error for an interrupted earlier run, with hints.
 fn unfinished(path: &Path, run: &Unfinished) -> Error {
     let age = run.age.map_or_else(String::new, |age| format!(" {} ago", human_duration(age)));
     let (done, total) = (human_bytes(run.done_bytes), human_bytes(run.total_bytes));
@@ -68,14 +68,18 @@ fn removes(run: &Unfinished) -> String {
 /// Shell command that removes files.
 pub fn rm(paths: &[impl AsRef<Path>]) -> String {
     let how = if paths.iter().any(|path| path.as_ref().is_dir()) { "rm -r" } else { "rm" };
-    paths.iter().fold(how.to_owned(), |command, path| command + " " + &quoted(path.as_ref()))
+    paths
+        .iter()
+        .fold(how.to_owned(), |command, path| command + " " + &quoted(&path.as_ref().display().to_string()))
 }
 
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
+/// An argument, quoted for a shell if necessary.
+pub fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=,@%~:".contains(c);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    match argument.chars().all(is_plain) && !argument.is_empty() {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    }
 }
 
 /// Hints for an interrupted run; empty if it left nothing.

@@ -125,10 +125,14 @@ const FILE_TYPE: &str = "general.file_type";
 /// Name of a file type, if this is its key.
 pub fn file_type_name(key: &str, value: &Value) -> Option<&'static str> {
     let id = value.as_u64().filter(|_| key == FILE_TYPE)?;
-    let recipe = RECIPES
+    recipe_of_id(id).map(|recipe| recipe.name)
+}
+
+/// The recipe of a file type by its number.
+pub(crate) fn recipe_of_id(id: u64) -> Option<&'static Recipe> {
+    RECIPES
         .iter()
-        .find(|recipe| u64::from(recipe.file_type.id()) == id && recipe.alias_of.is_none() && !recipe.copy)?;
-    Some(recipe.name)
+        .find(|recipe| u64::from(recipe.file_type.id()) == id && recipe.alias_of.is_none() && !recipe.copy)
 }
 
 #[cfg(test)]

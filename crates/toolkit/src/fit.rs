@@ -10,11 +10,11 @@ use std::{
 };
 
 use crate::{
+    by_name,
     error::Error,
     events::Events,
     failure::failure,
     input_kind::{self, Wanted},
-    serde_forms,
     table::table,
     text::human_bytes,
 };
@@ -32,7 +32,7 @@ pub struct FitOptions {
     /// Sequences that run in parallel.
     pub parallel: u64,
     /// Type of the KV cache.
-    #[serde(with = "serde_forms::dtype")]
+    #[serde(with = "by_name::single")]
     pub kv_type: DType,
     /// Tokens that are processed at a time.
     pub batch: u64,

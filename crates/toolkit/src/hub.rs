@@ -21,7 +21,7 @@ pub fn is_hub_address(text: &str) -> bool {
 /// ```
 /// use gguf_toolkit::hub::HubOptions;
 ///
-/// // As the Hub's own library has it: HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_HUB_OFFLINE and others.
+/// // The variables of the Hub's own library: HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_HUB_OFFLINE and others.
 /// let mut hub = HubOptions::from_environment(|name| std::env::var(name).ok());
 /// hub.revision = Some("main".to_owned());
 /// ```
@@ -147,7 +147,7 @@ impl Input {
         self.remote.is_some()
     }
 
-    /// The same of a program that reads nothing over the network.
+    /// Always false: this build reads nothing over the network.
     #[cfg(not(feature = "remote"))]
     pub fn is_remote(&self) -> bool {
         false
@@ -243,7 +243,7 @@ fn remote(
     options: &HubOptions,
     events: &dyn Events,
 ) -> Result<Input, Error> {
-    // Next to the output, whose disk must have room anyway; where nothing is written little comes.
+    // Next to the output, whose disk needs the space anyway. A run that writes nothing downloads little.
     let place = wanted.out.map(|out| if out.as_os_str().is_empty() { Path::new(".") } else { out });
     let storage = place.and_then(|out| out.ancestors().find(|folder| folder.is_dir()));
     let storage = match storage {

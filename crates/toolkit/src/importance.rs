@@ -42,7 +42,7 @@ pub struct ImatrixOptions {
     /// File to write.
     pub output: PathBuf,
     /// Format of the output.
-    #[serde(with = "format_name")]
+    #[serde(with = "crate::by_name::single")]
     pub format: Format,
     /// Tokens of a chunk.
     pub context: u32,
@@ -81,23 +81,6 @@ impl Default for ImatrixOptions {
             run: RunOptions::default(),
             rescue: PathBuf::new(),
         }
-    }
-}
-
-/// Formats by their names on the command line.
-mod format_name {
-    use gguf_imatrix::Format;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn serialize<S: Serializer>(format: &Format, serializer: S) -> Result<S::Ok, S::Error> {
-        let row = Format::ALL.iter().find(|(_, known)| known == format);
-        serializer.serialize_str(row.map_or("", |(name, _)| name))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Format, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        let row = Format::ALL.iter().find(|(known, _)| *known == name);
-        row.map(|(_, format)| *format).ok_or_else(|| D::Error::custom(format!("unknown format `{name}`")))
     }
 }
 

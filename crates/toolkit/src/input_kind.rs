@@ -39,7 +39,7 @@ enum Found {
     Other,
 }
 
-/// Advice for an input that could not be opened; none where it is of the right kind or of one that no command reads.
+/// Advice for an input that could not be opened; none if its kind is right or not read by any command.
 pub fn advice(path: &Path, wanted: Wanted) -> Option<String> {
     let shown = path.display();
     if wanted == Wanted::Gguf && path.is_file() && is_piece(path) {
@@ -252,7 +252,7 @@ fn look(path: &Path) -> Found {
     }
 }
 
-/// Safetensors, by the length and the start of the header; torch pickles by name, for they are archives like any other.
+/// Safetensors, by the length and the start of the header; torch pickles by name, because other archives look the same.
 fn is_weights(path: &Path, start: &[u8]) -> bool {
     let is_safetensors = start.len() > 8 && start[5..8] == [0; 3] && start[8] == b'{';
     let is_archive = start.starts_with(b"PK") || start.first() == Some(&0x80);
@@ -263,7 +263,8 @@ fn is_weights(path: &Path, start: &[u8]) -> bool {
                 .is_some_and(|extension| extension == "bin" || extension == "pth" || extension == "pt"))
 }
 
-/// Letters and what stands between them. The older form of importance matrices begins with a small number of 4 bytes, which has zeros.
+/// True for the beginning of a text. The older format of importance matrices begins with a small 4-byte number, which
+/// contains zeros.
 fn is_text(start: &[u8]) -> bool {
     !start.is_empty() && !start.iter().any(|byte| *byte < b' ' && !byte.is_ascii_whitespace())
 }

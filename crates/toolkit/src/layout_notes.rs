@@ -35,7 +35,7 @@ impl Notes {
         }
     }
 
-    /// Tells them.
+    /// Reports them.
     pub fn tell(&self, events: &dyn Events) {
         self.warnings.iter().for_each(|text| events.warning(text));
         self.notes.iter().for_each(|text| events.note(text));
@@ -85,8 +85,8 @@ pub fn tell_unasked(layout: &Layout, is_forced: bool, events: &dyn Events) -> Ve
     vec![line]
 }
 
-/// The type of floats that loses nothing of most weights: that of the first matrix, where it is one of 16 bits. The
-/// reference's `auto` (`ModelBase.__init__`, conversion/base.py).
+/// The float type that preserves most weights: that of the first 16-bit matrix. This is the reference's `auto`
+/// (`ModelBase.__init__`, conversion/base.py).
 pub fn float_of(checkpoint: &Checkpoint) -> &'static str {
     let mut matrices = checkpoint.tensors.iter().filter(|tensor| tensor.shape.len() >= 2);
     let found = matrices.find_map(|tensor| match tensor.dtype {

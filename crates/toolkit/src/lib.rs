@@ -104,7 +104,6 @@ pub mod publish;
 pub mod recipe;
 pub mod recipe_file;
 pub mod run;
-mod serde_forms;
 mod set;
 pub mod settings;
 pub mod show;

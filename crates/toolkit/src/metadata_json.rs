@@ -5,6 +5,7 @@
 //! have their own type.
 
 use gguf_container::{Array, Metadata, Strings, Value, type_name};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value as Json, json};
 
 use crate::text::printable;
@@ -18,6 +19,11 @@ pub fn to_json(metadata: &Metadata) -> Json {
 /// One value with its type.
 pub fn entry(value: &Value) -> Json {
     json!({"type": type_of(value), "value": value_json(value)})
+}
+
+/// Serializes a value that may be absent with its type, like [`entry`].
+pub(crate) fn entry_or_null<S: Serializer>(value: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(entry).serialize(serializer)
 }
 
 /// Keys of two files with the values of both, in the order of the first; none on a side that has no such key.

@@ -23,7 +23,7 @@ pub fn is_new_folder(out: Option<&Path>) -> bool {
     out.is_some_and(|out| ends_like_a_folder(out) && fs::symlink_metadata(out).is_err())
 }
 
-/// Checks that `path`, which `out` led to, can be written without touching the folder that is read.
+/// Checks that `path`, the output for `out`, can be written without touching the input folder.
 ///
 /// # Errors
 /// As [`gguf_conversion::check_output`].
@@ -48,7 +48,7 @@ pub fn check_output(
     }
 }
 
-/// Makes the folder of a file, if it is not there.
+/// Creates the folder of a file if it is missing.
 ///
 /// # Errors
 /// An error of the operating system.
@@ -84,8 +84,8 @@ pub fn tell(resumed: Resumed, events: &dyn Events) {
     }
 }
 
-/// Names temporary files that dead processes left on the way to the same output. They are not removed: where
-/// several machines share a folder, the process may live on another one.
+/// Warns about temporary files that other runs left next to the same output. They are not removed, because a process on
+/// another machine may still write them.
 pub fn warn_of_leftovers(path: &Path, events: &dyn Events) {
     for leftover in Output::leftovers(path) {
         let age = leftover.age.map_or_else(String::new, |age| format!(", {} old", human_duration(age)));

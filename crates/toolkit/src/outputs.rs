@@ -49,7 +49,7 @@ fn check_writable(path: &Path, force: bool) -> Result<(), Error> {
     Output::create(path, 0, force).map(drop).map_err(|error| output_failure(path, error.into()))
 }
 
-/// Makes a folder and those above it, if they are missing.
+/// Creates a folder and its missing parents.
 ///
 /// # Errors
 /// An error of the operating system.
@@ -58,7 +58,7 @@ pub fn make_folder(path: &Path) -> Result<(), Error> {
 }
 
 /// Writes a small file whole or not at all. If that fails now, although [`check_outputs`] found nothing wrong
-/// (the file has appeared meanwhile, the disk is full), the bytes are saved in the folder `rescue`, and a hint says where.
+/// (the file has appeared meanwhile, the disk is full), the bytes are saved in the folder `rescue`, and a hint names the place.
 ///
 /// # Errors
 /// An error of the operating system. A hint names the place of the result.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use gguf_container::{Header, Metadata, Value};
-use gguf_conversion::recipes::{GUESSED, RECIPES, Recipe, TensorFacts, stored_file_type};
+use gguf_conversion::recipes::{GUESSED, Recipe, TensorFacts, stored_file_type};
 use gguf_types::DType;
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use crate::{
     copy_files::open_model,
     error::Error,
     events::Events,
+    file_type::recipe_of_id,
     hub::HubOptions,
     recipe_file::{OutputRecipe, RecipeFile},
     text::{human_bytes, printable},
@@ -48,10 +49,8 @@ impl Extracted {
             self.dtypes.iter().map(|(dtype, count)| format!("{count} {dtype}")).collect();
         format!("{}, {} tensors: {}", self.recipe.name, self.n_tensors(), types.join(", "))
     }
-}
 
-impl Extracted {
-    /// Facts about the file `file`, with its recipe, and the path that the recipe was written to.
+    /// Facts about the file `file`, with its recipe and the path that the recipe was written to.
     ///
     /// # Errors
     /// A recipe that has no JSON form.
@@ -74,7 +73,7 @@ pub fn is_address(file: &str) -> bool {
     ["http://", "https://", "hf://"].iter().any(|scheme| file.starts_with(scheme))
 }
 
-/// The recipe of a GGUF file or of an address of one, of which only the header is downloaded.
+/// The recipe of a GGUF file, by its path or its address. Only the header is downloaded.
 ///
 /// # Errors
 /// A file that cannot be read, or whose types match no file type; an interruption.
@@ -125,17 +124,12 @@ fn recipe_of(
     if facts.is_empty() {
         return Err("no tensors".to_owned());
     }
-    let of_id = |id: u32| {
-        let is_one =
-            |recipe: &&Recipe| recipe.file_type.id() == id && recipe.alias_of.is_none() && !recipe.copy;
-        RECIPES.iter().find(is_one)
-    };
     let stated = metadata.get("general.file_type").and_then(Value::as_u64);
-    let known = stated.and_then(|id| of_id(u32::try_from(id).ok()? & !GUESSED));
+    let known = stated.and_then(|id| recipe_of_id(u64::from(u32::try_from(id).ok()? & !GUESSED)));
     if let Some(recipe) = known {
         return Ok(recipe);
     }
-    let guessed = of_id(stored_file_type(&Metadata::new(), facts) & !GUESSED)
+    let guessed = recipe_of_id(u64::from(stored_file_type(&Metadata::new(), facts) & !GUESSED))
         .ok_or_else(|| "no file type matches its tensors".to_owned())?;
     let why = stated.map_or("missing metadata key `general.file_type`".to_owned(), |id| {
         format!("unknown `general.file_type` {id}")
@@ -203,7 +197,7 @@ fn remote(address: &str, _: &HubOptions, _: &dyn Events) -> Result<Headers, Erro
 /// Size of the first request, which covers small headers.
 #[cfg(feature = "remote")]
 const FIRST_BYTES: u64 = 256 << 10;
-/// Bytes of a header at most; that of a vocabulary of 260,000 tokens has 12 MB.
+/// Limit of a header in bytes; with a vocabulary of 260,000 tokens it has 12 MB.
 #[cfg(feature = "remote")]
 const MAX_HEADER_BYTES: u64 = 256 << 20;
 

@@ -1,4 +1,4 @@
-//! Recipe files: every choice of a run as JSON, to be made again.
+//! Recipe files: every choice of a run as JSON, so that it can be repeated.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 
 use gguf_conversion::{PlannedFile, imatrix::MissingPolicy, recipes::TensorFacts};
 use gguf_types::DType;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Serialize};
 
 use crate::{error::Error, text::pretty_json, text_file};
 
@@ -16,7 +16,7 @@ const FORMAT: &str = "gguf-tools recipe";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
 
-/// All that decides about the bytes of an output, but for the input and the files named here.
+/// Everything that determines the bytes of an output, except the input and the files named here.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecipeFile {
@@ -28,21 +28,21 @@ pub struct RecipeFile {
     #[serde(default)]
     pub imatrix: Option<ImatrixUse>,
     /// Treatment of tensors without importance data.
-    #[serde(default, with = "crate::by_name::policy")]
+    #[serde(default, with = "crate::by_name::single")]
     pub missing_imatrix: MissingPolicy,
     /// `KEY=TYPE:VALUE`.
     #[serde(default)]
     pub override_kv: Vec<String>,
-    /// Layers that are left out.
+    /// Layers to remove, counted from 0.
     #[serde(default)]
     pub prune_layers: BTreeSet<u32>,
-    /// Shards as in the input.
+    /// Write as many shards as the input has.
     #[serde(default)]
     pub keep_split: bool,
-    /// Bytes of tensors in a shard at most.
+    /// Limit of a shard in bytes of tensor data.
     #[serde(default)]
     pub split_max_size: Option<u64>,
-    /// Tensors in a shard at most.
+    /// Limit of a shard in tensors.
     #[serde(default)]
     pub split_max_tensors: Option<u64>,
     /// True if quantized weights may be quantized again.
@@ -52,7 +52,7 @@ pub struct RecipeFile {
     #[serde(default)]
     pub allow_nonfinite: bool,
     /// The type that weights are rounded to first.
-    #[serde(default, with = "crate::by_name::optional_dtype")]
+    #[serde(default, with = "crate::by_name::optional")]
     pub via: Option<DType>,
     /// The outputs.
     pub outputs: Vec<OutputRecipe>,
@@ -64,10 +64,10 @@ pub struct RecipeFile {
 pub struct ImatrixUse {
     /// The path as it was given.
     pub file: String,
-    /// Parts of names of the only tensors that have weights, if any.
+    /// Use the matrix only for tensors whose name contains one of these, if any.
     #[serde(default)]
     pub include_weights: Vec<String>,
-    /// Parts of names of tensors that have none.
+    /// Ignore the matrix for tensors whose name contains one of these.
     #[serde(default)]
     pub exclude_weights: Vec<String>,
 }
@@ -80,27 +80,15 @@ pub struct OutputRecipe {
     #[serde(rename = "type")]
     pub file_type: String,
     /// Dtypes by the tensors' names in the input.
-    #[serde(serialize_with = "write_dtypes", deserialize_with = "read_dtypes")]
+    #[serde(with = "crate::by_name::map")]
     pub dtypes: BTreeMap<String, DType>,
-}
-
-fn write_dtypes<S: Serializer>(dtypes: &BTreeMap<String, DType>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(dtypes.iter().map(|(tensor, dtype)| (tensor, dtype.name())))
-}
-
-fn read_dtypes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, DType>, D::Error> {
-    let names = BTreeMap::<String, String>::deserialize(deserializer)?;
-    names
-        .into_iter()
-        .map(|(tensor, name)| Ok((tensor, DType::from_name(&name).map_err(D::Error::custom)?)))
-        .collect()
 }
 
 impl RecipeFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// It cannot be read, or is no recipe file of this version.
+    /// A file that cannot be read or is not a recipe file of this version.
     pub fn open(path: &Path) -> Result<RecipeFile, Error> {
         let text = text_file::options(path)?;
         RecipeFile::parse(&text).map_err(|problem| Error::at(path, problem))
@@ -120,7 +108,7 @@ impl RecipeFile {
         Ok(file)
     }
 
-    /// A recipe of one output and nothing else: a file type and a dtype for each tensor.
+    /// A recipe of a single output: a file type and a dtype for each tensor.
     pub fn of_output(output: OutputRecipe) -> RecipeFile {
         RecipeFile {
             format: FORMAT.to_owned(),
@@ -130,10 +118,10 @@ impl RecipeFile {
         }
     }
 
-    /// The file as it is saved.
+    /// Text of the file.
     ///
     /// # Errors
-    /// Never: every value has a spelling in JSON.
+    /// None are known.
     pub fn text(&self) -> Result<String, Error> {
         pretty_json(self)
     }
@@ -162,7 +150,7 @@ impl RecipeFile {
         self
     }
 
-    /// Writes the file atomically, replacing an existing one; the caller has checked that it may.
+    /// Writes the file atomically. The caller has checked that an existing file may be replaced.
     ///
     /// # Errors
     /// The error of the system.

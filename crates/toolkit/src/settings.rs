@@ -27,7 +27,7 @@ use crate::{
     text_file,
 };
 
-/// Options that decide about tensors, metadata and shards.
+/// Options for tensors, metadata and shards.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TensorOptions {
@@ -36,7 +36,7 @@ pub struct TensorOptions {
     /// Bytes of free space in the header.
     pub header_slack: Option<u64>,
     /// Types of tensors whose name matches a pattern; the first match wins.
-    #[serde(with = "crate::by_name::tensor_types")]
+    #[serde(with = "crate::by_name::list")]
     pub tensor_types: Vec<TensorType>,
     /// File with more such types, which come after the others.
     pub tensor_type_file: Option<PathBuf>,
@@ -45,10 +45,10 @@ pub struct TensorOptions {
     /// Limit of a shard in tensors.
     pub split_max_tensors: Option<u64>,
     /// Type of `output.weight`.
-    #[serde(with = "crate::by_name::optional_dtype")]
+    #[serde(with = "crate::by_name::optional")]
     pub output_tensor_type: Option<DType>,
     /// Type of the token embeddings.
-    #[serde(with = "crate::by_name::optional_dtype")]
+    #[serde(with = "crate::by_name::optional")]
     pub token_embedding_type: Option<DType>,
     /// Do not quantize `output.weight`.
     pub leave_output_tensor: bool,
@@ -59,7 +59,7 @@ pub struct TensorOptions {
     /// Ignore the importance matrix for tensors whose name contains one of these.
     pub exclude_weights: Vec<String>,
     /// Policy for tensors without importance data.
-    #[serde(with = "crate::by_name::policy")]
+    #[serde(with = "crate::by_name::single")]
     pub missing_imatrix: MissingPolicy,
     /// Layers to remove, counted from 0.
     pub prune_layers: Vec<u32>,
@@ -74,7 +74,7 @@ pub struct TensorOptions {
 /// The options with their files read, as requests of the library.
 #[derive(Debug, Default)]
 pub struct Settings {
-    /// The same as it would stand in a recipe file, but for the choices.
+    /// The settings as in a recipe file, without its choices.
     pub recipe_file: RecipeFile,
     overrides: Overrides,
     imatrix: Option<Imatrix>,
@@ -100,7 +100,7 @@ pub struct Additions {
     pub key: KeyOverride,
 }
 
-/// Settings that only one of the programs has, or that both have elsewhere.
+/// Settings that are not in [`TensorOptions`], because some conversions lack them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OtherSettings {
     /// As many output files as the input has.
@@ -113,7 +113,7 @@ pub struct OtherSettings {
     pub via: Option<DType>,
     /// The type of matrices that came from FP8.
     pub fp8_as: Option<DType>,
-    /// Codes of a checkpoint are kept where a type holds the same values.
+    /// Quantized weights of a checkpoint are kept if a type holds the same values.
     pub repack: bool,
     /// The byte order of the output.
     pub endian: Endian,
@@ -135,7 +135,7 @@ impl TensorOptions {
             Some(path) => {
                 let mut recipe = RecipeFile::open(path)?;
                 if let Some(path) = &self.imatrix {
-                    // A recipe that was taken out of a file names none.
+                    // A recipe that was extracted from a file names no matrix.
                     recipe.imatrix.get_or_insert_default().file = text_of(path)?;
                 }
                 recipe.allow_requantize |= other.allow_requantize;
@@ -199,7 +199,7 @@ impl TensorOptions {
             output_type: self.output_tensor_type,
             token_embedding_type: self.token_embedding_type,
             tensor_types,
-            // Where the reference ignores an option or aborts, do what was requested.
+            // The reference ignores these options or aborts; this does what was requested.
             differences: Differences { tensor_types_on_floats: true, checked_options: true },
             ..Overrides::default()
         })
@@ -329,7 +329,7 @@ impl Settings {
         }
     }
 
-    /// Warns of patterns that say nothing about these tensors.
+    /// Warns about patterns that do not match any of these tensors.
     pub fn warn_of_patterns(&self, tensors: &[TensorFacts<'_>], events: &dyn Events) {
         for index in self.overrides.unmatched(tensors) {
             let pattern = self.overrides.tensor_types[index].pattern.as_str();
@@ -369,10 +369,10 @@ impl Settings {
         Ok([vec![report.summary()], warnings].concat())
     }
 
-    /// Checks that every name and pattern of a recipe file is of some tensor, and notes the tensors that it leaves to the rules.
+    /// Checks that every name and pattern of a recipe file matches a tensor, and notes the tensors that are not in it.
     ///
     /// # Errors
-    /// A name or pattern of no tensor; an invalid pattern; two patterns that give a tensor two types.
+    /// A name or pattern that does not match any tensor; an invalid pattern; two patterns that give a tensor two types.
     pub fn check_replay(&self, tensors: &[TensorFacts<'_>], events: &dyn Events) -> Result<(), Error> {
         let Some(path) = &self.replayed else { return Ok(()) };
         let names: BTreeSet<&str> = tensors.iter().map(|tensor| tensor.name).collect();
@@ -429,7 +429,7 @@ impl Settings {
     /// Writes the recipe file that was requested, if one was.
     ///
     /// # Errors
-    /// A file is there and `force` is not given; the system's refusal.
+    /// An existing file without `force`, or a file that cannot be written.
     pub fn save(
         &self,
         tensors: &[TensorFacts<'_>],

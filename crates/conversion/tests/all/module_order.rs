@@ -8,7 +8,7 @@ const FLOORS: &[&[&str]] = &[
     &["imatrix", "merge", "unfinished"],
     &["error"],
     // Parts that know nothing of each other.
-    &["finite", "key_override", "losses", "planned", "prune", "repack", "row_encoder", "rows"],
+    &["finite", "key_override", "losses", "planned", "prune", "repack", "resolve", "row_encoder", "rows"],
     // Requests and jobs.
     &["job", "request"],
     &["prefetch", "files", "journal", "run_options", "targets"],

@@ -15,10 +15,10 @@ use crate::{
 #[derive(Debug, Clone, Serialize)]
 pub struct Gained {
     path: String,
-    /// Divergences, where there was a text to verify on.
+    /// Divergences, if there was a text to measure on.
     #[serde(skip_serializing_if = "Option::is_none")]
     verified: Option<Gain>,
-    /// The types that were chosen, where they were.
+    /// The chosen types, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     types: Option<ChosenTypes>,
     roles: BTreeMap<String, Role>,
@@ -53,16 +53,16 @@ struct LeftAlone {
 pub struct Times {
     /// The model over the text.
     pub gathering: f64,
-    /// Probes of matrices and the choice of types, where types were chosen.
+    /// Probes of matrices and the choice of types, if types were chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub types: Option<f64>,
     /// Time for choosing the method and factors of each matrix.
     pub choosing: f64,
-    /// Rows.
+    /// Rounding of rows.
     pub rounding: f64,
     /// The stock result, to compare with.
     pub stock: f64,
-    /// Three models over the text to verify on.
+    /// Three models over the text to measure on.
     pub verifying: f64,
 }
 
@@ -104,7 +104,7 @@ impl Gained {
         Gained { path: path.display().to_string(), verified, types, roles, left, seconds }
     }
 
-    /// A table of roles, what was left alone, where time went, and the divergences.
+    /// A table of roles, the unchanged matrices, the times and the divergences.
     pub fn text(&self) -> String {
         let header = ["role", "matrices", "held-out error / default", "unchanged"];
         let mut rows = vec![header.map(str::to_owned).to_vec()];

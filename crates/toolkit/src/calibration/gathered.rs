@@ -33,7 +33,7 @@ pub struct Gathered {
     pub folder: Folder,
     /// The importance matrix of the same text.
     pub sums: Sums,
-    /// Names model, text and the way it was gathered.
+    /// Identifies model, text and method.
     pub fingerprint: String,
 }
 
@@ -73,7 +73,7 @@ impl Watch for Progress<'_> {
     }
 }
 
-/// Runs the model over windows, or takes what is in the folder.
+/// Runs the model over chunks, or reads the result from the folder.
 ///
 /// # Errors
 /// Statistics of another model or text; too few tokens; inputs that are not finite; an interruption.
@@ -93,17 +93,7 @@ pub fn gather(
         folder.path.display()
     ));
     let open = || MomentsCache::open(&folder.path, model, texts, &options, &plan);
-    let opened = match open() {
-        // Leftovers of another run in a temporary folder are useless.
-        Err(gguf_refinement::Error::OtherMoments { .. } | gguf_refinement::Error::BrokenMoments { .. })
-            if folder.is_temporary =>
-        {
-            let _ = fs::remove_dir_all(&folder.path);
-            open()
-        }
-        opened => opened,
-    };
-    let mut moments = opened.map_err(|error| {
+    let mut moments = folder.opened(&folder.path, open).map_err(|error| {
         let hint = matches!(error, gguf_refinement::Error::OtherMoments { .. }).then_some(
             "use a separate --statistics folder for each model and text; it is created if it does not exist",
         );
@@ -153,6 +143,22 @@ impl Folder {
         Folder { path, is_temporary: kept.is_none() }
     }
 
+    /// Opens the statistics at `path`. Leftovers of another run in a temporary folder are useless and are removed.
+    pub(super) fn opened(
+        &self,
+        path: &Path,
+        open: impl Fn() -> Result<MomentsCache, gguf_refinement::Error>,
+    ) -> Result<MomentsCache, gguf_refinement::Error> {
+        use gguf_refinement::Error as E;
+        match open() {
+            Err(E::OtherMoments { .. } | E::BrokenMoments { .. }) if self.is_temporary => {
+                let _ = fs::remove_dir_all(path);
+                open()
+            }
+            opened => opened,
+        }
+    }
+
     /// Error of a run over the texts. Errors that would occur again leave no files.
     pub(super) fn stopped(&self, base: &Path, error: gguf_refinement::Error) -> Error {
         match error {
@@ -184,7 +190,7 @@ impl Folder {
         }
     }
 
-    /// Removes what [`Folder::done`] could not, once nothing of it is mapped, and says what stays.
+    /// Removes what [`Folder::done`] could not remove because it was mapped. Warns about the rest.
     pub fn remove(&self, events: &dyn Events) {
         if self.is_temporary
             && let Err(error) = fs::remove_dir_all(&self.path)

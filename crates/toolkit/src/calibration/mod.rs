@@ -51,14 +51,14 @@ pub use self::{
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CalibrationOptions {
-    /// Texts, or chats in files that end in `.jsonl`. None: no calibration.
+    /// Texts, or chats in files that end in `.jsonl`. Empty: no calibration.
     pub calibrate: Vec<PathBuf>,
     /// Tokens to use of all texts together.
     pub calibration_tokens: u32,
     /// Folder in which the collected statistics are kept and reused.
     pub statistics: Option<PathBuf>,
     /// The last step of the rounding.
-    #[serde(with = "crate::by_name::steps")]
+    #[serde(with = "crate::by_name::single")]
     pub rounding: Steps,
     /// Text to measure the output on. Default: the rest of the calibration texts.
     pub eval_text: Option<PathBuf>,
@@ -106,9 +106,9 @@ pub struct Calibration {
     /// Texts that were read.
     texts: Texts,
     folder: Folder,
-    /// Names model and texts.
+    /// Identifies model and texts.
     gathered: String,
-    /// The types that were chosen, where they were, and how long that took.
+    /// The chosen types, if any, and the time that the choice took.
     chosen: Option<(ChosenTypes, Duration)>,
     level: Level,
     gathering: Duration,
@@ -125,7 +125,7 @@ impl std::fmt::Debug for Calibration {
 }
 
 impl Calibration {
-    /// Reads the texts, runs the model at `base` over them, and keeps what went into its matrices in `folder`.
+    /// Reads the texts, runs the model at `base` over them, and stores statistics of the inputs of its matrices in `folder`.
     ///
     /// # Errors
     /// Texts that are too short or cannot be read, a model that cannot be run, a cache of another model or text.
@@ -280,7 +280,7 @@ impl Calibration {
     /// Fails if a file is larger than its target size.
     ///
     /// # Errors
-    /// It is.
+    /// A file that is too large.
     pub fn check_size(&self, path: &Path, n_bytes: u64) -> Result<(), Error> {
         match &self.chosen {
             Some((chosen, _)) if n_bytes > chosen.budget => {

@@ -6,11 +6,11 @@ use gguf_conversion::{KeyOverride, recipes::CALIBRATION_METHODS};
 
 use crate::{error::Error, failure::failure};
 
-/// The version of what decides about blocks. Another one makes others of the same text.
+/// Version of the method. Another version makes different blocks from the same text.
 pub const METHOD: &str = CALIBRATION_METHODS[0];
 /// The same with gradients of the outputs.
 pub const BOTH_SIDES: &str = CALIBRATION_METHODS[1];
-/// Digits that tell one calibration from another in a file.
+/// Digits that distinguish calibrations in a file.
 pub const DIGITS: usize = 7;
 
 /// The key that records a calibration.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{error::Error, events::Events, text::human_bytes};
 
-/// The folder in that of the other statistics.
+/// Folder inside that of the other statistics.
 const FOLDER: &str = "outputs";
 
 /// Runs the model and its backward pass over chunks, or reads the result from the folder. None if the model
@@ -30,7 +30,7 @@ pub fn gather(
     let of_base = |error| failed(base, error);
     let inputs = Plan::new(model, texts, &options).map_err(of_base)?;
     let plan = match inputs.plan_outputs(model, &options) {
-        // Nor is there one in what predicts no next token.
+        // Models that do not predict a next token have no backward pass either.
         Err(gguf_refinement::Error::Eval(
             error @ (gguf_runtime::Error::NoBackwardPass { .. }
             | gguf_runtime::Error::NoNextToken { .. }
@@ -54,17 +54,7 @@ pub fn gather(
     ));
     let path = folder.path.join(FOLDER);
     let open = || MomentsCache::open(&path, model, texts, &options, &plan);
-    let opened = match open() {
-        // Leftovers of another run in a temporary folder are useless.
-        Err(gguf_refinement::Error::OtherMoments { .. } | gguf_refinement::Error::BrokenMoments { .. })
-            if folder.is_temporary =>
-        {
-            let _ = std::fs::remove_dir_all(&path);
-            open()
-        }
-        opened => opened,
-    };
-    let mut moments = opened.map_err(of_base)?;
+    let mut moments = folder.opened(&path, open).map_err(of_base)?;
     let mut progress = Progress::new("steps of the backward pass", events);
     let gathered = gather_outputs(model, texts, &options, &plan, Some(&mut moments), &mut progress);
     gathered.map_err(|error| folder.stopped(base, error))?;

@@ -45,7 +45,7 @@ impl Probed {
             .filter(|nats| nats.is_finite() && *nats >= 0.0)
     }
 
-    /// Keeps what was found of each tensor of a probe.
+    /// Stores the result for each tensor of a probe.
     ///
     /// # Errors
     /// A file that cannot be written.

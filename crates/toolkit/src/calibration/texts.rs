@@ -1,4 +1,4 @@
-//! Texts cut into what is read to calibrate and what is left to verify.
+//! Texts, cut into chunks for calibration and for verification.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ use crate::{chats, error::Error, events::Events, text_file};
 
 /// Tokens of a window.
 pub const WINDOW: usize = 512;
-/// Windows that verification reads at most.
+/// Limit of the windows for verification.
 pub const VERIFY_WINDOWS: usize = 10;
-/// Fewer windows than this tell nothing: one of them is held out.
+/// Minimum number of windows: one of them is held out.
 const LEAST_WINDOWS: usize = 4;
 
 /// Chunks of the texts.
@@ -27,8 +27,7 @@ pub struct Windows {
     pub rest: Vec<Chunk>,
 }
 
-/// Cuts texts into windows. Each gives as many as the others as long as it has any, so that a long text does not drown a short
-/// one.
+/// Cuts texts into windows. They are taken from each text in turn, so that a long text does not outweigh a short one.
 ///
 /// # Errors
 /// A text that cannot be read or has less than two windows; texts that are too short together.
@@ -94,7 +93,7 @@ fn windows_of(model: &Model, text: &Path, events: &dyn Events) -> Result<Vec<Vec
     Ok(made.chunks().to_vec())
 }
 
-/// A window whose second half is predicted; none of one that is not full.
+/// A window whose second half is predicted; none if it is not full.
 fn chunk(tokens: Vec<u32>) -> Option<Chunk> {
     let counted = WINDOW / 2..WINDOW - 1;
     let targets = tokens.get(counted.start + 1..=counted.end)?.to_vec();

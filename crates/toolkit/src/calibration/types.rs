@@ -32,14 +32,14 @@ use crate::{
     error::Error, events::Events, progress_line::ProgressLine, settings::Settings, text::human_bytes,
 };
 
-/// The version of what decides about what probes find.
+/// Version of the method of the probes.
 const PROBES: &str = "probes3";
 
-/// Bits a weight that the type of a probe has about.
+/// Approximate bits per weight of the type of a probe.
 const PROBED_BITS: f64 = 4.5;
 
-/// Tokens that probes read, about, and of one window at most: the measure is the same for all matrices, so that few positions tell
-/// them apart.
+/// Approximate number of tokens that probes read, and their limit per window. All matrices are measured on the same
+/// positions, so few of them are enough.
 const PROBE_TOKENS: usize = WINDOW / 2;
 const PROBE_WINDOW: usize = WINDOW / 4;
 
@@ -54,7 +54,7 @@ const REFINED: f64 = 0.6;
 /// Default types to choose from: those with fast kernels in every runtime.
 const USUAL: &[DType] =
     &[DType::Q2_K, DType::Q3_K, DType::IQ4_XS, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::Q8_0];
-/// The same for rows that are no multiple of 256.
+/// The same for rows that are not a multiple of 256.
 const USUAL_NARROW: &[DType] =
     &[DType::Q4_0, DType::IQ4_NL, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q8_0];
 
@@ -71,7 +71,7 @@ pub struct BudgetOptions {
     /// Limit: the size of a file of this type.
     pub no_larger_than_type: Option<String>,
     /// Types to choose from. Empty: those with fast kernels in all runtimes.
-    #[serde(with = "crate::by_name::dtypes")]
+    #[serde(with = "crate::by_name::list")]
     pub allow_types: Vec<DType>,
     /// True if the budget is implied rather than requested, so that types may be kept instead.
     #[serde(skip)]
@@ -81,13 +81,13 @@ pub struct BudgetOptions {
 /// Chosen types and their expected divergence.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChosenTypes {
-    /// Bytes that the file may have.
+    /// Limit of the file in bytes.
     pub budget: u64,
-    /// Bytes that it has.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// The divergence that is predicted of these types, matrices rounded by moments, in nats.
+    /// Predicted divergence with these types and rounding by moments, in nats.
     pub predicted: f64,
-    /// The same of the types of the recipe.
+    /// The same for the types of the recipe.
     pub predicted_of_recipe: f64,
     /// Type and cost of each tensor.
     pub tensors: BTreeMap<String, (&'static str, f64)>,
@@ -150,7 +150,7 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// Leaves the types that can be made with the importance weights that there are, or that of the recipe alone.
+    /// Keeps the types that the existing importance weights allow, or only that of the recipe.
     fn keep_made(&mut self, imatrix: &Imatrix) {
         let has_weights = imatrix.entries.contains_key(self.facts.name);
         let needs_weights =
@@ -164,18 +164,18 @@ impl Candidate<'_> {
 
 /// Alternatives for each matrix.
 struct Choices<'a> {
-    /// As the recipe has it.
+    /// The file with the types of the recipe.
     file: PlannedFile,
     tensors: Vec<TensorFacts<'a>>,
     candidates: Vec<Candidate<'a>>,
-    /// Bytes of all but the matrices to choose for, which stay as they are in the recipe.
+    /// Bytes of everything except the candidates, with the types of the recipe.
     fixed: u64,
-    /// Bytes that the file may have.
+    /// Limit of the file in bytes.
     budget: u64,
 }
 
 impl Choices<'_> {
-    /// Fails where the smallest types are too large.
+    /// Fails if the smallest types are too large.
     fn check(&self) -> Result<(), Error> {
         let smallest = |candidate: &Candidate<'_>| {
             candidate.dtypes.iter().map(|dtype| padded(&candidate.facts, *dtype)).min()
@@ -192,13 +192,13 @@ impl Choices<'_> {
     }
 }
 
-/// Bytes of a tensor in a file, with what lies between it and the next.
+/// Bytes of a tensor in a file, with padding.
 fn padded(facts: &TensorFacts<'_>, dtype: DType) -> u64 {
     let n_bytes = facts.shape.n_bytes(dtype).unwrap_or(u64::MAX / 2);
     n_bytes.next_multiple_of(gguf_container::DEFAULT_ALIGNMENT.into())
 }
 
-/// An importance matrix that knows every matrix, as large in the header as the one that `texts` are going to make.
+/// An importance matrix with an entry for every matrix, as large in the header as the later one of `texts`.
 fn pending_imatrix(tensors: &[TensorFacts<'_>], texts: &[PathBuf]) -> Imatrix {
     let mut sums = Sums::new(WINDOW as u32);
     sums.n_chunks = 1;
@@ -384,7 +384,7 @@ impl BudgetOptions {
                 [] => usual.iter().chain(more).filter(fits).copied().collect(),
                 allowed => allowed.iter().filter(fits).copied().collect(),
             };
-            // Where none of the allowed ones fits, the recipe's stays.
+            // If no allowed type fits, the type of the recipe stays.
             if dtypes.is_empty() {
                 dtypes.push(choice.dtype);
             }
@@ -419,14 +419,15 @@ fn report(
     (dtypes, report)
 }
 
-/// Measures what each matrix costs at one type, and predicts the others; and the sum over the recipe's own types.
+/// Measures the cost of each matrix at one type and predicts it at the others. Also returns the predicted sum for the types of
+/// the recipe.
 fn measure(
     candidates: &[Candidate<'_>],
     bench: &Bench<'_>,
     events: &dyn Events,
 ) -> Result<(Vec<Item>, f64), Error> {
     let weights = |name: &str| bench.imatrix.entries.get(name).map(|entry| &entry.weights[..]);
-    // Neither so fine that its divergence is lost in rounding, nor so coarse that it says little of finer ones; the same for files
+    // Neither so fine that its divergence is lost in rounding, nor so coarse that it says little about finer ones; the same for files
     // of all sizes.
     let distance = |dtype: &DType| (dtype.bits_per_elem() - PROBED_BITS).abs();
     let nearest = |a: &&DType, b: &&DType| distance(a).total_cmp(&distance(b));
@@ -478,7 +479,7 @@ fn costs(
     let line = ProgressLine::with_costs("probes", &costs);
     let mut prober = Stock { bench, types, known, line, events };
     let beginnings = || bench.windows.iter().map(|window| &window[..window.len().min(PROBE_WINDOW)]);
-    // As far apart in the texts as may be. Chats are short windows, of which there are more.
+    // As far apart in the texts as possible. Chats are short windows, of which there are more.
     let n_tokens: usize = beginnings().map(<[u32]>::len).sum();
     let windows: Vec<Vec<u32>> =
         beginnings().step_by((n_tokens / PROBE_TOKENS).max(1)).map(<[u32]>::to_vec).collect();
@@ -490,7 +491,7 @@ fn costs(
     Ok(names().map(cost).collect())
 }
 
-/// Probes of matrices: of each alone, but for [`TOGETHER`].
+/// Probes of matrices: one for each, except those of [`TOGETHER`].
 fn together<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Vec<String>> {
     let (mut probes, mut places) = (Vec::new(), BTreeMap::new());
     for name in names {
@@ -504,7 +505,7 @@ fn together<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Vec<String>> {
     probes
 }
 
-/// Replaces matrices with what codecs make of them.
+/// Replaces matrices by the results of the codecs.
 struct Stock<'a> {
     bench: &'a Bench<'a>,
     types: BTreeMap<&'a str, DType>,

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{error::Error, events::Events, progress_line::ProgressLine};
 
-/// The most likely tokens that are looked for among the other's.
+/// Number of most likely tokens that are compared.
 const TOP_K: usize = 10;
 
 /// Divergences of two files from their base, paired.
@@ -22,13 +22,13 @@ pub struct Gain {
     pub windows: usize,
     /// Mean divergence of the stock result, in nats.
     pub kl_stock: Estimate,
-    /// Ours.
+    /// Mean divergence of the refined result.
     pub kl: Estimate,
-    /// Ours by the stock result's; the error is paired over windows.
+    /// Refined result by stock result; the error is paired over windows.
     pub ratio: Estimate,
-    /// The 99.9th percentile of the divergence: the stock result's and ours.
+    /// The 99.9th percentile of the divergence: of the stock result and of the refined one.
     pub p99_9: (f64, f64),
-    /// The share of positions with the base's most likely token first: the stock result's and ours.
+    /// The share of positions with the base's most likely token first: of the stock result and of the refined one.
     pub same_top: (f64, f64),
 }
 

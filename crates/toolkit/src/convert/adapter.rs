@@ -112,7 +112,7 @@ impl ConvertAdapter {
         let adapter = gguf_checkpoint::open_adapter(input.folder.clone())
             .map_err(|error| failed(EngineError::Source(error)))?;
         let base = self.base_of(base.as_ref().map(|base| &base.folder), &adapter)?;
-        // Weights are not needed; if they are there, shapes are compared.
+        // Weights are not needed; if they exist, shapes are compared.
         let base = gguf_checkpoint::open(base.clone())
             .or_else(|_| gguf_checkpoint::open_without_weights(base.clone()))
             .map_err(EngineError::Source)
@@ -146,7 +146,7 @@ impl ConvertAdapter {
         Ok(outcome)
     }
 
-    /// The folder of the base model: as named, or as the adapter names it, if that is a folder here.
+    /// The folder of the base model: the given one, or the one that the adapter names if it is a local folder.
     fn base_of(&self, base: Option<&Folder>, adapter: &Checkpoint) -> Result<Folder, Error> {
         let named =
             adapter.config.get("base_model_name_or_path").and_then(|name| name.as_str()).unwrap_or_default();

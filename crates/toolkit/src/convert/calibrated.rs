@@ -15,7 +15,7 @@ use gguf_conversion::{Input, NonFinite, recipes::Recipe};
 use super::{
     quantize_model::{self, QuantizeJob},
     run::{self, check_paths},
-    run_args::{OpenInput, Outcome, Parts, Requested, RunArgs},
+    run_args::{OpenInput, Outcome, Requested, RunArgs},
 };
 use crate::{
     calibration::{BudgetOptions, CalibrationOptions, NamedInput},
@@ -31,7 +31,7 @@ use crate::{
 pub struct Calibrated<'a> {
     /// The types to make.
     pub recipes: Vec<&'static Recipe>,
-    /// The type of the file in between, which loses nothing of the checkpoint.
+    /// The type of the intermediate file, which preserves the checkpoint.
     pub between: &'static Recipe,
     /// Settings other than the types.
     pub settings: Settings,
@@ -69,13 +69,13 @@ pub fn run<I: Input>(
     let Calibrated { recipes, between, settings, calibration, budget } = job;
     let (input, format) = (open.path, open.format);
     let paths = check_paths(&open, &Requested::new(recipes.clone(), &settings), &args)?;
-    // It may need the file in between as it is.
+    // An unfinished run may need the intermediate file unchanged.
     gguf_conversion::check_unfinished(&paths, args.force, args.resume)
         .map_err(|error| failure(input, error))?;
     let named = NamedInput { input: &open.input, path: input };
     let budget = &budget.settle(named, &recipes, &settings, &calibration.calibrate, events)?;
     let base = Between::new(paths, events);
-    // An output that was begun was made of this file, and its journal knows the checkpoint that it comes from.
+    // An unfinished output was made from this file, and its journal identifies the checkpoint.
     let is_there = args.resume && base.path.exists() && gguf_conversion::unfinished(&base.outputs).is_some();
     if !is_there {
         let other = OtherSettings {
@@ -88,12 +88,8 @@ pub fn run<I: Input>(
             out: Some(&base.path),
             force: true,
             resume: args.resume && is_begun,
-            resumable: args.resumable,
-            dry_run: false,
             gathers: false,
-            options: args.options.clone(),
-            call: args.call.clone(),
-            parts: Parts::Whole,
+            ..args.clone()
         };
         run::run(open, Requested::new(vec![between], &plain), &first, events)?;
     }

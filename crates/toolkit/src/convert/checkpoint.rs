@@ -72,7 +72,7 @@ pub struct Convert {
     /// File type of the projector. Default: the first of `types` if it is a float type or `q8_0`, otherwise `f16`.
     pub mmproj_type: Option<FileType>,
     /// Type of FP8 matrices in files of float types: Q8_0.
-    #[serde(with = "crate::by_name::optional_dtype")]
+    #[serde(with = "crate::by_name::optional")]
     pub fp8_as: Option<DType>,
     /// Keep quantized weights bit for bit if a ggml type can hold them.
     pub repack: bool,
@@ -209,7 +209,16 @@ impl Convert {
         if self.fp8_as.is_some() && !self.types.iter().all(is_float) {
             return Err(Error::usage("--fp8-as requires --type f32, f16 or bf16"));
         }
-        let settings = self.tensors.read(self.other_settings())?;
+        let gathers = self.calibration.is_wanted();
+        let is_calibrated = gathers && !caller.dry_run;
+        let other = OtherSettings {
+            fp8_as: self.fp8_as,
+            repack: self.repack,
+            // With a calibration, the intermediate file has this type.
+            via: self.encoding.via.filter(|_| !is_calibrated),
+            ..self.encoding.settings()
+        };
+        let settings = self.tensors.read(other)?;
         let adapters = self.adapters.iter().zip(adapters).map(|(lora, found)| LoraAdapter {
             folder: found.folder.clone(),
             name: lora.path.clone(),
@@ -244,19 +253,18 @@ impl Convert {
             open.repacked = open.input.repacked().map_err(failed)?.to_vec();
         }
         let mut args = RunArgs::new(&self.output, settings.nonfinite(), caller);
-        args.gathers = self.calibration.is_wanted();
-        if args.gathers && !args.dry_run {
+        args.gathers = gathers;
+        if is_calibrated {
             let between = match (self.encoding.via, adapters.is_empty()) {
                 (Some(via), _) => via.name(),
                 (None, true) => calibrated::lossless(open.input.checkpoint()),
                 // Merged weights are rounded once.
                 (None, false) => "f32",
             };
-            let other = OtherSettings { via: None, ..self.other_settings() };
             let job = Calibrated {
                 recipes,
                 between: Recipe::from_name(between).map_err(Error::new)?,
-                settings: self.tensors.read(other)?,
+                settings,
                 calibration: &self.calibration,
                 budget: &self.budget,
             };
@@ -330,10 +338,6 @@ impl Convert {
             Some((name, _)) => Err(Error::usage(format_args!("`{name}` cannot be used with {input}"))),
             None => Ok(()),
         }
-    }
-
-    fn other_settings(&self) -> OtherSettings {
-        OtherSettings { fp8_as: self.fp8_as, repack: self.repack, ..self.encoding.settings() }
     }
 
     /// Fails if the output is not a model that runs from one GGUF file.

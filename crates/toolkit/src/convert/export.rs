@@ -4,13 +4,14 @@ use std::{num::NonZeroUsize, path::PathBuf};
 
 use gguf_container::File;
 use gguf_conversion::{
-    NonFinite, RunOptions, Watch,
+    Watch,
     export::{self, ExportError, ExportOptions, ExportPlan},
 };
 use gguf_quant::Level;
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
+use super::options::{EncodingOptions, OutputOptions};
 use crate::{
     error::Error,
     events::Events,
@@ -44,7 +45,7 @@ pub struct Export {
     /// Folder to write.
     pub out: PathBuf,
     /// Dtype of the weights: BF16, F16 or F32.
-    #[serde(with = "crate::by_name::single_dtype")]
+    #[serde(with = "crate::by_name::single")]
     pub dtype: DType,
     /// Limit of a shard in bytes of tensor data.
     pub split_max_size: u64,
@@ -55,7 +56,7 @@ pub struct Export {
     /// Number of threads. Default: one per core. The output does not depend on it.
     pub threads: Option<NonZeroUsize>,
     /// CPU level of the kernels. Default: the best one of this machine. The output does not depend on it.
-    #[serde(with = "crate::by_name::optional_level")]
+    #[serde(with = "crate::by_name::optional")]
     pub level: Option<Level>,
 }
 
@@ -144,12 +145,10 @@ impl Export {
     pub fn run(&self, events: &dyn Events) -> Result<ExportReport, Error> {
         let (file, plan) = self.open(events)?;
         warn_of_leftovers(&self.out, events);
-        let nonfinite = if self.allow_nonfinite { NonFinite::Allow } else { NonFinite::Refuse };
-        let options = RunOptions::default().threads(self.threads).nonfinite(nonfinite);
-        let options = match self.level {
-            Some(level) => options.level(level),
-            None => options,
-        };
+        let encoding =
+            EncodingOptions { allow_nonfinite: self.allow_nonfinite, ..EncodingOptions::default() };
+        let output = OutputOptions { threads: self.threads, level: self.level, ..OutputOptions::default() };
+        let options = output.run_options(encoding.nonfinite());
         let cancel = events.cancel();
         let progress = events.progress(export::input_bytes(&file));
         let sources = [file.bytes().clone()];

@@ -133,7 +133,7 @@ impl ConvertLegacy {
     }
 }
 
-/// Keys and vocabulary of a config folder; weights need not be there.
+/// Keys and vocabulary of a config folder; weights are not needed.
 fn config(folder: &Path, options: &gguf_models::Options) -> Result<Layout, Error> {
     let failed = |error| failure(folder, error);
     let checkpoint =

@@ -7,7 +7,7 @@ use gguf_conversion::CheckpointInput;
 use super::{report::stored_as, run_args::OpenInput};
 use crate::layout_notes::{Notes, dropped};
 
-/// An input with what its layout leaves to report.
+/// An input with the facts of its layouts.
 pub(super) fn opened(input: CheckpointInput, path: &Path) -> OpenInput<'_, CheckpointInput> {
     let checkpoint = input.checkpoint();
     let layouts: Vec<_> = [input.layout()].into_iter().chain(input.projector()).collect();

@@ -44,7 +44,7 @@ pub struct OutputOptions {
     /// Number of threads. Default: one per core. The output does not depend on it.
     pub threads: Option<NonZeroUsize>,
     /// CPU level of the kernels. Default: the best one of this machine. The output does not depend on it.
-    #[serde(with = "crate::by_name::optional_level")]
+    #[serde(with = "crate::by_name::optional")]
     pub level: Option<Level>,
 }
 
@@ -109,7 +109,7 @@ pub struct ArchOptions {
     /// Folder or address of the target model of a draft model, which provides tokenizer and sizes.
     pub target_model_dir: Option<PathBuf>,
     /// Treatment of the multi-token prediction layers.
-    #[serde(with = "crate::by_name::prediction")]
+    #[serde(with = "crate::by_name::single")]
     pub prediction: Prediction,
     /// Include the dense layers of a sentence-transformers model.
     pub dense_modules: bool,
@@ -189,7 +189,7 @@ impl NamingOptions {
 #[serde(default, deny_unknown_fields)]
 pub struct EncodingOptions {
     /// Type that weights are rounded to before they are quantized: F32, F16 or BF16.
-    #[serde(with = "crate::by_name::optional_dtype")]
+    #[serde(with = "crate::by_name::optional")]
     pub via: Option<DType>,
     /// Convert NaNs and infinities instead of failing.
     pub allow_nonfinite: bool,

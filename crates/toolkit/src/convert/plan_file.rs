@@ -1,4 +1,4 @@
-//! Plans of conversions that many machines do: a file that fixes everything, and calls that do a part of it.
+//! Plans of conversions on several machines: a file that fixes everything, for calls that convert one part each.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ pub struct PlanFile {
     version: u32,
     /// The program and its version.
     program: String,
-    /// The folder that relative paths are seen from.
+    /// The folder that relative paths start from.
     folder: PathBuf,
     /// The arguments of the program, input and output last.
     arguments: Vec<String>,
@@ -85,7 +85,7 @@ impl PlannedOutput {
 pub struct Contents<'a> {
     /// Name of the program, without its version.
     pub program: &'a str,
-    /// The folder that relative paths are seen from.
+    /// The folder that relative paths start from.
     pub folder: &'a Path,
     /// Arguments of the program.
     pub arguments: &'a [String],
@@ -100,7 +100,7 @@ pub struct Contents<'a> {
 /// Writes a plan of files that were planned and checked.
 ///
 /// # Errors
-/// A file is there and `force` is not given; the system's refusal.
+/// A file that cannot be written.
 pub fn save(path: &Path, contents: Contents<'_>, events: &dyn Events) -> Result<(), Error> {
     let Contents { program: binary, folder, arguments, fingerprint, rates, files } = contents;
     let n_bytes = files.iter().map(|(_, file)| file.plan.file_len()).sum();
@@ -130,7 +130,7 @@ impl PlanFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// It cannot be read, or is no plan of this version and program.
+    /// A file that cannot be read or is not a plan of this version and program.
     pub fn open(path: &Path, binary: &str) -> Result<PlanFile, Error> {
         let text = text_file::options(path)?;
         PlanFile::parse(&text, binary).map_err(|problem| Error::at(path, problem))
@@ -170,7 +170,7 @@ impl PlanFile {
         Rates::new(self.picoseconds_per_element.clone())
     }
 
-    /// The folder that relative paths are seen from.
+    /// The folder that relative paths start from.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -63,11 +63,11 @@ impl<I: Input> Planned<'_, I> {
         plan_file::save(plan.path, contents, events)
     }
 
-    /// Fails unless inputs, program and layout are those of the plan. Gives the plan's fingerprint.
+    /// Fails unless inputs, program and layout are those of the plan. Returns the plan's fingerprint.
     fn same(&self, OpenPlan { file: plan, path }: OpenPlan<'_>) -> Result<Fingerprint, Error> {
         let planned = plan.fingerprint(path)?;
         let differences = self.fingerprint()?.differences(&planned);
-        // The layout says more than that the plan is another.
+        // A difference of the layout is more specific.
         if let [first, ..] = &differences[..] {
             plan.check_layout(path, self.files).map_err(|layout| match differences.len() {
                 1 => layout,
@@ -80,7 +80,7 @@ impl<I: Input> Planned<'_, I> {
         Ok(planned)
     }
 
-    /// Does a part of a plan.
+    /// Converts a part of a plan.
     ///
     /// # Errors
     /// A plan that does not match the inputs, an output that cannot be written, an interruption.
@@ -127,7 +127,7 @@ impl<I: Input> Planned<'_, I> {
         Ok(())
     }
 
-    /// Puts the parts of a plan together.
+    /// Assembles the parts of a plan.
     ///
     /// # Errors
     /// A missing or damaged part, or a part of another plan.

@@ -25,9 +25,9 @@ pub struct QuantizeJob<'a> {
     pub base: &'a Path,
     /// Input as the call names it: the base, or its source.
     pub input: &'a Path,
-    /// The format of that.
+    /// Format of `input`.
     pub format: &'static str,
-    /// The types; none where a recipe file says them.
+    /// The types; empty if a recipe file states them.
     pub recipes: Vec<&'static Recipe>,
     /// Settings other than the types.
     pub settings: Settings,
@@ -92,7 +92,7 @@ pub fn run(
     };
     write().inspect(|_| folder.remove(events)).map_err(|failure| match gguf_conversion::unfinished(&paths) {
         None if folder.is_temporary || failure.is_interrupted() => failure.hint(folder.resume_hint()),
-        // Said with all else that it left, or kept by its own name.
+        // Reported with the other leftovers, or kept in the folder that the caller named.
         _ => failure,
     })
 }

@@ -89,7 +89,7 @@ pub struct OutputTensor {
     /// Stored format of its source.
     pub from: String,
     /// Its dtype.
-    #[serde(with = "crate::by_name::single_dtype")]
+    #[serde(with = "crate::by_name::single")]
     pub dtype: DType,
     /// Offset in the data of the file, in bytes.
     pub offset: u64,

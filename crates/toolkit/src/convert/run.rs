@@ -72,7 +72,7 @@ pub fn run<I: Input>(
     // later.
     let goes_on = args.resume && gguf_conversion::unfinished(&paths).is_some();
     for path in &paths {
-        // A dry run replaces nothing, so nothing is in its way.
+        // A dry run overwrites nothing.
         let force = args.force || args.dry_run || goes_on || matches!(args.parts, Parts::Assembly(_));
         let checked = match is_new_folder(args.out) {
             true => check_output(path, args.out, open.path, force),
@@ -151,7 +151,7 @@ pub fn run<I: Input>(
     warn_of_loss(&tensors, &files, events);
     write_and_report(&of_plan, &report, events)?;
     if let Some(calibration) = calibration {
-        // The rest needs only the files.
+        // The rest of the work needs only the files.
         calibration.done();
         let stock = Conversion::new(planned.input()).outputs(settings.plain_outputs(recipes)?);
         let stock = stock.request(settings.plain_request());
@@ -190,7 +190,7 @@ fn gains<I: Input>(
     }
     let stocking = began.elapsed();
     let mut gains = Vec::new();
-    // Of shards the first one opens all of them.
+    // The first shard opens all of them.
     for ((path, file), stock) in files.iter().zip(&paths) {
         if file.shard.is_none_or(|(no, _)| no == 1) {
             let stock = calibration.verifies().then_some(stock.as_path());

@@ -56,7 +56,7 @@ pub enum Parts<'a> {
         /// The file that it writes to.
         place: Place,
     },
-    /// The output, of all parts of a plan.
+    /// The output, assembled from all parts of a plan.
     Assembly(OpenPlan<'a>),
 }
 
@@ -72,7 +72,7 @@ impl Parts<'_> {
 pub struct NewPlan<'a> {
     /// Path of the plan.
     pub path: &'a Path,
-    /// The folder that relative paths of the arguments are seen from.
+    /// The folder that relative paths of the arguments start from.
     pub folder: &'a Path,
     /// Arguments of the conversion, which the plan stores.
     pub arguments: &'a [String],
@@ -94,7 +94,7 @@ pub struct OpenInput<'a, I> {
     pub input: I,
     /// Its path.
     pub path: &'a Path,
-    /// Its files, none of which may be written to.
+    /// Its files, which must not be overwritten.
     pub files: Vec<PathBuf>,
     /// Its format.
     pub format: &'static str,
@@ -110,7 +110,7 @@ pub struct OpenInput<'a, I> {
     pub repacked: Vec<Repacked>,
 }
 
-/// Files to make of an input.
+/// Files to make from an input.
 #[derive(Debug, Clone)]
 pub struct Requested<'a> {
     /// The file types; none if a recipe file states them.

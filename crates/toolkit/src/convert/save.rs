@@ -14,8 +14,14 @@ use super::{
     run_args::{Caller, Outcome, Plan, Requested, RunArgs},
 };
 use crate::{
-    cause::Cause, error::Error, events::Events, failure::failure, file_type::FileType, hub::HubOptions,
-    layout_notes::tell_unasked, settings::TensorOptions,
+    cause::Cause,
+    error::Error,
+    events::Events,
+    failure::failure,
+    file_type::FileType,
+    hub::HubOptions,
+    layout_notes::tell_unasked,
+    settings::{OtherSettings, TensorOptions},
 };
 
 /// Conversion of a state dict in memory, with the small files that belong to it, to GGUF files. Its bytes are not
@@ -98,9 +104,8 @@ impl Save {
     ) -> Result<Outcome, Error> {
         let failed = |error| failure(path, error);
         let options = self.arch.resolving(&self.naming, &self.hub, events)?;
-        let settings = self
-            .tensors
-            .read(crate::settings::OtherSettings { repack: self.repack, ..self.encoding.settings() })?;
+        let other = OtherSettings { repack: self.repack, ..self.encoding.settings() };
+        let settings = self.tensors.read(other)?;
         let checkpoint =
             gguf_checkpoint::open_memory(memory).map_err(|error| failed(EngineError::Source(error)))?;
         let input = match self.arch.custom {

@@ -139,7 +139,7 @@ impl ConvertVocab {
         dry_run: bool,
         events: &dyn Events,
     ) -> Result<VocabReport, EngineError> {
-        // Weights say no more than the type that the reference notes; without them it is f16.
+        // Weights only determine the file type that the reference states; without them it is f16.
         let checkpoint = gguf_checkpoint::open(folder.clone())
             .or_else(|_| gguf_checkpoint::open_without_weights(folder.clone()))
             .map_err(EngineError::Source)?;
@@ -166,7 +166,7 @@ impl ConvertVocab {
             tokens: find("tokenizer.ggml.tokens")
                 .and_then(gguf_container::Value::as_array)
                 .map_or(0, gguf_container::Array::len),
-            // Those of the file type stand in the plan only.
+            // The two keys of the file type are only in the plan.
             keys: layout.metadata.len() + 2,
             bytes: plan.unpadded_header_bytes().len() as u64,
             dry_run,

@@ -38,7 +38,7 @@ pub struct Checkpoint {
 }
 
 impl Source {
-    /// Opens what `src` names.
+    /// Opens the input at `src`.
     ///
     /// # Errors
     /// Invalid contents.
@@ -145,7 +145,7 @@ pub struct Base {
     pub fingerprint: String,
 }
 
-/// Makes the base, unless it stands. `is_published` says whether its type is among those that are wanted.
+/// Makes the base, unless it is valid. `is_published` is true if its type is one of the requested ones.
 ///
 /// # Errors
 /// A source that cannot be read, an output that cannot be written, an interruption.

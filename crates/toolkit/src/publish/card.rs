@@ -4,7 +4,7 @@
 use gguf_runtime::stats::{Estimate, fixed};
 
 use super::results::{Memory, Results, Rung};
-use crate::text::human_bytes;
+use crate::{failure::quoted, text::human_bytes};
 
 /// Names of charts and pages next to the card.
 pub const PLOT: &str = "plot.svg";
@@ -210,15 +210,6 @@ fn with_error(estimate: Estimate, factor: f64, digits: usize) -> String {
 
 fn row(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
-}
-
-/// An argument, quoted for a shell if necessary.
-fn quoted(argument: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=,@%~:".contains(c);
-    match argument.chars().all(is_plain) && !argument.is_empty() {
-        true => argument.to_owned(),
-        false => format!("'{}'", argument.replace('\'', r"'\''")),
-    }
 }
 
 /// Untrusted text for Markdown: on one line, without markup.

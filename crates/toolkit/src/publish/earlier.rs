@@ -155,7 +155,7 @@ pub fn edited(out: &Path, work: &Work) -> Result<Vec<String>, Error> {
     for line in sums.lines() {
         let Some((digest, name)) = line.split_once("  ") else { continue };
         let path = out.join(name);
-        // A file that a stage left like this need not be read.
+        // A file that is as a stage left it need not be read.
         if path.is_file() && !work.left(&path) && sha256_of(&path)? != digest {
             edited.push(printable(name));
         }

@@ -13,7 +13,7 @@ pub fn of(source: &Source, model: &gguf_runtime::Model, args: &PublishOptions) -
     let card =
         |key: &str| source.card().and_then(|card| card.get(key)).and_then(Json::as_str).map(str::to_owned);
     let commit = source.commit();
-    // Only what was found there is an address of the Hub.
+    // Only models of the Hub have a commit.
     let repo = commit.as_ref().and_then(|_| Repo::parse(&args.src.to_string_lossy()).ok());
     let repo = repo.map(|repo| repo.id().to_owned());
     let languages = metadata.texts("general.languages").ok().flatten();

@@ -32,7 +32,7 @@ use crate::{
 pub struct WrittenFile {
     /// Its type.
     pub file_type: String,
-    /// Its files: several where it is split.
+    /// Its files: several if it is split.
     #[serde(with = "path_json::many")]
     pub paths: Vec<PathBuf>,
     /// Bytes of all of them.
@@ -45,7 +45,7 @@ pub struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// The file that a program is given.
+    /// The first file, which programs open.
     pub fn first(&self) -> &Path {
         self.paths.first().map_or(Path::new(""), PathBuf::as_path)
     }
@@ -60,7 +60,7 @@ impl WrittenFile {
 pub struct Wanted<'a> {
     pub types: &'a [&'static Recipe],
     pub imatrix: Option<&'a Imatrix>,
-    /// Bytes of a shard at most.
+    /// Limit of a shard in bytes.
     pub split_max_size: u64,
     /// Digest of their dependencies other than the types.
     pub fingerprint: &'a str,
@@ -79,7 +79,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Makes the files that do not stand, all from one read, and the recipe of each.
+/// Makes the missing files in one pass, with the recipe of each.
 ///
 /// # Errors
 /// A source that cannot be read, an output that cannot be written, an interruption.
@@ -114,7 +114,7 @@ pub fn make(
     if !missing.is_empty() {
         let names: Vec<&str> = missing.iter().map(|recipe| recipe.canonical_name()).collect();
         events.status(&format!("files: {}", names.join(", ")));
-        // Files that are not split say nothing of shards, as those of llama-quantize.
+        // Files that are not split have no keys about shards, like those of llama-quantize.
         for (types, shards) in by_shards(base, missing, wanted)? {
             let input = ModelInput::new(base::open(&base.path)?);
             let outputs = types.iter().copied().map(OutputRequest::by_rules);
@@ -139,7 +139,7 @@ pub fn make(
     wanted.types.iter().map(file_facts).collect()
 }
 
-/// Types whose files are to be made, and into how many files each goes.
+/// Types of the missing files, with their shards.
 type ByShards = Vec<(Vec<&'static Recipe>, Shards)>;
 
 /// Types that fit one file, and types that need shards.
@@ -161,7 +161,7 @@ fn by_shards(base: &Base, types: Vec<&'static Recipe>, wanted: &Wanted<'_>) -> R
     Ok(both.into_iter().filter(|(types, _)| !types.is_empty()).collect())
 }
 
-/// The stage of a file that was made, measured, and is not to be published.
+/// The stage of a file that was made and measured, but is not published.
 pub fn dropped(recipe: &Recipe) -> String {
     format!("dropped {}", recipe.canonical_name())
 }
@@ -259,7 +259,7 @@ pub struct Sidecar<'a> {
     pub of: Value,
 }
 
-/// Makes the file of a sidecar, unless it stands.
+/// Makes the file of a sidecar, unless it is valid.
 ///
 /// # Errors
 /// A source that cannot be read, a name that is already in `taken`, an interruption.

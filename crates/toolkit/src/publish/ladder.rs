@@ -33,7 +33,7 @@ impl Ladder {
     /// Its types.
     ///
     /// # Errors
-    /// Never: every name is one of a recipe, which a test holds.
+    /// None: a test checks that every name is that of a recipe.
     pub fn types(self) -> Result<Vec<&'static Recipe>, Error> {
         self.names().iter().map(|name| Recipe::from_name(name).map_err(Error::new)).collect()
     }

@@ -96,7 +96,7 @@ pub fn publish(options: &PublishOptions, hub_options: &HubOptions, events: &dyn 
     let options = RunOptions::default().threads(args.threads).level(args.level);
     let writing = Writing { program: &program, options };
 
-    // The base; the type that keeps what is stored may be one of those that are wanted.
+    // The base; the type that preserves the checkpoint may be one of the requested ones.
     let named = earlier.with_types(&args, args.named_types()?)?;
     let stored = match &source {
         Source::Checkpoint(checkpoint) => Some(
@@ -126,7 +126,7 @@ pub fn publish(options: &PublishOptions, hub_options: &HubOptions, events: &dyn 
         }
     };
 
-    // The importance matrix, and what files depend on by it.
+    // The importance matrix, which files depend on.
     let importance = match args.no_imatrix {
         true => None,
         false => {
@@ -392,7 +392,7 @@ impl Publication<'_> {
             if rung.left_out {
                 let recipe = Recipe::from_name(&rung.r#type).map_err(Error::new)?;
                 let file = &written[index];
-                // As long as what was measured of it stands, the file is not wanted again.
+                // While its measurement is valid, the file is not written again.
                 if !measured.positions.is_empty() {
                     let store =
                         measure::store(&self.base.fingerprint, file, on, &self.args.run(), &self.work);

@@ -19,7 +19,7 @@ pub struct PublishOptions {
     /// Folder to create or update.
     pub dir: PathBuf,
     /// File types to write; those of earlier runs are kept.
-    #[serde(with = "crate::by_name::recipes")]
+    #[serde(with = "crate::by_name::list")]
     pub types: Vec<&'static Recipe>,
     /// Predefined set of types. Default: small.
     pub ladder: Option<Ladder>,
@@ -30,7 +30,7 @@ pub struct PublishOptions {
     /// Checkpoint folders of draft models.
     pub draft: Vec<PathBuf>,
     /// Type of the file that the others are made from. Default: that of the checkpoint if it is a float type, otherwise bf16.
-    #[serde(with = "crate::by_name::optional_recipe")]
+    #[serde(with = "crate::by_name::optional")]
     pub base_type: Option<&'static Recipe>,
     /// Texts or chats for the importance matrix. Default: a small built-in text.
     pub imatrix_text: Vec<PathBuf>,
@@ -145,7 +145,7 @@ impl PublishOptions {
         self.fit_context.unwrap_or(8192)
     }
 
-    /// Lengths of the context for the card: some usual ones up to what the model was trained for, and the one that was asked for.
+    /// Lengths of the context for the card: some usual ones up to what the model was trained for, and the requested one.
     pub fn contexts(&self, trained: u64) -> Vec<u64> {
         let usual = [4096, 8192, 32_768, 131_072];
         let mut contexts: Vec<u64> =

@@ -1,4 +1,4 @@
-//! All that is known of a publication, as `results.json` has it; the card takes its numbers from here.
+//! Contents of `results.json`, which has all numbers of the card.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct PublishedSidecar {
     pub file: PublishedFile,
 }
 
-/// The memory of one length of context.
+/// Memory for a context length.
 #[derive(Debug, Clone, Serialize)]
 pub struct Memory {
     pub context: u64,
@@ -37,7 +37,7 @@ pub struct Memory {
 pub struct Rung {
     /// The type's name.
     pub r#type: String,
-    /// Its files; none where it was left out.
+    /// Its files; none if it was omitted.
     pub files: Vec<PublishedFile>,
     pub bytes: u64,
     pub bits_per_weight: f64,
@@ -49,7 +49,7 @@ pub struct Rung {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dominated_by: Option<String>,
     pub left_out: bool,
-    /// With one sequence and keys and values in f16; empty where the architecture is not known.
+    /// With one sequence and keys and values in f16; empty if the architecture is unknown.
     pub memory: Vec<Memory>,
 }
 
@@ -66,18 +66,18 @@ pub struct Evaluation {
     pub activations: &'static str,
 }
 
-/// The model as its file and its source say it.
+/// Facts about the model, from its file and its source.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelFacts {
     pub name: String,
     pub architecture: String,
     /// Elements of all tensors.
     pub parameters: u64,
-    /// Tokens that it was trained to see at once.
+    /// Context length in tokens that it was trained for.
     pub context_length: u64,
     /// The repository that the card names.
     pub base_model: Option<String>,
-    /// The repository that it was read from, where it was one of the Hub.
+    /// The repository that it was read from, if it was on the Hub.
     pub source: Option<String>,
     /// The state of that repository.
     pub commit: Option<String>,
@@ -95,7 +95,7 @@ pub struct BaseFacts {
     pub bytes: u64,
 }
 
-/// Everything.
+/// Contents of `results.json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Results {
     pub format: &'static str,

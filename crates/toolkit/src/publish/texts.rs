@@ -1,4 +1,4 @@
-//! Texts to calibrate with and to measure on: files, chats in the form that the model's template gives them, or a small mix of our own.
+//! Texts to calibrate with and to measure on: files, chats in the form that the model's template gives them, or a small built-in mix.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::work::hex;
 use crate::{chats, error::Error, events::Events, text::printable};
 
-/// The mix that calibrates where no file is given.
+/// Default text for calibration.
 const CALIBRATION_MIX: &str = include_str!("mix/calibration.txt");
 /// Default text for measurements; it shares nothing with the other mix.
 const EVALUATION_MIX: &str = include_str!("mix/evaluation.txt");

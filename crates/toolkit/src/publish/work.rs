@@ -105,10 +105,10 @@ impl Work {
         self.stages.values().flat_map(|done| &done.outputs).any(|output| *output == state)
     }
 
-    /// Notes that a stage is done, and forgets none of the others.
+    /// Records that a stage is done and keeps the others.
     ///
     /// # Errors
-    /// A file that is not there, or a state that cannot be written.
+    /// A missing file, or a state that cannot be written.
     pub fn done(
         &mut self,
         stage: &str,

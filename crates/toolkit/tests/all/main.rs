@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod calls;
+mod check_against;
 mod conversions;
+mod files;
 mod module_order;
 
 use std::path::{Path, PathBuf};

@@ -23,7 +23,7 @@ const FLOORS: &[&[&str]] = &[
         "vocabularies",
         "writer",
     ],
-    &["copy_files", "eval_model", "export_metadata", "hash", "recipe_file", "serde_forms", "set", "verify"],
+    &["copy_files", "eval_model", "export_metadata", "hash", "recipe_file", "set", "verify"],
     &["chats", "check_against", "diff", "edit", "endian", "extract", "fit", "merge", "recipe", "split"],
     // Conversions.
     &["settings"],

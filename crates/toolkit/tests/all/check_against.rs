@@ -1,6 +1,5 @@
 //! Comparison of converted files with records that transformers made: correct files pass, and planted faults are attributed
 //! to the right part.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{
     fs,
@@ -39,7 +38,7 @@ fn converted(sandbox: &Path, family: &str, file_type: &str) -> PathBuf {
 
 /// The template that the maker of the records sets where a checkpoint has none.
 fn template() -> &'static str {
-    include_str!("data/check-against.jinja").trim_end()
+    include_str!("../data/check-against.jinja").trim_end()
 }
 
 /// A tensor that a test may change.

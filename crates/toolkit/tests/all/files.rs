@@ -1,5 +1,4 @@
 //! Files that a program writes and edits: own tensors, metadata, shards.
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::{
     fs,
