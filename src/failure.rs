@@ -8,7 +8,7 @@ pub use gguf_toolkit::Error as Failure;
 pub const EXIT_FAILURE: u8 = 1;
 /// Exit code of a command that was called wrongly; clap uses the same.
 pub const EXIT_USAGE: u8 = 2;
-/// Exit code of a command that was interrupted: 128 and the number of SIGINT, as shells have it.
+/// Exit code of a command that was interrupted: 128 plus the number of SIGINT, as in shells.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// The exit code for a failure.

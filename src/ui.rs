@@ -33,7 +33,7 @@ use crate::failure::{EXIT_INTERRUPTED, Failure};
 pub struct Ui {
     /// Print only errors.
     pub quiet: bool,
-    /// Everything.
+    /// Also print details.
     pub verbose: bool,
 }
 
@@ -56,7 +56,7 @@ fn say(style: Style, label: &str, text: &str) {
 }
 
 impl Ui {
-    /// Writes data to stdout. A reader that has gone away is the end, not an error.
+    /// Writes data to stdout. A closed pipe is not an error.
     ///
     /// # Errors
     /// stdout cannot be written.
@@ -96,7 +96,7 @@ impl Ui {
         }
     }
 
-    /// Why the command failed, and what can be done.
+    /// Prints a failure and its hints.
     pub fn failure(&self, failure: &Failure) {
         say(ERROR, "error", &failure.to_string());
         for hint in failure.hints() {
@@ -135,7 +135,7 @@ impl Ui {
 
 /// A line of text that is updated in place on a terminal; ordinary lines in a log. It is cleared when it goes out of scope.
 #[derive(Debug)]
-pub struct StatusLine {
+struct StatusLine {
     ui: Ui,
     bar: Option<ProgressBar>,
 }
@@ -218,9 +218,9 @@ impl Drop for StatusLine {
     }
 }
 
-/// A bar that is taken away when it goes out of scope, or lines in its place.
+/// A bar that is removed when it goes out of scope, or lines instead of one.
 #[derive(Debug)]
-pub struct Progress {
+struct Progress {
     bar: ProgressBar,
     lines: Option<Lines>,
 }
@@ -273,13 +273,12 @@ type LastWords = Box<dyn Fn() -> Failure + Send>;
 
 static LAST_WORDS: Mutex<Option<(Ui, LastWords)>> = Mutex::new(None);
 
-/// Time from the first signal to the end of a process whose work cannot be stopped in time: with what comes after it, a
-/// second.
+/// Time from the first signal until a process whose work does not stop is ended. The end itself takes the rest of a second.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// As long as this lives, a signal ends the process within a second, whatever its threads wait for.
+/// As long as this lives, a signal ends the process within a second, even if its threads wait for a disk.
 #[derive(Debug)]
-pub struct EndsSoon(());
+struct EndsSoon(());
 
 impl Drop for EndsSoon {
     fn drop(&mut self) {
@@ -333,8 +332,8 @@ pub fn cancel_on_interrupt() -> Arc<AtomicBool> {
     Arc::clone(CANCEL.get_or_init(install))
 }
 
-/// Calls `stop` with the number of each signal that asks the process to end. Without a handler these end the
-/// process as they always do; that is no reason not to run.
+/// Calls `stop` with the number of each signal that asks the process to end. If no handler can be installed,
+/// they end the process as usual.
 #[cfg(unix)]
 fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
     use signal_hook::{
@@ -363,7 +362,7 @@ fn on_stop_signals(stop: impl Fn(i32) + Send + 'static) {
 pub fn survive_file_limits() {
     #[cfg(unix)]
     {
-        // That it came is of no interest: the write says the rest.
+        // The signal itself is ignored; the write returns the error.
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
 }

@@ -1,4 +1,4 @@
-//! A command: what a row of the table of commands holds.
+//! A row of the table of commands.
 
 use clap::{ArgMatches, FromArgMatches};
 
@@ -7,22 +7,22 @@ use crate::{failure::Failure, ui::Ui};
 /// One verb of one binary.
 #[derive(Clone, Copy)]
 pub struct Command {
-    /// The binary that has it.
+    /// Name of the binary.
     pub binary: &'static str,
-    /// Its name; none where it is all that the binary does.
+    /// Name of the verb; `None` for the command that the binary runs without one.
     pub verb: Option<&'static str>,
-    /// One-line description; that of the binary if there is no verb.
+    /// One-line description. A command without a verb has that of its binary.
     pub about: &'static str,
-    /// Adds its arguments.
+    /// Adds the arguments.
     pub define: fn(clap::Command) -> clap::Command,
-    /// Amount of output, by the arguments.
+    /// Returns the amount of output that the arguments set.
     pub ui: fn(&ArgMatches) -> Ui,
-    /// Runs it.
+    /// Runs the command.
     pub run: fn(&ArgMatches, &Ui) -> Result<(), Failure>,
 }
 
 impl Command {
-    /// A command without arguments, which does nothing.
+    /// A command without a verb and arguments, which does nothing. Commands replace its fields.
     pub(super) const fn of(binary: &'static str) -> Command {
         Command {
             binary,
@@ -41,11 +41,11 @@ impl Command {
 }
 
 /// True if a command has this option and the call sets it.
-fn is_set(matches: &ArgMatches, id: &str) -> bool {
+pub(super) fn is_set(matches: &ArgMatches, id: &str) -> bool {
     special(matches, id) == Some(&true)
 }
 
-/// The value of an option that not every command has.
+/// The value of an option; `None` if the command does not have it or the call does not set it.
 pub(super) fn special<'a, T: Clone + Send + Sync + 'static>(
     matches: &'a ArgMatches,
     id: &str,

@@ -79,7 +79,7 @@ fn parse_positive(text: &str) -> Result<f32, String> {
     number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
-/// Converts the file, or does what a plan needs of that.
+/// Converts the file, as a whole or as `parts` states.
 ///
 /// # Errors
 /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.

@@ -65,7 +65,7 @@ struct AdapterArgs {
     plain: PlainArgs,
 }
 
-/// Converts the adapter, or does what a plan needs of that.
+/// Converts the adapter, as a whole or as `parts` states.
 ///
 /// # Errors
 /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.

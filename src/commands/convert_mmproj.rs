@@ -57,7 +57,7 @@ struct MmprojArgs {
     options: QuantizeOptions,
 }
 
-/// Converts the projector, or does what a plan needs of that.
+/// Converts the projector, as a whole or as `parts` states.
 ///
 /// # Errors
 /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.

@@ -1,4 +1,4 @@
-//! `gguf-inspect endian FILE OUT --to big|little`: the other byte order.
+//! `gguf-inspect endian FILE OUT --to big|little`: converts a file to the other byte order.
 
 use std::path::PathBuf;
 

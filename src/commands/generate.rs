@@ -1,4 +1,4 @@
-//! `gguf-eval generate FILE --prompt P`: lets a model speak.
+//! `gguf-eval generate FILE --prompt P`: generates text.
 
 use std::{ops::ControlFlow, path::PathBuf};
 

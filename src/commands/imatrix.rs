@@ -1,4 +1,4 @@
-//! `gguf-eval imatrix FILE --text F -o IM`: makes importance matrices, and adds them.
+//! `gguf-eval imatrix FILE --text F -o IM`: computes importance matrices, and merges them.
 
 use std::path::PathBuf;
 

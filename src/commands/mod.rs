@@ -141,8 +141,8 @@ pub const COMMANDS: &[Command] = &[
     embed::COMMAND,
 ];
 
-/// The definition of a binary: help, completions and parsing come from it. None for a name that
-/// is not in [`BINARIES`].
+/// Returns the definition of a binary, from which help, completions and parsing are derived; `None` for a name that is not
+/// in [`BINARIES`].
 pub fn define(binary: &str) -> Option<clap::Command> {
     let binary = BINARIES.iter().find(|have| have.name == binary)?;
     let mut definition =
@@ -180,8 +180,7 @@ pub fn main(binary: &'static str) -> ExitCode {
     ExitCode::from(run(binary, Path::new(&called), arguments.collect()))
 }
 
-/// As [`main`], with arguments that come from elsewhere, where another program has this one inside; `called` is the name that it was
-/// called by.
+/// Runs a binary inside another program and returns the exit code. `called` is the name that it was called by.
 pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 {
     let (verb, matches) = match parsed(binary, called, arguments) {
         Ok(parsed) => parsed,
@@ -211,7 +210,7 @@ pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 
     finish((command.run)(&matches, &ui), &ui)
 }
 
-/// The command and the matches of a call. A call that clap refuses, and one for help, ends the process.
+/// Returns the command and the matches of a call. Invalid calls and calls for help end the process.
 ///
 /// # Errors
 /// Options of llama.cpp's programs that cannot be translated.
@@ -223,10 +222,11 @@ fn parsed(
     let unknown = || Failure::new(format_args!("`{binary}` is not a program of this package"));
     let mut definition = define(binary).ok_or_else(unknown)?;
     // Without arguments, `-h` is printed.
-    if arguments.is_empty() || arguments.iter().any(|argument| argument == "-h") {
+    let is_brief = arguments.is_empty() || arguments.iter().any(|argument| argument == "-h");
+    let arguments = llama_cpp::translate(binary, &definition, called, arguments)?;
+    if is_brief {
         definition = brief(definition);
     }
-    let arguments = llama_cpp::translate(binary, called, arguments)?;
     let words = [OsString::from(binary)].into_iter().chain(arguments.iter().cloned());
     let matches = definition.clone().try_get_matches_from(words);
     let matches = matches.map_err(|error| refused(error, &definition, &arguments))?;

@@ -1,5 +1,5 @@
-//! `gguf-quantize IN [OUT] TYPE [THREADS]`: a GGUF file to files of other types, called as
-//! `llama-quantize` is.
+//! `gguf-quantize IN [OUT] TYPE [THREADS]`: a GGUF file to files of other types, with the
+//! arguments of `llama-quantize`.
 
 use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
@@ -108,7 +108,7 @@ fn parse_recipe(name: &str) -> Result<&'static Recipe, Failure> {
             gguf_toolkit::types().iter().map(|recipe| recipe.name.to_ascii_lowercase()).collect();
         let near = nearest(name, known.iter().map(String::as_str));
         let near = (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")));
-        // A word that can only be a file stands where the type was forgotten.
+        // A file name in this place means that the type is missing.
         if near.is_none() && (name.contains(['/', '\\']) || name.to_ascii_lowercase().ends_with(".gguf")) {
             let message = format!("expected a type, found `{name}`: gguf-quantize IN [OUT] TYPE");
             return Failure::usage(message).hint([format!("types are {}", known.join(", "))]);

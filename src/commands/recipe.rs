@@ -1,4 +1,4 @@
-//! `gguf-inspect recipe FILE|ADDRESS`: the recipe of anyone's GGUF file, taken out of its header alone.
+//! `gguf-inspect recipe FILE|ADDRESS`: the recipe of any GGUF file, read from its header alone.
 
 use std::path::{Path, PathBuf};
 

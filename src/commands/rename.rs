@@ -1,4 +1,4 @@
-//! `gguf-inspect rename FILE OLD=NEW...`: gives keys other names.
+//! `gguf-inspect rename FILE OLD=NEW...`: renames metadata keys.
 
 use clap::Args;
 use gguf_toolkit::edit::EditOptions;

@@ -1,4 +1,4 @@
-//! `gguf-inspect split FILE PREFIX`: a file in several.
+//! `gguf-inspect split FILE PREFIX`: splits a file into shards.
 
 use std::{ffi::OsString, path::PathBuf};
 

@@ -1,5 +1,5 @@
-//! `gguf-inspect tokenizer FILE`: the ids of a text by the tokenizer keys of a GGUF alone; with
-//! `--against SRC`, whether they are the ids that the checkpoint's own tokenizer gives.
+//! `gguf-inspect tokenizer FILE`: the ids of a text by the tokenizer keys of a GGUF file; with `--against SRC`, compared with
+//! those of the checkpoint's own tokenizer.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `gguf-inspect unset FILE KEY...`: takes metadata out.
+//! `gguf-inspect unset FILE KEY...`: removes metadata keys.
 
 use clap::Args;
 use gguf_toolkit::edit::EditOptions;

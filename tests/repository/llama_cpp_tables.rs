@@ -7,7 +7,7 @@ use gguf_tools::commands::{
     llama_cpp::{PROGRAMS, Spelled, To, argument},
 };
 
-/// Spellings, sorted, and whether there is a value.
+/// Sorted spellings, with a word for the value of an option that takes one.
 fn key<'a>(names: impl Iterator<Item = &'a str>, has_value: bool) -> String {
     let names: BTreeSet<&str> = names.collect();
     let value = if has_value { " VALUE" } else { "" };

@@ -219,31 +219,23 @@ impl From<String> for Value {
 }
 
 /// Values of these types as the variants that hold them.
+/// Values of these types, and vectors of them as arrays.
 macro_rules! values {
     ($($ty:ty => $variant:ident),*) => {
         $(impl From<$ty> for Value {
             fn from(value: $ty) -> Self {
                 Value::$variant(value)
             }
-        })*
-    };
-}
-values!(
-    u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32,
-    f64 => F64, bool => Bool, Array => Array
-);
+        }
 
-/// Vectors of these types as arrays of the variants that hold them.
-macro_rules! arrays {
-    ($($ty:ty => $variant:ident),*) => {
-        $(impl From<Vec<$ty>> for Value {
+        impl From<Vec<$ty>> for Value {
             fn from(items: Vec<$ty>) -> Self {
                 Value::Array(Array::$variant(items))
             }
         })*
     };
 }
-arrays!(
+values!(
     u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32,
     f64 => F64, bool => Bool, Array => Array
 );

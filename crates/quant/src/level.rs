@@ -1,4 +1,4 @@
-//! The CPU level as a value: detected once, listable, chosen by the program if it must be another one.
+//! The CPU level as a value: listed, detected once, or chosen by the program.
 //!
 //! Vector code is written once, generic over [`fearless_simd::Simd`], and compiled for each
 //! level into the same binary. That crate was chosen over `std::arch` because its tokens make

@@ -77,7 +77,7 @@ fn encode_rows(
 /// Decodes blocks of `dtype`, (rows, row bytes), to (rows, row_elems).
 ///
 /// # Errors
-/// [`Cause::Codec`] for a type without a codec, [`Cause::Shape`] for rows that are no whole blocks.
+/// [`Cause::Codec`] for a type without a codec, [`Cause::Shape`] for rows that are not whole blocks.
 pub fn decode(dtype: DType, blocks: ArrayView2<'_, u8>) -> Result<Array2<f32>, Error> {
     let (n_rows, row_bytes) = blocks.dim();
     let block_bytes = dtype.block_bytes() as usize;

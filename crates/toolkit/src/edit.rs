@@ -23,7 +23,7 @@ use crate::{
     verify::warnings_of_change,
 };
 
-/// The key by which llama.cpp knows how to cut text.
+/// The key of the pre-tokenizer.
 const PRE: &str = "tokenizer.ggml.pre";
 /// The key of the chat template.
 const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
@@ -50,7 +50,7 @@ pub struct EditOptions {
     pub from: Option<PathBuf>,
     /// Keys and values to set. A value is `{"type": TYPE, "value": VALUE}`, the format of
     /// [`metadata_json`](crate::metadata_json), or a plain JSON value. A plain value gets the type of the existing key,
-    /// that of the specification, that which llama.cpp reads, or else `i32`, `f32`, `bool` or `str` by its form.
+    /// the type of the specification, the type that llama.cpp reads, or else `i32`, `f32`, `bool` or `str` by its form.
     pub values: Map<String, Json>,
     /// `KEY=TYPE:VALUE`, as on the command line. Existing and known keys need no type, and `@FILE` stands for the
     /// contents of a file.
@@ -221,10 +221,10 @@ pub struct Edited {
 pub struct EditedKey {
     /// The key.
     pub key: String,
-    /// Its value before; none for a new key.
+    /// Its value before; `None` for a new key.
     #[serde(serialize_with = "entry_or_null")]
     pub old: Option<Value>,
-    /// Its value after; none for a removed key.
+    /// Its value after; `None` for a removed key.
     #[serde(serialize_with = "entry_or_null")]
     pub new: Option<Value>,
 }
@@ -260,7 +260,7 @@ impl Edited {
     }
 }
 
-/// Keys with their old and new values; none on one side if the key does not exist.
+/// Keys with their old and new values; `None` on the side that does not have the key.
 fn changes(old: &Metadata, new: &Metadata) -> Vec<EditedKey> {
     let both = side_by_side(old, new);
     let changed = both.filter(|(key, old, new)| !is_same(*old, *new) && *key != SLACK_KEY);
@@ -310,7 +310,7 @@ fn warn_of_pre(old: &Metadata, new: &Metadata, events: &dyn Events) {
     }
 }
 
-/// Fails for a new alignment, by which all tensors would have to move.
+/// Fails if the alignment changes, because all tensors would have to move.
 fn check_alignment(path: &Path, alignment: u32, new: &Metadata) -> Result<(), Error> {
     let wanted = match new.get(gguf_container::ALIGNMENT_KEY) {
         Some(Value::U32(wanted)) => *wanted,
@@ -328,7 +328,7 @@ fn check_alignment(path: &Path, alignment: u32, new: &Metadata) -> Result<(), Er
         )]))
 }
 
-/// Bytes of room that a header has.
+/// Bytes of free space in a header, if it has the key for it.
 fn slack_of(metadata: &Metadata) -> Option<usize> {
     match metadata.get(SLACK_KEY) {
         Some(Value::String(text)) => Some(text.len()),

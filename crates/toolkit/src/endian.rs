@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gguf_container::{CopyPlan, Endian, shard_file_name};
+use gguf_container::{CopyPlan, Endian};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     copy_files::{Copied, Copies, Overwrite, open_model},
     error::Error,
     events::Events,
+    writer::shard_paths,
 };
 
 /// Options of a change of the byte order.
@@ -35,14 +36,7 @@ impl EndianOptions {
     /// # Errors
     /// A file that cannot be read.
     pub fn plan(&self) -> Result<Copies, Error> {
-        let names = |count: usize| match count {
-            1 => vec![self.output.clone()],
-            count => {
-                let stem = self.output.file_stem().unwrap_or_default().to_string_lossy();
-                let name = |no| self.output.with_file_name(shard_file_name(&stem, no, count as u32));
-                (1..=count as u32).map(name).collect()
-            }
-        };
+        let names = |count| shard_paths(&self.output, count);
         let model = open_model(&self.file)?;
         Copies::new(&self.file, model, |model| CopyPlan::in_order(model, self.order), names)
     }

@@ -13,7 +13,7 @@ use crate::{error::Error, events::Events, metadata_json::to_json, show::open_for
 pub struct ExportMetadataOptions {
     /// GGUF file, or the first shard of a split model.
     pub file: PathBuf,
-    /// Beginnings of keys to export; all keys if there are none.
+    /// Prefixes of the keys to export. An empty list exports all keys.
     pub prefix: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Serialize for ExportedMetadata {
 /// result.
 ///
 /// # Errors
-/// A file that cannot be read; prefixes that no key has.
+/// A file that cannot be read; prefixes that match no key.
 ///
 /// # Examples
 /// ```no_run

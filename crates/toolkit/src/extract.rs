@@ -60,7 +60,7 @@ struct Part<'a> {
     info: &'a TensorInfo,
     /// The type of its numbers in the output.
     dtype: DType,
-    /// As numpy counts them.
+    /// In the order of NumPy.
     shape: Vec<u64>,
     n_bytes: u64,
 }
@@ -159,7 +159,7 @@ pub struct ExtractedTensor {
     pub stored: &'static str,
     /// Its type in the output.
     pub dtype: &'static str,
-    /// Its shape, as NumPy counts it.
+    /// Its shape in the order of NumPy.
     pub shape: Vec<u64>,
 }
 

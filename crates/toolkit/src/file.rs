@@ -1,4 +1,4 @@
-//! Reading a GGUF: metadata at once, tensors as they lie in the file, values on demand.
+//! Reads a GGUF: metadata at once, tensors as they are stored, values on demand.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub struct TensorRef<'a> {
     info: &'a TensorInfo,
 }
 
-/// Opens the model that the file at `path` is or belongs to; for a split model any of its files.
+/// Opens the model at `path`, which can be any shard of a split model.
 ///
 /// # Errors
 /// [`Cause::Container`](crate::Cause::Container) for every problem with the container.
@@ -74,12 +74,12 @@ impl<'a> TensorRef<'a> {
         self.info.dtype
     }
 
-    /// Its dimensions as numpy and torch count them: row length last. Files count the other way round.
+    /// Its dimensions in the order of NumPy and torch: row length last. Files have the reverse order.
     pub fn shape(&self) -> Vec<usize> {
         self.info.shape.dims().iter().rev().map(|&dim| dim as usize).collect()
     }
 
-    /// The file that it lies in.
+    /// The file that contains it.
     pub fn path(&self) -> &'a Path {
         self.path
     }
@@ -113,8 +113,7 @@ impl<'a> TensorRef<'a> {
     /// [`Cause::Codec`](crate::Cause::Codec) for integers and f64, which have no codec; as [`TensorRef::bytes`].
     pub fn decode(&self) -> Result<ArrayD<f32>, Error> {
         let blocks = self.endian().to_little(self.dtype(), self.bytes()?);
-        // A codec decides what can be decoded before memory is taken for it; a header cannot state more elements than its
-        // bytes hold.
+        // A type without a codec fails before memory is allocated. A header cannot state more elements than its bytes hold.
         gguf_quant::codec(self.dtype())
             .ok_or(gguf_quant::CodecError::NoCodec { dtype: self.dtype(), verb: "decode" })
             .map_err(|error| Error::at(self.path, error))?;

@@ -27,7 +27,7 @@ pub struct FitOptions {
     pub path: PathBuf,
     /// Memory in bytes.
     pub memory: Option<u64>,
-    /// Tokens of context. None: the length that the model was trained for.
+    /// Context lengths in tokens. An empty list uses the length that the model was trained for.
     pub context: Vec<u64>,
     /// Sequences that run in parallel.
     pub parallel: u64,
@@ -71,7 +71,7 @@ struct Fit {
     context: u64,
     bytes: Bytes,
     total: u64,
-    /// None where no memory was stated.
+    /// `None` without a memory size in the options.
     fits: Option<bool>,
 }
 
@@ -145,7 +145,7 @@ fn note_of_length(entry: &Entry, is_scaled: bool, events: &dyn Events) {
     }
 }
 
-/// Memory of a model, and whether its RoPE is scaled.
+/// Memory of a model, and true if its RoPE is scaled.
 fn demand(path: &Path, model: &Model, others: u64) -> Result<(Demand, bool), Error> {
     let mut demand = Demand::of(model)
         .map_err(|error| input_kind::explained(path, Wanted::Gguf, Error::at(path, error)))?;
@@ -208,17 +208,12 @@ pub struct Fits {
 }
 
 impl Fits {
-    /// True if no file fits in the memory of the options.
-    pub fn is_too_small(&self) -> bool {
-        self.options.memory.is_some() && best(&self.entries).is_none()
-    }
-
     /// Fails if no file fits.
     ///
     /// # Errors
     /// The memory that is too small for every file.
     pub fn verdict(&self) -> Result<(), Error> {
-        match self.options.memory.filter(|_| self.is_too_small()) {
+        match self.options.memory.filter(|_| best(&self.entries).is_none()) {
             Some(memory) => Err(Error::new(format!("no file fits in {}", human_bytes(memory)))),
             None => Ok(()),
         }

@@ -100,7 +100,7 @@ fn line(name: &str, digest: &str) -> String {
     format!("{mark}{digest}  {escaped}\n")
 }
 
-/// Parses a line of [`line`]; none for any other line.
+/// Parses a line of [`line`]; `None` for any other line.
 fn parse(line: &str) -> Option<Line> {
     let (line, is_escaped) = line.strip_prefix('\\').map_or((line, false), |rest| (rest, true));
     let (digest, name) = line.split_at_checked(64)?;
@@ -129,7 +129,7 @@ fn of_tensor(file: &File, info: &TensorInfo) -> Result<String, Error> {
     let data = file.data(info).map_err(Error::new)?;
     let start = file.range(info).map_err(Error::new)?.start;
     let mut hasher = Sha256::new();
-    // Whole blocks at a time, whose bytes can be turned.
+    // Whole blocks at a time, whose bytes can be swapped.
     let step = info.dtype.whole_blocks(4 << 20) as usize;
     for (index, piece) in data.chunks(step).enumerate() {
         hasher.update(file.endian().to_little(info.dtype, piece));
@@ -198,14 +198,14 @@ pub fn verdict(list: &Path, results: &[Checked]) -> Result<(), Error> {
     }
 }
 
-/// Compares the files and tensors of a list of digests with it.
+/// Verifies the files and tensors of a list of digests.
 ///
 /// # Errors
 /// A list that cannot be read, is empty or has a line of another form; an interruption.
 pub fn check(list: &Path, events: &dyn Events) -> Result<Vec<Checked>, Error> {
     let text = text_file::options(list)?;
     let mut results = Vec::new();
-    // Digests of all tensors of the file that the last lines were about.
+    // Digests of all tensors of the file in the last lines.
     let mut known: (String, Vec<Line>) = (String::new(), Vec::new());
     for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.is_empty()) {
         let Some(Line { name, digest: expected }) = parse(text) else {
@@ -231,13 +231,13 @@ pub fn check(list: &Path, events: &dyn Events) -> Result<Vec<Checked>, Error> {
     Ok(results)
 }
 
-/// The digest of `FILE:TENSOR`; none where there is no such file or tensor.
+/// The digest of `FILE:TENSOR`; `None` if the file or the tensor does not exist.
 fn of_named_tensor(
     name: &str,
     known: &mut (String, Vec<Line>),
     events: &dyn Events,
 ) -> Result<Option<String>, Error> {
-    // Both names may hold colons: the file is the longest beginning that is one.
+    // Both names may contain colons: the file is the longest prefix that exists.
     let mut ends = name.match_indices(':').map(|(at, _)| at);
     let Some(at) = ends.rfind(|at| Path::new(&name[..*at]).is_file()) else { return Ok(None) };
     let file = &name[..at];

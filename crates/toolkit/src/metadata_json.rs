@@ -26,7 +26,7 @@ pub(crate) fn entry_or_null<S: Serializer>(value: &Option<Value>, serializer: S)
     value.as_ref().map(entry).serialize(serializer)
 }
 
-/// Keys of two files with the values of both, in the order of the first; none on a side that has no such key.
+/// Keys of two files with the values of both, in the order of the first; `None` on the side that does not have the key.
 pub fn side_by_side<'a>(a: &'a Metadata, b: &'a Metadata) -> impl Iterator<Item = Sides<'a>> {
     let of_a = a.iter().map(|(key, value)| (key.as_str(), Some(value), b.get(key)));
     let only_b = b.iter().filter(|(key, _)| !a.contains(key));
@@ -82,7 +82,7 @@ fn nonfinite(value: f64) -> &'static str {
     }
 }
 
-/// With the digits that 32 bits need, if the number comes back from them.
+/// With the digits that 32 bits need, if they are read back as the same number.
 fn f32_json(value: f32) -> Json {
     let short = value.to_string().parse::<f64>().ok().filter(|short| *short as f32 == value);
     f64_json(short.unwrap_or(value.into()))

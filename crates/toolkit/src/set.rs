@@ -9,7 +9,7 @@ use crate::{
     text_file,
 };
 
-/// The type of a new key: that of the specification, or the one that llama.cpp reads.
+/// The type of a new key: the type of the specification, or the one that llama.cpp reads.
 fn known_type(key: &str, metadata: &Metadata) -> Option<&'static str> {
     let architecture = metadata.get("general.architecture").and_then(Value::as_str);
     gguf_container::specified_type(key).or_else(|| gguf_models::loader::key_type(architecture?, key))
@@ -20,7 +20,7 @@ fn known_type(key: &str, metadata: &Metadata) -> Option<&'static str> {
 /// A new key of an unknown type gets `bool`, `i32`, `f32` or `str`, as gguf-py's `GGUFValueType.get_type` chooses.
 ///
 /// # Errors
-/// A value that is not of its type, or that has none.
+/// A value that is not of its type; a new key whose type is not stated and does not follow from the form.
 pub(crate) fn typed(key: &str, json: &Json, metadata: &Metadata) -> Result<Value, String> {
     let wrong = |problem: String| format!("key `{key}`: {problem}");
     let object = json.as_object();
@@ -95,7 +95,7 @@ pub(crate) fn assignment(text: &str, metadata: &Metadata) -> Result<(String, Val
     }
     let value = content
         .map_or_else(|| value.to_owned(), |content| String::from_utf8_lossy(&content).trim().to_owned());
-    // Numbers that JSON spells otherwise or not at all.
+    // Numbers that JSON spells differently or not at all.
     let json = match (kind.as_str(), value.parse::<f64>()) {
         ("f32" | "f64", Ok(number)) if !number.is_finite() => serde_json::Value::from(match number {
             number if number.is_nan() => "NaN",

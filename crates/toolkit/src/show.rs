@@ -1,6 +1,6 @@
 //! The metadata and tensors of a GGUF file.
 
-use gguf_container::{Array, Endian, File, ForeignTensor, TensorInfo, Value, type_name};
+use gguf_container::{Array, Endian, File, ForeignTensor, TensorInfo, Value};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 use std::{
     borrow::Cow,
@@ -13,8 +13,9 @@ use crate::{
     error::Error,
     file_type::{file_type_name, stated_file_type},
     input_kind::{self, Wanted},
+    metadata_json::type_of,
     table::{WIDTH, table},
-    text::{human_bytes, pretty_json, printable},
+    text::{human_bytes, printable},
 };
 
 /// Opens a GGUF file.
@@ -120,14 +121,6 @@ impl Shown {
     pub fn text(&self) -> String {
         listing(&self.file, self.options.full, self.options.no_tensors)
     }
-
-    /// The same as JSON, with complete values.
-    ///
-    /// # Errors
-    /// None are known.
-    pub fn json(&self) -> Result<String, Error> {
-        pretty_json(self)
-    }
 }
 
 /// The metadata and tensors of a file as tables; long values are cut unless `full`.
@@ -216,14 +209,6 @@ fn foreign_totals(tensors: &[ForeignTensor]) -> BTreeMap<String, Total> {
         total.elements = total.elements.saturating_add(tensor.shape.n_elems());
     }
     totals
-}
-
-fn type_of(value: &Value) -> String {
-    let name = |id| type_name(id).unwrap_or("?");
-    match value {
-        Value::Array(array) => format!("arr[{}]", name(array.item_type_id())),
-        value => name(value.type_id()).to_owned(),
-    }
 }
 
 /// Smallest room for a value, in characters, however long keys are.
@@ -364,7 +349,7 @@ impl<'a> JsonTensor<'a> {
     }
 }
 
-/// Keys in the order of the file, each with its type, which JSON alone does not say.
+/// Keys in the order of the file, each with its type, which JSON alone does not state.
 struct JsonMetadata<'a>(&'a gguf_container::Metadata);
 
 impl Serialize for JsonMetadata<'_> {
@@ -383,7 +368,7 @@ impl Serialize for JsonMetadata<'_> {
 }
 
 /// A value as JSON: 32-bit floats with the digits that 32 bits need, NaNs and infinities as null,
-/// bytes that are no text with replacement characters.
+/// bytes that are not UTF-8 with replacement characters.
 struct JsonValue<'a>(&'a Value);
 
 impl Serialize for JsonValue<'_> {

@@ -25,12 +25,12 @@ fn bytes_of(text: &str) -> Option<u64> {
         _ => return None,
     };
     let (whole, fraction) = match number.split_once('.') {
-        // `1.` is a slip.
+        // `1.` is probably a mistake.
         Some((_, "")) => return None,
         Some((whole, fraction)) => (whole, fraction),
         None => (number, ""),
     };
-    // Decimal places: eighteen of them do not overflow, times 2^30.
+    // Up to 18 decimal places, times 2^30, do not overflow.
     let places = u32::try_from(fraction.len()).ok().filter(|places| *places <= 18)?;
     let fraction = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? };
     let whole = u128::from(whole.parse::<u64>().ok()?) * unit;

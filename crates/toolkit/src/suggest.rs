@@ -1,10 +1,10 @@
-//! Did you mean: the names that are nearest to what was given.
+//! Suggestions for unknown names.
 
 use std::collections::BTreeMap;
 
 use strsim::levenshtein;
 
-/// Up to three parts of names that are nearest to what `pattern` spells; none where all are far.
+/// Returns up to three parts of names that are nearest to `pattern`; empty if all are far.
 /// `attn_q` of `blk.7.attn_q.weight` is a part.
 pub fn suggest<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -45,8 +45,8 @@ pub fn suggest<'a>(pattern: &str, names: impl Iterator<Item = &'a str>) -> Vec<S
     nearest.into_iter().take(3).map(|(_, part)| part).collect()
 }
 
-/// The one or two of `names` that are nearest to `word`, whatever the case and the separators of either; none where all are
-/// far. Of names that are equally near, those that start alike come first.
+/// Returns the one or two of `names` that are nearest to `word`, ignoring case and separators; empty if all are far. Among
+/// equally near names, those with a longer common prefix come first.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let letters = |text: &str| text.to_ascii_lowercase().replace(['_', '-', '.'], "");
     let word = letters(word);

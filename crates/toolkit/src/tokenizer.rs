@@ -14,10 +14,10 @@ use serde_json::{Value as Json, json};
 
 use crate::error::Error;
 
-/// Encoded where no text is given: scripts, code, whitespace, digits, emoji, marks.
+/// Default text: many scripts, code, whitespace, digits, emoji, combining marks.
 pub const TEXT: &str = include_str!("tokenizer_text.txt");
 
-/// The token ids of a text, special tokens in it found unless `plain`, none added around it.
+/// Returns the token ids of a text, without added tokens around it. Special tokens in the text are recognized unless `plain`.
 ///
 /// # Errors
 /// A file without a valid tokenizer, or a text that it cannot encode.
@@ -69,7 +69,7 @@ type First = (usize, String, Vec<String>, Vec<String>);
 /// # Errors
 /// A tokenizer that cannot be read.
 pub fn compare(path: &Path, file: &File, source: &Path, text: &[u8], plain: bool) -> Result<Compared, Error> {
-    // The library takes UTF-8 only; so both sides get the same.
+    // The library takes only UTF-8, so both sides get the same text.
     let text = String::from_utf8_lossy(text).into_owned();
     let (source, mut library) = library(source)?;
     library.set_encode_special_tokens(plain);
@@ -189,19 +189,19 @@ fn library_ids(
 
 /// Difference between two lists of token IDs.
 struct Difference {
-    /// Ids of the first list that have no equal, or of the second where it has more of them.
+    /// Number of ids without an equal: of the first list, or of the second if it has more.
     count: usize,
     /// The first place, in either list.
     first: Option<(usize, usize)>,
 }
 
-/// So many equal ids in a row end a difference.
+/// Number of equal ids in a row that end a difference.
 const AGREED: usize = 4;
-/// So far is looked for the end of a difference.
+/// Number of ids in which the end of a difference is searched.
 const REACH: usize = 256;
 
 impl Difference {
-    /// Walks both lists; where they part, the nearest place where they agree again is taken.
+    /// Walks both lists. After a difference, it continues at the nearest place where they agree again.
     fn new(one: &[u32], other: &[u32]) -> Difference {
         let mut difference = Difference { count: 0, first: None };
         let (mut i, mut j) = (0, 0);

@@ -183,12 +183,12 @@ pub struct TypeArgs {
 }
 
 impl TypeArgs {
-    /// The types that are named.
+    /// Recipes of the types, without `auto`.
     pub fn recipes(&self) -> Vec<&'static Recipe> {
         self.types.iter().filter_map(|file_type| file_type.recipe()).collect()
     }
 
-    /// A failure with advice if it is a missing type.
+    /// Adds advice to the failure of a missing type.
     pub fn advise(failure: Failure, out: Option<&Path>) -> Failure {
         if !matches!(failure.cause(), Cause::NoType) {
             return failure;

@@ -29,7 +29,7 @@ pub fn call_of(binary: &'static str, verb: Option<&str>, matches: &ArgMatches) -
     let command = verb.and_then(|verb| definition.find_subcommand(verb)).unwrap_or(&definition);
     for arg in command.get_arguments() {
         let id = arg.get_id().as_str();
-        // The exclusive options of completions and man pages are no options of a run.
+        // The options of completions and man pages are not options of a run.
         let Some(long) = arg.get_long().filter(|long| !["completions", "man"].contains(long)) else {
             continue;
         };
@@ -53,7 +53,7 @@ pub fn call_of(binary: &'static str, verb: Option<&str>, matches: &ArgMatches) -
 
 /// The file of this program.
 pub(in crate::commands) fn executable() -> PathBuf {
-    // On Linux this is the file that runs, even where another one has its name now.
+    // On Linux this is the running file, even if another one has its name now.
     let running = Path::new("/proc/self/exe");
     match running.exists() {
         true => running.to_owned(),

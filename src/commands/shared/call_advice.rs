@@ -1,4 +1,4 @@
-//! Errors and tips for calls that cannot be understood.
+//! Errors and tips for invalid calls.
 
 use std::{ffi::OsString, path::Path};
 
@@ -49,8 +49,8 @@ pub fn unknown_option(call: &str, name: &str, similar: Option<&str>) -> Failure 
     Failure::usage(format_args!("unknown option `{name}`")).hint([hint])
 }
 
-/// The error of a call that clap refuses: an unknown option is reported, and any other error of clap ends the process, with a tip
-/// if a word is an existing file, or what a model may be asked.
+/// Returns the error of an unknown option. Any other error of clap ends the process, with a tip if a word is an existing file or
+/// may be a prompt.
 pub(in crate::commands) fn refused(
     mut error: clap::Error,
     definition: &clap::Command,

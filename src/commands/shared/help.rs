@@ -20,8 +20,8 @@ pub const EXAMPLES: &str = include_str!("../examples.txt");
 /// Examples and notes of a command of a program, below the options in its help.
 pub fn examples(binary: &str, verb: Option<&str>) -> &'static str {
     let name = [binary].into_iter().chain(verb).collect::<Vec<_>>().join(" ");
-    let mut sections = EXAMPLES.split("\n# ").filter_map(|section| section.split_once('\n'));
-    sections.find(|(title, _)| *title == name).map_or("", |(_, text)| text.trim())
+    let rest = EXAMPLES.split_once(&format!("\n# {name}\n")).map_or("", |(_, rest)| rest);
+    rest.split("\n# ").next().unwrap_or_default().trim()
 }
 
 /// The definition of a command with its examples and notes laid out.

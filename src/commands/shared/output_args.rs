@@ -1,4 +1,4 @@
-//! Options of everything that writes models.
+//! Options of the commands that write models.
 
 use std::{num::NonZeroUsize, path::PathBuf};
 

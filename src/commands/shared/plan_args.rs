@@ -11,7 +11,7 @@ use gguf_toolkit::convert::plan_file::PlanFile;
 
 use crate::failure::Failure;
 
-/// Goes to the folder that a plan was made in. Returns the command of its call, and the matches with `own` options added.
+/// Changes to the folder that a plan was made in. Returns the command of its call, and the matches with `own` options added.
 ///
 /// # Errors
 /// A missing folder; invalid arguments.
@@ -55,7 +55,7 @@ fn definition(binary: &str) -> Result<clap::Command, Failure> {
 
 /// The arguments of a call that a plan holds, its command first.
 ///
-/// # Failures
+/// # Errors
 /// A value that is not UTF-8.
 pub fn arguments_of(binary: &str, verb: Option<&str>, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
     let text = |word: OsString| {

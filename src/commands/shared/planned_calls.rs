@@ -28,7 +28,7 @@ pub const PLAN: &str = "plan";
 pub const PART: &str = "part";
 pub const ASSEMBLE: &str = "assemble";
 
-/// A conversion: the name of its command, and what runs it, whole or in parts.
+/// A conversion: the name of its command, and the function that runs it, whole or in parts.
 pub type Conversion = (Option<&'static str>, fn(&ArgMatches, Parts<'_>, &Ui) -> Result<(), Failure>);
 
 /// A program whose conversions can be planned.
@@ -150,7 +150,7 @@ fn save<P: PlannedProgram>(args: PlanArgs, ui: &Ui) -> Result<(), Failure> {
     let (verb, matches) = commands::parsed(P::BINARY, Path::new(""), args.call)?;
     let (_, run) = find::<P>(verb)?;
     for id in ["dry_run", "keep"] {
-        if matches.try_get_one::<bool>(id).ok().flatten() == Some(&true) {
+        if commands::command::is_set(&matches, id) {
             let option = id.replace('_', "-");
             return Err(Failure::usage(format_args!("--{option} cannot be used with a plan")));
         }
@@ -187,10 +187,10 @@ fn execute<P: PlannedProgram>(
     run(&matches, parts, ui)
 }
 
-/// Runs a call as that of another command.
+/// Runs a call as one of another command.
 ///
 /// # Errors
-/// An option that the other command does not have, or whatever stopped it.
+/// An option that the other command does not have; the errors of that command.
 pub fn run_as<P: PlannedProgram>(
     verb: &'static str,
     matches: &ArgMatches,

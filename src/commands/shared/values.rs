@@ -1,5 +1,4 @@
-//! Values that are one of a list of names: parsed in any case, offered by completions, and where the name is not
-//! known, the nearest ones are.
+//! Values from a list of names: parsed in any case and listed by completions. Errors suggest the nearest names.
 
 use std::{ffi::OsStr, sync::LazyLock};
 
@@ -138,12 +137,12 @@ pub(in crate::commands) fn float() -> OneOf<DType> {
     OneOf { names: floats.map(|dtype| (dtype.name(), dtype)).to_vec(), tip: |_| None }
 }
 
-/// A dtype that matrices of FP8 can be given in files of floats.
+/// A dtype for FP8 matrices in files of a float type.
 pub(in crate::commands) fn fp8_as() -> OneOf<DType> {
     OneOf { names: vec![(DType::Q8_0.name(), DType::Q8_0)], tip: |_| None }
 }
 
-/// A dtype that llama.cpp keeps keys and values in.
+/// A dtype of llama.cpp's KV cache.
 pub(in crate::commands) fn kv_type() -> OneOf<DType> {
     use DType::{BF16, F16, F32, IQ4_NL, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
     let dtypes = [F32, F16, BF16, Q8_0, Q4_0, Q4_1, IQ4_NL, Q5_0, Q5_1];

@@ -5,7 +5,7 @@ use crate::text::printable;
 /// Lines around a change that are shown.
 const CONTEXT: usize = 3;
 
-/// Pairs of lines that are compared at most; of longer texts what differs is shown as one change.
+/// Maximum number of pairs of lines that are compared. Longer texts are shown as one change.
 const MOST_PAIRS: usize = 16 << 20;
 
 /// Edit of a line.
@@ -45,7 +45,7 @@ pub fn unified(a: &str, b: &str) -> String {
     text
 }
 
-/// The fewest lines that go and come, by the longest common subsequence between what is equal at both ends.
+/// The fewest removed and added lines, by the longest common subsequence of the lines between the equal ends.
 fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
     let start = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[start..], &b[start..]);

@@ -39,7 +39,7 @@ impl Default for DiffOptions {
     }
 }
 
-/// A metadata key whose values differ; none on one side if it has no such key.
+/// A metadata key whose values differ; `None` on the side that does not have it.
 #[derive(Debug, Clone)]
 pub struct KeyChange {
     /// The key.
@@ -50,7 +50,7 @@ pub struct KeyChange {
     pub b: Option<Value>,
 }
 
-/// A tensor that differs; none on one side if it has no such tensor.
+/// A tensor that differs; `None` on the side that does not have it.
 #[derive(Debug, Clone)]
 pub struct TensorChange {
     /// The tensor.
@@ -59,8 +59,8 @@ pub struct TensorChange {
     pub a: Option<(DType, Shape)>,
     /// Its type and shape in the second file.
     pub b: Option<(DType, Shape)>,
-    /// Relative error of the values, `sqrt(sum (b - a)^2 / sum a^2)`; none if shapes differ or data were not read, NaN if no
-    /// decoder exists.
+    /// Relative error of the values, `sqrt(sum (b - a)^2 / sum a^2)`; `None` if shapes differ or data were not read, NaN
+    /// if a type has no decoder.
     pub error: Option<f64>,
 }
 
@@ -218,7 +218,7 @@ fn tensors(
         };
         progress.add(info_a.n_bytes);
         let same_type = info_a.dtype == info_b.dtype;
-        // Values may be equal in types that are not.
+        // Values of different types may be equal.
         if !same_shape || !same_type || error.is_some() {
             changes.push(TensorChange::new(Some(info_a), Some(info_b), error));
         }
@@ -231,8 +231,7 @@ fn tensors(
 /// Elements that are compared at a time: whole blocks of every type.
 const PIECE_ELEMS: u64 = 1 << 20;
 
-/// Relative error of the values of `b`; none if the bytes of one type are equal, NaN if a type has no
-/// decoder.
+/// Relative error of the values of `b`; `None` if types and bytes are equal, NaN if a type has no decoder.
 fn error_of<'a>(
     a: (&'a File, &'a TensorInfo),
     b: (&'a File, &'a TensorInfo),

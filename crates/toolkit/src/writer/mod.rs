@@ -20,11 +20,11 @@ use gguf_container::{
 use gguf_types::{DType, Shape};
 use ndarray::{ArrayView, ArrayView2, Dimension};
 
-use self::open_files::shard_paths;
+pub(crate) use self::open_files::shard_paths;
+use self::open_files::wrong_length;
 pub use self::{element::Element, open_files::OpenFiles};
 use crate::{
     blocks::encode,
-    cause::Cause,
     error::Error,
     events::Events,
     outputs::{check_outputs, write_file},
@@ -325,7 +325,8 @@ impl<'a> Writer<'a> {
         let cancel = events.cancel();
         let progress = events.progress(self.tensors.iter().map(|tensor| tensor.n_bytes).sum());
         for tensor in &self.tensors {
-            let Some(produce) = &tensor.produce else { return Err(tensor.wrong_length(0)) };
+            let wrong = |found| wrong_length(&tensor.name, tensor.n_bytes, found);
+            let Some(produce) = &tensor.produce else { return Err(wrong(0)) };
             let mut passed = 0u64;
             produce(&mut |bytes: &[u8]| {
                 if cancel.load(Ordering::Relaxed) {
@@ -334,7 +335,7 @@ impl<'a> Writer<'a> {
                 passed = passed.saturating_add(bytes.len() as u64);
                 // The bytes of the next tensor would follow without a gap.
                 if passed > tensor.n_bytes {
-                    return Err(tensor.wrong_length(passed));
+                    return Err(wrong(passed));
                 }
                 if !bytes.is_empty() {
                     open.write(bytes)?;
@@ -342,9 +343,8 @@ impl<'a> Writer<'a> {
                 }
                 Ok(())
             })?;
-            open.check_complete()?;
             if passed != tensor.n_bytes {
-                return Err(tensor.wrong_length(passed));
+                return Err(wrong(passed));
             }
         }
         open.finish()
@@ -391,7 +391,7 @@ impl<'a> Writer<'a> {
         write_file(path.as_ref(), plan.unpadded_header_bytes(), force)
     }
 
-    /// Tensors of each file: a new one begins where a limit would be exceeded, but never without a tensor.
+    /// Tensors of each file. A new file begins if a limit would be exceeded, unless the current one has no tensor.
     fn shards(&self) -> Vec<Vec<&Tensor<'a>>> {
         let limits = self.limits.unwrap_or_default();
         let mut shards = vec![Vec::new()];
@@ -419,7 +419,7 @@ impl<'a> Writer<'a> {
         let (_, expected) = sizes(name, shape, dtype)?;
         match found == expected {
             true => Ok(()),
-            false => Err(Cause::TensorBytes { tensor: name.to_owned(), expected, found }.into()),
+            false => Err(wrong_length(name, expected, found)),
         }
     }
 
@@ -439,12 +439,6 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Tensor<'_> {
-    fn wrong_length(&self, found: u64) -> Error {
-        Cause::TensorBytes { tensor: self.name.clone(), expected: self.n_bytes, found }.into()
-    }
-}
-
 /// A shape in the order of files, and the bytes of its data.
 fn sizes(name: &str, shape: &[usize], dtype: DType) -> Result<(Shape, u64), Error> {
     let dims: Vec<u64> = shape.iter().map(|&dim| dim as u64).collect();
@@ -452,7 +446,7 @@ fn sizes(name: &str, shape: &[usize], dtype: DType) -> Result<(Shape, u64), Erro
     sized.map_err(|source| gguf_container::Error::Shape { tensor: name.to_owned(), source }.into())
 }
 
-/// The elements of an array in row-major order: borrowed if they lie like that.
+/// The elements of an array in row-major order, borrowed if they are stored in it.
 fn contiguous<'a, T: Copy, D: Dimension>(array: &ArrayView<'a, T, D>) -> Cow<'a, [T]> {
     match array.to_slice() {
         Some(elements) => Cow::Borrowed(elements),

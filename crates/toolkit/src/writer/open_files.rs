@@ -64,7 +64,7 @@ impl OpenFiles {
         Ok(open)
     }
 
-    /// The tensor that the next bytes belong to; none if all data is complete.
+    /// The tensor that the next bytes belong to; `None` if all data is complete.
     pub fn next_tensor(&self) -> Option<&PlannedTensor> {
         match &self.current {
             Some(current) => Some(&current.tensor),
@@ -89,7 +89,7 @@ impl OpenFiles {
         };
         let found = current.written.saturating_add(current.rest.len() as u64 + bytes.len() as u64);
         if found > current.tensor.n_bytes {
-            return Err(wrong_length(&current.tensor, found));
+            return Err(wrong_length(&current.tensor.name, current.tensor.n_bytes, found));
         }
         let file = &self.files[current.file];
         file.write(&mut current, bytes)?;
@@ -103,22 +103,15 @@ impl OpenFiles {
         Ok(())
     }
 
-    /// Fails unless the tensor before the next one is complete.
-    pub(super) fn check_complete(&self) -> Result<(), Error> {
-        match &self.current {
-            Some(current) => Err(wrong_length(&current.tensor, current.written + current.rest.len() as u64)),
-            None => Ok(()),
-        }
-    }
-
     /// Syncs the files and gives them their final names, the first one last.
     ///
     /// # Errors
     /// A tensor without all of its data; an error of the operating system.
     pub fn finish(self) -> Result<Vec<PathBuf>, Error> {
-        self.check_complete()?;
         if let Some(tensor) = self.next_tensor() {
-            return Err(wrong_length(tensor, 0));
+            let found =
+                self.current.as_ref().map_or(0, |current| current.written + current.rest.len() as u64);
+            return Err(wrong_length(&tensor.name, tensor.n_bytes, found));
         }
         for OpenFile { path, output, .. } in &self.files {
             output.sync_so_far().map_err(|error| Error::at(path, error))?;
@@ -166,14 +159,13 @@ impl OpenFile {
     }
 }
 
-/// The error of a tensor with another number of bytes than planned.
-fn wrong_length(tensor: &PlannedTensor, found: u64) -> Error {
-    let (tensor, expected) = (tensor.name.clone(), tensor.n_bytes);
-    Cause::TensorBytes { tensor, expected, found }.into()
+/// The error of a tensor whose number of bytes is not the expected one.
+pub(super) fn wrong_length(tensor: &str, expected: u64, found: u64) -> Error {
+    Cause::TensorBytes { tensor: tensor.to_owned(), expected, found }.into()
 }
 
 /// Paths of `count` files: `path` itself, or shards that are named after it.
-pub(super) fn shard_paths(path: &Path, count: usize) -> Vec<PathBuf> {
+pub(crate) fn shard_paths(path: &Path, count: usize) -> Vec<PathBuf> {
     if count == 1 {
         return vec![path.to_owned()];
     }

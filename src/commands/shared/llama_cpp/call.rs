@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction};
 use super::{PROGRAMS, Program, Spelled, To};
 use crate::{
     commands::{
-        define,
+        COMMANDS,
         shared::{call_advice::unknown_option, planned_calls},
     },
     failure::Failure,
@@ -17,11 +17,11 @@ use crate::{
 enum Word {
     /// Our option for one of theirs, with its value.
     Translated(&'static str, Option<OsString>),
-    /// As it was given.
+    /// An argument as it was given.
     Given(OsString),
 }
 
-/// A call while it is translated.
+/// A call that is being translated.
 pub(super) struct Call {
     /// The verb to call.
     pub verb: Option<&'static str>,
@@ -37,7 +37,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Takes an option out, and gives its value.
+    /// Removes an option and returns its value.
     pub fn take(&mut self, option: &str) -> Option<Option<OsString>> {
         let at =
             self.words.iter().position(|word| matches!(word, Word::Translated(name, _) if *name == option));
@@ -82,7 +82,7 @@ impl Call {
             match word {
                 Word::Given(text) => arguments.push(text),
                 Word::Translated(name, None) => arguments.push(name.into()),
-                // With the sign of equality a value may begin as an option does.
+                // After `=` a value may start with a dash.
                 Word::Translated(name, Some(value)) => {
                     let mut text = OsString::from(name);
                     text.push("=");
@@ -96,7 +96,7 @@ impl Call {
         while let Some(next) = places.remove(&positional.len()).or_else(|| rest.next()) {
             positional.push(next);
         }
-        // A place after one that is missing.
+        // Places after a missing one.
         positional.extend(places.into_values());
         if !positional.is_empty() {
             arguments.push("--".into());
@@ -106,7 +106,7 @@ impl Call {
     }
 }
 
-/// The argument of a command that an option is, by its long name, its letter or another name of it.
+/// Returns the argument of a command with this long name, letter or alias.
 pub fn argument<'a>(command: &'a clap::Command, option: &str) -> Option<&'a Arg> {
     let option = option.split('=').next().unwrap_or_default();
     command.get_arguments().find(|arg| match option.strip_prefix("--") {
@@ -122,7 +122,7 @@ pub fn argument<'a>(command: &'a clap::Command, option: &str) -> Option<&'a Arg>
     })
 }
 
-/// True if an option takes a value, and true if it may take several.
+/// True if an option takes a value, and true if it takes several.
 fn values(arg: &Arg) -> (bool, bool) {
     let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
     (takes, takes && arg.get_num_args().is_some_and(|range| range.max_values() > 1))
@@ -139,7 +139,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// The meaning of an option of llama.cpp; none if it is one of ours, or unknown there too.
+    /// Returns the translation of an option of llama.cpp; `None` if it is one of ours or unknown.
     fn find(&self, name: &str) -> Option<(Spelled, To)> {
         let is_named = |(spelled, _): &(Spelled, To)| spelled.names().any(|other| other == name);
         let is_ours = |name: &str| argument(self.command, name).is_some();
@@ -148,7 +148,7 @@ impl Table<'_> {
             let found = program.all().find(is_named);
             return found.or_else(|| without(program).find(is_named).filter(|_| !is_ours(name)));
         }
-        // A verb without a program takes what fits, by any spelling that is its own.
+        // A verb without a program accepts options that fit it, in any spelling that it has.
         if is_ours(name) {
             return None;
         }
@@ -172,13 +172,14 @@ impl Table<'_> {
     }
 }
 
-/// The arguments of a call of `binary`, which was called by the name `called`, in our own words. A call that has none of
-/// llama.cpp's stays as it is.
+/// Translates the arguments of a call of `binary`, which was called by the name `called`. A call without options of llama.cpp
+/// stays as it is.
 ///
 /// # Errors
 /// An option without a counterpart.
 pub fn translate(
     binary: &'static str,
+    definition: &clap::Command,
     called: &Path,
     mut arguments: Vec<OsString>,
 ) -> Result<Vec<OsString>, Failure> {
@@ -187,11 +188,10 @@ pub fn translate(
         let stem = program.name.trim_end_matches(".py");
         program.binary == binary && names.iter().flatten().any(|name| [program.name, stem].contains(name))
     });
-    let Some(definition) = define(binary) else { return Ok(arguments) };
     let verb = match named.and_then(|program| program.verb) {
         Some(verb) => Some(verb),
         None => {
-            let verbs = crate::commands::COMMANDS.iter().filter(|command| command.binary == binary);
+            let verbs = COMMANDS.iter().filter(|command| command.binary == binary);
             let first = arguments.first().and_then(|argument| argument.to_str());
             verbs.filter_map(|command| command.verb).find(|verb| Some(*verb) == first)
         }
@@ -201,7 +201,7 @@ pub fn translate(
     }
     let command = match verb {
         Some(verb) => definition.find_subcommand(verb),
-        None => Some(&definition),
+        None => Some(definition),
     };
     let Some(command) = command else { return Ok(arguments) };
     let program = PROGRAMS.iter().find(|program| program.binary == binary && program.verb == verb);
@@ -225,7 +225,7 @@ pub fn translate(
     Ok(verb.map(OsString::from).into_iter().chain(given).collect())
 }
 
-/// Goes through the arguments, translating what the table has.
+/// Reads the arguments, and translates those in the table.
 fn read(table: &Table<'_>, arguments: Vec<OsString>) -> Result<Call, Failure> {
     let mut call = Call {
         verb: None,
@@ -298,7 +298,7 @@ impl To {
 }
 
 impl Call {
-    /// Takes an argument as it is, with the values that follow it.
+    /// Keeps an argument, with the values that follow it.
     fn given(
         &mut self,
         command: &clap::Command,
@@ -306,7 +306,7 @@ impl Call {
         rest: &mut std::iter::Peekable<impl Iterator<Item = OsString>>,
     ) {
         let text = option.to_string_lossy();
-        // Of `-n20` and `-qf` the first letter decides.
+        // The first letter of `-n20` and `-qf` decides.
         let letters = text.char_indices().nth(2).filter(|_| !text.starts_with("--"));
         let n_letters = letters.map_or(text.len(), |letter| letter.0);
         let found = argument(command, &text[..n_letters]);
@@ -335,7 +335,7 @@ impl Call {
             }
             To::Words(words) => self.words.extend(words.iter().map(|word| Word::Given(word.into()))),
             To::Whole(words) => self.whole = Some(words),
-            // All spellings of an option are its first.
+            // The first spelling stands for all.
             To::Arranged(_) => {
                 self.words.extend(spelled.names().next().map(|option| Word::Translated(option, value)));
             }

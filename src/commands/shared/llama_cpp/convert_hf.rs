@@ -49,16 +49,16 @@ const HABITS: &[Row] = &[
     row(&["--nthreads --n-threads N"], Option("--threads", &[])),
 ];
 
-/// Selects the verbs that are options there, and the reference's own type if a call in its words names none: bf16 or f16, as the
-/// weights are.
+/// Selects the verbs that are options of the reference, and its default type if a call in its spelling sets none: bf16 or
+/// f16, depending on the weights.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
     for (option, verb) in [("--vocab-only", "vocab"), ("--mmproj", "mmproj")] {
         if call.take(option).is_some() {
             call.verb = Some(verb);
         }
     }
-    let says_types = ["--type", "-t", "--recipe"];
-    if (call.is_by_name || call.has_argument(1)) && !call.has(&says_types) {
+    let type_options = ["--type", "-t", "--recipe"];
+    if (call.is_by_name || call.has_argument(1)) && !call.has(&type_options) {
         call.push("--type", Some("auto".into()));
     }
     Ok(())

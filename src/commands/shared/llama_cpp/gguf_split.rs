@@ -35,7 +35,7 @@ const ROWS: &[Row] = &[
 /// Options that limit a shard, with the names that they had before.
 const LIMITS: &[&str] = &["--split-max-size", "--split-max-tensors", "--max-size", "--max-tensors"];
 
-/// Two verbs of ours, and the reference's own limit.
+/// Selects one of our two verbs, and sets the reference's default limit.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
     let (splits, merges) = (call.take("--split").is_some(), call.take("--merge").is_some());
     if splits && merges {

@@ -26,7 +26,7 @@ const ROWS: &[Row] = &[
     row(&["--ppl --no-ppl"], Anyway("only `gguf-eval perplexity` measures perplexity")),
 ];
 
-/// The name that the reference gives an output.
+/// Sets the reference's default name of the output.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
     if !call.has(&["--output", "-o"]) {
         call.push("--output", Some("imatrix.gguf".into()));

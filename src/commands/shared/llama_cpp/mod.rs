@@ -1,9 +1,9 @@
-//! The options of llama.cpp's programs: what ours make of them.
+//! Translation of the options of llama.cpp's programs to ours.
 //!
 //! One table for each program maps its options to ours and lists those without a counterpart. [`translate`] applies the table of
 //! a verb to the arguments of a call before clap sees them; `--help` and `docs/guides/coming-from-llama-cpp.md` print it. A program that
-//! is called by one of these names, through a link, is the verb that stands for it. `golden/options` has all options of the
-//! programs, and a test compares.
+//! is called by one of these names, through a link, runs the verb that replaces it. `golden/options` has all options of the
+//! programs, and a test compares them with the tables.
 
 mod call;
 mod common;

@@ -38,7 +38,7 @@ const ROWS: &[Row] = &[
     row(&["--winogrande-tasks N", "--multiple-choice-tasks N"], Arranged("`--tasks N`")),
 ];
 
-/// Verbs of ours that are modes of the reference.
+/// Selects the verbs that are modes of the reference.
 fn arrange(call: &mut Call) -> Result<(), Failure> {
     let base = call.take("--save-all-logits").flatten();
     match (call.take("--kl-divergence").is_some(), base) {

@@ -28,39 +28,39 @@ pub struct Program {
     pub(super) arrange: fn(&mut Call) -> Result<(), Failure>,
 }
 
-/// Options of one fate.
+/// Options with the same translation.
 #[derive(Debug)]
 pub struct Row {
     /// Each option: its spellings, separated by spaces, and a word for its value if it has one.
     pub options: &'static [&'static str],
-    /// Their meaning.
+    /// Their translation.
     pub to: To,
 }
 
-/// Meaning of an option.
+/// Translation of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To {
-    /// Ours has the same.
+    /// The same option.
     Same,
-    /// It is this option of ours; with one of these values it is left out.
+    /// This option of ours. It is left out if it has one of these values.
     Option(&'static str, &'static [&'static str]),
-    /// It is this option of ours, once for each of its values between commas.
+    /// This option of ours, once for each value of a comma-separated list.
     Each(&'static str),
-    /// It is an argument of ours, counted from 0.
+    /// A positional argument, counted from 0.
     Argument(usize),
-    /// It is these words of ours.
+    /// These arguments of ours.
     Words(&'static [&'static str]),
-    /// The whole call is these words.
+    /// These arguments instead of the whole call.
     Whole(&'static [&'static str]),
-    /// It is what ours do anyway.
+    /// Nothing, because ours always do this; the text says why.
     Anyway(&'static str),
-    /// It decides with others what the call is; the words say what.
+    /// A call that depends on other options too; the text describes it.
     Arranged(&'static str),
-    /// There is no such option.
+    /// Not supported.
     Unknown,
 }
 
-/// An option of a row, taken apart.
+/// An option of a row, in its parts.
 #[derive(Debug, Clone, Copy)]
 pub struct Spelled {
     text: &'static str,
@@ -86,7 +86,7 @@ impl Row {
 }
 
 impl Program {
-    /// Every option of the program with its fate.
+    /// Every option of the program with its translation.
     pub fn options(&self) -> impl Iterator<Item = (Spelled, To)> + use<> {
         of(self.rows.iter().copied().flatten())
     }
@@ -106,7 +106,7 @@ impl Program {
         })
     }
 
-    /// The same with the options that people try.
+    /// The same, and the options of other programs that people try.
     pub fn all(&self) -> impl Iterator<Item = (Spelled, To)> + use<> {
         self.options().chain(of(self.habits.iter()))
     }

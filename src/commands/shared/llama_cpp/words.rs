@@ -1,4 +1,4 @@
-//! The tables in words, for `--help`.
+//! Sentences about the tables, for `--help`.
 
 use super::{PROGRAMS, To};
 

@@ -77,16 +77,13 @@ fn hash_of(ids: &[u32]) -> String {
 
 /// Checks that a post-processor defines every token of its template. The library looks them up without a check.
 fn check_template(processor: &Json) -> Result<(), String> {
-    let list =
-        |value: &'_ Json, key: &str| value.get(key).and_then(Json::as_array).cloned().unwrap_or_default();
-    for inner in list(processor, "processors") {
-        check_template(&inner)?;
-    }
-    let pieces = [list(processor, "single"), list(processor, "pair")].concat();
-    let names = pieces.iter().filter_map(|piece| piece.get("SpecialToken")?.get("id")?.as_str());
+    let list = |key: &str| processor.get(key).and_then(Json::as_array).into_iter().flatten();
+    list("processors").try_for_each(check_template)?;
+    let pieces = list("single").chain(list("pair"));
+    let mut names = pieces.filter_map(|piece| piece.get("SpecialToken")?.get("id")?.as_str());
     let is_defined =
         |name: &str| processor.get("special_tokens").is_some_and(|tokens| tokens.get(name).is_some());
-    match names.into_iter().find(|name| !is_defined(name)) {
+    match names.find(|name| !is_defined(name)) {
         None => Ok(()),
         Some(name) => Err(format!("none: `post_processor`: token `{name}` is not in `special_tokens`")),
     }
