@@ -31,7 +31,6 @@ from ._jobs import (
     plan,
     quantize,
     recipe,
-    save,
 )
 from ._measures import (
     Comparison,
@@ -48,6 +47,7 @@ from ._measures import (
 from ._model import Model, Score
 from ._native import __version__
 from ._publish import publish
+from ._save import save
 from ._types import TensorType, architectures, decode, encode, tensor_types, types
 from ._writer import GGUFWriter
 

@@ -15,9 +15,25 @@ def call(name: str, options: dict, progress=False):
     """
     import json
 
-    options = {key: value for key, value in options.items() if value is not None}
     with shown(progress) as report:
-        return json.loads(_native.call(name, json.dumps(options), report))
+        return json.loads(_native.call(name, json.dumps(stated(options)), report))
+
+
+def stated(options: dict) -> dict:
+    """The options that are not None."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def is_default(value) -> bool:
+    """True for values that stand for a default: None, False and empty collections."""
+    return value is None or value is False or (isinstance(value, (tuple, list, dict)) and not value)
+
+
+def as_path(text):
+    """A str as a ``Path``, whose module is slow to import."""
+    from pathlib import Path
+
+    return Path(text)
 
 
 def text_path(path):
@@ -57,6 +73,4 @@ def hub(revision=None, token=None, cache_dir=None, endpoint=None) -> dict:
     options = json.loads(_native.hub_from_environment())
     if token is not None and token is not True:
         options.update(token=token or None, token_file=None)
-    given = {"revision": revision, "cache_dir": text_path(cache_dir), "endpoint": endpoint}
-    options.update({key: value for key, value in given.items() if value is not None})
-    return options
+    return {**options, **stated({"revision": revision, "cache_dir": text_path(cache_dir), "endpoint": endpoint})}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections import namedtuple
 
-from . import _native
-from ._progress import shown
+from ._calls import as_path, call, text_path
 
 Responsible = namedtuple("Responsible", "part evidence advice")
 Responsible.__doc__ = """A part of a file that differs from the original.
@@ -82,12 +81,10 @@ def record(model, tokenizer, path, *, texts=None, conversations=None, sequences=
     Example:
         >>> gt.record(model, tokenizer, "record.json")
     """
-    from pathlib import Path
-
     from . import _record
 
     options = dict(texts=texts, conversations=conversations, sequences=sequences, positions=positions, weights=weights)
-    return Path(_record.write(model, tokenizer, path, **options))
+    return as_path(_record.write(model, tokenizer, path, **options))
 
 
 def check_against(
@@ -140,11 +137,10 @@ def check_against(
 
 
 def _checked(record_path, file, checkpoint, threads, progress) -> CheckReport:
-    import json
-
-    checkpoint = None if checkpoint is None else os.fspath(checkpoint)
-    with shown(progress) as report:
-        text, facts = _native.check_against(os.fspath(file), os.fspath(record_path), checkpoint, threads, report)
-    import json
-
-    return CheckReport(text, json.loads(facts))
+    options = {
+        "file": os.fsdecode(file),
+        "record": os.fsdecode(record_path),
+        "weights": text_path(checkpoint),
+        "threads": threads,
+    }
+    return CheckReport(*call("check_against", options, progress))

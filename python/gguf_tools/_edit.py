@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ._calls import call, hub, size, text_path, text_paths
+from ._calls import call, hub, size, text_path, text_paths, texts
 
 
 def _json_value(value):
@@ -37,7 +37,7 @@ def edit_metadata(
     """Changes the metadata of a file.
 
     Renames come first, then removals, then values. Without ``output`` the file itself is changed: in place if the length of its
-    header stays the same, which free space of ``header_slack`` bytes makes possible, otherwise through a new file that replaces it.
+    header stays the same (free space from ``header_slack`` makes this possible), otherwise through a new file that replaces it.
 
     Args:
         file: The GGUF file.
@@ -67,7 +67,7 @@ def edit_metadata(
     options = {
         "file": os.fsdecode(file),
         "values": values,
-        "unset": [unset] if isinstance(unset, str) else list(unset),
+        "unset": texts(unset),
         "rename": [{"old": old, "new": new} for old, new in (rename or {}).items()],
         "from": text_path(from_json),
         "output": text_path(output),
@@ -94,8 +94,7 @@ def export_metadata(file, *, prefix=()) -> dict:
     Example:
         >>> gt.edit_metadata("new.gguf", gt.export_metadata("old.gguf", prefix="tokenizer."))
     """
-    prefix = [prefix] if isinstance(prefix, str) else list(prefix)
-    return call("export_metadata", {"file": os.fsdecode(file), "prefix": prefix})
+    return call("export_metadata", {"file": os.fsdecode(file), "prefix": texts(prefix)})
 
 
 def split(
@@ -226,7 +225,7 @@ def extract(file, tensors, output, *, f32=False, overwrite=False, dry_run=False,
     """
     options = {
         "file": os.fsdecode(file),
-        "tensors": [tensors] if isinstance(tensors, str) else list(tensors),
+        "tensors": texts(tensors),
         "output": os.fsdecode(output),
         "f32": f32,
         "force": overwrite,
@@ -251,7 +250,7 @@ def verify(file, *, against=None, only=(), strict=False, threads=None, progress=
         A dict with ``good``, ``errors``, ``warnings`` and ``checks``, each with its ``findings``.
 
     Raises:
-        GgufError: A file cannot be read. A file that is read and invalid raises no error.
+        GgufError: A file cannot be read. An invalid file that can be read raises no error.
 
     Example:
         >>> gt.verify("model.gguf", against="Llama-3.2-1B")["good"]
@@ -259,11 +258,10 @@ def verify(file, *, against=None, only=(), strict=False, threads=None, progress=
     options = {
         "file": os.fsdecode(file),
         "against": text_path(against),
-        "only": [only] if isinstance(only, str) else list(only),
+        "only": texts(only),
         "strict": strict,
         "threads": threads,
     }
-    options = {key: value for key, value in options.items() if value is not None}
     return call("verify", {"options": options, "hub": hub()}, progress)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from . import _native
 
-# Types whose elements are numbers of NumPy; bf16 is not, unless ml_dtypes is there.
+# NumPy types of tensor types. bf16 is missing, because NumPy has no such type without ml_dtypes.
 _PLAIN = {"f32": "f4", "f16": "f2", "f64": "f8", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8"}
 
 

@@ -1,15 +1,12 @@
-"""Conversions: checkpoints, GGUF files and models in memory to GGUF files, and back."""
+"""Conversions: checkpoints and GGUF files to GGUF files, and back."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import namedtuple
 
-from . import _native
-from ._calls import call, hub, size, text_path
-from ._options import options
-from ._progress import shown
+from ._calls import as_path, call, hub, size, text_path
+from ._options import options, with_recipe_file
 
 PlannedFile = namedtuple("PlannedFile", "name type nbytes bits_per_weight tensors")
 PlannedFile.__doc__ = """A file that a conversion would write.
@@ -269,119 +266,6 @@ def quantize(
     return _written("quantize", locals())
 
 
-def save(
-    model,
-    out,
-    *,
-    file_type=None,
-    outtype=None,
-    config=None,
-    tokenizer=None,
-    generation_config=None,
-    name=None,
-    imatrix=None,
-    missing_imatrix=None,
-    include_weights=(),
-    exclude_weights=(),
-    tensor_types=(),
-    output_tensor_type=None,
-    token_embedding_type=None,
-    leave_output_tensor=False,
-    pure=False,
-    prune_layers=(),
-    recipe=None,
-    save_recipe=None,
-    metadata=(),
-    header_slack=None,
-    split_max_size=None,
-    split_max_tensors=None,
-    model_name=None,
-    pre=None,
-    embed_tokenizer_json=False,
-    scores_from_merges=False,
-    arch_as=None,
-    target_model_dir=None,
-    mtp=None,
-    dense_modules=False,
-    repack=False,
-    via=None,
-    allow_nonfinite=False,
-    big_endian=False,
-    threads=None,
-    overwrite=False,
-    progress=None,
-) -> list[Path]:
-    """Converts a model in memory to GGUF files, without an intermediate checkpoint.
-
-    Arrays are read in place, without a copy, unless they are on another device or not contiguous. Do not write to them
-    during the call.
-
-    Args:
-        model: Model of transformers, or a state dict: arrays of torch or NumPy by the names that ``save_pretrained`` uses.
-        out: File or folder to write, as in :func:`convert`.
-        file_type: File type (:func:`types`) such as ``"q4_k_m"``, or a list of them, which are written in one pass. ``"auto"``
-            is the float type of the checkpoint.
-        outtype: The same as ``file_type``, by the name of gguf-py.
-        config: Contents of ``config.json``, as a dict or a config of transformers. Default: the config of the model.
-        tokenizer: Tokenizer of transformers, folder with tokenizer files, or a dict of file names and contents.
-        generation_config: Contents of ``generation_config.json``. Default: that of the model.
-        name: Name of the model if neither ``model_name`` nor the config states one.
-        imatrix: Importance matrix file.
-        missing_imatrix: Treatment of tensors without importance data: ``"error"``, ``"ones"``, ``"neighbour"`` or
-            ``"raise-type"``.
-        include_weights: Use importance data only for tensors whose name contains one of these texts.
-        exclude_weights: Ignore importance data for tensors whose name contains one of these texts.
-        tensor_types: Types of tensors by a regular expression of their names: ``{"ffn_down": "q6_k"}``. The first match wins.
-        output_tensor_type: Type of ``output.weight``.
-        token_embedding_type: Type of the token embeddings.
-        leave_output_tensor: Do not quantize ``output.weight``.
-        pure: Quantize all tensors to the main type of the file type.
-        prune_layers: Layers to remove, counted from 0.
-        recipe: Recipe that sets the type of each tensor: a file, or the dict of :func:`recipe`. Replaces ``file_type``.
-        save_recipe: Recipe file to write.
-        metadata: Metadata to set: ``{"general.name": "Tuned"}``. A value may be ``{"type": "u32", "value": 1}``.
-        header_slack: Free space in the header, in bytes, for later edits in place.
-        split_max_size: Limit of a shard, in bytes of tensor data or as a text such as ``"2GB"``.
-        split_max_tensors: Limit of a shard in tensors.
-        model_name: Name of the model. Default: from the checkpoint.
-        pre: Name of the pre-tokenizer, if it is not recognized.
-        embed_tokenizer_json: Store the tokenizer file in the metadata.
-        scores_from_merges: Derive token scores from the merges of the tokenizer.
-        arch_as: Architecture or class name to use instead of that of the config.
-        target_model_dir: Target model of a draft model.
-        mtp: Multi-token prediction layers: ``"with"`` (the default), ``"without"`` or ``"only"``.
-        dense_modules: Include the dense layers of a sentence-transformers model.
-        repack: Keep quantized weights bit for bit if a type can hold them.
-        via: Float type that weights are rounded to before they are quantized.
-        allow_nonfinite: Convert NaNs and infinities instead of failing.
-        big_endian: Write big-endian files.
-        threads: Number of threads. Default: one per core. The files do not depend on it.
-        overwrite: Overwrite existing files, and discard an interrupted run.
-        progress: As in :func:`convert`.
-
-    Returns:
-        The paths of the files.
-
-    Raises:
-        GgufError: A tensor does not fit the config, or an option or the output is invalid.
-        TypeError: An array has a type that checkpoints do not support.
-
-    Example:
-        >>> gt.save(model, "tuned-q8_0.gguf", file_type="q8_0", tokenizer=tokenizer)
-    """
-    given = locals()
-    import json
-
-    from . import _memory
-
-    sources = [given.pop(key) for key in ("model", "config", "tokenizer", "generation_config", "name")]
-    progress = given.pop("progress")
-    loaded = _memory.load(*sources)
-    with _recipe_file(given), shown(progress) as report:
-        written = _native.save(*loaded, json.dumps(options(given)), report)
-    return _paths(json.loads(written))
-
-
 def plan(src, **keywords) -> list[PlannedFile]:
     """Plans the files that :func:`convert` or, for a GGUF file, :func:`quantize` would write. Reads no weights.
 
@@ -571,7 +455,7 @@ def convert_vocab(
     given = {**locals(), "progress": False}
     names = [given.pop(keyword) for keyword in ("file_type", "outtype")]
     given["stated_type"] = next((name for name in names if name is not None), None)
-    return _path(_report("convert_vocab", given)["output"])
+    return as_path(_report("convert_vocab", given)["output"])
 
 
 def export(
@@ -607,7 +491,7 @@ def export(
         "force": overwrite,
         "threads": threads,
     }
-    return _path(call("export", given, progress)["output"])
+    return as_path(call("export", given, progress)["output"])
 
 
 def recipe(
@@ -641,23 +525,12 @@ def recipe(
 def _report(name: str, given: dict, suffix: str = "") -> dict:
     given = dict(given)
     progress = given.pop("progress")
-    with _recipe_file(given):
-        has_hub = name != "quantize"
-        return call(f"{name}{suffix}", options(given, _PLACES.get(name), has_hub=has_hub), progress)
+    places, has_hub = _PLACES.get(name), name != "quantize"
+    return with_recipe_file(given, lambda given: call(f"{name}{suffix}", options(given, places, has_hub=has_hub), progress))
 
 
 def _written(name: str, given: dict) -> list[Path]:
-    return _paths(_report(name, given))
-
-
-def _paths(report: dict) -> list[Path]:
-    return [_path(output["path"]) for output in report["outputs"]]
-
-
-def _path(text: str) -> Path:
-    from pathlib import Path
-
-    return Path(text)
+    return [as_path(output["path"]) for output in _report(name, given)["outputs"]]
 
 
 def _planned(file: dict) -> PlannedFile:
@@ -690,20 +563,3 @@ def _is_gguf(path) -> bool:
             return file.read(4) == b"GGUF"
     except OSError:
         return False
-
-
-@contextlib.contextmanager
-def _recipe_file(given: dict):
-    """Replaces a recipe that is a dict by a file with it, for the time of a call."""
-    if not isinstance(given.get("recipe"), dict):
-        yield
-        return
-    import json
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "recipe.json")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(given["recipe"], file)
-        given["recipe"] = path
-        yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import namedtuple
 
-from ._calls import call, text_path, text_paths
+from ._calls import call, stated, text_path, text_paths
 from ._errors import GgufWarning
 
 Perplexity = namedtuple("Perplexity", "value error mean_loss chunks tokens")
@@ -104,8 +104,7 @@ def _text(text):
 
 
 def _run(threads, activations) -> dict:
-    run = {"threads": threads, "activations": activations}
-    return {key: value for key, value in run.items() if value is not None}
+    return stated({"threads": threads, "activations": activations})
 
 
 def perplexity(
@@ -280,7 +279,7 @@ def imatrix(
         process_output: Include the output matrix.
         format: ``"gguf"``, or ``"dat"`` for the format of older programs.
         merge: Existing matrices of the same model to add.
-        save_every: Save the output after every so many chunks.
+        save_every: Number of chunks after which the output is saved each time.
         resume: Continue an interrupted run over one text.
         overwrite: Overwrite an existing file.
         threads: Number of threads. Default: one per core.
@@ -320,11 +319,10 @@ def imatrix(
     for index, text in enumerate(texts):
         if index:
             options.update(merge=[os.fspath(out)], force=True)
-        # Only the last run knows which tensors no text covers.
+        # Tensors without data are known after the last text.
         is_last = index == len(texts) - 1
         with warnings.catch_warnings():
             if not is_last:
-                # Later texts may cover more tensors.
                 warnings.simplefilter("ignore", GgufWarning)
             found = call("imatrix", {**options, "text": _text(text)}, progress)
     return Imatrix(

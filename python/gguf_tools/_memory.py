@@ -26,7 +26,7 @@ _DTYPES = {
     "float8_e8m0fnu": "F8_E8M0",
     "complex64": "C64",
 }
-# Files with weights, and their index. All other files up to a limit are passed on.
+# Endings of files with weights and of their index. All other files up to a size limit are passed on.
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".msgpack", ".h5", ".onnx", ".index.json")
 _MOST_BYTES = 256 << 20
 
@@ -109,9 +109,9 @@ def _folder_files(folder) -> dict:
     files = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir():
-            inner = [it for it in os.scandir(entry.path) if it.name == "config.json" or it.name.endswith(".jinja")]
-            for it in inner:
-                files[f"{entry.name}/{it.name}"] = _read(it.path)
+            for inner in os.scandir(entry.path):
+                if inner.name == "config.json" or inner.name.endswith(".jinja"):
+                    files[f"{entry.name}/{inner.name}"] = _read(inner.path)
         elif not entry.name.endswith(_WEIGHTS) and entry.stat().st_size <= _MOST_BYTES:
             files[entry.name] = _read(entry.path)
     return files
@@ -144,7 +144,7 @@ def _of_torch(tensor):
 
     dtype = str(tensor.dtype).removeprefix("torch.")
     shape = tuple(tensor.shape)
-    # The address before a copy, so that two names of one matrix on another device are recognized.
+    # Taken before the copy, so that two names of one matrix on another device are recognized.
     place = (str(tensor.device), tensor.data_ptr(), tuple(tensor.stride()))
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return dtype, shape, flat.view(torch.uint8).numpy(), place

@@ -6,10 +6,10 @@ import os
 from collections import namedtuple
 
 from . import _native
-from ._calls import text_path
-from ._progress import shown
+from ._calls import stated, text_path, text_paths
 from ._events import receive
 from ._files import Metadata
+from ._progress import shown
 
 Score = namedtuple("Score", "accuracy error interval correct tasks chance")
 Score.__doc__ = """Accuracy of a model on tasks.
@@ -34,7 +34,7 @@ def _json(value) -> str:
 
 
 def _options(**options) -> str:
-    return _json({name: value for name, value in options.items() if value is not None})
+    return _json(stated(options))
 
 
 def _ids(ids) -> list:
@@ -212,7 +212,7 @@ class Model:
         return self._native.apply_chat_template(_json(list(messages)), options)
 
     def starts_with_bos(self, text) -> bool:
-        """Returns True if a prompt starts with the BOS token, so that ``add_special=False`` is right for it.
+        """Returns True if a prompt starts with the BOS token and should be tokenized with ``add_special=False``.
 
         Args:
             text: The prompt.
@@ -262,7 +262,7 @@ class Model:
             prompt: A text to continue, or a list of messages to answer (:meth:`apply_chat_template`).
             max_tokens: Maximum number of generated tokens.
             temperature: Sampling temperature; 0 is greedy.
-            top_k: Sample from so many most likely tokens; 0 means all.
+            top_k: Number of most likely tokens to sample from; 0 means all.
             top_p: Sample from the most likely tokens with this total probability.
             seed: Random seed.
             images: PNG or JPEG files. They replace ``<__media__>`` in the prompt, or parts of type ``image`` in messages; without
@@ -285,7 +285,7 @@ class Model:
             >>> for text in model.generate("The capital of France is", max_tokens=8, stream=True):
             ...     print(text, end="", flush=True)
         """
-        images = [os.fspath(image) for image in ([images] if isinstance(images, (str, os.PathLike)) else images)]
+        images = text_paths(images)
         chat = None
         if isinstance(prompt, str):
             if tools is not None or variables:

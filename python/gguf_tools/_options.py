@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from . import _native
-from ._calls import hub, size, text_path, text_paths, texts
+from ._calls import hub, is_default, size, text_path, text_paths, texts
 
 
 def _adapters(lora) -> list:
@@ -134,7 +134,7 @@ def options(given: dict, places: dict | None = None, *, has_hub: bool = True) ->
         given["file_type"] = outtype
     found: dict = {"hub": hub(*(given.pop(name, None) for name in _HUB))} if has_hub else {}
     for keyword, value in given.items():
-        if value is None or value is False or (isinstance(value, (tuple, list, dict)) and not value):
+        if is_default(value):
             continue
         path, convert = _OPTIONS[keyword]
         *groups, name = (places or {}).get(keyword, path).split(".")
@@ -143,3 +143,17 @@ def options(given: dict, places: dict | None = None, *, has_hub: bool = True) ->
             group = group.setdefault(part, {})
         group[name] = convert(value)
     return found
+
+
+def with_recipe_file(given: dict, run):
+    """Calls ``run`` with keywords. A recipe that is a dict is in a temporary file during the call."""
+    if not isinstance(given.get("recipe"), dict):
+        return run(given)
+    import json
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "recipe.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(given["recipe"], file)
+        return run({**given, "recipe": path})

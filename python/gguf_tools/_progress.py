@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 
 # Stages count bytes or chunks, so that the bar states neither.
 _FORMAT = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
-@contextlib.contextmanager
-def shown(progress):
-    """The callable for a ``progress`` argument: the argument itself, None if it is False, a bar if it is None."""
-    if progress is False:
-        yield None
-    elif progress is not None:
-        yield progress
-    else:
-        bar = _bar()
-        try:
-            yield bar
-        finally:
-            if bar is not None:
-                bar.close()
+class shown:
+    """Context with the callable for a ``progress`` argument: the argument itself, None if it is False, a bar if it is None.
+
+    Written as a class, because ``contextlib`` is slow to import.
+    """
+
+    def __init__(self, progress) -> None:
+        self._progress = progress
+        self._bar = None
+
+    def __enter__(self):
+        if self._progress is None:
+            self._bar = _bar()
+            return self._bar
+        return None if self._progress is False else self._progress
+
+    def __exit__(self, *_) -> None:
+        if self._bar is not None:
+            self._bar.close()
 
 
 def _bar():

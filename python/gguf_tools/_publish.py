@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ._calls import call, hub, size, text_paths, texts
+from ._calls import as_path, call, hub, is_default, size, text_paths, texts
 
 
 def publish(
@@ -101,14 +101,12 @@ def publish(
         "threads": threads,
         "activations": activations,
     }
-    given = {key: value for key, value in given.items() if not (value is None or value is False or value == [])}
+    given = {key: value for key, value in given.items() if not is_default(value)}
     src, folder = os.fsdecode(src), os.fsdecode(folder)
     command = ["gguf-publish", src, folder, *_arguments(given)]
     access = hub(revision, token, cache_dir, endpoint)
     call("publish", {"options": {"src": src, "dir": folder, **given}, "hub": access, "command": command}, progress)
-    from pathlib import Path
-
-    return Path(folder)
+    return as_path(folder)
 
 
 def _arguments(given: dict) -> list[str]:

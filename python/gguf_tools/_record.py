@@ -1,4 +1,4 @@
-"""Records of a model: how transformers tokenizes, renders prompts and predicts, for a comparison with a GGUF file.
+"""Records of a model in transformers: token ids, prompts and predictions, for a comparison with a GGUF file.
 
 The format is described in the crate ``gguf-toolkit``, module ``check_against::record``.
 """
@@ -211,13 +211,13 @@ def _from_memory():
     try:
         from . import _memory
     except ImportError:
-        # Loaded from its file, by a maker of records that does not have the package.
+        # This module was loaded from its file, without the package.
         import _memory
     return _memory
 
 
 def _sequences(model, tokenizer, record) -> list:
-    """Token ids to predict: two texts and a prompt; without a tokenizer, numbers in no order."""
+    """Token ids to predict: two texts and a prompt; without a tokenizer, pseudorandom ids."""
     vocab = model.get_input_embeddings().weight.shape[0]
     if tokenizer is None:
         return [[(7919 * at * at + 104729 * at + 11) % vocab for at in range(_SEQUENCE_TOKENS)]]
@@ -260,7 +260,7 @@ def _projections(tensor):
 
 
 def _signs(n):
-    """n signs, (n,) f64: the upper bit of the output of SplitMix64 for each index; +1 where it is 0."""
+    """n signs, (n,) f64: +1 if the upper bit of the output of SplitMix64 for the index is 0, otherwise -1."""
     import numpy as np
 
     with np.errstate(over="ignore"):
@@ -317,7 +317,7 @@ class _Inputs:
             def see(_module, args, kwargs):
                 x = args[0] if args else kwargs.get("input", kwargs.get("hidden_states"))
                 if x is None or x.dim() != 3 or tuple(x.shape[:2]) != (1, length) or name in self.seen:
-                    # Experts see some of the tokens, and a shared module is called more than once.
+                    # An expert gets only some of the tokens, and a shared module is called more than once.
                     dropped.add(name)
                     self.seen.pop(name, None)
                 elif name not in dropped:

@@ -1,4 +1,4 @@
-"""The types that there are, and arrays in them. NumPy is imported where it is first needed: it takes longer than all the rest."""
+"""Supported types, and encoding and decoding of arrays. Functions import NumPy themselves, because it is slow to import."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def types() -> list[str]:
         >>> "q4_k_m" in gt.types()
         True
     """
-    return [name for name, _, _ in _native.types()]
+    return _native.types()
 
 
 def tensor_types() -> dict[str, TensorType]:
@@ -62,7 +62,7 @@ def encode(array, type: str, *, importance=None):
         A uint8 array of shape (..., bytes of a row).
 
     Raises:
-        GgufError: The type is unknown or needs ``importance``, or the length of a row is no multiple of the block.
+        GgufError: The type is unknown or needs ``importance``, or the length of a row is not a multiple of the block.
         ValueError: The array has no rows.
 
     Example:
@@ -91,7 +91,7 @@ def decode(blocks, type: str):
         A float32 array of shape (..., n).
 
     Raises:
-        GgufError: The type is unknown, or the length of a row is no multiple of the block.
+        GgufError: The type is unknown, or the length of a row is not a multiple of the block.
         ValueError: The array is not uint8.
 
     Example:

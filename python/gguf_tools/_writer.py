@@ -1,4 +1,4 @@
-"""A writer for one's own tensors and metadata, with the calls of gguf-py's ``GGUFWriter``."""
+"""Writer of tensors and metadata, with the calls of gguf-py's ``GGUFWriter``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 from . import _native
 
-# In the order of their ids, which gguf-py's GGUFValueType has.
+# In the order of the ids in gguf-py's GGUFValueType.
 _VALUE_TYPES = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "array", "u64", "i64", "f64")
-# NumPy's names of types that are written as they are.
+# Types by their names in NumPy.
 _DTYPES = {
     "float32": "f32",
     "float16": "f16",
@@ -24,7 +24,7 @@ _PIECE = 1 << 24
 
 
 def _value_type(vtype) -> str:
-    """The name of a type that is a name, an id or a member of gguf-py's GGUFValueType."""
+    """The name of a type from its name, its id or a member of gguf-py's GGUFValueType."""
     if isinstance(vtype, str):
         return vtype
     if 0 <= int(vtype) < len(_VALUE_TYPES):
@@ -68,7 +68,7 @@ def _is_big(order) -> bool:
 
 
 class GGUFWriter:
-    """Writes a GGUF file of one's own tensors and metadata.
+    """Writes a GGUF file with given tensors and metadata.
 
     The calls are those of gguf-py's ``GGUFWriter``, and the same calls write the same bytes. Every ``add_NAME`` of gguf-py exists.
     Data types, value types and byte orders are members of gguf-py's enumerations or names (``"q8_0"``, ``"u32"``, ``"big"``).

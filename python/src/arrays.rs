@@ -4,11 +4,11 @@ use gguf_toolkit::DType;
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
-use crate::errors::exception;
+use crate::errors::Raised as _;
 
 /// The tensor type of this name.
 pub fn dtype_of(py: Python<'_>, name: &str) -> PyResult<DType> {
-    DType::from_name(name).map_err(|error| exception(py, &error.into()))
+    DType::from_name(name).raised(py)
 }
 
 /// (rows, row_elems) f32 to (rows, row bytes).
@@ -26,7 +26,7 @@ pub fn encode<'py>(
         Some(importance) => gguf_toolkit::encode_weighted(dtype, rows, importance),
         None => gguf_toolkit::encode(dtype, rows),
     });
-    Ok(PyArray2::from_owned_array(py, blocks.map_err(|error| exception(py, &error))?))
+    Ok(PyArray2::from_owned_array(py, blocks.raised(py)?))
 }
 
 /// (rows, row bytes) to (rows, row_elems) f32.
@@ -39,5 +39,5 @@ pub fn decode<'py>(
     let dtype = dtype_of(py, dtype)?;
     let rows = blocks.as_array();
     let values = py.detach(|| gguf_toolkit::decode(dtype, rows));
-    Ok(PyArray2::from_owned_array(py, values.map_err(|error| exception(py, &error))?))
+    Ok(PyArray2::from_owned_array(py, values.raised(py)?))
 }

@@ -6,6 +6,7 @@ use gguf_toolkit::{
     CompareOptions, Convert, ConvertAdapter, ConvertProjector, ConvertVocab, Error, Events, Export, FileType,
     ImatrixOptions, PerplexityOptions, Quantize,
     check::{self, CheckOptions, Checked},
+    check_against::CheckAgainst,
     compare::Compared,
     convert::{Plan, Report},
     diff, edit, endian, export_metadata, extract, fit, hash,
@@ -17,12 +18,12 @@ use gguf_toolkit::{
     split,
     verify::{self, VerifyOptions},
 };
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyValueError, prelude::*};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    errors::{exception, value_error},
+    errors::Raised as _,
     events::Shared,
     work::{OnStop, run},
 };
@@ -35,15 +36,15 @@ struct Call {
     name: &'static str,
     on_stop: OnStop,
     /// Reads the options.
-    prepare: fn(&str) -> Result<Work, serde_json::Error>,
+    prepare: fn(&str) -> PyResult<Work>,
 }
 
-fn prepare<O, R>(json: &str, work: fn(&O, &dyn Events) -> Result<R, Error>) -> Result<Work, serde_json::Error>
+fn prepare<O, R>(json: &str, work: fn(&O, &dyn Events) -> Result<R, Error>) -> PyResult<Work>
 where
     O: DeserializeOwned + Send + 'static,
     R: Serialize + 'static,
 {
-    let options: O = serde_json::from_str(json)?;
+    let options: O = parsed(json)?;
     Ok(Box::new(move |shared: &Shared| Ok(serde_json::to_string(&work(&options, shared)?)?)))
 }
 
@@ -64,7 +65,6 @@ calls! {
     "convert_projector", Wait => |options: &ConvertProjector, events| options.run(events);
     "convert_vocab", Wait => |options: &ConvertVocab, events| options.run(events);
     "export", Wait => |options: &Export, events| options.run(events);
-    "export_plan", Leave => |options: &Export, events| options.plan(events);
     "publish", Wait => |given: &Publication, events| given.run(events);
     "recipe", Wait => recipe;
     "edit_metadata", Wait => edit::edit;
@@ -84,6 +84,10 @@ calls! {
     // Partial results are saved after Ctrl-C.
     "imatrix", Wait => |options: &ImatrixOptions, events| gguf_toolkit::imatrix(options, events);
     "check", Wait => check;
+    "check_against", Leave => |options: &CheckAgainst, events| {
+        let report = options.run(events)?;
+        Ok((report.text(), report))
+    };
 }
 
 /// Runs the call `name` with its options as JSON, and returns its report as JSON.
@@ -94,25 +98,24 @@ calls! {
 #[pyo3(signature = (name, options, progress = None))]
 pub fn call(py: Python<'_>, name: &str, options: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let Some(call) = CALLS.iter().find(|call| call.name == name) else {
-        return Err(value_error(format!("unknown call `{name}`")));
+        return Err(PyValueError::new_err(format!("unknown call `{name}`")));
     };
-    let work = (call.prepare)(options).map_err(|error| invalid(&error))?;
-    run(py, progress, call.on_stop, work)
+    run(py, progress, call.on_stop, (call.prepare)(options)?)
 }
 
-/// The exception of invalid options, without the position in the JSON.
-pub fn invalid(error: &serde_json::Error) -> PyErr {
-    let message = error.to_string();
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    let message = message.strip_suffix(&position).unwrap_or(&message);
-    value_error(message.to_owned())
+/// Options from JSON. An error does not state the position in the JSON, which the caller does not see.
+pub fn parsed<O: DeserializeOwned>(json: &str) -> PyResult<O> {
+    serde_json::from_str(json).map_err(|error| {
+        let message = error.to_string();
+        let position = format!(" at line {} column {}", error.line(), error.column());
+        PyValueError::new_err(message.strip_suffix(&position).unwrap_or(&message).to_owned())
+    })
 }
 
 /// Checks the names of file types. Errors of options that cross as JSON have no fields.
 #[pyfunction]
 pub fn check_file_types(py: Python<'_>, names: Vec<String>) -> PyResult<()> {
-    let check = |name: &String| name.parse::<FileType>().map(drop);
-    names.iter().try_for_each(check).map_err(|error| exception(py, &error))
+    names.iter().try_for_each(|name| name.parse::<FileType>().map(drop)).raised(py)
 }
 
 /// Options of a call that takes its access to the Hub separately.
@@ -155,7 +158,7 @@ struct RecipeOptions {
     hub: HubOptions,
 }
 
-/// The report of a plan. A reason why its files cannot be written is a warning.
+/// The report of a plan. A problem that prevents writing its files is a warning.
 fn planned(plan: Plan, events: &dyn Events) -> Result<Report, Error> {
     if let Some(problem) = plan.problem {
         events.warning(&problem.to_string());
@@ -196,20 +199,13 @@ fn check(options: &CheckOptions, events: &dyn Events) -> Result<Value, Error> {
     }
 }
 
-/// Access to the Hub as the environment of the process sets it, as JSON. Options that print or store themselves leave
-/// out the token, which is included here.
+/// Access to the Hub as the environment of the process sets it, as JSON.
 #[pyfunction]
 pub fn hub_from_environment() -> String {
-    let hub = HubOptions::from_environment(|name| std::env::var(name).ok());
-    let HubOptions { token, token_file, cache_dir, endpoint, certificates, offline, .. } = hub;
-    json!({
-        "token": token,
-        "token_file": token_file,
-        "cache_dir": cache_dir,
-        "endpoint": endpoint,
-        "certificates": certificates,
-        "offline": offline,
-        "temporary": std::env::temp_dir(),
-    })
-    .to_string()
+    let mut hub = HubOptions::from_environment(|name| std::env::var(name).ok());
+    hub.temporary = Some(std::env::temp_dir());
+    let mut options = json!(hub);
+    // Left out of the serialized options.
+    options["token"] = json!(hub.token);
+    options.to_string()
 }

@@ -1,11 +1,19 @@
 //! Exceptions for errors: `gguf_tools.GgufError`, with the facts of the message as fields.
 
 use gguf_toolkit::Error;
-use pyo3::{
-    exceptions::{PyKeyboardInterrupt, PyValueError},
-    prelude::*,
-    types::PyDict,
-};
+use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, types::PyDict};
+
+/// Results whose errors become exceptions.
+pub trait Raised<T> {
+    /// The value, or the exception of the error.
+    fn raised(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T, E: Into<Error>> Raised<T> for Result<T, E> {
+    fn raised(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| exception(py, &error.into()))
+    }
+}
 
 /// The exception of an error.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
@@ -27,9 +35,4 @@ fn built(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     values.set_item("found", fields.found)?;
     let build = py.import("gguf_tools._errors")?.getattr("from_native")?;
     Ok(PyErr::from_value(build.call1((error.to_string(), error.hints(), values))?))
-}
-
-/// The exception of an invalid argument.
-pub fn value_error(message: String) -> PyErr {
-    PyValueError::new_err(message)
 }

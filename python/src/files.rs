@@ -6,7 +6,7 @@ use gguf_toolkit::{Endian, GgufFile};
 use numpy::PyArrayDyn;
 use pyo3::{exceptions::PyKeyError, prelude::*};
 
-use crate::{errors::exception, values};
+use crate::{errors::Raised as _, values};
 
 /// GGUF model in one file or several shards.
 #[pyclass(frozen, module = "gguf_tools._native")]
@@ -21,30 +21,27 @@ type Tensor = (String, String, Vec<usize>, PathBuf, u64, u64);
 impl File {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<File> {
-        let file = py.detach(|| gguf_toolkit::open(&path)).map_err(|error| exception(py, &error))?;
+        let file = py.detach(|| gguf_toolkit::open(&path)).raised(py)?;
         Ok(File { file })
     }
 
     /// The metadata keys in the order of the file.
     fn keys(&self) -> Vec<&str> {
-        self.file.metadata().iter().map(|(key, _)| key.as_str()).collect()
+        values::keys(self.file.metadata())
     }
 
     /// The value of a key.
     fn value<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
-        match self.file.metadata().get(key) {
-            Some(value) => values::value(py, value),
-            None => Err(PyKeyError::new_err(key.to_owned())),
-        }
+        values::of_key(py, self.file.metadata(), key)
     }
 
     /// All tensors in order.
     fn tensors(&self) -> Vec<Tensor> {
         let tensors = self.file.tensors();
         tensors
-            .map(|it| {
-                let (name, dtype) = (it.name().to_owned(), it.dtype().name().to_lowercase());
-                (name, dtype, it.shape(), it.path().to_owned(), it.offset(), it.n_bytes())
+            .map(|tensor| {
+                let (name, dtype) = (tensor.name().to_owned(), tensor.dtype().name().to_lowercase());
+                (name, dtype, tensor.shape(), tensor.path().to_owned(), tensor.offset(), tensor.n_bytes())
             })
             .collect()
     }
@@ -57,7 +54,7 @@ impl File {
     /// The values of a tensor as f32, in its shape.
     fn decode<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let Some(tensor) = self.file.tensor(name) else { return Err(PyKeyError::new_err(name.to_owned())) };
-        let values = py.detach(|| tensor.decode()).map_err(|error| exception(py, &error))?;
+        let values = py.detach(|| tensor.decode()).raised(py)?;
         Ok(PyArrayDyn::from_owned_array(py, values))
     }
 }

@@ -36,7 +36,7 @@ impl AsRef<[u8]> for Lent {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: a contiguous array of bytes of this length begins at `start`, which numpy never moves; it is alive as `_array` is.
+        // SAFETY: a contiguous array of `len` bytes begins at `start`. NumPy does not move it, and `_array` keeps it alive.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }

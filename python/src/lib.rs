@@ -5,7 +5,6 @@
 
 mod arrays;
 mod calls;
-mod check_against;
 mod errors;
 mod events;
 mod files;
@@ -19,14 +18,14 @@ mod writer;
 
 use std::{ffi::OsString, path::PathBuf};
 
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyValueError, prelude::*};
 
 /// Runs a program of the command line and returns its exit code. Help and invalid arguments end the process.
 #[pyfunction]
 fn run_command(py: Python<'_>, binary: &str, called: PathBuf, arguments: Vec<OsString>) -> PyResult<u8> {
     let programs = gguf_tools::commands::BINARIES;
     let Some(program) = programs.iter().find(|program| program.name == binary) else {
-        return Err(errors::value_error(format!("`{binary}` is not a program of this package")));
+        return Err(PyValueError::new_err(format!("`{binary}` is not a program of this package")));
     };
     Ok(py.detach(|| gguf_tools::commands::run(program.name, &called, arguments)))
 }
@@ -45,7 +44,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(arrays::decode, module)?)?;
     module.add_class::<model::Model>()?;
     module.add_class::<stream::TextStream>()?;
-    module.add_function(wrap_pyfunction!(check_against::check_against, module)?)?;
     module.add_function(wrap_pyfunction!(values::types, module)?)?;
     module.add_function(wrap_pyfunction!(values::tensor_types, module)?)?;
     module.add_function(wrap_pyfunction!(values::architectures, module)?)?;

@@ -7,7 +7,7 @@ use numpy::PyArray1;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    calls::invalid,
+    calls::parsed,
     events::Shared,
     lent::Lent,
     work::{OnStop, run},
@@ -26,7 +26,7 @@ pub fn save(
     options: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let save: Save = serde_json::from_str(options).map_err(|error| invalid(&error))?;
+    let save: Save = parsed(options)?;
     let tensor = |(name, dtype, shape, bytes): (String, String, Vec<u64>, Bound<'_, PyArray1<u8>>)| {
         let Some(dtype) = Dtype::from_name(&dtype) else {
             return Err(PyValueError::new_err(format!("tensor `{name}`: unknown dtype `{dtype}`")));

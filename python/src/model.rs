@@ -10,11 +10,11 @@ use gguf_toolkit::{
     TokenizeOptions, run::Embedding,
 };
 use numpy::PyArray2;
-use pyo3::{exceptions::PyKeyError, prelude::*, types::PyBytes};
-use serde::de::DeserializeOwned;
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 
 use crate::{
-    errors::{exception, value_error},
+    calls::parsed,
+    errors::Raised as _,
     events::Shared,
     stream::{Prompt, TextStream},
     values,
@@ -30,11 +30,6 @@ pub struct Model {
 /// Method of pooling, and an array for each text.
 type Embedded<'py> = (&'static str, Vec<Bound<'py, PyArray2<f32>>>);
 
-/// Options from JSON.
-fn parsed<O: DeserializeOwned>(json: &str) -> PyResult<O> {
-    serde_json::from_str(json).map_err(|error| value_error(error.to_string()))
-}
-
 #[pymethods]
 impl Model {
     /// Opens a file.
@@ -49,15 +44,12 @@ impl Model {
 
     /// The metadata keys in the order of the file.
     fn keys(&self) -> Vec<&str> {
-        self.inner.metadata().iter().map(|(key, _)| key.as_str()).collect()
+        values::keys(self.inner.metadata())
     }
 
     /// The value of a key.
     fn value<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
-        match self.inner.metadata().get(key) {
-            Some(value) => values::value(py, value),
-            None => Err(PyKeyError::new_err(key.to_owned())),
-        }
+        values::of_key(py, self.inner.metadata(), key)
     }
 
     fn architecture(&self) -> &str {
@@ -80,13 +72,12 @@ impl Model {
     /// Token ids of a text.
     fn tokenize(&self, py: Python<'_>, text: &[u8], options: &str) -> PyResult<Vec<u32>> {
         let options: TokenizeOptions = parsed(options)?;
-        let tokens = py.detach(|| self.inner.tokenize(text, &options));
-        tokens.map_err(|error| exception(py, &error))
+        py.detach(|| self.inner.tokenize(text, &options)).raised(py)
     }
 
     /// The bytes of tokens.
     fn detokenize<'py>(&self, py: Python<'py>, tokens: Vec<u32>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.inner.detokenize(&tokens).map_err(|error| exception(py, &error))?;
+        let bytes = self.inner.detokenize(&tokens).raised(py)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -97,10 +88,9 @@ impl Model {
 
     /// The prompt of messages, which are JSON.
     fn apply_chat_template(&self, py: Python<'_>, messages: &str, options: &str) -> PyResult<String> {
-        let chat = Chat::parse(messages).map_err(value_error)?;
+        let chat = Chat::parse(messages).map_err(PyValueError::new_err)?;
         let options: ChatOptions = parsed(options)?;
-        let prompt = py.detach(|| self.inner.apply_chat_template(&chat, &options));
-        prompt.map_err(|error| exception(py, &error))
+        py.detach(|| self.inner.apply_chat_template(&chat, &options)).raised(py)
     }
 
     /// (n_tokens, n_vocab) f32.
@@ -158,11 +148,11 @@ impl Model {
         options: &str,
     ) -> PyResult<TextStream> {
         let options: GenerateOptions = parsed(options)?;
-        options.check().map_err(|error| exception(py, &error))?;
+        options.check().raised(py)?;
         let prompt = match chat {
             None => Prompt::Text(prompt),
             Some(template) => {
-                let chat = Chat::parse(&prompt).map_err(value_error)?;
+                let chat = Chat::parse(&prompt).map_err(PyValueError::new_err)?;
                 Prompt::Chat(Box::new(chat), parsed(template)?)
             }
         };

@@ -18,7 +18,7 @@ use crate::{
     work::{LOOK_EVERY, panicked},
 };
 
-/// Pieces that wait until Python takes them; then the model waits. Text that no one reads is not generated.
+/// Number of pieces that wait for Python. If the queue is full, the model waits, so unread text is not generated.
 const MOST_PIECES: usize = 64;
 
 /// Text to continue, or a chat to answer.
@@ -49,7 +49,7 @@ impl Events for Steps {
 }
 
 impl Steps {
-    /// Generates the text, and sends what is left of it in the end: the bytes of a character that was cut.
+    /// Generates the text. At the end, sends the rest of it: the bytes of an incomplete character.
     fn generate(&self, model: &Model, prompt: &Prompt, options: &GenerateOptions) -> Result<(), Error> {
         let mut shown = String::new();
         let mut on_text = |text: &str| {

@@ -1,13 +1,27 @@
 //! Metadata as values of Python, and tables of the supported types and architectures.
 
-use gguf_toolkit::{Array, DType, Value};
+use gguf_toolkit::{Array, DType, Metadata, Value};
 use pyo3::{
+    exceptions::PyKeyError,
     prelude::*,
     types::{PyBytes, PyList, PyString},
 };
 
+/// The metadata keys in the order of the file.
+pub fn keys(metadata: &Metadata) -> Vec<&str> {
+    metadata.iter().map(|(key, _)| key.as_str()).collect()
+}
+
+/// The value of a key.
+pub fn of_key<'py>(py: Python<'py>, metadata: &Metadata, key: &str) -> PyResult<Bound<'py, PyAny>> {
+    match metadata.get(key) {
+        Some(found) => value(py, found),
+        None => Err(PyKeyError::new_err(key.to_owned())),
+    }
+}
+
 /// Converts a metadata value: a number, a bool, a string (bytes if it is not UTF-8), a list.
-pub fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+fn value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::U8(v) => v.into_pyobject(py)?.into_any(),
         Value::I8(v) => v.into_pyobject(py)?.into_any(),
@@ -61,13 +75,11 @@ fn list<'py>(py: Python<'py>, array: &Array) -> PyResult<Bound<'py, PyAny>> {
     .into_any())
 }
 
-/// Name and bits per weight of the main tensor type of each file type, and true if it needs an importance matrix.
+/// Names of the file types.
 #[pyfunction]
-pub fn types() -> Vec<(String, f64, bool)> {
+pub fn types() -> Vec<String> {
     let recipes = gguf_toolkit::types().iter().filter(|recipe| !recipe.copy && recipe.alias_of.is_none());
-    recipes
-        .map(|recipe| (recipe.name.to_lowercase(), recipe.default.bits_per_elem(), recipe.needs_imatrix))
-        .collect()
+    recipes.map(|recipe| recipe.name.to_lowercase()).collect()
 }
 
 /// Name, elements and bytes of a block of each tensor type, true if it can be encoded, and true if that needs weights.

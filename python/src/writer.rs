@@ -1,4 +1,4 @@
-//! A file in the making: keys and tensors are added, data is written at once or tensor by tensor.
+//! A file that is being written: keys and tensors are added, then data is written at once or tensor by tensor.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use pyo3::{
     types::{PyBytes, PyString},
 };
 
-use crate::{arrays::dtype_of, errors::exception};
+use crate::{arrays::dtype_of, errors::Raised as _};
 
 /// Name, offset and bytes of a tensor.
 type Tensor = (String, u64, u64);
 
-/// State of a file: keys and tensors are added, then data is written.
+/// State of the file.
 #[pyclass(module = "gguf_tools._native")]
 pub struct FileWriter {
     writer: Writer<'static>,
@@ -67,26 +67,25 @@ impl FileWriter {
             Some(n_bytes) => self.writer.add_sized_tensor_info(name, &shape, dtype, n_bytes),
             None => self.writer.add_tensor_info(name, &shape, dtype),
         };
-        added.map_err(|error| exception(py, &error))?;
-        Ok(())
+        added.map(drop).raised(py)
     }
 
     /// File length, and name, offset and bytes of each tensor, of every file.
     fn plan(&self, py: Python<'_>) -> PyResult<Vec<(u64, Vec<Tensor>)>> {
-        let plans = self.writer.plan().map_err(|error| exception(py, &error))?;
+        let plans = self.writer.plan().raised(py)?;
         let tensor =
             |tensor: &gguf_toolkit::PlannedTensor| (tensor.name.clone(), tensor.offset, tensor.n_bytes);
         Ok(plans.iter().map(|plan| (plan.file_len(), plan.tensors().iter().map(tensor).collect())).collect())
     }
 
-    /// Writes a file of keys alone.
+    /// Writes a file that has only metadata.
     fn write_metadata(&self, py: Python<'_>, path: PathBuf, force: bool) -> PyResult<()> {
-        self.writer.write_metadata(path, force).map_err(|error| exception(py, &error))
+        self.writer.write_metadata(path, force).raised(py)
     }
 
     /// Creates the files with their headers.
     fn open(&mut self, py: Python<'_>, path: PathBuf, force: bool) -> PyResult<()> {
-        self.open = Some(self.writer.open(path, force).map_err(|error| exception(py, &error))?);
+        self.open = Some(self.writer.open(path, force).raised(py)?);
         Ok(())
     }
 
@@ -99,13 +98,13 @@ impl FileWriter {
     /// Writes the next bytes, in little-endian order.
     fn write(&mut self, py: Python<'_>, bytes: PyReadonlyArray1<'_, u8>) -> PyResult<()> {
         let Some(open) = &mut self.open else { return Err(PyValueError::new_err("the file is not open")) };
-        open.write(bytes.as_slice()?).map_err(|error| exception(py, &error))
+        open.write(bytes.as_slice()?).raised(py)
     }
 
-    /// Gives the files their names, and returns the paths.
+    /// Completes the files, and returns their paths.
     fn finish(&mut self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
         match self.open.take() {
-            Some(open) => py.detach(|| open.finish()).map_err(|error| exception(py, &error)),
+            Some(open) => py.detach(|| open.finish()).raised(py),
             None => Ok(Vec::new()),
         }
     }

@@ -1,4 +1,4 @@
-"""Calls that check, compare, edit and divide files."""
+"""Calls that check, compare, edit and split files."""
 
 import hashlib
 import json

@@ -68,7 +68,7 @@ def test_exception_of_progress_stops_without_output(checkpoint, tmp_path):
     assert [name for name in os.listdir(tmp_path) if name != "x.gguf"] == []
 
 
-def large_model(tmp_path):
+def large_model():
     """A checkpoint whose conversion takes seconds: its matrices are costly to quantize."""
     config = {
         "architectures": ["LlamaForCausalLM"],
@@ -99,7 +99,7 @@ def large_model(tmp_path):
 
 
 def test_ctrl_c_stops_without_output(checkpoint, tmp_path):
-    config, state = large_model(tmp_path)
+    config, state = large_model()
     out = tmp_path / "out.gguf"
     timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -110,7 +110,7 @@ def test_ctrl_c_stops_without_output(checkpoint, tmp_path):
 
 
 def test_other_threads_continue(checkpoint, tmp_path):
-    config, state = large_model(tmp_path)
+    config, state = large_model()
     counted, stop = [0], threading.Event()
 
     def count():
@@ -180,6 +180,17 @@ def test_invalid_state_dict_is_refused(checkpoint, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def assert_saved_like_its_folder(model, type, tmp_path):
+    folder = tmp_path / "saved"
+    model.save_pretrained(folder)
+    tokenizer = byte_level_tokenizer()
+    for name, content in tokenizer.items():
+        (folder / name).write_bytes(content)
+    (theirs,) = gt.convert(folder, tmp_path / "folder.gguf", file_type=type)
+    (ours,) = gt.save(model, tmp_path / "memory.gguf", tokenizer=tokenizer, name="saved", file_type=type)
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
 def test_torch_models_are_saved_from_memory(tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -189,14 +200,7 @@ def test_torch_models_are_saved_from_memory(tmp_path):
         num_key_value_heads=2, head_dim=16, max_position_embeddings=128, tie_word_embeddings=True,
     )
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    folder = tmp_path / "saved"
-    model.save_pretrained(folder)
-    tokenizer = byte_level_tokenizer()
-    for name, content in tokenizer.items():
-        (folder / name).write_bytes(content)
-    (theirs,) = gt.convert(folder, tmp_path / "folder.gguf", file_type="q8_0")
-    (ours,) = gt.save(model, tmp_path / "memory.gguf", tokenizer=tokenizer, name="saved", file_type="q8_0")
-    assert ours.read_bytes() == theirs.read_bytes()
+    assert_saved_like_its_folder(model, "q8_0", tmp_path)
 
 
 def test_experts_are_saved_as_in_their_files(tmp_path):
@@ -209,14 +213,7 @@ def test_experts_are_saved_as_in_their_files(tmp_path):
         max_position_embeddings=128,
     )
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    folder = tmp_path / "saved"
-    model.save_pretrained(folder)
-    tokenizer = byte_level_tokenizer()
-    for name, content in tokenizer.items():
-        (folder / name).write_bytes(content)
-    (theirs,) = gt.convert(folder, tmp_path / "folder.gguf", file_type="f16")
-    (ours,) = gt.save(model, tmp_path / "memory.gguf", tokenizer=tokenizer, name="saved", file_type="f16")
-    assert ours.read_bytes() == theirs.read_bytes()
+    assert_saved_like_its_folder(model, "f16", tmp_path)
 
 
 def byte_level_tokenizer() -> dict:

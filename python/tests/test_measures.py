@@ -1,4 +1,4 @@
-"""Figures are those of the command line."""
+"""Measurements, which equal those of the command line."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def test_worse_file_fails_the_check(bf16, tmp_path):
         gt.check(bf16, TEXT + "!", baseline, base=bf16)
 
 
-def test_what_cannot_be_measured_says_why(bf16):
+def test_invalid_measurement_states_its_cause(bf16):
     with pytest.raises(gt.GgufError) as caught:
         gt.perplexity(bf16, "short")
     assert int(caught.value.expected) == 1024 > int(caught.value.found)

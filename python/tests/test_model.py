@@ -1,4 +1,4 @@
-"""Running a file, next to transformers and to the reference's results."""
+"""Running a file: results compared with transformers and with the reference."""
 
 import gc
 import os
@@ -136,7 +136,7 @@ def test_seed_decides_the_text(model):
 def test_messages_are_answered_through_the_template(model):
     prompt = model.apply_chat_template(MESSAGES)
     assert not model.starts_with_bos(prompt)
-    # The prompt has no special token, so that it is the same text.
+    # The prompt has no special tokens, so it is the same text.
     assert model.generate(MESSAGES, max_tokens=8) == model.generate(prompt, max_tokens=8)
     parts = [{"role": "user", "content": [{"type": "text", "text": "Hello!"}]}]
     assert model.generate(parts, max_tokens=4) == model.generate(MESSAGES[1:2], max_tokens=4)
@@ -188,7 +188,7 @@ def test_closing_the_iterator_stops(model):
     gc.collect()
     list(model.generate(TEXT, max_tokens=1, stream=True))
     before = n_threads()
-    # More than the pieces that wait, so that the model would run on.
+    # More pieces than the queue holds, so that the model would continue.
     pieces = model.generate(TEXT, max_tokens=100_000, temperature=1.0, stream=True)
     next(pieces)
     assert n_threads() > before
@@ -210,7 +210,7 @@ def test_ctrl_c_stops_a_generation(model):
     timer.join()
 
 
-def test_stream_that_is_left_does_not_hold_the_interpreter(f32):
+def test_unread_stream_does_not_block_the_exit(f32):
     code = f"import gguf_tools as gt; s = gt.Model({str(f32)!r}).generate('a', max_tokens=100000, temperature=1.0, stream=True); next(s)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 

@@ -136,7 +136,7 @@ def test_repository_is_published(checkpoint, tmp_path):
     assert len(list(folder.glob("*.gguf"))) == 2 and "gguf-publish" in card and "--type q8_0,q4_0" in card
 
 
-def test_hub_is_reached_as_requested(checkpoint, tmp_path, monkeypatch):
+def test_hub_cache_and_revision_are_used(checkpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "empty"))
     with pytest.raises(gt.GgufError):
@@ -168,7 +168,7 @@ def test_environment_and_arguments_set_the_hub(monkeypatch):
     assert hub(token=False)["token"] is None and hub(token=False)["token_file"] is None
 
 
-def test_warnings_and_notes_are_those_of_python(bf16, tmp_path, caplog):
+def test_messages_are_warnings_and_log_records(bf16, tmp_path, caplog):
     with pytest.warns(gt.GgufWarning, match="importance") as caught:
         gt.plan(bf16, file_type="iq2_xxs")
     assert caught[0].filename == __file__
@@ -231,7 +231,7 @@ def test_bar_starts_again_for_each_stage():
         ("run `gguf-convert hf://OWNER/MODEL --type bf16`", 'run `convert("hf://OWNER/MODEL", file_type="bf16")`'),
         ("use `gguf-convert adapter` to convert it", "use `convert_adapter()` to convert it"),
         ("omit the MTP layer with `--no-mtp`", 'omit the MTP layer with `mtp="without"`'),
-        ("/tmp/a--b/--c.gguf: expected a file", "/tmp/a--b/--c.gguf: expected a file"),
+        ("folder/a--b/--c.gguf: expected a file", "folder/a--b/--c.gguf: expected a file"),
     ],
 )
 def test_hints_name_keywords(text, expected):

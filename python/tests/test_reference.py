@@ -1,4 +1,4 @@
-"""Our files and our values beside those of the reference's own package."""
+"""Files and values compared with those of gguf-py."""
 
 import gguf
 import gguf_tools as gt
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gguf import quants
 
-# What its decoder knows, of what ours encodes.
+# Types that this package encodes and gguf-py decodes.
 THEIRS = [
     type
     for type in gt.tensor_types().values()
@@ -15,14 +15,14 @@ THEIRS = [
 ]
 
 
-def test_nothing_of_theirs_is_missing():
+def test_all_types_of_gguf_py_exist():
     known = {type.name.upper() for type in gt.tensor_types().values()}
     assert {type.name for type in gguf.GGMLQuantizationType} <= known
     assert len(THEIRS) >= 24
 
 
 def values(n_rows: int, n: int) -> np.ndarray:
-    """Ordinary numbers, then rows that are hard: zeros, one large value, one sign, tiny ones."""
+    """Ordinary numbers and difficult rows: zeros, one large value, one sign, tiny values."""
     array = np.random.default_rng(7).normal(0, 0.05, (n_rows, n)).astype(np.float32)
     array[1] = 0
     array[2, 5] = 30.0
@@ -32,7 +32,7 @@ def values(n_rows: int, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("type", THEIRS, ids=lambda type: type.name)
-def test_decoded_values_are_theirs_bit_for_bit(type):
+def test_decoded_values_are_bit_exact(type):
     rows = values(8, 512)
     blocks = gt.encode(rows, type.name, importance=np.linspace(0.5, 1.5, 512))
     assert blocks.shape == (8, 512 // type.block_elements * type.block_bytes)
@@ -42,10 +42,10 @@ def test_decoded_values_are_theirs_bit_for_bit(type):
 
 
 @pytest.mark.parametrize("type", THEIRS, ids=lambda type: type.name)
-def test_any_bytes_mean_what_they_mean_to_them(type):
-    """Blocks that no encoder writes: all bit patterns of scales but those that are no finite values."""
+def test_arbitrary_blocks_decode_alike(type):
+    """Blocks that no encoder writes, with all bit patterns of scales that are finite."""
     if type.name in ("f32", "f16", "bf16"):
-        pytest.skip("every pattern is a number, and quiet and signalling ones differ")
+        pytest.skip("every pattern is a number, and quiet and signalling NaNs differ")
     rng = np.random.default_rng(11)
     blocks = rng.integers(0, 256, (64, 4 * type.block_bytes), dtype=np.uint8)
     with np.errstate(all="ignore"):
@@ -58,7 +58,7 @@ def test_any_bytes_mean_what_they_mean_to_them(type):
 
 
 @pytest.mark.parametrize("type", ["f32", "f16", "bf16", "q8_0", "q4_k_m", "iq4_xs", "tq1_0", "q2_k"])
-def test_they_read_our_files(type, checkpoint, tmp_path):
+def test_gguf_py_reads_our_files(type, checkpoint, tmp_path):
     (path,) = gt.convert(checkpoint, tmp_path / "{ftype}.gguf", file_type=type)
     ours, theirs = gt.open(path), gguf.GGUFReader(path)
     assert list(ours) == [tensor.name for tensor in theirs.tensors]
@@ -76,7 +76,7 @@ def test_they_read_our_files(type, checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("order", [gguf.GGUFEndian.LITTLE, gguf.GGUFEndian.BIG])
-def test_we_read_their_files(order, tmp_path):
+def test_files_of_gguf_py_are_read(order, tmp_path):
     path = tmp_path / "theirs.gguf"
     writer = gguf.GGUFWriter(path, "llama", endianess=order)
     writer.add_array("words", ["a", "ß", ""])

@@ -1,4 +1,4 @@
-"""Our writer beside that of the reference's own package: the same calls, the same bytes."""
+"""The writer compared with that of gguf-py: the same calls write the same bytes."""
 
 import inspect
 
@@ -85,7 +85,7 @@ def test_keys_and_numbers(order, tmp_path):
     both(tmp_path, lambda writer: (keys(writer), numbers(writer), finish(writer)), endianess=order)
 
 
-def test_blocks(tmp_path):
+def test_encoded_blocks(tmp_path):
     def calls(writer):
         for kind in (gguf.GGMLQuantizationType.BF16, gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0):
             writer.add_tensor(kind.name, gguf.quants.quantize(RAMP, kind), raw_dtype=kind)
@@ -93,7 +93,7 @@ def test_blocks(tmp_path):
 
     (path,) = both(tmp_path, calls)
     assert gt.open(path)["Q8_0"].shape == (3, 32)
-    # Encoded on the way, the blocks are the same.
+    # Blocks that are encoded while the file is written are the same.
     with gt.GGUFWriter(tmp_path / "as.gguf", "llama") as writer:
         for kind in ("bf16", "q8_0", gguf.GGMLQuantizationType.Q4_0):
             writer.add_tensor_as(getattr(kind, "name", str(kind)).upper(), RAMP, kind)
@@ -155,8 +155,8 @@ def arguments(method):
             yield VALUES[kind.split(" | ")[0]]
 
 
-def test_every_method_of_theirs_exists(tmp_path):
-    """All keys of theirs in one file."""
+def test_all_methods_of_gguf_py_exist(tmp_path):
+    """Sets every key of gguf-py in one file."""
     special = {"key_value", "tensor", "tensor_info", "shard_kv_data", "chat_template", "custom_alignment", "architecture"}
     names = [name[4:] for name in dir(gguf.GGUFWriter) if name.startswith("add_")]
     simple = {"uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "bool", "string", "array"}
@@ -172,7 +172,7 @@ def test_every_method_of_theirs_exists(tmp_path):
     both(tmp_path, calls)
 
 
-def test_mistakes_say_what_is_expected(tmp_path):
+def test_invalid_calls_are_refused(tmp_path):
     path = tmp_path / "a.gguf"
     writer = gt.GGUFWriter(path, "llama")
     writer.add_tensor("a", RAMP)
@@ -197,7 +197,7 @@ def test_mistakes_say_what_is_expected(tmp_path):
         writer.add_base_model_name("x")
     with pytest.raises(ValueError):
         writer.write_kv_data_to_file()
-    # An exception leaves nothing, and so does a file that is not complete.
+    # Neither an exception nor an incomplete file leaves output.
     with pytest.raises(RuntimeError), gt.GGUFWriter(path, "llama") as writer:
         writer.add_tensor_info("a", RAMP.shape, RAMP.dtype, RAMP.nbytes)
         writer.write_header_to_file()

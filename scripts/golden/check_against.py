@@ -1,7 +1,7 @@
-"""Makes golden/check-against: how transformers tokenizes, renders prompts and predicts with tiny checkpoints of golden/arch.
+"""Makes golden/check-against: records of tiny checkpoints of golden/arch in transformers.
 
 Needs torch, transformers, sentencepiece. NAME.json and NAME.f32 are a record as `gguf_tools.record` writes it (the format
-is documented in crates/toolkit/src/check_against/record.rs). A chat template is set where the tokenizer has none. `llama-tuned`
+is documented in crates/toolkit/src/check_against/record.rs). Tokenizers without a chat template get one. `llama-tuned`
 is `llama` with the product of two matrices of rank 2 added to the queries and values of each layer: an adapter that was merged.
 """
 
@@ -13,20 +13,20 @@ import transformers
 
 from lib import GOLDEN
 
-# Families of different graphs and tokenizers.
+# Families with different graphs and tokenizers.
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "mistral", "gpt2", "falcon", "mixtral")
 TUNED = "llama-tuned"
-# What the file means where a config says otherwise; logits.py has the reasons.
+# Settings in which files differ from configs; logits.py has the reasons.
 AS_THE_FILE_MEANS = {"gemma3": dict(query_pre_attn_scalar=8)}
-# All others are those of Llama, or have a tokenizer.json.
+# Classes of tokenizers. All others are those of Llama, or read a tokenizer.json.
 TOKENIZERS = dict(gemma2="GemmaTokenizer", gemma3="GemmaTokenizer")
-# Also that of the files in the tests.
+# The tests set the same template in their files.
 TEMPLATE = (GOLDEN.parent / "crates/toolkit/tests/data/check-against.jinja").read_text().rstrip("\n")
 POSITIONS = 6
 
 
 def recorder():
-    """The module of the Python package that writes records, which needs none of its other modules."""
+    """The module of the Python package that writes records. It does not need the native module."""
     package = GOLDEN.parent / "python" / "gguf_tools"
     sys.path.insert(0, str(package))
     spec = importlib.util.spec_from_file_location("gguf_tools_record", package / "_record.py")
@@ -56,7 +56,7 @@ def make(ctx):
             setattr(config, key, value)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=torch.float32, attn_implementation="eager")
-        # The class that transformers chooses for a family may bring a pre-tokenizer or normalizer of its own.
+        # The class that transformers chooses for a family may add its own pre-tokenizer or normalizer.
         kind = TOKENIZERS.get(name) or ("PreTrainedTokenizerFast" if (folder / "tokenizer.json").exists() else "LlamaTokenizer")
         tokenizer = getattr(transformers, kind).from_pretrained(folder)
         if not tokenizer.chat_template:
