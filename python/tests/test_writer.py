@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from gguf_tools._writer_keys import METHODS
 
+# The release on PyPI may be older than the source tree whose calls the writer has.
+IS_CURRENT = hasattr(gguf.GGUFWriter, "remove_key")
 RAMP = np.arange(96, dtype=np.float32).reshape(3, 32) / 8 - 3
 
 
@@ -65,8 +67,9 @@ def keys(writer):
     kinds = gguf.GGUFValueType
     writer.add_key_value("own.list", [1, 2], kinds.ARRAY, kinds.UINT64)
     writer.add_key_value("own.value", 7, kinds.UINT16)
-    writer.add_uint32("own.gone", 1)
-    writer.remove_key("own.gone")
+    if IS_CURRENT:
+        writer.add_uint32("own.gone", 1)
+        writer.remove_key("own.gone")
 
 
 def numbers(writer):
@@ -161,7 +164,8 @@ def test_all_methods_of_gguf_py_exist(tmp_path):
     names = [name[4:] for name in dir(gguf.GGUFWriter) if name.startswith("add_")]
     simple = {"uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "bool", "string", "array"}
     names = [name for name in names if name not in special | simple]
-    assert set(names) == set(METHODS) | {"tensor_extra_prec_a4", "dense_features_dims"}
+    ours = set(METHODS) | {"tensor_extra_prec_a4", "dense_features_dims"}
+    assert set(names) == ours if IS_CURRENT else set(names) <= ours
 
     def calls(writer):
         for name in names:
