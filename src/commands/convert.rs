@@ -161,7 +161,7 @@ fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     if let Some(verb) = verb {
         return planned_calls::run_as::<Planning>(verb, matches, parts, ui);
     }
-    let call = call_of(COMMAND.binary, None, matches);
+    let call = call_of(&COMMAND, matches);
     let caller = Caller { call, parts, dry_run: args.output.dry_run };
     let format = args.output.format(&args.resume);
     let options = args.options()?;

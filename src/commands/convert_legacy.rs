@@ -85,7 +85,7 @@ fn parse_positive(text: &str) -> Result<f32, String> {
 /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
 pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<LegacyArgs>(matches)?;
-    let call = call_of(COMMAND.binary, COMMAND.verb, matches);
+    let call = call_of(&COMMAND, matches);
     let caller = Caller { call, parts, dry_run: args.output.dry_run };
     let format = args.output.format(&args.resume);
     let options = ConvertLegacy {

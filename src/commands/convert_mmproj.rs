@@ -63,7 +63,7 @@ struct MmprojArgs {
 /// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
 pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     let args = Command::args::<MmprojArgs>(matches)?;
-    let call = call_of(COMMAND.binary, COMMAND.verb, matches);
+    let call = call_of(&COMMAND, matches);
     let caller = Caller { call, parts, dry_run: args.output.dry_run };
     let format = args.output.format(&args.resume);
     let options = ConvertProjector {

@@ -166,7 +166,7 @@ fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
         check_output_name(out).map_err(Failure::usage)?;
     }
     let types: Vec<&str> = what.recipes.iter().map(|recipe| recipe.name).collect();
-    let call = call_of(COMMAND.binary, None, matches).argument("TYPE", types.join(","));
+    let call = call_of(&COMMAND, matches).argument("TYPE", types.join(","));
     let caller = Caller { call, parts, dry_run: args.output.dry_run };
     let options = Quantize {
         allow_requantize: args.allow_requantize,

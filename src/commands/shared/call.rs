@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, ArgMatches, parser::ValueSource};
 use gguf_toolkit::call::Call;
 
+use crate::commands::Command;
+
 /// Options that change no byte of the output, by their names in clap.
 pub const HARMLESS: &[&str] = &[
     "threads",
@@ -21,18 +23,13 @@ pub const HARMLESS: &[&str] = &[
     "no_verify",
 ];
 
-/// The options that a command of a program was called with.
-pub fn call_of(binary: &'static str, verb: Option<&str>, matches: &ArgMatches) -> Call {
+/// The options that a command was called with.
+pub fn call_of(command: &Command, matches: &ArgMatches) -> Call {
     let mut options = Vec::new();
-    options.extend(verb.map(|verb| ("command".to_owned(), verb.to_owned())));
-    let definition = crate::commands::define(binary).unwrap_or_default();
-    let command = verb.and_then(|verb| definition.find_subcommand(verb)).unwrap_or(&definition);
-    for arg in command.get_arguments() {
+    options.extend(command.verb.map(|verb| ("command".to_owned(), verb.to_owned())));
+    for arg in (command.define)(clap::Command::default()).get_arguments() {
         let id = arg.get_id().as_str();
-        // The options of completions and man pages are not options of a run.
-        let Some(long) = arg.get_long().filter(|long| !["completions", "man"].contains(long)) else {
-            continue;
-        };
+        let Some(long) = arg.get_long() else { continue };
         if HARMLESS.contains(&id) || matches.value_source(id) != Some(ValueSource::CommandLine) {
             continue;
         }
@@ -48,7 +45,7 @@ pub fn call_of(binary: &'static str, verb: Option<&str>, matches: &ArgMatches) -
         let value = if id == "types" { value.to_ascii_lowercase() } else { value };
         options.push((format!("--{long}"), value));
     }
-    Call { program: binary.to_owned(), executable: Some(executable()), options, ..Call::default() }
+    Call { program: command.binary.to_owned(), executable: Some(executable()), options, ..Call::default() }
 }
 
 /// The file of this program.

@@ -1,67 +1,16 @@
 //! Text that a model generates.
 
-use std::{ops::ControlFlow, path::PathBuf, time::Instant};
+use std::{ops::ControlFlow, time::Instant};
 
 use gguf_runtime::{
     Piece,
     chat::{Chat, Conversation},
-    generate::{Sampler, Sampling, generate, generate_from_pieces},
+    generate::{Sampler, generate, generate_from_pieces},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::{ChatOptions, Model, pictures::Pictures};
+use super::{ChatOptions, GenerateOptions, Model, pictures::Pictures};
 use crate::{error::Error, eval_model::warn_of_length, events::Events};
-
-/// Options of a generation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GenerateOptions {
-    /// Maximum number of generated tokens.
-    pub max_tokens: usize,
-    /// Choice of each token. The default is greedy.
-    pub sampling: Sampling,
-    /// Format the prompt as a message of the user with the chat template.
-    pub chat: bool,
-    /// System message, with `chat`.
-    pub system: Option<String>,
-    /// Vision projector, for `images`.
-    pub mmproj: Option<PathBuf>,
-    /// PNG or JPEG images. They replace `<__media__>` in the prompt; without this marker, they come before the prompt.
-    pub images: Vec<PathBuf>,
-    /// Maximum number of tokens of each image, for models in which it depends on the image size.
-    pub image_tokens: Option<usize>,
-}
-
-impl Default for GenerateOptions {
-    fn default() -> Self {
-        GenerateOptions {
-            max_tokens: 128,
-            sampling: Sampling::default(),
-            chat: false,
-            system: None,
-            mmproj: None,
-            images: Vec::new(),
-            image_tokens: None,
-        }
-    }
-}
-
-impl GenerateOptions {
-    /// Fails unless every option is in its range and has the options that it needs.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`](crate::ErrorKind::Usage).
-    pub fn check(&self) -> Result<(), Error> {
-        self.sampling.check().map_err(Error::usage)?;
-        if self.system.is_some() && !self.chat {
-            return Err(Error::usage("`system`: missing `chat`"));
-        }
-        if self.mmproj.is_none() && !(self.images.is_empty() && self.image_tokens.is_none()) {
-            return Err(Error::usage("`images`: missing `mmproj`"));
-        }
-        Ok(())
-    }
-}
 
 /// Generated text.
 #[derive(Debug, Clone, PartialEq, Serialize)]

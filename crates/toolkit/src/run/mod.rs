@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     chat::{ChatOptions, Prompt, date, read_chat, render_prompt},
     embed::{EmbedOptions, Embedding, Embeddings},
-    generate::{GenerateOptions, Generated},
-    options::RunOptions,
+    generate::Generated,
+    options::{GenerateOptions, RunOptions},
     score::{ScoreOptions, Scored, TaskFile, TaskFormat},
     text::Text,
 };

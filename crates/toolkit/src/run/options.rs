@@ -1,11 +1,11 @@
 //! Options of everything that runs a model.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, path::PathBuf};
 
-use gguf_runtime::{Activations, Options};
+use gguf_runtime::{Activations, Options, generate::Sampling};
 use serde::{Deserialize, Serialize};
 
-use crate::eval_model;
+use crate::{error::Error, eval_model};
 
 /// Options for running a model.
 ///
@@ -30,5 +30,56 @@ impl RunOptions {
     /// The same for the runtime.
     pub(crate) fn of_runtime(&self) -> Options {
         eval_model::options(self.threads, self.activations)
+    }
+}
+
+/// Options of a generation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GenerateOptions {
+    /// Maximum number of generated tokens.
+    pub max_tokens: usize,
+    /// Choice of each token. The default is greedy.
+    pub sampling: Sampling,
+    /// Format the prompt as a message of the user with the chat template.
+    pub chat: bool,
+    /// System message, with `chat`.
+    pub system: Option<String>,
+    /// Vision projector, for `images`.
+    pub mmproj: Option<PathBuf>,
+    /// PNG or JPEG images. They replace `<__media__>` in the prompt; without this marker, they come before the prompt.
+    pub images: Vec<PathBuf>,
+    /// Maximum number of tokens of each image, for models in which it depends on the image size.
+    pub image_tokens: Option<usize>,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        GenerateOptions {
+            max_tokens: 128,
+            sampling: Sampling::default(),
+            chat: false,
+            system: None,
+            mmproj: None,
+            images: Vec::new(),
+            image_tokens: None,
+        }
+    }
+}
+
+impl GenerateOptions {
+    /// Fails unless every option is in its range and has the options that it needs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind::Usage).
+    pub fn check(&self) -> Result<(), Error> {
+        self.sampling.check().map_err(Error::usage)?;
+        if self.system.is_some() && !self.chat {
+            return Err(Error::usage("`system`: missing `chat`"));
+        }
+        if self.mmproj.is_none() && !(self.images.is_empty() && self.image_tokens.is_none()) {
+            return Err(Error::usage("`images`: missing `mmproj`"));
+        }
+        Ok(())
     }
 }

@@ -8,9 +8,8 @@ use gguf_conversion::{
     recipes::Recipe,
 };
 
-use super::VerifyOptions;
 use super::{
-    prompts,
+    VerifyOptions, prompts,
     report::{Check, Finding},
 };
 use crate::{

@@ -6,9 +6,9 @@ use gguf_container::{Metadata, Value};
 use gguf_conversion::recipes::TensorFacts;
 
 use super::{
-    file_type_of, other_kind, prompts,
+    keys::{file_type_of, other_kind, tokenizer_findings},
+    prompts,
     report::{Finding, Severity},
-    tokenizer_findings,
 };
 use crate::{
     error::Error,

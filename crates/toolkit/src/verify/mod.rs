@@ -2,22 +2,22 @@
 
 pub(crate) mod against;
 mod blocks;
+mod keys;
 mod metadata;
+mod options;
 mod prompts;
 mod report;
 
-use std::{
-    collections::HashSet,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashSet, num::NonZeroUsize, path::Path};
 
 use gguf_container::{File, Metadata, Model, Value};
-use gguf_conversion::recipes::{StatedType, TensorFacts, stated_type};
-use gguf_quant::Level;
-use serde::{Deserialize, Serialize};
+use gguf_conversion::recipes::TensorFacts;
 
-pub use self::report::{Check, Finding, Report, Severity, Tone};
+use self::keys::{file_type_of, other_kind, tokenizer_findings};
+pub use self::{
+    options::{VerifyOptions, Which},
+    report::{Check, Finding, Report, Severity, Tone},
+};
 use crate::{
     error::Error,
     events::Events,
@@ -26,72 +26,6 @@ use crate::{
     input_kind::{self, Wanted},
     text::human_bytes,
 };
-
-/// A check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Which {
-    /// Header, offsets, padding, shards.
-    Structure,
-    /// Finite scales, valid codes.
-    Blocks,
-    /// Keys, tensors and shapes of the model.
-    Architecture,
-    /// Consistent lists, valid token IDs.
-    Tokenizer,
-    /// Chat templates that parse and render.
-    Template,
-    /// `general.file_type` matches the tensor types.
-    FileType,
-    /// Comparison with the source.
-    Source,
-}
-
-impl Which {
-    /// Every check with its name and a description.
-    pub const ALL: &[(Which, &str, &str)] = &[
-        (Which::Structure, "structure", "Header, offsets, padding, shards"),
-        (Which::Blocks, "blocks", "Finite scales, valid codes"),
-        (Which::Architecture, "architecture", "Keys, tensors and shapes of the model"),
-        (Which::Tokenizer, "tokenizer", "Consistent lists, valid token IDs"),
-        (Which::Template, "template", "Chat templates that parse and render"),
-        (Which::FileType, "file-type", "`general.file_type` matches the tensor types"),
-        (Which::Source, "source", "Comparison with --against"),
-    ];
-}
-
-/// Options of a verification.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct VerifyOptions {
-    /// GGUF file, or any shard of a split model.
-    pub file: PathBuf,
-    /// Source of the file: a checkpoint folder, an address of the Hub or a GGUF file.
-    pub against: Option<PathBuf>,
-    /// The checks to run; all if there are none.
-    pub only: Vec<Which>,
-    /// Treat warnings as errors.
-    pub strict: bool,
-    /// Number of threads; `None` for one per core.
-    pub threads: Option<NonZeroUsize>,
-    /// CPU level of the kernels.
-    #[serde(skip, default = "Level::detect")]
-    pub level: Level,
-}
-
-impl Default for VerifyOptions {
-    fn default() -> VerifyOptions {
-        VerifyOptions {
-            file: PathBuf::new(),
-            against: None,
-            only: Vec::new(),
-            strict: false,
-            threads: None,
-            level: Level::detect(),
-        }
-    }
-}
 
 /// Checks a file, and compares it with its source if one is given. [`Report::verdict`] returns an error if it did not pass.
 ///
@@ -218,11 +152,6 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Kind of a file that is not a model.
-fn other_kind(metadata: &Metadata) -> Option<&str> {
-    metadata.get("general.type").and_then(Value::as_str).filter(|kind| *kind != "model")
-}
-
 fn architecture(model: &Model) -> Check {
     let mut check = Check::new("architecture");
     if let Some(kind) = other_kind(model.metadata()) {
@@ -345,26 +274,6 @@ fn tokenizer(model: &Model) -> Check {
     check
 }
 
-/// Findings about the tokenizer of a file with an embedding of this shape, if there is a tokenizer.
-fn tokenizer_findings(metadata: &Metadata, embedding: Option<gguf_types::Shape>) -> Option<Vec<Finding>> {
-    let problems = gguf_runtime::tokenize::check(metadata)?;
-    let finding = |problem: &gguf_runtime::tokenize::Problem| match problem.is_minor() {
-        true => Finding::warning(problem.code(), problem),
-        false => Finding::error(problem.code(), problem),
-    };
-    let mut found: Vec<Finding> = problems.iter().map(finding).collect();
-    let tokens =
-        metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf_container::Array::len);
-    // A row of the embedding for each token: llama.cpp asks for as many rows as there are tokens.
-    if let Some(rows) =
-        embedding.map(|shape| shape.dim(1)).filter(|rows| tokens > 0 && *rows != tokens as u64)
-    {
-        let message = format!("`token_embd.weight`: expected {tokens} rows, one per token, found {rows}");
-        found.push(Finding::error("tokenizer_length", message));
-    }
-    Some(found)
-}
-
 fn file_type(model: &Model) -> Check {
     let facts =
         |(_, info): (&File, &'_ gguf_container::TensorInfo)| (info.name.clone(), info.shape, info.dtype);
@@ -374,40 +283,4 @@ fn file_type(model: &Model) -> Check {
         .map(|(name, shape, dtype)| TensorFacts { name, shape: *shape, dtype: *dtype })
         .collect();
     file_type_of(model.metadata(), &tensors)
-}
-
-fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
-    let mut check = Check::new("file type");
-    match stated_type(metadata, tensors) {
-        StatedType::Agrees { name } => check.summary = name.to_owned(),
-        StatedType::Absent => return check.skipped("missing `general.file_type`"),
-        StatedType::NoMatrices => return check.skipped("no matrices"),
-        StatedType::Unknown { id } => {
-            check.push(Finding::error("file_type", format!("unknown `general.file_type` {id}")));
-        }
-        StatedType::Differs { name, expected, found } => {
-            let message =
-                format!("`general.file_type` is {name}, which uses {expected}, but most weights are {found}");
-            check.push(Finding::error("file_type", message));
-        }
-        StatedType::WithoutOwn { name, expected, found } => {
-            let message = format!(
-                "`general.file_type` is {name}, but no tensor is {expected}; most weights are {found}"
-            );
-            check.push(Finding::warning("file_type", message));
-        }
-        StatedType::Chosen { name, found } => {
-            let message = format!(
-                "`general.file_type` is {name}, which set the target size; calibration chose {found} for most weights"
-            );
-            check.summary = name.to_owned();
-            check.push(Finding::note("file_type", message));
-        }
-        StatedType::OfOther { name, other } => {
-            let message = format!("`general.file_type` is {name}, but the tensor types are those of {other}");
-            check.push(Finding::warning("file_type", message));
-        }
-        _ => {}
-    }
-    check
 }

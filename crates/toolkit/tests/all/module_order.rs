@@ -32,12 +32,8 @@ const FLOORS: &[&[&str]] = &[
     &["check"],
 ];
 
-/// Options that stand in the files of their calls, although helpers of these calls take them.
-const EXCEPTIONS: &[(&str, &str)] =
-    &[("run::pictures", "run::generate"), ("verify::against", "verify"), ("verify::metadata", "verify")];
-
 #[test]
 fn modules_use_only_those_below() {
-    let faults = gguf_testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, EXCEPTIONS);
+    let faults = gguf_testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS, &[]);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

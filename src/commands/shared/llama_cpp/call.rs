@@ -6,10 +6,7 @@ use clap::{Arg, ArgAction};
 
 use super::{PROGRAMS, Program, Spelled, To};
 use crate::{
-    commands::{
-        COMMANDS,
-        shared::{call_advice::unknown_option, planned_calls},
-    },
+    commands::shared::{call_advice::unknown_option, planned_calls},
     failure::Failure,
 };
 
@@ -24,7 +21,7 @@ enum Word {
 /// A call that is being translated.
 pub(super) struct Call {
     /// The verb to call.
-    pub verb: Option<&'static str>,
+    pub verb: Option<String>,
     /// True if the program was called by its own name.
     pub is_by_name: bool,
     words: Vec<Word>,
@@ -191,9 +188,8 @@ pub fn translate(
     let verb = match named.and_then(|program| program.verb) {
         Some(verb) => Some(verb),
         None => {
-            let verbs = COMMANDS.iter().filter(|command| command.binary == binary);
-            let first = arguments.first().and_then(|argument| argument.to_str());
-            verbs.filter_map(|command| command.verb).find(|verb| Some(*verb) == first)
+            let first = arguments.first().and_then(|argument| definition.find_subcommand(argument));
+            first.map(clap::Command::get_name)
         }
     };
     if verb.is_some() && named.is_none_or(|program| program.verb.is_none()) {
@@ -214,7 +210,7 @@ pub fn translate(
     let table = Table { words, command, program, near };
     let given = arguments.clone();
     let mut call = read(&table, arguments)?;
-    call.verb = verb;
+    call.verb = verb.map(str::to_owned);
     call.is_by_name = named.is_some();
     if call.is_foreign || call.is_by_name {
         if let Some(program) = program.or(near.filter(|_| verb == Some("mmproj"))) {

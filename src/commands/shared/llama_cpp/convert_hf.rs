@@ -54,7 +54,7 @@ const HABITS: &[Row] = &[
 fn arrange(call: &mut Call) -> Result<(), Failure> {
     for (option, verb) in [("--vocab-only", "vocab"), ("--mmproj", "mmproj")] {
         if call.take(option).is_some() {
-            call.verb = Some(verb);
+            call.verb = Some(verb.to_owned());
         }
     }
     let type_options = ["--type", "-t", "--recipe"];

@@ -42,7 +42,7 @@ fn arrange(call: &mut Call) -> Result<(), Failure> {
         return Err(Failure::usage("`--split` and `--merge` exclude each other"));
     }
     if merges {
-        call.verb = Some("merge");
+        call.verb = Some("merge".to_owned());
     } else if (splits || call.is_by_name) && !call.has(LIMITS) {
         call.push("--split-max-tensors", Some("128".into()));
     }

@@ -47,13 +47,13 @@ fn arrange(call: &mut Call) -> Result<(), Failure> {
                 .hint(["pass the file with `--kl-divergence-base FILE`"]));
         }
         (true, Some(base)) => {
-            call.verb = Some("compare");
+            call.verb = Some("compare".to_owned());
             call.put_first(base);
             // Saved logits have their own text.
             call.take("--text");
         }
         (false, Some(base)) => {
-            call.verb = Some("compare");
+            call.verb = Some("compare".to_owned());
             call.push("--save-logits", Some(base));
         }
         (false, None) => {}
@@ -70,7 +70,7 @@ fn arrange(call: &mut Call) -> Result<(), Failure> {
         let Some(text) = call.take("--text") else {
             return Err(Failure::usage(format_args!("`{mode}`: missing task file, `-f FILE`")));
         };
-        call.verb = Some("score");
+        call.verb = Some("score".to_owned());
         call.push(mode, text);
         let n_tasks = n_tasks.unwrap_or_else(|| default.into());
         // 0 is all of them.
