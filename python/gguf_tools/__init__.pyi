@@ -510,6 +510,35 @@ def plan(
     src: _Path,
     **keywords: Any,
 ) -> list[PlannedFile]: ...
+def plan_parts(
+    plan: _Path,
+    src: _Path,
+    out: _Path,
+    **keywords: Any,
+) -> None: ...
+def part(
+    plan: _Path,
+    number: int,
+    count: int,
+    *,
+    part_files: bool = False,
+    overwrite: bool = False,
+    threads: int | None = None,
+    token: str | bool | None = None,
+    cache_dir: _Path | None = None,
+    endpoint: str | None = None,
+    progress: _Progress | None = None,
+) -> None: ...
+def assemble(
+    plan: _Path,
+    *,
+    overwrite: bool = False,
+    threads: int | None = None,
+    token: str | bool | None = None,
+    cache_dir: _Path | None = None,
+    endpoint: str | None = None,
+    progress: _Progress | None = None,
+) -> list[Path]: ...
 def convert_adapter(
     src: _Path,
     out: _Path,

@@ -283,12 +283,104 @@ def plan(src, **keywords) -> list[PlannedFile]:
     Example:
         >>> [(file.name, file.nbytes) for file in gt.plan("Llama-3.2-1B", file_type=["q4_k_m", "q8_0"])]
     """
-    name, function = ("quantize", quantize) if _is_gguf(src) else ("convert", convert)
-    unknown = keywords.keys() - function.__kwdefaults__.keys() - {"out"}
-    if unknown:
-        raise TypeError(f"plan() got an unexpected keyword argument '{min(unknown)}' for {name}()")
-    report = _report(name, {"src": src, **function.__kwdefaults__, **keywords, "progress": False}, "_plan")
+    name, given = _given("plan", src, keywords, {"out"})
+    report = _report(name, {**given, "progress": False}, "_plan")
     return [_planned(file) for file in report["outputs"]]
+
+
+def plan_parts(plan, src, out, **keywords) -> None:
+    """Saves a plan of what :func:`convert` or, for a GGUF file, :func:`quantize` would write, so that several processes or machines
+    can convert a part each. Reads no weights.
+
+    All of them need the same version of the package, and the inputs under the same paths. Relative paths start from the current
+    folder, in which the parts must then run.
+
+    Args:
+        plan: Plan to write.
+        src: The input, as in these functions.
+        out: The output, as in these functions.
+        **keywords: Their other arguments except ``resume``, ``keep_downloads`` and ``progress``. ``overwrite`` overwrites an
+            existing plan. ``recipe`` is a file.
+
+    Raises:
+        GgufError: The input or an option is invalid, or the plan exists.
+
+    Example:
+        >>> gt.plan_parts("plan.json", "Llama-3.2-1B", "llama-q4_k_m.gguf", file_type="q4_k_m")
+    """
+    name, given = _given("plan_parts", src, {"out": out, **keywords}, {"out"}, {"resume", "keep_downloads", "progress"})
+    if isinstance(given.get("recipe"), dict):
+        raise TypeError("recipe: expected a file, which the parts can read")
+    chosen = options(given, _PLACES.get(name), has_hub=name != "quantize")
+    call("plan_parts", {"plan": text_path(plan), "conversion": {"operation": name, "options": chosen}})
+
+
+def part(
+    plan,
+    number,
+    count,
+    *,
+    part_files=False,
+    overwrite=False,
+    threads=None,
+    token=None,
+    cache_dir=None,
+    endpoint=None,
+    progress=None,
+) -> None:
+    """Converts one part of a plan of :func:`plan_parts`. An interrupted part is resumed; nothing is done for a finished one.
+
+    Args:
+        plan: The plan.
+        number: Number of the part, from 1.
+        count: Number of parts, the same for all parts of a plan.
+        part_files: Write the part to a separate file next to the output, for file systems where several machines cannot write
+            one file. By default all parts write to the temporary file of the output.
+        overwrite: Convert the part again.
+        threads: Number of threads. Default: one per core. The files do not depend on it.
+        token: Token of the Hub. Default: that of huggingface_hub. False for none.
+        cache_dir: Cache of the Hub. Default: that of huggingface_hub.
+        endpoint: Address of the Hub.
+        progress: As in :func:`convert`.
+
+    Raises:
+        GgufError: The inputs differ from those of the plan, or the part cannot be written.
+
+    Example:
+        >>> gt.part("plan.json", 1, 2)
+        >>> gt.part("plan.json", 2, 2)
+    """
+    worker = {"force": overwrite, "threads": threads, "hub": hub(None, token, cache_dir, endpoint)}
+    given = {"plan": text_path(plan), "part": f"{number}/{count}", "part_files": part_files, "worker": worker}
+    call("part", given, progress)
+
+
+def assemble(
+    plan, *, overwrite=False, threads=None, token=None, cache_dir=None, endpoint=None, progress=None
+) -> list[Path]:
+    """Checks all parts of a plan and completes the output, which is byte-identical to that of a single call.
+
+    Args:
+        plan: The plan.
+        overwrite: Overwrite existing files.
+        threads: Number of threads. Default: one per core.
+        token: Token of the Hub. Default: that of huggingface_hub. False for none.
+        cache_dir: Cache of the Hub. Default: that of huggingface_hub.
+        endpoint: Address of the Hub.
+        progress: As in :func:`convert`.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        GgufError: A part is missing, damaged or of another plan, or an output exists.
+
+    Example:
+        >>> gt.assemble("plan.json")
+    """
+    worker = {"force": overwrite, "threads": threads, "hub": hub(None, token, cache_dir, endpoint)}
+    report = call("assemble", {"plan": text_path(plan), "worker": worker}, progress)
+    return [as_path(output["path"]) for output in report["outputs"]]
 
 
 def convert_adapter(
@@ -520,6 +612,16 @@ def recipe(
     """
     access = hub(revision, token, cache_dir, endpoint)
     return call("recipe", {"file": os.fsdecode(file), "output": text_path(output), "force": overwrite, "hub": access})
+
+
+def _given(caller: str, src, keywords: dict, more: set, without: set = frozenset()) -> tuple[str, dict]:
+    """The call for an input, and its arguments."""
+    name, function = ("quantize", quantize) if _is_gguf(src) else ("convert", convert)
+    defaults = {key: value for key, value in function.__kwdefaults__.items() if key not in without}
+    unknown = keywords.keys() - defaults.keys() - more
+    if unknown:
+        raise TypeError(f"{caller}() got an unexpected keyword argument '{min(unknown)}' for {name}()")
+    return name, {"src": src, **defaults, **keywords}
 
 
 def _report(name: str, given: dict, suffix: str = "") -> dict:

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use gguf_toolkit::{
     CompareOptions, Convert, ConvertAdapter, ConvertProjector, ConvertVocab, Error, Events, Export, FileType,
-    ImatrixOptions, PerplexityOptions, Quantize,
+    ImatrixOptions, PerplexityOptions, Place, Quantize,
     check::{self, CheckOptions, Checked},
     check_against::CheckAgainst,
     compare::Compared,
-    convert::{Plan, Report},
+    convert::{Operation, Plan, Planned, Report, WorkerOptions},
     diff, edit, endian, export_metadata, extract, fit, hash,
     hub::HubOptions,
     merge,
@@ -66,6 +66,9 @@ calls! {
     "convert_vocab", Wait => |options: &ConvertVocab, events| options.run(events);
     "export", Wait => |options: &Export, events| options.run(events);
     "publish", Wait => |given: &Publication, events| given.run(events);
+    "plan_parts", Wait => |given: &NewPlan, events| Planned::save(&given.plan, given.conversion.clone(), events);
+    "part", Wait => |given: &PlannedPart, events| given.run(events);
+    "assemble", Wait => |given: &Assembly, events| Planned::open(&given.plan)?.assemble(&given.worker, events);
     "recipe", Wait => recipe;
     "edit_metadata", Wait => edit::edit;
     "export_metadata", Leave => export_metadata::export_metadata;
@@ -143,6 +146,41 @@ impl Publication {
             PublishOptions { command: self.command.iter().map(Into::into).collect(), ..self.options.clone() };
         publish(&options, &self.hub, events)
     }
+}
+
+/// Options of a plan that is saved.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewPlan {
+    plan: PathBuf,
+    conversion: Operation,
+}
+
+/// Options of a part of a plan.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedPart {
+    plan: PathBuf,
+    /// As `K/N`.
+    part: String,
+    part_files: bool,
+    worker: WorkerOptions,
+}
+
+impl PlannedPart {
+    fn run(&self, events: &dyn Events) -> Result<(), Error> {
+        let part = self.part.parse().map_err(|error| Error::usage(format_args!("{error}")))?;
+        let place = if self.part_files { Place::OwnFile } else { Place::Shared };
+        Planned::open(&self.plan)?.part(part, place, &self.worker, events)
+    }
+}
+
+/// Options of the assembly of a plan.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Assembly {
+    plan: PathBuf,
+    worker: WorkerOptions,
 }
 
 /// Options of the recipe of a file.

@@ -58,6 +58,27 @@ def test_file_is_quantized(bf16, tmp_path):
     assert [file.type for file in gt.plan(bf16, file_type="q4_0")] == ["q4_0"]
 
 
+def test_parts_give_the_file_of_one_call(checkpoint, bf16, tmp_path):
+    plan, out = tmp_path / "plan.json", tmp_path / "parts.gguf"
+    for src, call, part_files in [(checkpoint, gt.convert, False), (bf16, gt.quantize, True)]:
+        (whole,) = call(src, tmp_path / "whole.gguf", file_type="q4_k_m", overwrite=True)
+        gt.plan_parts(plan, src, out, file_type="q4_k_m", overwrite=True)
+        gt.part(plan, 2, 2, part_files=part_files)
+        with pytest.raises(gt.GgufError, match="part 1 of 2 is missing"):
+            gt.assemble(plan)
+        gt.part(plan, 1, 2, part_files=part_files, threads=1)
+        assert gt.assemble(plan) == [out] and out.read_bytes() == whole.read_bytes()
+        out.unlink()
+    with pytest.raises(gt.GgufError, match="exists"):
+        gt.plan_parts(plan, bf16, out, file_type="q4_k_m")
+    with pytest.raises(gt.GgufError, match="expected K/N"):
+        gt.part(plan, 3, 2)
+    with pytest.raises(TypeError, match="'resume'"):
+        gt.plan_parts(plan, bf16, out, file_type="q4_k_m", resume=True)
+    with pytest.raises(TypeError, match="recipe: expected a file"):
+        gt.plan_parts(plan, bf16, out, recipe={})
+
+
 def test_exception_of_progress_stops_without_output(checkpoint, tmp_path):
     def stop(done, total):
         raise ZeroDivisionError

@@ -2,6 +2,7 @@
 
 use clap::{ArgMatches, FromArgMatches};
 
+use super::shared::conversion::Conversion;
 use crate::{failure::Failure, ui::Ui};
 
 /// One verb of one binary.
@@ -17,6 +18,10 @@ pub struct Command {
     pub define: fn(clap::Command) -> clap::Command,
     /// Returns the amount of output that the arguments set.
     pub ui: fn(&ArgMatches) -> Ui,
+    /// Returns the verb of an input that has its own command, whose name is optional.
+    pub verb_of_input: fn(&ArgMatches) -> Option<&'static str>,
+    /// Returns the conversion of a call, for a plan; `None` for a command that cannot be planned.
+    pub conversion: Option<fn(&ArgMatches) -> Result<Conversion, Failure>>,
     /// Runs the command.
     pub run: fn(&ArgMatches, &Ui) -> Result<(), Failure>,
 }
@@ -30,6 +35,8 @@ impl Command {
             about: "",
             define: |command| command,
             ui: |matches| Ui { quiet: is_set(matches, "quiet"), verbose: is_set(matches, "verbose") },
+            verb_of_input: |_| None,
+            conversion: None,
             run: |_, _| Ok(()),
         }
     }

@@ -7,24 +7,26 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, ValueHint};
 use gguf_toolkit::{
     Convert, DType, FileType, Recipe,
-    convert::{Adapter, Caller, InputType, Parts},
+    convert::{Adapter, InputType},
 };
 
 use self::args::{ArchArgs, EncodingArgs, KeepArgs, NamingArgs, SourceArgs, TypeArgs};
 use super::{
-    Command, convert_legacy, convert_lora, convert_mmproj,
+    Command,
+    command::special,
+    convert_legacy, convert_lora,
     shared::{
         call::call_of,
-        conversion::print,
+        conversion::Conversion,
         hub::hub_options,
         output_args::{OutputArgs, ResumeArgs},
-        planned_calls::{self, Conversion, PlannedProgram},
+        planned_calls::PlannedProgram,
         tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs, output_parser},
         types_help::types_help,
         values,
     },
 };
-use crate::{failure::Failure, ui::Ui};
+use crate::failure::Failure;
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
@@ -35,7 +37,9 @@ pub const COMMAND: Command = Command {
             .subcommand_negates_reqs(true)
             .after_long_help(types_help(COMMAND.binary))
     },
-    run: |matches, ui| run(matches, Parts::Whole, ui),
+    verb_of_input,
+    conversion: Some(conversion),
+    run: |matches, ui| conversion(matches)?.run(ui),
     ..Command::of("gguf-convert")
 };
 
@@ -44,12 +48,6 @@ pub struct Planning;
 
 impl PlannedProgram for Planning {
     const BINARY: &str = COMMAND.binary;
-    const CONVERSIONS: &[Conversion] = &[
-        (None, run),
-        (convert_lora::COMMAND.verb, convert_lora::run),
-        (convert_mmproj::COMMAND.verb, convert_mmproj::run),
-        (convert_legacy::COMMAND.verb, convert_legacy::run),
-    ];
 }
 
 #[derive(Debug, Args)]
@@ -150,23 +148,19 @@ struct QuantizedArgs {
     repack: bool,
 }
 
-fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let args = Command::args::<ConvertArgs>(matches)?;
-    // Other types of input have their own commands, whose names are optional.
-    let verb = match InputType::of(&args.src) {
+    let format = args.output.format(&args.resume);
+    Ok(Conversion { operation: args.options()?.into(), call: call_of(&COMMAND, matches), format })
+}
+
+/// The command of an input that is not a checkpoint. Its name is optional.
+fn verb_of_input(matches: &ArgMatches) -> Option<&'static str> {
+    match InputType::of(special::<PathBuf>(matches, "src")?) {
         InputType::Legacy => convert_legacy::COMMAND.verb,
         InputType::Adapter => convert_lora::COMMAND.verb,
         InputType::Checkpoint => None,
-    };
-    if let Some(verb) = verb {
-        return planned_calls::run_as::<Planning>(verb, matches, parts, ui);
     }
-    let call = call_of(&COMMAND, matches);
-    let caller = Caller { call, parts, dry_run: args.output.dry_run };
-    let format = args.output.format(&args.resume);
-    let options = args.options()?;
-    let outcome = options.run_for(caller, ui);
-    print(outcome.map_err(|failure| TypeArgs::advise(failure, options.output.out.as_deref()))?, format, ui)
 }
 
 impl ConvertArgs {

@@ -3,29 +3,27 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_toolkit::{
-    ConvertLegacy,
-    convert::{Caller, Parts},
-};
+use gguf_toolkit::ConvertLegacy;
 
 use super::{
     Command,
     convert::args::{EncodingArgs, NamingArgs, TypeArgs},
     shared::{
         call::call_of,
-        conversion::print,
+        conversion::Conversion,
         output_args::{OutputArgs, ResumeArgs},
         tensor_args::{QuantizeOptions, RecipeArgs, output_parser},
     },
 };
-use crate::{failure::Failure, ui::Ui};
+use crate::failure::Failure;
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("legacy"),
     about: "Convert a LLaMA file in a format older than GGUF (ggml, ggmf, ggjt)",
     define: LegacyArgs::augment_args,
-    run: |matches, ui| run(matches, Parts::Whole, ui),
+    conversion: Some(conversion),
+    run: |matches, ui| conversion(matches)?.run(ui),
     ..Command::of("gguf-convert")
 };
 
@@ -79,14 +77,8 @@ fn parse_positive(text: &str) -> Result<f32, String> {
     number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
-/// Converts the file, as a whole or as `parts` states.
-///
-/// # Errors
-/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let args = Command::args::<LegacyArgs>(matches)?;
-    let call = call_of(&COMMAND, matches);
-    let caller = Caller { call, parts, dry_run: args.output.dry_run };
     let format = args.output.format(&args.resume);
     let options = ConvertLegacy {
         config: args.config,
@@ -100,5 +92,5 @@ pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failur
         // `auto` applies to checkpoints only.
         ..ConvertLegacy::new(args.file, args.types.recipes().into_iter().map(Into::into))
     };
-    print(options.run_for(caller, ui)?, format, ui)
+    Ok(Conversion { operation: options.into(), call: call_of(&COMMAND, matches), format })
 }

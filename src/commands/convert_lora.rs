@@ -3,30 +3,28 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_toolkit::{
-    ConvertAdapter,
-    convert::{Caller, Parts},
-};
+use gguf_toolkit::ConvertAdapter;
 
 use super::{
     Command,
     convert::args::{KeepArgs, PlainArgs, TypeArgs},
     shared::{
         call::call_of,
-        conversion::print,
+        conversion::Conversion,
         hub::hub_options,
         output_args::{OutputArgs, ResumeArgs},
         tensor_args::output_parser,
     },
 };
-use crate::{failure::Failure, ui::Ui};
+use crate::failure::Failure;
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("adapter"),
     about: "Convert a LoRA adapter to a GGUF adapter file",
     define: AdapterArgs::augment_args,
-    run: |matches, ui| run(matches, Parts::Whole, ui),
+    conversion: Some(conversion),
+    run: |matches, ui| conversion(matches)?.run(ui),
     ..Command::of("gguf-convert")
 };
 
@@ -65,14 +63,8 @@ struct AdapterArgs {
     plain: PlainArgs,
 }
 
-/// Converts the adapter, as a whole or as `parts` states.
-///
-/// # Errors
-/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let args = Command::args::<AdapterArgs>(matches)?;
-    let call = call_of(&COMMAND, matches);
-    let caller = Caller { call, parts, dry_run: args.output.dry_run };
     let format = args.output.format(&args.resume);
     let options = ConvertAdapter {
         base: args.base,
@@ -86,5 +78,5 @@ pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failur
         // `auto` applies to checkpoints only.
         ..ConvertAdapter::new(args.dir, args.types.recipes().into_iter().map(Into::into))
     };
-    print(options.run_for(caller, ui)?, format, ui)
+    Ok(Conversion { operation: options.into(), call: call_of(&COMMAND, matches), format })
 }

@@ -3,30 +3,28 @@
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
-use gguf_toolkit::{
-    ConvertProjector,
-    convert::{Caller, Parts},
-};
+use gguf_toolkit::ConvertProjector;
 
 use super::{
     Command,
     convert::args::{EncodingArgs, KeepArgs, SourceArgs, TypeArgs},
     shared::{
         call::call_of,
-        conversion::print,
+        conversion::Conversion,
         hub::hub_options,
         output_args::{OutputArgs, ResumeArgs},
         tensor_args::{QuantizeOptions, RecipeArgs, output_parser},
     },
 };
-use crate::{failure::Failure, ui::Ui};
+use crate::failure::Failure;
 
 /// The row of [`super::COMMANDS`].
 pub const COMMAND: Command = Command {
     verb: Some("mmproj"),
     about: "Convert only the vision or audio projector of a checkpoint",
     define: MmprojArgs::augment_args,
-    run: |matches, ui| run(matches, Parts::Whole, ui),
+    conversion: Some(conversion),
+    run: |matches, ui| conversion(matches)?.run(ui),
     ..Command::of("gguf-convert")
 };
 
@@ -57,14 +55,8 @@ struct MmprojArgs {
     options: QuantizeOptions,
 }
 
-/// Converts the projector, as a whole or as `parts` states.
-///
-/// # Errors
-/// Invalid options, an input that cannot be read, an output that cannot be written, an interruption.
-pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let args = Command::args::<MmprojArgs>(matches)?;
-    let call = call_of(&COMMAND, matches);
-    let caller = Caller { call, parts, dry_run: args.output.dry_run };
     let format = args.output.format(&args.resume);
     let options = ConvertProjector {
         keep: args.keep.keep,
@@ -76,6 +68,5 @@ pub fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failur
         hub: hub_options(),
         ..ConvertProjector::new(args.src, args.types.types)
     };
-    let outcome = options.run_for(caller, ui);
-    print(outcome.map_err(|failure| TypeArgs::advise(failure, options.output.out.as_deref()))?, format, ui)
+    Ok(Conversion { operation: options.into(), call: call_of(&COMMAND, matches), format })
 }

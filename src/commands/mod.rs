@@ -58,7 +58,6 @@ pub mod internals {
         call::{HARMLESS, call_of},
         call_advice::COUNTERPARTS,
         help::{EXAMPLES, brief, examples},
-        plan_args::{arguments_of, matches},
         tensor_args::parse_bits,
         threads::parse_threads,
         types_help::{MEASURED, types_help},
@@ -66,14 +65,14 @@ pub mod internals {
 }
 
 pub use command::Command;
-use command::special;
+use command::{is_set, special};
 /// Translation of the options of llama.cpp's programs.
 pub use shared::llama_cpp;
 use shared::{
     call_advice::refused,
     cpu_level::cpu_level,
     help::{brief, laid_out},
-    planned_calls::{assemble, part, plan},
+    planned_calls::{PlanArgs, PlannedProgram, assemble, part, plan},
 };
 
 /// A binary.
@@ -105,12 +104,12 @@ pub const COMMANDS: &[Command] = &[
     vocab_only::COMMAND,
     convert_mmproj::COMMAND,
     convert_legacy::COMMAND,
-    plan::<convert::Planning>(),
+    Command { run: save_plan::<convert::Planning>, ..plan::<convert::Planning>() },
     part::<convert::Planning>(),
     assemble::<convert::Planning>(),
     architectures::COMMAND,
     quantize::COMMAND,
-    plan::<quantize::Planning>(),
+    Command { run: save_plan::<quantize::Planning>, ..plan::<quantize::Planning>() },
     part::<quantize::Planning>(),
     assemble::<quantize::Planning>(),
     publish::COMMAND,
@@ -182,7 +181,7 @@ pub fn main(binary: &'static str) -> ExitCode {
 
 /// Runs a binary inside another program and returns the exit code. `called` is the name that it was called by.
 pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 {
-    let (verb, matches) = match parsed(binary, called, arguments) {
+    let (command, matches) = match parsed(binary, called, arguments) {
         Ok(parsed) => parsed,
         Err(failure) => return finish(Err(failure), &Ui::default()),
     };
@@ -201,13 +200,32 @@ pub fn run(binary: &'static str, called: &Path, arguments: Vec<OsString>) -> u8 
         let written = clap_mangen::generate_to(define(binary).unwrap_or_default(), folder);
         return finish(written.map_err(|error| Failure::cannot_open(folder, error)), &Ui::default());
     }
-    let Some(command) = COMMANDS.iter().find(|command| command.binary == binary && command.verb == verb)
-    else {
+    let Some(command) = command else {
         Ui::default().failure(&Failure::usage("unknown command"));
         return crate::failure::EXIT_USAGE;
     };
     let ui = (command.ui)(&matches);
     finish((command.run)(&matches, &ui), &ui)
+}
+
+/// The row of a command.
+fn find(binary: &str, verb: Option<&str>) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.binary == binary && command.verb == verb)
+}
+
+/// Saves the plan of a call.
+fn save_plan<P: PlannedProgram>(matches: &ArgMatches, ui: &Ui) -> Result<(), Failure> {
+    let PlanArgs { plan, call } = Command::args(matches)?;
+    let (command, matches) = parsed(P::BINARY, Path::new(""), call)?;
+    let Some(conversion) = command.and_then(|command| command.conversion) else {
+        let verb = command.and_then(|command| command.verb).unwrap_or_default();
+        return Err(Failure::usage(format_args!("`{verb}` cannot be used with a plan")));
+    };
+    if let Some(id) = ["dry_run", "keep"].into_iter().find(|id| is_set(&matches, id)) {
+        let option = id.replace('_', "-");
+        return Err(Failure::usage(format_args!("--{option} cannot be used with a plan")));
+    }
+    conversion(&matches)?.save(&plan, ui)
 }
 
 /// Returns the command and the matches of a call. Invalid calls and calls for help end the process.
@@ -218,23 +236,28 @@ fn parsed(
     binary: &'static str,
     called: &Path,
     arguments: Vec<OsString>,
-) -> Result<(Option<&'static str>, ArgMatches), Failure> {
+) -> Result<(Option<&'static Command>, ArgMatches), Failure> {
     let unknown = || Failure::new(format_args!("`{binary}` is not a program of this package"));
     let mut definition = define(binary).ok_or_else(unknown)?;
     // Without arguments, `-h` is printed.
     let is_brief = arguments.is_empty() || arguments.iter().any(|argument| argument == "-h");
-    let arguments = llama_cpp::translate(binary, &definition, called, arguments)?;
+    let mut arguments = llama_cpp::translate(binary, &definition, called, arguments)?;
     if is_brief {
         definition = brief(definition);
     }
-    let words = [OsString::from(binary)].into_iter().chain(arguments.iter().cloned());
-    let matches = definition.clone().try_get_matches_from(words);
-    let matches = matches.map_err(|error| refused(error, &definition, &arguments))?;
-    let inner = matches.subcommand().and_then(|(name, inner)| {
-        let command = COMMANDS.iter().find(|command| command.binary == binary && command.verb == Some(name));
-        command.map(|command| (command.verb, inner.clone()))
-    });
-    Ok(inner.unwrap_or((None, matches)))
+    loop {
+        let words = [OsString::from(binary)].into_iter().chain(arguments.iter().cloned());
+        let matches = definition.clone().try_get_matches_from(words);
+        let matches = matches.map_err(|error| refused(error, &definition, &arguments))?;
+        if let Some((verb, inner)) = matches.subcommand() {
+            return Ok((find(binary, Some(verb)), inner.clone()));
+        }
+        let command = find(binary, None);
+        match command.and_then(|command| (command.verb_of_input)(&matches)) {
+            Some(verb) => arguments.insert(0, verb.into()),
+            None => return Ok((command, matches)),
+        }
+    }
 }
 
 fn finish(result: Result<(), Failure>, ui: &Ui) -> u8 {

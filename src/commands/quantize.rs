@@ -4,11 +4,7 @@
 use std::{borrow::Cow, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgMatches, Args};
-use gguf_toolkit::{
-    Quantize, Recipe,
-    convert::{Caller, Parts},
-    suggest::nearest,
-};
+use gguf_toolkit::{Quantize, Recipe, suggest::nearest};
 
 use crate::{
     commands::{
@@ -16,10 +12,10 @@ use crate::{
         convert::args::PlainArgs,
         shared::{
             call::call_of,
-            conversion::print,
+            conversion::Conversion,
             output_args::{OutputArgs, ResumeArgs},
             outputs::check_output_name,
-            planned_calls::{Conversion, PlannedProgram},
+            planned_calls::PlannedProgram,
             tensor_args::{BudgetArgs, CalibrationArgs, QuantizeOptions, RecipeArgs},
             threads::parse_threads,
             types_help::types_help,
@@ -27,7 +23,6 @@ use crate::{
         },
     },
     failure::Failure,
-    ui::Ui,
 };
 
 /// The row of [`super::COMMANDS`].
@@ -42,7 +37,8 @@ pub const COMMAND: Command = Command {
             )
             .after_long_help(types_help(COMMAND.binary))
     },
-    run: |matches, ui| run(matches, Parts::Whole, ui),
+    conversion: Some(conversion),
+    run: |matches, ui| conversion(matches)?.run(ui),
     ..Command::of("gguf-quantize")
 };
 
@@ -51,7 +47,6 @@ pub struct Planning;
 
 impl PlannedProgram for Planning {
     const BINARY: &str = COMMAND.binary;
-    const CONVERSIONS: &[Conversion] = &[(None, run)];
 }
 
 #[derive(Debug, Args)]
@@ -156,7 +151,7 @@ fn parse_what(what: &[OsString], types: &[&'static Recipe], has_recipe: bool) ->
     Ok(What { input, out, recipes: parse_recipes(types)?, threads })
 }
 
-fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
+fn conversion(matches: &ArgMatches) -> Result<Conversion, Failure> {
     let mut args = Command::args::<QuantizeArgs>(matches)?;
     let what = parse_what(&args.what, &args.types, args.recipe.is_given())?;
     args.resume.threads = args.resume.threads.or(what.threads);
@@ -167,7 +162,6 @@ fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
     }
     let types: Vec<&str> = what.recipes.iter().map(|recipe| recipe.name).collect();
     let call = call_of(&COMMAND, matches).argument("TYPE", types.join(","));
-    let caller = Caller { call, parts, dry_run: args.output.dry_run };
     let options = Quantize {
         allow_requantize: args.allow_requantize,
         keep_split: args.keep_split,
@@ -179,5 +173,5 @@ fn run(matches: &ArgMatches, parts: Parts<'_>, ui: &Ui) -> Result<(), Failure> {
         output,
         ..Quantize::new(what.input, what.recipes.into_iter().map(Into::into))
     };
-    print(options.run_for(caller, ui)?, format, ui)
+    Ok(Conversion { operation: options.into(), call, format })
 }

@@ -39,9 +39,6 @@ macro_rules! rows {
 
 use Python::{Names, None as Without};
 
-const MACHINES: &str =
-    "a plan divides a conversion among processes on several machines, which run the programs";
-
 rows! {
     "gguf-convert": gguf_toolkit::Convert, Names("convert plan save");
     "gguf-convert export": gguf_toolkit::Export, Names("export");
@@ -49,14 +46,14 @@ rows! {
     "gguf-convert vocab": gguf_toolkit::ConvertVocab, Names("convert_vocab");
     "gguf-convert mmproj": gguf_toolkit::ConvertProjector, Names("convert_projector");
     "gguf-convert legacy": gguf_toolkit::ConvertLegacy, Names("convert");
-    "gguf-convert plan": gguf_toolkit::convert::plan_file, Without(MACHINES);
-    "gguf-convert part": gguf_toolkit::convert::plan_file, Without(MACHINES);
-    "gguf-convert assemble": gguf_toolkit::convert::plan_file, Without(MACHINES);
+    "gguf-convert plan": gguf_toolkit::convert::Planned, Names("plan_parts");
+    "gguf-convert part": gguf_toolkit::convert::Planned, Names("part");
+    "gguf-convert assemble": gguf_toolkit::convert::Planned, Names("assemble");
     "gguf-convert architectures": gguf_toolkit::architectures, Names("architectures");
     "gguf-quantize": gguf_toolkit::Quantize, Names("quantize plan");
-    "gguf-quantize plan": gguf_toolkit::convert::plan_file, Without(MACHINES);
-    "gguf-quantize part": gguf_toolkit::convert::plan_file, Without(MACHINES);
-    "gguf-quantize assemble": gguf_toolkit::convert::plan_file, Without(MACHINES);
+    "gguf-quantize plan": gguf_toolkit::convert::Planned, Names("plan_parts");
+    "gguf-quantize part": gguf_toolkit::convert::Planned, Names("part");
+    "gguf-quantize assemble": gguf_toolkit::convert::Planned, Names("assemble");
     "gguf-publish": gguf_toolkit::publish::publish, Names("publish");
     "gguf-inspect show": gguf_toolkit::open, Names("open");
     "gguf-inspect tokenizer": gguf_toolkit::Model, Names("Model.tokenize");

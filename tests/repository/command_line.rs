@@ -6,8 +6,8 @@ use gguf_toolkit::{table::WIDTH, threads::useful_threads};
 use gguf_tools::commands::{
     BINARIES, COMMANDS, define,
     internals::{
-        COUNTERPARTS, EXAMPLES, HARMLESS, MEASURED, arguments_of, brief, call_of, examples, parse_bits,
-        parse_threads, types_help,
+        COUNTERPARTS, EXAMPLES, HARMLESS, MEASURED, brief, call_of, examples, parse_bits, parse_threads,
+        types_help,
     },
 };
 
@@ -129,21 +129,4 @@ fn options_that_change_bytes_are_recorded() {
     let expected =
         [named("--lora", "a=2,b"), named("--pure", "given"), named("--type", "f16"), named("--via", "bf16")];
     assert_eq!(more, expected);
-}
-
-#[test]
-fn plan_keeps_arguments_of_the_conversion() {
-    let definition = define("gguf-convert").unwrap();
-    let parse = |args: &str| {
-        definition.clone().try_get_matches_from(["gguf-convert"].into_iter().chain(args.split(' '))).unwrap()
-    };
-    let given = "-t q4_k_m,q8_0 --pure --override-kv a.b=str:--x=y --override-kv c.d=int:1 -j 3 --force \
-        -- -odd out/";
-    let found = arguments_of("gguf-convert", None, &parse(given)).unwrap().join(" ");
-    let mut sorted: Vec<&str> = found.split(' ').collect();
-    sorted.sort_unstable();
-    let expected = "-- --override-kv=a.b=str:--x=y --override-kv=c.d=int:1 --pure --type=q4_k_m \
-        --type=q8_0 -odd out/";
-    assert_eq!(sorted.join(" "), expected);
-    assert_eq!(arguments_of("gguf-convert", None, &parse(&found)).unwrap().join(" "), found);
 }

@@ -359,9 +359,13 @@ pub(crate) fn recipe() -> Vec<Vec<u8>> {
 pub(crate) fn plan() -> Vec<Vec<u8>> {
     let input = json!({"name": "/m/model.safetensors", "bytes": 7, "modified": 5, "tag": null});
     let plan = json!({
-        "format": "gguf-tools plan", "version": 1,
+        "format": "gguf-tools plan", "version": 2,
         "program": concat!("gguf-convert ", env!("CARGO_PKG_VERSION")), "folder": "/m",
-        "arguments": ["--type=q4_k_m", "--override-kv=a.b=int:1", "--pure", "--", "tiny", "out/x.gguf"],
+        "conversion": {"operation": "convert", "options": {
+            "source": "tiny", "types": ["q4_k_m"], "adapters": [{"path": "lora", "scale": 0.5}],
+            "tensors": {"pure": true, "override_kv": ["a.b=int:1"], "tensor_types": ["attn_v=q8_0"]},
+            "output": {"out": "out/x.gguf"}, "hub": {"revision": "main"},
+        }},
         "fingerprint": {
             "program": "gguf-convert 0123456789abcdef", "options": [["--type", "q4_k_m"]], "inputs": [input],
             "outputs": [{"name": "x.gguf", "bytes": 100, "header": u64::MAX}], "plan": 3,

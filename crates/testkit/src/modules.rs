@@ -1,8 +1,7 @@
 //! Order of a crate's modules, read from its sources.
 //!
 //! Floors list modules from bottom to top. A module may use those on lower floors. Within one listed module
-//! (a folder), files may use each other as long as there is no cycle. Rows of a table name types that the
-//! table's module defines, or the table names its rows from below: such uses are listed as exceptions.
+//! (a folder), files may use each other as long as there is no cycle.
 //!
 //! A use is every path that begins with `crate::`, `self::`, `super::` or the name of a child module, in
 //! `use` items and elsewhere. A re-export (`pub use`) does not count as a use; a path through it counts as a
@@ -18,15 +17,14 @@ use std::{
 ///
 /// `crate_folder` holds `src`. `floors` are groups of modules (`"vocab"`, `"vocab::pre"`; the most exact name counts, and
 /// stands for all below it), from bottom to top; modules of one floor do not use each other. The crate's root is on top
-/// unless it is listed as `"lib"`. `exceptions` are uses `(user, used)` that are allowed nevertheless, each for all
-/// modules below the names too.
+/// unless it is listed as `"lib"`.
 ///
 /// # Panics
 /// When a source file cannot be read.
-pub fn module_order(crate_folder: &Path, floors: &[&[&str]], exceptions: &[(&str, &str)]) -> Vec<String> {
+pub fn module_order(crate_folder: &Path, floors: &[&[&str]]) -> Vec<String> {
     let mut sources = BTreeMap::new();
     collect(&crate_folder.join("src"), &mut Vec::new(), &mut sources);
-    faults(&sources, floors, exceptions)
+    faults(&sources, floors)
 }
 
 /// Module paths to texts; the root is the empty path.
@@ -62,7 +60,7 @@ struct Module {
     globs: Vec<Vec<String>>,
 }
 
-fn faults(sources: &Sources, floors: &[&[&str]], exceptions: &[(&str, &str)]) -> Vec<String> {
+fn faults(sources: &Sources, floors: &[&[&str]]) -> Vec<String> {
     let mut tests = BTreeSet::new();
     let tokens: BTreeMap<&Vec<String>, Vec<String>> =
         sources.iter().map(|(path, text)| (path, without_tests(tokens(text), path, &mut tests))).collect();
@@ -96,7 +94,6 @@ fn faults(sources: &Sources, floors: &[&[&str]], exceptions: &[(&str, &str)]) ->
             None => None,
         }
     };
-    let mut needed = BTreeSet::new();
     let mut inside: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (user, used) in &uses {
         let Some((user_entry, user_floor)) = place(user) else {
@@ -105,32 +102,14 @@ fn faults(sources: &Sources, floors: &[&[&str]], exceptions: &[(&str, &str)]) ->
         };
         for used in used {
             let Some((used_entry, used_floor)) = place(used) else { continue };
-            let allowed = |(from, to): &&(&str, &str)| is_within(user, from) && is_within(used, to);
             if user_entry == used_entry {
-                match exceptions.iter().find(allowed) {
-                    // In an entry an exception is needed only where it opens a circle.
-                    Some(exception) => {
-                        needed.insert(exception);
-                    }
-                    None => {
-                        inside.entry(user.clone()).or_default().insert(used.clone());
-                    }
-                }
-            } else if user_floor <= used_floor {
-                match exceptions.iter().find(allowed) {
-                    Some(exception) => {
-                        needed.insert(exception);
-                    }
-                    None if user_floor == used_floor => {
-                        faults.push(format!("`{user}` uses `{used}`, which is on the same floor"));
-                    }
-                    None => faults.push(format!("`{user}` uses `{used}`, which is on a floor above")),
-                }
+                inside.entry(user.clone()).or_default().insert(used.clone());
+            } else if user_floor == used_floor {
+                faults.push(format!("`{user}` uses `{used}`, which is on the same floor"));
+            } else if user_floor < used_floor {
+                faults.push(format!("`{user}` uses `{used}`, which is on a floor above"));
             }
         }
-    }
-    for (user, used) in exceptions.iter().filter(|exception| !needed.contains(exception)) {
-        faults.push(format!("the exception of `{user}` for `{used}` is not needed"));
     }
     faults.extend(circles(&inside).into_iter().map(|circle| format!("a circle: {}", circle.join(", "))));
     faults
@@ -434,22 +413,19 @@ mod tests {
 
     #[test]
     fn cycles_are_found_in_code_only() {
-        let found = faults(&example(), &[&["a"], &["b"], &["top"]], &[]);
+        let found = faults(&example(), &[&["a"], &["b"], &["top"]]);
         assert_eq!(found, ["a circle: b::x, b::y"]);
-        let found = faults(&example(), &[&["a"], &["b"], &["top"]], &[("b::y", "b::x")]);
-        assert_eq!(found, [""; 0]);
     }
 
     #[test]
     fn upward_and_sideways_uses_are_faults() {
-        let found = faults(&example(), &[&["a", "b", "b::x"], &["b::y"], &["c"]], &[("b::y", "top")]);
+        let found = faults(&example(), &[&["a", "b", "b::x"], &["b::y"], &["c"]]);
         let expected = [
             "`c` is listed and is no module",
             "`b` uses `a`, which is on the same floor",
             "`b::x` uses `a`, which is on the same floor",
             "`b::x` uses `b::y`, which is on a floor above",
             "`top` is on no floor",
-            "the exception of `b::y` for `top` is not needed",
         ];
         assert_eq!(found, expected);
     }
@@ -457,7 +433,7 @@ mod tests {
     #[test]
     fn root_is_on_top_unless_listed() {
         let sources = sources(&[("", "pub const N: usize = 1;"), ("a", "use crate::N;")]);
-        assert_eq!(faults(&sources, &[&["a"]], &[]), ["`a` uses `lib`, which is on a floor above"]);
-        assert_eq!(faults(&sources, &[&["lib"], &["a"]], &[]), [""; 0]);
+        assert_eq!(faults(&sources, &[&["a"]]), ["`a` uses `lib`, which is on a floor above"]);
+        assert_eq!(faults(&sources, &[&["lib"], &["a"]]), [""; 0]);
     }
 }

@@ -61,9 +61,10 @@ impl Call {
         Ok(Call { options: named, ..Call::default() })
     }
 
-    /// Adds an argument that changes bytes.
+    /// Sets an argument that changes bytes.
     #[must_use]
     pub fn argument(mut self, name: &str, value: String) -> Call {
+        self.options.retain(|(known, _)| known != name);
         self.options.push((name.to_owned(), value));
         self
     }

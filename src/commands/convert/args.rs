@@ -1,14 +1,14 @@
 //! Options of the commands of `gguf-convert`, in groups.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use gguf_toolkit::{
-    Cause, DType, FileType, Prediction, Recipe,
+    DType, FileType, Prediction, Recipe,
     convert::{ArchOptions, EncodingOptions, NamingOptions, ReadingOptions},
 };
 
-use crate::{commands::shared::values, failure::Failure};
+use crate::commands::shared::values;
 
 const CHECKPOINT: &str = "Checkpoint";
 const FILE: &str = "Output file";
@@ -186,19 +186,5 @@ impl TypeArgs {
     /// Recipes of the types, without `auto`.
     pub fn recipes(&self) -> Vec<&'static Recipe> {
         self.types.iter().filter_map(|file_type| file_type.recipe()).collect()
-    }
-
-    /// Adds advice to the failure of a missing type.
-    pub fn advise(failure: Failure, out: Option<&Path>) -> Failure {
-        if !matches!(failure.cause(), Cause::NoType) {
-            return failure;
-        }
-        // The second argument of `gguf-quantize` may be a type, but here it is the output.
-        let second = out.and_then(Path::to_str).filter(|out| Recipe::from_name(out).is_ok());
-        let hint = second
-            .map(|name| format!("`{name}` was treated as the output; to set the type, use `--type {name}`"));
-        Failure::usage("missing --type, for example q4_k_m or bf16")
-            .hint(hint)
-            .hint(["`--type auto` keeps the type of a 16-bit checkpoint; `--help` lists the types"])
     }
 }

@@ -45,7 +45,12 @@ pub fn call_of(command: &Command, matches: &ArgMatches) -> Call {
         let value = if id == "types" { value.to_ascii_lowercase() } else { value };
         options.push((format!("--{long}"), value));
     }
-    Call { program: command.binary.to_owned(), executable: Some(executable()), options, ..Call::default() }
+    Call { options, ..program(command.binary) }
+}
+
+/// A program, without options.
+pub fn program(binary: &str) -> Call {
+    Call { program: binary.to_owned(), executable: Some(executable()), ..Call::default() }
 }
 
 /// The file of this program.

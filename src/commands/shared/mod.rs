@@ -13,7 +13,6 @@ pub mod llama_cpp;
 pub(super) mod output_args;
 pub(super) mod outputs;
 pub(super) mod part_args;
-pub(super) mod plan_args;
 pub(super) mod planned_calls;
 pub(super) mod tensor_args;
 pub(super) mod threads;

@@ -176,6 +176,11 @@ impl Fingerprint {
         }
     }
 
+    /// Options that change bytes, with their values.
+    pub fn options(&self) -> &[(String, String)] {
+        &self.options
+    }
+
     /// Names of the files that are written.
     pub fn outputs(&self) -> impl Iterator<Item = &str> {
         self.outputs.iter().map(|output| output.name.as_str())

@@ -12,8 +12,7 @@ use gguf_conversion::{
     parts::{self, Part, Place, Rates, Share},
     write_resumable,
 };
-use gguf_toolkit::{compare, importance, part_file::PartFile, perplexity};
-use gguf_tools::commands::{define, internals};
+use gguf_toolkit::{compare, convert::Operation, importance, part_file::PartFile, perplexity};
 use gguf_types::DType;
 
 use crate::{
@@ -233,8 +232,7 @@ pub(super) fn plan(bytes: &[u8]) -> bool {
     for job in (0..schedule.len()).filter_map(|index| schedule.job(index)) {
         assert_eq!(shares.iter().filter(|share| share.has(&job)).count(), 1, "shares of {job:?}");
     }
-    let definition = define("gguf-convert").expect("a binary of this package");
-    is_described && internals::matches(plan.arguments(), &definition).is_ok()
+    is_described && serde_json::from_value::<Operation>(plan.conversion().clone()).is_ok()
 }
 
 pub(super) fn measured_part(bytes: &[u8]) -> bool {

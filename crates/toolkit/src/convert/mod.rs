@@ -11,15 +11,18 @@
 //! | [`Quantize`] | GGUF file | GGUF files |
 //! | [`Export`] | GGUF file | checkpoint folder |
 //!
-//! A program with its own journals and plans calls `run_for` with a [`Caller`].
+//! [`Planned`] divides a conversion into parts, which run in several processes or on several machines. A program with its own
+//! journals calls `run_for` with a [`Caller`].
 
 mod adapter;
 mod calibrated;
+mod checked;
 mod checkpoint;
 mod export;
 mod input_type;
 mod legacy;
 mod opened;
+mod operation;
 mod options;
 pub mod plan_file;
 mod planned;
@@ -39,11 +42,13 @@ pub use self::{
     export::{Export, ExportReport, ExportedFile},
     input_type::InputType,
     legacy::ConvertLegacy,
+    operation::Operation,
     options::{ArchOptions, EncodingOptions, NamingOptions, OutputOptions, ReadingOptions},
+    planned::{Planned, WorkerOptions},
     projector::ConvertProjector,
     quantize::Quantize,
     report::{DroppedTensor, OutputFile, OutputTensor, Report, Total},
-    run_args::{Caller, NewPlan, OpenPlan, Outcome, Parts, Plan},
+    run_args::{Caller, Outcome, Plan},
     save::Save,
     vocab::{ConvertVocab, VocabReport},
 };

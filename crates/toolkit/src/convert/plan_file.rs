@@ -13,13 +13,12 @@ use crate::{
     error::Error,
     events::Events,
     text::{human_bytes, pretty_json},
-    text_file,
 };
 
 /// Value of `format`.
 const FORMAT: &str = "gguf-tools plan";
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,8 +32,8 @@ pub struct PlanFile {
     program: String,
     /// The folder that relative paths start from.
     folder: PathBuf,
-    /// The arguments of the program, input and output last.
-    arguments: Vec<String>,
+    /// The JSON form of the conversion: its operation and options.
+    conversion: Value,
     /// State that the bytes depend on: program, options, inputs, outputs.
     fingerprint: Value,
     /// Cost per element of each type, which determines the parts.
@@ -87,8 +86,8 @@ pub struct Contents<'a> {
     pub program: &'a str,
     /// The folder that relative paths start from.
     pub folder: &'a Path,
-    /// Arguments of the program.
-    pub arguments: &'a [String],
+    /// The JSON form of the conversion.
+    pub conversion: &'a Value,
     /// State that the bytes depend on.
     pub fingerprint: &'a Fingerprint,
     /// Costs that determine the parts.
@@ -102,14 +101,14 @@ pub struct Contents<'a> {
 /// # Errors
 /// A file that cannot be written.
 pub fn save(path: &Path, contents: Contents<'_>, events: &dyn Events) -> Result<(), Error> {
-    let Contents { program: binary, folder, arguments, fingerprint, rates, files } = contents;
+    let Contents { program: binary, folder, conversion, fingerprint, rates, files } = contents;
     let n_bytes = files.iter().map(|(_, file)| file.plan.file_len()).sum();
     let plan = PlanFile {
         format: FORMAT.to_owned(),
         version: VERSION,
         program: program(binary),
         folder: folder.to_owned(),
-        arguments: arguments.to_vec(),
+        conversion: conversion.clone(),
         fingerprint: fingerprint.to_json(),
         picoseconds_per_element: rates.by_type().clone(),
         outputs: files.iter().map(|(path, file)| PlannedOutput::new(path, file)).collect(),
@@ -126,23 +125,23 @@ fn program(binary: &str) -> String {
     format!("{binary} {}", env!("CARGO_PKG_VERSION"))
 }
 
-impl PlanFile {
-    /// Reads the file at `path`.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is not a plan of this version and program.
-    pub fn open(path: &Path, binary: &str) -> Result<PlanFile, Error> {
-        let text = text_file::options(path)?;
-        PlanFile::parse(&text, binary).map_err(|problem| Error::at(path, problem))
+/// Reason why a text is not a plan of this version.
+fn unreadable(text: &str, error: &serde_json::Error) -> String {
+    let other: Option<Value> = serde_json::from_str(text).ok();
+    let version = other.filter(|plan| plan["format"] == FORMAT).map(|plan| plan["version"].clone());
+    match version.filter(|version| *version != VERSION) {
+        Some(version) => format!("expected version `{VERSION}`, found `{version}`"),
+        None => format!("not a plan file: {error}"),
     }
+}
 
+impl PlanFile {
     /// Reads the text of a plan for a program.
     ///
     /// # Errors
     /// Invalid contents.
     pub fn parse(text: &str, binary: &str) -> Result<PlanFile, String> {
-        let plan: PlanFile =
-            serde_json::from_str(text).map_err(|error| format!("not a plan file: {error}"))?;
+        let plan: PlanFile = serde_json::from_str(text).map_err(|error| unreadable(text, &error))?;
         let this = program(binary);
         for (what, expected, found) in [
             ("format", FORMAT, &plan.format),
@@ -175,9 +174,9 @@ impl PlanFile {
         &self.folder
     }
 
-    /// The arguments of the conversion, its command first if it has one.
-    pub fn arguments(&self) -> &[String] {
-        &self.arguments
+    /// The JSON form of the conversion: its `operation` and `options`.
+    pub fn conversion(&self) -> &Value {
+        &self.conversion
     }
 
     /// Fails unless the files equal those of the plan.

@@ -1,146 +1,207 @@
-//! Execution of plans: save, convert a part, assemble.
+//! Conversions in parts: a plan that is saved once, and executed by any number of processes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf, absolute},
+};
 
 use gguf_container::PartNumber;
-use gguf_conversion::{
-    CheckedConversion, Fingerprint, Input, Origin, PlannedFile, Watch,
-    parts::{Part, Place, Written, part_path},
-};
+use gguf_conversion::parts::Place;
+use gguf_quant::Level;
+use serde::{Deserialize, Serialize};
 
 use super::{
-    plan_file::{self, Contents},
-    run_args::{NewPlan, OpenPlan, RunArgs},
+    operation::{OfProcess, Operation},
+    options::OutputOptions,
+    plan_file::PlanFile,
+    report::Report,
+    run_args::{Caller, NewPlan, OpenPlan, Outcome, Parts},
 };
-use crate::{
-    error::Error,
-    events::Events,
-    failure::failure,
-    output_files::{make_folder_of, say_written, tell},
-    outputs::check_outputs,
-};
+use crate::{call::Call, error::Error, events::Events, hub::HubOptions, text_file};
 
-/// A conversion that is planned and checked, with the paths of the call.
-pub struct Planned<'a, I> {
-    /// The conversion.
-    pub checked: &'a CheckedConversion<'a, I>,
-    /// Its files.
-    pub files: &'a [(PathBuf, &'a PlannedFile)],
-    /// The input's path.
-    pub input: &'a Path,
-    /// Arguments of the run.
-    pub args: &'a RunArgs<'a>,
+/// A plan of a conversion, whose parts run in other processes or on other machines.
+///
+/// A plan fixes the options, the inputs and the position of every tensor in the output. A process executes it with the
+/// same program and the same inputs. The assembled files equal those of a single run.
+///
+/// # Examples
+/// ```no_run
+/// use std::path::Path;
+///
+/// use gguf_toolkit::{
+///     Convert, FileType, PartNumber, Place,
+///     convert::{Planned, WorkerOptions},
+/// };
+///
+/// # fn main() -> Result<(), gguf_toolkit::Error> {
+/// let mut convert = Convert::new("Llama-3.2-1B", [FileType::Q4_K_M]);
+/// convert.output.out = Some("llama-q4_k_m.gguf".into());
+/// Planned::save(Path::new("plan.json"), convert, &())?;
+///
+/// // Each of these may be a process of its own.
+/// let (plan, worker) = (Planned::open("plan.json")?, WorkerOptions::default());
+/// for number in (1..=2).filter_map(|number| PartNumber::new(number, 2)) {
+///     plan.part(number, Place::Shared, &worker, &())?;
+/// }
+/// let report = plan.assemble(&worker, &())?;
+/// println!("{:?}", report.paths());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Planned {
+    path: PathBuf,
+    file: PlanFile,
+    operation: Operation,
+    /// Identity of the program that executes the plan.
+    program: Call,
 }
 
-impl<I: Input> Planned<'_, I> {
-    /// Paths of the files.
-    pub fn paths(&self) -> Vec<PathBuf> {
-        self.files.iter().map(|(path, _)| path.clone()).collect()
-    }
+/// Settings of a process that executes a plan. The plan does not hold them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkerOptions {
+    /// Convert a part again, or overwrite existing outputs.
+    pub force: bool,
+    /// Number of threads. Default: one per core. The output does not depend on it.
+    pub threads: Option<NonZeroUsize>,
+    /// CPU level of the kernels. Default: the best one of this machine. The output does not depend on it.
+    #[serde(with = "crate::by_name::optional")]
+    pub level: Option<Level>,
+    /// Access to the Hub. The plan determines the revision.
+    pub hub: HubOptions,
+}
 
-    /// State that the bytes depend on.
-    fn fingerprint(&self) -> Result<Fingerprint, Error> {
-        let call = &self.args.call;
-        let origin =
-            Origin { program: &|| call.program(), options: call.options.clone(), inputs: call.inputs()? };
-        Ok(self.checked.fingerprint(&self.paths(), &origin))
-    }
-
-    /// Writes a plan.
+impl Planned {
+    /// Plans a conversion and writes the plan to `path`. Reads headers only. With [`OutputOptions::force`], an existing
+    /// plan is overwritten. Relative paths start from the current folder, in which the plan must then be executed.
     ///
     /// # Errors
-    /// A path that cannot be written.
-    pub fn save(&self, plan: NewPlan<'_>, inputs: &[&Path], events: &dyn Events) -> Result<(), Error> {
-        check_outputs(&[plan.path], inputs, self.args.force)?;
-        let contents = Contents {
-            program: &self.args.call.program,
-            folder: plan.folder,
-            arguments: plan.arguments,
-            fingerprint: &self.fingerprint()?,
-            rates: &self.checked.rates(self.args.options.level),
-            files: self.files,
-        };
-        plan_file::save(plan.path, contents, events)
+    /// Invalid options, an input that cannot be read, or options that cannot be used with a plan: `keep` and
+    /// `arch.custom`, and a calibration without shared statistics.
+    pub fn save(path: &Path, operation: impl Into<Operation>, events: &dyn Events) -> Result<(), Error> {
+        let operation = operation.into();
+        Planned::save_for(operation.call()?, path, &operation, events)
     }
 
-    /// Fails unless inputs, program and layout are those of the plan. Returns the plan's fingerprint.
-    fn same(&self, OpenPlan { file: plan, path }: OpenPlan<'_>) -> Result<Fingerprint, Error> {
-        let planned = plan.fingerprint(path)?;
-        let differences = self.fingerprint()?.differences(&planned);
-        // A difference of the layout is more specific.
-        if let [first, ..] = &differences[..] {
-            plan.check_layout(path, self.files).map_err(|layout| match differences.len() {
-                1 => layout,
-                _ => Error::at(path, format_args!("inputs changed since the plan was made: {first}")),
-            })?;
-            let message = format!("inputs changed since the plan was made: {}", differences.join("; "));
-            return Err(Error::at(path, message).hint(["make a new plan and convert all parts again"]));
-        }
-        plan.check_layout(path, self.files)?;
-        Ok(planned)
-    }
-
-    /// Converts a part of a plan.
+    /// Same as [`Planned::save`], for the call of a program.
     ///
     /// # Errors
-    /// A plan that does not match the inputs, an output that cannot be written, an interruption.
-    pub fn part(
-        &self,
-        plan: OpenPlan<'_>,
-        number: PartNumber,
-        place: Place,
+    /// As [`Planned::save`].
+    pub fn save_for(
+        call: Call,
+        path: &Path,
+        operation: &Operation,
         events: &dyn Events,
     ) -> Result<(), Error> {
-        let failed = |error| failure(self.input, error);
-        let (fingerprint, rates) = (self.same(plan)?, plan.file.rates());
-        self.files.iter().try_for_each(|(path, _)| make_folder_of(path)).map_err(failed)?;
-        let part = Part {
-            number,
-            place,
-            rates: &rates,
-            fingerprint: &fingerprint,
-            on_resume: &|resumed| tell(resumed, events),
-        };
-        let cancel = events.cancel();
-        let progress = events.progress(self.checked.part_bytes(&rates, number));
-        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
-        let written =
-            self.checked.write_part(&self.paths(), &part, self.args.force, &self.args.options, watch);
-        drop(progress);
-        let written = written.map_err(|error| match error {
-            // Another run would meet the same difference.
-            gguf_conversion::Error::OtherPlan { .. } | gguf_conversion::Error::PartsDiffer { .. } => {
-                failed(error)
-            }
-            _ => {
-                failed(error).hint(["run the command again to resume the part, or use --force to start over"])
-            }
-        })?;
-        let of = self.files.first().map_or_else(String::new, |(path, _)| path.display().to_string());
-        events.status(&match (written, place, self.files.first()) {
-            (Written::Before, ..) => format!("part {number} of {of} is already complete"),
-            (Written::Now, Place::OwnFile, Some((path, _))) => {
-                format!("wrote {}", part_path(path, number).display())
-            }
-            (Written::Now, ..) => format!("wrote part {number} of {of}"),
-        });
-        Ok(())
+        let folder = absolute(".").map_err(|error| Error::cannot_open(Path::new("."), error))?;
+        let stored = serde_json::to_value(stored(operation)?).map_err(Error::usage)?;
+        let plan = NewPlan { path, folder: &folder, conversion: &stored };
+        operation.run_for(Caller { parts: Parts::Plan(plan), ..Caller::new(call, false) }, events).map(drop)
     }
 
-    /// Assembles the parts of a plan.
+    /// Opens the plan at `path`, which a program that uses the library has saved.
     ///
     /// # Errors
-    /// A missing or damaged part, or a part of another plan.
-    pub fn assemble(&self, plan: OpenPlan<'_>, events: &dyn Events) -> Result<(), Error> {
-        let fingerprint = self.same(plan)?;
-        let cancel = events.cancel();
-        let progress = events.progress(self.checked.input_bytes());
-        let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
-        let (force, options) = (self.args.force, &self.args.options);
-        let written = self.checked.assemble(&self.paths(), &fingerprint, force, options, watch);
-        drop(progress);
-        written.map_err(|error| failure(self.input, error))?;
-        say_written(self.files, events);
-        Ok(())
+    /// A file that cannot be read, or that is not a plan of this version and program.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Planned, Error> {
+        Planned::open_for(Call::default(), path)
     }
+
+    /// Same as [`Planned::open`], for a plan that `program` has saved. The options of `program` are not used.
+    ///
+    /// # Errors
+    /// As [`Planned::open`].
+    pub fn open_for(program: Call, path: impl Into<PathBuf>) -> Result<Planned, Error> {
+        let path = path.into();
+        let file = text_file::options(&path).and_then(|text| {
+            PlanFile::parse(&text, &program.program).map_err(|error| Error::at(&path, error))
+        })?;
+        let operation = Operation::deserialize(file.conversion())
+            .map_err(|error| Error::at(&path, format_args!("not a plan file: {error}")))?;
+        let options = file.fingerprint(&path)?.options().to_vec();
+        Ok(Planned { path, file, operation, program: Call { options, ..program } })
+    }
+
+    /// The folder that relative paths of the plan start from.
+    pub fn folder(&self) -> &Path {
+        self.file.folder()
+    }
+
+    /// Converts a part. An interrupted part is resumed, and nothing is done for a finished one.
+    ///
+    /// # Errors
+    /// Inputs that differ from those of the plan, relative paths in another current folder than that of the plan, an
+    /// output that cannot be written, an interruption.
+    pub fn part(
+        &self,
+        number: PartNumber,
+        place: Place,
+        worker: &WorkerOptions,
+        events: &dyn Events,
+    ) -> Result<(), Error> {
+        self.execute(Parts::Part { plan: self.opened(), number, place }, worker, events).map(drop)
+    }
+
+    /// Checks all parts and completes the output.
+    ///
+    /// # Errors
+    /// A missing or damaged part, or a part of another plan; as [`Planned::part`].
+    pub fn assemble(&self, worker: &WorkerOptions, events: &dyn Events) -> Result<Report, Error> {
+        self.execute(Parts::Assembly(self.opened()), worker, events)?.written()
+    }
+
+    fn opened(&self) -> OpenPlan<'_> {
+        OpenPlan { file: &self.file, path: &self.path }
+    }
+
+    fn execute(
+        &self,
+        parts: Parts<'_>,
+        worker: &WorkerOptions,
+        events: &dyn Events,
+    ) -> Result<Outcome, Error> {
+        self.check_folder()?;
+        let mut operation = self.operation.clone();
+        let OfProcess { output, hub, .. } = operation.of_process();
+        let WorkerOptions { force, threads, level, .. } = *worker;
+        *output = OutputOptions { out: output.out.take(), force, threads, level, ..OutputOptions::default() };
+        if let Some(hub) = hub {
+            *hub = HubOptions { revision: hub.revision.take(), ..worker.hub.clone() };
+        }
+        operation.run_for(Caller { parts, ..Caller::new(self.program.clone(), false) }, events)
+    }
+
+    /// Fails if relative paths would lead elsewhere.
+    fn check_folder(&self) -> Result<(), Error> {
+        let folder = self.folder();
+        let here = fs::canonicalize(".").ok();
+        if !self.operation.is_relative() || (here.is_some() && here == fs::canonicalize(folder).ok()) {
+            return Ok(());
+        }
+        let message = format!("its relative paths start from folder {}", folder.display());
+        Err(Error::at(&self.path, message)
+            .hint(["run the program in that folder, or plan with absolute paths"]))
+    }
+}
+
+/// The conversion without the options that belong to a process.
+fn stored(operation: &Operation) -> Result<Operation, Error> {
+    let mut stored = operation.clone();
+    let has_custom_arch = stored.has_custom_arch();
+    let OfProcess { output, hub, keep, tensors } = stored.of_process();
+    for (is_set, option) in [(has_custom_arch, "arch.custom"), (keep.is_some_and(|keep| *keep), "keep")] {
+        if is_set {
+            return Err(Error::usage(format_args!("`{option}` cannot be used with a plan")));
+        }
+    }
+    *output = OutputOptions { out: output.out.take(), ..OutputOptions::default() };
+    if let Some(hub) = hub {
+        *hub = HubOptions { revision: hub.revision.take(), ..HubOptions::default() };
+    }
+    if let Some(tensors) = tensors {
+        tensors.save_recipe = None;
+    }
+    Ok(stored)
 }

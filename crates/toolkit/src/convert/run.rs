@@ -8,7 +8,7 @@ use std::{
 use gguf_conversion::{Conversion, FileOf, Input, OutputRequest, PlannedFile, Watch, recipes::TensorFacts};
 
 use super::{
-    planned::Planned,
+    checked::Checked,
     report::{Origin, Report},
     run_args::{OpenInput, Outcome, Parts, Requested, RunArgs},
     write::write_and_report,
@@ -132,24 +132,24 @@ pub fn run<I: Input>(
     }
     let checked = planned.check().map_err(failed)?;
     settings.save(&tensors, &files, &inputs, args.force, events)?;
-    let of_plan = Planned { checked: &checked, files: &files, input: open.path, args };
+    let run = Checked { conversion: &checked, files: &files, input: open.path, args };
     match args.parts {
         Parts::Whole => {}
         Parts::Plan(plan) => {
-            of_plan.save(plan, &inputs, events)?;
+            run.save(plan, &inputs, events)?;
             return Ok(Outcome::default());
         }
         Parts::Part { plan, number, place } => {
-            of_plan.part(plan, number, place, events)?;
+            run.part(plan, number, place, events)?;
             return Ok(Outcome::default());
         }
         Parts::Assembly(plan) => {
-            of_plan.assemble(plan, events)?;
-            return Ok(Outcome::default());
+            run.assemble(plan, events)?;
+            return Ok(Outcome { report: Some(report), problem: None });
         }
     }
     warn_of_loss(&tensors, &files, events);
-    write_and_report(&of_plan, &report, events)?;
+    write_and_report(&run, &report, events)?;
     if let Some(calibration) = calibration {
         // The rest of the work needs only the files.
         calibration.done();

@@ -5,30 +5,36 @@ use std::path::{Path, PathBuf};
 use gguf_container::PartNumber;
 use gguf_conversion::{NonFinite, Repacked, RunOptions, parts::Place, recipes::Recipe};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{options::OutputOptions, plan_file::PlanFile, report::Report};
 use crate::{
     calibration::Calibration, call::Call, cause::Cause, error::Error, layout_notes::Notes, settings::Settings,
 };
 
-/// Caller of a conversion: its identity, and the part of the work that it asks for.
+/// Caller of a conversion: its identity, and the work that it asks for.
 #[derive(Debug, Clone)]
 pub struct Caller<'a> {
     /// Identity of the call, for journals and plans.
     pub call: Call,
-    /// The part of the conversion to execute.
-    pub parts: Parts<'a>,
     /// Plan and report, but write nothing except a requested recipe file.
     pub dry_run: bool,
+    /// The part of the conversion to execute.
+    pub(crate) parts: Parts<'a>,
 }
 
 impl Caller<'static> {
+    /// Caller of a whole conversion or, with `dry_run`, of its plan only.
+    pub fn new(call: Call, dry_run: bool) -> Caller<'static> {
+        Caller { call, dry_run, parts: Parts::Whole }
+    }
+
     /// A program that uses the library, identified by its options.
     ///
     /// # Errors
     /// Options that have no JSON form.
     pub fn library(options: &impl Serialize) -> Result<Caller<'static>, Error> {
-        Ok(Caller { call: Call::of_options(options)?, parts: Parts::Whole, dry_run: false })
+        Ok(Caller::new(Call::of_options(options)?, false))
     }
 
     /// The same, for a plan.
@@ -72,10 +78,10 @@ impl Parts<'_> {
 pub struct NewPlan<'a> {
     /// Path of the plan.
     pub path: &'a Path,
-    /// The folder that relative paths of the arguments start from.
+    /// The folder that relative paths of the conversion start from.
     pub folder: &'a Path,
-    /// Arguments of the conversion, which the plan stores.
-    pub arguments: &'a [String],
+    /// The JSON form of the conversion, which the plan stores.
+    pub conversion: &'a Value,
 }
 
 /// A plan that was read.

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use gguf_conversion::{Input, Journaling, Losses, Origin, Watch};
 
-use super::{planned::Planned, report::Report};
+use super::{checked::Checked, report::Report};
 use crate::{
     error::Error,
     events::Events,
@@ -18,11 +18,11 @@ use crate::{
 /// # Errors
 /// As the `write` of the crate `gguf_conversion`.
 pub fn write_and_report<I: Input>(
-    planned: &Planned<'_, I>,
+    run: &Checked<'_, I>,
     report: &Report,
     events: &dyn Events,
 ) -> Result<(), Error> {
-    let Planned { checked, files, input, args } = *planned;
+    let Checked { conversion, files, input, args } = *run;
     let failed = |error| failure(input, error);
     for line in report.fallbacks() {
         events.warning(&line);
@@ -32,7 +32,7 @@ pub fn write_and_report<I: Input>(
         warn_of_leftovers(path, events);
     }
     events.detail(&format!("kernels of CPU level {}", args.options.level.name()));
-    let paths = planned.paths();
+    let paths = run.paths();
     let unfinished = gguf_conversion::unfinished(&paths).is_some();
     // A run whose remains are not wanted has no journal, unless it must remove that of another.
     let has_journal = args.resumable || unfinished;
@@ -50,13 +50,13 @@ pub fn write_and_report<I: Input>(
     let _guard = events.ends_soon(Box::new(move || {
         failure(Path::new(""), gguf_conversion::Error::Cancelled).hint(resume_hints(&stopped))
     }));
-    let progress = events.progress(checked.input_bytes());
+    let progress = events.progress(conversion.input_bytes());
     let watch = Watch { cancel: &cancel, done: &|_, bytes| progress.add(bytes), sources: &[] };
     let losses = Arc::new(Losses::default());
     let options = args.options.clone().losses(losses.clone());
     let written = match has_journal {
-        true => checked.write_resumable(&paths, args.force, journaling, &options, watch),
-        false => checked.write_to(&paths, args.force, &options, watch),
+        true => conversion.write_resumable(&paths, args.force, journaling, &options, watch),
+        false => conversion.write_to(&paths, args.force, &options, watch),
     };
     // The bar is removed before any message, including an error.
     drop(progress);

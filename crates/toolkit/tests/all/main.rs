@@ -6,6 +6,7 @@ mod check_against;
 mod conversions;
 mod files;
 mod module_order;
+mod plans;
 
 use std::path::{Path, PathBuf};
 

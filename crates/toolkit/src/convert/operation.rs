@@ -1,0 +1,183 @@
+//! A conversion of any kind, as plans store it.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    adapter::ConvertAdapter,
+    checkpoint::Convert,
+    legacy::ConvertLegacy,
+    options::OutputOptions,
+    projector::ConvertProjector,
+    quantize::Quantize,
+    run_args::{Caller, Outcome},
+};
+use crate::{
+    call::Call,
+    error::Error,
+    events::Events,
+    hub::{HubOptions, is_hub_address},
+    settings::TensorOptions,
+};
+
+/// A conversion that can be divided into parts.
+///
+/// Its JSON form has the kind of the conversion as `operation`, and the fields of the conversion as `options`.
+///
+/// # Examples
+/// ```
+/// use gguf_toolkit::{FileType, Quantize, convert::Operation};
+///
+/// let operation = Operation::from(Quantize::new("model-BF16.gguf", [FileType::Q4_K_M]));
+/// let json = serde_json::to_value(&operation)?;
+/// assert_eq!(json["operation"], "quantize");
+/// assert_eq!(json["options"]["source"], "model-BF16.gguf");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "operation", content = "options", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Operation {
+    /// Conversion of a checkpoint.
+    Convert(Box<Convert>),
+    /// Conversion of a LoRA adapter.
+    ConvertAdapter(Box<ConvertAdapter>),
+    /// Conversion of the projector of a checkpoint.
+    ConvertProjector(Box<ConvertProjector>),
+    /// Conversion of a file in a format older than GGUF.
+    ConvertLegacy(Box<ConvertLegacy>),
+    /// Quantization of a GGUF file.
+    Quantize(Box<Quantize>),
+}
+
+macro_rules! from {
+    ($($name:ident)*) => {$(
+        impl From<$name> for Operation {
+            fn from(options: $name) -> Operation {
+                Operation::$name(Box::new(options))
+            }
+        }
+    )*};
+}
+
+from! { Convert ConvertAdapter ConvertProjector ConvertLegacy Quantize }
+
+/// Options that belong to the process of a conversion, not to its plan.
+pub(super) struct OfProcess<'a> {
+    pub output: &'a mut OutputOptions,
+    pub hub: Option<&'a mut HubOptions>,
+    pub keep: Option<&'a mut bool>,
+    pub tensors: Option<&'a mut TensorOptions>,
+}
+
+impl Operation {
+    /// Does the part of the conversion that a caller asks for.
+    ///
+    /// # Errors
+    /// As [`Convert::run`].
+    pub fn run_for(&self, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
+        match self {
+            Operation::Convert(options) => options.run_for(caller, events),
+            Operation::ConvertAdapter(options) => options.run_for(caller, events),
+            Operation::ConvertProjector(options) => options.run_for(caller, events),
+            Operation::ConvertLegacy(options) => options.run_for(caller, events),
+            Operation::Quantize(options) => options.run_for(caller, events),
+        }
+    }
+
+    /// Output of the conversion.
+    pub fn output(&self) -> &OutputOptions {
+        match self {
+            Operation::Convert(options) => &options.output,
+            Operation::ConvertAdapter(options) => &options.output,
+            Operation::ConvertProjector(options) => &options.output,
+            Operation::ConvertLegacy(options) => &options.output,
+            Operation::Quantize(options) => &options.output,
+        }
+    }
+
+    /// Identity of the conversion for a program that uses the library.
+    pub(super) fn call(&self) -> Result<Call, Error> {
+        match self {
+            Operation::Convert(options) => Call::of_options(options),
+            Operation::ConvertAdapter(options) => Call::of_options(options),
+            Operation::ConvertProjector(options) => Call::of_options(options),
+            Operation::ConvertLegacy(options) => Call::of_options(options),
+            Operation::Quantize(options) => Call::of_options(options),
+        }
+    }
+
+    /// Options that a plan does not hold.
+    pub(super) fn of_process(&mut self) -> OfProcess<'_> {
+        match self {
+            Operation::Convert(options) => OfProcess {
+                output: &mut options.output,
+                hub: Some(&mut options.hub),
+                keep: Some(&mut options.keep),
+                tensors: Some(&mut options.tensors),
+            },
+            Operation::ConvertAdapter(options) => OfProcess {
+                output: &mut options.output,
+                hub: Some(&mut options.hub),
+                keep: Some(&mut options.keep),
+                tensors: None,
+            },
+            Operation::ConvertProjector(options) => OfProcess {
+                output: &mut options.output,
+                hub: Some(&mut options.hub),
+                keep: Some(&mut options.keep),
+                tensors: Some(&mut options.tensors),
+            },
+            Operation::ConvertLegacy(options) => OfProcess {
+                output: &mut options.output,
+                hub: None,
+                keep: None,
+                tensors: Some(&mut options.tensors),
+            },
+            Operation::Quantize(options) => OfProcess {
+                output: &mut options.output,
+                hub: None,
+                keep: None,
+                tensors: Some(&mut options.tensors),
+            },
+        }
+    }
+
+    /// True if the conversion has an architecture of the calling program, which has no JSON form.
+    pub(super) fn has_custom_arch(&self) -> bool {
+        matches!(self, Operation::Convert(options) if options.arch.custom.is_some())
+    }
+
+    /// True if a path depends on the current folder.
+    pub(super) fn is_relative(&self) -> bool {
+        let is_address = |path: &Path| path.to_str().is_some_and(is_hub_address);
+        self.paths().into_iter().any(|path| path.is_relative() && !is_address(path))
+    }
+
+    /// Files and folders that are read, and the output.
+    fn paths(&self) -> Vec<&Path> {
+        let (source, files) = match self {
+            Operation::Convert(options) => {
+                let adapters = options.adapters.iter().map(|adapter| adapter.path.as_path());
+                let files = options.tensors.files().into_iter().chain(adapters);
+                (&options.source, files.chain(options.arch.target_model_dir.as_deref()).collect())
+            }
+            Operation::ConvertAdapter(options) => {
+                (&options.source, options.base.iter().map(AsRef::as_ref).collect())
+            }
+            Operation::ConvertProjector(options) => (&options.source, options.tensors.files()),
+            Operation::ConvertLegacy(options) => {
+                let files = options.tensors.files().into_iter().chain(options.config.as_deref());
+                (&options.source, files.collect())
+            }
+            Operation::Quantize(options) => {
+                let calibration = &options.calibration;
+                let files = options.tensors.files().into_iter().chain(calibration.files());
+                (&options.source, files.chain(calibration.statistics.as_deref()).collect::<Vec<&Path>>())
+            }
+        };
+        // An output without a name is in the current folder.
+        let out = self.output().out.as_deref().unwrap_or(Path::new(""));
+        [source.as_path(), out].into_iter().chain(files).collect()
+    }
+}
