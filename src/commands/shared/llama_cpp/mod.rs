@@ -13,10 +13,12 @@ mod imatrix;
 mod perplexity;
 mod program;
 mod quantize;
+mod translate;
 mod words;
 
-pub use call::{argument, translate};
+pub use call::argument;
 pub use program::{Program, Row, Spelled, To};
+pub use translate::translate;
 pub use words::also;
 
 /// Every program of llama.cpp that one of ours stands for.
