@@ -11,6 +11,7 @@ mod documents;
 mod errors;
 mod examples;
 mod facade;
+mod families;
 mod hints;
 mod layers;
 mod llama_cpp;

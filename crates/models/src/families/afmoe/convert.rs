@@ -1,0 +1,114 @@
+//! Trinity (AFMoE): mixtures of experts with gated attention and norms before and after each part.
+//!
+//! Config keys: those of llama, experts and their weights, leading dense layers, `sliding_window`.
+//!
+//! Transforms: experts become one tensor.
+//!
+//! Source: `AfmoeModel` in `conversion/afmoe.py`.
+
+use crate::families::llama::convert::llama;
+use crate::prelude::*;
+
+/// The row.
+pub const AFMOE: Arch = Arch {
+    name: "afmoe",
+    classes: &[Class::new("AfmoeForCausalLM")],
+    example: "arcee-ai/Trinity-Mini",
+    configs: &[AFMOE_CONFIG],
+    tensors: &[
+        rules::DECODER_ENDS,
+        NORMS,
+        rules::ATTENTION,
+        rules::QK_NORMS,
+        &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
+        ROUTER,
+        &rules::gate_up_down_experts(IS_MIXTURE),
+        &rules::shared_experts(Need::If(|hparams, bid| {
+            is_mixture(hparams, bid) && hparams.get("num_shared_experts").is_some_and(|count| *count != 0)
+        })),
+    ],
+    keys,
+    computed: llama::computed,
+    vocab: Route::Llama,
+    window_pattern: every(4),
+    harmless: &["layer_types"],
+    built_in: &[BuiltIn::is("mup_enabled", &["true"])],
+    ..DECODER
+};
+
+const NORMS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    // After attention, as it says; in llama this name is that of the norm before the feed-forward part.
+    TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
+    TensorRule::copy(&["model.layers.{bid}.pre_mlp_layernorm"], "blk.{bid}.ffn_norm"),
+    TensorRule::copy(&["model.layers.{bid}.post_mlp_layernorm"], "blk.{bid}.post_ffw_norm"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.gate_proj"], "blk.{bid}.attn_gate"),
+];
+
+const ROUTER: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.mlp.router.gate"], "blk.{bid}.ffn_gate_inp").need(IS_MIXTURE),
+    TensorRule::copy(&["model.layers.{bid}.mlp.expert_bias"], "blk.{bid}.exp_probs_b")
+        .bare(".bias")
+        .need(Need::Optional),
+];
+
+const IS_MIXTURE: Need = Need::If(is_mixture);
+
+/// All but the first few layers are mixtures.
+fn is_mixture(hparams: &Hparams, bid: u64) -> bool {
+    bid >= hparams.get("num_dense_layers").and_then(Json::as_u64).unwrap_or(0)
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    llama::keys(hparams, keys)?;
+    keys.count("expert_shared_count", hparams, &["num_shared_experts"])?;
+    keys.count("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
+    keys.count("leading_dense_block_count", hparams, &["num_dense_layers"])?;
+    keys.derived_from("expert_weights_norm", &["route_norm"]);
+    if hparams.get("route_norm").is_some() {
+        keys.flag("expert_weights_norm", hparams, "route_norm");
+    }
+    keys.number("expert_weights_scale", hparams, &["route_scale"])?;
+    keys.count("attention.sliding_window", hparams, &["sliding_window"])
+}
+
+/// `AfmoeConfig` of transformers 5.23.
+const AFMOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "afmoe",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(200_192)),
+            ("hidden_size", INT, Int(2048)),
+            ("intermediate_size", INT, Int(6144)),
+            ("moe_intermediate_size", INT, Int(1408)),
+            ("num_dense_layers", INT | NULL, Int(1)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("head_dim", INT | NULL, Int(128)),
+            ("max_position_embeddings", INT, Int(16384)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("num_experts", INT | NULL, Int(64)),
+            ("num_experts_per_tok", INT | NULL, Int(6)),
+            ("num_shared_experts", INT | NULL, Int(2)),
+            ("route_scale", FLOAT | NULL, Float(1.0)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("global_attn_every_n_layers", INT | NULL, Int(4)),
+            ("sliding_window", INT | NULL, Int(1024)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+            ("mup_enabled", BOOL | NULL, Bool(false)),
+            ("eos_token_id", INT | NULL | INTS, Null),
+            ("bos_token_id", INT | NULL, Null),
+            ("attention_bias", BOOL, Bool(false)),
+        ],
+        DECODER_FIELDS,
+    ],
+    fill: &[Fill::KvHeads],
+    adjust: |map| {
+        let period = adjust::count(map, "global_attn_every_n_layers").filter(|period| *period > 0);
+        let period = period.ok_or("`global_attn_every_n_layers` is 0")?;
+        // At a period of 4 layers 3, 7, 11, ... attend to all, and the others have the window.
+        adjust::layer_types(map, |layer| !(layer + 1).is_multiple_of(period))
+    },
+    ..BASE
+};

@@ -1,0 +1,8 @@
+//! Trinity (AFMoE), by Arcee.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::AFMOE], projectors: &[] };

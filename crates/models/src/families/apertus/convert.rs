@@ -1,0 +1,67 @@
+//! Apertus.
+//!
+//! Config keys: those of llama; the parameters of the activation function, which the checkpoint has as tensors.
+//!
+//! Transforms: none. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
+//!
+//! Source: `ApertusModel` in `conversion/llama.py`.
+
+use crate::families::llama::convert::llama;
+use crate::prelude::*;
+
+/// The row.
+pub const APERTUS: Arch = Arch {
+    name: "apertus",
+    classes: &[Class::new("ApertusForCausalLM")],
+    example: "swiss-ai/Apertus-8B-Instruct-2509",
+    configs: &[APERTUS_CONFIG],
+    tensors: &[rules::DECODER_ENDS, NORMS, rules::ATTENTION, rules::QK_NORMS, rules::UNGATED_MLP],
+    numbers: &[
+        // Both alphas are vectors of one element; beta and eps have no dimensions.
+        NumberRule { hf: "model.layers.{bid}.mlp.act_fn.alpha_n", key: "xielu.alpha_n", dims: &[1] },
+        NumberRule { hf: "model.layers.{bid}.mlp.act_fn.alpha_p", key: "xielu.alpha_p", dims: &[1] },
+        NumberRule { hf: "model.layers.{bid}.mlp.act_fn.beta", key: "xielu.beta", dims: &[] },
+        NumberRule { hf: "model.layers.{bid}.mlp.act_fn.eps", key: "xielu.eps", dims: &[] },
+    ],
+    keys: llama::keys,
+    computed: llama::computed,
+    vocab: Route::Llama,
+    harmless: &["qk_norm=true"],
+    ..DECODER
+};
+
+const NORMS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.attention_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["model.layers.{bid}.feedforward_layernorm"], "blk.{bid}.ffn_norm"),
+];
+
+/// `ApertusConfig` of transformers 5.23.
+const APERTUS_CONFIG: ConfigClass = ConfigClass {
+    model_type: "apertus",
+    default_theta: 12_000_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(131_072)),
+            ("intermediate_size", INT, Int(14336)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("hidden_act", TEXT, Text("xielu")),
+            ("max_position_embeddings", INT, Int(65536)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("pad_token_id", INT | NULL, Int(3)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+        ],
+        DECODER_FIELDS,
+    ],
+    fill: &[Fill::KvHeads],
+    adjust: |map| {
+        // The default argument of `ApertusConfig`: from 8192 positions to 65536.
+        if map.get("rope_parameters").is_none_or(Json::is_null) {
+            let rope = json!({"rope_type": "llama3", "rope_theta": 12_000_000.0, "factor": 8.0,
+                "original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0});
+            map.insert("rope_parameters".into(), rope);
+        }
+        Ok(())
+    },
+    ..BASE
+};

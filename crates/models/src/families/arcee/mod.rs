@@ -1,0 +1,8 @@
+//! AFM, by Arcee.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::ARCEE], projectors: &[] };

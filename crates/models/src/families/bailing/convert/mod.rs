@@ -1,0 +1,5 @@
+//! Conversion of the models of this family, one file for each.
+
+pub mod bailingmoe;
+pub mod bailingmoe2;
+pub mod bailingmoe3;

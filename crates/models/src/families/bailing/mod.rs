@@ -1,0 +1,16 @@
+//! Ling and Ring (Bailing), by inclusionAI: mixtures of experts, and pictures in Ling 3.
+
+pub mod convert;
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::bailingmoe::BAILINGMOE,
+        convert::bailingmoe2::BAILINGMOE2,
+        convert::bailingmoe3::BAILINGMOE3,
+    ],
+    projectors: &[projector::LING3VL],
+};

@@ -1,0 +1,8 @@
+//! Bamba, by IBM: a hybrid of state spaces and attention.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::BAMBA], projectors: &[] };

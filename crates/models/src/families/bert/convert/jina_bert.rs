@@ -1,0 +1,57 @@
+//! Jina embeddings 2, for English and German and for code: BERT without positions, with a gate.
+//!
+//! Config keys: those of BERT.
+//!
+//! Transforms: none; gate and up stay one matrix.
+//!
+//! Source: `JinaBertV2Model` in `conversion/bert.py`.
+
+use crate::families::bert::convert::bert;
+use crate::prelude::*;
+
+/// The row. The config class is that of BERT, by its `model_type`.
+pub const JINA_BERT_V2: Arch = Arch {
+    name: "jina-bert-v2",
+    classes: &[Class::new("JinaBertModel"), Class::new("JinaBertForMaskedLM")],
+    example: "jinaai/jina-embeddings-v2-base-en",
+    configs: &[],
+    tensors: &[bert::EMBEDDINGS, ATTENTION, FEED_FORWARD, bert::CLASSIFIER],
+    vocab: Route::JinaBert,
+    harmless: &["feed_forward_type=geglu", "position_embedding_type=alibi"],
+    ..bert::BERT
+};
+
+const ATTENTION: &[TensorRule] = &[
+    TensorRule::copy(&["encoder.layer.{bid}.attention.self.query"], "blk.{bid}.attn_q"),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.self.key"], "blk.{bid}.attn_k"),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.self.value"], "blk.{bid}.attn_v"),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.self.layer_norm_q"], "blk.{bid}.attn_q_norm")
+        .need(Need::Optional),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.self.layer_norm_k"], "blk.{bid}.attn_k_norm")
+        .need(Need::Optional),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.output.dense"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["encoder.layer.{bid}.attention.output.LayerNorm"], "blk.{bid}.attn_output_norm"),
+    // Some releases normalize once more after attention.
+    TensorRule::copy(&["encoder.layer.{bid}.layer_norm_1"], "blk.{bid}.attn_norm_2").need(Need::Optional),
+];
+
+const FEED_FORWARD: &[TensorRule] = &[
+    TensorRule::copy(
+        &[
+            // Gate and up in one matrix, under two names, or apart (`_v` up, `_w` gate), by release.
+            "encoder.layer.{bid}.mlp.gated_layers",
+            "encoder.layer.{bid}.mlp.up_gated_layer",
+            "encoder.layer.{bid}.mlp.gated_layers_v",
+        ],
+        "blk.{bid}.ffn_up",
+    ),
+    TensorRule::copy(&["encoder.layer.{bid}.mlp.gated_layers_w"], "blk.{bid}.ffn_gate").need(Need::Optional),
+    TensorRule::copy(
+        &["encoder.layer.{bid}.mlp.wo", "encoder.layer.{bid}.mlp.down_layer"],
+        "blk.{bid}.ffn_down",
+    ),
+    TensorRule::copy(
+        &["encoder.layer.{bid}.mlp.layernorm", "encoder.layer.{bid}.layer_norm_2"],
+        "blk.{bid}.layer_output_norm",
+    ),
+];

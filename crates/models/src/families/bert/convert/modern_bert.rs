@@ -1,0 +1,122 @@
+//! ModernBERT: an encoder with RoPE and sliding windows.
+//!
+//! Config keys: those of every text model, the sliding window, the period of layers without one, the
+//! activation; pooling, and that of a classifier.
+//!
+//! Transforms: none; gate and up stay one matrix, and so do Q, K and V.
+//!
+//! Source: `ModernBertModel` in `conversion/bert.py`.
+
+use crate::families::bert::convert::bert;
+use crate::prelude::*;
+
+/// The row.
+pub const MODERN_BERT: Arch = Arch {
+    name: "modern-bert",
+    classes: &[
+        Class::new("ModernBertModel"),
+        Class::new("ModernBertForMaskedLM"),
+        Class::new("ModernBertForSequenceClassification"),
+    ],
+    example: "answerdotai/ModernBERT-base",
+    configs: &[MODERN_BERT_CONFIG],
+    tensors: &[ENDS, LAYERS, CLASSIFIER],
+    keys,
+    drops: |hparams, name| match name {
+        "head.dense.bias" if bert::is_classifier(hparams) => Some(drops::NO_BIAS),
+        _ if name.starts_with("decoder.") || name == "head.dense.bias" => {
+            Some("part of what the model was trained with")
+        }
+        _ => None,
+    },
+    built_in: &[BuiltIn::unless("classifier_activation", "gelu", |hparams, activation| {
+        activation == "gelu" || !bert::is_classifier(hparams)
+    })],
+    rename: |hparams, name| bert::rename(hparams, name, "model."),
+    export_name: |_, class, name| Some(bert::export_name(class, name, "model.")),
+    vocab: Route::ModernBert,
+    window_pattern: every_from_first(3),
+    harmless: &["layer_types"],
+    ..bert::BERT
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["embeddings.tok_embeddings"], "token_embd"),
+    TensorRule::copy(&["embeddings.norm"], "token_embd_norm"),
+    TensorRule::copy(&["final_norm"], "output_norm"),
+];
+
+/// The first layer has no norm before its attention.
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["layers.{bid}.attn_norm"], "blk.{bid}.attn_norm").need(Need::If(|_, bid| bid > 0)),
+    TensorRule::copy(&["layers.{bid}.attn.Wqkv"], "blk.{bid}.attn_qkv"),
+    TensorRule::copy(&["layers.{bid}.attn.Wo"], "blk.{bid}.attn_output"),
+    TensorRule::copy(&["layers.{bid}.mlp.Wi"], "blk.{bid}.ffn_up"),
+    TensorRule::copy(&["layers.{bid}.mlp.Wo"], "blk.{bid}.ffn_down"),
+    TensorRule::copy(&["layers.{bid}.mlp_norm"], "blk.{bid}.ffn_norm"),
+];
+
+const CLASSIFIER: &[TensorRule] = &[
+    TensorRule::copy(&["head.dense"], "cls").need(Need::Optional),
+    TensorRule::copy(&["head.norm"], "cls.norm").need(Need::Optional),
+    TensorRule::copy(&["classifier.out_proj"], "cls.output").need(Need::Optional),
+];
+
+/// `ModernBertConfig` of transformers 5.23.
+const MODERN_BERT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "modernbert",
+    fields: &[&[
+        ("vocab_size", INT, Int(50368)),
+        ("hidden_size", INT, Int(768)),
+        ("intermediate_size", INT, Int(1152)),
+        ("num_hidden_layers", INT, Int(22)),
+        ("num_attention_heads", INT, Int(12)),
+        ("hidden_activation", TEXT, Text("gelu")),
+        ("max_position_embeddings", INT, Int(8192)),
+        ("norm_eps", FLOAT, Float(1e-5)),
+        ("pad_token_id", INT | NULL, Int(50283)),
+        ("eos_token_id", INT | NULL | INTS, Int(50282)),
+        ("bos_token_id", INT | NULL, Int(50281)),
+        ("cls_token_id", INT | NULL, Int(50281)),
+        ("sep_token_id", INT | NULL, Int(50282)),
+        ("attention_bias", BOOL, Bool(false)),
+        ("layer_types", NULL | TEXTS, Null),
+        ("rope_parameters", NULL | DICT, Null),
+        ("local_attention", INT, Int(128)),
+        ("mlp_bias", BOOL, Bool(false)),
+        ("classifier_pooling", TEXT, Text("cls")),
+        ("attention_dropout", INT | FLOAT, Float(0.0)),
+        ("tie_word_embeddings", BOOL, Bool(true)),
+    ]],
+    adjust: |map| {
+        // Layers 0, 3, 6, ... see everything, the others `local_attention` tokens.
+        let every = adjust::count(map, "global_attn_every_n_layers").unwrap_or(3);
+        if every == 0 {
+            return Err("`global_attn_every_n_layers` is 0".into());
+        }
+        adjust::layer_types(map, |layer| !layer.is_multiple_of(every))?;
+        // Each kind of layer has its own base under a flat key.
+        let (full, sliding) = (("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0));
+        adjust::nested_rope(map, full, sliding)
+    },
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    bert::keys(hparams, keys)?;
+    // transformers 5 saves `norm_eps`, which the reference writes as the epsilon of another norm only. llama.cpp does not
+    // load a file without this key.
+    if keys.prefixed("attention.layer_norm_epsilon").is_none() {
+        keys.number("attention.layer_norm_epsilon", hparams, &["norm_eps"])?;
+    }
+    keys.needed("attention.sliding_window", hparams, &["local_attention"])?;
+    // A number here, where other architectures write a list.
+    keys.count("attention.sliding_window_pattern", hparams, &["global_attn_every_n_layers"])?;
+    // Stated because llama.cpp takes a missing key for linear scaling.
+    keys.set_prefixed("rope.scaling.type", "none".into());
+    keys.vocab_size(hparams)?;
+    if let Some(activation) = hparams.get("hidden_activation").and_then(Json::as_str) {
+        keys.set_prefixed("hidden_activation", activation.into());
+    }
+    Ok(())
+}

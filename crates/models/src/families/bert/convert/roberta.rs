@@ -1,0 +1,70 @@
+//! RoBERTa and XLM-RoBERTa, written as `bert`: embeddings, rankers and classifiers.
+//!
+//! Config keys: those of BERT; the context is shorter by the positions that are cut off.
+//!
+//! Transforms: positions are counted from the padding token's id on, so that the first rows of
+//! their embedding are never used; they are cut off, so that a file cannot be exported.
+//!
+//! Source: `RobertaModel` and `XLMRobertaModel` in `conversion/bert.py`. Adapters inside a
+//! checkpoint (Jina embeddings 3) are not covered.
+
+use crate::families::bert::convert::bert;
+use crate::prelude::*;
+
+/// The row of RoBERTa.
+pub const ROBERTA: Arch = Arch {
+    name: "roberta",
+    written: Some("bert"),
+    classes: &[Class::new("RobertaModel"), Class::new("RobertaForSequenceClassification")],
+    example: "sentence-transformers/stsb-roberta-base",
+    configs: &[ConfigClass { model_type: "roberta", fields: &[IDS, bert::FIELDS], ..bert::BERT_CONFIG }],
+    tensors: &[bert::EMBEDDINGS, POSITIONS, bert::LAYERS, bert::CLASSIFIER],
+    keys,
+    drops: |hparams, name| bert::drops(&bert::rename(hparams, name, "roberta.").unwrap_or_default()),
+    rename: |hparams, name| bert::rename(hparams, name, "roberta."),
+    vocab: Route::Roberta,
+    export: Export::NotExportable("unused position embeddings are not in the file"),
+    ..bert::BERT
+};
+
+/// The row of XLM-RoBERTa.
+pub const XLM_ROBERTA: Arch = Arch {
+    name: "xlm-roberta",
+    classes: &[Class::new("XLMRobertaModel"), Class::new("XLMRobertaForSequenceClassification")],
+    example: "BAAI/bge-m3",
+    configs: &[ConfigClass { model_type: "xlm-roberta", fields: &[IDS, bert::FIELDS], ..bert::BERT_CONFIG }],
+    vocab: Route::XlmRoberta,
+    ..ROBERTA
+};
+
+const POSITIONS: &[TensorRule] =
+    &[TensorRule::part(&["embeddings.position_embeddings"], "position_embd", used_positions)];
+
+const IDS: &[Field] = &[
+    ("pad_token_id", INT | NULL, Int(1)),
+    ("bos_token_id", INT | NULL, Int(0)),
+    ("eos_token_id", INT | NULL | INTS, Int(2)),
+];
+
+/// Rows of the positions' embedding that are never used.
+fn unused(hparams: &Hparams) -> Result<u64, ArchError> {
+    // Position ids begin at pad + 1 in fairseq: with padding 1 the first token is at row 2.
+    Ok(hparams.get_u64("pad_token_id")?.map_or(0, |id| id.saturating_add(1)))
+}
+
+fn used_positions(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
+    Ok(RowMap::Slice { start: unused(hparams)? })
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let key = "max_position_embeddings";
+    match hparams.get_u64(key)? {
+        None => bert::keys(hparams, keys),
+        // The rows that are cut off are no positions any more.
+        Some(length) => {
+            // 514 rows of `max_position_embeddings` are 512 positions.
+            let length = length.saturating_sub(unused(hparams)?);
+            bert::keys(&hparams.with(key, length.into()), keys)
+        }
+    }
+}

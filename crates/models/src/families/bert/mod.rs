@@ -1,0 +1,22 @@
+//! BERT and the encoders that follow it: embeddings, rankers and classifiers.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::bert::BERT,
+        convert::distilbert::DISTILBERT,
+        convert::eurobert::EUROBERT,
+        convert::jina_bert::JINA_BERT_V2,
+        convert::modern_bert::MODERN_BERT,
+        convert::neo_bert::NEO_BERT,
+        convert::nomic_bert::NOMIC_BERT,
+        convert::nomic_bert_moe::NOMIC_BERT_MOE,
+        convert::roberta::ROBERTA,
+        convert::roberta::XLM_ROBERTA,
+    ],
+    projectors: &[],
+};

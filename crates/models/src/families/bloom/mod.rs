@@ -1,0 +1,8 @@
+//! BLOOM and BLOOMZ, by BigScience.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::BLOOM], projectors: &[] };

@@ -1,0 +1,8 @@
+//! Chameleon, by Meta.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::CHAMELEON], projectors: &[] };

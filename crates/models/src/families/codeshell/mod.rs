@@ -1,0 +1,8 @@
+//! CodeShell, by WisdomShell.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::CODESHELL], projectors: &[] };

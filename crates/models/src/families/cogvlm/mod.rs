@@ -1,0 +1,9 @@
+//! CogVLM, by THUDM: text and pictures.
+
+pub mod convert;
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::COGVLM], projectors: &[projector::COGVLM] };

@@ -1,0 +1,80 @@
+//! Command R7B and Command A.
+//!
+//! Config keys: those of every text model, `logit_scale`, `sliding_window`, `vocab_size`,
+//! `rotary_pct` (the reference stops where the file does not say it; then all dimensions are
+//! rotated, as transformers does).
+//!
+//! Transforms: none. Biases, which are zeros, are left out.
+//!
+//! Source: `Cohere2Model` in `conversion/command_r.py`.
+
+use crate::prelude::*;
+
+/// The row.
+pub const COHERE2: Arch = Arch {
+    name: "cohere2",
+    classes: &[Class::new("Cohere2ForCausalLM")],
+    example: "CohereLabs/c4ai-command-r7b-12-2024",
+    configs: &[COHERE2_CONFIG],
+    tensors: &[rules::DECODER_ENDS, NORMS, rules::ATTENTION, rules::GATED_MLP],
+    keys,
+    drops: |_, name| name.ends_with(".bias").then_some(drops::NO_BIAS),
+    window_pattern: every(4),
+    harmless: &["layer_types", "sliding_window_pattern=4"],
+    ..DECODER
+};
+
+/// One norm for attention and feed-forward part.
+pub const NORMS: &[TensorRule] =
+    &[TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm")];
+
+/// `Cohere2Config` of transformers 5.23.
+pub const COHERE2_CONFIG: ConfigClass = ConfigClass {
+    model_type: "cohere2",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(256_000)),
+            ("hidden_size", INT, Int(8192)),
+            ("intermediate_size", INT, Int(22528)),
+            ("logit_scale", FLOAT, Float(0.0625)),
+            ("num_hidden_layers", INT, Int(40)),
+            ("num_attention_heads", INT, Int(64)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("max_position_embeddings", INT, Int(8192)),
+            ("layer_norm_eps", FLOAT, Float(1e-5)),
+            ("pad_token_id", INT | NULL, Int(0)),
+            ("bos_token_id", INT | NULL, Int(5)),
+            ("eos_token_id", INT | NULL | INTS, Int(255_001)),
+            ("tie_word_embeddings", BOOL, Bool(true)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("layer_types", NULL | TEXTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    fill: &[Fill::KvHeads],
+    adjust: |map| {
+        let width = adjust::count(map, "hidden_size").unwrap_or(0);
+        let heads = adjust::count(map, "num_attention_heads").unwrap_or(0);
+        // `Cohere2Config.__post_init__` computes it always, whatever the file has.
+        map.insert("head_dim".into(), width.checked_div(heads).into());
+        // Every fourth layer sees everything, and is not rotated; llama.cpp knows the latter.
+        adjust::layer_pattern(map, 4)
+    },
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.needed_number("logit_scale", hparams, &["logit_scale"])?;
+    // The window of the sliding layers; that every fourth is full is the graph's.
+    keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
+    keys.vocab_size(hparams)?;
+    // `rotary_pct` is in the configs on the Hub, not in those that transformers 5 saves.
+    let rotated = hparams.get_f64("rotary_pct")?.unwrap_or(1.0) * hparams.head_share()? as f64;
+    keys.set_derived("rope.dimension_count", "rotary_pct", rotated as u64)?;
+    // Stated because llama.cpp takes a missing key for linear scaling.
+    keys.set_prefixed("rope.scaling.type", "none".into());
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! DBRX, by Databricks.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::DBRX], projectors: &[] };

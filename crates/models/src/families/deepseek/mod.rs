@@ -1,0 +1,19 @@
+//! DeepSeek, and models of other vendors with the same classes; pictures in DeepSeek-OCR.
+
+pub mod convert;
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::deepseek::DEEPSEEK,
+        convert::deepseek2::DEEPSEEK2,
+        convert::deepseek2_ocr::DEEPSEEK2_OCR,
+        convert::deepseek32::DEEPSEEK32,
+        convert::deepseek4::DEEPSEEK4,
+        convert::deepseek4::DEEPSEEK4_DSPARK,
+    ],
+    projectors: &[projector::DEEPSEEKOCR, projector::DEEPSEEKOCR2, projector::UNLIMITEDOCR],
+};

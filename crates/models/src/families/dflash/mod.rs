@@ -1,0 +1,11 @@
+//! DFlash and DSpark: draft models for blocks of tokens, for models of several vendors.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[convert::DFLASH, convert::DSPARK, convert::GEMMA4_DSPARK, convert::MUSE_GLIMMER_ASSISTANT],
+    projectors: &[],
+};

@@ -1,0 +1,10 @@
+//! dots, by rednote: text, and pictures in dots.ocr.
+
+pub mod convert;
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family =
+    Family { arches: &[convert::dots1::DOTS1, convert::dots3::DOTS3NOTE], projectors: &[projector::DOTSOCR] };

@@ -1,0 +1,8 @@
+//! EAGLE 3: draft models of one layer, for models of many vendors.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::EAGLE3], projectors: &[] };

@@ -1,0 +1,91 @@
+//! Ernie 4.5, dense.
+//!
+//! Config keys: those of every text model.
+//!
+//! Transforms: none; in Baidu's own spelling (`ernie.`), Q, K and V are one matrix, and up and gate
+//! are, which are taken apart.
+//!
+//! Source: `Ernie4_5Model` in `conversion/ernie.py`.
+
+use crate::prelude::*;
+
+/// The row.
+pub const ERNIE4_5: Arch = Arch {
+    name: "ernie4_5",
+    classes: &[Class::new("Ernie4_5_ForCausalLM"), Class::new("Ernie4_5ForCausalLM")],
+    example: "baidu/ERNIE-4.5-0.3B-PT",
+    configs: &[ERNIE4_5_CONFIG],
+    tensors: &[ENDS, LAYERS, FUSED],
+    keys: text_keys,
+    vocab: Route::Ernie4_5,
+    ..DECODER
+};
+
+const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["model.embed_tokens", "ernie.embed_tokens"], "token_embd"),
+    TensorRule::copy(&["model.norm", "ernie.norm"], "output_norm"),
+    TensorRule::copy(&["lm_head"], "output").need(Need::Optional),
+];
+
+macro_rules! names {
+    ($name:literal) => {
+        &[concat!("model.layers.{bid}.", $name), concat!("ernie.layers.{bid}.", $name)]
+    };
+}
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(names!("input_layernorm"), "blk.{bid}.attn_norm"),
+    TensorRule::copy(names!("post_attention_layernorm"), "blk.{bid}.ffn_norm"),
+    TensorRule::copy(names!("self_attn.q_proj"), "blk.{bid}.attn_q"),
+    TensorRule::copy(names!("self_attn.k_proj"), "blk.{bid}.attn_k"),
+    TensorRule::copy(names!("self_attn.v_proj"), "blk.{bid}.attn_v"),
+    TensorRule::copy(names!("self_attn.o_proj"), "blk.{bid}.attn_output"),
+    TensorRule::copy(names!("mlp.gate_proj"), "blk.{bid}.ffn_gate"),
+    TensorRule::copy(names!("mlp.up_proj"), "blk.{bid}.ffn_up"),
+    TensorRule::copy(names!("mlp.down_proj"), "blk.{bid}.ffn_down"),
+];
+
+const FUSED: &[TensorRule] = &[
+    TensorRule::part(names!("self_attn.qkv_proj"), "blk.{bid}.attn_q", |hparams, _| part(hparams, 0)),
+    TensorRule::part(names!("self_attn.qkv_proj"), "blk.{bid}.attn_k", |hparams, _| part(hparams, 1)),
+    TensorRule::part(names!("self_attn.qkv_proj"), "blk.{bid}.attn_v", |hparams, _| part(hparams, 2)),
+    TensorRule::part(names!("mlp.up_gate_proj"), "blk.{bid}.ffn_gate", rules::first_half),
+    TensorRule::part(names!("mlp.up_gate_proj"), "blk.{bid}.ffn_up", rules::second_half),
+];
+
+/// `Ernie4_5Config` of transformers 5.23.
+pub const ERNIE4_5_CONFIG: ConfigClass = ConfigClass {
+    model_type: "ernie4_5",
+    default_theta: 500_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(103_424)),
+            ("hidden_size", INT, Int(1024)),
+            ("intermediate_size", INT, Int(3072)),
+            ("num_hidden_layers", INT, Int(18)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT | NULL, Int(2)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("use_cache", BOOL | NULL, Bool(true)),
+            ("pad_token_id", INT | NULL, Int(0)),
+            ("tie_word_embeddings", BOOL, Bool(true)),
+            ("use_bias", BOOL | NULL, Bool(false)),
+            ("head_dim", INT | NULL, Int(128)),
+        ],
+        DECODER_FIELDS,
+    ],
+    fill: &[Fill::HeadDim, Fill::KvHeads],
+    ..BASE
+};
+
+/// Rows of Q (0), K (1) or V (2).
+fn part(hparams: &Hparams, part: usize) -> Result<RowMap, ArchError> {
+    let head_dim = hparams.head_dim()?;
+    let rows = |heads: u64| heads.saturating_mul(head_dim);
+    // qkv_proj:  [Q: heads d | K: kv_heads d | V: kv_heads d] rows, d = head_dim. Not permuted: Ernie rotates neighbours.
+    let (q, kv) = (rows(hparams.n_heads()?), rows(hparams.n_kv_heads()?));
+    // First row and number of rows of the part.
+    let (start, rows) = [(0, q), (q, kv), (q.saturating_add(kv), kv)][part];
+    Ok(RowMap::Groups { group: q.saturating_add(kv).saturating_add(kv), start, rows, n_head: 0 })
+}

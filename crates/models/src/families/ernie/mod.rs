@@ -1,0 +1,9 @@
+//! Ernie 4.5, by Baidu.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family =
+    Family { arches: &[convert::ernie4_5::ERNIE4_5, convert::ernie4_5_moe::ERNIE4_5_MOE], projectors: &[] };

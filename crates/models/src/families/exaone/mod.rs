@@ -1,0 +1,17 @@
+//! EXAONE, by LG: text, and pictures in EXAONE 4.5.
+
+pub mod convert;
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::exaone::EXAONE,
+        convert::exaone4::EXAONE4,
+        convert::exaone4::EXAONE4_5,
+        convert::exaone_moe::EXAONE_MOE,
+    ],
+    projectors: &[projector::EXAONE4_5],
+};

@@ -1,0 +1,89 @@
+//! Gemma 1 and CodeGemma.
+//!
+//! Config keys: `head_dim` in addition to those of every text model; RoPE keys are not written.
+//!
+//! Transforms: one is added to the weights of norms. An output matrix next to the embedding is left out.
+//!
+//! Source: `GemmaModel` in `conversion/gemma.py`.
+
+use crate::prelude::*;
+
+/// The row.
+pub const GEMMA: Arch = Arch {
+    name: "gemma",
+    classes: &[Class::new("GemmaForCausalLM")],
+    example: "trl-internal-testing/tiny-GemmaForCausalLM",
+    configs: &[GEMMA_CONFIG],
+    tensors: &[ENDS, PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
+    keys,
+    drops: drop_output,
+    vocab: Route::Gemma,
+    harmless: &["hidden_act"],
+    ..DECODER
+};
+
+/// Embedding and final norm.
+pub const ENDS: &[TensorRule] = &[
+    TensorRule::copy(&["model.embed_tokens"], "token_embd"),
+    TensorRule::norm1p(&["model.norm"], "output_norm"),
+];
+
+const PRE_NORMS: &[TensorRule] = &[
+    TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.ffn_norm"),
+];
+
+/// Fields that the config classes of all generations have, with the same defaults.
+pub const FIELDS: &[Field] = &[
+    ("head_dim", INT, Int(256)),
+    ("rms_norm_eps", FLOAT, Float(1e-6)),
+    ("pad_token_id", INT | NULL, Int(0)),
+    ("eos_token_id", INT | NULL | INTS, Int(1)),
+    ("bos_token_id", INT | NULL, Int(2)),
+    ("tie_word_embeddings", BOOL, Bool(true)),
+    ("attention_bias", BOOL, Bool(false)),
+];
+
+/// `GemmaConfig` of transformers 5.23.
+const GEMMA_CONFIG: ConfigClass = ConfigClass {
+    model_type: "gemma",
+    fields: &[
+        FIELDS,
+        &[
+            ("vocab_size", INT, Int(256_000)),
+            ("hidden_size", INT, Int(3072)),
+            ("intermediate_size", INT, Int(24576)),
+            ("num_hidden_layers", INT, Int(28)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT, Int(16)),
+            ("hidden_act", TEXT, Text("gelu_pytorch_tanh")),
+            ("max_position_embeddings", INT, Int(8192)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("use_bidirectional_attention", BOOL | NULL, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    ..BASE
+};
+
+/// The keys, in the order of the reference, which is not that of other text models.
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // Gemma's `set_gguf_parameters` calls no parent: the order is its own, and rotary keys are missing.
+    keys.needed("context_length", hparams, &["max_position_embeddings"])?;
+    keys.needed("embedding_length", hparams, &["hidden_size"])?;
+    keys.set_derived("block_count", "num_hidden_layers", hparams.n_layers()?)?;
+    keys.needed("feed_forward_length", hparams, &["intermediate_size"])?;
+    keys.needed("attention.head_count", hparams, &["num_attention_heads"])?;
+    // Gemma 2B of the first release has one key head and states it; a config without the key has as many as
+    // heads.
+    keys.needed("attention.head_count_kv", hparams, &["num_key_value_heads", "num_attention_heads"])?;
+    keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["rms_norm_eps"])?;
+    keys.head_lengths(hparams)?;
+    keys.file_type_here();
+    Ok(())
+}
+
+/// Leaves the output out, which is always tied.
+pub fn drop_output(_: &Hparams, name: &str) -> Option<&'static str> {
+    (name == "lm_head.weight").then_some(drops::TIED)
+}

@@ -1,0 +1,84 @@
+//! Gemma 2.
+//!
+//! Config keys: those of Gemma 1, both soft caps, and `sliding_window`.
+//!
+//! Transforms: one is added to the weights of norms. An output matrix next to the embedding is left out.
+//!
+//! Source: `Gemma2Model` in `conversion/gemma.py`.
+
+use crate::families::gemma::convert::gemma;
+use crate::prelude::*;
+
+/// The row.
+pub const GEMMA2: Arch = Arch {
+    name: "gemma2",
+    classes: &[Class::new("Gemma2ForCausalLM")],
+    example: "trl-internal-testing/tiny-Gemma2ForCausalLM",
+    configs: &[GEMMA2_CONFIG],
+    tensors: &[gemma::ENDS, NORMS, rules::ATTENTION, rules::GATED_MLP],
+    keys,
+    drops: gemma::drop_output,
+    vocab: Route::Gemma2,
+    window_pattern: every(2),
+    harmless: &["hidden_act", "layer_types", "query_pre_attn_scalar=144", "sliding_window_size"],
+    built_in: &[BuiltIn::unless("query_pre_attn_scalar", "the head size", |hparams, scalar| {
+        is_head_size(hparams, scalar, 46)
+    })],
+    ..DECODER
+};
+
+/// True if `query_pre_attn_scalar` is the head size that llama.cpp scales by. It recognizes the 27B model, which uses another one,
+/// by its number of layers.
+pub fn is_head_size(hparams: &Hparams, scalar: &Json, n_layers_of_27b: u64) -> bool {
+    let head = match hparams.n_layers() {
+        Ok(n_layers) if n_layers == n_layers_of_27b => hparams.head_share(),
+        _ => hparams.head_dim(),
+    };
+    scalar.as_f64().is_none_or(|scalar| head.is_ok_and(|head| head as f64 == scalar))
+}
+
+/// Norms before and after attention, and before and after the feed-forward part.
+pub const NORMS: &[TensorRule] = &[
+    TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.pre_feedforward_layernorm"], "blk.{bid}.ffn_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.post_feedforward_layernorm"], "blk.{bid}.post_ffw_norm"),
+];
+
+/// `Gemma2Config` of transformers 5.23.
+pub const GEMMA2_CONFIG: ConfigClass = ConfigClass {
+    model_type: "gemma2",
+    fields: &[
+        gemma::FIELDS,
+        &[
+            ("vocab_size", INT, Int(256_000)),
+            ("hidden_size", INT, Int(2304)),
+            ("intermediate_size", INT, Int(9216)),
+            ("num_hidden_layers", INT, Int(26)),
+            ("num_attention_heads", INT, Int(8)),
+            ("num_key_value_heads", INT, Int(4)),
+            ("hidden_activation", TEXT, Text("gelu_pytorch_tanh")),
+            ("max_position_embeddings", INT, Int(8192)),
+            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+            ("query_pre_attn_scalar", INT, Int(256)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("final_logit_softcapping", FLOAT | NULL, Float(30.0)),
+            ("attn_logit_softcapping", FLOAT | NULL, Float(50.0)),
+            ("use_bidirectional_attention", BOOL | NULL, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    heads_divide_hidden: true,
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // The same lines in the same order as for Gemma 1, then the caps.
+    gemma::keys(hparams, keys)?;
+    // Scores x become c tanh(x / c).
+    keys.needed_number("attn_logit_softcapping", hparams, &["attn_logit_softcapping"])?;
+    keys.needed_number("final_logit_softcapping", hparams, &["final_logit_softcapping"])?;
+    // Every second layer slides; llama.cpp knows which.
+    keys.needed("attention.sliding_window", hparams, &["sliding_window"])
+}

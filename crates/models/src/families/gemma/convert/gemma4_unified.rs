@@ -1,0 +1,55 @@
+//! Gemma 4 whose images and sounds go into the text part without towers (12B), the text part.
+//!
+//! Config keys: those of Gemma 4; of generation_config.json the tokens that are never generated.
+//!
+//! Transforms: none.
+//!
+//! Source: `Gemma4UnifiedModel` in `conversion/gemma.py`.
+
+use crate::families::gemma::convert::gemma;
+use crate::families::gemma::convert::gemma4::{self, GEMMA4};
+use crate::prelude::*;
+
+/// The row.
+pub const GEMMA4_UNIFIED: Arch = Arch {
+    name: "gemma4_unified",
+    written: Some("gemma4"),
+    classes: &[Class::new("Gemma4UnifiedForConditionalGeneration")],
+    example: "google/gemma-4-12B-it",
+    configs: &[CONFIG, TEXT_CONFIG],
+    keys: |hparams, keys| {
+        gemma4::keys(hparams, keys)?;
+        let Some(Json::Array(ids)) = hparams.get("suppress_tokens") else { return Ok(()) };
+        let ids = ids.iter().map(|id| to_i32("suppress_tokens", id)).collect::<Result<_, _>>()?;
+        keys.set("tokenizer.ggml.suppress_tokens", Value::Array(Array::I32(ids)));
+        Ok(())
+    },
+    export: Export::NotExportable("its text model is exported as `gemma4`, which is identical"),
+    ..GEMMA4
+};
+
+/// `Gemma4UnifiedTextConfig` of transformers 5.23: that of Gemma 4 without experts and embeddings by layer.
+const TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "gemma4_unified_text",
+    fields: &[
+        &[
+            ("max_position_embeddings", INT, Int(262_144)),
+            ("sliding_window", INT, Int(1024)),
+            ("use_bidirectional_attention", TEXT | NULL, Text("vision")),
+            ("hidden_size_per_layer_input", INT, Int(0)),
+        ],
+        gemma::FIELDS,
+        gemma4::FIELDS,
+        DECODER_FIELDS,
+    ],
+    ..gemma4::GEMMA4_TEXT_CONFIG
+};
+
+/// `Gemma4UnifiedConfig` of transformers 5.23.
+const CONFIG: ConfigClass = ConfigClass {
+    model_type: "gemma4_unified",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| adjust::text_config(map, &TEXT_CONFIG),
+    ..BASE
+};

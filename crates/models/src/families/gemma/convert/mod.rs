@@ -1,0 +1,10 @@
+//! Conversion of the models of this family, one file for each.
+
+pub mod gemma;
+pub mod gemma2;
+pub mod gemma3;
+pub mod gemma3n;
+pub mod gemma4;
+pub mod gemma4_assistant;
+pub mod gemma4_unified;
+pub mod gemma_embedding;

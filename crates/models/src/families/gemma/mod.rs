@@ -1,0 +1,25 @@
+//! Gemma, by Google: text, and pictures and sound from Gemma 3 on.
+
+pub mod convert;
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::gemma::GEMMA,
+        convert::gemma2::GEMMA2,
+        convert::gemma3::GEMMA3,
+        convert::gemma3n::GEMMA3N,
+        convert::gemma4::GEMMA4,
+        convert::gemma4_assistant::GEMMA4_ASSISTANT,
+        convert::gemma4_unified::GEMMA4_UNIFIED,
+        convert::gemma_embedding::GEMMA_EMBEDDING,
+    ],
+    projectors: &[
+        projector::gemma3::GEMMA3,
+        projector::gemma4::GEMMA4,
+        projector::gemma4_unified::GEMMA4_UNIFIED,
+    ],
+};

@@ -1,0 +1,122 @@
+//! GLM 5 to 5.2: DeepSeek 3.2 under another vendor's name, where layers may share the choice of an indexer.
+//!
+//! Config keys: those of DeepSeek 3.2, the rotated part of a head, and the layers with an indexer.
+//!
+//! Transforms: those of DeepSeek 3.2.
+//!
+//! Source: `GlmMoeDsaModel` in `conversion/glm.py`.
+
+use crate::families::deepseek::convert::deepseek2;
+use crate::families::deepseek::convert::deepseek32::{self, DEEPSEEK32};
+use crate::families::glm::convert::glm4_moe_lite::is_mixture;
+use crate::families::glm::convert::glm4moe;
+use crate::prelude::*;
+
+/// The row.
+pub const GLM_DSA: Arch = Arch {
+    name: "glm-dsa",
+    classes: &[Class::new("GlmMoeDsaForCausalLM")],
+    example: "zai-org/GLM-5.2",
+    configs: &[GLM_MOE_DSA_CONFIG],
+    tensors: &[
+        rules::DECODER_ENDS,
+        rules::PRE_NORMS,
+        deepseek2::ATTENTION,
+        &deepseek32::indexer(has_indexer),
+        &rules::gated_mlp(Need::If(|hparams, bid| !is_mixture(hparams, bid))),
+        &rules::qwen_experts(Need::If(is_mixture)),
+        &rules::shared_experts(Need::If(is_mixture)),
+        deepseek2::CORRECTION,
+        glm4moe::PREDICTION,
+    ],
+    keys,
+    vocab: Route::Glm4Moe,
+    ..DEEPSEEK32
+};
+
+/// True if a layer has an indexer; others reuse the previous layer's choice. An MTP layer has one.
+pub fn has_indexer(hparams: &Hparams, bid: u64) -> bool {
+    let kind = hparams.get("indexer_types").and_then(|types| types.get(usize::try_from(bid).ok()?));
+    // A layer of the prediction lies beyond the list, which counts as `full`.
+    kind.is_none_or(|kind| kind == "full")
+}
+
+/// For each layer that the config lists whether it has an indexer.
+pub fn indexer_types(hparams: &Hparams, keys: &mut Keys) {
+    keys.derived_from("attention.indexer.types", &["indexer_types"]);
+    if let Some(Json::Array(types)) = hparams.get("indexer_types")
+        && !types.is_empty()
+    {
+        let full = types.iter().map(|kind| kind == "full").collect();
+        keys.set_prefixed("attention.indexer.types", Value::Array(Array::Bool(full)));
+    }
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    deepseek2::keys(hparams, keys)?;
+    let share = hparams.rope().f64_or("partial_rotary_factor", 1.0)?;
+    // A factor below 1 rotates only so much of the part that is kept for rotation; fractions are cut off.
+    let rotated = (hparams.need_u64(&["qk_rope_head_dim"])? as f64 * share) as u64;
+    keys.set_derived("rope.dimension_count", "qk_rope_head_dim", rotated)?;
+    keys.count("nextn_predict_layers", hparams, &[glm4moe::PREDICTED])?;
+    deepseek32::indexer_keys(hparams, keys)?;
+    indexer_types(hparams, keys);
+    Ok(())
+}
+
+/// `GlmMoeDsaConfig` of transformers 5.23.
+const GLM_MOE_DSA_CONFIG: ConfigClass = ConfigClass {
+    model_type: "glm_moe_dsa",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(154_880)),
+            ("hidden_size", INT, Int(6144)),
+            ("intermediate_size", INT, Int(12288)),
+            ("num_hidden_layers", INT, Int(78)),
+            ("num_attention_heads", INT, Int(64)),
+            ("num_key_value_heads", INT, Int(64)),
+            ("q_lora_rank", INT, Int(2048)),
+            ("v_head_dim", INT, Int(256)),
+            ("qk_nope_head_dim", INT, Int(192)),
+            ("n_group", INT, Int(1)),
+            ("topk_group", INT, Int(1)),
+            ("max_position_embeddings", INT, Int(202_752)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("index_n_heads", INT, Int(32)),
+            ("indexer_types", NULL | TEXTS, Null),
+        ],
+        deepseek32::SPARSE_FIELDS,
+        DECODER_FIELDS,
+    ],
+    renamed: &[("num_local_experts", "n_routed_experts"), ("num_mtp_layers", glm4moe::PREDICTED)],
+    adjust: |map| {
+        indexers(map)?;
+        deepseek32::layer_kinds(map)
+    },
+    ..BASE
+};
+
+/// Layers with an indexer, by the older keys: a pattern of letters, or every few layers from one on.
+pub fn indexers(map: &mut Map<String, Json>) -> Result<(), String> {
+    if let Some(pattern) = map.get("index_topk_pattern").filter(|pattern| !pattern.is_null()).cloned()
+        && map.get("indexer_types").is_none_or(Json::is_null)
+    {
+        let letter_type = |letter: char| match letter {
+            'F' => Ok("full"),
+            'S' => Ok("shared"),
+            other => Err(format!("`index_topk_pattern` has `{other}`")),
+        };
+        let types = match pattern.as_str() {
+            Some(letters) => letters.chars().map(letter_type).collect::<Result<Json, String>>()?,
+            None => pattern,
+        };
+        map.insert("indexer_types".into(), types);
+    }
+    let every = adjust::count(map, "index_topk_freq").unwrap_or(1).max(1);
+    let from = adjust::count(map, "index_skip_topk_offset").unwrap_or(2);
+    // Each layer before `from` has its own. With `every` 4 and `from` 2: layers 0, 1, 5, 9 and so on. With
+    // `every` 1: all.
+    adjust::kinds(map, "indexer_types", |layer| {
+        if (layer + 1).saturating_sub(from).is_multiple_of(every) { "full" } else { "shared" }
+    })
+}

@@ -1,0 +1,4 @@
+//! Projectors of this family, one file for each.
+
+pub mod glm4v;
+pub mod glmasr;

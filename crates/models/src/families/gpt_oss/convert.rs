@@ -1,0 +1,148 @@
+//! gpt-oss.
+//!
+//! Config keys: those of every text model, the sliding window, the length of the experts.
+//!
+//! Transforms: gate and up of the experts, whose rows alternate, are taken apart. Experts in MXFP4
+//! are tensors `_blocks` of their values, which stay in blocks; experts in floats are stored transposed.
+//!
+//! Source: `GptOssModel` in `conversion/gpt_oss.py`.
+
+use crate::prelude::*;
+
+/// The row.
+pub const GPT_OSS: Arch = Arch {
+    name: "gpt-oss",
+    classes: &[Class::new("GptOssForCausalLM")],
+    example: "openai/gpt-oss-20b",
+    configs: &[GPT_OSS_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::ATTENTION, LAYERS, PACKED_EXPERTS, FLOAT_EXPERTS],
+    keys,
+    packed: &[Packed { method: "mxfp4", file_type: (38, "MXFP4_MOE") }],
+    window_pattern: every(2),
+    harmless: &["layer_types", "rope_parameters.truncate=false"],
+    ..DECODER
+};
+
+const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::copy(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.sinks"], "blk.{bid}.attn_sinks").bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.router"], "blk.{bid}.ffn_gate_inp"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj_bias"], "blk.{bid}.ffn_down_exps")
+        .bare(".bias"),
+    TensorRule::part(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj_bias"],
+        "blk.{bid}.ffn_gate_exps",
+        // Gate and up alternate element by element: g0 u0 g1 u1 ...
+        |_, _| Ok(RowMap::Elements { step: 2, start: 0 }),
+    )
+    .bare(".bias"),
+    TensorRule::part(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj_bias"],
+        "blk.{bid}.ffn_up_exps",
+        |_, _| Ok(RowMap::Elements { step: 2, start: 1 }),
+    )
+    .bare(".bias"),
+];
+
+const PACKED_EXPERTS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj_blocks"], "blk.{bid}.ffn_down_exps")
+        .rows(RowRule::Blocks(RowMap::Concat))
+        .bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj_blocks"], "blk.{bid}.ffn_gate_exps")
+        .rows(RowRule::Blocks(GATE))
+        .bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj_blocks"], "blk.{bid}.ffn_up_exps")
+        .rows(RowRule::Blocks(UP))
+        .bare(".weight"),
+];
+
+const FLOAT_EXPERTS: &[TensorRule] = &[
+    TensorRule::transposed(
+        &["model.layers.{bid}.mlp.experts.down_proj"],
+        "blk.{bid}.ffn_down_exps",
+        |_, shape| Ok(transposed(shape, RowMap::Concat)),
+    )
+    .bare(".weight")
+    .need(Need::Optional),
+    TensorRule::transposed(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj"],
+        "blk.{bid}.ffn_gate_exps",
+        |_, shape| Ok(transposed(shape, GATE)),
+    )
+    .bare(".weight")
+    .need(Need::Optional),
+    TensorRule::transposed(
+        &["model.layers.{bid}.mlp.experts.gate_up_proj"],
+        "blk.{bid}.ffn_up_exps",
+        |_, shape| Ok(transposed(shape, UP)),
+    )
+    .bare(".weight")
+    .need(Need::Optional),
+];
+
+const GATE: RowMap = RowMap::Groups { group: 2, start: 0, rows: 1, n_head: 0 };
+const UP: RowMap = RowMap::Groups { group: 2, start: 1, rows: 1, n_head: 0 };
+
+/// The matrices of all experts, each transposed.
+pub fn transposed(shape: &Shape, columns: RowMap) -> Transposed {
+    // (experts, in, out) as transformers holds them: each expert's matrix (in rows, out columns) is
+    // transposed.
+    let rows = shape.dim(1);
+    Transposed { matrix: Matrix { group: rows, start: 0 }, rows, columns }
+}
+
+/// `GptOssConfig` of transformers 5.23.
+const GPT_OSS_CONFIG: ConfigClass = ConfigClass {
+    model_type: "gpt_oss",
+    default_theta: 150_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(201_088)),
+            ("hidden_size", INT, Int(2880)),
+            ("intermediate_size", INT, Int(2880)),
+            ("num_hidden_layers", INT, Int(36)),
+            ("num_attention_heads", INT, Int(64)),
+            ("num_key_value_heads", INT, Int(8)),
+            ("head_dim", INT, Int(64)),
+            ("num_local_experts", INT, Int(128)),
+            ("num_experts_per_tok", INT, Int(4)),
+            ("sliding_window", INT | NULL, Int(128)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("swiglu_alpha", FLOAT, Float(1.702)),
+            ("swiglu_limit", FLOAT, Float(7.0)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+            ("attention_bias", BOOL, Bool(true)),
+        ],
+        DECODER_FIELDS,
+    ],
+    renamed: &[("num_experts", "num_local_experts")],
+    adjust: config,
+    ..BASE
+};
+
+/// Every other layer slides; without rotary parameters they are those of the published models.
+fn config(map: &mut Map<String, Json>) -> Result<(), String> {
+    // Layer 0 slides, layer 1 sees everything, and so on.
+    adjust::layer_types(map, |layer| layer.is_multiple_of(2))?;
+    // The default argument of `GptOssConfig`: from 4096 positions to 131072.
+    if map.get("rope_parameters").is_none_or(Json::is_null) {
+        let yarn = json!({"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+            "truncate": false, "original_max_position_embeddings": 4096});
+        map.insert("rope_parameters".into(), yarn);
+    }
+    Ok(())
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
+    // All layers are mixtures: `intermediate_size` is the length of an expert.
+    keys.needed("expert_feed_forward_length", hparams, &["intermediate_size"])
+}

@@ -1,0 +1,154 @@
+//! Granite with sliding windows, dense and mixtures of experts.
+//!
+//! Config keys: those of Granite, the window, which layers have it, which layers are rotated, the length of the shared
+//! expert.
+//!
+//! Transforms: those of llama. Gate and up of the experts stay one tensor, as do the shared expert's.
+//!
+//! Source: `GraniteSWAModel` and `GraniteMoeSWAModel` in `conversion/granite.py`.
+
+use crate::families::granite::convert::granite::{self, GRANITE};
+use crate::families::granite::convert::granitemoe;
+use crate::prelude::*;
+
+/// The row of the dense models.
+pub const GRANITE_SWA: Arch = Arch {
+    name: "granite_swa",
+    classes: &[Class::new("GraniteSWAForCausalLM")],
+    example: "ibm-granite/granite-swash-2b",
+    configs: &[GRANITE_SWA_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, SINKS, rules::GATED_MLP],
+    keys,
+    from_file: |file, config| {
+        // 0 where a layer is not rotated, whatever the name says.
+        let rotated = file.flags("attention.rope_pattern");
+        let rotated = rotated.map(|flags| flags.iter().map(|flag| u64::from(*flag)).collect::<Json>());
+        config.extend(rotated.map(|rotated| ("no_rope_layers".to_owned(), rotated)));
+    },
+    ..GRANITE
+};
+
+/// The row of the mixtures.
+pub const GRANITEMOE_SWA: Arch = Arch {
+    name: "granitemoe_swa",
+    written: Some("granite_swa"),
+    classes: &[Class::new("GraniteMoeSWAForCausalLM")],
+    example: "ibm-granite/granite-swash-3b-a600m",
+    configs: &[GRANITEMOE_SWA_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, SINKS, EXPERTS],
+    keys: |hparams, keys| {
+        self::keys(hparams, keys)?;
+        keys.derived_from("expert_shared_feed_forward_length", &["shared_intermediate_size"]);
+        granitemoe::shared_keys(hparams, keys)
+    },
+    ..GRANITE_SWA
+};
+
+const SINKS: &[TensorRule] = &[TensorRule::copy(
+    &["model.layers.{bid}.self_attn.sinks", "model.layers.{bid}.self_attn.sinks.weight"],
+    "blk.{bid}.attn_sinks",
+)
+.bare(".weight")];
+
+const EXPERTS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.router"], "blk.{bid}.ffn_gate_inp"),
+    TensorRule::copy(
+        &[
+            // (experts, 2 f, hidden): gate and up in one, under either of two names
+            "model.layers.{bid}.block_sparse_moe.experts.gate_up_proj",
+            "model.layers.{bid}.block_sparse_moe.input_linear.weight",
+        ],
+        "blk.{bid}.ffn_gate_up_exps",
+    )
+    .bare(".weight"),
+    TensorRule::copy(
+        &[
+            "model.layers.{bid}.block_sparse_moe.experts.down_proj",
+            "model.layers.{bid}.block_sparse_moe.output_linear.weight",
+        ],
+        "blk.{bid}.ffn_down_exps",
+    )
+    .bare(".weight"),
+    // Gate and up of the shared expert, which stay together under the name of up.
+    TensorRule::copy(&["model.layers.{bid}.shared_mlp.input_linear"], "blk.{bid}.ffn_up_shexp")
+        .need(granitemoe::HAS_SHARED),
+    TensorRule::copy(&["model.layers.{bid}.shared_mlp.output_linear"], "blk.{bid}.ffn_down_shexp")
+        .need(granitemoe::HAS_SHARED),
+];
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    granite::keys(hparams, keys)?;
+    keys.set_derived(
+        "attention.sliding_window",
+        "sliding_window",
+        hparams.get_u64("sliding_window")?.unwrap_or(128),
+    )?;
+    // Every fourth layer from the first on sees everything.
+    let n_layers = hparams.n_layers()?.min(10_000);
+    let slides = hparams.sliding_layers().filter(|layers| !layers.is_empty());
+    let slides = slides.unwrap_or_else(|| (0..n_layers).map(|layer| !layer.is_multiple_of(4)).collect());
+    keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(slides)));
+    keys.derived_from("attention.rope_pattern", &["no_rope_layers"]);
+    if let Some(Json::Array(rotated)) = hparams.get("no_rope_layers")
+        && !rotated.is_empty()
+    {
+        // The list says which layers are rotated, whatever its name: 0 or false means not.
+        let rotated = rotated.iter().map(|flag| flag.as_u64() != Some(0) && *flag != false).collect();
+        keys.set_prefixed("attention.rope_pattern", Value::Array(Array::Bool(rotated)));
+    }
+    // transformers' own spelling of the same, which the reference does not read: a base of 0 stands for no rotation.
+    let bases = hparams.get("layer_rope_theta").and_then(Json::as_array);
+    if bases.is_some_and(|bases| bases.windows(2).any(|pair| pair[0] != pair[1])) {
+        keys.notes
+            .push("`layer_rope_theta` differs between layers, but no metadata key can store this".into());
+    }
+    Ok(())
+}
+
+/// Fields of both classes with the same defaults.
+const SWA_FIELDS: &[Field] = &[("sliding_window", INT | NULL, Int(128)), ("layer_types", NULL | TEXTS, Null)];
+
+/// `GraniteSWAConfig` of transformers 5.23.
+const GRANITE_SWA_CONFIG: ConfigClass = ConfigClass {
+    model_type: "granite_swa",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(100_352)),
+            ("hidden_size", INT, Int(2560)),
+            ("intermediate_size", INT, Int(8192)),
+            ("num_hidden_layers", INT, Int(24)),
+            ("num_attention_heads", INT, Int(20)),
+            ("num_key_value_heads", INT | NULL, Int(4)),
+            ("max_position_embeddings", INT, Int(8192)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("bos_token_id", INT | NULL, Int(100_257)),
+            ("eos_token_id", INT | NULL | INTS, Int(100_257)),
+            ("tie_word_embeddings", BOOL, Bool(true)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("mlp_bias", BOOL, Bool(false)),
+            ("embedding_multiplier", INT | FLOAT, Float(1.0)),
+            ("logits_scaling", INT | FLOAT, Float(1.0)),
+            ("residual_multiplier", INT | FLOAT, Float(1.0)),
+            ("attention_multiplier", INT | FLOAT, Float(1.0)),
+        ],
+        SWA_FIELDS,
+        DECODER_FIELDS,
+    ],
+    fill: &[Fill::KvHeads],
+    adjust: |map| adjust::layer_types(map, |layer| !layer.is_multiple_of(4)),
+    ..BASE
+};
+
+/// `GraniteMoeSWAConfig` of transformers 5.23.
+const GRANITEMOE_SWA_CONFIG: ConfigClass = ConfigClass {
+    model_type: "granitemoe_swa",
+    fields: &[
+        &[("shared_intermediate_size", INT, Int(0))],
+        granitemoe::MIXTURE_FIELDS,
+        granitemoe::LOSS_FIELDS,
+        SWA_FIELDS,
+        DECODER_FIELDS,
+    ],
+    ..GRANITE_SWA_CONFIG
+};

@@ -1,0 +1,136 @@
+//! Granite 3, mixtures of experts, with and without a shared one.
+//!
+//! Config keys: those of Granite, the length of the shared expert.
+//!
+//! Transforms: those of llama. Experts are stacked already, gate before up in one tensor, which is
+//! taken apart; so is the shared expert's.
+//!
+//! Source: `GraniteMoeModel` in `conversion/granite.py`.
+
+use crate::families::granite::convert::granite;
+use crate::families::llama::convert::llama;
+use crate::prelude::*;
+
+/// The row.
+pub const GRANITEMOE: Arch = Arch {
+    name: "granitemoe",
+    classes: &[Class::new("GraniteMoeForCausalLM"), Class::new("GraniteMoeSharedForCausalLM")],
+    example: "ibm-granite/granite-3.1-3b-a800m-instruct",
+    configs: &[GRANITEMOE_CONFIG, GRANITEMOESHARED_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, EXPERTS, SHARED],
+    keys,
+    computed: llama::computed,
+    vocab: Route::Llama,
+    ..DECODER
+};
+
+const EXPERTS: &[TensorRule] = &experts(Need::Always);
+
+const SHARED: &[TensorRule] = &shared(HAS_SHARED);
+
+/// Experts that are stacked already, gate before up in one tensor.
+pub const fn experts(need: Need) -> [TensorRule; 4] {
+    [
+        TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.router.layer"], "blk.{bid}.ffn_gate_inp")
+            .need(need),
+        TensorRule::part(
+            &["model.layers.{bid}.block_sparse_moe.input_linear"],
+            "blk.{bid}.ffn_gate_exps",
+            rules::first_half,
+        )
+        .need(need),
+        TensorRule::part(
+            &["model.layers.{bid}.block_sparse_moe.input_linear"],
+            "blk.{bid}.ffn_up_exps",
+            rules::second_half,
+        )
+        .need(need),
+        TensorRule::copy(&["model.layers.{bid}.block_sparse_moe.output_linear"], "blk.{bid}.ffn_down_exps")
+            .need(need),
+    ]
+}
+
+/// One expert that all tokens pass.
+pub const fn shared(need: Need) -> [TensorRule; 3] {
+    [
+        TensorRule::part(
+            &["model.layers.{bid}.shared_mlp.input_linear"],
+            "blk.{bid}.ffn_gate_shexp",
+            rules::first_half,
+        )
+        .need(need),
+        TensorRule::part(
+            &["model.layers.{bid}.shared_mlp.input_linear"],
+            "blk.{bid}.ffn_up_shexp",
+            rules::second_half,
+        )
+        .need(need),
+        TensorRule::copy(&["model.layers.{bid}.shared_mlp.output_linear"], "blk.{bid}.ffn_down_shexp")
+            .need(need),
+    ]
+}
+
+/// Layers with an expert that all tokens pass; length 0 stands for none.
+pub const HAS_SHARED: Need = Need::If(|hparams, _| {
+    hparams.get("shared_intermediate_size").and_then(Json::as_u64).is_some_and(|length| length > 0)
+});
+
+/// Fields that the classes of Granite's mixtures inherit.
+pub const MIXTURE_FIELDS: &[Field] = &[
+    ("intermediate_size", INT, Int(11008)),
+    ("num_key_value_heads", INT | NULL, Null),
+    ("max_position_embeddings", INT, Int(2048)),
+    ("rms_norm_eps", FLOAT, Float(1e-6)),
+    ("attention_bias", BOOL, Bool(false)),
+    ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+    ("embedding_multiplier", INT | FLOAT | NULL, Float(1.0)),
+    ("logits_scaling", INT | FLOAT | NULL, Float(1.0)),
+    ("residual_multiplier", INT | FLOAT | NULL, Float(1.0)),
+    ("attention_multiplier", INT | FLOAT | NULL, Float(1.0)),
+    ("num_local_experts", INT | NULL, Int(8)),
+    ("num_experts_per_tok", INT | NULL, Int(2)),
+];
+
+/// Fields of their losses.
+pub const LOSS_FIELDS: &[Field] = &[
+    ("output_router_logits", BOOL | NULL, Bool(false)),
+    ("router_aux_loss_coef", FLOAT | NULL, Float(0.001)),
+];
+
+/// `GraniteMoeConfig` of transformers 5.23.
+const GRANITEMOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "granitemoe",
+    fields: &[MIXTURE_FIELDS, LOSS_FIELDS, DECODER_FIELDS],
+    fill: &[Fill::KvHeads],
+    ..BASE
+};
+
+/// `GraniteMoeSharedConfig` of transformers 5.23.
+const GRANITEMOESHARED_CONFIG: ConfigClass = ConfigClass {
+    model_type: "granitemoeshared",
+    fields: &[&[("shared_intermediate_size", INT, Int(0))], MIXTURE_FIELDS, LOSS_FIELDS, DECODER_FIELDS],
+    ..GRANITEMOE_CONFIG
+};
+
+/// The keys.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    granite::keys(hparams, keys)?;
+    shared_keys(hparams, keys)
+}
+
+/// The length of the expert that all tokens pass, where there is one.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`].
+pub fn shared_keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    match hparams.get_u64("shared_intermediate_size")? {
+        // GraniteMoeShared with length 0 is GraniteMoe.
+        None | Some(0) => Ok(()),
+        Some(_) => keys.count("expert_shared_feed_forward_length", hparams, &["shared_intermediate_size"]),
+    }
+}

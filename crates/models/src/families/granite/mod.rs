@@ -1,0 +1,20 @@
+//! Granite, by IBM.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::granite::GRANITE,
+        convert::granite_swa::GRANITE_SWA,
+        convert::granite_swa::GRANITEMOE_SWA,
+        convert::granite_switch::GRANITE_SWITCH,
+        convert::granitehybrid::GRANITE4,
+        convert::granitehybrid::GRANITE4_MOE,
+        convert::granitehybrid::GRANITEHYBRID,
+        convert::granitemoe::GRANITEMOE,
+    ],
+    projectors: &[],
+};

@@ -1,0 +1,8 @@
+//! Grok, by xAI.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::GROK], projectors: &[] };

@@ -1,0 +1,8 @@
+//! GroveMoE, by inclusionAI.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::GROVEMOE], projectors: &[] };

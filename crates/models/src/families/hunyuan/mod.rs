@@ -1,0 +1,18 @@
+//! Hunyuan, by Tencent: text, and pictures in Hunyuan OCR and VL.
+
+pub mod convert;
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::hunyuan::HUNYUAN_DENSE,
+        convert::hunyuan::HUNYUAN_MOE,
+        convert::hunyuan::HUNYUAN_VL,
+        convert::hy_v3::HY_V3,
+        convert::hy_v4::HY_V4,
+    ],
+    projectors: &[projector::HUNYUANVL],
+};

@@ -1,0 +1,8 @@
+//! Idefics 3 and SmolVLM, by Hugging Face: pictures for models of the llama family.
+
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[], projectors: &[projector::IDEFICS3] };

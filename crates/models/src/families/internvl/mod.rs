@@ -1,0 +1,8 @@
+//! InternVL, by OpenGVLab: pictures for models of other families.
+
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[], projectors: &[projector::INTERNVL] };

@@ -1,0 +1,8 @@
+//! Janus, by DeepSeek: pictures for a model of the llama family.
+
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[], projectors: &[projector::JANUS] };

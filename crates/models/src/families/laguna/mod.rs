@@ -1,0 +1,8 @@
+//! Laguna, by Poolside.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::LAGUNA], projectors: &[] };

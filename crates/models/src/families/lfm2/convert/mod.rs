@@ -1,0 +1,5 @@
+//! Conversion of the models of this family, one file for each.
+
+pub mod lfm2;
+pub mod lfm2_embed;
+pub mod lfm2moe;

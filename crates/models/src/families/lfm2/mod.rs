@@ -1,0 +1,12 @@
+//! LFM2, by Liquid AI: text, and pictures in LFM2-VL.
+
+pub mod convert;
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[convert::lfm2::LFM2, convert::lfm2_embed::LFM2_EMBED, convert::lfm2moe::LFM2MOE],
+    projectors: &[projector::LFM2VL],
+};

@@ -1,0 +1,95 @@
+//! Tower of LFM2-VL: SigLIP 2, two matrices.
+//!
+//! Config keys: those of every tower; how many patches of a side are merged; the layer whose features are taken.
+//!
+//! Transforms: the matrix of patches, whose columns are (height, width, channel), becomes a kernel of (channel, height,
+//! width).
+//!
+//! Source: `LFM2VLModel` in `conversion/lfm2.py`.
+
+use crate::families::siglip::projector as siglip;
+use crate::projector::prelude::*;
+
+/// The row.
+pub const LFM2VL: Projector = Projector {
+    name: "lfm2vl",
+    classes: &["Lfm2VlForConditionalGeneration"],
+    example: "LiquidAI/LFM2-VL-450M",
+    vision: Some(Tower { classes: &[CONFIG], ..VISION }),
+    tensors: &[EMBEDDINGS, siglip::LAYERS, PROJECTION],
+    owns: |_, name| {
+        let name = name.strip_prefix("model.").unwrap_or(name);
+        name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.")
+    },
+    rename: siglip::rename,
+    prepare: |towers| {
+        // Images may have any size; the reference writes this one.
+        towers.vision_mut()?.set("image_size", 256.into());
+        Ok(())
+    },
+    keys,
+    ..BASE
+};
+
+const EMBEDDINGS: &[TensorRule] = &[
+    // (out, 16 * 16 * 3), channels last, becomes (out, 3, 16, 16).
+    TensorRule::part(&["vision_model.embeddings.patch_embedding.weight"], "v.patch_embd", |_, _| {
+        Ok(parts::channels_first(PATCH))
+    })
+    .bare(".weight")
+    .shape(Reshape { forward: |_, dims| parts::kernel(dims, PATCH), inverse: parts::unkernel }),
+    TensorRule::copy(&["vision_model.embeddings.patch_embedding.bias"], "v.patch_embd").bare(".bias"),
+    TensorRule::copy(&["vision_model.embeddings.position_embedding"], "v.position_embd"),
+];
+
+/// Height and width of a patch, which the reference knows by heart.
+const PATCH: u64 = 16;
+
+const PROJECTION: &[TensorRule] = &[
+    TensorRule::copy(&["multi_modal_projector.layer_norm"], "mm.input_norm").need(Need::Optional),
+    TensorRule::copy(&["multi_modal_projector.linear_1"], "mm.1"),
+    TensorRule::copy(&["multi_modal_projector.linear_2"], "mm.2"),
+];
+
+fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
+    tower_keys(towers, keys)?;
+    let (whole, vision) = (&towers.whole, towers.vision()?);
+    parts::kind(keys, "lfm2");
+    let epsilon = vision.need_f64("layer_norm_eps")?;
+    keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon as f32));
+    // By side: factor 2 makes one embedding of 4 patches.
+    let factor = whole.get_u64("downsample_factor")?.unwrap_or(2);
+    keys.set_derived("vision.projector.scale_factor", "downsample_factor", factor)?;
+    keys.set_prefixed("use_gelu", Value::Bool(true));
+    // Counted from the end: -1 is the last layer, of which none is left out.
+    let layer = whole.get("vision_feature_layer");
+    let layer = layer.map_or(Some(-1), Json::as_i64).and_then(|layer| layer.checked_add(1));
+    let n_layers = towers.layers().vision;
+    let used = layer.and_then(|layer| n_layers.checked_add_signed(layer)).filter(|used| *used <= n_layers);
+    let wrong = || {
+        bad(
+            "vision_feature_layer",
+            &whole.get("vision_feature_layer").cloned().unwrap_or_default(),
+            "-1 or less",
+        )
+    };
+    keys.set_derived("vision.block_count", "", used.ok_or_else(wrong)?)
+}
+
+/// `Siglip2VisionConfig` of transformers 5.23.
+const CONFIG: ConfigClass = ConfigClass {
+    model_type: "siglip2_vision_model",
+    fields: &[&[
+        ("hidden_size", INT, Int(768)),
+        ("intermediate_size", INT, Int(3072)),
+        ("num_hidden_layers", INT, Int(12)),
+        ("num_attention_heads", INT, Int(12)),
+        ("num_channels", INT, Int(3)),
+        ("patch_size", INT | INTS, Int(16)),
+        ("hidden_act", TEXT, Text("gelu_pytorch_tanh")),
+        ("layer_norm_eps", FLOAT, Float(1e-6)),
+        ("num_patches", INT, Int(256)),
+    ]],
+    has_rope: false,
+    ..CLASS
+};

@@ -1,0 +1,8 @@
+//! LightOnOCR, by LightOn: pictures for a model of the qwen family.
+
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[], projectors: &[projector::LIGHTONOCR] };

@@ -1,0 +1,8 @@
+//! LLaDA, by inclusionAI: diffusion models.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::LLADA, convert::LLADA_MOE], projectors: &[] };

@@ -1,0 +1,177 @@
+//! Llama 1 to 3, Mistral 7B, Mixtral, and everything else with their class names.
+//!
+//! Config keys: those of every text model ([`crate::text_keys`]), `vocab_size`, `head_dim`.
+//! `sliding_window` is not written: llama.cpp's llama has none, and the reference leaves it out.
+//!
+//! Transforms: rows of Q and K (weights and biases) are permuted, because Hugging Face stores
+//! the two halves of each rotated pair apart and ggml wants them side by side. Experts become
+//! one tensor. Rotary scaling of type `llama3` becomes the computed tensor `rope_freqs`.
+//!
+//! Source: `LlamaModel` in `conversion/llama.py`.
+
+use crate::prelude::*;
+use crate::rope_llama3::rope_llama3;
+
+/// The row.
+pub const LLAMA: Arch = Arch {
+    name: "llama",
+    classes: &[
+        Class::new("LlamaForCausalLM"),
+        Class::new("MistralForCausalLM"),
+        Class::new("MixtralForCausalLM"),
+        Class::new("LLaMAForCausalLM"),
+        Class::new("IQuestCoderForCausalLM"),
+        // Text parts of models with eyes or ears: SmolVLM and Idefics 3, Pixtral and LLaVA, Voxtral.
+        Class::new("VLlama3ForCausalLM"),
+        Class::new("LlavaForConditionalGeneration"),
+        Class::new("VoxtralForConditionalGeneration"),
+        Class::new("JanusForConditionalGeneration"),
+        Class::new("Sarashina2VisionForCausalLM"),
+        // Refused below.
+        // Embedding models and other inner parts: names lack `model.` in front, which is put there
+        // before the look-up.
+        Class::inner("LlamaModel", "model."),
+    ],
+    example: "unsloth/Llama-3.2-1B-Instruct",
+    configs: &[LLAMA_CONFIG, MISTRAL_CONFIG, MIXTRAL_CONFIG],
+    tensors: &[
+        rules::DECODER_ENDS,
+        rules::PRE_NORMS,
+        // `LlamaModel.permute`: reshape (heads, 2, d/2, ..), swap the middle axes.
+        rules::ATTENTION_PERMUTED,
+        rules::GATED_MLP,
+        rules::MIXTRAL_EXPERTS,
+    ],
+    // SmolVLM and Idefics 3; Sarashina 2 Vision.
+    rename: |_, name| match name.strip_prefix("llm.") {
+        Some(text) => Some(text.to_owned()),
+        None => name.contains("text_model.").then(|| name.replace("text_model.", "")),
+    },
+    drops: image_part,
+    keys,
+    computed,
+    vocab: Route::Llama,
+    export: Export::Lenient { understood: UNDERSTOOD },
+    ..DECODER
+};
+
+/// Image tensors of Janus and Sarashina 2 Vision, in addition to those recognized by name in all models.
+fn image_part(hparams: &Hparams, name: &str) -> Option<&'static str> {
+    const JANUS: [&str; 5] = [
+        "model.aligner.",
+        "model.vqmodel.",
+        "model.generation_embeddings.",
+        "model.generation_aligner.",
+        "model.generation_head.",
+    ];
+    // In a model without images these would be names of the last norm.
+    let has_images = || hparams.get("vision_config").is_some();
+    let is_one =
+        JANUS.iter().any(|start| name.starts_with(start)) || name.starts_with("norm.") && has_images();
+    is_one.then_some("part of an image model")
+}
+
+/// Keys of files of other programs, and of older converters, whose meaning is in the config all the same: the
+/// embedding counts the tokens, `scale_linear` is linear scaling before it had a type, the class has a window where
+/// it is Mistral's, and counts of experts are 0 in some dense files.
+const UNDERSTOOD: &[&str] = &[
+    "vocab_size",
+    "attention.sliding_window",
+    "expert_count",
+    "expert_used_count",
+    "rope.scale_linear",
+    "rope.scaling.type",
+    "rope.scaling.original_context_length",
+    "rope.scaling.finetuned",
+];
+
+/// `LlamaConfig` of transformers 5.23.
+pub const LLAMA_CONFIG: ConfigClass = ConfigClass {
+    model_type: "llama",
+    default_theta: 10_000.0,
+    fields: &[
+        DECODER_FIELDS,
+        &[
+            ("intermediate_size", INT, Int(11008)),
+            ("num_key_value_heads", INT | NULL, Null),
+            ("max_position_embeddings", INT, Int(2048)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("pretraining_tp", INT | NULL, Int(1)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT | NULL, Float(0.0)),
+            ("mlp_bias", BOOL, Bool(false)),
+        ],
+    ],
+    fill: &[Fill::HeadDim, Fill::KvHeads],
+    heads_divide_hidden: true,
+    ..BASE
+};
+
+/// `MistralConfig` of transformers 5.23.
+pub const MISTRAL_CONFIG: ConfigClass = ConfigClass {
+    model_type: "mistral",
+    fields: &[
+        DECODER_FIELDS,
+        &[
+            ("intermediate_size", INT, Int(14336)),
+            ("num_key_value_heads", INT, Int(8)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("sliding_window", INT | NULL, Int(4096)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+        ],
+    ],
+    heads_divide_hidden: false,
+    ..LLAMA_CONFIG
+};
+
+/// `MixtralConfig` of transformers 5.23. It leaves `head_dim` empty.
+pub const MIXTRAL_CONFIG: ConfigClass = ConfigClass {
+    model_type: "mixtral",
+    default_theta: 1_000_000.0,
+    fields: &[
+        DECODER_FIELDS,
+        &[
+            ("intermediate_size", INT, Int(14336)),
+            ("num_key_value_heads", INT, Int(8)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("sliding_window", INT | NULL, Null),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("num_experts_per_tok", INT, Int(2)),
+            ("num_local_experts", INT, Int(8)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("router_jitter_noise", FLOAT, Float(0.0)),
+        ],
+    ],
+    fill: &[Fill::KvHeads],
+    renamed: &[("num_experts", "num_local_experts")],
+    ..BASE
+};
+
+/// The keys of every text model, the size of the vocabulary and the rotated dimensions.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.vocab_size(hparams)?;
+    let dim = hparams.head_dim()?;
+    // Whole heads are rotated. The reference computes `hidden_size // num_attention_heads` where there
+    // is no `head_dim`.
+    keys.set_prefixed("rope.dimension_count", Value::U32(to_u32("head_dim", &dim.into())?));
+    Ok(())
+}
+
+/// Divisors of rotary frequencies, where rotary scaling is of type `llama3`.
+///
+/// # Errors
+///
+/// [`ArchError::BadKey`].
+pub fn computed(hparams: &Hparams) -> Result<Vec<Computed>, ArchError> {
+    // `generate_extra_tensors`: before all tensors of the checkpoint. Llama 3.1 and later only.
+    let factors = rope_llama3(hparams.rope(), || hparams.head_dim())?;
+    Ok(factors.map(|factors| ("rope_freqs.weight", factors)).into_iter().collect())
+}

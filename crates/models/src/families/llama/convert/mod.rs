@@ -1,0 +1,6 @@
+//! Conversion of the models of this family, one file for each.
+
+pub mod llama;
+pub mod llama4;
+pub mod llama_embed;
+pub mod native;

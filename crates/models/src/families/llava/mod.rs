@@ -1,0 +1,8 @@
+//! LLaVA with the tower of Pixtral: pictures for models of the llama and mistral families.
+
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[], projectors: &[projector::PIXTRAL] };

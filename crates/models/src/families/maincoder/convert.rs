@@ -1,0 +1,23 @@
+//! Maincoder.
+//!
+//! Config keys: those of every text model, the rotated dimensions where the config has the length of a head.
+//!
+//! Transforms: none.
+//!
+//! Source: `MaincoderModel` in `conversion/maincoder.py`.
+
+use crate::prelude::*;
+
+/// The row.
+pub const MAINCODER: Arch = Arch {
+    name: "maincoder",
+    classes: &[Class::new("MaincoderForCausalLM")],
+    example: "Maincode/Maincoder-1B",
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
+    keys: |hparams, keys| {
+        text_keys(hparams, keys)?;
+        // The whole of a head rotates.
+        keys.count("rope.dimension_count", hparams, &["head_dim"])
+    },
+    ..DECODER
+};

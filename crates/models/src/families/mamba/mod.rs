@@ -1,0 +1,9 @@
+//! Mamba: models of state spaces alone.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family =
+    Family { arches: &[convert::mamba::MAMBA, convert::mamba2::MAMBA2], projectors: &[] };

@@ -1,0 +1,8 @@
+//! Maple: a mixture of experts with windows.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::MAPLE], projectors: &[] };

@@ -1,0 +1,8 @@
+//! MERaLiON, by I2R: sound for models of the gemma family.
+
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[], projectors: &[projector::MERALION] };

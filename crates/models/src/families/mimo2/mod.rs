@@ -1,0 +1,8 @@
+//! MiMo V2, by Xiaomi.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::MIMO2], projectors: &[] };

@@ -1,0 +1,4 @@
+//! Conversion of the models of this family, one file for each.
+
+pub mod minimax_m2;
+pub mod minimax_m3;

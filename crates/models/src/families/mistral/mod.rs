@@ -1,0 +1,15 @@
+//! Mistral: models with classes of their own. Older ones have those of the llama family.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::mistral3::MISTRAL3,
+        convert::mistral4::MISTRAL4,
+        convert::mistral_large::MISTRAL_MOE_PARAMS,
+    ],
+    projectors: &[],
+};

@@ -1,0 +1,8 @@
+//! MPT, by MosaicML.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::MPT], projectors: &[] };

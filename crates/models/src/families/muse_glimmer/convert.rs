@@ -1,0 +1,112 @@
+//! Muse Glimmer, the text part: windows in three of four layers, gated attention, bounded scores of tokens.
+//!
+//! Config keys: those of every text model, the bound and the factor of the scores, the window and which layers have it.
+//!
+//! Transforms: one is added to the weights of norms but for the last one; rotary halves of Q and K are interleaved. Queries
+//! and keys are normed without weights, which llama.cpp does not know: the file has weights that are all one, for queries
+//! all the factor of the config.
+//!
+//! Source: `MuseGlimmerModel` in `conversion/muse_glimmer.py`.
+
+use crate::prelude::*;
+
+/// The row.
+pub const MUSE_GLIMMER: Arch = Arch {
+    name: "muse-glimmer",
+    classes: &[Class::new("MuseGlimmerForConditionalGeneration")],
+    example: "meta-models/Muse-Glimmer-30B",
+    configs: &[TEXT_CONFIG, CONFIG],
+    tensors: &[rules::DECODER_ENDS, NORMS, QK_NORMS, rules::ATTENTION_PERMUTED, GATE, rules::GATED_MLP],
+    keys,
+    // Full layers are not rotated.
+    harmless: &["hidden_activation=silu", "layer_rope_theta"],
+    vocab: Route::MuseGlimmer,
+    export: Export::NotExportable("the query factor is not stored in a key"),
+    ..DECODER
+};
+
+const NORMS: &[TensorRule] = &[
+    // w = w + 1, as these norms compute with 1 + weight; the last norm, with the ends, stays.
+    TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.post_attention_layernorm"], "blk.{bid}.post_attention_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.pre_feedforward_layernorm"], "blk.{bid}.ffn_norm"),
+    TensorRule::norm1p(&["model.layers.{bid}.post_feedforward_layernorm"], "blk.{bid}.post_ffw_norm"),
+];
+
+/// Made where the projection of the queries is met.
+const QK_NORMS: &[TensorRule] = &[
+    // factor * norm(q), written as (head) weights that are all the factor.
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q_norm").rows(
+        RowRule::Values(|hparams| {
+            head_values(hparams, hparams.get_f64("qk_scale_factor")?.unwrap_or(1.0) as f32)
+        }),
+    ),
+    // norm(k) alone: all weights are one.
+    TensorRule::copy(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_k_norm")
+        .rows(RowRule::Values(|hparams| head_values(hparams, 1.0))),
+];
+
+const GATE: &[TensorRule] =
+    &[TensorRule::copy(&["model.layers.{bid}.self_attn.gate_proj"], "blk.{bid}.attn_gate")];
+
+/// The same value for each element of a head.
+fn head_values(hparams: &Hparams, value: f32) -> Result<Vec<f32>, ArchError> {
+    let head = hparams.head_dim()?;
+    if head > 1 << 16 {
+        return Err(bad("head_dim", &head.into(), "at most 65536"));
+    }
+    Ok(vec![value; head as usize])
+}
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    text_keys(hparams, keys)?;
+    keys.needed_number("final_logit_softcapping", hparams, &["final_logit_softcapping"])?;
+    keys.needed_number("logit_scale", hparams, &["output_multiplier"])?;
+    keys.needed("attention.sliding_window", hparams, &["sliding_window"])?;
+    let windows = hparams.sliding_layers().ok_or_else(|| missing("layer_types"))?;
+    keys.set_prefixed("attention.sliding_window_pattern", Value::Array(Array::Bool(windows)));
+    Ok(())
+}
+
+/// `MuseGlimmerTextConfig` of transformers 5.23.
+const TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "muse_glimmer_text",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(202_048)),
+            ("hidden_size", INT, Int(6656)),
+            ("intermediate_size", INT, Int(19968)),
+            ("num_hidden_layers", INT, Int(52)),
+            ("num_key_value_heads", INT, Int(2)),
+            ("head_dim", INT, Int(128)),
+            ("max_position_embeddings", INT, Int(131_072)),
+            ("rms_norm_eps", FLOAT, Float(1e-5)),
+            ("eos_token_id", INT | NULL | INTS, Int(200_001)),
+            ("bos_token_id", INT | NULL, Int(200_000)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("sliding_window", INT | NULL, Int(2048)),
+            ("layer_types", NULL | TEXTS, Null),
+            ("final_logit_softcapping", FLOAT, Float(20.0)),
+            ("qk_scale_factor", FLOAT, Float(3.87)),
+            ("output_multiplier", FLOAT, Float(0.196_116_135_138_184_04)),
+            ("post_norm_eps", FLOAT, Float(1e-8)),
+        ],
+        DECODER_FIELDS,
+    ],
+    adjust: |map| {
+        let n_layers = adjust::count(map, "num_hidden_layers").unwrap_or(0);
+        // Every fourth layer sees everything, counted from the last.
+        adjust::layer_types(map, |layer| !n_layers.saturating_sub(1 + layer).is_multiple_of(4))
+    },
+    ..BASE
+};
+
+/// `MuseGlimmerConfig` of transformers 5.23: text and images.
+const CONFIG: ConfigClass = ConfigClass {
+    model_type: "muse_glimmer",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| adjust::text_config(map, &TEXT_CONFIG),
+    ..BASE
+};

@@ -1,0 +1,8 @@
+//! Muse Glimmer, by Meta.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::MUSE_GLIMMER], projectors: &[] };

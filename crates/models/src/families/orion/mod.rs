@@ -1,0 +1,8 @@
+//! Orion, by OrionStar.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::ORION], projectors: &[] };

@@ -1,0 +1,32 @@
+//! PaddleOCR-VL, the text part.
+//!
+//! Config keys: those of every text model, among them the sections of the rotated dimensions (time, height, width).
+//!
+//! Transforms: none.
+//!
+//! Source: `PaddleOCRModel` in `conversion/ernie.py`.
+
+use crate::families::ernie::convert::ernie4_5::{ERNIE4_5, ERNIE4_5_CONFIG};
+use crate::prelude::*;
+
+/// The row.
+pub const PADDLEOCR: Arch = Arch {
+    name: "paddleocr",
+    classes: &[Class::new("PaddleOCRVLForConditionalGeneration")],
+    example: "PaddlePaddle/PaddleOCR-VL",
+    configs: &[PADDLEOCR_VL_CONFIG],
+    harmless: &["hidden_act=silu"],
+    ..ERNIE4_5
+};
+
+/// `PaddleOCRVLConfig` of transformers 5.23: text and images. Its text part has the fields of Ernie 4.5.
+const PADDLEOCR_VL_CONFIG: ConfigClass = ConfigClass {
+    model_type: "paddleocr_vl",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| {
+        // The text part may be nested or flat.
+        adjust::text_config_or_flat(map, &ConfigClass { model_type: "paddleocr_vl_text", ..ERNIE4_5_CONFIG })
+    },
+    ..BASE
+};

@@ -1,0 +1,31 @@
+//! openPangu Embedded.
+//!
+//! Config keys: those of llama; the lengths of heads, which follow from the width where the config does not say them.
+//!
+//! Transforms: none. An output that is tied is left out.
+//!
+//! Source: `PanguEmbeddedModel` in `conversion/pangu.py`.
+
+use crate::families::deepseek::convert::deepseek2::drop_tied;
+use crate::families::llama::convert::llama;
+use crate::prelude::*;
+
+/// The row.
+pub const PANGU: Arch = Arch {
+    name: "pangu-embedded",
+    classes: &[Class::new("PanguEmbeddedForCausalLM")],
+    example: "FreedomIntelligence/openPangu-Embedded-7B-V1.1",
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
+    keys: |hparams, keys| {
+        llama::keys(hparams, keys)?;
+        // Here a head is its share of the width: width / heads.
+        if hparams.get("head_dim").is_none() {
+            keys.set_derived("attention.key_length", "head_dim", hparams.head_dim()?)?;
+            keys.set_derived("attention.value_length", "head_dim", hparams.head_dim()?)?;
+        }
+        Ok(())
+    },
+    drops: drop_tied,
+    vocab: Route::Ernie4_5,
+    ..DECODER
+};

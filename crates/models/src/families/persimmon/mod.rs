@@ -1,0 +1,8 @@
+//! Persimmon, by Adept.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::PERSIMMON], projectors: &[] };

@@ -1,0 +1,53 @@
+//! Phi 3.5, mixture of experts.
+//!
+//! Config keys: those of Phi 3, the experts.
+//!
+//! Transforms: experts become one tensor. Factors of `longrope` scaling as in Phi 3.
+//!
+//! Source: `PhiMoeModel` in `conversion/phi.py`.
+
+use crate::families::llama::convert::llama;
+use crate::families::phi::convert::phi3;
+use crate::prelude::*;
+
+/// The row.
+pub const PHIMOE: Arch = Arch {
+    name: "phimoe",
+    // The second is how transformers spells it, which the reference does not know.
+    classes: &[Class::new("PhiMoEForCausalLM"), Class::new("PhimoeForCausalLM")],
+    example: "microsoft/Phi-3.5-MoE-instruct",
+    configs: &[PHIMOE_CONFIG],
+    // Q, K and V are apart here, unlike in the dense Phi 3, and the norms have biases.
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::MIXTRAL_EXPERTS],
+    keys,
+    computed: phi3::computed,
+    vocab: Route::Phi3,
+    ..DECODER
+};
+
+/// `PhimoeConfig` of transformers 5.23.
+const PHIMOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "phimoe",
+    default_theta: 1_000_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(32064)),
+            ("intermediate_size", INT, Int(6400)),
+            ("num_local_experts", INT, Int(16)),
+            ("router_jitter_noise", FLOAT, Float(0.01)),
+            ("input_jitter_noise", FLOAT, Float(0.0)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("lm_head_bias", BOOL, Bool(false)),
+        ],
+        llama::MIXTRAL_CONFIG.fields[1],
+        DECODER_FIELDS,
+    ],
+    ..BASE
+};
+
+fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    // `PhiMoeModel` is a `Phi3MiniModel` in the reference and calls its keys first.
+    phi3::keys(hparams, keys)?;
+    keys.needed("expert_used_count", hparams, &["num_experts_per_tok", "num_experts_per_token"])?;
+    keys.needed("expert_count", hparams, &["num_local_experts", "num_experts"])
+}

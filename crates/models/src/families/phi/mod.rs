@@ -1,0 +1,9 @@
+//! Phi, by Microsoft.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family =
+    Family { arches: &[convert::phi2::PHI2, convert::phi3::PHI3, convert::phimoe::PHIMOE], projectors: &[] };

@@ -1,0 +1,4 @@
+//! Conversion of the models of this family, one file for each.
+
+pub mod plamo2;
+pub mod plamo3;

@@ -1,0 +1,9 @@
+//! PLaMo, by Preferred Networks.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family =
+    Family { arches: &[convert::plamo2::PLAMO2, convert::plamo3::PLAMO3], projectors: &[] };

@@ -1,0 +1,242 @@
+//! Qwen 3.5, 3.6 and 3.8, dense and mixtures, text parts: gated delta nets with full attention in every fourth layer.
+//!
+//! Config keys: those of Qwen 3 Next; sections of the rotated dimensions where the config has none.
+//!
+//! Transforms: those of Qwen 3 Next, but that the projections of the linear attention are stored apart. Value heads are
+//! stored by key head and tiled in the file, so that llama.cpp can repeat key heads instead of interleaving them: rows
+//! of values, gates, alpha, beta, decay and of the convolution, and the columns of the output projection.
+//!
+//! Source: `Qwen3_5TextModel`, `Qwen3_5MoeTextModel`, `_LinearAttentionVReorderBase` and `_Qwen35MRopeMixin` in
+//! `conversion/qwen.py`.
+
+use crate::families::qwen::convert::qwen2moe;
+use crate::families::qwen::convert::qwen3next::{self, IS_LINEAR};
+use crate::prelude::*;
+
+/// The row of the dense models.
+pub const QWEN35: Arch = Arch {
+    name: "qwen35",
+    classes: &[Class::new("Qwen3_5ForCausalLM"), Class::new("Qwen3_5ForConditionalGeneration")],
+    example: "Qwen/Qwen3.5-9B",
+    configs: &[TEXT_CONFIG, CONFIG],
+    tensors: &[
+        qwen3next::LAYERS,
+        qwen3next::FULL_ATTENTION,
+        LINEAR_ATTENTION,
+        rules::GATED_MLP,
+        qwen3next::PREDICTION,
+    ],
+    keys,
+    rename: |hparams, name| qwen3next::rename(hparams, name.strip_prefix("model.").unwrap_or(name)),
+    export_name: |hparams, _, name| qwen3next::export_name(hparams, name),
+    prepare: qwen3next::prepare,
+    harmless: &["rope_parameters.mrope_interleaved=true"],
+    prediction: Some(qwen3next::PREDICTED_LAYERS),
+    ..DECODER
+};
+
+/// The row of the mixtures.
+pub const QWEN35MOE: Arch = Arch {
+    name: "qwen35moe",
+    classes: &[Class::new("Qwen3_5MoeForCausalLM"), Class::new("Qwen3_5MoeForConditionalGeneration")],
+    example: "Qwen/Qwen3.5-35B-A3B",
+    configs: &[MOE_TEXT_CONFIG, MOE_CONFIG],
+    tensors: &[
+        qwen3next::LAYERS,
+        qwen3next::FULL_ATTENTION,
+        LINEAR_ATTENTION,
+        rules::QWEN_EXPERTS,
+        rules::STACKED_EXPERTS,
+        qwen2moe::SHARED_EXPERT,
+        qwen3next::PREDICTION,
+    ],
+    needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
+    built_in: &[NORMALIZES_EXPERTS],
+    ..QWEN35
+};
+
+/// The row of MiniCPM-V 4.6, whose text part is a dense one without a prediction.
+pub const MINICPMV: Arch = Arch {
+    name: "minicpmv",
+    written: Some("qwen35"),
+    classes: &[Class::new("MiniCPMV4_6ForConditionalGeneration")],
+    example: "openbmb/MiniCPM-V-4_6",
+    configs: &[],
+    drops: |_, name| match name {
+        _ if name.starts_with("model.merger.") => Some("part of an image, sound or speech model"),
+        _ if name.starts_with("mtp") => Some(drops::NO_PREDICTION),
+        _ => None,
+    },
+    prepare: |hparams, _| Ok(hparams.without("mtp_num_hidden_layers")),
+    ..QWEN35
+};
+
+/// Linear attention, whose value heads are tiled.
+pub const LINEAR_ATTENTION: &[TensorRule] = &[
+    TensorRule::part(
+        &["model.layers.{bid}.linear_attn.in_proj_qkv"],
+        "blk.{bid}.attn_qkv",
+        values_after_keys,
+    )
+    .need(IS_LINEAR),
+    TensorRule::part(&["model.layers.{bid}.linear_attn.in_proj_z"], "blk.{bid}.attn_gate", |hparams, _| {
+        Heads::of(hparams)?.tiled(0, |heads| heads.value_dim)
+    })
+    .need(IS_LINEAR),
+    TensorRule::part(&["model.layers.{bid}.linear_attn.in_proj_b"], "blk.{bid}.ssm_beta", one_a_head)
+        .need(IS_LINEAR),
+    TensorRule::part(&["model.layers.{bid}.linear_attn.in_proj_a"], "blk.{bid}.ssm_alpha", one_a_head)
+        .need(IS_LINEAR),
+    TensorRule::part(&["model.layers.{bid}.linear_attn.conv1d"], "blk.{bid}.ssm_conv1d", |hparams, shape| {
+        // (channels, 1, kernel): rows of the kernel's length, one a channel, channels as the rows of in_proj_qkv.
+        values_after_keys(hparams, shape)
+    })
+    .shape(rules::SQUEEZE_CHANNEL)
+    .need(IS_LINEAR),
+    TensorRule::part(&["model.layers.{bid}.linear_attn.dt_bias"], "blk.{bid}.ssm_dt", one_a_head)
+        .bare(".bias")
+        .need(IS_LINEAR),
+    TensorRule::part(&["model.layers.{bid}.linear_attn.A_log"], "blk.{bid}.ssm_a", one_a_head)
+        .bare("")
+        .element(ElementMap::MinusExp)
+        .need(IS_LINEAR),
+    TensorRule::copy(&["model.layers.{bid}.linear_attn.norm"], "blk.{bid}.ssm_norm").need(IS_LINEAR),
+    TensorRule::part(&["model.layers.{bid}.linear_attn.out_proj"], "blk.{bid}.ssm_out", |hparams, _| {
+        let Heads { groups, per_group, value_dim, .. } = Heads::of(hparams)?;
+        Ok(match per_group {
+            1 => RowMap::Concat,
+            _ => RowMap::TileColumns { groups, per_group, elems: value_dim },
+        })
+    })
+    .need(IS_LINEAR),
+];
+
+/// Heads of the linear attention.
+struct Heads {
+    /// Key heads.
+    groups: u64,
+    /// Value heads of each key head.
+    per_group: u64,
+    /// Elements of a key head.
+    key_dim: u64,
+    /// Elements of a value head.
+    value_dim: u64,
+}
+
+impl Heads {
+    fn of(hparams: &Hparams) -> Result<Heads, ArchError> {
+        let groups = hparams.need_u64(&["linear_num_key_heads"])?;
+        let heads = hparams.need_u64(&["linear_num_value_heads"])?;
+        if groups == 0 || !heads.is_multiple_of(groups) || heads == 0 {
+            return Err(bad("linear_num_value_heads", &heads.into(), "a multiple of linear_num_key_heads"));
+        }
+        let key_dim = hparams.need_u64(&["linear_key_head_dim"])?;
+        let value_dim = hparams.need_u64(&["linear_value_head_dim"])?;
+        Ok(Heads { groups, per_group: heads / groups, key_dim, value_dim })
+    }
+
+    /// Value heads from row `start` on, tiled.
+    fn tiled(&self, start: u64, rows: fn(&Heads) -> u64) -> Result<RowMap, ArchError> {
+        let (groups, per_group, rows) = (self.groups, self.per_group, rows(self));
+        // One value head to a key head: both orders are the same.
+        Ok(if per_group == 1 { RowMap::Concat } else { RowMap::TileHeads { start, groups, per_group, rows } })
+    }
+}
+
+/// Rows of queries and keys, which stay, then those of values.
+fn values_after_keys(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
+    let heads = Heads::of(hparams)?;
+    heads.tiled(heads.groups.saturating_mul(heads.key_dim).saturating_mul(2), |heads| heads.value_dim)
+}
+
+/// A row, or an element, for each value head.
+fn one_a_head(hparams: &Hparams, _: &Shape) -> Result<RowMap, ArchError> {
+    Heads::of(hparams)?.tiled(0, |_| 1)
+}
+
+/// Keys of Qwen 3 Next, and sections.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    qwen3next::keys(hparams, keys)?;
+    if hparams.rope().get("mrope_section").is_none() {
+        // Without images all sections count the same positions; these are those of every released model.
+        keys.set_prefixed("rope.dimension_sections", Value::Array(Array::I32(vec![11, 11, 10, 0])));
+    }
+    Ok(())
+}
+
+/// `Qwen3_5TextConfig` of transformers 5.23.
+pub const TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_5_text",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(248_320)),
+            ("intermediate_size", INT, Int(12288)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT, Int(4)),
+        ],
+        COMMON_FIELDS,
+        DECODER_FIELDS,
+    ],
+    adjust: qwen3next::config,
+    ..BASE
+};
+
+/// `Qwen3_5MoeTextConfig` of transformers 5.23.
+const MOE_TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_5_moe_text",
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(248_320)),
+            ("hidden_size", INT, Int(2048)),
+            ("num_hidden_layers", INT, Int(40)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT, Int(2)),
+            ("moe_intermediate_size", INT, Int(512)),
+            ("shared_expert_intermediate_size", INT, Int(512)),
+            ("num_experts_per_tok", INT, Int(8)),
+            ("num_experts", INT, Int(256)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+        ],
+        COMMON_FIELDS,
+        DECODER_FIELDS,
+    ],
+    ..TEXT_CONFIG
+};
+
+/// Fields that the dense class and that of the mixtures share.
+const COMMON_FIELDS: &[Field] = &[
+    ("max_position_embeddings", INT, Int(32768)),
+    ("rms_norm_eps", FLOAT, Float(1e-6)),
+    ("attention_bias", BOOL, Bool(false)),
+    ("attention_dropout", INT | FLOAT, Float(0.0)),
+    ("head_dim", INT, Int(256)),
+    ("linear_conv_kernel_dim", INT, Int(4)),
+    ("linear_key_head_dim", INT, Int(128)),
+    ("linear_value_head_dim", INT, Int(128)),
+    ("linear_num_key_heads", INT, Int(16)),
+    ("linear_num_value_heads", INT, Int(32)),
+    ("layer_types", NULL | TEXTS, Null),
+    ("bos_token_id", INT | NULL, Null),
+    ("eos_token_id", INT | NULL | INTS, Null),
+];
+
+/// `Qwen3_5Config` of transformers 5.23: text and images.
+const CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_5",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| adjust::text_config(map, &TEXT_CONFIG),
+    ..BASE
+};
+
+/// `Qwen3_5MoeConfig` of transformers 5.23.
+const MOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_5_moe",
+    adjust: |map| adjust::text_config(map, &MOE_TEXT_CONFIG),
+    ..CONFIG
+};

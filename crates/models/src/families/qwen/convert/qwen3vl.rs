@@ -1,0 +1,325 @@
+//! Text parts of Qwen 3 VL, dense and mixture.
+//!
+//! Config keys: those of Qwen 3 (or its mixture), and the number of layers of the vision tower that are added to early
+//! layers of the text part.
+//!
+//! Transforms: experts are stored stacked, gate before up in one tensor; transposed in the Hub's files and as they are computed in
+//! those that transformers 5 saves of a model that it has made anew. The reference transposes both, which leaves the second with
+//! matrices that llama.cpp refuses.
+//!
+//! Source: `Qwen3VLTextModel` and `Qwen3VLMoeTextModel` in `conversion/qwen3vl.py`.
+
+use crate::families::gpt_oss::convert as gpt_oss;
+use crate::families::llama::convert::llama4;
+use crate::families::qwen::convert::qwen2;
+use crate::families::qwen::convert::qwen2moe;
+use crate::families::qwen::convert::qwen3;
+use crate::prelude::*;
+
+/// The row of the dense models.
+pub const QWEN3VL: Arch = Arch {
+    name: "qwen3vl",
+    classes: &[Class::new("Qwen3VLForConditionalGeneration")],
+    example: "Qwen/Qwen3-VL-4B-Instruct",
+    configs: &[CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
+    rename,
+    keys: |hparams, keys| {
+        qwen2::keys(hparams, keys)?;
+        deepstack_key(hparams, keys)
+    },
+    vocab: Route::SentencePieceOrGpt2,
+    harmless: &["hidden_act=silu", "rope_parameters.mrope_interleaved=true"],
+    ..DECODER
+};
+
+/// The row of rerankers.
+pub const QWEN3VL_RERANKER: Arch = Arch {
+    name: "qwen3vl-reranker",
+    written: Some("qwen3vl"),
+    fits: Some(qwen3::is_reranker),
+    example: "Qwen/Qwen3-VL-Reranker-2B",
+    configs: &[],
+    tensors: &[qwen3::ANSWERS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::GATED_MLP],
+    rename: |hparams, name| {
+        let renamed = rename(hparams, name);
+        qwen3::tied(hparams, renamed.as_deref().unwrap_or(name)).or(renamed)
+    },
+    keys: |hparams, keys| {
+        qwen2::keys(hparams, keys)?;
+        qwen3::answer_keys(keys);
+        deepstack_key(hparams, keys)
+    },
+    answers: qwen3::QWEN3_RERANKER.answers,
+    export: qwen3::QWEN3_RERANKER.export,
+    ..QWEN3VL
+};
+
+/// The row of the mixtures.
+pub const QWEN3VLMOE: Arch = Arch {
+    name: "qwen3vlmoe",
+    classes: &[Class::new("Qwen3VLMoeForConditionalGeneration")],
+    example: "Qwen/Qwen3-VL-30B-A3B-Instruct",
+    configs: &[MOE_CONFIG],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, EXPERTS],
+    rename,
+    keys: |hparams, keys| {
+        qwen2moe::keys(hparams, keys)?;
+        if let Some((width, n_ff)) = sizes(hparams).filter(|sizes| is_square(*sizes)) {
+            keys.notes.push(format!(
+                "the layout of the experts is ambiguous at {width} x {n_ff}: using (experts, in, out), as in \
+                    the checkpoints on the Hub"
+            ));
+        }
+        deepstack_key(hparams, keys)
+    },
+    harmless: QWEN3VL.harmless,
+    built_in: &[NORMALIZES_EXPERTS],
+    ..DECODER
+};
+
+/// The row of models that hear: no layer of a tower feeds the text part.
+pub const QWEN3ASR: Arch = Arch {
+    name: "qwen3-asr",
+    written: Some("qwen3vl"),
+    classes: &[Class::new("Qwen3ASRForConditionalGeneration")],
+    example: "Qwen/Qwen3-ASR-0.6B-hf",
+    configs: &[],
+    keys: |hparams, keys| {
+        qwen2::keys(hparams, keys)?;
+        keys.set_prefixed("n_deepstack_layers", Value::U32(0));
+        Ok(())
+    },
+    vocab: Route::Qwen3Asr,
+    ..QWEN3VL
+};
+
+/// The row of mixtures that see and hear, whose experts are stored one by one.
+pub const QWEN3OMNI: Arch = Arch {
+    name: "qwen3-omni-moe",
+    written: Some("qwen3vlmoe"),
+    classes: &[Class::new("Qwen3OmniMoeForConditionalGeneration")],
+    example: "Qwen/Qwen3-Omni-30B-A3B-Instruct",
+    configs: &[OMNI_CONFIG, OMNI_TEXT_CONFIG],
+    harmless: &["hidden_act=silu", "norm_topk_prob=true", "rope_parameters.interleaved=true"],
+    needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::QK_NORMS, rules::QWEN_EXPERTS],
+    keys: |hparams, keys| {
+        qwen2moe::keys(hparams, keys)?;
+        keys.set_prefixed("n_deepstack_layers", Value::U32(0));
+        Ok(())
+    },
+    vocab: Route::Qwen3Omni,
+    ..QWEN3VLMOE
+};
+
+/// Experts of shape (experts, in, out), unlike those of Qwen 3, which are (experts, out, in), unless their
+/// shape says otherwise.
+const EXPERTS: &[TensorRule] = &[
+    TensorRule::copy(&["model.layers.{bid}.mlp.gate"], "blk.{bid}.ffn_gate_inp"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj"], "blk.{bid}.ffn_gate_exps")
+        .rows(RowRule::AsShape(|hparams, shape| match is_out_in(hparams, shape) {
+            true => RowRule::Part(rules::first_half),
+            false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 0)))),
+        }))
+        .bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.gate_up_proj"], "blk.{bid}.ffn_up_exps")
+        .rows(RowRule::AsShape(|hparams, shape| match is_out_in(hparams, shape) {
+            true => RowRule::Part(rules::second_half),
+            false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, llama4::half(shape, 1)))),
+        }))
+        .bare(".weight"),
+    TensorRule::copy(&["model.layers.{bid}.mlp.experts.down_proj"], "blk.{bid}.ffn_down_exps")
+        .rows(RowRule::AsShape(|hparams, shape| match is_out_in(hparams, shape) {
+            true => RowRule::Copy,
+            false => RowRule::Transposed(|_, shape| Ok(gpt_oss::transposed(shape, RowMap::Concat))),
+        }))
+        .bare(".weight"),
+];
+
+/// Width of the model and of an expert, where the config says both.
+fn sizes(hparams: &Hparams) -> Option<(u64, u64)> {
+    let size = |key| hparams.get_u64(key).ok().flatten();
+    Some((size("hidden_size")?, size("moe_intermediate_size")?))
+}
+
+/// True if the orientation of an expert is ambiguous: its gate and up, or its down, is square.
+fn is_square((width, n_ff): (u64, u64)) -> bool {
+    n_ff.checked_mul(2) == Some(width) || n_ff == width
+}
+
+/// True if the matrices of experts are (experts, out, in): gate and up (experts, 2 f, width), down (experts,
+/// width, f). False if the shape of either is ambiguous, so that both are treated alike.
+fn is_out_in(hparams: &Hparams, shape: &Shape) -> bool {
+    sizes(hparams).filter(|sizes| !is_square(*sizes)).is_some_and(|(width, n_ff)| {
+        // Row length first.
+        let begins = |dims: [u64; 2]| shape.dims().starts_with(&dims);
+        n_ff.checked_mul(2).is_some_and(|n_out| begins([width, n_out])) || begins([n_ff, width])
+    })
+}
+
+fn rename(_: &Hparams, name: &str) -> Option<String> {
+    name.contains("thinker.").then(|| name.replace("thinker.", ""))
+}
+
+/// Number of vision tower layers that feed early layers of the text part.
+fn deepstack_key(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
+    let thinker = hparams.get("thinker_config").and_then(|thinker| thinker.get("vision_config"));
+    let vision =
+        thinker.or_else(|| hparams.get("vision_config").filter(|_| hparams.get("thinker_config").is_none()));
+    let layers = vision.and_then(|vision| vision.get("deepstack_visual_indexes")).and_then(Json::as_array);
+    let n_layers = layers.map_or(0, Vec::len) as u64;
+    keys.set_derived("n_deepstack_layers", "vision_config.deepstack_visual_indexes", n_layers)
+}
+
+/// `Qwen3VLTextConfig` of transformers 5.23.
+const TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_vl_text",
+    default_theta: 500_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(151_936)),
+            ("intermediate_size", INT, Int(22016)),
+            ("num_key_value_heads", INT | NULL, Int(32)),
+            ("head_dim", INT, Int(128)),
+            ("max_position_embeddings", INT, Int(128_000)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+        ],
+        DECODER_FIELDS,
+    ],
+    fill: &[Fill::KvHeads],
+    ..BASE
+};
+
+/// `Qwen3VLMoeTextConfig` of transformers 5.23.
+const MOE_TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_vl_moe_text",
+    default_theta: 500_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(151_936)),
+            ("hidden_size", INT, Int(2048)),
+            ("intermediate_size", INT, Int(5632)),
+            ("num_hidden_layers", INT, Int(24)),
+            ("num_attention_heads", INT, Int(16)),
+            ("num_key_value_heads", INT, Int(16)),
+            ("max_position_embeddings", INT, Int(128_000)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("decoder_sparse_step", INT, Int(1)),
+            ("moe_intermediate_size", INT, Int(1408)),
+            ("num_experts_per_tok", INT, Int(4)),
+            ("num_experts", INT, Int(60)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("mlp_only_layers", NULL | INTS, Null),
+            ("tie_word_embeddings", BOOL, Bool(true)),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    fill: &[Fill::HeadDim, Fill::KvHeads],
+    // The class knows the number as `num_local_experts`, under which `text_keys` finds it first.
+    renamed: &[("num_experts", "num_local_experts")],
+    ..BASE
+};
+
+/// `Qwen3OmniMoeTextConfig` of transformers 5.23.
+const OMNI_TEXT_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_omni_moe_text",
+    default_theta: 1_000_000.0,
+    fields: &[
+        &[
+            ("vocab_size", INT, Int(3584)),
+            ("hidden_size", INT, Int(2048)),
+            ("intermediate_size", INT, Int(18944)),
+            ("num_hidden_layers", INT, Int(28)),
+            ("num_attention_heads", INT, Int(28)),
+            ("num_key_value_heads", INT, Int(4)),
+            ("max_position_embeddings", INT, Int(32768)),
+            ("rms_norm_eps", FLOAT, Float(1e-6)),
+            ("attention_bias", BOOL, Bool(false)),
+            ("sliding_window", INT | NULL, Null),
+            ("attention_dropout", INT | FLOAT, Float(0.0)),
+            ("decoder_sparse_step", INT, Int(1)),
+            ("moe_intermediate_size", INT, Int(768)),
+            ("num_experts_per_tok", INT, Int(8)),
+            ("num_experts", INT, Int(128)),
+            ("norm_topk_prob", BOOL, Bool(true)),
+            ("output_router_logits", BOOL, Bool(false)),
+            ("router_aux_loss_coef", FLOAT, Float(0.001)),
+            ("mlp_only_layers", NULL | INTS, Null),
+            ("bos_token_id", INT | NULL, Null),
+            ("eos_token_id", INT | NULL | INTS, Null),
+        ],
+        DECODER_FIELDS,
+    ],
+    ..BASE
+};
+
+/// `Qwen3OmniMoeConfig` of transformers 5.23: thinker and talker.
+const OMNI_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_omni_moe",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| match map.get_mut("thinker_config") {
+        Some(Json::Object(thinker)) => adjust::text_config(thinker, &OMNI_TEXT_CONFIG),
+        _ => Ok(()),
+    },
+    ..BASE
+};
+
+/// `Qwen3VLConfig` of transformers 5.23: text and images.
+const CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_vl",
+    fields: &[],
+    has_rope: false,
+    adjust: |map| {
+        // `Qwen3VLVisionConfig`: defaults of a tower.
+        adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
+        adjust::text_config(map, &TEXT_CONFIG)
+    },
+    ..BASE
+};
+
+/// `Qwen3VLMoeConfig` of transformers 5.23.
+const MOE_CONFIG: ConfigClass = ConfigClass {
+    model_type: "qwen3_vl_moe",
+    adjust: |map| {
+        adjust::sub_default(map, "vision_config", "deepstack_visual_indexes", json!([8, 16, 24]));
+        adjust::text_config(map, &MOE_TEXT_CONFIG)
+    },
+    ..CONFIG
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expert_layout_follows_from_shape() {
+        for (width, n_ff, gate_up, down) in [
+            // Both ways of both kinds, row length first: (in, out) as computed is turned in the Hub's files.
+            (32, 24, [32, 48], [24, 32]),
+            (2048, 768, [2048, 1536], [768, 2048]),
+            // One of the two is square: neither is taken for anything but the Hub's.
+            (48, 24, [48, 48], [24, 48]),
+            (24, 24, [24, 48], [24, 24]),
+        ] {
+            let config = json!({"hidden_size": width, "moe_intermediate_size": n_ff});
+            let hparams = Hparams::load(&config, None).unwrap();
+            let is_clear = !is_square((width, n_ff));
+            for [n_in, n_out] in [gate_up, down] {
+                let is = |dims: &[u64]| is_out_in(&hparams, &Shape::new(dims).unwrap());
+                assert_eq!(is(&[n_in, n_out, 3]), is_clear, "{n_in} to {n_out}");
+                assert!(!is(&[n_out, n_in, 3]), "{n_out} to {n_in}");
+            }
+        }
+        let nothing = Hparams::load(&json!({}), None).unwrap();
+        assert!(!is_out_in(&nothing, &Shape::new(&[32, 48, 3]).unwrap()));
+    }
+}

@@ -1,0 +1,30 @@
+//! Qwen, by Alibaba: text, and pictures and sound in Qwen VL, Omni and ASR.
+
+pub mod convert;
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::qwen::QWEN,
+        convert::qwen2::QWEN2,
+        convert::qwen2moe::QWEN2MOE,
+        convert::qwen2vl::QWEN2VL,
+        convert::qwen3::QWEN3,
+        convert::qwen3::QWEN3_RERANKER,
+        convert::qwen35::MINICPMV,
+        convert::qwen35::QWEN35,
+        convert::qwen35::QWEN35MOE,
+        convert::qwen3moe::QWEN3MOE,
+        convert::qwen3next::QWEN3NEXT,
+        convert::qwen3vl::QWEN3ASR,
+        convert::qwen3vl::QWEN3OMNI,
+        convert::qwen3vl::QWEN3VL,
+        convert::qwen3vl::QWEN3VL_RERANKER,
+        convert::qwen3vl::QWEN3VLMOE,
+        convert::qwen4exp::QWEN4EXP,
+    ],
+    projectors: &[projector::qwen2vl::QWEN2VL, projector::qwen3vl::QWEN3VL],
+};

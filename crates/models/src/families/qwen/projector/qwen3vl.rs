@@ -1,0 +1,169 @@
+//! Towers of Qwen 3 VL, Qwen 3.5 to 3.8 and Qwen 4.
+//!
+//! Config keys: those of every tower; the number of position embeddings, of which the size of images follows; the
+//! layers whose features go into early layers of the text model.
+//!
+//! Transforms: the kernel of patches, which sees two frames, becomes two tensors. Mergers of features that are numbered
+//! one after the other get the number of their layer.
+//!
+//! Source: `Qwen3VLVisionModel` in `conversion/qwen3vl.py`.
+
+use crate::projector::prelude::*;
+
+/// The row.
+pub const QWEN3VL: Projector = Projector {
+    name: "qwen3vl",
+    classes: &[
+        "Qwen3VLForConditionalGeneration",
+        "Qwen3VLMoeForConditionalGeneration",
+        "Qwen3_5ForConditionalGeneration",
+        "Qwen3_5MoeForConditionalGeneration",
+        "Qwen4ExpForConditionalGeneration",
+    ],
+    example: "Qwen/Qwen3-VL-4B-Instruct",
+    vision: Some(Tower { classes: &[QWEN3_VL, QWEN3_VL_MOE, QWEN3_5, QWEN3_5_MOE, QWEN4_EXP], ..VISION }),
+    tensors: &[parts::FRAMES, parts::LAYERS_OF_QWEN, LAYERS, MERGERS],
+    owns: |_, name| name.starts_with("visual.") || name.starts_with("model.visual."),
+    rename,
+    prepare,
+    keys,
+    ..BASE
+};
+
+/// Positions, and layer tensors in addition to [`parts::LAYERS_OF_QWEN`].
+pub const LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["visual.pos_embed"], "v.position_embd"),
+    // (3 in, in): queries, keys and values stay one matrix.
+    TensorRule::copy(&["visual.blocks.{bid}.attn.qkv"], "v.blk.{bid}.attn_qkv"),
+    TensorRule::copy(&["visual.blocks.{bid}.mlp.linear_fc1"], "v.blk.{bid}.ffn_up"),
+    TensorRule::copy(&["visual.blocks.{bid}.mlp.linear_fc2"], "v.blk.{bid}.ffn_down"),
+];
+
+const MERGERS: &[TensorRule] = &[
+    TensorRule::copy(&["visual.merger.linear_fc1"], "mm.0"),
+    TensorRule::copy(&["visual.merger.linear_fc2"], "mm.2"),
+    // The file stores the merger's norm as the one after all layers.
+    TensorRule::copy(&["visual.merger.norm"], "v.post_ln"),
+    TensorRule::copy(&["visual.deepstack.{bid}.norm"], "v.deepstack.{bid}.norm").need(HAS_MERGER),
+    TensorRule::copy(&["visual.deepstack.{bid}.linear_fc1"], "v.deepstack.{bid}.fc1").need(HAS_MERGER),
+    TensorRule::copy(&["visual.deepstack.{bid}.linear_fc2"], "v.deepstack.{bid}.fc2").need(HAS_MERGER),
+];
+
+const HAS_MERGER: Need = Need::If(|hparams, bid| deepstack(hparams).contains(&bid));
+
+/// The layers whose features are merged, in the order of their mergers.
+fn deepstack(hparams: &Hparams) -> Vec<u64> {
+    let layers = hparams.get("deepstack_visual_indexes").and_then(Json::as_array);
+    layers.into_iter().flatten().filter_map(Json::as_u64).collect()
+}
+
+fn rename(hparams: &Hparams, name: &str) -> Option<String> {
+    let name = name.strip_prefix("model.").unwrap_or(name);
+    let Some((number, rest)) =
+        name.strip_prefix("visual.deepstack_merger_list.").and_then(|rest| rest.split_once('.'))
+    else {
+        return Some(name.to_owned());
+    };
+    // The checkpoint counts mergers 0, 1, 2; the file has their layers, as 8, 16, 24.
+    let layer = deepstack(hparams).get(number.parse::<usize>().ok()?).copied()?;
+    Some(format!("visual.deepstack.{layer}.{rest}"))
+}
+
+/// Derives the size of images, and checks the layers that are merged.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn prepare(towers: &mut Towers) -> Result<(), ArchError> {
+    let vision = towers.vision_mut()?;
+    if vision.get("image_size").is_none() {
+        // There is a position for each patch of a square: size = sqrt(n) patch.
+        let n_positions = vision.get_f64("num_position_embeddings")?.unwrap_or(2304.0);
+        let patch = vision.get_f64("patch_size")?.unwrap_or(16.0);
+        vision.set("image_size", ((n_positions.sqrt() * patch) as u64).into());
+    }
+    let n_layers = vision.get_u64("depth")?.ok_or_else(|| missing("vision_config.depth"))?;
+    if let Some(layer) = deepstack(vision).into_iter().find(|layer| *layer >= n_layers) {
+        return Err(bad("vision_config.deepstack_visual_indexes", &layer.into(), "numbers below `depth`"));
+    }
+    renamed(vision);
+    Ok(())
+}
+
+/// Takes the numbers of layers and heads from under the names that Qwen's towers have for them.
+pub fn renamed(vision: &mut Hparams) {
+    for (from, to) in [("num_heads", "num_attention_heads"), ("depth", "num_hidden_layers")] {
+        let value = vision.get(from).cloned().unwrap_or_default();
+        vision.set(to, value);
+    }
+}
+
+fn keys(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
+    tower_keys(towers, keys)?;
+    let vision = towers.vision()?;
+    parts::kind(keys, "qwen3vl_merger");
+    keys.set_prefixed("use_gelu", Value::Bool(true));
+    merge_size_and_epsilon(towers, keys)?;
+    let n_layers = vision.get_u64("depth")?.unwrap_or(0);
+    let merged = deepstack(vision);
+    let flags: Vec<bool> = (0..n_layers.min(1 << 16)).map(|layer| merged.contains(&layer)).collect();
+    if !flags.is_empty() {
+        keys.set_prefixed("vision.is_deepstack_layers", Value::Array(Array::Bool(flags)));
+    }
+    Ok(())
+}
+
+/// Writes the number of merged patches per side, if the config has it, and the epsilon of norms.
+///
+/// # Errors
+///
+/// [`ArchError::MissingKey`], [`ArchError::BadKey`].
+pub fn merge_size_and_epsilon(towers: &Towers, keys: &mut Keys) -> Result<(), ArchError> {
+    let vision = towers.vision()?;
+    if let Some(size) = vision.get("spatial_merge_size") {
+        let size = to_u32("vision_config.spatial_merge_size", size)?;
+        keys.set_prefixed("vision.spatial_merge_size", Value::U32(size));
+    }
+    // The epsilon of the text model's norms, which its tower has as well.
+    let text = towers.whole.get("text_config").and_then(|text| text.get("rms_norm_eps"));
+    let epsilon = text.map_or(Ok(1e-6), |epsilon| to_f32("text_config.rms_norm_eps", epsilon))?;
+    keys.set_prefixed("vision.attention.layer_norm_epsilon", Value::F32(epsilon));
+    Ok(())
+}
+
+/// `Qwen3VLVisionConfig` of transformers 5.23.
+const QWEN3_VL: ConfigClass = ConfigClass {
+    model_type: "qwen3_vl",
+    fields: &[&[
+        ("depth", INT, Int(27)),
+        ("hidden_size", INT, Int(1152)),
+        ("hidden_act", TEXT, Text("gelu_pytorch_tanh")),
+        ("intermediate_size", INT, Int(4304)),
+        ("num_heads", INT, Int(16)),
+        ("in_channels", INT, Int(3)),
+        ("patch_size", INT, Int(16)),
+        ("spatial_merge_size", INT, Int(2)),
+        ("temporal_patch_size", INT, Int(2)),
+        ("out_hidden_size", INT, Int(3584)),
+        ("num_position_embeddings", INT, Int(2304)),
+    ]],
+    has_rope: false,
+    adjust: |map| {
+        // Of Qwen 3 VL alone: classes of later models put nothing here.
+        map.entry("deepstack_visual_indexes").or_insert_with(|| json!([8, 16, 24]));
+        Ok(())
+    },
+    ..CLASS
+};
+
+/// `Qwen3VLMoeVisionConfig` of transformers 5.23.
+const QWEN3_VL_MOE: ConfigClass = ConfigClass { model_type: "qwen3_vl_moe", ..QWEN3_VL };
+
+/// `Qwen3_5VisionConfig` of transformers 5.23, whose features are not merged.
+const QWEN3_5: ConfigClass = ConfigClass { model_type: "qwen3_5", adjust: |_| Ok(()), ..QWEN3_VL };
+
+/// `Qwen3_5MoeVisionConfig` of transformers 5.23.
+const QWEN3_5_MOE: ConfigClass = ConfigClass { model_type: "qwen3_5_moe", ..QWEN3_5 };
+
+/// `Qwen4ExpVisionConfig` of transformers 5.23.
+const QWEN4_EXP: ConfigClass = ConfigClass { model_type: "qwen4_exp", ..QWEN3_5 };

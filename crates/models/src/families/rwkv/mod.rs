@@ -1,0 +1,17 @@
+//! RWKV: recurrent models without attention.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family {
+    arches: &[
+        convert::rwkv::RWKV,
+        convert::rwkv6::RWKV6,
+        convert::rwkv6::RWKV6QWEN2,
+        convert::rwkv7::ARWKV7,
+        convert::rwkv7::RWKV7,
+    ],
+    projectors: &[],
+};

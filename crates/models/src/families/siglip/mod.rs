@@ -1,0 +1,3 @@
+//! SigLIP, the tower that projectors of many families share.
+
+pub mod projector;

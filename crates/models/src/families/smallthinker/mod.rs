@@ -1,0 +1,8 @@
+//! SmallThinker, by PowerInfer.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::SMALLTHINKER], projectors: &[] };

@@ -1,0 +1,8 @@
+//! SmolLM 3, by Hugging Face.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::SMOLLM3], projectors: &[] };

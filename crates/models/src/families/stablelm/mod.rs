@@ -1,0 +1,8 @@
+//! StableLM, by Stability AI.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::STABLELM], projectors: &[] };

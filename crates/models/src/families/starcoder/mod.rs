@@ -1,0 +1,9 @@
+//! StarCoder, by BigCode.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family =
+    Family { arches: &[convert::starcoder::STARCODER, convert::starcoder2::STARCODER2], projectors: &[] };

@@ -1,0 +1,178 @@
+//! T5, Flan-T5, mT5 and umT5, and the encoder of T5 alone.
+//!
+//! Config keys: widths under their own names, the context (512 by default), buckets of relative positions,
+//! the decoder's start token.
+//!
+//! Transforms: none. The embedding may be in the file up to three times; the first counts.
+//!
+//! Source: `T5Model` and `T5EncoderModel` in `conversion/t5.py`.
+
+use crate::prelude::*;
+
+/// The row of the whole model.
+pub const T5: Arch = Arch {
+    name: "t5",
+    classes: &[
+        Class::new("T5ForConditionalGeneration"),
+        Class::new("T5WithLMHeadModel"),
+        Class::new("MT5ForConditionalGeneration"),
+        Class::new("UMT5ForConditionalGeneration"),
+        Class::new("UMT5Model"),
+    ],
+    example: "google-t5/t5-small",
+    configs: &[T5_CONFIG, MT5_CONFIG, UMT5_CONFIG],
+    needs: &["d_model", "d_ff", "d_kv", "num_layers", "num_heads", "vocab_size"],
+    tensors: &[EMBEDDING, ENCODER, DECODER_LAYERS],
+    decoder_layers: Some("num_decoder_layers"),
+    keys: |hparams, keys| keys_of(hparams, keys, true),
+    vocab: Route::T5,
+    harmless: &["dense_act_fn", "is_gated_act", "scale_decoder_outputs"],
+    ..DECODER
+};
+
+/// The row of the encoder.
+pub const T5_ENCODER: Arch = Arch {
+    name: "t5encoder",
+    classes: &[Class::new("T5EncoderModel")],
+    example: "sentence-transformers/sentence-t5-base",
+    configs: &[],
+    tensors: &[EMBEDDING, ENCODER],
+    keys: |hparams, keys| keys_of(hparams, keys, false),
+    ..T5
+};
+
+const EMBEDDING: &[TensorRule] =
+    &[TensorRule::copy(&["shared", "encoder.embed_tokens", "decoder.embed_tokens"], "token_embd")
+        .rows(RowRule::First)];
+
+const ENCODER: &[TensorRule] = &[
+    TensorRule::copy(&["encoder.block.{bid}.layer.0.SelfAttention.q"], "enc.blk.{bid}.attn_q"),
+    TensorRule::copy(&["encoder.block.{bid}.layer.0.SelfAttention.k"], "enc.blk.{bid}.attn_k"),
+    TensorRule::copy(&["encoder.block.{bid}.layer.0.SelfAttention.v"], "enc.blk.{bid}.attn_v"),
+    TensorRule::copy(&["encoder.block.{bid}.layer.0.SelfAttention.o"], "enc.blk.{bid}.attn_o"),
+    TensorRule::copy(
+        &["encoder.block.{bid}.layer.0.SelfAttention.relative_attention_bias"],
+        "enc.blk.{bid}.attn_rel_b",
+    )
+    .need(Need::Optional),
+    TensorRule::copy(&["encoder.block.{bid}.layer.0.layer_norm"], "enc.blk.{bid}.attn_norm"),
+    // T5 1.0 has one matrix, 1.1 and Flan also have a gate; both become `ffn_up`.
+    TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi"], "enc.blk.{bid}.ffn_up"),
+    TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_1"], "enc.blk.{bid}.ffn_up")
+        .need(IS_GATED),
+    TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wi_0"], "enc.blk.{bid}.ffn_gate")
+        .need(IS_GATED),
+    TensorRule::copy(&["encoder.block.{bid}.layer.1.DenseReluDense.wo"], "enc.blk.{bid}.ffn_down"),
+    TensorRule::copy(&["encoder.block.{bid}.layer.1.layer_norm"], "enc.blk.{bid}.ffn_norm"),
+    TensorRule::copy(&["encoder.final_layer_norm"], "enc.output_norm"),
+];
+
+const DECODER_LAYERS: &[TensorRule] = &[
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.SelfAttention.q"], "dec.blk.{bid}.attn_q"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.SelfAttention.k"], "dec.blk.{bid}.attn_k"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.SelfAttention.v"], "dec.blk.{bid}.attn_v"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.SelfAttention.o"], "dec.blk.{bid}.attn_o"),
+    optional(
+        &["decoder.block.{bid}.layer.0.SelfAttention.relative_attention_bias"],
+        "dec.blk.{bid}.attn_rel_b",
+    ),
+    TensorRule::copy(&["decoder.block.{bid}.layer.0.layer_norm"], "dec.blk.{bid}.attn_norm"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.EncDecAttention.q"], "dec.blk.{bid}.cross_attn_q"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.EncDecAttention.k"], "dec.blk.{bid}.cross_attn_k"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.EncDecAttention.v"], "dec.blk.{bid}.cross_attn_v"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.EncDecAttention.o"], "dec.blk.{bid}.cross_attn_o"),
+    optional(
+        &["decoder.block.{bid}.layer.1.EncDecAttention.relative_attention_bias"],
+        "dec.blk.{bid}.cross_attn_rel_b",
+    ),
+    TensorRule::copy(&["decoder.block.{bid}.layer.1.layer_norm"], "dec.blk.{bid}.cross_attn_norm"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi"], "dec.blk.{bid}.ffn_up"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi_1"], "dec.blk.{bid}.ffn_up")
+        .need(IS_GATED),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wi_0"], "dec.blk.{bid}.ffn_gate")
+        .need(IS_GATED),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.DenseReluDense.wo"], "dec.blk.{bid}.ffn_down"),
+    TensorRule::copy(&["decoder.block.{bid}.layer.2.layer_norm"], "dec.blk.{bid}.ffn_norm"),
+    TensorRule::copy(&["decoder.final_layer_norm"], "dec.output_norm"),
+    optional(&["lm_head"], "output"),
+];
+
+/// True if the feed-forward part has a gate in addition to its first matrix.
+const IS_GATED: Need = Need::If(|hparams, _| {
+    let kind = hparams.get("feed_forward_proj").and_then(Json::as_str);
+    kind.is_some_and(|kind| kind.starts_with("gated-"))
+});
+
+const fn optional(hf: &'static [&'static str], gguf: &'static str) -> TensorRule {
+    TensorRule::copy(hf, gguf).need(Need::Optional)
+}
+
+const FIELDS: &[Field] = &[
+    ("vocab_size", INT, Int(32128)),
+    ("d_model", INT, Int(512)),
+    ("d_kv", INT, Int(64)),
+    ("d_ff", INT, Int(2048)),
+    ("num_layers", INT, Int(6)),
+    ("num_decoder_layers", INT | NULL, Null),
+    ("num_heads", INT, Int(8)),
+    ("relative_attention_num_buckets", INT, Int(32)),
+    ("relative_attention_max_distance", INT, Int(128)),
+    ("dropout_rate", INT | FLOAT, Float(0.1)),
+    ("layer_norm_epsilon", FLOAT, Float(1e-6)),
+    ("initializer_factor", FLOAT, Float(1.0)),
+    ("feed_forward_proj", TEXT, Text("relu")),
+    ("is_encoder_decoder", BOOL, Bool(true)),
+    ("use_cache", BOOL, Bool(true)),
+    ("pad_token_id", INT | NULL, Int(0)),
+    ("eos_token_id", INT | NULL | INTS, Int(1)),
+];
+
+/// `T5Config` of transformers 5.23.
+const T5_CONFIG: ConfigClass = ConfigClass {
+    model_type: "t5",
+    fields: &[FIELDS],
+    has_rope: false,
+    adjust: |map| {
+        // As many as encoder layers, where the file states one number.
+        if map.get("num_decoder_layers").is_none_or(Json::is_null) {
+            let n_layers = map.get("num_layers").cloned().unwrap_or_default();
+            map.insert("num_decoder_layers".into(), n_layers);
+        }
+        Ok(())
+    },
+    ..BASE
+};
+
+const START: &[Field] = &[("decoder_start_token_id", INT | NULL, Int(0))];
+
+/// `MT5Config` of transformers 5.23.
+const MT5_CONFIG: ConfigClass = ConfigClass { model_type: "mt5", fields: &[START, FIELDS], ..T5_CONFIG };
+
+/// `UMT5Config` of transformers 5.23.
+const UMT5_CONFIG: ConfigClass = ConfigClass { model_type: "umt5", ..MT5_CONFIG };
+
+fn keys_of(hparams: &Hparams, keys: &mut Keys, decoder: bool) -> Result<(), ArchError> {
+    // Relative positions have no longest one; T5 was trained with 512 tokens.
+    keys.set_derived("context_length", "n_positions", hparams.get_u64("n_positions")?.unwrap_or(512))?;
+    keys.needed("embedding_length", hparams, &["d_model"])?;
+    keys.needed("feed_forward_length", hparams, &["d_ff"])?;
+    keys.set_derived("block_count", "num_layers", hparams.n_layers()?)?;
+    if decoder {
+        keys.count("decoder_block_count", hparams, &["num_decoder_layers"])?;
+    }
+    keys.needed("attention.head_count", hparams, &["num_heads"])?;
+    keys.needed("attention.key_length", hparams, &["d_kv"])?;
+    keys.needed("attention.value_length", hparams, &["d_kv"])?;
+    keys.needed_number("attention.layer_norm_epsilon", hparams, &["layer_norm_epsilon"])?;
+    keys.needed("attention.relative_buckets_count", hparams, &["relative_attention_num_buckets"])?;
+    // One epsilon under both names, as the reference writes it; T5's norm is an RMS norm.
+    keys.needed_number("attention.layer_norm_rms_epsilon", hparams, &["layer_norm_epsilon"])?;
+    if decoder {
+        // Newer files leave it out; then it is the padding token, as in every published one.
+        let start = hparams.get_u64("decoder_start_token_id")?.or(hparams.get_u64("pad_token_id")?);
+        let start = start.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+        keys.set_prefixed("decoder_start_token_id", Value::U32(start));
+    }
+    keys.file_type_here();
+    Ok(())
+}

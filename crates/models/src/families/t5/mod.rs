@@ -1,0 +1,8 @@
+//! T5, by Google, and other encoders with a decoder of its class.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::T5, convert::T5_ENCODER], projectors: &[] };

@@ -1,0 +1,36 @@
+//! Xverse.
+//!
+//! Config keys: those of every text model, the layout of the tensors, the rotated dimensions.
+//!
+//! Transforms: rows of Q and K are permuted as for llama.
+//!
+//! Source: `XverseModel` in `conversion/xverse.py`.
+
+use crate::families::baichuan::convert as baichuan;
+use crate::prelude::*;
+
+/// The row.
+pub const XVERSE: Arch = Arch {
+    name: "xverse",
+    classes: &[Class::new("XverseForCausalLM")],
+    example: "xverse/XVERSE-7B",
+    tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::GATED_MLP],
+    keys: baichuan::keys,
+    vocab: Route::Xverse,
+    export: Export::NotExportable("tokenizer scores are not stored"),
+    harmless: &["hidden_act=silu"],
+    ..DECODER
+};
+
+const ATTENTION: &[TensorRule] = &[
+    // Rows n and n + dim / 2 of a head become neighbours, as llama.cpp rotates them.
+    TensorRule::part(&["model.layers.{bid}.self_attn.q_proj"], "blk.{bid}.attn_q", |hparams, _| {
+        Ok(RowMap::RopePermute { n_head: hparams.n_heads()? })
+    }),
+    TensorRule::part(&["model.layers.{bid}.self_attn.k_proj"], "blk.{bid}.attn_k", |hparams, _| {
+        // The same function as Baichuan's, with its division.
+        Ok(RowMap::RopePermute { n_head: baichuan::key_heads(hparams)? })
+    }),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.v_proj"], "blk.{bid}.attn_v"),
+    TensorRule::copy(&["model.layers.{bid}.self_attn.o_proj"], "blk.{bid}.attn_output"),
+];

@@ -1,0 +1,8 @@
+//! Xverse, by Shenzhen Yuanxiang.
+
+pub mod convert;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[convert::XVERSE], projectors: &[] };

@@ -1,0 +1,8 @@
+//! Youtu-VL, by Tencent: pictures. Its text part has a class of the deepseek family.
+
+pub mod projector;
+
+use crate::family::Family;
+
+/// Its architectures and projectors.
+pub const FAMILY: Family = Family { arches: &[], projectors: &[projector::YOUTUVL] };

@@ -1,0 +1,36 @@
+//! The list of families in `crates/models`, which is written from their folders.
+
+use std::{env, fmt::Write, fs, path::Path};
+
+#[test]
+fn list_of_families_has_every_folder() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/models/src/families");
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().unwrap().is_dir();
+    let entries = fs::read_dir(&folder).unwrap().map(Result::unwrap).filter(is_folder);
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    let has_rows = |name: &&String| {
+        fs::read_to_string(folder.join(name).join("mod.rs")).unwrap().contains("FAMILY: Family")
+    };
+    let mut text = String::from(
+        "//! Model families, one folder for each. `BLESS=1 cargo test --test repository families` writes this file.\n\n",
+    );
+    for name in &names {
+        writeln!(text, "pub mod {name};").unwrap();
+    }
+    text += "\nuse crate::family::Family;\n\n/// Every family with architectures or projectors.\n";
+    text += "pub const FAMILIES: &[Family] = &[\n";
+    for name in names.iter().filter(has_rows) {
+        writeln!(text, "    {name}::FAMILY,").unwrap();
+    }
+    text += "];\n";
+    let path = folder.join("mod.rs");
+    if env::var_os("BLESS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        text,
+        "families/mod.rs: BLESS=1 cargo test --test repository families writes it"
+    );
+}
