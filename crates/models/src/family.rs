@@ -2,6 +2,7 @@
 
 use crate::arch::{Arch, DECODER};
 use crate::projector::{BASE, Projector};
+use crate::quantization::Quantization;
 
 /// The rows of a family.
 pub struct Family {
@@ -9,6 +10,14 @@ pub struct Family {
     pub arches: &'static [Arch],
     /// Its projectors.
     pub projectors: &'static [Projector],
+    /// Facts of architectures that are quantized differently from others. They are not part of a row, because rows that are
+    /// derived from one would have them too.
+    pub quantization: &'static [Quantization],
+}
+
+impl Family {
+    /// A family without rows.
+    pub const EMPTY: Family = Family { arches: &[], projectors: &[], quantization: &[] };
 }
 
 /// Defines functions that collect the rows of families: their number, and the rows sorted by name.

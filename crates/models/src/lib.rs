@@ -50,6 +50,7 @@ mod pooling;
 mod prelude;
 mod projector;
 mod quantile;
+mod quantization;
 mod registry;
 mod resolve;
 mod resolve_projector;
@@ -83,7 +84,8 @@ pub use naming::{
 pub use needed::lacking;
 pub use options::{Options, Prediction, Target};
 pub use projector::{Projector, Tower, Towers, WRITTEN as PROJECTOR_ARCHITECTURE};
-pub use registry::{ARCHES, PROJECTORS};
+pub use quantization::{CountedLayers, Quantization};
+pub use registry::{ARCHES, PROJECTORS, quantization};
 pub use resolve::{resolve, resolve_as, resolve_weights, row_of};
 pub use resolve_projector::resolve_projector;
 pub use saved_form::{SavedForm, saved_form};

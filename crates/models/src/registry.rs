@@ -10,6 +10,7 @@ use crate::families::FAMILIES;
 use crate::family;
 use crate::json::{first_class, text_config};
 use crate::projector::Projector;
+use crate::quantization::Quantization;
 use crate::{ArchError, Input};
 
 /// Every supported architecture, sorted by name.
@@ -17,6 +18,19 @@ pub const ARCHES: &[Arch] = &family::arches::<{ family::n_arches(FAMILIES) }>(FA
 
 /// Every family of projectors, sorted by name.
 pub const PROJECTORS: &[Projector] = &family::projectors::<{ family::n_projectors(FAMILIES) }>(FAMILIES);
+
+/// Facts of an architecture for the choice of types, by the value of `general.architecture`.
+///
+/// ```
+/// use gguf_models::{Quantization, quantization};
+///
+/// assert_eq!(quantization("llama").layers_of_70b, Some(80));
+/// assert_eq!(*quantization("unknown"), Quantization::USUAL);
+/// ```
+pub fn quantization(architecture: &str) -> &'static Quantization {
+    let mut rows = FAMILIES.iter().flat_map(|family| family.quantization);
+    rows.find(|row| row.architecture == architecture).unwrap_or(&Quantization::USUAL)
+}
 
 /// The architecture of a class name, and the class; of several with that class the one whose checkpoint this is.
 pub fn find(class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {

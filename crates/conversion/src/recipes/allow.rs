@@ -1,5 +1,6 @@
 //! Tensors that keep their dtype.
 
+use gguf_models::Quantization;
 use gguf_types::Shape;
 
 use super::{KeepReason, Overrides};
@@ -51,35 +52,9 @@ const SENSITIVE_NAMES: &[(&str, &str)] = &[
     ("token_types.weight", "an embedding of token types"),
 ];
 
-/// Parts that count in one architecture only.
-const SENSITIVE_PARTS_OF: &[(&str, &[&str], &str)] = &[
-    // The reference has no such architecture.
-    ("whisper", &["pos_embd", "conv1d"], "a position embedding or a short convolution"),
-    (
-        "glm5-next",
-        &[
-            "hc_",
-            "indexer.attn_q_b",
-            "indexer.attn_k",
-            "indexer.proj",
-            "indexer_compressor_gate",
-            "indexer_compressor_ape",
-            "ssm_f_a.weight",
-            "ssm_f_b.weight",
-            "ssm_g_a.weight",
-            "ssm_g_b.weight",
-            "ssm_beta.weight",
-            "attn_kv_a_mqa.weight",
-            "attn_k_b.weight",
-            "attn_v_b.weight",
-        ],
-        "a small projection of this architecture",
-    ),
-];
-
 /// Why the tensor keeps its dtype, or `None` when a recipe may choose.
 pub fn keep_reason(
-    architecture: &str,
+    facts: &Quantization,
     name: &str,
     shape: &Shape,
     overrides: &Overrides,
@@ -98,10 +73,7 @@ pub fn keep_reason(
     }
     let whole = SENSITIVE_NAMES.iter().find(|(whole, _)| *whole == name).map(|row| row.1);
     let part = || SENSITIVE_PARTS.iter().find(|(part, _)| name.contains(part)).map(|row| row.1);
-    let own = || {
-        let row = SENSITIVE_PARTS_OF.iter().find(|row| row.0 == architecture)?;
-        row.1.iter().any(|part| name.contains(part)).then_some(row.2)
-    };
+    let own = || facts.kept.iter().any(|part| name.contains(part)).then_some(facts.kept_because);
     whole.or_else(part).or_else(own).map(KeepReason::Sensitive)
 }
 
@@ -113,6 +85,8 @@ fn ends_with_weight(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use gguf_models::quantization;
+
     use super::*;
 
     #[test]
@@ -120,7 +94,7 @@ mod tests {
         let matrix = Shape::new(&[256, 4]).unwrap();
         let vector = Shape::new(&[256, 1, 1]).unwrap();
         let plain = Overrides::default();
-        let verdict = |name: &str| keep_reason("llama", name, &matrix, &plain);
+        let verdict = |name: &str| keep_reason(quantization("llama"), name, &matrix, &plain);
         assert_eq!(verdict("blk.0.attn_q.weight"), None);
         assert_eq!(verdict("blk.0.ffn_gate_inp_shexp.weight"), None);
         assert_eq!(verdict("blk.0.ffn_gate_inp.weight"), Some(KeepReason::Sensitive("an expert router")));
@@ -128,12 +102,21 @@ mod tests {
         assert_eq!(verdict("blk.0.weight_scale"), Some(KeepReason::NotAWeight));
         assert_eq!(verdict("x.y.z"), None);
         assert_eq!(verdict("position_embd.weight"), Some(KeepReason::Sensitive("a position embedding")));
-        assert_eq!(keep_reason("llama", "blk.0.attn_q.weight", &vector, &plain), Some(KeepReason::Vector));
+        assert_eq!(
+            keep_reason(quantization("llama"), "blk.0.attn_q.weight", &vector, &plain),
+            Some(KeepReason::Vector)
+        );
         assert_eq!(verdict("blk.0.attn_k_b.weight"), None);
-        assert!(keep_reason("glm5-next", "blk.0.attn_k_b.weight", &matrix, &plain).is_some());
+        assert!(keep_reason(quantization("glm5-next"), "blk.0.attn_k_b.weight", &matrix, &plain).is_some());
         let leave = Overrides { leave_output: true, ..Overrides::default() };
-        assert_eq!(keep_reason("llama", "output.weight", &matrix, &leave), Some(KeepReason::OutputOnRequest));
+        assert_eq!(
+            keep_reason(quantization("llama"), "output.weight", &matrix, &leave),
+            Some(KeepReason::OutputOnRequest)
+        );
         let copy = Overrides { only_copy: true, ..Overrides::default() };
-        assert_eq!(keep_reason("llama", "blk.0.attn_q.weight", &matrix, &copy), Some(KeepReason::Copy));
+        assert_eq!(
+            keep_reason(quantization("llama"), "blk.0.attn_q.weight", &matrix, &copy),
+            Some(KeepReason::Copy)
+        );
     }
 }

@@ -38,7 +38,7 @@ fn assign_one(
     let only_copy = Overrides { only_copy: true, ..Overrides::default() };
     let allowed_by = if recipe.copy { &only_copy } else { overrides };
     // Tensors that no recipe touches are decided before every option, so that no pattern can quantize a norm.
-    if let Some(reason) = keep_reason(&model.architecture, tensor.name, &tensor.shape, allowed_by) {
+    if let Some(reason) = keep_reason(model.quantization, tensor.name, &tensor.shape, allowed_by) {
         let reason = Reason::Kept(reason);
         return Ok(Assignment { dtype: tensor.dtype, reason, fallback: None, requires_imatrix: false });
     }

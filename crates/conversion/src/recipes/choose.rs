@@ -50,9 +50,7 @@ impl<'a> Chooser<'a> {
     pub(super) fn choose(&mut self, tensor: &TensorFacts<'_>) -> Result<(DType, Reason), RecipeError> {
         use Category as C;
         let (category, recipe) = (Category::of(tensor.name), self.recipe);
-        if self.model.architecture == "glm5-next"
-            && Q8_0_AT_LEAST.iter().any(|part| tensor.name.contains(part))
-        {
+        if self.model.quantization.eight_bits_at_least.iter().any(|part| tensor.name.contains(part)) {
             // The caller asks for quantized defaults only.
             return Ok((DType::Q8_0, Reason::Q8_0AtLeast));
         }
@@ -125,7 +123,7 @@ impl<'a> Chooser<'a> {
     }
 
     fn holds(&self, when: When, tensor: &TensorFacts<'_>, category: Category, (i, n): Place) -> bool {
-        let (model, falcon) = (self.model, self.model.architecture == "falcon");
+        let (model, falcon) = (self.model, self.model.quantization.has_own_rules);
         // `use_more_bits`: all of the first and the last eighth, of the layers between every third one.
         let in_outer_eighths = i < n / 8 || i >= 7 * n / 8;
         match when {
@@ -143,19 +141,15 @@ impl<'a> Chooser<'a> {
             When::Falcon => falcon,
             When::NotFalcon => !falcon,
             When::ExpertStack => {
-                // Some architectures have stacks that are not experts; the reference distinguishes one.
                 let feed_forward =
                     matches!(category, Category::FfnUp | Category::FfnGate | Category::FfnDown);
-                tensor.shape.dim(2) > 1 && (model.architecture != "bailingmoe3" || feed_forward)
+                tensor.shape.dim(2) > 1 && (!model.quantization.only_feed_forward_has_experts || feed_forward)
             }
             When::PartialBlock => !tensor.shape.row_elems().is_multiple_of(self.recipe.default.block_elems()),
             When::Model70b => model.is_70b,
         }
     }
 }
-
-/// Parts of the names of glm5-next's tensors that no recipe takes below eight bits.
-const Q8_0_AT_LEAST: &[&str] = &["attn_q_a", "attn_q_b", "nextn.eh_proj"];
 
 fn next(counter: &mut u32) -> i64 {
     let value = *counter;

@@ -2,6 +2,8 @@
 
 use gguf_container::{Array, KeyError, Metadata, Value};
 
+use gguf_models::{CountedLayers, Quantization, quantization};
+
 use super::RecipeError;
 
 /// Facts about a model for recipes.
@@ -19,19 +21,14 @@ pub struct ModelFacts {
     pub n_head_kv: u32,
     /// True if the reference treats the model as a 70B, see [`is_70b`].
     pub is_70b: bool,
+    /// Facts of its architecture.
+    pub quantization: &'static Quantization,
 }
 
-/// Architectures and numbers of layers that the reference calls 70B.
-///
-/// Source: `load_arch_hparams` of the files in `src/models/`, llama-cpp-python 0.3.36.
-const MODELS_70B: &[(&str, u32)] =
-    &[("llama", 80), ("llama-embed", 80), ("deci", 80), ("qwen2", 80), ("olmo", 80), ("jais2", 68)];
-
-/// True if the reference treats a model as a 70B. `n_layer_trunk` counts layers without MTP layers. A llama
-/// of 80 layers is one unless every head has its own keys (the 65B) or it has eight experts.
-pub fn is_70b(architecture: &str, n_layer_trunk: u32, n_expert: u32, n_head: u32, n_head_kv: u32) -> bool {
-    let llama = matches!(architecture, "llama" | "llama-embed");
-    MODELS_70B.contains(&(architecture, n_layer_trunk)) && (!llama || (n_expert != 8 && n_head != n_head_kv))
+/// True if the reference treats a model as a 70B. `n_layer_trunk` counts layers without MTP layers.
+pub fn is_70b(facts: &Quantization, n_layer_trunk: u32, n_expert: u32, n_head: u32, n_head_kv: u32) -> bool {
+    facts.layers_of_70b == Some(n_layer_trunk)
+        && (!facts.only_grouped_70b || (n_expert != 8 && n_head != n_head_kv))
 }
 
 impl ModelFacts {
@@ -69,25 +66,23 @@ impl ModelFacts {
             KeyError::value(key, "no more than the block count", &Value::U32(n_next))
         })?;
         let mut n_expert = count("expert_count")?.unwrap_or(0);
-        // These two write one expert where they mean none.
-        if n_expert <= 1 && matches!(architecture.as_str(), "hunyuan_vl" | "hunyuan-dense") {
+        let quantization = quantization(&architecture);
+        if n_expert <= 1 && quantization.one_expert_is_none {
             n_expert = 0;
         }
         let n_head = count("attention.head_count")?.unwrap_or(0);
         // Without key-value heads, every query head has one.
         let n_head_kv = count("attention.head_count_kv")?.unwrap_or(n_head);
-        let n_layer = match architecture.as_str() {
-            // One more layer routes between adapters.
-            "graniteswitch" => n_trunk.saturating_add(1),
-            // The same layers are gone through several times.
-            "nanbeige" => match count("num_loops")?.unwrap_or(1) {
+        let n_layer = match quantization.layers {
+            CountedLayers::Blocks => n_block,
+            CountedLayers::OneMore => n_trunk.saturating_add(1),
+            CountedLayers::Repeated(key) => match count(key)?.unwrap_or(1) {
                 0 | 1 => n_block,
-                n_loops => n_trunk.saturating_mul(n_loops),
+                n_times => n_trunk.saturating_mul(n_times),
             },
-            _ => n_block,
         };
-        let is_70b = is_70b(&architecture, n_trunk, n_expert, n_head, n_head_kv);
-        Ok(ModelFacts { architecture, n_layer, n_expert, n_head, n_head_kv, is_70b })
+        let is_70b = is_70b(quantization, n_trunk, n_expert, n_head, n_head_kv);
+        Ok(ModelFacts { architecture, n_layer, n_expert, n_head, n_head_kv, is_70b, quantization })
     }
 }
 
@@ -131,9 +126,9 @@ mod tests {
 
     #[test]
     fn models_of_70b_are_recognized() {
-        assert!(is_70b("qwen2", 80, 0, 64, 64));
-        assert!(!is_70b("llama", 80, 8, 64, 8));
-        assert!(!is_70b("qwen3", 80, 0, 64, 8));
+        assert!(is_70b(quantization("qwen2"), 80, 0, 64, 64));
+        assert!(!is_70b(quantization("llama"), 80, 8, 64, 8));
+        assert!(!is_70b(quantization("qwen3"), 80, 0, 64, 8));
     }
 
     #[test]

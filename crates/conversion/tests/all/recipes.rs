@@ -64,7 +64,10 @@ fn parse(path: &Path) -> Golden {
         let count = || words[1].parse::<u32>().unwrap();
         match words[0] {
             "key" => metadata.set(words[1], value(words[2])),
-            "architecture" => golden.model.architecture = words[1].to_owned(),
+            "architecture" => {
+                golden.model.architecture = words[1].to_owned();
+                golden.model.quantization = gguf_models::quantization(words[1]);
+            }
             "n_layer" => golden.model.n_layer = count(),
             "n_expert" => golden.model.n_expert = count(),
             "n_head" => golden.model.n_head = count(),
@@ -94,7 +97,7 @@ fn parse(path: &Path) -> Golden {
         *model = ModelFacts::from_metadata(&metadata).unwrap();
         return golden;
     }
-    model.is_70b = is_70b(&model.architecture, model.n_layer, model.n_expert, model.n_head, model.n_head_kv);
+    model.is_70b = is_70b(model.quantization, model.n_layer, model.n_expert, model.n_head, model.n_head_kv);
     golden
 }
 

@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["config", "leftovers"],
     &["keys", "quantile", "tensors", "rope_llama3"],
     &["text_keys", "pooling", "general", "stored_blocks", "unread_keys", "built_in", "yarn", "dense_modules"],
-    &["arch", "projector"],
+    &["arch", "projector", "quantization"],
     &["family", "prelude"],
     &["families"],
     &["registry"],

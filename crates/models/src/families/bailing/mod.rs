@@ -4,6 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -13,4 +14,9 @@ pub const FAMILY: Family = Family {
         convert::bailingmoe3::BAILINGMOE3,
     ],
     projectors: &[projector::LING3VL],
+    quantization: &[Quantization {
+        architecture: "bailingmoe3",
+        only_feed_forward_has_experts: true,
+        ..Quantization::USUAL
+    }],
 };

@@ -18,5 +18,5 @@ pub const FAMILY: Family = Family {
         convert::roberta::ROBERTA,
         convert::roberta::XLM_ROBERTA,
     ],
-    projectors: &[],
+    ..Family::EMPTY
 };

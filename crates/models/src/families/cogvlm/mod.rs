@@ -6,4 +6,5 @@ pub mod projector;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::COGVLM], projectors: &[projector::COGVLM] };
+pub const FAMILY: Family =
+    Family { arches: &[convert::COGVLM], projectors: &[projector::COGVLM], ..Family::EMPTY };

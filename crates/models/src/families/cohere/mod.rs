@@ -7,5 +7,5 @@ use crate::family::Family;
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::command_r::COMMAND_R, convert::cohere2::COHERE2, convert::cohere2moe::COHERE2MOE],
-    projectors: &[],
+    ..Family::EMPTY
 };

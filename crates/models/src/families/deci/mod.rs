@@ -3,6 +3,11 @@
 pub mod convert;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::DECI], projectors: &[] };
+pub const FAMILY: Family = Family {
+    arches: &[convert::DECI],
+    quantization: &[Quantization { architecture: "deci", layers_of_70b: Some(80), ..Quantization::USUAL }],
+    ..Family::EMPTY
+};

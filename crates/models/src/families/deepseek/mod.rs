@@ -16,4 +16,5 @@ pub const FAMILY: Family = Family {
         convert::deepseek4::DEEPSEEK4_DSPARK,
     ],
     projectors: &[projector::DEEPSEEKOCR, projector::DEEPSEEKOCR2, projector::UNLIMITEDOCR],
+    ..Family::EMPTY
 };

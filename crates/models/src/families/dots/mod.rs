@@ -6,5 +6,8 @@ pub mod projector;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::dots1::DOTS1, convert::dots3::DOTS3NOTE], projectors: &[projector::DOTSOCR] };
+pub const FAMILY: Family = Family {
+    arches: &[convert::dots1::DOTS1, convert::dots3::DOTS3NOTE],
+    projectors: &[projector::DOTSOCR],
+    ..Family::EMPTY
+};

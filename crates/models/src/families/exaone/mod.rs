@@ -14,4 +14,5 @@ pub const FAMILY: Family = Family {
         convert::exaone_moe::EXAONE_MOE,
     ],
     projectors: &[projector::EXAONE4_5],
+    ..Family::EMPTY
 };

@@ -3,7 +3,11 @@
 pub mod convert;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::falcon::FALCON, convert::falcon_h1::FALCON_H1], projectors: &[] };
+pub const FAMILY: Family = Family {
+    arches: &[convert::falcon::FALCON, convert::falcon_h1::FALCON_H1],
+    quantization: &[Quantization { architecture: "falcon", has_own_rules: true, ..Quantization::USUAL }],
+    ..Family::EMPTY
+};

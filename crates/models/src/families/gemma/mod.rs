@@ -22,4 +22,5 @@ pub const FAMILY: Family = Family {
         projector::gemma4::GEMMA4,
         projector::gemma4_unified::GEMMA4_UNIFIED,
     ],
+    ..Family::EMPTY
 };

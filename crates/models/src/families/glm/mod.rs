@@ -4,6 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -16,4 +17,26 @@ pub const FAMILY: Family = Family {
         convert::glm_dsa::GLM_DSA,
     ],
     projectors: &[projector::glm4v::GLM4V, projector::glm4v::GLM5V, projector::glmasr::GLMASR],
+    quantization: &[Quantization {
+        architecture: "glm5-next",
+        kept: &[
+            "hc_",
+            "indexer.attn_q_b",
+            "indexer.attn_k",
+            "indexer.proj",
+            "indexer_compressor_gate",
+            "indexer_compressor_ape",
+            "ssm_f_a.weight",
+            "ssm_f_b.weight",
+            "ssm_g_a.weight",
+            "ssm_g_b.weight",
+            "ssm_beta.weight",
+            "attn_kv_a_mqa.weight",
+            "attn_k_b.weight",
+            "attn_v_b.weight",
+        ],
+        kept_because: "a small projection of this architecture",
+        eight_bits_at_least: &["attn_q_a", "attn_q_b", "nextn.eh_proj"],
+        ..Quantization::USUAL
+    }],
 };

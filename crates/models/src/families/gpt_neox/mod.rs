@@ -6,4 +6,4 @@ use crate::family::Family;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family =
-    Family { arches: &[convert::gptj::GPTJ, convert::gptneox::GPTNEOX], projectors: &[] };
+    Family { arches: &[convert::gptj::GPTJ, convert::gptneox::GPTNEOX], ..Family::EMPTY };

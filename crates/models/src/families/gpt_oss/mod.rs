@@ -5,4 +5,4 @@ pub mod convert;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::GPT_OSS], projectors: &[] };
+pub const FAMILY: Family = Family { arches: &[convert::GPT_OSS], ..Family::EMPTY };

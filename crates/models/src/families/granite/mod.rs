@@ -3,6 +3,7 @@
 pub mod convert;
 
 use crate::family::Family;
+use crate::quantization::{CountedLayers, Quantization};
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -16,5 +17,9 @@ pub const FAMILY: Family = Family {
         convert::granitehybrid::GRANITEHYBRID,
         convert::granitemoe::GRANITEMOE,
     ],
-    projectors: &[],
+    quantization: &[
+        // One more layer routes between adapters.
+        Quantization { architecture: "graniteswitch", layers: CountedLayers::OneMore, ..Quantization::USUAL },
+    ],
+    ..Family::EMPTY
 };

@@ -5,4 +5,4 @@ pub mod convert;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::GROK], projectors: &[] };
+pub const FAMILY: Family = Family { arches: &[convert::GROK], ..Family::EMPTY };

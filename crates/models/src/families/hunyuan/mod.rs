@@ -4,6 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -15,4 +16,9 @@ pub const FAMILY: Family = Family {
         convert::hy_v4::HY_V4,
     ],
     projectors: &[projector::HUNYUANVL],
+    quantization: &[
+        // These write one expert where they mean none.
+        Quantization { architecture: "hunyuan-dense", one_expert_is_none: true, ..Quantization::USUAL },
+        Quantization { architecture: "hunyuan_vl", one_expert_is_none: true, ..Quantization::USUAL },
+    ],
 };

@@ -6,4 +6,4 @@ use crate::family::Family;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family =
-    Family { arches: &[convert::internlm2::INTERNLM2, convert::internlm3::INTERNLM3], projectors: &[] };
+    Family { arches: &[convert::internlm2::INTERNLM2, convert::internlm3::INTERNLM3], ..Family::EMPTY };

@@ -5,4 +5,4 @@ pub mod projector;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[], projectors: &[projector::INTERNVL] };
+pub const FAMILY: Family = Family { projectors: &[projector::INTERNVL], ..Family::EMPTY };

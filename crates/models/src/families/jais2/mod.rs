@@ -3,6 +3,11 @@
 pub mod convert;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::JAIS2], projectors: &[] };
+pub const FAMILY: Family = Family {
+    arches: &[convert::JAIS2],
+    quantization: &[Quantization { architecture: "jais2", layers_of_70b: Some(68), ..Quantization::USUAL }],
+    ..Family::EMPTY
+};

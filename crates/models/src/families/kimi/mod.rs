@@ -9,4 +9,5 @@ use crate::family::Family;
 pub const FAMILY: Family = Family {
     arches: &[convert::kimi_k3::KIMI_K3, convert::kimi_linear::KIMI_LINEAR],
     projectors: &[projector::kimik25::KIMIK25, projector::kimivl::KIMIVL],
+    ..Family::EMPTY
 };

@@ -9,4 +9,5 @@ use crate::family::Family;
 pub const FAMILY: Family = Family {
     arches: &[convert::lfm2::LFM2, convert::lfm2_embed::LFM2_EMBED, convert::lfm2moe::LFM2MOE],
     projectors: &[projector::LFM2VL],
+    ..Family::EMPTY
 };

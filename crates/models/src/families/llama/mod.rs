@@ -4,6 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -17,4 +18,18 @@ pub const FAMILY: Family = Family {
         convert::native::MIXTRAL_PARAMS,
     ],
     projectors: &[projector::LLAMA4],
+    quantization: &[
+        Quantization {
+            architecture: "llama",
+            layers_of_70b: Some(80),
+            only_grouped_70b: true,
+            ..Quantization::USUAL
+        },
+        Quantization {
+            architecture: "llama-embed",
+            layers_of_70b: Some(80),
+            only_grouped_70b: true,
+            ..Quantization::USUAL
+        },
+    ],
 };

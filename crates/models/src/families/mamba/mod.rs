@@ -6,4 +6,4 @@ use crate::family::Family;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family =
-    Family { arches: &[convert::mamba::MAMBA, convert::mamba2::MAMBA2], projectors: &[] };
+    Family { arches: &[convert::mamba::MAMBA, convert::mamba2::MAMBA2], ..Family::EMPTY };

@@ -5,4 +5,4 @@ pub mod projector;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[], projectors: &[projector::MERALION] };
+pub const FAMILY: Family = Family { projectors: &[projector::MERALION], ..Family::EMPTY };

@@ -9,4 +9,5 @@ use crate::family::Family;
 pub const FAMILY: Family = Family {
     arches: &[convert::minicpm::MINICPM, convert::minicpm3::MINICPM3],
     projectors: &[projector::MINICPMV],
+    ..Family::EMPTY
 };

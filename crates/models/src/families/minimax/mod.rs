@@ -9,4 +9,5 @@ use crate::family::Family;
 pub const FAMILY: Family = Family {
     arches: &[convert::minimax_m2::MINIMAX_M2, convert::minimax_m3::MINIMAX_M3],
     projectors: &[projector::MINIMAXM3],
+    ..Family::EMPTY
 };

@@ -11,5 +11,5 @@ pub const FAMILY: Family = Family {
         convert::mistral4::MISTRAL4,
         convert::mistral_large::MISTRAL_MOE_PARAMS,
     ],
-    projectors: &[],
+    ..Family::EMPTY
 };

@@ -3,6 +3,15 @@
 pub mod convert;
 
 use crate::family::Family;
+use crate::quantization::{CountedLayers, Quantization};
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::NANBEIGE], projectors: &[] };
+pub const FAMILY: Family = Family {
+    arches: &[convert::NANBEIGE],
+    quantization: &[Quantization {
+        architecture: "nanbeige",
+        layers: CountedLayers::Repeated("num_loops"),
+        ..Quantization::USUAL
+    }],
+    ..Family::EMPTY
+};

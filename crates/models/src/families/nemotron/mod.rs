@@ -12,5 +12,5 @@ pub const FAMILY: Family = Family {
         convert::nemotron_h::NEMOTRON_H_MOE,
         convert::nemotron_h::NEMOTRON_H_PUZZLE,
     ],
-    projectors: &[],
+    ..Family::EMPTY
 };

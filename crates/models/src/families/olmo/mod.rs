@@ -3,7 +3,11 @@
 pub mod convert;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family =
-    Family { arches: &[convert::olmo::OLMO, convert::olmo2::OLMO2, convert::olmoe::OLMOE], projectors: &[] };
+pub const FAMILY: Family = Family {
+    arches: &[convert::olmo::OLMO, convert::olmo2::OLMO2, convert::olmoe::OLMOE],
+    quantization: &[Quantization { architecture: "olmo", layers_of_70b: Some(80), ..Quantization::USUAL }],
+    ..Family::EMPTY
+};

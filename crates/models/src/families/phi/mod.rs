@@ -6,4 +6,4 @@ use crate::family::Family;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family =
-    Family { arches: &[convert::phi2::PHI2, convert::phi3::PHI3, convert::phimoe::PHIMOE], projectors: &[] };
+    Family { arches: &[convert::phi2::PHI2, convert::phi3::PHI3, convert::phimoe::PHIMOE], ..Family::EMPTY };

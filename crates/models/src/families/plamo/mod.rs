@@ -6,4 +6,4 @@ use crate::family::Family;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family =
-    Family { arches: &[convert::plamo2::PLAMO2, convert::plamo3::PLAMO3], projectors: &[] };
+    Family { arches: &[convert::plamo2::PLAMO2, convert::plamo3::PLAMO3], ..Family::EMPTY };

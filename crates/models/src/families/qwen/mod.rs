@@ -4,6 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -27,4 +28,5 @@ pub const FAMILY: Family = Family {
         convert::qwen4exp::QWEN4EXP,
     ],
     projectors: &[projector::qwen2vl::QWEN2VL, projector::qwen3vl::QWEN3VL],
+    quantization: &[Quantization { architecture: "qwen2", layers_of_70b: Some(80), ..Quantization::USUAL }],
 };

@@ -13,5 +13,5 @@ pub const FAMILY: Family = Family {
         convert::rwkv7::ARWKV7,
         convert::rwkv7::RWKV7,
     ],
-    projectors: &[],
+    ..Family::EMPTY
 };

@@ -6,4 +6,4 @@ use crate::family::Family;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family =
-    Family { arches: &[convert::starcoder::STARCODER, convert::starcoder2::STARCODER2], projectors: &[] };
+    Family { arches: &[convert::starcoder::STARCODER, convert::starcoder2::STARCODER2], ..Family::EMPTY };

@@ -5,4 +5,4 @@ pub mod convert;
 use crate::family::Family;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { arches: &[convert::STEP35], projectors: &[] };
+pub const FAMILY: Family = Family { arches: &[convert::STEP35], ..Family::EMPTY };

@@ -4,9 +4,19 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
+use crate::quantization::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::WHISPER],
     projectors: &[projector::AUDIOFLAMINGO3, projector::QWEN2AUDIO, projector::ULTRAVOX, projector::VOXTRAL],
+    quantization: &[
+        // The reference has no such architecture.
+        Quantization {
+            architecture: "whisper",
+            kept: &["pos_embd", "conv1d"],
+            kept_because: "a position embedding or a short convolution",
+            ..Quantization::USUAL
+        },
+    ],
 };
