@@ -213,12 +213,19 @@ pub struct Class {
     pub prefix: &'static str,
     /// Index of the name that its checkpoints use, where a rule has several.
     pub spelling: usize,
+    /// True for a wrapper whose text part is another model than the class of its own config says, or has no class.
+    pub decides: bool,
 }
 
 impl Class {
     /// A class whose tensors are named as in the table.
     pub const fn new(name: &'static str) -> Class {
-        Class { name, prefix: "", spelling: 0 }
+        Class { name, prefix: "", spelling: 0, decides: false }
+    }
+
+    /// A wrapper that decides, whatever class its text part names.
+    pub const fn wrapper(name: &'static str) -> Class {
+        Class { decides: true, ..Class::new(name) }
     }
 
     /// A class that is only the inner part of the one that the table describes, where names begin with

@@ -39,6 +39,11 @@ pub fn find(class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {
     asked.or_else(|| rows().find(|(arch, _)| arch.fits.is_none()))
 }
 
+/// True for a wrapper class that decides, whatever class its text part names.
+pub fn decides(class: &str) -> bool {
+    classes().any(|(_, known)| known.decides && known.name == class)
+}
+
 /// The architecture whose class has the inner part `class`: transformers saves `GemmaModel` or `Qwen3_5TextModel` of
 /// what is `GemmaForCausalLM` with an output. Names then lack `model.` in front.
 pub fn find_inner(class: &str, input: &Input<'_>) -> Option<(&'static Arch, Class)> {

@@ -547,16 +547,8 @@ fn untied_output_is_absent(arch: &Arch, class: Class, hparams: &Hparams, tensors
 ///
 /// Source: `get_model_architecture` in `conversion/base.py`.
 pub(crate) fn class_name(config: &Json) -> Result<&str, ArchError> {
-    // Wrappers whose text part is another model than the class of its config says, or has none.
-    const OWN: [&str; 5] = [
-        "StepVLForConditionalGeneration",
-        "Sarashina2VisionForCausalLM",
-        "Exaone4_5_ForConditionalGeneration",
-        "Step3p7ForConditionalGeneration",
-        "KimiK3ForConditionalGeneration",
-    ];
     let whole = first_class(config);
-    if let Some(class) = whole.filter(|class| OWN.contains(class)) {
+    if let Some(class) = whole.filter(|class| registry::decides(class)) {
         return Ok(class);
     }
     text_config(config).and_then(first_class).or(whole).ok_or_else(|| missing("architectures"))

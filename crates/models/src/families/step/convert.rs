@@ -17,7 +17,7 @@ use crate::rope_llama3::rope_llama3;
 /// The row.
 pub const STEP35: Arch = Arch {
     name: "step35",
-    classes: &[Class::new("Step3p5ForCausalLM"), Class::new("Step3p7ForConditionalGeneration")],
+    classes: &[Class::new("Step3p5ForCausalLM"), Class::wrapper("Step3p7ForConditionalGeneration")],
     example: "stepfun-ai/Step-3.5-Flash",
     raw_config: true,
     tensors: &[

@@ -29,7 +29,7 @@ pub const EXAONE4: Arch = Arch {
 pub const EXAONE4_5: Arch = Arch {
     name: "exaone4_5",
     written: Some("exaone4"),
-    classes: &[Class::new("Exaone4_5_ForConditionalGeneration")],
+    classes: &[Class::wrapper("Exaone4_5_ForConditionalGeneration")],
     example: "LGAI-EXAONE/EXAONE-4.5-33B",
     configs: &[EXAONE4_5_CONFIG],
     tensors: &[

@@ -16,7 +16,7 @@ use crate::prelude::*;
 /// The row.
 pub const KIMI_K3: Arch = Arch {
     name: "kimi-k3",
-    classes: &[Class::new("KimiK3ForConditionalGeneration")],
+    classes: &[Class::wrapper("KimiK3ForConditionalGeneration")],
     example: "moonshotai/Kimi-K3",
     configs: &[],
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "kv_lora_rank", "vocab_size"],

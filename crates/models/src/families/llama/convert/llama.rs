@@ -26,7 +26,7 @@ pub const LLAMA: Arch = Arch {
         Class::new("LlavaForConditionalGeneration"),
         Class::new("VoxtralForConditionalGeneration"),
         Class::new("JanusForConditionalGeneration"),
-        Class::new("Sarashina2VisionForCausalLM"),
+        Class::wrapper("Sarashina2VisionForCausalLM"),
         // Refused below.
         // Embedding models and other inner parts: names lack `model.` in front, which is put there
         // before the look-up.

@@ -16,7 +16,7 @@ pub const QWEN3: Arch = Arch {
     classes: &[
         Class::new("Qwen3ForCausalLM"),
         Class::inner("Qwen3Model", "model."),
-        Class::new("StepVLForConditionalGeneration"),
+        Class::wrapper("StepVLForConditionalGeneration"),
     ],
     example: "Qwen/Qwen3-8B",
     configs: &[QWEN3_CONFIG],
