@@ -30,7 +30,6 @@ pub struct Quantization {
 
 /// Number of layers that the reference counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CountedLayers {
     /// Those of `block_count`.
     Blocks,
