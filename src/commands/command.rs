@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, FromArgMatches};
 
-use super::shared::conversion::Conversion;
+use super::shared::conversion::ReadConversion;
 use crate::{failure::Failure, ui::Ui};
 
 /// One verb of one binary.
@@ -21,7 +21,7 @@ pub struct Command {
     /// Returns the verb of an input that has its own command, whose name is optional.
     pub verb_of_input: fn(&ArgMatches) -> Option<&'static str>,
     /// Returns the conversion of a call, for a plan; `None` for a command that cannot be planned.
-    pub conversion: Option<fn(&ArgMatches) -> Result<Conversion, Failure>>,
+    pub conversion: Option<ReadConversion>,
     /// Runs the command.
     pub run: fn(&ArgMatches, &Ui) -> Result<(), Failure>,
 }

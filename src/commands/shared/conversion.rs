@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clap::ArgMatches;
 use gguf_toolkit::{
     Cause, Recipe,
     call::Call,
@@ -9,6 +10,9 @@ use gguf_toolkit::{
 };
 
 use crate::{failure::Failure, ui::Ui};
+
+/// A function that reads the conversion of a call.
+pub type ReadConversion = fn(&ArgMatches) -> Result<Conversion, Failure>;
 
 /// A conversion of a call.
 #[derive(Debug)]
