@@ -9,7 +9,7 @@ use std::{error::Error, fs, time::Instant};
 use gguf_toolkit::{
     DEFAULT_ALIGNMENT, Endian, Metadata, Plan, Value,
     architecture::{
-        Input,
+        TokenizerFiles,
         vocab::{Route, VocabContext, metadata},
     },
 };
@@ -49,11 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         type_vocab_size: config["type_vocab_size"].as_u64(),
         ..VocabContext::default()
     };
-    let input = Input {
-        config,
-        files: files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
-        ..Input::default()
-    };
+    let files: Vec<_> = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
+    let input = TokenizerFiles { config: &config, generation_config: None, files: &files };
     let start = Instant::now();
     let vocab = metadata(&input, &context)?;
     eprintln!("seconds {:.3}", start.elapsed().as_secs_f64());

@@ -9,9 +9,12 @@ use std::{
 
 use gguf_checkpoint::Checkpoint;
 use gguf_container::{Endian, Metadata, Plan};
-use gguf_models::vocab::Route;
 use gguf_runtime::{Observer as _, Part, importance::Collector, stats::Position};
 use gguf_testkit::golden_path;
+use gguf_tokenizer::{
+    TokenizerFiles,
+    huggingface::{self, Route, VocabContext},
+};
 use gguf_types::{DType, Shape};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -77,12 +80,11 @@ fn keys_as_file(metadata: &Metadata) -> Option<Vec<u8>> {
 pub(crate) fn tokenizer_keys() -> Vec<Vec<u8>> {
     let made = tokenizer_folders().into_iter().filter_map(|(files, route)| {
         let config = files.get("config.json").and_then(|bytes| serde_json::from_slice(bytes).ok());
-        let files = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
-        let input =
-            gguf_models::Input { config: config.unwrap_or_default(), files, ..gguf_models::Input::default() };
-        let context =
-            gguf_models::vocab::VocabContext { route, ..gguf_models::vocab::VocabContext::default() };
-        keys_as_file(&gguf_models::vocab::metadata(&input, &context).ok()?.entries)
+        let config: Json = config.unwrap_or_default();
+        let files: Vec<_> = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
+        let files = TokenizerFiles { config: &config, generation_config: None, files: &files };
+        let context = VocabContext { route, ..VocabContext::default() };
+        keys_as_file(&huggingface::metadata(&files, &context).ok()?.entries)
     });
     made.collect()
 }

@@ -12,8 +12,8 @@ use crate::file_keys::FileKeys;
 use crate::keys::Keys;
 use crate::tensors::rules::{NumberRule, TensorRule};
 use crate::text_keys::text_keys;
-use crate::vocab::Route;
 use crate::{ArchError, Input, SourceTensor};
+use gguf_tokenizer::huggingface::Route;
 
 /// One architecture: data, and functions for what data cannot say.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use gguf_types::{Shape, ShapeError, counted, list_names};
 use serde_json::Value as Json;
 
-use crate::vocab::VocabError;
+use gguf_tokenizer::huggingface::VocabError;
 
 /// The file that messages name where no other is given.
 const CONFIG: &str = "config.json";

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use gguf_tokenizer::TokenizerFiles;
 use gguf_types::{DType, Shape};
 use serde_json::Value as Json;
 
@@ -138,6 +139,12 @@ pub struct SourceTensor {
 impl Input<'_> {
     /// The bytes of a small file.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
-        self.files.iter().find(|(other, _)| other == name).map(|(_, bytes)| *bytes)
+        self.tokenizer_files().file(name)
+    }
+
+    /// The part that describes the tokenizer.
+    pub fn tokenizer_files(&self) -> TokenizerFiles<'_> {
+        let Input { config, generation_config, files, .. } = self;
+        TokenizerFiles { config, generation_config: generation_config.as_ref(), files }
     }
 }

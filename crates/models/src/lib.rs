@@ -33,7 +33,6 @@ mod family;
 mod file_keys;
 mod general;
 mod input;
-mod json;
 mod key_places;
 mod keys;
 mod layout;
@@ -63,7 +62,6 @@ mod tensors;
 mod text_keys;
 mod unknown;
 mod unread_keys;
-pub mod vocab;
 mod yarn;
 
 pub use adapter::resolve_adapter;

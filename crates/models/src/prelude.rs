@@ -15,7 +15,6 @@ pub(crate) use crate::config::classes::{
 pub(crate) use crate::config::{Hparams, adjust};
 pub(crate) use crate::error::{bad, missing};
 pub(crate) use crate::file_keys::{FileKeys, kinds, set};
-pub(crate) use crate::json::text_key;
 pub(crate) use crate::keys::{Keys, to_f32, to_i32, to_u32};
 pub(crate) use crate::layout::{ElementMap, FloatType, Matrix, RowMap};
 pub(crate) use crate::tensors::drops;
@@ -23,5 +22,6 @@ pub(crate) use crate::tensors::rules::{
     self, InLayers, Need, NumberRule, Reshape, RowRule, TensorRule, Transposed,
 };
 pub(crate) use crate::text_keys::text_keys;
-pub(crate) use crate::vocab::Route;
 pub(crate) use crate::{ArchError, Input, SourceTensor, pooling};
+pub(crate) use gguf_tokenizer::huggingface::Route;
+pub(crate) use gguf_tokenizer::json::text_key;

@@ -8,10 +8,10 @@ use crate::config::classes::{self, ConfigClass};
 use crate::error::missing;
 use crate::families::FAMILIES;
 use crate::family;
-use crate::json::{first_class, text_config};
 use crate::projector::Projector;
 use crate::quantization::Quantization;
 use crate::{ArchError, Input};
+use gguf_tokenizer::json::{first_class, text_config};
 
 /// Every supported architecture, sorted by name.
 pub const ARCHES: &[Arch] = &family::arches::<{ family::n_arches(FAMILIES) }>(FAMILIES);

@@ -10,7 +10,6 @@ use crate::config::Hparams;
 use crate::config::classes::ConfigClass;
 use crate::error::missing;
 use crate::general::{self, FileKind};
-use crate::json::{first_class, text_config};
 use crate::key_places::{size_by_tokenizer, template_first};
 use crate::keys::Keys;
 use crate::layout::{Dropped, Layout, OutTensor, UnreadKey};
@@ -19,11 +18,12 @@ use crate::registry;
 use crate::stored_blocks;
 use crate::tensors::{self, Context, Index};
 use crate::unknown::{no_class, unknown_class};
-use crate::vocab::{self, Route, VocabContext};
 use crate::{
     ArchError, Input, Options, Prediction, SourceTensor, Target, built_in, dense_modules, loadable, pooling,
     unread_keys, yarn,
 };
+use gguf_tokenizer::huggingface::{self, Route, VocabContext};
+use gguf_tokenizer::json::{first_class, text_config};
 
 /// Resolves a checkpoint.
 ///
@@ -67,8 +67,8 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
         let value = resolved.layout.metadata.get(key).and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
     };
-    let vocab = vocab::metadata(
-        of_target.as_ref().unwrap_or(input),
+    let vocab = huggingface::metadata(
+        &of_target.as_ref().unwrap_or(input).tokenizer_files(),
         &VocabContext {
             route,
             vocab_size: resolved.hparams.get_u64("vocab_size")?,
@@ -258,7 +258,7 @@ impl Resolved {
         hparams.derived.pooling = pooling::read(input)?;
         hparams.derived.dense_modules = options.dense_modules;
         if let Some(texts) = arch.answers.filter(|_| !options.vocab_only) {
-            hparams.derived.answers = vocab::token_ids(input, texts);
+            hparams.derived.answers = huggingface::token_ids(&input.tokenizer_files(), texts);
             if hparams.derived.answers.is_none() {
                 let reason = "reranker whose tokenizer lacks its answer tokens";
                 return Err(ArchError::NotAsThis { arch: arch.written(), reason });

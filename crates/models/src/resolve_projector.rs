@@ -5,7 +5,6 @@ use serde_json::{Map, Value as Json};
 use crate::config::{Hparams, classes};
 use crate::error::{bad_in, missing};
 use crate::general::{self, FileKind};
-use crate::json::{list, text_config};
 use crate::keys::Keys;
 use crate::layout::{Layout, OutTensor};
 use crate::projector::{PREPROCESSORS, Projector, Tower, Towers, WRITTEN, preprocessor};
@@ -13,6 +12,7 @@ use crate::registry;
 use crate::resolve::quantized_by;
 use crate::tensors::{self, Context, Index};
 use crate::{ArchError, Input, Options, SourceTensor};
+use gguf_tokenizer::json::{list, text_config};
 
 /// Resolves the projector of a checkpoint. Tensors of the text model are not looked at.
 ///

@@ -2,8 +2,6 @@
 
 use gguf_types::{DType, Shape, list_names};
 
-use crate::tokenize;
-
 /// Why a file cannot be run, or not on this input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -13,7 +11,7 @@ pub enum Error {
     Gguf(#[from] gguf_container::Error),
     /// The tokenizer keys are wrong, or a text cannot be tokenized.
     #[error(transparent)]
-    Tokenize(#[from] tokenize::Error),
+    Tokenize(#[from] gguf_tokenizer::Error),
     /// A metadata key that the graph needs is absent, or holds what it cannot take.
     #[error(transparent)]
     Key(#[from] gguf_container::KeyError),

@@ -1,9 +1,9 @@
 //! Runs a GGUF from its own keys and tensors: the independent check of what was converted.
 //!
-//! This crate has never heard of safetensors, tokenizer.json or architectures as the converter
-//! knows them; it reads GGUF only. It turns text into tokens ([`tokenize`]), runs them through a
-//! [`Model`], measures how well they were predicted ([`perplexity`]), generates text ([`generate`],
-//! [`chat`]), makes vectors of texts ([`embed`]), and shows a model pictures ([`vision`]).
+//! This crate has never heard of safetensors or architectures as the converter knows them; it reads
+//! GGUF only. It turns text into tokens ([`gguf_tokenizer`]), runs them through a [`Model`], measures
+//! how well they were predicted ([`perplexity`]), generates text ([`generate`], [`chat`]), makes vectors
+//! of texts ([`embed`]), and shows a model pictures ([`vision`]).
 #![cfg_attr(
     not(test),
     deny(
@@ -47,7 +47,6 @@ mod steps;
 pub mod tensor_error;
 mod threads;
 mod tiles;
-pub mod tokenize;
 pub mod vision;
 mod weights;
 

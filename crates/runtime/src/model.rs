@@ -7,6 +7,7 @@ use std::{
     sync::PoisonError,
 };
 
+use gguf_tokenizer::Tokenizer;
 use gguf_types::DType;
 use ndarray::{ArrayViewMut2, s};
 use rayon::ThreadPool;
@@ -23,7 +24,6 @@ use crate::{
     pass::{Pass, Placed, Span},
     pooling::Pooling,
     session::{Activations, Features, Piece, Sequence, Session},
-    tokenize::Tokenizer,
     weights::{InUse, Replaced, Slot, Weights},
 };
 

@@ -190,6 +190,6 @@ from_message!(
     gguf_imatrix::Error,
     gguf_conversion::recipes::RecipeError,
     gguf_refinement::budget::BudgetError,
-    gguf_runtime::tokenize::Error,
+    gguf_tokenizer::Error,
     gguf_runtime::chat::ChatError,
 );

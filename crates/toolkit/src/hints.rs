@@ -4,7 +4,8 @@
 //! the crate's own.
 
 use gguf_conversion::{export::ExportError, merge::MergeError};
-use gguf_models::{ArchError, vocab::VocabError};
+use gguf_models::ArchError;
+use gguf_tokenizer::huggingface::VocabError;
 
 use crate::cause::Cause;
 

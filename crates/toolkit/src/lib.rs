@@ -165,8 +165,9 @@ pub use gguf_types::{DType, FORK_TYPES, ForkType};
 pub mod architecture {
     pub use gguf_models::{
         Arch, ArchError, Class, Computed, DECODER, Draft, Export, FileKeys, Hparams, Input, Keys, Packed,
-        Predicted, SourceTensor, classes, rules, vocab,
+        Predicted, SourceTensor, classes, rules,
     };
+    pub use gguf_tokenizer::{TokenizerFiles, huggingface as vocab};
 }
 
 /// Checkpoints: files and tensors, before they are converted.

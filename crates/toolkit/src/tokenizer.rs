@@ -9,7 +9,7 @@ use std::{
 };
 
 use gguf_container::File;
-use gguf_runtime::tokenize::{Reading, Tokenizer};
+use gguf_tokenizer::{Reading, Tokenizer};
 use serde_json::{Value as Json, json};
 
 use crate::error::Error;

@@ -1,10 +1,8 @@
 //! Configs and tokenizers.
 
-use gguf_models::{
-    Input, Options, SourceTensor,
-    vocab::{Route, VocabContext},
-};
-use gguf_runtime::tokenize::Tokenizer;
+use gguf_models::{Input, Options, SourceTensor};
+use gguf_tokenizer::Tokenizer;
+use gguf_tokenizer::huggingface::{self, Route, VocabContext};
 use gguf_types::Shape;
 use serde_json::Value as Json;
 
@@ -54,7 +52,7 @@ pub(super) fn sentencepiece(bytes: &[u8]) -> bool {
 
 fn reads_tokenizer(input: &Input<'_>, route: Route) -> bool {
     let context = VocabContext { route, ..VocabContext::default() };
-    let Ok(vocab) = gguf_models::vocab::metadata(input, &context) else { return false };
+    let Ok(vocab) = huggingface::metadata(&input.tokenizer_files(), &context) else { return false };
     if let Ok(tokenizer) = Tokenizer::from_metadata(&vocab.entries) {
         let _ = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true);
     }

@@ -5,9 +5,9 @@ use gguf_runtime::{
     Model, Sequence,
     choice::{HellaSwag, MultipleChoice, Winogrande},
     logits_file::LogitsFile,
-    tokenize::Tokenizer,
     vision::Picture,
 };
+use gguf_tokenizer::Tokenizer;
 
 use crate::{pieces, scratch::with_files};
 
@@ -51,7 +51,7 @@ pub(super) fn gguf_shards(bytes: &[u8]) -> bool {
 
 pub(super) fn tokenizer_keys(bytes: &[u8]) -> bool {
     let Ok(file) = File::parse(bytes.to_vec()) else { return false };
-    gguf_runtime::tokenize::check(file.metadata());
+    gguf_tokenizer::check(file.metadata());
     let Ok(tokenizer) = Tokenizer::from_metadata(file.metadata()) else { return false };
     if let Ok(ids) = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true) {
         let _ = tokenizer.decode(&ids);

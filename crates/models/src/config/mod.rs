@@ -18,9 +18,9 @@ use serde_json::{Map, Value as Json};
 
 use crate::ArchError;
 use crate::error::{bad, missing};
-use crate::json::{text_config, text_key};
 use crate::options::Target;
 use classes::ConfigClass;
+use gguf_tokenizer::json::{text_config, text_key};
 use read_keys::ReadKeys;
 
 pub(crate) use rope::full_name;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::ArchError;
 use crate::error::bad;
-use crate::json::is_truthy;
+use gguf_tokenizer::json::is_truthy;
 
 /// Brings both spellings to `rope_parameters`, as transformers' config classes do on loading.
 /// The flat keys are gone afterwards. Says which of transformers' checks the result fails.

@@ -56,30 +56,7 @@ pub enum ExportError {
         /// Value in the metadata.
         expected: String,
     },
-    /// A token that is not text.
-    #[error("token {id} is not UTF-8")]
-    TokenNotText {
-        /// Its id.
-        id: usize,
-    },
-    /// Token lists of different length, or more tokens than rows of the embedding.
-    #[error("`{key}`: expected {expected}, found {found} entries")]
-    TokenCount {
-        /// The list.
-        key: String,
-        /// Its length.
-        found: usize,
-        /// The value it is compared with, including the number.
-        expected: String,
-    },
-    /// A kind of tokenizer, or a pre-tokenizer, that cannot be exported.
-    #[error("{subject} `{found}` cannot be written as tokenizer.json; supported: {}", known.join(", "))]
-    Tokenizer {
-        /// `tokenizer` or `pre-tokenizer`.
-        subject: &'static str,
-        /// Its name in the file.
-        found: String,
-        /// The names that can.
-        known: Vec<&'static str>,
-    },
+    /// A tokenizer that cannot be written as Hugging Face files.
+    #[error(transparent)]
+    Tokenizer(#[from] gguf_tokenizer::export::ExportError),
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::error::ExportError;
 use super::layout::{decimal, text};
-use crate::vocab::Route;
+use gguf_tokenizer::huggingface::Route;
 
 /// generation_config.json: stop tokens, and sampling parameters if the file has them.
 pub fn config(metadata: &Metadata, route: Route) -> Result<Json, ExportError> {

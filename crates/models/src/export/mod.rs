@@ -7,28 +7,23 @@
 //! No weights are read, with two exceptions: the divisors of `rope_freqs.weight`, which determine Llama 3's
 //! RoPE scaling, and the factors of `longrope`.
 
-mod bpe;
 mod candidate;
 mod card;
 mod error;
 mod generation;
 mod inverse;
 mod layout;
-mod lines;
 mod llama;
 mod names;
 mod rope;
 mod search;
 mod sources;
-mod spm;
-mod tokenizer;
-mod tokens;
-mod unigram;
-mod wordpiece;
-mod world;
+
+use gguf_tokenizer::export::{ExportInput, fits, to_huggingface};
+use gguf_tokenizer::json::pretty;
+use serde_json::Value as Json;
 
 use crate::arch::{Arch, Export};
-use crate::json::pretty;
 use crate::registry::ARCHES;
 pub use error::ExportError;
 use layout::ArchFile;
@@ -60,7 +55,7 @@ pub fn resolve(input: &GgufInput<'_>) -> Result<ExportLayout, ExportError> {
     let mut first_error = None;
     let mut found = None;
     let kind = layout::text(metadata, "tokenizer.ggml.model")?.unwrap_or_default();
-    for arch in written.into_iter().filter(|arch| tokenizer::fits(arch.vocab, &kind, metadata)) {
+    for arch in written.into_iter().filter(|arch| fits(arch.vocab, &kind, metadata)) {
         let file = ArchFile { arch, input };
         let tried = match arch.export {
             Export::NotExportable(reason) => {
@@ -80,13 +75,20 @@ pub fn resolve(input: &GgufInput<'_>) -> Result<ExportLayout, ExportError> {
     let Some((mut checkpoint, file)) = found else {
         return Err(first_error.unwrap_or(ExportError::Architecture { found: name, known: exportable() }));
     };
-    let tokenizer = tokenizer::files(&file, &mut checkpoint)?;
+    let null = Json::Null;
+    let tokenizer = to_huggingface(&ExportInput {
+        metadata,
+        embedding_rows: file.embedding_rows()?,
+        route: file.arch.vocab,
+        max_length: checkpoint.config.get("max_position_embeddings").unwrap_or(&null),
+    })?;
     let mut files = vec![
         ("config.json".to_owned(), pretty(&checkpoint.config)),
         ("generation_config.json".to_owned(), pretty(&generation::config(metadata, file.arch.vocab)?)),
         ("README.md".to_owned(), card::card(metadata)?.into_bytes()),
     ];
     files.extend(checkpoint.files);
-    files.extend(tokenizer);
+    files.extend(tokenizer.files);
+    checkpoint.notes.extend(tokenizer.notes);
     Ok(ExportLayout { files, tensors: checkpoint.tensors, notes: checkpoint.notes })
 }

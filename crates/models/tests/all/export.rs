@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gguf_container::{Array, KeyError, Metadata, Value};
 use gguf_models::export::{ExportError, ExportLayout, GgufInput, resolve};
+use gguf_tokenizer::export::ExportError::{Key, Unsupported};
 use gguf_types::Shape;
 use serde_json::{Value as Json, json};
 
@@ -191,11 +192,11 @@ fn missing_parts_are_named() {
 fn unsupported_tokenizers_are_refused() {
     let pre = Tiny::new().with("tokenizer.ggml.pre", "martian").export();
     assert!(
-        matches!(pre, Err(ExportError::Tokenizer { subject: "pre-tokenizer", known, .. }) if known.contains(&"smollm"))
+        matches!(pre, Err(ExportError::Tokenizer(Unsupported { subject: "pre-tokenizer", known, .. })) if known.contains(&"smollm"))
     );
     let kind = Tiny::new().with("tokenizer.ggml.model", "whitespace").export();
     assert!(
-        matches!(kind, Err(ExportError::Tokenizer { subject: "tokenizer", found, .. }) if found == "whitespace")
+        matches!(kind, Err(ExportError::Tokenizer(Unsupported { subject: "tokenizer", found, .. })) if found == "whitespace")
     );
     let bytes = Array::String(vec![b"a", b"\xff"].into());
     Tiny::new().with("tokenizer.ggml.tokens", bytes).refused("token 1 is not UTF-8");
@@ -203,7 +204,9 @@ fn unsupported_tokenizers_are_refused() {
         .with("tokenizer.ggml.token_type", Array::I32(vec![1]))
         .refused("`tokenizer.ggml.token_type`: expected the 4 numbers of the tokens, found 1 entries");
     let merge = Tiny::new().with("tokenizer.ggml.merges", texts(&["ab"])).export();
-    assert!(matches!(merge, Err(ExportError::Key(KeyError::Value { found, .. })) if found == "`ab` at 0"));
+    assert!(
+        matches!(merge, Err(ExportError::Tokenizer(Key(KeyError::Value { found, .. }))) if found == "`ab` at 0")
+    );
     let twice = Tiny::new().with("tokenizer.ggml.tokens", texts(&["a", "b", "b", "<end>"])).export().unwrap();
     assert_eq!(twice.notes, ["tokens 1 and 2 have the same text; only 2 is kept"]);
     // A SentencePiece vocabulary in which some bytes have no token makes no tokenizer.model.
@@ -298,8 +301,8 @@ fn byte_level_tokenizers_survive_export() {
             files: files.iter().map(|(file, bytes)| ((*file).to_owned(), bytes.as_slice())).collect(),
             ..gguf_models::Input::default()
         };
-        let context = gguf_models::vocab::VocabContext {
-            route: gguf_models::vocab::Route::Gpt2,
+        let context = gguf_tokenizer::huggingface::VocabContext {
+            route: gguf_tokenizer::huggingface::Route::Gpt2,
             vocab_size,
             embedding_rows: vocab_size,
             pre: Some(pre.to_owned()),
@@ -307,7 +310,9 @@ fn byte_level_tokenizers_survive_export() {
         };
         let mut tiny = Tiny::new().tensor("token_embd.weight", &[8, vocab_size.unwrap()]);
         tiny.metadata.retain(|key, _| !key.starts_with("tokenizer."));
-        tiny.metadata.extend(gguf_models::vocab::metadata(&input, &context).unwrap().entries);
+        tiny.metadata.extend(
+            gguf_tokenizer::huggingface::metadata(&input.tokenizer_files(), &context).unwrap().entries,
+        );
         let returned = tiny.json("tokenizer.json");
 
         for part in ["normalizer", "pre_tokenizer"] {

@@ -6,8 +6,7 @@ use std::path::Path;
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
     &["loader", "mtp", "row_map", "spellings"],
-    &["file_keys", "input", "json", "layout", "options", "naming"],
-    &["vocab"],
+    &["file_keys", "input", "layout", "options", "naming"],
     &["error"],
     &["config", "leftovers"],
     &["keys", "quantile", "tensors", "rope_llama3"],

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gguf_models::vocab::Route;
+use gguf_tokenizer::huggingface::Route;
 
 /// A route without an architecture names the missing one, and only such a route does. Adding the architecture
 /// requires removing the remark, and removing the last one requires adding it.

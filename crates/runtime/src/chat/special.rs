@@ -1,8 +1,9 @@
 //! Texts of special tokens, which templates read as variables.
 
 use gguf_container::{Metadata, Value};
+use gguf_tokenizer::Tokenizer;
 
-use crate::{Model, tokenize::Tokenizer};
+use crate::Model;
 
 /// Texts of the special tokens of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

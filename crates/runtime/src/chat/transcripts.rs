@@ -1,6 +1,6 @@
 //! Files of chats, as texts to calibrate with.
 
-use crate::tokenize::{Error, Tokenizer};
+use gguf_tokenizer::{Error, Tokenizer};
 
 use super::{
     date::Date,

@@ -13,9 +13,10 @@ mod multiple_choice;
 mod random;
 mod winogrande;
 
+use gguf_tokenizer::Tokenizer;
 use serde::Serialize;
 
-use crate::{Error, Model, Sequence, nonfinite::not_finite, stats::LogSoftmax, tokenize::Tokenizer};
+use crate::{Error, Model, Sequence, nonfinite::not_finite, stats::LogSoftmax};
 
 pub use hellaswag::HellaSwag;
 pub use multiple_choice::MultipleChoice;

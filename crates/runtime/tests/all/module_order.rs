@@ -4,7 +4,6 @@ use std::path::Path;
 
 /// From bottom to top. Modules of one line do not use each other.
 const FLOORS: &[&[&str]] = &[
-    &["tokenize"],
     &["error", "tiles"],
     &["keys", "observer", "threads", "weights", "exact_sum", "state_size"],
     &["ops"],

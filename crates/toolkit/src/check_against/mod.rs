@@ -18,7 +18,8 @@ mod weights;
 
 use std::{collections::HashMap, num::NonZeroUsize, path::PathBuf};
 
-use gguf_runtime::{Activations, Model, tokenize::Tokenizer};
+use gguf_runtime::{Activations, Model};
+use gguf_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
 pub use self::{

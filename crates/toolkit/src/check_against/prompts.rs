@@ -1,10 +1,8 @@
 //! Rendered prompts.
 
 use gguf_container::{Metadata, Value};
-use gguf_runtime::{
-    chat::{Chat, ChatError, Date, Settings, SpecialTokens, render_chat},
-    tokenize::Tokenizer,
-};
+use gguf_runtime::chat::{Chat, ChatError, Date, Settings, SpecialTokens, render_chat};
+use gguf_tokenizer::Tokenizer;
 use serde_json::json;
 
 use super::record::{Facts, Prompt};

@@ -1,7 +1,7 @@
 //! Special tokens and token ids.
 
 use gguf_container::Metadata;
-use gguf_runtime::tokenize::{Reading, Tokenizer};
+use gguf_tokenizer::{Reading, Tokenizer};
 
 use super::record::{Special, Text, Token};
 use crate::verify::{Check, Finding};

@@ -3,10 +3,8 @@
 use std::path::Path;
 
 use gguf_container::{Metadata, Value};
-use gguf_runtime::{
-    chat::{Chat, Date, Settings, SpecialTokens, render_chat},
-    tokenize::Tokenizer,
-};
+use gguf_runtime::chat::{Chat, Date, Settings, SpecialTokens, render_chat};
+use gguf_tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 

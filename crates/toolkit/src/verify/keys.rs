@@ -12,8 +12,8 @@ pub fn other_kind(metadata: &Metadata) -> Option<&str> {
 
 /// Findings about the tokenizer of a file with an embedding of this shape, if there is a tokenizer.
 pub fn tokenizer_findings(metadata: &Metadata, embedding: Option<gguf_types::Shape>) -> Option<Vec<Finding>> {
-    let problems = gguf_runtime::tokenize::check(metadata)?;
-    let finding = |problem: &gguf_runtime::tokenize::Problem| match problem.is_minor() {
+    let problems = gguf_tokenizer::check(metadata)?;
+    let finding = |problem: &gguf_tokenizer::Problem| match problem.is_minor() {
         true => Finding::warning(problem.code(), problem),
         false => Finding::error(problem.code(), problem),
     };

@@ -1,0 +1,137 @@
+//! Flags of added tokens without a metadata key. llama.cpp applies them to a few models, which it recognizes by name.
+//!
+//! Source: `llama_vocab::impl::load` in `src/llama-vocab.cpp` (llama-cpp-python 0.3.36), "set attributes by
+//! model/tokenizer/architecture name"; `AddedToken` of the library `tokenizers`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::{hf::AddedToken, keys, writer::TokenizerWriter};
+use crate::TokenizerFiles;
+
+/// A flag of an added token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Flag {
+    SingleWord,
+    LStrip,
+    RStrip,
+}
+
+impl Flag {
+    const ALL: [Flag; 3] = [Flag::SingleWord, Flag::LStrip, Flag::RStrip];
+
+    fn name(self) -> &'static str {
+        match self {
+            Flag::SingleWord => "single_word",
+            Flag::LStrip => "lstrip",
+            Flag::RStrip => "rstrip",
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Flag::SingleWord => "not matched inside words",
+            Flag::LStrip => "strips spaces on the left",
+            Flag::RStrip => "strips spaces on the right",
+        }
+    }
+
+    fn of(self, token: &AddedToken) -> bool {
+        match self {
+            Flag::SingleWord => token.single_word,
+            Flag::LStrip => token.lstrip,
+            Flag::RStrip => token.rstrip,
+        }
+    }
+}
+
+/// Tokens of a flag that a note names.
+const NAMED: usize = 8;
+
+/// Notes added tokens with flags that llama.cpp does not apply.
+pub(super) fn note(writer: &mut TokenizerWriter<'_>) {
+    let tokens = added_tokens(writer.input);
+    for flag in Flag::ALL {
+        let flagged =
+            tokens.values().filter(|token| flag.of(token) && !applies(writer, flag, &token.content));
+        let names: Vec<String> = flagged.map(|token| format!("`{}`", token.content)).collect();
+        if names.is_empty() {
+            continue;
+        }
+        let more = match names.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let listed = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        writer.note(format!(
+            "added tokens with the flag `{}` ({}): {listed}{more}: no metadata key holds this flag and llama.cpp ignores it; \
+             text next to them is tokenized differently than in training",
+            flag.name(),
+            flag.meaning()
+        ));
+    }
+}
+
+/// True if llama.cpp applies a flag to a token of this model.
+fn applies(writer: &TokenizerWriter<'_>, flag: Flag, token: &str) -> bool {
+    let name = writer.ctx.model_name.to_lowercase();
+    let pre = writer.entries.get(keys::PRE).and_then(|value| value.as_str()).unwrap_or_default();
+    let contains = |text: &str, parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    if contains(pre, &["jina-v2-de", "jina-v2-es", "jina-v2-code"])
+        || contains(&writer.ctx.architecture, &["nomic-bert-moe", "jina-bert-v3"])
+    {
+        flag == Flag::LStrip && token == "<mask>"
+    } else if contains(&name, &["phi-3", "phi3"]) {
+        flag == Flag::RStrip && !["<unk>", "<s>", "<|endoftext|>"].contains(&token)
+    } else {
+        flag == Flag::LStrip && token == "[MASK]" && name.contains("modern-bert")
+    }
+}
+
+/// Added tokens by text, combined like transformers does: entries of tokenizer_config.json replace those of tokenizer.json.
+fn added_tokens(input: &TokenizerFiles<'_>) -> BTreeMap<String, AddedToken> {
+    #[derive(Deserialize)]
+    struct Whole {
+        #[serde(default)]
+        added_tokens: Vec<AddedToken>,
+    }
+    #[derive(Deserialize)]
+    struct Config {
+        #[serde(default)]
+        added_tokens_decoder: BTreeMap<String, AddedToken>,
+    }
+    let mut tokens = BTreeMap::new();
+    let mut add = |token: AddedToken| drop(tokens.insert(token.content.clone(), token));
+    // The reader of the tokenizer reports files that it needs and cannot read.
+    if let Some(whole) = flagged_file::<Whole>(input, "tokenizer.json") {
+        whole.added_tokens.into_iter().for_each(&mut add);
+    }
+    if let Some(config) = parsed::<Config>(input, "tokenizer_config.json") {
+        if config.added_tokens_decoder.is_empty()
+            && let Some(map) = parsed::<BTreeMap<String, Json>>(input, "special_tokens_map.json")
+        {
+            map.into_values().filter_map(|token| serde_json::from_value(token).ok()).for_each(&mut add);
+        }
+        config.added_tokens_decoder.into_values().for_each(add);
+    }
+    tokens
+}
+
+fn parsed<T: for<'de> Deserialize<'de>>(input: &TokenizerFiles<'_>, file: &str) -> Option<T> {
+    serde_json::from_slice(input.file(file)?).ok()
+}
+
+/// Like [`parsed`], for large files: parses only if some flag is set.
+fn flagged_file<T: for<'de> Deserialize<'de>>(input: &TokenizerFiles<'_>, file: &str) -> Option<T> {
+    let text = std::str::from_utf8(input.file(file)?).ok()?;
+    let is_set = |flag: Flag| {
+        let name = format!("\"{}\"", flag.name());
+        let mut values = text.match_indices(&name).map(|(at, _)| &text[at + name.len()..]);
+        values.any(|rest| {
+            rest.trim_start().strip_prefix(':').is_some_and(|rest| rest.trim_start().starts_with("true"))
+        })
+    };
+    Flag::ALL.into_iter().any(is_set).then(|| parsed(input, file)).flatten()
+}

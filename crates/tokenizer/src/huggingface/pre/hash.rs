@@ -1,0 +1,293 @@
+//! The reference's evidence: the hash of the tokens of a test text.
+//!
+//! The tokenizer library encodes the text, with a vocabulary cut down to the tokens that can
+//! come out: a quarter of a million tokens and merges would take half a second to load.
+//!
+//! Source: `get_vocab_base_pre` in `conversion/base.py`; `test_text.txt` and `hashes.txt` are
+//! its data.
+
+use std::{collections::HashSet, panic::catch_unwind};
+
+use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
+use tokenizers::{
+    NormalizedString, Normalizer as _, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizedString,
+    PreTokenizer as _, PreTokenizerWrapper, Tokenizer,
+};
+
+use super::super::added::{AddedVocab, Ids};
+use super::super::hf::{HfTokenizer, tokenizer_config};
+use crate::TokenizerFiles;
+
+const TEST_TEXT: &str = include_str!("test_text.txt");
+
+/// The name that the reference gives to a hash; of several, it takes the last.
+pub(super) fn name_of(hash: &str) -> Option<&'static str> {
+    let lines = include_str!("hashes.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).rfind(|(other, _)| *other == hash).map(|(_, name)| name)
+}
+
+/// Hashes of the test text's ids: as the tokenizer says; with bos and eos as the flags of
+/// tokenizer_config.json say, as transformers 4 did for some classes; without either.
+pub(super) fn hashes(
+    input: &TokenizerFiles<'_>,
+    hf: &HfTokenizer,
+    added: &AddedVocab,
+    ids: &Ids<'_>,
+) -> Result<Vec<String>, String> {
+    check_template(&hf.post_processor)?;
+    // Two known causes of a panic in the library are checked before the call. A third one must not end the process.
+    let encoded = catch_unwind(|| -> Result<_, String> {
+        let tokenizer = small_tokenizer(hf, added, ids)?;
+        let encode = |special| match tokenizer.encode(TEST_TEXT, special) {
+            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+            Err(error) => Err(format!("none: {error}")),
+        };
+        Ok((encode(true)?, encode(false)?))
+    });
+    let (full, bare) = encoded
+        .unwrap_or_else(|_| Err("none: the tokenizers library fails on the file's contents".into()))?;
+    let config = tokenizer_config(input).ok().flatten().unwrap_or_default();
+    let added_id = |name: &str| -> Option<u32> {
+        config.get(&format!("add_{name}_token")).and_then(Json::as_bool).filter(|is_added| *is_added)?;
+        let token = config.get(&format!("{name}_token"))?;
+        let text = token.as_str().or_else(|| token.get("content")?.as_str())?;
+        let by_text = |id: &u32| added.by_id.get(id).is_some_and(|token| token.content == text);
+        ids.get(text).copied().or_else(|| added.by_id.keys().copied().find(by_text))
+    };
+    let flagged: Vec<u32> =
+        added_id("bos").into_iter().chain(bare.iter().copied()).chain(added_id("eos")).collect();
+    // In look-up order: tokens of transformers 5, of transformers 4, none.
+    let mut all = vec![hash_of(&full)];
+    for other in [flagged, bare] {
+        let hash = hash_of(&other);
+        if !all.contains(&hash) {
+            all.push(hash);
+        }
+    }
+    Ok(all)
+}
+
+/// The hash of a list of ids, spelled as Python prints it.
+fn hash_of(ids: &[u32]) -> String {
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    let digest = Sha256::digest(format!("[{}]", ids.join(", ")));
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Checks that a post-processor defines every token of its template. The library looks them up without a check.
+fn check_template(processor: &Json) -> Result<(), String> {
+    let list = |key: &str| processor.get(key).and_then(Json::as_array).into_iter().flatten();
+    list("processors").try_for_each(check_template)?;
+    let pieces = list("single").chain(list("pair"));
+    let mut names = pieces.filter_map(|piece| piece.get("SpecialToken")?.get("id")?.as_str());
+    let is_defined =
+        |name: &str| processor.get("special_tokens").is_some_and(|tokens| tokens.get(name).is_some());
+    match names.find(|name| !is_defined(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!("none: `post_processor`: token `{name}` is not in `special_tokens`")),
+    }
+}
+
+/// Checks that the second token of every merge can lose the prefix of continuing tokens. The library cuts it off by its length.
+fn check_prefix(prefix: &str, merges: &[Json]) -> Result<(), String> {
+    let seconds = merges.iter().filter_map(|merge| merge.get(1)?.as_str());
+    match seconds.into_iter().find(|second| !second.is_char_boundary(prefix.len())) {
+        None => Ok(()),
+        Some(second) => Err(format!(
+            "none: `merges`: `{second}` does not begin with `continuing_subword_prefix` (`{prefix}`)"
+        )),
+    }
+}
+
+/// The tokenizer with what can be reached from the test text: tokens that are a part of it after
+/// normalization and in the alphabet of the model, and merges of such tokens.
+fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Result<Tokenizer, String> {
+    let model = &hf.model;
+    let text = model_text(hf)?;
+    let parts = Parts::of(&text);
+    let affixed = [&model.continuing_subword_prefix, &model.end_of_word_suffix]
+        .into_iter()
+        .any(|affix| affix.as_deref().is_some_and(|affix| !affix.is_empty()));
+    let unknown = model.unk_token.as_deref();
+    let word_piece = model.kind.as_deref() == Some("WordPiece");
+    // Affixes make other texts of the same bytes, so nothing can be left out then. WordPiece has one, which
+    // `parts` strips. Byte tokens and the unknown token stand in for missing text.
+    let can_appear = |token: &str| {
+        (affixed && !word_piece)
+            || parts.contain(token.strip_prefix("##").unwrap_or(token))
+            || Some(token) == unknown
+            || (token.starts_with("<0x") && token.ends_with('>'))
+    };
+    let mut vocab: serde_json::Map<String, Json> = model
+        .vocab
+        .0
+        .iter()
+        .filter(|(text, _)| can_appear(text))
+        .map(|(text, id)| (text.clone(), Json::from(*id)))
+        .collect();
+    let merges: Vec<Json> = model
+        .merges
+        .0
+        .iter()
+        .filter(|(left, right)| can_appear(left) && can_appear(right))
+        .filter(|(left, right)| affixed || vocab.contains_key(&format!("{left}{right}")))
+        .map(|(left, right)| json!([left, right]))
+        .collect();
+    check_prefix(model.continuing_subword_prefix.as_deref().unwrap_or_default(), &merges)?;
+    // Added tokens get their ids from the vocabulary, or else from its size, which is another one
+    // here: so all of them are put there.
+    for (id, token) in &added.by_id {
+        vocab
+            .entry(token.content.as_str())
+            .or_insert_with(|| Json::from(*ids.get(token.content.as_str()).unwrap_or(id)));
+    }
+    let added_tokens: Vec<Json> = added
+        .by_id
+        .iter()
+        .map(|(id, token)| {
+            json!({
+                "id": id, "content": token.content, "special": token.special, "normalized": token.is_normalized(),
+                "lstrip": token.lstrip, "rstrip": token.rstrip, "single_word": token.single_word,
+            })
+        })
+        .collect();
+    let small = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added_tokens,
+        "normalizer": hf.normalizer, "pre_tokenizer": hf.pre_tokenizer, "post_processor": hf.post_processor,
+        "decoder": null,
+        "model": if word_piece {
+            json!({
+                "type": "WordPiece", "unk_token": unknown.unwrap_or("[UNK]"), "vocab": vocab,
+                "continuing_subword_prefix": model.continuing_subword_prefix.as_deref().unwrap_or("##"),
+                "max_input_chars_per_word": model.max_input_chars_per_word.unwrap_or(100),
+            })
+        } else { json!({
+            "type": "BPE", "dropout": null, "unk_token": model.unk_token, "fuse_unk": model.fuse_unk.unwrap_or(false),
+            "continuing_subword_prefix": model.continuing_subword_prefix, "end_of_word_suffix": model.end_of_word_suffix,
+            "byte_fallback": model.byte_fallback.unwrap_or(false), "ignore_merges": model.ignore_merges.unwrap_or(false),
+            "vocab": vocab, "merges": merges,
+        }) },
+    });
+    Tokenizer::from_bytes(small.to_string()).map_err(|error| format!("none: {error}"))
+}
+
+/// The test text as the model sees it, all its words in one.
+fn model_text(hf: &HfTokenizer) -> Result<String, String> {
+    let problem = |part: &str, error: &dyn std::fmt::Display| format!("none: `{part}`: {error}");
+    let mut text = NormalizedString::from(TEST_TEXT);
+    if !hf.normalizer.is_null() {
+        let normalizer: NormalizerWrapper =
+            serde_json::from_value(hf.normalizer.clone()).map_err(|error| problem("normalizer", &error))?;
+        normalizer.normalize(&mut text).map_err(|error| problem("normalizer", &error))?;
+    }
+    let mut words = PreTokenizedString::from(text);
+    if !hf.pre_tokenizer.is_null() {
+        let pre: PreTokenizerWrapper = serde_json::from_value(hf.pre_tokenizer.clone())
+            .map_err(|error| problem("pre_tokenizer", &error))?;
+        pre.pre_tokenize(&mut words).map_err(|error| problem("pre_tokenizer", &error))?;
+    }
+    // Joined again, because a token is a part of a word and so a part of all words together.
+    let words = words.get_splits(OffsetReferential::Normalized, OffsetType::None);
+    Ok(words.into_iter().map(|(word, _, _)| word).collect())
+}
+
+/// All parts of a text, which are looked up a quarter of a million times.
+struct Parts<'a> {
+    text: &'a str,
+    short: HashSet<&'a str>,
+}
+
+/// Longer parts are looked for in the text itself: few tokens are as long.
+const SHORT_CHARS: usize = 24;
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Self {
+        let mut short = HashSet::new();
+        for (start, _) in text.char_indices() {
+            let rest = &text[start..];
+            let ends = rest.char_indices().map(|(at, c)| at + c.len_utf8()).take(SHORT_CHARS);
+            short.extend(ends.map(|end| &rest[..end]));
+        }
+        Parts { text, short }
+    }
+
+    /// True if a token is a part. A leading space mark is ignored, because some pre-tokenizers prepend one to
+    /// every piece.
+    fn contain(&self, token: &str) -> bool {
+        let bare = token.strip_prefix(['\u{120}', '\u{2581}', ' ']).unwrap_or(token);
+        self.short.contains(bare) || bare.is_empty() || (bare.len() > SHORT_CHARS && self.text.contains(bare))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn template_with_undefined_token_is_refused() {
+        let template = |defined: &str| {
+            json!({ "type": "Sequence", "processors": [{
+                "type": "TemplateProcessing",
+                "single": [{ "SpecialToken": { "id": "<s>", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
+                "pair": [], "special_tokens": { defined: { "id": defined, "ids": [1], "tokens": [defined] } },
+            }] })
+        };
+        assert_eq!(check_template(&template("<s>")), Ok(()));
+        assert_eq!(check_template(&Json::Null), Ok(()));
+        let refused = check_template(&template("<bos>")).unwrap_err();
+        assert_eq!(refused, "none: `post_processor`: token `<s>` is not in `special_tokens`");
+    }
+
+    #[test]
+    fn prefix_that_cuts_a_token_is_refused() {
+        let merges = [json!(["a", "##b"]), json!(["a", "\u{e9}"])];
+        assert_eq!(check_prefix("", &merges), Ok(()));
+        assert_eq!(check_prefix("##", &merges), Ok(()));
+        // Longer than the token, and inside of a character.
+        for prefix in ["####", "#"] {
+            assert!(
+                check_prefix(prefix, &merges).unwrap_err().contains("`continuing_subword_prefix`"),
+                "{prefix}"
+            );
+        }
+    }
+
+    #[test]
+    fn hash_table_is_complete() {
+        let lines: Vec<&str> =
+            include_str!("hashes.txt").lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(lines.len(), 97);
+        for line in lines {
+            let (hash, name) = line.split_once(' ').unwrap();
+            assert!(hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{line}");
+            assert!(
+                name_of(hash).is_some_and(|taken| taken == name
+                    || [("mpt", "olmo"), ("bert-bge", "jina-v2-en")].contains(&(name, taken))),
+                "{line}"
+            );
+        }
+        assert_eq!(name_of("b"), None);
+    }
+
+    #[test]
+    fn ids_are_hashed_as_printed_by_python() {
+        // sha256 of "[1, 22, 333]", from coreutils.
+        assert_eq!(
+            hash_of(&[1, 22, 333]),
+            "276d8737d9d5a80805e0731e8d5ae18972a8e3ba721f4988f67151c6e9159068"
+        );
+    }
+
+    #[test]
+    fn hash_accepts_parts_of_any_length() {
+        let text = "ab\u{120}cd and something that is longer than the set of short parts";
+        let parts = Parts::of(text);
+        for part in ["ab", "\u{120}cd", "b\u{120}c", "\u{120}and", "something that is longer than the set"] {
+            assert!(parts.contain(part), "{part}");
+        }
+        for part in ["ac", "\u{120}x", "something that is longer than the bag"] {
+            assert!(!parts.contain(part), "{part}");
+        }
+    }
+}

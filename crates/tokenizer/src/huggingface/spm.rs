@@ -1,0 +1,317 @@
+//! SentencePiece models (`tokenizer.model`): `tokenizer.ggml.model` = `llama`.
+//!
+//! Source: `_set_vocab_sentencepiece` and `_create_vocab_sentencepiece` in `conversion/base.py`;
+//! the variants of [`Style`] are those of single architectures.
+
+use serde_json::Value as Json;
+
+use super::error::VocabError;
+use super::hf::{HfTokenizer, json_object, malformed, tokenizer_config};
+use super::keys;
+use super::spm_model::{SpmModel, SpmModelType};
+use super::token_table::TokenTable;
+use super::token_type::{TokenType, looks_special};
+use super::writer::TokenizerWriter;
+use super::{bpe, consistency, special};
+use crate::TokenizerFiles;
+use crate::json::is_truthy;
+
+const FILE: &str = "tokenizer.model";
+/// The score of an id that no piece has.
+pub(super) const SCORE_OF_NONE: f32 = -10000.0;
+/// The score of tokens that were added after the training of the model.
+const SCORE_OF_ADDED: f32 = -1000.0;
+
+/// Whose way of reading added tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `_set_vocab_sentencepiece`.
+    Plain,
+    /// `Phi3MiniModel.set_vocab` in `conversion/phi.py`: tokenizer.json takes precedence; tokens are special
+    /// only if their file marks them so.
+    Phi3,
+    /// `InternLM2Model.set_vocab` in `conversion/internlm.py`: as Phi 3, and a chat model's turn
+    /// ends with `<|im_end|>`.
+    InternLm2,
+    /// `ArcticModel.set_vocab` in `conversion/arctic.py`: tokenizer_config.json renames pieces.
+    Arctic,
+    /// `ChatGLMModel.set_vocab_chatglm3` in `conversion/chatglm.py`: special tokens after the pieces, known
+    /// from the family's code.
+    ChatGlm3,
+}
+
+/// Writes the keys of tokenizer.model.
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, style: Style) -> Result<(), VocabError> {
+    let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.model`" })?;
+    write_model(writer, bytes, style)
+}
+
+/// As [`write_keys`], of a model that may have come under another name.
+pub(super) fn write_model(
+    writer: &mut TokenizerWriter<'_>,
+    bytes: &[u8],
+    style: Style,
+) -> Result<(), VocabError> {
+    let model = SpmModel::read(bytes).map_err(|problem| malformed(FILE, &problem))?;
+    consistency::model_and_json(writer, &model);
+    let mut turn_end = None;
+    let mut table = match style {
+        Style::Plain => tokens(writer, &model)?,
+        Style::ChatGlm3 => chatglm3(writer, pieces(&model, model.pieces.len()))?,
+        Style::Arctic => arctic(writer, &model)?,
+        Style::Phi3 | Style::InternLm2 => merged_tokens(writer, &model, style, &mut turn_end)?,
+    };
+    writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
+    note_differences(writer, &model, style);
+    writer.set(keys::MODEL, "llama");
+    writer.set(keys::PRE, if style == Style::ChatGlm3 { "chatglm-spm" } else { "default" });
+    let n_tokens = writer.set_tokens(table);
+    if style == Style::InternLm2 {
+        writer.set(keys::ADD_SPACE_PREFIX, model.add_dummy_prefix);
+    }
+    // A quarter of a million tokens of tokenizer.json are skipped: only its special tokens count here.
+    let hf = HfTokenizer::read_without_model(writer.input)?;
+    let mut options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    if let Some(id) = turn_end {
+        options.replacements.push(("eos", id));
+        writer.note(format!("using `<|im_end|>` ({id}) as EOS, which ends a chat turn"));
+    }
+    special::write_keys(writer, hf.as_ref(), &options, n_tokens)
+}
+
+/// Notes where llama.cpp's tokenizer does not do what the model says.
+fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, style: Style) {
+    if model.kind != SpmModelType::Bpe {
+        writer.note(format!(
+            "`{FILE}` is a {} model, but llama.cpp reads it as BPE: rare words may be tokenized differently \
+                than in training",
+            model.kind.name()
+        ));
+    }
+    // InternLM 2 gets the key right after the arrays; others only from tokenizer_config.json.
+    if !model.add_dummy_prefix && style != Style::InternLm2 && !writer.has(keys::ADD_SPACE_PREFIX) {
+        writer.note(format!(
+            "`{FILE}` does not add a space before a text, but llama.cpp does by default: set the key `{}` to false",
+            keys::ADD_SPACE_PREFIX
+        ));
+    }
+    if model.remove_extra_whitespaces {
+        writer.note(format!(
+            "`{FILE}` collapses repeated spaces, but llama.cpp keeps them: text with repeated spaces is \
+                tokenized differently than in training"
+        ));
+    }
+    if !model.charsmap.is_empty() {
+        writer.note(format!(
+            "`{FILE}` normalizes characters, but llama.cpp does not: text with ligatures or full-width \
+                characters is tokenized differently than in training"
+        ));
+    }
+}
+
+/// The model's pieces by id, and free ids up to `n_tokens` as `[PAD{id}]`.
+pub(super) fn pieces(model: &SpmModel<'_>, n_tokens: usize) -> TokenTable {
+    let mut table = TokenTable::default();
+    for piece in model.pieces.iter().take(n_tokens) {
+        let kind = match piece.kind {
+            // The reference has no branch for these: llama.cpp finds them by their score.
+            TokenType::UserDefined => TokenType::Normal,
+            kind => kind,
+        };
+        table.push_scored(piece.text, kind, piece.score);
+    }
+    table.fill(n_tokens, Some(SCORE_OF_NONE));
+    table
+}
+
+/// `vocab_size`, or the number of pieces, as a length that has rows in the embedding.
+fn n_tokens_of(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<usize, VocabError> {
+    // Python's `or`: a size of 0 counts as missing.
+    let vocab_size = writer.ctx.vocab_size.filter(|n| *n != 0).unwrap_or(model.pieces.len() as u64);
+    let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
+    writer.check_rows(n_tokens)?;
+    if model.pieces.len() > n_tokens {
+        writer.note(format!(
+            "`{FILE}` has {} pieces; those from {n_tokens} on are omitted, because `vocab_size` is {n_tokens}",
+            model.pieces.len()
+        ));
+    }
+    Ok(n_tokens)
+}
+
+/// Puts an added token in its place, if there is one.
+pub(super) fn set(
+    writer: &mut TokenizerWriter<'_>,
+    table: &mut TokenTable,
+    file: &str,
+    id: u64,
+    text: &str,
+    (kind, score): (TokenType, f32),
+) {
+    match usize::try_from(id).ok().filter(|id| *id < table.len()) {
+        Some(at) => {
+            table.texts[at] = text.as_bytes().to_vec();
+            table.types[at] = kind;
+            table.scores[at] = score;
+        }
+        None => writer.note(format!(
+            "`{file}`: token `{text}` has id {id}, out of range for {} tokens: omitted",
+            table.len()
+        )),
+    }
+}
+
+/// Tokens of added_tokens.json over what was there before.
+pub(super) fn added_tokens_json(
+    writer: &mut TokenizerWriter<'_>,
+    table: &mut TokenTable,
+) -> Result<(), VocabError> {
+    let file = "added_tokens.json";
+    for (text, id) in json_object(writer.input, file)?.unwrap_or_default() {
+        let number =
+            id.as_u64().ok_or_else(|| malformed(file, &format!("`{text}`: {id} is not a token id")))?;
+        set(writer, table, file, number, &text, (TokenType::UserDefined, SCORE_OF_ADDED));
+    }
+    Ok(())
+}
+
+/// Entries of `added_tokens_decoder` in tokenizer_config.json: id, text, and the whole entry.
+fn listed(input: &TokenizerFiles<'_>) -> Result<Vec<(u64, String, Json)>, VocabError> {
+    let file = "tokenizer_config.json";
+    let mut config = tokenizer_config(input)?.unwrap_or_default();
+    let Some(Json::Object(listed)) = config.remove("added_tokens_decoder") else { return Ok(Vec::new()) };
+    let mut tokens = Vec::with_capacity(listed.len());
+    for (id, token) in listed {
+        let problem = |text: &str| malformed(file, &format!("`added_tokens_decoder.{id}`: {text}"));
+        let number = id.parse::<u64>().map_err(|_| problem("not a token id"))?;
+        let text = token.get("content").and_then(Json::as_str).ok_or_else(|| problem("no `content`"))?;
+        tokens.push((number, text.to_owned(), token));
+    }
+    Ok(tokens)
+}
+
+/// Tokens listed in tokenizer_config.json: file, id, text, and whether it is special.
+pub(super) fn listed_tokens(
+    input: &TokenizerFiles<'_>,
+) -> Result<Vec<(&'static str, u64, String, bool)>, VocabError> {
+    let tokens = listed(input)?.into_iter();
+    Ok(tokens.map(|(id, text, token)| ("tokenizer_config.json", id, text, is_special(&token))).collect())
+}
+
+/// True if an entry is marked as special.
+fn is_special(token: &Json) -> bool {
+    token.get("special").is_some_and(is_truthy)
+}
+
+/// Pieces, then added_tokens.json, then tokenizer_config.json, each over what was there before.
+fn tokens(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<TokenTable, VocabError> {
+    let mut table = pieces(model, n_tokens_of(writer, model)?);
+    added_tokens_json(writer, &mut table)?;
+    let file = "tokenizer_config.json";
+    for (id, text, token) in listed(writer.input)? {
+        if is_special(&token) || looks_special(&text) {
+            set(writer, &mut table, file, id, &text, (TokenType::Control, SCORE_OF_ADDED));
+        } else {
+            // llama.cpp looks for user-defined tokens in the text as it is, which has plain spaces.
+            let text = text.replace('\u{2581}', " ");
+            set(writer, &mut table, file, id, &text, (TokenType::UserDefined, SCORE_OF_ADDED));
+        }
+    }
+    Ok(table)
+}
+
+/// Pieces, then all three files that list added tokens; `turn_end` gets the id of `<|im_end|>`.
+fn merged_tokens(
+    writer: &mut TokenizerWriter<'_>,
+    model: &SpmModel<'_>,
+    style: Style,
+    turn_end: &mut Option<u32>,
+) -> Result<TokenTable, VocabError> {
+    let mut table = pieces(model, n_tokens_of(writer, model)?);
+    if style == Style::InternLm2 {
+        for (text, kind) in table.texts.iter_mut().zip(&mut table.types) {
+            if text.starts_with(b"[UNUSED") {
+                *kind = TokenType::Unused;
+            } else if text.as_slice() == b"\0" {
+                // C takes this text for an empty one; the reference writes a dragon in its place.
+                *text = "\u{1f409}".into();
+            }
+        }
+        // After all others, whatever their ids.
+        for (text, _) in json_object(writer.input, "added_tokens.json")?.unwrap_or_default() {
+            table.push_scored(text, TokenType::UserDefined, SCORE_OF_ADDED);
+        }
+    } else {
+        added_tokens_json(writer, &mut table)?;
+    }
+    let mut all = listed_tokens(writer.input)?;
+    // The last word on a token is tokenizer.json's.
+    let hf = HfTokenizer::read_without_model(writer.input)?;
+    for token in hf.into_iter().flat_map(|hf| hf.added_tokens) {
+        if let Some(id) = token.id {
+            all.push(("tokenizer.json", id.into(), token.content, token.special));
+        }
+    }
+    for (file, id, text, special) in all {
+        if style == Style::InternLm2 && text == "<|im_end|>" {
+            *turn_end = u32::try_from(id).ok();
+        }
+        let kind = TokenType::for_added(special);
+        set(writer, &mut table, file, id, &text, (kind, SCORE_OF_ADDED));
+    }
+    Ok(table)
+}
+
+/// Pieces, some of which tokenizer_config.json renames.
+fn arctic(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<TokenTable, VocabError> {
+    let mut table = pieces(model, n_tokens_of(writer, model)?);
+    let config = tokenizer_config(writer.input)?.unwrap_or_default();
+    let unknown = config.get("unk_token").and_then(Json::as_str);
+    for (id, text, token) in listed(writer.input)? {
+        let kind = match is_special(&token) {
+            true if unknown == Some(text.as_str()) => (TokenType::Unknown, 0.0),
+            true => (TokenType::Control, 0.0),
+            false => (TokenType::UserDefined, SCORE_OF_NONE),
+        };
+        set(writer, &mut table, "tokenizer_config.json", id, &text, kind);
+    }
+    Ok(table)
+}
+
+/// Pieces, then the nine special tokens of ChatGLM 3.
+pub(super) fn chatglm3(
+    writer: &TokenizerWriter<'_>,
+    mut table: TokenTable,
+) -> Result<TokenTable, VocabError> {
+    const SPECIAL: [&str; 9] = [
+        "[MASK]",
+        "[gMASK]",
+        "[sMASK]",
+        "sop",
+        "eop",
+        "<|system|>",
+        "<|user|>",
+        "<|assistant|>",
+        "<|observation|>",
+    ];
+    let n_known = table.len() + SPECIAL.len();
+    let n_tokens = bpe::slots_len(writer.ctx.vocab_size.unwrap_or(n_known as u64), "config.json")?;
+    if n_tokens < n_known {
+        let vocab_size = n_tokens as u64;
+        return Err(VocabError::VocabTooLarge {
+            token: SPECIAL[8].into(),
+            id: n_known as u64 - 1,
+            vocab_size,
+        });
+    }
+    writer.check_rows(n_tokens)?;
+    // The model calls its first three pieces `<unk>`, `<s>`, `</s>`; the family's code does not.
+    for (text, name) in table.texts.iter_mut().zip(["<unk>", "<bos>", "<eos>"]) {
+        *text = name.into();
+    }
+    for text in SPECIAL {
+        table.push_scored(text, TokenType::Control, 0.0);
+    }
+    table.fill(n_tokens, Some(0.0));
+    Ok(table)
+}

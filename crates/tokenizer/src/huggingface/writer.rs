@@ -1,0 +1,124 @@
+//! Input and output of every kind of tokenizer: the checkpoint, requirements, keys so far, and notes.
+
+use gguf_container::{Array, Metadata, Value};
+
+use super::context::VocabContext;
+use super::error::VocabError;
+use super::keys;
+use super::token_list;
+use super::token_table::TokenTable;
+use crate::TokenizerFiles;
+
+/// The tokenizer section under construction.
+///
+/// Keys are collected as by the reference's writer: an existing key keeps its position and takes the new
+/// value; empty texts and arrays are left out.
+///
+/// Source: `GGUFWriter.add_key_value` and its callers in `gguf-py/gguf/gguf_writer.py`.
+pub(super) struct TokenizerWriter<'w> {
+    /// The checkpoint's config and small files.
+    pub input: &'w TokenizerFiles<'w>,
+    /// Requirements; routes that count the vocabulary differently change `vocab_size`.
+    pub ctx: VocabContext,
+    /// The keys so far.
+    pub entries: Metadata,
+    /// Another name of the pre-tokenizer, by the tokenizer's own expressions.
+    pub other_pre: Option<String>,
+    /// Reasons for llama.cpp to refuse the file, one per line.
+    pub warnings: Vec<String>,
+    /// Things a person should know, each one line.
+    pub notes: Vec<String>,
+    /// Confirmed facts, one per line.
+    pub details: Vec<String>,
+}
+
+impl<'w> TokenizerWriter<'w> {
+    /// A section without keys.
+    pub(super) fn new(input: &'w TokenizerFiles<'w>, ctx: &VocabContext) -> Self {
+        TokenizerWriter {
+            input,
+            ctx: ctx.clone(),
+            entries: Metadata::default(),
+            other_pre: None,
+            warnings: Vec::new(),
+            notes: Vec::new(),
+            details: Vec::new(),
+        }
+    }
+
+    /// The bytes of a small file of the checkpoint.
+    pub(super) fn file(&self, name: &str) -> Option<&'w [u8]> {
+        self.input.file(name)
+    }
+
+    /// Sets a key.
+    pub(super) fn set(&mut self, key: &str, value: impl Into<Value>) {
+        let value = value.into();
+        let is_empty = match &value {
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            _ => false,
+        };
+        if is_empty {
+            return;
+        }
+        self.entries.set(key, value);
+    }
+
+    /// Inserts a new key right after another.
+    pub(super) fn set_after(&mut self, before: &str, key: &str, value: impl Into<Value>) {
+        let at = self.entries.iter().position(|(n_rows, _)| n_rows == before);
+        self.entries.set_at(at.map_or(self.entries.len(), |at| at + 1), key, value);
+    }
+
+    /// True if a key exists.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.contains(key)
+    }
+
+    /// Notes something that a person should know.
+    pub(super) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// Sets the arrays of a vocabulary in the reference's order: tokens, scores, types. Gives the number
+    /// of tokens.
+    pub(super) fn set_tokens(&mut self, table: TokenTable) -> usize {
+        let (n_tokens, types) = (table.len(), table.type_ids());
+        self.set(keys::TOKENS, Array::String(table.texts.into()));
+        // A vocabulary without scores has an empty list, and empty lists are not written.
+        self.set(keys::SCORES, Array::F32(table.scores));
+        self.set(keys::TOKEN_TYPE, Array::I32(types));
+        n_tokens
+    }
+
+    /// Every token needs a row of the embedding.
+    pub(super) fn check_rows(&self, n_tokens: usize) -> Result<(), VocabError> {
+        match self.ctx.embedding_rows {
+            Some(rows) if n_tokens as u64 > rows => {
+                let without_row = token_list::from_id(self.input, rows);
+                Err(VocabError::EmbeddingTooSmall { without_row, tokens: n_tokens as u64, rows })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds `[PAD{id}]` until every row of the embedding has a token, with a note: llama.cpp does not
+    /// load a file in which the two numbers differ. More tokens than rows are an error.
+    pub(super) fn pad_to_rows(
+        &mut self,
+        table: &mut TokenTable,
+        score: Option<f32>,
+    ) -> Result<(), VocabError> {
+        let n_rows = table.len();
+        self.check_rows(n_rows)?;
+        let rows = self.ctx.embedding_rows.and_then(|rows| usize::try_from(rows).ok());
+        if let Some(rows) = rows.filter(|rows| *rows > n_rows) {
+            table.fill(rows, score);
+            self.note(format!(
+                "the embedding has {rows} rows for {n_rows} tokens: unused tokens `[PAD{n_rows}]` and following were added"
+            ));
+        }
+        Ok(())
+    }
+}
