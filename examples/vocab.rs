@@ -9,8 +9,8 @@ use std::{error::Error, fs, time::Instant};
 use gguf_toolkit::{
     DEFAULT_ALIGNMENT, Endian, Metadata, Plan, Value,
     architecture::{
-        TokenizerFiles,
-        vocab::{Route, VocabContext, metadata},
+        TokenizerFiles, routes,
+        vocab::{VocabContext, metadata},
     },
 };
 use serde_json::{Value as Json, json};
@@ -35,14 +35,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some((_, bytes)) => serde_json::from_slice(bytes)?,
         None => json!({}),
     };
-    let route = Route::named(route).ok_or_else(|| {
-        format!(
-            "unknown route `{route}`, expected one of {}",
-            Route::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
-        )
+    let known = routes();
+    let route = known.iter().find(|known| known.name == route).copied().ok_or_else(|| {
+        let names: Vec<_> = known.iter().map(|known| known.name).collect();
+        format!("unknown route `{route}`, expected one of {}", names.join(", "))
     })?;
     let context = VocabContext {
-        route,
         vocab_size: config["vocab_size"].as_u64(),
         pre,
         scores_from_merges,
@@ -52,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let files: Vec<_> = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
     let input = TokenizerFiles { config: &config, generation_config: None, files: &files };
     let start = Instant::now();
-    let vocab = metadata(&input, &context)?;
+    let vocab = metadata(&input, route, &context)?;
     eprintln!("seconds {:.3}", start.elapsed().as_secs_f64());
     for note in &vocab.notes {
         eprintln!("note {note}");

@@ -83,8 +83,7 @@ pub(crate) fn tokenizer_keys() -> Vec<Vec<u8>> {
         let config: Json = config.unwrap_or_default();
         let files: Vec<_> = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
         let files = TokenizerFiles { config: &config, generation_config: None, files: &files };
-        let context = VocabContext { route, ..VocabContext::default() };
-        keys_as_file(&huggingface::metadata(&files, &context).ok()?.entries)
+        keys_as_file(&huggingface::metadata(&files, route, &VocabContext::default()).ok()?.entries)
     });
     made.collect()
 }
@@ -271,7 +270,7 @@ const MAX_ROUTES: usize = 3;
 /// Tokenizers of the goldens, with some of the ways in which each can be read.
 fn tokenizer_folders() -> Vec<(Files, Route)> {
     let folders = entries(&golden_path("tokenizer")).into_iter().filter(|path| path.is_dir());
-    let routes: Vec<(&str, Route)> = Route::all().collect();
+    let routes = gguf_models::routes();
     let mut all = Vec::new();
     for (index, folder) in folders.enumerate() {
         let files: Files =
@@ -282,10 +281,10 @@ fn tokenizer_folders() -> Vec<(Files, Route)> {
         }
         // Each begins with another route, so that all have their turn.
         let routes = routes.iter().copied().cycle().skip(7 * index).take(routes.len());
-        let reads = |(name, _): &(&str, Route)| {
-            target("tokenizer").is_some_and(|target| (target.run)(&tokenizer_input(&files, name)))
+        let reads = |route: &Route| {
+            target("tokenizer").is_some_and(|target| (target.run)(&tokenizer_input(&files, route.name)))
         };
-        let read: Vec<Route> = routes.filter(reads).map(|(_, route)| route).take(MAX_ROUTES).collect();
+        let read: Vec<Route> = routes.filter(reads).take(MAX_ROUTES).collect();
         all.extend(read.into_iter().map(|route| (files.clone(), route)));
     }
     all
@@ -297,8 +296,7 @@ fn tokenizer_input(files: &Files, route: &str) -> Vec<u8> {
 }
 
 pub(crate) fn tokenizer() -> Vec<Vec<u8>> {
-    let name_of = |route: Route| Route::all().find(|(_, other)| *other == route).map_or("", |(name, _)| name);
-    tokenizer_folders().iter().map(|(files, route)| tokenizer_input(files, name_of(*route))).collect()
+    tokenizer_folders().iter().map(|(files, route)| tokenizer_input(files, route.name)).collect()
 }
 
 pub(crate) fn sentencepiece() -> Vec<Vec<u8>> {

@@ -190,7 +190,7 @@ pub const DECODER: Arch = Arch {
     prediction: None,
     draft: None,
     packed: &[],
-    vocab: Route::Gpt2,
+    vocab: Route::GPT2,
     harmless: &[],
     built_in: &[],
     caveats: |_| Vec::new(),

@@ -23,5 +23,8 @@ pub(crate) use crate::tensors::rules::{
 };
 pub(crate) use crate::text_keys::text_keys;
 pub(crate) use crate::{ArchError, Input, SourceTensor, pooling};
-pub(crate) use gguf_tokenizer::huggingface::Route;
-pub(crate) use gguf_tokenizer::json::text_key;
+pub(crate) use gguf_tokenizer::huggingface::{
+    BpeStyle, Route, SpecialOptions, SpecialsAfterPieces, SpmStyle, TokenizerWriter, VocabError,
+};
+pub(crate) use gguf_tokenizer::json::{is_truthy, text_config, text_key};
+pub(crate) use gguf_tokenizer::keys as token_keys;

@@ -69,8 +69,8 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
     };
     let vocab = huggingface::metadata(
         &of_target.as_ref().unwrap_or(input).tokenizer_files(),
+        route,
         &VocabContext {
-            route,
             vocab_size: resolved.hparams.get_u64("vocab_size")?,
             architecture: general("general.architecture"),
             model_name: general("general.name"),
@@ -90,7 +90,7 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
     if let Some(id) = mask.and_then(|id| u32::try_from(id).ok()) {
         vocab.entries.set("tokenizer.ggml.mask_token_id".to_owned(), Value::U32(id));
     }
-    if resolved.arch.vocab == Route::Mistral {
+    if resolved.arch.vocab == Route::MISTRAL {
         let key = format!("{}.vocab_size", resolved.arch.written());
         size_by_tokenizer(&layout.metadata, key, &mut vocab.entries);
     }

@@ -21,6 +21,7 @@ pub mod export;
 mod files;
 pub mod huggingface;
 pub mod json;
+pub mod keys;
 
 pub use encode::{Error, Problem, Reading, Tokenizer, check};
 pub use files::TokenizerFiles;

@@ -165,7 +165,7 @@ pub use gguf_types::{DType, FORK_TYPES, ForkType};
 pub mod architecture {
     pub use gguf_models::{
         Arch, ArchError, Class, Computed, DECODER, Draft, Export, FileKeys, Hparams, Input, Keys, Packed,
-        Predicted, SourceTensor, classes, rules,
+        Predicted, SourceTensor, classes, routes, rules,
     };
     pub use gguf_tokenizer::{TokenizerFiles, huggingface as vocab};
 }

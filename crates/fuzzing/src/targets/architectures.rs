@@ -37,22 +37,23 @@ pub(super) fn projector(bytes: &[u8]) -> bool {
 pub(super) fn tokenizer(bytes: &[u8]) -> bool {
     let files = pieces::split(bytes);
     let name = pieces::of(&files, "route").unwrap_or_default();
-    let known = Route::all().find(|(known, _)| known.as_bytes() == name.trim_ascii());
+    let known = gguf_models::routes().into_iter().find(|known| known.name.as_bytes() == name.trim_ascii());
     let config = pieces::of(&files, "config.json");
     let config: Json = config.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
     let files = files.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
     let input = Input { config, files, ..Input::default() };
-    reads_tokenizer(&input, known.map(|(_, route)| route).unwrap_or_default())
+    reads_tokenizer(&input, known.unwrap_or_default())
 }
 
 pub(super) fn sentencepiece(bytes: &[u8]) -> bool {
     let input = Input { files: vec![("tokenizer.model".to_owned(), bytes)], ..Input::default() };
-    reads_tokenizer(&input, Route::Llama)
+    reads_tokenizer(&input, Route::LLAMA)
 }
 
 fn reads_tokenizer(input: &Input<'_>, route: Route) -> bool {
-    let context = VocabContext { route, ..VocabContext::default() };
-    let Ok(vocab) = huggingface::metadata(&input.tokenizer_files(), &context) else { return false };
+    let Ok(vocab) = huggingface::metadata(&input.tokenizer_files(), route, &VocabContext::default()) else {
+        return false;
+    };
     if let Ok(tokenizer) = Tokenizer::from_metadata(&vocab.entries) {
         let _ = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true);
     }

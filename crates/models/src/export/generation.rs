@@ -21,7 +21,7 @@ pub fn config(metadata: &Metadata, route: Route) -> Result<Json, ExportError> {
     // A chat ends with the end of a turn as well; transformers takes a list of ends.
     let mut ends: Vec<u64> = Vec::new();
     // Hunyuan's converter takes the first of several for the end of a turn.
-    let order = if route == Route::HunyuanDense { ["eot", "eos", "eom"] } else { ["eos", "eot", "eom"] };
+    let order = if route.turn_end_first { ["eot", "eos", "eom"] } else { ["eos", "eot", "eom"] };
     for of in order {
         ends.extend(id(of)?.filter(|end| !ends.contains(end)));
     }

@@ -19,7 +19,7 @@ mod rope;
 mod search;
 mod sources;
 
-use gguf_tokenizer::export::{ExportInput, fits, to_huggingface};
+use gguf_tokenizer::export::{ExportInput, to_huggingface};
 use gguf_tokenizer::json::pretty;
 use serde_json::Value as Json;
 
@@ -55,7 +55,7 @@ pub fn resolve(input: &GgufInput<'_>) -> Result<ExportLayout, ExportError> {
     let mut first_error = None;
     let mut found = None;
     let kind = layout::text(metadata, "tokenizer.ggml.model")?.unwrap_or_default();
-    for arch in written.into_iter().filter(|arch| fits(arch.vocab, &kind, metadata)) {
+    for arch in written.into_iter().filter(|arch| (arch.vocab.fits)(&kind, metadata)) {
         let file = ArchFile { arch, input };
         let tried = match arch.export {
             Export::NotExportable(reason) => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gguf_container::{Array, KeyError, Metadata, Value};
 use gguf_models::export::{ExportError, ExportLayout, GgufInput, resolve};
 use gguf_tokenizer::export::ExportError::{Key, Unsupported};
+use gguf_tokenizer::huggingface::Route;
 use gguf_types::Shape;
 use serde_json::{Value as Json, json};
 
@@ -302,7 +303,6 @@ fn byte_level_tokenizers_survive_export() {
             ..gguf_models::Input::default()
         };
         let context = gguf_tokenizer::huggingface::VocabContext {
-            route: gguf_tokenizer::huggingface::Route::Gpt2,
             vocab_size,
             embedding_rows: vocab_size,
             pre: Some(pre.to_owned()),
@@ -311,7 +311,9 @@ fn byte_level_tokenizers_survive_export() {
         let mut tiny = Tiny::new().tensor("token_embd.weight", &[8, vocab_size.unwrap()]);
         tiny.metadata.retain(|key, _| !key.starts_with("tokenizer."));
         tiny.metadata.extend(
-            gguf_tokenizer::huggingface::metadata(&input.tokenizer_files(), &context).unwrap().entries,
+            gguf_tokenizer::huggingface::metadata(&input.tokenizer_files(), Route::GPT2, &context)
+                .unwrap()
+                .entries,
         );
         let returned = tiny.json("tokenizer.json");
 

@@ -9,3 +9,4 @@ mod golden;
 mod module_order;
 mod routes;
 mod saved_form;
+mod tokenizers;

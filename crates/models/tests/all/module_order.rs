@@ -15,6 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["family", "prelude"],
     &["families"],
     &["registry"],
+    &["routes"],
     &["key_places", "loadable", "nearest", "needed"],
     &["unknown"],
     &["resolve"],

@@ -1,25 +1,49 @@
 //! Tokenizer routes that the architectures use.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use gguf_tokenizer::huggingface::Route;
+use gguf_models::{ARCHES, WAITING, routes};
 
-/// A route without an architecture names the missing one, and only such a route does. Adding the architecture
-/// requires removing the remark, and removing the last one requires adding it.
+/// Adding the architecture that a route waits for requires removing it from the list of those that wait.
 #[test]
-fn unreachable_routes_state_a_reason() {
-    let reached: Vec<Route> = gguf_models::ARCHES.iter().map(|arch| arch.vocab).collect();
-    let unreached: BTreeSet<&str> =
-        Route::all().filter(|(_, route)| !reached.contains(route)).map(|(name, _)| name).collect();
-    let waiting: BTreeSet<&str> =
-        Route::all().filter(|(_, route)| route.waits_for().is_some()).map(|(name, _)| name).collect();
-    assert_eq!(unreached, waiting);
+fn waiting_routes_are_unreachable() {
+    for waiting in WAITING {
+        assert!(ARCHES.iter().all(|arch| arch.vocab != waiting.route), "{:?}", waiting.route);
+        assert!(!waiting.waits_for.is_empty());
+    }
 }
 
-#[test]
-fn names_select_routes() {
-    for (name, route) in Route::all() {
-        assert_eq!(Route::named(name), Some(route), "{name}");
+/// The source files below a folder.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.is_dir() {
+            true => sources(&path, found),
+            false => found.push(path),
+        }
     }
-    assert_eq!(Route::named("martian"), None);
+}
+
+/// Routes are compared by name, so no two definitions in the sources may have the same one.
+#[test]
+fn route_names_are_unique() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut families = Vec::new();
+    sources(&crates.join("models/src/families"), &mut families);
+    let shared = ["models/src/routes.rs", "tokenizer/src/huggingface/route.rs"].map(|file| crates.join(file));
+    let mut names = BTreeSet::new();
+    for file in families.into_iter().chain(shared) {
+        let text = fs::read_to_string(&file).unwrap();
+        let text = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let text = text.collect::<Vec<_>>().join("\n");
+        for start in ["Route::new(\"", "Route { name: \""] {
+            for defined in text.split(start).skip(1) {
+                let name = defined.split('"').next().unwrap().to_owned();
+                assert!(names.insert(name.clone()), "{}: `{name}` is defined twice", file.display());
+            }
+        }
+    }
+    let listed: BTreeSet<String> = routes().iter().map(|route| route.name.to_owned()).collect();
+    assert_eq!(names, listed);
 }

@@ -95,7 +95,7 @@ pub fn to_huggingface(input: &ExportInput<'_>) -> Result<ExportedTokenizer, Expo
             // Only names tell which tokens of the vocabulary steer the model.
             config.insert("additional_special_tokens".to_owned(), tokens.control().into());
         }
-        Some(_) if input.route == Route::Qwen => files.push(lines::qwen(&tokens)?),
+        Some(_) if input.route.exports_ranks => files.push(lines::qwen(&tokens)?),
         None if kind == "t5" => {
             let scores = scores(keys, tokens.texts.len())?;
             let charsmap =
@@ -248,30 +248,12 @@ fn tokenizer_config(input: &ExportInput<'_>, tokens: &Tokens) -> Result<Map<Stri
 
 /// The generic class, unless the architecture's own is looked for by name.
 fn class(kind: &str, route: Route) -> &'static str {
-    match (kind, route) {
-        ("bert", _) => "BertTokenizer",
-        ("t5", Route::XlmRoberta) => "XLMRobertaTokenizer",
-        ("t5", _) => "T5Tokenizer",
-        ("gpt2", Route::JinaBert) => "RobertaTokenizer",
-        ("gpt2", Route::Phi3) => "GPT2Tokenizer",
+    let usual = match kind {
+        "bert" => "BertTokenizer",
+        "t5" => "T5Tokenizer",
         _ => "PreTrainedTokenizerFast",
-    }
-}
-
-/// True if an architecture's checkpoints use this kind of tokenizer.
-pub fn fits(route: Route, kind: &str, keys: &Metadata) -> bool {
-    let has = |token: &str| {
-        let tokens = keys.get("tokenizer.ggml.tokens").and_then(|value| value.as_array());
-        matches!(tokens, Some(Array::String(tokens)) if tokens.iter().any(|other| other == token.as_bytes()))
     };
-    match route {
-        // Files of GLM 4.5, which has no such token, have the same keys.
-        Route::SolarOpen => has("<|startoftext|>"),
-        Route::Bert => kind == "bert",
-        Route::Roberta => kind == "gpt2",
-        Route::XlmRoberta => kind == "t5",
-        _ => true,
-    }
+    (route.class)(kind).unwrap_or(usual)
 }
 
 fn special_tokens(keys: &Metadata, tokens: &Tokens) -> Result<Json, ExportError> {

@@ -8,15 +8,15 @@ use tokenizers::{Decoder as _, DecoderWrapper};
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed, read_merges_txt};
-use super::keys;
 use super::token_table::TokenTable;
 use super::token_type::{TokenType, looks_special};
 use super::writer::TokenizerWriter;
 use super::{pre, special};
+use crate::keys;
 
 /// Differences between the architectures that share this loader.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Style {
+pub struct BpeStyle {
     /// `tokenizer.ggml.model`.
     pub model: &'static str,
     /// `tokenizer.ggml.pre`, where it does not depend on the tokenizer.
@@ -33,9 +33,9 @@ pub(super) struct Style {
     pub types: &'static [&'static str],
 }
 
-impl Style {
+impl BpeStyle {
     /// `_set_vocab_gpt2`.
-    pub(super) const GPT2: Style = Style {
+    pub const GPT2: BpeStyle = BpeStyle {
         model: "gpt2",
         pre: None,
         by_text: &[],
@@ -60,7 +60,7 @@ pub(super) struct Base {
 pub(super) fn base(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
-    style: &Style,
+    style: &BpeStyle,
 ) -> Result<Base, VocabError> {
     let ids = ids_of(hf)?;
     check_merges(hf, &ids)?;
@@ -86,7 +86,7 @@ pub(super) fn base(
 pub(super) fn write_keys(
     writer: &mut TokenizerWriter<'_>,
     mut hf: HfTokenizer,
-    style: &Style,
+    style: &BpeStyle,
 ) -> Result<(), VocabError> {
     hf.needs_kind("BPE")?;
     // `SpecialVocab` looks into merges.txt where tokenizer.json lists no merges.
@@ -107,10 +107,10 @@ pub(super) fn write_keys(
     writer.set(keys::MERGES, Array::String(merges.into()));
     // vocab.json and merges.txt know of no special tokens; the reference then looks at the configs alone.
     let tokenizer_json = Some(&hf).filter(|hf| hf.file == "tokenizer.json");
-    let mut options = special::Options {
+    let mut options = special::SpecialOptions {
         types: style.types.to_vec(),
         defaults: style.by_id.to_vec(),
-        ..special::Options::default()
+        ..special::SpecialOptions::default()
     };
     for &(name, text) in style.by_text {
         match added.by_id.iter().find(|(_, token)| token.content == text) {
@@ -180,7 +180,7 @@ fn tokens(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
     added: &mut AddedVocab,
-    style: &Style,
+    style: &BpeStyle,
 ) -> Result<TokenTable, VocabError> {
     let n_known = hf.model.vocab.0.len()
         + added.by_id.keys().filter(|id| **id as usize >= hf.model.vocab.0.len()).count();

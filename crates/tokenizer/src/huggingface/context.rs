@@ -1,12 +1,8 @@
 //! Requirements for a tokenizer, from the architecture and the caller.
 
-use super::route::Route;
-
 /// Requirements for a tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VocabContext {
-    /// Kinds to try, in order.
-    pub route: Route,
     /// `vocab_size` of the (text) config: the number of tokens that is written; free ids below
     /// it are filled with `[PAD{id}]`. `None` where the config does not say.
     pub vocab_size: Option<u64>,
@@ -34,7 +30,7 @@ pub struct VocabContext {
 
 impl VocabContext {
     /// The number of token types, for `tokenizer.ggml.token_type_count`.
-    pub(super) fn token_types(&self) -> u32 {
+    pub fn token_types(&self) -> u32 {
         self.type_vocab_size.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
     }
 }

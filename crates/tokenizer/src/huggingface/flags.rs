@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::{hf::AddedToken, keys, writer::TokenizerWriter};
+use super::{hf::AddedToken, writer::TokenizerWriter};
 use crate::TokenizerFiles;
+use crate::keys;
 
 /// A flag of an added token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,21 +15,21 @@ use crate::TokenizerFiles;
 
 /// A Hugging Face tokenizer.
 #[derive(Debug, Default)]
-pub(super) struct HfTokenizer {
+pub struct HfTokenizer {
     /// The file that the vocabulary comes from.
-    pub file: &'static str,
+    pub(super) file: &'static str,
     /// The model: vocabulary and merges.
-    pub model: HfModel,
+    pub(super) model: HfModel,
     /// Tokens next to (or marked in) the vocabulary, as the file lists them.
-    pub added_tokens: Vec<AddedToken>,
+    pub(super) added_tokens: Vec<AddedToken>,
     /// As in the file; null if absent.
-    pub normalizer: Json,
+    pub(super) normalizer: Json,
     /// As in the file; null if absent.
-    pub pre_tokenizer: Json,
+    pub(super) pre_tokenizer: Json,
     /// As in the file; null if absent.
-    pub post_processor: Json,
+    pub(super) post_processor: Json,
     /// As in the file; null if absent.
-    pub decoder: Json,
+    pub(super) decoder: Json,
 }
 
 /// The `model` of a tokenizer.json.
@@ -229,6 +229,29 @@ impl<'de> Deserialize<'de> for Merge {
 }
 
 impl HfTokenizer {
+    /// The file that it was read from: tokenizer.json, vocab.json or vocab.txt.
+    pub fn file(&self) -> &'static str {
+        self.file
+    }
+
+    /// Kind of the model (`BPE`, `Unigram`, `WordPiece`), if the file states one.
+    pub fn kind(&self) -> Option<&str> {
+        self.model.kind.as_deref()
+    }
+
+    /// Type of the pre-tokenizer, if there is one.
+    pub fn pre_tokenizer(&self) -> Option<&str> {
+        self.pre_tokenizer.get("type").and_then(Json::as_str)
+    }
+
+    /// True for a llama tokenizer: a BPE with byte fallback in tokenizer.json.
+    pub fn is_llama(&self) -> bool {
+        self.file == "tokenizer.json"
+            && self.kind() == Some("BPE")
+            && self.model.byte_fallback == Some(true)
+            && self.decoder.get("type").and_then(Json::as_str) == Some("Sequence")
+    }
+
     /// The tokenizer of a checkpoint: `tokenizer.json`, else `vocab.json` with `merges.txt`.
     pub(super) fn read(input: &TokenizerFiles<'_>) -> Result<Option<Self>, VocabError> {
         if let Some(bytes) = input.file("tokenizer.json") {

@@ -14,22 +14,14 @@ use serde_json::Value as Json;
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
-use super::keys;
 use super::token_table::TokenTable;
 use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{bpe, special, spm};
+use crate::keys;
 
 /// The score of every token.
 const SCORE: f32 = -1000.0;
-
-/// True if tokenizer.json is a llama tokenizer: a BPE with byte fallback.
-pub(super) fn is_one(hf: &HfTokenizer) -> bool {
-    hf.file == "tokenizer.json"
-        && hf.model.kind.as_deref() == Some("BPE")
-        && hf.model.byte_fallback == Some(true)
-        && hf.decoder.get("type").and_then(Json::as_str) == Some("Sequence")
-}
 
 /// Writes the keys of a llama tokenizer.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
@@ -46,7 +38,7 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> 
     writer.set(keys::MODEL, "llama");
     writer.set(keys::PRE, "default");
     let n_tokens = writer.set_tokens(table);
-    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
     special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 
@@ -102,7 +94,7 @@ fn note_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer, ids: &Ids<'_>
 pub(super) fn write_ranked(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
-    style: spm::Style,
+    style: spm::SpmStyle,
 ) -> Result<(), VocabError> {
     writer.note(format!(
         "missing `tokenizer.model`: using the vocabulary of `{}`, with scores from its merges",
@@ -111,13 +103,13 @@ pub(super) fn write_ranked(
     let mut table = ranked_tokens(writer, hf, style)?;
     writer.pad_to_rows(&mut table, Some(spm::SCORE_OF_NONE))?;
     writer.set(keys::MODEL, "llama");
-    writer.set(keys::PRE, if style == spm::Style::ChatGlm3 { "chatglm-spm" } else { "default" });
+    writer.set(keys::PRE, style.pre());
     let n_tokens = writer.set_tokens(table);
     // llama.cpp prepends a space by default.
     if !puts_space_in_front(hf) {
         writer.set(keys::ADD_SPACE_PREFIX, false);
     }
-    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
     special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 
@@ -125,7 +117,7 @@ pub(super) fn write_ranked(
 fn ranked_tokens(
     writer: &mut TokenizerWriter<'_>,
     hf: &HfTokenizer,
-    style: spm::Style,
+    style: spm::SpmStyle,
 ) -> Result<TokenTable, VocabError> {
     let ids = bpe::ids_of(hf)?;
     bpe::check_merges(hf, &ids)?;
@@ -139,8 +131,8 @@ fn ranked_tokens(
             *kind = TokenType::for_added(token.special);
         }
     }
-    if style == spm::Style::ChatGlm3 {
-        return spm::chatglm3(writer, table);
+    if let spm::SpmStyle::SpecialsAfterPieces(after) = style {
+        return spm::with_specials(writer, table, after);
     }
     // After the model's own tokens: those of tokenizer_config.json, then those of tokenizer.json alone.
     let mut added = spm::listed_tokens(writer.input)?;
@@ -195,41 +187,33 @@ fn adds_space(step: &Json) -> bool {
     }
 }
 
-/// Gemma 4: tokens like a llama tokenizer's, plus merges and a separate model name.
-///
-/// Source: `Gemma4Model.set_vocab` in `conversion/gemma.py`.
-pub(super) fn write_gemma4(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
-    /// Control tokens that programs want to see.
-    const VISIBLE: [&str; 7] = [
-        "<|channel>",
-        "<channel|>",
-        "<|tool_call>",
-        "<tool_call|>",
-        "<|tool_response>",
-        "<tool_response|>",
-        "<|\"|>",
-    ];
+/// Tokens like a llama tokenizer's, plus merges. Tokens with texts in `visible` are text even if the file marks them
+/// as control tokens, because programs want to see them.
+pub(super) fn write_with_merges(
+    writer: &mut TokenizerWriter<'_>,
+    model: &str,
+    visible: &[&str],
+) -> Result<(), VocabError> {
+    let hf = &writer.tokenizer_json()?;
     hf.needs_kind("BPE")?;
     let mut table = table(writer, hf)?;
     for (text, kind) in table.texts.iter().zip(&mut table.types) {
-        if VISIBLE.iter().any(|visible| visible.as_bytes() == text) {
+        if visible.iter().any(|visible| visible.as_bytes() == text) {
             *kind = TokenType::UserDefined;
         }
     }
-    writer.set(keys::MODEL, "gemma4");
+    writer.set(keys::MODEL, model);
     let n_tokens = writer.set_tokens(table);
     let merges = bpe::merges(writer, hf.model.merges.0.clone());
     writer.set(keys::MERGES, Array::String(merges.into()));
-    special::write_keys(writer, Some(hf), &special::Options::default(), n_tokens)?;
-    writer.set(keys::ADD_SPACE_PREFIX, false);
-    writer.set(keys::ADD_BOS, true);
-    Ok(())
+    special::write_keys(writer, Some(hf), &special::SpecialOptions::default(), n_tokens)
 }
 
-/// Xverse: no scores, and a name for the token that is a zero byte.
+/// Tokens without scores, and a name for the token that is a zero byte.
 ///
 /// Source: `XverseModel.set_vocab` in `conversion/xverse.py`.
-pub(super) fn write_xverse(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
+pub(super) fn write_without_scores(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    let hf = &writer.tokenizer_json()?;
     hf.needs_kind("BPE")?;
     let ids = bpe::ids_of(hf)?;
     let added = AddedVocab::read(writer.input, hf, &ids)?;
@@ -252,7 +236,7 @@ pub(super) fn write_xverse(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -
     writer.set(keys::MODEL, "llama");
     writer.set(keys::PRE, "default");
     let n_tokens = writer.set_tokens(table);
-    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
     special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 

@@ -13,7 +13,6 @@ use serde::Deserialize;
 
 use super::error::VocabError;
 use super::hf::malformed;
-use super::keys;
 use super::ranks::{ByBytes, Ranks, text_of};
 use super::spm_model::SpmModel;
 use super::token_table::TokenTable;
@@ -21,6 +20,7 @@ use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{base64, bpe, spm, template};
 use crate::TokenizerFiles;
+use crate::keys;
 
 const TEKKEN: &str = "tekken.json";
 

@@ -15,7 +15,7 @@ mod context;
 mod error;
 mod flags;
 mod hf;
-mod keys;
+mod kinds;
 mod llama_hf;
 mod mistral;
 pub(crate) mod plamo;
@@ -23,7 +23,6 @@ mod post_processor;
 pub(crate) mod pre;
 pub(crate) mod ranks;
 mod route;
-mod routes;
 pub(crate) mod rwkv;
 mod special;
 mod spm;
@@ -41,10 +40,15 @@ use gguf_container::Metadata;
 use serde_json::Value as Json;
 
 use crate::TokenizerFiles;
+pub use bpe::BpeStyle;
 pub use context::VocabContext;
 pub use error::VocabError;
+pub use hf::HfTokenizer;
 pub use route::Route;
-use writer::TokenizerWriter;
+pub use special::SpecialOptions;
+pub use spm::{SpecialsAfterPieces, SpmStyle};
+use writer::OwnFile;
+pub use writer::TokenizerWriter;
 
 /// The tokenizer part of a model's metadata.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -62,15 +66,15 @@ pub struct Vocab {
     pub details: Vec<String>,
 }
 
-/// The tokenizer metadata of a checkpoint.
+/// The tokenizer metadata of a checkpoint, read by a route.
 ///
 /// # Errors
 ///
 /// When the files that the route needs are absent or contradict themselves or the config.
-pub fn metadata(input: &TokenizerFiles<'_>, ctx: &VocabContext) -> Result<Vocab, VocabError> {
+pub fn metadata(input: &TokenizerFiles<'_>, route: Route, ctx: &VocabContext) -> Result<Vocab, VocabError> {
     // The route writes all keys of the reference; later keys have no counterpart there.
     let mut writer = TokenizerWriter::new(input, ctx);
-    routes::write_keys(&mut writer)?;
+    (route.write)(&mut writer)?;
     pre::note_choice(&mut writer);
     flags::note(&mut writer);
     if ctx.embed_json {
@@ -90,16 +94,13 @@ pub fn metadata(input: &TokenizerFiles<'_>, ctx: &VocabContext) -> Result<Vocab,
 /// Source: the GGUF specification, `tokenizer.huggingface.json` and `tokenizer.rwkv.world`; the reference
 /// writes neither.
 fn embed(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    let (file, key) = match writer.ctx.route {
-        Route::RwkvWorld => (rwkv::FILE, keys::RWKV_WORLD),
-        _ => ("tokenizer.json", keys::HF_JSON),
-    };
-    match writer.file(file) {
+    let OwnFile { name, key } = writer.own_file;
+    match writer.file(name) {
         Some(bytes) => {
-            let text = std::str::from_utf8(bytes).map_err(|error| hf::malformed(file, &error))?;
+            let text = std::str::from_utf8(bytes).map_err(|error| hf::malformed(name, &error))?;
             writer.set(key, text);
         }
-        None => writer.note(format!("missing `{file}` to embed as `{key}`")),
+        None => writer.note(format!("missing `{name}` to embed as `{key}`")),
     }
     Ok(())
 }
@@ -124,6 +125,3 @@ pub fn token_ids<const N: usize>(input: &TokenizerFiles<'_>, texts: [&str; N]) -
 pub fn pre_names() -> impl Iterator<Item = &'static str> {
     pre::names()
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,12 +8,12 @@ use serde_json::Value as Json;
 
 use super::error::VocabError;
 use super::hf::{malformed, tokenizer_config};
-use super::keys;
 use super::token_table::TokenTable;
 use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{bpe, template};
 use crate::json::is_truthy;
+use crate::keys;
 
 /// The file.
 pub(crate) const FILE: &str = "tokenizer.jsonl";

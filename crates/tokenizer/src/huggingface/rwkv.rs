@@ -10,11 +10,11 @@
 
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed};
-use super::keys;
 use super::token_table::TokenTable;
 use super::token_type::TokenType;
-use super::writer::TokenizerWriter;
+use super::writer::{OwnFile, TokenizerWriter};
 use super::{bpe, special};
+use crate::keys;
 
 pub(crate) const FILE: &str = "rwkv_vocab_v20230424.txt";
 
@@ -22,6 +22,7 @@ const TEMPLATE: &str = include_str!("rwkv_world.jinja");
 
 /// Writes the keys of a world vocabulary.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+    writer.own_file = OwnFile { name: FILE, key: keys::RWKV_WORLD };
     let bytes =
         writer.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`rwkv_vocab_v20230424.txt`" })?;
     let text = std::str::from_utf8(bytes).map_err(|error| malformed(FILE, &error))?;
@@ -45,12 +46,12 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     writer.set(keys::MODEL, "rwkv");
     let n_tokens = writer.set_tokens(table);
     let hf = HfTokenizer::read_without_model(writer.input)?;
-    let options = special::Options {
+    let options = special::SpecialOptions {
         // An empty line ends a turn; bos and eos are the token without text.
         defaults: vec![("eot", 261)],
         overrides: vec![("bos", 0), ("eos", 0)],
         template_if_none: Some(TEMPLATE.trim_ascii_end()),
-        ..special::Options::default()
+        ..special::SpecialOptions::default()
     };
     special::write_keys(writer, hf.as_ref(), &options, n_tokens)
 }

@@ -13,20 +13,21 @@ use serde_json::{Map, Value as Json};
 use super::error::VocabError;
 use super::hf::{AddedToken, HfTokenizer, tokenizer_config};
 use super::post_processor::{ByName, PostProcessor, set, set_default};
+use super::template;
 use super::writer::TokenizerWriter;
-use super::{keys, template};
 use crate::json::list;
+use crate::keys;
 
-/// Options for special tokens.
+/// SpecialOptions for special tokens.
 #[derive(Debug, Default)]
-pub(super) struct Options {
+pub struct SpecialOptions {
     /// Names to look for; empty for the usual ones.
     pub types: Vec<&'static str>,
     /// Ids from here on are left out with a note.
     pub n_vocab: Option<usize>,
     /// Ids that are set where no file gives one.
     pub defaults: Vec<(&'static str, u32)>,
-    /// Ids that are set where no file gives any id at all, before [`Options::defaults`].
+    /// Ids that are set where no file gives any id at all, before [`SpecialOptions::defaults`].
     pub if_none: Vec<(&'static str, u32)>,
     /// Ids that are set whatever the files say.
     pub overrides: Vec<(&'static str, u32)>,
@@ -72,7 +73,7 @@ struct Special<'s, 'w> {
 pub(super) fn write_keys(
     writer: &mut TokenizerWriter<'_>,
     hf: Option<&HfTokenizer>,
-    options: &Options,
+    options: &SpecialOptions,
     n_tokens: usize,
 ) -> Result<(), VocabError> {
     let input = writer.input;

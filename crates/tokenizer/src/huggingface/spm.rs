@@ -1,13 +1,12 @@
 //! SentencePiece models (`tokenizer.model`): `tokenizer.ggml.model` = `llama`.
 //!
 //! Source: `_set_vocab_sentencepiece` and `_create_vocab_sentencepiece` in `conversion/base.py`;
-//! the variants of [`Style`] are those of single architectures.
+//! the variants of [`SpmStyle`] are those of single architectures.
 
 use serde_json::Value as Json;
 
 use super::error::VocabError;
 use super::hf::{HfTokenizer, json_object, malformed, tokenizer_config};
-use super::keys;
 use super::spm_model::{SpmModel, SpmModelType};
 use super::token_table::TokenTable;
 use super::token_type::{TokenType, looks_special};
@@ -15,6 +14,7 @@ use super::writer::TokenizerWriter;
 use super::{bpe, consistency, special};
 use crate::TokenizerFiles;
 use crate::json::is_truthy;
+use crate::keys;
 
 const FILE: &str = "tokenizer.model";
 /// The score of an id that no piece has.
@@ -22,26 +22,44 @@ pub(super) const SCORE_OF_NONE: f32 = -10000.0;
 /// The score of tokens that were added after the training of the model.
 const SCORE_OF_ADDED: f32 = -1000.0;
 
-/// Whose way of reading added tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+/// How added tokens of tokenizer.model are read.
+#[derive(Debug, Clone, Copy)]
+pub enum SpmStyle {
     /// `_set_vocab_sentencepiece`.
     Plain,
-    /// `Phi3MiniModel.set_vocab` in `conversion/phi.py`: tokenizer.json takes precedence; tokens are special
-    /// only if their file marks them so.
-    Phi3,
-    /// `InternLM2Model.set_vocab` in `conversion/internlm.py`: as Phi 3, and a chat model's turn
-    /// ends with `<|im_end|>`.
-    InternLm2,
-    /// `ArcticModel.set_vocab` in `conversion/arctic.py`: tokenizer_config.json renames pieces.
-    Arctic,
-    /// `ChatGLMModel.set_vocab_chatglm3` in `conversion/chatglm.py`: special tokens after the pieces, known
-    /// from the family's code.
-    ChatGlm3,
+    /// tokenizer.json takes precedence; tokens are special only if their file marks them so.
+    Merged,
+    /// As [`SpmStyle::Merged`], and a chat model's turn ends with `<|im_end|>`.
+    MergedWithTurnEnd,
+    /// tokenizer_config.json renames pieces.
+    Renamed,
+    /// Special tokens after the pieces, known from the family's code.
+    SpecialsAfterPieces(&'static SpecialsAfterPieces),
+}
+
+/// Special tokens that the code of a family appends to the pieces of a model.
+#[derive(Debug)]
+pub struct SpecialsAfterPieces {
+    /// `tokenizer.ggml.pre`.
+    pub pre: &'static str,
+    /// Texts of the first pieces, which the model calls otherwise.
+    pub first: &'static [&'static str],
+    /// Texts of the special tokens.
+    pub specials: &'static [&'static str],
+}
+
+impl SpmStyle {
+    /// The value of `tokenizer.ggml.pre`.
+    pub(super) fn pre(self) -> &'static str {
+        match self {
+            SpmStyle::SpecialsAfterPieces(after) => after.pre,
+            _ => "default",
+        }
+    }
 }
 
 /// Writes the keys of tokenizer.model.
-pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, style: Style) -> Result<(), VocabError> {
+pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, style: SpmStyle) -> Result<(), VocabError> {
     let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.model`" })?;
     write_model(writer, bytes, style)
 }
@@ -50,28 +68,33 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, style: Style) -> Resu
 pub(super) fn write_model(
     writer: &mut TokenizerWriter<'_>,
     bytes: &[u8],
-    style: Style,
+    style: SpmStyle,
 ) -> Result<(), VocabError> {
     let model = SpmModel::read(bytes).map_err(|problem| malformed(FILE, &problem))?;
     consistency::model_and_json(writer, &model);
+    // This style gets the key of the space right after the arrays; others only from tokenizer_config.json.
+    let sets_space = matches!(style, SpmStyle::MergedWithTurnEnd);
     let mut turn_end = None;
     let mut table = match style {
-        Style::Plain => tokens(writer, &model)?,
-        Style::ChatGlm3 => chatglm3(writer, pieces(&model, model.pieces.len()))?,
-        Style::Arctic => arctic(writer, &model)?,
-        Style::Phi3 | Style::InternLm2 => merged_tokens(writer, &model, style, &mut turn_end)?,
+        SpmStyle::Plain => tokens(writer, &model)?,
+        SpmStyle::SpecialsAfterPieces(after) => {
+            with_specials(writer, pieces(&model, model.pieces.len()), after)?
+        }
+        SpmStyle::Renamed => renamed(writer, &model)?,
+        SpmStyle::Merged => merged_tokens(writer, &model, false, &mut turn_end)?,
+        SpmStyle::MergedWithTurnEnd => merged_tokens(writer, &model, true, &mut turn_end)?,
     };
     writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
-    note_differences(writer, &model, style);
+    note_differences(writer, &model, sets_space);
     writer.set(keys::MODEL, "llama");
-    writer.set(keys::PRE, if style == Style::ChatGlm3 { "chatglm-spm" } else { "default" });
+    writer.set(keys::PRE, style.pre());
     let n_tokens = writer.set_tokens(table);
-    if style == Style::InternLm2 {
+    if sets_space {
         writer.set(keys::ADD_SPACE_PREFIX, model.add_dummy_prefix);
     }
     // A quarter of a million tokens of tokenizer.json are skipped: only its special tokens count here.
     let hf = HfTokenizer::read_without_model(writer.input)?;
-    let mut options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    let mut options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
     if let Some(id) = turn_end {
         options.replacements.push(("eos", id));
         writer.note(format!("using `<|im_end|>` ({id}) as EOS, which ends a chat turn"));
@@ -80,7 +103,7 @@ pub(super) fn write_model(
 }
 
 /// Notes where llama.cpp's tokenizer does not do what the model says.
-fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, style: Style) {
+fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, sets_space: bool) {
     if model.kind != SpmModelType::Bpe {
         writer.note(format!(
             "`{FILE}` is a {} model, but llama.cpp reads it as BPE: rare words may be tokenized differently \
@@ -88,8 +111,7 @@ fn note_differences(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>, styl
             model.kind.name()
         ));
     }
-    // InternLM 2 gets the key right after the arrays; others only from tokenizer_config.json.
-    if !model.add_dummy_prefix && style != Style::InternLm2 && !writer.has(keys::ADD_SPACE_PREFIX) {
+    if !model.add_dummy_prefix && !sets_space && !writer.has(keys::ADD_SPACE_PREFIX) {
         writer.note(format!(
             "`{FILE}` does not add a space before a text, but llama.cpp does by default: set the key `{}` to false",
             keys::ADD_SPACE_PREFIX
@@ -224,11 +246,11 @@ fn tokens(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<Toke
 fn merged_tokens(
     writer: &mut TokenizerWriter<'_>,
     model: &SpmModel<'_>,
-    style: Style,
+    with_turn_end: bool,
     turn_end: &mut Option<u32>,
 ) -> Result<TokenTable, VocabError> {
     let mut table = pieces(model, n_tokens_of(writer, model)?);
-    if style == Style::InternLm2 {
+    if with_turn_end {
         for (text, kind) in table.texts.iter_mut().zip(&mut table.types) {
             if text.starts_with(b"[UNUSED") {
                 *kind = TokenType::Unused;
@@ -253,7 +275,7 @@ fn merged_tokens(
         }
     }
     for (file, id, text, special) in all {
-        if style == Style::InternLm2 && text == "<|im_end|>" {
+        if with_turn_end && text == "<|im_end|>" {
             *turn_end = u32::try_from(id).ok();
         }
         let kind = TokenType::for_added(special);
@@ -263,7 +285,7 @@ fn merged_tokens(
 }
 
 /// Pieces, some of which tokenizer_config.json renames.
-fn arctic(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<TokenTable, VocabError> {
+fn renamed(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<TokenTable, VocabError> {
     let mut table = pieces(model, n_tokens_of(writer, model)?);
     let config = tokenizer_config(writer.input)?.unwrap_or_default();
     let unknown = config.get("unk_token").and_then(Json::as_str);
@@ -278,39 +300,25 @@ fn arctic(writer: &mut TokenizerWriter<'_>, model: &SpmModel<'_>) -> Result<Toke
     Ok(table)
 }
 
-/// Pieces, then the nine special tokens of ChatGLM 3.
-pub(super) fn chatglm3(
+/// Pieces, then special tokens that no file lists.
+pub(super) fn with_specials(
     writer: &TokenizerWriter<'_>,
     mut table: TokenTable,
+    after: &SpecialsAfterPieces,
 ) -> Result<TokenTable, VocabError> {
-    const SPECIAL: [&str; 9] = [
-        "[MASK]",
-        "[gMASK]",
-        "[sMASK]",
-        "sop",
-        "eop",
-        "<|system|>",
-        "<|user|>",
-        "<|assistant|>",
-        "<|observation|>",
-    ];
-    let n_known = table.len() + SPECIAL.len();
+    let n_known = table.len() + after.specials.len();
     let n_tokens = bpe::slots_len(writer.ctx.vocab_size.unwrap_or(n_known as u64), "config.json")?;
     if n_tokens < n_known {
+        let token = after.specials.last().copied().unwrap_or_default().to_owned();
         let vocab_size = n_tokens as u64;
-        return Err(VocabError::VocabTooLarge {
-            token: SPECIAL[8].into(),
-            id: n_known as u64 - 1,
-            vocab_size,
-        });
+        return Err(VocabError::VocabTooLarge { token, id: n_known as u64 - 1, vocab_size });
     }
     writer.check_rows(n_tokens)?;
-    // The model calls its first three pieces `<unk>`, `<s>`, `</s>`; the family's code does not.
-    for (text, name) in table.texts.iter_mut().zip(["<unk>", "<bos>", "<eos>"]) {
-        *text = name.into();
+    for (text, name) in table.texts.iter_mut().zip(after.first) {
+        *text = (*name).into();
     }
-    for text in SPECIAL {
-        table.push_scored(text, TokenType::Control, 0.0);
+    for text in after.specials {
+        table.push_scored(*text, TokenType::Control, 0.0);
     }
     table.fill(n_tokens, Some(0.0));
     Ok(table)

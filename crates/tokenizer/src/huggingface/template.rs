@@ -11,9 +11,9 @@ use serde_json::{Map, Value as Json};
 
 use super::error::VocabError;
 use super::hf::{json_object, malformed};
-use super::keys;
 use super::writer::TokenizerWriter;
 use crate::TokenizerFiles;
+use crate::keys;
 
 /// One template, or several with names.
 pub(super) enum Templates {

@@ -15,7 +15,6 @@ use serde_json::json;
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::{AddedToken, HfModel, HfTokenizer, Merges, Tokens, malformed, tokenizer_config};
-use super::keys;
 use super::pre::expressions;
 use super::ranks::{Ranks, text_of};
 use super::token_table::TokenTable;
@@ -23,6 +22,7 @@ use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{bpe, pre, special};
 use crate::TokenizerFiles;
+use crate::keys;
 
 /// A family that has tiktoken files.
 struct Family {
@@ -255,11 +255,11 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabEr
     let id_of = |&(name, text): &(&'static str, &str)| {
         specials.iter().find(|(_, other)| other == text).map(|(id, _)| (name, *id))
     };
-    let options = special::Options {
+    let options = special::SpecialOptions {
         if_none: family.ids_if_none.iter().filter_map(id_of).collect(),
         defaults: family.ids.iter().filter_map(id_of).collect(),
         overrides: family.overrides.iter().filter_map(id_of).collect(),
-        ..special::Options::default()
+        ..special::SpecialOptions::default()
     };
     let hf = HfTokenizer::read_without_model(writer.input)?;
     special::write_keys(writer, hf.as_ref(), &options, n_tokens)?;

@@ -14,18 +14,18 @@ use super::added::AddedVocab;
 use super::base64;
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed, tokenizer_config};
-use super::keys;
-use super::spm::{self, SCORE_OF_NONE, Style};
+use super::spm::{self, SCORE_OF_NONE, SpmStyle};
 use super::spm_model::{SpmModel, SpmModelType};
 use super::token_table::TokenTable;
 use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{bpe, special};
+use crate::keys;
 
 /// Names under which a unigram model of SentencePiece comes, in the reference's order.
 pub(super) const T5_FILES: [&str; 2] = ["tokenizer.model", "spiece.model"];
 /// The name that XLM-RoBERTa has for it, although it is a unigram.
-const XLMR_FILE: &str = "sentencepiece.bpe.model";
+const FAIRSEQ_FILE: &str = "sentencepiece.bpe.model";
 
 /// Normalization of a text.
 struct Normalization {
@@ -46,7 +46,7 @@ impl Normalization {
 
 /// T5: a SentencePiece model under one of two names, else tokenizer.json, which the reference
 /// does not read. A BPE is written as one, as for Pile-T5.
-pub(super) fn write_t5(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
+pub(super) fn write(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     let found = T5_FILES.into_iter().find_map(|file| writer.file(file).map(|bytes| (file, bytes)));
     let Some((file, bytes)) = found else {
         let hf = HfTokenizer::read(writer.input)?.ok_or(VocabError::NoTokenizer {
@@ -58,7 +58,7 @@ pub(super) fn write_t5(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabErro
     };
     let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
     match model.kind {
-        SpmModelType::Bpe => return spm::write_keys(writer, Style::Plain),
+        SpmModelType::Bpe => return spm::write_keys(writer, SpmStyle::Plain),
         SpmModelType::Unigram => {}
         other => {
             return Err(VocabError::NotSupported { subject: format!("`{file}`: a {} model", other.name()) });
@@ -75,24 +75,35 @@ pub(super) fn write_t5(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabErro
     write_keys(writer, table, &Normalization::of(&model), false)
 }
 
-/// XLM-RoBERTa: the SentencePiece model, whose ids are not the ones of the network, else
-/// tokenizer.json, which has them right.
-pub(super) fn write_xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    let (table, normalization) = xlm_roberta(writer)?;
+/// fairseq's numbering: the SentencePiece model, whose ids are not the ones of the network, else
+/// tokenizer.json, which has them right. `mask` is the id of a mask token that the model lacks.
+pub(super) fn write_fairseq(writer: &mut TokenizerWriter<'_>, mask: Option<usize>) -> Result<(), VocabError> {
+    let (mut table, normalization) = fairseq(writer)?;
+    // tokenizer.json has the mask token; in a model a filler stands in for it, if there is room.
+    if let Some(mask) = mask
+        && writer.file(FAIRSEQ_FILE).is_some()
+    {
+        writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
+        if table.len() > mask {
+            table.texts[mask] = b"<mask>".to_vec();
+            table.scores[mask] = 0.0;
+            table.types[mask] = TokenType::Control;
+        }
+    }
     write_keys(writer, table, &normalization, true)
 }
 
-fn xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normalization), VocabError> {
-    let Some(bytes) = writer.file(XLMR_FILE) else {
+fn fairseq(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normalization), VocabError> {
+    let Some(bytes) = writer.file(FAIRSEQ_FILE) else {
         let hf = HfTokenizer::read(writer.input)?
             .ok_or(VocabError::NoTokenizer { expected: "`sentencepiece.bpe.model`; `tokenizer.json`" })?;
         return from_json(writer, &hf);
     };
-    let model = SpmModel::read(bytes).map_err(|problem| malformed(XLMR_FILE, &problem))?;
+    let model = SpmModel::read(bytes).map_err(|problem| malformed(FAIRSEQ_FILE, &problem))?;
     if model.kind != SpmModelType::Unigram {
         return Err(VocabError::NotSupported {
             subject: format!(
-                "`{XLMR_FILE}`: expected a unigram model for this architecture, found {}",
+                "`{FAIRSEQ_FILE}`: expected a unigram model for this architecture, found {}",
                 model.kind.name()
             ),
         });
@@ -117,23 +128,6 @@ fn xlm_roberta(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normaliz
     table.scores.extend(listed.scores.drain(moved));
     writer.check_rows(table.len())?;
     Ok((table, Normalization::of(&model)))
-}
-
-/// Nomic's mixture of experts: as XLM-RoBERTa, and the mask token, which the model lacks.
-pub(super) fn write_nomic(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    /// Id of the mask token in XLM-RoBERTa's vocabulary: after its 250,000 pieces, moved by one.
-    const MASK: usize = 250_001;
-    let (mut table, normalization) = xlm_roberta(writer)?;
-    // tokenizer.json has the mask token; in a model a filler stands in for it, if there is room.
-    if writer.file(XLMR_FILE).is_some() {
-        writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
-        if table.len() > MASK {
-            table.texts[MASK] = b"<mask>".to_vec();
-            table.scores[MASK] = 0.0;
-            table.types[MASK] = TokenType::Control;
-        }
-    }
-    write_keys(writer, table, &normalization, true)
 }
 
 /// Tokens and normalization of a unigram in tokenizer.json.
@@ -246,6 +240,6 @@ fn write_keys(
     writer.set(keys::REMOVE_EXTRA_WHITESPACES, normalization.remove_extra_whitespaces);
     writer.set(keys::PRECOMPILED_CHARSMAP, Array::U8(normalization.charsmap.clone()));
     let hf = HfTokenizer::read_without_model(writer.input)?;
-    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
     special::write_keys(writer, hf.as_ref(), &options, n_tokens)
 }

@@ -6,13 +6,13 @@
 //!
 //! Source: `BertModel.set_vocab` in `conversion/bert.py`.
 
-use super::bpe::{self, Base, Style};
+use super::bpe::{self, Base, BpeStyle};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
-use super::keys;
 use super::special;
 use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
+use crate::keys;
 
 /// The mark of a part that continues a word.
 const CONTINUES: &[u8] = b"##";
@@ -26,7 +26,7 @@ const BEGINS: &str = "\u{2581}";
 /// unigram is refused, because llama.cpp would cut every text at the wrong places.
 pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
     hf.needs_kind("WordPiece")?;
-    let Base { mut table, pre, .. } = bpe::base(writer, hf, &Style::GPT2)?;
+    let Base { mut table, pre, .. } = bpe::base(writer, hf, &BpeStyle::GPT2)?;
     writer.pad_to_rows(&mut table, None)?;
     writer.set(keys::TOKEN_TYPE_COUNT, writer.ctx.token_types());
     // `##ing` -> `ing`, `the` -> `\u{2581}the`, `[CLS]` -> `[CLS]`: fillers get the mark as well.
@@ -44,6 +44,6 @@ pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> 
     writer.set(keys::PRE, pre);
     let n_tokens = writer.set_tokens(table);
     let tokenizer_json = Some(hf).filter(|hf| hf.file == "tokenizer.json");
-    let options = special::Options { n_vocab: Some(n_tokens), ..Default::default() };
+    let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
     special::write_keys(writer, tokenizer_json, &options, n_tokens)
 }

@@ -4,10 +4,10 @@ use gguf_container::{Array, Metadata, Value};
 
 use super::context::VocabContext;
 use super::error::VocabError;
-use super::keys;
 use super::token_list;
 use super::token_table::TokenTable;
 use crate::TokenizerFiles;
+use crate::keys;
 
 /// The tokenizer section under construction.
 ///
@@ -15,21 +15,32 @@ use crate::TokenizerFiles;
 /// value; empty texts and arrays are left out.
 ///
 /// Source: `GGUFWriter.add_key_value` and its callers in `gguf-py/gguf/gguf_writer.py`.
-pub(super) struct TokenizerWriter<'w> {
+pub struct TokenizerWriter<'w> {
     /// The checkpoint's config and small files.
     pub input: &'w TokenizerFiles<'w>,
     /// Requirements; routes that count the vocabulary differently change `vocab_size`.
     pub ctx: VocabContext,
+    /// The file that is embedded if the caller asks for it.
+    pub(super) own_file: OwnFile,
     /// The keys so far.
-    pub entries: Metadata,
+    pub(super) entries: Metadata,
     /// Another name of the pre-tokenizer, by the tokenizer's own expressions.
-    pub other_pre: Option<String>,
+    pub(super) other_pre: Option<String>,
     /// Reasons for llama.cpp to refuse the file, one per line.
-    pub warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
     /// Things a person should know, each one line.
-    pub notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     /// Confirmed facts, one per line.
-    pub details: Vec<String>,
+    pub(super) details: Vec<String>,
+}
+
+/// A file of the tokenizer, and the key under which it is embedded.
+#[derive(Clone, Copy)]
+pub(super) struct OwnFile {
+    /// Its name.
+    pub name: &'static str,
+    /// The key.
+    pub key: &'static str,
 }
 
 impl<'w> TokenizerWriter<'w> {
@@ -38,6 +49,7 @@ impl<'w> TokenizerWriter<'w> {
         TokenizerWriter {
             input,
             ctx: ctx.clone(),
+            own_file: OwnFile { name: "tokenizer.json", key: keys::HF_JSON },
             entries: Metadata::default(),
             other_pre: None,
             warnings: Vec::new(),
@@ -47,12 +59,12 @@ impl<'w> TokenizerWriter<'w> {
     }
 
     /// The bytes of a small file of the checkpoint.
-    pub(super) fn file(&self, name: &str) -> Option<&'w [u8]> {
+    pub fn file(&self, name: &str) -> Option<&'w [u8]> {
         self.input.file(name)
     }
 
     /// Sets a key.
-    pub(super) fn set(&mut self, key: &str, value: impl Into<Value>) {
+    pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         let value = value.into();
         let is_empty = match &value {
             Value::String(text) => text.is_empty(),
@@ -66,18 +78,18 @@ impl<'w> TokenizerWriter<'w> {
     }
 
     /// Inserts a new key right after another.
-    pub(super) fn set_after(&mut self, before: &str, key: &str, value: impl Into<Value>) {
+    pub fn set_after(&mut self, before: &str, key: &str, value: impl Into<Value>) {
         let at = self.entries.iter().position(|(n_rows, _)| n_rows == before);
         self.entries.set_at(at.map_or(self.entries.len(), |at| at + 1), key, value);
     }
 
     /// True if a key exists.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.entries.contains(key)
     }
 
     /// Notes something that a person should know.
-    pub(super) fn note(&mut self, note: impl Into<String>) {
+    pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 

@@ -98,7 +98,7 @@ pub struct ArchOptions {
     ///     arch.name = "mine";
     ///     arch.classes = const { &[Class::new("MineForCausalLM")] };
     ///     arch.tensors = &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP];
-    ///     arch.vocab = Route::Gpt2;
+    ///     arch.vocab = Route::GPT2;
     ///     arch
     /// };
     /// let mut convert = Convert::new("my-model", [FileType::BF16]);

@@ -29,7 +29,7 @@ pub const AFMOE: Arch = Arch {
     ],
     keys,
     computed: llama::computed,
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     window_pattern: every(4),
     harmless: &["layer_types"],
     built_in: &[BuiltIn::is("mup_enabled", &["true"])],

@@ -25,7 +25,7 @@ pub const APERTUS: Arch = Arch {
     ],
     keys: llama::keys,
     computed: llama::computed,
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     harmless: &["qk_norm=true"],
     ..DECODER
 };

@@ -18,7 +18,7 @@ pub const ARCEE: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::UNGATED_MLP],
     keys: llama::keys,
     computed: llama::computed,
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     ..DECODER
 };
 

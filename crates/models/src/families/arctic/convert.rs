@@ -16,7 +16,7 @@ pub const ARCTIC: Arch = Arch {
     example: "Snowflake/snowflake-arctic-instruct",
     tensors: &[rules::DECODER_ENDS, LAYERS, rules::ATTENTION_PERMUTED, rules::MIXTRAL_EXPERTS],
     keys: llama::keys,
-    vocab: Route::Arctic,
+    vocab: Route::new("arctic", |writer| writer.spm(SpmStyle::Renamed)),
     ..DECODER
 };
 

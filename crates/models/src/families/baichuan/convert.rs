@@ -16,7 +16,7 @@ pub const BAICHUAN: Arch = Arch {
     example: "baichuan-inc/Baichuan2-7B-Chat",
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::GATED_MLP],
     keys,
-    vocab: Route::SentencePiece,
+    vocab: Route::SENTENCE_PIECE,
     ..DECODER
 };
 

@@ -18,7 +18,7 @@ pub const COGVLM: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, LAYERS],
     keys: llama::keys,
     computed: llama::computed,
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     ..DECODER
 };
 

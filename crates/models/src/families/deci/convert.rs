@@ -20,7 +20,7 @@ pub const DECI: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, ATTENTION, FEED_FORWARD],
     keys,
     computed: llama::computed,
-    vocab: Route::Deci,
+    vocab: ROUTE,
     export_name: |hparams, _, name| {
         let bid = name.strip_prefix("model.layers.")?.strip_suffix(".self_attn.o_proj.weight")?;
         let is_matrix = part(hparams, bid.parse().ok()?, "attention").is_some_and(is_linear);
@@ -30,6 +30,13 @@ pub const DECI: Arch = Arch {
     harmless: &["hidden_act=silu"],
     ..DECODER
 };
+
+/// Nemotron 51B has Llama 3's vocabulary as byte-level BPE, DeciLM 7B Llama 2's as tokenizer.json. Without a size
+/// the former is meant.
+const ROUTE: Route = Route::new("deci", |writer| match writer.ctx.vocab_size.is_none_or(|n| n == 128_256) {
+    true => writer.gpt2(&BpeStyle::GPT2),
+    false => writer.llama_hf(),
+});
 
 const ATTENDS: Need = Need::If(|hparams, bid| part(hparams, bid, "attention").is_none_or(attends));
 

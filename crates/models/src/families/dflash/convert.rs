@@ -44,7 +44,7 @@ pub const DFLASH: Arch = Arch {
         _ => Ok(hparams),
     },
     keys,
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     draft: Some(Draft { route_of_target: true, mask: |hparams| inner(hparams, "mask_token_id")?.as_u64() }),
     export: Export::NotExportable("a draft model is part of another model"),
     ..qwen3::QWEN3

@@ -15,7 +15,7 @@ pub const DREAM: Arch = Arch {
     example: "Dream-org/Dream-v0-Instruct-7B",
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     harmless: &["hidden_act=silu"],
     from_file: |file, config| set(config, "mask_token_id", file.token_id("mask")),
     ..DECODER

@@ -16,7 +16,7 @@ pub const GROK: Arch = Arch {
     configs: &[GIT_CONFIG],
     tensors: &[ENDS, LAYERS, EXPERTS, DENSE],
     keys,
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     harmless: &[
         "residual_moe",
         "rope_parameters.attention_factor",

@@ -29,10 +29,16 @@ pub const JAMBA: Arch = Arch {
         let mixes = layer >= offset && (layer - offset).is_multiple_of(period);
         Some(if mixes { name } else { name.replace(".experts.0.", ".") })
     },
-    vocab: Route::SentencePieceOrLlamaHf,
+    vocab: ROUTE,
     harmless: &["hidden_act=silu"],
     ..DECODER
 };
+
+/// tokenizer.model, else a llama tokenizer as tokenizer.json.
+const ROUTE: Route = Route::new("sentencepiece_or_llama_hf", |writer| match writer.has_spm() {
+    true => writer.spm(SpmStyle::Plain),
+    false => writer.llama_hf(),
+});
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),

@@ -26,12 +26,27 @@ pub const LAGUNA: Arch = Arch {
         &rules::gate_up_down_experts(MIXES),
     ],
     keys,
-    vocab: Route::Laguna,
+    vocab: ROUTE,
     window_pattern: every_from_first(4),
     harmless: &["layer_types"],
     from_file,
     ..DECODER
 };
+
+/// Byte-level BPE, template from its own file, the second eos as `eot`.
+const ROUTE: Route = Route::new("laguna", |writer| {
+    writer.gpt2(&BpeStyle { control: &["</assistant>"], ..BpeStyle::GPT2 })?;
+    writer.own_template()?;
+    let config = writer.input.config;
+    if let Some(Json::Array(eos)) = config.get("eos_token_id") {
+        let bos = config.get("bos_token_id");
+        let extra = eos.iter().find(|eos| Some(*eos) != bos).and_then(Json::as_u64);
+        if let Some(extra) = extra.and_then(|id| u32::try_from(id).ok()) {
+            writer.set(token_keys::EOT_ID, extra);
+        }
+    }
+    Ok(())
+});
 
 /// A gate for each head, or for each element of it.
 const GATE: &[TensorRule] =

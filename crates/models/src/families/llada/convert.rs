@@ -17,11 +17,18 @@ pub const LLADA: Arch = Arch {
     needs: &["d_model", "n_layers", "n_heads", "mlp_hidden_size", "vocab_size"],
     tensors: &[ENDS, LAYERS],
     keys,
-    vocab: Route::Llada,
+    vocab: ROUTE,
     from_file: |file, config| set(config, "mask_token_id", file.token_id("mask")),
     harmless: &["activation_type=silu", "block_type=llama", "layer_norm_type=rms", "rope=true"],
     ..DECODER
 };
+
+/// Byte-level BPE with bos, added tokens as the file has them.
+const ROUTE: Route = Route::new("llada", |writer| {
+    writer.gpt2(&BpeStyle { plain_added: true, ..BpeStyle::GPT2 })?;
+    writer.set(token_keys::ADD_BOS, true);
+    Ok(())
+});
 
 /// The row of the mixtures.
 pub const LLADA_MOE: Arch = Arch {

@@ -19,7 +19,7 @@ pub const MPT: Arch = Arch {
     needs: &["d_model", "n_heads", "n_layers"],
     tensors: &[ENDS, LAYERS],
     keys,
-    vocab: Route::Mpt,
+    vocab: ROUTE,
     built_in: &[
         BuiltIn::unless("attn_config.softmax_scale", "1 / sqrt(head size)", |hparams, scale| {
             let count = |key| hparams.get(key).and_then(Json::as_f64).unwrap_or(0.0);
@@ -30,6 +30,22 @@ pub const MPT: Arch = Arch {
     ],
     ..DECODER
 };
+
+/// Byte-level BPE, else tokenizer.model with fixed ids. MPT, SEA-LION, Replit, whose file is called `spiece.model`.
+///
+/// Source: `MPTModel.set_vocab` in `conversion/mpt.py`.
+const ROUTE: Route = Route::new("mpt", |writer| {
+    if writer.read_json()?.is_some() {
+        return writer.gpt2(&BpeStyle::GPT2);
+    }
+    writer.spm_of_either_name()?;
+    // Fixed ids instead of those in the configs: SEA-LION's, which Replit shares.
+    writer.set(token_keys::ADD_BOS, false);
+    for (key, id) in [(token_keys::PAD_ID, 3u32), (token_keys::EOS_ID, 1), (token_keys::UNK_ID, 0)] {
+        writer.set(key, id);
+    }
+    Ok(())
+});
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.wte"], "token_embd"),

@@ -20,10 +20,20 @@ pub const MUSE_GLIMMER: Arch = Arch {
     keys,
     // Full layers are not rotated.
     harmless: &["hidden_activation=silu", "layer_rope_theta"],
-    vocab: Route::MuseGlimmer,
+    vocab: ROUTE,
     export: Export::NotExportable("the query factor is not stored in a key"),
     ..DECODER
 };
+
+/// Byte-level BPE with `<|eot|>`.
+const ROUTE: Route = Route::new("muse_glimmer", |writer| {
+    writer.gpt2(&BpeStyle::GPT2)?;
+    // After all other keys, if nothing set it before.
+    if let Some(id) = writer.token_id("<|eot|>") {
+        writer.set(token_keys::EOT_ID, id);
+    }
+    Ok(())
+});
 
 const NORMS: &[TensorRule] = &[
     // w = w + 1, as these norms compute with 1 + weight; the last norm, with the ends, stays.

@@ -23,6 +23,6 @@ pub const NANBEIGE: Arch = Arch {
         Ok(())
     },
     computed: llama::computed,
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     ..DECODER
 };

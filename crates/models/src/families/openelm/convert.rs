@@ -20,7 +20,7 @@ pub const OPENELM: Arch = Arch {
         let n_layers = hparams.need_u64(&["num_transformer_layers"])?;
         Ok(hparams.with("num_hidden_layers", n_layers.into()))
     },
-    vocab: Route::SentencePiece,
+    vocab: Route::SENTENCE_PIECE,
     from_file,
     harmless: &["normalize_qk_projections", "rope_max_length"],
     ..DECODER

@@ -16,7 +16,7 @@ pub const ORION: Arch = Arch {
     example: "OrionStarAI/Orion-14B-Base",
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
-    vocab: Route::SentencePiece,
+    vocab: Route::SENTENCE_PIECE,
     ..DECODER
 };
 

@@ -7,6 +7,7 @@
 //! Source: `PanguEmbeddedModel` in `conversion/pangu.py`.
 
 use crate::families::deepseek::convert::deepseek2::drop_tied;
+use crate::families::ernie::convert::ernie4_5;
 use crate::families::llama::convert::llama;
 use crate::prelude::*;
 
@@ -26,6 +27,6 @@ pub const PANGU: Arch = Arch {
         Ok(())
     },
     drops: drop_tied,
-    vocab: Route::Ernie4_5,
+    vocab: ernie4_5::ROUTE,
     ..DECODER
 };

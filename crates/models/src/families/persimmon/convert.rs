@@ -18,7 +18,7 @@ pub const PERSIMMON: Arch = Arch {
     configs: &[PERSIMMON_CONFIG],
     tensors: &[ENDS, LAYERS],
     keys,
-    vocab: Route::SentencePiece,
+    vocab: Route::SENTENCE_PIECE,
     ..DECODER
 };
 

@@ -16,9 +16,12 @@ pub const REFACT: Arch = Arch {
     needs: &["n_embd", "n_layer", "n_head", "n_positions", "vocab_size"],
     tensors: &[ENDS, LAYERS],
     keys,
-    vocab: Route::Refact,
+    vocab: ROUTE,
     ..DECODER
 };
+
+/// Byte-level BPE. Its fill-in-the-middle ids have no keys in the reference.
+const ROUTE: Route = Route { name: "refact", ..Route::GPT2 };
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.wte"], "token_embd"),

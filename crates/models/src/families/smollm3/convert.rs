@@ -21,7 +21,7 @@ pub const SMOLLM3: Arch = Arch {
     // graph has the period.
     keys: llama::keys,
     computed: llama::computed,
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     built_in: &[BuiltIn::unless("no_rope_layers", "no rotation in every fourth layer", |_, flags| {
         is_zero_every(4, flags)
     })],

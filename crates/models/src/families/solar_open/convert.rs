@@ -19,8 +19,27 @@ pub const SOLAR_OPEN: Arch = Arch {
     needs: &["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"],
     // Unlike in GLM 4.5, no layers of prediction are looked for.
     prepare: |hparams, _| Ok(hparams),
-    vocab: Route::SolarOpen,
+    vocab: ROUTE,
     ..GLM4MOE
+};
+
+const ROUTE: Route = Route {
+    // Files of GLM 4.5, which has no such token, have the same keys.
+    fits: |_, metadata| {
+        let tokens = metadata.texts(token_keys::TOKENS).ok().flatten();
+        tokens.is_some_and(|tokens| tokens.iter().any(|token| token == b"<|startoftext|>"))
+    },
+    ..Route::new("solar_open", |writer| {
+        writer.gpt2(&BpeStyle {
+            by_text: &[
+                ("eos", "<|endoftext|>"),
+                ("eot", "<|endoftext|>"),
+                ("unk", "<unk>"),
+                ("bos", "<|startoftext|>"),
+            ],
+            ..BpeStyle::GPT2
+        })
+    })
 };
 
 /// `SolarOpenConfig` of transformers 5.23.

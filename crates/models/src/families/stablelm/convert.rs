@@ -22,7 +22,7 @@ pub const STABLELM: Arch = Arch {
     configs: &[STABLELM_CONFIG],
     tensors: &[rules::DECODER_ENDS, NORMS, HEAD_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
-    vocab: Route::StableLm,
+    vocab: Route { name: "stable_lm", ..Route::GPT2 },
     harmless: &["rms_norm_eps"],
     ..DECODER
 };

@@ -25,10 +25,13 @@ pub const T5: Arch = Arch {
     tensors: &[EMBEDDING, ENCODER, DECODER_LAYERS],
     decoder_layers: Some("num_decoder_layers"),
     keys: |hparams, keys| keys_of(hparams, keys, true),
-    vocab: Route::T5,
+    vocab: ROUTE,
     harmless: &["dense_act_fn", "is_gated_act", "scale_decoder_outputs"],
     ..DECODER
 };
+
+/// Unigram, or SentencePiece BPE (Pile-T5).
+const ROUTE: Route = Route::new("t5", |writer| writer.unigram());
 
 /// The row of the encoder.
 pub const T5_ENCODER: Arch = Arch {

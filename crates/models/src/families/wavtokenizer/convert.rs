@@ -21,7 +21,7 @@ pub const WAVTOKENIZER: Arch = Arch {
         let is_training = ["codebook.cluster_size", "codebook.embed_avg", "codebook.inited"];
         is_training.iter().any(|end| name.ends_with(end)).then_some("a sum of the training")
     },
-    vocab: Route::None,
+    vocab: Route::NONE,
     export: Export::NotExportable("no program reads such a checkpoint"),
     ..DECODER
 };

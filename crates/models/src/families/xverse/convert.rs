@@ -16,7 +16,7 @@ pub const XVERSE: Arch = Arch {
     example: "xverse/XVERSE-7B",
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::GATED_MLP],
     keys: baichuan::keys,
-    vocab: Route::Xverse,
+    vocab: Route::new("xverse", |writer| writer.llama_without_scores()),
     export: Export::NotExportable("tokenizer scores are not stored"),
     harmless: &["hidden_act=silu"],
     ..DECODER

@@ -15,8 +15,8 @@ mod table;
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
-use super::keys;
 use super::writer::TokenizerWriter;
+use crate::keys;
 
 pub(crate) use names::names;
 pub(crate) use table::splits_of;

@@ -34,9 +34,13 @@ pub const BERT: Arch = Arch {
             None => export_name(class, name, "bert."),
         })
     },
-    vocab: Route::Bert,
+    vocab: ROUTE,
     ..DECODER
 };
+
+/// WordPiece.
+pub const ROUTE: Route =
+    Route { fits: |kind, _| kind == "bert", ..Route::new("bert", |writer| writer.wordpiece()) };
 
 /// Words, sentences and their norm.
 pub const EMBEDDINGS: &[TensorRule] = &[

@@ -18,10 +18,16 @@ pub const EUROBERT: Arch = Arch {
     keys,
     // Some checkpoints of the inner part have the start of the names all the same.
     rename: |_, name| name.strip_prefix("model.model.").map(|rest| format!("model.{rest}")),
-    vocab: Route::EuroBert,
+    vocab: ROUTE,
     harmless: &["hidden_act=silu"],
     ..DECODER
 };
+
+/// Byte-level BPE without bos.
+const ROUTE: Route = Route::new("euro_bert", |writer| {
+    writer.set(token_keys::ADD_BOS, false);
+    writer.gpt2(&BpeStyle::GPT2)
+});
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens"], "token_embd"),

@@ -16,9 +16,32 @@ pub const JINA_BERT_V2: Arch = Arch {
     example: "jinaai/jina-embeddings-v2-base-en",
     configs: &[],
     tensors: &[bert::EMBEDDINGS, ATTENTION, FEED_FORWARD, bert::CLASSIFIER],
-    vocab: Route::JinaBert,
+    vocab: ROUTE,
     harmless: &["feed_forward_type=geglu", "position_embedding_type=alibi"],
     ..bert::BERT
+};
+
+/// WordPiece or byte-level BPE or whole words, as `tokenizer_class` says.
+const ROUTE: Route = Route {
+    class: |kind| (kind == "gpt2").then_some("RobertaTokenizer"),
+    ..Route::new("jina_bert", |writer| match writer.tokenizer_class().as_str() {
+        "BertTokenizer" => writer.wordpiece(),
+        "RobertaTokenizer" => {
+            let hf = writer.tokenizer_json()?;
+            // A tokenizer of whole words, which the reference writes as a separate model
+            // (`_set_vocab_whitespace`); its hash is that of another one, so the name is not looked up.
+            let mut style = BpeStyle::GPT2;
+            if hf.pre_tokenizer() == Some("Whitespace") {
+                (style.model, style.pre) = ("whitespace", Some("whitespace"));
+            }
+            writer.gpt2_of(Some(hf), &style)?;
+            writer.set(token_keys::TOKEN_TYPE_COUNT, 2u32);
+            Ok(())
+        }
+        class => Err(VocabError::NotSupported {
+            subject: format!("`tokenizer_config.json`: tokenizer class `{class}` for this architecture"),
+        }),
+    })
 };
 
 const ATTENTION: &[TensorRule] = &[

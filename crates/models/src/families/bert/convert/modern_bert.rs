@@ -34,11 +34,20 @@ pub const MODERN_BERT: Arch = Arch {
     })],
     rename: |hparams, name| bert::rename(hparams, name, "model."),
     export_name: |_, class, name| Some(bert::export_name(class, name, "model.")),
-    vocab: Route::ModernBert,
+    vocab: ROUTE,
     window_pattern: every_from_first(3),
     harmless: &["layer_types"],
     ..bert::BERT
 };
+
+/// Byte-level BPE with bos, eos and sep.
+const ROUTE: Route = Route::new("modern_bert", |writer| {
+    // These flags come first: the file's own, read later, take their places but not their order.
+    for key in [token_keys::ADD_BOS, token_keys::ADD_EOS, token_keys::ADD_SEP] {
+        writer.set(key, true);
+    }
+    writer.gpt2(&BpeStyle::GPT2)
+});
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["embeddings.tok_embeddings"], "token_embd"),

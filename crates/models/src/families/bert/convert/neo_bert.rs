@@ -30,7 +30,7 @@ pub const NEO_BERT: Arch = Arch {
     rename: |hparams, name| bert::rename(hparams, name, "model."),
     prepare: |hparams, tensors| Ok(bert::with_classes(hparams, tensors)),
     drops: |_, name| name.starts_with("decoder.").then_some("part of what the model was trained with"),
-    vocab: Route::Bert,
+    vocab: bert::ROUTE,
     from_file: |file, config| {
         // 3/2 of the length, rounded up: two thirds of that, rounded down, are the length again.
         let length = file.count("feed_forward_length").map(|length| length.saturating_mul(3).div_ceil(2));

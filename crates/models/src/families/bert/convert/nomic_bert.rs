@@ -20,9 +20,20 @@ pub const NOMIC_BERT: Arch = Arch {
     needs: &["vocab_size"],
     tensors: &[EMBEDDINGS, LAYERS, FORWARD],
     keys: |hparams, keys| keys_of(hparams, keys, false),
-    vocab: Route::NomicBert,
+    vocab: ROUTE,
     ..bert::BERT
 };
+
+/// WordPiece, or unigram (the mixture of experts), as tokenizer.json says.
+const ROUTE: Route = Route::new("nomic_bert", |writer| {
+    /// Id of the mask token in XLM-RoBERTa's vocabulary: after its 250,000 pieces, moved by one.
+    const MASK: usize = 250_001;
+    let hf = writer.tokenizer_json()?;
+    match hf.kind() {
+        Some("Unigram") => writer.fairseq_unigram(Some(MASK)),
+        _ => writer.wordpiece_of(&hf),
+    }
+});
 
 /// Embeddings of tokens and of their types.
 pub const EMBEDDINGS: &[TensorRule] = &[

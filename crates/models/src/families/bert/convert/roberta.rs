@@ -22,9 +22,22 @@ pub const ROBERTA: Arch = Arch {
     keys,
     drops: |hparams, name| bert::drops(&bert::rename(hparams, name, "roberta.").unwrap_or_default()),
     rename: |hparams, name| bert::rename(hparams, name, "roberta."),
-    vocab: Route::Roberta,
+    vocab: ROUTE,
     export: Export::NotExportable("unused position embeddings are not in the file"),
     ..bert::BERT
+};
+
+/// Byte-level BPE where there is a tokenizer.json, else WordPiece.
+const ROUTE: Route = Route {
+    fits: |kind, _| kind == "gpt2",
+    ..Route::new("roberta", |writer| match writer.read_json()? {
+        Some(hf) if hf.file() != "vocab.txt" => {
+            writer.gpt2_of(Some(hf), &BpeStyle::GPT2)?;
+            writer.set(token_keys::TOKEN_TYPE_COUNT, writer.ctx.token_types());
+            Ok(())
+        }
+        _ => writer.wordpiece(),
+    })
 };
 
 /// The row of XLM-RoBERTa.
@@ -33,8 +46,15 @@ pub const XLM_ROBERTA: Arch = Arch {
     classes: &[Class::new("XLMRobertaModel"), Class::new("XLMRobertaForSequenceClassification")],
     example: "BAAI/bge-m3",
     configs: &[ConfigClass { model_type: "xlm-roberta", fields: &[IDS, bert::FIELDS], ..bert::BERT_CONFIG }],
-    vocab: Route::XlmRoberta,
+    vocab: XLM_ROUTE,
     ..ROBERTA
+};
+
+/// Unigram.
+const XLM_ROUTE: Route = Route {
+    fits: |kind, _| kind == "t5",
+    class: |kind| (kind == "t5").then_some("XLMRobertaTokenizer"),
+    ..Route::new("xlm_roberta", |writer| writer.fairseq_unigram(None))
 };
 
 const POSITIONS: &[TensorRule] =

@@ -24,7 +24,7 @@ pub const DEEPSEEK: Arch = Arch {
         &rules::shared_experts(Need::If(has_shared)),
     ],
     keys,
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     built_in: &[KEEPS_EXPERT_WEIGHTS],
     ..DECODER
 };

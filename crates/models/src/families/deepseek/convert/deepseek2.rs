@@ -35,10 +35,13 @@ pub const DEEPSEEK2: Arch = Arch {
     ],
     keys,
     drops: |hparams, name| drop_tied(hparams, name).or_else(|| drop_mtp(hparams, name)),
-    vocab: Route::DeepSeek2,
+    vocab: ROUTE,
     harmless: &["rope_parameters.mscale"],
     ..DECODER
 };
+
+/// Byte-level BPE, else Kimi's tiktoken file.
+pub const ROUTE: Route = Route { name: "deep_seek2", ..Route::GPT2 };
 
 /// Latent attention.
 pub const ATTENTION: &[TensorRule] = &[

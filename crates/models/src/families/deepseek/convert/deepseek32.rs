@@ -38,7 +38,7 @@ pub const DEEPSEEK32: Arch = Arch {
     drops: deepseek2::drop_tied,
     prepare: glm4moe::count_predicted,
     prediction: Some(glm4moe::PREDICTED_LAYERS),
-    vocab: Route::Gpt2,
+    vocab: Route::GPT2,
     ..DEEPSEEK2
 };
 

@@ -59,7 +59,7 @@ pub const DOTS3NOTE: Arch = Arch {
             name.starts_with("model.mtp.") || (glm4moe::PREDICTED_LAYERS.is_part)(hparams, name)
         },
     }),
-    vocab: Route::Dots3,
+    vocab: ROUTE,
     export_name: |hparams, _, name| {
         let layer = hparams.derived.trunk_layers?;
         (name == format!("model.layers.{layer}.embed_tokens.weight")).then(|| EMBEDDING.to_owned())
@@ -67,6 +67,10 @@ pub const DOTS3NOTE: Arch = Arch {
     from_file,
     ..DEEPSEEK2
 };
+
+const ROUTE: Route = Route::new("dots3", |writer| {
+    writer.gpt2(&BpeStyle { by_text: &[("eot", "<|endofassistant|>")], ..BpeStyle::GPT2 })
+});
 
 /// The embedding of the prediction, which shows that there is one.
 const EMBEDDING: &str = "model.mtp.embed_tokens.weight";

@@ -17,9 +17,15 @@ pub const ERNIE4_5: Arch = Arch {
     configs: &[ERNIE4_5_CONFIG],
     tensors: &[ENDS, LAYERS, FUSED],
     keys: text_keys,
-    vocab: Route::Ernie4_5,
+    vocab: ROUTE,
     ..DECODER
 };
+
+/// tokenizer.model, with `add_prefix_space` of tokenizer_config.json.
+pub const ROUTE: Route = Route::new("ernie4_5", |writer| {
+    writer.spm(SpmStyle::Plain)?;
+    writer.add_prefix_space()
+});
 
 const ENDS: &[TensorRule] = &[
     TensorRule::copy(&["model.embed_tokens", "ernie.embed_tokens"], "token_embd"),

@@ -6,6 +6,7 @@
 //!
 //! Source: `Ernie4_5MoeModel` in `conversion/ernie.py`.
 
+use crate::families::ernie::convert::ernie4_5;
 use crate::prelude::*;
 
 /// The row.
@@ -33,7 +34,7 @@ pub const ERNIE4_5_MOE: Arch = Arch {
         is_predicted.then_some(drops::NO_PREDICTION)
     },
     rename: |_, name| name.contains("ernie.").then(|| name.replace("ernie.", "model.")),
-    vocab: Route::Ernie4_5,
+    vocab: ernie4_5::ROUTE,
     ..DECODER
 };
 

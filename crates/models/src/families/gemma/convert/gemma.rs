@@ -17,10 +17,24 @@ pub const GEMMA: Arch = Arch {
     tensors: &[ENDS, PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
     drops: drop_output,
-    vocab: Route::Gemma,
+    vocab: ROUTE,
     harmless: &["hidden_act"],
     ..DECODER
 };
+
+/// tokenizer.model, no space in front, `eot` of CodeGemma.
+const ROUTE: Route = Route::new("gemma", |writer| {
+    writer.spm(SpmStyle::Plain)?;
+    let options = SpecialOptions {
+        types: vec!["prefix", "suffix", "middle", "fsep", "eot"],
+        defaults: vec![("eot", 107)],
+        without_template: true,
+        ..SpecialOptions::default()
+    };
+    writer.special_tokens(&options, usize::MAX)?;
+    writer.set(token_keys::ADD_SPACE_PREFIX, false);
+    Ok(())
+});
 
 /// Embedding and final norm.
 pub const ENDS: &[TensorRule] = &[

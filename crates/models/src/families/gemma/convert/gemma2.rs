@@ -18,7 +18,7 @@ pub const GEMMA2: Arch = Arch {
     tensors: &[gemma::ENDS, NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
     drops: gemma::drop_output,
-    vocab: Route::Gemma2,
+    vocab: ROUTE,
     window_pattern: every(2),
     harmless: &["hidden_act", "layer_types", "query_pre_attn_scalar=144", "sliding_window_size"],
     built_in: &[BuiltIn::unless("query_pre_attn_scalar", "the head size", |hparams, scalar| {
@@ -26,6 +26,13 @@ pub const GEMMA2: Arch = Arch {
     })],
     ..DECODER
 };
+
+/// tokenizer.model, no space in front.
+const ROUTE: Route = Route::new("gemma2", |writer| {
+    writer.spm(SpmStyle::Plain)?;
+    writer.set(token_keys::ADD_SPACE_PREFIX, false);
+    Ok(())
+});
 
 /// True if `query_pre_attn_scalar` is the head size that llama.cpp scales by. It recognizes the 27B model, which uses another one,
 /// by its number of layers.

@@ -20,7 +20,7 @@ pub const GEMMA3: Arch = Arch {
     needs: &["hidden_size", "intermediate_size", "num_hidden_layers"],
     tensors: &[gemma::ENDS, OUTPUT, gemma2::NORMS, rules::ATTENTION, QK_NORMS, rules::GATED_MLP],
     keys,
-    vocab: Route::Gemma3,
+    vocab: ROUTE,
     window_pattern: every(6),
     harmless: &["layer_types"],
     built_in: &[BuiltIn::unless("query_pre_attn_scalar", "the head size", |hparams, scalar| {
@@ -28,6 +28,18 @@ pub const GEMMA3: Arch = Arch {
     })],
     ..DECODER
 };
+
+/// tokenizer.model without a space in front, or the same model as tokenizer.json, else byte-level BPE.
+pub const ROUTE: Route = Route::new("gemma3", |writer| {
+    let hf = if writer.has_spm() { None } else { writer.read_json()? };
+    match hf {
+        Some(hf) if !hf.is_llama() => return writer.gpt2_of(Some(hf), &BpeStyle::GPT2),
+        None => writer.spm(SpmStyle::Plain)?,
+        hf => writer.spm_or_json(hf, SpmStyle::Plain)?,
+    }
+    writer.set(token_keys::ADD_SPACE_PREFIX, false);
+    Ok(())
+});
 
 /// The output, where it is not tied to the embedding.
 pub const OUTPUT: &[TensorRule] = &[TensorRule::copy(&["lm_head"], "output").need(Need::Optional)];

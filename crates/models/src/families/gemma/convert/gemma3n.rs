@@ -21,7 +21,7 @@ pub const GEMMA3N: Arch = Arch {
     needs: &["hidden_size", "num_hidden_layers"],
     tensors: &[ENDS, NORMS, ATTENTION, rules::GATED_MLP, PER_LAYER, ALTERNATING, LAUREL],
     keys,
-    vocab: Route::Gemma3,
+    vocab: gemma3::ROUTE,
     from_file,
     ..DECODER
 };

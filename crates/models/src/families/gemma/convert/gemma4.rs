@@ -24,11 +24,30 @@ pub const GEMMA4: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, NORMS, ATTENTION, DENSE, PER_LAYER, EXPERTS],
     keys,
     computed,
-    vocab: Route::Gemma4,
+    vocab: ROUTE,
     harmless: &["rope_parameters.partial_rotary_factor"],
     from_file,
     ..DECODER
 };
+
+/// A llama tokenizer as tokenizer.json, with merges and a model name of its own.
+const ROUTE: Route = Route::new("gemma4", |writer| {
+    writer.llama_with_merges(
+        "gemma4",
+        &[
+            "<|channel>",
+            "<channel|>",
+            "<|tool_call>",
+            "<tool_call|>",
+            "<|tool_response>",
+            "<tool_response|>",
+            "<|\"|>",
+        ],
+    )?;
+    writer.set(token_keys::ADD_SPACE_PREFIX, false);
+    writer.set(token_keys::ADD_BOS, true);
+    Ok(())
+});
 
 /// Norms around both halves of a layer, and its scale.
 pub const NORMS: &[TensorRule] = &[

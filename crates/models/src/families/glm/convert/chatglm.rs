@@ -28,8 +28,45 @@ pub const CHATGLM: Arch = Arch {
         name.ends_with(".rotary_pos_emb.inv_freq")
             .then_some("rotary frequencies are computed from the config")
     },
-    vocab: Route::ChatGlm,
+    vocab: ROUTE,
     ..DECODER
+};
+
+/// ChatGLM 3 (tokenizer.model, or the same model as tokenizer.json) and GLM 4 (byte-level BPE) under their older class.
+///
+/// Source: `ChatGLMModel.set_vocab` in `conversion/chatglm.py`.
+const ROUTE: Route = Route::new("chatglm", |writer| {
+    let hf = if writer.has_spm() { None } else { writer.read_json()? };
+    if !writer.has_spm() && !hf.as_ref().is_some_and(|hf| hf.is_llama()) {
+        return writer.gpt2_of(
+            hf,
+            &BpeStyle {
+                by_text: &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>")],
+                ..BpeStyle::GPT2
+            },
+        );
+    }
+    // ChatGLM 3's config has its vocabulary's size under another name.
+    let padded = writer.input.config.get("padded_vocab_size").and_then(Json::as_u64);
+    writer.ctx.vocab_size = padded.or(writer.ctx.vocab_size);
+    writer.spm_or_json(hf, SpmStyle::SpecialsAfterPieces(&CHATGLM3))
+});
+
+/// The model calls its first three pieces `<unk>`, `<s>`, `</s>`; the family's code does not.
+const CHATGLM3: SpecialsAfterPieces = SpecialsAfterPieces {
+    pre: "chatglm-spm",
+    first: &["<unk>", "<bos>", "<eos>"],
+    specials: &[
+        "[MASK]",
+        "[gMASK]",
+        "[sMASK]",
+        "sop",
+        "eop",
+        "<|system|>",
+        "<|user|>",
+        "<|assistant|>",
+        "<|observation|>",
+    ],
 };
 
 const ENDS: &[TensorRule] = &[

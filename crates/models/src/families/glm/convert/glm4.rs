@@ -25,10 +25,23 @@ pub const GLM4: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, NORMS, ATTENTION, rules::FUSED_MLP, glm4moe::PREDICTION],
     keys,
     prepare: glm4moe::count_predicted,
-    vocab: Route::Glm4,
+    vocab: ROUTE,
     harmless: &["hidden_act=silu"],
     ..DECODER
 };
+
+/// Byte-level BPE with special ids by text.
+pub const ROUTE: Route = Route::new("glm4", |writer| {
+    writer.gpt2(&BpeStyle {
+        by_text: &[
+            ("eos", "<|endoftext|>"),
+            ("eot", "<|user|>"),
+            ("unk", "<|endoftext|>"),
+            ("bos", "<|endoftext|>"),
+        ],
+        ..BpeStyle::GPT2
+    })
+});
 
 const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),

@@ -34,7 +34,7 @@ pub const GLM4_MOE_LITE: Arch = Arch {
     drops: deepseek2::drop_tied,
     prepare: glm4moe::count_predicted,
     prediction: Some(glm4moe::PREDICTED_LAYERS),
-    vocab: Route::Glm4Moe,
+    vocab: glm4moe::ROUTE,
     ..DEEPSEEK2
 };
 

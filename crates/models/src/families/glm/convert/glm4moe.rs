@@ -30,10 +30,23 @@ pub const GLM4MOE: Arch = Arch {
     keys,
     prepare: count_predicted,
     prediction: Some(PREDICTED_LAYERS),
-    vocab: Route::Glm4Moe,
+    vocab: ROUTE,
     harmless: &["hidden_act=silu"],
     ..DECODER
 };
+
+/// GLM 4.5 and later (`_set_vocab_glm`).
+pub const ROUTE: Route = Route::new("glm4_moe", |writer| {
+    writer.gpt2(&BpeStyle {
+        by_text: &[
+            ("bos", "[gMASK]"),
+            ("eot", "<|user|>"),
+            ("unk", "<|endoftext|>"),
+            ("eom", "<|observation|>"),
+        ],
+        ..BpeStyle::GPT2
+    })
+});
 
 const NORMS: &[TensorRule] = &[
     TensorRule::copy(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),

@@ -50,7 +50,7 @@ pub const GLM5_NEXT: Arch = Arch {
         })
     },
     prediction: Some(glm4moe::PREDICTED_LAYERS),
-    vocab: Route::Glm4Moe,
+    vocab: glm4moe::ROUTE,
     ..DECODER
 };
 

@@ -30,7 +30,7 @@ pub const GLM_DSA: Arch = Arch {
         glm4moe::PREDICTION,
     ],
     keys,
-    vocab: Route::Glm4Moe,
+    vocab: glm4moe::ROUTE,
     ..DEEPSEEK32
 };
 

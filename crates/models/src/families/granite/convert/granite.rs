@@ -29,7 +29,7 @@ pub const GRANITE: Arch = Arch {
                 .any(|part| name.contains(part));
         is_other.then_some("part of an image, sound or speech model")
     },
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     ..DECODER
 };
 

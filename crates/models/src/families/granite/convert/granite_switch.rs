@@ -42,7 +42,7 @@ pub const GRANITE_SWITCH: Arch = Arch {
         })?;
         Ok(hparams.with("num_hidden_layers", own.into()))
     },
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     export: Export::NotExportable("it contains adapters"),
     ..GRANITE
 };

@@ -29,7 +29,7 @@ pub const GRANITEHYBRID: Arch = Arch {
         (!has_experts(hparams)).then(|| name.replace(".shared_mlp.", ".mlp.")).filter(|new| new != name)
     },
     export_name: |hparams, _, name| (!has_experts(hparams)).then(|| name.replace(".mlp.", ".shared_mlp.")),
-    vocab: Route::GraniteHybrid,
+    vocab: Route::new("granite_hybrid", |writer| writer.rounded(Some(8), 8, true)),
     harmless: &["normalization_function=rmsnorm", "position_embedding_type", "time_step_limit"],
     ..DECODER
 };
@@ -42,7 +42,7 @@ pub const GRANITE4: Arch = Arch {
     example: "ibm-granite/granite-4.0-1b",
     keys: dense_keys,
     built_in: &[BuiltIn::is("position_embedding_type", &["\"rope\""])],
-    vocab: Route::GraniteDense,
+    vocab: Route::new("granite_dense", |writer| writer.rounded(Some(1), 8, true)),
     ..GRANITEHYBRID
 };
 

@@ -20,7 +20,7 @@ pub const GRANITEMOE: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, EXPERTS, SHARED],
     keys,
     computed: llama::computed,
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     ..DECODER
 };
 

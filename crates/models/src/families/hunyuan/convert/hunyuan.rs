@@ -20,7 +20,7 @@ pub const HUNYUAN_DENSE: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, QK_NORMS, rules::GATED_MLP],
     keys: dense_keys,
     drops: drop_tied,
-    vocab: Route::HunyuanDense,
+    vocab: ROUTE,
     from_file,
     harmless: &[
         "cla_share_factor",
@@ -30,6 +30,26 @@ pub const HUNYUAN_DENSE: Arch = Arch {
         "use_rotary_pos_emb=true",
     ],
     ..DECODER
+};
+
+/// Byte-level BPE, with `eod_token_id` of the config as eos and the first eos of generation_config.json, if it has
+/// several, as `eot`: other configs are wrong.
+///
+/// Source: `HunYuanModel.set_vocab` in `conversion/hunyuan.py`.
+const ROUTE: Route = Route {
+    turn_end_first: true,
+    ..Route::new("hunyuan_dense", |writer| {
+        writer.gpt2(&BpeStyle::GPT2)?;
+        if let Some(id) = writer.ctx.end_of_document.and_then(|id| u32::try_from(id).ok()) {
+            writer.set(token_keys::EOS_ID, id);
+        }
+        let eos = writer.input.generation_config.and_then(|config| config.get("eos_token_id")?.as_array());
+        let first = eos.filter(|eos| eos.len() >= 2).and_then(|eos| eos[0].as_u64());
+        if let Some(id) = first.and_then(|id| u32::try_from(id).ok()) {
+            writer.set(token_keys::EOT_ID, id);
+        }
+        Ok(())
+    })
 };
 
 /// The row of the text part of models with eyes.
@@ -50,7 +70,7 @@ pub const HUNYUAN_MOE: Arch = Arch {
     configs: &[MOE_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, QK_NORMS, EXPERTS],
     keys: moe_keys,
-    vocab: Route::Hunyuan,
+    vocab: Route { name: "hunyuan", ..Route::GPT2 },
     built_in: &[NORMALIZES_EXPERTS],
     ..HUNYUAN_DENSE
 };

@@ -15,7 +15,7 @@ pub const INTERNLM2: Arch = Arch {
     classes: &[Class::new("InternLM2ForCausalLM")],
     example: "internlm/internlm2-chat-7b",
     tensors: &[TENSORS],
-    vocab: Route::InternLm2,
+    vocab: Route::new("internlm2", |writer| writer.spm(SpmStyle::MergedWithTurnEnd)),
     ..DECODER
 };
 

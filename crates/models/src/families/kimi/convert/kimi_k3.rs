@@ -39,10 +39,26 @@ pub const KIMI_K3: Arch = Arch {
             .any(|start| name.starts_with(start))
             .then_some("part of an image, sound or speech model")
     },
-    vocab: Route::KimiK3,
+    vocab: ROUTE,
     export: Export::NotExportable("residual factors are folded into the weights"),
     ..DECODER
 };
+
+/// DeepSeek 2's tokenizer, whose texts end where the config says, at the end of a turn.
+const ROUTE: Route = Route::new("kimi_k3", |writer| {
+    writer.gpt2(&BpeStyle::GPT2)?;
+    let config = writer.input.config;
+    let text = text_config(config).and_then(|text| text.get("eos_token_id"));
+    let id = text.or_else(|| config.get("eos_token_id")).and_then(Json::as_u64);
+    if let Some(id) = id.and_then(|id| u32::try_from(id).ok()) {
+        writer.set(token_keys::EOS_ID, id);
+    }
+    if !writer.has(token_keys::CHAT_TEMPLATE) {
+        writer
+            .note("missing chat template; convert_hf_to_gguf.py adds its own template for this architecture");
+    }
+    Ok(())
+});
 
 /// Scores of what the residual stream takes over: a norm's weight times a projection of one row.
 const RESIDUALS: &[TensorRule] = &[

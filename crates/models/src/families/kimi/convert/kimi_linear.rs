@@ -22,7 +22,7 @@ pub const KIMI_LINEAR: Arch = Arch {
     keys,
     // The reference takes names of the inner part with or without the start.
     rename: |_, name| name.strip_prefix("model.model.").map(|rest| format!("model.{rest}")),
-    vocab: Route::DeepSeek2,
+    vocab: deepseek2::ROUTE,
     harmless: &["layer_types", "mlp_layer_types", "moe_renormalize=true"],
     built_in: &[NORMALIZES_EXPERTS, BuiltIn::is("moe_renormalize", &["true"])],
     from_file,

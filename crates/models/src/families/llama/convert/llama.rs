@@ -50,7 +50,7 @@ pub const LLAMA: Arch = Arch {
     drops: image_part,
     keys,
     computed,
-    vocab: Route::Llama,
+    vocab: Route::LLAMA,
     export: Export::Lenient { understood: UNDERSTOOD },
     ..DECODER
 };

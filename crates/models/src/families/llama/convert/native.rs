@@ -28,7 +28,7 @@ pub const MISTRAL_PARAMS: Arch = Arch {
     tensors: TENSORS,
     keys: mistral_keys,
     drops,
-    vocab: Route::Mistral,
+    vocab: Route::MISTRAL,
     export: Export::NotExportable("exported in the Hugging Face layout, as architecture `llama`"),
     ..LLAMA
 };
@@ -48,7 +48,7 @@ pub const MIXTRAL_PARAMS: Arch = Arch {
     name: "mixtral-params",
     classes: &[Class::new("MixtralParams")],
     example: "mistralai/Mixtral-8x22B-Instruct-v0.3",
-    vocab: Route::Mistral,
+    vocab: Route::MISTRAL,
     ..META_PARAMS
 };
 
@@ -61,9 +61,15 @@ pub const META_PARAMS: Arch = Arch {
     needs: &[],
     prepare: meta_config,
     keys: llama::keys,
-    vocab: Route::MetaLlama,
+    vocab: ROUTE,
     ..MISTRAL_PARAMS
 };
+
+/// Llama's tokenizer, with bos and eos from tokenizer.model, because there is no config.
+const ROUTE: Route = Route::new("meta_llama", |writer| {
+    writer.llama()?;
+    writer.write_model_ids()
+});
 
 const TENSORS: &[&[TensorRule]] = &[&[
     TensorRule::copy(&["tok_embeddings"], "token_embd"),

@@ -23,7 +23,7 @@ pub const MAMBA: Arch = Arch {
     needs: &["vocab_size"],
     tensors: &[ENDS, LAYERS],
     keys,
-    vocab: Route::Mamba,
+    vocab: Route::new("mamba", |writer| writer.rounded(None, 8, false)),
     harmless: &["hidden_act=silu", "rms_norm=true"],
     ..DECODER
 };

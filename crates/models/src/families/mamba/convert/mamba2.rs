@@ -23,7 +23,7 @@ pub const MAMBA2: Arch = Arch {
         let inner = name.strip_prefix("model.")?;
         (inner.starts_with("backbone") || inner.starts_with("lm_head")).then(|| inner.to_owned())
     },
-    vocab: Route::Mamba2,
+    vocab: Route::new("mamba2", |writer| writer.rounded(None, 16, true)),
     harmless: &["hidden_act=silu", "time_step_limit"],
     ..DECODER
 };

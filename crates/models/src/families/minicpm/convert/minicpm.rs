@@ -18,7 +18,7 @@ pub const MINICPM: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP],
     keys,
     computed: |hparams| factors(hparams, hparams.head_share()?),
-    vocab: Route::SentencePiece,
+    vocab: Route::SENTENCE_PIECE,
     ..DECODER
 };
 

@@ -19,7 +19,7 @@ pub const MINICPM3: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::GATED_MLP],
     keys,
     computed: |hparams| minicpm::factors(hparams, hparams.need_u64(&["qk_rope_head_dim"])?),
-    vocab: Route::SentencePiece,
+    vocab: Route::SENTENCE_PIECE,
     from_file,
     ..DECODER
 };

@@ -23,7 +23,7 @@ pub const MISTRAL_MOE_PARAMS: Arch = Arch {
     rename: |_, name| rename(name),
     prepare,
     keys,
-    vocab: Route::Mistral,
+    vocab: Route::MISTRAL,
     export: Export::NotExportable("exported in the Hugging Face layout, as architecture `deepseek2`"),
     ..DEEPSEEK2
 };

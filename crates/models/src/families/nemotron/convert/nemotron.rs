@@ -18,9 +18,17 @@ pub const NEMOTRON: Arch = Arch {
     configs: &[NEMOTRON_CONFIG],
     tensors: &[rules::NORM1P_ENDS, NORMS, rules::ATTENTION, rules::UNGATED_MLP],
     keys,
-    vocab: Route::Nemotron,
+    vocab: ROUTE,
     ..DECODER
 };
+
+/// tokenizer.model with fixed ids. Nemotron 3 and 4.
+const ROUTE: Route = Route::new("nemotron", |writer| {
+    writer.spm(SpmStyle::Plain)?;
+    writer.set(token_keys::PAD_ID, 0u32);
+    writer.set(token_keys::UNK_ID, 1u32);
+    Ok(())
+});
 
 const NORMS: &[TensorRule] = &[
     TensorRule::norm1p(&["model.layers.{bid}.input_layernorm"], "blk.{bid}.attn_norm"),

@@ -34,7 +34,7 @@ pub const NEMOTRON_H: Arch = Arch {
     },
     rename: |_, name| backbone(name),
     prepare: count_layers,
-    vocab: Route::NemotronH,
+    vocab: Route::new("nemotron_h", |writer| writer.rounded(Some(8), 8, false)),
     harmless: &[
         "hidden_act=silu",
         "mamba_hidden_act=silu",

@@ -20,9 +20,21 @@ pub const PHI3: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, ATTENTION, rules::FUSED_MLP],
     keys,
     computed,
-    vocab: Route::Phi3,
+    vocab: ROUTE,
     built_in: &[HAS_NO_WINDOW],
     ..DECODER
+};
+
+/// Phi 3: tokenizer.model with added tokens from three files. Phi 4 has its class and GPT-4's tokens; only the
+/// tokenizer's class tells them apart.
+///
+/// Source: `Phi3MiniModel.set_vocab` in `conversion/phi.py`.
+pub const ROUTE: Route = Route {
+    class: |kind| (kind == "gpt2").then_some("GPT2Tokenizer"),
+    ..Route::new("phi3", |writer| match writer.tokenizer_class().as_str() {
+        "GPT2Tokenizer" => writer.gpt2(&BpeStyle::GPT2),
+        _ => writer.spm(SpmStyle::Merged),
+    })
 };
 
 const ATTENTION: &[TensorRule] = &[

@@ -21,7 +21,7 @@ pub const PHIMOE: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::MIXTRAL_EXPERTS],
     keys,
     computed: phi3::computed,
-    vocab: Route::Phi3,
+    vocab: phi3::ROUTE,
     ..DECODER
 };
 

@@ -17,7 +17,7 @@ pub const PLAMO2: Arch = Arch {
     example: "pfnet/plamo-2-1b",
     tensors: &[rules::NORM1P_ENDS, plamo3::NORMS, FEED_FORWARD, ATTENTION, MAMBA],
     keys,
-    vocab: Route::Plamo2,
+    vocab: Route::new("plamo2", |writer| writer.json_lines()),
     from_file,
     ..DECODER
 };

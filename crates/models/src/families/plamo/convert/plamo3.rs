@@ -17,7 +17,7 @@ pub const PLAMO3: Arch = Arch {
     tensors: &[rules::NORM1P_ENDS, NORMS, LAYERS],
     keys,
     prepare: |hparams, _| yarn(hparams),
-    vocab: Route::Plamo3,
+    vocab: Route::new("plamo3", |writer| writer.json_lines_with_template()),
     from_file,
     ..DECODER
 };

@@ -15,10 +15,13 @@ pub const QWEN: Arch = Arch {
     classes: &[Class::new("QWenLMHeadModel")],
     example: "Qwen/Qwen-7B",
     tensors: &[starcoder::ENDS, LAYERS],
-    vocab: Route::Qwen,
+    vocab: ROUTE,
     harmless: &["scale_attn_weights=true"],
     ..DECODER
 };
+
+/// Its tiktoken file.
+const ROUTE: Route = Route { exports_ranks: true, ..Route::new("qwen", |writer| writer.tiktoken()) };
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.ln_1"], "blk.{bid}.attn_norm"),

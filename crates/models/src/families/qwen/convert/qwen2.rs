@@ -25,7 +25,7 @@ pub const QWEN2: Arch = Arch {
     configs: &[QWEN2_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     keys,
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     ..DECODER
 };
 

@@ -22,7 +22,7 @@ pub const QWEN2VL: Arch = Arch {
     configs: &[QWEN2_VL_CONFIG, QWEN2_5_VL_CONFIG, QWEN2_5_OMNI_CONFIG],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION, rules::GATED_MLP],
     rename: |_, name| name.contains("thinker.").then(|| name.replace("thinker.", "")),
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     harmless: &["hidden_act=silu"],
     ..DECODER
 };

@@ -24,7 +24,7 @@ pub const QWEN3: Arch = Arch {
     // `Qwen3Model` is a `Qwen2Model` in the reference; embedding models have pooling, others nothing
     // more.
     keys: qwen2::keys,
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     ..DECODER
 };
 

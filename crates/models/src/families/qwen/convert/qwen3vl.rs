@@ -28,7 +28,7 @@ pub const QWEN3VL: Arch = Arch {
         qwen2::keys(hparams, keys)?;
         deepstack_key(hparams, keys)
     },
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     harmless: &["hidden_act=silu", "rope_parameters.mrope_interleaved=true"],
     ..DECODER
 };
@@ -90,7 +90,7 @@ pub const QWEN3ASR: Arch = Arch {
         keys.set_prefixed("n_deepstack_layers", Value::U32(0));
         Ok(())
     },
-    vocab: Route::Qwen3Asr,
+    vocab: Route::new("qwen3_asr", |writer| turn_end_vocab(writer, Some(CHATML))),
     ..QWEN3VL
 };
 
@@ -109,9 +109,33 @@ pub const QWEN3OMNI: Arch = Arch {
         keys.set_prefixed("n_deepstack_layers", Value::U32(0));
         Ok(())
     },
-    vocab: Route::Qwen3Omni,
+    vocab: Route::new("qwen3_omni", |writer| turn_end_vocab(writer, None)),
     ..QWEN3VLMOE
 };
+
+/// The template that the reference gives Qwen 3 ASR, whose own is for sound.
+const CHATML: &str = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + \
+    message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ \
+    '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// tokenizer.model or byte-level BPE, where texts begin and end with the end of a turn.
+///
+/// Source: `Qwen3ASRTextModel.set_vocab` and `Qwen3OmniMoeTextModel.set_vocab` in `conversion/qwen3vl.py`.
+fn turn_end_vocab(writer: &mut TokenizerWriter<'_>, template: Option<&str>) -> Result<(), VocabError> {
+    writer.spm_or_gpt2()?;
+    if let Some(template) = template {
+        writer.set(token_keys::CHAT_TEMPLATE, template);
+    }
+    let config = writer.tokenizer_config()?;
+    let listed = config.get("added_tokens_decoder").and_then(Json::as_object);
+    let is_im_end = |token: &Json| token.get("content").and_then(Json::as_str) == Some("<|im_end|>");
+    let turn_end = listed.and_then(|listed| listed.iter().find(|(_, token)| is_im_end(token)));
+    if let Some(id) = turn_end.and_then(|(id, _)| id.parse::<u32>().ok()) {
+        writer.set(token_keys::BOS_ID, id);
+        writer.set(token_keys::EOS_ID, id);
+    }
+    Ok(())
+}
 
 /// Experts of shape (experts, in, out), unlike those of Qwen 3, which are (experts, out, in), unless their
 /// shape says otherwise.

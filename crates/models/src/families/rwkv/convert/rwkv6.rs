@@ -19,9 +19,12 @@ pub const RWKV6: Arch = Arch {
     needs: &["hidden_size", "num_hidden_layers", "head_size"],
     tensors: &[ENDS, NORMS, TIME_MIX, CHANNEL_MIX],
     keys,
-    vocab: Route::RwkvWorld,
+    vocab: ROUTE,
     ..DECODER
 };
+
+/// The world vocabulary.
+pub const ROUTE: Route = Route::new("rwkv_world", |writer| writer.world());
 
 /// The row of the hybrid.
 pub const RWKV6QWEN2: Arch = Arch {
@@ -31,7 +34,7 @@ pub const RWKV6QWEN2: Arch = Arch {
     needs: &["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"],
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, HYBRID_TIME_MIX, rules::GATED_MLP],
     keys: hybrid_keys,
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     ..DECODER
 };
 

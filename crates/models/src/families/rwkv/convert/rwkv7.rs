@@ -10,7 +10,7 @@
 //!
 //! Source: `Rwkv7Model` and `ARwkv7Model` in `conversion/rwkv.py`.
 
-use crate::families::rwkv::convert::rwkv6::endless;
+use crate::families::rwkv::convert::rwkv6::{self, endless};
 use crate::prelude::*;
 
 /// The row of RWKV 7.
@@ -23,7 +23,7 @@ pub const RWKV7: Arch = Arch {
     keys,
     drops,
     rename,
-    vocab: Route::RwkvWorld,
+    vocab: rwkv6::ROUTE,
     export: Export::NotExportable(TWO_SPELLINGS),
     ..DECODER
 };
@@ -38,7 +38,7 @@ pub const ARWKV7: Arch = Arch {
     keys: hybrid_keys,
     drops,
     rename,
-    vocab: Route::SentencePieceOrGpt2,
+    vocab: Route::SENTENCE_PIECE_OR_GPT2,
     export: Export::NotExportable(TWO_SPELLINGS),
     ..DECODER
 };

@@ -1,0 +1,296 @@
+//! The kinds of tokenizers that routes are made of: the files to read and additional keys.
+
+use gguf_container::{Array, Value};
+use serde_json::{Map, Value as Json};
+
+use super::bpe::{self, BpeStyle};
+use super::error::VocabError;
+use super::hf::{self, HfTokenizer};
+use super::ranks::Ranks;
+use super::special::{self, SpecialOptions};
+use super::spm::{self, SpmStyle};
+use super::spm_model::SpmModel;
+use super::writer::TokenizerWriter;
+use super::{llama_hf, mistral, plamo, rwkv, template, tiktoken, unigram, wordpiece};
+use crate::json::is_truthy;
+use crate::keys;
+
+const NO_TOKENIZER: VocabError = VocabError::NoTokenizer {
+    expected: "`tokenizer.model`; `tokenizer.json`; `vocab.json` with `merges.txt`",
+};
+
+/// Kinds of tokenizers, and steps that several routes share. All of them write keys in the reference's order.
+///
+/// # Errors
+///
+/// [`VocabError`]: files that are missing, or contradict themselves or the config.
+impl TokenizerWriter<'_> {
+    /// True if there is a tokenizer.model that is not a renamed tiktoken file.
+    pub fn has_spm(&self) -> bool {
+        self.file("tokenizer.model").is_some_and(|bytes| !Ranks::is_one(bytes))
+    }
+
+    /// The vocabulary that a checkpoint lists: tokenizer.json, else vocab.json with merges.txt, else vocab.txt.
+    pub fn read_json(&self) -> Result<Option<HfTokenizer>, VocabError> {
+        HfTokenizer::read(self.input)
+    }
+
+    /// As [`TokenizerWriter::read_json`], of a checkpoint that must have one.
+    pub fn tokenizer_json(&self) -> Result<HfTokenizer, VocabError> {
+        self.read_json()?.ok_or(NO_TOKENIZER)
+    }
+
+    /// tokenizer_config.json; an empty object if there is none.
+    pub fn tokenizer_config(&self) -> Result<Map<String, Json>, VocabError> {
+        Ok(hf::tokenizer_config(self.input)?.unwrap_or_default())
+    }
+
+    /// `tokenizer_class` of tokenizer_config.json without its `Fast`, or an empty string.
+    pub fn tokenizer_class(&self) -> String {
+        hf::class_of(self.input)
+    }
+
+    /// Byte-level BPE that lists its ids; else a tiktoken file.
+    pub fn gpt2(&mut self, style: &BpeStyle) -> Result<(), VocabError> {
+        self.gpt2_of(self.read_json()?, style)
+    }
+
+    /// As [`TokenizerWriter::gpt2`], of a vocabulary that was read already.
+    pub fn gpt2_of(&mut self, hf: Option<HfTokenizer>, style: &BpeStyle) -> Result<(), VocabError> {
+        match hf {
+            Some(hf) => bpe::write_keys(self, hf, style),
+            None if tiktoken::exists(self.input) => tiktoken::write_keys(self),
+            None => Err(NO_TOKENIZER),
+        }
+    }
+
+    /// `_set_vocab_llama_hf`: a llama tokenizer as tokenizer.json only.
+    pub fn llama_hf(&mut self) -> Result<(), VocabError> {
+        let hf = self.tokenizer_json()?;
+        if !hf.is_llama() {
+            return Err(VocabError::NotSupported {
+                subject: format!("`{}`: expected a llama tokenizer", hf.file),
+            });
+        }
+        llama_hf::write_keys(self, &hf)
+    }
+
+    /// A llama tokenizer as tokenizer.json, with its merges, under a name of its own in `tokenizer.ggml.model`. Tokens
+    /// with these texts are visible even if the file marks them as control tokens.
+    pub fn llama_with_merges(&mut self, model: &str, visible: &[&str]) -> Result<(), VocabError> {
+        llama_hf::write_with_merges(self, model, visible)
+    }
+
+    /// A BPE as tokenizer.json, written as a llama tokenizer without scores.
+    pub fn llama_without_scores(&mut self) -> Result<(), VocabError> {
+        llama_hf::write_without_scores(self)
+    }
+
+    /// tokenizer.model, or else the same model as tokenizer.json, with scores derived from merges.
+    pub fn spm(&mut self, style: SpmStyle) -> Result<(), VocabError> {
+        let has_model = self.file("tokenizer.model").is_some();
+        let hf = if has_model { None } else { self.read_json()? };
+        self.spm_or_json(hf, style)
+    }
+
+    /// tokenizer.model, else [`TokenizerWriter::gpt2`].
+    pub fn spm_or_gpt2(&mut self) -> Result<(), VocabError> {
+        match self.has_spm() {
+            true => self.spm(SpmStyle::Plain),
+            false => self.gpt2(&BpeStyle::GPT2),
+        }
+    }
+
+    /// tokenizer.model, or else spiece.model.
+    pub fn spm_of_either_name(&mut self) -> Result<(), VocabError> {
+        match self.file("tokenizer.model").or_else(|| self.file("spiece.model")) {
+            Some(bytes) => spm::write_model(self, bytes, SpmStyle::Plain),
+            None => spm::write_keys(self, SpmStyle::Plain),
+        }
+    }
+
+    /// As [`TokenizerWriter::spm`], of a vocabulary that was read already.
+    pub fn spm_or_json(&mut self, hf: Option<HfTokenizer>, style: SpmStyle) -> Result<(), VocabError> {
+        if let Some(hf) = hf.filter(HfTokenizer::is_llama) {
+            return llama_hf::write_ranked(self, &hf, style);
+        }
+        spm::write_keys(self, style)
+    }
+
+    /// The id of a token of the vocabulary that has been written.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        let Value::Array(Array::String(tokens)) = self.entries.get(keys::TOKENS)? else { return None };
+        u32::try_from(tokens.iter().position(|other| other == token.as_bytes())?).ok()
+    }
+
+    /// WordPiece.
+    pub fn wordpiece(&mut self) -> Result<(), VocabError> {
+        let hf = self.tokenizer_json()?;
+        self.wordpiece_of(&hf)
+    }
+
+    /// As [`TokenizerWriter::wordpiece`], of a vocabulary that was read already.
+    pub fn wordpiece_of(&mut self, hf: &HfTokenizer) -> Result<(), VocabError> {
+        wordpiece::write_keys(self, hf)
+    }
+
+    /// Unigram, or SentencePiece BPE if the model is one.
+    pub fn unigram(&mut self) -> Result<(), VocabError> {
+        unigram::write(self)
+    }
+
+    /// Unigram with the ids of fairseq, which counts special tokens first. `mask` is the id of a mask token that
+    /// the SentencePiece model lacks.
+    pub fn fairseq_unigram(&mut self, mask: Option<usize>) -> Result<(), VocabError> {
+        unigram::write_fairseq(self, mask)
+    }
+
+    /// The world vocabulary of RWKV.
+    pub fn world(&mut self) -> Result<(), VocabError> {
+        rwkv::write_keys(self)
+    }
+
+    /// Ranks of byte strings in one of the files that the tiktoken library reads.
+    pub fn tiktoken(&mut self) -> Result<(), VocabError> {
+        tiktoken::write_keys(self)
+    }
+
+    /// A checkpoint in Mistral's own format: tekken.json or a versioned SentencePiece model.
+    pub fn mistral(&mut self) -> Result<(), VocabError> {
+        mistral::write_keys(self, true)
+    }
+
+    /// tokenizer.jsonl.
+    pub fn json_lines(&mut self) -> Result<(), VocabError> {
+        plamo::write_keys(self)
+    }
+
+    /// tokenizer.jsonl, then the chat template.
+    pub fn json_lines_with_template(&mut self) -> Result<(), VocabError> {
+        plamo::write_with_template(self)
+    }
+
+    /// Special tokens, flags and the chat template. Ids from `n_tokens` on are written with a note.
+    pub fn special_tokens(&mut self, options: &SpecialOptions, n_tokens: usize) -> Result<(), VocabError> {
+        let hf = HfTokenizer::read_without_model(self.input)?;
+        special::write_keys(self, hf.as_ref(), options, n_tokens)
+    }
+
+    /// `add_prefix_space` of tokenizer_config.json, if present.
+    pub fn add_prefix_space(&mut self) -> Result<(), VocabError> {
+        let config = self.tokenizer_config()?;
+        match config.get("add_prefix_space") {
+            None | Some(Json::Null) => {}
+            Some(value) => self.set(keys::ADD_SPACE_PREFIX, is_truthy(value)),
+        }
+        Ok(())
+    }
+
+    /// `LlamaModel.set_vocab` in `conversion/llama.py`.
+    pub fn llama(&mut self) -> Result<(), VocabError> {
+        let input = self.input;
+        // Mistral's own files count only where Hugging Face's are not there.
+        let json = self.file("tokenizer.json").is_some();
+        let is_only = self.file("tokenizer.model").is_none() && self.file("vocab.json").is_none();
+        if !json && (self.file("tekken.json").is_some() || (is_only && mistral::exists(input))) {
+            return mistral::write_keys(self, false);
+        }
+        self.add_prefix_space()?;
+        if self.has_spm() {
+            spm::write_keys(self, SpmStyle::Plain)?;
+            if json {
+                self.note(
+                    "the vocabulary is from `tokenizer.model`; only special tokens are from `tokenizer.json`",
+                );
+            }
+        } else if tiktoken::exists(input) && !json {
+            self.note("`tokenizer.model` is a tiktoken file, not a SentencePiece model");
+            tiktoken::write_keys(self)?;
+        } else {
+            let hf = self.tokenizer_json()?;
+            if hf.is_llama() {
+                llama_hf::write_keys(self, &hf)?;
+            } else {
+                bpe::write_keys(self, hf, &BpeStyle::GPT2)?;
+            }
+        }
+        // `LlamaModel.set_vocab` knows some models by the size of their vocabulary.
+        match self.ctx.vocab_size {
+            // Code Llama, known by its size: the tokens for filling in the middle have no names in its files.
+            Some(32016) => {
+                let options = SpecialOptions {
+                    types: vec!["prefix", "suffix", "middle", "eot"],
+                    defaults: vec![("prefix", 32007), ("suffix", 32008), ("middle", 32009), ("eot", 32010)],
+                    ..SpecialOptions::default()
+                };
+                self.special_tokens(&options, 32016)?;
+            }
+            // Small Granite models, known by their size; SmolLM has it too.
+            Some(49152) => self.set(keys::ADD_BOS, false),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Begin and end of text as tokenizer.model has them, where no other file says them.
+    pub fn write_model_ids(&mut self) -> Result<(), VocabError> {
+        let Some(bytes) = self.file("tokenizer.model").filter(|bytes| !Ranks::is_one(bytes)) else {
+            return Ok(());
+        };
+        let model = SpmModel::read(bytes).map_err(|problem| hf::malformed("tokenizer.model", &problem))?;
+        for (key, id) in [(keys::BOS_ID, model.bos_id), (keys::EOS_ID, model.eos_id)] {
+            // -1 stands for none.
+            if id != u32::MAX && !self.has(key) {
+                self.set(key, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// tokenizer.json or tokenizer.model (this one first if `model_first`), and the vocabulary rounded up to a
+    /// multiple: `multiple`, else the one that the config states, else `default`; but not beyond the rows
+    /// of the embedding: with more tokens than rows, llama.cpp does not load the file that the reference writes.
+    pub fn rounded(
+        &mut self,
+        multiple: Option<u64>,
+        default: u64,
+        model_first: bool,
+    ) -> Result<(), VocabError> {
+        let config = &self.input.config;
+        let stated = || {
+            let key = "pad_vocab_size_multiple";
+            config.get(key).or_else(|| config.get("text_config")?.get(key)).and_then(Json::as_u64)
+        };
+        // Rows of matrices that are multiples of 8 or 16 are what kernels like; the extra ones have no token.
+        let multiple = multiple.or_else(stated).filter(|n| *n > 0).unwrap_or(default);
+        if let Some(size) = self.ctx.vocab_size {
+            let rounded = size.div_ceil(multiple).saturating_mul(multiple);
+            let room = self.ctx.embedding_rows.map_or(rounded, |rows| rounded.min(rows.max(size)));
+            if room < rounded {
+                self.note(format!(
+                    "the vocabulary is not padded from {size} to {rounded} tokens, because the embedding has \
+                        {room} rows"
+                ));
+            }
+            self.ctx.vocab_size = Some(room);
+        }
+        let has_json = self.file("tokenizer.json").is_some();
+        if self.has_spm() && (model_first || !has_json) {
+            self.spm(SpmStyle::Plain)
+        } else if has_json || self.file("vocab.json").is_some() {
+            self.gpt2(&BpeStyle::GPT2)
+        } else {
+            Err(VocabError::NotSupported {
+                subject: "missing tokenizer: copy `tokenizer.json` of GPT-NeoX into the folder".into(),
+            })
+        }
+    }
+
+    /// chat_template.jinja over what tokenizer_config.json says.
+    pub fn own_template(&mut self) -> Result<(), VocabError> {
+        if let Some(text) = template::jinja_file(self.input)? {
+            self.set(keys::CHAT_TEMPLATE, text);
+        }
+        Ok(())
+    }
+}

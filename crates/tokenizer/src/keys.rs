@@ -1,0 +1,56 @@
+//! Names of the metadata keys of tokenizers.
+
+/// Kind of vocabulary: `llama`, `gpt2`, `bert` and so on.
+pub const MODEL: &str = "tokenizer.ggml.model";
+/// Name of the pre-tokenizer.
+pub const PRE: &str = "tokenizer.ggml.pre";
+/// Texts of the tokens.
+pub const TOKENS: &str = "tokenizer.ggml.tokens";
+/// Scores of the tokens.
+pub const SCORES: &str = "tokenizer.ggml.scores";
+/// Types of the tokens.
+pub const TOKEN_TYPE: &str = "tokenizer.ggml.token_type";
+/// Merges, first to last.
+pub const MERGES: &str = "tokenizer.ggml.merges";
+/// True if a text starts with the BOS token.
+pub const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
+/// True if a space is added before a text.
+pub const ADD_SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
+/// Number of sentence types (BERT).
+pub const TOKEN_TYPE_COUNT: &str = "tokenizer.ggml.token_type_count";
+/// True if runs of spaces are collapsed.
+pub const REMOVE_EXTRA_WHITESPACES: &str = "tokenizer.ggml.remove_extra_whitespaces";
+/// SentencePiece's compiled table of replacements.
+pub const PRECOMPILED_CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+/// Token that begins a text.
+pub const BOS_ID: &str = "tokenizer.ggml.bos_token_id";
+/// Token that ends a text.
+pub const EOS_ID: &str = "tokenizer.ggml.eos_token_id";
+/// Token for text that no other token can spell.
+pub const UNK_ID: &str = "tokenizer.ggml.unknown_token_id";
+/// Token between two texts.
+pub const SEP_ID: &str = "tokenizer.ggml.seperator_token_id";
+/// Token that fills a batch.
+pub const PAD_ID: &str = "tokenizer.ggml.padding_token_id";
+/// Token that stands for one to predict.
+pub const MASK_ID: &str = "tokenizer.ggml.mask_token_id";
+/// Token that ends a turn.
+pub const EOT_ID: &str = "tokenizer.ggml.eot_token_id";
+/// Token that ends a message.
+pub const EOM_ID: &str = "tokenizer.ggml.eom_token_id";
+/// True if a text ends with the EOS token.
+pub const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
+/// True if a separator is added between two texts.
+pub const ADD_SEP: &str = "tokenizer.ggml.add_sep_token";
+/// The whole tokenizer.json.
+pub const HF_JSON: &str = "tokenizer.huggingface.json";
+/// The whole file of RWKV's world vocabulary.
+pub const RWKV_WORLD: &str = "tokenizer.rwkv.world";
+/// The default chat template.
+pub const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
+/// Names of further chat templates.
+pub const CHAT_TEMPLATES: &str = "tokenizer.chat_templates";
+/// True if text is lowercased.
+pub const LOWERCASE: &str = "tokenizer.ggml.normalizer.lowercase";
+/// True if accents are removed.
+pub const STRIP_ACCENTS: &str = "tokenizer.ggml.normalizer.strip_accents";
