@@ -1,4 +1,4 @@
-"""Makes crates/tokenizer/src/huggingface/pre/expressions.txt: takes llama.cpp's table of pre-tokenizers out of
+"""Makes crates/tokenizer/src/pre/expressions.txt: takes llama.cpp's table of pre-tokenizers out of
 src/llama-vocab.cpp, one JSON object a line.
 
 Names that share a type share a line: names, the expressions by which llama.cpp splits, whether
@@ -38,5 +38,5 @@ def make(ctx):
     for (kind, merges), names in rows.items():
         lines.append(json.dumps(dict(names=names, splits=splits.get(kind, splits["DEFAULT"]), ignore_merges=merges,
                               byte_level=byte_level.get(kind, True)), ensure_ascii=False))
-    out = ctx.golden.parent / "crates/tokenizer/src/huggingface/pre/expressions.txt"
+    out = ctx.golden.parent / "crates/tokenizer/src/pre/expressions.txt"
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -22,6 +22,7 @@ mod files;
 pub mod huggingface;
 pub mod json;
 pub mod keys;
+mod pre;
 
 pub use encode::{Error, Problem, Reading, Tokenizer, check};
 pub use files::TokenizerFiles;

@@ -12,11 +12,11 @@ use std::{
 use super::{
     Reading,
     error::Error,
-    pre::Pre,
     split::Splitter,
     text::{byte_to_char, replaced},
     vocab::Vocab,
 };
+use crate::pre::PreTokenizer;
 use unicode_normalization_alignments::UnicodeNormalization;
 
 /// A text that tokens are merged from, by number. Numbers below the size of the vocabulary are
@@ -27,7 +27,7 @@ type Symbol = u32;
 const NONE: u32 = u32::MAX;
 
 pub(super) struct Bpe {
-    pre: &'static Pre,
+    pre: &'static PreTokenizer,
     splitter: Splitter,
     compose: bool,
     /// (left, right) to (rank, merged symbol).
@@ -44,10 +44,14 @@ pub(super) struct Bpe {
 pub(super) type Cache<'t> = HashMap<&'t str, Box<[u32]>>;
 
 impl Bpe {
-    pub(super) fn new(vocab: &Vocab, pre: &'static Pre, reading: Reading) -> Result<Self, Error> {
+    pub(super) fn new(vocab: &Vocab, pre: &'static PreTokenizer, reading: Reading) -> Result<Self, Error> {
+        let steps = match reading {
+            Reading::LlamaCpp => pre.llama_cpp,
+            Reading::Model => pre.steps_of_models(),
+        };
         let mut bpe = Bpe {
             pre,
-            splitter: Splitter::new(pre.steps(reading))?,
+            splitter: Splitter::new(steps)?,
             compose: reading == Reading::Model && pre.composed,
             merges: HashMap::with_capacity(vocab.merges.len()),
             extra: HashMap::new(),

@@ -12,7 +12,6 @@ mod bpe;
 mod error;
 mod partition;
 mod plamo;
-mod pre;
 mod reading;
 mod rwkv;
 mod split;

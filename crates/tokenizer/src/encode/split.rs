@@ -2,7 +2,8 @@
 
 use fancy_regex::Regex;
 
-use super::{error::Error, pre::Step, text::numbers};
+use super::{error::Error, text::numbers};
+use crate::pre::Step;
 
 /// The steps of a pre-tokenizer, compiled.
 pub(super) struct Splitter(Vec<Compiled>);
@@ -114,6 +115,16 @@ mod tests {
             })
             .unwrap();
         words
+    }
+
+    #[test]
+    fn every_expression_of_the_table_compiles() {
+        for name in crate::pre::names() {
+            let pre = crate::pre::by_name(name).unwrap();
+            for steps in [pre.llama_cpp, pre.steps_of_models()] {
+                assert!(Splitter::new(steps).is_ok(), "{name}");
+            }
+        }
     }
 
     #[test]

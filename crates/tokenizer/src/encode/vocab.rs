@@ -7,11 +7,9 @@ use std::collections::HashMap;
 
 use gguf_container::{Array, KeyError, Metadata, Value};
 
-use super::{
-    Reading,
-    error::Error,
-    pre::{self, Pre},
-};
+use crate::pre::{self, PreTokenizer};
+
+use super::{Reading, error::Error};
 
 /// Token attributes as bits: the reference allows several per token.
 pub(super) mod attr {
@@ -65,7 +63,7 @@ pub(super) struct Vocab {
     /// Left and right part of each merge, lowest rank first.
     pub merges: Vec<(Vec<u8>, Vec<u8>)>,
     /// Splitting of text, for [`Model::Bpe`].
-    pub pre: Option<&'static Pre>,
+    pub pre: Option<&'static PreTokenizer>,
     /// The name of a pre-tokenizer that is not known, where none is needed.
     pub unknown_pre: Option<String>,
     pub bos: Option<u32>,

@@ -1,8 +1,7 @@
 //! Byte-level BPE as tokenizer.json.
 //!
 //! llama.cpp identifies a pre-tokenizer by name (`tokenizer.ggml.pre`) and has its expressions built in;
-//! tokenizer.json spells them out. The table gives each name the steps that its models ship, or llama.cpp's
-//! own expressions if there is no such model.
+//! tokenizer.json spells them out.
 //!
 //! Source: `llm_tokenizer_bpe` and `llama_vocab::impl::load` in `src/llama-vocab.cpp` of llama.cpp, as
 //! vendored in llama-cpp-python 0.3.36, and the comments there that quote tokenizer.json.
@@ -12,32 +11,20 @@ use serde_json::{Map, Value as Json, json};
 
 use super::error::ExportError;
 use super::tokens::Tokens;
-use crate::huggingface::pre;
-use crate::huggingface::pre::expressions::{LLAMA3, QWEN2, QWEN35, TEKKEN};
+use crate::pre::expressions::{DIGIT, GPT2};
+use crate::pre::{self, PreTokenizer};
 
-/// A pre-tokenizer.
+/// A pre-tokenizer to export.
 pub(super) struct Pre {
     /// Steps, one after the other.
     steps: Vec<Step>,
-    /// True if a word that is a token stays whole, regardless of merges.
-    ignore_merges: bool,
     /// True if texts are normalized to NFC first.
     nfc: bool,
-    /// True if a start token is added when the file does not specify it.
-    pub adds_bos: bool,
+    /// Its row in the table.
+    pub row: &'static PreTokenizer,
 }
 
-/// A row of the table, as [`Pre`].
-struct Row {
-    /// Names in `tokenizer.ggml.pre`.
-    names: &'static [&'static str],
-    steps: &'static [Step],
-    ignore_merges: bool,
-    nfc: bool,
-    adds_bos: bool,
-}
-
-/// A step of a pre-tokenizer.
+/// A step of tokenizer.json.
 #[derive(Clone, Copy)]
 enum Step {
     /// GPT-2's splitting, built into the tokenizers library.
@@ -48,71 +35,30 @@ enum Step {
     Split(&'static str),
 }
 
-/// GPT-2's expression without the last alternative, as llama.cpp uses it after other steps.
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)";
-
-/// A row with the usual settings.
-const fn known(names: &'static [&'static str], steps: &'static [Step]) -> Row {
-    Row { names, steps, ignore_merges: false, nfc: false, adds_bos: false }
-}
-
-/// Pre-tokenizers with steps taken from the models that use a name, instead of llama.cpp's expressions.
-const PRE_TOKENIZERS: &[Row] = &[
-    known(
-        &["default"],
-        &[
-            Step::Split(r"[\p{P}\$\+<=>\^~\|]+"),
-            Step::Split(GPT2),
-            Step::Split(r"\p{N}+"),
-            Step::Split("[0-9][0-9][0-9]"),
-        ],
-    ),
-    known(&["gpt-2", "phi-2", "gigachat", "mellum", "olmo", "mpt", "jais", "trillion"], &[Step::Gpt2]),
-    known(&["smollm", "starcoder", "refact", "codeshell", "exaone"], &[Step::Digits, Step::Gpt2]),
-    Row {
-        ignore_merges: true,
-        adds_bos: true,
-        ..known(&["llama-bpe", "llama3", "llama-v3", "falcon3", "midm-2.0", "lfm2"], &[Step::Split(LLAMA3)])
-    },
-    known(&["smaug-bpe", "dbrx"], &[Step::Split(LLAMA3)]),
-    Row { nfc: true, ..known(&["qwen2", "deepseek-r1-qwen", "stablelm2"], &[Step::Split(QWEN2)]) },
-    Row { nfc: true, ..known(&["qwen35"], &[Step::Split(QWEN35)]) },
-    Row { nfc: true, ..known(&["command-r"], &[Step::Digits, Step::Gpt2]) },
-    Row { ignore_merges: true, adds_bos: true, ..known(&["tekken"], &[Step::Split(TEKKEN)]) },
-    known(
-        &["deepseek-coder"],
-        &[
-            Step::Split("[\r\n]"),
-            Step::Split(r"\s?\p{L}+"),
-            Step::Split(r"\s?\p{P}+"),
-            Step::Split("[\u{4e00}-\u{9fa5}\u{800}-\u{4e00}\u{ac00}-\u{d7ff}]+"),
-            Step::Digits,
-        ],
-    ),
-];
-
-/// The pre-tokenizer of a name: one of the table, else what llama.cpp does by that name.
+/// The pre-tokenizer of a name: with the steps that its models ship, else with llama.cpp's expressions.
 ///
 /// # Errors
 /// [`ExportError::Unsupported`] for a name that llama.cpp does not know, or has no expressions for.
 pub(super) fn find(name: &str) -> Result<Pre, ExportError> {
-    if let Some(row) = PRE_TOKENIZERS.iter().find(|row| row.names.contains(&name)) {
-        let Row { ignore_merges, nfc, adds_bos, .. } = *row;
-        return Ok(Pre { steps: row.steps.to_vec(), ignore_merges, nfc, adds_bos });
-    }
-    match pre::splits_of(name) {
-        Some((splits, ignore_merges)) => Ok(Pre {
-            steps: splits.into_iter().map(Step::Split).collect(),
-            ignore_merges,
-            nfc: false,
-            // `llama_vocab::impl::load`; the others with a start token are in the table.
-            adds_bos: matches!(name, "falcon-h1" | "pixtral" | "jina-v5-nano" | "chameleon"),
-        }),
-        None => {
-            let known = pre::names().filter(|name| pre::splits_of(name).is_some()).collect();
-            Err(ExportError::Unsupported { subject: "pre-tokenizer", found: name.to_owned(), known })
-        }
-    }
+    // Kimi's expression stands for a function (`unicode_regex_split_custom_kimi_k2`).
+    let has_expressions = |name: &str| pre::by_name(name).filter(|row| !row.raw && name != "kimi-k2");
+    let Some(row) = has_expressions(name) else {
+        let known = pre::names().filter(|name| has_expressions(name).is_some()).collect();
+        return Err(ExportError::Unsupported { subject: "pre-tokenizer", found: name.to_owned(), known });
+    };
+    let is_shipped = row.shipped.contains(&name);
+    let steps = match is_shipped {
+        true => row
+            .expressions()
+            .map(|expression| match expression {
+                GPT2 => Step::Gpt2,
+                DIGIT => Step::Digits,
+                expression => Step::Split(expression),
+            })
+            .collect(),
+        false => pre::spelling(name).unwrap_or_default().iter().map(|split| Step::Split(split)).collect(),
+    };
+    Ok(Pre { steps, nfc: is_shipped && row.shipped_with_nfc, row })
 }
 
 /// Merges as pairs.
@@ -180,7 +126,7 @@ pub(super) fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> R
             "end_of_word_suffix": null,
             "fuse_unk": false,
             "byte_fallback": false,
-            "ignore_merges": pre.ignore_merges,
+            "ignore_merges": pre.row.ignore_merges,
             "vocab": vocab,
             "merges": merges,
         },

@@ -73,7 +73,7 @@ pub fn to_huggingface(input: &ExportInput<'_>) -> Result<ExportedTokenizer, Expo
         kind if known.contains(&kind) => None,
         _ => return Err(ExportError::Unsupported { subject: "tokenizer", found: kind.to_owned(), known }),
     };
-    let adds_bos = is_spm || pre.as_ref().is_some_and(|pre| pre.adds_bos);
+    let adds_bos = is_spm || pre.as_ref().is_some_and(|pre| pre.row.add_bos);
     let is_wordpiece = kind == "bert";
     let tokens = tokens(input, is_spm, is_wordpiece, adds_bos, &mut notes)?;
     let mut files = Vec::new();

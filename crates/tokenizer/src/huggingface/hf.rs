@@ -354,7 +354,7 @@ impl HfTokenizer {
             "Qwen2Tokenizer" => (
                 serde_json::json!({"type": "NFC"}),
                 serde_json::json!({"type": "Sequence", "pretokenizers": [
-                    {"type": "Split", "pattern": {"Regex": super::pre::expressions::QWEN2}, "behavior": "Isolated", "invert": false},
+                    {"type": "Split", "pattern": {"Regex": crate::pre::expressions::QWEN2}, "behavior": "Isolated", "invert": false},
                     byte_level(false)
                 ]}),
             ),

@@ -75,7 +75,7 @@ impl TokenizerWriter<'_> {
         llama_hf::write_keys(self, &hf)
     }
 
-    /// A llama tokenizer as tokenizer.json, with its merges, under a name of its own in `tokenizer.ggml.model`. Tokens
+    /// A llama tokenizer as tokenizer.json, with its merges, under another name in `tokenizer.ggml.model`. Tokens
     /// with these texts are visible even if the file marks them as control tokens.
     pub fn llama_with_merges(&mut self, model: &str, visible: &[&str]) -> Result<(), VocabError> {
         llama_hf::write_with_merges(self, model, visible)
@@ -256,7 +256,7 @@ impl TokenizerWriter<'_> {
         default: u64,
         model_first: bool,
     ) -> Result<(), VocabError> {
-        let config = &self.input.config;
+        let config = self.input.config;
         let stated = || {
             let key = "pad_vocab_size_multiple";
             config.get(key).or_else(|| config.get("text_config")?.get(key)).and_then(Json::as_u64)

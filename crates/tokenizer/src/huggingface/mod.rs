@@ -123,5 +123,5 @@ pub fn token_ids<const N: usize>(input: &TokenizerFiles<'_>, texts: [&str; N]) -
 
 /// Every name that `tokenizer.ggml.pre` may have for llama.cpp to load the file, in its order.
 pub fn pre_names() -> impl Iterator<Item = &'static str> {
-    pre::names()
+    crate::pre::names()
 }

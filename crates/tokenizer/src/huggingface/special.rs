@@ -107,7 +107,7 @@ pub(super) fn write_keys(
         special.read_names(config, hf.map_or(&[], |hf| hf.added_tokens.as_slice()))?;
     }
     // 3. config.json: ids of what has none yet. Then what the architecture knows by itself.
-    special.read_ids(&input.config)?;
+    special.read_ids(input.config)?;
     if special.ids.is_empty() {
         special.ids.extend(&options.if_none);
     }

@@ -22,7 +22,7 @@ pub(super) const SCORE_OF_NONE: f32 = -10000.0;
 /// The score of tokens that were added after the training of the model.
 const SCORE_OF_ADDED: f32 = -1000.0;
 
-/// How added tokens of tokenizer.model are read.
+/// Readings of the tokens that are added to tokenizer.model.
 #[derive(Debug, Clone, Copy)]
 pub enum SpmStyle {
     /// `_set_vocab_sentencepiece`.

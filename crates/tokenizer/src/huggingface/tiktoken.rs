@@ -15,7 +15,6 @@ use serde_json::json;
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::{AddedToken, HfModel, HfTokenizer, Merges, Tokens, malformed, tokenizer_config};
-use super::pre::expressions;
 use super::ranks::{Ranks, text_of};
 use super::token_table::TokenTable;
 use super::token_type::TokenType;
@@ -23,6 +22,7 @@ use super::writer::TokenizerWriter;
 use super::{bpe, pre, special};
 use crate::TokenizerFiles;
 use crate::keys;
+use crate::pre::expressions;
 
 /// A family that has tiktoken files.
 struct Family {

@@ -1,25 +1,20 @@
 //! Identifies the pre-tokenizer by llama.cpp's names.
 //!
 //! There are two kinds of evidence: the hash of a test text's tokens, which the reference uses ([`hash`]),
-//! and the tokenizer's expressions ([`steps`], looked up in [`table`]). A known hash decides, because the
+//! and the tokenizer's expressions ([`steps`], looked up in [`known`]). A known hash decides, because the
 //! reference's file is the target. If it is unknown, the reference gives up; here the expressions decide,
 //! together with `ignore_merges`.
 
 mod canon;
-pub(crate) mod expressions;
 mod hash;
-mod names;
+mod known;
 mod steps;
-mod table;
 
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
 use super::writer::TokenizerWriter;
 use crate::keys;
-
-pub(crate) use names::names;
-pub(crate) use table::splits_of;
 
 /// The name for `tokenizer.ggml.pre`.
 pub(super) fn recognize(
@@ -32,7 +27,7 @@ pub(super) fn recognize(
     let hashes = hash::hashes(writer.input, hf, added, ids);
     let steps = steps::Steps::of(&hf.normalizer, &hf.pre_tokenizer);
     let ignore_merges = hf.model.ignore_merges.unwrap_or(false);
-    let by_steps = table::by_steps(&steps, ignore_merges);
+    let by_steps = known::by_steps(&steps, ignore_merges);
     if steps.space_first {
         writer.note(
             "the tokenizer adds a space before a text, but llama.cpp does not for byte-level BPE: start \
@@ -50,7 +45,7 @@ pub(super) fn recognize(
     // they only count if they agree with its expressions and `ignore_merges`.
     let fits = |name: &str| {
         by_steps.is_none_or(|other| {
-            table::same_steps(other, name) && table::ignores_merges(name) == Some(ignore_merges)
+            known::same_steps(other, name) && known::ignores_merges(name) == Some(ignore_merges)
         })
     };
     let known = hashes.iter().flatten().enumerate().find_map(|(at, hash)| {
@@ -59,7 +54,7 @@ pub(super) fn recognize(
     if let Some((hash, name)) = known {
         let by_hash = format!("pre-tokenizer `{name}`: by its token hash {hash}");
         match by_steps {
-            Some(other) if !table::same_steps(other, name) => {
+            Some(other) if !known::same_steps(other, name) => {
                 writer.note(format!(
                     "{by_hash}; its expressions match `{other}`, but the token hash takes precedence"
                 ));
@@ -94,7 +89,7 @@ pub(super) fn recognize(
             Ok(name.to_owned())
         }
         None => {
-            let nearest = table::nearest(&steps);
+            let nearest = known::nearest(&steps);
             Err(VocabError::UnknownPre {
                 found: steps.to_string(),
                 hash,
@@ -108,7 +103,7 @@ pub(super) fn recognize(
 
 /// True if llama.cpp uses another `ignore_merges` under this name.
 fn contradicts(name: &str, ignore_merges: bool) -> bool {
-    table::ignores_merges(name).is_some_and(|does| does != ignore_merges)
+    known::ignores_merges(name).is_some_and(|does| does != ignore_merges)
 }
 
 /// Adds a note if `name` implies another `ignore_merges` than the tokenizer.
@@ -141,8 +136,8 @@ pub(super) fn note_choice(writer: &mut TokenizerWriter<'_>) {
     let Some(name) = writer.ctx.pre.clone() else { return };
     match writer.entries.get(keys::PRE).and_then(|value| value.as_str()) {
         Some(written) if written == name => {
-            if !names().any(|known| known == name) {
-                let nearest = names::nearest(&name).join("`, `");
+            if !crate::pre::names().any(|known| known == name) {
+                let nearest = crate::pre::nearest(&name).join("`, `");
                 writer.warnings.push(format!(
                     "pre-tokenizer `{name}`: as specified, but unknown to llama.cpp; nearest known: `{nearest}`"
                 ));

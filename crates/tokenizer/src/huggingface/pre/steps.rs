@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
-use super::expressions::GPT2;
 use crate::json::list;
+use crate::pre::expressions::GPT2;
 
 /// The normal form.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub const GEMMA4: Arch = Arch {
     ..DECODER
 };
 
-/// A llama tokenizer as tokenizer.json, with merges and a model name of its own.
+/// A llama tokenizer as tokenizer.json, with merges and the model name `gemma4`.
 const ROUTE: Route = Route::new("gemma4", |writer| {
     writer.llama_with_merges(
         "gemma4",

@@ -9,7 +9,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The names that are most like one that is not known, the nearest first.
-pub(in super::super) fn nearest(name: &str) -> Vec<&'static str> {
+pub(crate) fn nearest(name: &str) -> Vec<&'static str> {
     let name: String = name.to_lowercase().chars().take(100).collect();
     let mut nearest: Vec<&'static str> = names().collect();
     nearest.sort_by_cached_key(|known| (strsim::levenshtein(known, &name), *known));
