@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use gguf_container::{Array, KeyError, Metadata, Value};
 
+use crate::keys;
 use crate::pre::{self, PreTokenizer};
 
 use super::{Reading, error::Error};
@@ -92,17 +93,9 @@ fn long_enough<T>(key: &str, items: Vec<T>, tokens: usize) -> Result<Vec<T>, Err
     Ok(items)
 }
 
-const MODEL: &str = "tokenizer.ggml.model";
-const TOKENS: &str = "tokenizer.ggml.tokens";
-const SCORES: &str = "tokenizer.ggml.scores";
-const TYPES: &str = "tokenizer.ggml.token_type";
-const MERGES: &str = "tokenizer.ggml.merges";
-const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
-
 impl Vocab {
     pub(super) fn new(metadata: &Metadata, reading: Reading) -> Result<Self, Error> {
-        let keys = metadata;
-        let model_name = keys.text(MODEL)?.ok_or_else(|| KeyError::missing(MODEL))?;
+        let model_name = metadata.text(keys::MODEL)?.ok_or_else(|| KeyError::missing(keys::MODEL))?;
         // The defaults of each model for keys that are absent.
         // The ids of the models that llama.cpp first had each kind for: 11 is Falcon's `<|endoftext|>`, 0, 1 and 2 are
         // SentencePiece's, 100 to 102 BERT's [UNK], [CLS] and [SEP].
@@ -146,7 +139,7 @@ impl Vocab {
         }
         let pre_name = match model_name {
             "gemma4" => "gemma4",
-            _ => keys.text("tokenizer.ggml.pre")?.filter(|pre| !pre.is_empty()).unwrap_or("default"),
+            _ => metadata.text(keys::PRE)?.filter(|pre| !pre.is_empty()).unwrap_or("default"),
         };
         if matches!(model, Model::Bpe | Model::Whitespace) {
             let pre = pre::by_name(pre_name).ok_or_else(|| Error::UnknownPre { pre: pre_name.into() })?;
@@ -156,9 +149,9 @@ impl Vocab {
             vocab.bos = bos.filter(|_| !pre.no_bos);
             vocab.lowercase = !matches!(pre_name, "whitespace");
             // Files of Kimi K2 may have no merges; the reference loads them all the same.
-            let merges = keys.texts(MERGES)?;
+            let merges = metadata.texts(keys::MERGES)?;
             if merges.is_none() && pre_name != "kimi-k2" {
-                return Err(KeyError::missing(MERGES).into());
+                return Err(KeyError::missing(keys::MERGES).into());
             }
             let merges = merges.as_deref().into_iter().flatten().enumerate();
             vocab.merges = merges.map(|(index, merge)| parts(index, merge)).collect::<Result<_, _>>()?;
@@ -167,23 +160,24 @@ impl Vocab {
             vocab.unknown_pre = Some(pre_name.to_owned());
         }
         if model == Model::Unigram {
-            let charsmap = keys.read(CHARSMAP, "a list of bytes", |value| match value.as_array()? {
-                Array::U8(bytes) => Some(bytes.clone()),
-                Array::I8(bytes) => Some(bytes.iter().map(|byte| *byte as u8).collect()),
-                _ => None,
-            })?;
+            let charsmap =
+                metadata.read(keys::PRECOMPILED_CHARSMAP, "a list of bytes", |value| {
+                    match value.as_array()? {
+                        Array::U8(bytes) => Some(bytes.clone()),
+                        Array::I8(bytes) => Some(bytes.iter().map(|byte| *byte as u8).collect()),
+                        _ => None,
+                    }
+                })?;
             vocab.charsmap = charsmap.unwrap_or_default();
         }
-        let add_space = keys.flag("tokenizer.ggml.add_space_prefix")?.unwrap_or(vocab.add_space_prefix);
+        let add_space = metadata.flag(keys::ADD_SPACE_PREFIX)?.unwrap_or(vocab.add_space_prefix);
         vocab.add_space_prefix = add_space;
-        vocab.remove_extra_whitespaces =
-            keys.flag("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
-        vocab.read_tokens(keys)?;
-        vocab.read_special(keys, pre_name, reading)?;
-        vocab.lowercase = keys.flag("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(vocab.lowercase);
-        vocab.strip_accents =
-            keys.flag("tokenizer.ggml.normalizer.strip_accents")?.unwrap_or(vocab.lowercase);
-        vocab.mark_by_text(keys);
+        vocab.remove_extra_whitespaces = metadata.flag(keys::REMOVE_EXTRA_WHITESPACES)?.unwrap_or(false);
+        vocab.read_tokens(metadata)?;
+        vocab.read_special(metadata, pre_name, reading)?;
+        vocab.lowercase = metadata.flag(keys::LOWERCASE)?.unwrap_or(vocab.lowercase);
+        vocab.strip_accents = metadata.flag(keys::STRIP_ACCENTS)?.unwrap_or(vocab.lowercase);
+        vocab.mark_by_text(metadata);
         if reading == Reading::Model {
             vocab.check_merges()?;
             if model == Model::Spm {
@@ -191,25 +185,27 @@ impl Vocab {
             }
         }
         if reading == Reading::LlamaCpp {
-            vocab.mark_strips(keys, pre_name)?;
+            vocab.mark_strips(metadata, pre_name)?;
         }
         Ok(vocab)
     }
 
-    fn read_tokens(&mut self, keys: &Metadata) -> Result<(), Error> {
-        let texts = keys.texts(TOKENS)?.ok_or_else(|| KeyError::missing(TOKENS))?;
+    fn read_tokens(&mut self, metadata: &Metadata) -> Result<(), Error> {
+        let texts = metadata.texts(keys::TOKENS)?.ok_or_else(|| KeyError::missing(keys::TOKENS))?;
         let n = texts.len();
-        let scores = keys.read(SCORES, "a list of f32 or i32", |value| match value.as_array()? {
-            Array::F32(scores) => Some(scores.clone()),
-            Array::I32(scores) => Some(scores.iter().map(|score| *score as f32).collect()),
-            _ => None,
-        })?;
-        let scores = scores.map_or_else(|| Ok(vec![0.0; n]), |scores| long_enough(SCORES, scores, n))?;
-        let types = keys.read(TYPES, "a list of i32", |value| match value.as_array()? {
+        let scores =
+            metadata.read(keys::SCORES, "a list of f32 or i32", |value| match value.as_array()? {
+                Array::F32(scores) => Some(scores.clone()),
+                Array::I32(scores) => Some(scores.iter().map(|score| *score as f32).collect()),
+                _ => None,
+            })?;
+        let scores =
+            scores.map_or_else(|| Ok(vec![0.0; n]), |scores| long_enough(keys::SCORES, scores, n))?;
+        let types = metadata.read(keys::TOKEN_TYPE, "a list of i32", |value| match value.as_array()? {
             Array::I32(types) => Some(types.clone()),
             _ => None,
         })?;
-        let types = types.map_or_else(|| Ok(vec![1; n]), |types| long_enough(TYPES, types, n))?;
+        let types = types.map_or_else(|| Ok(vec![1; n]), |types| long_enough(keys::TOKEN_TYPE, types, n))?;
         self.ids.reserve(n);
         for (id, (text, (score, kind))) in texts.iter().zip(scores.into_iter().zip(types)).enumerate() {
             // An empty text would match everywhere; the reference gives it a name that no text holds.
@@ -269,30 +265,29 @@ impl Vocab {
     }
 
     /// Special ids and which of them are added. llama.cpp passes over ids beyond the vocabulary.
-    fn read_special(&mut self, keys: &Metadata, pre_name: &str, reading: Reading) -> Result<(), Error> {
+    fn read_special(&mut self, metadata: &Metadata, pre_name: &str, reading: Reading) -> Result<(), Error> {
         let tokens = self.tokens.len();
         let is_known = |id: &u64| *id < tokens as u64;
         let read = |key: &str, default: Option<u32>| {
-            let given = keys.get(key).and_then(Value::as_u64);
+            let given = metadata.get(key).and_then(Value::as_u64);
             if let (Reading::Model, Some(id)) = (reading, given.filter(|id| !is_known(id))) {
                 return Err(Error::SpecialIdOutOfRange { key: key.into(), id, tokens });
             }
             let given = given.filter(is_known).map(|id| id as u32);
             Ok(given.or(default.filter(|id| is_known(&u64::from(*id)))))
         };
-        self.bos = read("tokenizer.ggml.bos_token_id", self.bos)?;
-        self.eos = read("tokenizer.ggml.eos_token_id", self.eos)?;
-        self.unknown = read("tokenizer.ggml.unknown_token_id", self.unknown)?;
-        self.separator = read("tokenizer.ggml.seperator_token_id", self.separator)?;
+        self.bos = read(keys::BOS_ID, self.bos)?;
+        self.eos = read(keys::EOS_ID, self.eos)?;
+        self.unknown = read(keys::UNK_ID, self.unknown)?;
+        self.separator = read(keys::SEP_ID, self.separator)?;
         // Nothing is added around a text of RWKV's (see `Tokenizer::encode`).
         if self.model == Model::Rwkv {
             return Ok(());
         }
-        self.add_bos = keys.flag("tokenizer.ggml.add_bos_token")?.unwrap_or(self.add_bos);
-        self.add_eos = keys.flag("tokenizer.ggml.add_eos_token")?.unwrap_or(self.add_eos);
+        self.add_bos = metadata.flag(keys::ADD_BOS)?.unwrap_or(self.add_bos);
+        self.add_eos = metadata.flag(keys::ADD_EOS)?.unwrap_or(self.add_eos);
         let separates = matches!(pre_name, "jina-v1-en" | "jina-v2-code" | "roberta-bpe");
-        self.add_separator =
-            keys.flag("tokenizer.ggml.add_sep_token")?.unwrap_or(self.add_separator || separates);
+        self.add_separator = metadata.flag(keys::ADD_SEP)?.unwrap_or(self.add_separator || separates);
         // The reference overrides the key for these two.
         if matches!(pre_name, "gemma4" | "granite-embed-multi-311m") {
             self.add_bos = true;
@@ -313,18 +308,16 @@ impl Vocab {
     }
 
     /// Tokens that the reference takes for control tokens by their text, whatever their type.
-    fn mark_by_text(&mut self, keys: &Metadata) {
+    fn mark_by_text(&mut self, metadata: &Metadata) {
         let n_tokens = self.tokens.len() as u64;
         let by_key = |key: &str| {
-            let id = keys.get(key).and_then(Value::as_u64).filter(|id| *id < n_tokens)?;
+            let id = metadata.get(key).and_then(Value::as_u64).filter(|id| *id < n_tokens)?;
             u32::try_from(id).ok()
         };
         let mut ends: Vec<u32> = self.eos.into_iter().collect();
-        ends.extend(
-            ["tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"].into_iter().filter_map(by_key),
-        );
+        ends.extend([keys::EOT_ID, keys::EOM_ID].into_iter().filter_map(by_key));
         for (key, old_key, texts) in FILL_IN {
-            let named = [key, old_key].iter().any(|key| keys.get(key).is_some());
+            let named = [key, old_key].iter().any(|key| metadata.get(key).is_some());
             let is_end = ENDING_FILL_IN.contains(&key);
             let id = by_key(key)
                 .or_else(|| texts.iter().filter_map(|text| self.ids.get(text.as_bytes())).min().copied());
@@ -365,9 +358,9 @@ impl Vocab {
     }
 
     /// Special tokens that absorb whitespace: not in any key, so the reference decides by name.
-    fn mark_strips(&mut self, keys: &Metadata, pre_name: &str) -> Result<(), Error> {
-        let name = keys.text("general.name")?.unwrap_or_default().to_ascii_lowercase();
-        let arch = keys.text("general.architecture")?.unwrap_or_default();
+    fn mark_strips(&mut self, metadata: &Metadata, pre_name: &str) -> Result<(), Error> {
+        let name = metadata.text("general.name")?.unwrap_or_default().to_ascii_lowercase();
+        let arch = metadata.text("general.architecture")?.unwrap_or_default();
         let jina = ["jina-v2-de", "jina-v2-es", "jina-v2-code"].iter().any(|part| pre_name.contains(part));
         let mask = ["nomic-bert-moe", "jina-bert-v3"].iter().any(|part| arch.contains(part));
         if jina || mask {
