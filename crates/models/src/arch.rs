@@ -213,7 +213,7 @@ pub struct Class {
     pub prefix: &'static str,
     /// Index of the name that its checkpoints use, where a rule has several.
     pub spelling: usize,
-    /// True for a wrapper whose text part is another model than the class of its own config says, or has no class.
+    /// True for a wrapper whose text part states no class or a wrong one.
     pub decides: bool,
 }
 

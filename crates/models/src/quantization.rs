@@ -31,7 +31,7 @@ pub struct Quantization {
 /// Number of layers that the reference counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountedLayers {
-    /// Those of `block_count`.
+    /// The number in `block_count`.
     Blocks,
     /// One more than the blocks without MTP layers.
     OneMore,

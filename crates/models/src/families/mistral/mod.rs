@@ -1,4 +1,4 @@
-//! Mistral: models with classes of their own. Older ones have those of the llama family.
+//! Models of Mistral that have their own classes. Older ones have classes of the llama family.
 
 pub mod convert;
 

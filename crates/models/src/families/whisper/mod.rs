@@ -1,4 +1,4 @@
-//! Whisper, by OpenAI, and the sound towers of other models that are made of it.
+//! Whisper, by OpenAI, and sound towers of other models that are based on it.
 
 pub mod convert;
 pub mod projector;
