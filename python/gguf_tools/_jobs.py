@@ -614,7 +614,7 @@ def recipe(
     return call("recipe", {"file": os.fsdecode(file), "output": text_path(output), "force": overwrite, "hub": access})
 
 
-def _given(caller: str, src, keywords: dict, more: set, without: set = frozenset()) -> tuple[str, dict]:
+def _given(caller: str, src, keywords: dict, more: set, without: set | frozenset = frozenset()) -> tuple[str, dict]:
     """The call for an input, and its arguments."""
     name, function = ("quantize", quantize) if _is_gguf(src) else ("convert", convert)
     defaults = {key: value for key, value in function.__kwdefaults__.items() if key not in without}
