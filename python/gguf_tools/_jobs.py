@@ -283,7 +283,7 @@ def plan(src, **keywords) -> list[PlannedFile]:
     Example:
         >>> [(file.name, file.nbytes) for file in gt.plan("Llama-3.2-1B", file_type=["q4_k_m", "q8_0"])]
     """
-    name, given = _given("plan", src, keywords, {"out"})
+    name, given = _given("plan", src, keywords)
     report = _report(name, {**given, "progress": False}, "_plan")
     return [_planned(file) for file in report["outputs"]]
 
@@ -308,11 +308,10 @@ def plan_parts(plan, src, out, **keywords) -> None:
     Example:
         >>> gt.plan_parts("plan.json", "Llama-3.2-1B", "llama-q4_k_m.gguf", file_type="q4_k_m")
     """
-    name, given = _given("plan_parts", src, {"out": out, **keywords}, {"out"}, {"resume", "keep_downloads", "progress"})
+    name, given = _given("plan_parts", src, {"out": out, **keywords}, {"resume", "keep_downloads", "progress"})
     if isinstance(given.get("recipe"), dict):
         raise TypeError("recipe: expected a file, which the parts can read")
-    chosen = options(given, _PLACES.get(name), has_hub=name != "quantize")
-    call("plan_parts", {"plan": text_path(plan), "conversion": {"operation": name, "options": chosen}})
+    call("plan_parts", {"plan": text_path(plan), "conversion": {"operation": name, "options": _chosen(name, given)}})
 
 
 def part(
@@ -350,7 +349,7 @@ def part(
         >>> gt.part("plan.json", 1, 2)
         >>> gt.part("plan.json", 2, 2)
     """
-    worker = {"force": overwrite, "threads": threads, "hub": hub(None, token, cache_dir, endpoint)}
+    worker = _worker(overwrite, threads, token, cache_dir, endpoint)
     given = {"plan": text_path(plan), "part": f"{number}/{count}", "part_files": part_files, "worker": worker}
     call("part", given, progress)
 
@@ -378,9 +377,8 @@ def assemble(
     Example:
         >>> gt.assemble("plan.json")
     """
-    worker = {"force": overwrite, "threads": threads, "hub": hub(None, token, cache_dir, endpoint)}
-    report = call("assemble", {"plan": text_path(plan), "worker": worker}, progress)
-    return [as_path(output["path"]) for output in report["outputs"]]
+    worker = _worker(overwrite, threads, token, cache_dir, endpoint)
+    return _paths(call("assemble", {"plan": text_path(plan), "worker": worker}, progress))
 
 
 def convert_adapter(
@@ -614,11 +612,11 @@ def recipe(
     return call("recipe", {"file": os.fsdecode(file), "output": text_path(output), "force": overwrite, "hub": access})
 
 
-def _given(caller: str, src, keywords: dict, more: set, without: set | frozenset = frozenset()) -> tuple[str, dict]:
-    """The call for an input, and its arguments."""
+def _given(caller: str, src, keywords: dict, without: set | frozenset = frozenset()) -> tuple[str, dict]:
+    """The call for an input, and its arguments. ``keywords`` may have all of them except ``without``."""
     name, function = ("quantize", quantize) if _is_gguf(src) else ("convert", convert)
     defaults = {key: value for key, value in function.__kwdefaults__.items() if key not in without}
-    unknown = keywords.keys() - defaults.keys() - more
+    unknown = keywords.keys() - defaults.keys() - {"out"}
     if unknown:
         raise TypeError(f"{caller}() got an unexpected keyword argument '{min(unknown)}' for {name}()")
     return name, {"src": src, **defaults, **keywords}
@@ -627,12 +625,24 @@ def _given(caller: str, src, keywords: dict, more: set, without: set | frozenset
 def _report(name: str, given: dict, suffix: str = "") -> dict:
     given = dict(given)
     progress = given.pop("progress")
-    places, has_hub = _PLACES.get(name), name != "quantize"
-    return with_recipe_file(given, lambda given: call(f"{name}{suffix}", options(given, places, has_hub=has_hub), progress))
+    return with_recipe_file(given, lambda given: call(f"{name}{suffix}", _chosen(name, given), progress))
+
+
+def _chosen(name: str, given: dict) -> dict:
+    return options(given, _PLACES.get(name), has_hub=name != "quantize")
+
+
+def _worker(overwrite, threads, token, cache_dir, endpoint) -> dict:
+    """The options of a process that executes a plan."""
+    return {"force": overwrite, "threads": threads, "hub": hub(None, token, cache_dir, endpoint)}
 
 
 def _written(name: str, given: dict) -> list[Path]:
-    return [as_path(output["path"]) for output in _report(name, given)["outputs"]]
+    return _paths(_report(name, given))
+
+
+def _paths(report: dict) -> list[Path]:
+    return [as_path(output["path"]) for output in report["outputs"]]
 
 
 def _planned(file: dict) -> PlannedFile:

@@ -62,8 +62,21 @@ macro_rules! from {
 
 from! { Convert ConvertAdapter ConvertProjector ConvertLegacy Quantize }
 
+/// Evaluates an expression with the options of a conversion, whose type depends on the kind.
+macro_rules! with_options {
+    ($operation:expr, $options:ident => $result:expr) => {
+        match $operation {
+            Operation::Convert($options) => $result,
+            Operation::ConvertAdapter($options) => $result,
+            Operation::ConvertProjector($options) => $result,
+            Operation::ConvertLegacy($options) => $result,
+            Operation::Quantize($options) => $result,
+        }
+    };
+}
+
 /// Options that belong to the process of a conversion, not to its plan.
-pub(super) struct OfProcess<'a> {
+pub(super) struct ProcessOptions<'a> {
     pub output: &'a mut OutputOptions,
     pub hub: Option<&'a mut HubOptions>,
     pub keep: Option<&'a mut bool>,
@@ -76,65 +89,47 @@ impl Operation {
     /// # Errors
     /// As [`Convert::run`].
     pub fn run_for(&self, caller: Caller<'_>, events: &dyn Events) -> Result<Outcome, Error> {
-        match self {
-            Operation::Convert(options) => options.run_for(caller, events),
-            Operation::ConvertAdapter(options) => options.run_for(caller, events),
-            Operation::ConvertProjector(options) => options.run_for(caller, events),
-            Operation::ConvertLegacy(options) => options.run_for(caller, events),
-            Operation::Quantize(options) => options.run_for(caller, events),
-        }
+        with_options!(self, options => options.run_for(caller, events))
     }
 
     /// Output of the conversion.
     pub fn output(&self) -> &OutputOptions {
-        match self {
-            Operation::Convert(options) => &options.output,
-            Operation::ConvertAdapter(options) => &options.output,
-            Operation::ConvertProjector(options) => &options.output,
-            Operation::ConvertLegacy(options) => &options.output,
-            Operation::Quantize(options) => &options.output,
-        }
+        with_options!(self, options => &options.output)
     }
 
     /// Identity of the conversion for a program that uses the library.
     pub(super) fn call(&self) -> Result<Call, Error> {
-        match self {
-            Operation::Convert(options) => Call::of_options(options),
-            Operation::ConvertAdapter(options) => Call::of_options(options),
-            Operation::ConvertProjector(options) => Call::of_options(options),
-            Operation::ConvertLegacy(options) => Call::of_options(options),
-            Operation::Quantize(options) => Call::of_options(options),
-        }
+        with_options!(self, options => Call::of_options(options))
     }
 
     /// Options that a plan does not hold.
-    pub(super) fn of_process(&mut self) -> OfProcess<'_> {
+    pub(super) fn process_options(&mut self) -> ProcessOptions<'_> {
         match self {
-            Operation::Convert(options) => OfProcess {
+            Operation::Convert(options) => ProcessOptions {
                 output: &mut options.output,
                 hub: Some(&mut options.hub),
                 keep: Some(&mut options.keep),
                 tensors: Some(&mut options.tensors),
             },
-            Operation::ConvertAdapter(options) => OfProcess {
+            Operation::ConvertAdapter(options) => ProcessOptions {
                 output: &mut options.output,
                 hub: Some(&mut options.hub),
                 keep: Some(&mut options.keep),
                 tensors: None,
             },
-            Operation::ConvertProjector(options) => OfProcess {
+            Operation::ConvertProjector(options) => ProcessOptions {
                 output: &mut options.output,
                 hub: Some(&mut options.hub),
                 keep: Some(&mut options.keep),
                 tensors: Some(&mut options.tensors),
             },
-            Operation::ConvertLegacy(options) => OfProcess {
+            Operation::ConvertLegacy(options) => ProcessOptions {
                 output: &mut options.output,
                 hub: None,
                 keep: None,
                 tensors: Some(&mut options.tensors),
             },
-            Operation::Quantize(options) => OfProcess {
+            Operation::Quantize(options) => ProcessOptions {
                 output: &mut options.output,
                 hub: None,
                 keep: None,
@@ -156,28 +151,26 @@ impl Operation {
 
     /// Files and folders that are read, and the output.
     fn paths(&self) -> Vec<&Path> {
-        let (source, files) = match self {
+        let source = with_options!(self, options => options.source.as_path());
+        let files: Vec<&Path> = match self {
             Operation::Convert(options) => {
                 let adapters = options.adapters.iter().map(|adapter| adapter.path.as_path());
                 let files = options.tensors.files().into_iter().chain(adapters);
-                (&options.source, files.chain(options.arch.target_model_dir.as_deref()).collect())
+                files.chain(options.arch.target_model_dir.as_deref()).collect()
             }
-            Operation::ConvertAdapter(options) => {
-                (&options.source, options.base.iter().map(AsRef::as_ref).collect())
-            }
-            Operation::ConvertProjector(options) => (&options.source, options.tensors.files()),
+            Operation::ConvertAdapter(options) => options.base.iter().map(AsRef::as_ref).collect(),
+            Operation::ConvertProjector(options) => options.tensors.files(),
             Operation::ConvertLegacy(options) => {
-                let files = options.tensors.files().into_iter().chain(options.config.as_deref());
-                (&options.source, files.collect())
+                options.tensors.files().into_iter().chain(options.config.as_deref()).collect()
             }
             Operation::Quantize(options) => {
                 let calibration = &options.calibration;
                 let files = options.tensors.files().into_iter().chain(calibration.files());
-                (&options.source, files.chain(calibration.statistics.as_deref()).collect::<Vec<&Path>>())
+                files.chain(calibration.statistics.as_deref()).collect()
             }
         };
         // An output without a name is in the current folder.
         let out = self.output().out.as_deref().unwrap_or(Path::new(""));
-        [source.as_path(), out].into_iter().chain(files).collect()
+        [source, out].into_iter().chain(files).collect()
     }
 }

@@ -12,7 +12,7 @@ use gguf_quant::Level;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    operation::{OfProcess, Operation},
+    operation::{Operation, ProcessOptions},
     options::OutputOptions,
     plan_file::PlanFile,
     report::Report,
@@ -164,7 +164,7 @@ impl Planned {
     ) -> Result<Outcome, Error> {
         self.check_folder()?;
         let mut operation = self.operation.clone();
-        let OfProcess { output, hub, .. } = operation.of_process();
+        let ProcessOptions { output, hub, .. } = operation.process_options();
         let WorkerOptions { force, threads, level, .. } = *worker;
         *output = OutputOptions { out: output.out.take(), force, threads, level, ..OutputOptions::default() };
         if let Some(hub) = hub {
@@ -190,7 +190,7 @@ impl Planned {
 fn stored(operation: &Operation) -> Result<Operation, Error> {
     let mut stored = operation.clone();
     let has_custom_arch = stored.has_custom_arch();
-    let OfProcess { output, hub, keep, tensors } = stored.of_process();
+    let ProcessOptions { output, hub, keep, tensors } = stored.process_options();
     for (is_set, option) in [(has_custom_arch, "arch.custom"), (keep.is_some_and(|keep| *keep), "keep")] {
         if is_set {
             return Err(Error::usage(format_args!("`{option}` cannot be used with a plan")));
