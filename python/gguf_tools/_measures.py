@@ -279,7 +279,7 @@ def imatrix(
         process_output: Include the output matrix.
         format: ``"gguf"``, or ``"dat"`` for the format of older programs.
         merge: Existing matrices of the same model to add.
-        save_every: Number of chunks after which the output is saved each time.
+        save_every: Number of chunks between saves of the output.
         resume: Continue an interrupted run over one text.
         overwrite: Overwrite an existing file.
         threads: Number of threads. Default: one per core.

@@ -189,15 +189,15 @@ fn library_ids(
 
 /// Difference between two lists of token IDs.
 struct Difference {
-    /// Number of ids without an equal: of the first list, or of the second if it has more.
+    /// Number of unmatched ids, in the list that has more of them.
     count: usize,
     /// The first place, in either list.
     first: Option<(usize, usize)>,
 }
 
-/// Number of equal ids in a row that end a difference.
+/// Number of consecutive equal ids that end a difference.
 const AGREED: usize = 4;
-/// Number of ids in which the end of a difference is searched.
+/// Number of ids to search for the end of a difference.
 const REACH: usize = 256;
 
 impl Difference {

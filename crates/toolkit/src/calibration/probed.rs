@@ -27,7 +27,7 @@ struct Found {
 }
 
 impl Probed {
-    /// Opens the results for `of` in `folder`; empty if there are none.
+    /// Opens the results in `folder`. They are empty if the folder has none, or those of another `of`.
     pub fn open(folder: &Path, of: String) -> Probed {
         let path = folder.join("probes.json");
         let read = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Found>(&bytes).ok());

@@ -93,7 +93,7 @@ fn windows_of(model: &Model, text: &Path, events: &dyn Events) -> Result<Vec<Vec
     Ok(made.chunks().to_vec())
 }
 
-/// A window whose second half is predicted; none if it is not full.
+/// A window whose second half is predicted; `None` if it is not full.
 fn chunk(tokens: Vec<u32>) -> Option<Chunk> {
     let counted = WINDOW / 2..WINDOW - 1;
     let targets = tokens.get(counted.start + 1..=counted.end)?.to_vec();

@@ -427,8 +427,8 @@ fn measure(
     events: &dyn Events,
 ) -> Result<(Vec<Item>, f64), Error> {
     let weights = |name: &str| bench.imatrix.entries.get(name).map(|entry| &entry.weights[..]);
-    // Neither so fine that its divergence is lost in rounding, nor so coarse that it says little about finer ones; the same for files
-    // of all sizes.
+    // A type that is too fine has a divergence that is lost in rounding; one that is too coarse predicts finer types badly. The
+    // choice does not depend on the size of the file.
     let distance = |dtype: &DType| (dtype.bits_per_elem() - PROBED_BITS).abs();
     let nearest = |a: &&DType, b: &&DType| distance(a).total_cmp(&distance(b));
     let probed: Vec<DType> = candidates

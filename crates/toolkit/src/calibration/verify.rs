@@ -24,11 +24,11 @@ pub struct Gain {
     pub kl_stock: Estimate,
     /// Mean divergence of the refined result.
     pub kl: Estimate,
-    /// Refined result by stock result; the error is paired over windows.
+    /// Divergence of the refined result divided by that of the stock result. The error is that of paired windows.
     pub ratio: Estimate,
-    /// The 99.9th percentile of the divergence: of the stock result and of the refined one.
+    /// 99.9th percentile of the divergence, for the stock and the refined result.
     pub p99_9: (f64, f64),
-    /// The share of positions with the base's most likely token first: of the stock result and of the refined one.
+    /// Share of positions with the same most likely token as the base, for the stock and the refined result.
     pub same_top: (f64, f64),
 }
 

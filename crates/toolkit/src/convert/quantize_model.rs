@@ -1,4 +1,4 @@
-//! A quantization run: of a given GGUF file, or of one that a checkpoint was just converted to.
+//! Quantization of a GGUF file: the input, or the intermediate file of a checkpoint.
 
 use std::path::Path;
 

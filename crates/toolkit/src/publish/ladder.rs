@@ -33,7 +33,7 @@ impl Ladder {
     /// Its types.
     ///
     /// # Errors
-    /// None: a test checks that every name is that of a recipe.
+    /// An unknown name in the table, which a test rules out.
     pub fn types(self) -> Result<Vec<&'static Recipe>, Error> {
         self.names().iter().map(|name| Recipe::from_name(name).map_err(Error::new)).collect()
     }

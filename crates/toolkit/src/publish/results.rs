@@ -37,7 +37,7 @@ pub struct Memory {
 pub struct Rung {
     /// The type's name.
     pub r#type: String,
-    /// Its files; none if it was omitted.
+    /// Its files; empty if it was omitted.
     pub files: Vec<PublishedFile>,
     pub bytes: u64,
     pub bits_per_weight: f64,

@@ -20,7 +20,7 @@ pub fn tokenizer_findings(metadata: &Metadata, embedding: Option<gguf_types::Sha
     let mut found: Vec<Finding> = problems.iter().map(finding).collect();
     let tokens =
         metadata.get("tokenizer.ggml.tokens").and_then(Value::as_array).map_or(0, gguf_container::Array::len);
-    // A row of the embedding for each token: llama.cpp asks for as many rows as there are tokens.
+    // llama.cpp requires one row of the embedding for each token.
     if let Some(rows) =
         embedding.map(|shape| shape.dim(1)).filter(|rows| tokens > 0 && *rows != tokens as u64)
     {

@@ -47,7 +47,7 @@ pub struct VerifyOptions {
     pub file: PathBuf,
     /// Source of the file: a checkpoint folder, an address of the Hub or a GGUF file.
     pub against: Option<PathBuf>,
-    /// The checks to run; all if there are none.
+    /// The checks to run. An empty list runs all.
     pub only: Vec<Which>,
     /// Treat warnings as errors.
     pub strict: bool,
