@@ -8,21 +8,21 @@
 pub struct Quantization {
     /// `general.architecture`.
     pub architecture: &'static str,
-    /// Layers, without MTP layers, of the model that the reference treats as a 70B.
+    /// Number of layers, without MTP layers, of a model that the reference treats as a 70B.
     pub layers_of_70b: Option<u32>,
-    /// True if a model of that many layers is no 70B if every head has its own keys or it has eight experts.
+    /// True if such a model counts as a 70B only with grouped heads and without eight experts.
     pub only_grouped_70b: bool,
     /// True if a count of one expert means none.
     pub one_expert_is_none: bool,
-    /// Layers that the reference counts although they have no tensors.
+    /// Layers that the reference counts, some of which have no tensors.
     pub layers: CountedLayers,
-    /// True if stacks of matrices outside of feed-forward parts are not experts.
+    /// True if only stacks of matrices in feed-forward parts are experts.
     pub only_feed_forward_has_experts: bool,
-    /// True if the recipes have rules for it alone.
+    /// True if recipes have rules that apply to this architecture only.
     pub has_own_rules: bool,
     /// Parts of the names of tensors that keep their type.
     pub kept: &'static [&'static str],
-    /// Why they do.
+    /// Reason for it.
     pub kept_because: &'static str,
     /// Parts of the names of tensors that no recipe takes below eight bits.
     pub eight_bits_at_least: &'static [&'static str],
@@ -35,7 +35,7 @@ pub enum CountedLayers {
     Blocks,
     /// One more than the blocks without MTP layers.
     OneMore,
-    /// The blocks without MTP layers, as often as this key says.
+    /// The blocks without MTP layers, times the value of this key.
     Repeated(&'static str),
 }
 

@@ -41,8 +41,8 @@ pub fn warn_of_length(model: &Model, n_tokens: usize, events: &dyn Events) {
 
 /// Bits per weight of all tensors of an open model.
 pub fn bits_per_weight(model: &Model) -> f64 {
-    let n_elems = model.file().tensors().map(|(_, info)| info.shape.n_elems()).sum();
-    let n_bytes = model.file().tensors().map(|(_, info)| info.n_bytes).sum();
+    let n_elems = model.file().tensors().map(|(_, info)| info.shape.n_elems()).fold(0, u64::saturating_add);
+    let n_bytes = model.file().tensors().map(|(_, info)| info.n_bytes).fold(0, u64::saturating_add);
     gguf_types::bits_per_weight(n_elems, n_bytes)
 }
 
