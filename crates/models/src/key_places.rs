@@ -3,11 +3,12 @@
 use gguf_container::{Metadata, Value};
 
 use crate::layout::Layout;
+use gguf_tokenizer::keys as token_keys;
 
 /// Moves the chat template to the place after `general.architecture`. The reference writes its own template
 /// there before it reads that of the checkpoint.
 pub fn template_first(layout: &mut Layout) {
-    let key = "tokenizer.chat_template";
+    let key = token_keys::CHAT_TEMPLATE;
     match layout.metadata.remove(key) {
         Some(template) => {
             layout.metadata.set_at(1, key, template);
@@ -24,11 +25,11 @@ pub fn template_first(layout: &mut Layout) {
 ///
 /// Source: `_set_vocab_mistral` in `conversion/base.py`.
 pub fn size_by_tokenizer(metadata: &Metadata, key: String, vocab: &mut Metadata) {
-    let n_tokens = match vocab.get("tokenizer.ggml.tokens") {
+    let n_tokens = match vocab.get(token_keys::TOKENS) {
         Some(Value::Array(tokens)) => u32::try_from(tokens.len()).ok(),
         _ => None,
     };
-    let types = vocab.iter().position(|(key, _)| key == "tokenizer.ggml.token_type");
+    let types = vocab.iter().position(|(key, _)| key == token_keys::TOKEN_TYPE);
     if let (Some(n_tokens), Some(types), false) = (n_tokens, types, metadata.contains(&key)) {
         vocab.set_at(types + 1, key, n_tokens);
     }

@@ -14,6 +14,7 @@ use gguf_container::{Array, Metadata, Strings};
 
 use crate::error::shape_of;
 use crate::{ArchError, Data, Dropped, ElementMap, FloatType, Layout, OutTensor, RowMap, SourceTensor};
+use gguf_tokenizer::keys as token_keys;
 
 /// The epsilon that the reference takes where none is given: between that of LLaMA 1 (1e-6) and of LLaMA 2 (1e-5).
 pub const DEFAULT_EPSILON: f32 = 5e-6;
@@ -203,14 +204,14 @@ fn vocabulary(header: &LegacyHeader<'_>, metadata: &mut Metadata) -> Result<(), 
         };
         kinds.push(kind);
     }
-    metadata.set("tokenizer.ggml.model", "llama");
-    metadata.set("tokenizer.ggml.pre", "default");
-    metadata.set("tokenizer.ggml.tokens", Array::String(tokens));
-    metadata.set("tokenizer.ggml.scores", Array::F32(header.scores.to_vec()));
-    metadata.set("tokenizer.ggml.token_type", Array::I32(kinds));
-    metadata.set("tokenizer.ggml.unknown_token_id", 0u32);
-    metadata.set("tokenizer.ggml.bos_token_id", 1u32);
-    metadata.set("tokenizer.ggml.eos_token_id", 2u32);
+    metadata.set(token_keys::MODEL, "llama");
+    metadata.set(token_keys::PRE, "default");
+    metadata.set(token_keys::TOKENS, Array::String(tokens));
+    metadata.set(token_keys::SCORES, Array::F32(header.scores.to_vec()));
+    metadata.set(token_keys::TOKEN_TYPE, Array::I32(kinds));
+    metadata.set(token_keys::UNK_ID, 0u32);
+    metadata.set(token_keys::BOS_ID, 1u32);
+    metadata.set(token_keys::EOS_ID, 2u32);
     Ok(())
 }
 
@@ -245,8 +246,7 @@ fn check_config(
     n_head_kv: u64,
 ) -> Result<(), ArchError> {
     let n_tokens =
-        config.get("tokenizer.ggml.tokens").and_then(gguf_container::Value::as_array).map_or(0, Array::len)
-            as u64;
+        config.get(token_keys::TOKENS).and_then(gguf_container::Value::as_array).map_or(0, Array::len) as u64;
     if n_tokens != u64::from(header.n_vocab) {
         return Err(bad(
             "the number of tokens",

@@ -61,6 +61,7 @@ mod spellings;
 mod stored_blocks;
 mod tensors;
 mod text_keys;
+mod text_part;
 mod unknown;
 mod unread_keys;
 mod yarn;

@@ -22,9 +22,10 @@ pub(crate) use crate::tensors::rules::{
     self, InLayers, Need, NumberRule, Reshape, RowRule, TensorRule, Transposed,
 };
 pub(crate) use crate::text_keys::text_keys;
+pub(crate) use crate::text_part::{text_config, text_key};
 pub(crate) use crate::{ArchError, Input, SourceTensor, pooling};
 pub(crate) use gguf_tokenizer::huggingface::{
     BpeStyle, Route, SpecialOptions, SpecialsAfterPieces, SpmStyle, TokenizerWriter, VocabError,
 };
-pub(crate) use gguf_tokenizer::json::{is_truthy, text_config, text_key};
+pub(crate) use gguf_tokenizer::json::is_truthy;
 pub(crate) use gguf_tokenizer::keys as token_keys;

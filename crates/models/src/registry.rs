@@ -10,8 +10,8 @@ use crate::families::FAMILIES;
 use crate::family;
 use crate::projector::Projector;
 use crate::quantization::Quantization;
+use crate::text_part::{first_class, text_config};
 use crate::{ArchError, Input};
-use gguf_tokenizer::json::{first_class, text_config};
 
 /// Every supported architecture, sorted by name.
 pub const ARCHES: &[Arch] = &family::arches::<{ family::n_arches(FAMILIES) }>(FAMILIES);
@@ -186,7 +186,7 @@ fn with_text_defaults(config: &Json, model_type: Option<&str>) -> Option<Result<
 }
 
 /// Hyperparameters of a config: with the defaults of the config class for its `model_type`, or raw if `arch`
-/// requires that or there is no class.
+/// requires that or no class matches.
 ///
 /// # Errors
 ///

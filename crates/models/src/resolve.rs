@@ -17,13 +17,14 @@ use crate::leftovers;
 use crate::registry;
 use crate::stored_blocks;
 use crate::tensors::{self, Context, Index};
+use crate::text_part::{first_class, text_config};
 use crate::unknown::{no_class, unknown_class};
 use crate::{
     ArchError, Input, Options, Prediction, SourceTensor, Target, built_in, dense_modules, loadable, pooling,
     unread_keys, yarn,
 };
 use gguf_tokenizer::huggingface::{self, Route, VocabContext};
-use gguf_tokenizer::json::{first_class, text_config};
+use gguf_tokenizer::keys as token_keys;
 
 /// Resolves a checkpoint.
 ///
@@ -88,7 +89,7 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
     let mut vocab = vocab;
     let mask = resolved.arch.draft.and_then(|draft| (draft.mask)(&resolved.hparams));
     if let Some(id) = mask.and_then(|id| u32::try_from(id).ok()) {
-        vocab.entries.set("tokenizer.ggml.mask_token_id".to_owned(), Value::U32(id));
+        vocab.entries.set(token_keys::MASK_ID.to_owned(), Value::U32(id));
     }
     if resolved.arch.vocab == Route::MISTRAL {
         let key = format!("{}.vocab_size", resolved.arch.written());
@@ -245,7 +246,7 @@ impl Resolved {
             return Err(ArchError::NoTarget { arch: arch.name });
         }
         let mut hparams = hparams.with_target(options.target.clone());
-        // Of another file: tokens that are never generated.
+        // Tokens that are never generated, from generation_config.json.
         let suppressed = input.generation_config.as_ref().and_then(|config| config.get("suppress_tokens"));
         if let Some(tokens) = suppressed {
             hparams = hparams.with("suppress_tokens", tokens.clone());

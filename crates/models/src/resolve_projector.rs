@@ -11,8 +11,9 @@ use crate::projector::{PREPROCESSORS, Projector, Tower, Towers, WRITTEN, preproc
 use crate::registry;
 use crate::resolve::quantized_by;
 use crate::tensors::{self, Context, Index};
+use crate::text_part::text_config;
 use crate::{ArchError, Input, Options, SourceTensor};
-use gguf_tokenizer::json::{list, text_config};
+use gguf_tokenizer::json::list;
 
 /// Resolves the projector of a checkpoint. Tensors of the text model are not looked at.
 ///

@@ -5,8 +5,8 @@ use serde_json::Value as Json;
 use crate::leftovers;
 use crate::nearest::nearest_tables;
 use crate::registry;
+use crate::text_part::text_config;
 use crate::{ArchError, Input};
-use gguf_tokenizer::json::text_config;
 
 /// A class that no architecture has: a classifier, or one with the names and the tables that are nearest.
 pub fn unknown_class(class: &str, input: &Input<'_>) -> ArchError {

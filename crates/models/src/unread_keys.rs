@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::config::{Hparams, classes::ConfigClass, full_name};
 use crate::layout::UnreadKey;
-use gguf_tokenizer::json::text_config;
+use crate::text_part::text_config;
 
 /// Parts of key names that change the result of a model. Biases are not among them: if there is one, its
 /// tensor shows it.

@@ -19,8 +19,8 @@ use serde_json::{Map, Value as Json};
 use crate::ArchError;
 use crate::error::{bad, missing};
 use crate::options::Target;
+use crate::text_part::{text_config, text_key};
 use classes::ConfigClass;
-use gguf_tokenizer::json::{text_config, text_key};
 use read_keys::ReadKeys;
 
 pub(crate) use rope::full_name;

@@ -4,6 +4,7 @@
 //! in [`SHOWN`].
 
 use gguf_container::{Array, Value};
+use gguf_tokenizer::keys as token_keys;
 use serde_json::{Map, Value as Json, json};
 
 use super::error::ExportError;
@@ -239,8 +240,7 @@ pub fn candidate(
     for (name, of) in [("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding")] {
         config.insert(name.into(), metadata.count(&format!("tokenizer.ggml.{of}_token_id"))?.into());
     }
-    if let Some(mask) = metadata.count("tokenizer.ggml.mask_token_id")?.filter(|_| has_field("mask_token_id"))
-    {
+    if let Some(mask) = metadata.count(token_keys::MASK_ID)?.filter(|_| has_field("mask_token_id")) {
         config.insert("mask_token_id".into(), mask.into());
     }
     config.insert("vocab_size".into(), file.embedding_rows()?.into());

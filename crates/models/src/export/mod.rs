@@ -21,6 +21,7 @@ mod sources;
 
 use gguf_tokenizer::export::{ExportInput, to_huggingface};
 use gguf_tokenizer::json::pretty;
+use gguf_tokenizer::keys as token_keys;
 use serde_json::Value as Json;
 
 use crate::arch::{Arch, Export};
@@ -54,7 +55,7 @@ pub fn resolve(input: &GgufInput<'_>) -> Result<ExportLayout, ExportError> {
     }
     let mut first_error = None;
     let mut found = None;
-    let kind = layout::text(metadata, "tokenizer.ggml.model")?.unwrap_or_default();
+    let kind = layout::text(metadata, token_keys::MODEL)?.unwrap_or_default();
     for arch in written.into_iter().filter(|arch| (arch.vocab.fits)(&kind, metadata)) {
         let file = ArchFile { arch, input };
         let tried = match arch.export {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
-    &["loader", "mtp", "row_map", "spellings"],
+    &["loader", "mtp", "row_map", "spellings", "text_part"],
     &["file_keys", "input", "layout", "options", "naming"],
     &["error"],
     &["config", "leftovers"],

@@ -1,7 +1,7 @@
 //! Texts of special tokens, which templates read as variables.
 
 use gguf_container::{Metadata, Value};
-use gguf_tokenizer::Tokenizer;
+use gguf_tokenizer::{Tokenizer, keys};
 
 use crate::Model;
 
@@ -18,12 +18,11 @@ pub struct SpecialTokens {
 
 /// Variables of transformers and the keys with their ids.
 const OTHERS: [(&str, &str); 5] = [
-    ("unk_token", "tokenizer.ggml.unknown_token_id"),
-    // Misspelled in the format itself.
-    ("sep_token", "tokenizer.ggml.seperator_token_id"),
-    ("pad_token", "tokenizer.ggml.padding_token_id"),
+    ("unk_token", keys::UNK_ID),
+    ("sep_token", keys::SEP_ID),
+    ("pad_token", keys::PAD_ID),
     ("cls_token", "tokenizer.ggml.cls_token_id"),
-    ("mask_token", "tokenizer.ggml.mask_token_id"),
+    ("mask_token", keys::MASK_ID),
 ];
 
 impl SpecialTokens {
@@ -34,14 +33,14 @@ impl SpecialTokens {
 
     /// The special tokens named in the metadata of a file.
     pub fn of(metadata: &Metadata) -> SpecialTokens {
-        let tokens = metadata.texts("tokenizer.ggml.tokens").ok().flatten();
+        let tokens = metadata.texts(keys::TOKENS).ok().flatten();
         let token = |key: &str| {
             let id = metadata.get(key).and_then(Value::as_u64).and_then(|id| usize::try_from(id).ok())?;
             Some(String::from_utf8_lossy(tokens.as_ref()?.get(id)?).into_owned())
         };
         SpecialTokens {
-            bos: token("tokenizer.ggml.bos_token_id").unwrap_or_default(),
-            eos: token("tokenizer.ggml.eos_token_id").unwrap_or_default(),
+            bos: token(keys::BOS_ID).unwrap_or_default(),
+            eos: token(keys::EOS_ID).unwrap_or_default(),
             other_tokens: OTHERS.iter().filter_map(|(name, key)| Some((*name, token(key)?))).collect(),
         }
     }

@@ -27,6 +27,7 @@ use std::borrow::Cow;
 
 use gguf_container::Metadata;
 
+use crate::keys;
 pub use error::Error;
 use partition::{Fragment, Specials};
 pub use reading::Reading;
@@ -154,7 +155,7 @@ impl Tokenizer {
         // The reference adds nothing for RWKV and PLaMo, whatever their keys say.
         let fixed = matches!(self.kind, Kind::Rwkv(_) | Kind::Plamo(_));
         if add_special && !fixed && (vocab.add_bos || is_word_piece) {
-            output.push(vocab.bos.ok_or(Error::NoSpecialToken { key: "tokenizer.ggml.bos_token_id" })?);
+            output.push(vocab.bos.ok_or(Error::NoSpecialToken { key: keys::BOS_ID })?);
         }
         // SentencePiece prepends a space to a text. If the text was split at special tokens, each piece after
         // one is a beginning as well.
@@ -173,10 +174,10 @@ impl Tokenizer {
             }
         }
         if add_special && is_word_piece {
-            let key = "tokenizer.ggml.seperator_token_id";
+            let key = keys::SEP_ID;
             output.push(vocab.separator.ok_or(Error::NoSpecialToken { key })?);
         } else if add_special && !fixed && vocab.add_eos {
-            output.push(vocab.eos.ok_or(Error::NoSpecialToken { key: "tokenizer.ggml.eos_token_id" })?);
+            output.push(vocab.eos.ok_or(Error::NoSpecialToken { key: keys::EOS_ID })?);
         }
         Ok(output)
     }
@@ -192,7 +193,7 @@ impl Tokenizer {
         let mut ids = self.encode(first, true, false)?;
         // The first text of this kind ends with its separator.
         if vocab.add_separator && !matches!(self.kind, Kind::WordPiece) {
-            let key = "tokenizer.ggml.seperator_token_id";
+            let key = keys::SEP_ID;
             ids.push(vocab.separator.ok_or(Error::NoSpecialToken { key })?);
         }
         let second = self.encode(second, true, false)?;

@@ -3,6 +3,7 @@
 use gguf_container::{Array, Metadata, Value};
 
 use super::{Error, Reading, Tokenizer};
+use crate::keys;
 
 /// Problem of tokenizer keys.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -85,19 +86,19 @@ pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
             problems.extend(tokenizer.unknown_pre().map(|pre| Problem::Pre { pre: pre.to_owned() }));
         }
     }
-    let model = metadata.get("tokenizer.ggml.model").and_then(Value::as_str).unwrap_or_default();
-    if model == "gpt2" && !metadata.contains("tokenizer.ggml.pre") {
+    let model = metadata.get(keys::MODEL).and_then(Value::as_str).unwrap_or_default();
+    if model == "gpt2" && !metadata.contains(keys::PRE) {
         problems.push(Problem::NoPre);
     }
     let list = |key: &str| metadata.get(key).and_then(Value::as_array);
-    let Some(tokens) = list("tokenizer.ggml.tokens").map(Array::len) else { return Some(problems) };
+    let Some(tokens) = list(keys::TOKENS).map(Array::len) else { return Some(problems) };
     // Lists that are too short are among the above.
-    for key in ["tokenizer.ggml.scores", "tokenizer.ggml.token_type"] {
+    for key in [keys::SCORES, keys::TOKEN_TYPE] {
         if let Some(found) = list(key).map(Array::len).filter(|found| *found > tokens) {
             problems.push(Problem::Length { key: key.to_owned(), found, expected: tokens });
         }
     }
-    if let Some(Array::I32(kinds)) = list("tokenizer.ggml.token_type")
+    if let Some(Array::I32(kinds)) = list(keys::TOKEN_TYPE)
         && let Some(id) = kinds.iter().position(|kind| !(1..=6).contains(kind))
     {
         problems.push(Problem::Kind { id, found: kinds[id].into() });

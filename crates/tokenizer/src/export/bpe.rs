@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::error::ExportError;
 use super::tokens::Tokens;
+use crate::keys;
 use crate::pre::expressions::{DIGIT, GPT2};
 use crate::pre::{self, PreTokenizer};
 
@@ -70,7 +71,7 @@ pub(super) fn merges(merges: &[String]) -> Result<Vec<Json>, ExportError> {
         // The first character may be the space itself.
         let at = merge.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
         at.map(|at| json!([merge[..at], merge[at + 1..]])).ok_or_else(|| KeyError::Value {
-            key: "tokenizer.ggml.merges".to_owned(),
+            key: keys::MERGES.to_owned(),
             expected: "two parts with a space between".to_owned(),
             found: format!("`{merge}` at {i}"),
         })
@@ -83,7 +84,7 @@ pub(super) fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> R
     let mut vocab = Map::new();
     for (id, text) in tokens.texts.iter().enumerate() {
         if !tokens.is_filler(id) {
-            // Of equal texts the last one wins, and stands where the first one stood.
+            // The last id of equal texts wins, at the position of the first.
             vocab.insert(text.clone(), id.into());
         }
     }

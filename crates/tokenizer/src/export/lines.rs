@@ -7,6 +7,7 @@ use super::error::ExportError;
 use super::tokens::Tokens;
 use crate::huggingface::token_type::TokenType;
 use crate::huggingface::{base64, plamo, ranks, tiktoken};
+use crate::keys;
 
 /// A file's name and its bytes.
 pub(super) type TokenFile = (String, Vec<u8>);
@@ -37,7 +38,7 @@ pub(super) fn qwen(tokens: &Tokens) -> Result<TokenFile, ExportError> {
     let normal = tokens.texts.iter().enumerate().take_while(|(id, _)| tokens.kinds[*id] == TokenType::Normal);
     for (id, text) in normal {
         let bytes = ranks::bytes_of(text).ok_or_else(|| KeyError::Value {
-            key: "tokenizer.ggml.tokens".to_owned(),
+            key: keys::TOKENS.to_owned(),
             expected: "tokens in the alphabet of bytes".to_owned(),
             found: format!("`{text}` at {id}"),
         })?;

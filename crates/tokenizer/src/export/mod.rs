@@ -21,6 +21,7 @@ use serde_json::{Map, Value as Json};
 use crate::huggingface::Route;
 use crate::huggingface::token_type::TokenType;
 use crate::json::pretty;
+use crate::keys;
 pub use error::ExportError;
 use tokens::Tokens;
 
@@ -53,7 +54,7 @@ pub struct ExportInput<'a> {
 pub struct ExportedTokenizer {
     /// Files by name, in the order in which they are best written.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Things a person should know, each one line.
+    /// Remarks for the user, one per line.
     pub notes: Vec<String>,
 }
 
@@ -63,13 +64,13 @@ pub struct ExportedTokenizer {
 ///
 /// See [`ExportError`].
 pub fn to_huggingface(input: &ExportInput<'_>) -> Result<ExportedTokenizer, ExportError> {
-    let keys = input.metadata;
+    let metadata = input.metadata;
     let mut notes = Vec::new();
-    let kind = keys.text("tokenizer.ggml.model")?.ok_or_else(|| KeyError::missing("tokenizer.ggml.model"))?;
+    let kind = metadata.text(keys::MODEL)?.ok_or_else(|| KeyError::missing(keys::MODEL))?;
     let known = vec!["llama", "gpt2", "bert", "t5", "rwkv", "gemma4", "plamo2"];
     let is_spm = kind == "llama";
     let pre = match kind {
-        "gpt2" => Some(bpe::find(keys.text("tokenizer.ggml.pre")?.unwrap_or("default"))?),
+        "gpt2" => Some(bpe::find(metadata.text(keys::PRE)?.unwrap_or("default"))?),
         kind if known.contains(&kind) => None,
         _ => return Err(ExportError::Unsupported { subject: "tokenizer", found: kind.to_owned(), known }),
     };
@@ -83,27 +84,27 @@ pub fn to_huggingface(input: &ExportInput<'_>) -> Result<ExportedTokenizer, Expo
     // scores.
     match pre {
         None if is_wordpiece => {
-            let flag = |of: &str| keys.flag(&format!("tokenizer.ggml.normalizer.{of}"));
-            let json = wordpiece::tokenizer_json(&tokens, flag("lowercase")?, flag("strip_accents")?);
+            let (lowercase, strip_accents) =
+                (metadata.flag(keys::LOWERCASE)?, metadata.flag(keys::STRIP_ACCENTS)?);
+            let json = wordpiece::tokenizer_json(&tokens, lowercase, strip_accents);
             files.push(("tokenizer.json".to_owned(), pretty(&json)));
         }
         None if kind == "rwkv" => files.push(world::file(&tokens)?),
-        None if kind == "plamo2" => files.push(lines::plamo(&tokens, &scores(keys, tokens.texts.len())?)),
+        None if kind == "plamo2" => files.push(lines::plamo(&tokens, &scores(metadata, tokens.texts.len())?)),
         None if kind == "gemma4" => {
-            let merges = bpe::merges(&file_merges(keys)?)?;
+            let merges = bpe::merges(&file_merges(metadata)?)?;
             files.push(("tokenizer.json".to_owned(), pretty(&spm::with_merges(&tokens, merges))));
             // Only names tell which tokens of the vocabulary steer the model.
             config.insert("additional_special_tokens".to_owned(), tokens.control().into());
         }
         Some(_) if input.route.exports_ranks => files.push(lines::qwen(&tokens)?),
         None if kind == "t5" => {
-            let scores = scores(keys, tokens.texts.len())?;
-            let charsmap =
-                match keys.get("tokenizer.ggml.precompiled_charsmap").and_then(|value| value.as_array()) {
-                    Some(Array::U8(bytes)) => bytes.clone(),
-                    _ => Vec::new(),
-                };
-            let remove = keys.flag("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
+            let scores = scores(metadata, tokens.texts.len())?;
+            let charsmap = match metadata.get(keys::PRECOMPILED_CHARSMAP).and_then(|value| value.as_array()) {
+                Some(Array::U8(bytes)) => bytes.clone(),
+                _ => Vec::new(),
+            };
+            let remove = metadata.flag(keys::REMOVE_EXTRA_WHITESPACES)?.unwrap_or(false);
             let normalization = unigram::Normalization { charsmap, remove_extra_whitespaces: remove };
             files.push((
                 "tokenizer.json".to_owned(),
@@ -115,11 +116,11 @@ pub fn to_huggingface(input: &ExportInput<'_>) -> Result<ExportedTokenizer, Expo
             }
         }
         Some(pre) => {
-            let json = bpe::tokenizer_json(&pre, &tokens, &file_merges(keys)?)?;
+            let json = bpe::tokenizer_json(&pre, &tokens, &file_merges(metadata)?)?;
             files.push(("tokenizer.json".to_owned(), pretty(&json)));
         }
         None => {
-            let scores = scores(keys, tokens.texts.len())?;
+            let scores = scores(metadata, tokens.texts.len())?;
             files.push(("tokenizer.json".to_owned(), pretty(&spm::tokenizer_json(&tokens, &scores))));
             match spm::model(&tokens, &scores, None) {
                 Ok(bytes) => {
@@ -130,9 +131,9 @@ pub fn to_huggingface(input: &ExportInput<'_>) -> Result<ExportedTokenizer, Expo
             }
         }
     }
-    files.extend(templates(keys)?);
+    files.extend(templates(metadata)?);
     files.push(("tokenizer_config.json".to_owned(), pretty(&Json::Object(config))));
-    files.push(("special_tokens_map.json".to_owned(), pretty(&special_tokens(keys, &tokens)?)));
+    files.push(("special_tokens_map.json".to_owned(), pretty(&special_tokens(metadata, &tokens)?)));
     Ok(ExportedTokenizer { files, notes })
 }
 
@@ -143,11 +144,9 @@ fn tokens(
     adds_bos: bool,
     notes: &mut Vec<String>,
 ) -> Result<Tokens, ExportError> {
-    const TOKENS: &str = "tokenizer.ggml.tokens";
-    const TYPES: &str = "tokenizer.ggml.token_type";
-    let (keys, n_rows) = (input.metadata, input.embedding_rows);
-    let Some(Array::String(bytes)) = keys.get(TOKENS).and_then(|value| value.as_array()) else {
-        return Err(KeyError::missing(TOKENS).into());
+    let (metadata, n_rows) = (input.metadata, input.embedding_rows);
+    let Some(Array::String(bytes)) = metadata.get(keys::TOKENS).and_then(|value| value.as_array()) else {
+        return Err(KeyError::missing(keys::TOKENS).into());
     };
     let to_text = |(id, bytes): (usize, &[u8])| {
         String::from_utf8(bytes.to_vec()).map_err(|_| ExportError::TokenNotText { id })
@@ -155,15 +154,19 @@ fn tokens(
     let mut texts = bytes.iter().enumerate().map(to_text).collect::<Result<Vec<String>, ExportError>>()?;
     let count = |key: &str, found, expected| ExportError::TokenCount { key: key.to_owned(), found, expected };
     if texts.len() as u64 > n_rows {
-        return Err(count(TOKENS, texts.len(), format!("at most the {n_rows} rows of the embedding")));
+        return Err(count(keys::TOKENS, texts.len(), format!("at most the {n_rows} rows of the embedding")));
     }
-    let kinds = match keys.get(TYPES).and_then(|value| value.as_array()) {
+    let kinds = match metadata.get(keys::TOKEN_TYPE).and_then(|value| value.as_array()) {
         None => vec![TokenType::Normal; texts.len()],
         Some(Array::I32(kinds)) if kinds.len() == texts.len() => {
             kinds.iter().map(|id| TokenType::from_id(*id).unwrap_or(TokenType::Normal)).collect()
         }
         Some(other) => {
-            return Err(count(TYPES, other.len(), format!("the {} numbers of the tokens", texts.len())));
+            return Err(count(
+                keys::TOKEN_TYPE,
+                other.len(),
+                format!("the {} numbers of the tokens", texts.len()),
+            ));
         }
     };
     if is_wordpiece {
@@ -180,28 +183,27 @@ fn tokens(
     // A SentencePiece vocabulary has special tokens where the file names none: llama 2's, as
     // `llama_vocab` has them by default.
     let id = |of: &str, default: u64| -> Result<Option<usize>, ExportError> {
-        let id = keys.count(&format!("tokenizer.ggml.{of}_token_id"))?.or(is_spm.then_some(default));
+        let id = metadata.count(&format!("tokenizer.ggml.{of}_token_id"))?.or(is_spm.then_some(default));
         Ok(id.and_then(|id| usize::try_from(id).ok()).filter(|id| *id < texts.len()))
     };
     let adds = |of: &str, default| {
-        keys.flag(&format!("tokenizer.ggml.add_{of}_token")).map(|f| f.unwrap_or(default))
+        metadata.flag(&format!("tokenizer.ggml.add_{of}_token")).map(|f| f.unwrap_or(default))
     };
     Ok(Tokens {
         bos: id("bos", 1)?.filter(|_| matches!(adds("bos", adds_bos), Ok(true))),
         eos: id("eos", 2)?.filter(|_| matches!(adds("eos", false), Ok(true))),
-        bos_of_second: keys.flag("tokenizer.ggml.add_sep_token")? == Some(false),
+        bos_of_second: metadata.flag(keys::ADD_SEP)? == Some(false),
         separator: id("seperator", 0)?.filter(|_| matches!(adds("sep", false), Ok(true))),
         unknown: id("unknown", 0)?,
-        space_prefix: keys.flag("tokenizer.ggml.add_space_prefix")?,
+        space_prefix: metadata.flag(keys::ADD_SPACE_PREFIX)?,
         texts,
         kinds,
         ids,
     })
 }
 
-fn file_merges(keys: &Metadata) -> Result<Vec<String>, ExportError> {
-    let key = "tokenizer.ggml.merges";
-    texts(keys, key)?.ok_or_else(|| KeyError::missing(key).into())
+fn file_merges(metadata: &Metadata) -> Result<Vec<String>, ExportError> {
+    texts(metadata, keys::MERGES)?.ok_or_else(|| KeyError::missing(keys::MERGES).into())
 }
 
 /// A list of texts, if the key is there.
@@ -213,33 +215,32 @@ fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>, KeyError
     })
 }
 
-fn scores(keys: &Metadata, n_tokens: usize) -> Result<Vec<f32>, ExportError> {
-    const SCORES: &str = "tokenizer.ggml.scores";
-    match keys.get(SCORES).and_then(|value| value.as_array()) {
+fn scores(metadata: &Metadata, n_tokens: usize) -> Result<Vec<f32>, ExportError> {
+    match metadata.get(keys::SCORES).and_then(|value| value.as_array()) {
         Some(Array::F32(scores)) if scores.len() == n_tokens => Ok(scores.clone()),
         Some(other) => {
             let expected = format!("the {n_tokens} numbers of the tokens");
-            Err(ExportError::TokenCount { key: SCORES.to_owned(), found: other.len(), expected })
+            Err(ExportError::TokenCount { key: keys::SCORES.to_owned(), found: other.len(), expected })
         }
-        None => Err(KeyError::missing(SCORES).into()),
+        None => Err(KeyError::missing(keys::SCORES).into()),
     }
 }
 
 fn tokenizer_config(input: &ExportInput<'_>, tokens: &Tokens) -> Result<Map<String, Json>, ExportError> {
-    let keys = input.metadata;
+    let metadata = input.metadata;
     let mut config = Map::new();
     // Only the file's own keys, so that a conversion writes the same keys again.
-    for (key, of) in [
-        ("add_bos_token", "add_bos_token"),
-        ("add_eos_token", "add_eos_token"),
-        ("add_prefix_space", "add_space_prefix"),
+    for (name, key) in [
+        ("add_bos_token", keys::ADD_BOS),
+        ("add_eos_token", keys::ADD_EOS),
+        ("add_prefix_space", keys::ADD_SPACE_PREFIX),
     ] {
-        if let Some(flag) = keys.flag(&format!("tokenizer.ggml.{of}"))? {
-            config.insert(key.to_owned(), flag.into());
+        if let Some(flag) = metadata.flag(key)? {
+            config.insert(name.to_owned(), flag.into());
         }
     }
     config.insert("clean_up_tokenization_spaces".to_owned(), false.into());
-    if let Json::Object(specials) = special_tokens(keys, tokens)? {
+    if let Json::Object(specials) = special_tokens(metadata, tokens)? {
         config.extend(specials);
     }
     config.insert("model_max_length".to_owned(), input.max_length.clone());
@@ -256,11 +257,11 @@ fn class(kind: &str, route: Route) -> &'static str {
     (route.class)(kind).unwrap_or(usual)
 }
 
-fn special_tokens(keys: &Metadata, tokens: &Tokens) -> Result<Json, ExportError> {
+fn special_tokens(metadata: &Metadata, tokens: &Tokens) -> Result<Json, ExportError> {
     let mut map = Map::new();
-    let is_bytes = keys.text("tokenizer.ggml.model")? == Some("gpt2");
+    let is_bytes = metadata.text(keys::MODEL)? == Some("gpt2");
     for (name, of) in SPECIALS {
-        let id = keys.count(&format!("tokenizer.ggml.{of}_token_id"))?;
+        let id = metadata.count(&format!("tokenizer.ggml.{of}_token_id"))?;
         let id = id.and_then(|id| usize::try_from(id).ok());
         // A token of bytes that is not special did not get its id by this name, which would make it so.
         let is_named = |id: &usize| !is_bytes || tokens.kinds.get(*id) != Some(&TokenType::Normal);
@@ -272,16 +273,18 @@ fn special_tokens(keys: &Metadata, tokens: &Tokens) -> Result<Json, ExportError>
 }
 
 /// The chat template, followed by named ones.
-fn templates(keys: &Metadata) -> Result<Vec<(String, Vec<u8>)>, ExportError> {
+fn templates(metadata: &Metadata) -> Result<Vec<(String, Vec<u8>)>, ExportError> {
     let mut files = Vec::new();
-    if let Some(template) = keys.text("tokenizer.chat_template")? {
+    if let Some(template) = metadata.text(keys::CHAT_TEMPLATE)? {
         files.push(("chat_template.jinja".to_owned(), template.into()));
     }
-    for name in texts(keys, "tokenizer.chat_templates")?.unwrap_or_default() {
+    for name in texts(metadata, keys::CHAT_TEMPLATES)?.unwrap_or_default() {
         // A name becomes a file name; one that could leave the folder is skipped.
         let is_plain =
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if let Some(template) = keys.text(&format!("tokenizer.chat_template.{name}"))?.filter(|_| is_plain) {
+        if let Some(template) =
+            metadata.text(&format!("tokenizer.chat_template.{name}"))?.filter(|_| is_plain)
+        {
             files.push((format!("additional_chat_templates/{name}.jinja"), template.into()));
         }
     }

@@ -6,6 +6,7 @@ use super::error::ExportError;
 use super::tokens::Tokens;
 use crate::huggingface::rwkv;
 use crate::huggingface::token_type::TokenType;
+use crate::keys;
 
 /// The file's name and its bytes.
 ///
@@ -22,7 +23,7 @@ pub(super) fn file(tokens: &Tokens) -> Result<(String, Vec<u8>), ExportError> {
         let quote = if token.contains('\'') && !token.contains('"') { '"' } else { '\'' };
         let literal = format!("b{quote}{token}{quote}");
         let bytes = rwkv::literal_of(&literal).ok_or_else(|| KeyError::Value {
-            key: "tokenizer.ggml.tokens".to_owned(),
+            key: keys::TOKENS.to_owned(),
             expected: "bytes as Python prints them".to_owned(),
             found: format!("`{token}` at {id}"),
         })?;

@@ -9,8 +9,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::{hf::AddedToken, writer::TokenizerWriter};
-use crate::TokenizerFiles;
-use crate::keys;
+use crate::{TokenizerFiles, keys};
 
 /// A flag of an added token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

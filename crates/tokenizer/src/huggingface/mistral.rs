@@ -19,8 +19,7 @@ use super::token_table::TokenTable;
 use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{base64, bpe, spm, template};
-use crate::TokenizerFiles;
-use crate::keys;
+use crate::{TokenizerFiles, keys};
 
 const TEKKEN: &str = "tekken.json";
 

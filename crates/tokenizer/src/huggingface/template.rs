@@ -12,8 +12,7 @@ use serde_json::{Map, Value as Json};
 use super::error::VocabError;
 use super::hf::{json_object, malformed};
 use super::writer::TokenizerWriter;
-use crate::TokenizerFiles;
-use crate::keys;
+use crate::{TokenizerFiles, keys};
 
 /// One template, or several with names.
 pub(super) enum Templates {

@@ -20,9 +20,8 @@ use super::token_table::TokenTable;
 use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{bpe, pre, special};
-use crate::TokenizerFiles;
-use crate::keys;
 use crate::pre::expressions;
+use crate::{TokenizerFiles, keys};
 
 /// A family that has tiktoken files.
 struct Family {

@@ -6,8 +6,7 @@ use super::context::VocabContext;
 use super::error::VocabError;
 use super::token_list;
 use super::token_table::TokenTable;
-use crate::TokenizerFiles;
-use crate::keys;
+use crate::{TokenizerFiles, keys};
 
 /// The tokenizer section under construction.
 ///

@@ -11,8 +11,7 @@
 //! `conversion/muse_glimmer.py`.
 
 use crate::families::eagle3::convert as eagle3;
-use crate::families::qwen::convert::qwen2;
-use crate::families::qwen::convert::qwen3;
+use crate::families::qwen::convert::{qwen2, qwen3};
 use crate::prelude::*;
 
 /// The row of DFlash.

@@ -41,7 +41,7 @@ pub const LLADA_MOE: Arch = Arch {
         text_keys(hparams, keys)?;
         keys.count("expert_feed_forward_length", hparams, &["expert_intermediate_size"])?;
         // The mask of the published vocabulary.
-        keys.set("tokenizer.ggml.mask_token_id", Value::U32(156_895));
+        keys.set(token_keys::MASK_ID, Value::U32(156_895));
         keys.set_prefixed("attention.causal", Value::Bool(false));
         keys.set("diffusion.shift_logits", Value::Bool(false));
         Ok(())

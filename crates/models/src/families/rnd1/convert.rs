@@ -27,7 +27,7 @@ pub const RND1: Arch = Arch {
         // A diffusion model fills masked tokens, from those on both sides.
         keys.set_prefixed("attention.causal", Value::Bool(false));
         if let Some(id) = hparams.get("mask_token_id") {
-            keys.set("tokenizer.ggml.mask_token_id", Value::U32(to_u32("mask_token_id", id)?));
+            keys.set(token_keys::MASK_ID, Value::U32(to_u32("mask_token_id", id)?));
         }
         Ok(())
     },

@@ -50,7 +50,7 @@ const CLASSES: &[&str] = &["DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", 
 
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     // Messages one after the other, without roles or marks.
-    keys.set_early_whole("tokenizer.chat_template", "{% for m in messages %}{{m['content']}}{% endfor %}");
+    keys.set_early_whole(token_keys::CHAT_TEMPLATE, "{% for m in messages %}{{m['content']}}{% endfor %}");
     match hparams.get("rms_norm_eps") {
         Some(_) => text_keys(hparams, keys)?,
         None => text_keys(&hparams.with("rms_norm_eps", 1e-6.into()), keys)?,

@@ -7,8 +7,7 @@
 //!
 //! Source: `Gemma3Model` in `conversion/gemma.py`.
 
-use crate::families::gemma::convert::gemma;
-use crate::families::gemma::convert::gemma2;
+use crate::families::gemma::convert::{gemma, gemma2};
 use crate::prelude::*;
 
 /// The row.

@@ -10,8 +10,7 @@
 //!
 //! Source: `Gemma4Model` in `conversion/gemma.py`.
 
-use crate::families::gemma::convert::gemma;
-use crate::families::gemma::convert::gemma3;
+use crate::families::gemma::convert::{gemma, gemma3};
 use crate::prelude::*;
 
 /// The row.

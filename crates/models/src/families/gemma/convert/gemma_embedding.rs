@@ -7,9 +7,8 @@
 //!
 //! Source: `EmbeddingGemma` in `conversion/gemma.py`.
 
-use crate::families::gemma::convert::gemma;
-use crate::families::gemma::convert::gemma2;
 use crate::families::gemma::convert::gemma3::{self, GEMMA3};
+use crate::families::gemma::convert::{gemma, gemma2};
 use crate::prelude::*;
 
 /// The row.

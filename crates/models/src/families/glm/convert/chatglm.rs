@@ -186,7 +186,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("rope.dimension_count", "attention_dim", hparams.rotated(dims, Some(0.5))?)?;
     // The reference writes this among the hyperparameters; the tokenizer adds no bos, [gMASK]<sop>
     // comes from the template.
-    keys.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
+    keys.set(token_keys::ADD_BOS, Value::Bool(false));
     // GLM 4 9B 1M has `rope_ratio` 10000: base 1e8.
     let base = match hparams.get_f64("rope_ratio")? {
         Some(ratio) => 10_000.0 * ratio,

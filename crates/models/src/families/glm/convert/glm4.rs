@@ -8,8 +8,7 @@
 //!
 //! Source: `Glm4Model` and `GlmOCRModel` in `conversion/glm.py`.
 
-use crate::families::glm::convert::chatglm;
-use crate::families::glm::convert::glm4moe;
+use crate::families::glm::convert::{chatglm, glm4moe};
 use crate::prelude::*;
 
 /// The row.

@@ -9,11 +9,9 @@
 //!
 //! Source: `Glm5NextModel` in `conversion/glm.py`.
 
-use crate::families::deepseek::convert::deepseek2;
-use crate::families::deepseek::convert::deepseek32;
+use crate::families::deepseek::convert::{deepseek2, deepseek32};
 use crate::families::glm::convert::glm_dsa::{self, has_indexer};
-use crate::families::glm::convert::glm4_moe_lite;
-use crate::families::glm::convert::glm4moe;
+use crate::families::glm::convert::{glm4_moe_lite, glm4moe};
 use crate::prelude::*;
 
 /// The row.

@@ -13,8 +13,7 @@
 //! here the layers decide.
 
 use crate::families::glm::convert::glm4moe;
-use crate::families::granite::convert::granitehybrid;
-use crate::families::granite::convert::granitemoe;
+use crate::families::granite::convert::{granitehybrid, granitemoe};
 use crate::prelude::*;
 
 /// The row of dense models.

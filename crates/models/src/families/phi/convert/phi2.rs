@@ -82,6 +82,6 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("rope.dimension_count", "hidden_size", rotated)?;
     keys.file_type_here();
     // Written here, after the file type; the tokenizer keeps its place.
-    keys.set("tokenizer.ggml.add_bos_token", Value::Bool(false));
+    keys.set(token_keys::ADD_BOS, Value::Bool(false));
     Ok(())
 }

@@ -76,7 +76,7 @@ pub fn answer_keys(keys: &mut Keys) {
     let labels = vec!["yes".to_owned(), "no".to_owned()];
     keys.set_prefixed("classifier.output_labels", Value::Array(Array::String(labels.into())));
     keys.set("tokenizer.chat_template.rerank", TEMPLATE.into());
-    keys.set("tokenizer.chat_templates", Value::Array(Array::String(vec!["rerank".to_owned()].into())));
+    keys.set(token_keys::CHAT_TEMPLATES, Value::Array(Array::String(vec!["rerank".to_owned()].into())));
 }
 
 /// `Qwen3Model.set_gguf_parameters` in `conversion/qwen.py`.

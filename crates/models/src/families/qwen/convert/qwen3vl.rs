@@ -11,9 +11,7 @@
 
 use crate::families::gpt_oss::convert as gpt_oss;
 use crate::families::llama::convert::llama4;
-use crate::families::qwen::convert::qwen2;
-use crate::families::qwen::convert::qwen2moe;
-use crate::families::qwen::convert::qwen3;
+use crate::families::qwen::convert::{qwen2, qwen2moe, qwen3};
 use crate::prelude::*;
 
 /// The row of the dense models.

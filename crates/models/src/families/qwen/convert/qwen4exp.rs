@@ -10,9 +10,7 @@
 //! Source: `Qwen4ExpTextModel` in `conversion/qwen4exp.py`. The config class of transformers 5.23 renames
 //! what the reference reads, so the raw config is read.
 
-use crate::families::qwen::convert::qwen2moe;
-use crate::families::qwen::convert::qwen3next;
-use crate::families::qwen::convert::qwen35;
+use crate::families::qwen::convert::{qwen2moe, qwen3next, qwen35};
 use crate::prelude::*;
 
 /// The row.
