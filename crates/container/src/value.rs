@@ -200,7 +200,7 @@ impl Array {
         }
     }
 
-    /// True if there are no items.
+    /// True if the array has no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -24,7 +24,7 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<gguf_models::Input<'_>, Err
         _ => false,
     };
     let zero = |name: &str| checkpoint.tensor(name).is_none_or(|tensor| is_zero(checkpoint, tensor));
-    // Of single numbers, which become keys.
+    // Only tensors of one element are read; their values become keys.
     let values = |name: &str| {
         let tensor = checkpoint.tensor(name).filter(|tensor| tensor.shape.iter().product::<u64>() == 1)?;
         let mut values = vec![0.0];

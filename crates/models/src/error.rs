@@ -122,7 +122,7 @@ pub enum ArchError {
         /// The problem.
         reason: String,
     },
-    /// MTP layers are to be left out, or written alone, but there are none.
+    /// MTP layers are to be left out, or written alone, but the model has none.
     #[error("{subject} layers for multi-token prediction")]
     NoPrediction {
         /// Who has none.

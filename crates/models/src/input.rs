@@ -71,8 +71,8 @@ impl<T> fmt::Debug for Elements<'_, T> {
     }
 }
 
-/// A question about weights to the caller that opened the files: whether two tensors have the same values.
-/// Only asked if the reference drops an output that is equal to the embedding.
+/// Asks the caller that opened the files whether two tensors have the same values. Used only if the reference
+/// drops an output that is equal to the embedding.
 #[derive(Clone)]
 pub struct SameValues<'a>(Arc<Same<'a>>, Option<Arc<Zero<'a>>>);
 

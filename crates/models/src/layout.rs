@@ -395,7 +395,7 @@ mod tests {
         let rows: Vec<u64> = (0..14).map(|row| map.source_row(row, 14)).collect();
         assert_eq!(rows, [0, 2, 4, 1, 3, 5, 6, 7, 9, 11, 8, 10, 12, 13]);
         assert!((0..14).all(|row| map.output_row(rows[row as usize], 14) == row));
-        // Of whole heads it undoes the other permutation.
+        // On whole heads it undoes the other permutation.
         let (halves, neighbours) =
             (RowMap::RopeHalves { head: 6, rotated: 6 }, RowMap::RopePermute { n_head: 3 });
         assert!((0..18).all(|row| halves.source_row(neighbours.source_row(row, 18), 18) == row));

@@ -8,21 +8,21 @@
 pub struct Quantization {
     /// `general.architecture`.
     pub architecture: &'static str,
-    /// Number of layers, without MTP layers, of a model that the reference treats as a 70B.
+    /// Layers, without MTP layers, of the model that the reference treats as a 70B.
     pub layers_of_70b: Option<u32>,
-    /// True if such a model counts as a 70B only with grouped heads and without eight experts.
+    /// True if such a model also needs grouped-query attention, and not exactly eight experts, to count as a 70B.
     pub only_grouped_70b: bool,
-    /// True if a count of one expert means none.
+    /// True if a count of one expert means that the model has no experts.
     pub one_expert_is_none: bool,
-    /// Layers that the reference counts, some of which have no tensors.
+    /// Layers that the reference counts although they have no tensors.
     pub layers: CountedLayers,
-    /// True if only stacks of matrices in feed-forward parts are experts.
+    /// True if stacks of matrices outside of feed-forward parts are not experts.
     pub only_feed_forward_has_experts: bool,
-    /// True if recipes have rules that apply to this architecture only.
+    /// True if the recipes have rules for this architecture alone.
     pub has_own_rules: bool,
     /// Parts of the names of tensors that keep their type.
     pub kept: &'static [&'static str],
-    /// Reason for it.
+    /// Reason to keep their type.
     pub kept_because: &'static str,
     /// Parts of the names of tensors that no recipe takes below eight bits.
     pub eight_bits_at_least: &'static [&'static str],

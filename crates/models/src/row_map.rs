@@ -209,7 +209,7 @@ impl RowMap {
             // Groups of 4 rows a b c d, of which 2 from 1 on are taken:
             //   source  a0 b0 c0 d0 a1 b1 c1 d1
             //   output     b0 c0       b1 c1
-            // Of Q and K the rows that were taken are then permuted by head, so the permutation is undone first.
+            // The rows taken from Q and K are then permuted by head, so the permutation is undone first.
             RowMap::Groups { group, start, rows, n_head } => {
                 let row =
                     if n_head > 0 { RowMap::RopePermute { n_head }.source_row(row, n_rows) } else { row };

@@ -1,7 +1,7 @@
 //! Order of a crate's modules, read from its sources.
 //!
-//! Floors list modules from bottom to top. A module may use those on lower floors. Within one listed module
-//! (a folder), files may use each other as long as there is no cycle.
+//! Floors list modules from bottom to top. A module may use those on lower floors. The files of one
+//! listed module (a folder) may use each other, but not in a cycle.
 //!
 //! A use is every path that begins with `crate::`, `self::`, `super::` or the name of a child module, in
 //! `use` items and elsewhere. A re-export (`pub use`) does not count as a use; a path through it counts as a
@@ -13,7 +13,7 @@ use std::{
     path::Path,
 };
 
-/// Faults of a crate's module order, one sentence each; none where all is well.
+/// Faults of a crate's module order, one sentence each; empty if it has none.
 ///
 /// `crate_folder` holds `src`. `floors` are groups of modules (`"vocab"`, `"vocab::pre"`; the most exact name counts, and
 /// stands for all below it), from bottom to top; modules of one floor do not use each other. The crate's root is on top
@@ -151,7 +151,7 @@ fn is_within(module: &str, outer: &str) -> bool {
     module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// The module that a path leads to, through re-exports; none where it leads out of the crate.
+/// The module that a path leads to, through re-exports; `None` if it leads out of the crate.
 fn follow(path: &[String], modules: &BTreeMap<Vec<String>, Module>, depth: usize) -> Option<Vec<String>> {
     let n = (0..=path.len()).rev().find(|n| modules.contains_key(&path[..*n]))?;
     let module = &modules[&path[..n]];

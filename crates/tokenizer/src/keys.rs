@@ -28,7 +28,7 @@ pub const BOS_ID: &str = "tokenizer.ggml.bos_token_id";
 pub const EOS_ID: &str = "tokenizer.ggml.eos_token_id";
 /// Token for text that no other token can spell.
 pub const UNK_ID: &str = "tokenizer.ggml.unknown_token_id";
-/// Token between two texts.
+/// Token between two texts. The format itself misspells the key.
 pub const SEP_ID: &str = "tokenizer.ggml.seperator_token_id";
 /// Token that fills a batch.
 pub const PAD_ID: &str = "tokenizer.ggml.padding_token_id";

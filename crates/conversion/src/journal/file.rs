@@ -68,7 +68,7 @@ impl Found {
 
     fn parse(bytes: &[u8], written: Option<SystemTime>) -> Option<Found> {
         let (lines, n_bytes) = lines::parse(bytes);
-        // Of another version nothing is known, so that nothing of it is used.
+        // A journal of another version is ignored.
         let first = lines.first().filter(|line| line["journal"] == VERSION)?;
         let mut found = Found {
             owner: owner_of(first)?,

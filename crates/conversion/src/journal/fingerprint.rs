@@ -68,7 +68,7 @@ impl InputFile {
         Ok(files)
     }
 
-    /// Description of the change to `now`; `None` if there is none.
+    /// Description of the change to `now`; `None` if nothing changed.
     fn change(&self, now: &InputFile) -> Option<String> {
         let name = &self.name;
         match () {

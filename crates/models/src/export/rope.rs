@@ -73,7 +73,7 @@ pub fn write(file: &ArchFile<'_>, config: &mut Map<String, Json>) -> Result<(), 
             if let Some(stated) = file.number(&own("scaling.attn_factor"))? {
                 set("attention_factor", yarn::attention_factor(stated, yarn::built_in(factor, multiplier)));
             }
-            // Of Ministral 3, whose config has it among the rotary parameters.
+            // Ministral 3 has it among the rotary parameters of its config.
             if let Some(value) = file.number("attention.temperature_scale")? {
                 set("llama_4_scaling_beta", value.into());
             }

@@ -103,7 +103,7 @@ pub fn sources(
     let source = |(name, dims): (String, Vec<u64>)| match Shape::new(&dims) {
         Ok(shape) => {
             let name = (arch.export_name)(context.hparams, class, &name).unwrap_or(name);
-            // Where there is no class but that of the inner part, its names are what is left of the table's.
+            // If only the inner part has a class, the names of the table lose its prefix.
             let name = name.strip_prefix(class.prefix).unwrap_or(&name).to_owned();
             Ok(SourceTensor { name, shape, folded: None })
         }

@@ -422,7 +422,7 @@ fn missing_layer_matrix_is_named_in_every_spelling() {
             let mut less = input(&checkpoint);
             less.tensors.retain(|tensor| tensor.name != *name);
             match gguf_models::resolve_weights(&less, &Options::default()) {
-                // Of several spellings that of transformers is named.
+                // The error names the spelling of transformers.
                 Err(gguf_models::ArchError::MissingTensors { names }) if folder.ends_with("chatglm") => {
                     assert_eq!(names.len(), 1, "{names:?} for `{name}`");
                 }

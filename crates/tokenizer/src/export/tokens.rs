@@ -60,7 +60,7 @@ impl Tokens {
             .collect()
     }
 
-    /// The step that adds start and end tokens around a text; `None` if there are none.
+    /// The step that adds start and end tokens around a text; `None` if none are added.
     pub fn template(&self) -> Option<Json> {
         let special = |id: usize, kind: u32| json!({"SpecialToken": {"id": self.texts[id], "type_id": kind}});
         let sequence = |name: &str, kind: u32| json!({"Sequence": {"id": name, "type_id": kind}});

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VocabContext {
     /// `vocab_size` of the (text) config: the number of tokens that is written; free ids below
-    /// it are filled with `[PAD{id}]`. `None` where the config does not say.
+    /// it are filled with `[PAD{id}]`. `None` if the config does not state it.
     pub vocab_size: Option<u64>,
     /// `general.architecture`, or empty. llama.cpp applies some token flags by it.
     pub architecture: String,

@@ -40,7 +40,7 @@ impl TokenizerWriter<'_> {
         self.read_json()?.ok_or(NO_TOKENIZER)
     }
 
-    /// tokenizer_config.json; an empty object if there is none.
+    /// tokenizer_config.json, or an empty object without that file.
     pub fn tokenizer_config(&self) -> Result<Map<String, Json>, VocabError> {
         Ok(hf::tokenizer_config(self.input)?.unwrap_or_default())
     }
@@ -189,7 +189,7 @@ impl TokenizerWriter<'_> {
     /// `LlamaModel.set_vocab` in `conversion/llama.py`.
     pub fn llama(&mut self) -> Result<(), VocabError> {
         let input = self.input;
-        // Mistral's own files count only where Hugging Face's are not there.
+        // Mistral's own files count only if those of Hugging Face are missing.
         let json = self.file("tokenizer.json").is_some();
         let is_only = self.file("tokenizer.model").is_none() && self.file("vocab.json").is_none();
         if !json && (self.file("tekken.json").is_some() || (is_only && mistral::exists(input))) {
@@ -232,7 +232,7 @@ impl TokenizerWriter<'_> {
         Ok(())
     }
 
-    /// Begin and end of text as tokenizer.model has them, where no other file says them.
+    /// BOS and EOS of tokenizer.model, if no other file states them.
     pub fn write_model_ids(&mut self) -> Result<(), VocabError> {
         let Some(bytes) = self.file("tokenizer.model").filter(|bytes| !Ranks::is_one(bytes)) else {
             return Ok(());

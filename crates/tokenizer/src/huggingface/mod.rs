@@ -60,7 +60,7 @@ pub struct Vocab {
     pub other_pre: Option<String>,
     /// Reasons for llama.cpp to refuse the file, one per line.
     pub warnings: Vec<String>,
-    /// Things a person should know, each one line.
+    /// Remarks for the user, one per line.
     pub notes: Vec<String>,
     /// Confirmed facts, one per line.
     pub details: Vec<String>,
@@ -105,7 +105,7 @@ fn embed(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
     Ok(())
 }
 
-/// The ids of tokens by their texts, of a tokenizer.json or a vocab.json; none if one of them is not there.
+/// The ids of tokens by their texts, of a tokenizer.json or a vocab.json; `None` if one of them is missing.
 pub fn token_ids<const N: usize>(input: &TokenizerFiles<'_>, texts: [&str; N]) -> Option<[u64; N]> {
     let parse = |file: &str| serde_json::from_slice::<Json>(input.file(file)?).ok();
     let (whole, plain) = (parse("tokenizer.json"), parse("vocab.json"));

@@ -27,8 +27,8 @@ pub(super) fn set_default<T>(list: &mut ByName<T>, name: &'static str, value: T)
 
 /// The special tokens of tokenizer_config.json as a post-processor completes them.
 pub(super) struct PostProcessor {
-    /// tokenizer_config.json, which gains the special tokens that only the processor names; nothing
-    /// where there is no such file, or an empty one.
+    /// tokenizer_config.json, which gains the special tokens that only the processor names; `None`
+    /// if the file is missing or empty.
     pub config: Option<Map<String, Json>>,
     /// Names of special tokens to look for; gains `eot` or `eom`.
     pub types: Vec<&'static str>,

@@ -51,14 +51,14 @@ impl Route {
     pub const GPT2: Route = Route::new("gpt2", |writer| writer.gpt2(&BpeStyle::GPT2));
 
     /// `LlamaModel.set_vocab`: tokenizer.model, or a llama tokenizer as tokenizer.json, or byte-level BPE; with
-    /// the keys before (`add_space_prefix`) and after the others (Code Llama, Granite). tekken.json if there is
-    /// no tokenizer.json.
+    /// the keys before (`add_space_prefix`) and after the others (Code Llama, Granite). Without
+    /// tokenizer.json, tekken.json is read.
     pub const LLAMA: Route = Route::new("llama", |writer| writer.llama());
 
     /// `_set_vocab_sentencepiece`: tokenizer.model.
     pub const SENTENCE_PIECE: Route = Route::new("sentencepiece", |writer| writer.spm(SpmStyle::Plain));
 
-    /// tokenizer.model, else [`Route::GPT2`]. The reference tries the model first and takes a missing file for a no.
+    /// tokenizer.model, else [`Route::GPT2`]. The reference tries the model first and continues if the file is missing.
     pub const SENTENCE_PIECE_OR_GPT2: Route =
         Route::new("sentencepiece_or_gpt2", |writer| writer.spm_or_gpt2());
 

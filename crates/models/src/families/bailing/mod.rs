@@ -1,4 +1,4 @@
-//! Ling and Ring (Bailing), by inclusionAI: mixtures of experts, and pictures in Ling 3.
+//! Ling and Ring (Bailing), by inclusionAI: mixtures of experts, and images in Ling 3.
 
 pub mod convert;
 pub mod projector;

@@ -1,4 +1,4 @@
-//! Bamba, by IBM: a hybrid of state spaces and attention.
+//! Bamba, by IBM: a hybrid of state-space and attention layers.
 
 pub mod convert;
 

@@ -1,4 +1,4 @@
-//! BERT and the encoders that follow it: embeddings, rankers and classifiers.
+//! BERT and encoders based on it: embedding models, rerankers and classifiers.
 
 pub mod convert;
 

@@ -1,4 +1,4 @@
-//! CogVLM, by THUDM: text and pictures.
+//! CogVLM, by THUDM: text and images.
 
 pub mod convert;
 pub mod projector;

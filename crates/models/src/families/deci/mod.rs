@@ -1,4 +1,4 @@
-//! DeciLM, and the Nemotron models that were made with its search.
+//! DeciLM, and the Nemotron models from the same architecture search.
 
 pub mod convert;
 

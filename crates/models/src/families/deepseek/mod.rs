@@ -1,4 +1,4 @@
-//! DeepSeek, and models of other vendors with the same classes; pictures in DeepSeek-OCR.
+//! DeepSeek, and models of other vendors with the same classes; images in DeepSeek-OCR.
 
 pub mod convert;
 pub mod projector;

@@ -45,7 +45,7 @@ pub const DEEPSEEKOCR2: Projector = Projector {
     prepare: prepare_qwen2,
     keys: |towers, keys| {
         self::keys(towers, keys, "deepseekocr2", 6)?;
-        // Of 14 query heads seven share one key head.
+        // Seven of the 14 query heads share one key head.
         keys.set_derived("vision.attention.head_count_kv", "", 2)
     },
     ..DEEPSEEKOCR

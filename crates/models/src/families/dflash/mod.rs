@@ -1,4 +1,4 @@
-//! DFlash and DSpark: draft models for blocks of tokens, for models of several vendors.
+//! DFlash and DSpark: draft models that predict blocks of tokens, for models of several vendors.
 
 pub mod convert;
 

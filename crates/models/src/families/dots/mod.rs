@@ -1,4 +1,4 @@
-//! dots, by rednote: text, and pictures in dots.ocr.
+//! dots, by rednote: text, and images in dots.ocr.
 
 pub mod convert;
 pub mod projector;

@@ -99,7 +99,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
             let n_layers =
                 hparams.target("num_hidden_layers").ok_or_else(|| no_target("num_hidden_layers"))?;
             let n_layers = to_i32("num_hidden_layers", n_layers)?;
-            // Of 32 layers: 2, 16 and 29.
+            // For 32 layers: 2, 16 and 29.
             vec![2, n_layers / 2, n_layers - 3]
         }
     };

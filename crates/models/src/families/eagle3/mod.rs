@@ -1,4 +1,4 @@
-//! EAGLE 3: draft models of one layer, for models of many vendors.
+//! EAGLE 3: one-layer draft models for models of many vendors.
 
 pub mod convert;
 

@@ -1,4 +1,4 @@
-//! EXAONE, by LG: text, and pictures in EXAONE 4.5.
+//! EXAONE, by LG: text, and images in EXAONE 4.5.
 
 pub mod convert;
 pub mod projector;

@@ -1,4 +1,4 @@
-//! Gemma, by Google: text, and pictures and sound from Gemma 3 on.
+//! Gemma, by Google: text, and images and audio from Gemma 3 on.
 
 pub mod convert;
 pub mod projector;

@@ -1,4 +1,4 @@
-//! GLM, by Z.ai: text, and pictures and sound in GLM-V and GLM-ASR.
+//! GLM, by Z.ai: text, and images and audio in GLM-V and GLM-ASR.
 
 pub mod convert;
 pub mod projector;

@@ -18,7 +18,7 @@ pub const FAMILY: Family = Family {
         convert::granitemoe::GRANITEMOE,
     ],
     quantization: &[
-        // One more layer routes between adapters.
+        // An additional layer routes between adapters.
         Quantization { architecture: "graniteswitch", layers: CountedLayers::OneMore, ..Quantization::USUAL },
     ],
     ..Family::EMPTY

@@ -28,7 +28,7 @@ pub const GROK: Arch = Arch {
 };
 
 const ENDS: &[TensorRule] = &[
-    // Of two names the first is that of Grok 1, the second that of Grok 2.
+    // If a rule has two names, the first is that of Grok 1, the second that of Grok 2.
     TensorRule::copy(&["transformer.in_out_embed", "model.embed_tokens"], "token_embd"),
     TensorRule::copy(&["transformer.rms_norm", "model.norm"], "output_norm"),
     TensorRule::copy(&["lm_head"], "output").need(Need::Optional),

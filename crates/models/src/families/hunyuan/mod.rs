@@ -1,4 +1,4 @@
-//! Hunyuan, by Tencent: text, and pictures in Hunyuan OCR and VL.
+//! Hunyuan, by Tencent: text, and images in Hunyuan OCR and VL.
 
 pub mod convert;
 pub mod projector;
@@ -17,7 +17,7 @@ pub const FAMILY: Family = Family {
     ],
     projectors: &[projector::HUNYUANVL],
     quantization: &[
-        // These write one expert where they mean none.
+        // Configs of models without experts state one expert.
         Quantization { architecture: "hunyuan-dense", one_expert_is_none: true, ..Quantization::USUAL },
         Quantization { architecture: "hunyuan_vl", one_expert_is_none: true, ..Quantization::USUAL },
     ],

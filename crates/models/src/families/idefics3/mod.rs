@@ -1,4 +1,4 @@
-//! Idefics 3 and SmolVLM, by Hugging Face: pictures for models of the llama family.
+//! Idefics 3 and SmolVLM, by Hugging Face: vision projectors for models of the llama family.
 
 pub mod projector;
 

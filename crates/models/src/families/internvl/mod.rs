@@ -1,4 +1,4 @@
-//! InternVL, by OpenGVLab: pictures for models of other families.
+//! InternVL, by OpenGVLab: vision projectors for models of other families.
 
 pub mod projector;
 

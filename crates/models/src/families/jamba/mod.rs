@@ -1,4 +1,4 @@
-//! Jamba, by AI21: a hybrid of state spaces and attention.
+//! Jamba, by AI21: a hybrid of state-space and attention layers.
 
 pub mod convert;
 

@@ -1,4 +1,4 @@
-//! Janus, by DeepSeek: pictures for a model of the llama family.
+//! Janus, by DeepSeek: the vision projector for a model of the llama family.
 
 pub mod projector;
 

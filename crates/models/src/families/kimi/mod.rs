@@ -1,4 +1,4 @@
-//! Kimi, by Moonshot: text, and pictures in Kimi VL and K2.5.
+//! Kimi, by Moonshot: text, and images in Kimi VL and K2.5.
 
 pub mod convert;
 pub mod projector;

@@ -1,4 +1,4 @@
-//! LFM2, by Liquid AI: text, and pictures in LFM2-VL.
+//! LFM2, by Liquid AI: text, and images in LFM2-VL.
 
 pub mod convert;
 pub mod projector;

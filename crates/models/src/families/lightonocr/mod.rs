@@ -1,4 +1,4 @@
-//! LightOnOCR, by LightOn: pictures for a model of the qwen family.
+//! LightOnOCR, by LightOn: the vision projector for a model of the qwen family.
 
 pub mod projector;
 

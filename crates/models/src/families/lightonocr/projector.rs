@@ -24,7 +24,7 @@ pub const LIGHTONOCR: Projector = Projector {
     },
     rename: |_, name| {
         let name = name.strip_prefix("model.").unwrap_or(name);
-        // Of two spellings that of the tables of `llava`.
+        // The spelling in the tables of `llava`.
         let name = name.replace("vision_encoder.", "vision_tower.");
         Some(name.replace("vision_projection.", "multi_modal_projector."))
     },

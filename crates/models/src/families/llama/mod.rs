@@ -1,4 +1,4 @@
-//! Llama, by Meta, and the many models with its classes; pictures in Llama 4.
+//! Llama, by Meta, and the many models with its classes; images in Llama 4.
 
 pub mod convert;
 pub mod projector;

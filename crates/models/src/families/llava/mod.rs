@@ -1,4 +1,4 @@
-//! LLaVA with the tower of Pixtral: pictures for models of the llama and mistral families.
+//! LLaVA with the vision tower of Pixtral: projectors for models of the llama and mistral families.
 
 pub mod projector;
 

@@ -1,4 +1,4 @@
-//! Mamba: models of state spaces alone.
+//! Mamba: state-space models without attention.
 
 pub mod convert;
 

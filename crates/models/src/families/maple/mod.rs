@@ -1,4 +1,4 @@
-//! Maple: a mixture of experts with windows.
+//! Maple: a mixture of experts with sliding windows.
 
 pub mod convert;
 

@@ -31,7 +31,7 @@ pub const MELLUM: Arch = Arch {
 fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     text_keys(hparams, keys)?;
     keys.count("expert_feed_forward_length", hparams, &["moe_intermediate_size"])?;
-    // Without a window every layer sees all tokens, and there is no pattern to tell.
+    // Without a window every layer sees all tokens, and no pattern is written.
     if hparams.get("use_sliding_window") == Some(&Json::Bool(false))
         || hparams.get("sliding_window").is_none()
     {

@@ -1,4 +1,4 @@
-//! MERaLiON, by I2R: sound for models of the gemma family.
+//! MERaLiON, by I2R: audio projectors for models of the gemma family.
 
 pub mod projector;
 

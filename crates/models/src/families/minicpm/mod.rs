@@ -1,4 +1,4 @@
-//! MiniCPM, by OpenBMB: text, and pictures in MiniCPM-V.
+//! MiniCPM, by OpenBMB: text, and images in MiniCPM-V.
 
 pub mod convert;
 pub mod projector;

@@ -1,4 +1,4 @@
-//! MiniMax: text, and pictures in MiniMax M3.
+//! MiniMax: text, and images in MiniMax M3.
 
 pub mod convert;
 pub mod projector;

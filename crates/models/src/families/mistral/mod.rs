@@ -1,4 +1,4 @@
-//! Models of Mistral that have their own classes. Older ones have classes of the llama family.
+//! Mistral models with their own classes. Older models use classes of the llama family.
 
 pub mod convert;
 

@@ -1,4 +1,4 @@
-//! PaddleOCR-VL, by Baidu: text and pictures.
+//! PaddleOCR-VL, by Baidu: text and images.
 
 pub mod convert;
 pub mod projector;

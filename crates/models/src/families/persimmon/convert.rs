@@ -1,7 +1,7 @@
 //! Persimmon.
 //!
 //! Config keys: length, widths and heads; as many key heads as heads; the rotary base and the share
-//! of a head that is rotated (half of it, where older files do not say).
+//! of a head that is rotated (half of it, if an older file does not state it).
 //!
 //! Transforms: none; Q, K and V stay one matrix, interleaved by head.
 //!

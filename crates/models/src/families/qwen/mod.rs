@@ -1,4 +1,4 @@
-//! Qwen, by Alibaba: text, and pictures and sound in Qwen VL, Omni and ASR.
+//! Qwen, by Alibaba: text, and images and audio in Qwen VL, Omni and ASR.
 
 pub mod convert;
 pub mod projector;

@@ -1,3 +1,3 @@
-//! SigLIP, the tower that projectors of many families share.
+//! SigLIP: the vision tower that projectors of many families share.
 
 pub mod projector;

@@ -1,4 +1,4 @@
-//! T5, by Google, and other encoders with a decoder of its class.
+//! T5, by Google, and other models with its classes.
 
 pub mod convert;
 

@@ -1,4 +1,4 @@
-//! WavTokenizer: the decoder of codes of sound.
+//! WavTokenizer: the decoder of audio codes.
 
 pub mod convert;
 

@@ -1,4 +1,4 @@
-//! Youtu-VL, by Tencent: pictures. Its text part has a class of the deepseek family.
+//! Youtu-VL, by Tencent: the vision projector. Its text part has a class of the deepseek family.
 
 pub mod projector;
 

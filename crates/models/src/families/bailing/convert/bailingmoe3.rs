@@ -127,7 +127,7 @@ fn is_latent(hparams: &Hparams, bid: u64) -> bool {
     let predicted = hparams.get_u64(PREDICTED).ok().flatten().unwrap_or(0);
     let trunk = hparams.n_layers().unwrap_or(0).saturating_sub(predicted);
     let group = hparams.get_u64("layer_group_size").ok().flatten().unwrap_or(1).max(1);
-    // Of 20 layers in groups of 8: 7 and 15, then 16 to 19, which fill no group.
+    // With 20 layers in groups of 8: 7 and 15, then 16 to 19, which fill no group.
     bid >= trunk || (bid + 1).is_multiple_of(group) || bid >= trunk / group * group
 }
 
@@ -213,7 +213,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     Ok(())
 }
 
-/// Activation limits by layer; 0 if there is none.
+/// Activation limits by layer; 0 for a layer without one.
 fn limits(hparams: &Hparams, keys: &mut Keys, key: &str, name: &'static str) -> Result<(), ArchError> {
     let Some(list) = hparams.get(name) else { return Ok(()) };
     let list = list.as_array().ok_or_else(|| bad(name, list, "a list"))?;

@@ -97,7 +97,7 @@ const ATTENTION: &[TensorRule] = &[
         .element_of(|h, _, _| Ok(ElementMap::Scale([item(h, "mlp_multipliers", 1)?, 1.0]))),
 ];
 
-/// The multiplier under a key; 1 if there is none.
+/// The multiplier under a key, or 1.
 fn factor(hparams: &Hparams, key: &str) -> Result<f32, ArchError> {
     hparams.get(key).map_or(Ok(1.0), |value| to_f32(key, value))
 }
@@ -106,7 +106,7 @@ fn one(hparams: &Hparams, key: &str) -> Result<ElementMap, ArchError> {
     Ok(ElementMap::Scale([factor(hparams, key)?, 1.0]))
 }
 
-/// A multiplier of a list; 1 if there is no list.
+/// A multiplier of a list, or 1 without the list.
 fn item(hparams: &Hparams, key: &'static str, index: usize) -> Result<f32, ArchError> {
     match hparams.get(key) {
         None => Ok(1.0),
@@ -154,7 +154,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("ssm.conv_kernel", "mamba_d_conv", count_or(hparams, &["mamba_d_conv"], 4)?)?;
     keys.set_derived("ssm.inner_size", "mamba_d_ssm", inner)?;
     keys.set_derived("ssm.state_size", "mamba_d_state", count_or(hparams, &["mamba_d_state"], 128)?)?;
-    // Of `mamba_d_head` and `head_dim`, the reference takes the former here.
+    // The reference takes `mamba_d_head` here, not `head_dim`.
     keys.set_derived("ssm.time_step_rank", "mamba_d_head", inner / head)?;
     keys.set_derived(
         "ssm.group_count",

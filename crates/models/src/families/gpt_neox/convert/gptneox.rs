@@ -48,7 +48,7 @@ const LAYERS: &[TensorRule] = &[
 /// [`ArchError::MissingKey`], [`ArchError::BadKey`].
 pub fn by_head(hparams: &Hparams) -> Result<RowMap, ArchError> {
     let heads = hparams.need_u64(&["n_head", "num_attention_heads"])?;
-    // Of each head d queries, d keys, d values: the groups of `Ungroup` with as many queries as keys.
+    // Each head has d queries, d keys, d values: the groups of `Ungroup` with as many queries as keys.
     let rows = hparams.need_u64(&["hidden_size"])?.checked_div(heads).unwrap_or(0);
     Ok(RowMap::Ungroup { queries: rows, keys: rows })
 }

@@ -28,7 +28,7 @@ pub const GRANITE_SWITCH: Arch = Arch {
         match end {
             _ if is_switch => Some("the switch follows from the config"),
             "adapter_token_ids" | "control_to_substitute_lut" => Some("the switch follows from the config"),
-            // There is no rule for an output: the embedding is it.
+            // The table has no rule for an output, because the embedding is the output.
             _ if name == "lm_head.weight" => Some(drops::TIED),
             _ => None,
         }

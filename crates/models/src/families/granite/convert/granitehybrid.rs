@@ -183,7 +183,7 @@ pub fn state_keys(hparams: &Hparams, keys: &mut Keys, inner: u64, rotates: bool)
     keys.set_derived("ssm.group_count", "", hparams.need_u64(GROUPS)?)?;
     keys.derived_from("ssm.inner_size", &["mamba_expand", "mamba_head_dim"]);
     keys.set_derived("ssm.inner_size", "", inner)?;
-    // Of Mamba 2 this is the number of heads, each of which has one time step.
+    // In Mamba 2 this is the number of heads, each of which has one time step.
     let heads = &["n_heads", "num_heads", "mamba_n_heads", "mamba_num_heads"];
     keys.needed("ssm.time_step_rank", hparams, heads)?;
     keys.derived_from("rope.dimension_count", &["attn_rotary_emb"]);

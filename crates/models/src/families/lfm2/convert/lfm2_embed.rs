@@ -20,7 +20,7 @@ pub const LFM2_EMBED: Arch = Arch {
     keys,
     prepare: |hparams, tensors| {
         let dense = tensors.iter().find(|source| source.name == "1_Dense.linear.weight");
-        // Of (out, in) the rows are the length of a vector.
+        // The matrix is (out, in): its rows are the length of a vector.
         Ok(dense.map_or(hparams.clone(), |dense| hparams.with(LENGTH, dense.shape.n_rows().into())))
     },
     drops: |_, name| {

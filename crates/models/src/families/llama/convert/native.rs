@@ -65,7 +65,7 @@ pub const META_PARAMS: Arch = Arch {
     ..MISTRAL_PARAMS
 };
 
-/// Llama's tokenizer, with bos and eos from tokenizer.model, because there is no config.
+/// Llama's tokenizer, with bos and eos from tokenizer.model, because the checkpoint has no config.
 const ROUTE: Route = Route::new("meta_llama", |writer| {
     writer.llama()?;
     writer.write_model_ids()
@@ -94,7 +94,7 @@ const TENSORS: &[&[TensorRule]] = &[&[
 ]];
 
 fn drops(_: &Hparams, name: &str) -> Option<&'static str> {
-    // Of all layers in one tensor, or one in each layer.
+    // One tensor for all layers, or one for each layer.
     let is_frequencies = name == "rope.freqs" || name.ends_with(".inner_attention.rope.freqs");
     is_frequencies.then_some("rotary frequencies are computed from the config")
 }

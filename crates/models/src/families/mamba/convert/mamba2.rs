@@ -78,7 +78,7 @@ fn keys(hparams: &Hparams, keys: &mut Keys) -> Result<(), ArchError> {
     keys.set_derived("ssm.conv_kernel", "conv_kernel", count_or(hparams, &["conv_kernel", "d_conv"], 4)?)?;
     keys.set_derived("ssm.inner_size", "intermediate_size", inner)?;
     keys.set_derived("ssm.state_size", "state_size", count_or(hparams, &["state_size", "d_state"], 128)?)?;
-    // Of Mamba 2 this is the number of heads, each of which has one time step.
+    // In Mamba 2 this is the number of heads, each of which has one time step.
     keys.set_derived("ssm.time_step_rank", "head_dim", inner / head)?;
     keys.set_derived("ssm.group_count", "n_groups", count_or(hparams, &["n_groups"], 1)?)?;
     epsilon(hparams, keys, 1e-5)?;

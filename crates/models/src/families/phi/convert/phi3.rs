@@ -1,7 +1,7 @@
 //! Phi 3, 3.5 and 4.
 //!
 //! Config keys: those of every text model in their own order, the original context length, `sliding_window`
-//! (0 if there is none: Phi 4).
+//! (0 without one: Phi 4).
 //!
 //! Transforms: none; Q, K and V stay one matrix, and so do gate and up. Factors of `longrope` scaling become
 //! the computed tensors `rope_factors_long` and `rope_factors_short`.

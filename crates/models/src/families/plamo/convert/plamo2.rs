@@ -78,10 +78,10 @@ fn is_mamba(hparams: &Hparams, bid: u64) -> bool {
     if hparams.get("mamba_enabled") == Some(&Json::Bool(false)) {
         return false;
     }
-    // Of every `step` layers one attends, the one at step / 2.
+    // One of every `step` layers attends, the one at step / 2.
     let step = hparams.get("mamba_step").and_then(Json::as_u64).unwrap_or(2).max(1);
     let n_layers = hparams.n_layers().unwrap_or(0);
-    // Of few layers the last one attends.
+    // If the model has few layers, the last one attends.
     if n_layers <= step / 2 { bid + 1 != n_layers } else { bid % step != step / 2 }
 }
 

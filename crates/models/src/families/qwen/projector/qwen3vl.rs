@@ -149,7 +149,7 @@ const QWEN3_VL: ConfigClass = ConfigClass {
     ]],
     has_rope: false,
     adjust: |map| {
-        // Of Qwen 3 VL alone: classes of later models put nothing here.
+        // A default of Qwen 3 VL alone; classes of later models have none.
         map.entry("deepstack_visual_indexes").or_insert_with(|| json!([8, 16, 24]));
         Ok(())
     },
