@@ -8,7 +8,7 @@ use std::{
 
 use crate::common::{Sandbox, golden};
 use gguf_conversion::{Input as _, LegacyInput, Request};
-use gguf_models::LegacyOptions;
+use gguf_layout::LegacyOptions;
 use gguf_quant::Level;
 use gguf_runtime::{
     Model, Sequence,
@@ -47,7 +47,10 @@ fn mutated_legacy_files_are_read_or_refused() {
         // Nothing is allocated by what a header says.
         let held = model.tokens.held_bytes() + 4 * model.scores.capacity() + 256 * model.tensors.len();
         assert!(held <= 16 * len, "{held} bytes of a file of {len}");
-        let Ok(input) = LegacyInput::new(model, &LegacyOptions::default(), None) else { return false };
+        let Ok(input) = LegacyInput::new(gguf_models::FAMILIES, model, &LegacyOptions::default(), None)
+        else {
+            return false;
+        };
         let tasks = input.tasks(&Request::default()).unwrap();
         for task in &tasks {
             let view = task.rows.view();

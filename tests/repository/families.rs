@@ -19,7 +19,7 @@ fn list_of_families_has_every_folder() {
         writeln!(text, "pub mod {name};").unwrap();
     }
     text += "\nuse crate::family::Family;\n\n/// Every family with architectures or projectors.\n";
-    text += "pub const FAMILIES: &[Family] = &[\n";
+    text += "pub const FOLDERS: &[Family] = &[\n";
     for name in names.iter().filter(has_rows) {
         writeln!(text, "    {name}::FAMILY,").unwrap();
     }

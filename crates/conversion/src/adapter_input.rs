@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_checkpoint::Checkpoint;
 use gguf_container::{DEFAULT_ALIGNMENT, Mapped, Plan};
-use gguf_models::{AdapterScale, Layout, Options};
+use gguf_layout::{AdapterScale, Layout, Options};
 use gguf_types::DType;
 
 use crate::{
@@ -49,7 +49,7 @@ impl AdapterInput {
         let alpha_of = |module: &str, rank: u64| config.effective_alpha(module, rank);
         let scale = AdapterScale { alpha: config.alpha(), alpha_of: &alpha_of };
         let layout =
-            gguf_models::resolve_adapter(&arch_input(base)?, &arch_input(&adapter)?, &scale, options);
+            gguf_layout::resolve_adapter(&arch_input(base)?, &arch_input(&adapter)?, &scale, options);
         Ok(AdapterInput { folder: folder.to_owned(), layout: layout.map_err(Error::Arch)?, adapter })
     }
 
@@ -74,7 +74,7 @@ impl Input for AdapterInput {
     }
 
     fn file_name(&self, file: &PlannedFile) -> String {
-        gguf_models::adapter_file_name(&self.layout.metadata, file.recipe.canonical_name())
+        gguf_layout::adapter_file_name(&self.layout.metadata, file.recipe.canonical_name())
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {

@@ -18,7 +18,7 @@ use std::{
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_container::{Mapped, Metadata};
-use gguf_models::{Data, ElementMap, FloatType, Layout, OutTensor, RowMap};
+use gguf_layout::{Data, ElementMap, Families, FloatType, Layout, OutTensor, RowMap};
 use gguf_types::DType;
 
 use crate::{
@@ -44,6 +44,7 @@ pub struct CheckpointInput {
     /// The folders that are read: its own, unless it is in memory, and those of adapters.
     folders: Vec<PathBuf>,
     checkpoint: Checkpoint,
+    families: Families,
     layout: Layout,
     /// Layout of the projector, if it is requested too.
     projector: Option<Layout>,
@@ -56,7 +57,7 @@ impl CheckpointInput {
     ///
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
-    pub fn open(folder: impl Into<Folder>, options: &gguf_models::Options) -> Result<CheckpointInput, Error> {
+    pub fn open(folder: impl Into<Folder>, options: &gguf_layout::Options) -> Result<CheckpointInput, Error> {
         CheckpointInput::open_with_adapters(folder, &[], options)
     }
 
@@ -67,14 +68,14 @@ impl CheckpointInput {
     pub fn open_with_adapters(
         folder: impl Into<Folder>,
         adapters: &[LoraAdapter],
-        options: &gguf_models::Options,
+        options: &gguf_layout::Options,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
         let checkpoint = normalized(gguf_checkpoint::open(folder.clone())?, options)?;
         let checkpoint =
             merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
         let layout = resolve(&checkpoint, options)?;
-        Ok(CheckpointInput::from_layout(checkpoint, layout).read_from(&folder, adapters))
+        Ok(CheckpointInput::from_layout(options.families, checkpoint, layout).read_from(&folder, adapters))
     }
 
     /// Like [`CheckpointInput::open_with_adapters`], as an architecture that need not be in the table.
@@ -84,8 +85,8 @@ impl CheckpointInput {
     pub fn open_as(
         folder: impl Into<Folder>,
         adapters: &[LoraAdapter],
-        options: &gguf_models::Options,
-        architecture: &'static gguf_models::Arch,
+        options: &gguf_layout::Options,
+        architecture: &'static gguf_layout::Arch,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
         let checkpoint = merge(gguf_checkpoint::open(folder.clone())?, adapters)
@@ -107,11 +108,11 @@ impl CheckpointInput {
     /// As [`CheckpointInput::from_checkpoint`].
     pub fn from_checkpoint_as(
         checkpoint: Checkpoint,
-        options: &gguf_models::Options,
-        architecture: &'static gguf_models::Arch,
+        options: &gguf_layout::Options,
+        architecture: &'static gguf_layout::Arch,
     ) -> Result<CheckpointInput, Error> {
-        let layout = gguf_models::resolve_as(&arch_input(&checkpoint)?, options, architecture)?;
-        Ok(CheckpointInput::from_layout(checkpoint, layout))
+        let layout = gguf_layout::resolve_as(&arch_input(&checkpoint)?, options, architecture)?;
+        Ok(CheckpointInput::from_layout(options.families, checkpoint, layout))
     }
 
     /// Takes a checkpoint that is open and resolves it: one in memory ([`gguf_checkpoint::open_memory`]), or one that was changed.
@@ -120,18 +121,18 @@ impl CheckpointInput {
     /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
     pub fn from_checkpoint(
         checkpoint: Checkpoint,
-        options: &gguf_models::Options,
+        options: &gguf_layout::Options,
     ) -> Result<CheckpointInput, Error> {
         let checkpoint = normalized(checkpoint, options)?;
         let layout = resolve(&checkpoint, options)?;
-        Ok(CheckpointInput::from_layout(checkpoint, layout))
+        Ok(CheckpointInput::from_layout(options.families, checkpoint, layout))
     }
 
-    /// Uses a checkpoint with a layout made from it, for example by [`gguf_models::resolve_as`]. If its files are in
+    /// Uses a checkpoint with a layout made from it, for example by [`gguf_layout::resolve_as`]. If its files are in
     /// a folder, outputs may be written there.
-    pub fn from_layout(checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
+    pub fn from_layout(families: Families, checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
         let (folders, repacked) = (Vec::new(), OnceLock::new());
-        CheckpointInput { folders, checkpoint, layout, projector: None, repacked }
+        CheckpointInput { folders, families, checkpoint, layout, projector: None, repacked }
     }
 
     /// Opens a folder and resolves its projector; the text model is left alone.
@@ -140,19 +141,19 @@ impl CheckpointInput {
     /// As [`CheckpointInput::open`].
     pub fn open_projector(
         folder: impl Into<Folder>,
-        options: &gguf_models::Options,
+        options: &gguf_layout::Options,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
         let checkpoint = normalized(gguf_checkpoint::open(folder.clone())?, options)?;
         let layout = resolve_projector(&checkpoint, options)?;
-        Ok(CheckpointInput::from_layout(checkpoint, layout).read_from(&folder, &[]))
+        Ok(CheckpointInput::from_layout(options.families, checkpoint, layout).read_from(&folder, &[]))
     }
 
     /// Adds the model's projector, for [`OutputRequest::projector`].
     ///
     /// # Errors
     /// [`Error::Arch`], [`Error::Source`].
-    pub fn with_projector(self, options: &gguf_models::Options) -> Result<CheckpointInput, Error> {
+    pub fn with_projector(self, options: &gguf_layout::Options) -> Result<CheckpointInput, Error> {
         let projector = Some(resolve_projector(&self.checkpoint, options)?);
         Ok(CheckpointInput { projector, ..self })
     }
@@ -242,14 +243,14 @@ impl Input for CheckpointInput {
     fn file_name(&self, file: &PlannedFile) -> String {
         let recipe = file.recipe;
         let layout = self.projector.as_ref().filter(|_| file.of == FileOf::Projector).unwrap_or(&self.layout);
-        if layout.architecture == gguf_models::PROJECTOR_ARCHITECTURE {
-            return gguf_models::projector_file_name(&layout.metadata, recipe.canonical_name());
+        if layout.architecture == gguf_layout::PROJECTOR_ARCHITECTURE {
+            return gguf_layout::projector_file_name(&layout.metadata, recipe.canonical_name());
         }
         let packed = layout.packed_file_type.filter(|_| is_converted(recipe));
         let type_name = packed.map_or(recipe.canonical_name(), |(_, name)| name);
         match layout.prediction_only {
-            true => gguf_models::prediction_file_name(&layout.metadata, type_name),
-            false => gguf_models::default_file_name(&layout.metadata, type_name),
+            true => gguf_layout::prediction_file_name(&layout.metadata, type_name),
+            false => gguf_layout::default_file_name(&layout.metadata, type_name),
         }
     }
 
@@ -277,7 +278,15 @@ impl Input for CheckpointInput {
                     shards: Shards::One,
                     ..request.clone()
                 };
-                let mut files = plan_layout(projector, Vec::new(), Vec::new(), Vec::new(), output, &plain)?;
+                let mut files = plan_layout(
+                    &self.families,
+                    projector,
+                    Vec::new(),
+                    Vec::new(),
+                    Vec::new(),
+                    output,
+                    &plain,
+                )?;
                 for file in &mut files {
                     file.of = FileOf::Projector;
                     // Tasks of the projector follow those of the model, and choices count both.
@@ -291,7 +300,15 @@ impl Input for CheckpointInput {
                     true => self.layout.tensors.iter().map(|tensor| self.forced(tensor)).collect(),
                     false => Vec::new(),
                 };
-                plan_layout(&self.layout, fp8_flags, forced, self.stored_dtypes(request)?, output, request)
+                plan_layout(
+                    &self.families,
+                    &self.layout,
+                    fp8_flags,
+                    forced,
+                    self.stored_dtypes(request)?,
+                    output,
+                    request,
+                )
             }
         }
     }
@@ -308,6 +325,7 @@ impl Input for CheckpointInput {
 
 /// Plans the files of one layout.
 fn plan_layout(
+    families: &Families,
     layout: &Layout,
     fp8_flags: Vec<bool>,
     forced: Vec<Option<DType>>,
@@ -330,8 +348,17 @@ fn plan_layout(
         let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
         (metadata, reference_order(&names))
     };
-    let base =
-        Base { metadata, tensors: &tensors, order, converted, fp8_flags, forced, repacked, shard_of: None };
+    let base = Base {
+        families,
+        metadata,
+        tensors: &tensors,
+        order,
+        converted,
+        fp8_flags,
+        forced,
+        repacked,
+        shard_of: None,
+    };
     files::plan(&base, output, request)
 }
 

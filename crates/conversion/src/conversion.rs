@@ -4,7 +4,7 @@
 //! use gguf_conversion::{Conversion, RunOptions};
 //!
 //! # fn main() -> Result<(), gguf_conversion::Error> {
-//! let conversion = Conversion::open("Llama-3.2-1B")?.recipe("q4_k_m")?;
+//! let conversion = Conversion::open(gguf_models::FAMILIES, "Llama-3.2-1B")?.recipe("q4_k_m")?;
 //! conversion.plan()?.check()?.write("llama-q4_k_m.gguf", &RunOptions::default())?;
 //! # Ok(())
 //! # }
@@ -12,6 +12,7 @@
 //!
 //! Only a checked conversion can be written: [`PlannedConversion::check`] returns it.
 
+use gguf_layout::Families;
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
@@ -62,12 +63,12 @@ pub struct CheckedConversion<'a, I> {
 }
 
 impl Conversion<'_, CheckpointInput> {
-    /// Opens the checkpoint folder `dir`.
+    /// Opens the checkpoint folder `dir` of a model of one of `families`.
     ///
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Conversion::new(CheckpointInput::open(dir.as_ref(), &gguf_models::Options::default())?))
+    pub fn open(families: Families, dir: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Conversion::new(CheckpointInput::open(dir.as_ref(), &gguf_layout::Options::new(families))?))
     }
 }
 
@@ -76,8 +77,8 @@ impl Conversion<'_, ModelInput> {
     ///
     /// # Errors
     /// [`Error::Gguf`].
-    pub fn open_gguf(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Conversion::new(ModelInput::new(Model::open(path.as_ref())?)))
+    pub fn open_gguf(families: Families, path: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Conversion::new(ModelInput::new(families, Model::open(path.as_ref())?)))
     }
 }
 

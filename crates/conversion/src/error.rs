@@ -29,7 +29,7 @@ pub enum Error {
     Legacy(#[from] gguf_checkpoint::LegacyError),
     /// The checkpoint does not make a model.
     #[error(transparent)]
-    Arch(#[from] gguf_models::ArchError),
+    Arch(#[from] gguf_layout::ArchError),
     /// No dtypes could be chosen.
     #[error(transparent)]
     Recipe(#[from] crate::recipes::RecipeError),

@@ -7,6 +7,7 @@
 use gguf_container::{
     DEFAULT_ALIGNMENT, Metadata, Plan, SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, Value,
 };
+use gguf_layout::Families;
 use gguf_types::{DType, Shape};
 
 use crate::{
@@ -23,6 +24,8 @@ use crate::{
 
 /// Input of file planning.
 pub(crate) struct Base<'a> {
+    /// Facts of families for the choice of types.
+    pub(crate) families: &'a Families,
     /// Metadata before anything that the request sets.
     pub(crate) metadata: Metadata,
     /// All tensors. [`Choice::tensor`] is an index into them.
@@ -59,7 +62,7 @@ pub(crate) fn plan(
     for key in &request.keys {
         key.apply(&mut metadata)?;
     }
-    let model = match ModelFacts::from_metadata(&metadata) {
+    let model = match ModelFacts::from_metadata(base.families, &metadata) {
         Ok(model) => model,
         // Copying asks nothing of a model.
         Err(_) if output.recipe.copy => ModelFacts::default(),
@@ -87,7 +90,7 @@ pub(crate) fn plan(
     let mut warnings = pruning.map(|pruning| pruning.describe(&mut metadata)).unwrap_or_default();
     let made =
         facts.iter().zip(&choices).map(|(facts, choice)| TensorFacts { dtype: choice.dtype, ..*facts });
-    warnings.extend(label_warning(&metadata, &made.collect::<Vec<_>>()));
+    warnings.extend(label_warning(base.families, &metadata, &made.collect::<Vec<_>>()));
     let planned = facts
         .iter()
         .zip(choices)

@@ -274,8 +274,8 @@ mod tests {
     struct Shared(&'static AtomicU64);
 
     impl RowSource for Shared {
-        fn view(&self) -> gguf_models::RowView {
-            gguf_models::RowView { n_rows: 10, row_elems: 2 }
+        fn view(&self) -> gguf_layout::RowView {
+            gguf_layout::RowView { n_rows: 10, row_elems: 2 }
         }
 
         fn read(&self, _: Range<u64>, _: gguf_quant::Level, _: &mut [f32]) -> Result<(), crate::Error> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use gguf_checkpoint::{Blocks, LegacyModel};
 use gguf_container::Mapped;
-use gguf_models::{Data, FloatType, Layout, LegacyHeader, LegacyOptions, OutTensor, SourceTensor};
+use gguf_layout::{Data, Families, FloatType, Layout, LegacyHeader, LegacyOptions, OutTensor, SourceTensor};
 use gguf_types::{DType, Shape};
 
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
 /// A model from before GGUF and what becomes of it.
 #[derive(Debug)]
 pub struct LegacyInput {
+    families: Families,
     model: LegacyModel,
     layout: Layout,
     /// For each tensor of the layout its index in the model.
@@ -33,8 +34,13 @@ impl LegacyInput {
     ///
     /// # Errors
     /// [`Error::Legacy`], [`Error::Arch`], [`Error::Shape`].
-    pub fn open(path: &Path, options: &LegacyOptions, config: Option<&Layout>) -> Result<LegacyInput, Error> {
-        LegacyInput::new(gguf_checkpoint::open_legacy(path)?, options, config)
+    pub fn open(
+        families: Families,
+        path: &Path,
+        options: &LegacyOptions,
+        config: Option<&Layout>,
+    ) -> Result<LegacyInput, Error> {
+        LegacyInput::new(families, gguf_checkpoint::open_legacy(path)?, options, config)
     }
 
     /// A model that is open.
@@ -42,11 +48,12 @@ impl LegacyInput {
     /// # Errors
     /// [`Error::Arch`], [`Error::Shape`].
     pub fn new(
+        families: Families,
         model: LegacyModel,
         options: &LegacyOptions,
         config: Option<&Layout>,
     ) -> Result<LegacyInput, Error> {
-        let mut layout = gguf_models::resolve_legacy(&header(&model)?, options, config)?;
+        let mut layout = gguf_layout::resolve_legacy(&header(&model)?, options, config)?;
         layout.notes.extend(decoded_note(&model));
         // Names are unique, and every tensor of the layout is one of the model.
         let indices: BTreeMap<&str, usize> =
@@ -57,7 +64,7 @@ impl LegacyInput {
         };
         let find = |tensor| index(tensor).ok_or_else(|| no_source(tensor));
         let sources = layout.tensors.iter().map(find).collect::<Result<_, Error>>()?;
-        Ok(LegacyInput { model, layout, sources })
+        Ok(LegacyInput { families, model, layout, sources })
     }
 
     /// The model.
@@ -152,7 +159,7 @@ impl Input for LegacyInput {
     }
 
     fn file_name(&self, file: &PlannedFile) -> String {
-        gguf_models::default_file_name(&self.layout.metadata, file.recipe.canonical_name())
+        gguf_layout::default_file_name(&self.layout.metadata, file.recipe.canonical_name())
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
@@ -174,8 +181,18 @@ impl Input for LegacyInput {
         let metadata = quantized_metadata(&self.layout.metadata, file_type, ZeroBytes::Keep);
         let (converted, shard_of, fp8_flags, forced) = (false, None, Vec::new(), Vec::new());
         let repacked = Vec::new();
-        let base =
-            Base { metadata, tensors: &tensors, order, converted, shard_of, fp8_flags, forced, repacked };
+        let families = &self.families;
+        let base = Base {
+            families,
+            metadata,
+            tensors: &tensors,
+            order,
+            converted,
+            shard_of,
+            fp8_flags,
+            forced,
+            repacked,
+        };
         files::plan(&base, output, request)
     }
 

@@ -1,7 +1,7 @@
 //! The pipeline: resolve a checkpoint, choose dtypes, plan the files, check them, write them.
 //!
 //! Each step takes the value of the step before and never calls back: `gguf_checkpoint::open` gives a
-//! checkpoint, `gguf_models::resolve` a layout, a recipe the dtypes, [`gguf_container::Plan`] every offset; then
+//! checkpoint, `gguf_layout::resolve` a layout, a recipe the dtypes, [`gguf_container::Plan`] every offset; then
 //! [`run()`] reads, encodes and writes rows, and decides nothing. This crate prints nothing.
 //!
 //! [`Conversion`] holds the steps together; most programs need nothing else.

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use gguf_container::{Mapped, Model};
+use gguf_layout::Families;
 
 use crate::{
     Error,
@@ -22,13 +23,14 @@ use crate::{
 /// A model in one or several GGUF files.
 #[derive(Debug)]
 pub struct ModelInput {
+    families: Families,
     model: Model,
 }
 
 impl ModelInput {
-    /// The files of `model`.
-    pub fn new(model: Model) -> ModelInput {
-        ModelInput { model }
+    /// The files of `model`; `families` have facts that recipes ask for.
+    pub fn new(families: Families, model: Model) -> ModelInput {
+        ModelInput { families, model }
     }
 
     /// The model.
@@ -55,7 +57,7 @@ impl Input for ModelInput {
     }
 
     fn file_name(&self, file: &PlannedFile) -> String {
-        gguf_models::default_file_name(self.model.metadata(), file.recipe.canonical_name())
+        gguf_layout::default_file_name(self.model.metadata(), file.recipe.canonical_name())
     }
 
     fn check_output(&self, path: &Path, force: bool) -> Result<(), Error> {
@@ -82,6 +84,7 @@ impl Input for ModelInput {
             if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
         let metadata = quantized_metadata(model.metadata(), file_type, ZeroBytes::EndText);
         let base = Base {
+            families: &self.families,
             metadata,
             tensors: &tensors,
             order,

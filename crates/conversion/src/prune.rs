@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gguf_container::{Array, Metadata, Value};
-use gguf_models::loader::{Positions, positions};
+use gguf_layout::loader::{Positions, positions};
 
 use crate::Error;
 
@@ -304,7 +304,7 @@ impl Pruning {
     }
 }
 
-fn values_of(positions: &Positions, property: gguf_models::loader::Property) -> &[Option<i64>] {
+fn values_of(positions: &Positions, property: gguf_layout::loader::Property) -> &[Option<i64>] {
     positions.iter().find(|(of, _)| *of == property).map_or(&[], |(_, values)| values)
 }
 

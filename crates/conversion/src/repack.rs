@@ -4,7 +4,7 @@
 //! bit, and nothing is quantized a second time.
 
 use gguf_checkpoint::{Checkpoint, Repacks};
-use gguf_models::{Data, ElementMap, FloatType, Layout, OutTensor};
+use gguf_layout::{Data, ElementMap, FloatType, Layout, OutTensor};
 use gguf_types::DType;
 
 use crate::Error;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use gguf_checkpoint::{Checkpoint, Folder};
-use gguf_models::{Data, Layout};
+use gguf_layout::{Data, Layout};
 
 use crate::Error;
 
@@ -11,11 +11,11 @@ use crate::Error;
 ///
 /// # Errors
 /// [`Error::Shape`] for a tensor of more dimensions than ggml has.
-pub fn arch_input(checkpoint: &Checkpoint) -> Result<gguf_models::Input<'_>, Error> {
+pub fn arch_input(checkpoint: &Checkpoint) -> Result<gguf_layout::Input<'_>, Error> {
     let tensor = |tensor: &gguf_checkpoint::Tensor| {
         let name = tensor.name.clone();
         match tensor.folded_shape() {
-            Ok((shape, folded)) => Ok(gguf_models::SourceTensor { name, shape, folded }),
+            Ok((shape, folded)) => Ok(gguf_layout::SourceTensor { name, shape, folded }),
             Err(source) => Err(Error::Shape { tensor: name, source }),
         }
     };
@@ -30,10 +30,10 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<gguf_models::Input<'_>, Err
         let mut values = vec![0.0];
         checkpoint.read_rows(tensor, 1, 0..1, &mut values).ok().map(|()| values)
     };
-    Ok(gguf_models::Input {
-        same: Some(gguf_models::SameValues::new(same).with_zeros(zero)),
-        integers: Some(gguf_models::Integers::new(|name| integers(checkpoint, name))),
-        values: Some(gguf_models::TensorValues::new(values)),
+    Ok(gguf_layout::Input {
+        same: Some(gguf_layout::SameValues::new(same).with_zeros(zero)),
+        integers: Some(gguf_layout::Integers::new(|name| integers(checkpoint, name))),
+        values: Some(gguf_layout::TensorValues::new(values)),
         decoded: checkpoint.settled,
         stored_blocks: checkpoint.tensors.iter().filter_map(stored_blocks).collect(),
         config: checkpoint.config.clone(),
@@ -50,10 +50,10 @@ pub fn arch_input(checkpoint: &Checkpoint) -> Result<gguf_models::Input<'_>, Err
 ///
 /// # Errors
 /// As [`arch_input`], and [`Error::Source`] for weights without elements.
-pub fn normalized(mut checkpoint: Checkpoint, options: &gguf_models::Options) -> Result<Checkpoint, Error> {
+pub fn normalized(mut checkpoint: Checkpoint, options: &gguf_layout::Options) -> Result<Checkpoint, Error> {
     checkpoint.check_elements()?;
-    let gguf_models::SavedForm { class, renamed, notes, .. } =
-        gguf_models::saved_form(&arch_input(&checkpoint)?, options);
+    let gguf_layout::SavedForm { class, renamed, notes, .. } =
+        gguf_layout::saved_form(&arch_input(&checkpoint)?, options);
     if let Some(class) = class {
         checkpoint.config["architectures"] = vec![class].into();
     }
@@ -127,10 +127,10 @@ fn all_rows<const N: usize>(
 ///
 /// # Errors
 /// [`Error::Source`].
-pub fn target(folder: impl Into<Folder>) -> Result<gguf_models::Target, Error> {
+pub fn target(folder: impl Into<Folder>) -> Result<gguf_layout::Target, Error> {
     let gguf_checkpoint::Checkpoint { config, generation_config, files, .. } =
         gguf_checkpoint::open_without_weights(folder).map_err(Error::Source)?;
-    Ok(gguf_models::Target { config, generation_config, files })
+    Ok(gguf_layout::Target { config, generation_config, files })
 }
 
 /// The integers of a tensor of integers.
@@ -150,26 +150,26 @@ fn integers(checkpoint: &Checkpoint, name: &str) -> Option<Vec<i64>> {
 }
 
 /// A tensor that stays in blocks, by name.
-fn stored_blocks(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_models::StoredBlocks)> {
+fn stored_blocks(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_layout::StoredBlocks)> {
     let gguf_checkpoint::StoredBlocks { dtype, scales, input_scales, wide_activations } =
         tensor.stored.as_ref()?.stored_blocks()?.clone();
-    Some((tensor.name.clone(), gguf_models::StoredBlocks { dtype, scales, input_scales, wide_activations }))
+    Some((tensor.name.clone(), gguf_layout::StoredBlocks { dtype, scales, input_scales, wide_activations }))
 }
 
 /// Resolves a checkpoint.
 ///
 /// # Errors
 /// As [`arch_input`], [`Error::Arch`], and [`Error::Source`] for weights whose codes were not decoded.
-pub fn resolve(checkpoint: &Checkpoint, options: &gguf_models::Options) -> Result<Layout, Error> {
-    decoded(checkpoint, gguf_models::resolve(&arch_input(checkpoint)?, options)?)
+pub fn resolve(checkpoint: &Checkpoint, options: &gguf_layout::Options) -> Result<Layout, Error> {
+    decoded(checkpoint, gguf_layout::resolve(&arch_input(checkpoint)?, options)?)
 }
 
 /// Resolves the projector of a checkpoint.
 ///
 /// # Errors
 /// As [`resolve`].
-pub fn resolve_projector(checkpoint: &Checkpoint, options: &gguf_models::Options) -> Result<Layout, Error> {
-    decoded(checkpoint, gguf_models::resolve_projector(&arch_input(checkpoint)?, options)?)
+pub fn resolve_projector(checkpoint: &Checkpoint, options: &gguf_layout::Options) -> Result<Layout, Error> {
+    decoded(checkpoint, gguf_layout::resolve_projector(&arch_input(checkpoint)?, options)?)
 }
 
 /// Returns the layout unless it has weights whose codes were not decoded.

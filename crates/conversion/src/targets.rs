@@ -60,7 +60,7 @@ pub(crate) fn check(
 /// The MTP layer that a tensor belongs to.
 fn mtp_layer_of(file: &PlannedFile, tensor: &str) -> Option<u64> {
     let header = gguf_container::Header::parse(file.plan.header_bytes()).ok()?;
-    gguf_models::mtp_layer_of(&gguf_models::mtp_layers(header.metadata()), tensor)
+    gguf_layout::mtp_layer_of(&gguf_layout::mtp_layers(header.metadata()), tensor)
 }
 
 /// Substitutes for missing importance weights.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use gguf_checkpoint::{Checkpoint, Dtype};
 use gguf_container::{DEFAULT_ALIGNMENT, Endian, Output, Plan};
-use gguf_models::Layout;
+use gguf_layout::Layout;
 
 use crate::{Error, checkpoint_input::converted_metadata, recipes::FileType};
 

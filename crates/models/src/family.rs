@@ -1,8 +1,9 @@
-//! A family of models: its rows in the tables of architectures and projectors.
+//! A family of models: its rows for each engine.
 
-use crate::arch::{Arch, DECODER};
-use crate::projector::{BASE, Projector};
-use crate::quantization::Quantization;
+use gguf_layout::projector::{self, Projector};
+use gguf_layout::{Arch, DECODER, Families, Quantization, Wrapper};
+
+use crate::families::FOLDERS;
 
 /// The rows of a family.
 pub struct Family {
@@ -13,36 +14,57 @@ pub struct Family {
     /// Facts of architectures that are quantized differently from others. They are not part of a row, because rows that are
     /// derived from one would have them too.
     pub quantization: &'static [Quantization],
+    /// Its models of several kinds whose config class in transformers 5.23 takes any text part.
+    pub wrappers: &'static [Wrapper],
 }
 
 impl Family {
     /// A family without rows.
-    pub const EMPTY: Family = Family { arches: &[], projectors: &[], quantization: &[] };
+    pub const EMPTY: Family = Family { arches: &[], projectors: &[], quantization: &[], wrappers: &[] };
 }
 
-/// Defines functions that collect the rows of families: their number, and the rows sorted by name.
-macro_rules! collected {
-    ($number:ident, $rows:ident, $field:ident, $row:ty, $empty:expr) => {
-        /// Number of rows of all families.
-        pub const fn $number(families: &[Family]) -> usize {
-            let (mut n, mut at) = (0, 0);
-            while at < families.len() {
-                n += families[at].$field.len();
-                at += 1;
-            }
-            n
-        }
+/// Every supported architecture, sorted by name.
+pub const ARCHES: &[Arch] = collected!(arches, name, DECODER);
 
-        /// Rows of all families, sorted by name.
-        pub const fn $rows<const N: usize>(families: &[Family]) -> [$row; N] {
+/// Every family of projectors, sorted by name.
+pub const PROJECTORS: &[Projector] = collected!(projectors, name, projector::BASE);
+
+/// The rows of every family, for the functions of `gguf-layout` and `gguf-conversion`.
+///
+/// ```
+/// use gguf_layout::Quantization;
+/// use gguf_models::FAMILIES;
+///
+/// assert_eq!(FAMILIES.quantization("llama").layers_of_70b, Some(80));
+/// assert_eq!(*FAMILIES.quantization("unknown"), Quantization::USUAL);
+/// ```
+pub const FAMILIES: Families = Families {
+    arches: ARCHES,
+    projectors: PROJECTORS,
+    quantization: collected!(quantization, architecture, Quantization::USUAL),
+    wrappers: collected!(wrappers, model_type, Wrapper { model_type: "", usual_text: "" }),
+};
+
+/// The rows of all families in one of their fields, sorted by name.
+macro_rules! collected {
+    ($field:ident, $name:ident, $empty:expr) => {
+        &{
+            const N: usize = {
+                let (mut n, mut at) = (0, 0);
+                while at < FOLDERS.len() {
+                    n += FOLDERS[at].$field.len();
+                    at += 1;
+                }
+                n
+            };
             let mut rows = [$empty; N];
             let (mut n, mut at) = (0, 0);
-            while at < families.len() {
+            while at < FOLDERS.len() {
                 let mut inner = 0;
-                while inner < families[at].$field.len() {
-                    let row = families[at].$field[inner];
+                while inner < FOLDERS[at].$field.len() {
+                    let row = FOLDERS[at].$field[inner];
                     let mut place = n;
-                    while place > 0 && is_less(row.name, rows[place - 1].name) {
+                    while place > 0 && is_less(row.$name, rows[place - 1].$name) {
                         rows[place] = rows[place - 1];
                         place -= 1;
                     }
@@ -55,9 +77,7 @@ macro_rules! collected {
         }
     };
 }
-
-collected!(n_arches, arches, arches, Arch, DECODER);
-collected!(n_projectors, projectors, projectors, Projector, BASE);
+use collected;
 
 /// Order of names by their bytes.
 const fn is_less(a: &str, b: &str) -> bool {

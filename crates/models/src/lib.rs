@@ -1,15 +1,10 @@
-//! Descriptions of model architectures, one file for each.
+//! Families of models, one folder each: what the engines need to know to convert and run them.
 //!
-//! This crate opens no files. From a checkpoint's config, tokenizer files and tensor index ([`Input`]) it
-//! computes a [`Layout`]: metadata, output tensors, and the source of each tensor's rows.
-//!
-//! An architecture is a row of [`ARCHES`]: class names, defaults of its config ([`classes`]), a tensor table
-//! made of shared parts ([`rules`]), its keys in addition to those of every text model, and the kinds of
-//! tokenizers of its checkpoints.
+//! `convert.rs` of a folder has the rows for conversions ([`gguf_layout::Arch`]), `projector.rs` those of its projectors.
 //!
 //! "The reference" is llama.cpp's converter with gguf-py, as vendored in llama-cpp-python 0.3.36, which reads
 //! configs with transformers 5.23. `Source:` lines name a class or function and its file below that tree
-//! (`conversion/llama.py`); this is the only place of the crate that states the version.
+//! (`conversion/llama.py`).
 #![cfg_attr(
     not(test),
     deny(
@@ -21,75 +16,10 @@
     )
 )]
 
-mod adapter;
-mod arch;
-mod built_in;
-mod config;
-mod dense_modules;
-mod error;
-pub mod export;
 mod families;
 mod family;
-mod file_keys;
-mod general;
-mod input;
-mod key_places;
-mod keys;
-mod layout;
-mod leftovers;
-mod legacy;
-mod loadable;
-pub mod loader;
-mod mtp;
-mod naming;
-mod nearest;
-mod needed;
-mod options;
-mod pooling;
 mod prelude;
-mod projector;
-mod quantile;
-mod quantization;
-mod registry;
-mod resolve;
-mod resolve_projector;
-mod rope_llama3;
 mod routes;
-mod row_map;
-mod saved_form;
-mod spellings;
-mod stored_blocks;
-mod tensors;
-mod text_keys;
-mod text_part;
-mod unknown;
-mod unread_keys;
-mod yarn;
 
-pub use adapter::resolve_adapter;
-pub use arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
-pub use config::{Derived, Hparams, Rope, classes};
-pub use error::ArchError;
-pub use file_keys::FileKeys;
-pub use input::{Elements, Input, Integers, SameValues, SourceTensor, StoredBlocks, TensorValues};
-pub use keys::{FinishedKeys, KeySource, Keys};
-pub use layout::{
-    Data, Dropped, ElementMap, FloatType, Layout, Matrix, OutTensor, RowMap, RowView, UnreadKey,
-};
-pub use legacy::{DEFAULT_CONTEXT, DEFAULT_EPSILON, LegacyHeader, LegacyOptions, resolve_legacy};
-pub use mtp::{mtp_layer_of, mtp_layers};
-pub use naming::{
-    adapter_file_name, default_file_name, prediction_file_name, projector_file_name, vocab_file_name,
-};
-pub use needed::lacking;
-pub use options::{Options, Prediction, Target};
-pub use projector::{Projector, Tower, Towers, WRITTEN as PROJECTOR_ARCHITECTURE};
-pub use quantization::{CountedLayers, Quantization};
-pub use registry::{ARCHES, PROJECTORS, quantization};
-pub use resolve::{resolve, resolve_as, resolve_weights, row_of};
-pub use resolve_projector::resolve_projector;
-pub use routes::{WAITING, routes};
-pub use saved_form::{SavedForm, saved_form};
-pub use spellings::{TensorNames, shared_name, spellings};
-pub use tensors::{AdapterScale, rules};
-pub use text_keys::text_keys;
+pub use family::{ARCHES, FAMILIES, PROJECTORS};
+pub use routes::{WAITING, Waiting, routes};

@@ -5,11 +5,10 @@ use std::collections::HashSet;
 use gguf_tokenizer::huggingface::{BpeStyle, Route};
 
 use crate::families::glm::convert::glm4;
-use crate::registry::ARCHES;
+use crate::family::ARCHES;
 
 /// A route that no architecture takes yet. Goldens hold it to the reference, but no conversion reaches it.
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct Waiting {
     /// The route.
     pub route: Route,

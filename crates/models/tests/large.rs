@@ -2,7 +2,7 @@
 //! minutes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
-use gguf_models::{ArchError, Input, Options, SourceTensor};
+use gguf_layout::{ArchError, Input, Options, SourceTensor};
 use gguf_types::Shape;
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn input(class: &str) -> Input<'static> {
 fn hundred_thousand_tensors_resolve() {
     let input = input("MixtralForCausalLM");
     assert!(input.tensors.len() > 100_000);
-    let layout = gguf_models::resolve_weights(&input, &Options::default()).unwrap();
+    let layout = gguf_layout::resolve_weights(&input, &Options::new(gguf_models::FAMILIES)).unwrap();
     assert_eq!(layout.tensors.len() as u64, 3 + N_LAYERS * (7 + 3));
 }
 
@@ -48,7 +48,7 @@ fn hundred_thousand_tensors_resolve() {
 fn nearest_architectures_of_many_tensors_are_found() {
     let input = input("MartianForCausalLM");
     let Err(ArchError::UnknownClass { by_tensors, n_tensors, .. }) =
-        gguf_models::resolve_weights(&input, &Options::default())
+        gguf_layout::resolve_weights(&input, &Options::new(gguf_models::FAMILIES))
     else {
         panic!("expected an unknown class")
     };

@@ -6,7 +6,7 @@ use gguf_conversion::{
     recipes::{Recipe, TensorType},
 };
 use gguf_imatrix::Format;
-use gguf_models::Prediction;
+use gguf_layout::Prediction;
 use gguf_quant::Level;
 use gguf_refinement::Steps;
 use gguf_types::DType;

@@ -171,8 +171,8 @@ fn source_fields(error: &gguf_checkpoint::Error) -> Fields {
     }
 }
 
-fn arch_fields(error: &gguf_models::ArchError) -> Fields {
-    use gguf_models::ArchError as E;
+fn arch_fields(error: &gguf_layout::ArchError) -> Fields {
+    use gguf_layout::ArchError as E;
     match error {
         E::UnknownClass { class, nearest, .. } | E::NoProjector { class, nearest } => {
             fields!(file: "config.json", key: "architectures", expected: nearest.join(", "), found: class)

@@ -4,7 +4,7 @@
 //! the crate's own.
 
 use gguf_conversion::{export::ExportError, merge::MergeError};
-use gguf_models::ArchError;
+use gguf_layout::ArchError;
 use gguf_tokenizer::huggingface::VocabError;
 
 use crate::cause::Cause;
@@ -62,7 +62,7 @@ fn convert(error: &gguf_conversion::Error) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// About an error of the crate `gguf_models`.
+/// About an error of the crate `gguf_layout`.
 fn arch(error: &ArchError) -> Option<String> {
     match error {
         ArchError::NotAsThis { arch, .. } => {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use gguf_checkpoint::{Checkpoint, Dtype};
-use gguf_models::{Layout, UnreadKey};
+use gguf_layout::{Layout, UnreadKey};
 
 use crate::events::Events;
 
@@ -49,7 +49,7 @@ impl Notes {
 }
 
 /// Tensors without a place in any of the files. A tensor that one file leaves out may be in another.
-pub fn dropped(layouts: &[&Layout]) -> Vec<gguf_models::Dropped> {
+pub fn dropped(layouts: &[&Layout]) -> Vec<gguf_layout::Dropped> {
     let tensors = layouts.iter().filter(|_| layouts.len() > 1).flat_map(|layout| &layout.tensors);
     let mut seen: HashSet<&str> =
         tensors.flat_map(|tensor| tensor.data.sources()).map(String::as_str).collect();

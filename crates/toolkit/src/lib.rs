@@ -154,7 +154,7 @@ pub use gguf_conversion::{
     recipes::{Recipe, TensorType},
 };
 pub use gguf_imatrix::Format as ImatrixFormat;
-pub use gguf_models::{Arch, Prediction};
+pub use gguf_layout::{Arch, Prediction};
 pub use gguf_refinement::Steps;
 pub use gguf_runtime::{
     Activations, chunks::Settings as ChunkSettings, perplexity::Perplexity, stats::Comparison,
@@ -163,10 +163,11 @@ pub use gguf_types::{DType, FORK_TYPES, ForkType};
 
 /// Types of a table of an architecture, for programs that add one with [`convert::ArchOptions`].
 pub mod architecture {
-    pub use gguf_models::{
+    pub use gguf_layout::{
         Arch, ArchError, Class, Computed, DECODER, Draft, Export, FileKeys, Hparams, Input, Keys, Packed,
-        Predicted, SourceTensor, classes, routes, rules,
+        Predicted, SourceTensor, classes, rules,
     };
+    pub use gguf_models::routes;
     pub use gguf_tokenizer::{TokenizerFiles, huggingface as vocab};
 }
 

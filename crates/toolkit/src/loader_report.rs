@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gguf_container::{Header, Value};
 use gguf_conversion::PlannedFile;
-use gguf_models::loader::{Refusal, refusals};
+use gguf_layout::loader::{Refusal, refusals};
 
 /// Reasons that a warning lists.
 const MAX_LISTED: usize = 3;

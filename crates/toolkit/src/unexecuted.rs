@@ -13,8 +13,8 @@ pub fn names(model: &Model) -> Vec<String> {
 pub fn line(model: &Model) -> Option<String> {
     let names = names(model);
     let (first, rest) = names.split_first()?;
-    let mtp = gguf_models::mtp_layers(model.file().metadata());
-    let is_mtp = |name: &String| gguf_models::mtp_layer_of(&mtp, name).is_some();
+    let mtp = gguf_layout::mtp_layers(model.file().metadata());
+    let is_mtp = |name: &String| gguf_layout::mtp_layer_of(&mtp, name).is_some();
     let what = match names.iter().all(is_mtp) {
         true => match mtp.end - mtp.start {
             1 => format!("MTP layer {} is", mtp.start),

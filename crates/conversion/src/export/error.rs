@@ -12,7 +12,7 @@ use crate::Error;
 pub enum ExportError {
     /// The file has no counterpart among checkpoints.
     #[error(transparent)]
-    Layout(gguf_models::export::ExportError),
+    Layout(gguf_layout::export::ExportError),
     /// Reading, encoding or writing failed.
     #[error(transparent)]
     Convert(#[from] Error),

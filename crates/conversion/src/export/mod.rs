@@ -9,10 +9,11 @@ mod folder;
 mod rows;
 mod safetensors;
 
+use gguf_layout::Families;
 use std::path::Path;
 
 use gguf_container::{Endian, File, Output, check_open_files};
-use gguf_models::export::{ExportLayout, GgufInput};
+use gguf_layout::export::{ExportLayout, GgufInput};
 use gguf_types::DType;
 
 use crate::{
@@ -62,7 +63,7 @@ impl ExportPlan {
 ///
 /// # Errors
 /// [`ExportError::Dtype`], [`ExportError::Layout`], [`ExportError::Convert`].
-pub fn plan(file: &File, options: &ExportOptions) -> Result<ExportPlan, ExportError> {
+pub fn plan(families: &Families, file: &File, options: &ExportOptions) -> Result<ExportPlan, ExportError> {
     let dtype = options.dtype;
     let torch = match dtype {
         DType::F32 => "float32",
@@ -79,7 +80,7 @@ pub fn plan(file: &File, options: &ExportOptions) -> Result<ExportPlan, ExportEr
             .map(|(long, short)| [long, short]),
         dtype: torch,
     };
-    let mut layout = gguf_models::export::resolve(&input).map_err(ExportError::Layout)?;
+    let mut layout = gguf_layout::export::resolve(families, &input).map_err(ExportError::Layout)?;
     let size =
         |source| Error::Gguf(gguf_container::Error::Shape { tensor: "model.safetensors".to_owned(), source });
     let shards = safetensors::shards(&layout.tensors, dtype, options.shard_bytes).map_err(size)?;

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, ops::Range};
 
 use gguf_container::{Advice, Endian, TensorInfo};
-use gguf_models::{
+use gguf_layout::{
     ElementMap, RowMap, RowView,
     export::{ExportPart, ExportTensor},
 };

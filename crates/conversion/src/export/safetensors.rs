@@ -4,7 +4,7 @@
 //! transformers 5.23 names its files. Names are in order of their bytes, so that equal tensors
 //! give equal files.
 
-use gguf_models::export::ExportTensor;
+use gguf_layout::export::ExportTensor;
 use gguf_types::{DType, ShapeError};
 use serde_json::{Map, json};
 

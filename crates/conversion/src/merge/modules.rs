@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use gguf_checkpoint::{Dtype, Tensor};
-use gguf_models::TensorNames;
+use gguf_layout::TensorNames;
 
 use super::MergeError;
 

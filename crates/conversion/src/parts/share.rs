@@ -133,7 +133,7 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use gguf_container::Endian;
-    use gguf_models::RowView;
+    use gguf_layout::RowView;
 
     use super::*;
     use crate::{Error, job::JOB_ELEMS, rows::RowSource};

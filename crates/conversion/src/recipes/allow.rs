@@ -1,6 +1,6 @@
 //! Tensors that keep their dtype.
 
-use gguf_models::Quantization;
+use gguf_layout::Quantization;
 use gguf_types::Shape;
 
 use super::{KeepReason, Overrides};
@@ -85,7 +85,7 @@ fn ends_with_weight(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gguf_models::quantization;
+    use gguf_models::FAMILIES;
 
     use super::*;
 
@@ -94,7 +94,7 @@ mod tests {
         let matrix = Shape::new(&[256, 4]).unwrap();
         let vector = Shape::new(&[256, 1, 1]).unwrap();
         let plain = Overrides::default();
-        let verdict = |name: &str| keep_reason(quantization("llama"), name, &matrix, &plain);
+        let verdict = |name: &str| keep_reason(FAMILIES.quantization("llama"), name, &matrix, &plain);
         assert_eq!(verdict("blk.0.attn_q.weight"), None);
         assert_eq!(verdict("blk.0.ffn_gate_inp_shexp.weight"), None);
         assert_eq!(verdict("blk.0.ffn_gate_inp.weight"), Some(KeepReason::Sensitive("an expert router")));
@@ -103,19 +103,22 @@ mod tests {
         assert_eq!(verdict("x.y.z"), None);
         assert_eq!(verdict("position_embd.weight"), Some(KeepReason::Sensitive("a position embedding")));
         assert_eq!(
-            keep_reason(quantization("llama"), "blk.0.attn_q.weight", &vector, &plain),
+            keep_reason(FAMILIES.quantization("llama"), "blk.0.attn_q.weight", &vector, &plain),
             Some(KeepReason::Vector)
         );
         assert_eq!(verdict("blk.0.attn_k_b.weight"), None);
-        assert!(keep_reason(quantization("glm5-next"), "blk.0.attn_k_b.weight", &matrix, &plain).is_some());
+        assert!(
+            keep_reason(FAMILIES.quantization("glm5-next"), "blk.0.attn_k_b.weight", &matrix, &plain)
+                .is_some()
+        );
         let leave = Overrides { leave_output: true, ..Overrides::default() };
         assert_eq!(
-            keep_reason(quantization("llama"), "output.weight", &matrix, &leave),
+            keep_reason(FAMILIES.quantization("llama"), "output.weight", &matrix, &leave),
             Some(KeepReason::OutputOnRequest)
         );
         let copy = Overrides { only_copy: true, ..Overrides::default() };
         assert_eq!(
-            keep_reason(quantization("llama"), "blk.0.attn_q.weight", &matrix, &copy),
+            keep_reason(FAMILIES.quantization("llama"), "blk.0.attn_q.weight", &matrix, &copy),
             Some(KeepReason::Copy)
         );
     }

@@ -2,7 +2,7 @@
 
 use gguf_container::{Array, KeyError, Metadata, Value};
 
-use gguf_models::{CountedLayers, Quantization, quantization};
+use gguf_layout::{CountedLayers, Families, Quantization};
 
 use super::RecipeError;
 
@@ -44,7 +44,7 @@ impl ModelFacts {
     ///
     /// # Errors
     /// [`RecipeError::Key`] without architecture or block count, and for an invalid count.
-    pub fn from_metadata(metadata: &Metadata) -> Result<ModelFacts, RecipeError> {
+    pub fn from_metadata(families: &Families, metadata: &Metadata) -> Result<ModelFacts, RecipeError> {
         let key = "general.architecture";
         let architecture = metadata.text(key)?.ok_or_else(|| KeyError::missing(key))?.to_owned();
         // A multimodal projector has no such keys; the reference reads none and counts no layers.
@@ -66,7 +66,7 @@ impl ModelFacts {
             KeyError::value(key, "no more than the block count", &Value::U32(n_next))
         })?;
         let mut n_expert = count("expert_count")?.unwrap_or(0);
-        let quantization = quantization(&architecture);
+        let quantization = families.quantization(&architecture);
         if n_expert <= 1 && quantization.one_expert_is_none {
             n_expert = 0;
         }
@@ -105,6 +105,8 @@ fn count(metadata: &Metadata, key: &str) -> Result<Option<u32>, KeyError> {
 
 #[cfg(test)]
 mod tests {
+    use gguf_models::FAMILIES;
+
     use super::*;
 
     fn metadata(architecture: &str, rest: &[(&str, Value)]) -> Metadata {
@@ -116,45 +118,49 @@ mod tests {
     #[test]
     fn llama_facts_are_read() {
         let heads = [("block_count", Value::U32(80)), ("attention.head_count", Value::U32(64))];
-        let facts = ModelFacts::from_metadata(&metadata("llama", &heads)).unwrap();
+        let facts = ModelFacts::from_metadata(&FAMILIES, &metadata("llama", &heads)).unwrap();
         assert_eq!((facts.n_layer, facts.n_head_kv, facts.n_gqa(), facts.is_70b), (80, 64, 1, false));
         let mut grouped = heads.to_vec();
         grouped.push(("attention.head_count_kv", Value::Array(Array::I32(vec![8; 80]))));
-        let facts = ModelFacts::from_metadata(&metadata("llama", &grouped)).unwrap();
+        let facts = ModelFacts::from_metadata(&FAMILIES, &metadata("llama", &grouped)).unwrap();
         assert_eq!((facts.n_gqa(), facts.is_70b), (8, true));
     }
 
     #[test]
     fn models_of_70b_are_recognized() {
-        assert!(is_70b(quantization("qwen2"), 80, 0, 64, 64));
-        assert!(!is_70b(quantization("llama"), 80, 8, 64, 8));
-        assert!(!is_70b(quantization("qwen3"), 80, 0, 64, 8));
+        assert!(is_70b(FAMILIES.quantization("qwen2"), 80, 0, 64, 64));
+        assert!(!is_70b(FAMILIES.quantization("llama"), 80, 8, 64, 8));
+        assert!(!is_70b(FAMILIES.quantization("qwen3"), 80, 0, 64, 8));
     }
 
     #[test]
     fn layers_without_tensors_are_counted() {
         let keys = [("block_count", Value::U32(12)), ("num_loops", Value::U32(3))];
-        assert_eq!(ModelFacts::from_metadata(&metadata("nanbeige", &keys)).unwrap().n_layer, 36);
-        assert_eq!(ModelFacts::from_metadata(&metadata("graniteswitch", &keys)).unwrap().n_layer, 13);
+        assert_eq!(ModelFacts::from_metadata(&FAMILIES, &metadata("nanbeige", &keys)).unwrap().n_layer, 36);
+        assert_eq!(
+            ModelFacts::from_metadata(&FAMILIES, &metadata("graniteswitch", &keys)).unwrap().n_layer,
+            13
+        );
     }
 
     #[test]
     fn unreadable_models_are_refused() {
-        let missing = ModelFacts::from_metadata(&metadata("llama", &[])).unwrap_err();
+        let missing = ModelFacts::from_metadata(&FAMILIES, &metadata("llama", &[])).unwrap_err();
         assert_eq!(missing, RecipeError::Key(KeyError::missing("llama.block_count")));
-        let none = ModelFacts::from_metadata(&Metadata::new()).unwrap_err();
+        let none = ModelFacts::from_metadata(&FAMILIES, &Metadata::new()).unwrap_err();
         assert_eq!(none, RecipeError::Key(KeyError::missing("general.architecture")));
         for wrong in [Value::I32(-1), Value::F32(1.0), Value::Array(Array::U32(vec![])), Value::U64(1 << 40)]
         {
-            let error = ModelFacts::from_metadata(&metadata("llama", &[("block_count", wrong)])).unwrap_err();
+            let error = ModelFacts::from_metadata(&FAMILIES, &metadata("llama", &[("block_count", wrong)]))
+                .unwrap_err();
             assert!(
                 matches!(&error, RecipeError::Key(KeyError::Value { expected, .. }) if expected == "an integer of 0 or more"),
                 "{error}"
             );
         }
         let layers = [("encoder.block_count", Value::U32(2)), ("decoder.block_count", Value::U32(4))];
-        assert_eq!(ModelFacts::from_metadata(&metadata("whisper", &layers)).unwrap().n_layer, 4);
+        assert_eq!(ModelFacts::from_metadata(&FAMILIES, &metadata("whisper", &layers)).unwrap().n_layer, 4);
         let keys = [("block_count", Value::U32(1)), ("nextn_predict_layers", Value::U32(2))];
-        assert!(ModelFacts::from_metadata(&metadata("llama", &keys)).is_err());
+        assert!(ModelFacts::from_metadata(&FAMILIES, &metadata("llama", &keys)).is_err());
     }
 }

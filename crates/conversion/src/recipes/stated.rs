@@ -1,6 +1,7 @@
 //! Compares `general.file_type` with the contents of a file.
 
 use gguf_container::{Metadata, Value};
+use gguf_layout::Families;
 use gguf_types::DType;
 
 use super::{GUESSED, ModelFacts, Overrides, RECIPES, Recipe, TensorFacts, assign, reference_order};
@@ -62,7 +63,7 @@ pub enum StatedType {
 }
 
 /// Compares the stated file type with the types of the tensors.
-pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedType {
+pub fn stated_type(families: &Families, metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedType {
     let (name, default) = match named_mix(metadata) {
         None => return StatedType::Absent,
         Some(Err(id)) => return StatedType::Unknown { id },
@@ -80,7 +81,7 @@ pub fn stated_type(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> StatedTy
     let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name).collect();
     let in_order: Vec<TensorFacts<'_>> = reference_order(&names).into_iter().map(|at| tensors[at]).collect();
     let chain: Vec<DType> = stand_ins(default).collect();
-    let as_ruled = |recipe: &'static Recipe| shares(recipe, metadata, &in_order);
+    let as_ruled = |recipe: &'static Recipe| shares(families, recipe, metadata, &in_order);
     let stated = own_names().find(|recipe| recipe.name == name).map_or(0.0, as_ruled);
     // Rows that are not whole blocks of the type cannot have it.
     let fits = |tensor: &&TensorFacts<'_>| tensor.shape.row_elems().is_multiple_of(default.block_elems());
@@ -115,7 +116,11 @@ fn is_calibrated(metadata: &Metadata) -> bool {
 }
 
 /// Returns a warning if no matrix of a planned file has the type that its file type names.
-pub(crate) fn label_warning(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Option<String> {
+pub(crate) fn label_warning(
+    families: &Families,
+    metadata: &Metadata,
+    tensors: &[TensorFacts<'_>],
+) -> Option<String> {
     // Cheaper than comparing with the rules of all mixes, which is rarely needed.
     let (_, default) = named_mix(metadata)?.ok()?;
     let has = |dtype: DType| {
@@ -124,7 +129,7 @@ pub(crate) fn label_warning(metadata: &Metadata, tensors: &[TensorFacts<'_>]) ->
     if stand_ins(default).any(has) {
         return None;
     }
-    match stated_type(metadata, tensors) {
+    match stated_type(families, metadata, tensors) {
         StatedType::WithoutOwn { name, expected, found } => Some(format!(
             "{name}: no tensor becomes {expected}; by the rules of this file type most weights become {found}"
         )),
@@ -158,8 +163,13 @@ fn own_names() -> impl Iterator<Item = &'static Recipe> {
 }
 
 /// The share of tensors that have the type that the rules of a recipe give them, with an importance matrix or without.
-fn shares(recipe: &'static Recipe, metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> f64 {
-    let Ok(model) = ModelFacts::from_metadata(metadata) else { return 0.0 };
+fn shares(
+    families: &Families,
+    recipe: &'static Recipe,
+    metadata: &Metadata,
+    tensors: &[TensorFacts<'_>],
+) -> f64 {
+    let Ok(model) = ModelFacts::from_metadata(families, metadata) else { return 0.0 };
     let share = |has_imatrix| {
         let overrides = Overrides { has_imatrix, ..Overrides::default() };
         let made = assign(recipe, &model, tensors, &overrides).unwrap_or_default();

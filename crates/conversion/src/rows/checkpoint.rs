@@ -3,7 +3,7 @@
 use std::{borrow::Cow, ops::Range};
 
 use gguf_container::Advice;
-use gguf_models::{ElementMap, RowMap, RowView};
+use gguf_layout::{ElementMap, RowMap, RowView};
 use gguf_quant::Level;
 use gguf_types::DType;
 

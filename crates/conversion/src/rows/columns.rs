@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use gguf_container::Advice;
-use gguf_models::{Matrix, RowView};
+use gguf_layout::{Matrix, RowView};
 use gguf_quant::Level;
 
 use super::{Granularity, RowSource, RowsFor, elements::map_elements};
@@ -21,8 +21,8 @@ const PANEL_COLUMNS: u64 = 32;
 /// a cache line of the output.
 const TILE_ROWS: usize = 16;
 
-/// Columns of a tensor, moved by a [`RowMap`](gguf_models::RowMap) and changed by an
-/// [`ElementMap`](gguf_models::ElementMap).
+/// Columns of a tensor, moved by a [`RowMap`](gguf_layout::RowMap) and changed by an
+/// [`ElementMap`](gguf_layout::ElementMap).
 #[derive(Debug, Clone)]
 pub struct ColumnRows<'a> {
     request: RowsFor<'a>,
@@ -154,7 +154,7 @@ impl RowSource for ColumnRows<'_> {
 #[cfg(test)]
 mod tests {
     use gguf_checkpoint::Checkpoint;
-    use gguf_models::{ElementMap, RowMap};
+    use gguf_layout::{ElementMap, RowMap};
 
     use super::*;
 

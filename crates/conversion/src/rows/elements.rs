@@ -1,6 +1,6 @@
 //! Element-wise functions between a checkpoint and a file.
 
-use gguf_models::ElementMap;
+use gguf_layout::ElementMap;
 use gguf_quant::round::{f16_to_f32, f32_to_f16};
 
 /// Applies an element map to rows from `first_row` on, as torch does: f16 values (`half`) are rounded after

@@ -4,7 +4,7 @@ use std::{borrow::Cow, ops::Range};
 
 use gguf_checkpoint::{Blocks, LegacyModel, LegacyTensor};
 use gguf_container::Advice;
-use gguf_models::RowView;
+use gguf_layout::RowView;
 use gguf_quant::Level;
 use gguf_types::DType;
 

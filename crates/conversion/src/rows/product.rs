@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use gguf_models::RowView;
+use gguf_layout::RowView;
 use gguf_quant::Level;
 
 use super::{CheckpointRows, RowSource, RowsFor};

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, ops::Range};
 
 use gguf_checkpoint::Checkpoint;
 use gguf_container::Advice;
-use gguf_models::{ElementMap, RowMap, RowView};
+use gguf_layout::{ElementMap, RowMap, RowView};
 use gguf_quant::Level;
 use gguf_types::DType;
 

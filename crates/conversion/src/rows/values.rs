@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use gguf_models::RowView;
+use gguf_layout::RowView;
 use gguf_quant::Level;
 use gguf_types::DType;
 

@@ -8,7 +8,7 @@ use gguf_conversion::{
     CheckpointInput, Conversion, Error, RunOptions, Watch,
     export::{self, ExportError, ExportOptions},
 };
-use gguf_models::Layout;
+use gguf_layout::Layout;
 use gguf_types::DType;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -18,9 +18,9 @@ fn watch() -> Watch<'static> {
 }
 
 /// Tiny byte-level tokenizers are in no list.
-fn options(checkpoint: &gguf_checkpoint::Checkpoint) -> gguf_models::Options {
+fn options(checkpoint: &gguf_checkpoint::Checkpoint) -> gguf_layout::Options {
     let pre = checkpoint.file("tokenizer.model").is_none().then(|| "llama-bpe".to_owned());
-    gguf_models::Options { pre, ..gguf_models::Options::default() }
+    gguf_layout::Options { pre, ..gguf_layout::Options::new(gguf_models::FAMILIES) }
 }
 
 /// Options of the reference for a golden: its target, or the requested part.
@@ -48,7 +48,7 @@ fn to_hf(
     force: bool,
 ) -> Result<Vec<String>, ExportError> {
     let file = gguf_container::File::open(path).expect("a GGUF file");
-    let plan = export::plan(&file, &ExportOptions { dtype, shard_bytes })?;
+    let plan = export::plan(&gguf_models::FAMILIES, &file, &ExportOptions { dtype, shard_bytes })?;
     export::write(&file, path, &plan, dir, force, &RunOptions::default(), watch())?;
     let on_disk: u64 = files(dir).values().map(|bytes| bytes.len() as u64).sum();
     assert_eq!(on_disk, plan.n_bytes());
@@ -181,7 +181,7 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
     }
     let mut expected = weights(&original);
     // Keys of the file come back.
-    let is_lost = |dropped: &gguf_models::Dropped| !dropped.reason.starts_with("a number");
+    let is_lost = |dropped: &gguf_layout::Dropped| !dropped.reason.starts_with("a number");
     expected.retain(|tensor, _| !layout.dropped.iter().any(|lost| lost.name == *tensor && is_lost(lost)));
     let returned_weights = weights(&returned);
     if !OTHER_SPELLING.contains(&name) && returned_weights != expected {
@@ -227,7 +227,7 @@ fn round_trip(dir: &Path, name: &str, temporary: &Path) -> Result<(), String> {
 fn row_of(dir: &Path) -> &'static str {
     let checkpoint = gguf_checkpoint::open(dir).expect("a golden opens");
     let input = gguf_conversion::arch_input(&checkpoint).expect("shapes of at most four dimensions");
-    gguf_models::row_of(&input).expect("a known class").name
+    gguf_layout::row_of(&gguf_models::FAMILIES, &input).expect("a known class").name
 }
 
 /// Every golden of every architecture is converted, exported and converted again, or says why it cannot be:
@@ -256,7 +256,7 @@ fn export_inverts_conversion() {
     }
     let exportable: Vec<&str> =
         lost.iter().filter(|(_, lost)| lost.is_empty()).map(|(name, _)| *name).collect();
-    let mut expected = gguf_models::export::exportable();
+    let mut expected = gguf_layout::export::exportable(&gguf_models::FAMILIES);
     expected.sort_unstable();
     assert_eq!(exportable, expected, "{lost:#?}");
     assert!(n >= 20, "{n} goldens");
@@ -292,7 +292,7 @@ fn export_is_deterministic_and_dequantizes() {
     let dirs = ["a", "b"].map(|name| temporary.path().join(name));
     for (dir, threads) in dirs.iter().zip([1, 3]) {
         let file = gguf_container::File::open(&path).unwrap();
-        let plan = export::plan(&file, &ExportOptions::default()).unwrap();
+        let plan = export::plan(&gguf_models::FAMILIES, &file, &ExportOptions::default()).unwrap();
         let options = RunOptions::default().threads(std::num::NonZeroUsize::new(threads));
         export::write(&file, &path, &plan, dir, false, &options, watch()).unwrap();
     }
@@ -356,7 +356,7 @@ fn export_folder_appears_whole() {
 
     let cancelled = AtomicBool::new(true);
     let file = gguf_container::File::open(&path).unwrap();
-    let plan = export::plan(&file, &ExportOptions::default()).unwrap();
+    let plan = export::plan(&gguf_models::FAMILIES, &file, &ExportOptions::default()).unwrap();
     let watch = Watch { cancel: &cancelled, done: &|_, _| {}, sources: &[] };
     let stopped =
         export::write(&file, &path, &plan, &temporary.path().join("c"), false, &RunOptions::default(), watch);
@@ -378,14 +378,14 @@ fn index_and_templates_are_placed_for_transformers() {
     metadata.set("tokenizer.chat_template", "default");
     metadata.set("tokenizer.chat_template.rag", "named");
     metadata.set("tokenizer.chat_template.../evil", "evil");
-    let input = gguf_models::export::GgufInput {
+    let input = gguf_layout::export::GgufInput {
         metadata: &metadata,
         tensors: file.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape)).collect(),
         rope_freqs: None,
         rope_factors: None,
         dtype: "float32",
     };
-    let layout = gguf_models::export::resolve(&input).unwrap();
+    let layout = gguf_layout::export::resolve(&gguf_models::FAMILIES, &input).unwrap();
     let file =
         |name: &str| layout.files.iter().find(|(have, _)| have == name).map(|(_, bytes)| bytes.as_slice());
     assert_eq!(file("chat_template.jinja"), Some(&b"default"[..]));

@@ -11,20 +11,20 @@ fn checkpoints() -> Vec<PathBuf> {
 }
 
 /// Options that the reference was run with.
-pub fn options(expected: &Json) -> gguf_models::Options {
+pub fn options(expected: &Json) -> gguf_layout::Options {
     let target = expected["target"]
         .as_str()
         .map(|name| gguf_conversion::target(gguf_testkit::checkpoint(name).as_path()));
-    gguf_models::Options {
+    gguf_layout::Options {
         pre: expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned),
         dense_modules: expected["options"]["sentence_transformers_dense_modules"] == true,
         prediction: match expected["prediction"].as_str() {
-            Some("only") => gguf_models::Prediction::Only,
-            Some("without") => gguf_models::Prediction::Without,
-            _ => gguf_models::Prediction::With,
+            Some("only") => gguf_layout::Prediction::Only,
+            Some("without") => gguf_layout::Prediction::Without,
+            _ => gguf_layout::Prediction::With,
         },
         target: target.map(|target| Arc::new(target.expect("a golden opens"))),
-        ..gguf_models::Options::default()
+        ..gguf_layout::Options::new(gguf_models::FAMILIES)
     }
 }
 

@@ -8,7 +8,11 @@ use gguf_testkit::golden_value;
 use serde_json::{Value as Json, json};
 
 fn convert_to(folder: &Path, recipe: &str, path: &Path) -> Result<(), gguf_conversion::Error> {
-    crate::write(CheckpointInput::open_projector(folder, &gguf_models::Options::default())?, recipe, path)
+    crate::write(
+        CheckpointInput::open_projector(folder, &gguf_layout::Options::new(gguf_models::FAMILIES))?,
+        recipe,
+        path,
+    )
 }
 
 /// Differences of a file from the expected one: names, types and bytes of tensors, keys.

@@ -66,7 +66,7 @@ fn parse(path: &Path) -> Golden {
             "key" => metadata.set(words[1], value(words[2])),
             "architecture" => {
                 golden.model.architecture = words[1].to_owned();
-                golden.model.quantization = gguf_models::quantization(words[1]);
+                golden.model.quantization = gguf_models::FAMILIES.quantization(words[1]);
             }
             "n_layer" => golden.model.n_layer = count(),
             "n_expert" => golden.model.n_expert = count(),
@@ -94,7 +94,7 @@ fn parse(path: &Path) -> Golden {
     }
     let model = &mut golden.model;
     if !metadata.is_empty() {
-        *model = ModelFacts::from_metadata(&metadata).unwrap();
+        *model = ModelFacts::from_metadata(&gguf_models::FAMILIES, &metadata).unwrap();
         return golden;
     }
     model.is_70b = is_70b(model.quantization, model.n_layer, model.n_expert, model.n_head, model.n_head_kv);

@@ -9,7 +9,7 @@ use gguf_quant::Level;
 use gguf_types::DType;
 
 fn convert(folder: &Path, recipe: &str, repack: bool, path: &Path) -> Vec<(String, Reason)> {
-    let input = CheckpointInput::open(folder, &gguf_models::Options::default()).unwrap();
+    let input = CheckpointInput::open(folder, &gguf_layout::Options::new(gguf_models::FAMILIES)).unwrap();
     let mut request = Request::default();
     request.repack = repack;
     let conversion = Conversion::new(input).recipe(recipe).unwrap().request(request);
@@ -78,7 +78,8 @@ fn kept_tensors_match_float_file() {
 #[test]
 fn explicit_types_override_repack() {
     let folder = gguf_testkit::form("packed-4bit");
-    let input = CheckpointInput::open(folder.as_path(), &gguf_models::Options::default()).unwrap();
+    let input =
+        CheckpointInput::open(folder.as_path(), &gguf_layout::Options::new(gguf_models::FAMILIES)).unwrap();
     let mut request = Request::default();
     request.repack = true;
     request.overrides.tensor_types =
@@ -100,8 +101,10 @@ fn explicit_types_override_repack() {
 /// Checkpoints without quantized weights.
 #[test]
 fn plain_checkpoint_has_nothing_to_keep() {
-    let input =
-        CheckpointInput::open(gguf_testkit::checkpoint("llama").as_path(), &gguf_models::Options::default())
-            .unwrap();
+    let input = CheckpointInput::open(
+        gguf_testkit::checkpoint("llama").as_path(),
+        &gguf_layout::Options::new(gguf_models::FAMILIES),
+    )
+    .unwrap();
     assert!(input.repacked().unwrap().iter().all(|made| *made == Repacked::Plain));
 }

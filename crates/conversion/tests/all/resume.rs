@@ -90,7 +90,7 @@ fn changed_bytes_are_found_in_all_rows() {
         ("iq4_nl", true, true),
         ("q4_k_m", true, true),
     ] {
-        let conversion = Conversion::open(&golden).unwrap().recipe(recipe).unwrap();
+        let conversion = Conversion::open(gguf_models::FAMILIES, &golden).unwrap().recipe(recipe).unwrap();
         let planned = conversion.plan().unwrap();
         let checked = planned.check().unwrap();
         let path = folder.path().join(recipe);
@@ -137,7 +137,12 @@ fn changed_bytes_are_found_in_all_rows() {
 fn run_stopped_between_renames_is_finished() {
     let folder = tempfile::tempdir().unwrap();
     let golden = gguf_testkit::checkpoint("llama");
-    let conversion = Conversion::open(&golden).unwrap().recipe("q8_0").unwrap().recipe("f16").unwrap();
+    let conversion = Conversion::open(gguf_models::FAMILIES, &golden)
+        .unwrap()
+        .recipe("q8_0")
+        .unwrap()
+        .recipe("f16")
+        .unwrap();
     let planned = conversion.plan().unwrap();
     let checked = planned.check().unwrap();
     let paths: Vec<PathBuf> = ["a", "b"].iter().map(|name| folder.path().join(name)).collect();

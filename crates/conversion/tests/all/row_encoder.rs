@@ -59,7 +59,8 @@ fn made(
 ) -> Result<Vec<Vec<u8>>, Error> {
     let mut request = Request::default();
     request.encoder = encoder.map(|encoder| encoder as &dyn RowEncoder);
-    let mut conversion = Conversion::open(gguf_testkit::checkpoint("llama"))?.request(request);
+    let mut conversion =
+        Conversion::open(gguf_models::FAMILIES, gguf_testkit::checkpoint("llama"))?.request(request);
     for name in types {
         conversion = conversion.recipe(name)?;
     }
@@ -94,7 +95,9 @@ fn encoder_changes_only_selected_rows() {
     let fingerprint = |encoder: Option<&Marks>| {
         let mut request = Request::default();
         request.encoder = encoder.map(|encoder| encoder as &dyn RowEncoder);
-        let conversion = Conversion::open(gguf_testkit::checkpoint("llama")).unwrap().request(request);
+        let conversion = Conversion::open(gguf_models::FAMILIES, gguf_testkit::checkpoint("llama"))
+            .unwrap()
+            .request(request);
         let conversion = conversion.recipe("q4_k_s").unwrap();
         let planned = conversion.plan().unwrap();
         let checked = planned.check().unwrap();

@@ -44,7 +44,11 @@ fn convert(folder: &Path, recipe: &str) -> Result<Vec<u8>, gguf_conversion::Erro
 fn convert_folder(folder: Folder, recipe: &str) -> Result<Vec<u8>, gguf_conversion::Error> {
     let out = folder.path().with_extension(format!("{recipe}.gguf"));
     let _ = fs::remove_file(&out);
-    crate::write(CheckpointInput::open(folder, &gguf_models::Options::default())?, recipe, &out)?;
+    crate::write(
+        CheckpointInput::open(folder, &gguf_layout::Options::new(gguf_models::FAMILIES))?,
+        recipe,
+        &out,
+    )?;
     Ok(fs::read(out).expect("the file was just written"))
 }
 

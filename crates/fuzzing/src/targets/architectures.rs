@@ -1,6 +1,6 @@
 //! Configs and tokenizers.
 
-use gguf_models::{Input, Options, SourceTensor};
+use gguf_layout::{Input, Options, SourceTensor};
 use gguf_tokenizer::Tokenizer;
 use gguf_tokenizer::huggingface::{self, Route, VocabContext};
 use gguf_types::Shape;
@@ -24,13 +24,13 @@ fn input(json: &Json) -> Option<Input<'_>> {
 pub(super) fn config(bytes: &[u8]) -> bool {
     let Ok(json) = serde_json::from_slice::<Json>(bytes) else { return false };
     let Some(input) = input(&json) else { return false };
-    gguf_models::resolve_weights(&input, &Options::default()).is_ok()
+    gguf_layout::resolve_weights(&input, &Options::new(gguf_models::FAMILIES)).is_ok()
 }
 
 pub(super) fn projector(bytes: &[u8]) -> bool {
     let Ok(json) = serde_json::from_slice::<Json>(bytes) else { return false };
     let Some(input) = input(&json) else { return false };
-    gguf_models::resolve_projector(&input, &Options::default()).is_ok()
+    gguf_layout::resolve_projector(&input, &Options::new(gguf_models::FAMILIES)).is_ok()
 }
 
 /// Files of a tokenizer, and one called `route` with the name of the way in which they are read.

@@ -7,7 +7,7 @@ use gguf_conversion::{
     AdapterInput, Input as _, LegacyInput, Request,
     merge::{LoraAdapter, merge},
 };
-use gguf_models::LegacyOptions;
+use gguf_layout::LegacyOptions;
 use gguf_quant::Level;
 
 use crate::{pieces, scratch::with_files, seeds};
@@ -85,7 +85,9 @@ pub(super) fn legacy(bytes: &[u8]) -> bool {
     let Ok(model) = gguf_checkpoint::parse_legacy(vec![("x".to_owned(), bytes.to_vec())]) else {
         return false;
     };
-    let Ok(input) = LegacyInput::new(model, &LegacyOptions::default(), None) else { return false };
+    let Ok(input) = LegacyInput::new(gguf_models::FAMILIES, model, &LegacyOptions::default(), None) else {
+        return false;
+    };
     let Ok(tasks) = input.tasks(&Request::default()) else { return false };
     for task in &tasks {
         let view = task.rows.view();
@@ -109,7 +111,8 @@ pub(super) fn lora(bytes: &[u8]) -> bool {
             takes_tokenizer: false,
         };
         let converted = gguf_checkpoint::open_adapter(folder).is_ok_and(|adapter| {
-            AdapterInput::new(folder, adapter, &base, &gguf_models::Options::default()).is_ok()
+            AdapterInput::new(folder, adapter, &base, &gguf_layout::Options::new(gguf_models::FAMILIES))
+                .is_ok()
         });
         merge(base, &[adapter]).inspect(read_some).is_ok() || converted
     })

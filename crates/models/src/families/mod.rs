@@ -90,7 +90,7 @@ pub mod youtu;
 use crate::family::Family;
 
 /// Every family with architectures or projectors.
-pub const FAMILIES: &[Family] = &[
+pub const FOLDERS: &[Family] = &[
     afmoe::FAMILY,
     apertus::FAMILY,
     arcee::FAMILY,

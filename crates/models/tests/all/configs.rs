@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use gguf_models::{ArchError, Data, Input, Layout, Options, SourceTensor};
+use gguf_layout::{ArchError, Data, Input, Layout, Options, SourceTensor};
 use gguf_types::Shape;
 use serde_json::{Value as Json, json};
 
@@ -37,7 +37,7 @@ fn tensors(config: &Json) -> Vec<SourceTensor> {
 
 fn resolve(config: &Json) -> Result<Layout, ArchError> {
     let input = Input { config: config.clone(), tensors: tensors(config), ..Input::default() };
-    gguf_models::resolve_weights(&input, &Options::default())
+    gguf_layout::resolve_weights(&input, &Options::new(gguf_models::FAMILIES))
 }
 
 /// Keys of the reference with YaRN's magnitude where llama.cpp reads it: as a factor of 1 + 0.1 ln(factor), which llama.cpp applies

@@ -1,6 +1,6 @@
 //! Every way in which a checkpoint can be refused, and what the message names.
 
-use gguf_models::{ArchError, Data, Input, Layout, Options, RowMap, SourceTensor};
+use gguf_layout::{ArchError, Data, Input, Layout, Options, RowMap, SourceTensor};
 use gguf_types::Shape;
 use serde_json::{Value as Json, json};
 
@@ -57,7 +57,10 @@ fn tensors(experts: u64) -> Vec<SourceTensor> {
 }
 
 fn resolve(config: Json, tensors: Vec<SourceTensor>) -> Result<Layout, ArchError> {
-    gguf_models::resolve_weights(&Input { config, tensors, ..Input::default() }, &Options::default())
+    gguf_layout::resolve_weights(
+        &Input { config, tensors, ..Input::default() },
+        &Options::new(gguf_models::FAMILIES),
+    )
 }
 
 #[track_caller]
@@ -246,7 +249,7 @@ fn gpt_oss() -> (Json, Vec<SourceTensor>) {
 #[test]
 fn kept_blocks_come_first_with_scales() {
     let (config, tensors) = gpt_oss();
-    let kept = |scale: f32| gguf_models::StoredBlocks {
+    let kept = |scale: f32| gguf_layout::StoredBlocks {
         dtype: gguf_types::DType::MXFP4,
         scales: vec![scale],
         input_scales: vec![1.0],
@@ -259,9 +262,9 @@ fn kept_blocks_come_first_with_scales() {
         tensors: tensors.clone(),
         ..Input::default()
     };
-    let layout = gguf_models::resolve_weights(&input, &Options::default()).unwrap();
+    let layout = gguf_layout::resolve_weights(&input, &Options::new(gguf_models::FAMILIES)).unwrap();
     let of_gate = layout.tensors.iter().find(|tensor| tensor.name == "blk.0.ffn_gate_exps.scale").unwrap();
-    assert_eq!(of_gate.data, gguf_models::Data::Computed(vec![0.5; 3]));
+    assert_eq!(of_gate.data, gguf_layout::Data::Computed(vec![0.5; 3]));
     assert_eq!(layout.packed_file_type, Some((38, "MXFP4_MOE")));
     let names: Vec<&str> = layout.tensors.iter().take(6).map(|tensor| tensor.name.as_str()).collect();
     let packed = [
@@ -397,7 +400,7 @@ fn inner_model_names_have_no_prefix() {
         Data::Rows {
             sources: vec!["layers.1.self_attn.q_proj.weight".into()],
             rows: RowMap::RopePermute { n_head: 4 },
-            element: gguf_models::ElementMap::Identity
+            element: gguf_layout::ElementMap::Identity
         }
     );
     refused(inner, without("norm.weight", tensors), "1 missing tensor: `norm.weight`");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gguf_container::{Array, KeyError, Metadata, Value};
-use gguf_models::export::{ExportError, ExportLayout, GgufInput, resolve};
+use gguf_layout::export::{ExportError, ExportLayout, GgufInput, resolve};
 use gguf_tokenizer::export::ExportError::{Key, Unsupported};
 use gguf_tokenizer::huggingface::Route;
 use gguf_types::Shape;
@@ -77,7 +77,10 @@ impl Tiny {
 
     fn export(self) -> Result<ExportLayout, ExportError> {
         let Tiny { metadata, tensors, rope_freqs } = self;
-        resolve(&GgufInput { metadata: &metadata, tensors, rope_freqs, rope_factors: None, dtype: "float16" })
+        resolve(
+            &gguf_models::FAMILIES,
+            &GgufInput { metadata: &metadata, tensors, rope_freqs, rope_factors: None, dtype: "float16" },
+        )
     }
 
     #[track_caller]
@@ -103,7 +106,7 @@ fn complete_model_is_exported() {
     let names: Vec<&str> = layout.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
     assert_eq!(names[0], "model.embed_tokens.weight");
     assert_eq!(names[3], "model.layers.0.self_attn.q_proj.weight");
-    assert_eq!(layout.tensors[4].parts[0].rows, gguf_models::RowMap::RopePermute { n_head: 1 });
+    assert_eq!(layout.tensors[4].parts[0].rows, gguf_layout::RowMap::RopePermute { n_head: 1 });
     let config = Tiny::new().json("config.json");
     for (key, value) in [
         ("architectures", json!(["LlamaForCausalLM"])),
@@ -122,11 +125,11 @@ fn complete_model_is_exported() {
 fn output_rows_invert_source_rows() {
     for (n_head, n_rows) in [(1, 8), (3, 24), (4, 64)] {
         let tiled =
-            |start, rows| gguf_models::RowMap::TileHeads { start, groups: 2, per_group: n_head, rows };
-        let columns = gguf_models::RowMap::TileColumns { groups: 2, per_group: n_head, elems: 5 };
-        let pairs = gguf_models::RowMap::PairHalves { n_heads: n_head, rows: 4 };
-        let axes = gguf_models::RowMap::HalvesByAxis { head: 8, rows: 1 };
-        let maps = [gguf_models::RowMap::RopePermute { n_head }, gguf_models::RowMap::Concat, pairs, axes];
+            |start, rows| gguf_layout::RowMap::TileHeads { start, groups: 2, per_group: n_head, rows };
+        let columns = gguf_layout::RowMap::TileColumns { groups: 2, per_group: n_head, elems: 5 };
+        let pairs = gguf_layout::RowMap::PairHalves { n_heads: n_head, rows: 4 };
+        let axes = gguf_layout::RowMap::HalvesByAxis { head: 8, rows: 1 };
+        let maps = [gguf_layout::RowMap::RopePermute { n_head }, gguf_layout::RowMap::Concat, pairs, axes];
         for map in
             maps.into_iter().chain([tiled(0, n_rows / (2 * n_head)), tiled(n_rows - 2 * n_head, 1), columns])
         {
@@ -135,7 +138,7 @@ fn output_rows_invert_source_rows() {
             }
         }
     }
-    assert_eq!(gguf_models::RowMap::Slice { start: 7 }.output_row(9, 4), 2);
+    assert_eq!(gguf_layout::RowMap::Slice { start: 7 }.output_row(9, 4), 2);
 }
 
 #[test]
@@ -297,10 +300,10 @@ fn byte_level_tokenizers_survive_export() {
         let config: Json = serde_json::from_slice(&files[0].1).unwrap();
         let original: Json = serde_json::from_slice(&files[1].1).unwrap();
         let vocab_size = config["vocab_size"].as_u64();
-        let input = gguf_models::Input {
+        let input = gguf_layout::Input {
             config,
             files: files.iter().map(|(file, bytes)| ((*file).to_owned(), bytes.as_slice())).collect(),
-            ..gguf_models::Input::default()
+            ..gguf_layout::Input::default()
         };
         let context = gguf_tokenizer::huggingface::VocabContext {
             vocab_size,

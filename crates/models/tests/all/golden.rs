@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_checkpoint::Checkpoint;
-use gguf_models::{Data, ElementMap, Input, Layout, Options, OutTensor, Prediction, RowMap, SourceTensor};
+use gguf_layout::{Data, ElementMap, Input, Layout, Options, OutTensor, Prediction, RowMap, SourceTensor};
 use gguf_testkit::{golden_value, sha256};
 use serde_json::{Value as Json, json};
 
@@ -23,7 +23,7 @@ fn options(expected: &Json) -> Options {
     let target = expected["target"].as_str().map(|name| {
         let gguf_checkpoint::Checkpoint { config, generation_config, files, .. } =
             gguf_checkpoint::open_without_weights(gguf_testkit::checkpoint(name).as_path()).unwrap();
-        Arc::new(gguf_models::Target { config, generation_config, files })
+        Arc::new(gguf_layout::Target { config, generation_config, files })
     });
     let prediction = match expected["prediction"].as_str() {
         Some("only") => Prediction::Only,
@@ -31,7 +31,7 @@ fn options(expected: &Json) -> Options {
         _ => Prediction::With,
     };
     let dense_modules = expected["options"]["sentence_transformers_dense_modules"] == true;
-    Options { target, prediction, dense_modules, ..Options::default() }
+    Options { target, prediction, dense_modules, ..Options::new(gguf_models::FAMILIES) }
 }
 
 fn expected_of(folder: &Path) -> Json {
@@ -43,7 +43,7 @@ fn every_architecture_has_a_golden() {
     let mut without: BTreeSet<&str> = gguf_models::ARCHES.iter().map(|arch| arch.name).collect();
     for folder in checkpoints() {
         let checkpoint = gguf_checkpoint::open(&folder).unwrap();
-        let row = gguf_models::row_of(&input(&checkpoint));
+        let row = gguf_layout::row_of(&gguf_models::FAMILIES, &input(&checkpoint));
         without.remove(row.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).name);
     }
     // Layouts without a config: the whole files of these are compared in `convert`.
@@ -51,17 +51,17 @@ fn every_architecture_has_a_golden() {
         let folder = entry.unwrap().path();
         if folder.join("params.json").is_file() {
             let checkpoint = gguf_checkpoint::open(&folder).unwrap();
-            let row = gguf_models::row_of(&input(&checkpoint));
+            let row = gguf_layout::row_of(&gguf_models::FAMILIES, &input(&checkpoint));
             without.remove(row.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).name);
         }
     }
     assert!(without.is_empty(), "rows of ARCHES without a checkpoint in golden: {without:?}");
 }
 
-fn kept(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_models::StoredBlocks)> {
+fn kept(tensor: &gguf_checkpoint::Tensor) -> Option<(String, gguf_layout::StoredBlocks)> {
     let gguf_checkpoint::StoredBlocks { dtype, scales, input_scales, wide_activations } =
         tensor.stored.as_ref()?.stored_blocks()?.clone();
-    Some((tensor.name.clone(), gguf_models::StoredBlocks { dtype, scales, input_scales, wide_activations }))
+    Some((tensor.name.clone(), gguf_layout::StoredBlocks { dtype, scales, input_scales, wide_activations }))
 }
 
 fn input(checkpoint: &Checkpoint) -> Input<'_> {
@@ -73,17 +73,17 @@ fn input(checkpoint: &Checkpoint) -> Input<'_> {
         files: checkpoint.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect(),
         card: checkpoint.card.clone(),
         folder_name: checkpoint.folder_name.clone(),
-        integers: Some(gguf_models::Integers::new(|name| {
+        integers: Some(gguf_layout::Integers::new(|name| {
             let view = checkpoint.view(checkpoint.tensor(name)?).unwrap();
             let is_one = view.dtype == gguf_checkpoint::Dtype::I64;
             let words = view.bytes.as_chunks::<8>().0;
             is_one.then(|| words.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect())
         })),
-        same: Some(gguf_models::SameValues::new(|a, b| {
+        same: Some(gguf_layout::SameValues::new(|a, b| {
             let bytes = |name| checkpoint.tensor(name).map(|tensor| checkpoint.view(tensor).unwrap().bytes);
             bytes(a) == bytes(b)
         })),
-        values: Some(gguf_models::TensorValues::new(|name| {
+        values: Some(gguf_layout::TensorValues::new(|name| {
             let tensor =
                 checkpoint.tensor(name).filter(|tensor| tensor.shape.iter().product::<u64>() == 1)?;
             let mut values = vec![0.0];
@@ -132,7 +132,7 @@ fn mathematical_keys_are_read_or_reported() {
     for folder in checkpoints() {
         let checkpoint = gguf_checkpoint::open(&folder).unwrap();
         let options = options(&expected_of(&folder));
-        let Ok(layout) = gguf_models::resolve(&input(&checkpoint), &options) else { continue };
+        let Ok(layout) = gguf_layout::resolve(&input(&checkpoint), &options) else { continue };
         for key in layout.unread_keys.iter().filter(|key| key.is_mathematics) {
             let name = folder.file_name().unwrap().to_string_lossy().into_owned();
             found.push((name, key.key.clone(), key.value.to_string()));
@@ -249,7 +249,7 @@ fn layouts_match_reference() {
         let checkpoint = gguf_checkpoint::open(&folder).unwrap();
         let input = input(&checkpoint);
         let pre = expected["pre"].as_str().filter(|pre| *pre != "default").map(str::to_owned);
-        let layout = match gguf_models::resolve(&input, &Options { pre, ..options(&expected) }) {
+        let layout = match gguf_layout::resolve(&input, &Options { pre, ..options(&expected) }) {
             Ok(layout) => layout,
             Err(error) => {
                 writeln!(wrong, "{name}: {error}").unwrap();
@@ -325,8 +325,8 @@ fn layouts_match_reference() {
         for (file_type, expected) in expected["file_name"].as_object().unwrap() {
             let file_type = layout.packed_file_type.map_or(file_type.as_str(), |(_, name)| name);
             let ours = match layout.prediction_only {
-                true => gguf_models::prediction_file_name(&layout.metadata, file_type),
-                false => gguf_models::default_file_name(&layout.metadata, file_type),
+                true => gguf_layout::prediction_file_name(&layout.metadata, file_type),
+                false => gguf_layout::default_file_name(&layout.metadata, file_type),
             };
             // Some classes of the reference give a prediction the name of the whole model.
             if layout.prediction_only && !expected.as_str().unwrap().starts_with("mtp-") {
@@ -373,13 +373,13 @@ fn missing_tensors_are_named() {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         let checkpoint = gguf_checkpoint::open(&folder).unwrap();
         let options = options(&expected_of(&folder));
-        let whole = gguf_models::resolve_weights(&input(&checkpoint), &options).unwrap();
+        let whole = gguf_layout::resolve_weights(&input(&checkpoint), &options).unwrap();
         let used: BTreeSet<&String> = whole.tensors.iter().flat_map(|tensor| tensor.data.sources()).collect();
         for tensor in used {
             let mut less = input(&checkpoint);
             less.tensors.retain(|have| have.name != *tensor);
-            match gguf_models::resolve_weights(&less, &options) {
-                Err(gguf_models::ArchError::MissingTensors { names }) => {
+            match gguf_layout::resolve_weights(&less, &options) {
+                Err(gguf_layout::ArchError::MissingTensors { names }) => {
                     assert!(!names.is_empty(), "{name} without `{tensor}`");
                     n_named += 1;
                 }
@@ -421,12 +421,12 @@ fn missing_layer_matrix_is_named_in_every_spelling() {
         for name in all.iter().filter(of_layers) {
             let mut less = input(&checkpoint);
             less.tensors.retain(|tensor| tensor.name != *name);
-            match gguf_models::resolve_weights(&less, &Options::default()) {
+            match gguf_layout::resolve_weights(&less, &Options::new(gguf_models::FAMILIES)) {
                 // The error names the spelling of transformers.
-                Err(gguf_models::ArchError::MissingTensors { names }) if folder.ends_with("chatglm") => {
+                Err(gguf_layout::ArchError::MissingTensors { names }) if folder.ends_with("chatglm") => {
                     assert_eq!(names.len(), 1, "{names:?} for `{name}`");
                 }
-                Err(gguf_models::ArchError::MissingTensors { names }) => assert_eq!(names, [name.as_str()]),
+                Err(gguf_layout::ArchError::MissingTensors { names }) => assert_eq!(names, [name.as_str()]),
                 other => panic!("{} without `{name}`: {:?}", folder.display(), other.map(|_| "no error")),
             }
         }

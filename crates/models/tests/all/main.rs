@@ -6,7 +6,7 @@ mod documented;
 mod errors;
 mod export;
 mod golden;
-mod module_order;
 mod routes;
+mod rows;
 mod saved_form;
 mod tokenizers;

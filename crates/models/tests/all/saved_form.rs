@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gguf_models::{Input, Options, SavedForm, SourceTensor, saved_form};
+use gguf_layout::{Input, Options, SavedForm, SourceTensor, saved_form};
 use serde_json::Value as Json;
 
 /// Checkpoints of `golden/arch` with a class that generates text, and the files that decide about a row.
@@ -39,7 +39,7 @@ fn renamed(form: &SavedForm) -> BTreeMap<&str, &str> {
 #[test]
 fn usual_names_are_unchanged() {
     for (name, input) in causal() {
-        assert_eq!(saved_form(&input, &Options::default()), SavedForm::default(), "{name}");
+        assert_eq!(saved_form(&input, &Options::new(gguf_models::FAMILIES)), SavedForm::default(), "{name}");
     }
 }
 
@@ -54,7 +54,7 @@ fn missing_class_prefix_is_added() {
                 tensor.name = rest.to_owned();
             }
         }
-        let form = saved_form(&input, &Options::default());
+        let form = saved_form(&input, &Options::new(gguf_models::FAMILIES));
         // Tables that know both spellings need no other names.
         if form.renamed.is_empty() {
             continue;
@@ -107,7 +107,7 @@ fn tied_embedding_saved_as_output_is_found() {
             continue;
         };
         embedding.name = "lm_head.weight".to_owned();
-        let form = saved_form(&input, &Options::default());
+        let form = saved_form(&input, &Options::new(gguf_models::FAMILIES));
         assert_eq!(renamed(&form), [("lm_head.weight", "model.embed_tokens.weight")].into(), "{name}");
         assert_eq!(form.notes.len(), 1, "{name}");
         n_checked += 1;
@@ -124,7 +124,7 @@ fn missing_class_follows_from_model_type() {
         if !input.config["model_type"].is_string() {
             continue;
         }
-        let row = gguf_models::row_of(&input).unwrap().name;
+        let row = gguf_layout::row_of(&gguf_models::FAMILIES, &input).unwrap().name;
         for absent in [true, false] {
             let config = input.config.as_object_mut().unwrap();
             if absent {
@@ -132,7 +132,7 @@ fn missing_class_follows_from_model_type() {
             } else {
                 config.insert("architectures".to_owned(), Json::Null);
             }
-            let form = saved_form(&input, &Options::default());
+            let form = saved_form(&input, &Options::new(gguf_models::FAMILIES));
             let Some(class) = form.class else {
                 if !UNKNOWN.contains(&name.as_str()) {
                     wrong.push(format!("{name}: no class"));
@@ -142,7 +142,7 @@ fn missing_class_follows_from_model_type() {
             let mut usual =
                 Input { tensors: input.tensors.clone(), config: input.config.clone(), ..Input::default() };
             usual.config["architectures"] = vec![class].into();
-            let found = gguf_models::row_of(&usual).unwrap().name;
+            let found = gguf_layout::row_of(&gguf_models::FAMILIES, &usual).unwrap().name;
             if found != row {
                 wrong.push(format!("{name}: `{class}`, which is {found} and not {row}"));
             }

@@ -267,7 +267,8 @@ impl BudgetOptions {
             events.note(&format!("types are not optimized: {error}"));
             return Ok(None);
         }
-        let conversion = Conversion::open_gguf(bench.base).map_err(|error| Error::at(bench.base, error))?;
+        let conversion = Conversion::open_gguf(gguf_models::FAMILIES, bench.base)
+            .map_err(|error| Error::at(bench.base, error))?;
         let request = settings.request();
         let choices =
             self.choices(NamedInput { input: conversion.input(), path: bench.base }, recipe, &request)?;

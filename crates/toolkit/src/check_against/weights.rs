@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use gguf_container::{Metadata, Model};
-use gguf_models::{Data, ElementMap, Layout, OutTensor, RowMap, SourceTensor};
+use gguf_layout::{Data, ElementMap, Layout, OutTensor, RowMap, SourceTensor};
 use gguf_types::{DType, Shape};
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -39,15 +39,15 @@ impl Expected {
             // The state dict has the values, in whatever form files store them.
             config.remove("quantization_config");
         }
-        let mut input = gguf_models::Input { config, ..gguf_models::Input::default() };
+        let mut input = gguf_layout::Input { config, ..gguf_layout::Input::default() };
         let mut order: Vec<usize> = (0..facts.weights.len()).collect();
         order.sort_by_key(|index| &facts.weights[*index].name);
         for Weight { name, shape, .. } in order.iter().map(|index| &facts.weights[*index]) {
             let shape = Shape::from_row_major(shape).map_err(|error| format!("tensor `{name}`: {error}"))?;
             input.tensors.push(SourceTensor { name: name.clone(), shape, folded: None });
         }
-        let options = gguf_models::Options::default();
-        let form = gguf_models::saved_form(&input, &options);
+        let options = gguf_layout::Options::new(gguf_models::FAMILIES);
+        let form = gguf_layout::saved_form(&input, &options);
         if let (Some(class), Json::Object(config)) = (form.class, &mut input.config) {
             config.insert("architectures".to_owned(), vec![class].into());
         }
@@ -58,7 +58,7 @@ impl Expected {
             }
         }
         let recorded = input.tensors.iter().map(|tensor| tensor.name.clone()).zip(order).collect();
-        let layout = gguf_models::resolve_weights(&input, &options).map_err(|error| error.to_string())?;
+        let layout = gguf_layout::resolve_weights(&input, &options).map_err(|error| error.to_string())?;
         Ok(Expected { layout, recorded })
     }
 

@@ -104,10 +104,10 @@ impl ConvertAdapter {
         let base = base.transpose()?;
         let call = base.iter().fold(input.name_in(caller.call), |call, base| base.name_in(call));
 
-        let options = gguf_models::Options {
+        let options = gguf_layout::Options {
             model_name: self.model_name.clone(),
             arch_as: self.arch_as.clone(),
-            ..gguf_models::Options::default()
+            ..gguf_layout::Options::new(gguf_models::FAMILIES)
         };
         let adapter = gguf_checkpoint::open_adapter(input.folder.clone())
             .map_err(|error| failed(EngineError::Source(error)))?;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, str::FromStr};
 
 use gguf_checkpoint::{Checkpoint, Folder};
 use gguf_conversion::{CheckpointInput, merge::LoraAdapter, recipes::Recipe};
-use gguf_models::Prediction;
+use gguf_layout::Prediction;
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
 
@@ -376,7 +376,7 @@ impl Convert {
 }
 
 /// Names of tensors that an adapter has changed and that no file holds.
-fn merged_and_dropped(checkpoint: &Checkpoint, dropped: &[gguf_models::Dropped]) -> Vec<String> {
+fn merged_and_dropped(checkpoint: &Checkpoint, dropped: &[gguf_layout::Dropped]) -> Vec<String> {
     let is_merged = |name: &str| {
         let stored = checkpoint.tensor(name).and_then(|tensor| tensor.stored.as_ref());
         let description = stored.and_then(|stored| stored.description()).unwrap_or_default();

@@ -168,7 +168,8 @@ impl Export {
         let file = show::open(&self.source)?;
         input_kind::check_model(&self.source)?;
         let options = ExportOptions { dtype: self.dtype, shard_bytes: self.split_max_size };
-        let plan = export::plan(&file, &options).map_err(|error| self.failed(error))?;
+        let plan =
+            export::plan(&gguf_models::FAMILIES, &file, &options).map_err(|error| self.failed(error))?;
         for note in &plan.layout.notes {
             events.note(note);
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gguf_conversion::{Error as EngineError, LegacyInput, recipes::Recipe};
-use gguf_models::{Layout, LegacyOptions};
+use gguf_layout::{Layout, LegacyOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -111,7 +111,8 @@ impl ConvertLegacy {
             context_length: self.context,
             rope_base: self.rope_base,
         };
-        let input = LegacyInput::open(&self.source, &options, config.as_ref()).map_err(failed)?;
+        let input = LegacyInput::open(gguf_models::FAMILIES, &self.source, &options, config.as_ref())
+            .map_err(failed)?;
         let (model, layout) = (input.model(), input.layout());
         let open = OpenInput {
             path: &self.source,
@@ -134,11 +135,11 @@ impl ConvertLegacy {
 }
 
 /// Keys and vocabulary of a config folder; weights are not needed.
-fn config(folder: &Path, options: &gguf_models::Options) -> Result<Layout, Error> {
+fn config(folder: &Path, options: &gguf_layout::Options) -> Result<Layout, Error> {
     let failed = |error| failure(folder, error);
     let checkpoint =
         gguf_checkpoint::open_without_weights(folder).map_err(|error| failed(EngineError::Source(error)))?;
-    let options = gguf_models::Options { vocab_only: true, ..options.clone() };
+    let options = gguf_layout::Options { vocab_only: true, ..options.clone() };
     let layout = gguf_conversion::resolve(&checkpoint, &options).map_err(failed)?;
     match layout.architecture {
         "llama" => Ok(layout),

@@ -12,7 +12,7 @@ use gguf_conversion::{
     NonFinite, RunOptions,
     recipes::{FileType as FileTypeId, Recipe},
 };
-use gguf_models::{Arch, Prediction};
+use gguf_layout::{Arch, Prediction};
 use gguf_quant::Level;
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
@@ -138,7 +138,7 @@ impl ArchOptions {
         naming: &NamingOptions,
         hub: &HubOptions,
         events: &dyn Events,
-    ) -> Result<gguf_models::Options, Error> {
+    ) -> Result<gguf_layout::Options, Error> {
         let target = self.target_model_dir.as_deref().map(|dir| {
             let wanted = hub::Wanted { weights: false, keep: false, out: None };
             let input = hub::input(dir, wanted, hub, events)?;
@@ -147,7 +147,7 @@ impl ArchOptions {
             input.finish(events)?;
             Ok::<_, Error>(Arc::new(target))
         });
-        Ok(gguf_models::Options {
+        Ok(gguf_layout::Options {
             target: target.transpose()?,
             prediction: self.prediction,
             dense_modules: self.dense_modules,
@@ -173,13 +173,13 @@ pub struct NamingOptions {
 
 impl NamingOptions {
     /// Options for resolving a checkpoint.
-    pub(crate) fn resolving(&self) -> gguf_models::Options {
-        gguf_models::Options {
+    pub(crate) fn resolving(&self) -> gguf_layout::Options {
+        gguf_layout::Options {
             model_name: self.model_name.clone(),
             pre: self.pre.clone(),
             embed_tokenizer_json: self.embed_tokenizer_json,
             scores_from_merges: self.scores_from_merges,
-            ..gguf_models::Options::default()
+            ..gguf_layout::Options::new(gguf_models::FAMILIES)
         }
     }
 }

@@ -93,8 +93,10 @@ impl ConvertProjector {
             require_types(&self.types, &self.source, &folder)?;
         }
         let settings = self.tensors.read(self.encoding.settings())?;
-        let options =
-            gguf_models::Options { model_name: self.model_name.clone(), ..gguf_models::Options::default() };
+        let options = gguf_layout::Options {
+            model_name: self.model_name.clone(),
+            ..gguf_layout::Options::new(gguf_models::FAMILIES)
+        };
         let projector = CheckpointInput::open_projector(folder, &options).map_err(failed)?;
         let recipes = recipes_of(&self.types, projector.checkpoint())?;
         let args = RunArgs::new(&self.output, settings.nonfinite(), Caller { call, ..caller });

@@ -59,7 +59,7 @@ pub fn run(
         dropped: Vec::new(),
         stored_as: model.tensors().map(|(_, tensor)| tensor.dtype.name().to_owned()).collect(),
         repacked: Vec::new(),
-        input: ModelInput::new(model),
+        input: ModelInput::new(gguf_models::FAMILIES, model),
     };
     if !calibration.is_wanted() || args.dry_run {
         return run::run(open, Requested::new(recipes, &settings), &args, events);

@@ -9,7 +9,7 @@ use std::{
 use gguf_checkpoint::Checkpoint;
 use gguf_container::PlannedTensor;
 use gguf_conversion::{Choice, PlannedFile, Repacked, recipes::Reason};
-use gguf_models::Data;
+use gguf_layout::Data;
 use gguf_types::DType;
 use serde::{Serialize, Serializer};
 
@@ -129,7 +129,7 @@ pub struct Origin<'a> {
     /// Architecture of the model.
     pub architecture: &'a str,
     /// Tensors that have no place in the output.
-    pub dropped: &'a [gguf_models::Dropped],
+    pub dropped: &'a [gguf_layout::Dropped],
     /// Notes and warnings.
     pub notes: Vec<String>,
     /// Stored format of the source of each tensor.

@@ -109,7 +109,7 @@ pub struct OpenInput<'a, I> {
     /// Notes and warnings to print.
     pub notes: Notes,
     /// Tensors that have no place in the output.
-    pub dropped: Vec<gguf_models::Dropped>,
+    pub dropped: Vec<gguf_layout::Dropped>,
     /// Stored format of the source of each tensor.
     pub stored_as: Vec<String>,
     /// Outcome of repacking for each tensor; empty if it was not requested.

@@ -123,7 +123,7 @@ impl ConvertVocab {
         let wanted = hub::Wanted { weights: false, keep: false, out: None };
         let input = hub::input(&self.source, wanted, &self.hub, events)?;
         let options = self.arch.resolving(&self.naming, &self.hub, events)?;
-        let options = gguf_models::Options { vocab_only: true, ..options };
+        let options = gguf_layout::Options { vocab_only: true, ..options };
         let folder = self.reading.apply(&input.folder);
         let report = self.write(&folder, file_type, &options, dry_run, events);
         let report = report.map_err(|error| failure(&self.source, error))?;
@@ -135,7 +135,7 @@ impl ConvertVocab {
         &self,
         folder: &Folder,
         file_type: Option<FileTypeId>,
-        options: &gguf_models::Options,
+        options: &gguf_layout::Options,
         dry_run: bool,
         events: &dyn Events,
     ) -> Result<VocabReport, EngineError> {
@@ -148,7 +148,7 @@ impl ConvertVocab {
         let file_type = file_type.unwrap_or_else(|| gguf_conversion::guessed_file_type(&checkpoint));
         let endian = EncodingOptions { big_endian: self.big_endian, ..EncodingOptions::default() }.endian();
         let plan = gguf_conversion::plan_vocab(&layout, file_type, endian)?;
-        let default_name = gguf_models::vocab_file_name(&layout.metadata);
+        let default_name = gguf_layout::vocab_file_name(&layout.metadata);
         let out = self.out.as_deref();
         let path = gguf_conversion::output_path(out, &default_name, &format!("{file_type:?}"))?;
         check_output(&path, out, folder.path(), self.force || dry_run)?;

@@ -53,7 +53,7 @@ impl Source {
         }
         let wanted = hub::Wanted { weights: true, keep: false, out: Some(out) };
         let hub = hub::input(src, wanted, hub_options, events)?;
-        let options = gguf_models::Options::default();
+        let options = gguf_layout::Options::new(gguf_models::FAMILIES);
         let failed = |error| failure(src, error);
         let input = CheckpointInput::open(hub.folder.clone(), &options).map_err(failed)?;
         let projector = match CheckpointInput::open_projector(hub.folder.clone(), &options) {
@@ -113,10 +113,10 @@ fn state_of_files(src: &Path, path: &Path) -> Result<Value, Error> {
 }
 
 /// True if the error means that the class is text-only.
-fn has_no_projector(error: &gguf_models::ArchError) -> bool {
+fn has_no_projector(error: &gguf_layout::ArchError) -> bool {
     matches!(
         error,
-        gguf_models::ArchError::NoProjector { .. } | gguf_models::ArchError::EmptyProjector { .. }
+        gguf_layout::ArchError::NoProjector { .. } | gguf_layout::ArchError::EmptyProjector { .. }
     )
 }
 
@@ -180,8 +180,11 @@ pub fn make(
     }
     events.status(&format!("base: {}", recipe.canonical_name()));
     // The layout is resolved again, because a conversion consumes its input.
-    let input = CheckpointInput::open(checkpoint.hub.folder.clone(), &gguf_models::Options::default())
-        .map_err(|error| failure(src, error))?;
+    let input = CheckpointInput::open(
+        checkpoint.hub.folder.clone(),
+        &gguf_layout::Options::new(gguf_models::FAMILIES),
+    )
+    .map_err(|error| failure(src, error))?;
     let conversion = Conversion::new(input).outputs([OutputRequest::by_rules(recipe)]);
     let written = write(&conversion, (src, folder.as_path()), &fingerprint, writing, events)?;
     let path = written.first().map(|file| file.path.clone()).unwrap_or_default();

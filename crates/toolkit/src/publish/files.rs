@@ -116,7 +116,7 @@ pub fn make(
         events.status(&format!("files: {}", names.join(", ")));
         // Files that are not split have no keys about shards, like those of llama-quantize.
         for (types, shards) in by_shards(base, missing, wanted)? {
-            let input = ModelInput::new(base::open(&base.path)?);
+            let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
             let outputs = types.iter().copied().map(OutputRequest::by_rules);
             let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(shards));
             let of_all = fingerprint(&json!(types.iter().map(|recipe| digest(recipe)).collect::<Vec<_>>()));
@@ -144,7 +144,7 @@ type ByShards = Vec<(Vec<&'static Recipe>, Shards)>;
 
 /// Types that fit one file, and types that need shards.
 fn by_shards(base: &Base, types: Vec<&'static Recipe>, wanted: &Wanted<'_>) -> Result<ByShards, Error> {
-    let input = ModelInput::new(base::open(&base.path)?);
+    let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
     let outputs = types.iter().copied().map(OutputRequest::by_rules);
     let conversion = Conversion::new(input).outputs(outputs).request(wanted.request(Shards::One));
     let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
@@ -238,7 +238,7 @@ fn recipe_path(recipe: &Recipe, out: &Path) -> PathBuf {
 /// # Errors
 /// A plan that cannot be made.
 pub fn rungs(base: &Base, types: &[&'static Recipe], demand: &Demand) -> Result<Vec<Rung>, Error> {
-    let input = ModelInput::new(base::open(&base.path)?);
+    let input = ModelInput::new(gguf_models::FAMILIES, base::open(&base.path)?);
     let conversion = Conversion::new(input).outputs(types.iter().copied().map(OutputRequest::by_rules));
     let planned = conversion.plan().map_err(|error| failure(&base.path, error))?;
     let rung = |(file, recipe): (&gguf_conversion::PlannedFile, &&'static Recipe)| {

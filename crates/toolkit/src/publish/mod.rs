@@ -252,7 +252,9 @@ fn sidecars(
         let recipe = Recipe::from_name("f16").map_err(Error::new)?;
         let projector =
             files::Sidecar { kind: "projector", src: &args.src, recipe, of: json!(base.fingerprint) };
-        let input = || CheckpointInput::open_projector(target.clone(), &gguf_models::Options::default());
+        let input = || {
+            CheckpointInput::open_projector(target.clone(), &gguf_layout::Options::new(gguf_models::FAMILIES))
+        };
         let written = files::sidecar(&projector, input, (out, &taken), writing, work, events)?;
         taken.push(written.clone());
         sidecars.push((projector.kind, written));
@@ -261,9 +263,9 @@ fn sidecars(
         let wanted = hub::Wanted { weights: true, keep: false, out: Some(out) };
         let hub = hub::input(src, wanted, hub_options, events)?;
         let failed = |error| failure(src, error);
-        let options = gguf_models::Options {
+        let options = gguf_layout::Options {
             target: Some(Arc::new(gguf_conversion::target(target.clone()).map_err(failed)?)),
-            ..gguf_models::Options::default()
+            ..gguf_layout::Options::new(gguf_models::FAMILIES)
         };
         let input = || CheckpointInput::open(hub.folder.clone(), &options);
         // Few weights, which are read for each token: as they are stored.

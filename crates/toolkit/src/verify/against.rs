@@ -34,13 +34,14 @@ pub fn check(
     let failed = |error| failure(source, error);
     if is_gguf(source) {
         let opened = Model::open(source).map_err(|error| Error::at(source, error))?;
-        let input = ModelInput::new(opened);
+        let input = ModelInput::new(gguf_models::FAMILIES, opened);
         return with(model, (&input, source), input.model().metadata(), &options, events);
     }
     let wanted = hub::Wanted { weights: true, keep: false, out: None };
     let folder = hub::input(source, wanted, hub_options, events)?;
     let input =
-        CheckpointInput::open(folder.folder.clone(), &gguf_models::Options::default()).map_err(failed)?;
+        CheckpointInput::open(folder.folder.clone(), &gguf_layout::Options::new(gguf_models::FAMILIES))
+            .map_err(failed)?;
     let checks = with(model, (&input, source), &input.layout().metadata, &options, events)?;
     folder.finish(events)?;
     Ok(checks)
@@ -57,7 +58,8 @@ pub(crate) fn checkpoint_tensors(
     events: &dyn Events,
 ) -> Result<Check, Error> {
     let failed = |error| failure(checkpoint, error);
-    let input = CheckpointInput::open(checkpoint, &gguf_models::Options::default()).map_err(failed)?;
+    let input = CheckpointInput::open(checkpoint, &gguf_layout::Options::new(gguf_models::FAMILIES))
+        .map_err(failed)?;
     tensors(model, &input, &RunOptions::default().threads(threads), events).map_err(failed)
 }
 
@@ -192,7 +194,7 @@ pub(crate) fn keys(file: &Metadata, source: &Metadata) -> Check {
             }
             Some(found) => format!("`{key}` is {}, expected {}", short(found), short(expected)),
             // Older converters left out what llama.cpp takes for granted.
-            None if gguf_models::loader::is_default(file, key, expected) => {
+            None if gguf_layout::loader::is_default(file, key, expected) => {
                 let message =
                     format!("missing key `{key}`; its default equals the source's {}", short(expected));
                 check.push(Finding::note("default_key", message));

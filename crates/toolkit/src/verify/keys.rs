@@ -33,7 +33,7 @@ pub fn tokenizer_findings(metadata: &Metadata, embedding: Option<gguf_types::Sha
 /// Comparison of `general.file_type` with the types of the tensors.
 pub fn file_type_of(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Check {
     let mut check = Check::new("file type");
-    match stated_type(metadata, tensors) {
+    match stated_type(&gguf_models::FAMILIES, metadata, tensors) {
         StatedType::Agrees { name } => check.summary = name.to_owned(),
         StatedType::Absent => return check.skipped("missing `general.file_type`"),
         StatedType::NoMatrices => return check.skipped("no matrices"),

@@ -101,7 +101,7 @@ fn findings(metadata: &Metadata, tensors: &[TensorFacts<'_>]) -> Vec<Finding> {
         found.extend(file_type_of(metadata, tensors).findings);
         found.extend(mtp_layers(metadata, tensors.iter().map(|tensor| tensor.name)));
         let shapes = tensors.iter().map(|tensor| (tensor.name, tensor.shape));
-        let refusals = gguf_models::loader::refusals(metadata, shapes).unwrap_or_default();
+        let refusals = gguf_layout::loader::refusals(metadata, shapes).unwrap_or_default();
         found.extend(refusals.iter().map(|refusal| {
             Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
         }));

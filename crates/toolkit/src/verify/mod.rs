@@ -176,7 +176,9 @@ fn architecture(model: &Model) -> Check {
     }
     check.summary = name.to_owned();
     let n_tensors = model.tensors().count();
-    let lacking = gguf_models::lacking(model.metadata(), n_tensors, |name| model.tensor(name).is_some());
+    let lacking = gguf_layout::lacking(&gguf_models::FAMILIES, model.metadata(), n_tensors, |name| {
+        model.tensor(name).is_some()
+    });
     for name in lacking.iter().flatten() {
         check.push(Finding::error("missing_tensor", format!("missing tensor `{name}`")));
     }
@@ -211,13 +213,13 @@ fn architecture(model: &Model) -> Check {
 /// Reasons why llama.cpp does not load the file, without those that were found already.
 fn not_loaded(model: &Model, known: &[Finding]) -> Vec<Finding> {
     let tensors = model.tensors().map(|(_, info)| (info.name.as_str(), info.shape));
-    let refusals = gguf_models::loader::refusals(model.metadata(), tensors).unwrap_or_default();
+    let refusals = gguf_layout::loader::refusals(model.metadata(), tensors).unwrap_or_default();
     // The first name in a message is its subject.
     let subjects: HashSet<&str> =
         known.iter().filter_map(|finding| finding.message.split('`').nth(1)).collect();
     let is_known = |subject: &str| subjects.contains(subject);
-    let is_new = |refusal: &&gguf_models::loader::Refusal| !refusal.subject().is_some_and(is_known);
-    let finding = |refusal: &gguf_models::loader::Refusal| {
+    let is_new = |refusal: &&gguf_layout::loader::Refusal| !refusal.subject().is_some_and(is_known);
+    let finding = |refusal: &gguf_layout::loader::Refusal| {
         Finding::error(refusal.code(), format!("llama.cpp does not load the file: {refusal}"))
     };
     refusals.iter().filter(is_new).map(finding).collect()

@@ -4,7 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
-use crate::quantization::Quantization;
+use gguf_layout::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -19,4 +19,5 @@ pub const FAMILY: Family = Family {
         only_feed_forward_has_experts: true,
         ..Quantization::USUAL
     }],
+    ..Family::EMPTY
 };

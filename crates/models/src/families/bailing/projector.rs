@@ -7,7 +7,7 @@
 //! Source: `BailingMoeV3VLVisionModel` in `conversion/bailingmoe3.py`.
 
 use crate::families::qwen::projector::qwen3vl;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const LING3VL: Projector = Projector {

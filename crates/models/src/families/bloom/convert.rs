@@ -7,9 +7,9 @@
 //!
 //! Source: `BloomModel` in `conversion/bloom.py`.
 
-use crate::built_in::no_length;
 use crate::families::gpt_neox::convert::gptneox::by_head;
 use crate::prelude::*;
+use gguf_layout::built_in::no_length;
 
 /// The row.
 pub const BLOOM: Arch = Arch {

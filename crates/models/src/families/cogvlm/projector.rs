@@ -6,7 +6,7 @@
 //!
 //! Source: `CogVLMVisionModel` in `conversion/cogvlm.py`.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const COGVLM: Projector = Projector {

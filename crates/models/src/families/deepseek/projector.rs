@@ -8,7 +8,7 @@
 //! `conversion/deepseek.py`.
 
 use crate::families::siglip::projector as siglip;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row of the first release.
 pub const DEEPSEEKOCR: Projector = Projector {

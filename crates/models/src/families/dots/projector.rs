@@ -6,7 +6,7 @@
 //!
 //! Source: `DotsOCRVisionModel` in `conversion/dotsocr.py`.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const DOTSOCR: Projector = Projector {

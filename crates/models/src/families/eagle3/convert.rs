@@ -12,7 +12,7 @@ use gguf_types::DType;
 
 use crate::families::llama::convert::llama::{self, LLAMA};
 use crate::prelude::*;
-use crate::tensors::rules::IntegerRule;
+use gguf_layout::tensors::rules::IntegerRule;
 
 /// The row.
 pub const EAGLE3: Arch = Arch {

@@ -8,7 +8,7 @@
 //! Source: `Exaone4_5VisionModel` in `conversion/exaone.py`.
 
 use crate::families::qwen::projector::qwen2vl::{self, window_pattern};
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const EXAONE4_5: Projector = Projector {

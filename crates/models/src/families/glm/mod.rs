@@ -4,7 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
-use crate::quantization::Quantization;
+use gguf_layout::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -39,4 +39,5 @@ pub const FAMILY: Family = Family {
         eight_bits_at_least: &["attn_q_a", "attn_q_b", "nextn.eh_proj"],
         ..Quantization::USUAL
     }],
+    ..Family::EMPTY
 };

@@ -3,7 +3,7 @@
 pub mod convert;
 
 use crate::family::Family;
-use crate::quantization::{CountedLayers, Quantization};
+use gguf_layout::{CountedLayers, Quantization, Wrapper};
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -20,6 +20,10 @@ pub const FAMILY: Family = Family {
     quantization: &[
         // An additional layer routes between adapters.
         Quantization { architecture: "graniteswitch", layers: CountedLayers::OneMore, ..Quantization::USUAL },
+    ],
+    wrappers: &[
+        Wrapper { model_type: "granite_speech", usual_text: "granite" },
+        Wrapper { model_type: "granite_speech_plus", usual_text: "granite" },
     ],
     ..Family::EMPTY
 };

@@ -4,7 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
-use crate::quantization::Quantization;
+use gguf_layout::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -21,4 +21,5 @@ pub const FAMILY: Family = Family {
         Quantization { architecture: "hunyuan-dense", one_expert_is_none: true, ..Quantization::USUAL },
         Quantization { architecture: "hunyuan_vl", one_expert_is_none: true, ..Quantization::USUAL },
     ],
+    ..Family::EMPTY
 };

@@ -6,7 +6,7 @@
 //!
 //! Source: `HunyuanVLVisionModel` in `conversion/hunyuan.py`.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const HUNYUANVL: Projector = Projector {

@@ -3,6 +3,14 @@
 pub mod projector;
 
 use crate::family::Family;
+use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { projectors: &[projector::IDEFICS3], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    projectors: &[projector::IDEFICS3],
+    wrappers: &[
+        Wrapper { model_type: "idefics3", usual_text: "llama" },
+        Wrapper { model_type: "smolvlm", usual_text: "llama" },
+    ],
+    ..Family::EMPTY
+};

@@ -7,7 +7,7 @@
 //! Source: `SmolVLMModel` in `conversion/smolvlm.py`.
 
 use crate::families::siglip::projector as siglip;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const IDEFICS3: Projector = Projector {

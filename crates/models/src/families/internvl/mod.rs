@@ -3,6 +3,11 @@
 pub mod projector;
 
 use crate::family::Family;
+use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { projectors: &[projector::INTERNVL], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    projectors: &[projector::INTERNVL],
+    wrappers: &[Wrapper { model_type: "internvl", usual_text: "qwen2" }],
+    ..Family::EMPTY
+};

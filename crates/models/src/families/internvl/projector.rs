@@ -7,7 +7,7 @@
 //! Source: `InternVisionModel` in `conversion/internvl.py`. It finds nothing in what transformers 5 saves without `model.`
 //! before its names, and writes a file of no tensors.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const INTERNVL: Projector = Projector {

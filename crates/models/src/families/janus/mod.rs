@@ -3,6 +3,11 @@
 pub mod projector;
 
 use crate::family::Family;
+use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { projectors: &[projector::JANUS], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    projectors: &[projector::JANUS],
+    wrappers: &[Wrapper { model_type: "janus", usual_text: "llama" }],
+    ..Family::EMPTY
+};

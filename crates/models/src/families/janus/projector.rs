@@ -7,7 +7,7 @@
 //! Source: `JanusProVisionModel` in `conversion/januspro.py`.
 
 use crate::families::siglip::projector as siglip;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const JANUS: Projector = Projector {

@@ -4,10 +4,12 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
+use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::lfm2::LFM2, convert::lfm2_embed::LFM2_EMBED, convert::lfm2moe::LFM2MOE],
     projectors: &[projector::LFM2VL],
+    wrappers: &[Wrapper { model_type: "lfm2_vl", usual_text: "lfm2" }],
     ..Family::EMPTY
 };

@@ -8,7 +8,7 @@
 //! Source: `LFM2VLModel` in `conversion/lfm2.py`.
 
 use crate::families::siglip::projector as siglip;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const LFM2VL: Projector = Projector {

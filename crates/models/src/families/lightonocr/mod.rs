@@ -3,6 +3,11 @@
 pub mod projector;
 
 use crate::family::Family;
+use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { projectors: &[projector::LIGHTONOCR], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    projectors: &[projector::LIGHTONOCR],
+    wrappers: &[Wrapper { model_type: "lighton_ocr", usual_text: "qwen3" }],
+    ..Family::EMPTY
+};

@@ -7,7 +7,7 @@
 //! Source: `LightOnOCRVisionModel` in `conversion/lighton_ocr.py`.
 
 use crate::families::llava::projector as llava;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const LIGHTONOCR: Projector = Projector {

@@ -4,7 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
-use crate::quantization::Quantization;
+use gguf_layout::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -32,4 +32,5 @@ pub const FAMILY: Family = Family {
             ..Quantization::USUAL
         },
     ],
+    ..Family::EMPTY
 };

@@ -8,7 +8,7 @@
 //! twice, and calls it by Gemma 4's name of another one, which llama.cpp then applies to what comes out of attention; here
 //! it has its own name, as in files of earlier versions.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const LLAMA4: Projector = Projector {

@@ -3,6 +3,14 @@
 pub mod projector;
 
 use crate::family::Family;
+use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
-pub const FAMILY: Family = Family { projectors: &[projector::PIXTRAL], ..Family::EMPTY };
+pub const FAMILY: Family = Family {
+    projectors: &[projector::PIXTRAL],
+    wrappers: &[
+        Wrapper { model_type: "llava", usual_text: "llama" },
+        Wrapper { model_type: "llava_next", usual_text: "llama" },
+    ],
+    ..Family::EMPTY
+};

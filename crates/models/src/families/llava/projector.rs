@@ -8,7 +8,7 @@
 //! Source: `LlavaVisionModel` in `conversion/llava.py`. It looks for that embedding among names without `language_model.`
 //! alone, which no checkpoint has any more; llama.cpp does not load a file without it.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const PIXTRAL: Projector = Projector {

@@ -4,10 +4,12 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
+use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
     arches: &[convert::minicpm::MINICPM, convert::minicpm3::MINICPM3],
     projectors: &[projector::MINICPMV],
+    wrappers: &[Wrapper { model_type: "minicpmv4_6", usual_text: "qwen3_5_text" }],
     ..Family::EMPTY
 };

@@ -8,7 +8,7 @@
 //! Source: `MiniCPMV4_6VisionModel` in `conversion/minicpm.py`.
 
 use crate::families::siglip::projector as siglip;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const MINICPMV: Projector = Projector {

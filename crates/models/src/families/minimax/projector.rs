@@ -8,7 +8,7 @@
 //! Source: `MiniMaxM3VisionModel` in `conversion/minimax.py`.
 
 use crate::families::siglip::projector as siglip;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const MINIMAXM3: Projector = Projector {

@@ -3,6 +3,7 @@
 pub mod convert;
 
 use crate::family::Family;
+use gguf_layout::Wrapper;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -11,5 +12,6 @@ pub const FAMILY: Family = Family {
         convert::mistral4::MISTRAL4,
         convert::mistral_large::MISTRAL_MOE_PARAMS,
     ],
+    wrappers: &[Wrapper { model_type: "voxtral", usual_text: "llama" }],
     ..Family::EMPTY
 };

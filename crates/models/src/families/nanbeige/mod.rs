@@ -3,7 +3,7 @@
 pub mod convert;
 
 use crate::family::Family;
-use crate::quantization::{CountedLayers, Quantization};
+use gguf_layout::{CountedLayers, Quantization};
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {

@@ -3,7 +3,7 @@
 pub mod convert;
 
 use crate::family::Family;
-use crate::quantization::Quantization;
+use gguf_layout::Quantization;
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {

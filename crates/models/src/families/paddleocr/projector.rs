@@ -7,7 +7,7 @@
 //! Source: `PaddleOCRVisionModel` in `conversion/ernie.py`.
 
 use crate::families::siglip::projector as siglip;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const PADDLEOCR: Projector = Projector {

@@ -4,7 +4,7 @@ pub mod convert;
 pub mod projector;
 
 use crate::family::Family;
-use crate::quantization::Quantization;
+use gguf_layout::{Quantization, Wrapper};
 
 /// Its architectures and projectors.
 pub const FAMILY: Family = Family {
@@ -29,4 +29,9 @@ pub const FAMILY: Family = Family {
     ],
     projectors: &[projector::qwen2vl::QWEN2VL, projector::qwen3vl::QWEN3VL],
     quantization: &[Quantization { architecture: "qwen2", layers_of_70b: Some(80), ..Quantization::USUAL }],
+    wrappers: &[
+        Wrapper { model_type: "audioflamingo3", usual_text: "qwen2" },
+        Wrapper { model_type: "qwen2_audio", usual_text: "qwen2" },
+        Wrapper { model_type: "qwen3_asr", usual_text: "qwen3" },
+    ],
 };

@@ -1,6 +1,6 @@
 //! The tower of SigLIP and its like, of which several families have one.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The tower under its usual names: `vision_model.` and what follows. Families bring their spellings to these.
 pub const LAYERS: &[TensorRule] = &[

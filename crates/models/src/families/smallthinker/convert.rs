@@ -7,8 +7,8 @@
 //!
 //! Source: `SmallThinkerModel` in `conversion/smallthinker.py`.
 
-use crate::built_in::context_length;
 use crate::prelude::*;
+use gguf_layout::built_in::context_length;
 
 /// The row.
 pub const SMALLTHINKER: Arch = Arch {

@@ -6,9 +6,9 @@
 //!
 //! Source: `SmolLM3Model` in `conversion/llama.py`.
 
-use crate::built_in::is_zero_every;
 use crate::families::llama::convert::llama;
 use crate::prelude::*;
+use gguf_layout::built_in::is_zero_every;
 
 /// The row.
 pub const SMOLLM3: Arch = Arch {

@@ -12,7 +12,7 @@
 
 use crate::families::glm::convert::glm4moe::{self, PREDICTED};
 use crate::prelude::*;
-use crate::rope_llama3::rope_llama3;
+use gguf_layout::rope_llama3::rope_llama3;
 
 /// The row.
 pub const STEP35: Arch = Arch {
@@ -134,7 +134,7 @@ fn limits(
 ) -> Result<(), ArchError> {
     keys.derived_from(key, &[name]);
     let Some(Json::Array(listed)) = hparams.get(name) else { return Ok(()) };
-    let number = |value: &Json| if value.is_null() { Ok(0.0) } else { crate::keys::to_f32(name, value) };
+    let number = |value: &Json| if value.is_null() { Ok(0.0) } else { to_f32(name, value) };
     let mut numbers = listed.iter().map(number).collect::<Result<Vec<f32>, _>>()?;
     numbers.resize(n_layers, 0.0);
     keys.set_prefixed(key, Value::Array(Array::F32(numbers)));

@@ -6,7 +6,7 @@
 //!
 //! Source: `WhisperEncoderModel` and its like in `conversion/ultravox.py`.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row of Qwen 2 Audio.
 pub const QWEN2AUDIO: Projector = Projector {

@@ -8,7 +8,7 @@
 //! Source: `YoutuVLVisionModel` in `conversion/youtuvl.py`.
 
 use crate::families::siglip::projector as siglip;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const YOUTUVL: Projector = Projector {

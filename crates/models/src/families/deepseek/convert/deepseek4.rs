@@ -14,7 +14,7 @@ use crate::families::deepseek::convert::deepseek32;
 use crate::families::dflash::convert as dflash;
 use crate::families::glm::convert::glm5_next;
 use crate::prelude::*;
-use crate::tensors::rules::IntegerRule;
+use gguf_layout::tensors::rules::IntegerRule;
 
 /// The row.
 pub const DEEPSEEK4: Arch = Arch {

@@ -10,7 +10,7 @@
 
 use crate::families::gemma::convert::gemma3;
 use crate::prelude::*;
-use crate::quantile::{normal_quantile, normal_share};
+use gguf_layout::quantile::{normal_quantile, normal_share};
 
 /// The row.
 pub const GEMMA3N: Arch = Arch {

@@ -7,7 +7,7 @@
 //! Source: `Gemma3VisionModel` in `conversion/gemma.py`, which knows the tower with `vision_model.` in its names only.
 
 use crate::families::siglip::projector as siglip;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const GEMMA3: Projector = Projector {

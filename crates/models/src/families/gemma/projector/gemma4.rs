@@ -9,7 +9,7 @@
 //! Source: `Gemma4VisionAudioModel` in `conversion/gemma.py`.
 
 use crate::families::gemma::projector::gemma4_audio;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const GEMMA4: Projector = Projector {
@@ -39,7 +39,7 @@ pub const GEMMA4: Projector = Projector {
     ..BASE
 };
 
-const MATRICES: &[TensorRule] = parts::clipped![
+const MATRICES: &[TensorRule] = clipped![
     ("layers.{bid}.self_attn.q_proj", "v.blk.{bid}.attn_q"),
     ("layers.{bid}.self_attn.k_proj", "v.blk.{bid}.attn_k"),
     ("layers.{bid}.self_attn.v_proj", "v.blk.{bid}.attn_v"),

@@ -1,7 +1,7 @@
 //! Audio encoder of Gemma 4: the table of a conformer, used with [`crate::families::gemma::projector::gemma4`].
 
-use crate::projector::prelude::*;
-use crate::tensors::rules::SQUEEZE_CHANNEL;
+use gguf_layout::projector::prelude::*;
+use gguf_layout::tensors::rules::SQUEEZE_CHANNEL;
 
 /// Convolutions before the layers, and the tensors after them. Everything that the reference takes for a
 /// convolution by its name stays F32.
@@ -51,7 +51,7 @@ pub const LAYERS: &[TensorRule] = &[
 ];
 
 /// Matrices, and the bounds of those that are clipped.
-pub const MATRICES: &[TensorRule] = parts::clipped![
+pub const MATRICES: &[TensorRule] = clipped![
     ("audio_tower.layers.{bid}.self_attn.q_proj", "a.blk.{bid}.attn_q"),
     ("audio_tower.layers.{bid}.self_attn.k_proj", "a.blk.{bid}.attn_k"),
     ("audio_tower.layers.{bid}.self_attn.v_proj", "a.blk.{bid}.attn_v"),

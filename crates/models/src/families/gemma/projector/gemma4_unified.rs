@@ -8,7 +8,7 @@
 //! Source: `Gemma4UnifiedVisionAudioModel` in `conversion/gemma.py`.
 
 use crate::families::gemma::projector::gemma4::GEMMA4;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const GEMMA4_UNIFIED: Projector = Projector {

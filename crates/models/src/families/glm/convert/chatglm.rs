@@ -8,8 +8,8 @@
 //!
 //! Source: `ChatGLMModel` in `conversion/chatglm.py`.
 
-use crate::built_in::no_length;
 use crate::prelude::*;
+use gguf_layout::built_in::no_length;
 
 /// The row.
 pub const CHATGLM: Arch = Arch {

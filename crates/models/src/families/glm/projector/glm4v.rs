@@ -7,7 +7,7 @@
 //! Source: `Glm4VVisionModel` and `Glm5NextVisionModel` in `conversion/qwen3vl.py`.
 
 use crate::families::qwen::projector::qwen3vl::renamed;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const GLM4V: Projector = Projector {

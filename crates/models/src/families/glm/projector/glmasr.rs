@@ -7,7 +7,7 @@
 //! Source: `GlmASRWhisperEncoderModel` in `conversion/ultravox.py`.
 
 use crate::families::whisper::projector as whisper;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const GLMASR: Projector = Projector {

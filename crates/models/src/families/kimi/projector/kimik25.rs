@@ -7,7 +7,7 @@
 //!
 //! Source: `KimiK25Model` and `Glm5vModel` in `conversion/kimivl.py`.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row of Kimi K2.5.
 pub const KIMIK25: Projector = Projector {

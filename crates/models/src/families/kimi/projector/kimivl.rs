@@ -6,7 +6,7 @@
 //!
 //! Source: `KimiVLModel` in `conversion/kimivl.py`.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const KIMIVL: Projector = Projector {
@@ -35,7 +35,7 @@ const TOWER: &[TensorRule] = &[
     TensorRule::copy(&["vision_tower.patch_embed.proj"], "v.patch_embd"),
     // (rows, columns, width) becomes (rows * columns, width).
     TensorRule::copy(&["vision_tower.patch_embed.pos_emb"], "v.position_embd").shape(Reshape {
-        forward: |_, dims| Ok(crate::tensors::rules::flat_rows(dims)),
+        forward: |_, dims| Ok(gguf_layout::tensors::rules::flat_rows(dims)),
         inverse: <[u64]>::to_vec,
     }),
     TensorRule::copy(&["vision_tower.encoder.blocks.{bid}.norm0"], "v.blk.{bid}.ln1"),

@@ -1,6 +1,6 @@
 //! Llama 1 to 3, Mistral 7B, Mixtral, and everything else with their class names.
 //!
-//! Config keys: those of every text model ([`crate::text_keys`]), `vocab_size`, `head_dim`.
+//! Config keys: those of every text model ([`gguf_layout::text_keys`]), `vocab_size`, `head_dim`.
 //! `sliding_window` is not written: llama.cpp's llama has none, and the reference leaves it out.
 //!
 //! Transforms: rows of Q and K (weights and biases) are permuted, because Hugging Face stores
@@ -10,7 +10,7 @@
 //! Source: `LlamaModel` in `conversion/llama.py`.
 
 use crate::prelude::*;
-use crate::rope_llama3::rope_llama3;
+use gguf_layout::rope_llama3::rope_llama3;
 
 /// The row.
 pub const LLAMA: Arch = Arch {

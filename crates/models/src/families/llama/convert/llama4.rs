@@ -8,10 +8,10 @@
 //!
 //! Source: `Llama4Model` in `conversion/llama.py`.
 
-use crate::built_in::{context_length, is_zero_every};
 use crate::families::gpt_oss::convert as gpt_oss;
 use crate::families::llama::convert::llama;
 use crate::prelude::*;
+use gguf_layout::built_in::{context_length, is_zero_every};
 
 /// The row.
 pub const LLAMA4: Arch = Arch {

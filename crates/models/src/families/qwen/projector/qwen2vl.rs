@@ -7,7 +7,7 @@
 //! Source: `Qwen2VLVisionModel` in `conversion/qwenvl.py`, `Sarashina2VLVisionModel` in `conversion/sarashina2.py`.
 
 use crate::families::qwen::projector::qwen3vl::renamed;
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const QWEN2VL: Projector = Projector {

@@ -8,7 +8,7 @@
 //!
 //! Source: `Qwen3VLVisionModel` in `conversion/qwen3vl.py`.
 
-use crate::projector::prelude::*;
+use gguf_layout::projector::prelude::*;
 
 /// The row.
 pub const QWEN3VL: Projector = Projector {

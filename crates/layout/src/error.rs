@@ -1,0 +1,368 @@
+//! Why a checkpoint has no layout.
+
+use gguf_types::{Shape, ShapeError, counted, list_names};
+use serde_json::Value as Json;
+
+use gguf_tokenizer::huggingface::VocabError;
+
+/// The file that messages name where no other is given.
+const CONFIG: &str = "config.json";
+
+/// Why a checkpoint cannot be resolved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchError {
+    /// No row of [`crate::Families::arches`] has the class that the config names.
+    #[error("unknown architecture `{class}`; nearest known: {}{}", nearest.join(", "), places(by_tensors, *n_tensors))]
+    UnknownClass {
+        /// The class as the config names it.
+        class: String,
+        /// Known classes with the most similar names, nearest first.
+        nearest: Vec<&'static str>,
+        /// Architectures that have a place for the most of the checkpoint's tensors, and for how
+        /// many; the best first.
+        by_tensors: Vec<(&'static str, usize)>,
+        /// Tensors of the checkpoint.
+        n_tensors: usize,
+    },
+    /// No row of [`crate::Families::projectors`] has the class that the config names.
+    #[error("class `{class}` does not have a projector; nearest classes with a projector: {}", nearest.join(", "))]
+    NoProjector {
+        /// The class as the config names it.
+        class: String,
+        /// Known classes with the most similar names, nearest first.
+        nearest: Vec<&'static str>,
+    },
+    /// A checkpoint of a class with a projector that holds no tensor of one.
+    #[error("none of the {n_tensors} tensors of the checkpoint belongs to projector `{projector}`")]
+    EmptyProjector {
+        /// The family.
+        projector: &'static str,
+        /// Tensors of the checkpoint.
+        n_tensors: usize,
+    },
+    /// A tower of images, and no file that says how these are prepared.
+    #[error(
+        "missing preprocessor_config.json or processor_config.json, which describes how images are prepared"
+    )]
+    NoPreprocessor,
+    /// A person named an architecture that is not there.
+    #[error("unknown architecture or class `{name}`; nearest known: {}", nearest.join(", "))]
+    UnknownName {
+        /// The name that was given.
+        name: String,
+        /// Known names that are most similar, nearest first.
+        nearest: Vec<&'static str>,
+    },
+    /// A file of the checkpoint lacks a key that is needed.
+    #[error("`{file}`: missing key `{key}`")]
+    MissingKey {
+        /// The file.
+        file: &'static str,
+        /// The key; inner keys after a dot.
+        key: String,
+    },
+    /// A key holds something of the wrong type or out of range.
+    #[error("`{file}`: key `{key}`: expected {expected}, found {found}")]
+    BadKey {
+        /// The file.
+        file: &'static str,
+        /// The key; inner keys after a dot.
+        key: String,
+        /// The value as JSON, shortened.
+        found: String,
+        /// Expected value.
+        expected: &'static str,
+    },
+    /// A config leads to a number that no model can compute with.
+    #[error("metadata key `{key}`: expected {expected}, found {found}")]
+    BadNumber {
+        /// The metadata key.
+        key: String,
+        /// The number.
+        found: f32,
+        /// Expected value.
+        expected: &'static str,
+    },
+    /// A file from before GGUF whose header and tensors, or header and config, are of different models.
+    #[error("{field}: expected {expected}, found {found}")]
+    BadHeader {
+        /// The number.
+        field: &'static str,
+        /// Value in the file.
+        found: u64,
+        /// Expected value.
+        expected: String,
+    },
+    /// Weights that some other program has quantized, by a method that is not supported.
+    #[error("`config.json`: weights quantized by `{method}` are not supported")]
+    Prequantized {
+        /// `quantization_config.quant_method`.
+        method: String,
+    },
+    /// A checkpoint that has the class of an architecture and is something else.
+    #[error("architecture `{arch}`: {reason}")]
+    NotAsThis {
+        /// The architecture of the class.
+        arch: &'static str,
+        /// Kind of checkpoint.
+        reason: &'static str,
+    },
+    /// A draft without the model that it drafts for.
+    #[error("architecture `{arch}`: a draft model needs the tokenizer and sizes of its target model")]
+    NoTarget {
+        /// The architecture.
+        arch: &'static str,
+    },
+    /// A table of ids of the target's tokens that are not, or not all different.
+    #[error("tensor `{name}`: {reason}")]
+    BadIds {
+        /// The tensor.
+        name: String,
+        /// The problem.
+        reason: String,
+    },
+    /// MTP layers are to be left out, or written alone, but the model has none.
+    #[error("{subject} layers for multi-token prediction")]
+    NoPrediction {
+        /// Who has none.
+        subject: String,
+    },
+    /// Dense modules were asked for that the file cannot hold.
+    #[error("dense modules: {subject} not supported by this architecture")]
+    DenseModules {
+        /// The tensors or the activation.
+        subject: String,
+    },
+    /// Tensors that the architecture needs are not in the checkpoint.
+    #[error("{}: {}", counted(names.len(), "missing tensor"), list_names(names))]
+    MissingTensors {
+        /// Their names as the checkpoint would spell them.
+        names: Vec<String>,
+    },
+    /// Some tensors of an MTP layer are in the checkpoint, and others are not.
+    #[error("incomplete MTP layer: {}: {}", counted(names.len(), "missing tensor"), list_names(names))]
+    IncompletePrediction {
+        /// Names of the missing tensors as the checkpoint would spell them.
+        names: Vec<String>,
+    },
+    /// The checkpoint holds tensors that the architecture has no place for.
+    #[error("{} not used by this architecture: {}", counted(names.len(), "tensor"), list_names(names))]
+    UnusedTensors {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Pairs of an adapter, or weights that one wraps, among those of a model.
+    #[error("the checkpoint contains an unmerged adapter (LoRA or another PEFT method): {}: {}", counted(names.len(), "tensor"), list_names(names))]
+    UnmergedAdapter {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// More layers than the config counts.
+    #[error(
+        "the weights have layers 0 to {last}, but `{key}` in config.json is {n_layers} ({})", counted(*n_tensors, "unused \
+            tensor")
+    )]
+    MoreLayers {
+        /// The key of the number of layers.
+        key: &'static str,
+        /// Tensors of the layers beyond.
+        n_tensors: usize,
+        /// The last layer.
+        last: u64,
+        /// The layers that the config counts.
+        n_layers: u64,
+    },
+    /// A model that scores or classifies, of a family whose classifiers have no place in a file.
+    #[error("{}a classifier or reward model, whose head is not converted{}", class_of(class.as_deref()), heads_of(heads))]
+    Classifier {
+        /// The class as the config names it, if it is what gives it away.
+        class: Option<String>,
+        /// The tensors of the head.
+        heads: Vec<String>,
+    },
+    /// A config that names no class, with a `model_type` that is missing or unknown.
+    #[error("`config.json`: missing key `architectures`{}", places(by_tensors, *n_tensors))]
+    NoClass {
+        /// Nearest architectures, see [`ArchError::UnknownClass`].
+        by_tensors: Vec<(&'static str, usize)>,
+        /// Tensors of the checkpoint.
+        n_tensors: usize,
+    },
+    /// Two tensors of the checkpoint would become the same output tensor.
+    #[error("tensors `{first}` and `{second}` both become `{output}`")]
+    SameOutput {
+        /// The output tensor.
+        output: String,
+        /// The earlier source.
+        first: String,
+        /// The later source.
+        second: String,
+    },
+    /// Tensors of an adapter that are not halves of pairs.
+    #[error("{} of the adapter without the other half of a LoRA pair: {}", counted(names.len(), "tensor"), list_names(names))]
+    NotLora {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Pairs of an adapter for matrices that the base model does not have.
+    #[error("{} without a match in the base model: {}", counted(names.len(), "tensor"), list_names(names))]
+    NotInBase {
+        /// The names of the adapter's tensors.
+        names: Vec<String>,
+    },
+    /// An adapter of a matrix that the file does not have.
+    #[error("adapter of `{name}`: {reason}")]
+    AdapterTarget {
+        /// The matrix in the base model.
+        name: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A tensor's shape contradicts the config.
+    #[error("tensor `{name}`: expected {expected}, found shape {found}")]
+    TensorShape {
+        /// Its name in the checkpoint.
+        name: String,
+        /// Its shape.
+        found: Shape,
+        /// Shape required by the config or other tensors.
+        expected: String,
+    },
+    /// A shape that cannot be made.
+    #[error("tensor `{name}`: {source}")]
+    Shape {
+        /// The output tensor.
+        name: String,
+        /// The reason.
+        source: ShapeError,
+    },
+    /// The tokenizer files.
+    #[error(transparent)]
+    Vocab(#[from] VocabError),
+}
+
+impl ArchError {
+    /// Advice, one line.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ArchError::UnknownClass { by_tensors, .. } => by_tensors.first().map(|(name, _)| {
+                format!("it can be taken for a {name}; whether it computes as one, its names do not say")
+            }),
+            ArchError::NoPreprocessor => {
+                Some("copy it from the base model: a fine-tune uses the same file".into())
+            }
+            ArchError::EmptyProjector { .. } => Some("copy the missing part from the base model".into()),
+            ArchError::MissingTensors { names } => {
+                let count = if all_experts(names) { "the number of experts" } else { "`num_hidden_layers`" };
+                Some(format!("a shard may be missing, or {count} in config.json may be too large"))
+            }
+            ArchError::IncompletePrediction { .. } => {
+                Some("a shard may be missing, or the MTP layer was saved incompletely".into())
+            }
+            ArchError::NotLora { .. } => Some(
+                "an adapter file cannot hold whole weights (`modules_to_save`, added tokens): merge the \
+                    adapter into its base model"
+                    .into(),
+            ),
+            ArchError::NotInBase { .. } => Some(
+                "use the base model that the adapter was trained on; `base_model_name_or_path` in \
+                    adapter_config.json names it"
+                    .into(),
+            ),
+            ArchError::AdapterTarget { .. } => Some("merge the adapter into its base model instead".into()),
+            ArchError::UnusedTensors { names } => Some(
+                match () {
+                    () if all_experts(names) => "config.json may state too few experts",
+                    () if names.iter().any(|name| name.contains(".eh_proj.")) => {
+                        "set `num_nextn_predict_layers` in config.json to the number of MTP layers"
+                    }
+                    () => "the checkpoint may have a different architecture than config.json states",
+                }
+                .into(),
+            ),
+            ArchError::UnmergedAdapter { .. } => Some(
+                "call `merge_and_unload()` on the PEFT model and save the result, or convert the base model \
+                    and the adapter separately"
+                    .into(),
+            ),
+            ArchError::MoreLayers { key, last, .. } => Some(format!(
+                "if the model was made by stacking layers, set `{key}` to {}",
+                last.saturating_add(1)
+            )),
+            ArchError::Classifier { .. } => Some(
+                "to use the model without its head, convert the language model that it was trained from"
+                    .into(),
+            ),
+            ArchError::BadNumber { .. } => {
+                Some("the value is derived from config.json, which may contain an error".into())
+            }
+            ArchError::Vocab(error) => error.hint().map(str::to_owned),
+            _ => None,
+        }
+    }
+}
+
+/// True if all tensors belong to experts.
+fn all_experts(names: &[String]) -> bool {
+    names.iter().all(|name| name.contains(".experts."))
+}
+
+/// A [`ArchError::BadKey`] of config.json.
+pub fn bad(key: &str, found: &Json, expected: &'static str) -> ArchError {
+    bad_in(CONFIG, key, found, expected)
+}
+
+/// A [`ArchError::BadKey`] with the value shortened.
+pub fn bad_in(file: &'static str, key: &str, found: &Json, expected: &'static str) -> ArchError {
+    let mut found = found.to_string();
+    if let Some((end, _)) = found.char_indices().nth(40) {
+        found.truncate(end);
+        found.push_str("...");
+    }
+    ArchError::BadKey { file, key: key.into(), found, expected }
+}
+
+/// A [`ArchError::MissingKey`] of the tokenizer's added tokens.
+pub fn missing_token(content: &str) -> ArchError {
+    missing_in("tokenizer.json", &format!("added_tokens.{content}"))
+}
+
+/// A [`ArchError::MissingKey`] of another file.
+pub fn missing_in(file: &'static str, key: &str) -> ArchError {
+    ArchError::MissingKey { file, key: key.into() }
+}
+
+/// A [`ArchError::MissingKey`] of config.json.
+pub fn missing(key: &str) -> ArchError {
+    ArchError::MissingKey { file: CONFIG, key: key.into() }
+}
+
+/// The shape of tensor `name` in the file.
+///
+/// # Errors
+///
+/// [`ArchError::Shape`] for dimensions that ggml has no tensor of.
+pub fn shape_of(name: &str, dims: &[u64]) -> Result<Shape, ArchError> {
+    Shape::new(dims).map_err(|source| ArchError::Shape { name: name.to_owned(), source })
+}
+
+/// The class at the start of a message.
+fn class_of(class: Option<&str>) -> String {
+    class.map_or_else(String::new, |class| format!("`{class}`: "))
+}
+
+/// The tensors of a head at the end of a message.
+fn heads_of(heads: &[String]) -> String {
+    if heads.is_empty() { String::new() } else { format!(": {}", list_names(heads)) }
+}
+
+/// Number of tensors of a checkpoint that match the nearest architectures.
+fn places(nearest: &[(&str, usize)], n_tensors: usize) -> String {
+    if nearest.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> =
+        nearest.iter().map(|(name, n)| format!("{n} of {n_tensors} in `{name}`")).collect();
+    format!("; matching tensor names: {}", each.join(", "))
+}

@@ -1,0 +1,68 @@
+//! Options for resolving a checkpoint.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use crate::input::Target;
+use crate::registry::Families;
+
+/// Options for resolving a checkpoint.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The families of models to look for.
+    pub families: Families,
+    /// `general.name`, whatever the checkpoint says.
+    pub model_name: Option<String>,
+    /// `general.*` keys that win over what the checkpoint says, as a JSON object
+    /// (`general.base_models` and `general.datasets` as arrays of objects).
+    pub metadata_override: Option<Json>,
+    /// `tokenizer.ggml.pre`, for a tokenizer that is not recognized.
+    pub pre: Option<String>,
+    /// Also stores the tokenizer's own file in the metadata.
+    pub embed_tokenizer_json: bool,
+    /// Make the scores of a llama tokenizer without tokenizer.model of its merges.
+    pub scores_from_merges: bool,
+    /// Also writes the final matrices of sentence-transformers.
+    pub dense_modules: bool,
+    /// The architecture, whatever class the config names: a name among [`Families::arches`] or
+    /// one of its class names.
+    pub arch_as: Option<String>,
+    /// Metadata only: no tensor is looked at, and the layout has none.
+    pub vocab_only: bool,
+    /// Treatment of MTP layers.
+    pub prediction: Prediction,
+    /// The model that a draft drafts for.
+    pub target: Option<Arc<Target>>,
+}
+
+impl Options {
+    /// Defaults, for checkpoints of `families`.
+    pub fn new(families: Families) -> Options {
+        Options {
+            families,
+            model_name: None,
+            metadata_override: None,
+            pre: None,
+            embed_tokenizer_json: false,
+            scores_from_merges: false,
+            dense_modules: false,
+            arch_as: None,
+            vocab_only: false,
+            prediction: Prediction::default(),
+            target: None,
+        }
+    }
+}
+
+/// Treatment of MTP layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prediction {
+    /// They follow the others, where the checkpoint has them.
+    #[default]
+    With,
+    /// They are left out.
+    Without,
+    /// The file has them alone, with embedding, last norm and output.
+    Only,
+}

@@ -1,0 +1,29 @@
+//! Common imports, so that a model's file imports only its siblings.
+
+pub use gguf_container::{Array, Value};
+pub use gguf_types::Shape;
+pub use serde_json::{Map, Value as Json, json};
+
+pub use crate::arch::{Arch, Class, Computed, DECODER, Draft, Export, Packed, Predicted};
+pub use crate::built_in::{
+    BuiltIn, HAS_NO_WINDOW, KEEPS_EXPERT_WEIGHTS, NORMALIZES_EXPERTS, WindowPattern, every, every_from_first,
+};
+pub use crate::config::classes::FieldDefault::{Bool, Float, Int, Null, Text};
+pub use crate::config::classes::{
+    BASE, BOOL, ConfigClass, DECODER_FIELDS, DICT, FLOAT, Field, Fill, INT, INTS, NULL, TEXT, TEXTS,
+};
+pub use crate::config::{Hparams, adjust};
+pub use crate::error::{bad, missing};
+pub use crate::file_keys::{FileKeys, kinds, set};
+pub use crate::keys::{Keys, to_f32, to_i32, to_u32};
+pub use crate::layout::{ElementMap, FloatType, Matrix, RowMap};
+pub use crate::tensors::drops;
+pub use crate::tensors::rules::{self, InLayers, Need, NumberRule, Reshape, RowRule, TensorRule, Transposed};
+pub use crate::text_keys::text_keys;
+pub use crate::text_part::{text_config, text_key};
+pub use crate::{ArchError, Input, SourceTensor, pooling};
+pub use gguf_tokenizer::huggingface::{
+    BpeStyle, Route, SpecialOptions, SpecialsAfterPieces, SpmStyle, TokenizerWriter, VocabError,
+};
+pub use gguf_tokenizer::json::is_truthy;
+pub use gguf_tokenizer::keys as token_keys;

@@ -1,0 +1,155 @@
+//! From a checkpoint to the layout of its projector: applies the rows of [`Families::projectors`](crate::Families::projectors).
+
+use serde_json::{Map, Value as Json};
+
+use crate::config::{Hparams, classes};
+use crate::error::{bad_in, missing};
+use crate::general::{self, FileKind};
+use crate::keys::Keys;
+use crate::layout::{Layout, OutTensor};
+use crate::projector::{PREPROCESSORS, Projector, Tower, Towers, WRITTEN, preprocessor};
+use crate::resolve::quantized_by;
+use crate::tensors::{self, Context, Index};
+use crate::text_part::text_config;
+use crate::{ArchError, Families, Input, Options, SourceTensor};
+use gguf_tokenizer::json::list;
+
+/// Resolves the projector of a checkpoint. Tensors of the text model are not looked at.
+///
+/// The order of keys and tensors is the reference's, as in [`crate::resolve`].
+///
+/// # Errors
+///
+/// [`ArchError::NoProjector`], [`ArchError::EmptyProjector`], [`ArchError::NoPreprocessor`], and see [`ArchError`].
+pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout, ArchError> {
+    let row = options.families.projector(&input.config)?;
+    if let Some(method) = quantized_by(input) {
+        return Err(ArchError::Prequantized { method: method.into() });
+    }
+    let mut towers = towers(&options.families, row, input)?;
+    (row.prepare)(&mut towers)?;
+
+    let hparams = towers.main();
+    let own: Vec<SourceTensor> =
+        input.tensors.iter().filter(|tensor| (row.owns)(hparams, &tensor.name)).cloned().collect();
+    let (projector, n_tensors) = (row.name, input.tensors.len());
+    // True of no tensors too: nothing would be left to write.
+    if own.iter().all(|tensor| (row.drops)(hparams, &tensor.name).is_some()) {
+        return Err(ArchError::EmptyProjector { projector, n_tensors });
+    }
+    let context = Context {
+        first_layer: 0,
+        integers: None,
+        table: row.tensors,
+        index: Index::new(row.tensors),
+        decoder_layers: None,
+        numbers: &[],
+        towers: Some(towers.layers()),
+        prefix: "",
+        hparams,
+        drops: row.drops,
+        rename: row.rename,
+        same: None,
+    };
+    let mapped = tensors::map(&context, &own)?;
+    let mut tensors = computed(row, &towers)?;
+    tensors.extend(mapped.tensors);
+
+    let mut keys = Keys::new(WRITTEN);
+    general::keys(input, options, FileKind::Projector, &tensors, &mut keys)?;
+    // A tower of sound alone does without those files.
+    if towers.vision.is_some() && PREPROCESSORS.iter().all(|name| input.file(name).is_none()) {
+        return Err(ArchError::NoPreprocessor);
+    }
+    (row.keys)(&towers, &mut keys)?;
+    keys.check_numbers()?;
+    let keys = keys.finish();
+    Ok(Layout {
+        architecture: WRITTEN,
+        file_type_at: keys.file_type_at,
+        quantization_version_at: keys.metadata.len(),
+        metadata: keys.metadata,
+        tensors,
+        dropped: mapped.dropped,
+        notes: keys.notes,
+        ..Layout::default()
+    })
+}
+
+/// The configs of a checkpoint, with the defaults of transformers' classes where it takes the file.
+fn towers(families: &Families, row: &Projector, input: &Input<'_>) -> Result<Towers, ArchError> {
+    let (whole, is_taken) = families.standardized(&input.config);
+    let Json::Object(map) = &whole else {
+        return Err(bad_in("config.json", "", &whole, "an object"));
+    };
+    let tower = |tower: Option<Tower>| -> Option<Hparams> {
+        let tower = tower?;
+        let raw = tower
+            .at
+            .iter()
+            // Places are dotted paths; the first one with an object is the tower's.
+            .find_map(|path| path.split('.').try_fold(&whole, |config, key| config.get(key))?.as_object())?;
+        // The class of a tower goes by its own type where the whole can have several, else by that of the whole.
+        let type_of = |config: &Map<String, Json>| config.get("model_type")?.as_str().map(str::to_owned);
+        let class_of = |model_type: Option<String>| {
+            let model_type = model_type?;
+            tower.classes.iter().find(|class| class.model_type == model_type)
+        };
+        let class = class_of(type_of(raw)).or_else(|| class_of(type_of(map))).or(tower.classes.first());
+        let filled = class.filter(|_| is_taken).and_then(|class| classes::standardize(raw, class).ok());
+        Some(Hparams::of_part(filled.unwrap_or_else(|| raw.clone())))
+    };
+    let (vision, audio) = (tower(row.vision), tower(row.audio));
+    if vision.is_none() && audio.is_none() {
+        let place = row.vision.or(row.audio).and_then(|tower| tower.at.last().copied());
+        return Err(missing(place.unwrap_or("vision_config")));
+    }
+    let mut text = map.clone();
+    // Keys of the text part come over those of the whole.
+    text.extend(text_config(&whole).and_then(Json::as_object).cloned().unwrap_or_default());
+    let file = |name: &'static str| -> Result<Option<Json>, ArchError> {
+        let Some(bytes) = input.file(name) else { return Ok(None) };
+        let no_object = |found: &Json| bad_in(name, "", found, "an object");
+        match serde_json::from_slice(bytes) {
+            Ok(config @ Json::Object(_)) => Ok(Some(config)),
+            Ok(other) => Err(no_object(&other)),
+            Err(error) => Err(no_object(&error.to_string().into())),
+        }
+    };
+    let [first, second] = PREPROCESSORS;
+    Ok(Towers {
+        whole: Hparams::of_part(map.clone()),
+        is_taken,
+        text: Hparams::of_part(text),
+        vision,
+        audio,
+        preprocessor: Hparams::of_part(preprocessor([file(first)?, file(second)?])),
+        added_tokens: match row.asks_tokens {
+            true => added_tokens(file("tokenizer_config.json")?.as_ref(), file("tokenizer.json")?.as_ref()),
+            false => Vec::new(),
+        },
+    })
+}
+
+/// Added tokens: those of tokenizer_config.json, then those of tokenizer.json.
+///
+/// Source: `LlavaVisionModel.get_token_id` in `conversion/llava.py`.
+fn added_tokens(config: Option<&Json>, tokenizer: Option<&Json>) -> Vec<(String, u64)> {
+    let content = |token: &Json| Some(token.get("content")?.as_str()?.to_owned());
+    let config_tokens =
+        config.and_then(|config| config.get("added_tokens_decoder")).and_then(Json::as_object);
+    let config_tokens = config_tokens.into_iter().flatten();
+    // {"7": {"content": ".."}}: the id is the key here, in tokenizer.json it is a field.
+    let config_tokens =
+        config_tokens.filter_map(|(number, token)| Some((content(token)?, number.parse().ok()?)));
+    let tokenizer_tokens = tokenizer.map_or(&[][..], |tokenizer| list(tokenizer, "added_tokens")).iter();
+    let tokenizer_tokens =
+        tokenizer_tokens.filter_map(|token| Some((content(token)?, token.get("id")?.as_u64()?)));
+    config_tokens.chain(tokenizer_tokens).collect()
+}
+
+/// Matrices that are computed from the config.
+fn computed(row: &Projector, towers: &Towers) -> Result<Vec<OutTensor>, ArchError> {
+    let tables = (row.computed)(towers)?.into_iter();
+    tables.map(|(name, dims, values)| tensors::computed(name, &dims, values)).collect()
+}

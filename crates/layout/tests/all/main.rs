@@ -1,0 +1,3 @@
+//! The order of the modules.
+
+mod module_order;

@@ -1,0 +1,27 @@
+//! Permitted uses between the crate's modules: types stand below the modules that name them.
+
+use std::path::Path;
+
+/// From the ground up.
+const FLOORS: &[&[&str]] = &[
+    &["loader", "mtp", "row_map", "spellings", "text_part"],
+    &["file_keys", "input", "layout", "naming"],
+    &["error"],
+    &["config", "leftovers"],
+    &["keys", "quantile", "tensors", "rope_llama3"],
+    &["text_keys", "pooling", "stored_blocks", "unread_keys", "built_in", "yarn", "dense_modules"],
+    &["arch", "projector", "quantization"],
+    &["prelude", "registry"],
+    &["options"],
+    &["general"],
+    &["key_places", "loadable", "nearest", "needed"],
+    &["unknown"],
+    &["resolve"],
+    &["adapter", "export", "legacy", "resolve_projector", "saved_form"],
+];
+
+#[test]
+fn modules_use_only_those_below() {
+    let faults = gguf_testkit::module_order(Path::new(env!("CARGO_MANIFEST_DIR")), FLOORS);
+    assert!(faults.is_empty(), "{faults:#?}");
+}
