@@ -12,8 +12,8 @@ use gguf_container::{Endian, Metadata, Plan};
 use gguf_runtime::{Observer as _, Part, importance::Collector, stats::Position};
 use gguf_testkit::golden_path;
 use gguf_tokenizer::{
-    TokenizerFiles,
-    huggingface::{self, Route, VocabContext},
+    Tokenizer, TokenizerFiles,
+    huggingface::{Route, VocabContext},
 };
 use gguf_types::{DType, Shape};
 use serde_json::{Value as Json, json};
@@ -83,7 +83,9 @@ pub(crate) fn tokenizer_keys() -> Vec<Vec<u8>> {
         let config: Json = config.unwrap_or_default();
         let files: Vec<_> = files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
         let files = TokenizerFiles { config: &config, generation_config: None, files: &files };
-        keys_as_file(&huggingface::metadata(&files, route, &VocabContext::default()).ok()?.entries)
+        keys_as_file(
+            &Tokenizer::from_huggingface(&files, route, &VocabContext::default()).ok()?.tokenizer.to_gguf(),
+        )
     });
     made.collect()
 }

@@ -1,6 +1,7 @@
 //! A GGUF file's keys and tensors, as the rows of [`crate::Families::arches`] read them backwards for an export.
 
 use gguf_container::{Array, Metadata, Value};
+use gguf_tokenizer::keys as token_keys;
 use gguf_types::Shape;
 use serde_json::{Map, Value as Json, json};
 
@@ -40,7 +41,7 @@ impl<'a> FileKeys<'a> {
 
     /// The id of a special token (`eos`).
     pub fn token_id(&self, of: &str) -> Option<u64> {
-        self.metadata.get(&format!("tokenizer.ggml.{of}_token_id"))?.as_u64()
+        self.metadata.get(&token_keys::special_id(of))?.as_u64()
     }
 
     /// A number, as the shortest decimal that means it.

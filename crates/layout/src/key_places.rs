@@ -5,6 +5,10 @@ use gguf_container::{Metadata, Value};
 use crate::layout::Layout;
 use gguf_tokenizer::keys as token_keys;
 
+/// The note about a checkpoint without a chat template if the reference adds one.
+pub const NO_TEMPLATE: &str =
+    "missing chat template; convert_hf_to_gguf.py adds its own template for this architecture";
+
 /// Moves the chat template to the place after `general.architecture`. The reference writes its own template
 /// there before it reads that of the checkpoint.
 pub fn template_first(layout: &mut Layout) {
@@ -15,9 +19,7 @@ pub fn template_first(layout: &mut Layout) {
             layout.file_type_at = layout.file_type_at.map(|at| at + 1);
             layout.quantization_version_at += 1;
         }
-        None => layout.notes.push(
-            "missing chat template; convert_hf_to_gguf.py adds its own template for this architecture".into(),
-        ),
+        None => layout.notes.push(NO_TEMPLATE.into()),
     }
 }
 

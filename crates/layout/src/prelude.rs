@@ -15,6 +15,7 @@ pub use crate::config::classes::{
 pub use crate::config::{Hparams, adjust};
 pub use crate::error::{bad, missing};
 pub use crate::file_keys::{FileKeys, kinds, set};
+pub use crate::key_places::NO_TEMPLATE;
 pub use crate::keys::{Keys, to_f32, to_i32, to_u32};
 pub use crate::layout::{ElementMap, FloatType, Matrix, RowMap};
 pub use crate::tensors::drops;

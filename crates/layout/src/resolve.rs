@@ -22,6 +22,7 @@ use crate::{
     ArchError, Families, Input, Options, Prediction, SourceTensor, Target, built_in, dense_modules, loadable,
     pooling, unread_keys, yarn,
 };
+use gguf_tokenizer::Tokenizer;
 use gguf_tokenizer::huggingface::{self, Route, VocabContext};
 use gguf_tokenizer::keys as token_keys;
 
@@ -67,7 +68,7 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
         let value = resolved.layout.metadata.get(key).and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
     };
-    let vocab = huggingface::metadata(
+    let vocab = Tokenizer::from_huggingface(
         &of_target.as_ref().unwrap_or(input).tokenizer_files(),
         route,
         &VocabContext {
@@ -85,17 +86,17 @@ fn with_tokenizer(resolved: Resolved, input: &Input<'_>, options: &Options) -> R
     let unread_keys = unasked_keys(&resolved, input, options);
     let is_tied = resolved.is_tied();
     let mut layout = Layout { unread_keys, ..resolved.layout };
-    let mut vocab = vocab;
+    let mut tokenizer = vocab.tokenizer.to_gguf();
     let mask = resolved.arch.draft.and_then(|draft| (draft.mask)(&resolved.hparams));
     if let Some(id) = mask.and_then(|id| u32::try_from(id).ok()) {
-        vocab.entries.set(token_keys::MASK_ID.to_owned(), Value::U32(id));
+        tokenizer.set(token_keys::MASK_ID.to_owned(), Value::U32(id));
     }
-    if resolved.arch.vocab == Route::MISTRAL {
+    if resolved.arch.vocab.counts_tokens {
         let key = format!("{}.vocab_size", resolved.arch.written());
-        size_by_tokenizer(&layout.metadata, key, &mut vocab.entries);
+        size_by_tokenizer(&layout.metadata, key, &mut tokenizer);
     }
     // As in the reference's writer, an existing key keeps its position and takes the new value.
-    layout.metadata.extend(vocab.entries);
+    layout.metadata.extend(tokenizer);
     layout.other_pre = vocab.other_pre;
     layout.warnings.extend(vocab.warnings);
     layout.notes.extend(vocab.notes);

@@ -7,7 +7,7 @@ use std::{
     sync::PoisonError,
 };
 
-use gguf_tokenizer::Tokenizer;
+use gguf_tokenizer::{Encoder, Reading, Tokenizer};
 use gguf_types::DType;
 use ndarray::{ArrayViewMut2, s};
 use rayon::ThreadPool;
@@ -77,7 +77,7 @@ pub struct Model {
     context_length: usize,
     /// Ratio of experts to active experts, from 1 to 4.
     sparsity: usize,
-    tokenizer: Tokenizer,
+    tokenizer: Encoder,
     prepared: Prepared,
     pooling: Option<Pooling>,
     classifier: Option<Classifier>,
@@ -140,7 +140,7 @@ impl Model {
     pub fn new(file: gguf_container::Model, options: &Options) -> Result<Model, Error> {
         let Parts { keys, prepared, classifier, dense, taken } = Parts::of(&file)?;
         let InUse { decoded, slots } = taken;
-        let tokenizer = Tokenizer::from_metadata(file.metadata())?;
+        let tokenizer = Tokenizer::from_gguf(file.metadata()).encoder(Reading::LlamaCpp)?;
         let threads = options.threads.unwrap_or(0);
         let pool = crate::thread_pool(threads)?;
         let context_length = keys.count("context_length")?.unwrap_or(0);
@@ -180,7 +180,7 @@ impl Model {
     }
 
     /// The tokenizer that the keys describe, as llama.cpp reads them.
-    pub fn tokenizer(&self) -> &Tokenizer {
+    pub fn tokenizer(&self) -> &Encoder {
         &self.tokenizer
     }
 

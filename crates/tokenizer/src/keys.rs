@@ -38,6 +38,22 @@ pub const MASK_ID: &str = "tokenizer.ggml.mask_token_id";
 pub const EOT_ID: &str = "tokenizer.ggml.eot_token_id";
 /// Token that ends a message.
 pub const EOM_ID: &str = "tokenizer.ggml.eom_token_id";
+/// Token for what a whole text means (BERT).
+pub const CLS_ID: &str = "tokenizer.ggml.cls_token_id";
+/// Token before the text that precedes a gap.
+pub const FIM_PRE_ID: &str = "tokenizer.ggml.fim_pre_token_id";
+/// Token before the text that follows a gap.
+pub const FIM_SUF_ID: &str = "tokenizer.ggml.fim_suf_token_id";
+/// Token before the text that fills a gap.
+pub const FIM_MID_ID: &str = "tokenizer.ggml.fim_mid_token_id";
+/// Token for a gap that is left open.
+pub const FIM_PAD_ID: &str = "tokenizer.ggml.fim_pad_token_id";
+/// Token before the name of a repository.
+pub const FIM_REP_ID: &str = "tokenizer.ggml.fim_rep_token_id";
+/// Token between files of a repository.
+pub const FIM_SEP_ID: &str = "tokenizer.ggml.fim_sep_token_id";
+/// Tokens that are never generated.
+pub const SUPPRESS_TOKENS: &str = "tokenizer.ggml.suppress_tokens";
 /// True if a text ends with the EOS token.
 pub const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
 /// True if a separator is added between two texts.
@@ -54,3 +70,24 @@ pub const CHAT_TEMPLATES: &str = "tokenizer.chat_templates";
 pub const LOWERCASE: &str = "tokenizer.ggml.normalizer.lowercase";
 /// True if accents are removed.
 pub const STRIP_ACCENTS: &str = "tokenizer.ggml.normalizer.strip_accents";
+
+/// Names of special tokens in configs of Hugging Face, with the keys of their ids, in the order of transformers.
+pub const SPECIAL_TOKENS: [(&str, &str); 7] = [
+    ("bos_token", BOS_ID),
+    ("eos_token", EOS_ID),
+    ("unk_token", UNK_ID),
+    ("sep_token", SEP_ID),
+    ("pad_token", PAD_ID),
+    ("cls_token", CLS_ID),
+    ("mask_token", MASK_ID),
+];
+
+/// Key of the id of a special token (`bos`, `eos`, `padding`, ...).
+pub fn special_id(token: &str) -> String {
+    format!("tokenizer.ggml.{token}_token_id")
+}
+
+/// True for the key of the id of a special token.
+pub fn is_special_id(key: &str) -> bool {
+    key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id")
+}

@@ -1,7 +1,7 @@
 //! Tokenizers: Hugging Face files, the `tokenizer.*` keys of GGUF files, and token ids.
 //!
-//! This crate opens no files. [`huggingface`] makes keys of the files of a checkpoint, [`export`] makes such
-//! files of keys, and [`Tokenizer`] encodes and decodes text with keys alone.
+//! This crate opens no files. A [`Tokenizer`] is read from the files of a checkpoint ([`huggingface`]) or from keys, and
+//! written as keys or as such files ([`export`]). Its [`Encoder`] encodes and decodes text.
 //!
 //! "The reference" is llama.cpp's converter with gguf-py, as vendored in llama-cpp-python 0.3.36. `Source:` lines
 //! name a class or function and its file below that tree (`conversion/llama.py`).
@@ -16,6 +16,7 @@
     )
 )]
 
+mod byte_alphabet;
 mod encode;
 pub mod export;
 mod files;
@@ -23,6 +24,10 @@ pub mod huggingface;
 pub mod json;
 pub mod keys;
 mod pre;
+mod token_type;
+mod tokenizer;
 
-pub use encode::{Error, Problem, Reading, Tokenizer, check};
+pub use encode::{Encoder, Error, Problem, Reading, check};
 pub use files::TokenizerFiles;
+pub use pre::names as pre_names;
+pub use tokenizer::Tokenizer;

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The key of the pre-tokenizer.
-const PRE: &str = "tokenizer.ggml.pre";
+const PRE: &str = gguf_tokenizer::keys::PRE;
 /// The key of the chat template.
 const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 
@@ -305,8 +305,7 @@ fn unset(metadata: &mut Metadata, name: &str) -> Result<(), String> {
 /// Warns of a new pre-tokenizer that llama.cpp does not have.
 fn warn_of_pre(old: &Metadata, new: &Metadata, events: &dyn Events) {
     let pre = new.get(PRE).filter(|pre| old.get(PRE) != Some(pre)).and_then(Value::as_str);
-    if let Some(pre) = pre.filter(|pre| !gguf_tokenizer::huggingface::pre_names().any(|known| known == *pre))
-    {
+    if let Some(pre) = pre.filter(|pre| !gguf_tokenizer::pre_names().any(|known| known == *pre)) {
         events.warning(&format!("`{PRE}`: llama.cpp does not support the pre-tokenizer `{pre}`"));
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use gguf_container::File;
-use gguf_tokenizer::{Reading, Tokenizer};
+use gguf_tokenizer::{Encoder, Reading, Tokenizer};
 use serde_json::{Value as Json, json};
 
 use crate::error::Error;
@@ -38,8 +38,8 @@ pub fn listing(path: &Path, file: &File, ids: &[u32]) -> Result<String, Error> {
     Ok(lines)
 }
 
-fn tokenizer(path: &Path, file: &File, reading: Reading) -> Result<Tokenizer, Error> {
-    Tokenizer::from_metadata_as(file.metadata(), reading).map_err(|error| Error::at(path, error))
+fn tokenizer(path: &Path, file: &File, reading: Reading) -> Result<Encoder, Error> {
+    Tokenizer::from_gguf(file.metadata()).encoder(reading).map_err(|error| Error::at(path, error))
 }
 
 /// Comparison of the ids of a text.
@@ -75,7 +75,7 @@ pub fn compare(path: &Path, file: &File, source: &Path, text: &[u8], plain: bool
     library.set_encode_special_tokens(plain);
     let meant = tokenizer(path, file, Reading::Model)?;
     let theirs = library_ids(&source, &library, &text, false)?;
-    let encode = |tokenizer: &Tokenizer, text: &str, add_special| {
+    let encode = |tokenizer: &Encoder, text: &str, add_special| {
         tokenizer.encode(text, add_special, !plain).map_err(|error| Error::at(path, error))
     };
     let found = encode(&meant, &text, false)?;
@@ -158,7 +158,7 @@ impl Compared {
 /// Ids shown at the first difference.
 const SHOWN: usize = 8;
 
-fn token(tokenizer: &Tokenizer, id: u32) -> String {
+fn token(tokenizer: &Encoder, id: u32) -> String {
     format!("{:?}", String::from_utf8_lossy(tokenizer.token_text(id).unwrap_or_default()))
 }
 

@@ -1,8 +1,8 @@
 //! Configs and tokenizers.
 
 use gguf_layout::{Input, Options, SourceTensor};
-use gguf_tokenizer::Tokenizer;
-use gguf_tokenizer::huggingface::{self, Route, VocabContext};
+use gguf_tokenizer::huggingface::{Route, VocabContext};
+use gguf_tokenizer::{Reading, Tokenizer};
 use gguf_types::Shape;
 use serde_json::Value as Json;
 
@@ -47,14 +47,15 @@ pub(super) fn tokenizer(bytes: &[u8]) -> bool {
 
 pub(super) fn sentencepiece(bytes: &[u8]) -> bool {
     let input = Input { files: vec![("tokenizer.model".to_owned(), bytes)], ..Input::default() };
-    reads_tokenizer(&input, Route::LLAMA)
+    reads_tokenizer(&input, Route::SENTENCE_PIECE)
 }
 
 fn reads_tokenizer(input: &Input<'_>, route: Route) -> bool {
-    let Ok(vocab) = huggingface::metadata(&input.tokenizer_files(), route, &VocabContext::default()) else {
+    let Ok(vocab) = Tokenizer::from_huggingface(&input.tokenizer_files(), route, &VocabContext::default())
+    else {
         return false;
     };
-    if let Ok(tokenizer) = Tokenizer::from_metadata(&vocab.entries) {
+    if let Ok(tokenizer) = vocab.tokenizer.encoder(Reading::LlamaCpp) {
         let _ = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true);
     }
     true

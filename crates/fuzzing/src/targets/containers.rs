@@ -7,7 +7,7 @@ use gguf_runtime::{
     logits_file::LogitsFile,
     vision::Picture,
 };
-use gguf_tokenizer::Tokenizer;
+use gguf_tokenizer::{Reading, Tokenizer};
 
 use crate::{pieces, scratch::with_files};
 
@@ -52,7 +52,9 @@ pub(super) fn gguf_shards(bytes: &[u8]) -> bool {
 pub(super) fn tokenizer_keys(bytes: &[u8]) -> bool {
     let Ok(file) = File::parse(bytes.to_vec()) else { return false };
     gguf_tokenizer::check(file.metadata());
-    let Ok(tokenizer) = Tokenizer::from_metadata(file.metadata()) else { return false };
+    let Ok(tokenizer) = Tokenizer::from_gguf(file.metadata()).encoder(Reading::LlamaCpp) else {
+        return false;
+    };
     if let Ok(ids) = tokenizer.encode("Ein  \u{20ac} \u{0301}<s>\n123456", true, true) {
         let _ = tokenizer.decode(&ids);
     }

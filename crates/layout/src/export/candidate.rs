@@ -237,8 +237,12 @@ pub fn candidate(
         config.extend(shown(file)?.into_iter().map(|(name, value)| (name.to_owned(), value)));
     }
     let metadata = file.input.metadata;
-    for (name, of) in [("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding")] {
-        config.insert(name.into(), metadata.count(&format!("tokenizer.ggml.{of}_token_id"))?.into());
+    for (name, key) in [
+        ("bos_token_id", token_keys::BOS_ID),
+        ("eos_token_id", token_keys::EOS_ID),
+        ("pad_token_id", token_keys::PAD_ID),
+    ] {
+        config.insert(name.into(), metadata.count(key)?.into());
     }
     if let Some(mask) = metadata.count(token_keys::MASK_ID)?.filter(|_| has_field("mask_token_id")) {
         config.insert("mask_token_id".into(), mask.into());

@@ -8,10 +8,11 @@ use serde_json::{Map, Value as Json};
 use super::error::ExportError;
 use super::layout::{decimal, text};
 use gguf_tokenizer::huggingface::Route;
+use gguf_tokenizer::keys as token_keys;
 
 /// generation_config.json: stop tokens, and sampling parameters if the file has them.
 pub fn config(metadata: &Metadata, route: Route) -> Result<Json, ExportError> {
-    let id = |of: &str| metadata.count(&format!("tokenizer.ggml.{of}_token_id"));
+    let id = |of: &str| metadata.count(&token_keys::special_id(of));
     let mut config = Map::new();
     let mut set = |key: &str, value: Json| config.insert(key.to_owned(), value);
     set("_from_model_config", true.into());
@@ -34,7 +35,7 @@ pub fn config(metadata: &Metadata, route: Route) -> Result<Json, ExportError> {
         set("pad_token_id", pad.into());
     }
     if let Some(Array::I32(ids)) =
-        metadata.get("tokenizer.ggml.suppress_tokens").and_then(|value| value.as_array())
+        metadata.get(token_keys::SUPPRESS_TOKENS).and_then(|value| value.as_array())
     {
         set("suppress_tokens", ids.clone().into());
     }

@@ -11,6 +11,7 @@
 //! in `conversion/llama.py`.
 
 use gguf_container::{KeyError, Metadata, Value};
+use gguf_tokenizer::keys as token_keys;
 use gguf_types::Shape;
 use serde_json::{Map, Value as Json, json};
 
@@ -78,8 +79,12 @@ fn config(file: &ArchFile<'_>) -> Result<(&'static str, Map<String, Json>), Expo
     } else {
         set("sliding_window", window.into());
     }
-    for (key, of) in [("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding")] {
-        set(key, metadata.count(&format!("tokenizer.ggml.{of}_token_id"))?.into());
+    for (key, id_key) in [
+        ("bos_token_id", token_keys::BOS_ID),
+        ("eos_token_id", token_keys::EOS_ID),
+        ("pad_token_id", token_keys::PAD_ID),
+    ] {
+        set(key, metadata.count(id_key)?.into());
     }
     set("head_dim", head_dim.into());
     set("hidden_act", "silu".into());

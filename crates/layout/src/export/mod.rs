@@ -19,7 +19,8 @@ mod rope;
 mod search;
 mod sources;
 
-use gguf_tokenizer::export::{ExportInput, to_huggingface};
+use gguf_tokenizer::Tokenizer;
+use gguf_tokenizer::export::ExportContext;
 use gguf_tokenizer::json::pretty;
 use gguf_tokenizer::keys as token_keys;
 use serde_json::Value as Json;
@@ -80,8 +81,7 @@ pub fn resolve(families: &Families, input: &GgufInput<'_>) -> Result<ExportLayou
         );
     };
     let null = Json::Null;
-    let tokenizer = to_huggingface(&ExportInput {
-        metadata,
+    let tokenizer = Tokenizer::from_gguf(metadata).to_huggingface(&ExportContext {
         embedding_rows: file.embedding_rows()?,
         route: file.arch.vocab,
         max_length: checkpoint.config.get("max_position_embeddings").unwrap_or(&null),

@@ -314,9 +314,10 @@ fn byte_level_tokenizers_survive_export() {
         let mut tiny = Tiny::new().tensor("token_embd.weight", &[8, vocab_size.unwrap()]);
         tiny.metadata.retain(|key, _| !key.starts_with("tokenizer."));
         tiny.metadata.extend(
-            gguf_tokenizer::huggingface::metadata(&input.tokenizer_files(), Route::GPT2, &context)
+            gguf_tokenizer::Tokenizer::from_huggingface(&input.tokenizer_files(), Route::GPT2, &context)
                 .unwrap()
-                .entries,
+                .tokenizer
+                .to_gguf(),
         );
         let returned = tiny.json("tokenizer.json");
 

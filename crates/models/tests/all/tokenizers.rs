@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_container::{Array, Strings, Value};
 use gguf_tokenizer::huggingface::{self, Route, Vocab, VocabError};
-use gguf_tokenizer::{TokenizerFiles, keys};
+use gguf_tokenizer::{Tokenizer, TokenizerFiles, keys};
 use serde_json::{Value as Json, json};
 
 /// A route, and what else determines the keys.
@@ -63,7 +63,7 @@ impl Folder {
         let config = self.json("config.json");
         let files: Vec<_> = self.files.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())).collect();
         let input = TokenizerFiles { config: &config, generation_config: None, files: &files };
-        huggingface::metadata(&input, ctx.route, ctx)
+        Tokenizer::from_huggingface(&input, ctx.route, ctx)
     }
 
     /// As the golden's `expected.json` and config say; no name for the pre-tokenizer.
@@ -99,7 +99,8 @@ fn vocabularies_match_goldens() {
         let folder = Folder::open(&path);
         let vocab = folder.metadata(&folder.context()).unwrap_or_else(|error| panic!("{name}: {error}"));
         let converted: Vec<Json> = vocab
-            .entries
+            .tokenizer
+            .to_gguf()
             .iter()
             .map(|(key, value)| {
                 let (kind, value) = gguf_testkit::golden_value(value);
@@ -172,7 +173,8 @@ fn rows_without_a_token_are_padded() {
         let mut ctx = folder.context();
         ctx.embedding_rows = ctx.vocab_size.map(|n| n + 2);
         let vocab = folder.metadata(&ctx).unwrap();
-        let tokens = vocab.entries.get(keys::TOKENS).unwrap().as_array().unwrap();
+        let metadata = vocab.tokenizer.to_gguf();
+        let tokens = metadata.get(keys::TOKENS).unwrap().as_array().unwrap();
         let Array::String(tokens) = tokens else { panic!("{name}") };
         let last = format!("[PAD{}]", tokens.len() - 1);
         assert_eq!(tokens.last().unwrap(), last.as_bytes(), "{name}");
@@ -297,7 +299,7 @@ fn unknown_pre_tokenizer_can_be_overridden() {
     assert_has(error.hint().unwrap(), "set a pre-tokenizer name");
     ctx.pre = Some("falcon".into());
     let vocab = folder.metadata(&ctx).unwrap();
-    assert_eq!(vocab.entries.get(keys::PRE).and_then(Value::as_str), Some("falcon"));
+    assert_eq!(vocab.tokenizer.to_gguf().get(keys::PRE).and_then(Value::as_str), Some("falcon"));
     // Other spellings of the same are recognized.
     let mut folder = Folder::open(&golden().join("bpe-qwen2"));
     folder.edit("tokenizer.json", |json| {
@@ -315,7 +317,7 @@ fn value_of(name: &str, key: &str, change: impl FnOnce(&mut Folder, &mut VocabCo
     let mut folder = Folder::open(&golden().join(name));
     let mut ctx = folder.context();
     change(&mut folder, &mut ctx);
-    let entries = folder.metadata(&ctx).unwrap().entries;
+    let entries = folder.metadata(&ctx).unwrap().tokenizer.to_gguf();
     entries.get(key).cloned()
 }
 
@@ -415,11 +417,11 @@ fn tiktoken_file_named_as_sentencepiece_is_read() {
     let listed = json!({"added_tokens_decoder": {"259": {"content": "<|end|>", "special": true}}, "eos_token": "<|end|>"});
     folder.files.insert("tokenizer_config.json".into(), listed.to_string().into_bytes());
     folder.edit("config.json", |json| json["eos_token_id"] = json!(259));
-    let mut ctx = VocabContext { route: Route::LLAMA, ..VocabContext::default() };
+    let mut ctx = VocabContext { route: route("llama"), ..VocabContext::default() };
     ctx.vocab_size = Some(262);
     let vocab = folder.metadata(&ctx).unwrap();
     assert_has(&vocab.notes.join("\n"), "`tokenizer.model` is a tiktoken file");
-    let get = |key: &str| vocab.entries.get(key).cloned();
+    let get = |key: &str| vocab.tokenizer.to_gguf().get(key).cloned();
     assert_eq!(get(keys::PRE).unwrap().as_str(), Some("llama-bpe"));
     let Some(Value::Array(Array::String(tokens))) = get(keys::TOKENS) else { panic!() };
     assert_eq!((tokens.len(), &tokens[258], &tokens[259]), (262, "Ġthe".as_bytes(), &b"<|end|>"[..]));

@@ -1,7 +1,7 @@
 //! Texts of special tokens, which templates read as variables.
 
 use gguf_container::{Metadata, Value};
-use gguf_tokenizer::{Tokenizer, keys};
+use gguf_tokenizer::{Encoder, keys};
 
 use crate::Model;
 
@@ -16,15 +16,6 @@ pub struct SpecialTokens {
     pub other_tokens: Vec<(&'static str, String)>,
 }
 
-/// Variables of transformers and the keys with their ids.
-const OTHERS: [(&str, &str); 5] = [
-    ("unk_token", keys::UNK_ID),
-    ("sep_token", keys::SEP_ID),
-    ("pad_token", keys::PAD_ID),
-    ("cls_token", "tokenizer.ggml.cls_token_id"),
-    ("mask_token", keys::MASK_ID),
-];
-
 impl SpecialTokens {
     /// Only the tokens that begin and end a text.
     pub fn new(bos: &str, eos: &str) -> SpecialTokens {
@@ -38,10 +29,12 @@ impl SpecialTokens {
             let id = metadata.get(key).and_then(Value::as_u64).and_then(|id| usize::try_from(id).ok())?;
             Some(String::from_utf8_lossy(tokens.as_ref()?.get(id)?).into_owned())
         };
+        let others =
+            keys::SPECIAL_TOKENS.into_iter().filter(|(_, key)| ![keys::BOS_ID, keys::EOS_ID].contains(key));
         SpecialTokens {
             bos: token(keys::BOS_ID).unwrap_or_default(),
             eos: token(keys::EOS_ID).unwrap_or_default(),
-            other_tokens: OTHERS.iter().filter_map(|(name, key)| Some((*name, token(key)?))).collect(),
+            other_tokens: others.filter_map(|(name, key)| Some((name, token(key)?))).collect(),
         }
     }
 
@@ -51,7 +44,7 @@ impl SpecialTokens {
     }
 
     /// The special tokens of a file, including those that its tokenizer has without a key.
-    pub fn with_tokenizer(metadata: &Metadata, tokenizer: &Tokenizer) -> SpecialTokens {
+    pub fn with_tokenizer(metadata: &Metadata, tokenizer: &Encoder) -> SpecialTokens {
         let text = |id: Option<u32>| {
             let text = id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
             String::from_utf8_lossy(text).into_owned()

@@ -1,6 +1,6 @@
 //! Files of chats, as texts to calibrate with.
 
-use gguf_tokenizer::{Error, Tokenizer};
+use gguf_tokenizer::{Encoder, Error};
 
 use super::{
     date::Date,
@@ -35,7 +35,7 @@ impl Transcripts {
     ///
     /// # Errors
     /// Errors of the tokenizer.
-    pub fn encode(&self, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>, Error> {
+    pub fn encode(&self, tokenizer: &Encoder) -> Result<Vec<Vec<u32>>, Error> {
         self.texts.iter().map(|text| tokenizer.encode(text, false, true)).collect()
     }
 }

@@ -13,7 +13,7 @@ mod multiple_choice;
 mod random;
 mod winogrande;
 
-use gguf_tokenizer::Tokenizer;
+use gguf_tokenizer::Encoder;
 use serde::Serialize;
 
 use crate::{Error, Model, Sequence, nonfinite::not_finite, stats::LogSoftmax};
@@ -111,7 +111,7 @@ impl Sequences {
     }
 
     /// Sequences of texts, tokenized with the tokens that start a text.
-    fn new(tokenizer: &Tokenizer, texts: &[Vec<u8>]) -> Result<Sequences, Error> {
+    fn new(tokenizer: &Encoder, texts: &[Vec<u8>]) -> Result<Sequences, Error> {
         let tokens: Vec<Vec<u32>> =
             texts.iter().map(|text| tokenizer.encode(text, true, false)).collect::<Result<_, _>>()?;
         let shortest = tokens.iter().map(Vec::len).min().unwrap_or(0);

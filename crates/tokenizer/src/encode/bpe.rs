@@ -9,13 +9,8 @@ use std::{
     collections::{BinaryHeap, HashMap},
 };
 
-use super::{
-    Reading,
-    error::Error,
-    split::Splitter,
-    text::{byte_to_char, replaced},
-    vocab::Vocab,
-};
+use super::{Reading, error::Error, split::Splitter, text::replaced, vocab::Vocab};
+use crate::byte_alphabet::{char_of, text_of};
 use crate::pre::PreTokenizer;
 use unicode_normalization_alignments::UnicodeNormalization;
 
@@ -71,7 +66,7 @@ impl Bpe {
         // The alphabet that merges start from: GPT-2 writes each of the 256 bytes as a printable character.
         for byte in 0..=u8::MAX {
             let mut text = [0; 4];
-            let text = byte_to_char(byte).encode_utf8(&mut text).as_bytes();
+            let text = char_of(byte).encode_utf8(&mut text).as_bytes();
             bpe.bytes[usize::from(byte)] = bpe.intern(vocab, text);
         }
         Ok(bpe)
@@ -113,15 +108,13 @@ impl Bpe {
     }
 
     fn word(&self, vocab: &Vocab, word: &str, work: &mut Work, output: &mut Vec<u32>) {
-        // Where lines are pieces, a line end that is a token is not split.
-        let whole = self.pre.ignore_merges
-            || (self.pre.names.contains(&"gemma4") && word.bytes().all(|byte| byte == b'\n'));
+        let whole =
+            self.pre.ignore_merges || (self.pre.whole_line_ends && word.bytes().all(|byte| byte == b'\n'));
         if whole {
             let id = if self.pre.raw {
                 vocab.id(word.as_bytes())
             } else {
-                let spelled: String = word.bytes().map(byte_to_char).collect();
-                vocab.id(spelled.as_bytes())
+                vocab.id(text_of(word.as_bytes()).as_bytes())
             };
             if let Some(id) = id {
                 output.push(id);

@@ -25,17 +25,16 @@ mod wordpiece;
 
 use std::borrow::Cow;
 
-use gguf_container::Metadata;
-
-use crate::keys;
+use crate::tokenizer::Tokenizer;
+use crate::{byte_alphabet, keys};
 pub use error::Error;
 use partition::{Fragment, Specials};
 pub use reading::Reading;
 use vocab::{Model, Vocab, attr};
 pub use whole::{Problem, check};
 
-/// A tokenizer, made of a file's keys.
-pub struct Tokenizer {
+/// Makes token ids of text, and text of token ids.
+pub struct Encoder {
     vocab: Vocab,
     reading: Reading,
     specials: Specials,
@@ -54,23 +53,14 @@ enum Kind {
 }
 
 impl Tokenizer {
-    /// The tokenizer that llama.cpp makes of these keys.
+    /// The encoder of these keys under a [`Reading`].
     ///
     /// # Errors
     ///
     /// When keys that the model needs are absent or contradict themselves, or when the model or
     /// the pre-tokenizer is unknown.
-    pub fn from_metadata(metadata: &Metadata) -> Result<Self, Error> {
-        Self::from_metadata_as(metadata, Reading::LlamaCpp)
-    }
-
-    /// The tokenizer of these keys under a [`Reading`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`Tokenizer::from_metadata`].
-    pub fn from_metadata_as(metadata: &Metadata, reading: Reading) -> Result<Self, Error> {
-        let mut vocab = Vocab::new(metadata, reading)?;
+    pub fn encoder(&self, reading: Reading) -> Result<Encoder, Error> {
+        let mut vocab = Vocab::new(self, reading)?;
         let kind = match (vocab.model, vocab.pre) {
             (Model::Bpe, Some(pre)) => Kind::Bpe(Box::new(bpe::Bpe::new(&vocab, pre, reading)?)),
             (Model::Whitespace, Some(pre)) => {
@@ -86,9 +76,11 @@ impl Tokenizer {
         // The merges are in the encoder now, by symbol; as texts they are the largest part of a vocabulary.
         vocab.merges = Vec::new();
         let specials = Specials::new(&vocab, reading);
-        Ok(Tokenizer { vocab, reading, specials, kind })
+        Ok(Encoder { vocab, reading, specials, kind })
     }
+}
 
+impl Encoder {
     /// The value of `tokenizer.ggml.pre` where it is a name that llama.cpp does not know, in a kind of vocabulary that
     /// it means nothing for. (Where it says how text is split, an unknown name is an [`Error::UnknownPre`].)
     pub fn unknown_pre(&self) -> Option<&str> {
@@ -126,7 +118,7 @@ impl Tokenizer {
         self.vocab.ends.clone()
     }
 
-    /// True if texts start with [`Tokenizer::bos`].
+    /// True if texts start with [`Encoder::bos`].
     pub fn adds_bos(&self) -> bool {
         self.vocab.add_bos
     }
@@ -187,7 +179,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// As [`Tokenizer::encode`].
+    /// As [`Encoder::encode`].
     pub fn encode_pair(&self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Result<Vec<u32>, Error> {
         let vocab = &self.vocab;
         let mut ids = self.encode(first, true, false)?;
@@ -286,7 +278,7 @@ impl Tokenizer {
             let text = text::replaced(&token.text);
             if spelled && !self.vocab.escape_whitespaces {
                 for c in text.chars() {
-                    match text::char_to_byte(c) {
+                    match byte_alphabet::byte_of(c) {
                         // A token may hold characters that encode no byte, such as those of added tokens.
                         Some(byte) => output.push(byte),
                         None => output.extend(c.encode_utf8(&mut [0; 4]).bytes()),

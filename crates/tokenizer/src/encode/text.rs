@@ -33,34 +33,6 @@ pub(super) fn replaced(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The character that stands for a byte in byte-level vocabularies.
-///
-/// Source: `unicode_byte_to_utf8_map`, which is GPT-2's `bytes_to_unicode`.
-pub(super) fn byte_to_char(byte: u8) -> char {
-    let shifted = |n: u32| char::from_u32(256 + n).unwrap_or(char::REPLACEMENT_CHARACTER);
-    match byte {
-        0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
-        // The 68 bytes that are no printable Latin-1 character get U+0100 to U+0143 in order: 33 up to the space, 34 from
-        // DEL to the no-break space, and the soft hyphen last.
-        0..=0x20 => shifted(byte.into()),
-        0x7f..=0xa0 => shifted(u32::from(byte) - 0x7f + 33),
-        0xad => shifted(67),
-    }
-}
-
-/// The byte that a character stands for in byte-level vocabularies.
-pub(super) fn char_to_byte(c: char) -> Option<u8> {
-    static TABLE: OnceLock<Vec<Option<u8>>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| {
-        let mut table = vec![None; 256 + 68];
-        for byte in 0..=u8::MAX {
-            table[byte_to_char(byte) as usize] = Some(byte);
-        }
-        table
-    });
-    table.get(c as usize).copied().flatten()
-}
-
 /// Characters of a Unicode category, as sorted ranges.
 pub(super) struct Category(Vec<(char, char)>);
 
@@ -126,16 +98,6 @@ pub(super) fn simple_lower(c: char) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_map_to_characters_and_back() {
-        let chars: std::collections::HashSet<char> = (0..=u8::MAX).map(byte_to_char).collect();
-        assert_eq!(chars.len(), 256);
-        assert!((0..=u8::MAX).all(|byte| char_to_byte(byte_to_char(byte)) == Some(byte)));
-        assert_eq!((byte_to_char(b' '), byte_to_char(b'\n'), byte_to_char(0xad)), ('Ġ', 'Ċ', 'Ń'));
-        assert_eq!(char_to_byte('漢'), None);
-        assert_eq!(char_to_byte(' '), None);
-    }
 
     #[test]
     fn invalid_utf8_bytes_are_replaced_singly() {

@@ -5,21 +5,31 @@
 
 use std::collections::HashMap;
 
-use gguf_container::{Array, KeyError, Metadata, Value};
+use gguf_container::{KeyError, Metadata, Value};
 
 use crate::keys;
 use crate::pre::{self, PreTokenizer};
+use crate::token_type::TokenType;
+use crate::tokenizer::{Strips, Tokenizer, space_of_merge};
 
 use super::{Reading, error::Error};
 
 /// Token attributes as bits: the reference allows several per token.
 pub(super) mod attr {
-    pub const UNKNOWN: u8 = 1;
-    pub const UNUSED: u8 = 2;
-    pub const NORMAL: u8 = 4;
-    pub const CONTROL: u8 = 8;
-    pub const USER_DEFINED: u8 = 16;
-    pub const BYTE: u8 = 32;
+    use crate::token_type::TokenType;
+
+    pub const UNKNOWN: u8 = of(TokenType::Unknown);
+    pub const UNUSED: u8 = of(TokenType::Unused);
+    pub const NORMAL: u8 = of(TokenType::Normal);
+    pub const CONTROL: u8 = of(TokenType::Control);
+    pub const USER_DEFINED: u8 = of(TokenType::UserDefined);
+    pub const BYTE: u8 = of(TokenType::Byte);
+
+    /// The bit of a type.
+    pub const fn of(kind: TokenType) -> u8 {
+        1 << (kind as u8 - 1)
+    }
+
     /// Whitespace before the token belongs to it.
     pub const LSTRIP: u8 = 64;
     /// Whitespace after the token belongs to it.
@@ -85,21 +95,26 @@ pub(super) struct Vocab {
     pub charsmap: Vec<u8>,
 }
 
-/// A list that has an item for each token; further items are passed over.
-fn long_enough<T>(key: &str, items: Vec<T>, tokens: usize) -> Result<Vec<T>, Error> {
-    if items.len() < tokens {
-        return Err(Error::TooShort { key: key.into(), found: items.len(), expected: tokens });
+/// An item for each token; further items are passed over. Without a list, `default` for each.
+fn of_tokens<T: Copy>(
+    key: &str,
+    items: Option<&[T]>,
+    tokens: usize,
+    default: T,
+) -> Result<impl Iterator<Item = T>, Error> {
+    match items.map(<[T]>::len) {
+        Some(found) if found < tokens => Err(Error::TooShort { key: key.into(), found, expected: tokens }),
+        _ => Ok(items.unwrap_or_default().iter().copied().chain(std::iter::repeat(default))),
     }
-    Ok(items)
 }
 
 impl Vocab {
-    pub(super) fn new(metadata: &Metadata, reading: Reading) -> Result<Self, Error> {
-        let model_name = metadata.text(keys::MODEL)?.ok_or_else(|| KeyError::missing(keys::MODEL))?;
+    pub(super) fn new(tokenizer: &Tokenizer, reading: Reading) -> Result<Self, Error> {
+        let metadata = &tokenizer.keys;
         // The defaults of each model for keys that are absent.
         // The ids of the models that llama.cpp first had each kind for: 11 is Falcon's `<|endoftext|>`, 0, 1 and 2 are
         // SentencePiece's, 100 to 102 BERT's [UNK], [CLS] and [SEP].
-        let (model, bos, eos, unknown, separator) = match model_name {
+        let (model, bos, eos, unknown, separator) = match tokenizer.model()? {
             "none" | "no_vocab" => (Model::None, None, None, None, None),
             "llama" => (Model::Spm, Some(1), Some(2), Some(0), None),
             "bert" => (Model::WordPiece, Some(101), None, Some(100), Some(102)),
@@ -137,20 +152,16 @@ impl Vocab {
         if model == Model::None {
             return Ok(vocab);
         }
-        let pre_name = match model_name {
-            "gemma4" => "gemma4",
-            _ => metadata.text(keys::PRE)?.filter(|pre| !pre.is_empty()).unwrap_or("default"),
-        };
+        let pre_name = tokenizer.pre_name()?;
         if matches!(model, Model::Bpe | Model::Whitespace) {
             let pre = pre::by_name(pre_name).ok_or_else(|| Error::UnknownPre { pre: pre_name.into() })?;
             vocab.pre = Some(pre);
             vocab.add_bos = pre.add_bos;
             vocab.escape_whitespaces = pre.escape_whitespaces;
             vocab.bos = bos.filter(|_| !pre.no_bos);
-            vocab.lowercase = !matches!(pre_name, "whitespace");
-            // Files of Kimi K2 may have no merges; the reference loads them all the same.
+            vocab.lowercase = !pre.keeps_case;
             let merges = metadata.texts(keys::MERGES)?;
-            if merges.is_none() && pre_name != "kimi-k2" {
+            if merges.is_none() && !pre.optional_merges {
                 return Err(KeyError::missing(keys::MERGES).into());
             }
             let merges = merges.as_deref().into_iter().flatten().enumerate();
@@ -160,20 +171,12 @@ impl Vocab {
             vocab.unknown_pre = Some(pre_name.to_owned());
         }
         if model == Model::Unigram {
-            let charsmap =
-                metadata.read(keys::PRECOMPILED_CHARSMAP, "a list of bytes", |value| {
-                    match value.as_array()? {
-                        Array::U8(bytes) => Some(bytes.clone()),
-                        Array::I8(bytes) => Some(bytes.iter().map(|byte| *byte as u8).collect()),
-                        _ => None,
-                    }
-                })?;
-            vocab.charsmap = charsmap.unwrap_or_default();
+            vocab.charsmap = tokenizer.charsmap()?;
         }
         let add_space = metadata.flag(keys::ADD_SPACE_PREFIX)?.unwrap_or(vocab.add_space_prefix);
         vocab.add_space_prefix = add_space;
         vocab.remove_extra_whitespaces = metadata.flag(keys::REMOVE_EXTRA_WHITESPACES)?.unwrap_or(false);
-        vocab.read_tokens(metadata)?;
+        vocab.read_tokens(tokenizer)?;
         vocab.read_special(metadata, pre_name, reading)?;
         vocab.lowercase = metadata.flag(keys::LOWERCASE)?.unwrap_or(vocab.lowercase);
         vocab.strip_accents = metadata.flag(keys::STRIP_ACCENTS)?.unwrap_or(vocab.lowercase);
@@ -185,29 +188,19 @@ impl Vocab {
             }
         }
         if reading == Reading::LlamaCpp {
-            vocab.mark_strips(metadata, pre_name)?;
+            vocab.mark_strips(tokenizer.strips()?);
         }
         Ok(vocab)
     }
 
-    fn read_tokens(&mut self, metadata: &Metadata) -> Result<(), Error> {
-        let texts = metadata.texts(keys::TOKENS)?.ok_or_else(|| KeyError::missing(keys::TOKENS))?;
+    fn read_tokens(&mut self, tokenizer: &Tokenizer) -> Result<(), Error> {
+        let texts = tokenizer.tokens()?;
         let n = texts.len();
-        let scores =
-            metadata.read(keys::SCORES, "a list of f32 or i32", |value| match value.as_array()? {
-                Array::F32(scores) => Some(scores.clone()),
-                Array::I32(scores) => Some(scores.iter().map(|score| *score as f32).collect()),
-                _ => None,
-            })?;
-        let scores =
-            scores.map_or_else(|| Ok(vec![0.0; n]), |scores| long_enough(keys::SCORES, scores, n))?;
-        let types = metadata.read(keys::TOKEN_TYPE, "a list of i32", |value| match value.as_array()? {
-            Array::I32(types) => Some(types.clone()),
-            _ => None,
-        })?;
-        let types = types.map_or_else(|| Ok(vec![1; n]), |types| long_enough(keys::TOKEN_TYPE, types, n))?;
+        let scores = tokenizer.scores()?;
+        let scores = of_tokens(keys::SCORES, scores.as_deref(), n, 0.0)?;
+        let types = of_tokens(keys::TOKEN_TYPE, tokenizer.types()?, n, TokenType::Normal.id())?;
         self.ids.reserve(n);
-        for (id, (text, (score, kind))) in texts.iter().zip(scores.into_iter().zip(types)).enumerate() {
+        for (id, (text, (score, kind))) in texts.iter().zip(scores.zip(types)).enumerate() {
             // An empty text would match everywhere; the reference gives it a name that no text holds.
             let text = if text.is_empty() { format!("[EMPTY_{id}]").into_bytes() } else { text.to_vec() };
             let id = id as u32;
@@ -221,16 +214,7 @@ impl Vocab {
                 return Err(Error::RepeatedToken { token, first, second: id });
             }
             self.max_len = self.max_len.max(text.len());
-            // The numbers of `llama_token_type` in `include/llama.h`.
-            let attr = match kind {
-                1 => attr::NORMAL,
-                2 => attr::UNKNOWN,
-                3 => attr::CONTROL,
-                4 => attr::USER_DEFINED,
-                5 => attr::UNUSED,
-                6 => attr::BYTE,
-                _ => 0,
-            };
+            let attr = TokenType::from_id(kind).map_or(0, attr::of);
             self.tokens.push(Token { text, score, attr });
         }
         Ok(())
@@ -286,12 +270,10 @@ impl Vocab {
         }
         self.add_bos = metadata.flag(keys::ADD_BOS)?.unwrap_or(self.add_bos);
         self.add_eos = metadata.flag(keys::ADD_EOS)?.unwrap_or(self.add_eos);
-        let separates = matches!(pre_name, "jina-v1-en" | "jina-v2-code" | "roberta-bpe");
+        let pre = pre::by_name(pre_name);
+        let separates = pre.is_some_and(|pre| pre.separated.contains(&pre_name));
         self.add_separator = metadata.flag(keys::ADD_SEP)?.unwrap_or(self.add_separator || separates);
-        // The reference overrides the key for these two.
-        if matches!(pre_name, "gemma4" | "granite-embed-multi-311m") {
-            self.add_bos = true;
-        }
+        self.add_bos |= pre.is_some_and(|pre| pre.always_bos);
         Ok(())
     }
 
@@ -357,30 +339,23 @@ impl Vocab {
         self.ends = ends;
     }
 
-    /// Special tokens that absorb whitespace: not in any key, so the reference decides by name.
-    fn mark_strips(&mut self, metadata: &Metadata, pre_name: &str) -> Result<(), Error> {
-        let name = metadata.text("general.name")?.unwrap_or_default().to_ascii_lowercase();
-        let arch = metadata.text("general.architecture")?.unwrap_or_default();
-        let jina = ["jina-v2-de", "jina-v2-es", "jina-v2-code"].iter().any(|part| pre_name.contains(part));
-        let mask = ["nomic-bert-moe", "jina-bert-v3"].iter().any(|part| arch.contains(part));
-        if jina || mask {
-            self.mark("<mask>", attr::LSTRIP);
-        } else if name.contains("phi-3") || name.contains("phi3") {
-            for token in &mut self.tokens {
-                if token.attr & (attr::CONTROL | attr::USER_DEFINED | attr::UNKNOWN) != 0 {
-                    token.attr |= attr::RSTRIP;
+    /// Special tokens that absorb whitespace.
+    fn mark_strips(&mut self, strips: Strips) {
+        match strips {
+            Strips::None => {}
+            Strips::LeftOf(text) => self.mark(text, attr::LSTRIP),
+            Strips::RightExcept(others) => {
+                for token in &mut self.tokens {
+                    if token.attr & (attr::CONTROL | attr::USER_DEFINED | attr::UNKNOWN) != 0 {
+                        token.attr |= attr::RSTRIP;
+                    }
                 }
-            }
-            self.mark("</s>", attr::RSTRIP);
-            for text in ["<unk>", "<s>", "<|endoftext|>"] {
-                if let Some(id) = self.ids.get(text.as_bytes()) {
+                self.mark("</s>", attr::RSTRIP);
+                for id in others.iter().filter_map(|text| self.ids.get(text.as_bytes())) {
                     self.tokens[*id as usize].attr &= !attr::RSTRIP;
                 }
             }
-        } else if name.contains("modern-bert") {
-            self.mark("[MASK]", attr::LSTRIP);
         }
-        Ok(())
     }
 
     /// The token with this text.
@@ -394,10 +369,10 @@ impl Vocab {
     }
 }
 
-/// A merge is two texts with a space between; the first character may be a space itself.
+/// The two texts of a merge.
 fn parts(index: usize, merge: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
-    match merge.iter().skip(1).position(|byte| *byte == b' ') {
-        Some(at) => Ok((merge[..at + 1].to_vec(), merge[at + 2..].to_vec())),
+    match space_of_merge(merge) {
+        Some(at) => Ok((merge[..at].to_vec(), merge[at + 1..].to_vec())),
         None => Err(Error::BadMerge { index, merge: String::from_utf8_lossy(merge).into_owned() }),
     }
 }
@@ -405,7 +380,7 @@ fn parts(index: usize, merge: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
 /// Fill-in-the-middle tokens: their key, its old name, their texts.
 const FILL_IN: [(&str, &str, &[&str]); 6] = [
     (
-        "tokenizer.ggml.fim_pre_token_id",
+        keys::FIM_PRE_ID,
         "tokenizer.ggml.prefix_token_id",
         &[
             "<|fim_prefix|>",
@@ -419,7 +394,7 @@ const FILL_IN: [(&str, &str, &[&str]); 6] = [
         ],
     ),
     (
-        "tokenizer.ggml.fim_suf_token_id",
+        keys::FIM_SUF_ID,
         "tokenizer.ggml.suffix_token_id",
         &[
             "<|fim_suffix|>",
@@ -433,7 +408,7 @@ const FILL_IN: [(&str, &str, &[&str]); 6] = [
         ],
     ),
     (
-        "tokenizer.ggml.fim_mid_token_id",
+        keys::FIM_MID_ID,
         "tokenizer.ggml.middle_token_id",
         &[
             "<|fim_middle|>",
@@ -446,18 +421,13 @@ const FILL_IN: [(&str, &str, &[&str]); 6] = [
             "<|middle|>",
         ],
     ),
-    ("tokenizer.ggml.fim_pad_token_id", "", &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"]),
-    (
-        "tokenizer.ggml.fim_rep_token_id",
-        "",
-        &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
-    ),
-    ("tokenizer.ggml.fim_sep_token_id", "", &["<|file_sep|>"]),
+    (keys::FIM_PAD_ID, "", &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"]),
+    (keys::FIM_REP_ID, "", &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"]),
+    (keys::FIM_SEP_ID, "", &["<|file_sep|>"]),
 ];
 
 /// Fill-in-the-middle tokens that end a generation.
-const ENDING_FILL_IN: [&str; 3] =
-    ["tokenizer.ggml.fim_pad_token_id", "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"];
+const ENDING_FILL_IN: [&str; 3] = [keys::FIM_PAD_ID, keys::FIM_REP_ID, keys::FIM_SEP_ID];
 
 /// Texts that end a generation.
 const END_OF_GENERATION: [&str; 22] = [

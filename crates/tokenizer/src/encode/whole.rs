@@ -2,8 +2,9 @@
 
 use gguf_container::{Array, Metadata, Value};
 
-use super::{Error, Reading, Tokenizer};
+use super::{Error, Reading};
 use crate::keys;
+use crate::tokenizer::Tokenizer;
 
 /// Problem of tokenizer keys.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -78,12 +79,12 @@ pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
     }
     let mut problems = Vec::new();
     // The stricter reading: llama.cpp passes over ids and merges that no tokenizer could have.
-    match Tokenizer::from_metadata_as(metadata, Reading::Model) {
+    match Tokenizer::from_gguf(metadata).encoder(Reading::Model) {
         // All special ids are looked at below.
         Err(Error::SpecialIdOutOfRange { .. }) => {}
         Err(error) => problems.push(Problem::Unusable(error)),
-        Ok(tokenizer) => {
-            problems.extend(tokenizer.unknown_pre().map(|pre| Problem::Pre { pre: pre.to_owned() }));
+        Ok(encoder) => {
+            problems.extend(encoder.unknown_pre().map(|pre| Problem::Pre { pre: pre.to_owned() }));
         }
     }
     let model = metadata.get(keys::MODEL).and_then(Value::as_str).unwrap_or_default();
@@ -104,7 +105,7 @@ pub fn check(metadata: &Metadata) -> Option<Vec<Problem>> {
         problems.push(Problem::Kind { id, found: kinds[id].into() });
     }
     for (key, value) in metadata {
-        if key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id") {
+        if keys::is_special_id(key) {
             let id = value.as_u64().and_then(|id| usize::try_from(id).ok());
             if id.is_none_or(|id| id >= tokens) {
                 problems.push(Problem::SpecialId { key: key.clone(), found: value.to_string(), tokens });

@@ -14,26 +14,16 @@ use super::tokens::Tokens;
 use crate::keys;
 use crate::pre::expressions::{DIGIT, GPT2};
 use crate::pre::{self, PreTokenizer};
+use crate::tokenizer::space_of_merge;
 
 /// A pre-tokenizer to export.
 pub(super) struct Pre {
-    /// Steps, one after the other.
-    steps: Vec<Step>,
-    /// True if texts are normalized to NFC first.
-    nfc: bool,
     /// Its row in the table.
     pub row: &'static PreTokenizer,
-}
-
-/// A step of tokenizer.json.
-#[derive(Clone, Copy)]
-enum Step {
-    /// GPT-2's splitting, built into the tokenizers library.
-    Gpt2,
-    /// Every digit apart.
-    Digits,
-    /// Matches are pieces, and so is the text between matches.
-    Split(&'static str),
+    /// Expressions, one after the other.
+    splits: Vec<&'static str>,
+    /// True if the expressions are those that its models ship.
+    is_shipped: bool,
 }
 
 /// The pre-tokenizer of a name: with the steps that its models ship, else with llama.cpp's expressions.
@@ -41,25 +31,17 @@ enum Step {
 /// # Errors
 /// [`ExportError::Unsupported`] for a name that llama.cpp does not know, or has no expressions for.
 pub(super) fn find(name: &str) -> Result<Pre, ExportError> {
-    // Kimi's expression stands for a function (`unicode_regex_split_custom_kimi_k2`).
-    let has_expressions = |name: &str| pre::by_name(name).filter(|row| !row.raw && name != "kimi-k2");
+    let has_expressions = |name: &str| pre::by_name(name).filter(|row| !row.raw && !row.is_code);
     let Some(row) = has_expressions(name) else {
         let known = pre::names().filter(|name| has_expressions(name).is_some()).collect();
         return Err(ExportError::Unsupported { subject: "pre-tokenizer", found: name.to_owned(), known });
     };
     let is_shipped = row.shipped.contains(&name);
-    let steps = match is_shipped {
-        true => row
-            .expressions()
-            .map(|expression| match expression {
-                GPT2 => Step::Gpt2,
-                DIGIT => Step::Digits,
-                expression => Step::Split(expression),
-            })
-            .collect(),
-        false => pre::spelling(name).unwrap_or_default().iter().map(|split| Step::Split(split)).collect(),
+    let splits = match is_shipped {
+        true => row.expressions().collect(),
+        false => pre::spelling(name).unwrap_or_default().iter().map(String::as_str).collect(),
     };
-    Ok(Pre { steps, nfc: is_shipped && row.shipped_with_nfc, row })
+    Ok(Pre { row, splits, is_shipped })
 }
 
 /// Merges as pairs.
@@ -68,8 +50,7 @@ pub(super) fn find(name: &str) -> Result<Pre, ExportError> {
 /// [`ExportError::Key`] for a merge without a space.
 pub(super) fn merges(merges: &[String]) -> Result<Vec<Json>, ExportError> {
     let pair = |(i, merge): (usize, &String)| {
-        // The first character may be the space itself.
-        let at = merge.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
+        let at = space_of_merge(merge.as_bytes());
         at.map(|at| json!([merge[..at], merge[at + 1..]])).ok_or_else(|| KeyError::Value {
             key: keys::MERGES.to_owned(),
             expected: "two parts with a space between".to_owned(),
@@ -92,18 +73,16 @@ pub(super) fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> R
     // The last step spells words in the byte alphabet, unless GPT-2's own step did so already.
     // Without offsets into special tokens there is nothing to trim.
     let byte_level = |prefix, regex| json!({"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": regex});
-    let mut steps: Vec<Json> = pre
-        .steps
-        .iter()
-        .map(|step| match *step {
-            Step::Gpt2 => byte_level(false, true),
-            Step::Digits => json!({"type": "Digits", "individual_digits": true}),
-            Step::Split(regex) => {
-                json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false})
-            }
-        })
-        .collect();
-    if !matches!(pre.steps.last(), Some(Step::Gpt2)) {
+    let step = |split: &&str| match *split {
+        // The tokenizers library has these two built in.
+        GPT2 if pre.is_shipped => byte_level(false, true),
+        DIGIT if pre.is_shipped => json!({"type": "Digits", "individual_digits": true}),
+        regex => {
+            json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false})
+        }
+    };
+    let mut steps: Vec<Json> = pre.splits.iter().map(step).collect();
+    if !pre.is_shipped || pre.splits.last() != Some(&GPT2) {
         steps.push(byte_level(false, false));
     }
     let pre_tokenizer = match steps.len() {
@@ -115,7 +94,7 @@ pub(super) fn tokenizer_json(pre: &Pre, tokens: &Tokens, merges: &[String]) -> R
         "truncation": null,
         "padding": null,
         "added_tokens": tokens.added(),
-        "normalizer": if pre.nfc { json!({"type": "NFC"}) } else { Json::Null },
+        "normalizer": if pre.is_shipped && pre.row.shipped_with_nfc { json!({"type": "NFC"}) } else { Json::Null },
         "pre_tokenizer": pre_tokenizer,
         "post_processor": tokens.template(),
         "decoder": byte_level(true, true),

@@ -1,19 +1,19 @@
-//! Vocabularies in text files of one token on each line: PLaMo's and Qwen 1's.
+//! Vocabularies in text files of one token on each line: tokenizer.jsonl and tiktoken files.
 
 use gguf_container::KeyError;
 use serde_json::json;
 
 use super::error::ExportError;
 use super::tokens::Tokens;
-use crate::huggingface::token_type::TokenType;
-use crate::huggingface::{base64, plamo, ranks, tiktoken};
-use crate::keys;
+use crate::huggingface::{base64, plamo};
+use crate::token_type::TokenType;
+use crate::{byte_alphabet, keys};
 
 /// A file's name and its bytes.
 pub(super) type TokenFile = (String, Vec<u8>);
 
-/// PLaMo: lists of a token, its score, and what it is. Fillers at the end are put in again by a conversion.
-pub(super) fn plamo(tokens: &Tokens, scores: &[f32]) -> TokenFile {
+/// tokenizer.jsonl: lists of a token, its score, and what it is. Fillers at the end are put in again by a conversion.
+pub(super) fn json_lines(tokens: &Tokens, scores: &[f32]) -> TokenFile {
     let last = tokens.kinds.iter().rposition(|kind| *kind != TokenType::Unused);
     let mut lines = String::new();
     for (id, text) in tokens.texts.iter().enumerate().take(last.map_or(0, |last| last + 1)) {
@@ -29,20 +29,21 @@ pub(super) fn plamo(tokens: &Tokens, scores: &[f32]) -> TokenFile {
     (plamo::FILE.to_owned(), lines.into_bytes())
 }
 
-/// Qwen 1: tokens of bytes in base64, and their ranks, which are their ids. Special tokens are in the model's code.
+/// A tiktoken file: tokens of bytes in base64, and their ranks, which are their ids. Special tokens are in the model's
+/// code.
 ///
 /// # Errors
 /// [`ExportError::Key`] for a token that is not spelled in the byte alphabet.
-pub(super) fn qwen(tokens: &Tokens) -> Result<TokenFile, ExportError> {
+pub(super) fn ranks(tokens: &Tokens, file: &str) -> Result<TokenFile, ExportError> {
     let mut lines = String::new();
     let normal = tokens.texts.iter().enumerate().take_while(|(id, _)| tokens.kinds[*id] == TokenType::Normal);
     for (id, text) in normal {
-        let bytes = ranks::bytes_of(text).ok_or_else(|| KeyError::Value {
+        let bytes = byte_alphabet::bytes_of(text).ok_or_else(|| KeyError::Value {
             key: keys::TOKENS.to_owned(),
             expected: "tokens in the alphabet of bytes".to_owned(),
             found: format!("`{text}` at {id}"),
         })?;
         lines += &format!("{} {id}\n", base64::encode(&bytes));
     }
-    Ok((tiktoken::QWEN_FILE.to_owned(), lines.into_bytes()))
+    Ok((file.to_owned(), lines.into_bytes()))
 }

@@ -13,34 +13,23 @@ mod unigram;
 mod wordpiece;
 mod world;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use gguf_container::{Array, KeyError, Metadata};
 use serde_json::{Map, Value as Json};
 
-use crate::huggingface::Route;
-use crate::huggingface::token_type::TokenType;
+use crate::huggingface::{Normalization, Route};
 use crate::json::pretty;
-use crate::keys;
+use crate::keys::{self, SPECIAL_TOKENS};
+use crate::token_type::TokenType;
+use crate::tokenizer::Tokenizer;
 pub use error::ExportError;
 use tokens::Tokens;
 
-/// The special tokens that configs name: the name there, and the part of the key here.
-const SPECIALS: &[(&str, &str)] = &[
-    ("bos_token", "bos"),
-    ("eos_token", "eos"),
-    ("unk_token", "unknown"),
-    ("sep_token", "seperator"),
-    ("pad_token", "padding"),
-    ("cls_token", "cls"),
-    ("mask_token", "mask"),
-];
-
-/// A tokenizer to export.
+/// Further facts that the files of a tokenizer depend on.
 #[derive(Debug, Clone, Copy)]
-pub struct ExportInput<'a> {
-    /// Metadata of the file.
-    pub metadata: &'a Metadata,
+pub struct ExportContext<'a> {
     /// Rows of the token embedding.
     pub embedding_rows: u64,
     /// Route by which a conversion reads the files again.
@@ -58,115 +47,115 @@ pub struct ExportedTokenizer {
     pub notes: Vec<String>,
 }
 
-/// Writes all files of a tokenizer.
-///
-/// # Errors
-///
-/// See [`ExportError`].
-pub fn to_huggingface(input: &ExportInput<'_>) -> Result<ExportedTokenizer, ExportError> {
-    let metadata = input.metadata;
-    let mut notes = Vec::new();
-    let kind = metadata.text(keys::MODEL)?.ok_or_else(|| KeyError::missing(keys::MODEL))?;
-    let known = vec!["llama", "gpt2", "bert", "t5", "rwkv", "gemma4", "plamo2"];
-    let is_spm = kind == "llama";
-    let pre = match kind {
-        "gpt2" => Some(bpe::find(metadata.text(keys::PRE)?.unwrap_or("default"))?),
-        kind if known.contains(&kind) => None,
-        _ => return Err(ExportError::Unsupported { subject: "tokenizer", found: kind.to_owned(), known }),
-    };
-    let adds_bos = is_spm || pre.as_ref().is_some_and(|pre| pre.row.add_bos);
-    let is_wordpiece = kind == "bert";
-    let tokens = tokens(input, is_spm, is_wordpiece, adds_bos, &mut notes)?;
-    let mut files = Vec::new();
-    let mut config = tokenizer_config(input, &tokens)?;
-    config.insert("tokenizer_class".to_owned(), class(kind, input.route).into());
-    // For unigram and SentencePiece BPE, the model is written next to tokenizer.json, because only it has
-    // scores.
-    match pre {
-        None if is_wordpiece => {
-            let (lowercase, strip_accents) =
-                (metadata.flag(keys::LOWERCASE)?, metadata.flag(keys::STRIP_ACCENTS)?);
-            let json = wordpiece::tokenizer_json(&tokens, lowercase, strip_accents);
-            files.push(("tokenizer.json".to_owned(), pretty(&json)));
-        }
-        None if kind == "rwkv" => files.push(world::file(&tokens)?),
-        None if kind == "plamo2" => files.push(lines::plamo(&tokens, &scores(metadata, tokens.texts.len())?)),
-        None if kind == "gemma4" => {
-            let merges = bpe::merges(&file_merges(metadata)?)?;
-            files.push(("tokenizer.json".to_owned(), pretty(&spm::with_merges(&tokens, merges))));
-            // Only names tell which tokens of the vocabulary steer the model.
-            config.insert("additional_special_tokens".to_owned(), tokens.control().into());
-        }
-        Some(_) if input.route.exports_ranks => files.push(lines::qwen(&tokens)?),
-        None if kind == "t5" => {
-            let scores = scores(metadata, tokens.texts.len())?;
-            let charsmap = match metadata.get(keys::PRECOMPILED_CHARSMAP).and_then(|value| value.as_array()) {
-                Some(Array::U8(bytes)) => bytes.clone(),
-                _ => Vec::new(),
-            };
-            let remove = metadata.flag(keys::REMOVE_EXTRA_WHITESPACES)?.unwrap_or(false);
-            let normalization = unigram::Normalization { charsmap, remove_extra_whitespaces: remove };
-            files.push((
-                "tokenizer.json".to_owned(),
-                pretty(&unigram::tokenizer_json(&tokens, &scores, &normalization)),
-            ));
-            match spm::model(&tokens, &scores, Some(&normalization)) {
-                Ok(bytes) => files.push(("spiece.model".to_owned(), bytes)),
-                Err(error) => notes.push(format!("spiece.model is not written: {error}")),
+impl Tokenizer {
+    /// Writes all files of a Hugging Face tokenizer.
+    ///
+    /// # Errors
+    ///
+    /// See [`ExportError`].
+    pub fn to_huggingface(&self, ctx: &ExportContext<'_>) -> Result<ExportedTokenizer, ExportError> {
+        let metadata = &self.keys;
+        let mut notes = Vec::new();
+        let kind = self.model()?;
+        let known = vec!["llama", "gpt2", "bert", "t5", "rwkv", "gemma4", "plamo2"];
+        let is_spm = kind == "llama";
+        let pre = match kind {
+            "gpt2" => Some(bpe::find(self.pre_name()?)?),
+            kind if known.contains(&kind) => None,
+            _ => {
+                return Err(ExportError::Unsupported { subject: "tokenizer", found: kind.to_owned(), known });
             }
-        }
-        Some(pre) => {
-            let json = bpe::tokenizer_json(&pre, &tokens, &file_merges(metadata)?)?;
-            files.push(("tokenizer.json".to_owned(), pretty(&json)));
-        }
-        None => {
-            let scores = scores(metadata, tokens.texts.len())?;
-            files.push(("tokenizer.json".to_owned(), pretty(&spm::tokenizer_json(&tokens, &scores))));
-            match spm::model(&tokens, &scores, None) {
-                Ok(bytes) => {
-                    files.push(("tokenizer.model".to_owned(), bytes));
-                    spm::keep_unknown_type(&tokens, &mut config);
+        };
+        let adds_bos = is_spm || pre.as_ref().is_some_and(|pre| pre.row.add_bos);
+        let is_wordpiece = kind == "bert";
+        let tokens = tokens(self, ctx, is_spm, is_wordpiece, adds_bos, &mut notes)?;
+        let mut files = Vec::new();
+        let mut config = tokenizer_config(metadata, ctx, &tokens)?;
+        config.insert("tokenizer_class".to_owned(), class(kind, ctx.route).into());
+        // For unigram and SentencePiece BPE, the model is written next to tokenizer.json, because only it has
+        // scores.
+        match (pre, ctx.route.rank_file) {
+            _ if is_wordpiece => {
+                let (lowercase, strip_accents) =
+                    (metadata.flag(keys::LOWERCASE)?, metadata.flag(keys::STRIP_ACCENTS)?);
+                let json = wordpiece::tokenizer_json(&tokens, lowercase, strip_accents);
+                files.push(("tokenizer.json".to_owned(), pretty(&json)));
+            }
+            _ if kind == "rwkv" => files.push(world::file(&tokens)?),
+            _ if kind == "plamo2" => files.push(lines::json_lines(&tokens, &scores(self)?)),
+            _ if kind == "gemma4" => {
+                let merges = bpe::merges(&file_merges(metadata)?)?;
+                files.push(("tokenizer.json".to_owned(), pretty(&spm::with_merges(&tokens, merges))));
+                // Only names tell which tokens of the vocabulary steer the model.
+                config.insert("additional_special_tokens".to_owned(), tokens.control().into());
+            }
+            (Some(_), Some(file)) => files.push(lines::ranks(&tokens, file)?),
+            _ if kind == "t5" => {
+                let scores = scores(self)?;
+                let normalization = Normalization {
+                    charsmap: self.charsmap()?,
+                    add_space_prefix: tokens.space_prefix.unwrap_or(true),
+                    remove_extra_whitespaces: metadata.flag(keys::REMOVE_EXTRA_WHITESPACES)?.unwrap_or(false),
+                };
+                files.push((
+                    "tokenizer.json".to_owned(),
+                    pretty(&unigram::tokenizer_json(&tokens, &scores, &normalization)),
+                ));
+                match spm::model(&tokens, &scores, Some(&normalization)) {
+                    Ok(bytes) => files.push(("spiece.model".to_owned(), bytes)),
+                    Err(error) => notes.push(format!("spiece.model is not written: {error}")),
                 }
-                Err(error) => notes.push(format!("tokenizer.model is not written: {error}")),
+            }
+            (Some(pre), None) => {
+                let json = bpe::tokenizer_json(&pre, &tokens, &file_merges(metadata)?)?;
+                files.push(("tokenizer.json".to_owned(), pretty(&json)));
+            }
+            (None, _) => {
+                let scores = scores(self)?;
+                files.push(("tokenizer.json".to_owned(), pretty(&spm::tokenizer_json(&tokens, &scores))));
+                match spm::model(&tokens, &scores, None) {
+                    Ok(bytes) => {
+                        files.push(("tokenizer.model".to_owned(), bytes));
+                        spm::keep_unknown_type(&tokens, &mut config);
+                    }
+                    Err(error) => notes.push(format!("tokenizer.model is not written: {error}")),
+                }
             }
         }
+        files.extend(templates(metadata)?);
+        files.push(("tokenizer_config.json".to_owned(), pretty(&Json::Object(config))));
+        let specials = special_tokens(metadata, &tokens)?;
+        files.push(("special_tokens_map.json".to_owned(), pretty(&Json::Object(specials))));
+        Ok(ExportedTokenizer { files, notes })
     }
-    files.extend(templates(metadata)?);
-    files.push(("tokenizer_config.json".to_owned(), pretty(&Json::Object(config))));
-    files.push(("special_tokens_map.json".to_owned(), pretty(&special_tokens(metadata, &tokens)?)));
-    Ok(ExportedTokenizer { files, notes })
 }
 
 fn tokens(
-    input: &ExportInput<'_>,
+    tokenizer: &Tokenizer,
+    ctx: &ExportContext<'_>,
     is_spm: bool,
     is_wordpiece: bool,
     adds_bos: bool,
     notes: &mut Vec<String>,
 ) -> Result<Tokens, ExportError> {
-    let (metadata, n_rows) = (input.metadata, input.embedding_rows);
-    let Some(Array::String(bytes)) = metadata.get(keys::TOKENS).and_then(|value| value.as_array()) else {
-        return Err(KeyError::missing(keys::TOKENS).into());
-    };
+    let (metadata, n_rows) = (&tokenizer.keys, ctx.embedding_rows);
     let to_text = |(id, bytes): (usize, &[u8])| {
         String::from_utf8(bytes.to_vec()).map_err(|_| ExportError::TokenNotText { id })
     };
-    let mut texts = bytes.iter().enumerate().map(to_text).collect::<Result<Vec<String>, ExportError>>()?;
-    let count = |key: &str, found, expected| ExportError::TokenCount { key: key.to_owned(), found, expected };
+    let texts = tokenizer.tokens()?;
+    let mut texts = texts.iter().enumerate().map(to_text).collect::<Result<Vec<String>, ExportError>>()?;
     if texts.len() as u64 > n_rows {
-        return Err(count(keys::TOKENS, texts.len(), format!("at most the {n_rows} rows of the embedding")));
+        return Err(ExportError::TokenCount {
+            key: keys::TOKENS.to_owned(),
+            found: texts.len(),
+            expected: format!("at most the {n_rows} rows of the embedding"),
+        });
     }
-    let kinds = match metadata.get(keys::TOKEN_TYPE).and_then(|value| value.as_array()) {
+    let kinds = match tokenizer.types()? {
         None => vec![TokenType::Normal; texts.len()],
-        Some(Array::I32(kinds)) if kinds.len() == texts.len() => {
+        Some(kinds) => {
+            check_len(keys::TOKEN_TYPE, kinds.len(), texts.len())?;
             kinds.iter().map(|id| TokenType::from_id(*id).unwrap_or(TokenType::Normal)).collect()
-        }
-        Some(other) => {
-            return Err(count(
-                keys::TOKEN_TYPE,
-                other.len(),
-                format!("the {} numbers of the tokens", texts.len()),
-            ));
         }
     };
     if is_wordpiece {
@@ -183,7 +172,7 @@ fn tokens(
     // A SentencePiece vocabulary has special tokens where the file names none: llama 2's, as
     // `llama_vocab` has them by default.
     let id = |of: &str, default: u64| -> Result<Option<usize>, ExportError> {
-        let id = metadata.count(&format!("tokenizer.ggml.{of}_token_id"))?.or(is_spm.then_some(default));
+        let id = metadata.count(&keys::special_id(of))?.or(is_spm.then_some(default));
         Ok(id.and_then(|id| usize::try_from(id).ok()).filter(|id| *id < texts.len()))
     };
     let adds = |of: &str, default| {
@@ -215,19 +204,26 @@ fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>, KeyError
     })
 }
 
-fn scores(metadata: &Metadata, n_tokens: usize) -> Result<Vec<f32>, ExportError> {
-    match metadata.get(keys::SCORES).and_then(|value| value.as_array()) {
-        Some(Array::F32(scores)) if scores.len() == n_tokens => Ok(scores.clone()),
-        Some(other) => {
-            let expected = format!("the {n_tokens} numbers of the tokens");
-            Err(ExportError::TokenCount { key: keys::SCORES.to_owned(), found: other.len(), expected })
-        }
-        None => Err(KeyError::missing(keys::SCORES).into()),
+/// Checks that a list has an item for each token.
+fn check_len(key: &str, found: usize, n_tokens: usize) -> Result<(), ExportError> {
+    if found == n_tokens {
+        return Ok(());
     }
+    let expected = format!("the {n_tokens} numbers of the tokens");
+    Err(ExportError::TokenCount { key: key.to_owned(), found, expected })
 }
 
-fn tokenizer_config(input: &ExportInput<'_>, tokens: &Tokens) -> Result<Map<String, Json>, ExportError> {
-    let metadata = input.metadata;
+fn scores(tokenizer: &Tokenizer) -> Result<Cow<'_, [f32]>, ExportError> {
+    let scores = tokenizer.scores()?.ok_or_else(|| KeyError::missing(keys::SCORES))?;
+    check_len(keys::SCORES, scores.len(), tokenizer.tokens()?.len())?;
+    Ok(scores)
+}
+
+fn tokenizer_config(
+    metadata: &Metadata,
+    ctx: &ExportContext<'_>,
+    tokens: &Tokens,
+) -> Result<Map<String, Json>, ExportError> {
     let mut config = Map::new();
     // Only the file's own keys, so that a conversion writes the same keys again.
     for (name, key) in [
@@ -240,10 +236,8 @@ fn tokenizer_config(input: &ExportInput<'_>, tokens: &Tokens) -> Result<Map<Stri
         }
     }
     config.insert("clean_up_tokenization_spaces".to_owned(), false.into());
-    if let Json::Object(specials) = special_tokens(metadata, tokens)? {
-        config.extend(specials);
-    }
-    config.insert("model_max_length".to_owned(), input.max_length.clone());
+    config.extend(special_tokens(metadata, tokens)?);
+    config.insert("model_max_length".to_owned(), ctx.max_length.clone());
     Ok(config)
 }
 
@@ -257,19 +251,19 @@ fn class(kind: &str, route: Route) -> &'static str {
     (route.class)(kind).unwrap_or(usual)
 }
 
-fn special_tokens(metadata: &Metadata, tokens: &Tokens) -> Result<Json, ExportError> {
+/// The special tokens by their names in configs.
+fn special_tokens(metadata: &Metadata, tokens: &Tokens) -> Result<Map<String, Json>, ExportError> {
     let mut map = Map::new();
     let is_bytes = metadata.text(keys::MODEL)? == Some("gpt2");
-    for (name, of) in SPECIALS {
-        let id = metadata.count(&format!("tokenizer.ggml.{of}_token_id"))?;
-        let id = id.and_then(|id| usize::try_from(id).ok());
+    for (name, key) in SPECIAL_TOKENS {
+        let id = metadata.count(key)?.and_then(|id| usize::try_from(id).ok());
         // A token of bytes that is not special did not get its id by this name, which would make it so.
         let is_named = |id: &usize| !is_bytes || tokens.kinds.get(*id) != Some(&TokenType::Normal);
         if let Some(text) = id.filter(is_named).and_then(|id| tokens.texts.get(id)) {
-            map.insert((*name).to_owned(), text.clone().into());
+            map.insert(name.to_owned(), text.clone().into());
         }
     }
-    Ok(Json::Object(map))
+    Ok(map)
 }
 
 /// The chat template, followed by named ones.
@@ -283,7 +277,7 @@ fn templates(metadata: &Metadata) -> Result<Vec<(String, Vec<u8>)>, ExportError>
         let is_plain =
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         if let Some(template) =
-            metadata.text(&format!("tokenizer.chat_template.{name}"))?.filter(|_| is_plain)
+            metadata.text(&format!("{}.{name}", keys::CHAT_TEMPLATE))?.filter(|_| is_plain)
         {
             files.push((format!("additional_chat_templates/{name}.jinja"), template.into()));
         }

@@ -11,8 +11,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::tokens::Tokens;
-use super::unigram::Normalization;
-use crate::huggingface::token_type::TokenType;
+use crate::huggingface::Normalization;
+use crate::token_type::TokenType;
 
 /// SentencePiece's spelling of a space.
 const SPACE: &str = "\u{2581}";

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::huggingface::token_type::TokenType;
+use crate::token_type::TokenType;
 
 /// The vocabulary, and which tokens are special.
 pub(super) struct Tokens {

@@ -3,16 +3,8 @@
 use serde_json::{Value as Json, json};
 
 use super::tokens::Tokens;
-use crate::huggingface::base64;
-use crate::huggingface::token_type::TokenType;
-
-/// Normalization of texts.
-pub(super) struct Normalization {
-    /// Compiled replacements, empty for none.
-    pub charsmap: Vec<u8>,
-    /// True if runs of spaces are collapsed.
-    pub remove_extra_whitespaces: bool,
-}
+use crate::huggingface::{Normalization, base64};
+use crate::token_type::TokenType;
 
 /// tokenizer.json.
 pub(super) fn tokenizer_json(tokens: &Tokens, scores: &[f32], normalization: &Normalization) -> Json {
@@ -32,7 +24,7 @@ pub(super) fn tokenizer_json(tokens: &Tokens, scores: &[f32], normalization: &No
         normalizers.push(json!({"type": "Strip", "strip_left": false, "strip_right": true}));
         normalizers.push(json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u{2581}"}));
     }
-    let scheme = if tokens.space_prefix.unwrap_or(true) { "always" } else { "never" };
+    let scheme = if normalization.add_space_prefix { "always" } else { "never" };
     let spaces =
         json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": true});
     let unknown = tokens.kinds.iter().position(|kind| *kind == TokenType::Unknown).or(tokens.unknown);

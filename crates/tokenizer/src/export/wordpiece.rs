@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::tokens::Tokens;
-use crate::huggingface::token_type::TokenType;
+use crate::token_type::TokenType;
 
 /// The mark of a part that begins a word in a file, and of one that continues a word in tokenizer.json.
 const MARKS: [&str; 2] = ["\u{2581}", "##"];

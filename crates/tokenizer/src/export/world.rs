@@ -5,8 +5,8 @@ use gguf_container::KeyError;
 use super::error::ExportError;
 use super::tokens::Tokens;
 use crate::huggingface::rwkv;
-use crate::huggingface::token_type::TokenType;
 use crate::keys;
+use crate::token_type::TokenType;
 
 /// The file's name and its bytes.
 ///

@@ -14,10 +14,7 @@ use serde_json::{Map, Value as Json};
 use super::error::VocabError;
 use super::hf::{AddedToken, HfTokenizer, class_of, json_object, malformed, tokenizer_config};
 use crate::TokenizerFiles;
-
-/// Names of special tokens that every tokenizer class knows, in its order.
-const NAMES: [&str; 7] =
-    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+use crate::keys::SPECIAL_TOKENS;
 
 /// All added tokens of a tokenizer.
 #[derive(Debug, Default)]
@@ -221,9 +218,10 @@ impl Specials {
             merged.entry(*name).or_insert_with(|| Json::from(*text));
         }
         // Model-specific names (`image_token`) count as special, after the usual ones.
+        let usual = SPECIAL_TOKENS.map(|(name, _)| name);
         let named_otherwise =
-            merged.keys().filter(|key| key.ends_with("_token") && !NAMES.contains(&key.as_str()));
-        let order: Vec<&str> = NAMES.into_iter().chain(named_otherwise.map(String::as_str)).collect();
+            merged.keys().filter(|key| key.ends_with("_token") && !usual.contains(&key.as_str()));
+        let order: Vec<&str> = usual.into_iter().chain(named_otherwise.map(String::as_str)).collect();
         let named = order.into_iter().filter_map(|name| merged.get(name).and_then(token_text)).collect();
         let list = |key: &str| match merged.get(key) {
             Some(Json::Array(items)) => items.iter().filter_map(token_text).collect(),
@@ -282,4 +280,15 @@ fn listed_tokens(
         }
     }
     Ok(tokens)
+}
+
+/// True for a token that looks like a control token, although its file does not mark it.
+///
+/// Source: `does_token_look_special` in `conversion/base.py`.
+pub(super) fn looks_special(text: &str) -> bool {
+    let between = |start: &str, end: &str| text.starts_with(start) && text.ends_with(end);
+    matches!(text, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
+        || between("<|", "|>")
+        || between("<\u{ff5c}", "\u{ff5c}>")
+        || between("<unused", ">")
 }

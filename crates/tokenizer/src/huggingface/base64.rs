@@ -1,47 +1,22 @@
 //! Base64 as RFC 4648 has it, with or without padding: tiktoken files, tekken.json and compiled
 //! normalizer tables hold bytes that way.
 
-/// The bytes; nothing if a character is not of the alphabet or bits are left over.
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The bytes; `None` if a character is not of the alphabet or bits are left over.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    // `bits` holds the `n_bits` bits that no byte has yet, fewer than 8 after each round.
-    let (mut bits, mut n_bits) = (0u32, 0);
-    for &c in text {
-        let value = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        n_bits += 6;
-        if n_bits >= 8 {
-            n_bits -= 8;
-            bytes.push((bits >> n_bits) as u8);
-            bits &= (1 << n_bits) - 1;
-        }
-    }
-    // Six bits left are a letter too many; bits that are not 0 were cut off in the middle of a byte.
-    (bits == 0 && n_bits < 6).then_some(bytes)
+    BASE64.decode(text).ok()
 }
 
 /// The text, with padding.
 pub(crate) fn encode(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        // n bytes fill n + 1 letters; the rest of four is padding.
-        for at in 0..4 {
-            let letter = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
-            text.push(if at <= three.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
+    BASE64.encode(bytes)
 }
 
 #[cfg(test)]

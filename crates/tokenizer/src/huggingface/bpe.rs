@@ -5,14 +5,14 @@
 use gguf_container::Array;
 use tokenizers::{Decoder as _, DecoderWrapper};
 
-use super::added::{AddedVocab, Ids};
+use super::added::{AddedVocab, Ids, looks_special};
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed, read_merges_txt};
 use super::token_table::TokenTable;
-use super::token_type::{TokenType, looks_special};
 use super::writer::TokenizerWriter;
 use super::{pre, special};
 use crate::keys;
+use crate::token_type::TokenType;
 
 /// Differences between the architectures that share this loader.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,7 @@ pub(super) fn base(
     let ids = ids_of(hf)?;
     check_merges(hf, &ids)?;
     let mut added = AddedVocab::read(writer.input, hf, &ids)?;
-    writer.notes.append(&mut added.notes);
+    writer.vocab.notes.append(&mut added.notes);
     let table = tokens(writer, hf, &mut added, style)?;
     // A person's word counts most, then the architecture's, then what the tokenizer shows of itself.
     let pre = match (writer.ctx.pre.clone(), style.pre) {

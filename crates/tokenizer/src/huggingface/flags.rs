@@ -1,7 +1,6 @@
 //! Flags of added tokens without a metadata key. llama.cpp applies them to a few models, which it recognizes by name.
 //!
-//! Source: `llama_vocab::impl::load` in `src/llama-vocab.cpp` (llama-cpp-python 0.3.36), "set attributes by
-//! model/tokenizer/architecture name"; `AddedToken` of the library `tokenizers`.
+//! Source: `AddedToken` of the library `tokenizers`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,8 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::{hf::AddedToken, writer::TokenizerWriter};
-use crate::{TokenizerFiles, keys};
+use crate::TokenizerFiles;
+use crate::tokenizer::Strips;
 
 /// A flag of an added token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,9 +53,11 @@ const NAMED: usize = 8;
 /// Notes added tokens with flags that llama.cpp does not apply.
 pub(super) fn note(writer: &mut TokenizerWriter<'_>) {
     let tokens = added_tokens(writer.input);
+    // Keys that were just written have the right types.
+    let strips = writer.vocab.tokenizer.strips().unwrap_or_default();
     for flag in Flag::ALL {
         let flagged =
-            tokens.values().filter(|token| flag.of(token) && !applies(writer, flag, &token.content));
+            tokens.values().filter(|token| flag.of(token) && !applies(strips, flag, &token.content));
         let names: Vec<String> = flagged.map(|token| format!("`{}`", token.content)).collect();
         if names.is_empty() {
             continue;
@@ -74,19 +76,12 @@ pub(super) fn note(writer: &mut TokenizerWriter<'_>) {
     }
 }
 
-/// True if llama.cpp applies a flag to a token of this model.
-fn applies(writer: &TokenizerWriter<'_>, flag: Flag, token: &str) -> bool {
-    let name = writer.ctx.model_name.to_lowercase();
-    let pre = writer.entries.get(keys::PRE).and_then(|value| value.as_str()).unwrap_or_default();
-    let contains = |text: &str, parts: &[&str]| parts.iter().any(|part| text.contains(part));
-    if contains(pre, &["jina-v2-de", "jina-v2-es", "jina-v2-code"])
-        || contains(&writer.ctx.architecture, &["nomic-bert-moe", "jina-bert-v3"])
-    {
-        flag == Flag::LStrip && token == "<mask>"
-    } else if contains(&name, &["phi-3", "phi3"]) {
-        flag == Flag::RStrip && !["<unk>", "<s>", "<|endoftext|>"].contains(&token)
-    } else {
-        flag == Flag::LStrip && token == "[MASK]" && name.contains("modern-bert")
+/// True if llama.cpp applies a flag to a token.
+fn applies(strips: Strips, flag: Flag, token: &str) -> bool {
+    match strips {
+        Strips::None => false,
+        Strips::LeftOf(text) => flag == Flag::LStrip && token == text,
+        Strips::RightExcept(others) => flag == Flag::RStrip && !others.contains(&token),
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::error::VocabError;
@@ -34,39 +34,30 @@ pub struct HfTokenizer {
 
 /// The `model` of a tokenizer.json.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct HfModel {
     /// `BPE`, `Unigram`, `WordPiece`, `WordLevel`.
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     pub kind: Option<String>,
     /// Token and id in file order; empty for kinds that list tokens otherwise.
-    #[serde(default)]
     pub vocab: Tokens,
     /// Merges in order.
-    #[serde(default)]
     pub merges: Merges,
     /// True if unknown characters become byte tokens; `None` if the file does not specify it.
-    #[serde(default)]
     pub byte_fallback: Option<bool>,
     /// True if a word that is a token is taken without applying merges.
-    #[serde(default)]
     pub ignore_merges: Option<bool>,
     /// The text of the token for what the vocabulary cannot spell.
-    #[serde(default)]
     pub unk_token: Option<String>,
     /// True if neighboring unknown characters become one unknown token.
-    #[serde(default)]
     pub fuse_unk: Option<bool>,
     /// Marker of a token that continues a word (`##`).
-    #[serde(default)]
     pub continuing_subword_prefix: Option<String>,
     /// Marker of a token that ends a word (`</w>`).
-    #[serde(default)]
     pub end_of_word_suffix: Option<String>,
     /// The id of a unigram's unknown token.
-    #[serde(default)]
     pub unk_id: Option<u32>,
     /// The longest word that a WordPiece looks at, in characters.
-    #[serde(default)]
     pub max_input_chars_per_word: Option<u32>,
 }
 
@@ -85,7 +76,7 @@ pub(super) struct Tokens(pub Vec<(String, u32)>, pub Vec<f64>);
 pub(super) struct Merges(pub Vec<(String, String)>);
 
 /// An added token.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AddedToken {
     /// Its id as the file states it.
     #[serde(default)]

@@ -11,7 +11,7 @@ use super::special::{self, SpecialOptions};
 use super::spm::{self, SpmStyle};
 use super::spm_model::SpmModel;
 use super::writer::TokenizerWriter;
-use super::{llama_hf, mistral, plamo, rwkv, template, tiktoken, unigram, wordpiece};
+use super::{llama_hf, template};
 use crate::json::is_truthy;
 use crate::keys;
 
@@ -59,7 +59,7 @@ impl TokenizerWriter<'_> {
     pub fn gpt2_of(&mut self, hf: Option<HfTokenizer>, style: &BpeStyle) -> Result<(), VocabError> {
         match hf {
             Some(hf) => bpe::write_keys(self, hf, style),
-            None if tiktoken::exists(self.input) => tiktoken::write_keys(self),
+            None if self.has_tiktoken() => self.tiktoken(),
             None => Err(NO_TOKENIZER),
         }
     }
@@ -72,18 +72,7 @@ impl TokenizerWriter<'_> {
                 subject: format!("`{}`: expected a llama tokenizer", hf.file),
             });
         }
-        llama_hf::write_keys(self, &hf)
-    }
-
-    /// A llama tokenizer as tokenizer.json, with its merges, under another name in `tokenizer.ggml.model`. Tokens
-    /// with these texts are visible even if the file marks them as control tokens.
-    pub fn llama_with_merges(&mut self, model: &str, visible: &[&str]) -> Result<(), VocabError> {
-        llama_hf::write_with_merges(self, model, visible)
-    }
-
-    /// A BPE as tokenizer.json, written as a llama tokenizer without scores.
-    pub fn llama_without_scores(&mut self) -> Result<(), VocabError> {
-        llama_hf::write_without_scores(self)
+        self.llama_hf_of(&hf)
     }
 
     /// tokenizer.model, or else the same model as tokenizer.json, with scores derived from merges.
@@ -119,7 +108,9 @@ impl TokenizerWriter<'_> {
 
     /// The id of a token of the vocabulary that has been written.
     pub fn token_id(&self, token: &str) -> Option<u32> {
-        let Value::Array(Array::String(tokens)) = self.entries.get(keys::TOKENS)? else { return None };
+        let Value::Array(Array::String(tokens)) = self.vocab.tokenizer.keys.get(keys::TOKENS)? else {
+            return None;
+        };
         u32::try_from(tokens.iter().position(|other| other == token.as_bytes())?).ok()
     }
 
@@ -127,47 +118,6 @@ impl TokenizerWriter<'_> {
     pub fn wordpiece(&mut self) -> Result<(), VocabError> {
         let hf = self.tokenizer_json()?;
         self.wordpiece_of(&hf)
-    }
-
-    /// As [`TokenizerWriter::wordpiece`], of a vocabulary that was read already.
-    pub fn wordpiece_of(&mut self, hf: &HfTokenizer) -> Result<(), VocabError> {
-        wordpiece::write_keys(self, hf)
-    }
-
-    /// Unigram, or SentencePiece BPE if the model is one.
-    pub fn unigram(&mut self) -> Result<(), VocabError> {
-        unigram::write(self)
-    }
-
-    /// Unigram with the ids of fairseq, which counts special tokens first. `mask` is the id of a mask token that
-    /// the SentencePiece model lacks.
-    pub fn fairseq_unigram(&mut self, mask: Option<usize>) -> Result<(), VocabError> {
-        unigram::write_fairseq(self, mask)
-    }
-
-    /// The world vocabulary of RWKV.
-    pub fn world(&mut self) -> Result<(), VocabError> {
-        rwkv::write_keys(self)
-    }
-
-    /// Ranks of byte strings in one of the files that the tiktoken library reads.
-    pub fn tiktoken(&mut self) -> Result<(), VocabError> {
-        tiktoken::write_keys(self)
-    }
-
-    /// A checkpoint in Mistral's own format: tekken.json or a versioned SentencePiece model.
-    pub fn mistral(&mut self) -> Result<(), VocabError> {
-        mistral::write_keys(self, true)
-    }
-
-    /// tokenizer.jsonl.
-    pub fn json_lines(&mut self) -> Result<(), VocabError> {
-        plamo::write_keys(self)
-    }
-
-    /// tokenizer.jsonl, then the chat template.
-    pub fn json_lines_with_template(&mut self) -> Result<(), VocabError> {
-        plamo::write_with_template(self)
     }
 
     /// Special tokens, flags and the chat template. Ids from `n_tokens` on are written with a note.
@@ -182,52 +132,6 @@ impl TokenizerWriter<'_> {
         match config.get("add_prefix_space") {
             None | Some(Json::Null) => {}
             Some(value) => self.set(keys::ADD_SPACE_PREFIX, is_truthy(value)),
-        }
-        Ok(())
-    }
-
-    /// `LlamaModel.set_vocab` in `conversion/llama.py`.
-    pub fn llama(&mut self) -> Result<(), VocabError> {
-        let input = self.input;
-        // Mistral's own files count only if those of Hugging Face are missing.
-        let json = self.file("tokenizer.json").is_some();
-        let is_only = self.file("tokenizer.model").is_none() && self.file("vocab.json").is_none();
-        if !json && (self.file("tekken.json").is_some() || (is_only && mistral::exists(input))) {
-            return mistral::write_keys(self, false);
-        }
-        self.add_prefix_space()?;
-        if self.has_spm() {
-            spm::write_keys(self, SpmStyle::Plain)?;
-            if json {
-                self.note(
-                    "the vocabulary is from `tokenizer.model`; only special tokens are from `tokenizer.json`",
-                );
-            }
-        } else if tiktoken::exists(input) && !json {
-            self.note("`tokenizer.model` is a tiktoken file, not a SentencePiece model");
-            tiktoken::write_keys(self)?;
-        } else {
-            let hf = self.tokenizer_json()?;
-            if hf.is_llama() {
-                llama_hf::write_keys(self, &hf)?;
-            } else {
-                bpe::write_keys(self, hf, &BpeStyle::GPT2)?;
-            }
-        }
-        // `LlamaModel.set_vocab` knows some models by the size of their vocabulary.
-        match self.ctx.vocab_size {
-            // Code Llama, known by its size: the tokens for filling in the middle have no names in its files.
-            Some(32016) => {
-                let options = SpecialOptions {
-                    types: vec!["prefix", "suffix", "middle", "eot"],
-                    defaults: vec![("prefix", 32007), ("suffix", 32008), ("middle", 32009), ("eot", 32010)],
-                    ..SpecialOptions::default()
-                };
-                self.special_tokens(&options, 32016)?;
-            }
-            // Small Granite models, known by their size; SmolLM has it too.
-            Some(49152) => self.set(keys::ADD_BOS, false),
-            _ => {}
         }
         Ok(())
     }

@@ -15,31 +15,33 @@ use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
 use super::token_table::TokenTable;
-use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{bpe, special, spm};
 use crate::keys;
+use crate::token_type::TokenType;
 
 /// The score of every token.
 const SCORE: f32 = -1000.0;
 
-/// Writes the keys of a llama tokenizer.
-pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
-    let mut table = table(writer, hf)?;
-    let ids = bpe::ids_of(hf)?;
-    if writer.ctx.scores_from_merges {
-        rank(&mut table, hf, &ids);
-        if !writer.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
-            writer.set(keys::ADD_SPACE_PREFIX, false);
+impl TokenizerWriter<'_> {
+    /// As [`TokenizerWriter::llama_hf`], of a llama tokenizer that was read already.
+    pub fn llama_hf_of(&mut self, hf: &HfTokenizer) -> Result<(), VocabError> {
+        let mut table = table(self, hf)?;
+        let ids = bpe::ids_of(hf)?;
+        if self.ctx.scores_from_merges {
+            rank(&mut table, hf, &ids);
+            if !self.has(keys::ADD_SPACE_PREFIX) && !puts_space_in_front(hf) {
+                self.set(keys::ADD_SPACE_PREFIX, false);
+            }
+        } else {
+            note_losses(self, hf, &ids);
         }
-    } else {
-        note_losses(writer, hf, &ids);
+        self.set(keys::MODEL, "llama");
+        self.set(keys::PRE, "default");
+        let n_tokens = self.set_tokens(table);
+        let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
+        special::write_keys(self, Some(hf), &options, n_tokens)
     }
-    writer.set(keys::MODEL, "llama");
-    writer.set(keys::PRE, "default");
-    let n_tokens = writer.set_tokens(table);
-    let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
-    special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 
 /// Scores from merges: the negative position of the first merge that produces a token. llama.cpp joins the
@@ -187,57 +189,57 @@ fn adds_space(step: &Json) -> bool {
     }
 }
 
-/// Tokens like a llama tokenizer's, plus merges. Tokens with texts in `visible` are text even if the file marks them
-/// as control tokens, because programs want to see them.
-pub(super) fn write_with_merges(
-    writer: &mut TokenizerWriter<'_>,
-    model: &str,
-    visible: &[&str],
-) -> Result<(), VocabError> {
-    let hf = &writer.tokenizer_json()?;
-    hf.needs_kind("BPE")?;
-    let mut table = table(writer, hf)?;
-    for (text, kind) in table.texts.iter().zip(&mut table.types) {
-        if visible.iter().any(|visible| visible.as_bytes() == text) {
-            *kind = TokenType::UserDefined;
+impl TokenizerWriter<'_> {
+    /// A llama tokenizer as tokenizer.json, with its merges, under another name in `tokenizer.ggml.model`. Tokens with
+    /// texts in `visible` are text even if the file marks them as control tokens, because programs want to see them.
+    pub fn llama_with_merges(&mut self, model: &str, visible: &[&str]) -> Result<(), VocabError> {
+        let hf = &self.tokenizer_json()?;
+        hf.needs_kind("BPE")?;
+        let mut table = table(self, hf)?;
+        for (text, kind) in table.texts.iter().zip(&mut table.types) {
+            if visible.iter().any(|visible| visible.as_bytes() == text) {
+                *kind = TokenType::UserDefined;
+            }
         }
+        self.set(keys::MODEL, model);
+        let n_tokens = self.set_tokens(table);
+        let merges = bpe::merges(self, hf.model.merges.0.clone());
+        self.set(keys::MERGES, Array::String(merges.into()));
+        special::write_keys(self, Some(hf), &special::SpecialOptions::default(), n_tokens)
     }
-    writer.set(keys::MODEL, model);
-    let n_tokens = writer.set_tokens(table);
-    let merges = bpe::merges(writer, hf.model.merges.0.clone());
-    writer.set(keys::MERGES, Array::String(merges.into()));
-    special::write_keys(writer, Some(hf), &special::SpecialOptions::default(), n_tokens)
 }
 
-/// Tokens without scores, and a name for the token that is a zero byte.
-///
-/// Source: `XverseModel.set_vocab` in `conversion/xverse.py`.
-pub(super) fn write_without_scores(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    let hf = &writer.tokenizer_json()?;
-    hf.needs_kind("BPE")?;
-    let ids = bpe::ids_of(hf)?;
-    let added = AddedVocab::read(writer.input, hf, &ids)?;
-    let mut table = table(writer, hf)?;
-    table.scores.clear();
-    for (id, (text, kind)) in table.texts.iter_mut().zip(&mut table.types).enumerate() {
-        let token = u32::try_from(id).ok().and_then(|id| added.by_id.get(&id));
-        // C would take a zero byte for the end of the text; the reference spells it as Python does.
-        if text.as_slice() == b"\0" {
-            *text = b"<b'\\x00'>".to_vec();
-            *kind = TokenType::Byte;
-        } else if *kind != TokenType::Byte && *kind != TokenType::Unused {
-            *kind = match token {
-                Some(token) if token.special => TokenType::Control,
-                Some(_) => TokenType::UserDefined,
-                None => TokenType::Normal,
-            };
+impl TokenizerWriter<'_> {
+    /// A BPE as tokenizer.json, written as a llama tokenizer without scores, with a name for the token that is a zero byte.
+    ///
+    /// Source: `XverseModel.set_vocab` in `conversion/xverse.py`.
+    pub fn llama_without_scores(&mut self) -> Result<(), VocabError> {
+        let hf = &self.tokenizer_json()?;
+        hf.needs_kind("BPE")?;
+        let ids = bpe::ids_of(hf)?;
+        let added = AddedVocab::read(self.input, hf, &ids)?;
+        let mut table = table(self, hf)?;
+        table.scores.clear();
+        for (id, (text, kind)) in table.texts.iter_mut().zip(&mut table.types).enumerate() {
+            let token = u32::try_from(id).ok().and_then(|id| added.by_id.get(&id));
+            // C would take a zero byte for the end of the text; the reference spells it as Python does.
+            if text.as_slice() == b"\0" {
+                *text = b"<b'\\x00'>".to_vec();
+                *kind = TokenType::Byte;
+            } else if *kind != TokenType::Byte && *kind != TokenType::Unused {
+                *kind = match token {
+                    Some(token) if token.special => TokenType::Control,
+                    Some(_) => TokenType::UserDefined,
+                    None => TokenType::Normal,
+                };
+            }
         }
+        self.set(keys::MODEL, "llama");
+        self.set(keys::PRE, "default");
+        let n_tokens = self.set_tokens(table);
+        let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
+        special::write_keys(self, Some(hf), &options, n_tokens)
     }
-    writer.set(keys::MODEL, "llama");
-    writer.set(keys::PRE, "default");
-    let n_tokens = writer.set_tokens(table);
-    let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
-    special::write_keys(writer, Some(hf), &options, n_tokens)
 }
 
 /// The checked tokens, as many as the embedding has rows.
@@ -245,7 +247,7 @@ fn table(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<TokenTabl
     let ids = bpe::ids_of(hf)?;
     bpe::check_merges(hf, &ids)?;
     let mut added = AddedVocab::read(writer.input, hf, &ids)?;
-    writer.notes.append(&mut added.notes);
+    writer.vocab.notes.append(&mut added.notes);
     let mut table = tokens(hf, &added)?;
     if let Some(vocab_size) = writer.ctx.vocab_size.filter(|n| *n < table.len() as u64) {
         let last = table.len() - 1;

@@ -17,29 +17,28 @@ mod flags;
 mod hf;
 mod kinds;
 mod llama_hf;
-mod mistral;
 pub(crate) mod plamo;
 mod post_processor;
 pub(crate) mod pre;
-pub(crate) mod ranks;
+mod ranks;
 mod route;
 pub(crate) mod rwkv;
 mod special;
 mod spm;
 mod spm_model;
+mod tekken;
 mod template;
-pub(crate) mod tiktoken;
+mod tiktoken;
 mod token_list;
 mod token_table;
-pub(crate) mod token_type;
 mod unigram;
 mod wordpiece;
 mod writer;
 
-use gguf_container::Metadata;
 use serde_json::Value as Json;
 
 use crate::TokenizerFiles;
+use crate::tokenizer::Tokenizer;
 pub use bpe::BpeStyle;
 pub use context::VocabContext;
 pub use error::VocabError;
@@ -47,46 +46,37 @@ pub use hf::HfTokenizer;
 pub use route::Route;
 pub use special::SpecialOptions;
 pub use spm::{SpecialsAfterPieces, SpmStyle};
+pub(crate) use unigram::Normalization;
 use writer::OwnFile;
-pub use writer::TokenizerWriter;
+pub use writer::{TokenizerWriter, Vocab};
 
-/// The tokenizer part of a model's metadata.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Vocab {
-    /// `tokenizer.*` keys in the order of the reference converter.
-    pub entries: Metadata,
-    /// The name of the pre-tokenizer by the tokenizer's own expressions, if the reference's hash selects another one that splits
-    /// text differently.
-    pub other_pre: Option<String>,
-    /// Reasons for llama.cpp to refuse the file, one per line.
-    pub warnings: Vec<String>,
-    /// Remarks for the user, one per line.
-    pub notes: Vec<String>,
-    /// Confirmed facts, one per line.
-    pub details: Vec<String>,
-}
-
-/// The tokenizer metadata of a checkpoint, read by a route.
-///
-/// # Errors
-///
-/// When the files that the route needs are absent or contradict themselves or the config.
-pub fn metadata(input: &TokenizerFiles<'_>, route: Route, ctx: &VocabContext) -> Result<Vocab, VocabError> {
-    // The route writes all keys of the reference; later keys have no counterpart there.
-    let mut writer = TokenizerWriter::new(input, ctx);
-    (route.write)(&mut writer)?;
-    pre::note_choice(&mut writer);
-    flags::note(&mut writer);
-    if ctx.embed_json {
-        embed(&mut writer)?;
+impl Tokenizer {
+    /// The tokenizer of a checkpoint, read by a route.
+    ///
+    /// # Errors
+    ///
+    /// When the files that the route needs are absent or contradict themselves or the config.
+    pub fn from_huggingface(
+        input: &TokenizerFiles<'_>,
+        route: Route,
+        ctx: &VocabContext,
+    ) -> Result<Vocab, VocabError> {
+        // The route writes all keys of the reference; later keys have no counterpart there.
+        let mut writer = TokenizerWriter::new(input, ctx);
+        (route.write)(&mut writer)?;
+        pre::note_choice(&mut writer);
+        flags::note(&mut writer);
+        if ctx.embed_json {
+            embed(&mut writer)?;
+        }
+        // Routes that read one file twice find the same twice.
+        let mut vocab = writer.vocab;
+        let mut seen = std::collections::HashSet::new();
+        for lines in [&mut vocab.warnings, &mut vocab.notes, &mut vocab.details] {
+            lines.retain(|line| seen.insert(line.clone()));
+        }
+        Ok(vocab)
     }
-    // Routes that read one file twice find the same twice.
-    let mut seen = std::collections::HashSet::new();
-    for lines in [&mut writer.warnings, &mut writer.notes, &mut writer.details] {
-        lines.retain(|line| seen.insert(line.clone()));
-    }
-    let TokenizerWriter { entries, other_pre, warnings, notes, details, .. } = writer;
-    Ok(Vocab { entries, other_pre, warnings, notes, details })
 }
 
 /// Appends the tokenizer's own file, byte for byte, after all other keys.
@@ -119,9 +109,4 @@ pub fn token_ids<const N: usize>(input: &TokenizerFiles<'_>, texts: [&str; N]) -
     };
     let ids: Vec<u64> = texts.into_iter().map_while(id).collect();
     ids.try_into().ok()
-}
-
-/// Every name that `tokenizer.ggml.pre` may have for llama.cpp to load the file, in its order.
-pub fn pre_names() -> impl Iterator<Item = &'static str> {
-    crate::pre::names()
 }

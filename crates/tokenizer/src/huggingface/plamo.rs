@@ -9,91 +9,96 @@ use serde_json::Value as Json;
 use super::error::VocabError;
 use super::hf::{malformed, tokenizer_config};
 use super::token_table::TokenTable;
-use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{bpe, template};
 use crate::json::is_truthy;
 use crate::keys;
+use crate::token_type::TokenType;
 
 /// The file.
 pub(crate) const FILE: &str = "tokenizer.jsonl";
 /// `<|plamo:op|>`, which ends a turn.
 const EOT: u32 = 4;
 
-/// Writes the keys of a PLaMo tokenizer.
-pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    let bytes = writer.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.jsonl`" })?;
-    let mut table = TokenTable::default();
-    let lines = bytes.split(|byte| *byte == b'\n').enumerate();
-    for (index, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
-        let problem = |text: &dyn std::fmt::Display| malformed(FILE, &format!("line {}: {text}", index + 1));
-        let entry: Vec<Json> = serde_json::from_slice(line).map_err(|error| problem(&error))?;
-        let text = entry.first().and_then(Json::as_str).ok_or_else(|| problem(&"no token"))?;
-        let score = entry
-            .get(1)
-            .and_then(Json::as_f64)
-            .ok_or_else(|| problem(&format!("the score of token `{text}` is not a number")))?;
-        // The third item is the type; the token's own spelling marks further control tokens.
-        let kind = match entry.get(2).and_then(Json::as_str) {
-            Some("UNKNOWN") => TokenType::Unknown,
-            Some("CONTROL") => TokenType::Control,
-            Some("BYTE") => TokenType::Byte,
-            _ if text.starts_with("<|plamo:") && text.ends_with("|>") => TokenType::Control,
-            _ => TokenType::Normal,
-        };
-        table.push_scored(text, kind, score as f32);
-    }
-    // The reference numbers these from 1.
-    let n_tokens = table.len();
-    let n_slots = bpe::slots_len(writer.ctx.vocab_size.unwrap_or(n_tokens as u64), FILE)?;
-    for number in 1..=n_slots.saturating_sub(n_tokens) {
-        table.push_scored(format!("[PAD{number}]"), TokenType::Unused, -1000.0);
-    }
-    writer.pad_to_rows(&mut table, Some(-1000.0))?;
-    let config = tokenizer_config(writer.input)?.unwrap_or_default();
-    let mut ids = Vec::new();
-    for (name, key) in [
-        ("bos_token", keys::BOS_ID),
-        ("eos_token", keys::EOS_ID),
-        ("pad_token", keys::PAD_ID),
-        ("sep_token", keys::SEP_ID),
-        ("unk_token", keys::UNK_ID),
-    ] {
-        // Ids are found by text: the file has no numbers.
-        let Some(text) = config.get(name).and_then(Json::as_str) else { continue };
-        let at = table.texts.iter().position(|other| other == text.as_bytes());
-        match at.and_then(|at| u32::try_from(at).ok()) {
-            Some(id) => ids.push((key, id)),
-            None => {
-                let problem = format!("`{name}` is `{text}`, which is not in `{FILE}`");
-                return Err(malformed("tokenizer_config.json", &problem));
+impl TokenizerWriter<'_> {
+    /// tokenizer.jsonl.
+    pub fn json_lines(&mut self) -> Result<(), VocabError> {
+        let bytes = self.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`tokenizer.jsonl`" })?;
+        let mut table = TokenTable::default();
+        let lines = bytes.split(|byte| *byte == b'\n').enumerate();
+        for (index, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+            let problem =
+                |text: &dyn std::fmt::Display| malformed(FILE, &format!("line {}: {text}", index + 1));
+            let entry: Vec<Json> = serde_json::from_slice(line).map_err(|error| problem(&error))?;
+            let text = entry.first().and_then(Json::as_str).ok_or_else(|| problem(&"no token"))?;
+            let score = entry
+                .get(1)
+                .and_then(Json::as_f64)
+                .ok_or_else(|| problem(&format!("the score of token `{text}` is not a number")))?;
+            // The third item is the type; the token's own spelling marks further control tokens.
+            let kind = match entry.get(2).and_then(Json::as_str) {
+                Some("UNKNOWN") => TokenType::Unknown,
+                Some("CONTROL") => TokenType::Control,
+                Some("BYTE") => TokenType::Byte,
+                _ if text.starts_with("<|plamo:") && text.ends_with("|>") => TokenType::Control,
+                _ => TokenType::Normal,
+            };
+            table.push_scored(text, kind, score as f32);
+        }
+        // The reference numbers these from 1.
+        let n_tokens = table.len();
+        let n_slots = bpe::slots_len(self.ctx.vocab_size.unwrap_or(n_tokens as u64), FILE)?;
+        for number in 1..=n_slots.saturating_sub(n_tokens) {
+            table.push_scored(format!("[PAD{number}]"), TokenType::Unused, -1000.0);
+        }
+        self.pad_to_rows(&mut table, Some(-1000.0))?;
+        let config = tokenizer_config(self.input)?.unwrap_or_default();
+        let mut ids = Vec::new();
+        for (name, key) in [
+            ("bos_token", keys::BOS_ID),
+            ("eos_token", keys::EOS_ID),
+            ("pad_token", keys::PAD_ID),
+            ("sep_token", keys::SEP_ID),
+            ("unk_token", keys::UNK_ID),
+        ] {
+            // Ids are found by text: the file has no numbers.
+            let Some(text) = config.get(name).and_then(Json::as_str) else { continue };
+            let at = table.texts.iter().position(|other| other == text.as_bytes());
+            match at.and_then(|at| u32::try_from(at).ok()) {
+                Some(id) => ids.push((key, id)),
+                None => {
+                    let problem = format!("`{name}` is `{text}`, which is not in `{FILE}`");
+                    return Err(malformed("tokenizer_config.json", &problem));
+                }
             }
         }
+        self.set(keys::MODEL, "plamo2");
+        self.set(keys::PRE, "default");
+        self.set_tokens(table);
+        for (key, id) in ids {
+            self.set(key, id);
+        }
+        self.set(keys::EOT_ID, EOT);
+        self.set(keys::ADD_SPACE_PREFIX, false);
+        Ok(())
     }
-    writer.set(keys::MODEL, "plamo2");
-    writer.set(keys::PRE, "default");
-    writer.set_tokens(table);
-    for (key, id) in ids {
-        writer.set(key, id);
-    }
-    writer.set(keys::EOT_ID, EOT);
-    writer.set(keys::ADD_SPACE_PREFIX, false);
-    Ok(())
 }
 
-/// As [`write_keys`], then the chat template: chat_template.jinja, or `chat_template` of
-/// tokenizer_config.json. An empty template is ignored.
-pub(super) fn write_with_template(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    write_keys(writer)?;
-    let config = tokenizer_config(writer.input)?.unwrap_or_default();
-    let value = match template::jinja_file(writer.input)? {
-        Some(text) => Json::String(text),
-        None => config.get("chat_template").cloned().unwrap_or_default(),
-    };
-    match template::from_json(&value) {
-        Ok(Some(templates)) if is_truthy(&value) => template::write_keys(writer, &templates),
-        Ok(_) => {}
-        Err(problem) => writer.note(problem),
+impl TokenizerWriter<'_> {
+    /// tokenizer.jsonl, then the chat template: chat_template.jinja, or `chat_template` of tokenizer_config.json. An
+    /// empty template is ignored.
+    pub fn json_lines_with_template(&mut self) -> Result<(), VocabError> {
+        self.json_lines()?;
+        let config = tokenizer_config(self.input)?.unwrap_or_default();
+        let value = match template::jinja_file(self.input)? {
+            Some(text) => Json::String(text),
+            None => config.get("chat_template").cloned().unwrap_or_default(),
+        };
+        match template::from_json(&value) {
+            Ok(Some(templates)) if is_truthy(&value) => template::write_keys(self, &templates),
+            Ok(_) => {}
+            Err(problem) => self.note(problem),
+        }
+        Ok(())
     }
-    Ok(())
 }

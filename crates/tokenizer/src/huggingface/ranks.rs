@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::base64;
 use super::error::VocabError;
 use super::hf::malformed;
+use crate::byte_alphabet::text_of;
 
 /// Tokens by rank.
 pub(super) struct Ranks {
@@ -125,51 +126,9 @@ fn parts<'a>(by_bytes: &ByBytes<'_>, token: &'a [u8], limit: u32) -> Vec<&'a [u8
     starts.windows(2).map(|w| &token[w[0]..w[1]]).collect()
 }
 
-/// Bytes in the alphabet of byte-level BPE: printable characters of Latin-1 as themselves, the
-/// others as characters from U+0100 on.
-///
-/// Source: `bytes_to_unicode` of GPT-2.
-pub(super) fn text_of(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| char_of(*byte)).collect()
-}
-
-/// The bytes that a text of this alphabet stands for; nothing for a text with another character.
-pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
-    text.chars().map(|c| (0..=u8::MAX).find(|byte| char_of(*byte) == c)).collect()
-}
-
-fn char_of(byte: u8) -> char {
-    // The 68 bytes that do not print get the characters from U+0100 on, in their order: 0 to 32 the first 33,
-    // 127 to 160 the next 34, 173 the last.
-    let moved = |offset: u32| char::from_u32(0x100 + offset).unwrap_or('?');
-    match byte {
-        b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
-        0..=0x20 => moved(byte.into()),
-        0x7f..=0xa0 => moved(u32::from(byte) - 0x7f + 33),
-        0xad => moved(67),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn alphabet_has_256_characters() {
-        let all: Vec<u8> = (0..=255).collect();
-        assert_eq!(bytes_of(&text_of(&all)), Some(all.clone()));
-        assert_eq!(bytes_of("\u{4e00}"), None);
-        let text = text_of(&all);
-        let mut chars: Vec<char> = text.chars().collect();
-        assert_eq!(
-            (text.chars().nth(0x20), text.chars().nth(0x0a), text.chars().nth(0x7f)),
-            (Some('Ġ'), Some('Ċ'), Some('ġ'))
-        );
-        assert_eq!((text.chars().nth(0xad), text.chars().nth(0xa0)), (Some('Ń'), Some('ł')));
-        chars.sort_unstable();
-        chars.dedup();
-        assert_eq!(chars.len(), 256);
-    }
 
     #[test]
     fn merges_follow_ranks() {

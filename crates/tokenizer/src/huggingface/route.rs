@@ -32,10 +32,12 @@ pub struct Route {
     /// The class for tokenizer_config.json by the value of `tokenizer.ggml.model`, if the architecture's own class
     /// is looked for by name.
     pub class: fn(&str) -> Option<&'static str>,
-    /// True if byte-level BPE is exported as a tiktoken file.
-    pub exports_ranks: bool,
+    /// The tiktoken file as which byte-level BPE is exported.
+    pub rank_file: Option<&'static str>,
     /// True if an export puts the end of a turn before other ends in generation_config.json.
     pub turn_end_first: bool,
+    /// True if the number of tokens is the `vocab_size` of a config without one.
+    pub counts_tokens: bool,
 }
 
 impl Route {
@@ -44,16 +46,19 @@ impl Route {
         name: &'static str,
         write: fn(&mut TokenizerWriter<'_>) -> Result<(), VocabError>,
     ) -> Route {
-        Route { name, write, fits: |_, _| true, class: |_| None, exports_ranks: false, turn_end_first: false }
+        Route {
+            name,
+            write,
+            fits: |_, _| true,
+            class: |_| None,
+            rank_file: None,
+            turn_end_first: false,
+            counts_tokens: false,
+        }
     }
 
     /// `_set_vocab_gpt2`: byte-level BPE from tokenizer.json or vocab.json and merges.txt; else a tiktoken file.
     pub const GPT2: Route = Route::new("gpt2", |writer| writer.gpt2(&BpeStyle::GPT2));
-
-    /// `LlamaModel.set_vocab`: tokenizer.model, or a llama tokenizer as tokenizer.json, or byte-level BPE; with
-    /// the keys before (`add_space_prefix`) and after the others (Code Llama, Granite). Without
-    /// tokenizer.json, tekken.json is read.
-    pub const LLAMA: Route = Route::new("llama", |writer| writer.llama());
 
     /// `_set_vocab_sentencepiece`: tokenizer.model.
     pub const SENTENCE_PIECE: Route = Route::new("sentencepiece", |writer| writer.spm(SpmStyle::Plain));
@@ -61,9 +66,6 @@ impl Route {
     /// tokenizer.model, else [`Route::GPT2`]. The reference tries the model first and continues if the file is missing.
     pub const SENTENCE_PIECE_OR_GPT2: Route =
         Route::new("sentencepiece_or_gpt2", |writer| writer.spm_or_gpt2());
-
-    /// A checkpoint in Mistral's own format: tekken.json or a versioned SentencePiece model.
-    pub const MISTRAL: Route = Route::new("mistral", |writer| writer.mistral());
 
     /// A model without text.
     pub const NONE: Route = Route::new("none", |writer| {

@@ -11,49 +11,51 @@
 use super::error::VocabError;
 use super::hf::{HfTokenizer, malformed};
 use super::token_table::TokenTable;
-use super::token_type::TokenType;
 use super::writer::{OwnFile, TokenizerWriter};
 use super::{bpe, special};
 use crate::keys;
+use crate::token_type::TokenType;
 
 pub(crate) const FILE: &str = "rwkv_vocab_v20230424.txt";
 
 const TEMPLATE: &str = include_str!("rwkv_world.jinja");
 
-/// Writes the keys of a world vocabulary.
-pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    writer.own_file = OwnFile { name: FILE, key: keys::RWKV_WORLD };
-    let bytes =
-        writer.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`rwkv_vocab_v20230424.txt`" })?;
-    let text = std::str::from_utf8(bytes).map_err(|error| malformed(FILE, &error))?;
-    let vocab_size = writer.ctx.vocab_size.unwrap_or(65536);
-    let n_tokens = bpe::slots_len(vocab_size, FILE)?;
-    let mut table = TokenTable::default();
-    table.push("<s>", TokenType::Control);
-    // The file numbers its tokens from 1, line by line; 0 is the token before, which stands for no text.
-    let lines = text.split('\n').filter(|line| !line.is_empty());
-    for (index, line) in lines.enumerate() {
-        let token = token_of(line.trim_end_matches('\r'))
-            .map_err(|problem| malformed(FILE, &format!("line {}: {problem}: `{line}`", index + 1)))?;
-        let id = table.len() as u64;
-        if id >= vocab_size {
-            return Err(VocabError::VocabTooLarge { token: printed(&token), id, vocab_size });
+impl TokenizerWriter<'_> {
+    /// The world vocabulary of RWKV.
+    pub fn world(&mut self) -> Result<(), VocabError> {
+        self.own_file = OwnFile { name: FILE, key: keys::RWKV_WORLD };
+        let bytes =
+            self.file(FILE).ok_or(VocabError::NoTokenizer { expected: "`rwkv_vocab_v20230424.txt`" })?;
+        let text = std::str::from_utf8(bytes).map_err(|error| malformed(FILE, &error))?;
+        let vocab_size = self.ctx.vocab_size.unwrap_or(65536);
+        let n_tokens = bpe::slots_len(vocab_size, FILE)?;
+        let mut table = TokenTable::default();
+        table.push("<s>", TokenType::Control);
+        // The file numbers its tokens from 1, line by line; 0 is the token before, which stands for no text.
+        let lines = text.split('\n').filter(|line| !line.is_empty());
+        for (index, line) in lines.enumerate() {
+            let token = token_of(line.trim_end_matches('\r'))
+                .map_err(|problem| malformed(FILE, &format!("line {}: {problem}: `{line}`", index + 1)))?;
+            let id = table.len() as u64;
+            if id >= vocab_size {
+                return Err(VocabError::VocabTooLarge { token: printed(&token), id, vocab_size });
+            }
+            table.push(printed(&token), TokenType::Normal);
         }
-        table.push(printed(&token), TokenType::Normal);
+        table.fill(n_tokens, None);
+        self.pad_to_rows(&mut table, None)?;
+        self.set(keys::MODEL, "rwkv");
+        let n_tokens = self.set_tokens(table);
+        let hf = HfTokenizer::read_without_model(self.input)?;
+        let options = special::SpecialOptions {
+            // An empty line ends a turn; bos and eos are the token without text.
+            defaults: vec![("eot", 261)],
+            overrides: vec![("bos", 0), ("eos", 0)],
+            template_if_none: Some(TEMPLATE.trim_ascii_end()),
+            ..special::SpecialOptions::default()
+        };
+        special::write_keys(self, hf.as_ref(), &options, n_tokens)
     }
-    table.fill(n_tokens, None);
-    writer.pad_to_rows(&mut table, None)?;
-    writer.set(keys::MODEL, "rwkv");
-    let n_tokens = writer.set_tokens(table);
-    let hf = HfTokenizer::read_without_model(writer.input)?;
-    let options = special::SpecialOptions {
-        // An empty line ends a turn; bos and eos are the token without text.
-        defaults: vec![("eot", 261)],
-        overrides: vec![("bos", 0), ("eos", 0)],
-        template_if_none: Some(TEMPLATE.trim_ascii_end()),
-        ..special::SpecialOptions::default()
-    };
-    special::write_keys(writer, hf.as_ref(), &options, n_tokens)
 }
 
 /// The bytes of a line's token.

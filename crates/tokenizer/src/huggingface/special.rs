@@ -97,7 +97,7 @@ pub(super) fn write_keys(
         let mut processor = PostProcessor::new(config, std::mem::take(&mut special.types));
         processor.read(&hf.post_processor);
         (special.types, special.add, config) = (processor.types, processor.add, processor.config);
-        special.writer.notes.append(&mut processor.notes);
+        special.writer.vocab.notes.append(&mut processor.notes);
     }
     // 2. tokenizer_config.json: flags that are not set yet, and tokens by text, whose ids stand in
     // tokenizer.json.

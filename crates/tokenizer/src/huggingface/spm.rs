@@ -5,16 +5,17 @@
 
 use serde_json::Value as Json;
 
+use super::added::looks_special;
 use super::error::VocabError;
 use super::hf::{HfTokenizer, json_object, malformed, tokenizer_config};
 use super::spm_model::{SpmModel, SpmModelType};
 use super::token_table::TokenTable;
-use super::token_type::{TokenType, looks_special};
 use super::writer::TokenizerWriter;
 use super::{bpe, consistency, special};
 use crate::TokenizerFiles;
 use crate::json::is_truthy;
 use crate::keys;
+use crate::token_type::TokenType;
 
 const FILE: &str = "tokenizer.model";
 /// The score of an id that no piece has.

@@ -7,7 +7,7 @@
 //! Source: `sentencepiece_model.proto` of SentencePiece 0.2: `ModelProto`, `TrainerSpec`,
 //! `NormalizerSpec`.
 
-use super::token_type::TokenType;
+use crate::token_type::TokenType;
 
 /// A SentencePiece model.
 #[derive(Debug, PartialEq)]

@@ -1,8 +1,7 @@
 //! tiktoken files: byte-level BPE of which only the ranks are stored.
 //!
-//! How a text is split and which special tokens follow the ranks stands in the code of each
-//! family, so it stands here in [`FAMILIES`]. The rest is byte-level BPE:
-//! `tokenizer.ggml.model` = `gpt2`.
+//! A file says neither how a text is split nor which special tokens follow the ranks. This is in the code of the models,
+//! and here in [`FILES`]. The rest is byte-level BPE: `tokenizer.ggml.model` = `gpt2`.
 //!
 //! Source: `_set_vocab_qwen` in `conversion/base.py`, `HunYuanMoEModel.set_vocab` in
 //! `conversion/hunyuan.py`, `KimiLinearModel.set_vocab` in `conversion/kimi_linear.py`. Llama's
@@ -15,19 +14,20 @@ use serde_json::json;
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
 use super::hf::{AddedToken, HfModel, HfTokenizer, Merges, Tokens, malformed, tokenizer_config};
-use super::ranks::{Ranks, text_of};
+use super::ranks::Ranks;
 use super::token_table::TokenTable;
-use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{bpe, pre, special};
+use crate::byte_alphabet::text_of;
 use crate::pre::expressions;
+use crate::token_type::TokenType;
 use crate::{TokenizerFiles, keys};
 
-/// A family that has tiktoken files.
-struct Family {
+/// A kind of tiktoken files.
+struct RankFile {
     /// The file.
     file: &'static str,
-    /// Number of ranks, where the file name is not telling.
+    /// Number of ranks, if several kinds have this name.
     n_ranks: Option<usize>,
     /// The expression by which text is split; nothing where llama.cpp has code for it.
     split: Option<&'static str>,
@@ -36,7 +36,9 @@ struct Family {
     /// The id of the first special token; the number of ranks if it is not stated.
     first_special: Option<u32>,
     /// Special tokens in order.
-    specials: fn(n: usize) -> Vec<String>,
+    specials: fn() -> Vec<String>,
+    /// True if only ids below `vocab_size` are special tokens.
+    limited: bool,
     /// Special ids that no file gives: name and text.
     ids: &'static [(&'static str, &'static str)],
     /// Special ids that are set where no file gives any id at all.
@@ -47,28 +49,26 @@ struct Family {
     add_bos: Option<bool>,
 }
 
-/// The file of Qwen 1.
-pub(crate) const QWEN_FILE: &str = "qwen.tiktoken";
-
-const NONE: Family = Family {
+const NONE: RankFile = RankFile {
     file: "",
     n_ranks: None,
     split: None,
     pre: None,
     first_special: None,
-    specials: |_| Vec::new(),
+    specials: Vec::new,
+    limited: false,
     ids: &[],
     ids_if_none: &[],
     overrides: &[],
     add_bos: None,
 };
 
-/// Families by file, the more telling rows first.
-const FAMILIES: &[Family] = &[
-    Family {
-        file: QWEN_FILE,
+/// Kinds by file, the more telling rows first.
+const FILES: &[RankFile] = &[
+    RankFile {
+        file: "qwen.tiktoken",
         split: Some(expressions::QWEN2),
-        specials: |_| {
+        specials: || {
             let named = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"].map(str::to_owned);
             named.into_iter().chain(numbered("<|extra_", 0..205)).collect()
         },
@@ -76,12 +76,12 @@ const FAMILIES: &[Family] = &[
         ids: &[("unk", "<|endoftext|>")],
         ..NONE
     },
-    Family {
+    RankFile {
         file: "hy.tiktoken",
         split: Some(expressions::QWEN2),
         pre: Some("hunyuan"),
         first_special: Some(127_957),
-        specials: |_| {
+        specials: || {
             let named =
                 ["<|endoftext|>", "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"].map(str::to_owned);
             named.into_iter().chain(numbered("<|extra_", 0..205)).collect()
@@ -89,14 +89,15 @@ const FAMILIES: &[Family] = &[
         overrides: &[("bos", "<|bos|>")],
         ..NONE
     },
-    Family {
+    RankFile {
         file: "tiktoken.model",
         pre: Some("kimi-k2"),
-        specials: |_| numbered("<|reserved_token_", 163_584..163_840).collect(),
+        specials: || numbered("<|reserved_token_", 163_584..163_840).collect(),
+        limited: true,
         overrides: &[("eos", "[EOS]")],
         ..NONE
     },
-    Family {
+    RankFile {
         file: "tokenizer.model",
         n_ranks: Some(128_000),
         split: Some(expressions::LLAMA3),
@@ -110,7 +111,7 @@ const FAMILIES: &[Family] = &[
         add_bos: Some(true),
         ..NONE
     },
-    Family {
+    RankFile {
         file: "tokenizer.model",
         n_ranks: Some(200_000),
         split: Some(expressions::GPT4O),
@@ -126,7 +127,7 @@ const FAMILIES: &[Family] = &[
         ..NONE
     },
     // GLM 4 and other models that store ranks under this name: special tokens from tokenizer_config.json.
-    Family { file: "tokenizer.model", split: Some(expressions::LLAMA3), ..NONE },
+    RankFile { file: "tokenizer.model", split: Some(expressions::LLAMA3), ..NONE },
 ];
 
 /// `start0|>`, `start1|>`, ...
@@ -135,7 +136,7 @@ fn numbered(start: &'static str, range: std::ops::Range<usize>) -> impl Iterator
 }
 
 /// Llama 3.1 and later; Llama 3 has other names for reserved ones.
-fn llama3_specials(_: usize) -> Vec<String> {
+fn llama3_specials() -> Vec<String> {
     let named = [
         "<|begin_of_text|>",
         "<|end_of_text|>",
@@ -155,7 +156,7 @@ fn llama3_specials(_: usize) -> Vec<String> {
 }
 
 /// Llama 4: 2048 of them, most of them reserved.
-fn llama4_specials(_: usize) -> Vec<String> {
+fn llama4_specials() -> Vec<String> {
     const ALL: usize = 2048;
     let text = "<|text_post_train_reserved_special_token_";
     let vision = "<|vision_reserved_special_token_";
@@ -181,110 +182,112 @@ fn llama4_specials(_: usize) -> Vec<String> {
     all
 }
 
-/// True if the checkpoint has a file of ranks that [`write_keys`] would read.
-pub(super) fn exists(input: &TokenizerFiles<'_>) -> bool {
-    find(input).is_some()
-}
-
 fn find<'a>(input: &TokenizerFiles<'a>) -> Option<(&'static str, &'a [u8])> {
-    FAMILIES.iter().find_map(|family| {
+    FILES.iter().find_map(|kind| {
         // The name alone says nothing: `tokenizer.model` is as often a SentencePiece model.
-        let (_, bytes) = input.files.iter().find(|(name, _)| name == family.file)?;
-        Ranks::is_one(bytes).then_some((family.file, *bytes))
+        let (_, bytes) = input.files.iter().find(|(name, _)| name == kind.file)?;
+        Ranks::is_one(bytes).then_some((kind.file, *bytes))
     })
 }
 
-/// Writes the keys of a tiktoken file.
-pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    let (file, bytes) = find(writer.input).ok_or(VocabError::NoTokenizer {
-        expected: "`qwen.tiktoken`; `hy.tiktoken`; `tiktoken.model`; `tokenizer.model` with ranks",
-    })?;
-    let ranks = Ranks::read(file, bytes)?;
-    let n_ranks = ranks.tokens.len();
-    // Llama 3, Llama 4 and GLM 4 share a file name; the number of ranks identifies the first two.
-    let family = FAMILIES
-        .iter()
-        .find(|family| family.file == file && family.n_ranks.is_none_or(|n| n == n_ranks))
-        .unwrap_or(&NONE);
-    let specials = specials(writer, family, n_ranks)?;
-    let (pairs, unreached) = ranks.merges();
-    if unreached > 0 {
-        writer.note(format!("`{file}`: {unreached} of {n_ranks} tokens cannot be reached by merges"));
+impl TokenizerWriter<'_> {
+    /// True if there is a file of ranks that [`TokenizerWriter::tiktoken`] reads.
+    pub fn has_tiktoken(&self) -> bool {
+        find(self.input).is_some()
     }
-    // The rest is done as for a tokenizer.json, so one is made of the ranks: a rank is an id, and a word that
-    // is a token is taken whole, as tiktoken does (`ignore_merges`).
-    let vocab: Vec<(String, u32)> =
-        ranks.tokens.iter().map(|(bytes, rank)| (text_of(bytes), *rank)).collect();
-    let hf = HfTokenizer {
-        file,
-        model: HfModel {
-            kind: Some("BPE".into()),
-            vocab: Tokens(vocab, Vec::new()),
-            merges: Merges(pairs),
-            ignore_merges: Some(true),
-            ..HfModel::default()
-        },
-        pre_tokenizer: family.split.map_or(serde_json::Value::Null, |split| {
-            json!({"type": "Sequence", "pretokenizers": [
+
+    /// Ranks of byte strings in one of the files that the tiktoken library reads.
+    pub fn tiktoken(&mut self) -> Result<(), VocabError> {
+        let (file, bytes) = find(self.input).ok_or(VocabError::NoTokenizer {
+            expected: "`qwen.tiktoken`; `hy.tiktoken`; `tiktoken.model`; `tokenizer.model` with ranks",
+        })?;
+        let ranks = Ranks::read(file, bytes)?;
+        let n_ranks = ranks.tokens.len();
+        // Llama 3, Llama 4 and GLM 4 share a file name; the number of ranks identifies the first two.
+        let kind = FILES
+            .iter()
+            .find(|kind| kind.file == file && kind.n_ranks.is_none_or(|n| n == n_ranks))
+            .unwrap_or(&NONE);
+        let specials = specials(self, kind, n_ranks)?;
+        let (pairs, unreached) = ranks.merges();
+        if unreached > 0 {
+            self.note(format!("`{file}`: {unreached} of {n_ranks} tokens cannot be reached by merges"));
+        }
+        // The rest is done as for a tokenizer.json, so one is made of the ranks: a rank is an id, and a word that
+        // is a token is taken whole, as tiktoken does (`ignore_merges`).
+        let vocab: Vec<(String, u32)> =
+            ranks.tokens.iter().map(|(bytes, rank)| (text_of(bytes), *rank)).collect();
+        let hf = HfTokenizer {
+            file,
+            model: HfModel {
+                kind: Some("BPE".into()),
+                vocab: Tokens(vocab, Vec::new()),
+                merges: Merges(pairs),
+                ignore_merges: Some(true),
+                ..HfModel::default()
+            },
+            pre_tokenizer: kind.split.map_or(serde_json::Value::Null, |split| {
+                json!({"type": "Sequence", "pretokenizers": [
                 {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": false},
                 {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]})
-        }),
-        ..HfTokenizer::default()
-    };
-    let mut added = AddedVocab::default();
-    added.by_id.extend(specials.iter().map(|(id, text)| (*id, AddedToken::special(text))));
-    let name = match (writer.ctx.pre.clone(), family.pre) {
-        (Some(name), _) => {
-            pre::note_chosen(writer, &name, &hf);
-            name
+            }),
+            ..HfTokenizer::default()
+        };
+        let mut added = AddedVocab::default();
+        added.by_id.extend(specials.iter().map(|(id, text)| (*id, AddedToken::special(text))));
+        let name = match (self.ctx.pre.clone(), kind.pre) {
+            (Some(name), _) => {
+                pre::note_chosen(self, &name, &hf);
+                name
+            }
+            (None, Some(name)) => name.to_owned(),
+            (None, None) => {
+                let ids: Ids<'_> = hf.model.vocab.0.iter().map(|(text, id)| (text.as_str(), *id)).collect();
+                pre::recognize(self, &hf, &added, &ids)?
+            }
+        };
+        let mut table = tokens(self, file, &hf, &specials)?;
+        self.pad_to_rows(&mut table, None)?;
+        self.set(keys::MODEL, "gpt2");
+        self.set(keys::PRE, name);
+        let n_tokens = self.set_tokens(table);
+        let merges = hf.model.merges.0.iter().map(|(left, right)| format!("{left} {right}")).collect();
+        self.set(keys::MERGES, Array::String(merges));
+        let id_of = |&(name, text): &(&'static str, &str)| {
+            specials.iter().find(|(_, other)| other == text).map(|(id, _)| (name, *id))
+        };
+        let options = special::SpecialOptions {
+            if_none: kind.ids_if_none.iter().filter_map(id_of).collect(),
+            defaults: kind.ids.iter().filter_map(id_of).collect(),
+            overrides: kind.overrides.iter().filter_map(id_of).collect(),
+            ..special::SpecialOptions::default()
+        };
+        let hf = HfTokenizer::read_without_model(self.input)?;
+        special::write_keys(self, hf.as_ref(), &options, n_tokens)?;
+        if let Some(add_bos) = kind.add_bos
+            && !self.has(keys::ADD_BOS)
+        {
+            self.set(keys::ADD_BOS, add_bos);
         }
-        (None, Some(name)) => name.to_owned(),
-        (None, None) => {
-            let ids: Ids<'_> = hf.model.vocab.0.iter().map(|(text, id)| (text.as_str(), *id)).collect();
-            pre::recognize(writer, &hf, &added, &ids)?
-        }
-    };
-    let mut table = tokens(writer, file, &hf, &specials)?;
-    writer.pad_to_rows(&mut table, None)?;
-    writer.set(keys::MODEL, "gpt2");
-    writer.set(keys::PRE, name);
-    let n_tokens = writer.set_tokens(table);
-    let merges = hf.model.merges.0.iter().map(|(left, right)| format!("{left} {right}")).collect();
-    writer.set(keys::MERGES, Array::String(merges));
-    let id_of = |&(name, text): &(&'static str, &str)| {
-        specials.iter().find(|(_, other)| other == text).map(|(id, _)| (name, *id))
-    };
-    let options = special::SpecialOptions {
-        if_none: family.ids_if_none.iter().filter_map(id_of).collect(),
-        defaults: family.ids.iter().filter_map(id_of).collect(),
-        overrides: family.overrides.iter().filter_map(id_of).collect(),
-        ..special::SpecialOptions::default()
-    };
-    let hf = HfTokenizer::read_without_model(writer.input)?;
-    special::write_keys(writer, hf.as_ref(), &options, n_tokens)?;
-    if let Some(add_bos) = family.add_bos
-        && !writer.has(keys::ADD_BOS)
-    {
-        writer.set(keys::ADD_BOS, add_bos);
+        Ok(())
     }
-    Ok(())
 }
 
-/// Special tokens by id: those of the family, under the names that tokenizer_config.json gives.
+/// Special tokens by id, with the names that tokenizer_config.json gives.
 fn specials(
     writer: &TokenizerWriter<'_>,
-    family: &Family,
+    kind: &RankFile,
     n_ranks: usize,
 ) -> Result<Vec<(u32, String)>, VocabError> {
-    let too_many = || malformed(family.file, &"more ids than 2^32");
-    let first = match family.first_special {
+    let too_many = || malformed(kind.file, &"more ids than 2^32");
+    let first = match kind.first_special {
         // Hunyuan leaves a gap between ranks and special tokens.
         Some(first) => first,
         None => u32::try_from(n_ranks).map_err(|_| too_many())?,
     };
     // The family's tokens follow each other from the first id on.
     let mut specials = std::collections::BTreeMap::new();
-    for (offset, text) in (family.specials)(n_ranks).into_iter().enumerate() {
+    for (offset, text) in (kind.specials)().into_iter().enumerate() {
         let id =
             u32::try_from(offset).ok().and_then(|offset| first.checked_add(offset)).ok_or_else(too_many)?;
         specials.insert(id, text);
@@ -301,8 +304,7 @@ fn specials(
             token.get("content").and_then(|text| text.as_str()).ok_or_else(|| problem("no `content`"))?;
         specials.insert(number, text.to_owned());
     }
-    // Kimi counts its reserved tokens up to the size that the config states.
-    if let Some(size) = writer.ctx.vocab_size.filter(|_| family.file == "tiktoken.model") {
+    if let Some(size) = writer.ctx.vocab_size.filter(|_| kind.limited) {
         specials.retain(|id, _| u64::from(*id) < size);
     }
     Ok(specials.into_iter().collect())
@@ -354,12 +356,12 @@ mod tests {
 
     #[test]
     fn special_token_ids_follow_family() {
-        assert_eq!(llama3_specials(0).len(), 256);
-        assert_eq!(llama3_specials(0)[255], "<|reserved_special_token_245|>");
-        let llama4 = llama4_specials(0);
+        assert_eq!(llama3_specials().len(), 256);
+        assert_eq!(llama3_specials()[255], "<|reserved_special_token_245|>");
+        let llama4 = llama4_specials();
         assert_eq!(llama4.len(), 2048);
         assert_eq!((llama4[5].as_str(), llama4[80].as_str()), ("<|header_start|>", "<|image_start|>"));
         assert_eq!(llama4[1143], "<|reasoning_thinking_end|>");
-        assert_eq!((FAMILIES[0].specials)(0).len(), 208);
+        assert_eq!((FILES[0].specials)().len(), 208);
     }
 }

@@ -1,6 +1,6 @@
 //! The tokens of a vocabulary on their way into the metadata.
 
-use super::token_type::TokenType;
+use crate::token_type::TokenType;
 
 /// The tokens of a vocabulary with their types, and scores for kinds that have them.
 #[derive(Debug, Default)]

@@ -17,10 +17,10 @@ use super::hf::{HfTokenizer, malformed, tokenizer_config};
 use super::spm::{self, SCORE_OF_NONE, SpmStyle};
 use super::spm_model::{SpmModel, SpmModelType};
 use super::token_table::TokenTable;
-use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{bpe, special};
 use crate::keys;
+use crate::token_type::TokenType;
 
 /// Names under which a unigram model of SentencePiece comes, in the reference's order.
 pub(super) const T5_FILES: [&str; 2] = ["tokenizer.model", "spiece.model"];
@@ -28,10 +28,13 @@ pub(super) const T5_FILES: [&str; 2] = ["tokenizer.model", "spiece.model"];
 const FAIRSEQ_FILE: &str = "sentencepiece.bpe.model";
 
 /// Normalization of a text.
-struct Normalization {
-    add_space_prefix: bool,
-    remove_extra_whitespaces: bool,
-    charsmap: Vec<u8>,
+pub(crate) struct Normalization {
+    /// True if a space is added before a text.
+    pub add_space_prefix: bool,
+    /// True if runs of spaces are collapsed.
+    pub remove_extra_whitespaces: bool,
+    /// Compiled replacements, empty for none.
+    pub charsmap: Vec<u8>,
 }
 
 impl Normalization {
@@ -44,53 +47,64 @@ impl Normalization {
     }
 }
 
-/// T5: a SentencePiece model under one of two names, else tokenizer.json, which the reference
-/// does not read. A BPE is written as one, as for Pile-T5.
-pub(super) fn write(writer: &mut TokenizerWriter<'_>) -> Result<(), VocabError> {
-    let found = T5_FILES.into_iter().find_map(|file| writer.file(file).map(|bytes| (file, bytes)));
-    let Some((file, bytes)) = found else {
-        let hf = HfTokenizer::read(writer.input)?.ok_or(VocabError::NoTokenizer {
-            expected: "`tokenizer.model`; `spiece.model`; `tokenizer.json`",
-        })?;
-        writer.note("using the vocabulary of `tokenizer.json`, because there is no SentencePiece model");
-        let (table, normalization) = from_json(writer, &hf)?;
-        return write_keys(writer, table, &normalization, false);
-    };
-    let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
-    match model.kind {
-        SpmModelType::Bpe => return spm::write_keys(writer, SpmStyle::Plain),
-        SpmModelType::Unigram => {}
-        other => {
-            return Err(VocabError::NotSupported { subject: format!("`{file}`: a {} model", other.name()) });
+impl TokenizerWriter<'_> {
+    /// Unigram, or SentencePiece BPE if the model is one: a SentencePiece model under one of two names, else
+    /// tokenizer.json, which the reference does not read.
+    pub fn unigram(&mut self) -> Result<(), VocabError> {
+        let found = T5_FILES.into_iter().find_map(|file| self.file(file).map(|bytes| (file, bytes)));
+        let Some((file, bytes)) = found else {
+            let hf = HfTokenizer::read(self.input)?.ok_or(VocabError::NoTokenizer {
+                expected: "`tokenizer.model`; `spiece.model`; `tokenizer.json`",
+            })?;
+            self.note("using the vocabulary of `tokenizer.json`, because there is no SentencePiece model");
+            let (table, normalization) = from_json(self, &hf)?;
+            return write_keys(self, table, &normalization, false);
+        };
+        let model = SpmModel::read(bytes).map_err(|problem| malformed(file, &problem))?;
+        match model.kind {
+            SpmModelType::Bpe => return spm::write_keys(self, SpmStyle::Plain),
+            SpmModelType::Unigram => {}
+            other => {
+                return Err(VocabError::NotSupported {
+                    subject: format!("`{file}`: a {} model", other.name()),
+                });
+            }
         }
+        let vocab_size = self.ctx.vocab_size.unwrap_or(model.pieces.len() as u64);
+        if let Some(piece) = usize::try_from(vocab_size).ok().and_then(|size| model.pieces.get(size)) {
+            return Err(VocabError::VocabTooLarge {
+                token: piece.text.to_owned(),
+                id: vocab_size,
+                vocab_size,
+            });
+        }
+        let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
+        self.check_rows(n_tokens)?;
+        let mut table = spm::pieces(&model, n_tokens);
+        spm::added_tokens_json(self, &mut table)?;
+        write_keys(self, table, &Normalization::of(&model), false)
     }
-    let vocab_size = writer.ctx.vocab_size.unwrap_or(model.pieces.len() as u64);
-    if let Some(piece) = usize::try_from(vocab_size).ok().and_then(|size| model.pieces.get(size)) {
-        return Err(VocabError::VocabTooLarge { token: piece.text.to_owned(), id: vocab_size, vocab_size });
-    }
-    let n_tokens = bpe::slots_len(vocab_size, "config.json")?;
-    writer.check_rows(n_tokens)?;
-    let mut table = spm::pieces(&model, n_tokens);
-    spm::added_tokens_json(writer, &mut table)?;
-    write_keys(writer, table, &Normalization::of(&model), false)
 }
 
-/// fairseq's numbering: the SentencePiece model, whose ids are not the ones of the network, else
-/// tokenizer.json, which has them right. `mask` is the id of a mask token that the model lacks.
-pub(super) fn write_fairseq(writer: &mut TokenizerWriter<'_>, mask: Option<usize>) -> Result<(), VocabError> {
-    let (mut table, normalization) = fairseq(writer)?;
-    // tokenizer.json has the mask token; in a model a filler stands in for it, if there is room.
-    if let Some(mask) = mask
-        && writer.file(FAIRSEQ_FILE).is_some()
-    {
-        writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
-        if table.len() > mask {
-            table.texts[mask] = b"<mask>".to_vec();
-            table.scores[mask] = 0.0;
-            table.types[mask] = TokenType::Control;
+impl TokenizerWriter<'_> {
+    /// Unigram with the ids of fairseq, which counts special tokens first: the SentencePiece model, whose ids are not the
+    /// ones of the network, else tokenizer.json, which has them right. `mask` is the id of a mask token that the model
+    /// lacks.
+    pub fn fairseq_unigram(&mut self, mask: Option<usize>) -> Result<(), VocabError> {
+        let (mut table, normalization) = fairseq(self)?;
+        // tokenizer.json has the mask token; in a model a filler stands in for it, if there is room.
+        if let Some(mask) = mask
+            && self.file(FAIRSEQ_FILE).is_some()
+        {
+            self.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
+            if table.len() > mask {
+                table.texts[mask] = b"<mask>".to_vec();
+                table.scores[mask] = 0.0;
+                table.types[mask] = TokenType::Control;
+            }
         }
+        write_keys(self, table, &normalization, true)
     }
-    write_keys(writer, table, &normalization, true)
 }
 
 fn fairseq(writer: &mut TokenizerWriter<'_>) -> Result<(TokenTable, Normalization), VocabError> {
@@ -139,7 +153,7 @@ fn from_json(
     let scores = &hf.model.vocab.1;
     let ids = bpe::ids_of(hf)?;
     let mut added = AddedVocab::read(writer.input, hf, &ids)?;
-    writer.notes.append(&mut added.notes);
+    writer.vocab.notes.append(&mut added.notes);
     let n_pieces = hf.model.vocab.0.len() as u64;
     let vocab_size = writer.ctx.vocab_size.unwrap_or(0).max(n_pieces);
     let n_tokens = bpe::slots_len(vocab_size, hf.file)?;

@@ -10,40 +10,42 @@ use super::bpe::{self, Base, BpeStyle};
 use super::error::VocabError;
 use super::hf::HfTokenizer;
 use super::special;
-use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use crate::keys;
+use crate::token_type::TokenType;
 
 /// The mark of a part that continues a word.
 const CONTINUES: &[u8] = b"##";
 /// llama.cpp's mark of a part that begins one.
 const BEGINS: &str = "\u{2581}";
 
-/// Writes the keys of a WordPiece tokenizer, after the number of token types (sentence A and B),
-/// against which llama.cpp checks an embedding.
-///
-/// The kind is not checked in the reference, which writes any tokenizer this way; here a BPE or a
-/// unigram is refused, because llama.cpp would cut every text at the wrong places.
-pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer) -> Result<(), VocabError> {
-    hf.needs_kind("WordPiece")?;
-    let Base { mut table, pre, .. } = bpe::base(writer, hf, &BpeStyle::GPT2)?;
-    writer.pad_to_rows(&mut table, None)?;
-    writer.set(keys::TOKEN_TYPE_COUNT, writer.ctx.token_types());
-    // `##ing` -> `ing`, `the` -> `\u{2581}the`, `[CLS]` -> `[CLS]`: fillers get the mark as well.
-    for (text, kind) in table.texts.iter_mut().zip(&table.types) {
-        if *kind == TokenType::Control {
-            continue;
+impl TokenizerWriter<'_> {
+    /// As [`TokenizerWriter::wordpiece`], of a vocabulary that was read already. Keys follow the number of token types
+    /// (sentence A and B), against which llama.cpp checks an embedding.
+    ///
+    /// The kind is not checked in the reference, which writes any tokenizer this way; here a BPE or a
+    /// unigram is refused, because llama.cpp would cut every text at the wrong places.
+    pub fn wordpiece_of(&mut self, hf: &HfTokenizer) -> Result<(), VocabError> {
+        hf.needs_kind("WordPiece")?;
+        let Base { mut table, pre, .. } = bpe::base(self, hf, &BpeStyle::GPT2)?;
+        self.pad_to_rows(&mut table, None)?;
+        self.set(keys::TOKEN_TYPE_COUNT, self.ctx.token_types());
+        // `##ing` -> `ing`, `the` -> `\u{2581}the`, `[CLS]` -> `[CLS]`: fillers get the mark as well.
+        for (text, kind) in table.texts.iter_mut().zip(&table.types) {
+            if *kind == TokenType::Control {
+                continue;
+            }
+            if text.starts_with(CONTINUES) {
+                text.drain(..CONTINUES.len());
+            } else {
+                text.splice(..0, BEGINS.bytes());
+            }
         }
-        if text.starts_with(CONTINUES) {
-            text.drain(..CONTINUES.len());
-        } else {
-            text.splice(..0, BEGINS.bytes());
-        }
+        self.set(keys::MODEL, "bert");
+        self.set(keys::PRE, pre);
+        let n_tokens = self.set_tokens(table);
+        let tokenizer_json = Some(hf).filter(|hf| hf.file == "tokenizer.json");
+        let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
+        special::write_keys(self, tokenizer_json, &options, n_tokens)
     }
-    writer.set(keys::MODEL, "bert");
-    writer.set(keys::PRE, pre);
-    let n_tokens = writer.set_tokens(table);
-    let tokenizer_json = Some(hf).filter(|hf| hf.file == "tokenizer.json");
-    let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
-    special::write_keys(writer, tokenizer_json, &options, n_tokens)
 }

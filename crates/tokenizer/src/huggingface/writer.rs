@@ -1,12 +1,29 @@
 //! Input and output of every kind of tokenizer: the checkpoint, requirements, keys so far, and notes.
 
-use gguf_container::{Array, Metadata, Value};
+use gguf_container::{Array, Value};
 
 use super::context::VocabContext;
 use super::error::VocabError;
 use super::token_list;
 use super::token_table::TokenTable;
+use crate::tokenizer::Tokenizer;
 use crate::{TokenizerFiles, keys};
+
+/// A tokenizer, and messages about its files.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Vocab {
+    /// The tokenizer.
+    pub tokenizer: Tokenizer,
+    /// The name of the pre-tokenizer by the tokenizer's own expressions, if the reference's hash selects another one that splits
+    /// text differently.
+    pub other_pre: Option<String>,
+    /// Reasons for llama.cpp to refuse the file, one per line.
+    pub warnings: Vec<String>,
+    /// Remarks for the user, one per line.
+    pub notes: Vec<String>,
+    /// Confirmed facts, one per line.
+    pub details: Vec<String>,
+}
 
 /// The tokenizer section under construction.
 ///
@@ -21,16 +38,8 @@ pub struct TokenizerWriter<'w> {
     pub ctx: VocabContext,
     /// The file that is embedded if the caller asks for it.
     pub(super) own_file: OwnFile,
-    /// The keys so far.
-    pub(super) entries: Metadata,
-    /// Another name of the pre-tokenizer, by the tokenizer's own expressions.
-    pub(super) other_pre: Option<String>,
-    /// Reasons for llama.cpp to refuse the file, one per line.
-    pub(super) warnings: Vec<String>,
-    /// Things a person should know, each one line.
-    pub(super) notes: Vec<String>,
-    /// Confirmed facts, one per line.
-    pub(super) details: Vec<String>,
+    /// The tokenizer so far.
+    pub(super) vocab: Vocab,
 }
 
 /// A file of the tokenizer, and the key under which it is embedded.
@@ -45,16 +54,11 @@ pub(super) struct OwnFile {
 impl<'w> TokenizerWriter<'w> {
     /// A section without keys.
     pub(super) fn new(input: &'w TokenizerFiles<'w>, ctx: &VocabContext) -> Self {
-        TokenizerWriter {
-            input,
-            ctx: ctx.clone(),
-            own_file: OwnFile { name: "tokenizer.json", key: keys::HF_JSON },
-            entries: Metadata::default(),
-            other_pre: None,
-            warnings: Vec::new(),
-            notes: Vec::new(),
-            details: Vec::new(),
-        }
+        let mut vocab = Vocab::default();
+        vocab.tokenizer.names.set("general.architecture", ctx.architecture.as_str());
+        vocab.tokenizer.names.set("general.name", ctx.model_name.as_str());
+        let own_file = OwnFile { name: "tokenizer.json", key: keys::HF_JSON };
+        TokenizerWriter { input, ctx: ctx.clone(), own_file, vocab }
     }
 
     /// The bytes of a small file of the checkpoint.
@@ -73,23 +77,23 @@ impl<'w> TokenizerWriter<'w> {
         if is_empty {
             return;
         }
-        self.entries.set(key, value);
+        self.vocab.tokenizer.keys.set(key, value);
     }
 
     /// Inserts a new key right after another.
     pub fn set_after(&mut self, before: &str, key: &str, value: impl Into<Value>) {
-        let at = self.entries.iter().position(|(n_rows, _)| n_rows == before);
-        self.entries.set_at(at.map_or(self.entries.len(), |at| at + 1), key, value);
+        let at = self.vocab.tokenizer.keys.iter().position(|(n_rows, _)| n_rows == before);
+        self.vocab.tokenizer.keys.set_at(at.map_or(self.vocab.tokenizer.keys.len(), |at| at + 1), key, value);
     }
 
     /// True if a key exists.
     pub fn has(&self, key: &str) -> bool {
-        self.entries.contains(key)
+        self.vocab.tokenizer.keys.contains(key)
     }
 
     /// Notes something that a person should know.
     pub fn note(&mut self, note: impl Into<String>) {
-        self.notes.push(note.into());
+        self.vocab.notes.push(note.into());
     }
 
     /// Sets the arrays of a vocabulary in the reference's order: tokens, scores, types. Gives the number

@@ -18,7 +18,8 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-pub(crate) use names::{names, nearest};
+pub use names::names;
+pub(crate) use names::nearest;
 pub(crate) use row::{PreTokenizer, Step};
 use table::ROWS;
 

@@ -3,8 +3,8 @@
 /// Number of suggestions for an unknown name.
 const OFFERED: usize = 3;
 
-/// Every name that llama.cpp loads, in its order.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+/// Every name that `tokenizer.ggml.pre` may have for llama.cpp to load the file, in its order.
+pub fn names() -> impl Iterator<Item = &'static str> {
     include_str!("names.txt").lines().filter(|line| !line.starts_with('#'))
 }
 

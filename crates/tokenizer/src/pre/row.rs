@@ -31,12 +31,26 @@ pub(crate) struct PreTokenizer {
     pub ignore_merges: bool,
     /// True if BOS is added by default.
     pub add_bos: bool,
+    /// True if BOS is added even if the file states that it is not.
+    pub always_bos: bool,
     /// True if BOS is not added by default.
     pub no_bos: bool,
     /// True if tokens are raw text instead of bytes written as printable characters.
     pub raw: bool,
     /// True if spaces become U+2581.
     pub escape_whitespaces: bool,
+    /// True if line ends that are a token are taken whole.
+    pub whole_line_ends: bool,
+    /// True if letters keep their case in a vocabulary of words.
+    pub keeps_case: bool,
+    /// True if llama.cpp splits by code, for which it has no expression.
+    pub is_code: bool,
+    /// True if files may have no merges.
+    pub optional_merges: bool,
+    /// Names that add a separator between two texts by default.
+    pub separated: &'static [&'static str],
+    /// Names whose `<mask>` absorbs the whitespace on its left.
+    pub mask_strips: &'static [&'static str],
 }
 
 impl PreTokenizer {

@@ -13,9 +13,16 @@ const PLAIN: PreTokenizer = PreTokenizer {
     composed: false,
     ignore_merges: false,
     add_bos: false,
+    always_bos: false,
     no_bos: false,
     raw: false,
     escape_whitespaces: false,
+    whole_line_ends: false,
+    keeps_case: false,
+    is_code: false,
+    optional_merges: false,
+    separated: &[],
+    mask_strips: &[],
 };
 
 /// All pre-tokenizers, in the order of the reference.
@@ -152,6 +159,8 @@ pub(super) const ROWS: &[PreTokenizer] = &[
         ],
         llama_cpp: &[Expression(GPT2)],
         shipped: &["gpt-2", "phi-2", "gigachat", "mellum", "jais", "trillion"],
+        separated: &["jina-v1-en", "jina-v2-code", "roberta-bpe"],
+        mask_strips: &["jina-v2-es", "jina-v2-de", "jina-v2-code"],
         ..PLAIN
     },
     // The tokenizer of GPT-NeoX and similar models.
@@ -174,7 +183,8 @@ pub(super) const ROWS: &[PreTokenizer] = &[
         llama_cpp: &[Lines],
         raw: true,
         escape_whitespaces: true,
-        add_bos: true,
+        always_bos: true,
+        whole_line_ends: true,
         ..PLAIN
     },
     PreTokenizer {
@@ -184,7 +194,13 @@ pub(super) const ROWS: &[PreTokenizer] = &[
         escape_whitespaces: true,
         ..PLAIN
     },
-    PreTokenizer { names: &["whitespace"], llama_cpp: &[Expression(r"\S+")], raw: true, ..PLAIN },
+    PreTokenizer {
+        names: &["whitespace"],
+        llama_cpp: &[Expression(r"\S+")],
+        raw: true,
+        keeps_case: true,
+        ..PLAIN
+    },
     PreTokenizer {
         names: &["qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"],
         llama_cpp: &[NEAR_QWEN2],
@@ -308,7 +324,14 @@ pub(super) const ROWS: &[PreTokenizer] = &[
         ]),
         ..PLAIN
     },
-    PreTokenizer { names: &["kimi-k2"], llama_cpp: &[KIMI_K2], model: Some(&[STATED_KIMI_K2]), ..PLAIN },
+    PreTokenizer {
+        names: &["kimi-k2"],
+        llama_cpp: &[KIMI_K2],
+        model: Some(&[STATED_KIMI_K2]),
+        is_code: true,
+        optional_merges: true,
+        ..PLAIN
+    },
     PreTokenizer {
         names: &["superbpe"],
         llama_cpp: &[DIGITS, Expression("(?=([0-9]{3})+(?![0-9]))")],

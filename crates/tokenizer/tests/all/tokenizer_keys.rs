@@ -41,7 +41,7 @@ fn error(mut keys: Metadata, key: &str, value: Option<Value>) -> String {
 }
 
 fn refused(keys: &Metadata, reading: Reading) -> Option<Error> {
-    Tokenizer::from_metadata_as(keys, reading).err()
+    Tokenizer::from_gguf(keys).encoder(reading).err()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn unchanged_keys_are_valid() {
             assert_eq!(refused(&keys, reading), None);
         }
     }
-    let tokenizer = Tokenizer::from_metadata(&bpe()).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&bpe()).encoder(Reading::LlamaCpp).unwrap();
     assert_eq!(tokenizer.encode("ab a", false, false).unwrap(), [2, 5]);
 }
 
@@ -114,7 +114,7 @@ fn invalid_merges_are_refused() {
         "`tokenizer.ggml.merges`: merge 1 (`b a`) needs token `ba`, which is not in the vocabulary"
     );
     // llama.cpp joins texts, and cuts what is no token into characters again.
-    let tokenizer = Tokenizer::from_metadata(&keys).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&keys).encoder(Reading::LlamaCpp).unwrap();
     assert_eq!(tokenizer.encode("ba", false, false).unwrap(), [1, 0]);
 }
 
@@ -145,18 +145,18 @@ fn duplicate_tokens_are_refused() {
 #[test]
 fn unused_unknown_pre_tokenizer_is_reported() {
     let mut keys = spm();
-    assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), None);
+    assert_eq!(Tokenizer::from_gguf(&keys).encoder(Reading::LlamaCpp).unwrap().unknown_pre(), None);
     keys.set("tokenizer.ggml.pre", "foo");
-    assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), Some("foo"));
+    assert_eq!(Tokenizer::from_gguf(&keys).encoder(Reading::LlamaCpp).unwrap().unknown_pre(), Some("foo"));
     keys.set("tokenizer.ggml.pre", "default");
-    assert_eq!(Tokenizer::from_metadata(&keys).unwrap().unknown_pre(), None);
+    assert_eq!(Tokenizer::from_gguf(&keys).encoder(Reading::LlamaCpp).unwrap().unknown_pre(), None);
 }
 
 #[test]
 fn added_tokens_need_an_id() {
     let mut keys = bpe();
     keys.set("tokenizer.ggml.add_bos_token", true);
-    let tokenizer = Tokenizer::from_metadata(&keys).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&keys).encoder(Reading::LlamaCpp).unwrap();
     let error = tokenizer.encode("a", true, false).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -182,7 +182,7 @@ fn end_tokens_follow_keys_and_texts() {
         keys.set("tokenizer.ggml.tokens", texts(&all));
         keys.set("tokenizer.ggml.eos_token_id", Value::U32(5));
         keys.extend(further.iter().map(|(key, id)| (format!("tokenizer.ggml.{key}"), Value::U32(*id))));
-        Tokenizer::from_metadata(&keys).unwrap().ends()
+        Tokenizer::from_gguf(&keys).encoder(Reading::LlamaCpp).unwrap().ends()
     };
     assert_eq!(ends(&["x"], &[]), [5]);
     assert_eq!(ends(&["x", "y"], &[("eot_token_id", 6), ("eom_token_id", 7)]), [5, 6, 7]);

@@ -19,7 +19,7 @@ mod weights;
 use std::{collections::HashMap, num::NonZeroUsize, path::PathBuf};
 
 use gguf_runtime::{Activations, Model};
-use gguf_tokenizer::Tokenizer;
+use gguf_tokenizer::{Reading, Tokenizer};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -144,7 +144,7 @@ fn tokenizer(file: &gguf_container::Model, record: &Record, report: &mut Report)
         report.push(Check::new("token ids").skipped("the record has no tokenizer"));
         return Ok(());
     };
-    match Tokenizer::from_metadata(metadata) {
+    match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
         Ok(tokenizer) => {
             report.push(tokens::special(metadata, &tokenizer, special));
             report.push(tokens::texts(metadata, &tokenizer, &record.facts.texts));

@@ -2,7 +2,7 @@
 
 use gguf_container::{Metadata, Value};
 use gguf_runtime::chat::{Chat, ChatError, Date, Settings, SpecialTokens, render_chat};
-use gguf_tokenizer::Tokenizer;
+use gguf_tokenizer::Encoder;
 use serde_json::json;
 
 use super::record::{Facts, Prompt};
@@ -21,7 +21,7 @@ const AFTER: usize = 32;
 ///
 /// # Errors
 /// A template that takes too much memory or time.
-pub fn check(metadata: &Metadata, tokenizer: &Tokenizer, facts: &Facts) -> Result<Check, Error> {
+pub fn check(metadata: &Metadata, tokenizer: &Encoder, facts: &Facts) -> Result<Check, Error> {
     let mut check = Check::new("prompts");
     let has_template = metadata.contains(TEMPLATE);
     if facts.prompts.is_empty() {

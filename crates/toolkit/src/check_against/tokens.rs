@@ -1,7 +1,7 @@
 //! Special tokens and token ids.
 
 use gguf_container::Metadata;
-use gguf_tokenizer::{Reading, Tokenizer};
+use gguf_tokenizer::{Encoder, Reading, Tokenizer, keys};
 
 use super::record::{Special, Text, Token};
 use crate::verify::{Check, Finding};
@@ -10,15 +10,15 @@ use crate::verify::{Check, Finding};
 const SHOWN: usize = 6;
 
 /// Compares special tokens and the tokens that are added around a text.
-pub fn special(metadata: &Metadata, tokenizer: &Tokenizer, special: &Special) -> Check {
+pub fn special(metadata: &Metadata, tokenizer: &Encoder, special: &Special) -> Check {
     let mut check = Check::new("special tokens");
     let key = |key: &str| metadata.count(key).ok().flatten().and_then(|id| u32::try_from(id).ok());
     // The first two decide where texts begin and end; the others matter to few programs.
     let roles = [
         ("bos", tokenizer.bos(), &special.bos, true),
         ("eos", tokenizer.eos(), &special.eos, true),
-        ("pad", key("tokenizer.ggml.padding_token_id"), &special.pad, false),
-        ("unk", key("tokenizer.ggml.unknown_token_id"), &special.unk, false),
+        ("pad", key(keys::PAD_ID), &special.pad, false),
+        ("unk", key(keys::UNK_ID), &special.unk, false),
     ];
     let mut n_equal = 0;
     for (role, found, expected, decides) in roles {
@@ -65,7 +65,7 @@ pub fn special(metadata: &Metadata, tokenizer: &Tokenizer, special: &Special) ->
 }
 
 /// Compares the tokens that are added around a text.
-fn added(tokenizer: &Tokenizer, special: &Special, check: &mut Check) {
+fn added(tokenizer: &Encoder, special: &Special, check: &mut Check) {
     let (Some(before), Some(after)) = (&special.before, &special.after) else { return };
     let encoded = |add| tokenizer.encode("a", add, true);
     let (Ok(plain), Ok(whole)) = (encoded(false), encoded(true)) else {
@@ -90,13 +90,13 @@ fn added(tokenizer: &Tokenizer, special: &Special, check: &mut Check) {
 }
 
 /// Compares the ids of each text.
-pub fn texts(metadata: &Metadata, tokenizer: &Tokenizer, texts: &[Text]) -> Check {
+pub fn texts(metadata: &Metadata, tokenizer: &Encoder, texts: &[Text]) -> Check {
     let mut check = Check::new("token ids");
     if texts.is_empty() {
         return check.skipped("the record has no texts");
     }
     // The tokenizer that the keys describe; llama.cpp only approximates some pre-tokenizers.
-    let meant = match Tokenizer::from_metadata_as(metadata, Reading::Model) {
+    let meant = match Tokenizer::from_gguf(metadata).encoder(Reading::Model) {
         Ok(meant) => meant,
         Err(error) => {
             check.push(Finding::error("tokenizer", error));
@@ -105,7 +105,7 @@ pub fn texts(metadata: &Metadata, tokenizer: &Tokenizer, texts: &[Text]) -> Chec
     };
     let (mut n_different, mut n_in_llama_cpp, mut n_spaces) = (0, 0, 0);
     for (index, Text { text, ids }) in texts.iter().enumerate() {
-        let differs = |tokenizer: &Tokenizer| match tokenizer.encode(text, false, true) {
+        let differs = |tokenizer: &Encoder| match tokenizer.encode(text, false, true) {
             Ok(found) if found == *ids => None,
             Ok(found) => Some(difference(tokenizer, ids, &found)),
             Err(error) => Some(error.to_string()),
@@ -141,7 +141,7 @@ pub fn texts(metadata: &Metadata, tokenizer: &Tokenizer, texts: &[Text]) -> Chec
 }
 
 /// The first difference between two lists of ids.
-fn difference(tokenizer: &Tokenizer, expected: &[u32], found: &[u32]) -> String {
+fn difference(tokenizer: &Encoder, expected: &[u32], found: &[u32]) -> String {
     let at = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
     let list = |ids: &[u32]| match ids.get(at..).unwrap_or_default() {
         [] => "the end".to_owned(),
@@ -150,7 +150,7 @@ fn difference(tokenizer: &Tokenizer, expected: &[u32], found: &[u32]) -> String 
     format!("at token {at}, expected {}, found {}", list(expected), list(found))
 }
 
-fn named(tokenizer: &Tokenizer, id: u32) -> String {
+fn named(tokenizer: &Encoder, id: u32) -> String {
     match tokenizer.token_text(id) {
         Some(text) => format!("{id} {:?}", String::from_utf8_lossy(text)),
         None => format!("{id} (outside the vocabulary)"),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gguf_container::{Metadata, Value};
 use gguf_runtime::chat::{Chat, Date, Settings, SpecialTokens, render_chat};
-use gguf_tokenizer::Tokenizer;
+use gguf_tokenizer::{Reading, Tokenizer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -103,7 +103,7 @@ pub fn render_prompt(
     chat: &Chat,
     options: &ChatOptions,
 ) -> Result<Prompt, Error> {
-    let tokens = match Tokenizer::from_metadata(metadata) {
+    let tokens = match Tokenizer::from_gguf(metadata).encoder(Reading::LlamaCpp) {
         Ok(tokenizer) => SpecialTokens::with_tokenizer(metadata, &tokenizer),
         Err(_) => SpecialTokens::of(metadata),
     };

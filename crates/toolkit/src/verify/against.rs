@@ -202,7 +202,7 @@ pub(crate) fn keys(file: &Metadata, source: &Metadata) -> Check {
             }
             None => format!("missing key `{key}`, expected {}", short(expected)),
         };
-        let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
+        let is_special = gguf_tokenizer::keys::is_special_id(key);
         check.push(match key.as_str() {
             "general.architecture" => Finding::error("key", message),
             key if is_lineage(key) => Finding::warning("lineage", message),
@@ -214,7 +214,7 @@ pub(crate) fn keys(file: &Metadata, source: &Metadata) -> Check {
     }
     for (key, value) in file.iter().filter(|(key, _)| is_compared(key) && !source.contains(key)) {
         let message = format!("`{key}` is {}, but is not in the source", short(value));
-        let is_special = key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id");
+        let is_special = gguf_tokenizer::keys::is_special_id(key);
         check.push(match is_special {
             true => Finding::error("special_id", message),
             false if is_lineage(key) => Finding::warning("lineage", message),

@@ -186,7 +186,7 @@ static MINE: Arch = {
     arch.name = "mine";
     arch.classes = const { &[Class::new("MineForCausalLM")] };
     arch.tensors = &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::GATED_MLP];
-    arch.vocab = Route::LLAMA;
+    arch.vocab = Route::SENTENCE_PIECE;
     arch
 };
 

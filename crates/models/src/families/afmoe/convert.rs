@@ -7,6 +7,7 @@
 //! Source: `AfmoeModel` in `conversion/afmoe.py`.
 
 use crate::families::llama::convert::llama;
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
 /// The row.
@@ -29,7 +30,7 @@ pub const AFMOE: Arch = Arch {
     ],
     keys,
     computed: llama::computed,
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     window_pattern: every(4),
     harmless: &["layer_types"],
     built_in: &[BuiltIn::is("mup_enabled", &["true"])],

@@ -7,6 +7,7 @@
 //! Source: `ApertusModel` in `conversion/llama.py`.
 
 use crate::families::llama::convert::llama;
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
 /// The row.
@@ -25,7 +26,7 @@ pub const APERTUS: Arch = Arch {
     ],
     keys: llama::keys,
     computed: llama::computed,
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     harmless: &["qk_norm=true"],
     ..DECODER
 };

@@ -7,6 +7,7 @@
 //! Source: `ArceeModel` in `conversion/llama.py`.
 
 use crate::families::llama::convert::llama;
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
 /// The row.
@@ -18,7 +19,7 @@ pub const ARCEE: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, rules::UNGATED_MLP],
     keys: llama::keys,
     computed: llama::computed,
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     ..DECODER
 };
 

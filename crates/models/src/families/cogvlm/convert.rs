@@ -8,6 +8,7 @@
 //! Source: `CogVLMModel` in `conversion/cogvlm.py`.
 
 use crate::families::llama::convert::llama;
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
 /// The row.
@@ -18,7 +19,7 @@ pub const COGVLM: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, LAYERS],
     keys: llama::keys,
     computed: llama::computed,
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     ..DECODER
 };
 

@@ -7,6 +7,7 @@
 //! Source: `NanbeigeModel` in `conversion/nanbeige.py`.
 
 use crate::families::llama::convert::llama;
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
 /// The row.
@@ -23,6 +24,6 @@ pub const NANBEIGE: Arch = Arch {
         Ok(())
     },
     computed: llama::computed,
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     ..DECODER
 };

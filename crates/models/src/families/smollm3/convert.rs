@@ -7,6 +7,7 @@
 //! Source: `SmolLM3Model` in `conversion/llama.py`.
 
 use crate::families::llama::convert::llama;
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 use gguf_layout::built_in::is_zero_every;
 
@@ -21,7 +22,7 @@ pub const SMOLLM3: Arch = Arch {
     // graph has the period.
     keys: llama::keys,
     computed: llama::computed,
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     built_in: &[BuiltIn::unless("no_rope_layers", "no rotation in every fourth layer", |_, flags| {
         is_zero_every(4, flags)
     })],

@@ -6,7 +6,7 @@
 //! Source: `get_vocab_base_pre` in `conversion/base.py`; `test_text.txt` and `hashes.txt` are
 //! its data.
 
-use std::{collections::HashSet, panic::catch_unwind};
+use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -16,8 +16,9 @@ use tokenizers::{
 };
 
 use super::super::added::{AddedVocab, Ids};
-use super::super::hf::{HfTokenizer, tokenizer_config};
+use super::super::hf::{AddedToken, HfTokenizer, tokenizer_config};
 use crate::TokenizerFiles;
+use crate::json::list;
 
 const TEST_TEXT: &str = include_str!("test_text.txt");
 
@@ -35,18 +36,14 @@ pub(super) fn hashes(
     added: &AddedVocab,
     ids: &Ids<'_>,
 ) -> Result<Vec<String>, String> {
-    check_template(&hf.post_processor)?;
-    // Two known causes of a panic in the library are checked before the call. A third one must not end the process.
-    let encoded = catch_unwind(|| -> Result<_, String> {
-        let tokenizer = small_tokenizer(hf, added, ids)?;
-        let encode = |special| match tokenizer.encode(TEST_TEXT, special) {
-            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-            Err(error) => Err(format!("none: {error}")),
-        };
-        Ok((encode(true)?, encode(false)?))
-    });
-    let (full, bare) = encoded
-        .unwrap_or_else(|_| Err("none: the tokenizers library fails on the file's contents".into()))?;
+    check_steps(&[&hf.normalizer, &hf.pre_tokenizer, &hf.post_processor])?;
+    check_added(hf, added)?;
+    let tokenizer = small_tokenizer(hf, added, ids)?;
+    let encode = |special| match tokenizer.encode(TEST_TEXT, special) {
+        Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+        Err(error) => Err(format!("none: {error}")),
+    };
+    let (full, bare) = (encode(true)?, encode(false)?);
     let config = tokenizer_config(input).ok().flatten().unwrap_or_default();
     let added_id = |name: &str| -> Option<u32> {
         config.get(&format!("add_{name}_token")).and_then(Json::as_bool).filter(|is_added| *is_added)?;
@@ -75,17 +72,58 @@ fn hash_of(ids: &[u32]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks that a post-processor defines every token of its template. The library looks them up without a check.
-fn check_template(processor: &Json) -> Result<(), String> {
-    let list = |key: &str| processor.get(key).and_then(Json::as_array).into_iter().flatten();
-    list("processors").try_for_each(check_template)?;
-    let pieces = list("single").chain(list("pair"));
-    let mut names = pieces.filter_map(|piece| piece.get("SpecialToken")?.get("id")?.as_str());
-    let is_defined =
-        |name: &str| processor.get("special_tokens").is_some_and(|tokens| tokens.get(name).is_some());
-    match names.find(|name| !is_defined(name)) {
+/// Checks the steps of a tokenizer for contents on which the library panics, because it does not check them.
+fn check_steps(parts: &[&Json]) -> Result<(), String> {
+    let mut steps = Vec::new();
+    parts.iter().for_each(|part| add_steps(part, &mut steps));
+    let mut templates = 0;
+    for step in steps {
+        let expression = step.get("pattern").and_then(|pattern| pattern.get("Regex")?.as_str());
+        if step.get("type").is_some_and(|kind| kind == "Precompiled")
+            || step.get("precompiled_charsmap").is_some()
+        {
+            return Err("none: `normalizer`: a compiled table is not supported".into());
+        } else if expression.is_some_and(|expression| expression.contains(r"\K")) {
+            // With it, a match can end before it starts.
+            return Err(r"none: `pattern`: `\K` is not supported".into());
+        } else if step.get("length").and_then(Json::as_u64) == Some(0) {
+            return Err("none: `pre_tokenizer`: `length` is 0".into());
+        }
+        let pieces = || list(step, "single").iter().chain(list(step, "pair"));
+        let mut names = pieces().filter_map(|piece| piece.get("SpecialToken")?.get("id")?.as_str());
+        let is_defined =
+            |name: &str| step.get("special_tokens").is_some_and(|tokens| tokens.get(name).is_some());
+        if let Some(name) = names.find(|name| !is_defined(name)) {
+            return Err(format!("none: `post_processor`: token `{name}` is not in `special_tokens`"));
+        }
+        let mut texts = list(step, "single").iter().filter_map(|piece| piece.get("Sequence")?.get("id"));
+        templates += usize::from(step.get("single").is_some());
+        if texts.any(|id| id != "A") || templates > 1 {
+            return Err("none: `post_processor`: expected one template of one text".into());
+        }
+    }
+    Ok(())
+}
+
+/// Adds a step, and those of a sequence.
+fn add_steps<'a>(step: &'a Json, steps: &mut Vec<&'a Json>) {
+    steps.push(step);
+    for key in ["normalizers", "pretokenizers", "processors"] {
+        list(step, key).iter().for_each(|inner| add_steps(inner, steps));
+    }
+}
+
+/// Checks that no added token can be inside the whitespace that another one absorbs.
+fn check_added(hf: &HfTokenizer, added: &AddedVocab) -> Result<(), String> {
+    let absorbs = added.by_id.values().any(|token| token.rstrip);
+    let is_changed = |token: &AddedToken| token.is_normalized() && !hf.normalizer.is_null();
+    let is_blank =
+        |token: &&AddedToken| token.lstrip && (token.content.trim().is_empty() || is_changed(token));
+    match added.by_id.values().find(is_blank).filter(|_| absorbs) {
         None => Ok(()),
-        Some(name) => Err(format!("none: `post_processor`: token `{name}` is not in `special_tokens`")),
+        Some(token) => {
+            Err(format!("none: added token `{}` is whitespace and absorbs whitespace", token.content))
+        }
     }
 }
 
@@ -142,16 +180,12 @@ fn small_tokenizer(hf: &HfTokenizer, added: &AddedVocab, ids: &Ids<'_>) -> Resul
             .entry(token.content.as_str())
             .or_insert_with(|| Json::from(*ids.get(token.content.as_str()).unwrap_or(id)));
     }
-    let added_tokens: Vec<Json> = added
-        .by_id
-        .iter()
-        .map(|(id, token)| {
-            json!({
-                "id": id, "content": token.content, "special": token.special, "normalized": token.is_normalized(),
-                "lstrip": token.lstrip, "rstrip": token.rstrip, "single_word": token.single_word,
-            })
-        })
-        .collect();
+    let with_id = |(id, token): (&u32, &AddedToken)| AddedToken {
+        id: Some(*id),
+        normalized: Some(token.is_normalized()),
+        ..token.clone()
+    };
+    let added_tokens: Vec<AddedToken> = added.by_id.iter().map(with_id).collect();
     let small = json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": added_tokens,
         "normalizer": hf.normalizer, "pre_tokenizer": hf.pre_tokenizer, "post_processor": hf.post_processor,
@@ -233,10 +267,38 @@ mod tests {
                 "pair": [], "special_tokens": { defined: { "id": defined, "ids": [1], "tokens": [defined] } },
             }] })
         };
-        assert_eq!(check_template(&template("<s>")), Ok(()));
-        assert_eq!(check_template(&Json::Null), Ok(()));
-        let refused = check_template(&template("<bos>")).unwrap_err();
+        assert_eq!(check_steps(&[&template("<s>")]), Ok(()));
+        assert_eq!(check_steps(&[&Json::Null]), Ok(()));
+        let refused = check_steps(&[&template("<bos>")]).unwrap_err();
         assert_eq!(refused, "none: `post_processor`: token `<s>` is not in `special_tokens`");
+    }
+
+    /// Each of these panics in version 0.23 of the library.
+    #[test]
+    fn steps_on_which_library_panics_are_refused() {
+        let template =
+            |id: &str| json!({ "type": "TemplateProcessing", "single": [{ "Sequence": { "id": id } }] });
+        let first = template("A");
+        assert_eq!(check_steps(&[&first]), Ok(()));
+        for step in [
+            template("B"),
+            json!({ "processors": [first, first] }),
+            json!({ "pretokenizers": [{ "type": "FixedLength", "length": 0 }] }),
+            json!({ "normalizers": [{ "type": "Precompiled", "precompiled_charsmap": "AAAA" }] }),
+            json!({ "type": "Split", "pattern": { "Regex": r"(?=ab\K)" } }),
+        ] {
+            assert!(check_steps(&[&step]).is_err(), "{step}");
+        }
+    }
+
+    #[test]
+    fn whitespace_in_whitespace_is_refused() {
+        let token = |content: &str| AddedToken { lstrip: true, ..AddedToken::special(content) };
+        let mut added = AddedVocab::default();
+        added.by_id.extend([(0, token("<a>")), (1, token(" "))]);
+        assert_eq!(check_added(&HfTokenizer::default(), &added), Ok(()));
+        added.by_id.insert(2, AddedToken { rstrip: true, ..AddedToken::special("<b>") });
+        assert!(check_added(&HfTokenizer::default(), &added).is_err());
     }
 
     #[test]

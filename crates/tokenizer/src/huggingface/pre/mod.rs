@@ -58,15 +58,15 @@ pub(super) fn recognize(
                 writer.note(format!(
                     "{by_hash}; its expressions match `{other}`, but the token hash takes precedence"
                 ));
-                writer.other_pre = Some(other.to_owned());
+                writer.vocab.other_pre = Some(other.to_owned());
             }
             Some(_) if !contradicts(name, ignore_merges) => {
-                writer.details.push(format!("{by_hash}; and by its expressions"));
+                writer.vocab.details.push(format!("{by_hash}; and by its expressions"));
             }
             Some(other) => {
                 writer.note(format!("{by_hash}, which takes precedence"));
                 note_merges(writer, name, hf);
-                writer.other_pre = (!contradicts(other, ignore_merges)).then(|| other.to_owned());
+                writer.vocab.other_pre = (!contradicts(other, ignore_merges)).then(|| other.to_owned());
             }
             None => {
                 writer.note(format!("{by_hash}; its expressions are unknown ({steps})"));
@@ -134,11 +134,11 @@ pub(super) fn note_chosen(writer: &mut TokenizerWriter<'_>, name: &str, hf: &HfT
 /// has none to choose.
 pub(super) fn note_choice(writer: &mut TokenizerWriter<'_>) {
     let Some(name) = writer.ctx.pre.clone() else { return };
-    match writer.entries.get(keys::PRE).and_then(|value| value.as_str()) {
+    match writer.vocab.tokenizer.keys.get(keys::PRE).and_then(|value| value.as_str()) {
         Some(written) if written == name => {
             if !crate::pre::names().any(|known| known == name) {
                 let nearest = crate::pre::nearest(&name).join("`, `");
-                writer.warnings.push(format!(
+                writer.vocab.warnings.push(format!(
                     "pre-tokenizer `{name}`: as specified, but unknown to llama.cpp; nearest known: `{nearest}`"
                 ));
             }

@@ -21,7 +21,7 @@ pub const GEMMA4_UNIFIED: Arch = Arch {
         gemma4::keys(hparams, keys)?;
         let Some(Json::Array(ids)) = hparams.get("suppress_tokens") else { return Ok(()) };
         let ids = ids.iter().map(|id| to_i32("suppress_tokens", id)).collect::<Result<_, _>>()?;
-        keys.set("tokenizer.ggml.suppress_tokens", Value::Array(Array::I32(ids)));
+        keys.set(token_keys::SUPPRESS_TOKENS, Value::Array(Array::I32(ids)));
         Ok(())
     },
     export: Export::NotExportable("its text model is exported as `gemma4`, which is identical"),

@@ -7,6 +7,7 @@
 //! Source: `GraniteModel` in `conversion/granite.py`.
 
 use crate::families::llama::convert::llama;
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
 /// The row.
@@ -29,7 +30,7 @@ pub const GRANITE: Arch = Arch {
                 .any(|part| name.contains(part));
         is_other.then_some("part of an image, sound or speech model")
     },
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     ..DECODER
 };
 

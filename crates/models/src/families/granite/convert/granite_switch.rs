@@ -11,6 +11,7 @@
 
 use crate::families::granite::convert::granite::GRANITE;
 use crate::families::granite::convert::granitemoe;
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
 /// The row.
@@ -42,7 +43,7 @@ pub const GRANITE_SWITCH: Arch = Arch {
         })?;
         Ok(hparams.with("num_hidden_layers", own.into()))
     },
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     export: Export::NotExportable("it contains adapters"),
     ..GRANITE
 };

@@ -9,6 +9,7 @@
 
 use crate::families::granite::convert::granite;
 use crate::families::llama::convert::llama;
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 
 /// The row.
@@ -20,7 +21,7 @@ pub const GRANITEMOE: Arch = Arch {
     tensors: &[rules::DECODER_ENDS, rules::PRE_NORMS, rules::ATTENTION_PERMUTED, EXPERTS, SHARED],
     keys,
     computed: llama::computed,
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     ..DECODER
 };
 

@@ -54,8 +54,7 @@ const ROUTE: Route = Route::new("kimi_k3", |writer| {
         writer.set(token_keys::EOS_ID, id);
     }
     if !writer.has(token_keys::CHAT_TEMPLATE) {
-        writer
-            .note("missing chat template; convert_hf_to_gguf.py adds its own template for this architecture");
+        writer.note(NO_TEMPLATE);
     }
     Ok(())
 });

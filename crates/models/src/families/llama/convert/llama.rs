@@ -9,6 +9,7 @@
 //!
 //! Source: `LlamaModel` in `conversion/llama.py`.
 
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
 use gguf_layout::rope_llama3::rope_llama3;
 
@@ -50,7 +51,7 @@ pub const LLAMA: Arch = Arch {
     drops: image_part,
     keys,
     computed,
-    vocab: Route::LLAMA,
+    vocab: vocab::ROUTE,
     export: Export::Lenient { understood: UNDERSTOOD },
     ..DECODER
 };

@@ -4,3 +4,4 @@ pub mod llama;
 pub mod llama4;
 pub mod llama_embed;
 pub mod native;
+pub mod vocab;

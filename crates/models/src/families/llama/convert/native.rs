@@ -14,7 +14,12 @@
 //! (`Params.loadOriginalParamsJson`).
 
 use crate::families::llama::convert::llama::{self, LLAMA, LLAMA_CONFIG, MIXTRAL_CONFIG};
+use crate::families::llama::convert::vocab;
 use crate::prelude::*;
+
+/// tekken.json or a versioned SentencePiece model.
+pub const MISTRAL_ROUTE: Route =
+    Route { counts_tokens: true, ..Route::new("mistral", |writer| writer.tekken(true)) };
 
 /// Mistral's layout.
 pub const MISTRAL_PARAMS: Arch = Arch {
@@ -28,7 +33,7 @@ pub const MISTRAL_PARAMS: Arch = Arch {
     tensors: TENSORS,
     keys: mistral_keys,
     drops,
-    vocab: Route::MISTRAL,
+    vocab: MISTRAL_ROUTE,
     export: Export::NotExportable("exported in the Hugging Face layout, as architecture `llama`"),
     ..LLAMA
 };
@@ -48,7 +53,7 @@ pub const MIXTRAL_PARAMS: Arch = Arch {
     name: "mixtral-params",
     classes: &[Class::new("MixtralParams")],
     example: "mistralai/Mixtral-8x22B-Instruct-v0.3",
-    vocab: Route::MISTRAL,
+    vocab: MISTRAL_ROUTE,
     ..META_PARAMS
 };
 
@@ -67,7 +72,7 @@ pub const META_PARAMS: Arch = Arch {
 
 /// Llama's tokenizer, with bos and eos from tokenizer.model, because the checkpoint has no config.
 const ROUTE: Route = Route::new("meta_llama", |writer| {
-    writer.llama()?;
+    vocab::write_keys(writer)?;
     writer.write_model_ids()
 });
 

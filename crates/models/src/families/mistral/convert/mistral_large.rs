@@ -23,7 +23,7 @@ pub const MISTRAL_MOE_PARAMS: Arch = Arch {
     rename: |_, name| rename(name),
     prepare,
     keys,
-    vocab: Route::MISTRAL,
+    vocab: native::MISTRAL_ROUTE,
     export: Export::NotExportable("exported in the Hugging Face layout, as architecture `deepseek2`"),
     ..DEEPSEEK2
 };

@@ -21,7 +21,8 @@ pub const QWEN: Arch = Arch {
 };
 
 /// Its tiktoken file.
-const ROUTE: Route = Route { exports_ranks: true, ..Route::new("qwen", |writer| writer.tiktoken()) };
+const ROUTE: Route =
+    Route { rank_file: Some("qwen.tiktoken"), ..Route::new("qwen", |writer| writer.tiktoken()) };
 
 const LAYERS: &[TensorRule] = &[
     TensorRule::copy(&["transformer.h.{bid}.ln_1"], "blk.{bid}.attn_norm"),

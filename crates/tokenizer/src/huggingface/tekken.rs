@@ -13,12 +13,13 @@ use serde::Deserialize;
 
 use super::error::VocabError;
 use super::hf::malformed;
-use super::ranks::{ByBytes, Ranks, text_of};
+use super::ranks::{ByBytes, Ranks};
 use super::spm_model::SpmModel;
 use super::token_table::TokenTable;
-use super::token_type::TokenType;
 use super::writer::TokenizerWriter;
 use super::{base64, bpe, spm, template};
+use crate::byte_alphabet::text_of;
+use crate::token_type::TokenType;
 use crate::{TokenizerFiles, keys};
 
 const TEKKEN: &str = "tekken.json";
@@ -74,11 +75,6 @@ struct Special {
     token_str: String,
 }
 
-/// True if the checkpoint has a file that only this module reads.
-pub(super) fn exists(input: &TokenizerFiles<'_>) -> bool {
-    input.file(TEKKEN).is_some() || versioned(input).is_some()
-}
-
 /// The SentencePiece model with the highest version in its name, and that version.
 fn versioned<'a>(input: &TokenizerFiles<'a>) -> Option<(String, String, &'a [u8])> {
     let version_of = |name: &str| {
@@ -94,40 +90,47 @@ fn versioned<'a>(input: &TokenizerFiles<'a>) -> Option<(String, String, &'a [u8]
         .max_by(|one, other| one.0.cmp(&other.0))
 }
 
-/// Writes the keys of Mistral's files. `native` for a checkpoint in Mistral's own format, whose
-/// template file counts.
-pub(super) fn write_keys(writer: &mut TokenizerWriter<'_>, native: bool) -> Result<(), VocabError> {
-    let (version, kind) = if let Some(bytes) = writer.file(TEKKEN) {
-        (write_tekken(writer, bytes)?, "-tekken")
-    } else if let Some((file, version, bytes)) = versioned(writer.input) {
-        write_spm(writer, &file, bytes)?;
-        (version, "")
-    } else if let Some(bytes) = writer.file("tokenizer.model") {
-        write_spm(writer, "tokenizer.model", bytes)?;
-        ("1".to_owned(), "")
-    } else {
-        return Err(VocabError::NoTokenizer {
-            expected: "`tekken.json`; `tokenizer.model` with or without a version",
-        });
-    };
-    writer.set(keys::ADD_BOS, true);
-    writer.set(keys::ADD_EOS, false);
-    if native && let Some(text) = template::jinja_file(writer.input)? {
-        template::note_if_bad(writer, "chat_template.jinja", &text);
-        writer.set(keys::CHAT_TEMPLATE, text);
-        return Ok(());
+impl TokenizerWriter<'_> {
+    /// True if there is a file that only [`TokenizerWriter::tekken`] reads.
+    pub fn has_tekken(&self) -> bool {
+        self.file(TEKKEN).is_some() || versioned(self.input).is_some()
     }
-    // llama.cpp has the templates of these versions built in, by name.
-    // `7m1` is version 7 with images, whose template is that of 7.
-    let number = version.split('m').next().unwrap_or_default();
-    match (number, kind) {
-        ("1", _) => writer.set(keys::CHAT_TEMPLATE, "mistral-v1"),
-        ("3" | "7", kind) => writer.set(keys::CHAT_TEMPLATE, format!("mistral-v{number}{kind}")),
-        _ => writer.note(format!(
-            "missing chat template: none is built in for version {version} of Mistral's tokenizers"
-        )),
+
+    /// tekken.json, or a SentencePiece model whose name ends with a version. In a checkpoint that is `native` to
+    /// these files, chat_template.jinja counts as well.
+    pub fn tekken(&mut self, native: bool) -> Result<(), VocabError> {
+        let (version, kind) = if let Some(bytes) = self.file(TEKKEN) {
+            (write_tekken(self, bytes)?, "-tekken")
+        } else if let Some((file, version, bytes)) = versioned(self.input) {
+            write_spm(self, &file, bytes)?;
+            (version, "")
+        } else if let Some(bytes) = self.file("tokenizer.model") {
+            write_spm(self, "tokenizer.model", bytes)?;
+            ("1".to_owned(), "")
+        } else {
+            return Err(VocabError::NoTokenizer {
+                expected: "`tekken.json`; `tokenizer.model` with or without a version",
+            });
+        };
+        self.set(keys::ADD_BOS, true);
+        self.set(keys::ADD_EOS, false);
+        if native && let Some(text) = template::jinja_file(self.input)? {
+            template::note_if_bad(self, "chat_template.jinja", &text);
+            self.set(keys::CHAT_TEMPLATE, text);
+            return Ok(());
+        }
+        // llama.cpp has the templates of these versions built in, by name.
+        // `7m1` is version 7 with images, whose template is that of 7.
+        let number = version.split('m').next().unwrap_or_default();
+        match (number, kind) {
+            ("1", _) => self.set(keys::CHAT_TEMPLATE, "mistral-v1"),
+            ("3" | "7", kind) => self.set(keys::CHAT_TEMPLATE, format!("mistral-v{number}{kind}")),
+            _ => self.note(format!(
+                "missing chat template: none is built in for version {version} of Mistral's tokenizers"
+            )),
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// tekken.json; gives its version without `v`.

@@ -36,14 +36,3 @@ impl TokenType {
         if special { TokenType::Control } else { TokenType::UserDefined }
     }
 }
-
-/// True for a token that looks like a control token, although its file does not mark it.
-///
-/// Source: `does_token_look_special` in `conversion/base.py`.
-pub(super) fn looks_special(text: &str) -> bool {
-    let between = |start: &str, end: &str| text.starts_with(start) && text.ends_with(end);
-    matches!(text, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
-        || between("<|", "|>")
-        || between("<\u{ff5c}", "\u{ff5c}>")
-        || between("<unused", ">")
-}
