@@ -1,4 +1,4 @@
-"""Makes golden/arch/: tiny checkpoints (of llama here, of other families in families*.py) and what the reference
+"""Makes golden/arch/: tiny checkpoints by the recipes of the families (families.py) and what the reference
 converter makes of them; golden/arch-tokenizers/, which they share; and golden/cli/two-step.txt, whole files of the
 main one.
 
@@ -12,7 +12,6 @@ of the reference's file:
 """
 
 import contextlib
-import io
 import json
 import shutil
 import struct
@@ -20,152 +19,17 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import checkpoint
-from families import FAMILIES, SMALL
-from families_encoders import ENCODERS, TOKENIZERS
-from families_hybrids import HYBRIDS
-from families_giants import EXTRA as EXTRA_GIANTS, GIANTS
-from families_houses import EXTRA as HOUSES_EXTRA, HOUSES, KINDS, as_it_can
-from families_moe import EXTRA, MOE
-from families_old import OLD_SPELLINGS
-from families_spec import SPEC
-from families_wrappers import WRAPPERS
-from lib import GOLDEN, TEXT, seed_of, sha256, sha256_of_file
-
-BASE = dict(vocab_size=384, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
-            bos_token_id=1, eos_token_id=2)
-LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-              original_max_position_embeddings=128)
-
-# Name -> what is asked of transformers. Keys: model (llama, mistral, mixtral), config (over BASE),
-# tokenizer (spm, bpe), old (config.json as the Hub has it, over what transformers wrote), drop (keys
-# taken out of config.json), card, generation, extra (tensors put beside the model's), max_shard_size.
-CHECKPOINTS = {
-    "llama": dict(config=dict(hidden_size=256, intermediate_size=512)),
-    "llama-llama3": dict(tokenizer="bpe", config=dict(
-        rope_parameters=dict(rope_theta=500000.0, **LLAMA3), max_position_embeddings=1024, head_dim=32)),
-    "llama-llama3-old": dict(tokenizer="bpe", old=dict(
-        rope_theta=500000.0, rope_scaling=LLAMA3, torch_dtype="bfloat16", transformers_version="4.43.0",
-        max_position_embeddings=2048)),
-    "llama-linear": dict(config=dict(rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=4.0))),
-    "llama-linear-old": dict(old=dict(rope_theta=20000, rope_scaling=dict(type="linear", factor=2),
-                                      torch_dtype="float16", _name_or_path="some-org/Tiny-Model-0.1M-chat")),
-    "llama-dynamic": dict(config=dict(rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=2.0))),
-    "llama-yarn": dict(config=dict(max_position_embeddings=2048, rope_parameters=dict(
-        rope_type="yarn", rope_theta=1000000.0, factor=4.0, original_max_position_embeddings=512,
-        beta_fast=32.0, beta_slow=1.0, attention_factor=0.7))),
-    "llama-yarn-old": dict(old=dict(rope_theta=10000.0, rope_scaling=dict(
-        type="yarn", factor=16.0, finetuned=True), torch_dtype="bfloat16")),
-    "llama-bias": dict(config=dict(attention_bias=True, mlp_bias=True)),
-    "llama-head-dim": dict(config=dict(head_dim=24)),
-    "llama-mha": dict(config=dict(num_key_value_heads=4)),
-    "llama-tied": dict(tokenizer="bpe", config=dict(tie_word_embeddings=True)),
-    "llama-tied-both": dict(config=dict(tie_word_embeddings=True), extra="lm_head"),
-    "llama-inv-freq": dict(extra="inv_freq", old=dict(torch_dtype="float32")),
-    "llama-defaults": dict(drop=("rope_parameters", "num_key_value_heads", "head_dim", "rms_norm_eps",
-                                 "max_position_embeddings", "model_type", "tie_word_embeddings"),
-                           config=dict(num_key_value_heads=4), old=dict(model_type="llama")),
-    "llama-sharded": dict(max_shard_size="60KB"),
-    "llama-card": dict(card="""---
-language:
-- en
-- no
-- "de"
-license: other
-license_name: tiny-licence
-license_link: https://example.org/LICENCE
-library_name: transformers
-pipeline_tag: text-generation
-tags:
-- tiny
-- noise
-model_name: Tiny Card Model
-model_creator: Somebody
-version: v1.2
-base_model:
-- some-org/Tiny-Llama-7B-v1.0
-- https://huggingface.co/Other-Org/big-model-chat
-- https://example.org/elsewhere/model
-datasets:
-- some-org/pretty-data-v2
-- https://huggingface.co/datasets/org/data
-- wikitext
----
-
-# Tiny
-
-Noise.
-""", generation=dict(temperature=0.6, top_p=0.9, top_k=40, repetition_penalty=1.1, min_p=0.05)),
-    "llama-2-7b-chat-v0.3-noise": dict(
-        card="---\nlicense: [mit, apache-2.0]\nlanguage: fr\ntags: one\nbase_model: lone-model\n"
-             "datasets: []\n---\n"),
-    "mistral": dict(model="mistral", config=dict(sliding_window=128)),
-    "mistral-old": dict(model="mistral", drop=("head_dim", "num_key_value_heads"),
-                        config=dict(num_attention_heads=8, num_key_value_heads=8, hidden_size=64),
-                        old=dict(rope_theta=1000000.0, torch_dtype="bfloat16", sliding_window=None,
-                                 _name_or_path="Mistral-Tiny-Instruct-v0.2")),
-    "mixtral": dict(model="mixtral", config=dict(num_local_experts=4, num_experts_per_tok=2)),
-    "mixtral-old": dict(model="mixtral", old=dict(rope_theta=100000.0, torch_dtype="bfloat16"),
-                        config=dict(num_local_experts=3, num_experts_per_tok=1)),
-}
-
-FAMILIES |= MOE | ENCODERS | SPEC | WRAPPERS | HYBRIDS | GIANTS | HOUSES | OLD_SPELLINGS
-EXTRA |= EXTRA_GIANTS | HOUSES_EXTRA
-TOKENIZERS |= KINDS
-CHECKPOINTS |= FAMILIES
+import tiny_tokenizers
+from families import CHECKPOINTS, TOKENIZERS
+from lib import GOLDEN, seed_of, sha256, sha256_of_file
+from tiny_models import SMALL
 
 # What the reference's two steps are run for, with the main checkpoint.
 TWO_STEP = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k_s", "q3_k_m", "q3_k_l", "q4_k_s", "q4_k_m",
             "q5_k_s", "q5_k_m", "q6_k", "f16", "f32", "bf16"]
-
-
-def make_spm(folder: Path, vocab_size: int, spec: dict) -> None:
-    import sentencepiece
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT * 4), model_writer=model, vocab_size=vocab_size, model_type="bpe",
-        byte_fallback=True, character_coverage=0.99, normalization_rule_name="identity", unk_id=0, bos_id=1, eos_id=2,
-            pad_id=-1,
-        num_threads=1, minloglevel=2)
-    (folder / "tokenizer.model").write_bytes(model.getvalue())
-    token = lambda text: dict(content=text, lstrip=False, rstrip=False, normalized=False, single_word=False,
-        special=True)
-    config = dict(add_bos_token=True, add_eos_token=False, bos_token="<s>", eos_token="</s>", unk_token="<unk>",
-                  added_tokens_decoder={"0": token("<unk>"), "1": token("<s>"), "2": token("</s>")},
-                  legacy=False, model_max_length=512, tokenizer_class="LlamaTokenizer",
-                  chat_template="{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}",
-                  **spec.get("tokenizer_config", {}))
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
-
-
-def make_bpe(folder: Path, vocab_size: int, spec: dict) -> None:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    specials = ["<|unk|>", "<|begin|>", "<|end|>", *spec.get("special", ())]
-    tokenizer.train_from_iterator(TEXT * 4, trainers.BpeTrainer(
-        vocab_size=vocab_size - 4, special_tokens=specials, show_progress=False,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = dict(bos_token="<|begin|>", eos_token="<|end|>", unk_token="<|unk|>", model_max_length=512,
-                  tokenizer_class="PreTrainedTokenizerFast",
-                  chat_template="{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}")
-    config |= spec.get("tokenizer_config", {})
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
-
-
-def make_world(folder: Path, vocab_size: int, spec: dict) -> None:
-    """RWKV's vocabulary: every byte, then some longer words. One that ends early is filled up."""
-    words = sorted({word for line in TEXT for word in line.split() if len(word) > 1})
-    lines = [f"{i + 1} {bytes([i])!r} 1" for i in range(256)]
-    lines += [f"{i + 257} {word!r} {len(word)}" for i, word in enumerate(words[:vocab_size - 270])]
-    (folder / "rwkv_vocab_v20230424.txt").write_text("\n".join(lines) + "\n")
-    # Else the reference takes a template from a folder of its own.
-    config = dict(chat_template="{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n\n{% endfor %}")
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 def for_reference(folder: Path, spec: dict, scratch: Path) -> Path:
@@ -185,7 +49,7 @@ def for_reference(folder: Path, spec: dict, scratch: Path) -> Path:
         save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
     # The same weights in the Hub's layout, where the reference reads that alone.
     if given_as := spec.get("given_as"):
-        tensors = EXTRA[given_as](load_file(copy / "model.safetensors"), None)
+        tensors = given_as(load_file(copy / "model.safetensors"), None)
         save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
     return copy
 
@@ -193,10 +57,8 @@ def for_reference(folder: Path, spec: dict, scratch: Path) -> Path:
 def tokenizer_name(vocab_size: int, spec: dict) -> str:
     """The folder of golden/arch-tokenizers that a family takes its tokenizer from."""
     kind = spec.get("tokenizer", "spm")
-    if kind == "unigram":
-        return "unigram-t5" if spec["model"] == "t5" else "unigram-xlmr"
-    if kind == "unigram_json":
-        return "unigram-json"
+    if kind.startswith("unigram"):
+        return kind
     special = ["".join(filter(str.isalnum, token)) for token in spec.get("special", ())]
     return "-".join([kind, str(vocab_size), *special])
 
@@ -207,7 +69,7 @@ def make_tokenizer(folder: Path, vocab_size: int, spec: dict) -> str:
     One that golden/arch-tokenizers has is taken from there, because not every trainer gives the same twice: remove the
     folder to train it anew."""
     kind, name = spec.get("tokenizer", "spm"), tokenizer_name(vocab_size, spec)
-    (dict(spm=make_spm, bpe=make_bpe, world=make_world) | TOKENIZERS)[kind](folder, vocab_size, spec)
+    (tiny_tokenizers.KINDS | TOKENIZERS)[kind](folder, vocab_size, spec)
     for path in (GOLDEN / "arch-tokenizers" / name).glob("*"):
         if path.name != "tokenizer_config.json":
             shutil.copy(path, folder)
@@ -263,14 +125,11 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
             tensors = load_file(folder / "model.safetensors")
             save_file(tensors | {copy: tensors[other].clone()}, folder / "model.safetensors",
                 metadata={"format": "pt"})
-        vocab_size = spec.get("vocab_size") or (SMALL["vocab_size"] if name in SPEC else spec["config"].get(
-            "text_config", spec["config"])["vocab_size"])
-        return make_tokenizer(folder, vocab_size, spec)
+        text = spec["config"].get("text_config", spec["config"])
+        return make_tokenizer(folder, spec.get("vocab_size") or text["vocab_size"], spec)
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-    base = SMALL if name in FAMILIES else BASE
-    config_class = CONFIG_MAPPING[spec.get("model", "llama")]
-    config = config_class(**{**({} if spec.get("bare") else base), **spec.get("config", {})})
+    config = CONFIG_MAPPING[spec["model"]](**({} if spec.get("bare") else SMALL) | spec.get("config", {}))
     if "class" in spec:
         model = getattr(transformers, spec["class"])(config)
     else:
@@ -290,20 +149,7 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
                  if key != "lm_head.weight" or not config.tie_word_embeddings}
         save_file(state, weights, metadata={"format": "pt"})
     if extra := spec.get("extra"):
-        tensors = load_file(weights)
-        if extra == "lm_head":
-            tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
-        elif extra == "inv_freq":
-            for layer in range(config.num_hidden_layers):
-                tensors[f"model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = torch.arange(8, dtype=torch.float32)
-        elif extra == "proj_out":
-            tensors["proj_out.weight"] = tensors["model.decoder.embed_tokens.weight"].clone()
-        elif extra == "embed_tokens":
-            for part in ("encoder", "decoder"):
-                tensors[f"{part}.embed_tokens.weight"] = tensors["shared.weight"].clone()
-        else:
-            tensors = EXTRA[extra](tensors, config)
-        save_file(tensors, weights, metadata={"format": "pt"})
+        save_file(extra(load_file(weights), config), weights, metadata={"format": "pt"})
     if rename := spec.get("tensor_names"):
         tensors = load_file(weights)
         for old_name, new_name in rename:
@@ -355,12 +201,33 @@ def as_it_stands(spec: dict):
         conversion.base.AutoConfig, DeepseekV32Model.set_vocab = kept
 
 
-def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: str | None = None,
+@contextlib.contextmanager
+def as_it_can(spec: dict, folder):
+    """The reference with what it lacks of a checkpoint: the code of its tokenizer."""
+    import transformers
+    from gguf.tensor_mapping import TensorNameMap
+    from conversion.hunyuan import HunYuanMoEModel
+    from tokenizer import Tiktoken
+    with contextlib.ExitStack() as patches:
+        # Some architectures write names of their own into the table of all.
+        patches.enter_context(mock.patch.dict(TensorNameMap.block_mappings_cfg))
+        # The usual loader reads the config first, and stops on some that it has no class for.
+        kinds = dict(Tiktoken=lambda: Tiktoken(folder),
+                     Fast=lambda: transformers.PreTrainedTokenizerFast.from_pretrained(folder))
+        if kind := kinds.get(spec.get("stand_in")):
+            patches.enter_context(mock.patch.object(transformers.AutoTokenizer, "from_pretrained",
+                lambda *_, **__: kind()))
+        if spec.get("gpt2_vocab"):
+            patches.enter_context(mock.patch.object(HunYuanMoEModel, "set_vocab", HunYuanMoEModel._set_vocab_gpt2))
+        yield
+
+
+def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand=None,
             prediction: str | None = None, **options) -> Path:
     """Runs the reference converter in this process; its tokenizer hash list is bypassed with `pre`.
 
     `prediction` is `only` or `without` for `--mtp` and `--no-mtp`. `given` are keys of an older config.json that it insists
-    on and transformers does not write; `hand` names a converter of by_hand.py; `options` are the reference's own."""
+    on and transformers does not write; `hand` gives a converter (by_hand.py); `options` are the reference's own."""
     import gguf
     import torch
     from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
@@ -369,8 +236,7 @@ def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand: 
     with torch.inference_mode():
         config = ModelBase.load_hparams(folder, False)
         if hand:
-            from by_hand import CLASSES
-            model_class = CLASSES[hand]
+            model_class = hand()
         else:
             model_class = get_model_class(get_model_architecture(config, ModelType.TEXT))
         # Without this flag the reference insists on layers that transformers does not save.
@@ -526,7 +392,7 @@ def make(ctx) -> None:
         else:
             folder = ctx.scratch / "arch" / name
             tokenizer = make_checkpoint(name, spec, folder)
-            if name in checkpoint.STORED:
+            if spec.get("whole"):
                 shutil.copytree(folder, ctx.golden / "arch" / name, dirs_exist_ok=True)
             else:
                 files = checkpoint.seed_weights(folder, seed_of(name), kinds_of(spec))

@@ -11,15 +11,10 @@ import sys
 import torch
 import transformers
 
+from families import LOGITS, RECORDS
 from lib import GOLDEN
 
-# Families with different graphs and tokenizers.
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "mistral", "gpt2", "falcon", "mixtral")
 TUNED = "llama-tuned"
-# Settings in which files differ from configs; logits.py has the reasons.
-AS_THE_FILE_MEANS = {"gemma3": dict(query_pre_attn_scalar=8)}
-# Classes of tokenizers. All others are those of Llama, or read a tokenizer.json.
-TOKENIZERS = dict(gemma2="GemmaTokenizer", gemma3="GemmaTokenizer")
 # The tests set the same template in their files.
 TEMPLATE = (GOLDEN.parent / "crates/toolkit/tests/data/check-against.jinja").read_text().rstrip("\n")
 POSITIONS = 6
@@ -47,17 +42,17 @@ def tune(model):
 def make(ctx):
     transformers.utils.logging.set_verbosity_error()
     record = recorder()
-    for name in (*FAMILIES, TUNED):
+    for name in (*RECORDS, TUNED):
         if not ctx.wants(name):
             continue
         folder = ctx.checkpoint(name.removesuffix("-tuned"))
         config = transformers.AutoConfig.from_pretrained(folder)
-        for key, value in AS_THE_FILE_MEANS.get(name, {}).items():
+        for key, value in LOGITS.get(name, {}).get("config", {}).items():
             setattr(config, key, value)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=torch.float32, attn_implementation="eager")
         # The class that transformers chooses for a family may add its own pre-tokenizer or normalizer.
-        kind = TOKENIZERS.get(name) or ("PreTrainedTokenizerFast" if (folder / "tokenizer.json").exists() else "LlamaTokenizer")
+        kind = RECORDS.get(name) or ("PreTrainedTokenizerFast" if (folder / "tokenizer.json").exists() else "LlamaTokenizer")
         tokenizer = getattr(transformers, kind).from_pretrained(folder)
         if not tokenizer.chat_template:
             tokenizer.chat_template = TEMPLATE

@@ -10,7 +10,8 @@ checkpoint.json:
 
 VALUES is a key of that table, or =NAME for a copy of a tensor before it in the file; SHAPE is rows first, with x
 between, or - for one number without dimensions; no DTYPE is BF16. crates/testkit/src/checkpoint.rs
-makes the same files, and compares the digest. A folder without checkpoint.json (STORED) is whole as it is.
+makes the same files, and compares the digest. A folder without checkpoint.json has its
+weights (`whole` in its recipe): that of the README's first command, and those with goldens by the reference's programs.
 """
 
 import json
@@ -24,8 +25,6 @@ import numpy as np
 from data import F, U, bell, mix
 from digests import sha256
 
-# Whole folders: that of the README's first command, and those for which goldens were made by the reference's programs.
-STORED = ("deepseek3-old", "gemma3", "llama", "mixtral")
 # What is not part of the checkpoint that the reference sees.
 OWN_FILES = ("checkpoint.json", "expected.json")
 # What `-exp` is applied to. Each is a bf16 number whose exponential is within 0.01 of the last place of an f32 number,

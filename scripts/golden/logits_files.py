@@ -1,7 +1,7 @@
 """Makes those files of golden/logits/ whose families the converter does not write: what libllama predicts.
 
-Each is a GGUF file with the tokenizer of golden/arch/mistral and seeded weights. NAME.head is what stands before its
-tensors; files.json has of each
+LOGITS_FILES of the families' golden.py has their layers and keys. Each is a GGUF file with the tokenizer of
+golden/arch/mistral and seeded weights. NAME.head is what stands before its tensors; files.json has of each
 
   seed, n_bytes, sha256 of the whole file
   tensors  {name: [where its values begin, shape (row length first), values as in checkpoint.py]}
@@ -16,48 +16,15 @@ import numpy as np
 
 import arch
 import checkpoint
+from families import LOGITS_FILES
+from headers import N_EMBD, N_FF, N_HEAD, N_HEAD_KV, N_LAYER
 from lib import seed_of, sha256
 from logits_reference import build, predict
-
-N_EMBD, N_HEAD, N_HEAD_KV, N_FF, N_LAYER = 16, 4, 2, 24, 2
-
-
-def layer(n_head_kv=N_HEAD_KV, n_ff=N_FF, bias=False):
-    """Shapes of a plain layer, rows first."""
-    width, narrow = N_EMBD, n_head_kv * N_EMBD // N_HEAD
-    shapes = {"attn_norm": [width], "attn_q": [width, width], "attn_k": [narrow, width], "attn_v": [narrow, width],
-              "attn_output": [width, width], "ffn_norm": [width], "ffn_gate": [n_ff, width], "ffn_up": [n_ff, width],
-              "ffn_down": [width, n_ff]}
-    named = {f"{name}.weight": shape for name, shape in shapes.items()}
-    return named | ({f"attn_{x}.bias": shapes[f"attn_{x}"][:1] for x in "qkv"} if bias else {})
-
-
-def fused(shapes):
-    """One projection for all, whose feed-forward part is half as wide as the key says."""
-    rest = {name: shape for name, shape in shapes.items() if name[:6] not in ("attn_q", "attn_k", "attn_v")}
-    return rest | {"attn_qkv.weight": [3 * N_EMBD, N_EMBD], "attn_qkv.bias": [3 * N_EMBD]}
-
-
-def renamed(shapes, old, new):
-    return {name.replace(old, new): shape for name, shape in shapes.items()}
-
-
-ROPE = {"rope.dimension_count": N_EMBD // N_HEAD}
-WIDTHS = {"attention.key_length": N_EMBD // N_HEAD, "attention.value_length": N_EMBD // N_HEAD}
-# The value of general.architecture: tensors of a layer, further keys.
-FAMILIES = {
-    "dream": (layer(bias=True), ROPE | {"attention.causal": False}),
-    "exaone": (layer(), ROPE),
-    "qwen": (fused(layer(N_HEAD, N_FF // 2)), ROPE | {"attention.head_count_kv": N_HEAD}),
-    "qwen2vl": (layer(bias=True), ROPE | {"rope.dimension_sections": [1, 1, 0, 0]}),
-    "refact": (layer(1), {"attention.head_count_kv": 1}),
-    "xverse": (layer(), ROPE),
-}
 
 
 def write(path, name, tokenizer):
     import gguf
-    shapes, more = FAMILIES[name]
+    shapes, more = LOGITS_FILES[name]
     writer = gguf.GGUFWriter(path, name)
     for key, field in tokenizer.fields.items():
         if key.startswith("tokenizer."):
@@ -110,7 +77,7 @@ def make(ctx):
     tokens = tokens_of({"model_type": "", "vocab_size": len(tokenizer.fields["tokenizer.ggml.tokens"].data)})
     program = build(ctx.reference, ctx.libraries, ctx.scratch)
     files = {}
-    for name in FAMILIES:
+    for name in LOGITS_FILES:
         path = ctx.scratch / f"{name}.gguf"
         write(path, name, tokenizer)
         files[name] = cut(path, seed_of(name), out / f"{name}.head")

@@ -9,11 +9,6 @@ import subprocess
 
 import numpy as np
 
-CHECKPOINTS = (
-    "bailingmoe", "bailingmoe2", "chatglm", "codeshell", "deepseek", "ernie4_5-fused", "internlm2",
-    "lfm2-bidirectional", "llada", "llada-moe", "maincoder", "minicpm", "minicpm-longrope", "nemotron-puzzle",
-    "openelm", "orion", "rnd1", "rwkv6qwen2")
-
 PROGRAM = r"""
 #include "llama.h"
 #include <cstdio>
@@ -81,10 +76,12 @@ def predict(program, path, tokens):
 
 def make(ctx):
     import arch
+    from families import CHECKPOINTS, LOGITS
     from predictions import tokens_of, write
     program = build(ctx.reference, ctx.libraries, ctx.scratch)
-    for name in filter(ctx.wants, CHECKPOINTS):
-        folder, spec = ctx.checkpoint(name), arch.CHECKPOINTS[name]
+    names = [name for name, special in LOGITS.items() if special and special.get("by") == "reference"]
+    for name in filter(ctx.wants, names):
+        folder, spec = ctx.checkpoint(name), CHECKPOINTS[name]
         pre = json.loads((ctx.golden / "arch" / name / "expected.json").read_text())["pre"]
         copy = arch.for_reference(folder, spec, ctx.scratch / "for-reference")
         path = arch.convert(copy, ctx.scratch, "f32", pre, spec.get("given", {}), spec.get("expect"))

@@ -16,28 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Names of the checkpoints (a list of expressions and what stands for them) and the package's switches.
-OF_THE_HUB = [
-    (r"^(rwkv|model)\.", ""), (r"^embeddings\.", "emb."), (r"\.attention\.", ".att."),
-    (r"\.feed_forward\.", ".ffn."), (r"\.(pre_ln|pre_norm)\.", ".ln0."),
-]
-OF_FLA = [
-    (r"^model\.", ""), (r"^embeddings\.", "emb."), (r"^lm_head\.", "head."), (r"^norm\.", "ln_out."),
-    (r"^layers\.", "blocks."), (r"\.pre_norm\.", ".ln0."), (r"\.attn_norm\.", ".ln1."),
-    (r"\.ffn_norm\.", ".ln2."), (r"\.g_norm\.", ".ln_x."), (r"\.attn\.", ".att."),
-    (r"\.k_proj\.", ".key."), (r"\.v_proj\.", ".value."), (r"\.r_proj\.", ".receptance."),
-    (r"\.o_proj\.", ".output."), (r"\.(\w)_lora\.lora\.0\.weight", r".\g<1>1"),
-    (r"\.(\w)_lora\.lora\.2\.weight", r".\g<1>2"), (r"\.(\w)_lora\.lora\.2\.bias", r".\g<1>0"),
-]
-CHECKPOINTS = {
-    "rwkv6": (OF_THE_HUB, dict(RWKV_RESCALE_LAYER="1")),
-    "rwkv6-plain": (OF_THE_HUB, dict(RWKV_RESCALE_LAYER="0")),
-    "rwkv7": (OF_FLA, dict(RWKV_V7_ON="1")),
-    "rwkv7-goose": (OF_THE_HUB, dict(RWKV_V7_ON="1")),
-    "arwkv7": (None, dict(RWKV_V7_ON="1")),
-    "arwkv7-ungated": (None, dict(RWKV_V7_ON="1")),
-}
-
+from families import LOGITS
 
 def one(folder, out, name):
     """The checkpoint NAME, in a process whose environment is set."""
@@ -46,8 +25,7 @@ def one(folder, out, name):
 
     from predictions import tokens_of, write
 
-    rules, _ = CHECKPOINTS[name]
-    if rules is None:
+    if (rules := LOGITS[name].get("names")) is None:
         return hybrid(folder, out, name)
     tensors = {}
     for key, tensor in load_file(folder / "model.safetensors").items():
@@ -108,9 +86,9 @@ def hybrid(folder, out, name):
 
 
 def make(ctx):
-    for name, (_, switches) in CHECKPOINTS.items():
-        if ctx.wants(name):
-            switches = dict(RWKV_JIT_ON="0", RWKV_CUDA_ON="0") | switches
+    for name, special in LOGITS.items():
+        if special and special.get("by") == "rwkv" and ctx.wants(name):
+            switches = dict(RWKV_JIT_ON="0", RWKV_CUDA_ON="0") | special["switches"]
             command = [sys.executable, __file__, ctx.checkpoint(name), ctx.golden / "logits", name]
             subprocess.run(command, env=os.environ | switches, check=True)
 

@@ -12,21 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from families import ADAPTERS
 from lib import seed_of, sha256
 
 RANK = 4
-# Name -> base model; which matrices have a pair (ends of names); embedding and norms as
-# mergekit-extract-lora has them; type of the weights.
-ADAPTERS = {
-    "llama": dict(base="llama-head-dim", targets=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
-        "down_proj"]),
-    "llama-extracted": dict(base="llama-mha", targets=["q_proj", "k_proj", "down_proj", "lm_head"], embedding=True,
-        norms=True, dtype="float32"),
-    "mixtral": dict(base="mixtral-old", targets=["q_proj", "w1", "w2", "w3", "block_sparse_moe.gate"]),
-    "bert": dict(base="bert", targets=["query", "value", "attention.output.dense", "intermediate.dense"],
-        dtype="float16"),
-    "internlm2": dict(base="internlm2", targets=["wqkv", "wo", "w1"], more=dict(alora_invocation_tokens=[5, 6, 7])),
-}
 
 
 def make_adapter(name: str, spec: dict, base: Path, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 A folder is like one of golden/arch; its `expected.json` lists what the reference's `--mmproj` writes at f32 (keys; type and
 start of the digest of each tensor), other types at bf16 and f16, and has `whole`, the digests of whole files: those three, and q8_0 by
-llama-quantize from the bf16 file. Rows are those of families_projectors.py.
+llama-quantize from the bf16 file. Recipes are PROJECTORS of the families' golden.py.
 
 Of a checkpoint that the reference fails on, what it makes of the same weights under the Hub's names is expected."""
 
@@ -16,8 +16,9 @@ from pathlib import Path
 
 import checkpoint
 from arch import listing, make_checkpoint
-from families_projectors import PREPROCESSOR, PROJECTORS
+from families import PROJECTORS
 from lib import seed_of, sha256_of_file
+from tiny_towers import PREPROCESSOR
 
 OUTTYPES = ("f32", "bf16", "f16")
 

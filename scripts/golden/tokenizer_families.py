@@ -43,6 +43,8 @@ MODELS = dict(
     "mistral-v1": "Mistral 7B, SentencePiece", "mistral-v3": "Mistral 7B 0.3, SentencePiece",
         "mistral-v7": "Mistral Large 2.1, SentencePiece",
     "tekken-v3": "Mistral Nemo, tekken", "tekken-v3-240911": "Pixtral, tekken"}
+# Packages of more than 20 MB; a smaller family has the same kind of tokenizer.
+LARGE = ["gptoss", "gemma", "gemma2", "gemma3", "gemini", "command_r_plus", "gpt4o", "all-minilm-l6-v2"]
 # Sizes that a model states and its tokenizer does not.
 CONFIGS = dict(internlm2=dict(vocab_size=92550), chatglm3=dict(vocab_size=65024, padded_vocab_size=65024))
 # Keys that are not compared, and why.

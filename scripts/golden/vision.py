@@ -8,6 +8,13 @@ digests of what Pillow makes of it in other sizes. A folder is a whole tiny chec
                 n_vocab). The prompt is `before`, the picture, `after`; `positions` counts all of its rows. `max_tokens` is how
                 many rows a picture may become, where the family asks. Ranges are the largest number less the smallest.
 
+Recipes are VISION of the families' golden.py, with the keys of tiny_towers.py and
+
+  look        a function from model, picture and keys of the preprocessor to rows, rows of the first layers, inputs and ids
+  types       a function from a mask of the picture's tokens (0, 1) to further inputs; none by default
+  processor   keys of the preprocessor; MEANS by default
+  max_tokens  the number of rows that a picture may become
+
 Pictures are resized by the family's own preprocessor in transformers (by Pillow), with the bounds of mtmd where its file
 has no key for them. Weights are four times those of golden/projectors, so that attention is far from even.
 """
@@ -19,38 +26,13 @@ import struct
 import numpy as np
 
 import checkpoint
-from families_projectors import GEMMA4, GEMMA4V, PIXTRAL, QWEN3, SIGLIP, tower
-from families_projectors import QWEN35 as QWEN35_TOWER
-from families_wrappers import AS_IT_IS, QWEN35, ROPE3, ROPE35
+from families import VISION
 from lib import seed_of, sha256
 
 SIZE = 45, 30
 SIZES = [(32, 32), (48, 32), (16, 11), (120, 72), (45, 30), (7, 61), (1, 1)]
 BEFORE, AFTER = 5, 9
-BREAK = dict(special=["[IMG_BREAK]"])
 MEANS = dict(image_mean=[0.5, 0.25, 0.125], image_std=[0.5, 0.75, 0.1])
-PLAIN = dict(image_mean=[0.0, 0.0, 0.0], image_std=[1.0, 1.0, 1.0])
-GEMMA4_TEXT = dict(GEMMA4, use_bidirectional_attention="vision")
-VISION = {
-    "qwen3vl": tower("qwen3_vl", "Qwen3VLForConditionalGeneration", dict(
-        head_dim=8, num_hidden_layers=4, rope_parameters=dict(ROPE3, mrope_interleaved=True), rms_norm_eps=1e-6),
-        vision_config=QWEN3),
-    "qwen3.5": tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35), AS_IT_IS,
-        vision_config=QWEN35_TOWER),
-    "gemma3": tower("gemma3", "Gemma3ForConditionalGeneration", dict(
-        head_dim=8, num_hidden_layers=6, sliding_window=12, query_pre_attn_scalar=8), vision_config=SIGLIP,
-        mm_tokens_per_image=16),
-    "pixtral": tower("llava", "LlavaForConditionalGeneration", dict(model_type="mistral", head_dim=8, num_hidden_layers=2),
-        BREAK, vision_config=dict(PIXTRAL, image_size=32), vision_feature_layer=-1, vision_feature_select_strategy="full"),
-    "mistral3": tower("mistral3", "Mistral3ForConditionalGeneration", dict(
-        model_type="mistral", head_dim=8, num_hidden_layers=2, sliding_window=None, rms_norm_eps=1e-5), BREAK,
-        vision_config=dict(PIXTRAL, image_size=32)),
-    "gemma4": tower("gemma4", "Gemma4ForConditionalGeneration", GEMMA4_TEXT, AS_IT_IS,
-        vision_config=dict(GEMMA4V, position_embedding_size=64), audio_config=None),
-    "gemma4-clipped": tower("gemma4", "Gemma4ForConditionalGeneration", dict(
-        GEMMA4_TEXT, hidden_size_per_layer_input=4), AS_IT_IS, audio_config=None,
-        vision_config=dict(GEMMA4V, position_embedding_size=64, use_clipped_linears=True, standardize=True)),
-}
 
 
 def picture():
@@ -98,58 +80,7 @@ def kinds(path):
     return made
 
 
-def qwen3vl(model, image, processor):
-    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil as Processor
-    # A patch of 4 and squares of 2 x 2: 64 pixels to an embedding, of which mtmd takes 8 to 4096.
-    size = dict(shortest_edge=8 * 64, longest_edge=4096 * 64)
-    made = Processor(size=size, patch_size=4, merge_size=2, temporal_patch_size=2, **processor)(image, return_tensors="pt")
-    out = model.model.get_image_features(made["pixel_values"], made["image_grid_thw"], return_dict=True)
-    rows = out.pooler_output[0]
-    deep = getattr(out, "deepstack_features", None) or []
-    deep = [part[0] if isinstance(part, (tuple, list)) else part for part in deep]
-    return rows, deep, dict(made), [model.config.image_token_id] * len(rows)
-
-
-def gemma3(model, image, processor):
-    from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil as Processor
-    made = Processor(size=dict(height=32, width=32), **processor)(image, return_tensors="pt")
-    pixels = dict(pixel_values=made["pixel_values"])
-    rows = model.model.get_image_features(**pixels, return_dict=True).pooler_output[0]
-    return rows, [], pixels, [model.config.image_token_id] * len(rows)
-
-
-def pixtral(model, image, processor):
-    import torch
-    from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil as Processor
-    vision, side = model.config.vision_config, getattr(model.config, "spatial_merge_size", 1)
-    factor = vision.patch_size * side
-    made = Processor(size=dict(longest_edge=vision.image_size), patch_size=dict(height=factor, width=factor),
-                     **processor)(image, return_tensors="pt")
-    inputs = dict(pixel_values=made["pixel_values"], image_sizes=torch.as_tensor(made["image_sizes"]))
-    rows = model.model.get_image_features(**inputs, return_dict=True).pooler_output[0]
-    height, width = inputs["image_sizes"][0].tolist()
-    line = [model.config.image_token_id] * (width // factor) + [model.break_token]
-    ids = (line * (height // factor))[:-1]
-    # The token between rows of embeddings: its row is the file's copy of it.
-    placed = model.get_input_embeddings().weight[torch.tensor(ids)].clone()
-    placed[torch.tensor(ids) == model.config.image_token_id] = rows
-    return placed, [], inputs, ids
-
-
-def gemma4(model, image, processor):
-    from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil as Processor
-    vision = model.config.vision_config
-    made = Processor(max_soft_tokens=70, patch_size=vision.patch_size, pooling_kernel_size=vision.pooling_kernel_size,
-                     do_normalize=False)(image, return_tensors="pt")
-    inputs = dict(pixel_values=made["pixel_values"], image_position_ids=made["image_position_ids"])
-    rows = model.model.get_image_features(**inputs, return_dict=True).pooler_output[0]
-    return rows, [], inputs, [model.config.image_token_id] * len(rows)
-
-
-HOW = {"qwen3.5": qwen3vl} | dict(qwen3vl=qwen3vl, gemma3=gemma3, pixtral=pixtral, mistral3=pixtral, gemma4=gemma4)
-
-
-def features(name, folder, spec, processor):
+def features(folder, spec, processor):
     import torch
     import transformers
     from PIL import Image
@@ -164,17 +95,15 @@ def features(name, folder, spec, processor):
     n_vocab = model.config.text_config.vocab_size
     # One that no text here has, inside of the vocabulary.
     model.config.image_token_id = n_vocab - 1
-    family = name.partition("-")[0]
     # Exactly the pixels of the file, as Pillow gives them to the preprocessor.
     with torch.no_grad():
-        rows, deep, inputs, ids = HOW[family](model, Image.fromarray(picture()), processor)
+        rows, deep, inputs, ids = spec["look"](model, Image.fromarray(picture()), processor)
         rng = np.random.default_rng(20261121)
         before, after = (rng.integers(3, n_vocab - 1, n).tolist() for n in (BEFORE, AFTER))
         tokens = torch.tensor([before + ids + after])
         types = torch.zeros_like(tokens)
         types[0, len(before):len(before) + len(ids)] = 1
-        more = dict(gemma3=dict(token_type_ids=types), gemma4=dict(mm_token_type_ids=types),
-                    qwen3vl=dict(mm_token_type_ids=types.int())).get(family.replace("3.5", "3vl"), {})
+        more = spec["types"](types) if "types" in spec else {}
         logits = model(input_ids=tokens, use_cache=False, **inputs, **more).logits[0].float().numpy()
     n = tokens.shape[1]
     positions = sorted({0, BEFORE - 1, BEFORE, BEFORE + 1, BEFORE + len(ids) // 2, BEFORE + len(ids) - 1,
@@ -185,8 +114,8 @@ def features(name, folder, spec, processor):
     span = lambda part: float(part.max() - part.min())
     head = dict(n_rows=len(rows), n_embd=rows.shape[1], n_deep=len(deep), range=max(map(span, [rows, *deep])), before=before,
                 after=after, positions=positions, n_vocab=logits.shape[1], logits_range=span(logits))
-    if family == "gemma4":
-        head["max_tokens"] = 70
+    if "max_tokens" in spec:
+        head["max_tokens"] = spec["max_tokens"]
     parts = [rows, *deep, logits[positions]]
     return json.dumps(head).encode() + b"\n" + b"".join(part.astype("<f4").tobytes() for part in parts)
 
@@ -203,11 +132,11 @@ def make(ctx):
         if not ctx.wants(name):
             continue
         folder = ctx.scratch / "vision" / name
-        processor = PLAIN if name.startswith("gemma4") else MEANS
-        files = {"preprocessor_config.json": dict(processor, image_seq_length=16) if name == "gemma3" else processor}
+        processor = spec.get("processor", MEANS)
+        files = {"preprocessor_config.json": processor | spec.get("preprocessor", {})}
         tokenizer = make_checkpoint(name, spec | dict(files=files), folder)
         weights = checkpoint.seed_weights(folder, seed_of(name), kinds(folder / "model.safetensors"))
         checkpoint.store(folder, seed_of(name), weights, tokenizer, "tokenizer_config" in spec, ctx.golden, "vision")
-        data = features(name, folder, spec, processor)
+        data = features(folder, spec, processor)
         (out / name / "features.bin").write_bytes(data)
         print(name, len(data), flush=True)

@@ -1,0 +1,44 @@
+"""Golden recipes of LLaVA with the vision tower of Pixtral: projectors for models of the llama and mistral families."""
+
+from tiny_towers import PIXTRAL, tower
+
+PREPROCESSOR = dict(image_mean=[0.5, 0.25, 0.125], image_std=[0.5, 0.75, 0.1])
+BREAK = dict(special=["[IMG_BREAK]"])
+# The reference looks for the embedding of [IMG_BREAK] under names that no checkpoint has.
+BREAK_HUB = [("language_model.model.embed", "embed"), ("model.vision", "vision"), ("model.multi", "multi")]
+
+PROJECTORS = {
+    "mistral3": tower("mistral3", "Mistral3ForConditionalGeneration", dict(model_type="mistral", head_dim=8,
+        sliding_window=None), dict(BREAK, hub=BREAK_HUB), vision_config=PIXTRAL),
+    "pixtral": tower("llava", "LlavaForConditionalGeneration", dict(model_type="mistral", head_dim=8), dict(BREAK,
+        hub=BREAK_HUB, preprocessor=None, processor=dict(image_processor=PREPROCESSOR, patch_size=4)),
+        vision_config=PIXTRAL, vision_feature_layer=-1),
+}
+
+
+def pixtral_look(model, image, processor):
+    import torch
+    from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil as Processor
+    vision, side = model.config.vision_config, getattr(model.config, "spatial_merge_size", 1)
+    factor = vision.patch_size * side
+    made = Processor(size=dict(longest_edge=vision.image_size), patch_size=dict(height=factor, width=factor),
+                     **processor)(image, return_tensors="pt")
+    inputs = dict(pixel_values=made["pixel_values"], image_sizes=torch.as_tensor(made["image_sizes"]))
+    rows = model.model.get_image_features(**inputs, return_dict=True).pooler_output[0]
+    height, width = inputs["image_sizes"][0].tolist()
+    line = [model.config.image_token_id] * (width // factor) + [model.break_token]
+    ids = (line * (height // factor))[:-1]
+    # The token between rows of embeddings: its row is the file's copy of it.
+    placed = model.get_input_embeddings().weight[torch.tensor(ids)].clone()
+    placed[torch.tensor(ids) == model.config.image_token_id] = rows
+    return placed, [], inputs, ids
+
+
+VISION = {
+    "pixtral": dict(tower("llava", "LlavaForConditionalGeneration", dict(model_type="mistral", head_dim=8,
+        num_hidden_layers=2), BREAK, vision_config=dict(PIXTRAL, image_size=32), vision_feature_layer=-1,
+        vision_feature_select_strategy="full"), look=pixtral_look),
+    "mistral3": dict(tower("mistral3", "Mistral3ForConditionalGeneration", dict(model_type="mistral", head_dim=8,
+        num_hidden_layers=2, sliding_window=None, rms_norm_eps=1e-5), BREAK, vision_config=dict(PIXTRAL,
+        image_size=32)), look=pixtral_look),
+}

@@ -1,0 +1,27 @@
+"""Golden recipes of MiniCPM, by OpenBMB: text, and images in MiniCPM-V."""
+
+from tiny_models import AS_IT_IS, FACTORS, OLD, TEXT, llama_like, narrow_hub, tiny
+from tiny_towers import SIGLIP, tower
+
+CHECKPOINTS = {
+    "minicpm-longrope": tiny(hand=llama_like, config=narrow_hub("MiniCPMForCausalLM", "minicpm", scale_emb=12,
+        dim_model_base=256, scale_depth=1.4, tie_word_embeddings=False, rope_theta=10000.0,
+        rope_scaling=dict(rope_type="longrope", original_max_position_embeddings=65536, **FACTORS))),
+    "minicpm": tiny(hand=llama_like, config=narrow_hub("MiniCPMForCausalLM", "minicpm", scale_emb=12,
+        dim_model_base=256, scale_depth=1.4)),
+    "minicpm3": dict(model="minicpm3", config=dict(TEXT, num_key_value_heads=4, kv_lora_rank=16, q_lora_rank=24,
+        qk_nope_head_dim=12, qk_rope_head_dim=8)),
+    "minicpm3-old": dict(model="minicpm3", config=dict(TEXT, num_key_value_heads=4, kv_lora_rank=16, q_lora_rank=24,
+        qk_nope_head_dim=12, qk_rope_head_dim=8, tie_word_embeddings=False), drop=("head_dim", "v_head_dim"),
+        old=dict(OLD, rope_theta=10000.0, rope_scaling=dict(type="longrope", long_factor=[1.0, 1.5, 2.0, 4.0],
+        short_factor=[1.0, 1.0, 1.25, 1.5], original_max_position_embeddings=512))),
+}
+
+PROJECTORS = {
+    "minicpmv4_6": tower("minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", dict(head_dim=8), dict(AS_IT_IS,
+        preprocessor=dict(scale_resolution=20)), vision_config=SIGLIP),
+    "minicpmv4_6-4x": tower("minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", dict(head_dim=8), dict(AS_IT_IS,
+        preprocessor=dict(downsample_mode="4x")), vision_config=SIGLIP),
+}
+
+LOGITS = {"minicpm": dict(by="reference"), "minicpm-longrope": dict(by="reference")}

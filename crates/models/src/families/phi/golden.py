@@ -1,0 +1,44 @@
+"""Golden recipes of Phi, by Microsoft."""
+
+from tiny_models import FACTORS, OLD, few, hub, llama_like, tiny
+
+PHI_ROPE = dict(rope_type="longrope", rope_theta=10000.0, short_mscale=1.25, long_mscale=1.5,
+    original_max_position_embeddings=256, **FACTORS)
+
+CHECKPOINTS = {
+    "phi3": tiny(model="phi3", config=dict(original_max_position_embeddings=512)),
+    "phi3-longrope": tiny(model="phi3", config=dict(max_position_embeddings=4096, original_max_position_embeddings=256,
+        sliding_window=128, rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, **FACTORS))),
+    "phi3-longrope-old": tiny(model="phi3", tokenizer="bpe", tokenizer_config=dict(tokenizer_class="GPT2Tokenizer"),
+        config=dict(max_position_embeddings=4096, original_max_position_embeddings=256), old=dict(OLD,
+        rope_theta=250000.0, rope_scaling=dict(type="longrope", **FACTORS))),
+    "phi3-su-old": tiny(model="phi3", config=dict(max_position_embeddings=4096, original_max_position_embeddings=256),
+        old=dict(OLD, rope_theta=10000.0, rope_scaling=dict(type="su", **FACTORS))),
+    "phi2": tiny(model="phi", tokenizer="bpe", config=dict(num_key_value_heads=4)),
+    "phi2-old": tiny(model="phi", tokenizer="bpe", config=dict(num_key_value_heads=4), old=dict(OLD,
+        partial_rotary_factor=0.5, rope_theta=10000.0, rope_scaling=None)),
+    "phimoe": dict(model="phimoe", config=dict(few("num_local_experts"), vocab_size=384, attention_bias=True,
+        lm_head_bias=True, max_position_embeddings=4096, rope_parameters=PHI_ROPE),
+        more=dict(architectures=["PhiMoEForCausalLM"])),
+    "phimoe-old": dict(model="phimoe", config=dict(few("num_local_experts"), vocab_size=384,
+        max_position_embeddings=4096, rope_parameters=PHI_ROPE), old=dict(OLD, rope_theta=10000.0,
+        original_max_position_embeddings=256,
+        rope_scaling=dict({key: value for key, value in PHI_ROPE.items() if key not in ("rope_theta", "rope_type")},
+        type="longrope")), more=dict(architectures=["PhiMoEForCausalLM"])),
+    "phi4v": dict(hand=lambda config: {name.replace("up_gate", "gate_up"): shape for name, shape in llama_like(config,
+        "qkv_proj", fused_mlp=True).items()}, tokenizer="bpe", tokenizer_config=dict(tokenizer_class="GPT2Tokenizer"),
+        config=hub("Phi4ForCausalLMV", "phi4-siglip", original_max_position_embeddings=512, rms_norm_eps=1e-5,
+        rope_theta=250000, rope_scaling=None, sliding_window=None, partial_rotary_factor=1.0,
+        tie_word_embeddings=False)),
+}
+
+WIDE = {"phi2": dict(num_key_value_heads=4), "phi3": {}}
+SHORT_SCALE = dict(config=dict(rope_parameters=dict(short_mscale=1.5 ** 0.5)))
+LOGITS = {
+    # The length beside the factors, where transformers 5 looks for it.
+    "phi3-su-old": dict(spelled=lambda config, tensors: (config | dict(rope_scaling=config["rope_scaling"] | dict(
+        original_max_position_embeddings=config["original_max_position_embeddings"])), tensors)),
+    "phimoe": SHORT_SCALE,
+    "phimoe-old": SHORT_SCALE,
+}
+RECORDS = {"phi3": None}

@@ -1,0 +1,379 @@
+"""Golden recipes of Qwen, by Alibaba: text, and images and audio in Qwen VL, Omni and ASR."""
+
+import json
+import shutil
+
+from headers import N_FF, N_HEAD, RMS, ROPE, Header, fused, heads, plain_layer, ssm
+from lib import GOLDEN
+from logits_own import text_of
+from recipes import dense, ends, every, ffn
+from tiny_models import (
+    AS_IT_IS, HAND, OLD, POOLING, ROPE3, ROPE_OF_IMAGES, TEXT, few, hub, layers, predictions, sizes, tiny, wrapper)
+from tiny_parts import ENDS, NORMS, attention, mlp, tensors, weights
+from tiny_towers import ONE, QWEN25_VISION, QWEN35_VISION, QWEN3_VISION, SHALLOW_WHISPER, tower
+
+QWEN2_TOKENIZER = dict(tokenizer_class="Qwen2Tokenizer", eos_token="<|endoftext|>", pad_token="<|endoftext|>",
+    bos_token=None, unk_token=None)
+NEXT = dict(moe_intermediate_size=12, shared_expert_intermediate_size=20, head_dim=8, linear_num_key_heads=2,
+    linear_num_value_heads=4, linear_key_head_dim=4, linear_value_head_dim=6,
+    layer_types=["linear_attention", "full_attention"])
+
+
+def with_mtp(tensors: dict, config) -> dict:
+    """A prediction of the token after the next, with the names of Qwen."""
+    import torch
+    last = config.num_hidden_layers - 1
+    more = {name.replace(f"model.layers.{last}.", "mtp.layers.0."): tensor.flip(0).clone()
+            for name, tensor in tensors.items() if f"model.layers.{last}." in name}
+    more |= {f"mtp.{name}.weight": torch.randn(shape).to(torch.bfloat16) for name, shape in {
+        "fc": [16, 32], "pre_fc_norm_embedding": [16], "pre_fc_norm_hidden": [16], "norm": [16]}.items()}
+    return tensors | more
+
+
+def with_turned_experts(tensors: dict, config) -> dict:
+    """Stacked experts with rows and columns exchanged."""
+    return {name: tensor.transpose(1, 2).contiguous() if ".experts." in name else tensor for name, tensor in tensors.items()}
+
+
+QWEN2_TOWER = dict(depth=1, embed_dim=16, hidden_size=32, num_heads=2, patch_size=4)
+QWEN25_TOWER = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
+    fullatt_block_indexes=[0])
+QWEN3_TOWER = dict(depth=3, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
+    num_position_embeddings=16, deepstack_visual_indexes=[0, 2])
+QWEN35 = dict(head_dim=8, num_hidden_layers=4, linear_key_head_dim=4, linear_value_head_dim=8, linear_num_key_heads=2,
+    linear_num_value_heads=6, linear_conv_kernel_dim=4)
+ROPE35 = dict(rope_type="default", rope_theta=10000000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 0],
+    mrope_interleaved=True)
+QWEN35_MOE = dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40)
+QWEN35_TOWER = {key: value for key, value in QWEN3_TOWER.items() if key != "deepstack_visual_indexes"}
+OMNI_TEXT = dict(TEXT, model_type="qwen2_5_omni_text", hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1000000.0,
+    rope_scaling=dict(rope_type="default", type="default", mrope_section=[2, 1, 1]), use_sliding_window=False,
+    sliding_window=256, max_window_layers=2, tie_word_embeddings=False)
+
+
+def omni(config: dict) -> dict:
+    return {"thinker.model.embed_tokens.weight": [384, 32], "thinker.model.norm.weight": [32], "thinker.lm_head.weight": [384, 32],
+            "thinker.visual.patch_embed.proj.weight": [16, 3, 2, 4, 4], "thinker.audio_tower.conv1.weight": [16, 8, 3],
+            "talker.codec_head.weight": [32, 32], "token2wav.code2wav_bigvgan_model.conv_pre.bias": [8],
+            **layers(dict(num_hidden_layers=2), {f"thinker.model.layers.{{}}.{name}": shape for name, shape in {
+                "self_attn.q_proj.weight": [32, 32], "self_attn.q_proj.bias": [32], "self_attn.k_proj.weight": [16, 32],
+                "self_attn.k_proj.bias": [16], "self_attn.v_proj.weight": [16, 32], "self_attn.v_proj.bias": [16],
+                "self_attn.o_proj.weight": [32, 32], "mlp.gate_proj.weight": [48, 32], "mlp.up_proj.weight": [48, 32],
+                "mlp.down_proj.weight": [32, 48], "input_layernorm.weight": [32],
+                "post_attention_layernorm.weight": [32]}.items()})}
+
+
+# The id that a byte-level tokenizer gives its first token beside the usual ones.
+TURN_END = dict(special=["<|im_end|>"], tokenizer_config=dict(AS_IT_IS["tokenizer_config"],
+    added_tokens_decoder={"3": dict(content="<|im_end|>", lstrip=False, normalized=False, rstrip=False,
+    single_word=False, special=True)}))
+# Sound of Qwen 3 ASR.
+ASR_ENCODER = dict(num_mel_bins=8, encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=32, d_model=16,
+    output_dim=32, downsample_hidden_size=8)
+
+
+def qwen3omni(config: dict) -> dict:
+    each = lambda bid: NORMS | attention(norms=8) | {"mlp.gate.weight": [3, 32]} | {
+        name: shape for x in range(3) for name, shape in mlp(f"mlp.experts.{x}", 24).items()}
+    text = tensors(2, ENDS, each)
+    return {f"thinker.{name}": shape for name, shape in text.items()} | {
+        "thinker.visual.patch_embed.proj.weight": [16, 3, 2, 4, 4], "thinker.audio_tower.conv2d1.weight": [8, 1, 3, 3],
+        "talker.model.norm.weight": [32], "code2wav.pre_transformer.norm.weight": [32]}
+
+
+OMNI = dict(HAND, head_dim=8, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True,
+    decoder_sparse_step=1, model_type="qwen3_omni_moe_text", rope_scaling=dict(rope_type="default",
+    mrope_section=[2, 1, 1], interleaved=True), rope_theta=1000000)
+QWEN4 = dict(HAND, **QWEN35_MOE, model_type="qwen4_exp_text", head_dim=8, num_hidden_layers=2, norm_topk_prob=True,
+    linear_key_head_dim=4, linear_value_head_dim=8, linear_num_key_heads=2, linear_num_value_heads=6,
+    linear_conv_kernel_dim=4, layer_types=["linear_attention", "full_attention"], full_attention_interval=2,
+    rope_parameters=ROPE35, hc_count=2, hc_lowrank=8, ple_layer_ids=[1], ple_embed_dim=16, ple_conv_kernel_size=4,
+    ngram_size=3, heads_per_ngram=2, split_ngram_parts=12, indexer_n_heads=2, indexer_kv_heads=1, indexer_head_dim=8,
+    indexer_budget=8, indexer_compress_ratio=4, eos_token_id=[1, 2])
+
+
+def qwen4exp(config: dict) -> dict:
+    stream = lambda name, inject: weights(**{f"{name}.hc_norm": [64], f"{name}.input_mix_weight_down": [8, 64],
+        f"{name}.input_mix_weight_up": [64, 8], **({f"{name}.block_inject_weight": [2, 64]} if inject else {})})
+    linear = weights(**{f"linear_attn__{name}": shape for name, shape in dict(in_proj_qkv=[64, 32], in_proj_z=[48, 32],
+        in_proj_b=[6, 32], in_proj_a=[6, 32], conv1d=[64, 1, 4], norm=[8], out_proj=[32, 48]).items()}) | {
+        "linear_attn.A_log": "logarithms 6", "linear_attn.dt_bias": [6]}
+    ple = weights(ple__key_proj=[64, 16], ple__value_proj=[32, 16], ple__norm_key=[64], ple__norm_query=[64],
+        ple__norm_conv=[64], ple__conv1d=[64, 1, 4]) | {
+        "ple.ple_embedding.layer_multipliers": "numbers:24000000000001x7x13 3 I64",
+        "ple.ple_embedding.ngram_heads_offsets": "numbers:0x11x23x37 4 I64",
+        "ple.ple_embedding.ngram_heads_vocab_sizes": "numbers:11x12x14x11 4 I64",
+        **{f"ple.ple_embedding.ngram_embedding.shard_{i}.weight": [4 if i else 6, 4] for i in range(12)}}
+    full = attention(norms=8) | weights(self_attn__q_proj=[64, 32], self_attn__indexer__index_qk_proj=[24, 32],
+        self_attn__indexer__q_layernorm=[8], self_attn__indexer__k_layernorm=[8])
+    moe = {"mlp.gate.weight": [3, 32], "mlp.experts.gate_up_proj": [3, 48, 32], "mlp.experts.down_proj": [3, 32, 24],
+           **mlp("mlp.shared_expert", 40), "mlp.shared_expert_gate.weight": [1, 32]}
+    each = lambda bid: stream("attn_hyper_connection", True) | stream("mlp_hyper_connection", True) | moe | (
+        full if bid else linear | ple)
+    text = tensors(2, weights(model__embed_tokens=[384, 32], lm_head=[384, 32]) | {
+        f"model.{name}": shape for name, shape in stream("hyper_connection_mixer", False).items()}, each)
+    return {name.replace("model.", "model.language_model.", 1): shape for name, shape in text.items()} | {
+        "model.visual.blocks.0.norm1.weight": [16], "mtp.fc.weight": [32, 64]}
+
+
+def qwen(config: dict) -> dict:
+    v, h, f, _, _ = sizes(config)
+    layer = {"ln_1.weight": [h], "attn.c_attn.weight": [3 * h, h], "attn.c_attn.bias": [3 * h], "attn.c_proj.weight": [h, h],
+             "ln_2.weight": [h], "mlp.w1.weight": [f // 2, h], "mlp.w2.weight": [f // 2, h], "mlp.c_proj.weight": [h, f // 2]}
+    return {"transformer.wte.weight": [v, h], "transformer.ln_f.weight": [h], "lm_head.weight": [v, h],
+            **layers(config, {f"transformer.h.{{}}.{name}": shape for name, shape in layer.items()})}
+
+
+INTERLEAVED = dict(torch_dtype="bfloat16", rope_theta=5000000, rope_scaling=dict(ROPE_OF_IMAGES,
+    mrope_interleaved=True))
+
+CHECKPOINTS = {
+    "qwen2": tiny(model="qwen2", tokenizer="bpe"),
+    "qwen2-tied-old": tiny(model="qwen2", tokenizer="bpe", special=["<|endoftext|>"], tokenizer_config=QWEN2_TOKENIZER,
+        config=dict(tie_word_embeddings=True), drop=("layer_types",), old=dict(OLD, rope_theta=1000000.0,
+        use_sliding_window=False, sliding_window=32768)),
+    "qwen3": tiny(model="qwen3", tokenizer="bpe", config=dict(head_dim=8, tie_word_embeddings=True)),
+    "qwen2-embedding-old": tiny(model="qwen2", tokenizer="bpe", special=["<|endoftext|>"],
+        tokenizer_config=QWEN2_TOKENIZER, files=POOLING, **{"class": "Qwen2Model"}, drop=("layer_types",),
+        old=dict(OLD, rope_theta=1000000.0, use_sliding_window=False, sliding_window=131072)),
+    "qwen3-embedding": tiny(model="qwen3", tokenizer="bpe", config=dict(head_dim=8, tie_word_embeddings=True),
+        files=POOLING),
+    "qwen3-yarn-old": tiny(model="qwen3", tokenizer="bpe", config=dict(head_dim=8), drop=("layer_types",),
+        old=dict(OLD, rope_theta=1000000, sliding_window=None, rope_scaling=dict(rope_type="yarn", factor=4.0,
+        original_max_position_embeddings=32768))),
+    "qwen2moe": dict(model="qwen2_moe", tokenizer="bpe", config=few(moe_intermediate_size=12,
+        shared_expert_intermediate_size=20)),
+    "qwen2moe-old": dict(model="qwen2_moe", tokenizer="bpe", drop=("layer_types",),
+        config=dict(few(moe_intermediate_size=4, shared_expert_intermediate_size=8), num_experts=12), old=dict(OLD,
+        rope_theta=1000000.0, use_sliding_window=False, sliding_window=32768)),
+    "qwen2moe-stacked": dict(model="qwen2_moe", tokenizer="bpe", stacked=True, config=few(moe_intermediate_size=12,
+        shared_expert_intermediate_size=20, tie_word_embeddings=True)),
+    "qwen3moe": dict(model="qwen3_moe", tokenizer="bpe", config=few(moe_intermediate_size=12, head_dim=8)),
+    "qwen3moe-old": dict(model="qwen3_moe", tokenizer="bpe", config=few(moe_intermediate_size=12, head_dim=8),
+        old=dict(OLD, rope_theta=1000000.0, rope_scaling=None, sliding_window=None)),
+    "qwen3moe-stacked": dict(model="qwen3_moe", tokenizer="bpe", stacked=True, config=few(moe_intermediate_size=12,
+        head_dim=8)),
+    "qwen3next": dict(model="qwen3_next", tokenizer="bpe", config=few(**NEXT)),
+    "qwen3next-old": dict(model="qwen3_next", tokenizer="bpe", extra=with_mtp, config=few(**NEXT),
+        drop=("layer_types",), old=dict(OLD, rope_theta=10000000, rope_scaling=None, partial_rotary_factor=0.25,
+        full_attention_interval=2)),
+    "qwen3.5": wrapper("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35),
+        vision_config=QWEN35_TOWER, more=AS_IT_IS),
+    # One value head to a key head, no sections; what a fine-tune of the text part is saved as.
+    "qwen3.5-text": dict(model="qwen3_5_text", **{"class": "Qwen3_5ForCausalLM"}, tokenizer="bpe", config=dict(QWEN35,
+        linear_num_value_heads=2)),
+    "qwen3.5moe": wrapper("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", dict(QWEN35, **QWEN35_MOE,
+        rope_parameters=ROPE35), vision_config=QWEN35_TOWER, more=AS_IT_IS),
+    "qwen2vl": wrapper("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3),
+        vision_config=QWEN2_TOWER),
+    # The Hub's spelling: keys of the text part beside the others, names without `language_model.`.
+    "qwen2vl-old": wrapper("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3),
+        vision_config=QWEN2_TOWER, more=dict(drop=("text_config",), old=dict(OLD, **TEXT, hidden_act="silu",
+        rms_norm_eps=1e-06, sliding_window=256, use_sliding_window=False, max_window_layers=2, rope_theta=1000000.0,
+        tie_word_embeddings=False, rope_scaling=dict(type="mrope", mrope_section=[2, 1, 1])),
+        tensor_names=[("model.language_model.", "model."), ("model.visual.", "visual.")])),
+    "qwen2.5vl": wrapper("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", dict(rope_parameters=ROPE3),
+        vision_config=QWEN25_TOWER),
+    "qwen3vl": wrapper("qwen3_vl", "Qwen3VLForConditionalGeneration", dict(head_dim=8, rope_parameters=dict(ROPE3,
+        mrope_interleaved=True)), vision_config=QWEN3_TOWER),
+    "qwen3vlmoe": wrapper("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", dict(head_dim=8, num_experts=3,
+        num_experts_per_tok=2, moe_intermediate_size=24, rope_parameters=dict(ROPE3, mrope_interleaved=True)),
+        vision_config=QWEN3_TOWER, more=dict(given_as=with_turned_experts)),
+    # The Hub's experts are (experts, in, out), which the reference takes all for; transformers 5 saves (experts, out, in).
+    "qwen3vlmoe-old": wrapper("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", dict(head_dim=8, num_experts=3,
+        num_experts_per_tok=2, moe_intermediate_size=24, rope_parameters=dict(ROPE3, mrope_interleaved=True)),
+        vision_config=QWEN3_TOWER, more=dict(extra=with_turned_experts)),
+    "qwen2audio": wrapper("qwen2_audio", "Qwen2AudioForConditionalGeneration", dict(model_type="qwen2"),
+        audio_config=SHALLOW_WHISPER),
+    "qwen2.5omni": dict(hand=omni, tokenizer="bpe", config=dict(architectures=["Qwen2_5OmniModel"],
+        model_type="qwen2_5_omni", torch_dtype="bfloat16", vocab_size=384,
+        thinker_config=dict(model_type="qwen2_5_omni_thinker", text_config=OMNI_TEXT), talker_config={},
+        token2wav_config={})),
+    # Known by the name of the folder; the tokens whose rows are taken are there.
+    "qwen3-reranker": dict(model="qwen3", tokenizer="bpe", special=["yes", "no"], config=dict(head_dim=8,
+        tie_word_embeddings=True)),
+    "qwen3-reranker-untied": dict(model="qwen3", tokenizer="bpe", special=["yes", "no"], config=dict(head_dim=8)),
+    "qwen3asr": wrapper("qwen3_asr", "Qwen3ASRForConditionalGeneration", dict(model_type="qwen3", head_dim=8),
+        audio_config=ASR_ENCODER, more=TURN_END),
+    "qwen3omni": dict(hand=qwen3omni, tokenizer="bpe", **TURN_END,
+        config=dict(architectures=["Qwen3OmniMoeForConditionalGeneration"], model_type="qwen3_omni_moe",
+        thinker_config=dict(text_config=OMNI, vision_config=dict(deepstack_visual_indexes=[0])),
+        enable_audio_output=True), vocab_size=384),
+    "minicpmv4.6": wrapper("minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", dict(QWEN35,
+        model_type="qwen3_5_text", rope_parameters=ROPE35), insert_layer_id=1, vision_config=dict(hidden_size=16,
+        intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=4), more=AS_IT_IS),
+    "qwen4exp": dict(hand=qwen4exp, tokenizer="bpe", special=["<|endoftext|>", "<|user|>"], raw_config=True,
+        config=dict(architectures=["Qwen4ExpForConditionalGeneration"], model_type="qwen4_exp", image_token_id=9,
+        text_config=QWEN4)),
+    "qwen": dict(hand=qwen, tokenizer="qwen_tiktoken", stand_in="Tiktoken",
+        remove=("num_key_value_heads", "bos_token_id", "eos_token_id", "pad_token_id"), config=hub("QWenLMHeadModel",
+        "qwen", vocab_size=520, num_key_value_heads=4, kv_channels=8, layer_norm_epsilon=1e-6, no_bias=True,
+        rotary_emb_base=10000, rotary_pct=1.0, seq_length=2048, tie_word_embeddings=False, use_dynamic_ntk=True,
+        use_logn_attn=True, scale_attn_weights=True, tokenizer_class="QWenTokenizer")),
+}
+
+CHECKPOINTS |= {
+    "qwen3-vl-reranker": dict(CHECKPOINTS["qwen3vl"], special=["yes", "no"]),
+    "qwen3vl-old": CHECKPOINTS["qwen3vl"] | dict(old_text=INTERLEAVED),
+}
+
+CHECKPOINTS |= predictions("qwen3next-old", CHECKPOINTS["qwen3next-old"])
+
+
+def make_qwen_tiktoken(folder, vocab_size: int, spec: dict) -> None:
+    shutil.copy(GOLDEN / "tokenizer" / "tiktoken-qwen" / "qwen.tiktoken", folder)
+    config = dict(model_max_length=8192, tokenizer_class="QWenTokenizer",
+        auto_map=dict(AutoTokenizer=["tokenization_qwen.QWenTokenizer", None]))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+TOKENIZERS = {"qwen_tiktoken": make_qwen_tiktoken}
+
+QWEN2_VISION = dict(depth=3, embed_dim=16, hidden_size=32, num_heads=2, patch_size=4)
+TO_QWEN = dict(hub=[("model.visual.", "visual.")])
+
+PROJECTORS = {
+    "qwen3vl": tower("qwen3_vl", "Qwen3VLForConditionalGeneration", dict(head_dim=8, rope_parameters=dict(ROPE3,
+        mrope_interleaved=True), rms_norm_eps=1e-5), vision_config=QWEN3_VISION),
+    "qwen3vlmoe": tower("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", dict(head_dim=8, num_experts=2,
+        num_experts_per_tok=1, moe_intermediate_size=24, rope_parameters=dict(ROPE3, mrope_interleaved=True)),
+        vision_config=QWEN3_VISION),
+    "qwen3.5moe": tower("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", dict(head_dim=8, num_experts=2,
+        num_experts_per_tok=1), AS_IT_IS, vision_config=QWEN35_VISION),
+    "qwen3.5": tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(head_dim=8), AS_IT_IS,
+        vision_config=QWEN35_VISION),
+    "qwen2vl": tower("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3), TO_QWEN,
+        vision_config=QWEN2_VISION),
+    # The Hub's spelling: keys of the text part beside the others.
+    "qwen2vl-old": tower("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(rope_parameters=ROPE3),
+        dict(drop=("text_config",), old=dict(ONE, hidden_act="silu", rms_norm_eps=3e-06, sliding_window=256,
+        use_sliding_window=False, max_window_layers=2, rope_theta=1000000.0, tie_word_embeddings=False,
+        rope_scaling=dict(type="mrope", mrope_section=[2, 1, 1]), torch_dtype="bfloat16",
+        transformers_version="4.43.0"), tensor_names=[("model.language_model.", "model."),
+        ("model.visual.", "visual.")]), vision_config=QWEN2_VISION),
+    "qwen2.5vl": tower("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", dict(rope_parameters=ROPE3), TO_QWEN,
+        vision_config=QWEN25_VISION),
+    "qwen4exp": tower("qwen4_exp", "Qwen4ExpForConditionalGeneration", dict(head_dim=8, num_experts=2,
+        num_experts_per_tok=1), AS_IT_IS, vision_config=QWEN35_VISION),
+}
+
+
+def look(model, image, processor):
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil as Processor
+    # A patch of 4 and squares of 2 x 2: 64 pixels to an embedding, of which mtmd takes 8 to 4096.
+    size = dict(shortest_edge=8 * 64, longest_edge=4096 * 64)
+    made = Processor(size=size, patch_size=4, merge_size=2, temporal_patch_size=2, **processor)(image, return_tensors="pt")
+    out = model.model.get_image_features(made["pixel_values"], made["image_grid_thw"], return_dict=True)
+    rows = out.pooler_output[0]
+    deep = getattr(out, "deepstack_features", None) or []
+    deep = [part[0] if isinstance(part, (tuple, list)) else part for part in deep]
+    return rows, deep, dict(made), [model.config.image_token_id] * len(rows)
+
+
+LOOK = dict(look=look, types=lambda types: dict(mm_token_type_ids=types.int()))
+VISION = {
+    "qwen3vl": dict(tower("qwen3_vl", "Qwen3VLForConditionalGeneration", dict(head_dim=8, num_hidden_layers=4,
+        rope_parameters=dict(ROPE3, mrope_interleaved=True), rms_norm_eps=1e-6), vision_config=QWEN3_VISION), **LOOK),
+    "qwen3.5": dict(tower("qwen3_5", "Qwen3_5ForConditionalGeneration", dict(QWEN35, rope_parameters=ROPE35), AS_IT_IS,
+        vision_config=QWEN35_VISION), **LOOK),
+}
+WIDE = {
+    "qwen2": {},
+    "qwen3": dict(head_dim=64),
+    "qwen3moe": dict(head_dim=64, moe_intermediate_size=256),
+    "qwen2moe": dict(moe_intermediate_size=256, shared_expert_intermediate_size=256),
+    "qwen3next": dict(moe_intermediate_size=256, shared_expert_intermediate_size=256, head_dim=64,
+        linear_key_head_dim=32, linear_value_head_dim=64),
+}
+
+
+def reranker_rows(folder, tokens):
+    """Qwen 3 with the probabilities of its tokens "yes" and "no" behind the last token."""
+    import torch
+    import transformers
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(["yes", "no"])
+    rows = model.model(torch.tensor([tokens]), use_cache=False).last_hidden_state[0]
+    return rows.numpy(), True, model.lm_head(rows[-1])[words].softmax(-1).numpy()
+
+
+NORMED = dict(config=dict(norm_topk_prob=True))
+LOGITS = {
+    "qwen2audio": dict(spelled=text_of("Qwen2ForCausalLM", "qwen2", "language_model.")),
+    "qwen3moe": NORMED,
+    "qwen3moe-old": NORMED,
+    "qwen3moe-stacked": NORMED,
+    "qwen3-reranker": dict(run=reranker_rows),
+    "qwen3-reranker-untied": dict(run=reranker_rows),
+}
+LOGITS_FILES = {
+    "qwen": (fused(plain_layer(N_HEAD, N_FF // 2)), ROPE | {"attention.head_count_kv": N_HEAD}),
+    "qwen2vl": (plain_layer(bias=True), ROPE | {"rope.dimension_sections": [1, 1, 0, 0]}),
+}
+TOWER_TYPES = {"minicpmv4_6", "qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe"}
+RECORDS = {"qwen2": None, "qwen3": None}
+
+
+def qwen3next_header():
+    """Qwen 3 Next, fewer experts: delta nets in three of four layers, gated attention in the fourth."""
+    h = Header("qwen3next", 2048, 4, 151936, 5120, **RMS, **heads(16, 2, 256), **ssm(4096, 128, 32, 16),
+               **{"expert_count": 64, "expert_used_count": 10, "expert_feed_forward_length": 512,
+                  "expert_shared_feed_forward_length": 512, "rope.dimension_count": 64, "rope.freq_base": 1e7})
+    for i in range(4):
+        h.norms(i, "attn_norm", "post_attention_norm")
+        if i == 3:
+            h.attention(i, 16, 2, 256, norms=True, gated=True)
+        else:
+            for name, *dims in [("attn_qkv.weight", 2048, 8192), ("attn_gate.weight", 2048, 4096),
+                                ("ssm_conv1d.weight", 4, 8192), ("ssm_dt.bias", 32), ("ssm_a", 32),
+                                ("ssm_ba.weight", 2048, 64), ("ssm_norm.weight", 128), ("ssm_out.weight", 4096, 2048)]:
+                h.add(f"blk.{i}.{name}", *dims)
+        h.experts(i, 64, 512)
+        h.add(f"blk.{i}.ffn_gate_inp_shexp.weight", 2048)
+        h.mlp(i, 512, "_shexp")
+    return h.ends()
+
+
+MEMORY = {"qwen3next": qwen3next_header}
+
+
+def delta_net_tensors(n_embd, n_layer, q, kv, out, qkv, n_v_heads, fused):
+    """Every fourth layer is attention, with a gate in its queries; the others are a gated delta net."""
+    full, linear = every(n_layer, 4, True), every(n_layer, 4, False)
+    rates = [("ssm_ba.weight", 2 * n_v_heads)] if fused else [("ssm_alpha.weight", n_v_heads),
+        ("ssm_beta.weight", n_v_heads)]
+    return [
+        (full, "attn_q.weight", (n_embd, 2 * q)), (full, "attn_k.weight", (n_embd, kv)),
+        (full, "attn_v.weight", (n_embd, kv)), (full, "attn_output.weight", (q, n_embd)),
+        (linear, "attn_qkv.weight", (n_embd, qkv)), (linear, "attn_gate.weight", (n_embd, out)),
+        (linear, "ssm_conv1d.weight", (4, qkv)), (linear, "ssm_out.weight", (out, n_embd)),
+    ] + [(linear, name, (n_embd, width)) for name, width in rates]
+
+
+def next_tensors():
+    layers, d = list(range(48)), 2048
+    return ends(d, 151936) + delta_net_tensors(d, 48, 4096, 512, 4096, 8192, 32, True) + ffn(d, 512, layers, "_exps", (512,)) \
+        + ffn(d, 512, layers, "_shexp") + [(layers, "ffn_gate_inp.weight", (d, 512)),
+            (layers, "ffn_gate_inp_shexp.weight", (d,))]
+
+
+def moe_tensors():
+    layers, d = list(range(60)), 4096
+    return ends(d, 248320) + delta_net_tensors(d, 60, 8192, 512, 8192, 12288, 64, False) + ffn(d, 1024, layers, "_exps", (512,)) \
+        + ffn(d, 1024, layers, "_shexp") + [(layers, "ffn_gate_inp.weight", (d, 512)),
+            (layers, "ffn_gate_inp_shexp.weight", (d,))]
+
+
+SNAPSHOTS = {
+    "qwen3-0.6b": ("qwen3", dict(n_embd=1024, n_ff=3072, n_vocab=151936, n_layer=28, n_head=16, n_head_kv=8),
+        ends(1024, 151936) + dense(1024, 3072, 2048, 1024, list(range(28)))),
+    "qwen3-14b": ("qwen3", dict(n_embd=5120, n_ff=17408, n_vocab=151936, n_layer=40, n_head=40, n_head_kv=8),
+        ends(5120, 151936) + dense(5120, 17408, 5120, 1024, list(range(40)))),
+    "qwen3-coder-next": ("qwen3next", dict(n_embd=2048, n_ff=5120, n_vocab=151936, n_layer=48, n_head=16, n_head_kv=2,
+        n_expert=512), next_tensors()),
+    "qwen3.5-397b-a17b": ("qwen35moe", dict(n_embd=4096, n_ff=0, n_vocab=248320, n_layer=60, n_head=32, n_head_kv=2,
+        n_expert=512), moe_tensors()),
+    "qwen3.6-27b": ("qwen35", dict(n_embd=5120, n_ff=17408, n_vocab=248320, n_layer=64, n_head=24, n_head_kv=4),
+        ends(5120, 248320) + delta_net_tensors(5120, 64, 6144, 1024, 6144, 10240, 48, False)
+        + ffn(5120, 17408, list(range(64)))),
+}

@@ -1,0 +1,24 @@
+"""Golden recipes of T5, by Google, and other models with its classes."""
+
+from tiny_models import MEAN, OLD_ENCODER
+
+T5 = dict(vocab_size=160, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=0, eos_token_id=1,
+    decoder_start_token_id=0)
+
+
+def with_both_embeddings(tensors: dict, config) -> dict:
+    return tensors | {f"{part}.embed_tokens.weight": tensors["shared.weight"].clone() for part in ("encoder", "decoder")}
+
+
+CHECKPOINTS = {
+    "t5": dict(model="t5", **{"class": "T5ForConditionalGeneration"}, tokenizer="unigram-t5", bare=True, config=T5,
+        old=dict(OLD_ENCODER, n_positions=512, decoder_start_token_id=0)),
+    "t5-gated-old": dict(model="t5", **{"class": "T5ForConditionalGeneration"}, tokenizer="unigram-t5", bare=True,
+        config=dict(T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_decoder_layers=1),
+        old=dict(OLD_ENCODER, decoder_start_token_id=0), extra=with_both_embeddings),
+    "t5-encoder": dict(model="t5", **{"class": "T5EncoderModel"}, tokenizer="unigram-t5", bare=True, config=T5,
+        files=MEAN),
+}
+
+# Without an output matrix of its own it has that of the embedding, and is scaled as the first T5 are.
+LOGITS = {"t5-gated-old": dict(config=dict(scale_decoder_outputs=True))}

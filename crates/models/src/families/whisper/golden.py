@@ -1,0 +1,95 @@
+"""Golden recipes of Whisper, by OpenAI, and sound towers of other models that are based on it."""
+
+from tiny_models import END, OLD
+from tiny_towers import ONE, WHISPER, tower, whisper
+
+BOTH_PARTS = dict(END, d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=24, decoder_layers=2,
+    decoder_attention_heads=2, decoder_ffn_dim=40, num_mel_bins=12, max_source_positions=24, max_target_positions=20,
+    pad_token_id=0, decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None)
+
+
+def with_proj_out(tensors: dict, config) -> dict:
+    return tensors | {"proj_out.weight": tensors["model.decoder.embed_tokens.weight"].clone()}
+
+
+def converter():
+    """The converter of Whisper, which the reference lacks."""
+    import gguf
+    from by_hand import HandWritten
+
+    class Whisper(HandWritten):
+        """Encoder and decoder: names of the specification behind enc. and dec., as gguf-py has them for T5."""
+        model_arch = gguf.MODEL_ARCH.GPTJ
+        arch_name = "whisper"
+        layer = r"model\.(enc|dec)oder\.layers\.(\d+)\."
+        names = {
+            r"model\.encoder\.conv([12])\.(\w+)": r"enc.conv1d.\1.\2",
+            r"model\.(enc|dec)oder\.embed_positions\.weight": r"\1.pos_embd.weight",
+            r"model\.(enc|dec)oder\.layer_norm\.(\w+)": r"\1.output_norm.\2",
+            r"model\.decoder\.embed_tokens\.weight": r"token_embd.weight",
+            layer + r"self_attn\.([qkv])_proj\.(\w+)": r"\1.blk.\2.attn_\3.\4",
+            layer + r"self_attn\.out_proj\.(\w+)": r"\1.blk.\2.attn_output.\3",
+            layer + r"self_attn_layer_norm\.(\w+)": r"\1.blk.\2.attn_norm.\3",
+            layer + r"encoder_attn\.([qkv])_proj\.(\w+)": r"\1.blk.\2.cross_attn_\3.\4",
+            layer + r"encoder_attn\.out_proj\.(\w+)": r"\1.blk.\2.cross_attn_output.\3",
+            layer + r"encoder_attn_layer_norm\.(\w+)": r"\1.blk.\2.cross_attn_norm.\3",
+            layer + r"fc1\.(\w+)": r"\1.blk.\2.ffn_up.\3",
+            layer + r"fc2\.(\w+)": r"\1.blk.\2.ffn_down.\3",
+            layer + r"final_layer_norm\.(\w+)": r"\1.blk.\2.ffn_norm.\3",
+        }
+
+        def __init__(self, folder, *args, hparams=None, **kwargs):
+            # The base class wants to know a number of layers.
+            hparams = dict(self.load_hparams(folder, False), num_hidden_layers=1)
+            super().__init__(folder, *args, hparams=hparams, **kwargs)
+
+        def tensor_force_quant(self, name, new_name, bid, n_dims):
+            # Positions and convolutions, as the reference has them in GPT-2 and Mamba.
+            return gguf.GGMLQuantizationType.F32 if "pos_embd" in new_name or "conv1d" in new_name else False
+
+        def set_gguf_parameters(self):
+            w = self.gguf_writer
+            w.add_uint32("whisper.encoder.context_length", 24)
+            w.add_uint32("whisper.encoder.embedding_length", 16)
+            w.add_uint32("whisper.encoder.block_count", 1)
+            w.add_uint32("whisper.encoder.mels_count", 12)
+            w.add_uint32("whisper.encoder.attention.head_count", 4)
+            w.add_uint32("whisper.decoder.context_length", 20)
+            w.add_uint32("whisper.decoder.embedding_length", 16)
+            w.add_uint32("whisper.decoder.block_count", 2)
+            w.add_uint32("whisper.decoder.attention.head_count", 2)
+            w.add_file_type(self.ftype)
+
+    return Whisper
+
+
+CHECKPOINTS = {
+    "whisper": dict(model="whisper", tokenizer="bpe", bare=True, expect=converter, config=BOTH_PARTS,
+        **{"class": "WhisperForConditionalGeneration"}),
+    # As the Hub has it: keys of transformers 4, and, in files that were PyTorch's once, the embedding a second time
+    # as the output.
+    "whisper-old": dict(model="whisper", tokenizer="bpe", bare=True, expect=converter, config=BOTH_PARTS,
+        **{"class": "WhisperForConditionalGeneration"}, drop=("tie_word_embeddings",), extra=with_proj_out,
+        without=("proj_out.weight",), old=dict(OLD, num_hidden_layers=1, forced_decoder_ids=[[1, 5], [2, 7]],
+        begin_suppress_tokens=[3, 4])),
+}
+
+
+def ultravox(_: dict) -> dict:
+    return whisper("audio_tower.") | {
+        "multi_modal_projector.ln_pre.weight": [128], "multi_modal_projector.linear_1.weight": [64, 128],
+        "multi_modal_projector.linear_2.weight": [32, 32], "multi_modal_projector.ln_mid.weight": [32],
+        "language_model.model.embed_tokens.weight": [384, 32]}
+
+
+PROJECTORS = {
+    "qwen2audio": tower("qwen2_audio", "Qwen2AudioForConditionalGeneration", dict(model_type="qwen2"),
+        dict(preprocessor=None), audio_config=WHISPER),
+    "voxtral": tower("voxtral", "VoxtralForConditionalGeneration", dict(model_type="llama", head_dim=8),
+        dict(preprocessor=None), audio_config=WHISPER),
+    "audioflamingo3": tower("audioflamingo3", "AudioFlamingo3ForConditionalGeneration", dict(model_type="qwen2"),
+        dict(preprocessor=None), audio_config=WHISPER),
+    "ultravox": dict(tokenizer="bpe", preprocessor=None, hand=ultravox, config=dict(architectures=["UltravoxModel"],
+        model_type="ultravox", stack_factor=8, text_config=dict(ONE, model_type="llama"), audio_config=dict(WHISPER,
+        model_type="whisper"))),
+}

@@ -1,0 +1,58 @@
+"""Towers of tiny multimodal checkpoints, and further keys of recipes for projectors (projectors.py):
+
+  preprocessor  keys of preprocessor_config.json, over PREPROCESSOR; None for no such file
+  processor     processor_config.json
+  hub           (old, new) parts of names of tensors: the Hub's spelling, which the reference is given
+  hub_config    keys of config.json that it is given with these names
+  no_q8_0       llama-quantize fails on it
+  names         {name of a tensor with {bid}: its name in the file}, if the reference's table has two entries and takes the
+                wrong one
+
+A tower has more layers than the largest number in the name of a tensor of its projector: the reference maps `linear_2`
+of a tower with three layers, but not of one with two."""
+
+from tiny_models import TEXT
+
+PREPROCESSOR = dict(image_mean=[0.5, 0.25, 0.125], image_std=[0.5, 0.75, 0.1])
+PIXELS = dict(preprocessor=dict(min_pixels=64, max_pixels=4096))
+ONE = dict(TEXT, num_hidden_layers=1)
+QWEN25_VISION = dict(depth=4, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
+    fullatt_block_indexes=[1, 3])
+QWEN3_VISION = dict(depth=4, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
+    num_position_embeddings=16, deepstack_visual_indexes=[0, 2])
+QWEN35_VISION = {key: value for key, value in QWEN3_VISION.items() if key != "deepstack_visual_indexes"}
+SIGLIP = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2, image_size=32,
+    patch_size=4)
+PIXTRAL = dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2,
+    head_dim=8, image_size=16, patch_size=4)
+MOON = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2, patch_size=4)
+WHISPER = dict(d_model=16, hidden_size=16, intermediate_size=32, encoder_ffn_dim=32, num_hidden_layers=3,
+    encoder_layers=3, num_attention_heads=2, encoder_attention_heads=2, num_mel_bins=8, max_source_positions=16)
+# For checkpoints of which only the text part is converted.
+SHALLOW_PIXTRAL = dict(PIXTRAL, num_hidden_layers=1)
+SHALLOW_WHISPER = dict(WHISPER, num_hidden_layers=1, encoder_layers=1)
+
+
+def tower(model: str, name: str, text: dict, more: dict | None = None, **parts) -> dict:
+    """A recipe of a multimodal model whose text part has one layer; `more` are further keys of the recipe."""
+    return dict({"model": model, "class": name, "bare": True, "tokenizer": "bpe",
+                 "config": dict(text_config=dict(ONE, **text), **parts)}, **(more or {}))
+
+
+def with_biases(shapes: dict) -> dict:
+    """Weights and biases of layers whose weights have these shapes."""
+    return {f"{name}.weight": shape for name, shape in shapes.items()} | {
+        f"{name}.bias": shape[:1] for name, shape in shapes.items()}
+
+
+def whisper(prefix: str) -> dict:
+    """Tensors of Whisper's encoder; names begin with the prefix."""
+    shapes = {f"{prefix}conv1": [16, 8, 3], f"{prefix}conv2": [16, 16, 3], f"{prefix}layer_norm": [16]}
+    plain = {f"{prefix}embed_positions.weight": [16, 16]}
+    for i in range(WHISPER["num_hidden_layers"]):
+        layer = f"{prefix}layers.{i}."
+        shapes |= {layer + "self_attn.q_proj": [16, 16], layer + "self_attn.v_proj": [16, 16],
+                   layer + "self_attn.out_proj": [16, 16], layer + "self_attn_layer_norm": [16],
+                   layer + "final_layer_norm": [16], layer + "fc1": [32, 16], layer + "fc2": [16, 32]}
+        plain[layer + "self_attn.k_proj.weight"] = [16, 16]
+    return with_biases(shapes) | plain
