@@ -107,16 +107,6 @@ pub enum Error {
         /// The tensor.
         tensor: String,
     },
-    /// A part of quantized weights has a type that it never has.
-    #[error("tensor `{tensor}`: expected {expected}, found {found}")]
-    PartType {
-        /// The tensor.
-        tensor: String,
-        /// The types that belong there.
-        expected: &'static str,
-        /// Its type.
-        found: Dtype,
-    },
     /// A part of quantized weights does not fit the codes.
     #[error("tensor `{tensor}`: expected {expected} for `{codes}` of shape {shape:?}, found shape {found:?}")]
     PartShape {
@@ -131,7 +121,7 @@ pub enum Error {
         /// Its shape, row length last.
         shape: Vec<u64>,
     },
-    /// A part of quantized weights is not what its form says.
+    /// A part of quantized weights does not have the type, size or content that its form requires.
     #[error("tensor `{tensor}`: expected {expected}, found {found}")]
     PartForm {
         /// The tensor.

@@ -147,7 +147,6 @@ fn source_fields(error: &gguf_checkpoint::Error) -> Fields {
         E::ScalesWithoutCodes { tensor } | E::PartMissing { tensor, .. } | E::StridedCodes { tensor, .. } => {
             fields!(tensor)
         }
-        E::PartType { tensor, expected, found } => fields!(tensor, expected, found),
         E::PartShape { tensor, expected, found, .. } => {
             fields!(tensor, expected, found: format_args!("{found:?}"))
         }

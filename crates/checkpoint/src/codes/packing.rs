@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::{Part, ReadError, Span};
+use crate::{Part, ReadError, Span, Tensor};
 
 /// Codes of matrices of one shape, (rows, columns) each, as they lie in a file.
 #[derive(Debug, Clone)]
@@ -102,6 +102,25 @@ const AWQ_FIELDS: [u64; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 pub(super) const RUN: u64 = 32;
 
 impl Codes {
+    /// Codes of one matrix, which all of `tensor` is, without a flipped bit.
+    pub fn new(
+        tensor: &Tensor,
+        bits: u32,
+        packing: Packing,
+        axis: Axis,
+        [n_streams, n_elems]: [u64; 2],
+    ) -> Codes {
+        let (name, span, matrix_bytes) = (tensor.name.clone(), tensor.span(), tensor.n_bytes());
+        Codes { name, span, bits, packing, axis, n_streams, n_elems, matrix_bytes, flip: 0 }
+    }
+
+    /// Codes of one or more matrices (rows, columns) in dense streams, one for each row.
+    pub fn rows(tensor: &Tensor, bits: u32, flip: u8, shape: [u64; 2], stream_bytes: u64) -> Codes {
+        let dense = Codes::new(tensor, bits, Packing::Dense { stream_bytes }, Axis::Row, shape);
+        // The file was checked, so the product fits.
+        Codes { matrix_bytes: shape[0].saturating_mul(stream_bytes), flip, ..dense }
+    }
+
     /// Bytes that a matrix of these codes takes; none where that does not fit 64 bits.
     pub fn needed_bytes(&self) -> Option<u64> {
         let Codes { n_streams, n_elems, .. } = *self;

@@ -116,6 +116,27 @@ pub(super) struct Block {
 }
 
 impl CodedWeights {
+    /// One matrix (rows, columns) without offsets and factors of columns.
+    pub fn new(
+        [n_rows, n_columns]: [u64; 2],
+        codes: Codes,
+        scales: Strided,
+        zeros: Zeros,
+        groups: Groups,
+    ) -> CodedWeights {
+        CodedWeights {
+            n_matrices: 1,
+            n_rows,
+            n_columns,
+            codes,
+            scales,
+            zeros,
+            offsets: None,
+            groups,
+            fold: None,
+        }
+    }
+
     /// Groups of a row.
     pub fn n_groups(&self) -> u64 {
         match &self.groups {

@@ -9,8 +9,14 @@ use std::{
     sync::Arc,
 };
 
-use super::quantized::{Decoded, Quantized};
-use crate::{Dtype, Error, Stored, Tensor};
+use super::{
+    checks::{mismatch, shape_error, wrong_dtype},
+    quantized::{Decoded, Quantized},
+};
+use crate::{
+    Dtype, Error, Stored, Tensor,
+    codes::{FLOATS, Fold, Strided},
+};
 
 /// Takes the tensors of one format.
 pub(crate) type Taker = fn(&mut Assembly<'_>) -> Result<(), Error>;
@@ -125,6 +131,63 @@ impl<'a> Assembly<'a> {
     /// The tensor of this name, taken or not.
     pub fn get(&self, name: &str) -> Option<&'a Tensor> {
         self.by_name.get(name).copied()
+    }
+
+    /// The part `name`, if it is there; it must be of one of `dtypes`.
+    ///
+    /// # Errors
+    /// [`Error::PartForm`].
+    pub fn optional(&self, name: &str, dtypes: &[Dtype]) -> Result<Option<&'a Tensor>, Error> {
+        match self.get(name) {
+            Some(part) if !dtypes.contains(&part.dtype) => {
+                let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
+                let expected = match &names[..] {
+                    [lead @ .., last] if !lead.is_empty() => format!("{} or {last}", lead.join(", ")),
+                    names => names.concat(),
+                };
+                Err(wrong_dtype(part, expected))
+            }
+            part => Ok(part),
+        }
+    }
+
+    /// As [`Assembly::optional`], for a part that must be there.
+    ///
+    /// # Errors
+    /// [`Error::PartMissing`], [`Error::PartForm`].
+    pub fn part(&self, codes: &Tensor, name: &str, dtypes: &[Dtype]) -> Result<&'a Tensor, Error> {
+        let missing = || Error::PartMissing { tensor: name.to_owned(), codes: codes.name.clone() };
+        self.optional(name, dtypes)?.ok_or_else(missing)
+    }
+
+    /// As [`Assembly::part`], floats.
+    ///
+    /// # Errors
+    /// As [`Assembly::part`].
+    pub fn floats(&self, codes: &Tensor, name: &str) -> Result<&'a Tensor, Error> {
+        self.part(codes, name, FLOATS)
+    }
+
+    /// The part `name`, whose type the caller checks.
+    ///
+    /// # Errors
+    /// [`Error::PartForm`].
+    pub fn companion(&self, codes: &Tensor, name: &str) -> Result<&'a Tensor, Error> {
+        self.get(name).ok_or_else(|| mismatch(codes, format!("`{name}`"), "no such tensor"))
+    }
+
+    /// Takes the factor of each of `n_columns`, if the tensor `name` is there.
+    ///
+    /// # Errors
+    /// [`Error::PartForm`], [`Error::PartShape`].
+    pub fn fold(&mut self, codes: &Tensor, name: &str, n_columns: u64) -> Result<Option<Fold>, Error> {
+        let Some(factors) = self.optional(name, FLOATS)? else { return Ok(None) };
+        if factors.shape.iter().product::<u64>() != n_columns {
+            return Err(shape_error(factors, codes, "a factor for each input"));
+        }
+        self.used(factors);
+        self.note(format!("tensor `{name}` is folded into the columns of its matrix"));
+        Ok(Some(Fold { factors: Strided { group_stride: 1, ..Strided::one(factors) }, divides: false }))
     }
 
     /// Replaces the codes with the tensor `name` of `shape`.

@@ -13,9 +13,8 @@
 //! Source: auto-round 0.16.1 `export/export_to_autoround/`.
 
 use super::{
-    assembly::{Assembly, Taker, assemble},
-    awq,
-    compressed_tensors::TAKERS as COMPRESSED,
+    assembly::Assembly,
+    awq, compressed_ints, fp4, fp8,
     gptq::{Columns, Planes, group_sizes, take_columns},
     method::{Method, Reading},
 };
@@ -25,21 +24,23 @@ pub(super) const AUTO_ROUND: Method = Method {
     name: "AutoRound",
     recognized_by: "quant_method `auto-round`, `intel/auto-round`",
     detect: |quantized| quantized.method_is(&["auto-round", "intel/auto-round"]),
-    reading: Reading::Decoded(|quantized| {
-        let own: &[Taker] = &[take, awq::take];
-        assemble(quantized, &[own, COMPRESSED].concat())
-    }),
+    reading: Reading::Decoded(&[
+        take,
+        awq::take,
+        compressed_ints::take_packed,
+        compressed_ints::take_bytes,
+        fp4::take,
+        fp8::take,
+    ]),
 };
 
 /// Takes every module whose codes lie in columns.
 fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
-    let config = assembly.quantized.config();
-    let format = config.and_then(|config| config.get("packing_format")?.as_str()).unwrap_or_default();
-    let zeros = match format {
-        "auto_round:auto_gptq" | "auto_round:gptq" => ZeroRule::PlusOne,
+    let zeros = match assembly.quantized.text(&["packing_format"]) {
+        Some("auto_round:auto_gptq" | "auto_round:gptq") => ZeroRule::PlusOne,
         _ => ZeroRule::AsStored,
     };
-    let group_sizes = group_sizes(config);
+    let group_sizes = group_sizes(assembly.quantized);
     // A zero of 0 is stored as 0, so that no stored zero has all bits set.
     take_columns(assembly, &Columns { zeros, planes: Planes::None, group_sizes, is_last: false }, true)
 }

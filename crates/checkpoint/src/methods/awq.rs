@@ -19,8 +19,8 @@
 use std::sync::Arc;
 
 use super::{
-    assembly::{Assembly, Taker, assemble},
-    code_parts::{floats_of, part_of, shape_error},
+    assembly::Assembly,
+    checks::{expect_dtype, shape_error, wrong_dtype},
     gptq::group_sizes,
     method::{Method, Reading},
 };
@@ -35,10 +35,8 @@ pub(super) const AWQ: Method = Method {
     detect: |quantized| {
         quantized.method_is(&["awq"]) || quantized.has_tensors(&["qweight", "qzeros", "scales"])
     },
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    reading: Reading::Decoded(&[take]),
 };
-
-const TAKERS: &[Taker] = &[take];
 
 /// Codes of a word.
 const PER_WORD: u64 = 8;
@@ -46,24 +44,18 @@ const PER_WORD: u64 = 8;
 /// Takes every module of nibbles in the layouts gemm and gemv, which their shapes tell apart.
 ///
 /// # Errors
-/// [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`]; [`Error::ScalesWithoutCodes`] for scales of an
+/// [`Error::PartMissing`], [`Error::PartForm`], [`Error::PartShape`]; [`Error::ScalesWithoutCodes`] for scales of an
 /// activation whose matrix is not found.
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
-    let sizes = group_sizes(assembly.quantized.config());
+    let sizes = group_sizes(assembly.quantized);
     let modules: Vec<&Tensor> =
         assembly.left().into_iter().filter(|codes| codes.name.ends_with(".qweight")).collect();
     let mut made = Vec::new();
     for codes in modules {
         let stem = codes.name.trim_end_matches(".qweight");
-        let scales = floats_of(assembly, codes, &format!("{stem}.scales"))?;
-        let zeros_name = format!("{stem}.qzeros");
-        let zeros = match assembly.get(&zeros_name) {
-            Some(_) => Some(part_of(assembly, codes, &zeros_name, &[Dtype::I32], "I32")?),
-            None => None,
-        };
-        if codes.dtype != Dtype::I32 {
-            return Err(Error::PartType { tensor: codes.name.clone(), expected: "I32", found: codes.dtype });
-        }
+        let scales = assembly.floats(codes, &format!("{stem}.scales"))?;
+        let zeros = assembly.optional(&format!("{stem}.qzeros"), &[Dtype::I32])?;
+        expect_dtype(codes, &[Dtype::I32])?;
         let ([rows, words], [scale_rows, scale_columns]) = (dims(codes)?, dims(scales)?);
         let weights = if words.checked_mul(PER_WORD) == Some(scale_columns) {
             gemm(codes, scales, zeros, [rows, scale_columns, scale_rows])?
@@ -94,8 +86,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             return Err(Error::ScalesWithoutCodes { tensor: scales.name.clone() });
         };
         if !FLOATS.contains(&scales.dtype) {
-            let (tensor, expected) = (scales.name.clone(), "F16, BF16 or F32");
-            return Err(Error::PartType { tensor, expected, found: scales.dtype });
+            return Err(wrong_dtype(scales, "F16, BF16 or F32"));
         }
         let factors = Strided { group_stride: 1, ..Strided::one(scales) };
         weights.fold = Some(Fold { factors, divides: true });
@@ -130,16 +121,9 @@ fn gemm(
 ) -> Result<CodedWeights, Error> {
     let expected = "(groups, out) of groups of the same size";
     let size = group_size(n_columns, n_groups).ok_or_else(|| shape_error(scales, codes, expected))?;
-    let nibbles = |tensor: &Tensor, n_streams: u64| Codes {
-        name: tensor.name.clone(),
-        span: tensor.span(),
-        bits: 4,
-        packing: Packing::Words { stream_bytes: n_rows / 2, fields: Fields::Awq },
-        axis: Axis::Column,
-        n_streams,
-        n_elems: n_rows,
-        matrix_bytes: tensor.n_bytes(),
-        flip: 0,
+    let nibbles = |tensor: &Tensor, n_streams: u64| {
+        let packing = Packing::Words { stream_bytes: n_rows / 2, fields: Fields::Awq };
+        Codes::new(tensor, 4, packing, Axis::Column, [n_streams, n_rows])
     };
     let zeros = match zeros {
         None => Zeros::Same(8.0),
@@ -148,17 +132,9 @@ fn gemm(
         }
         Some(zeros) => return Err(shape_error(zeros, codes, "(groups, out / 8)")),
     };
-    Ok(CodedWeights {
-        n_matrices: 1,
-        n_rows,
-        n_columns,
-        codes: nibbles(codes, n_columns),
-        scales: Strided::transposed(scales, n_rows),
-        zeros,
-        offsets: None,
-        groups: Groups::Size(size),
-        fold: None,
-    })
+    let scales = Strided::transposed(scales, n_rows);
+    let codes = nibbles(codes, n_columns);
+    Ok(CodedWeights::new([n_rows, n_columns], codes, scales, zeros, Groups::Size(size)))
 }
 
 /// Codes (out, in / 8).
@@ -174,19 +150,10 @@ fn gemv(
     let size = sizes.first().copied().unwrap_or(n_columns);
     let n_groups = n_columns.div_ceil(size);
     if n_groups > scale_columns {
-        return Err(shape_error(scales, codes, &format!("(out, at least {n_groups})")));
+        return Err(shape_error(scales, codes, format!("(out, at least {n_groups})")));
     }
-    let nibbles = |tensor: &Tensor, n_elems: u64| Codes {
-        name: tensor.name.clone(),
-        span: tensor.span(),
-        bits: 4,
-        packing: Packing::Dense { stream_bytes: 4 * tensor.row_elems() },
-        axis: Axis::Row,
-        n_streams: n_rows,
-        n_elems,
-        matrix_bytes: tensor.n_bytes(),
-        flip: 0,
-    };
+    let nibbles =
+        |tensor: &Tensor, n_elems: u64| Codes::rows(tensor, 4, 0, [n_rows, n_elems], 4 * tensor.row_elems());
     let zeros = match zeros {
         None => Zeros::Same(8.0),
         Some(zeros) if zeros.shape == [n_rows, scale_columns / PER_WORD] => {
@@ -194,17 +161,7 @@ fn gemv(
         }
         Some(zeros) => return Err(shape_error(zeros, codes, "(out, words) of the groups of the scales")),
     };
-    let scales =
-        Strided { matrix_stride: 0, row_stride: scale_columns, group_stride: 1, ..Strided::one(scales) };
-    Ok(CodedWeights {
-        n_matrices: 1,
-        n_rows,
-        n_columns,
-        codes: nibbles(codes, n_columns),
-        scales,
-        zeros,
-        offsets: None,
-        groups: Groups::Size(size),
-        fold: None,
-    })
+    let scales = Strided::by_row(scales, n_rows, scale_columns);
+    let codes = nibbles(codes, n_columns);
+    Ok(CodedWeights::new([n_rows, n_columns], codes, scales, zeros, Groups::Size(size)))
 }

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use super::{
-    assembly::{Assembly, Taker, assemble},
+    assembly::Assembly,
     checks::{expect_elems, mismatch},
     method::{Method, Reading},
 };
@@ -27,18 +27,14 @@ pub(super) const BITNET: Method = Method {
     name: "BitNet",
     recognized_by: "quant_method `bitnet`",
     detect: |quantized| quantized.method_is(&["bitnet"]),
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    reading: Reading::Decoded(&[take]),
 };
-
-const TAKERS: &[Taker] = &[take];
 
 /// Rows that share a byte.
 const PER_BYTE: u64 = 4;
 
 fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
-    let class = assembly.quantized.config().and_then(|config| config.get("linear_class")?.as_str());
-    let mode = assembly.quantized.config().and_then(|config| config.get("quantization_mode")?.as_str());
-    if mode == Some("online") {
+    if assembly.quantized.text(&["quantization_mode"]) == Some("online") {
         // Plain weights too: the layer rounds them by the mean of the matrix each time it runs.
         return Err(Error::MethodNotRead {
             method: "BitNet with weights rounded at run time",
@@ -46,8 +42,8 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             advice: "convert the checkpoint with rounded weights (`quantization_mode` `offline`)",
         });
     }
-    // Transformers takes this class where none is named.
-    let multiplies = class.unwrap_or("bitlinear") == "autobitlinear";
+    // Transformers takes `bitlinear` if no class is named.
+    let multiplies = assembly.quantized.text(&["linear_class"]) == Some("autobitlinear");
     for codes in assembly.left() {
         let Some(scale) = assembly.get(&format!("{}_scale", codes.name)) else { continue };
         let (Dtype::U8, [packed_rows, n_columns]) = (codes.dtype, &codes.shape[..]) else {
@@ -60,33 +56,21 @@ fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         expect_elems(scale, FLOATS, 1)?;
         let n_rows = packed_rows.saturating_mul(PER_BYTE);
         let change = if multiplies { Change::None } else { Change::Inverse };
-        let weights = CodedWeights {
-            n_matrices: 1,
-            n_rows,
-            n_columns: *n_columns,
-            codes: Codes {
-                name: codes.name.clone(),
-                span: codes.span(),
-                bits: 2,
-                packing: Packing::Parts {
-                    part_elems: codes.n_bytes(),
-                    word_bytes: 1,
-                    shifts: (0..PER_BYTE as u32).map(|part| 2 * part).collect(),
-                },
-                axis: Axis::Row,
-                n_streams: n_rows,
-                n_elems: *n_columns,
-                matrix_bytes: codes.n_bytes(),
-                flip: 0,
-            },
-            scales: Strided { change, ..Strided::one(scale) },
-            zeros: Zeros::Same(1.0),
-            offsets: None,
-            groups: Groups::Size((*n_columns).max(1)),
-            fold: None,
+        let shape = [n_rows, *n_columns];
+        let packing = Packing::Parts {
+            part_elems: codes.n_bytes(),
+            word_bytes: 1,
+            shifts: (0..PER_BYTE as u32).map(|part| 2 * part).collect(),
         };
+        let weights = CodedWeights::new(
+            shape,
+            Codes::new(codes, 2, packing, Axis::Row, shape),
+            Strided { change, ..Strided::one(scale) },
+            Zeros::Same(1.0),
+            Groups::Size((*n_columns).max(1)),
+        );
         assembly.used(scale);
-        assembly.put(codes, codes.name.clone(), vec![n_rows, *n_columns], Arc::new(weights.checked()?));
+        assembly.put(codes, codes.name.clone(), shape.to_vec(), Arc::new(weights.checked()?));
     }
     Ok(())
 }

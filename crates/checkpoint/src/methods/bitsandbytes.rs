@@ -24,8 +24,8 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    assembly::{Assembly, assemble},
-    checks::{expect_elems, finite_values, mismatch, small_number},
+    assembly::Assembly,
+    checks::{expect_elems, finite_values, matrix, mismatch, small_number},
     method::{Method, Reading},
 };
 use crate::{Dtype, Error, Part, ReadError, Region, Span, Stored, Tensor, json, rows::read_runs};
@@ -96,7 +96,7 @@ pub(super) const BITSANDBYTES: Method = Method {
             || quantized.has_tensors(&["weight_absmax", "weight_quant_map"])
             || quantized.has_tensors(&["SCB"])
     },
-    reading: Reading::Decoded(|quantized| assemble(quantized, &[take_4bit, take_8bit, refuse_rest])),
+    reading: Reading::Decoded(&[take_4bit, take_8bit, refuse_rest]),
 };
 
 /// Refuses codes or scales that no taker used.
@@ -184,10 +184,8 @@ fn take_state<'a>(
     let State { block, shape, n_elems, nested, is_fp4 } = read_state(parts, state)?;
     let codes = assembly.get(name);
     let codes = codes.ok_or_else(|| Error::ScalesWithoutCodes { tensor: state.name.clone() })?;
-    let companion = |assembly: &Assembly<'a>, ending: &str| {
-        let sibling = format!("{name}{before}{ending}");
-        assembly.get(&sibling).ok_or_else(|| mismatch(codes, format!("`{sibling}`"), "no such tensor"))
-    };
+    let companion =
+        |assembly: &Assembly<'a>, ending: &str| assembly.companion(codes, &format!("{name}{before}{ending}"));
     // The bytes count, whatever the type says; a wider one may leave some of its last element unused.
     let (bytes, found) = (n_elems.div_ceil(2), codes.n_bytes());
     if found < bytes || found - bytes >= codes.dtype.bits().div_ceil(8) {
@@ -388,9 +386,7 @@ fn take_8bit(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let name = format!("{module}.weight");
         let codes = assembly.get(&name);
         let codes = codes.ok_or_else(|| Error::ScalesWithoutCodes { tensor: scales.name.clone() })?;
-        let [n_rows, row_elems] = codes.shape[..] else {
-            return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
-        };
+        let [n_rows, row_elems] = matrix(codes)?;
         expect_elems(codes, &[Dtype::I8], n_rows * row_elems)?;
         expect_elems(scales, &[Dtype::F32], n_rows)?;
         if let Some(format) = assembly.get(&format!("{module}.weight_format")) {

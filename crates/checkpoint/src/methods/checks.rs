@@ -1,10 +1,39 @@
 //! Checks of the tensors of a decoded value, before the first is read.
 
-use crate::{Dtype, Error, Part, ReadError, Tensor, rows::read_elems};
+use crate::{Dtype, Error, Part, ReadError, Tensor, codes::Groups, rows::read_elems};
 
 /// Error for a tensor that does not match its format: expected and found.
 pub(super) fn mismatch(tensor: &Tensor, expected: impl Into<String>, found: impl Into<String>) -> Error {
     Error::PartForm { tensor: tensor.name.clone(), expected: expected.into(), found: found.into() }
+}
+
+/// As [`mismatch`], for a tensor whose type is not `expected`.
+pub(super) fn wrong_dtype(tensor: &Tensor, expected: impl Into<String>) -> Error {
+    mismatch(tensor, expected, tensor.dtype.name())
+}
+
+/// As [`mismatch`], for a tensor whose shape is not `expected`.
+pub(super) fn wrong_shape(tensor: &Tensor, expected: impl Into<String>) -> Error {
+    mismatch(tensor, expected, format!("shape {:?}", tensor.shape))
+}
+
+/// Error for a part whose shape is not that which the codes need.
+pub(super) fn shape_error(part: &Tensor, codes: &Tensor, expected: impl Into<String>) -> Error {
+    Error::PartShape {
+        tensor: part.name.clone(),
+        found: part.shape.clone(),
+        expected: expected.into(),
+        codes: codes.name.clone(),
+        shape: codes.shape.clone(),
+    }
+}
+
+/// Rows and columns of a tensor of two dimensions.
+///
+/// # Errors
+/// [`Error::PartForm`].
+pub(super) fn matrix(tensor: &Tensor) -> Result<[u64; 2], Error> {
+    <[u64; 2]>::try_from(&tensor.shape[..]).map_err(|_| wrong_shape(tensor, "a matrix"))
 }
 
 /// Checks that a tensor has one of these types.
@@ -16,7 +45,7 @@ pub(super) fn expect_dtype(tensor: &Tensor, dtypes: &[Dtype]) -> Result<(), Erro
         return Ok(());
     }
     let expected: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
-    Err(mismatch(tensor, expected.join(" or "), tensor.dtype.name()))
+    Err(wrong_dtype(tensor, expected.join(" or ")))
 }
 
 /// Checks how many elements a tensor has, in whatever shape, and that they are of one of these types.
@@ -27,10 +56,44 @@ pub(super) fn expect_elems(tensor: &Tensor, dtypes: &[Dtype], n_elems: u64) -> R
     expect_dtype(tensor, dtypes)?;
     // Its size was checked when the file was opened, so the product fits.
     let found: u64 = tensor.shape.iter().product();
-    if found == n_elems {
-        return Ok(());
+    if found == n_elems { Ok(()) } else { Err(wrong_shape(tensor, format!("{n_elems} elements"))) }
+}
+
+/// The numbers of an index of groups, one for each of `n_columns`.
+///
+/// # Errors
+/// [`Error::PartShape`], [`Error::Read`].
+pub(super) fn index_values(
+    parts: &[Part],
+    codes: &Tensor,
+    index: &Tensor,
+    n_columns: u64,
+) -> Result<Vec<u32>, Error> {
+    if index.shape != [n_columns] {
+        return Err(shape_error(index, codes, "(in)"));
     }
-    Err(mismatch(tensor, format!("{n_elems} elements"), format!("shape {:?}", tensor.shape)))
+    let bytes = index.span().of(parts)?;
+    Ok(bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
+}
+
+/// The groups of an index with these numbers: neighbours if they are groups of `size` in order.
+///
+/// # Errors
+/// [`Error::PartValue`].
+pub(super) fn groups_of(index: &Tensor, values: &[u32], n_groups: u64, size: u64) -> Result<Groups, Error> {
+    if let Some(place) = values.iter().position(|group| u64::from(*group) >= n_groups) {
+        return Err(Error::PartValue {
+            tensor: index.name.clone(),
+            index: place as u64,
+            expected: format!("a group, 0 to {}", n_groups - 1),
+            found: i64::from(values[place] as i32),
+        });
+    }
+    let in_order = (0..).zip(values).all(|(column, group)| u64::from(*group) == column / size);
+    Ok(match in_order {
+        true => Groups::Size(size),
+        false => Groups::Index { name: index.name.clone(), span: index.span(), n_groups },
+    })
 }
 
 /// All elements of a small tensor as f32, each finite: scales of whole tensors, tables.

@@ -18,11 +18,10 @@
 
 use std::sync::Arc;
 
-use serde_json::Value as Json;
-
 use super::{
     assembly::Assembly,
-    code_parts::{floats_of, part_of, shape_error, u32s},
+    checks::{groups_of, index_values, shape_error},
+    quantized::Quantized,
 };
 use crate::{
     Dtype, Error, Tensor,
@@ -32,36 +31,24 @@ use crate::{
 /// Takes every module of packed integers.
 ///
 /// # Errors
-/// [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`], [`Error::PartValue`].
+/// [`Error::PartMissing`], [`Error::PartForm`], [`Error::PartShape`], [`Error::PartValue`].
 pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
-    let config = assembly.quantized.config();
-    let (config_bits, is_old) = (bits_of(config), is_old(config));
+    let (config_bits, is_old) = (bits_of(assembly.quantized), is_old(assembly.quantized));
     for codes in assembly.left() {
         let Some(name) = codes.name.strip_suffix("_packed").filter(|_| codes.dtype == Dtype::I32) else {
             continue;
         };
-        let shape_tensor =
-            part_of(assembly, codes, &format!("{name}_shape"), &[Dtype::I64, Dtype::I32], "I64 or I32")?;
+        let shape_tensor = assembly.part(codes, &format!("{name}_shape"), &[Dtype::I64, Dtype::I32])?;
         let shape = shape_of(assembly, codes, shape_tensor)?;
         let matrix = Matrix::new(codes, &shape)?;
         let n_words = codes.row_elems();
         let (bits, is_dense) = packing_of(codes, matrix.n_columns, n_words, &config_bits, is_old)?;
         let stream_bytes = 4 * n_words;
-        let packed = Codes {
-            name: codes.name.clone(),
-            span: codes.span(),
-            bits,
-            packing: match is_dense {
-                true => Packing::Dense { stream_bytes },
-                false => Packing::Words { stream_bytes, fields: Fields::Plain },
-            },
-            axis: Axis::Row,
-            n_streams: matrix.n_rows,
-            n_elems: matrix.n_columns,
-            matrix_bytes: matrix.n_rows * stream_bytes,
-            flip: 0,
-        };
-        let scales = floats_of(assembly, codes, &format!("{name}_scale"))?;
+        let mut packed = Codes::rows(codes, bits, 0, [matrix.n_rows, matrix.n_columns], stream_bytes);
+        if !is_dense {
+            packed.packing = Packing::Words { stream_bytes, fields: Fields::Plain };
+        }
+        let scales = assembly.floats(codes, &format!("{name}_scale"))?;
         let (scale_grid, n_groups) = matrix.scales(codes, scales)?;
         let zeros_name = format!("{name}_zero_point");
         // Codes are moved by half of their range, and zeros with them.
@@ -75,7 +62,7 @@ pub(super) fn take_packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
                 Zeros::Same(f32::from(*byte as i8) + middle as f32)
             }
             Some(_) => {
-                let zeros = part_of(assembly, codes, &zeros_name, &[Dtype::I32], "I32")?;
+                let zeros = assembly.part(codes, &zeros_name, &[Dtype::I32])?;
                 assembly.used(zeros);
                 matrix.packed_zeros(codes, zeros, n_groups, bits, is_dense)?
             }
@@ -101,23 +88,13 @@ pub(super) fn take_bytes(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         let name = &codes.name;
         let Some(scales) = assembly.get(&format!("{name}_scale")) else { continue };
         let matrix = Matrix::new(codes, &codes.shape)?;
-        let scales = floats_of(assembly, codes, &scales.name)?;
+        let scales = assembly.floats(codes, &scales.name)?;
         let (scale_grid, n_groups) = matrix.scales(codes, scales)?;
-        let bytes = |tensor: &Tensor, n_elems: u64| Codes {
-            name: tensor.name.clone(),
-            span: tensor.span(),
-            bits: 8,
-            packing: Packing::Dense { stream_bytes: n_elems },
-            axis: Axis::Row,
-            n_streams: matrix.n_rows,
-            n_elems,
-            matrix_bytes: matrix.n_rows * n_elems,
-            flip: 0x80,
-        };
-        let zeros = match assembly.get(&format!("{name}_zero_point")) {
+        let bytes =
+            |tensor: &Tensor, n_elems: u64| Codes::rows(tensor, 8, 0x80, [matrix.n_rows, n_elems], n_elems);
+        let zeros = match assembly.optional(&format!("{name}_zero_point"), &[Dtype::I8])? {
             None => Zeros::Same(128.0),
             Some(zeros) => {
-                let zeros = part_of(assembly, codes, &zeros.name, &[Dtype::I8], "I8")?;
                 if zeros.shape != scales.shape {
                     return Err(shape_error(zeros, codes, "the shape of the scales"));
                 }
@@ -138,16 +115,15 @@ pub(super) fn take_bytes(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 }
 
 /// Every number of bits that a config names.
-fn bits_of(config: Option<&Json>) -> Vec<u32> {
-    let groups = config.and_then(|config| config.get("config_groups")?.as_object());
-    let bits = groups.into_iter().flat_map(|groups| groups.values());
-    let bits = bits.filter_map(|group| group.get("weights")?.get("num_bits")?.as_u64());
+fn bits_of(quantized: &Quantized<'_>) -> Vec<u32> {
+    let groups = quantized.entries("config_groups");
+    let bits = groups.filter_map(|(_, group)| group.get("weights")?.get("num_bits")?.as_u64());
     bits.filter_map(|bits| u32::try_from(bits).ok()).filter(|bits| (1..=8).contains(bits)).collect()
 }
 
 /// True if a config names a version before 0.18, which never packed densely.
-fn is_old(config: Option<&Json>) -> bool {
-    let version = config.and_then(|config| config.get("version")?.as_str()).unwrap_or_default();
+fn is_old(quantized: &Quantized<'_>) -> bool {
+    let version = quantized.text(&["version"]).unwrap_or_default();
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
     matches!((numbers.next().flatten(), numbers.next().flatten()), (Some(0), Some(minor)) if minor < 18)
 }
@@ -168,13 +144,7 @@ fn packing_of(
         };
         words == Some(n_words)
     };
-    let error = |expected: String| Error::PartShape {
-        tensor: codes.name.clone(),
-        found: codes.shape.clone(),
-        expected,
-        codes: codes.name.clone(),
-        shape: codes.shape.clone(),
-    };
+    let error = |expected: String| shape_error(codes, codes, expected);
     // Without a config any number of bits may be it.
     let candidates = if config.is_empty() { &[8, 7, 6, 5, 4, 3, 2][..] } else { config };
     for is_dense in [!is_old, is_old] {
@@ -234,13 +204,7 @@ impl Matrix {
             {
                 Ok(Matrix { n_matrices, n_rows, n_columns })
             }
-            _ => Err(Error::PartShape {
-                tensor: codes.name.clone(),
-                found: codes.shape.clone(),
-                expected: format!("the rows of {shape:?}"),
-                codes: codes.name.clone(),
-                shape: codes.shape.clone(),
-            }),
+            _ => Err(shape_error(codes, codes, format!("the rows of {shape:?}"))),
         }
     }
 
@@ -286,23 +250,12 @@ impl Matrix {
             false => self.n_rows.div_ceil(u64::from(32 / bits)),
         };
         if !has_words(n_words) {
-            return Err(shape_error(
-                zeros,
-                codes,
-                &format!("({n_words}, {n_groups}), packed along the outputs"),
-            ));
+            let expected = format!("({n_words}, {n_groups}), packed along the outputs");
+            return Err(shape_error(zeros, codes, expected));
         }
-        let packed = Codes {
-            name: zeros.name.clone(),
-            span: zeros.span(),
-            bits,
-            packing: Packing::Down { word_bytes: 4, whole: !is_dense },
-            axis: Axis::Column,
-            n_streams: n_groups,
-            n_elems: self.n_rows,
-            matrix_bytes: 4 * n_words * n_groups,
-            flip: 0,
-        };
+        let packing = Packing::Down { word_bytes: 4, whole: !is_dense };
+        let packed = Codes::new(zeros, bits, packing, Axis::Column, [n_groups, self.n_rows]);
+        let packed = Codes { matrix_bytes: 4 * n_words * n_groups, ..packed };
         Ok(Zeros::Codes(packed, ZeroRule::AsStored))
     }
 
@@ -314,34 +267,16 @@ impl Matrix {
         name: &str,
         n_groups: u64,
     ) -> Result<Groups, Error> {
-        let size = Groups::Size(self.n_columns / n_groups);
-        let index_name = format!("{name}_g_idx");
-        if assembly.get(&index_name).is_none() {
-            return Ok(size);
-        }
-        let index = part_of(assembly, codes, &index_name, &[Dtype::I32], "I32")?;
-        if index.shape != [self.n_columns] {
-            return Err(shape_error(index, codes, "(in)"));
-        }
-        let values = u32s(assembly.quantized.parts, index)?;
+        let size = self.n_columns / n_groups;
+        let Some(index) = assembly.optional(&format!("{name}_g_idx"), &[Dtype::I32])? else {
+            return Ok(Groups::Size(size));
+        };
+        let values = index_values(assembly.quantized.parts, codes, index, self.n_columns)?;
         assembly.used(index);
-        if values.contains(&u32::MAX) {
-            return Ok(size);
+        match values.contains(&u32::MAX) {
+            true => Ok(Groups::Size(size)),
+            false => groups_of(index, &values, n_groups, size),
         }
-        if let Some(place) = values.iter().position(|group| u64::from(*group) >= n_groups) {
-            return Err(Error::PartValue {
-                tensor: index.name.clone(),
-                index: place as u64,
-                expected: format!("a group, 0 to {}", n_groups - 1),
-                found: i64::from(values[place] as i32),
-            });
-        }
-        let per_group = self.n_columns / n_groups;
-        let in_order = (0..).zip(&values).all(|(column, group)| u64::from(*group) == column / per_group);
-        Ok(match in_order {
-            true => size,
-            false => Groups::Index { name: index.name.clone(), span: index.span(), n_groups },
-        })
     }
 
     fn weights(
@@ -352,17 +287,7 @@ impl Matrix {
         groups: Groups,
     ) -> Result<CodedWeights, Error> {
         let Matrix { n_matrices, n_rows, n_columns } = *self;
-        CodedWeights {
-            n_matrices,
-            n_rows,
-            n_columns,
-            codes,
-            scales,
-            zeros,
-            offsets: None,
-            groups,
-            fold: None,
-        }
-        .checked()
+        let weights = CodedWeights::new([n_rows, n_columns], codes, scales, zeros, groups);
+        CodedWeights { n_matrices, ..weights }.checked()
     }
 }

@@ -14,7 +14,6 @@
 //! Source: compressed-tensors 0.20, `compressors/`.
 
 use super::{
-    assembly::{Taker, assemble},
     compressed_ints, fp4, fp8,
     method::{Method, Reading},
 };
@@ -26,9 +25,10 @@ pub(super) const COMPRESSED_TENSORS: Method = Method {
         quantized.method_is(&["compressed-tensors"])
             || quantized.has_tensors(&["weight_packed", "weight_scale"])
     },
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    reading: Reading::Decoded(&[
+        compressed_ints::take_packed,
+        compressed_ints::take_bytes,
+        fp4::take,
+        fp8::take,
+    ]),
 };
-
-/// Formats in the order in which they are looked for; each takes what its tensors show to be its own.
-pub(super) const TAKERS: &[Taker] =
-    &[compressed_ints::take_packed, compressed_ints::take_bytes, fp4::take, fp8::take];

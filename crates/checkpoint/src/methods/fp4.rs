@@ -26,8 +26,8 @@ use gguf_types::DType;
 use serde_json::Value as Json;
 
 use super::{
-    assembly::{Assembly, assemble},
-    checks::finite_values,
+    assembly::Assembly,
+    checks::{finite_values, shape_error, wrong_dtype},
     method::{Method, Reading},
     microscaled::{Format, Microscaled},
     number_tables::Numbers,
@@ -43,7 +43,7 @@ pub(super) const GPT_OSS: Method = Method {
         let has = |end: &str| quantized.tensors.iter().any(|tensor| tensor.name.ends_with(end));
         quantized.method_is(&["mxfp4"]) || quantized.method().is_none() && has("_blocks") && has("_scales")
     },
-    reading: Reading::Decoded(|quantized| assemble(quantized, &[take])),
+    reading: Reading::Decoded(&[take]),
 };
 
 /// Meaning of a whole tensor's scale.
@@ -131,7 +131,7 @@ impl<'a> Parts<'a> {
     /// Replaces the codes with values; returns whether they stay in blocks.
     ///
     /// # Errors
-    /// [`Error::PartType`], [`Error::PartShape`], [`Error::Read`] of a scale that is not finite.
+    /// [`Error::PartForm`], [`Error::PartShape`], [`Error::Read`] of a scale that is not finite.
     pub fn put(self, assembly: &mut Assembly<'a>) -> Result<bool, Error> {
         let Parts { codes, format, .. } = self;
         let (name, shape) = self.values;
@@ -145,7 +145,7 @@ impl<'a> Parts<'a> {
         let (tensor_scales, input_scales) = (factors(tensor_scale)?, factors(input_scale)?);
         let row_elems = shape.last().copied().unwrap_or(1);
         if let Some(columns) = self.columns.filter(|columns| columns.shape[..] != [row_elems]) {
-            return Err(wrong_shape(columns, format!("[{row_elems}]"), codes));
+            return Err(shape_error(columns, codes, format!("[{row_elems}]")));
         }
         let dtype = format.block(row_elems).filter(|_| self.keeps_blocks && self.columns.is_none());
         let stored_blocks = dtype.map(|dtype: DType| StoredBlocks {
@@ -181,7 +181,7 @@ impl<'a> Parts<'a> {
 /// Takes all tensors of these formats.
 ///
 /// # Errors
-/// [`Error::PartType`], [`Error::PartShape`], [`Error::Read`] of a scale that is not finite.
+/// [`Error::PartForm`], [`Error::PartShape`], [`Error::Read`] of a scale that is not finite.
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     take_with(assembly, |_| false)
 }
@@ -281,16 +281,12 @@ fn tensor_scales(
     written: Written,
 ) -> Result<Vec<f32>, Error> {
     if !matches!(scale.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
-        let (tensor, expected) = (scale.name.clone(), "F32, F16 or BF16");
-        return Err(Error::PartType { tensor, expected, found: scale.dtype });
+        return Err(wrong_dtype(scale, "F32, F16 or BF16"));
     }
     let n_scales: u64 = scale.shape.iter().product();
     if n_scales != 1 && n_scales != n_matrices {
-        return Err(wrong_shape(
-            scale,
-            format!("one number, or one for each of {n_matrices} matrices"),
-            codes,
-        ));
+        let expected = format!("one number, or one for each of {n_matrices} matrices");
+        return Err(shape_error(scale, codes, expected));
     }
     let mut scales = finite_values(assembly.quantized.parts, scale)?;
     for value in &mut scales {
@@ -298,11 +294,6 @@ fn tensor_scales(
     }
     match scales.iter().position(|value| !value.is_finite()) {
         None => Ok(scales),
-        Some(_) => Err(wrong_shape(scale, "numbers above zero".to_owned(), codes)),
+        Some(_) => Err(shape_error(scale, codes, "numbers above zero")),
     }
-}
-
-fn wrong_shape(part: &Tensor, expected: String, codes: &Tensor) -> Error {
-    let (found, shape) = (part.shape.clone(), codes.shape.clone());
-    Error::PartShape { tensor: part.name.clone(), found, expected, codes: codes.name.clone(), shape }
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::{
-    assembly::{Assembly, Taker, assemble},
+    assembly::Assembly,
     fp4,
     grid::Grid,
     method::{Method, Reading},
@@ -48,11 +48,9 @@ pub(super) const FP8: Method = Method {
             || quantized.has_all(&["qscale_weight"])
             || quantized.has_tensors(&["weight_scale"]) && quantized.tensors.iter().any(is_fp8)
     },
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    // A checkpoint can have 4-bit experts and other matrices of 8 bits: DeepSeek-V4, MiMo.
+    reading: Reading::Decoded(&[fp4::take, take]),
 };
-
-/// A checkpoint can have 4-bit experts and other matrices of 8 bits: DeepSeek-V4, MiMo.
-const TAKERS: &[Taker] = &[fp4::take, take];
 
 /// Suffixes of codes, of their scales, and of the decoded tensor, after a common stem.
 const SPELLINGS: &[[&str; 3]] = &[
@@ -68,7 +66,7 @@ const SPELLINGS: &[[&str; 3]] = &[
 /// Takes every tensor of 8-bit floats that has scales.
 ///
 /// # Errors
-/// [`Error::PartType`], [`Error::PartShape`], [`Error::JsonForm`] of the config.
+/// [`Error::PartForm`], [`Error::PartShape`], [`Error::JsonForm`] of the config.
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     take_where(assembly, |codes| match codes.dtype {
         Dtype::F8_E4M3 | Dtype::F8_E5M2 => Numbers::of(codes.dtype),
@@ -84,7 +82,7 @@ pub(super) fn take_where(
     assembly: &mut Assembly<'_>,
     numbers: impl Fn(&Tensor) -> Option<Numbers>,
 ) -> Result<(), Error> {
-    let blocks = blocks_of(assembly.quantized.config())?;
+    let blocks = blocks_of(assembly.quantized)?;
     for codes in assembly.left() {
         let Some(numbers) = numbers(codes) else { continue };
         let Some((scales, name)) = scales_of(assembly, codes) else { continue };
@@ -131,15 +129,12 @@ fn by_column(quantized: &Quantized<'_>, codes: &Tensor, scales: &Tensor) -> Opti
 
 /// Rows and columns of blocks, wherever the config names them: `weight_block_size` of transformers, `block_structure` and
 /// `group_size` of the groups of compressed-tensors.
-fn blocks_of(config: Option<&Json>) -> Result<Vec<[u64; 2]>, Error> {
+fn blocks_of(quantized: &Quantized<'_>) -> Result<Vec<[u64; 2]>, Error> {
     let mut blocks = Vec::new();
-    let Some(config) = config else { return Ok(blocks) };
-    if let Some(size) = config.get("weight_block_size").filter(|size| !size.is_null()) {
+    if let Some(size) = quantized.value(&["weight_block_size"]).filter(|size| !size.is_null()) {
         blocks.push(block("weight_block_size", size)?);
     }
-    for group in
-        config.get("config_groups").and_then(Json::as_object).into_iter().flat_map(|all| all.values())
-    {
+    for (_, group) in quantized.entries("config_groups") {
         let Some(weights) = group.get("weights") else { continue };
         if let Some(size) = weights.get("block_structure").filter(|size| !size.is_null()) {
             blocks.push(block("block_structure", size)?);

@@ -15,7 +15,7 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use gguf_types::DType;
 
-use super::code_parts::shape_error;
+use super::checks::shape_error;
 use crate::{
     Dtype, Error, Part, ReadError, Region, Repacks, Span, Stored, StoredBlocks, Tensor, read_columns,
 };

@@ -20,24 +20,22 @@ use regex::Regex;
 use serde_json::Value as Json;
 
 use super::{
-    assembly::{Assembly, Taker, assemble},
-    checks::mismatch,
-    code_parts::{dense_rows, part_of, shape_error},
+    assembly::Assembly,
+    checks::{mismatch, shape_error},
     method::{Method, Reading},
+    quantized::Quantized,
 };
 use crate::{
     Dtype, Error, Tensor,
-    codes::{CodedWeights, Groups, Strided, Zeros},
+    codes::{CodedWeights, Codes, Groups, Strided, Zeros},
 };
 
 pub(super) const GEMMA: Method = Method {
     name: "integers of Gemma",
     recognized_by: "quant_method `gemma`",
     detect: |quantized| quantized.method_is(&["gemma"]),
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    reading: Reading::Decoded(&[take]),
 };
-
-const TAKERS: &[Taker] = &[take];
 
 /// Endings of codes and of their scales.
 const SPELLINGS: &[[&str; 2]] = &[[".weight", ".weight_scale"], [".embedding_quantized", ".embedding_scale"]];
@@ -49,7 +47,7 @@ struct Bits {
 }
 
 fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
-    let bits = Bits::of(assembly.quantized.config())?;
+    let bits = Bits::of(assembly.quantized)?;
     for tensor in assembly.left() {
         if tensor.name.ends_with("_activation_scale") {
             assembly.leave(tensor, "the model rounds activations with it, but GGUF has no key for this");
@@ -72,7 +70,7 @@ fn take_module<'a>(
     scales: &str,
     bits: &Bits,
 ) -> Result<(), Error> {
-    let scales = part_of(assembly, codes, scales, &[Dtype::F32], "F32")?;
+    let scales = assembly.part(codes, scales, &[Dtype::F32])?;
     let ([n_rows, width], [scale_rows, n_groups]) = (&codes.shape[..], &scales.shape[..]) else {
         return Err(shape_error(scales, codes, "(rows, blocks)"));
     };
@@ -93,37 +91,30 @@ fn take_module<'a>(
     if scale_rows != n_rows || *n_groups == 0 || !n_columns.is_multiple_of(*n_groups) || n_columns == 0 {
         return Err(shape_error(scales, codes, "(rows, blocks)"));
     }
-    let weights = CodedWeights {
-        n_matrices: 1,
-        n_rows: *n_rows,
-        n_columns,
-        codes: dense_rows(codes, bits as u32, flip, [*n_rows, n_columns], *width),
-        scales: Strided::by_row(scales, *n_rows, *n_groups),
-        zeros: Zeros::Same(zero),
-        offsets: None,
-        groups: Groups::Size(n_columns / n_groups),
-        fold: None,
-    };
+    let shape = [*n_rows, n_columns];
+    let weights = CodedWeights::new(
+        shape,
+        Codes::rows(codes, bits as u32, flip, shape, *width),
+        Strided::by_row(scales, *n_rows, *n_groups),
+        Zeros::Same(zero),
+        Groups::Size(n_columns / n_groups),
+    );
     assembly.used(scales);
-    assembly.put(codes, format!("{module}.weight"), vec![*n_rows, n_columns], Arc::new(weights.checked()?));
+    assembly.put(codes, format!("{module}.weight"), shape.to_vec(), Arc::new(weights.checked()?));
     Ok(())
 }
 
 impl Bits {
     /// Reads the bits from the config.
-    fn of(config: Option<&Json>) -> Result<Bits, Error> {
-        let wrong = |expected: &str, found: &str| Error::JsonForm {
-            file: "config.json".to_owned(),
-            expected: expected.to_owned(),
-            found: found.to_owned(),
-        };
+    fn of(quantized: &Quantized<'_>) -> Result<Bits, Error> {
         let number = |value: &Json| value.get("num_bits").and_then(Json::as_u64);
-        let all = config.and_then(number).unwrap_or(4);
-        let patterns = config.and_then(|config| config.get("module_quant_configs")?.as_object());
-        let by_module = patterns.into_iter().flatten().map(|(pattern, own)| {
-            let expression = Regex::new(pattern);
-            let expression = expression
-                .map_err(|_| wrong("an expression at `module_quant_configs`", &format!("`{pattern}`")))?;
+        let all = quantized.config().and_then(number).unwrap_or(4);
+        let by_module = quantized.entries("module_quant_configs").map(|(pattern, own)| {
+            let expression = Regex::new(pattern).map_err(|_| Error::JsonForm {
+                file: "config.json".to_owned(),
+                expected: "an expression at `module_quant_configs`".to_owned(),
+                found: format!("`{pattern}`"),
+            })?;
             Ok((expression, number(own).unwrap_or(all)))
         });
         Ok(Bits { all, by_module: by_module.collect::<Result<_, Error>>()? })

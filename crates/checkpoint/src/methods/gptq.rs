@@ -22,9 +22,10 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::{
-    assembly::{Assembly, Taker, assemble},
-    code_parts::{floats_of, part_of, shape_error, u32s},
+    assembly::Assembly,
+    checks::{expect_dtype, groups_of, index_values, shape_error},
     method::{Method, Reading},
+    quantized::Quantized,
 };
 use crate::{
     Dtype, Error, Part, Tensor,
@@ -37,10 +38,8 @@ pub(super) const GPTQ: Method = Method {
     detect: |quantized| {
         quantized.method_is(&["gptq"]) || quantized.has_tensors(&["qweight", "qzeros", "scales", "g_idx"])
     },
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    reading: Reading::Decoded(&[take]),
 };
-
-const TAKERS: &[Taker] = &[take];
 
 /// Config of codes stored by columns.
 #[derive(Debug, Clone)]
@@ -71,47 +70,45 @@ pub(super) enum Planes {
 /// # Errors
 /// As [`take_columns`].
 fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
-    let config = assembly.quantized.config();
-    let text = |key: &str| config.and_then(|config| config.get(key)?.as_str());
-    let format = text("checkpoint_format").or_else(|| text("format")).unwrap_or("gptq");
+    let quantized = assembly.quantized;
+    let format = quantized.text(&["checkpoint_format"]).or_else(|| quantized.text(&["format"]));
+    let format = format.unwrap_or("gptq");
     let zeros = match format {
-        "gptq" if assembly.quantized.read_as.unmasked_zeros => ZeroRule::PlusOneUnmasked,
-        "gptq" if is_by_gptqmodel(config) => ZeroRule::PlusOneByWord,
+        "gptq" if quantized.read_as.unmasked_zeros => ZeroRule::PlusOneUnmasked,
+        "gptq" if is_by_gptqmodel(quantized) => ZeroRule::PlusOneByWord,
         "gptq" => ZeroRule::PlusOne,
         _ => ZeroRule::AsStored,
     };
     let planes = if format == "gptq_p" { Planes::All } else { Planes::Odd };
-    let is_symmetric = config.is_some_and(|config| config.get("sym") == Some(&Json::Bool(true)));
-    let columns = Columns { zeros, planes, group_sizes: group_sizes(config), is_last: true };
+    let is_symmetric = quantized.value(&["sym"]) == Some(&Json::Bool(true));
+    let columns = Columns { zeros, planes, group_sizes: group_sizes(quantized), is_last: true };
     take_columns(assembly, &columns, is_symmetric)
 }
 
 /// True if `meta.quantizer` names GPTQModel, alone or in a list.
-fn is_by_gptqmodel(config: Option<&Json>) -> bool {
-    let quantizer = config.and_then(|config| config.get("meta")?.get("quantizer"));
+fn is_by_gptqmodel(quantized: &Quantized<'_>) -> bool {
     let is_gptqmodel = |value: &Json| value.as_str().is_some_and(|name| name.starts_with("gptqmodel"));
-    quantizer.is_some_and(|value| {
+    quantized.value(&["meta", "quantizer"]).is_some_and(|value| {
         is_gptqmodel(value) || value.as_array().is_some_and(|all| all.iter().any(is_gptqmodel))
     })
 }
 
 /// Every group size of a config: that of all, and those of overrides.
-pub(super) fn group_sizes(config: Option<&Json>) -> Vec<u64> {
-    let Some(config) = config else { return Vec::new() };
+pub(super) fn group_sizes(quantized: &Quantized<'_>) -> Vec<u64> {
     let size_of = |value: &Json| {
         ["group_size", "q_group_size"]
             .into_iter()
             .find_map(|key| value.get(key)?.as_u64())
             .filter(|&size| size > 0)
     };
-    let overrides = ["dynamic", "extra_config"].into_iter().filter_map(|key| config.get(key)?.as_object());
-    size_of(config).into_iter().chain(overrides.flat_map(|all| all.values()).filter_map(size_of)).collect()
+    let overrides = ["dynamic", "extra_config"].into_iter().flat_map(|key| quantized.entries(key));
+    quantized.config().into_iter().chain(overrides.map(|(_, own)| own)).filter_map(size_of).collect()
 }
 
 /// Takes every module whose codes lie in columns: its outputs are those of its scales.
 ///
 /// # Errors
-/// [`Error::PartType`], [`Error::PartShape`], [`Error::PartValue`], [`Error::PartMissing`].
+/// [`Error::PartForm`], [`Error::PartShape`], [`Error::PartValue`], [`Error::PartMissing`].
 pub(super) fn take_columns(
     assembly: &mut Assembly<'_>,
     columns: &Columns,
@@ -120,11 +117,11 @@ pub(super) fn take_columns(
     let mut full: Vec<&str> = Vec::new();
     for codes in assembly.left() {
         let Some(stem) = codes.name.strip_suffix(".qweight") else { continue };
-        let scales = floats_of(assembly, codes, &format!("{stem}.scales"))?;
+        let scales = assembly.floats(codes, &format!("{stem}.scales"))?;
         if dims(codes)[1] != dims(scales)[1] {
             continue;
         }
-        let zeros = part_of(assembly, codes, &format!("{stem}.qzeros"), &[Dtype::I32], "I32")?;
+        let zeros = assembly.part(codes, &format!("{stem}.qzeros"), &[Dtype::I32])?;
         let index = assembly.get(&format!("{stem}.g_idx")).filter(|index| index.n_bytes() > 0);
         let parts = Parts { codes, scales, zeros, index };
         let weights = parts.weights(assembly.quantized.parts, columns)?;
@@ -168,9 +165,7 @@ impl Parts<'_> {
     /// Bits, inputs and groups by what the shapes say.
     fn weights(&self, parts: &[Part], columns: &Columns) -> Result<CodedWeights, Error> {
         let Parts { codes, scales, zeros, .. } = *self;
-        if codes.dtype != Dtype::I32 {
-            return Err(Error::PartType { tensor: codes.name.clone(), expected: "I32", found: codes.dtype });
-        }
+        expect_dtype(codes, &[Dtype::I32])?;
         let ([n_words, out], [n_groups, _]) = (dims(codes), dims(scales));
         // (groups, out * bits / 32) zeros: their words say how many bits there are.
         let [zero_rows, zero_words] = dims(zeros);
@@ -202,38 +197,15 @@ impl Parts<'_> {
             ZeroRule::PlusOneByWord if 32 % bits != 0 => ZeroRule::PlusOne,
             rule => rule,
         };
-        let zero_codes = Codes {
-            name: zeros.name.clone(),
-            span: zeros.span(),
-            bits,
-            packing: zero_packing,
-            axis: Axis::Column,
-            n_streams: n_groups,
-            n_elems: out,
-            matrix_bytes: zeros.n_bytes(),
-            flip: 0,
-        };
-        CodedWeights {
-            n_matrices: 1,
-            n_rows: out,
-            n_columns,
-            codes: Codes {
-                name: codes.name.clone(),
-                span: codes.span(),
-                bits,
-                packing: if planes { Packing::Planes } else { Packing::Down { word_bytes: 4, whole: false } },
-                axis: Axis::Row,
-                n_streams: out,
-                n_elems: n_columns,
-                matrix_bytes: codes.n_bytes(),
-                flip: 0,
-            },
-            scales: Strided::transposed(scales, out),
-            zeros: Zeros::Codes(zero_codes, if planes { ZeroRule::AsStored } else { zeros_rule }),
-            offsets: None,
+        let zero_codes = Codes::new(zeros, bits, zero_packing, Axis::Column, [n_groups, out]);
+        let packing = if planes { Packing::Planes } else { Packing::Down { word_bytes: 4, whole: false } };
+        CodedWeights::new(
+            [out, n_columns],
+            Codes::new(codes, bits, packing, Axis::Row, [out, n_columns]),
+            Strided::transposed(scales, out),
+            Zeros::Codes(zero_codes, if planes { ZeroRule::AsStored } else { zeros_rule }),
             groups,
-            fold: None,
-        }
+        )
         .checked()
     }
 
@@ -251,28 +223,11 @@ impl Parts<'_> {
             let expected = "(groups, out) with as many groups as the group size makes";
             return size.map(Groups::Size).ok_or_else(|| shape_error(self.scales, self.codes, expected));
         };
-        if index.dtype != Dtype::I32 {
-            return Err(Error::PartType { tensor: index.name.clone(), expected: "I32", found: index.dtype });
-        }
-        if index.shape != [n_columns] {
-            return Err(shape_error(index, self.codes, "(in)"));
-        }
-        let values = u32s(parts, index)?;
-        if let Some(place) = values.iter().position(|group| u64::from(*group) >= n_groups) {
-            return Err(Error::PartValue {
-                tensor: index.name.clone(),
-                index: place as u64,
-                expected: format!("a group, 0 to {}", n_groups - 1),
-                found: i64::from(values[place] as i32),
-            });
-        }
+        expect_dtype(index, &[Dtype::I32])?;
+        let values = index_values(parts, self.codes, index, n_columns)?;
         // The first input of group 1 tells the size of all, if they are in order.
         let size = values.iter().position(|group| *group != 0).unwrap_or(values.len()).max(1);
-        let in_order = values.iter().enumerate().all(|(i, group)| *group as usize == i / size);
-        Ok(match in_order {
-            true => Groups::Size(size as u64),
-            false => Groups::Index { name: index.name.clone(), span: index.span(), n_groups },
-        })
+        groups_of(index, &values, n_groups, size as u64)
     }
 }
 

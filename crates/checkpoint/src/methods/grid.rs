@@ -1,6 +1,9 @@
 //! Assignment of scales to codes by their shapes.
 
-use super::number_tables::Scales;
+use super::{
+    checks::{shape_error, wrong_dtype},
+    number_tables::Scales,
+};
 use crate::{Error, Tensor};
 
 /// Assignment of scales to codes: element `[m, row / block_rows, column / block_columns]` of a grid belongs
@@ -33,11 +36,10 @@ impl Grid {
     /// or one for each block, with a short last block, where the grid may be longer than the codes need.
     ///
     /// # Errors
-    /// [`Error::PartType`], [`Error::PartShape`].
+    /// [`Error::PartForm`], [`Error::PartShape`].
     pub fn new(codes: &Tensor, scales: &Tensor, blocks: &[[u64; 2]]) -> Result<Grid, Error> {
         let Some(values) = Scales::of(scales) else {
-            let (tensor, expected) = (scales.name.clone(), "scales of F32, F16, BF16, F8_E8M0 or U8");
-            return Err(Error::PartType { tensor, expected, found: scales.dtype });
+            return Err(wrong_dtype(scales, "scales of F32, F16, BF16, F8_E8M0 or U8"));
         };
         let (outer, [out, row_elems]) = match codes.shape[..] {
             [ref outer @ .., out, row_elems] => (outer, [out, row_elems]),
@@ -59,13 +61,8 @@ impl Grid {
                 blocks.iter().map(|[rows, columns]| format!("{rows} x {columns}")).collect::<Vec<_>>();
             let blocks =
                 if blocks.is_empty() { String::new() } else { format!(" of {}", blocks.join(" or ")) };
-            Error::PartShape {
-                tensor: scales.name.clone(),
-                found: scales.shape.clone(),
-                expected: format!("one scale for each tensor, row, column or block{blocks}"),
-                codes: codes.name.clone(),
-                shape: codes.shape.clone(),
-            }
+            let expected = format!("one scale for each tensor, row, column or block{blocks}");
+            shape_error(scales, codes, expected)
         };
         if codes.shape.len() < 2 {
             return Err(wrong());

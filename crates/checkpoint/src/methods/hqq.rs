@@ -16,11 +16,12 @@
 use std::sync::Arc;
 
 use super::{
-    assembly::{Assembly, assemble},
-    checks::{expect_elems, mismatch, small_number},
+    assembly::Assembly,
+    checks::{expect_elems, mismatch, small_number, wrong_dtype},
     method::{Method, Reading},
     number_tables::Scales,
     planes::{Groups, Offset, Planes},
+    quantized::sort_by_name,
 };
 use crate::{Dtype, Error, Part, Tensor};
 
@@ -65,11 +66,7 @@ pub(super) const HQQ: Method = Method {
     name: "HQQ",
     recognized_by: "quant_method `hqq`; tensors `.W_q`, `.scale` and `.zero`",
     detect: |quantized| quantized.method_is(&["hqq"]) || quantized.has_tensors(&["W_q", "scale", "zero"]),
-    reading: Reading::Decoded(|quantized| {
-        let mut decoded = assemble(quantized, &[take, refuse_rest])?;
-        decoded.sort_by_name(quantized);
-        Ok(decoded)
-    }),
+    reading: Reading::DecodedThen(&[take, refuse_rest], sort_by_name),
 };
 
 fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
@@ -94,10 +91,8 @@ fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 
 fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str) -> Result<(), Error> {
     let parts = assembly.quantized.parts;
-    let companion = |assembly: &Assembly<'a>, ending: &str| {
-        let sibling = format!("{module}.{ending}");
-        assembly.get(&sibling).ok_or_else(|| mismatch(codes, format!("`{sibling}`"), "no such tensor"))
-    };
+    let companion =
+        |assembly: &Assembly<'a>, ending: &str| assembly.companion(codes, &format!("{module}.{ending}"));
     for flag in ["quant_scale", "quant_zero"] {
         if let Some(flag) = assembly.get(&format!("{module}.{flag}"))
             && small_number(parts, flag)? != 0
@@ -148,7 +143,7 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     let (scale, zero) = (companion(assembly, "scale")?, companion(assembly, "zero")?);
     let floats = |tensor: &Tensor| {
         expect_elems(tensor, &[Dtype::F16, Dtype::BF16, Dtype::F32], n_groups)?;
-        Scales::of(tensor).ok_or_else(|| mismatch(tensor, "floats", tensor.dtype.name()))
+        Scales::of(tensor).ok_or_else(|| wrong_dtype(tensor, "floats"))
     };
     let stored = Planes {
         codes: codes.span(),

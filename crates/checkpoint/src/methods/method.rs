@@ -1,10 +1,13 @@
 //! A row of the table of methods.
 
-use super::quantized::{Decoded, Quantized};
+use super::{
+    assembly::Taker,
+    quantized::{Decoded, Quantized},
+};
 use crate::Error;
 
-/// Makes the tensors that a checkpoint's codes stand for.
-type Decoder = fn(&Quantized<'_>) -> Result<Decoded, Error>;
+/// Work that is left once all takers have run.
+type Finish = fn(&Quantized<'_>, &mut Decoded) -> Result<(), Error>;
 
 /// One quantization method.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +25,11 @@ pub struct Method {
 /// Handling of a method's weights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reading {
-    /// They are decoded.
-    Decoded(Decoder),
+    /// They are decoded by these takers, in this order. Each takes the tensors whose names, types and shapes are those of
+    /// its form.
+    Decoded(&'static [Taker]),
+    /// As `Decoded`; a last step follows.
+    DecodedThen(&'static [Taker], Finish),
     /// Not read; contains advice.
     Refused(&'static str),
 }

@@ -23,9 +23,8 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::{
-    assembly::{Assembly, Taker, assemble},
-    checks::mismatch,
-    code_parts::{dense_rows, floats_of, shape_error},
+    assembly::Assembly,
+    checks::{mismatch, shape_error, wrong_shape},
     experts::split_experts,
     fp4,
     gate_up::join_gate_and_up,
@@ -34,7 +33,7 @@ use super::{
 };
 use crate::{
     Dtype, Error, Tensor,
-    codes::{CodedWeights, FLOATS, Groups, Strided, Zeros},
+    codes::{CodedWeights, Codes, FLOATS, Groups, Strided, Zeros},
 };
 
 pub(super) const MLX: Method = Method {
@@ -44,18 +43,14 @@ pub(super) const MLX: Method = Method {
         let has_words = || quantized.tensors.iter().any(|t| t.dtype == Dtype::U32 && t.ending() == "weight");
         quantized.method_is(&["metal"]) || quantized.has_tensors(&["weight", "scales"]) && has_words()
     },
-    reading: Reading::Decoded(|quantized| {
-        let mut decoded = assemble(quantized, TAKERS)?;
+    reading: Reading::DecodedThen(&[affine, floats, refuse_rest], |quantized, decoded| {
         split_experts(&mut decoded.tensors, false);
         if quantized.model.get("model_type").and_then(Json::as_str) == Some("gpt_oss") {
             join_gate_and_up(&mut decoded.tensors)?;
         }
-        Ok(decoded)
+        Ok(())
     }),
 };
-
-/// Modes, each of which takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[affine, floats, refuse_rest];
 
 /// Takes every module of codes with scales and biases that are floats.
 fn affine(assembly: &mut Assembly<'_>) -> Result<(), Error> {
@@ -108,12 +103,13 @@ fn refuse_rest(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 }
 
 fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str) -> Result<(), Error> {
-    let scales = floats_of(assembly, codes, &format!("{module}.scales"))?;
-    let offsets = format!("{module}.qbiases");
-    let offsets = if assembly.get(&offsets).is_some() { offsets } else { format!("{module}.biases") };
-    let offsets = floats_of(assembly, codes, &offsets)?;
+    let scales = assembly.floats(codes, &format!("{module}.scales"))?;
+    let offsets = match assembly.optional(&format!("{module}.qbiases"), FLOATS)? {
+        Some(offsets) => offsets,
+        None => assembly.floats(codes, &format!("{module}.biases"))?,
+    };
     let ([outer @ .., n_rows, n_words], Some(n_groups)) = (&codes.shape[..], scales.shape.last()) else {
-        return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
+        return Err(wrong_shape(codes, "a matrix"));
     };
     let (n_rows, n_words, n_groups) = (*n_rows, *n_words, *n_groups);
     if offsets.shape != scales.shape
@@ -138,14 +134,14 @@ fn take_module<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, module: &str)
     let n_columns = size * n_groups;
     let weights = CodedWeights {
         n_matrices: outer.iter().product(),
-        n_rows,
-        n_columns,
-        codes: dense_rows(codes, bits as u32, 0, [n_rows, n_columns], 4 * n_words),
-        scales: Strided::by_row(scales, n_rows, n_groups),
-        zeros: Zeros::Same(0.0),
         offsets: Some(Strided::by_row(offsets, n_rows, n_groups)),
-        groups: Groups::Size(size),
-        fold: None,
+        ..CodedWeights::new(
+            [n_rows, n_columns],
+            Codes::rows(codes, bits as u32, 0, [n_rows, n_columns], 4 * n_words),
+            Strided::by_row(scales, n_rows, n_groups),
+            Zeros::Same(0.0),
+            Groups::Size(size),
+        )
     };
     let shape = [outer, &[n_rows, n_columns]].concat();
     assembly.used(scales);

@@ -16,7 +16,6 @@ mod awq;
 mod bitnet;
 mod bitsandbytes;
 mod checks;
-mod code_parts;
 mod compressed_ints;
 mod compressed_tensors;
 mod experts;
@@ -110,13 +109,16 @@ pub(crate) fn decode(
     let place = quantized.place_and_method();
     let mut outcome = Outcome { method: None, settled: true, decoded: Decoded::default() };
     match method.map(|method| (method, method.reading)) {
-        Some((method, Reading::Decoded(decoder))) => {
+        Some((method, Reading::Decoded(takers) | Reading::DecodedThen(takers, _))) => {
             // Decoders read bytes in the order of a tensor's shape.
             if let Some(strided) = tensors.iter().find(|tensor| tensor.stored.is_some()) {
                 return Err(Error::StridedCodes { tensor: strided.name.clone(), method: method.name });
             }
             outcome.method = Some(method.name);
-            outcome.decoded = decoder(&quantized)?;
+            outcome.decoded = assembly::assemble(&quantized, takers)?;
+            if let Reading::DecodedThen(_, finish) = method.reading {
+                finish(&quantized, &mut outcome.decoded)?;
+            }
         }
         _ if is_plain => outcome.decoded.tensors = tensors,
         Some((Method { name, recognized_by, .. }, Reading::Refused(advice))) => {

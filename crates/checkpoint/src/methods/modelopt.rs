@@ -11,10 +11,8 @@
 //! The config is `quantization_config` or `hf_quant_config.json`, which names no method. Source:
 //! nvidia-modelopt 0.47, `torch/export/`.
 
-use serde_json::Value as Json;
-
 use super::{
-    assembly::{Assembly, Taker, assemble},
+    assembly::Assembly,
     fp4, fp8,
     method::{Method, Reading},
     modelopt_ints,
@@ -27,16 +25,13 @@ pub(super) const MODELOPT: Method = Method {
     name: "ModelOpt",
     recognized_by: "quant_method `modelopt`; `quant_algo` in `hf_quant_config.json`; tensors `.weight_scale_2`",
     detect: |quantized| {
-        let has_algorithm = || quantized.config().is_some_and(|config| config.get("quant_algo").is_some());
+        let has_algorithm = || quantized.value(&["quant_algo"]).is_some();
         quantized.method_is(&["modelopt", "modelopt_fp4"])
             || quantized.method().is_none() && has_algorithm()
             || quantized.has_tensors(&["weight_scale_2"])
     },
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    reading: Reading::Decoded(&[nvfp4, floats, modelopt_ints::take]),
 };
-
-/// Algorithms in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[nvfp4, floats, modelopt_ints::take];
 
 /// Takes 4-bit floats. Of `W4A16_NVFP4` activations keep more than 4 bits.
 fn nvfp4(assembly: &mut Assembly<'_>) -> Result<(), Error> {
@@ -55,10 +50,8 @@ fn floats(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 }
 
 /// The algorithm of the module that a tensor belongs to: its own where algorithms are mixed, else that of all.
-pub(super) fn algorithm<'a>(quantized: &'a Quantized<'_>, tensor: &str) -> &'a str {
+fn algorithm<'a>(quantized: &'a Quantized<'_>, tensor: &str) -> &'a str {
     let module = tensor.rsplit_once('.').map_or("", |(module, _)| module);
-    let config = quantized.config();
-    let own =
-        config.and_then(|config| config.get("quantized_layers")?.get(module)?.get("quant_algo")?.as_str());
-    own.or_else(|| config?.get("quant_algo").and_then(Json::as_str)).unwrap_or_default()
+    let own = quantized.text(&["quantized_layers", module, "quant_algo"]);
+    own.or_else(|| quantized.text(&["quant_algo"])).unwrap_or_default()
 }

@@ -16,18 +16,17 @@ use std::sync::Arc;
 
 use super::{
     assembly::Assembly,
-    checks::mismatch,
-    code_parts::{dense_rows, floats_of, shape_error},
+    checks::{matrix, mismatch, shape_error, wrong_shape},
 };
 use crate::{
     Dtype, Error, Tensor,
-    codes::{Axis, CodedWeights, Codes, FLOATS, Fold, Groups, Packing, Strided, Zeros},
+    codes::{Axis, CodedWeights, Codes, FLOATS, Groups, Packing, Strided, Zeros},
 };
 
 /// Takes every module of integers.
 ///
 /// # Errors
-/// [`Error::PartForm`], [`Error::PartType`], [`Error::PartShape`].
+/// [`Error::PartForm`], [`Error::PartShape`].
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         let Some(module) = codes.name.strip_suffix(".weight") else { continue };
@@ -39,27 +38,15 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         if let Some(second) = assembly.get(&format!("{module}.weight_scale_2")) {
             return Err(mismatch(second, "integers with one stage of scales", "a second one (W4A8_AWQ)"));
         }
-        let [rows, n_columns] = codes.shape[..] else {
-            return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
-        };
+        let [rows, n_columns] = matrix(codes)?;
         if rows == 0 || n_columns == 0 {
-            return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
+            return Err(wrong_shape(codes, "a matrix"));
         }
         let mut weights = match codes.dtype {
             Dtype::U8 => nibbles(codes, scales, [rows.saturating_mul(2), n_columns])?,
             _ => bytes(codes, scales, [rows, n_columns])?,
         };
-        let factors = format!("{module}.pre_quant_scale");
-        if assembly.get(&factors).is_some() {
-            let factors = floats_of(assembly, codes, &factors)?;
-            if factors.shape.iter().product::<u64>() != n_columns {
-                return Err(shape_error(factors, codes, "a factor for each input"));
-            }
-            let strided = Strided { group_stride: 1, ..Strided::one(factors) };
-            weights.fold = Some(Fold { factors: strided, divides: false });
-            assembly.used(factors);
-            assembly.note(format!("tensor `{}` is folded into the columns of its matrix", factors.name));
-        }
+        weights.fold = assembly.fold(codes, &format!("{module}.pre_quant_scale"), n_columns)?;
         let shape = vec![weights.n_rows, n_columns];
         assembly.used(scales);
         assembly.put(codes, codes.name.clone(), shape, Arc::new(weights.checked()?));
@@ -73,51 +60,27 @@ fn nibbles(codes: &Tensor, scales: &Tensor, [n_rows, n_columns]: [u64; 2]) -> Re
         [rows, groups] if rows == n_rows && groups > 0 && n_columns.is_multiple_of(groups) => groups,
         _ => return Err(shape_error(scales, codes, "(out, groups) for (out / 2, in)")),
     };
-    Ok(CodedWeights {
-        n_matrices: 1,
-        n_rows,
-        n_columns,
-        codes: Codes {
-            name: codes.name.clone(),
-            span: codes.span(),
-            bits: 4,
-            packing: Packing::Down { word_bytes: 1, whole: true },
-            axis: Axis::Column,
-            n_streams: n_columns,
-            n_elems: n_rows,
-            matrix_bytes: codes.n_bytes(),
-            // Two's complement: the flipped sign bit makes the zero 8.
-            flip: 0x08,
-        },
-        scales: Strided::by_row(scales, n_rows, groups),
-        zeros: Zeros::Same(8.0),
-        offsets: None,
-        groups: Groups::Size(n_columns / groups),
-        fold: None,
-    })
+    let packing = Packing::Down { word_bytes: 1, whole: true };
+    let codes = Codes::new(codes, 4, packing, Axis::Column, [n_columns, n_rows]);
+    Ok(CodedWeights::new(
+        [n_rows, n_columns],
+        // Two's complement: the flipped sign bit makes the zero 8.
+        Codes { flip: 0x08, ..codes },
+        Strided::by_row(scales, n_rows, groups),
+        Zeros::Same(8.0),
+        Groups::Size(n_columns / groups),
+    ))
 }
 
 /// A byte for each code, and a scale for each row or one for all.
-pub(super) fn bytes(
-    codes: &Tensor,
-    scales: &Tensor,
-    [n_rows, n_columns]: [u64; 2],
-) -> Result<CodedWeights, Error> {
+fn bytes(codes: &Tensor, scales: &Tensor, [n_rows, n_columns]: [u64; 2]) -> Result<CodedWeights, Error> {
     let strided = match scales.shape.iter().product::<u64>() {
         1 => Strided::one(scales),
         n if n == n_rows => Strided { row_stride: 1, ..Strided::one(scales) },
         _ => return Err(shape_error(scales, codes, "(out), (out, 1) or one number")),
     };
-    let (flip, zero) = if codes.dtype == Dtype::I8 { (0x80, 128.0) } else { (0, 0.0) };
-    Ok(CodedWeights {
-        n_matrices: 1,
-        n_rows,
-        n_columns,
-        codes: dense_rows(codes, 8, flip, [n_rows, n_columns], n_columns),
-        scales: strided,
-        zeros: Zeros::Same(zero),
-        offsets: None,
-        groups: Groups::Size(n_columns),
-        fold: None,
-    })
+    // Two's complement: the flipped sign bit makes the zero 128.
+    let codes = Codes::rows(codes, 8, 0x80, [n_rows, n_columns], n_columns);
+    let groups = Groups::Size(n_columns);
+    Ok(CodedWeights::new([n_rows, n_columns], codes, strided, Zeros::Same(128.0), groups))
 }

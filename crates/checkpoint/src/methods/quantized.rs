@@ -90,10 +90,25 @@ impl<'a> Quantized<'a> {
         self.config.as_ref().map(|config| &config.value)
     }
 
+    /// The value at a path of the config.
+    pub fn value(&self, path: &[&str]) -> Option<&Json> {
+        path.iter().try_fold(self.config()?, |value, key| value.get(key))
+    }
+
+    /// The text at a path of the config.
+    pub fn text(&self, path: &[&str]) -> Option<&str> {
+        self.value(path)?.as_str()
+    }
+
+    /// The entries of an object of the config; none if there is no such object.
+    pub fn entries(&self, key: &str) -> impl Iterator<Item = (&String, &Json)> {
+        self.value(&[key]).and_then(Json::as_object).into_iter().flatten()
+    }
+
     /// The method that the config names.
     pub fn method(&self) -> Option<&str> {
         // Newer files of GPTQModel have only the second key.
-        ["quant_method", "method"].into_iter().find_map(|key| self.config()?.get(key)?.as_str())
+        self.text(&["quant_method"]).or_else(|| self.text(&["method"]))
     }
 
     /// True if the config names one of these methods.
@@ -119,15 +134,18 @@ impl<'a> Quantized<'a> {
     }
 }
 
-impl Decoded {
-    /// Sorts the tensors as those of the files are, where codes stood under other names than that of the weight: in
-    /// safetensors they are in the order of their names, as they were before they were quantized.
-    pub fn sort_by_name(&mut self, quantized: &Quantized<'_>) {
-        let key = |tensor: &Tensor| (tensor.part, tensor.name.clone());
-        if quantized.tensors.is_sorted_by_key(key) {
-            self.tensors.sort_by_key(key);
-        }
+/// Sorts the tensors as those of the files are, where codes stood under other names than that of the weight: in
+/// safetensors they are in the order of their names, as they were before they were quantized.
+///
+/// # Errors
+/// None; this is the last step of a method.
+#[expect(clippy::unnecessary_wraps, reason = "the type of all last steps")]
+pub(super) fn sort_by_name(quantized: &Quantized<'_>, decoded: &mut Decoded) -> Result<(), Error> {
+    let key = |tensor: &Tensor| (tensor.part, tensor.name.clone());
+    if quantized.tensors.is_sorted_by_key(key) {
+        decoded.tensors.sort_by_key(key);
     }
+    Ok(())
 }
 
 fn find_config(config: &Json, files: &[(String, Vec<u8>)]) -> Result<Option<Config>, Error> {

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::{
-    assembly::{Assembly, Taker, assemble},
-    checks::{expect_dtype, expect_elems, mismatch},
+    assembly::Assembly,
+    checks::{expect_dtype, expect_elems, matrix, mismatch, wrong_dtype},
     fp8,
     method::{Method, Reading},
     number_tables::{Numbers, Scales},
@@ -31,11 +31,8 @@ pub(super) const QUANTO: Method = Method {
     name: "quanto",
     recognized_by: "quant_method `quanto`; tensors `._data` and `._scale`",
     detect: |quantized| quantized.method_is(&["quanto"]) || quantized.has_tensors(&["_data", "_scale"]),
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    reading: Reading::Decoded(&[fp8::take, integers, packed]),
 };
-
-/// Types in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[fp8::take, integers, packed];
 
 /// Integers of 8 bits.
 fn integers(assembly: &mut Assembly<'_>) -> Result<(), Error> {
@@ -53,15 +50,10 @@ fn packed(assembly: &mut Assembly<'_>) -> Result<(), Error> {
 }
 
 fn take_packed<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, name: &str) -> Result<(), Error> {
-    let companion = |ending: &str| {
-        let sibling = format!("{name}.{ending}");
-        assembly.get(&sibling).ok_or_else(|| mismatch(codes, format!("`{sibling}`"), "no such tensor"))
-    };
+    let companion = |ending: &str| assembly.companion(codes, &format!("{name}.{ending}"));
     let (scales, shifts) = (companion("_scale")?, companion("_shift")?);
     expect_dtype(codes, &[Dtype::U8])?;
-    let [packed_rows, group] = codes.shape[..] else {
-        return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
-    };
+    let [packed_rows, group] = matrix(codes)?;
     // Rows of G are those of its scales; the last part of a byte may be short of some.
     let rows: u64 = scales.shape.iter().product();
     let bits = [4, 2].into_iter().find(|bits| rows > 0 && rows.div_ceil(8 / bits) == packed_rows);
@@ -83,7 +75,7 @@ fn take_packed<'a>(assembly: &mut Assembly<'a>, codes: &'a Tensor, name: &str) -
         None => Scales::of(shifts).map(Offset::Shifts),
     };
     let (Some(factors), Some(offset)) = (Scales::of(scales), offset) else {
-        return Err(mismatch(scales, "floats", scales.dtype.name()));
+        return Err(wrong_dtype(scales, "floats"));
     };
     let stored = Planes {
         codes: codes.span(),

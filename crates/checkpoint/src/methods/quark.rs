@@ -4,7 +4,7 @@
 //! and are refused.
 
 use super::{
-    assembly::{Assembly, Taker, assemble},
+    assembly::Assembly,
     checks::mismatch,
     fp4, fp8,
     method::{Method, Reading},
@@ -17,11 +17,8 @@ pub(super) const QUARK: Method = Method {
     name: "Quark",
     recognized_by: "quant_method `quark`",
     detect: |quantized| quantized.method_is(&["quark"]),
-    reading: Reading::Decoded(|quantized| assemble(quantized, TAKERS)),
+    reading: Reading::Decoded(&[refuse_6_bits, fp4::take, fp8::take, quark_ints::take]),
 };
-
-/// Types in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[refuse_6_bits, fp4::take, fp8::take, quark_ints::take];
 
 /// Codes of 6 bits, which would pass for those of compressed-tensors.
 fn refuse_6_bits(assembly: &mut Assembly<'_>) -> Result<(), Error> {

@@ -22,8 +22,8 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::Assembly,
-    checks::mismatch,
-    code_parts::{floats_of, shape_error},
+    checks::{matrix, mismatch, shape_error, wrong_shape},
+    quantized::Quantized,
 };
 use crate::{
     Dtype, Error, Part, Tensor,
@@ -58,16 +58,14 @@ const TYPES: &[Type] = &[
 /// Takes every module of integers.
 ///
 /// # Errors
-/// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`].
+/// [`Error::PartForm`], [`Error::PartShape`].
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     for codes in assembly.left() {
         let Some(module) = codes.name.strip_suffix(".weight") else { continue };
         let scales = assembly.get(&format!("{module}.weight_scale"));
-        if !scales.is_some_and(|scales| FLOATS.contains(&scales.dtype)) || FLOATS.contains(&codes.dtype) {
-            continue;
-        }
-        let scales = floats_of(assembly, codes, &format!("{module}.weight_scale"))?;
-        let config = weight_config(assembly.quantized.config(), module);
+        let scales = scales.filter(|scales| FLOATS.contains(&scales.dtype) && !FLOATS.contains(&codes.dtype));
+        let Some(scales) = scales else { continue };
+        let config = weight_config(assembly.quantized, module);
         let text = |key: &str| config.and_then(|config| config.get(key)?.as_str()).unwrap_or_default();
         let stated_type = TYPES.iter().find(|of| of.name == text("dtype") && of.stored == codes.dtype);
         let Some(of) = stated_type else {
@@ -80,7 +78,7 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
             ));
         };
         let is_grouped = text("qscheme") == "per_group";
-        let is_awq = pack_method(assembly.quantized.config()) == "reorder";
+        let is_awq = assembly.quantized.text(&["export", "pack_method"]).is_none_or(|name| name == "reorder");
         let fields = if is_awq { Fields::Awq } else { Fields::Plain };
         let module_of = Module { codes, scales, of, is_grouped, fields };
         let zeros = assembly.get(&format!("{module}.weight_zero_point"));
@@ -105,35 +103,22 @@ struct Module<'a> {
 impl Module<'_> {
     fn weights(&self, zeros: Option<&Tensor>, parts: &[Part]) -> Result<CodedWeights, Error> {
         let Module { codes, scales, of, is_grouped, .. } = *self;
-        let [n_streams, n_items] = codes.shape[..] else {
-            return Err(mismatch(codes, "a matrix", format!("shape {:?}", codes.shape)));
-        };
+        let [n_streams, n_items] = matrix(codes)?;
         let n_elems = n_items / of.items * of.per;
         if n_streams == 0 || n_elems == 0 || !n_items.is_multiple_of(of.items) {
-            return Err(mismatch(
-                codes,
-                format!("rows of whole {} codes", of.name),
-                format!("shape {:?}", codes.shape),
-            ));
+            return Err(wrong_shape(codes, format!("rows of whole {} codes", of.name)));
         }
         let is_turned = is_grouped && of.is_turned;
         let (n_rows, n_columns) = if is_turned { (n_elems, n_streams) } else { (n_streams, n_elems) };
         let (grid, n_groups) = self.grid(scales, [n_rows, n_columns])?;
         let axis = if is_turned { Axis::Column } else { Axis::Row };
-        Ok(CodedWeights {
-            n_matrices: 1,
-            n_rows,
-            n_columns,
-            codes: self.packed(codes, axis, [n_streams, n_elems, n_items]),
-            scales: grid,
-            zeros: match zeros {
-                Some(zeros) => self.zeros(zeros, parts, [n_rows, n_columns, n_groups])?,
-                None => Zeros::Same(self.middle()),
-            },
-            offsets: None,
-            groups: Groups::Size(n_columns / n_groups),
-            fold: None,
-        })
+        let zeros = match zeros {
+            Some(zeros) => self.zeros(zeros, parts, [n_rows, n_columns, n_groups])?,
+            None => Zeros::Same(self.middle()),
+        };
+        let packed = self.packed(codes, axis, [n_streams, n_elems, n_items]);
+        let groups = Groups::Size(n_columns / n_groups);
+        Ok(CodedWeights::new([n_rows, n_columns], packed, grid, zeros, groups))
     }
 
     /// Value that the flipped sign bit of two's complement adds to codes and zeros.
@@ -170,17 +155,8 @@ impl Module<'_> {
             4 => Packing::Words { stream_bytes, fields: self.fields },
             _ => Packing::Dense { stream_bytes },
         };
-        Codes {
-            name: tensor.name.clone(),
-            span: tensor.span(),
-            bits: of.bits,
-            packing,
-            axis,
-            n_streams,
-            n_elems,
-            matrix_bytes: tensor.n_bytes(),
-            flip: if of.is_signed { 1 << (of.bits - 1) } else { 0 },
-        }
+        let flip = if of.is_signed { 1 << (of.bits - 1) } else { 0 };
+        Codes { flip, ..Codes::new(tensor, of.bits, packing, axis, [n_streams, n_elems]) }
     }
 
     fn zeros(
@@ -222,16 +198,11 @@ fn fits(n_groups: u64, n_columns: u64) -> bool {
 }
 
 /// Config of a module's weight.
-fn weight_config<'a>(config: Option<&'a Json>, module: &str) -> Option<&'a Json> {
-    let own = config.and_then(|config| config.get("layer_quant_config")?.as_object());
-    let own = own.into_iter().flatten().find(|(pattern, _)| matches(pattern, module)).map(|(_, own)| own);
+fn weight_config<'a>(quantized: &'a Quantized<'_>, module: &str) -> Option<&'a Json> {
+    let mut own = quantized.entries("layer_quant_config");
+    let own = own.find(|(pattern, _)| matches(pattern, module)).map(|(_, own)| own);
     // A list of two stages has no `dtype`.
-    own.or_else(|| config?.get("global_quant_config"))?.get("weight")
-}
-
-/// Packing of words.
-fn pack_method(config: Option<&Json>) -> &str {
-    config.and_then(|config| config.get("export")?.get("pack_method")?.as_str()).unwrap_or("reorder")
+    own.or_else(|| quantized.value(&["global_quant_config"]))?.get("weight")
 }
 
 /// True if a pattern, in which `*` matches any text, matches the whole name.

@@ -1,5 +1,7 @@
 //! Methods that are recognized and not read, each with what would help.
 
+use serde_json::Value as Json;
+
 use super::{
     method::{Method, Reading},
     quantized::Quantized,
@@ -57,7 +59,7 @@ pub const VARIANTS: &[Method] = &[
         detect: |quantized| {
             let is = |value: &str| ["marlin", "gptq_marlin", "marlin_24", "bitblas"].contains(&value);
             quantized.method_is(&["gptq", "awq", "auto-round"])
-                && (["checkpoint_format", "format"].iter().any(|key| text(quantized, key).is_some_and(is))
+                && (["checkpoint_format", "format"].iter().any(|key| quantized.text(&[key]).is_some_and(is))
                     || flag(quantized, "is_marlin_format"))
         },
         reading: Reading::Refused(BEFORE_KERNEL),
@@ -70,7 +72,7 @@ pub const VARIANTS: &[Method] = &[
                 ["gemv_fast", "llm-awq", "marlin"].contains(&value.to_ascii_lowercase().as_str())
             };
             quantized.method_is(&["awq"])
-                && ["version", "format"].iter().any(|key| text(quantized, key).is_some_and(is))
+                && ["version", "format"].iter().any(|key| quantized.text(&[key]).is_some_and(is))
         },
         reading: Reading::Refused(BEFORE_KERNEL),
     },
@@ -79,10 +81,9 @@ pub const VARIANTS: &[Method] = &[
         name: "AutoRound with rotations or in the layout of MLX",
         recognized_by: "`rotation_config`; `packing_format` `auto_round:mlx`",
         detect: |quantized| {
-            let rotation = || quantized.config()?.get("rotation_config")?.as_object();
             quantized.method_is(&["auto-round", "intel/auto-round"])
-                && (rotation().is_some_and(|rotation| !rotation.is_empty())
-                    || text(quantized, "packing_format").is_some_and(|format| format.ends_with(":mlx")))
+                && (quantized.entries("rotation_config").next().is_some()
+                    || quantized.text(&["packing_format"]).is_some_and(|format| format.ends_with(":mlx")))
         },
         reading: Reading::Refused(ORIGINAL),
     },
@@ -95,14 +96,10 @@ pub const VARIANTS: &[Method] = &[
             let is = |text: &str| {
                 text == "nvfp4_v2" || text.starts_with("mx_int") || text.starts_with("nvfp4-e5m3")
             };
-            let entries = |key: &str| {
-                let entries = quantized.config().and_then(|config| config.get(key)?.as_object());
-                entries.into_iter().flat_map(|entries| entries.values())
-            };
-            let entries = entries("extra_config").chain(entries("config_groups"));
             ["data_type", "format"].iter().any(|key| {
-                let entry_values = entries.clone().filter_map(|entry| entry.get(key)?.as_str());
-                text(quantized, key).into_iter().chain(entry_values).any(is)
+                let entries = quantized.entries("extra_config").chain(quantized.entries("config_groups"));
+                let entry_values = entries.filter_map(|(_, entry)| entry.get(key)?.as_str());
+                quantized.text(&[key]).into_iter().chain(entry_values).any(is)
             })
         },
         reading: Reading::Refused(ORIGINAL),
@@ -111,7 +108,7 @@ pub const VARIANTS: &[Method] = &[
         name: "NVFP4 with parts of low rank (SVDQuant)",
         recognized_by: "`quant_algo` `NVFP4_SVD`; tensors `.svdquant_lora_a` and `.svdquant_lora_b`",
         detect: |quantized| {
-            text(quantized, "quant_algo") == Some("NVFP4_SVD") || quantized.has_all(&["svdquant_lora_a"])
+            quantized.text(&["quant_algo"]) == Some("NVFP4_SVD") || quantized.has_all(&["svdquant_lora_a"])
         },
         reading: Reading::Refused(ORIGINAL),
     },
@@ -119,9 +116,10 @@ pub const VARIANTS: &[Method] = &[
         name: "sparse compressed-tensors",
         recognized_by: "`format` `marlin-24`, `sparse-24-bitmask` or `sparse-bitmask`, also in `sparsity_config`",
         detect: |quantized| {
-            let sparsity = || quantized.config()?.get("sparsity_config")?.get("format")?.as_str();
             let is = |format: &str| ["marlin-24", "sparse-24-bitmask", "sparse-bitmask"].contains(&format);
-            text(quantized, "format").is_some_and(is) || sparsity().is_some_and(is)
+            [&["format"][..], &["sparsity_config", "format"]]
+                .iter()
+                .any(|path| quantized.text(path).is_some_and(is))
         },
         reading: Reading::Refused(ORIGINAL),
     },
@@ -137,19 +135,14 @@ pub const VARIANTS: &[Method] = &[
         name: "compressed-tensors with transforms",
         recognized_by: "`transform_config` that is not empty",
         detect: |quantized| {
-            let groups = || quantized.config()?.get("transform_config")?.get("config_groups")?.as_object();
-            groups().is_some_and(|groups| !groups.is_empty())
+            let groups = quantized.value(&["transform_config", "config_groups"]);
+            groups.and_then(Json::as_object).is_some_and(|groups| !groups.is_empty())
         },
         reading: Reading::Refused(ORIGINAL),
     },
 ];
 
-/// A text of the config.
-fn text<'a>(quantized: &'a Quantized<'_>, key: &str) -> Option<&'a str> {
-    quantized.config()?.get(key)?.as_str()
-}
-
 /// True if a key of the config is true.
 fn flag(quantized: &Quantized<'_>, key: &str) -> bool {
-    quantized.config().and_then(|config| config.get(key)?.as_bool()).unwrap_or(false)
+    quantized.value(&[key]).and_then(Json::as_bool).unwrap_or(false)
 }

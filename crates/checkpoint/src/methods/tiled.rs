@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use super::{checks::mismatch, code_parts::shape_error};
+use super::checks::{mismatch, shape_error, wrong_shape};
 use crate::{Error, Part, ReadError, Region, Span, Stored, Tensor, codes::Strided};
 
 /// Rows of a tile, columns of the words of a lane, and words of all lanes of a tile.
@@ -58,11 +58,7 @@ impl Tiled {
         // The tensor has as many words as this product, so the products fit.
         let (padded_rows, padded_columns) = (tile_rows * TILE_ROWS, n_tiles * TILE_COLUMNS);
         if codes.dtype.bits() != 32 || n_rows > padded_rows || row_elems > padded_columns || row_elems == 0 {
-            return Err(mismatch(
-                codes,
-                format!("tiles for shape {shape:?}"),
-                format!("shape {:?}", codes.shape),
-            ));
+            return Err(wrong_shape(codes, format!("tiles for shape {shape:?}")));
         }
         let n_groups =
             if group > 0 && padded_columns.is_multiple_of(group) { padded_columns / group } else { 0 };

@@ -4,9 +4,9 @@
 //! Source: torchao 0.18.
 
 use super::{
-    assembly::{Taker, assemble},
     fp8,
     method::{Method, Reading},
+    quantized::sort_by_name,
     torchao_ints,
 };
 
@@ -14,12 +14,5 @@ pub(super) const TORCHAO: Method = Method {
     name: "torchao",
     recognized_by: "quant_method `torchao`; tensors `._weight_qdata`",
     detect: |quantized| quantized.method_is(&["torchao"]) || quantized.has_tensors(&["_weight_qdata"]),
-    reading: Reading::Decoded(|quantized| {
-        let mut decoded = assemble(quantized, TAKERS)?;
-        decoded.sort_by_name(quantized);
-        Ok(decoded)
-    }),
+    reading: Reading::DecodedThen(&[torchao_ints::take, fp8::take], sort_by_name),
 };
-
-/// Types in the order in which they are looked for; each takes what its tensors show to be its own.
-const TAKERS: &[Taker] = &[torchao_ints::take, fp8::take];

@@ -18,8 +18,7 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::Assembly,
-    checks::mismatch,
-    code_parts::{part_of, shape_error},
+    checks::{mismatch, shape_error, wrong_dtype, wrong_shape},
     fp4::{Parts, Written},
     microscaled::Format,
     number_tables::Numbers,
@@ -50,7 +49,7 @@ impl Kind {
     /// its parts, `entry` its description in the file.
     ///
     /// # Errors
-    /// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`].
+    /// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartShape`].
     pub fn put<'a>(
         self,
         assembly: &mut Assembly<'a>,
@@ -60,11 +59,8 @@ impl Kind {
         entry: Option<&Json>,
     ) -> Result<bool, Error> {
         let attribute = |key: &str| entry?.get("_data")?.get(key);
-        let (types, expected): (&[Dtype], _) = match self {
-            Kind::Mx => (&[Dtype::F8_E8M0], "F8_E8M0"),
-            Kind::Nvfp4 => (&[Dtype::F8_E4M3], "F8_E4M3"),
-        };
-        let scales = part_of(assembly, codes, &format!("{stem}_scale"), types, expected)?;
+        let scale_type = if self == Kind::Mx { Dtype::F8_E8M0 } else { Dtype::F8_E4M3 };
+        let scales = assembly.part(codes, &format!("{stem}_scale"), &[scale_type])?;
         let format = self.format(codes, attribute("elem_dtype"))?;
         let size = attribute("block_size").and_then(Json::as_u64);
         if let Some(size) = size.filter(|size| *size != format.group()) {
@@ -104,7 +100,7 @@ impl Kind {
             (Kind::Mx, Dtype::U8) => (Format::Mxfp4, "float4_e2m1fn_x2"),
             (Kind::Mx, Dtype::F8_E4M3) => (Format::Mxfp8(Numbers::E4M3), "float8_e4m3fn"),
             (Kind::Mx, Dtype::F8_E5M2) => (Format::Mxfp8(Numbers::E5M2), "float8_e5m2"),
-            _ => return Err(mismatch(codes, "codes of U8, F8_E4M3 or F8_E5M2", codes.dtype.name())),
+            _ => return Err(wrong_dtype(codes, "codes of U8, F8_E4M3 or F8_E5M2")),
         };
         // A type of torch is an object, the types of 6 bits, which torch has not, are texts.
         let stated = elem_dtype.and_then(|stated| stated.get("_data").unwrap_or(stated).as_str());
@@ -121,7 +117,7 @@ fn layout(codes: &Tensor, scales: &Tensor, format: Format) -> Result<(Vec<u64>, 
     // Without bytes a product of its dimensions may be too large.
     let is_whole = codes.n_bytes() > 0 && row_bytes.is_multiple_of(group_bytes);
     let ([outer @ .., n_rows, _], true) = (&codes.shape[..], is_whole) else {
-        return Err(mismatch(codes, "rows of whole groups", format!("shape {:?}", codes.shape)));
+        return Err(wrong_shape(codes, "rows of whole groups"));
     };
     let n_groups = row_bytes / group_bytes;
     let shape = [outer, &[*n_rows, n_groups * format.group()]].concat();
@@ -136,5 +132,5 @@ fn layout(codes: &Tensor, scales: &Tensor, format: Format) -> Result<(Vec<u64>, 
     {
         return Ok((shape, ScaleOrder::Tiles));
     }
-    Err(shape_error(scales, codes, &format!("{in_rows:?}, or {in_tiles:?} in tiles")))
+    Err(shape_error(scales, codes, format!("{in_rows:?}, or {in_tiles:?} in tiles")))
 }

@@ -20,15 +20,14 @@ use serde_json::Value as Json;
 
 use super::{
     assembly::Assembly,
-    checks::mismatch,
-    code_parts::{dense_rows, floats_of, part_of, shape_error},
+    checks::{mismatch, shape_error, wrong_shape},
     fp4::note_decoded,
     tiled::Tiled,
     torchao_floats::Kind,
 };
 use crate::{
     Dtype, Error, Stored, Tensor,
-    codes::{Change, CodedWeights, FLOATS, Fold, Groups, Strided, Zeros},
+    codes::{Change, CodedWeights, Codes, FLOATS, Fold, Groups, Strided, Zeros},
     json,
 };
 
@@ -49,7 +48,7 @@ struct Module<'a> {
 /// Takes every tensor of integers, and those of `torchao_floats.rs`.
 ///
 /// # Errors
-/// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartType`], [`Error::PartShape`].
+/// [`Error::PartForm`], [`Error::PartMissing`], [`Error::PartShape`].
 pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
     let mut n_decoded = 0;
     for codes in assembly.left() {
@@ -69,8 +68,8 @@ pub(super) fn take(assembly: &mut Assembly<'_>) -> Result<(), Error> {
         }
         let (shape, stored): (Vec<u64>, Arc<dyn Stored>) = match kind {
             "Int8Tensor" | "IntxUnpackedToInt8Tensor" => module.bytes(assembly)?,
-            "Int4Tensor" => module.nibbles(assembly)?,
-            "Int4PlainInt32Tensor" => module.words(assembly)?,
+            "Int4Tensor" => module.nibbles(assembly, 2, FLOATS)?,
+            "Int4PlainInt32Tensor" => module.nibbles(assembly, 8, &[Dtype::I8])?,
             "Int4TilePackedTo4dTensor" => module.tiles(assembly)?,
             other => {
                 let expected = "a supported torchao type in `__metadata__`";
@@ -120,47 +119,28 @@ impl<'a> Module<'a> {
         self.entry.as_ref()?.get("_data")?.get(key)?.as_array()?.iter().map(Json::as_u64).collect()
     }
 
-    fn part(
-        &self,
-        assembly: &Assembly<'a>,
-        name: &str,
-        dtypes: &[Dtype],
-        expected: &'static str,
-    ) -> Result<&'a Tensor, Error> {
-        part_of(assembly, self.codes, &format!("{}_{name}", self.stem), dtypes, expected)
+    fn part(&self, assembly: &Assembly<'a>, name: &str, dtypes: &[Dtype]) -> Result<&'a Tensor, Error> {
+        assembly.part(self.codes, &format!("{}_{name}", self.stem), dtypes)
     }
 
     /// The factor of each column, if there is one.
     fn fold(&self, assembly: &mut Assembly<'a>, n_columns: u64) -> Result<Option<Fold>, Error> {
-        let name = format!("{}_act_pre_scale", self.stem);
-        if assembly.get(&name).is_none() {
-            return Ok(None);
-        }
-        let factors = floats_of(assembly, self.codes, &name)?;
-        if factors.shape.iter().product::<u64>() != n_columns {
-            return Err(shape_error(factors, self.codes, "a factor for each input"));
-        }
-        assembly.used(factors);
-        assembly.note(format!("tensor `{name}` is folded into the columns of its matrix"));
-        Ok(Some(Fold { factors: Strided { group_stride: 1, ..Strided::one(factors) }, divides: false }))
+        assembly.fold(self.codes, &format!("{}_act_pre_scale", self.stem), n_columns)
     }
 
     /// Codes [.., out, columns of bytes or words], and rows of all matrices.
     fn dims(&self) -> Result<(&'a [u64], u64, u64), Error> {
         match &self.codes.shape[..] {
             [outer @ .., n_rows, width] if *n_rows > 0 && *width > 0 => Ok((outer, *n_rows, *width)),
-            shape => Err(mismatch(self.codes, "a matrix", format!("shape {shape:?}"))),
+            _ => Err(wrong_shape(self.codes, "a matrix")),
         }
     }
 
     /// A byte for each code.
     fn bytes(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
         let (outer, n_rows, n_columns) = self.dims()?;
-        let scales = self.part(assembly, "scale", FLOATS, "F16, BF16 or F32")?;
-        let zeros = match assembly.get(&format!("{}_zero_point", self.stem)) {
-            None => None,
-            Some(_) => Some(self.part(assembly, "zero_point", &[Dtype::I8], "I8")?),
-        };
+        let scales = self.part(assembly, "scale", FLOATS)?;
+        let zeros = assembly.optional(&format!("{}_zero_point", self.stem), &[Dtype::I8])?;
         // [.., out, G] or [.., 1, 1], one for all.
         let expected = "(out, groups) or (1, 1)";
         let [scale_outer @ .., scale_rows, n_groups] = &scales.shape[..] else {
@@ -179,30 +159,31 @@ impl<'a> Module<'a> {
         let zeros_of = zeros.map(|zeros| Strided { change: Change::Add(128.0), ..strided(zeros) });
         let weights = CodedWeights {
             n_matrices: outer.iter().product(),
-            n_rows,
-            n_columns,
-            codes: dense_rows(self.codes, 8, 0x80, [n_rows, n_columns], n_columns),
-            scales: strided(scales),
-            zeros: zeros_of.map_or(Zeros::Same(128.0), Zeros::Floats),
-            offsets: None,
-            groups: Groups::Size(n_columns / n_groups),
             fold: self.fold(assembly, n_columns)?,
+            ..CodedWeights::new(
+                [n_rows, n_columns],
+                Codes::rows(self.codes, 8, 0x80, [n_rows, n_columns], n_columns),
+                strided(scales),
+                zeros_of.map_or(Zeros::Same(128.0), Zeros::Floats),
+                Groups::Size(n_columns / n_groups),
+            )
         };
         assembly.used(scales);
         zeros.into_iter().for_each(|zeros| assembly.used(zeros));
         Ok((self.codes.shape.clone(), Arc::new(weights.checked()?)))
     }
 
-    /// Scales and zeros that are transposed, [.., G, out], with the number of groups.
-    fn transposed(
+    /// Nibbles, in rows of bytes or words with `per_item` of them, whose scales and zeros are transposed, [.., G, out].
+    fn nibbles(
         &self,
         assembly: &mut Assembly<'a>,
+        per_item: u64,
         zero_types: &[Dtype],
-        expected: &'static str,
-        (outer, n_rows, n_columns): (&[u64], u64, u64),
-    ) -> Result<(Strided, Strided, u64), Error> {
-        let scales = self.part(assembly, "scale", FLOATS, "F16, BF16 or F32")?;
-        let zeros = self.part(assembly, "zero_point", zero_types, expected)?;
+    ) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
+        let (outer, n_rows, n_items) = self.dims()?;
+        let n_columns = n_items.saturating_mul(per_item);
+        let scales = self.part(assembly, "scale", FLOATS)?;
+        let zeros = self.part(assembly, "zero_point", zero_types)?;
         let wrong_shape = || shape_error(scales, self.codes, "(groups, out)");
         let [scale_outer @ .., n_groups, columns] = &scales.shape[..] else { return Err(wrong_shape()) };
         let fits = *n_groups > 0 && n_columns.is_multiple_of(*n_groups) && *columns == n_rows;
@@ -215,53 +196,30 @@ impl<'a> Module<'a> {
             matrix_stride: n_groups * n_rows,
             ..Strided::transposed(tensor, n_rows)
         };
-        Ok((strided(scales), strided(zeros), *n_groups))
-    }
-
-    /// Two codes a byte.
-    fn nibbles(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
-        let (outer, n_rows, n_bytes) = self.dims()?;
-        let n_columns = n_bytes.saturating_mul(2);
-        let places = (outer, n_rows, n_columns);
-        let (scales, offsets, n_groups) = self.transposed(assembly, FLOATS, "F16, BF16 or F32", places)?;
-        let weights = CodedWeights {
-            n_matrices: outer.iter().product(),
-            n_rows,
-            n_columns,
-            // Two's complement: the flipped sign bit makes the zero 8.
-            codes: dense_rows(self.codes, 4, 0x08, [n_rows, n_columns], n_bytes),
-            scales,
-            zeros: Zeros::Same(8.0),
-            offsets: Some(offsets),
-            groups: Groups::Size(n_columns / n_groups),
-            fold: self.fold(assembly, n_columns)?,
+        // The zeros of bytes are offsets of the products, and codes are in two's complement: the flipped sign bit
+        // makes their zero 8.
+        let (flip, zeros, offsets) = match per_item {
+            2 => (0x08, Zeros::Same(8.0), Some(strided(zeros))),
+            _ => (0, Zeros::Floats(strided(zeros)), None),
         };
-        Ok(([outer, &[n_rows, n_columns]].concat(), Arc::new(weights.checked()?)))
-    }
-
-    /// Eight codes a word.
-    fn words(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
-        let (outer, n_rows, n_words) = self.dims()?;
-        let n_columns = n_words.saturating_mul(8);
-        let places = (outer, n_rows, n_columns);
-        let (scales, zeros, n_groups) = self.transposed(assembly, &[Dtype::I8], "I8", places)?;
         let weights = CodedWeights {
             n_matrices: outer.iter().product(),
-            n_rows,
-            n_columns,
-            codes: dense_rows(self.codes, 4, 0, [n_rows, n_columns], 4 * n_words),
-            scales,
-            zeros: Zeros::Floats(zeros),
-            offsets: None,
-            groups: Groups::Size(n_columns / n_groups),
+            offsets,
             fold: self.fold(assembly, n_columns)?,
+            ..CodedWeights::new(
+                [n_rows, n_columns],
+                Codes::rows(self.codes, 4, flip, [n_rows, n_columns], n_items * per_item / 2),
+                strided(scales),
+                zeros,
+                Groups::Size(n_columns / n_groups),
+            )
         };
         Ok(([outer, &[n_rows, n_columns]].concat(), Arc::new(weights.checked()?)))
     }
 
     /// Tiles of tensor cores.
     fn tiles(&self, assembly: &mut Assembly<'a>) -> Result<(Vec<u64>, Arc<dyn Stored>), Error> {
-        let both = self.part(assembly, "scale_and_zero", FLOATS, "F16, BF16 or F32")?;
+        let both = self.part(assembly, "scale_and_zero", FLOATS)?;
         let expected = "its shape and `block_size` in `__metadata__`";
         let [shape, block] =
             ["shape", "block_size"].map(|key| self.sizes(key).filter(|sizes| sizes.len() == 2));

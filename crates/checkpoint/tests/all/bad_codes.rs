@@ -124,7 +124,7 @@ fn mismatched_shapes_and_types_are_refused() {
     ] {
         let error = open(&gptq(), &with(name, |part| part.1 = dtype)).unwrap_err();
         assert!(
-            matches!(&error, Error::PartType { tensor, .. } if tensor == name),
+            matches!(&error, Error::PartForm { tensor, .. } if tensor == name),
             "{name} {dtype}: {error}"
         );
     }
