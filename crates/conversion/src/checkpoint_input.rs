@@ -23,7 +23,7 @@ use gguf_types::DType;
 
 use crate::{
     Error,
-    files::{self, Base},
+    files::{self, Base, Source},
     input::Input,
     job::TensorTask,
     merge::{LoraAdapter, merge},
@@ -58,10 +58,11 @@ impl CheckpointInput {
     /// # Errors
     /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
     pub fn open(folder: impl Into<Folder>, options: &gguf_layout::Options) -> Result<CheckpointInput, Error> {
-        CheckpointInput::open_with_adapters(folder, &[], options)
+        CheckpointInput::open_with_adapters(folder, &[], options, None)
     }
 
-    /// Opens a folder, merges adapters into it in their order, and resolves the result.
+    /// Opens a folder, merges adapters into it in their order, and resolves the result; as `custom` if that is given, an
+    /// architecture that need not be in the table.
     ///
     /// # Errors
     /// As [`CheckpointInput::open`], and [`Error::Merge`].
@@ -69,30 +70,42 @@ impl CheckpointInput {
         folder: impl Into<Folder>,
         adapters: &[LoraAdapter],
         options: &gguf_layout::Options,
+        custom: Option<&'static gguf_layout::Arch>,
     ) -> Result<CheckpointInput, Error> {
         let folder = folder.into();
-        let checkpoint = normalized(gguf_checkpoint::open(folder.clone())?, options)?;
-        let checkpoint =
-            merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
-        let layout = resolve(&checkpoint, options)?;
-        Ok(CheckpointInput::from_layout(options.families, checkpoint, layout).read_from(&folder, adapters))
+        let checkpoint = gguf_checkpoint::open(folder.clone())?;
+        let input = CheckpointInput::with_adapters(checkpoint, adapters, options, custom)?;
+        Ok(input.read_from(&folder, adapters))
     }
 
-    /// Like [`CheckpointInput::open_with_adapters`], as an architecture that need not be in the table.
+    /// Takes a checkpoint that is open and resolves it: one in memory ([`gguf_checkpoint::open_memory`]), or one that was
+    /// changed; as `custom` if that is given. If its files are in a folder, outputs may be written there.
     ///
     /// # Errors
-    /// As [`CheckpointInput::open_with_adapters`].
-    pub fn open_as(
-        folder: impl Into<Folder>,
+    /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
+    pub fn from_checkpoint(
+        checkpoint: Checkpoint,
+        options: &gguf_layout::Options,
+        custom: Option<&'static gguf_layout::Arch>,
+    ) -> Result<CheckpointInput, Error> {
+        CheckpointInput::with_adapters(checkpoint, &[], options, custom)
+    }
+
+    fn with_adapters(
+        checkpoint: Checkpoint,
         adapters: &[LoraAdapter],
         options: &gguf_layout::Options,
-        architecture: &'static gguf_layout::Arch,
+        custom: Option<&'static gguf_layout::Arch>,
     ) -> Result<CheckpointInput, Error> {
-        let folder = folder.into();
-        let checkpoint = merge(gguf_checkpoint::open(folder.clone())?, adapters)
-            .map_err(|(folder, error)| Error::Merge { folder, error })?;
-        let input = CheckpointInput::from_checkpoint_as(checkpoint, options, architecture)?;
-        Ok(input.read_from(&folder, adapters))
+        // A custom architecture names tensors as they are in the files.
+        let checkpoint = if custom.is_some() { checkpoint } else { normalized(checkpoint, options)? };
+        let checkpoint =
+            merge(checkpoint, adapters).map_err(|(folder, error)| Error::Merge { folder, error })?;
+        let layout = match custom {
+            Some(custom) => gguf_layout::resolve_as(&arch_input(&checkpoint)?, options, custom)?,
+            None => resolve(&checkpoint, options)?,
+        };
+        Ok(CheckpointInput::from_layout(options.families, checkpoint, layout))
     }
 
     /// The same input, with the folders that it was read from.
@@ -102,35 +115,8 @@ impl CheckpointInput {
         CheckpointInput { folders, ..self }
     }
 
-    /// Like [`CheckpointInput::from_checkpoint`], as an architecture that need not be in the table.
-    ///
-    /// # Errors
-    /// As [`CheckpointInput::from_checkpoint`].
-    pub fn from_checkpoint_as(
-        checkpoint: Checkpoint,
-        options: &gguf_layout::Options,
-        architecture: &'static gguf_layout::Arch,
-    ) -> Result<CheckpointInput, Error> {
-        let layout = gguf_layout::resolve_as(&arch_input(&checkpoint)?, options, architecture)?;
-        Ok(CheckpointInput::from_layout(options.families, checkpoint, layout))
-    }
-
-    /// Takes a checkpoint that is open and resolves it: one in memory ([`gguf_checkpoint::open_memory`]), or one that was changed.
-    ///
-    /// # Errors
-    /// [`Error::Source`], [`Error::Arch`], [`Error::Shape`].
-    pub fn from_checkpoint(
-        checkpoint: Checkpoint,
-        options: &gguf_layout::Options,
-    ) -> Result<CheckpointInput, Error> {
-        let checkpoint = normalized(checkpoint, options)?;
-        let layout = resolve(&checkpoint, options)?;
-        Ok(CheckpointInput::from_layout(options.families, checkpoint, layout))
-    }
-
-    /// Uses a checkpoint with a layout made from it, for example by [`gguf_layout::resolve_as`]. If its files are in
-    /// a folder, outputs may be written there.
-    pub fn from_layout(families: Families, checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
+    /// A checkpoint with a layout made from it.
+    fn from_layout(families: Families, checkpoint: Checkpoint, layout: Layout) -> CheckpointInput {
         let (folders, repacked) = (Vec::new(), OnceLock::new());
         CheckpointInput { folders, families, checkpoint, layout, projector: None, repacked }
     }
@@ -278,15 +264,7 @@ impl Input for CheckpointInput {
                     shards: Shards::One,
                     ..request.clone()
                 };
-                let mut files = plan_layout(
-                    &self.families,
-                    projector,
-                    Vec::new(),
-                    Vec::new(),
-                    Vec::new(),
-                    output,
-                    &plain,
-                )?;
+                let mut files = plan_layout(&self.families, projector, Vec::new(), output, &plain)?;
                 for file in &mut files {
                     file.of = FileOf::Projector;
                     // Tasks of the projector follow those of the model, and choices count both.
@@ -295,20 +273,15 @@ impl Input for CheckpointInput {
                 Ok(files)
             }
             _ => {
-                let fp8_flags = self.layout.tensors.iter().map(|tensor| self.is_fp8(tensor)).collect();
-                let forced = match is_converted(output.recipe) {
-                    true => self.layout.tensors.iter().map(|tensor| self.forced(tensor)).collect(),
-                    false => Vec::new(),
+                let (converted, stored) = (is_converted(output.recipe), self.stored_dtypes(request)?);
+                let source = |(index, tensor): (usize, &OutTensor)| Source {
+                    is_fp8: self.is_fp8(tensor),
+                    repacked: stored.get(index).copied().flatten(),
+                    forced: if converted { self.forced(tensor) } else { None },
+                    shard: 0,
                 };
-                plan_layout(
-                    &self.families,
-                    &self.layout,
-                    fp8_flags,
-                    forced,
-                    self.stored_dtypes(request)?,
-                    output,
-                    request,
-                )
+                let sources = self.layout.tensors.iter().enumerate().map(source).collect();
+                plan_layout(&self.families, &self.layout, sources, output, request)
             }
         }
     }
@@ -327,9 +300,7 @@ impl Input for CheckpointInput {
 fn plan_layout(
     families: &Families,
     layout: &Layout,
-    fp8_flags: Vec<bool>,
-    forced: Vec<Option<DType>>,
-    repacked: Vec<Option<DType>>,
+    sources: Vec<Source>,
     output: &OutputRequest,
     request: &Request<'_>,
 ) -> Result<Vec<PlannedFile>, Error> {
@@ -348,17 +319,7 @@ fn plan_layout(
         let metadata = quantized_metadata(&metadata, recipe.file_type.id(), ZeroBytes::EndText);
         (metadata, reference_order(&names))
     };
-    let base = Base {
-        families,
-        metadata,
-        tensors: &tensors,
-        order,
-        converted,
-        fp8_flags,
-        forced,
-        repacked,
-        shard_of: None,
-    };
+    let base = Base { families, metadata, tensors: &tensors, order, converted, sources };
     files::plan(&base, output, request)
 }
 

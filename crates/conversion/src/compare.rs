@@ -6,10 +6,7 @@
 
 use std::{
     collections::HashSet,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Mutex, PoisonError},
 };
 
 use gguf_container::{Advice, File, Model, TensorInfo};
@@ -20,7 +17,7 @@ use crate::{
     Error,
     job::{JOB_ELEMS, Job, RowsLeft, Schedule, TensorTask},
     recipes::TensorFacts,
-    run::Watch,
+    run::{Watch, for_each},
     run_options::RunOptions,
 };
 
@@ -160,37 +157,19 @@ pub fn compare(
     let known: Vec<Option<Agreement>> =
         tasks.iter().zip(facts).map(|(task, facts)| header_agreement(task, facts, model)).collect();
     let tallies: Vec<Mutex<Tally>> = tasks.iter().map(|_| Mutex::default()).collect();
-    let failed: Mutex<Option<Error>> = Mutex::new(None);
-    let next = AtomicUsize::new(0);
     let left = RowsLeft::new(schedule.n_rows());
-    let work = || {
-        let mut buffers = Buffers::default();
-        while !watch.cancel.load(Ordering::Relaxed) {
-            let Some(job) = schedule.job(next.fetch_add(1, Ordering::Relaxed)) else { break };
-            let task = &tasks[job.task];
-            let Some((file, info)) = model.tensor(&task.name).filter(|_| known[job.task].is_none()) else {
-                continue;
-            };
-            match compare_rows(task, &job, file, info, options, &mut buffers) {
-                Ok(tally) => {
-                    left.done_with(tasks, &job);
-                    tallies[job.task].lock().unwrap_or_else(PoisonError::into_inner).add(&tally);
-                }
-                Err(error) => {
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    break;
-                }
-            }
-            (watch.done)(&job, task.rows.input_bytes(job.rows.end - job.rows.start));
-        }
-    };
-    gguf_container::run_in_threads(options.n_threads(&schedule), work);
-    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
-    if watch.cancel.load(Ordering::Relaxed) {
-        return Err(Error::Cancelled);
-    }
+    for_each(schedule.len(), options.n_threads(&schedule), watch.cancel, |index, buffers| {
+        let Some(job) = schedule.job(index) else { return Ok(()) };
+        let task = &tasks[job.task];
+        let Some((file, info)) = model.tensor(&task.name).filter(|_| known[job.task].is_none()) else {
+            return Ok(());
+        };
+        let tally = compare_rows(task, &job, file, info, options, buffers)?;
+        left.done_with(tasks, &job);
+        tallies[job.task].lock().unwrap_or_else(PoisonError::into_inner).add(&tally);
+        (watch.done)(&job, task.rows.input_bytes(job.rows.end - job.rows.start));
+        Ok(())
+    })?;
     watch.sources.iter().try_for_each(gguf_container::Mapped::check_unchanged)?;
     let compared = tasks.iter().zip(known).zip(tallies).map(|((task, known), tally)| {
         let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);

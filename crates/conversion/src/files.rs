@@ -34,14 +34,27 @@ pub(crate) struct Base<'a> {
     pub(crate) order: Vec<usize>,
     /// True if the reference's converter alone writes such a file.
     pub(crate) converted: bool,
-    /// Tensors that came from 8-bit floats; empty if not needed.
-    pub(crate) fp8_flags: Vec<bool>,
-    /// The type whose blocks hold what the input stores of each, where that is wanted and there is one.
-    pub(crate) repacked: Vec<Option<DType>>,
-    /// For each tensor the type that a float file has of it whatever is asked for, empty where none has one.
-    pub(crate) forced: Vec<Option<DType>>,
-    /// The input's file that holds each tensor, where that matters.
-    pub(crate) shard_of: Option<Vec<usize>>,
+    /// Source of each tensor; empty if nothing is known of any.
+    pub(crate) sources: Vec<Source>,
+}
+
+/// Facts about the source of a tensor.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Source {
+    /// True if it came from 8-bit floats.
+    pub(crate) is_fp8: bool,
+    /// Type of blocks that hold the stored values, if they are kept.
+    pub(crate) repacked: Option<DType>,
+    /// Type of the tensor in a float file, whatever is requested.
+    pub(crate) forced: Option<DType>,
+    /// Number of the input's file that holds it.
+    pub(crate) shard: usize,
+}
+
+impl Base<'_> {
+    fn source(&self, tensor: usize) -> Source {
+        self.sources.get(tensor).copied().unwrap_or_default()
+    }
 }
 
 /// One tensor of the output.
@@ -118,12 +131,12 @@ fn choose(
     facts: &[TensorFacts<'_>],
 ) -> Result<Vec<Choice>, Error> {
     // If a recipe file names every tensor, the rules are not applied, so a later version of the rules changes nothing.
-    let named: Vec<_> = names
+    let named: Vec<Option<Assignment>> = names
         .iter()
         .map(|(index, name)| {
             let dtype = *output.dtypes.as_ref()?.get(base.tensors[*index].name)?;
             let requires_imatrix = requires_imatrix(name, dtype, output.recipe.file_type);
-            Some((dtype, Reason::RecipeFile, None, requires_imatrix))
+            Some(Assignment { dtype, reason: Reason::RecipeFile, fallback: None, requires_imatrix })
         })
         .collect();
     let assignments = match named.iter().copied().collect::<Option<Vec<_>>>() {
@@ -133,36 +146,14 @@ fn choose(
             let mut overrides = Overrides { has_imatrix, ..request.overrides.clone() };
             overrides.tensor_types.splice(0..0, recipe_patterns(base, output, names, &named)?);
             let mut made = assign(output.recipe, model, facts, &overrides).map_err(Error::Recipe)?;
-            // Each step may replace the type that the one before it chose.
-            if base.converted {
-                keep_stored(&mut made, facts);
+            for ((assignment, facts), (index, _)) in made.iter_mut().zip(facts).zip(names) {
+                keep_source(assignment, facts, base, base.source(*index), request.fp8_as);
             }
-            for (assignment, (index, _)) in made.iter_mut().zip(names) {
-                if let Some(dtype) = base.forced.get(*index).copied().flatten()
-                    && !is_requested(assignment.reason)
-                {
-                    assignment.dtype = dtype;
-                    assignment.fallback = None;
-                }
-            }
-            if let Some(dtype) = request.fp8_as {
-                let fp8_flags =
-                    names.iter().map(|(index, _)| base.fp8_flags.get(*index).copied().unwrap_or(false));
-                let chosen = made.iter_mut().zip(facts).zip(fp8_flags).filter(|(_, fp8_flags)| *fp8_flags);
-                chosen.for_each(|((assignment, facts), _)| choose_for_fp8(assignment, facts, dtype));
-            }
-            for (assignment, (index, _)) in made.iter_mut().zip(names) {
-                if let Some(dtype) = base.repacked.get(*index).copied().flatten() {
-                    keep_repacked(assignment, dtype);
-                }
-            }
-            let made = made
-                .into_iter()
-                .map(|choice| (choice.dtype, choice.reason, choice.fallback, choice.requires_imatrix));
-            made.zip(named).map(|(by_rules, named)| named.unwrap_or(by_rules)).collect()
+            made.into_iter().zip(named).map(|(by_rules, named)| named.unwrap_or(by_rules)).collect()
         }
     };
-    let choice = |((index, name), (dtype, reason, fallback, requires_imatrix)): (&(usize, String), _)| {
+    let choice = |((index, name), assignment): (&(usize, String), Assignment)| {
+        let Assignment { dtype, reason, fallback, requires_imatrix } = assignment;
         let tensor = &base.tensors[*index];
         let choice = Choice { tensor: *index, dtype, reason, fallback, raised_from: None, requires_imatrix };
         // Importance data is found by the name it was collected for. Copied tensors need none.
@@ -178,18 +169,18 @@ fn choose(
 
 /// Patterns for the requests of a recipe file: names of tensors, which the counts of the rules then skip, and keys that do not name
 /// a tensor.
-fn recipe_patterns<T: Copy>(
+fn recipe_patterns(
     base: &Base<'_>,
     output: &OutputRequest,
     names: &[(usize, String)],
-    named: &[Option<(DType, Reason, T, bool)>],
+    named: &[Option<Assignment>],
 ) -> Result<Vec<TensorType>, Error> {
     let Some(dtypes) = &output.dtypes else { return Ok(Vec::new()) };
     let mut patterns = Vec::new();
-    for ((_, name), (dtype, ..)) in
-        names.iter().zip(named).filter_map(|(names, named)| Some((names, (*named)?)))
-    {
-        patterns.push(TensorType::for_name(name, dtype).map_err(Error::Recipe)?);
+    for ((_, name), named) in names.iter().zip(named) {
+        if let Some(named) = named {
+            patterns.push(TensorType::for_name(name, named.dtype).map_err(Error::Recipe)?);
+        }
     }
     let is_tensor = |key: &str| base.tensors.iter().any(|tensor| tensor.name == key);
     for (key, dtype) in dtypes.iter().filter(|(key, _)| !is_tensor(key)) {
@@ -198,25 +189,37 @@ fn recipe_patterns<T: Copy>(
     Ok(patterns)
 }
 
-/// The converter fixes the types of more tensors than recipes leave alone, and blocks of the checkpoint stay
-/// unchanged.
-fn keep_stored(assignments: &mut [Assignment], facts: &[TensorFacts<'_>]) {
-    for (assignment, facts) in assignments.iter_mut().zip(facts) {
-        if assignment.reason == Reason::Default {
-            assignment.dtype = facts.dtype;
-        }
+/// Replaces the type that the rules chose where the source decides. Each step may replace the type of the one before.
+fn keep_source(
+    assignment: &mut Assignment,
+    facts: &TensorFacts<'_>,
+    base: &Base<'_>,
+    source: Source,
+    fp8_as: Option<DType>,
+) {
+    // The converter fixes the types of more tensors than recipes leave alone, and blocks of the checkpoint stay
+    // unchanged.
+    if base.converted && assignment.reason == Reason::Default {
+        assignment.dtype = facts.dtype;
     }
-}
-
-/// Values that a type holds as they are stay so, unless an option names another type or the tensor is left alone.
-fn keep_repacked(assignment: &mut Assignment, dtype: DType) {
-    if is_requested(assignment.reason) || matches!(assignment.reason, Reason::Kept(_)) {
+    if is_requested(assignment.reason) {
         return;
     }
-    assignment.dtype = dtype;
-    assignment.reason = Reason::Repacked;
-    assignment.fallback = None;
-    assignment.requires_imatrix = false;
+    if let Some(dtype) = source.forced {
+        assignment.dtype = dtype;
+        assignment.fallback = None;
+    }
+    if let Some(dtype) = fp8_as.filter(|_| source.is_fp8) {
+        choose_for_fp8(assignment, facts, dtype);
+    }
+    if let Some(dtype) = source.repacked
+        && !matches!(assignment.reason, Reason::Kept(_))
+    {
+        assignment.dtype = dtype;
+        assignment.reason = Reason::Repacked;
+        assignment.fallback = None;
+        assignment.requires_imatrix = false;
+    }
 }
 
 /// True if an option names the type of this tensor.
@@ -224,12 +227,12 @@ fn is_requested(reason: Reason) -> bool {
     matches!(reason, Reason::TensorType(_) | Reason::TokenEmbeddingOption | Reason::OutputOption)
 }
 
-/// Applies the reference's `--fp8-as-q8` to a tensor from 8-bit floats, unless an option names another type
-/// for it: not to vectors and norms, and with f16 if rows are not whole blocks.
+/// Applies the reference's `--fp8-as-q8` to a tensor from 8-bit floats: not to vectors and norms, and with f16 if rows
+/// are not whole blocks.
 ///
 /// Source: `tensor_force_quant` and `prepare_tensors` in `conversion/base.py`.
 fn choose_for_fp8(assignment: &mut Assignment, facts: &TensorFacts<'_>, dtype: DType) {
-    if is_requested(assignment.reason) || facts.shape.n_dims() < 2 || facts.name.ends_with("_norm.weight") {
+    if facts.shape.n_dims() < 2 || facts.name.ends_with("_norm.weight") {
         return;
     }
     let row_elems = facts.shape.row_elems();
@@ -277,7 +280,7 @@ fn into_shards(
     shards: Shards,
     planned: Vec<PlannedTensor>,
 ) -> Result<Vec<Vec<PlannedTensor>>, Error> {
-    let shard_of = |tensor: &PlannedTensor| base.shard_of.as_ref().map(|shards| shards[tensor.choice.tensor]);
+    let shard_of = |tensor: &PlannedTensor| base.source(tensor.choice.tensor).shard;
     let mut groups: Vec<Vec<PlannedTensor>> = vec![Vec::new()];
     // Bytes in the last group. Limits count stored data with the padding after each tensor.
     let mut n_bytes = 0u64;

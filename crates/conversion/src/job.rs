@@ -203,6 +203,11 @@ impl Schedule {
         self.cut(self.place(index)?)
     }
 
+    /// All of them in order.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = Job> {
+        (0..self.len()).map_while(|index| self.job(index))
+    }
+
     /// Index among all jobs of the selected job at `index`.
     fn place(&self, index: usize) -> Option<usize> {
         let Some(Selection { runs, .. }) = &self.selection else { return Some(index) };
@@ -238,14 +243,14 @@ mod tests {
         // Values are one row each; an empty tensor has one row of nothing.
         let tasks = [task(&values), task(&[]), task(&values)];
         let schedule = Schedule::new(&tasks, 4);
-        let jobs: Vec<Job> = (0..).map_while(|i| schedule.job(i)).collect();
+        let jobs: Vec<Job> = schedule.jobs().collect();
         assert_eq!(jobs.len(), schedule.len());
         assert_eq!(jobs, [0, 1, 2].map(|task| Job { task, rows: 0..1 }));
         assert!(Schedule::new(&[], 4).is_empty());
         assert_eq!(Schedule::new(&[], 4).job(0), None);
 
         let schedule = Schedule { tasks: vec![(3, 5, 2), (3, 0, 7), (4, 7, 7)], selection: None };
-        let jobs: Vec<Job> = (0..).map_while(|i| schedule.job(i)).collect();
+        let jobs: Vec<Job> = schedule.jobs().collect();
         let expected = [(0, 0..2), (0, 2..4), (0, 4..5), (2, 0..7)];
         assert_eq!(jobs, expected.map(|(task, rows)| Job { task, rows }));
         // Without any of them, the others stay in their order.
@@ -256,7 +261,7 @@ mod tests {
             };
             let some = schedule.clone().only(is_wanted);
             let remaining: Vec<Job> = jobs.iter().filter(|job| is_wanted(job)).cloned().collect();
-            assert_eq!((0..).map_while(|i| some.job(i)).collect::<Vec<Job>>(), remaining, "{unwanted:04b}");
+            assert_eq!(some.jobs().collect::<Vec<Job>>(), remaining, "{unwanted:04b}");
             assert_eq!(some.len(), remaining.len());
             let n_rows = |task| {
                 remaining.iter().filter(move |job| job.task == task).map(|job| job.rows.end - job.rows.start)

@@ -179,20 +179,8 @@ impl Input for LegacyInput {
             false => recipe.file_type.id(),
         };
         let metadata = quantized_metadata(&self.layout.metadata, file_type, ZeroBytes::Keep);
-        let (converted, shard_of, fp8_flags, forced) = (false, None, Vec::new(), Vec::new());
-        let repacked = Vec::new();
-        let families = &self.families;
-        let base = Base {
-            families,
-            metadata,
-            tensors: &tensors,
-            order,
-            converted,
-            shard_of,
-            fp8_flags,
-            forced,
-            repacked,
-        };
+        let (families, tensors) = (&self.families, &tensors);
+        let base = Base { families, metadata, tensors, order, converted: false, sources: Vec::new() };
         files::plan(&base, output, request)
     }
 

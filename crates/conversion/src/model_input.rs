@@ -10,7 +10,7 @@ use gguf_layout::Families;
 
 use crate::{
     Error,
-    files::{self, Base},
+    files::{self, Base, Source},
     input::Input,
     job::TensorTask,
     output::check_output_file,
@@ -68,13 +68,14 @@ impl Input for ModelInput {
         let (model, recipe) = (&self.model, output.recipe);
         let tensors = self.tensors(recipe);
         let shards = model.shards().iter().enumerate();
-        let shard_of: Vec<usize> =
-            shards.flat_map(|(shard, (_, file))| file.tensors().iter().map(move |_| shard)).collect();
+        let source = |shard| Source { shard, ..Source::default() };
+        let sources: Vec<Source> =
+            shards.flat_map(|(shard, (_, file))| file.tensors().iter().map(move |_| source(shard))).collect();
         let order = if request.shards == Shards::Kept {
             // As in the files: tensors of one shard stay together.
             let offsets: Vec<u64> = model.tensors().map(|(_, tensor)| tensor.offset).collect();
             let mut order: Vec<usize> = (0..tensors.len()).collect();
-            order.sort_by_key(|&index| (shard_of[index], offsets[index]));
+            order.sort_by_key(|&index| (sources[index].shard, offsets[index]));
             order
         } else {
             reference_order(&tensors.iter().map(|tensor| tensor.name).collect::<Vec<_>>())
@@ -83,17 +84,8 @@ impl Input for ModelInput {
             // A copied file keeps its number.
             if recipe.copy { stored_file_type(model.metadata(), &tensors) } else { recipe.file_type.id() };
         let metadata = quantized_metadata(model.metadata(), file_type, ZeroBytes::EndText);
-        let base = Base {
-            families: &self.families,
-            metadata,
-            tensors: &tensors,
-            order,
-            converted: false,
-            fp8_flags: Vec::new(),
-            repacked: Vec::new(),
-            forced: Vec::new(),
-            shard_of: Some(shard_of),
-        };
+        let (families, tensors) = (&self.families, &tensors);
+        let base = Base { families, metadata, tensors, order, converted: false, sources };
         files::plan(&base, output, request)
     }
 

@@ -76,8 +76,7 @@ pub fn write_resumable(
     if let Some(found) = &earlier {
         let run = || Box::new(found.unfinished(&journal_path));
         if journaling.resume {
-            let differences = found.fingerprint.iter().flat_map(|earlier| fingerprint().differences(earlier));
-            let differences: Vec<String> = differences.collect();
+            let differences = found.differences(&fingerprint);
             if !differences.is_empty() {
                 return Err(Error::NotResumable { path: first.clone(), differences, run: run() });
             }
@@ -143,7 +142,7 @@ fn is_worth_keeping(error: &Error) -> bool {
 }
 
 /// An error about the output instead of one of its hidden files.
-fn at(error: Error, output: &Path) -> Error {
+pub(crate) fn at(error: Error, output: &Path) -> Error {
     match error {
         Error::Busy { process, host, began, .. } => {
             Error::Busy { path: output.to_owned(), process, host, began }
@@ -182,8 +181,12 @@ impl Run<'_> {
         self.open(earlier, outputs)?;
         write_frame(self.files, outputs)?;
         let mut schedule = Schedule::new(self.tasks, JOB_ELEMS);
-        let n_threads = self.options.n_threads(&schedule);
-        let done = earlier.map_or_else(|| Ok(Vec::new()), |found| self.check(found, outputs, n_threads))?;
+        let total_bytes = self.files.iter().map(|(_, plan)| plan.file_len()).sum();
+        let on_resume = self.journaling.on_resume;
+        let done = earlier.map_or_else(
+            || Ok(Vec::new()),
+            |found| intact(found, self.tasks, outputs, self.options, self.watch, total_bytes, on_resume),
+        )?;
         let remaining = Remaining::without(&done, self.tasks.len());
         if !done.is_empty() {
             schedule = schedule.only(|job| remaining.has(job));
@@ -234,32 +237,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The rows of an earlier run that are intact.
-    fn check(&self, found: &Found, outputs: &[Output], n_threads: usize) -> Result<Vec<Done>, Error> {
-        let claimed = found.done_bytes();
-        let done =
-            verify(found.done.clone(), self.tasks, outputs, self.options, n_threads, self.watch.cancel)?;
-        let done_bytes = n_bytes(&done);
-        (self.journaling.on_resume)(Resumed {
-            done_bytes,
-            wrong_bytes: claimed.saturating_sub(done_bytes),
-            total_bytes: self.files.iter().map(|(_, plan)| plan.file_len()).sum(),
-        });
-        for done in &done {
-            let rows = done.rows.clone();
-            let input_bytes = self.tasks[done.task].rows.input_bytes(rows.end - rows.start);
-            (self.watch.done)(&Job { task: done.task, rows }, input_bytes);
-        }
-        Ok(done)
-    }
-
     /// Refuses to write to a file that has its name: if anything in it is to be done, it is not what the earlier run
     /// wrote.
     fn check_placed(&self, schedule: &Schedule, outputs: &[Output]) -> Result<(), Error> {
         if outputs.iter().all(|output| !output.is_in_place()) {
             return Ok(());
         }
-        for job in (0..schedule.len()).map_while(|index| schedule.job(index)) {
+        for job in schedule.jobs() {
             // A run that is stopped looks at the same flag.
             if self.watch.cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled);
@@ -271,6 +255,37 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// The rows of an earlier run that are on the disk as they were written; all others are written again. Reports them as
+/// progress.
+///
+/// # Errors
+/// As [`verify`].
+pub(crate) fn intact(
+    found: &Found,
+    tasks: &[TensorTask<'_>],
+    outputs: &[Output],
+    options: &RunOptions,
+    watch: Watch<'_>,
+    total_bytes: u64,
+    on_resume: &dyn Fn(Resumed),
+) -> Result<Vec<Done>, Error> {
+    let n_threads = options.n_threads(&Schedule::new(tasks, JOB_ELEMS));
+    let done = verify(found.done.clone(), tasks, outputs, options, n_threads, watch.cancel)?;
+    let done_bytes = n_bytes(&done);
+    let wrong_bytes = found.done_bytes().saturating_sub(done_bytes);
+    on_resume(Resumed { done_bytes, wrong_bytes, total_bytes });
+    done.iter().for_each(|done| report_done(done, tasks, watch));
+    Ok(done)
+}
+
+/// Reports rows that need not be written as progress.
+pub(crate) fn report_done(done: &Done, tasks: &[TensorTask<'_>], watch: Watch<'_>) {
+    // The bar counts input, whatever is done with it.
+    let rows = done.rows.clone();
+    let input_bytes = tasks[done.task].rows.input_bytes(rows.end - rows.start);
+    (watch.done)(&Job { task: done.task, rows }, input_bytes);
 }
 
 /// Writes headers, and zeros wherever no tensor is: no journal speaks of these. A file that has its name must have both.

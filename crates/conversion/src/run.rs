@@ -196,6 +196,38 @@ pub fn run_with(
     result
 }
 
+/// Calls `work` for each of `n_items` in threads that take the next one when they are free, each with its own buffers.
+///
+/// # Errors
+/// An error of `work`, after which nothing is begun; [`Error::Cancelled`].
+pub(crate) fn for_each<B: Default>(
+    n_items: usize,
+    n_threads: usize,
+    cancel: &AtomicBool,
+    work: impl Fn(usize, &mut B) -> Result<(), Error> + Sync,
+) -> Result<(), Error> {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+    let take_items = || {
+        let mut buffers = B::default();
+        while !cancel.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= n_items {
+                return;
+            }
+            if let Err(error) = work(index, &mut buffers) {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                next.store(n_items, Ordering::Relaxed);
+            }
+        }
+    };
+    gguf_container::run_in_threads(n_threads.min(n_items), take_items);
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None if cancel.load(Ordering::Relaxed) => Err(Error::Cancelled),
+        None => Ok(()),
+    }
+}
+
 /// Hands to the disk what was written since the last time.
 fn sync_grown(outputs: &[Output], unsynced_bytes: &[AtomicU64]) -> Result<(), Error> {
     let grown = outputs.iter().zip(unsynced_bytes).filter(|(_, bytes)| bytes.swap(0, Ordering::Relaxed) > 0);

@@ -1,9 +1,6 @@
 //! Compares what a journal speaks of with what is there.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gguf_container::Output;
 
@@ -12,6 +9,7 @@ use crate::{
     job::{JOB_ELEMS, Job, RowsLeft, TensorTask, rows_per_job},
     job_bytes::{Buffers, JobBytes},
     journal::{Done, Span, checksum_of},
+    run::for_each,
     run_options::RunOptions,
 };
 
@@ -32,37 +30,17 @@ pub fn verify(
     n_threads: usize,
     cancel: &AtomicBool,
 ) -> Result<Vec<Done>, Error> {
-    let next = AtomicUsize::new(0);
     let is_right: Vec<AtomicBool> = done.iter().map(|_| AtomicBool::new(false)).collect();
-    let failed: Mutex<Option<Error>> = Mutex::new(None);
     // Pages of sources are released once all comparisons with them are done.
     let mut made_again = vec![0u64; tasks.len()];
     for range in done.iter().filter(|range| is_made_again(range) && range.places(tasks).is_some()) {
         made_again[range.task] = made_again[range.task].wrapping_add(range.rows.end - range.rows.start);
     }
     let comparison = Comparison { tasks, outputs, options, left: RowsLeft::new(made_again), cancel };
-    let compare = || {
-        let mut buffers = (Vec::new(), Buffers::default());
-        while !cancel.load(Ordering::Relaxed) {
-            // Ranges differ in length, so each thread takes the next one when it is free.
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(range) = done.get(index) else { return };
-            match comparison.is_intact(range, &mut buffers) {
-                Ok(right) => is_right[index].store(right, Ordering::Relaxed),
-                Err(error) => {
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    return;
-                }
-            }
-        }
-    };
-    gguf_container::run_in_threads(n_threads.min(done.len()), compare);
-    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
-    if cancel.load(Ordering::Relaxed) {
-        return Err(Error::Cancelled);
-    }
+    for_each(done.len(), n_threads, cancel, |index, buffers| {
+        is_right[index].store(comparison.is_intact(&done[index], buffers)?, Ordering::Relaxed);
+        Ok(())
+    })?;
     // A mismatch is not an error: the rows are made again.
     let found = done.into_iter().zip(is_right);
     Ok(found.filter(|(_, is_right)| is_right.load(Ordering::Relaxed)).map(|(done, _)| done).collect())

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use gguf_types::Shape;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
 
@@ -73,16 +74,10 @@ impl Done {
     }
 
     pub(super) fn from_json(value: &Value) -> Option<Done> {
-        let [task, start, end, job_rows, spans] = &value.as_array()?[..] else { return None };
-        let span = |span: &Value| {
-            let [checksum, n_bytes] = &span.as_array()?[..] else { return None };
-            // A value that is neither a number nor null is not a span.
-            let checksum = if checksum.is_null() { None } else { Some(checksum.as_u64()?) };
-            Some(Span { checksum, n_bytes: n_bytes.as_u64()? })
-        };
-        let spans = spans.as_array()?.iter().map(span).collect::<Option<Vec<Span>>>()?;
-        let task = usize::try_from(task.as_u64()?).ok()?;
-        Some(Done { task, rows: start.as_u64()?..end.as_u64()?, job_rows: job_rows.as_u64()?, spans })
+        type Written = (usize, u64, u64, u64, Vec<(Option<u64>, u64)>);
+        let (task, start, end, job_rows, spans) = Written::deserialize(value).ok()?;
+        let spans = spans.into_iter().map(|(checksum, n_bytes)| Span { checksum, n_bytes }).collect();
+        Some(Done { task, rows: start..end, job_rows, spans })
     }
 }
 

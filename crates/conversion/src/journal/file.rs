@@ -50,6 +50,12 @@ impl Found {
         self.fingerprint.is_some() && (self.is_whole || !self.done.is_empty())
     }
 
+    /// Differences of the run `now` from this one; empty if both give the same bytes, or if it ended before it wrote a
+    /// fingerprint.
+    pub(crate) fn differences(&self, now: impl Fn() -> Fingerprint) -> Vec<String> {
+        self.fingerprint.iter().flat_map(|earlier| now().differences(earlier)).collect()
+    }
+
     /// Bytes of the outputs that are done.
     pub fn done_bytes(&self) -> u64 {
         n_bytes(&self.done)

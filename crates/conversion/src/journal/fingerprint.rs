@@ -9,17 +9,19 @@ use std::{
 };
 
 use gguf_container::{Mapped, Plan};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use twox_hash::XxHash3_64;
 
 use crate::job::{TensorTask, Weights};
 
 /// A file that is read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     /// Its name, for people and to find it again.
     pub name: String,
     /// Its length.
+    #[serde(rename = "bytes")]
     pub n_bytes: u64,
     /// When it was last written to, in nanoseconds since 1970, where the system says that.
     pub modified: Option<u64>,
@@ -128,15 +130,16 @@ impl std::fmt::Debug for Origin<'_> {
 }
 
 /// A file that is written: its name, its length, and the checksum of its header.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct OutputFile {
     name: String,
+    #[serde(rename = "bytes")]
     n_bytes: u64,
     header: u64,
 }
 
 /// Everything that decides the bytes of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     program: String,
     options: Vec<(String, String)>,
@@ -239,42 +242,12 @@ impl Fingerprint {
 
     /// As it stands in journals and plans.
     pub fn to_json(&self) -> Value {
-        let options: Vec<Value> = self.options.iter().map(|(name, value)| json!([name, value])).collect();
-        let input = |file: &InputFile| json!({"name": file.name, "bytes": file.n_bytes, "modified": file.modified, "tag": file.tag});
-        let output =
-            |file: &OutputFile| json!({"name": file.name, "bytes": file.n_bytes, "header": file.header});
-        json!({
-            "program": self.program,
-            "options": options,
-            "inputs": self.inputs.iter().map(input).collect::<Vec<_>>(),
-            "outputs": self.outputs.iter().map(output).collect::<Vec<_>>(),
-            "plan": self.plan,
-        })
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     /// Inverse of [`Fingerprint::to_json`].
     pub fn from_json(value: &Value) -> Option<Fingerprint> {
-        let text = |value: &Value| Some(value.as_str()?.to_owned());
-        let option = |option: &Value| Some((text(option.get(0)?)?, text(option.get(1)?)?));
-        let input = |input: &Value| {
-            Some(InputFile {
-                name: text(&input["name"])?,
-                n_bytes: input["bytes"].as_u64()?,
-                modified: input["modified"].as_u64(),
-                tag: text(&input["tag"]),
-            })
-        };
-        let output = |output: &Value| {
-            let (name, n_bytes) = (text(&output["name"])?, output["bytes"].as_u64()?);
-            Some(OutputFile { name, n_bytes, header: output["header"].as_u64()? })
-        };
-        Some(Fingerprint {
-            program: text(&value["program"])?,
-            options: value["options"].as_array()?.iter().map(option).collect::<Option<_>>()?,
-            inputs: value["inputs"].as_array()?.iter().map(input).collect::<Option<_>>()?,
-            outputs: value["outputs"].as_array()?.iter().map(output).collect::<Option<_>>()?,
-            plan: value["plan"].as_u64()?,
-        })
+        Fingerprint::deserialize(value).ok()
     }
 }
 

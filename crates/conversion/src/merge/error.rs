@@ -177,11 +177,7 @@ impl MergeError {
             MergeError::SameTarget { .. } => {
                 "the file contains the same adapter under two names; remove one of them"
             }
-            MergeError::NoPlace { .. } => {
-                "use the base model that the adapter was trained on; `base_model_name_or_path` in \
-                    adapter_config.json names it"
-            }
-            MergeError::Shape { .. } => {
+            MergeError::NoPlace { .. } | MergeError::Shape { .. } => {
                 "use the base model that the adapter was trained on; `base_model_name_or_path` in \
                     adapter_config.json names it"
             }

@@ -9,14 +9,14 @@ use gguf_container::{Claim, Output, PartNumber, Plan, check_open_files};
 
 use super::{
     names::{self, Place, part_path},
-    state::{report_done, same_plan},
+    same_plan,
 };
 use crate::{
     Error,
     job::{JOB_ELEMS, Schedule, TensorTask},
     journal::{Done, Fingerprint, Found, Journal, Remaining},
     output::{place, prepare},
-    resume::{exists, write_frame},
+    resume::{at, exists, report_done, write_frame},
     run::Watch,
     run_options::RunOptions,
     verify::verify,
@@ -95,8 +95,8 @@ fn open<'a>(
         // All parts are looked at before the first is complained about, so that one call tells what is left to do.
         let (mut whole, mut state) = (None, "not started".to_owned());
         for ((_, path), place) in journals.iter().filter(|((found, _), _)| *found == number) {
-            let (journal, found) = Journal::open(path, describe)
-                .map_err(|error| names::busy(error, &part_path(first, number)))?;
+            let (journal, found) =
+                Journal::open(path, describe).map_err(|error| at(error, &part_path(first, number)))?;
             let Some(found) = found.filter(Found::is_resumable) else { continue };
             same_plan(&found, fingerprint, path)?;
             match found.is_whole {
@@ -125,8 +125,7 @@ fn check_coverage(tasks: &[TensorTask<'_>], parts: &[Whole<'_>]) -> Result<(), E
     let all: Vec<Done> = parts.iter().flat_map(|part| &part.done).cloned().collect();
     let remaining = Remaining::without(&all, tasks.len());
     let schedule = Schedule::new(tasks, JOB_ELEMS);
-    let gap = (0..schedule.len()).filter_map(|index| schedule.job(index)).find(|job| remaining.has(job));
-    match gap {
+    match schedule.jobs().find(|job| remaining.has(job)) {
         None => Ok(()),
         Some(job) => Err(Error::PartGap { tensor: tasks[job.task].name.clone(), row: job.rows.start }),
     }
@@ -141,7 +140,7 @@ fn claim(path: &Path, len: u64, force: bool) -> Result<Output, Error> {
         Err(gguf_container::Error::Exists { .. }) if !Output::temporary_path_of(path).exists() => {
             Output::in_place(path, len).map_err(|_| exists(path))
         }
-        Err(error) => Err(names::busy(Error::Gguf(error), path)),
+        Err(error) => Err(at(Error::Gguf(error), path)),
     }
 }
 
@@ -198,8 +197,7 @@ fn compare(
     }
     // A part that was stopped may have computed some rows again: earlier journal entries for them are void.
     let wrong = Remaining::without(&right, tasks.len());
-    let mut jobs = (0..schedule.len()).filter_map(|index| schedule.job(index));
-    let Some(job) = jobs.find(|job| wrong.has(job)) else { return Ok(()) };
+    let Some(job) = schedule.jobs().find(|job| wrong.has(job)) else { return Ok(()) };
     // A file that had its name before this call is not ours.
     if let Some((_, (path, _))) = outputs.iter().zip(files).find(|(output, _)| output.is_in_place()) {
         return Err(exists(path));

@@ -8,10 +8,25 @@
 mod assemble;
 mod names;
 mod share;
-mod state;
 mod write;
 
+use std::path::Path;
+
+use crate::{
+    Error,
+    journal::{Fingerprint, Found},
+};
 pub use assemble::assemble;
 pub use names::{Place, part_path};
 pub use share::{Rates, Share};
 pub use write::{Part, Written, share_bytes, write_part};
+
+/// Checks that a journal belongs to this plan.
+fn same_plan(found: &Found, fingerprint: &Fingerprint, journal: &Path) -> Result<(), Error> {
+    // All differences, since one change often brings another.
+    let differences = found.differences(|| fingerprint.clone());
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(Error::OtherPlan { path: journal.to_owned(), differences }),
+    }
+}

@@ -84,19 +84,6 @@ pub(super) fn check_count(first: &Path, number: PartNumber) -> Result<(), Error>
     }
 }
 
-/// An error about a part instead of its journal.
-pub(super) fn busy(error: Error, part: &Path) -> Error {
-    match error {
-        Error::Busy { process, host, began, .. } => {
-            Error::Busy { path: part.to_owned(), process, host, began }
-        }
-        Error::Gguf(gguf_container::Error::Busy { .. }) => {
-            Error::Gguf(gguf_container::Error::Busy { path: part.to_owned() })
-        }
-        error => error,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -100,16 +100,15 @@ impl Share {
     /// The share of a part. Shares cost about the same, follow each other and cover everything; neighbours are at most half a
     /// job from where they should be.
     pub fn new(tasks: &[TensorTask<'_>], schedule: &Schedule, rates: &Rates, part: PartNumber) -> Share {
-        let jobs = || (0..schedule.len()).filter_map(|index| schedule.job(index));
         let cost = |job: &Job| rates.cost(&tasks[job.task], job);
-        let total: u128 = jobs().map(|job| cost(&job)).sum();
+        let total: u128 = schedule.jobs().map(|job| cost(&job)).sum();
         let count = u128::from(part.count());
         // Part k of N begins with the first job whose middle lies beyond (k - 1) / N of the total cost:
         //   before + cost / 2 >= total (k - 1) / N.
         // Integers only, so that all machines round alike.
         let mut first = vec![None; part.count() as usize];
         let (mut before, mut n_begun) = (0u128, 0u128);
-        for job in jobs() {
+        for job in schedule.jobs() {
             let cost = cost(&job);
             let middle = 2 * before + cost;
             while n_begun < count && middle * count >= 2 * total * n_begun {
@@ -174,7 +173,7 @@ mod tests {
         let rates = Rates::new(rates.map(|(name, rate)| (name.to_owned(), rate)).into());
         assert!(rates.0.keys().all(|known| tasks.iter().any(|task| name(&task.targets[0]) == *known)));
         let schedule = Schedule::new(&tasks, JOB_ELEMS);
-        let jobs: Vec<Job> = (0..schedule.len()).map_while(|index| schedule.job(index)).collect();
+        let jobs: Vec<Job> = schedule.jobs().collect();
         let total: u128 = jobs.iter().map(|job| rates.cost(&tasks[job.task], job)).sum();
         let largest = jobs.iter().map(|job| rates.cost(&tasks[job.task], job)).max().unwrap();
         for count in [1, 2, 3, 7, 64, 1000] {

@@ -3,25 +3,23 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
 };
 
 use gguf_container::{Claim, Output, PartNumber, Plan, check_open_files};
 
 use super::{
     names::{self, Place, part_path},
+    same_plan,
     share::{Rates, Share},
-    state::{report_done, same_plan},
 };
 use crate::{
     Error,
     job::{JOB_ELEMS, Schedule, TensorTask},
-    journal::{Done, Fingerprint, Found, Journal, Remaining, n_bytes},
+    journal::{Fingerprint, Journal, Remaining},
     output::{place, prepare},
-    resume::Resumed,
+    resume::{Resumed, at, intact},
     run::{Watch, run_with},
     run_options::RunOptions,
-    verify::verify,
 };
 
 /// One part of a run.
@@ -63,7 +61,7 @@ pub fn share_bytes(tasks: &[TensorTask<'_>], rates: &Rates, number: PartNumber) 
     let schedule = Schedule::new(tasks, JOB_ELEMS);
     let share = Share::new(tasks, &schedule, rates, number);
     // Two million jobs for a terabyte, computed one by one: a second at most.
-    let jobs = (0..schedule.len()).filter_map(|index| schedule.job(index)).filter(|job| share.has(job));
+    let jobs = schedule.jobs().filter(|job| share.has(job));
     jobs.map(|job| tasks[job.task].rows.input_bytes(job.rows.end - job.rows.start)).sum()
 }
 
@@ -86,11 +84,11 @@ pub fn write_part(
     let journal_path = names::journal_path(first, part.number, part.place);
     let fingerprint = || part.fingerprint.clone();
     let (journal, found) = Journal::open(&journal_path, &fingerprint)
-        .map_err(|error| names::busy(error, &part_path(first, part.number)))?;
+        .map_err(|error| at(error, &part_path(first, part.number)))?;
     // Parts hold no lock on the file that they share. After taking the journal's lock, so that of a part and a whole run that start
     // at the same time at least one sees the other.
     if part.place == Place::Shared {
-        Journal::inspect(&Journal::path_of(first)).map_err(|error| names::busy(error, first))?;
+        Journal::inspect(&Journal::path_of(first)).map_err(|error| at(error, first))?;
     }
     let journal = journal.for_others();
     // A journal without any rows is not binding.
@@ -132,12 +130,11 @@ pub fn write_part(
     }
     // The same schedule on every machine: whole rows in jobs of equal size, whatever the number of cores.
     let schedule = Schedule::new(tasks, JOB_ELEMS);
-    let n_threads = options.n_threads(&schedule);
+    let total_bytes = part.fingerprint.output_bytes();
     let done = match &earlier {
-        Some(found) => check(found, tasks, &outputs, part, (options, n_threads, watch.cancel))?,
+        Some(found) => intact(found, tasks, &outputs, options, watch, total_bytes, part.on_resume)?,
         None => Vec::new(),
     };
-    done.iter().for_each(|done| report_done(done, tasks, watch));
     // Jobs of the share are those of one run, so that neither their rows nor their bytes depend on the number of parts.
     let remaining = Remaining::without(&done, tasks.len());
     let share = Share::new(tasks, &schedule, part.rates, part.number);
@@ -172,21 +169,4 @@ fn exists(paths: &[PathBuf], place: Place) -> bool {
         // It has this name only when it is whole.
         Place::OwnFile => path.exists(),
     })
-}
-
-/// Rows that an earlier run of this part finished and whose bytes are present.
-fn check(
-    found: &Found,
-    tasks: &[TensorTask<'_>],
-    outputs: &[Output],
-    part: &Part<'_>,
-    (options, n_threads, cancel): (&RunOptions, usize, &AtomicBool),
-) -> Result<Vec<Done>, Error> {
-    // Rows that the journal lists but the disk lacks are computed again and reported.
-    let claimed = found.done_bytes();
-    let done = verify(found.done.clone(), tasks, outputs, options, n_threads, cancel)?;
-    let done_bytes = n_bytes(&done);
-    let total_bytes = part.fingerprint.output_bytes();
-    (part.on_resume)(Resumed { done_bytes, wrong_bytes: claimed.saturating_sub(done_bytes), total_bytes });
-    Ok(done)
 }

@@ -281,10 +281,8 @@ impl Convert {
     ) -> Result<CheckpointInput, Error> {
         let failed = |error| failure(&self.source, error);
         let options = self.arch.resolving(&self.naming, &self.hub, events)?;
-        let input = match self.arch.custom {
-            None => CheckpointInput::open_with_adapters(folder.clone(), adapters, &options),
-            Some(arch) => CheckpointInput::open_as(folder.clone(), adapters, &options, arch),
-        };
+        let custom = self.arch.custom;
+        let input = CheckpointInput::open_with_adapters(folder.clone(), adapters, &options, custom);
         let input = input.map_err(failed)?;
         if self.with_mmproj { input.with_projector(&options).map_err(failed) } else { Ok(input) }
     }

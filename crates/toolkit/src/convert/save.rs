@@ -108,10 +108,7 @@ impl Save {
         let settings = self.tensors.read(other)?;
         let checkpoint =
             gguf_checkpoint::open_memory(memory).map_err(|error| failed(EngineError::Source(error)))?;
-        let input = match self.arch.custom {
-            None => CheckpointInput::from_checkpoint(checkpoint, &options),
-            Some(arch) => CheckpointInput::from_checkpoint_as(checkpoint, &options, arch),
-        };
+        let input = CheckpointInput::from_checkpoint(checkpoint, &options, self.arch.custom);
         let mut open = opened(input.map_err(failed)?, path);
         let layout = open.input.layout();
         open.notes.notes.extend(tell_unasked(layout, self.arch.arch_as.is_some(), events));
