@@ -13,8 +13,8 @@ const FLOORS: &[&[&str]] = &[
     &["job", "request"],
     &["prefetch", "files", "journal", "run_options", "targets"],
     &["job_bytes"],
-    &["run", "verify"],
-    &["compare", "output"],
+    &["run"],
+    &["compare", "output", "verify"],
     &["resume"],
     &["parts"],
     // Inputs.
