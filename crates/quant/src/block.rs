@@ -95,6 +95,30 @@ pub fn encode_rows<const E: usize, const B: usize>(
     }
 }
 
+/// The row `CODEC` of a type, made of its modules, and the check of its sizes: elements and bytes of a block.
+/// [`encoder`] and [`decoder`] list the kinds of both.
+macro_rules! codec {
+    (
+        $dtype:ident [$elems:expr, $bytes:expr],
+        needs_weights: $needs_weights:literal,
+        search: $search:ident,
+        encode: $encode:ident,
+        decode: $decode:ident
+    ) => {
+        const _: () = $crate::block::assert_sizes(gguf_types::DType::$dtype, $elems, $bytes);
+
+        /// The row of this type.
+        pub const CODEC: $crate::Codec = $crate::Codec {
+            dtype: gguf_types::DType::$dtype,
+            needs_weights: $needs_weights,
+            search: $crate::Search::$search,
+            encode: Some($crate::block::encoder!($encode)),
+            decode: $crate::block::decoder!($decode),
+        };
+    };
+}
+pub(crate) use codec;
+
 /// The encoder of a type, made of its modules: `lanes` at the vector levels and `scalar` elsewhere.
 macro_rules! encoder {
     // The scale follows from the values alone, so importance weights change nothing.

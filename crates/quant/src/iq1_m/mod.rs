@@ -18,23 +18,9 @@ mod lanes;
 mod scalar;
 mod split_lanes;
 
-use gguf_types::DType;
-
-use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
-};
-
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 56;
 
-const _: () = assert_sizes(DType::IQ1_M, 256, BYTES);
-
-/// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::IQ1_M,
-    needs_weights: false,
-    search: Search::Always,
-    encode: Some(encoder!(blocks)),
-    decode: decoder!(lanes),
-};
+crate::block::codec! {
+    IQ1_M [256, BYTES], needs_weights: false, search: Always, encode: blocks, decode: lanes
+}

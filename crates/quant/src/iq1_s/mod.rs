@@ -17,23 +17,9 @@ mod decode;
 mod lanes;
 mod scalar;
 
-use gguf_types::DType;
-
-use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
-};
-
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 50;
 
-const _: () = assert_sizes(DType::IQ1_S, 256, BYTES);
-
-/// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::IQ1_S,
-    needs_weights: true,
-    search: Search::Always,
-    encode: Some(encoder!(blocks)),
-    decode: decoder!(lanes),
-};
+crate::block::codec! {
+    IQ1_S [256, BYTES], needs_weights: true, search: Always, encode: blocks, decode: lanes
+}

@@ -16,25 +16,11 @@
 mod codebook_block;
 mod scalar;
 
-use gguf_types::DType;
-
-use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
-};
-
 pub use codebook_block::Block;
 
 /// Bytes in a block of 256 elements.
 const BYTES: usize = 98;
 
-const _: () = assert_sizes(DType::IQ3_XXS, 256, BYTES);
-
-/// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::IQ3_XXS,
-    needs_weights: false,
-    search: Search::Always,
-    encode: Some(encoder!(codebook)),
-    decode: decoder!(codebook),
-};
+crate::block::codec! {
+    IQ3_XXS [256, BYTES], needs_weights: false, search: Always, encode: codebook, decode: codebook
+}

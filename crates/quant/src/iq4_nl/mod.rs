@@ -18,25 +18,11 @@ mod frozen;
 mod lanes;
 mod scalar;
 
-use gguf_types::DType;
-
-use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
-};
-
 pub use frozen::Block;
 
 /// Bytes in a block of 32 elements.
 const BYTES: usize = 18;
 
-const _: () = assert_sizes(DType::IQ4_NL, 32, BYTES);
-
-/// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::IQ4_NL,
-    needs_weights: false,
-    search: Search::Always,
-    encode: Some(encoder!(blocks)),
-    decode: decoder!(lanes),
-};
+crate::block::codec! {
+    IQ4_NL [32, BYTES], needs_weights: false, search: Always, encode: blocks, decode: lanes
+}

@@ -11,20 +11,6 @@
 mod decode;
 mod scalar;
 
-use gguf_types::DType;
-
-use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
-};
-
-const _: () = assert_sizes(DType::MXFP4, scalar::ELEMS, scalar::BYTES);
-
-/// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::MXFP4,
-    needs_weights: false,
-    search: Search::Never,
-    encode: Some(encoder!(e2m1)),
-    decode: decoder!(lanes),
-};
+crate::block::codec! {
+    MXFP4 [scalar::ELEMS, scalar::BYTES], needs_weights: false, search: Never, encode: e2m1, decode: lanes
+}

@@ -11,20 +11,6 @@
 mod lanes;
 mod scalar;
 
-use gguf_types::DType;
-
-use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
-};
-
-const _: () = assert_sizes(DType::Q1_0, scalar::ELEMS, scalar::BYTES);
-
-/// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::Q1_0,
-    needs_weights: false,
-    search: Search::Never,
-    encode: Some(encoder!(lanes)),
-    decode: decoder!(loops),
-};
+crate::block::codec! {
+    Q1_0 [scalar::ELEMS, scalar::BYTES], needs_weights: false, search: Never, encode: lanes, decode: loops
+}

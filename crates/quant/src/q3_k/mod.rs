@@ -18,22 +18,8 @@ mod frozen;
 mod lanes;
 mod scalar;
 
-use gguf_types::DType;
-
-use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
-};
-
 pub use frozen::Block;
 
-const _: () = assert_sizes(DType::Q3_K, scalar::ELEMS, scalar::BYTES);
-
-/// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::Q3_K,
-    needs_weights: false,
-    search: Search::Always,
-    encode: Some(encoder!(blocks)),
-    decode: decoder!(lanes),
-};
+crate::block::codec! {
+    Q3_K [scalar::ELEMS, scalar::BYTES], needs_weights: false, search: Always, encode: blocks, decode: lanes
+}

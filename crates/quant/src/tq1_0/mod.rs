@@ -16,20 +16,6 @@
 mod decode;
 mod scalar;
 
-use gguf_types::DType;
-
-use crate::{
-    Codec, Search,
-    block::{assert_sizes, decoder, encoder},
-};
-
-const _: () = assert_sizes(DType::TQ1_0, scalar::ELEMS, scalar::BYTES);
-
-/// The row of this type.
-pub const CODEC: Codec = Codec {
-    dtype: DType::TQ1_0,
-    needs_weights: false,
-    search: Search::Never,
-    encode: Some(encoder!(loops)),
-    decode: decoder!(lanes),
-};
+crate::block::codec! {
+    TQ1_0 [scalar::ELEMS, scalar::BYTES], needs_weights: false, search: Never, encode: loops, decode: lanes
+}
