@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::SystemTime};
 
-use gguf_types::DType;
+use gguf_types::{DType, and_more};
 
 use crate::unfinished::Unfinished;
 
@@ -371,9 +371,6 @@ fn missing_parts(missing: &[(u32, String)], count: u32) -> String {
     // A few are enough for an array that failed as a whole.
     let named: Vec<String> =
         missing.iter().take(4).map(|(number, reason)| format!("{number} ({reason})")).collect();
-    let rest = match missing.len() - named.len() {
-        0 => String::new(),
-        n => format!(" and {n} more"),
-    };
+    let rest = and_more(missing.len() - named.len());
     format!("parts {}{rest} of {count} are missing", named.join(", "))
 }

@@ -33,11 +33,6 @@ pub fn fingerprint_of<'a>(files: impl Iterator<Item = &'a Mapped>) -> String {
     format!("{n_bytes} bytes, XXH3 {:032x}", digest.finish_128())
 }
 
-/// Hexadecimal digits of `bytes`.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,7 +26,7 @@ mod rounding;
 mod steps;
 
 pub use error::Error;
-pub use fingerprint::{fingerprint, fingerprint_of, hex};
+pub use fingerprint::{fingerprint, fingerprint_of};
 pub use gram::Gram;
 pub use probe::{Prober, Replacement, probe};
 pub use refiner::{Outcome, Refiner, Spent, StockRows, Unrounded};

@@ -7,14 +7,10 @@ use std::{
     sync::atomic::Ordering,
 };
 
+use gguf_types::hex;
 use sha2::{Digest, Sha256};
 
 use crate::{error::Error, events::Events};
-
-/// Bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// SHA-256 of a file, in hexadecimal; a piece of it is in memory at a time.
 ///

@@ -6,17 +6,11 @@ use std::{
 };
 
 use gguf_container::{Advice, File, TensorInfo};
+use gguf_types::hex;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    digest::{hex, sha256_with},
-    error::Error,
-    events::Events,
-    show,
-    text::printable,
-    text_file,
-};
+use crate::{digest::sha256_with, error::Error, events::Events, show, text::printable, text_file};
 
 /// Options of digests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,5 +21,5 @@ mod shape;
 
 pub use dtype::{DType, DTypeError, REMOVED, Removed};
 pub use forks::{FORK_TYPES, ForkType, fork_type};
-pub use names::{counted, list_names};
+pub use names::{and_more, counted, hex, list_names};
 pub use shape::{MAX_DIMS, Shape, ShapeError, bits_per_weight};

@@ -1,4 +1,4 @@
-//! Counts and lists of tensors in messages.
+//! Counts, lists of names and digits in messages.
 
 /// Names that a message spells out before it only counts.
 const SHOWN: usize = 8;
@@ -12,10 +12,26 @@ const SHOWN: usize = 8;
 /// ```
 pub fn list_names(names: &[impl AsRef<str>]) -> String {
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{}`", name.as_ref())).collect();
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    format!("{}{}", shown.join(", "), and_more(names.len().saturating_sub(SHOWN)))
+}
+
+/// The end of a list that leaves out `n` items; empty if it leaves out none.
+///
+/// ```
+/// assert_eq!(gguf_types::and_more(2), " and 2 more");
+/// assert_eq!(gguf_types::and_more(0), "");
+/// ```
+pub fn and_more(n: usize) -> String {
+    if n == 0 { String::new() } else { format!(" and {n} more") }
+}
+
+/// Bytes as hexadecimal digits.
+///
+/// ```
+/// assert_eq!(gguf_types::hex(&[0, 255]), "00ff");
+/// ```
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A number and its noun, which ends with `s` in the plural.

@@ -407,11 +407,10 @@ impl Hash {
     }
 
     fn digits(self) -> String {
-        let bytes = match self {
-            Hash::Sha256(hash) => hash.finalize().to_vec(),
-            Hash::Git(hash) => hash.finalize().to_vec(),
-        };
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        match self {
+            Hash::Sha256(hash) => gguf_types::hex(&hash.finalize()),
+            Hash::Git(hash) => gguf_types::hex(&hash.finalize()),
+        }
     }
 }
 

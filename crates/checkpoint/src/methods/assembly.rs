@@ -247,7 +247,7 @@ impl<'a> Assembly<'a> {
         tensors.append(&mut self.last);
         for (reason, names) in &self.left_out {
             let [first, rest @ ..] = &names[..] else { continue };
-            let rest = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            let rest = gguf_types::and_more(rest.len());
             self.notes.push(format!("tensor `{first}`{rest} omitted: {reason}"));
         }
         Ok(Decoded { tensors, notes: self.notes })

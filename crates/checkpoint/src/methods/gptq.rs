@@ -138,7 +138,7 @@ pub(super) fn take_columns(
         }
     }
     if let [first, rest @ ..] = &full[..] {
-        let rest = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let rest = gguf_types::and_more(rest.len());
         let rule = match columns.zeros {
             ZeroRule::PlusOneByWord => {
                 "zero points are read as GPTQModel writes them, with carries between fields"

@@ -13,6 +13,8 @@
 
 use std::ops::Range;
 
+use gguf_types::and_more;
+
 use super::{
     globals::Global,
     pickle::{Id, Pickle, Value},
@@ -109,8 +111,7 @@ pub(super) fn find<'a>(pickle: &Pickle<'a>) -> Result<StateDict<'a>, PickleError
 fn listed(names: &[&str]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    let more = names.len().saturating_sub(SHOWN);
-    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+    format!("{}{}", shown.join(", "), and_more(names.len().saturating_sub(SHOWN)))
 }
 
 /// True if a value can be left out of a model: it contains no tensor.

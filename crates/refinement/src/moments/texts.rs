@@ -5,9 +5,10 @@ use gguf_runtime::{
     chat::{self, SpecialTokens, Transcripts},
     chunks,
 };
+use gguf_types::hex;
 use sha2::{Digest, Sha256};
 
-use crate::{Error, fingerprint::hex};
+use crate::Error;
 
 /// Chunks of tokens, each a separate sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]

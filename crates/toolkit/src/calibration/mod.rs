@@ -22,7 +22,7 @@ use gguf_conversion::{EncodedRows, RowEncoder, imatrix::Imatrix, recipes::Recipe
 use gguf_quant::Level;
 use gguf_refinement::{Refiner, Steps, StockRows, moments::Texts};
 use gguf_runtime::{Activations, Model, Options, chunks::Chunk};
-use gguf_types::DType;
+use gguf_types::{DType, hex};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -180,7 +180,7 @@ impl Calibration {
                 refiner,
                 fingerprint: u64::from_le_bytes(std::array::from_fn(|i| decides[i])),
             }),
-            name: format!("{method}-{}", &gguf_refinement::hex(&decides)[..DIGITS]),
+            name: format!("{method}-{}", &hex(&decides)[..DIGITS]),
             imatrix: Arc::new(Imatrix::from_sums(sums)),
             verify: windows.rest,
             texts: windows.calibration,

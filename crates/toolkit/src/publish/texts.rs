@@ -6,9 +6,9 @@ use gguf_runtime::{
     Model,
     chunks::{Chunk, Settings, text_chunks},
 };
+use gguf_types::hex;
 use sha2::{Digest, Sha256};
 
-use super::work::hex;
 use crate::{chats, error::Error, events::Events, text::printable};
 
 /// Default text for calibration.

@@ -11,11 +11,12 @@ use std::{
     time::UNIX_EPOCH,
 };
 
+use gguf_types::hex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-pub use crate::digest::{hex, sha256_of};
+pub use crate::digest::sha256_of;
 use crate::{
     error::Error,
     outputs::{make_folder, write_file},

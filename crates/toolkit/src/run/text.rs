@@ -3,17 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use gguf_runtime::Model;
+use gguf_types::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    cause::Cause,
-    chats,
-    digest::{hex, sha256_of},
-    error::Error,
-    eval_model,
-    events::Events,
-};
+use crate::{cause::Cause, chats, digest::sha256_of, error::Error, eval_model, events::Events};
 
 /// A text for a model to read.
 ///
