@@ -2,10 +2,10 @@
 
 use crate::{
     Error,
-    imatrix::{MissingPolicy, Substitute, substitute},
+    imatrix::{MissingPolicy, neighbour},
     job::{Target, TensorTask, Weights},
     planned::{Choice, PlannedFile},
-    recipes::{Reason, Recipe, TensorFacts},
+    recipes::{Reason, TensorFacts},
     request::Request,
 };
 
@@ -36,7 +36,7 @@ pub(crate) fn check(
                 }
                 // Checks for a neighbor to take weights from.
                 _ => {
-                    stand_in(tensor, choice, file.recipe, request)?;
+                    stand_in(tensor, choice, request)?;
                 }
             }
         }
@@ -67,19 +67,20 @@ fn mtp_layer_of(file: &PlannedFile, tensor: &str) -> Option<u64> {
 fn stand_in<'a>(
     tensor: &TensorFacts<'_>,
     choice: &Choice,
-    recipe: &Recipe,
     request: &Request<'a>,
 ) -> Result<Option<Weights<'a>>, Error> {
-    let imatrix = request.importance.map(|importance| importance.imatrix);
-    // The policy asks by the type that is wanted, not by the one that is stored.
-    let target = TensorFacts { dtype: choice.dtype, ..*tensor };
-    let found = substitute(request.missing, imatrix, &target, recipe.file_type).map_err(Error::Imatrix)?;
-    Ok(match found {
-        Substitute::Ones => Some(Weights::Ones),
-        Substitute::Neighbour { weights, .. } => Some(by_expert(tensor, weights)),
-        // The plan has another type already.
-        Substitute::Raise(_) => None,
-    })
+    match request.missing {
+        // Refused before, and planned with another type.
+        MissingPolicy::Error | MissingPolicy::RaiseType => Ok(None),
+        MissingPolicy::Ones => Ok(Some(Weights::Ones)),
+        MissingPolicy::Neighbour => {
+            let imatrix = request.importance.map(|importance| importance.imatrix);
+            // The type that is wanted, not the one that is stored.
+            let target = TensorFacts { dtype: choice.dtype, ..*tensor };
+            let weights = neighbour(imatrix, &target).map_err(Error::Imatrix)?;
+            Ok(Some(by_expert(tensor, weights)))
+        }
+    }
 }
 
 /// Weights of a tensor, (n_experts, row_elems).
@@ -108,7 +109,7 @@ pub(crate) fn add_targets<'a>(
             match found {
                 Some(values) => Some(by_expert(tensor, values)),
                 None if choice.requires_imatrix && tensor.dtype != dtype => {
-                    stand_in(tensor, choice, file.recipe, request)?
+                    stand_in(tensor, choice, request)?
                 }
                 None => None,
             }

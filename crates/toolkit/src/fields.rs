@@ -96,7 +96,7 @@ fn imatrix_fields(error: &ImatrixError) -> Fields {
             fields!(tensor: entry, expected: "a finite number", found: value)
         }
         ImatrixError::WrongSize { tensor, expected, found } => fields!(tensor, expected, found),
-        ImatrixError::Missing { tensor, .. } | ImatrixError::NoNeighbour { tensor, .. } => fields!(tensor),
+        ImatrixError::NoNeighbour { tensor, .. } => fields!(tensor),
         _ => Fields::default(),
     }
 }

@@ -31,17 +31,6 @@ pub enum ImatrixError {
         /// Values in the entry.
         found: u64,
     },
-    /// A dtype that cannot do without weights, for a tensor that has none.
-    #[error(
-        "tensor `{tensor}`: type {dtype} needs importance data, but the importance matrix has no entry \
-        for the tensor"
-    )]
-    Missing {
-        /// The tensor.
-        tensor: String,
-        /// The dtype.
-        dtype: DType,
-    },
     /// No entry could stand in for a missing one.
     #[error(
         "tensor `{tensor}`: type {dtype} needs importance data, and no other layer has an entry of its size"

@@ -44,23 +44,6 @@ impl MissingPolicy {
     }
 }
 
-/// Substitute for missing weights.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Substitute<'a> {
-    /// Weights of one.
-    Ones,
-    /// The weights of another entry.
-    Neighbour {
-        /// Whose.
-        name: &'a str,
-        /// The weights, (n_experts, row_elems).
-        weights: &'a [f32],
-    },
-    /// No weights and another dtype.
-    Raise(DType),
-}
-
 /// The next dtype that needs no weights for this tensor in this file type.
 pub fn raised(name: &str, dtype: DType, file_type: FileType) -> DType {
     let mut dtype = dtype;
@@ -74,29 +57,20 @@ pub fn raised(name: &str, dtype: DType, file_type: FileType) -> DType {
     dtype
 }
 
-/// Substitute by `policy` for the weights of `tensor`, whose dtype here is its target type, and which has no
-/// entry in `imatrix` (if there is one at all).
+/// The weights, (n_experts, row_elems), of the same tensor in the nearest layer that has some. The dtype of `tensor` is
+/// its target type.
 ///
 /// # Errors
-/// [`ImatrixError::Missing`] under [`MissingPolicy::Error`], [`ImatrixError::NoNeighbour`].
-pub fn substitute<'a>(
-    policy: MissingPolicy,
+/// [`ImatrixError::NoNeighbour`].
+pub fn neighbour<'a>(
     imatrix: Option<&'a Imatrix>,
     tensor: &TensorFacts<'_>,
-    file_type: FileType,
-) -> Result<Substitute<'a>, ImatrixError> {
-    let (name, dtype) = (tensor.name, tensor.dtype);
-    match policy {
-        MissingPolicy::Error => Err(ImatrixError::Missing { tensor: name.to_owned(), dtype }),
-        MissingPolicy::Ones => Ok(Substitute::Ones),
-        MissingPolicy::RaiseType => Ok(Substitute::Raise(raised(name, dtype, file_type))),
-        MissingPolicy::Neighbour => imatrix
-            .and_then(|imatrix| neighbour(imatrix, tensor))
-            .ok_or_else(|| ImatrixError::NoNeighbour { tensor: name.to_owned(), dtype }),
-    }
+) -> Result<&'a [f32], ImatrixError> {
+    let missing = || ImatrixError::NoNeighbour { tensor: tensor.name.to_owned(), dtype: tensor.dtype };
+    imatrix.and_then(|imatrix| nearest(imatrix, tensor)).ok_or_else(missing)
 }
 
-fn neighbour<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<Substitute<'a>> {
+fn nearest<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<&'a [f32]> {
     let (layer, part) = (layer_of(tensor.name)?, part_of(tensor.name)?);
     // Layers of a model may differ in size: weights of another length are of no use.
     let similar = imatrix.entries.iter().filter(|(name, entry)| {
@@ -106,10 +80,10 @@ fn neighbour<'a>(imatrix: &'a Imatrix, tensor: &TensorFacts<'_>) -> Option<Subst
         .filter_map(|(name, entry)| {
             let other = layer_of(name)?;
             // Ordered by distance, then by layer: of two equally near the one before.
-            Some(((other.abs_diff(layer), other), name, entry))
+            Some(((other.abs_diff(layer), other), entry))
         })
-        .min_by_key(|candidate| candidate.0)?;
-    Some(Substitute::Neighbour { name: nearest.1, weights: &nearest.2.weights })
+        .min_by_key(|(distance, _)| *distance)?;
+    Some(&nearest.1.weights)
 }
 
 /// `attn_q.weight` of `blk.3.attn_q.weight`.
@@ -126,9 +100,11 @@ mod tests {
     use super::*;
     use crate::imatrix::{Entry, Format};
 
+    /// Entries of so many weights, each the number of its layer.
     fn imatrix(names: &[(&str, usize)]) -> Imatrix {
         let entry = |(name, n): &(&str, usize)| {
-            (name.to_string(), Entry { weights: vec![*n as f32; *n], seen: vec![1] })
+            let layer = layer_of(name).unwrap() as f32;
+            (name.to_string(), Entry { weights: vec![layer; *n], seen: vec![1] })
         };
         let entries = BTreeMap::from_iter(names.iter().map(entry));
         Imatrix { entries, datasets: vec![], n_chunks: 0, chunk_tokens: 0, format: Format::Legacy }
@@ -149,27 +125,12 @@ mod tests {
         ]);
         for (layer, expected) in [(0, 1), (3, 1), (4, 5), (7, 5), (8, 9), (99, 9)] {
             let name = format!("blk.{layer}.attn_q.weight");
-            let found = substitute(
-                MissingPolicy::Neighbour,
-                Some(&imatrix),
-                &tensor(&name, IQ2_XS),
-                FileType::IQ2_XS,
-            );
-            let Ok(Substitute::Neighbour { name, weights }) = found else { panic!("{found:?}") };
-            assert_eq!((name, weights.len()), (format!("blk.{expected}.attn_q.weight").as_str(), 256));
+            let found = neighbour(Some(&imatrix), &tensor(&name, IQ2_XS)).unwrap();
+            assert_eq!(found, [expected as f32; 256], "{name}");
         }
         let alone = tensor("blk.0.ffn_up.weight", IQ2_XS);
-        let found = substitute(MissingPolicy::Neighbour, Some(&imatrix), &alone, FileType::IQ2_XS);
+        let found = neighbour(Some(&imatrix), &alone);
         assert!(matches!(found, Err(ImatrixError::NoNeighbour { .. })), "{found:?}");
-    }
-
-    #[test]
-    fn other_policies_raise_or_refuse() {
-        let tensor = tensor("blk.0.attn_q.weight", IQ2_XXS);
-        let with = |policy| substitute(policy, None, &tensor, FileType::IQ2_XXS);
-        assert!(matches!(with(MissingPolicy::Error), Err(ImatrixError::Missing { dtype: IQ2_XXS, .. })));
-        assert_eq!(with(MissingPolicy::Ones).unwrap(), Substitute::Ones);
-        assert_eq!(with(MissingPolicy::RaiseType).unwrap(), Substitute::Raise(Q2_K));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use gguf_imatrix::Format;
 pub use self::{
     coverage::{Coverage, Status, TensorCoverage, coverage},
     error::ImatrixError,
-    missing::{MissingPolicy, Substitute, raised, substitute},
+    missing::{MissingPolicy, neighbour, raised},
     provenance::provenance,
 };
 
