@@ -65,6 +65,13 @@ impl Stored for RowsOf {
     }
 }
 
+/// True if the experts of a model have biases, as only those of gpt-oss do: their stacks stay whole, and MXFP4 stays in
+/// blocks.
+pub(super) fn have_biases(tensors: &[Tensor]) -> bool {
+    let is_bias = |name: &str| name.ends_with("_proj.bias") || name.ends_with("_proj_bias");
+    tensors.iter().any(|tensor| tensor.name.contains(".experts.") && is_bias(&tensor.name))
+}
+
 /// Replaces every stack by one tensor for each expert. With `named_experts`, stacks may also be called `mlp.experts`, for example
 /// in AFMoE and dots.llm1.
 pub(super) fn split_experts(tensors: &mut Vec<Tensor>, named_experts: bool) {

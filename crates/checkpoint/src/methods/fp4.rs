@@ -28,6 +28,7 @@ use serde_json::Value as Json;
 use super::{
     assembly::Assembly,
     checks::{finite_values, shape_error, wrong_dtype},
+    experts::have_biases,
     method::{Method, Reading},
     microscaled::{Format, Microscaled},
     number_tables::Numbers,
@@ -194,9 +195,10 @@ pub(super) fn take_with(
     assembly: &mut Assembly<'_>,
     wide_activations: impl Fn(&Tensor) -> bool,
 ) -> Result<(), Error> {
-    // Tensors that the reference keeps from the publisher's files, even if another tool rewrote them.
-    let model_type = assembly.quantized.model.get("model_type").and_then(Json::as_str);
-    let keeps_experts = matches!(model_type, Some("gpt_oss" | "deepseek_v4"));
+    // Tensors that the reference keeps from the publisher's files, even if another tool rewrote them: experts of gpt-oss,
+    // and those that the model's config states as 4-bit floats (DeepSeek-V4).
+    let expert_dtype = assembly.quantized.model.get("expert_dtype").and_then(Json::as_str);
+    let keeps_experts = expert_dtype == Some("fp4") || have_biases(assembly.quantized.tensors);
     let mut n_decoded = 0;
     for codes in assembly.left() {
         let found = SPELLINGS.iter().find_map(|spelling| {

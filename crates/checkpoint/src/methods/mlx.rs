@@ -25,7 +25,7 @@ use serde_json::Value as Json;
 use super::{
     assembly::Assembly,
     checks::{mismatch, shape_error, wrong_shape},
-    experts::split_experts,
+    experts::{have_biases, split_experts},
     fp4,
     gate_up::join_gate_and_up,
     method::{Method, Reading},
@@ -43,12 +43,12 @@ pub(super) const MLX: Method = Method {
         let has_words = || quantized.tensors.iter().any(|t| t.dtype == Dtype::U32 && t.ending() == "weight");
         quantized.method_is(&["metal"]) || quantized.has_tensors(&["weight", "scales"]) && has_words()
     },
-    reading: Reading::DecodedThen(&[affine, floats, refuse_rest], |quantized, decoded| {
+    reading: Reading::DecodedThen(&[affine, floats, refuse_rest], |_, decoded| {
         split_experts(&mut decoded.tensors, false);
-        if quantized.model.get("model_type").and_then(Json::as_str) == Some("gpt_oss") {
-            join_gate_and_up(&mut decoded.tensors)?;
+        match have_biases(&decoded.tensors) {
+            true => join_gate_and_up(&mut decoded.tensors),
+            false => Ok(()),
         }
-        Ok(())
     }),
 };
 

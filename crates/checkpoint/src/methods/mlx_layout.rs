@@ -17,7 +17,10 @@ use std::{ops::Range, sync::Arc};
 
 use serde_json::Value as Json;
 
-use super::{experts::split_experts, gate_up::join_gate_and_up};
+use super::{
+    experts::{have_biases, split_experts},
+    gate_up::join_gate_and_up,
+};
 use crate::{Error, Part, ReadError, Region, Span, Stored, Tensor, read_columns};
 
 /// Families whose weights mlx-lm changes in a way that is not undone here, with the change. A family without `part` is
@@ -113,9 +116,10 @@ pub(super) fn undo(config: &Json, parts: &[Part], tensors: &mut Vec<Tensor>) -> 
             return Err(Error::MlxLayout { family, difference });
         }
     }
-    split_experts(tensors, is_mlx && !matches(&["gpt_oss"]));
+    let have_biases = have_biases(tensors);
+    split_experts(tensors, is_mlx && !have_biases);
     if is_mlx {
-        if matches(&["gpt_oss"]) && tensors.iter().any(|tensor| tensor.name.contains(".experts.gate_proj.")) {
+        if have_biases {
             join_gate_and_up(tensors)?;
         }
         for (_, mlx, peft) in RENAMED.iter().filter(|(families, ..)| matches(families)) {

@@ -92,10 +92,7 @@ struct Merging {
     vocabulary: Vocabulary,
 }
 
-/// Models whose layers are transformers' `Conv1D`, with inputs as rows, and the last parts of these layers'
-/// names. PEFT goes by the class of the layer; the shape of a square matrix does not show which dimension is
-/// which.
-const CONV1D_MODELS: &[&str] = &["gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"];
+/// Last parts of the names of layers that are transformers' `Conv1D`, with inputs as rows, in models that have any.
 const CONV1D_LAYERS: &[&str] = &["c_attn", "q_attn", "c_proj", "c_fc"];
 
 impl Merging {
@@ -123,11 +120,10 @@ impl Merging {
         let (parameter_modules, mut modules): (Vec<_>, Vec<_>) = modules
             .into_iter()
             .partition(|module| !config.parameters_of(parameters::unwrapped(&module.name)).is_empty());
-        let model = self.checkpoint.config.get("model_type").and_then(Json::as_str);
         let mut parts = Vec::new();
         for module in parameter_modules {
             let targets = config.parameters_of(parameters::unwrapped(&module.name));
-            let places = parameters::places(&mut names, &module, &targets, model, &config, *scale)?;
+            let places = parameters::places(&mut names, &module, &targets, &config, *scale)?;
             if places.is_empty() {
                 // A target such as `down_proj` is a parameter of the experts only: other modules have no such parameter
                 // and a plain pair.
@@ -365,8 +361,8 @@ impl Merging {
         Ok(())
     }
 
-    /// True if a matrix has its outputs as rows: by its shape, and if that is ambiguous, by the class of its
-    /// layer in transformers.
+    /// True if a matrix has its outputs as rows: by its shape. PEFT goes by the class of the layer, which a square matrix
+    /// does not show; other matrices of the model do.
     fn outputs_are_rows(
         &self,
         module: &Module<'_>,
@@ -380,13 +376,28 @@ impl Merging {
         if n_outputs != n_inputs {
             return target.shape != [n_inputs, n_outputs];
         }
-        match self.checkpoint.config.get("model_type").and_then(|name| name.as_str()) {
-            Some(model) => {
-                let layer = module.name.rsplit('.').next().unwrap_or_default();
-                !(CONV1D_MODELS.contains(&model) && CONV1D_LAYERS.contains(&layer))
-            }
+        match self.checkpoint.config.get("model_type") {
+            Some(_) => !(is_conv1d_layer(&module.name) && self.has_conv1d()),
             None => !config.fan_in_fan_out,
         }
+    }
+
+    /// True if the model has layers of the class `Conv1D`: a matrix with rows as long as its bias.
+    fn has_conv1d(&self) -> bool {
+        let biases: HashMap<&str, &[u64]> = self
+            .tensors
+            .iter()
+            .filter_map(|tensor| Some((tensor.name.strip_suffix(".bias")?, &tensor.shape[..])))
+            .collect();
+        self.tensors.iter().any(|tensor| {
+            let layer = tensor.name.strip_suffix(".weight").filter(|name| is_conv1d_layer(name));
+            let ([n_rows, n_columns], Some(bias)) =
+                (&tensor.shape[..], layer.and_then(|layer| biases.get(layer)))
+            else {
+                return false;
+            };
+            n_rows != n_columns && *bias == [*n_columns]
+        })
     }
 
     /// The magnitudes of a module, where its adapter has some.
@@ -479,6 +490,11 @@ impl Merging {
         merged.stored = Some(Arc::new(Merged { base, change, dora }));
         self.tensors[at] = merged;
     }
+}
+
+/// True for the name of a layer that may be a `Conv1D`.
+fn is_conv1d_layer(name: &str) -> bool {
+    CONV1D_LAYERS.contains(&name.rsplit('.').next().unwrap_or_default())
 }
 
 /// The two dimensions of half a pair.

@@ -26,8 +26,8 @@ use super::{
 
 /// Name part that PEFT adds for modules that are already wrapped.
 const WRAPPED: &str = ".base_layer";
-/// Models that keep stacks of experts as (E, in, out), where a square matrix does not show it.
-const TURNED_MODELS: &[&str] = &["gpt_oss", "aria", "openai_privacy_filter"];
+/// Parameters of stacks of experts that belong together: gate and up, and down.
+const STACKS: &[[&str; 2]] = &[["gate_up_proj", "down_proj"], ["fc1.weight", "fc2.weight"]];
 /// Names of an expert's matrices that a stack holds one below the other.
 const EXPERTS: &[(&str, &[&[&str]])] = &[
     ("gate_up_proj", &[&["gate_proj", "up_proj"], &["w1", "w3"]]),
@@ -51,7 +51,7 @@ pub(super) fn unwrapped(module: &str) -> &str {
 }
 
 /// The tensors that the pair of a module changes, which is that of one of its `parameters`; none where the base model has
-/// no such tensor. `model` is the type of the base model, where it has one.
+/// no such tensor.
 ///
 /// # Errors
 /// [`MergeError::Shape`], [`MergeError::Ambiguous`], [`MergeError::Unsupported`].
@@ -59,7 +59,6 @@ pub(super) fn places(
     names: &mut Names<'_>,
     module: &Module<'_>,
     parameters: &[&str],
-    model: Option<&str>,
     config: &Config,
     scale: f64,
 ) -> Result<Vec<Place>, MergeError> {
@@ -70,12 +69,11 @@ pub(super) fn places(
         return Err(MergeError::Unsupported { key: "target_parameters", found, reason });
     }
     let name = unwrapped(&module.name);
-    let is_turned = model.is_some_and(|model| TURNED_MODELS.contains(&model));
     let (mut found, mut mismatch): (Vec<(&str, Vec<Place>)>, Option<Tensor>) = (Vec::new(), None);
     for parameter in parameters {
         let key = format!("{name}.{parameter}");
         let pair = Pair { a, b, rank: config.rank_of(&key), scale: config.scaling_of(&key, scale) };
-        match pair.places(names, name, parameter, is_turned) {
+        match pair.places(names, name, parameter) {
             Found::Places(places) => found.push((parameter, places)),
             Found::Unfit(tensor) => mismatch = Some(tensor),
             Found::Nothing => {}
@@ -96,6 +94,23 @@ pub(super) fn places(
             Err(MergeError::Ambiguous { tensor: a.name.clone(), parameters })
         }
     }
+}
+
+/// True if a module keeps stacks of experts as (E, in, out), which a square matrix does not show. The other stack of the
+/// module does: gate and up (E, in, 2 f) have as many columns as down (E, f, out) has rows, twice.
+fn is_turned(names: &mut Names<'_>, module: &str) -> bool {
+    let module = module
+        .rsplit_once(".experts.")
+        .map_or(module, |(before, _)| &module[..before.len() + ".experts".len()]);
+    STACKS.iter().any(|[gate_up, down]| {
+        let mut shape = |parameter: &&str| names.find(module, parameter).map(|tensor| tensor.shape.clone());
+        match (shape(gate_up).as_deref(), shape(down).as_deref()) {
+            (Some([_, n_inputs, both]), Some([_, width, n_outputs])) => {
+                width.checked_mul(2) == Some(*both) && n_inputs == n_outputs
+            }
+            _ => false,
+        }
+    })
 }
 
 /// Form of a parameter in the base model.
@@ -125,18 +140,19 @@ impl Pair<'_> {
         (*a_ranks == ranks && *b_ranks == ranks).then_some([*n_inputs, *n_outputs])
     }
 
-    fn places(&self, names: &mut Names<'_>, module: &str, parameter: &str, is_turned: bool) -> Found {
+    fn places(&self, names: &mut Names<'_>, module: &str, parameter: &str) -> Found {
         // Codes of gpt-oss are stored with outputs as rows, whatever the model makes of them.
-        let whole = names.find(module, parameter).map(|tensor| (tensor, is_turned));
+        let whole = names.find(module, parameter).map(|tensor| (tensor, true));
         let whole = whole
             .or_else(|| names.find(module, &format!("{parameter}_blocks")).map(|tensor| (tensor, false)));
-        let Some((target, is_turned)) = whole else { return self.experts(names, module, parameter) };
+        let Some((target, is_plain)) = whole else { return self.experts(names, module, parameter) };
         let [outer @ .., n_rows, n_columns] = &target.shape[..] else { return Found::Unfit(target.clone()) };
         let n_experts = outer.iter().product();
         let Some([n_inputs, n_outputs]) = self.dims(n_experts).filter(|_| outer.len() <= 1) else {
             return Found::Unfit(target.clone());
         };
-        let may_be_turned = outer.len() == 1 && (is_turned || n_inputs != n_outputs);
+        let may_be_turned =
+            outer.len() == 1 && (n_inputs != n_outputs || is_plain && is_turned(names, module));
         let outputs_are_rows = match [*n_rows, *n_columns] {
             shape if may_be_turned && shape == [n_inputs, n_outputs] => false,
             shape if shape == [n_outputs, n_inputs] => true,
