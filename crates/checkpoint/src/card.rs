@@ -8,11 +8,19 @@ use serde_json::Value as Json;
 
 use crate::yaml;
 
+/// Front matter of `README.md`; a note if it cannot be used.
+pub(crate) fn read(card: &[u8], notes: &mut Vec<String>) -> Option<Json> {
+    front_matter(card).unwrap_or_else(|error| {
+        notes.push(format!("`README.md`: the model card's metadata is ignored: {error}"));
+        None
+    })
+}
+
 /// Front matter as a JSON object; `None` if the card has none.
 ///
 /// # Errors
 /// A line with the reason that existing front matter cannot be used.
-pub(crate) fn front_matter(card: &[u8]) -> Result<Option<Json>, String> {
+fn front_matter(card: &[u8]) -> Result<Option<Json>, String> {
     let text = std::str::from_utf8(card).map_err(|error| format!("not UTF-8: {error}"))?;
     let mut lines = lines(text);
     if lines.next() != Some("---") {

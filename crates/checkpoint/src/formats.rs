@@ -24,6 +24,13 @@ pub struct Format {
     pub(crate) class: Option<fn(&Json) -> &'static str>,
 }
 
+/// Weights as transformers saves them.
+const MODEL_SHARDS: Shards =
+    Shards { prefix: "model", suffix: ".safetensors", index: "model.safetensors.index.json" };
+/// The same before safetensors.
+const MODEL_PICKLES: Shards =
+    Shards { prefix: "pytorch_model", suffix: ".bin", index: "pytorch_model.bin.index.json" };
+
 /// The name of the format that [`Folder::mistral_format`](crate::Folder::mistral_format) asks for.
 const MISTRAL: &str = "Mistral's own layout of safetensors";
 /// Its files.
@@ -49,36 +56,36 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "safetensors",
         files: "model*.safetensors",
-        detect: safetensors::detect,
-        open: Some(safetensors::open),
+        detect: |listing| MODEL_SHARDS.detect(listing),
+        open: Some(|dir, listing| safetensors::open(&MODEL_SHARDS, dir, listing)),
         class: None,
     },
     Format {
         name: "torch pickles",
         files: "pytorch_model*.bin",
-        detect: torch::detect,
-        open: Some(torch::open),
+        detect: |listing| MODEL_PICKLES.detect(listing),
+        open: Some(|dir, listing| torch::open(&MODEL_PICKLES, dir, listing)),
         class: None,
     },
     Format {
         name: "safetensors as AutoGPTQ names them",
         files: "gptq_model-*.safetensors",
         detect: |listing| GPTQ_SHARDS.detect(listing),
-        open: Some(|dir, listing| safetensors::open_shards(&GPTQ_SHARDS, dir, listing)),
+        open: Some(|dir, listing| safetensors::open(&GPTQ_SHARDS, dir, listing)),
         class: None,
     },
     Format {
         name: "torch pickles as AutoGPTQ names them",
         files: "gptq_model-*.bin",
         detect: |listing| GPTQ_PICKLES.detect(listing),
-        open: Some(|dir, listing| torch::open_shards(&GPTQ_PICKLES, dir, listing)),
+        open: Some(|dir, listing| torch::open(&GPTQ_PICKLES, dir, listing)),
         class: None,
     },
     Format {
         name: MISTRAL,
         files: "consolidated*.safetensors",
         detect: |listing| MISTRAL_SHARDS.detect(listing),
-        open: Some(|dir, listing| safetensors::open_shards(&MISTRAL_SHARDS, dir, listing)),
+        open: Some(|dir, listing| safetensors::open(&MISTRAL_SHARDS, dir, listing)),
         class: Some(mistral_class),
     },
     Format {

@@ -21,6 +21,19 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Json, Error> {
     })
 }
 
+/// Parses a JSON file that must hold an object.
+///
+/// # Errors
+/// [`Error::Json`], [`Error::JsonForm`].
+pub(crate) fn parse_object(file: &str, bytes: &[u8]) -> Result<Json, Error> {
+    let value = parse(file, bytes)?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    let (expected, found) = ("an object".to_owned(), kind(&value).to_owned());
+    Err(Error::JsonForm { file: file.to_owned(), expected, found })
+}
+
 /// The same text with special floats outside strings written as objects; `None` if there are none.
 fn respell_special_floats(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();

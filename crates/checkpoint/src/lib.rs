@@ -69,6 +69,7 @@ pub use part::{Part, SharedBytes, Span};
 pub use pickle_error::{PickleError, ZipError};
 pub use read_error::ReadError;
 pub use rows::{read_columns, read_rows};
+pub use safetensors::safetensors_header;
 pub use small_files::MAX_FILE_BYTES;
 pub use stored::{Region, Repacks, Stored, StoredBlocks};
 pub(crate) use weights::Weights;

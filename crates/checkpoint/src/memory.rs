@@ -53,10 +53,7 @@ pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
     files.sort_by(|a, b| a.0.cmp(&b.0));
     let mut notes = Vec::new();
     let readme = files.iter().find(|(name, _)| name == "README.md");
-    let card = readme.map_or(Ok(None), |(_, bytes)| card::front_matter(bytes)).unwrap_or_else(|error| {
-        notes.push(format!("`README.md`: the model card's metadata is ignored: {error}"));
-        None
-    });
+    let card = readme.and_then(|(_, bytes)| card::read(bytes, &mut notes));
     // A file of safetensors lists its tensors by name.
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     let mut parts = Vec::with_capacity(tensors.len());
@@ -101,10 +98,5 @@ pub fn open_memory(memory: Memory) -> Result<Checkpoint, Error> {
 fn take_object(files: &mut Vec<(String, Vec<u8>)>, name: &str) -> Result<Option<Json>, Error> {
     let Some(at) = files.iter().position(|(other, _)| other == name) else { return Ok(None) };
     let (file, bytes) = files.swap_remove(at);
-    let value = json::parse(&file, &bytes)?;
-    if !value.is_object() {
-        let (expected, found) = ("an object".to_owned(), json::kind(&value).to_owned());
-        return Err(Error::JsonForm { file, expected, found });
-    }
-    Ok(Some(value))
+    json::parse_object(&file, &bytes).map(Some)
 }

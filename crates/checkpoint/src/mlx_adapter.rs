@@ -7,17 +7,12 @@
 //!
 //! Source: `LoRALinear`, `LoRAEmbedding` in `mlx_lm/tuner/lora.py` and `load_adapters` in `mlx_lm/tuner/utils.py`.
 
-use std::{ops::Range, sync::Arc};
-
 use serde_json::{Value as Json, json};
 
-use crate::{Dtype, Error, Part, ReadError, Region, Span, Stored, Tensor, read_columns};
+use crate::{Dtype, Error, Tensor, torch::transposed};
 
 /// The weights file.
 pub(crate) const WEIGHTS: &str = "adapters.safetensors";
-
-/// Rows of a transposed tensor that are read together.
-const PANEL_ROWS: u64 = 256;
 
 /// The PEFT config that means the same. `tensors` are those of the file.
 ///
@@ -66,7 +61,7 @@ pub(crate) fn tensors(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
 fn peft_tensor(tensor: Tensor) -> Result<Tensor, Error> {
     let half = [(".lora_a", "A"), (".lora_b", "B")];
     let half = half.iter().find_map(|(end, half)| Some((tensor.name.strip_suffix(end)?, *half)));
-    let (Some((module, half)), &[n_rows, n_columns]) = (half, &tensor.shape[..]) else {
+    let (Some((module, half)), [_, _]) = (half, &tensor.shape[..]) else {
         let problem =
             format!("tensor `{}` of shape {:?} is not half of a pair of matrices", tensor.name, tensor.shape);
         return Err(Error::MlxAdapter { problem });
@@ -77,45 +72,8 @@ fn peft_tensor(tensor: Tensor) -> Result<Tensor, Error> {
         true => format!("base_model.model.{module}.lora_embedding_{half}"),
         false => format!("base_model.model.{module}.lora_{half}.weight"),
     };
-    let mut transposed = tensor.clone();
-    transposed.name = name;
-    transposed.shape = vec![n_columns, n_rows];
     // Values keep their type: it is that of a float, as for plain tensors.
-    if matches!(tensor.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
-        transposed.dtype = Dtype::F32;
-    }
-    transposed.stored = Some(Arc::new(Transposed(tensor)));
-    Ok(transposed)
-}
-
-/// A matrix whose rows are the columns of another one.
-#[derive(Debug)]
-struct Transposed(Tensor);
-
-impl Stored for Transposed {
-    fn read(&self, parts: &[Part], region: Region, out: &mut [f32]) -> Result<(), ReadError> {
-        let Region { rows, columns } = region;
-        let (n_rows, n_columns) = ((rows.end - rows.start) as usize, (columns.end - columns.start) as usize);
-        // (columns, rows)
-        let mut values = vec![0.0; out.len()];
-        read_columns(parts, &self.0, columns, rows, &mut values)?;
-        for (row, out) in out.chunks_exact_mut(n_columns.max(1)).enumerate() {
-            for (column, out) in out.iter_mut().enumerate() {
-                *out = values[column * n_rows + row];
-            }
-        }
-        Ok(())
-    }
-
-    fn spans(&self, _: Range<u64>) -> Vec<Span> {
-        vec![self.0.span()]
-    }
-
-    fn after_parts(&self, n: usize) -> Option<Arc<dyn Stored>> {
-        Some(Arc::new(Transposed(self.0.clone().after_parts(n))))
-    }
-
-    fn panel_rows(&self) -> u64 {
-        PANEL_ROWS
-    }
+    let is_float = matches!(tensor.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
+    let dtype = if is_float { Dtype::F32 } else { tensor.dtype };
+    Ok(Tensor { name, dtype, ..transposed(tensor) })
 }

@@ -22,10 +22,13 @@ use std::{
     path::Path,
 };
 
+use gguf_types::{DType, Shape, ShapeError};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error as _, MapAccess, Visitor},
 };
+
+use serde_json::{Map, Value as Json, json};
 
 use crate::{Dtype, Error, Listing, Part, Tensor, Weights, shards::Shards};
 
@@ -33,22 +36,37 @@ use crate::{Dtype, Error, Listing, Part, Tensor, Weights, shards::Shards};
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Bytes of the header's length.
 const LENGTH_BYTES: u64 = 8;
-/// A checkpoint of one file or several.
-const SHARDS: Shards =
-    Shards { prefix: "model", suffix: ".safetensors", index: "model.safetensors.index.json" };
 
-/// Description of the files if this reader handles the folder.
-pub(crate) fn detect(listing: &Listing) -> Option<String> {
-    SHARDS.detect(listing)
+/// The beginning of a file with these tensors (name, shape, type), one after the other: length and header. Data begin at
+/// a multiple of 8, so that they can be used where they are mapped.
+///
+/// # Errors
+/// [`ShapeError`] if a size does not fit 63 bits, or the sum of all 64 bits.
+pub fn safetensors_header<'a>(
+    metadata: &[(&str, &str)],
+    tensors: impl IntoIterator<Item = (&'a str, &'a Shape, DType)>,
+) -> Result<Vec<u8>, ShapeError> {
+    let mut entries = Map::new();
+    if !metadata.is_empty() {
+        entries.insert("__metadata__".to_owned(), metadata.iter().copied().collect::<Json>());
+    }
+    let mut begin = 0u64;
+    for (name, shape, dtype) in tensors {
+        let overflow = || ShapeError::Overflow { dims: shape.dims().to_vec() };
+        let end = begin.checked_add(shape.n_bytes(dtype)?).ok_or_else(overflow)?;
+        let dims: Vec<u64> = shape.dims().iter().rev().copied().collect();
+        let entry =
+            json!({"dtype": dtype.name().to_uppercase(), "shape": dims, "data_offsets": [begin, end]});
+        entries.insert(name.to_owned(), entry);
+        begin = end;
+    }
+    let mut text = Json::Object(entries).to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
 }
 
 /// Reads the headers of all weights files of a folder.
-pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
-    open_shards(&SHARDS, dir, listing)
-}
-
-/// As [`open`], for files of other names.
-pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
+pub(crate) fn open(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
     let mut metadata = BTreeMap::new();
     let (mut parts, tensors, ignored) = shards.open(dir, listing, |_, part| {
         let header = read_header(part)?;

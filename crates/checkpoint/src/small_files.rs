@@ -60,10 +60,7 @@ pub(crate) fn card_of(dir: &Path, listing: &Listing, notes: &mut Vec<String>) ->
     if !listing.has("README.md") {
         return Ok(None);
     }
-    Ok(card::front_matter(&read_small_file(dir, "README.md")?).unwrap_or_else(|error| {
-        notes.push(format!("`README.md`: the model card's metadata is ignored: {error}"));
-        None
-    }))
+    Ok(card::read(&read_small_file(dir, "README.md")?, notes))
 }
 
 pub(crate) fn is_small_file(name: &str) -> bool {
@@ -124,10 +121,5 @@ pub(crate) fn read_small_file(dir: &Path, name: &str) -> Result<Vec<u8>, Error> 
 }
 
 pub(crate) fn read_object(dir: &Path, name: &str) -> Result<Json, Error> {
-    let value = json::parse(name, &read_small_file(dir, name)?)?;
-    if value.is_object() {
-        return Ok(value);
-    }
-    let (expected, found) = ("an object".to_owned(), json::kind(&value).to_owned());
-    Err(Error::JsonForm { file: name.to_owned(), expected, found })
+    json::parse_object(name, &read_small_file(dir, name)?)
 }

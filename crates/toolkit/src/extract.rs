@@ -6,7 +6,6 @@ use gguf_container::{Advice, File, Model, Output, TensorInfo};
 use gguf_quant::Level;
 use gguf_types::DType;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::{
     copy_files::open_model, error::Error, events::Events, outputs::check_outputs, text::human_bytes,
@@ -114,7 +113,11 @@ pub fn extract(args: &ExtractOptions, events: &dyn Events) -> Result<Extracted, 
     check_outputs(&[&args.output], &inputs, args.force || args.dry_run)?;
     let header = match format {
         Format::Npy => npy_header(&parts[0]),
-        Format::Safetensors => safetensors_header(&parts)?,
+        Format::Safetensors => {
+            let written = parts.iter().map(|part| (part.info.name.as_str(), &part.info.shape, part.dtype));
+            gguf_checkpoint::safetensors_header(&[], written)
+                .map_err(|error| Error::at(&args.output, error.to_string()))?
+        }
     };
     let file_bytes = header.len() as u64 + parts.iter().map(|part| part.n_bytes).sum::<u64>();
     if !args.dry_run {
@@ -223,32 +226,6 @@ fn npy_header(part: &Part<'_>) -> Vec<u8> {
     header.extend((text.len() as u16).to_le_bytes());
     header.extend(text.into_bytes());
     header
-}
-
-/// Length of the JSON, and the JSON with spaces up to a multiple of 8.
-fn safetensors_header(parts: &[Part<'_>]) -> Result<Vec<u8>, Error> {
-    let (mut entries, mut begin) = (serde_json::Map::new(), 0u64);
-    for part in parts {
-        let kind = match part.dtype {
-            DType::F16 => "F16",
-            DType::BF16 => "BF16",
-            DType::F64 => "F64",
-            DType::I8 => "I8",
-            DType::I16 => "I16",
-            DType::I32 => "I32",
-            DType::I64 => "I64",
-            _ => "F32",
-        };
-        let end = begin + part.n_bytes;
-        entries.insert(
-            part.info.name.clone(),
-            json!({"dtype": kind, "shape": part.shape, "data_offsets": [begin, end]}),
-        );
-        begin = end;
-    }
-    let mut text = serde_json::to_vec(&entries).map_err(Error::new)?;
-    text.resize(text.len().next_multiple_of(8), b' ');
-    Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
 }
 
 /// Elements that are decoded at a time, at least a row.

@@ -28,7 +28,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{parse, strided::Strided};
+use super::{parse, strided::transposed};
 use crate::{Error, Listing, Part, ReadError, Region, Span, Stored, Tensor, Weights, read_columns};
 
 const PREFIX: &str = "consolidated.";
@@ -143,19 +143,10 @@ fn experts_apart(parts: &[Part], tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Er
             let begin = stack.begin + expert * n_bytes;
             let plain =
                 Tensor { name, shape: vec![width, dim], begin, end: begin + n_bytes, ..stack.clone() };
-            apart.push(if matrix == "w2" { turned(plain) } else { plain });
+            apart.push(if matrix == "w2" { transposed(plain) } else { plain });
         }
     }
     Ok(apart)
-}
-
-/// A matrix as its columns.
-fn turned(matrix: Tensor) -> Tensor {
-    let (storage, shape) = (matrix.span(), matrix.shape.iter().rev().copied().collect::<Vec<u64>>());
-    let strides = vec![1, shape.first().copied().unwrap_or(1)];
-    let Tensor { name, dtype, .. } = matrix.clone();
-    let strided = Strided { name, dtype, storage, offset: 0, shape: shape.clone(), strides };
-    Tensor { shape, begin: 0, end: 0, stored: Some(Arc::new(strided)), ..matrix }
 }
 
 /// Hugging Face's name of a tensor.

@@ -18,6 +18,7 @@ mod zip;
 
 use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 
+pub(crate) use self::strided::transposed;
 use self::{
     state_dict::{Lie, StateDict},
     strided::Strided,
@@ -28,27 +29,14 @@ use crate::{
     shards::Shards,
 };
 
-/// A checkpoint of one file or several.
-const SHARDS: Shards =
-    Shards { prefix: "pytorch_model", suffix: ".bin", index: "pytorch_model.bin.index.json" };
 /// Position and text of a tar archive's mark: the format of torch before 0.1.10.
 const TAR: (Range<usize>, &[u8]) = (257..262, b"ustar");
 
 /// Location of a key's storage in its file.
 type Place<'a> = Box<dyn Fn(&str) -> Result<Range<u64>, Error> + 'a>;
 
-/// The first file of a folder that is for this reader.
-pub(crate) fn detect(listing: &Listing) -> Option<String> {
-    SHARDS.detect(listing)
-}
-
 /// Reads the pickles of all weights files of a folder.
-pub(crate) fn open(dir: &Path, listing: &Listing) -> Result<Weights, Error> {
-    open_shards(&SHARDS, dir, listing)
-}
-
-/// As [`open`], for files of other names.
-pub(crate) fn open_shards(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
+pub(crate) fn open(shards: &Shards, dir: &Path, listing: &Listing) -> Result<Weights, Error> {
     let mut notes = Vec::new();
     let (parts, tensors, ignored) = shards.open(dir, listing, |place, part| {
         let (tensors, more) = parse(place, part)?;

@@ -1,17 +1,31 @@
 //! Tensors whose rows do not lie in their storage one after the other: transposed, sliced, repeated.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use crate::{Dtype, Part, ReadError, Region, Span, Stored, View, read_rows};
+use crate::{Dtype, Part, ReadError, Region, Span, Stored, Tensor, View, read_rows};
 
 /// Elements that are gathered before they are converted.
 const CHUNK: usize = 1024;
 /// Bytes of a page: for a matrix stored by columns, each page should be read once.
 const PAGE_BYTES: u64 = 4096;
 
+/// A plain matrix whose rows are the columns of another one.
+pub(crate) fn transposed(matrix: Tensor) -> Tensor {
+    let shape: Vec<u64> = matrix.shape.iter().rev().copied().collect();
+    let strided = Strided {
+        name: matrix.name.clone(),
+        dtype: matrix.dtype,
+        storage: matrix.span(),
+        offset: 0,
+        strides: vec![1, shape.first().copied().unwrap_or(1)],
+        shape: shape.clone(),
+    };
+    Tensor { shape, begin: 0, end: 0, stored: Some(Arc::new(strided)), ..matrix }
+}
+
 /// A tensor by its strides. Element (i, j, ..) is element offset + i strides[0] + j strides[1] + .. of the
 /// storage; the constructor's caller has checked that all of them are inside it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Strided {
     /// Its name, for errors.
     pub name: String,
@@ -119,6 +133,12 @@ impl Stored for Strided {
         vec![self.storage.part_of(elems.start * item..elems.end * item)]
     }
 
+    fn after_parts(&self, n: usize) -> Option<Arc<dyn Stored>> {
+        let mut moved = self.clone();
+        moved.storage.part += n;
+        Some(Arc::new(moved))
+    }
+
     fn panel_rows(&self) -> u64 {
         if self.is_transposed() { PAGE_BYTES * 8 / self.dtype.bits() } else { 1 }
     }
@@ -145,6 +165,8 @@ mod tests {
         let begins: Vec<u64> = (0..6).map(|row| cube.begin(row)).collect();
         assert_eq!(begins, [1, 9, 17, 2, 10, 18]);
         assert_eq!(cube.spans(2..3), [Span { part: 0, bytes: 1..25 }]);
+        let moved = cube.after_parts(3).unwrap();
+        assert_eq!(moved.spans(2..3), [Span { part: 3, bytes: 1..25 }]);
         assert_eq!(strided(&[4, 3], &[5, 1]).spans(1..3), [Span { part: 0, bytes: 6..14 }]);
         assert_eq!(strided(&[4, 3], &[1, 5]).panel_rows(), 4096);
         assert_eq!(strided(&[4, 3], &[0, 1]).panel_rows(), 1);

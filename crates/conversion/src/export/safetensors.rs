@@ -4,6 +4,7 @@
 //! transformers 5.23 names its files. Names are in order of their bytes, so that equal tensors
 //! give equal files.
 
+use gguf_checkpoint::safetensors_header;
 use gguf_layout::export::ExportTensor;
 use gguf_types::{DType, ShapeError};
 use serde_json::{Map, json};
@@ -55,35 +56,21 @@ fn shard(
     n_shards: usize,
 ) -> Result<Shard, ShapeError> {
     group.sort_by(|a, b| tensors[a.0].name.cmp(&tensors[b.0].name));
-    let mut entries = Map::new();
-    entries.insert("__metadata__".to_owned(), json!({"format": "pt"}));
-    let mut end = 0u64;
-    let mut begins = Vec::with_capacity(group.len());
-    for (index, n_bytes) in group {
-        let tensor = &tensors[index];
-        let shape: Vec<u64> = tensor.shape.dims().iter().rev().copied().collect();
-        let begin = end;
-        let overflow = || ShapeError::Overflow { dims: tensor.shape.dims().to_vec() };
-        end = end.checked_add(n_bytes).ok_or_else(overflow)?;
-        let name = dtype.name().to_uppercase();
-        entries.insert(
-            tensor.name.clone(),
-            json!({"dtype": name, "shape": shape, "data_offsets": [begin, end]}),
-        );
-        begins.push((index, begin));
-    }
-    let mut text = serde_json::Value::Object(entries).to_string();
-    // Data that starts at a multiple of 8 can be used where it is mapped.
-    text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
-    let mut header = (text.len() as u64).to_le_bytes().to_vec();
-    header.extend_from_slice(text.as_bytes());
-    let data_start = header.len() as u64;
+    let written =
+        group.iter().map(|(index, _)| (tensors[*index].name.as_str(), &tensors[*index].shape, dtype));
+    let header = safetensors_header(&[("format", "pt")], written)?;
+    let mut n_bytes = header.len() as u64;
+    let place = |(index, tensor_bytes): (usize, u64)| {
+        let begin = n_bytes;
+        n_bytes = n_bytes.saturating_add(tensor_bytes);
+        (index, begin)
+    };
+    let tensors = group.into_iter().map(place).collect();
     let file = match n_shards {
         1 => "model.safetensors".to_owned(),
         _ => format!("model-{number:05}-of-{n_shards:05}.safetensors"),
     };
-    let tensors = begins.into_iter().map(|(index, begin)| (index, data_start + begin)).collect();
-    Ok(Shard { file, header, n_bytes: data_start + end, tensors })
+    Ok(Shard { file, header, n_bytes, tensors })
 }
 
 /// The index that several files need; none for one file.
