@@ -185,88 +185,53 @@ def make_checkpoint(name: str, spec: dict, folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def as_it_stands(spec: dict):
-    """Lets the reference read config.json without the config class of transformers, where the family says so, and
-    without a question to the tokenizer that transformers 5 answers wrongly."""
+def patched(spec: dict, folder: Path):
+    """The reference with the patches that it needs for a checkpoint."""
     import conversion.base
-    from conversion.deepseek import DeepseekV32Model
-    kept = conversion.base.AutoConfig, DeepseekV32Model.set_vocab
-    if spec.get("raw_config"):
-        conversion.base.AutoConfig = None
-    if spec.get("adds_bos"):
-        DeepseekV32Model.set_vocab = lambda model: model._set_vocab_gpt2()
-    try:
-        yield
-    finally:
-        conversion.base.AutoConfig, DeepseekV32Model.set_vocab = kept
-
-
-@contextlib.contextmanager
-def as_it_can(spec: dict, folder):
-    """The reference with what it lacks of a checkpoint: the code of its tokenizer."""
-    import transformers
     from gguf.tensor_mapping import TensorNameMap
-    from conversion.hunyuan import HunYuanMoEModel
-    from tokenizer import Tiktoken
-    with contextlib.ExitStack() as patches:
-        # Some architectures write names of their own into the table of all.
-        patches.enter_context(mock.patch.dict(TensorNameMap.block_mappings_cfg))
-        # The usual loader reads the config first, and stops on some that it has no class for.
-        kinds = dict(Tiktoken=lambda: Tiktoken(folder),
-                     Fast=lambda: transformers.PreTrainedTokenizerFast.from_pretrained(folder))
-        if kind := kinds.get(spec.get("stand_in")):
-            patches.enter_context(mock.patch.object(transformers.AutoTokenizer, "from_pretrained",
-                lambda *_, **__: kind()))
-        if spec.get("gpt2_vocab"):
-            patches.enter_context(mock.patch.object(HunYuanMoEModel, "set_vocab", HunYuanMoEModel._set_vocab_gpt2))
+    # Some architectures write names of their own into the table of all.
+    patches = [mock.patch.dict(TensorNameMap.block_mappings_cfg)]
+    if spec.get("raw_config"):
+        patches.append(mock.patch.object(conversion.base, "AutoConfig", None))
+    if make_patches := spec.get("patches"):
+        patches += make_patches(folder)
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
         yield
 
 
-def convert(folder: Path, out: Path, outtype: str, pre: str, given: dict, hand=None,
-            prediction: str | None = None, **options) -> Path:
+def convert(folder: Path, out: Path, outtype: str, pre: str, spec: dict, **options) -> Path:
     """Runs the reference converter in this process; its tokenizer hash list is bypassed with `pre`.
 
-    `prediction` is `only` or `without` for `--mtp` and `--no-mtp`. `given` are keys of an older config.json that it insists
-    on and transformers does not write; `hand` gives a converter (by_hand.py); `options` are the reference's own."""
+    `spec` is a recipe, or {} for a checkpoint that needs nothing of its own; `options` are the reference's own."""
     import gguf
     import torch
     from conversion import ModelBase, ModelType, get_model_architecture, get_model_class
     file_type = dict(f32=gguf.LlamaFileType.ALL_F32, f16=gguf.LlamaFileType.MOSTLY_F16,
                      bf16=gguf.LlamaFileType.MOSTLY_BF16, q8_0=gguf.LlamaFileType.MOSTLY_Q8_0)[outtype]
-    with torch.inference_mode():
+    with torch.inference_mode(), patched(spec, folder):
         config = ModelBase.load_hparams(folder, False)
-        if hand:
-            model_class = hand()
+        if make_class := spec.get("expect"):
+            model_class = make_class()
         else:
             model_class = get_model_class(get_model_architecture(config, ModelType.TEXT))
         # Without this flag the reference insists on layers that transformers does not save.
         model_class.no_mtp = not any(part in path.read_bytes() for part in (b"mtp.layers", b"eh_proj")
-            for path in folder.glob("*.safetensors")) or prediction == "without"
-        model_class.mtp_only = prediction == "only"
+            for path in folder.glob("*.safetensors")) or spec.get("prediction") == "without"
+        model_class.mtp_only = spec.get("prediction") == "only"
         # Lists of the class, which every model of a process adds to.
         for name, empty in (("module_paths", []), ("dense_features_dims", {})):
             if hasattr(model_class, name):
                 setattr(model_class, name, empty)
-        model = model_class(folder, file_type, out, hparams={**config, **given} if given else None, **options)
+        given = spec.get("given")
+        model = model_class(folder, file_type, out, hparams={**config, **given} if given else None,
+                            **options | spec.get("options", {}))
         # Mistral 3 hands everything to a model inside of it.
         for part in (model, getattr(model, "impl", model)):
             part.get_vocab_base_pre = lambda tokenizer: pre
         # RWKV's converters share this among all models of a process.
         model.lerp_weights = {}
-        if model_class.__name__ == "BaichuanModel":
-            # It calls itself without end on every tensor but the fused one; its base class is meant.
-            own = model_class.modify_tensors
-            model.modify_tensors = lambda data, name, bid: (
-                own(model, data, name, bid) if "W_pack" in name
-                else super(model_class, model).modify_tensors(data, name, bid))
-        if model_class.__name__ == "StableLMModel":
-            # It returns the stack of norms from a generator, where nobody takes it.
-            stacking = model.modify_tensors
-
-            def modify(data, name, bid):
-                stack = yield from stacking(data, name, bid)
-                yield from stack or ()
-            model.modify_tensors = modify
         model.write()
     return getattr(model, "impl", model).fname_out
 
@@ -332,15 +297,12 @@ def listing(path: Path) -> tuple[list, list]:
 def expect(folder: Path, pre: str, spec: dict, out: Path) -> None:
     """Writes what the reference makes of a checkpoint."""
     metadata, tensors, file_names = None, {}, {}
-    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as copies, as_it_stands(spec):
-        given = spec.get("given", {})
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as copies:
         copy = for_reference(folder, spec, Path(copies))
         target = dict(target_model_dir=checkpoint.whole(spec["target"], GOLDEN, Path(copies) / "target")) \
             if "target" in spec else {}
         for outtype in ("f32", "bf16"):
-            with as_it_can(spec, copy):
-                path = convert(copy, Path(scratch), outtype, pre, given, spec.get("expect"), spec.get("prediction"),
-                               **target, **spec.get("options", {}))
+            path = convert(copy, Path(scratch), outtype, pre, spec, **target)
             file_names[outtype] = path.name
             have, listed = listing(path)
             if metadata is None:
@@ -353,7 +315,7 @@ def expect(folder: Path, pre: str, spec: dict, out: Path) -> None:
     for _, digests in tensors.values():
         if digests["bf16"] == digests["f32"]:
             del digests["bf16"]
-    lines = ['{', '  "pre": %s,' % json.dumps(pre), *(['  "given": %s,' % json.dumps(given)] if given else []),
+    lines = ['{', '  "pre": %s,' % json.dumps(pre), *(['  "given": %s,' % json.dumps(spec["given"])] if spec.get("given") else []),
         *(['  "%s": %s,' % (key, json.dumps(spec[key])) for key in ("target", "prediction", "options") if key in spec]),
         '  "outtype_of_metadata": "f32",',
              '  "file_name": %s,' % json.dumps(file_names), '  "metadata": [']

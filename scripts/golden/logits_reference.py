@@ -84,6 +84,6 @@ def make(ctx):
         folder, spec = ctx.checkpoint(name), CHECKPOINTS[name]
         pre = json.loads((ctx.golden / "arch" / name / "expected.json").read_text())["pre"]
         copy = arch.for_reference(folder, spec, ctx.scratch / "for-reference")
-        path = arch.convert(copy, ctx.scratch, "f32", pre, spec.get("given", {}), spec.get("expect"))
+        path = arch.convert(copy, ctx.scratch, "f32", pre, spec)
         tokens = tokens_of(json.loads((folder / "config.json").read_text()))
         write(ctx.golden / "logits", name, tokens, predict(program, path, tokens))

@@ -292,7 +292,7 @@ def make(ctx) -> None:
             path = ctx.scratch / f"{name}.{outtype}.gguf"
             if "pre" in case:
                 # The tiny tokenizer is one that the reference's converter does not know.
-                arch.convert(whole, path, outtype, case["pre"], case["given"])
+                arch.convert(whole, path, outtype, case["pre"], dict(given=case["given"]))
             else:
                 run(sys.executable, ctx.reference / "convert_hf_to_gguf.py", whole, "--outtype", outtype, "--outfile", path)
             lines.append(f"{outtype} {sha256(path.read_bytes())}")

@@ -41,13 +41,14 @@ For the reference only:
   given      keys of an older config.json that it requires
   expect     a function that returns a converter, if the reference has none (by_hand.py)
   raw_config  it reads config.json without transformers' config class, which would remove keys that it needs
-  adds_bos   it is not asked for a BOS token: transformers 5 does not pass on what tokenizer_config.json states
-  stand_in   a tokenizer for it: Tiktoken, if that of the checkpoint needs code from the Hub; Fast
-  gpt2_vocab  it reads tokenizer.json as byte-level BPE, because its class requires code from the Hub
+  patches    a function from the folder to patches (unittest.mock) of the reference while it runs
   prediction  `only` or `without`: its option for layers of multi-token prediction
   target     the golden that is the target of a draft model (`--target-model-dir`)
   options    further options of its converter
 """
+
+import importlib
+from unittest import mock
 
 # Base configs. Widths differ from each other, so that a shape identifies its dimensions.
 SMALL = dict(vocab_size=384, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
@@ -124,6 +125,28 @@ def wrapper(model: str, name: str, text: dict, **parts) -> dict:
     more = parts.pop("more", {})
     return dict({"model": model, "class": name, "bare": True, "tokenizer": "bpe",
                  "config": dict(text_config=dict(TEXT, **text), **parts)}, **more)
+
+
+def with_tokenizer(make):
+    """Patches for a tokenizer that AutoTokenizer does not read, because it needs code or a config class that is missing.
+    `make` returns the tokenizer of a folder."""
+    def patches(folder) -> list:
+        import transformers
+        return [mock.patch.object(transformers.AutoTokenizer, "from_pretrained", lambda *_, **__: make(folder))]
+    return patches
+
+
+def fast_tokenizer(folder):
+    import transformers
+    return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def gpt2_vocab(module: str, name: str):
+    """Patches for a class of the reference that is to read tokenizer.json as byte-level BPE."""
+    def patches(_) -> list:
+        converter = getattr(importlib.import_module(f"conversion.{module}"), name)
+        return [mock.patch.object(converter, "set_vocab", converter._set_vocab_gpt2)]
+    return patches
 
 
 def predictions(name: str, spec: dict) -> dict:

@@ -73,8 +73,7 @@ def make_one(name: str, sizes: dict, ctx) -> None:
         shapes = fill(folder / "model.safetensors")
         pre = "llama-bpe" if spec.get("tokenizer") == "bpe" else "default"
         copy = arch.for_reference(folder, spec, Path(scratch) / "for-reference")
-        with arch.as_it_stands(spec), arch.as_it_can(spec, copy):
-            base = arch.convert(copy, Path(scratch) / "bf16.gguf", "bf16", pre, spec.get("given", {}))
+        base = arch.convert(copy, Path(scratch) / "bf16.gguf", "bf16", pre, spec)
         files = {}
         # What is quantized already is not quantized again.
         for kind in ["mxfp4_moe"] if "quantization_config" in spec.get("more", {}) else TYPES:

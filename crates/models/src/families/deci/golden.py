@@ -1,6 +1,6 @@
 """Golden recipes of DeciLM, and the Nemotron models from the same architecture search."""
 
-from tiny_models import LLAMA3, hub, llama_like
+from tiny_models import LLAMA3, fast_tokenizer, hub, llama_like, with_tokenizer
 
 
 def deci(config: dict) -> dict:
@@ -40,8 +40,8 @@ def block(group, mult, linear: bool = False) -> dict:
 
 
 CHECKPOINTS = {
-    "deci": dict(hand=deci, tokenizer="llama_bpe", stand_in="Fast", config=hub("DeciLMForCausalLM", "nemotron-nas",
-        num_hidden_layers=5, intermediate_size=None, num_key_value_heads=None, hidden_act="silu", rms_norm_eps=1e-5,
+    "deci": dict(hand=deci, tokenizer="llama_bpe", patches=with_tokenizer(fast_tokenizer),
+        config=hub("DeciLMForCausalLM", "nemotron-nas", num_hidden_layers=5, intermediate_size=None, num_key_value_heads=None, hidden_act="silu", rms_norm_eps=1e-5,
         rope_theta=500000.0, rope_scaling=LLAMA3, tie_word_embeddings=False, block_configs=[block(2, 1.5), block(4,
         12.5), block(None, 0.75, linear=True), block(None, 1.5), block(None, None)])),
     "decilm": dict(hand=decilm, tokenizer="llama_bpe", remove=("num_key_value_heads",), config=hub("DeciLMForCausalLM",

@@ -4,7 +4,7 @@ from headers import RMS, Header, heads
 from logits_own import loaded, read, stacked, text_of
 from recipes import ends, ffn
 from tiny_models import (
-    INDEXER, LATENT, NARROW_HAND, OLD, TEXT, WIDE_LATENT, YARN, by_layer, few, with_lm_head, with_nextn)
+    INDEXER, LATENT, NARROW_HAND, OLD, TEXT, WIDE_LATENT, YARN, by_layer, few, gpt2_vocab, with_lm_head, with_nextn)
 from tiny_parts import weights, with_indexed_nextn
 from tiny_towers import ONE, with_biases
 
@@ -115,6 +115,9 @@ def deepseek4_dspark(config: dict) -> dict:
         for name, shape in deepseek4_layer(bid, False, False).items()} | weights(embed=[384, 32])
 
 
+# The class asks for a BOS token, because transformers 5 does not pass on what tokenizer_config.json states.
+BYTE_LEVEL = gpt2_vocab("deepseek", "DeepseekV32Model")
+
 CHECKPOINTS = {
     "deepseek2": dict(model="deepseek_v2", tokenizer="bpe", config=dict(few("n_routed_experts", q_lora_rank=None,
         **NARROW_LATENT), n_shared_experts=1, rope_parameters=YARN)),
@@ -145,9 +148,9 @@ CHECKPOINTS = {
         architectures=["UnlimitedOCRForCausalLM"], model_type="unlimited-ocr", torch_dtype="bfloat16",
         sliding_window_size=128)),
     "deepseek3.2": dict(model="deepseek_v32", tokenizer="bpe", tokenizer_config=dict(add_bos_token=True),
-        adds_bos=True, config=dict(TEXT, **LATENT, **INDEXER, first_k_dense_replace=1, n_group=1, topk_group=1)),
+        patches=BYTE_LEVEL, config=dict(TEXT, **LATENT, **INDEXER, first_k_dense_replace=1, n_group=1, topk_group=1)),
     "deepseek3.2-old": dict(model="deepseek_v32", tokenizer="bpe", tokenizer_config=dict(add_bos_token=True),
-        adds_bos=True, config=dict(TEXT, **LATENT, **INDEXER, first_k_dense_replace=1, n_group=1, topk_group=1),
+        patches=BYTE_LEVEL, config=dict(TEXT, **LATENT, **INDEXER, first_k_dense_replace=1, n_group=1, topk_group=1),
         extra=with_indexed_nextn, drop=("mlp_layer_types", "layer_types", "head_dim"), old=dict(OLD, rope_theta=10000,
         scoring_func="sigmoid", topk_method="noaux_tc", num_nextn_predict_layers=1, rope_scaling=dict(YARN,
         type="yarn"))),

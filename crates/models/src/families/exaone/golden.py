@@ -1,7 +1,7 @@
 """Golden recipes of EXAONE, by LG: text, and images in EXAONE 4.5."""
 
 from headers import ROPE, plain_layer
-from tiny_models import FEW, LLAMA3, OLD, TEXT, hub, layers, sizes, tiny, wrapper
+from tiny_models import FEW, LLAMA3, OLD, TEXT, fast_tokenizer, hub, layers, sizes, tiny, with_tokenizer, wrapper
 from tiny_towers import PIXELS, QWEN25_VISION, tower
 
 
@@ -38,8 +38,8 @@ CHECKPOINTS = {
         sliding_window_pattern=None, layer_types=["full_attention"] * 2)),
     "exaone4-pattern-old": tiny(model="exaone4", tokenizer="bpe", config=dict(num_hidden_layers=4, head_dim=8),
         old=dict(OLD, rope_theta=1000000, rope_scaling=LLAMA3, sliding_window=4096, sliding_window_pattern="LLLG")),
-    "exaone": dict(hand=exaone, tokenizer="bpe", stand_in="Fast", rename=dict(num_hidden_layers="num_layers",
-        rms_norm_eps="layer_norm_epsilon"), config=hub("ExaoneForCausalLM", "exaone", activation_function="silu",
+    "exaone": dict(hand=exaone, tokenizer="bpe", patches=with_tokenizer(fast_tokenizer),
+        rename=dict(num_hidden_layers="num_layers", rms_norm_eps="layer_norm_epsilon"), config=hub("ExaoneForCausalLM", "exaone", activation_function="silu",
         head_dim=8, rms_norm_eps=1e-5, rope_theta=1000000, tie_word_embeddings=True, rope_scaling=LLAMA3,
         attention_dropout=0.0, embed_dropout=0.0)),
     # The first release: no scaling, no length of heads, an output of its own.

@@ -1,6 +1,6 @@
 """Golden recipes of Hunyuan, by Tencent: text, and images in Hunyuan OCR and VL."""
 
-from tiny_models import FEW, FLAT, HAND, INDEXER, LATENT, OLD, TEXT, WIDE_EXPERTS, after_last, wrapper
+from tiny_models import FEW, FLAT, HAND, INDEXER, LATENT, OLD, TEXT, WIDE_EXPERTS, after_last, gpt2_vocab, wrapper
 from tiny_parts import ENDS, NORMS, indexer, latent, mlp, tensors, weights
 from tiny_towers import PIXELS, tower
 
@@ -27,6 +27,9 @@ ALPHA = dict(alpha=1000.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0, ms
 HUNYUAN_TOWER = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, patch_size=4,
     max_image_size=16, min_image_size=4, max_vit_seq_len=16, out_hidden_size=32, img_max_token_num=16)
 
+# The class requires the code of the Hub's tokenizer.
+BYTE_LEVEL = gpt2_vocab("hunyuan", "HunYuanMoEModel")
+
 CHECKPOINTS = {
     "hy-v4": dict(hand=hy_v4, tokenizer="bpe", config=dict(HY4, architectures=["HYV4ForCausalLM"], model_type="hy_v4")),
     "hunyuan-dense": dict(model="hunyuan_v1_dense", tokenizer="bpe", config=dict(HUNYUAN, tie_word_embeddings=True)),
@@ -34,10 +37,10 @@ CHECKPOINTS = {
         rope_theta=10000.0, rope_scaling=dict(ALPHA, type="dynamic"), use_qk_norm=True, use_cla=False,
         cla_share_factor=2, attention_head_dim=8, org_vocab_size=384, norm_type="rms", use_rotary_pos_emb=True),
         generation=dict(eos_token_id=[2, 3], bos_token_id=1)),
-    "hunyuan-moe": dict(model="hunyuan_v1_moe", tokenizer="bpe", gpt2_vocab=True, config=dict(TEXT, head_dim=8,
+    "hunyuan-moe": dict(model="hunyuan_v1_moe", tokenizer="bpe", patches=BYTE_LEVEL, config=dict(TEXT, head_dim=8,
         num_experts=3, moe_topk=[2, 2], tie_word_embeddings=True), given=dict(moe_intermediate_size=[48, 48],
         num_shared_expert=[1, 1])),
-    "hunyuan-moe-old": dict(model="hunyuan_v1_moe", tokenizer="bpe", gpt2_vocab=True, config=dict(TEXT,
+    "hunyuan-moe-old": dict(model="hunyuan_v1_moe", tokenizer="bpe", patches=BYTE_LEVEL, config=dict(TEXT,
         hidden_size=256, num_attention_heads=2, num_key_value_heads=1, head_dim=128, num_experts=3, moe_topk=[2, 2],
         max_position_embeddings=32768), drop=("head_dim",), old=dict(OLD, rope_theta=10000.0, rope_scaling=dict(ALPHA,
         type="dynamic"), moe_intermediate_size=[48, 48], num_shared_expert=[1, 1], moe_layer_num_skipped=0,

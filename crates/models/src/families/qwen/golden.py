@@ -8,7 +8,8 @@ from lib import GOLDEN
 from logits_own import text_of
 from recipes import dense, ends, every, ffn
 from tiny_models import (
-    AS_IT_IS, HAND, OLD, POOLING, ROPE3, ROPE_OF_IMAGES, TEXT, few, hub, layers, predictions, sizes, tiny, wrapper)
+    AS_IT_IS, HAND, OLD, POOLING, ROPE3, ROPE_OF_IMAGES, TEXT, few, hub, layers, predictions, sizes, tiny, with_tokenizer,
+    wrapper)
 from tiny_parts import ENDS, NORMS, attention, mlp, tensors, weights
 from tiny_towers import ONE, QWEN25_VISION, QWEN35_VISION, QWEN3_VISION, SHALLOW_WHISPER, tower
 
@@ -116,6 +117,11 @@ def qwen4exp(config: dict) -> dict:
         "model.visual.blocks.0.norm1.weight": [16], "mtp.fc.weight": [32, 64]}
 
 
+def tiktoken(folder):
+    from tokenizer import Tiktoken
+    return Tiktoken(folder)
+
+
 def qwen(config: dict) -> dict:
     v, h, f, _, _ = sizes(config)
     layer = {"ln_1.weight": [h], "attn.c_attn.weight": [3 * h, h], "attn.c_attn.bias": [3 * h], "attn.c_proj.weight": [h, h],
@@ -205,7 +211,7 @@ CHECKPOINTS = {
     "qwen4exp": dict(hand=qwen4exp, tokenizer="bpe", special=["<|endoftext|>", "<|user|>"], raw_config=True,
         config=dict(architectures=["Qwen4ExpForConditionalGeneration"], model_type="qwen4_exp", image_token_id=9,
         text_config=QWEN4)),
-    "qwen": dict(hand=qwen, tokenizer="qwen_tiktoken", stand_in="Tiktoken",
+    "qwen": dict(hand=qwen, tokenizer="qwen_tiktoken", patches=with_tokenizer(tiktoken),
         remove=("num_key_value_heads", "bos_token_id", "eos_token_id", "pad_token_id"), config=hub("QWenLMHeadModel",
         "qwen", vocab_size=520, num_key_value_heads=4, kv_channels=8, layer_norm_epsilon=1e-6, no_bias=True,
         rotary_emb_base=10000, rotary_pct=1.0, seq_length=2048, tie_word_embeddings=False, use_dynamic_ntk=True,

@@ -2,7 +2,7 @@
 
 from logits_own import loaded, read
 from recipes import ends, ffn
-from tiny_models import HUB, LLAMA3
+from tiny_models import HUB, LLAMA3, fast_tokenizer, with_tokenizer
 
 
 def step35(config: dict) -> dict:
@@ -31,7 +31,8 @@ def step35(config: dict) -> dict:
 
 
 CHECKPOINTS = {
-    "step35": dict(hand=step35, tokenizer="bpe", stand_in="Fast", reference=dict(set=dict(model_type="unknown")),
+    "step35": dict(hand=step35, tokenizer="bpe", patches=with_tokenizer(fast_tokenizer),
+        reference=dict(set=dict(model_type="unknown")),
         config=dict(HUB, architectures=["Step3p5ForCausalLM"], model_type="step3p5", num_hidden_layers=3, head_dim=8,
         num_attention_groups=1, attention_other_setting=dict(attention_type="sliding_attention", num_attention_heads=6,
         num_attention_groups=2, head_dim=8, true_head_dim=8), layer_types=["full_attention", "sliding_attention",
