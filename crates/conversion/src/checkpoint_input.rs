@@ -345,18 +345,13 @@ pub(crate) fn layout_tensors(layout: &Layout, float: DType) -> Vec<TensorFacts<'
         .collect()
 }
 
-/// A layout's keys with those of the file type where the converter has them.
+/// A layout's keys with the values that depend on the recipe.
 pub(crate) fn converted_metadata(layout: &Layout, file_type: u32) -> Metadata {
     let mut metadata = layout.metadata.clone();
-    let file_type = layout.file_type_at.map(|at| (at, "general.file_type", file_type));
-    let version = (layout.quantization_version_at, "general.quantization_version", QUANTIZATION_VERSION);
-    let mut insert: Vec<(usize, &str, u32)> = file_type.into_iter().chain([version]).collect();
-    // From the back, so that the first does not move the place of the second; of two at the same
-    // place the file type comes first, hence goes in last.
-    insert.sort_by_key(|(at, ..)| *at);
-    for (at, key, value) in insert.into_iter().rev() {
-        metadata.set_at(at, key, value);
+    if metadata.contains("general.file_type") {
+        metadata.set("general.file_type", file_type);
     }
+    metadata.set("general.quantization_version", QUANTIZATION_VERSION);
     metadata
 }
 

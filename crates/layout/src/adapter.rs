@@ -73,7 +73,6 @@ pub fn resolve_adapter(
     notes.extend(keys.notes);
     Ok(Layout {
         architecture: model.layout.architecture,
-        quantization_version_at: keys.metadata.len(),
         metadata: keys.metadata,
         tensors,
         dropped,

@@ -14,11 +14,7 @@ pub const NO_TEMPLATE: &str =
 pub fn template_first(layout: &mut Layout) {
     let key = token_keys::CHAT_TEMPLATE;
     match layout.metadata.remove(key) {
-        Some(template) => {
-            layout.metadata.set_at(1, key, template);
-            layout.file_type_at = layout.file_type_at.map(|at| at + 1);
-            layout.quantization_version_at += 1;
-        }
+        Some(template) => layout.metadata.set_at(1, key, template),
         None => layout.notes.push(NO_TEMPLATE.into()),
     }
 }

@@ -14,7 +14,6 @@ pub struct Keys {
     arch: &'static str,
     early: Metadata,
     entries: Metadata,
-    file_type_at: Option<usize>,
     /// Notes about values that could not be written, one per line.
     pub notes: Vec<String>,
     sources: Vec<KeySource>,
@@ -34,10 +33,8 @@ pub struct KeySource {
 /// The keys of a file, in order.
 #[derive(Debug)]
 pub struct FinishedKeys {
-    /// The metadata, all but `general.file_type` and `general.quantization_version`.
+    /// The metadata. `general.file_type` and `general.quantization_version` are 0: the recipe sets them.
     pub metadata: Metadata,
-    /// Index into `metadata` before which `general.file_type` belongs, if it is written.
-    pub file_type_at: Option<usize>,
     /// Notes about values that could not be written, one per line.
     pub notes: Vec<String>,
     /// Sources of the values, in reading order.
@@ -51,23 +48,17 @@ impl Keys {
             arch,
             early: Metadata::from([("general.architecture".to_owned(), arch.into())]),
             entries: Metadata::new(),
-            file_type_at: None,
             notes: Vec::new(),
             sources: Vec::new(),
         }
     }
 
-    /// All keys that were set, in their order.
+    /// All keys that were set, in their order, and `general.quantization_version` without a value.
     pub fn finish(self) -> FinishedKeys {
-        let n_early = self.early.len();
         let mut metadata = self.early;
         metadata.extend(self.entries);
-        FinishedKeys {
-            metadata,
-            file_type_at: self.file_type_at.map(|at| n_early + at),
-            notes: self.notes,
-            sources: self.sources,
-        }
+        metadata.set_last("general.quantization_version", 0u32);
+        FinishedKeys { metadata, notes: self.notes, sources: self.sources }
     }
 
     /// Checks the numbers that every graph computes with. Other values are errors, because the file would
@@ -144,9 +135,9 @@ impl Keys {
         }
     }
 
-    /// Marks the place of `general.file_type`.
+    /// Puts `general.file_type` here, without a value: the recipe sets it.
     pub fn file_type_here(&mut self) {
-        self.file_type_at = Some(self.entries.len());
+        self.entries.set_last("general.file_type", 0u32);
     }
 
     /// Sets `key` to the count under the first of `names` that the config has, if it has one.

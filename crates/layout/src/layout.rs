@@ -12,16 +12,9 @@ pub use crate::row_map::RowMap;
 pub struct Layout {
     /// The name that `general.architecture` holds (`llama`).
     pub architecture: &'static str,
-    /// Keys in the order of the reference converter, all but `general.file_type` and
-    /// `general.quantization_version`, which belong to the recipe. Where the reference puts
-    /// those two is marked by [`Layout::file_type_at`].
+    /// Keys in the order of the reference converter. `general.file_type`, where that writes it, and
+    /// `general.quantization_version` are 0: the recipe sets them.
     pub metadata: Metadata,
-    /// Index into [`Layout::metadata`] before which the reference converter writes
-    /// `general.file_type`; none where it does not write it.
-    pub file_type_at: Option<usize>,
-    /// Index into [`Layout::metadata`] before which the reference converter writes
-    /// `general.quantization_version`.
-    pub quantization_version_at: usize,
     /// The file type that the reference gives to float files of this checkpoint, id and name, where
     /// it is not theirs: that of weights which are quantized already and stay so.
     pub packed_file_type: Option<(u32, &'static str)>,

@@ -81,15 +81,7 @@ pub fn resolve_legacy(
         }
         None => keys(header, options, n_ff, n_head_kv, &mut notes)?,
     };
-    Ok(Layout {
-        architecture: "llama",
-        quantization_version_at: metadata.len(),
-        metadata,
-        tensors,
-        dropped,
-        notes,
-        ..Layout::default()
-    })
+    Ok(Layout { architecture: "llama", metadata, tensors, dropped, notes, ..Layout::default() })
 }
 
 /// Options that win over a config.

@@ -312,15 +312,12 @@ impl Resolved {
         notes.extend(keys.notes);
         notes.extend(dense.note());
         notes.extend(built_in::notes(arch.written(), arch.built_in, arch.harmless, &hparams));
-        let quantization_version_at = keys.metadata.len();
         let mut metadata = keys.metadata;
         metadata.extend(stored_blocks::keys(&tensors, input));
         let packed = packed.or_else(|| stored_blocks::file_type(&tensors));
         let layout = Layout {
             architecture: arch.written(),
-            file_type_at: keys.file_type_at,
             packed_file_type: packed,
-            quantization_version_at,
             metadata,
             tensors,
             dropped,

@@ -66,8 +66,6 @@ pub fn resolve_projector(input: &Input<'_>, options: &Options) -> Result<Layout,
     let keys = keys.finish();
     Ok(Layout {
         architecture: WRITTEN,
-        file_type_at: keys.file_type_at,
-        quantization_version_at: keys.metadata.len(),
         metadata: keys.metadata,
         tensors,
         dropped: mapped.dropped,

@@ -145,10 +145,9 @@ fn mathematical_keys_are_read_or_reported() {
 /// Keys as the reference's file has them at `file_type`.
 fn keys(layout: &Layout, file_type: u32) -> Vec<Json> {
     let mut keys = layout.metadata.clone();
-    assert!(layout.file_type_at.is_none_or(|at| at <= layout.quantization_version_at));
-    keys.set_at(layout.quantization_version_at, "general.quantization_version", 2u32);
-    if let Some(at) = layout.file_type_at {
-        keys.set_at(at, "general.file_type", file_type);
+    keys.set("general.quantization_version", 2u32);
+    if keys.contains("general.file_type") {
+        keys.set("general.file_type", file_type);
     }
     keys.iter()
         .map(|(key, value)| {

@@ -166,8 +166,7 @@ impl ConvertVocab {
             tokens: find("tokenizer.ggml.tokens")
                 .and_then(gguf_container::Value::as_array)
                 .map_or(0, gguf_container::Array::len),
-            // The two keys of the file type are only in the plan.
-            keys: layout.metadata.len() + 2,
+            keys: layout.metadata.len(),
             bytes: plan.unpadded_header_bytes().len() as u64,
             dry_run,
             notes: notes.all(),
