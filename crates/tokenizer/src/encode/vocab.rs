@@ -37,9 +37,10 @@ pub(super) mod attr {
 }
 
 /// The values of `tokenizer.ggml.model`, as llama.cpp puts them together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Model {
     /// `none`, `no_vocab`: no tokens.
+    #[default]
     None,
     /// `llama`: pairs merged by the score of their result.
     Spm,
@@ -65,6 +66,7 @@ pub(super) struct Token {
 }
 
 /// Everything that the keys say.
+#[derive(Default)]
 pub(super) struct Vocab {
     pub model: Model,
     pub tokens: Vec<Token>,
@@ -128,26 +130,18 @@ impl Vocab {
         };
         let mut vocab = Vocab {
             model,
-            tokens: Vec::new(),
-            ids: HashMap::new(),
-            max_len: 0,
-            merges: Vec::new(),
-            pre: None,
-            unknown_pre: None,
             bos,
             eos,
             unknown,
             separator,
-            ends: Vec::new(),
             add_bos: matches!(model, Model::Spm | Model::WordPiece),
             add_eos: model == Model::Unigram,
             add_separator: model == Model::WordPiece,
             add_space_prefix: model == Model::Spm,
-            remove_extra_whitespaces: false,
             escape_whitespaces: true,
             lowercase: true,
             strip_accents: true,
-            charsmap: Vec::new(),
+            ..Vocab::default()
         };
         if model == Model::None {
             return Ok(vocab);

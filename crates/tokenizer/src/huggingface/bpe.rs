@@ -7,7 +7,7 @@ use tokenizers::{Decoder as _, DecoderWrapper};
 
 use super::added::{AddedVocab, Ids, looks_special};
 use super::error::VocabError;
-use super::hf::{HfTokenizer, malformed, read_merges_txt};
+use super::hf::{HfTokenizer, malformed, read_merges_txt, steps};
 use super::token_table::TokenTable;
 use super::writer::TokenizerWriter;
 use super::{pre, special};
@@ -96,10 +96,8 @@ pub(super) fn write_keys(
         hf.model.merges.0 = read_merges_txt(bytes)?;
     }
     let Base { mut table, pre, added } = base(writer, &hf, style)?;
-    writer.set(keys::MODEL, style.model);
-    writer.set(keys::PRE, pre);
     writer.pad_to_rows(&mut table, None)?;
-    let n_tokens = writer.set_tokens(table);
+    let n_tokens = writer.set_vocab(style.model, &pre, table);
     let merges = merges(writer, std::mem::take(&mut hf.model.merges.0));
     if merges.is_empty() {
         writer.note(format!("`{}` has no merges: all text is split into bytes", hf.file));
@@ -198,25 +196,9 @@ fn tokens(
             ));
         }
     }
-    // One slot for each id. Two tokens with one id are an error only if their texts differ: added tokens are
-    // often in the model's own list as well.
-    let mut slots: Vec<Option<&str>> = vec![None; slots_len(vocab_size, hf.file)?];
     let listed = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str()));
-    for (id, text) in listed.chain(added.by_id.iter().map(|(id, token)| (*id, token.content.as_str()))) {
-        match slots.get_mut(id as usize) {
-            Some(Some(first)) if *first != text => {
-                return Err(VocabError::RepeatedId {
-                    id: id.into(),
-                    first: (*first).to_owned(),
-                    second: text.to_owned(),
-                });
-            }
-            Some(slot) => *slot = Some(text),
-            None => {
-                return Err(VocabError::VocabTooLarge { token: text.to_owned(), id: id.into(), vocab_size });
-            }
-        }
-    }
+    let listed = listed.chain(added.by_id.iter().map(|(id, token)| (*id, token.content.as_str())));
+    let slots = slots(vocab_size, hf.file, listed)?;
     // The decoder turns the byte alphabet into text. The reference encodes and decodes a token with the
     // whole tokenizer; for a token that is found before the model sees the text only the decoder acts.
     let decoder: Option<DecoderWrapper> = match &hf.decoder {
@@ -226,6 +208,11 @@ fn tokens(
                 .map_err(|error| malformed(hf.file, &format!("`decoder`: {error}")))?,
         ),
     };
+    // The library cuts off the end of a token without looking at its length.
+    if steps(&hf.decoder).into_iter().any(|step| step.get("stop").is_some_and(|stop| *stop != 0)) {
+        let subject = format!("`{}`: a decoder that cuts off the end of tokens", hf.file);
+        return Err(VocabError::NotSupported { subject });
+    }
     let last = slots.iter().rposition(Option::is_some).unwrap_or(0);
     let holes = slots[..last].iter().filter(|slot| slot.is_none()).count();
     if holes > 0 {
@@ -262,6 +249,32 @@ fn tokens(
         }
     }
     Ok(table)
+}
+
+/// The texts of tokens by id. Two tokens with one id are an error only if their texts differ: added tokens are often
+/// in the model's own list as well.
+pub(super) fn slots<'a>(
+    vocab_size: u64,
+    file: &str,
+    listed: impl Iterator<Item = (u32, &'a str)>,
+) -> Result<Vec<Option<&'a str>>, VocabError> {
+    let mut slots: Vec<Option<&str>> = vec![None; slots_len(vocab_size, file)?];
+    for (id, text) in listed {
+        match slots.get_mut(id as usize) {
+            Some(Some(first)) if *first != text => {
+                return Err(VocabError::RepeatedId {
+                    id: id.into(),
+                    first: (*first).to_owned(),
+                    second: text.to_owned(),
+                });
+            }
+            Some(slot) => *slot = Some(text),
+            None => {
+                return Err(VocabError::VocabTooLarge { token: text.to_owned(), id: id.into(), vocab_size });
+            }
+        }
+    }
+    Ok(slots)
 }
 
 /// A vocabulary's size as a length, refused where no file could hold it: the number comes from a

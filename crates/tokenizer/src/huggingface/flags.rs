@@ -12,40 +12,34 @@ use crate::TokenizerFiles;
 use crate::tokenizer::Strips;
 
 /// A flag of an added token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Flag {
-    SingleWord,
-    LStrip,
-    RStrip,
+struct Flag {
+    name: &'static str,
+    meaning: &'static str,
+    is_set: fn(&AddedToken) -> bool,
+    /// True if llama.cpp applies it to a token with this text.
+    is_applied: fn(Strips, &str) -> bool,
 }
 
-impl Flag {
-    const ALL: [Flag; 3] = [Flag::SingleWord, Flag::LStrip, Flag::RStrip];
-
-    fn name(self) -> &'static str {
-        match self {
-            Flag::SingleWord => "single_word",
-            Flag::LStrip => "lstrip",
-            Flag::RStrip => "rstrip",
-        }
-    }
-
-    fn meaning(self) -> &'static str {
-        match self {
-            Flag::SingleWord => "not matched inside words",
-            Flag::LStrip => "strips spaces on the left",
-            Flag::RStrip => "strips spaces on the right",
-        }
-    }
-
-    fn of(self, token: &AddedToken) -> bool {
-        match self {
-            Flag::SingleWord => token.single_word,
-            Flag::LStrip => token.lstrip,
-            Flag::RStrip => token.rstrip,
-        }
-    }
-}
+const FLAGS: [Flag; 3] = [
+    Flag {
+        name: "single_word",
+        meaning: "not matched inside words",
+        is_set: |token| token.single_word,
+        is_applied: |_, _| false,
+    },
+    Flag {
+        name: "lstrip",
+        meaning: "strips spaces on the left",
+        is_set: |token| token.lstrip,
+        is_applied: |strips, token| matches!(strips, Strips::LeftOf(text) if text == token),
+    },
+    Flag {
+        name: "rstrip",
+        meaning: "strips spaces on the right",
+        is_set: |token| token.rstrip,
+        is_applied: |strips, token| matches!(strips, Strips::RightExcept(others) if !others.contains(&token)),
+    },
+];
 
 /// Tokens of a flag that a note names.
 const NAMED: usize = 8;
@@ -55,9 +49,10 @@ pub(super) fn note(writer: &mut TokenizerWriter<'_>) {
     let tokens = added_tokens(writer.input);
     // Keys that were just written have the right types.
     let strips = writer.vocab.tokenizer.strips().unwrap_or_default();
-    for flag in Flag::ALL {
-        let flagged =
-            tokens.values().filter(|token| flag.of(token) && !applies(strips, flag, &token.content));
+    for flag in FLAGS {
+        let flagged = tokens
+            .values()
+            .filter(|token| (flag.is_set)(token) && !(flag.is_applied)(strips, &token.content));
         let names: Vec<String> = flagged.map(|token| format!("`{}`", token.content)).collect();
         if names.is_empty() {
             continue;
@@ -70,18 +65,9 @@ pub(super) fn note(writer: &mut TokenizerWriter<'_>) {
         writer.note(format!(
             "added tokens with the flag `{}` ({}): {listed}{more}: no metadata key holds this flag and llama.cpp ignores it; \
              text next to them is tokenized differently than in training",
-            flag.name(),
-            flag.meaning()
+            flag.name,
+            flag.meaning
         ));
-    }
-}
-
-/// True if llama.cpp applies a flag to a token.
-fn applies(strips: Strips, flag: Flag, token: &str) -> bool {
-    match strips {
-        Strips::None => false,
-        Strips::LeftOf(text) => flag == Flag::LStrip && token == text,
-        Strips::RightExcept(others) => flag == Flag::RStrip && !others.contains(&token),
     }
 }
 
@@ -122,11 +108,11 @@ fn parsed<T: for<'de> Deserialize<'de>>(input: &TokenizerFiles<'_>, file: &str) 
 fn flagged_file<T: for<'de> Deserialize<'de>>(input: &TokenizerFiles<'_>, file: &str) -> Option<T> {
     let text = std::str::from_utf8(input.file(file)?).ok()?;
     let is_set = |flag: Flag| {
-        let name = format!("\"{}\"", flag.name());
+        let name = format!("\"{}\"", flag.name);
         let mut values = text.match_indices(&name).map(|(at, _)| &text[at + name.len()..]);
         values.any(|rest| {
             rest.trim_start().strip_prefix(':').is_some_and(|rest| rest.trim_start().starts_with("true"))
         })
     };
-    Flag::ALL.into_iter().any(is_set).then(|| parsed(input, file)).flatten()
+    FLAGS.into_iter().any(is_set).then(|| parsed(input, file)).flatten()
 }

@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 
 use super::error::VocabError;
 use crate::TokenizerFiles;
+use crate::json::list;
 
 /// A Hugging Face tokenizer.
 #[derive(Debug, Default)]
@@ -417,4 +418,18 @@ pub(super) fn json_object(
 /// An error of a reader as ours.
 pub(super) fn malformed(file: &str, error: &dyn fmt::Display) -> VocabError {
     VocabError::Malformed { file: file.to_owned(), problem: error.to_string() }
+}
+
+/// A part of a pipeline, and if it is a sequence, all steps inside.
+pub(super) fn steps(part: &Json) -> Vec<&Json> {
+    let mut steps = vec![part];
+    for key in ["normalizers", "pretokenizers", "processors", "decoders"] {
+        steps.extend(list(part, key).iter().flat_map(self::steps));
+    }
+    steps
+}
+
+/// The type of a step; empty without a step.
+pub(super) fn step_type(step: &Json) -> &str {
+    step.get("type").and_then(Json::as_str).unwrap_or_default()
 }

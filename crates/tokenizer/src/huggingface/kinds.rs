@@ -122,6 +122,7 @@ impl TokenizerWriter<'_> {
 
     /// Special tokens, flags and the chat template. Ids from `n_tokens` on are written with a note.
     pub fn special_tokens(&mut self, options: &SpecialOptions, n_tokens: usize) -> Result<(), VocabError> {
+        // A quarter of a million tokens of tokenizer.json are skipped: only its special tokens count here.
         let hf = HfTokenizer::read_without_model(self.input)?;
         special::write_keys(self, hf.as_ref(), options, n_tokens)
     }

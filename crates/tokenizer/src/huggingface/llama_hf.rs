@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 
 use super::added::{AddedVocab, Ids};
 use super::error::VocabError;
-use super::hf::HfTokenizer;
+use super::hf::{HfTokenizer, step_type, steps};
 use super::token_table::TokenTable;
 use super::writer::TokenizerWriter;
 use super::{bpe, special, spm};
@@ -36,25 +36,33 @@ impl TokenizerWriter<'_> {
         } else {
             note_losses(self, hf, &ids);
         }
-        self.set(keys::MODEL, "llama");
-        self.set(keys::PRE, "default");
-        let n_tokens = self.set_tokens(table);
+        let n_tokens = self.set_vocab("llama", "default", table);
         let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
         special::write_keys(self, Some(hf), &options, n_tokens)
     }
 }
 
-/// Scores from merges: the negative position of the first merge that produces a token. llama.cpp joins the
-/// pair whose token has the highest score, so the earliest merge is applied first.
-fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
+/// The ids of the tokens that merges produce, in order.
+fn produced(
+    hf: &HfTokenizer,
+    ids: &Ids<'_>,
+) -> impl DoubleEndedIterator<Item = Option<usize>> + ExactSizeIterator {
     let mut joined = String::new();
-    // From the last to the first, so that of several merges into one token the first one stays.
-    for (rank, (left, right)) in hf.model.merges.0.iter().enumerate().rev() {
+    hf.model.merges.0.iter().map(move |(left, right)| {
         joined.clear();
         joined.push_str(left);
         joined.push_str(right);
-        if let Some(id) = ids.get(joined.as_str()) {
-            table.scores[*id as usize] = -(rank as f32);
+        ids.get(joined.as_str()).map(|id| *id as usize)
+    })
+}
+
+/// Scores from merges: the negative position of the first merge that produces a token. llama.cpp joins the
+/// pair whose token has the highest score, so the earliest merge is applied first.
+fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
+    // From the last to the first, so that of several merges into one token the first one stays.
+    for (rank, id) in produced(hf, ids).enumerate().rev() {
+        if let Some(id) = id {
+            table.scores[id] = -(rank as f32);
         }
     }
 }
@@ -64,17 +72,7 @@ fn rank(table: &mut TokenTable, hf: &HfTokenizer, ids: &Ids<'_>) {
 fn note_losses(writer: &mut TokenizerWriter<'_>, hf: &HfTokenizer, ids: &Ids<'_>) {
     // With equal scores, llama.cpp joins the leftmost pair, which is the model's order only by chance. If ids
     // grow with merges, a reader can at least restore the order from them.
-    let mut joined = String::new();
-    let mut last = 0;
-    let in_order = hf.model.merges.0.iter().all(|(left, right)| {
-        joined.clear();
-        joined.push_str(left);
-        joined.push_str(right);
-        let id = ids.get(joined.as_str()).copied().unwrap_or(last);
-        let grows = id >= last;
-        last = id;
-        grows
-    });
+    let in_order = produced(hf, ids).flatten().is_sorted();
     let order = if in_order { "the order of the ids" } else { "not even the order of the ids" };
     writer.note(format!(
         "`{}` has no scores, so all tokens get the same one: llama.cpp then merges from left to right, but \
@@ -104,9 +102,7 @@ pub(super) fn write_ranked(
     ));
     let mut table = ranked_tokens(writer, hf, style)?;
     writer.pad_to_rows(&mut table, Some(spm::SCORE_OF_NONE))?;
-    writer.set(keys::MODEL, "llama");
-    writer.set(keys::PRE, style.pre());
-    let n_tokens = writer.set_tokens(table);
+    let n_tokens = writer.set_vocab("llama", style.pre(), table);
     // llama.cpp prepends a space by default.
     if !puts_space_in_front(hf) {
         writer.set(keys::ADD_SPACE_PREFIX, false);
@@ -168,25 +164,16 @@ fn ranked_tokens(
 /// True if the tokenizer prepends a space to a text. Older files do it in the normalizer (`Prepend`), newer
 /// ones in the pre-tokenizer (`Metaspace`).
 fn puts_space_in_front(hf: &HfTokenizer) -> bool {
-    adds_space(&hf.normalizer) || adds_space(&hf.pre_tokenizer)
-}
-
-/// True if a step, or one of a sequence, prepends a space.
-fn adds_space(step: &Json) -> bool {
-    match step.get("type").and_then(Json::as_str) {
-        Some("Prepend") => true,
-        Some("Metaspace") => {
+    let adds_space = |step: &Json| match step_type(step) {
+        "Prepend" => true,
+        "Metaspace" => {
             let scheme = step.get("prepend_scheme").and_then(Json::as_str);
             scheme
                 .map_or(step.get("add_prefix_space") != Some(&Json::Bool(false)), |scheme| scheme != "never")
         }
-        Some("Sequence") => ["normalizers", "pretokenizers"]
-            .into_iter()
-            .filter_map(|key| step.get(key)?.as_array())
-            .flatten()
-            .any(adds_space),
         _ => false,
-    }
+    };
+    [&hf.normalizer, &hf.pre_tokenizer].into_iter().flat_map(steps).any(adds_space)
 }
 
 impl TokenizerWriter<'_> {
@@ -201,8 +188,7 @@ impl TokenizerWriter<'_> {
                 *kind = TokenType::UserDefined;
             }
         }
-        self.set(keys::MODEL, model);
-        let n_tokens = self.set_tokens(table);
+        let n_tokens = self.set_vocab(model, "", table);
         let merges = bpe::merges(self, hf.model.merges.0.clone());
         self.set(keys::MERGES, Array::String(merges.into()));
         special::write_keys(self, Some(hf), &special::SpecialOptions::default(), n_tokens)
@@ -234,9 +220,7 @@ impl TokenizerWriter<'_> {
                 };
             }
         }
-        self.set(keys::MODEL, "llama");
-        self.set(keys::PRE, "default");
-        let n_tokens = self.set_tokens(table);
+        let n_tokens = self.set_vocab("llama", "default", table);
         let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
         special::write_keys(self, Some(hf), &options, n_tokens)
     }

@@ -72,9 +72,7 @@ impl TokenizerWriter<'_> {
                 }
             }
         }
-        self.set(keys::MODEL, "plamo2");
-        self.set(keys::PRE, "default");
-        self.set_tokens(table);
+        self.set_vocab("plamo2", "default", table);
         for (key, id) in ids {
             self.set(key, id);
         }

@@ -9,7 +9,7 @@
 //! llama.cpp knows it by where it does not run templates.
 
 use super::error::VocabError;
-use super::hf::{HfTokenizer, malformed};
+use super::hf::malformed;
 use super::token_table::TokenTable;
 use super::writer::{OwnFile, TokenizerWriter};
 use super::{bpe, special};
@@ -44,9 +44,7 @@ impl TokenizerWriter<'_> {
         }
         table.fill(n_tokens, None);
         self.pad_to_rows(&mut table, None)?;
-        self.set(keys::MODEL, "rwkv");
-        let n_tokens = self.set_tokens(table);
-        let hf = HfTokenizer::read_without_model(self.input)?;
+        let n_tokens = self.set_vocab("rwkv", "", table);
         let options = special::SpecialOptions {
             // An empty line ends a turn; bos and eos are the token without text.
             defaults: vec![("eot", 261)],
@@ -54,7 +52,7 @@ impl TokenizerWriter<'_> {
             template_if_none: Some(TEMPLATE.trim_ascii_end()),
             ..special::SpecialOptions::default()
         };
-        special::write_keys(self, hf.as_ref(), &options, n_tokens)
+        self.special_tokens(&options, n_tokens)
     }
 }
 

@@ -11,11 +11,10 @@ use gguf_container::Value;
 use serde_json::{Map, Value as Json};
 
 use super::error::VocabError;
-use super::hf::{AddedToken, HfTokenizer, tokenizer_config};
+use super::hf::{AddedToken, HfTokenizer, step_type, steps, tokenizer_config};
 use super::post_processor::{ByName, PostProcessor, set, set_default};
 use super::template;
 use super::writer::TokenizerWriter;
-use crate::json::list;
 use crate::keys;
 
 /// SpecialOptions for special tokens.
@@ -158,24 +157,16 @@ impl Special<'_, '_> {
 
     /// Lowercasing and stripping of accents, wherever in a sequence they stand.
     fn read_normalizer(&mut self, normalizer: &Json) {
-        match normalizer.get("type").and_then(Json::as_str) {
-            Some("Lowercase") => self.lowercase = Some(Json::Bool(true)),
-            Some("StripAccents") => self.strip_accents = Some(Json::Bool(true)),
-            Some("BertNormalizer") => {
-                for (key, flag) in
-                    [("lowercase", &mut self.lowercase), ("strip_accents", &mut self.strip_accents)]
-                {
-                    if let Some(value) = normalizer.get(key) {
-                        *flag = Some(value.clone());
-                    }
+        for step in steps(normalizer) {
+            match step_type(step) {
+                "Lowercase" => self.lowercase = Some(Json::Bool(true)),
+                "StripAccents" => self.strip_accents = Some(Json::Bool(true)),
+                "BertNormalizer" => {
+                    self.lowercase = step.get("lowercase").cloned().or(self.lowercase.take());
+                    self.strip_accents = step.get("strip_accents").cloned().or(self.strip_accents.take());
                 }
+                _ => {}
             }
-            Some("Sequence") => {
-                for step in list(normalizer, "normalizers") {
-                    self.read_normalizer(step);
-                }
-            }
-            _ => {}
         }
     }
 

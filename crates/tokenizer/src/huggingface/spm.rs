@@ -87,20 +87,16 @@ pub(super) fn write_model(
     };
     writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
     note_differences(writer, &model, sets_space);
-    writer.set(keys::MODEL, "llama");
-    writer.set(keys::PRE, style.pre());
-    let n_tokens = writer.set_tokens(table);
+    let n_tokens = writer.set_vocab("llama", style.pre(), table);
     if sets_space {
         writer.set(keys::ADD_SPACE_PREFIX, model.add_dummy_prefix);
     }
-    // A quarter of a million tokens of tokenizer.json are skipped: only its special tokens count here.
-    let hf = HfTokenizer::read_without_model(writer.input)?;
     let mut options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
     if let Some(id) = turn_end {
         options.replacements.push(("eos", id));
         writer.note(format!("using `<|im_end|>` ({id}) as EOS, which ends a chat turn"));
     }
-    special::write_keys(writer, hf.as_ref(), &options, n_tokens)
+    writer.special_tokens(&options, n_tokens)
 }
 
 /// Notes where llama.cpp's tokenizer does not do what the model says.

@@ -235,6 +235,6 @@ fn write_spm(writer: &mut TokenizerWriter<'_>, file: &str, bytes: &[u8]) -> Resu
     writer.set(keys::EOS_ID, model.eos_id);
     writer.set(keys::UNK_ID, model.unk_id);
     writer.set(keys::PAD_ID, if model.pad_id == u32::MAX { model.eos_id } else { model.pad_id });
-    writer.set_tokens(table);
+    writer.set_vocab("llama", "", table);
     Ok(())
 }

@@ -248,9 +248,7 @@ impl TokenizerWriter<'_> {
         };
         let mut table = tokens(self, file, &hf, &specials)?;
         self.pad_to_rows(&mut table, None)?;
-        self.set(keys::MODEL, "gpt2");
-        self.set(keys::PRE, name);
-        let n_tokens = self.set_tokens(table);
+        let n_tokens = self.set_vocab("gpt2", &name, table);
         let merges = hf.model.merges.0.iter().map(|(left, right)| format!("{left} {right}")).collect();
         self.set(keys::MERGES, Array::String(merges));
         let id_of = |&(name, text): &(&'static str, &str)| {
@@ -262,8 +260,7 @@ impl TokenizerWriter<'_> {
             overrides: kind.overrides.iter().filter_map(id_of).collect(),
             ..special::SpecialOptions::default()
         };
-        let hf = HfTokenizer::read_without_model(self.input)?;
-        special::write_keys(self, hf.as_ref(), &options, n_tokens)?;
+        self.special_tokens(&options, n_tokens)?;
         if let Some(add_bos) = kind.add_bos
             && !self.has(keys::ADD_BOS)
         {
@@ -318,32 +315,19 @@ fn tokens(
     specials: &[(u32, String)],
 ) -> Result<TokenTable, VocabError> {
     let listed = || {
-        let ranks = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str(), TokenType::Normal));
-        ranks.chain(specials.iter().map(|(id, text)| (*id, text.as_str(), TokenType::Control)))
+        let ranks = hf.model.vocab.0.iter().map(|(text, id)| (*id, text.as_str()));
+        ranks.chain(specials.iter().map(|(id, text)| (*id, text.as_str())))
     };
     // Without a size in the config: as many as it takes to hold the largest id.
-    let needed = listed().map(|(id, ..)| u64::from(id) + 1).max().unwrap_or(0);
+    let needed = listed().map(|(id, _)| u64::from(id) + 1).max().unwrap_or(0);
     let vocab_size = writer.ctx.vocab_size.unwrap_or(needed);
-    let mut slots: Vec<Option<(&str, TokenType)>> = vec![None; bpe::slots_len(vocab_size, file)?];
-    for (id, text, kind) in listed() {
-        match slots.get_mut(id as usize) {
-            Some(slot @ None) => *slot = Some((text, kind)),
-            Some(Some((first, _))) => {
-                return Err(VocabError::RepeatedId {
-                    id: id.into(),
-                    first: (*first).to_owned(),
-                    second: text.to_owned(),
-                });
-            }
-            None => {
-                return Err(VocabError::VocabTooLarge { token: text.to_owned(), id: id.into(), vocab_size });
-            }
-        }
-    }
     let mut table = TokenTable::default();
-    for (id, slot) in slots.into_iter().enumerate() {
+    for (id, slot) in (0..).zip(bpe::slots(vocab_size, file, listed())?) {
         match slot {
-            Some((text, kind)) => table.push(text, kind),
+            Some(text) if specials.binary_search_by_key(&id, |(special, _)| *special).is_ok() => {
+                table.push(text, TokenType::Control);
+            }
+            Some(text) => table.push(text, TokenType::Normal),
             None => table.push(format!("[PAD{id}]"), TokenType::Unused),
         }
     }

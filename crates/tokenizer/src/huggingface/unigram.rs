@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use super::added::AddedVocab;
 use super::base64;
 use super::error::VocabError;
-use super::hf::{HfTokenizer, malformed, tokenizer_config};
+use super::hf::{HfTokenizer, malformed, steps, tokenizer_config};
 use super::spm::{self, SCORE_OF_NONE, SpmStyle};
 use super::spm_model::{SpmModel, SpmModelType};
 use super::token_table::TokenTable;
@@ -220,20 +220,17 @@ fn from_json(
 fn charsmap_of(normalizer: &Json) -> Result<Vec<u8>, VocabError> {
     let bad =
         |problem: &str| malformed("tokenizer.json", &format!("`normalizer.precompiled_charsmap`: {problem}"));
-    match normalizer.get("precompiled_charsmap") {
-        Some(Json::String(text)) => base64::decode(text.as_bytes()).ok_or_else(|| bad("not base64")),
-        Some(Json::Null) | None => {
-            let steps = normalizer.get("normalizers").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
-            for step in steps {
-                let found = charsmap_of(step)?;
-                if !found.is_empty() {
-                    return Ok(found);
-                }
-            }
-            Ok(Vec::new())
+    for step in steps(normalizer) {
+        let found = match step.get("precompiled_charsmap") {
+            Some(Json::String(text)) => base64::decode(text.as_bytes()).ok_or_else(|| bad("not base64"))?,
+            Some(Json::Null) | None => continue,
+            Some(_) => return Err(bad("not text")),
+        };
+        if !found.is_empty() {
+            return Ok(found);
         }
-        Some(_) => Err(bad("not text")),
     }
+    Ok(Vec::new())
 }
 
 /// Writes the keys; `bert` for the ones that have a number of token types.
@@ -244,16 +241,13 @@ fn write_keys(
     bert: bool,
 ) -> Result<(), VocabError> {
     writer.pad_to_rows(&mut table, Some(SCORE_OF_NONE))?;
-    writer.set(keys::MODEL, "t5");
-    writer.set(keys::PRE, "default");
-    let n_tokens = writer.set_tokens(table);
+    let n_tokens = writer.set_vocab("t5", "default", table);
     writer.set(keys::ADD_SPACE_PREFIX, normalization.add_space_prefix);
     if bert {
         writer.set(keys::TOKEN_TYPE_COUNT, writer.ctx.token_types());
     }
     writer.set(keys::REMOVE_EXTRA_WHITESPACES, normalization.remove_extra_whitespaces);
     writer.set(keys::PRECOMPILED_CHARSMAP, Array::U8(normalization.charsmap.clone()));
-    let hf = HfTokenizer::read_without_model(writer.input)?;
     let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
-    special::write_keys(writer, hf.as_ref(), &options, n_tokens)
+    writer.special_tokens(&options, n_tokens)
 }

@@ -41,9 +41,7 @@ impl TokenizerWriter<'_> {
                 text.splice(..0, BEGINS.bytes());
             }
         }
-        self.set(keys::MODEL, "bert");
-        self.set(keys::PRE, pre);
-        let n_tokens = self.set_tokens(table);
+        let n_tokens = self.set_vocab("bert", &pre, table);
         let tokenizer_json = Some(hf).filter(|hf| hf.file == "tokenizer.json");
         let options = special::SpecialOptions { n_vocab: Some(n_tokens), ..Default::default() };
         special::write_keys(self, tokenizer_json, &options, n_tokens)

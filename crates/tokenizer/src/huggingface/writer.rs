@@ -96,9 +96,11 @@ impl<'w> TokenizerWriter<'w> {
         self.vocab.notes.push(note.into());
     }
 
-    /// Sets the arrays of a vocabulary in the reference's order: tokens, scores, types. Gives the number
-    /// of tokens.
-    pub(super) fn set_tokens(&mut self, table: TokenTable) -> usize {
+    /// Sets the kind of vocabulary, its pre-tokenizer (if it has one) and its arrays in the reference's order: tokens,
+    /// scores, types. Gives the number of tokens.
+    pub(super) fn set_vocab(&mut self, model: &str, pre: &str, table: TokenTable) -> usize {
+        self.set(keys::MODEL, model);
+        self.set(keys::PRE, pre);
         let (n_tokens, types) = (table.len(), table.type_ids());
         self.set(keys::TOKENS, Array::String(table.texts.into()));
         // A vocabulary without scores has an empty list, and empty lists are not written.

@@ -16,7 +16,7 @@ use tokenizers::{
 };
 
 use super::super::added::{AddedVocab, Ids};
-use super::super::hf::{AddedToken, HfTokenizer, tokenizer_config};
+use super::super::hf::{AddedToken, HfTokenizer, step_type, steps, tokenizer_config};
 use crate::TokenizerFiles;
 use crate::json::list;
 
@@ -74,14 +74,10 @@ fn hash_of(ids: &[u32]) -> String {
 
 /// Checks the steps of a tokenizer for contents on which the library panics, because it does not check them.
 fn check_steps(parts: &[&Json]) -> Result<(), String> {
-    let mut steps = Vec::new();
-    parts.iter().for_each(|part| add_steps(part, &mut steps));
     let mut templates = 0;
-    for step in steps {
+    for step in parts.iter().flat_map(|part| steps(part)) {
         let expression = step.get("pattern").and_then(|pattern| pattern.get("Regex")?.as_str());
-        if step.get("type").is_some_and(|kind| kind == "Precompiled")
-            || step.get("precompiled_charsmap").is_some()
-        {
+        if step_type(step) == "Precompiled" || step.get("precompiled_charsmap").is_some() {
             return Err("none: `normalizer`: a compiled table is not supported".into());
         } else if expression.is_some_and(|expression| expression.contains(r"\K")) {
             // With it, a match can end before it starts.
@@ -103,14 +99,6 @@ fn check_steps(parts: &[&Json]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Adds a step, and those of a sequence.
-fn add_steps<'a>(step: &'a Json, steps: &mut Vec<&'a Json>) {
-    steps.push(step);
-    for key in ["normalizers", "pretokenizers", "processors"] {
-        list(step, key).iter().for_each(|inner| add_steps(inner, steps));
-    }
 }
 
 /// Checks that no added token can be inside the whitespace that another one absorbs.

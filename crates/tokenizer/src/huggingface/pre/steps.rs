@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
-use crate::json::list;
+use super::super::hf::{step_type, steps};
 use crate::pre::expressions::GPT2;
 
 /// The normal form.
@@ -26,26 +26,19 @@ pub(super) struct Steps {
 impl Steps {
     /// The normal form of a normalizer and a pre-tokenizer.
     pub(super) fn of(normalizer: &Json, pre_tokenizer: &Json) -> Self {
-        let mut steps = Steps::default();
-        steps.add_normalizer(normalizer);
-        steps.add(pre_tokenizer);
-        steps
-    }
-
-    fn add_normalizer(&mut self, normalizer: &Json) {
-        match kind(normalizer) {
-            "" => {}
-            "Sequence" => list(normalizer, "normalizers").iter().for_each(|step| self.add_normalizer(step)),
-            // Only that there is one counts: no key of GGUF says what it does.
-            kind => self.normalizers.push(kind.to_owned()),
-        }
+        let mut found = Steps::default();
+        // Only that there are normalizers counts: no key of GGUF says what they do.
+        let kinds = steps(normalizer).into_iter().map(step_type);
+        found.normalizers =
+            kinds.filter(|kind| !["", "Sequence"].contains(kind)).map(str::to_owned).collect();
+        steps(pre_tokenizer).into_iter().for_each(|step| found.add(step));
+        found
     }
 
     fn add(&mut self, step: &Json) {
         let flag = |name: &str, default| step.get(name).and_then(Json::as_bool).unwrap_or(default);
-        match kind(step) {
-            "" => {}
-            "Sequence" => list(step, "pretokenizers").iter().for_each(|step| self.add(step)),
+        match step_type(step) {
+            "" | "Sequence" => {}
             // Splits by GPT-2's expression unless the file says not to, and spells what is left in the byte alphabet.
             "ByteLevel" => {
                 self.byte_level = true;
@@ -95,11 +88,6 @@ fn splits_only(step: &Json, expression: &str) -> bool {
         Some("Removed") => inverted && [r"|\s+", r"|\s"].iter().any(|end| expression.ends_with(end)),
         _ => false,
     }
-}
-
-/// The `type` of a step; empty without a step.
-fn kind(step: &Json) -> &str {
-    step.get("type").and_then(Json::as_str).unwrap_or("")
 }
 
 /// Files spell line ends in expressions as the characters themselves or as escapes.
